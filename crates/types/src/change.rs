@@ -1,0 +1,199 @@
+//! Changes: durable writes, row by row, with final values.
+//!
+//! A store that has applied the changes of every commit in order can rebuild the engine exactly
+//! (`rel A3`). Within a commit a later change of a row replaces an earlier one.
+
+use bytes::Bytes;
+
+use crate::id::{Epoch, JobId, JobKey, Position};
+use crate::job::{FailurePolicy, JobRecord, LeaseRecord};
+use crate::name::{ClaimKey, Graph, Group, Namespace, Queue, ScheduleId, Tag, UniqueKey};
+use crate::queue::{NamespaceRecord, QueueRecord};
+use crate::schedule::ScheduleRecord;
+use crate::statistics::StatisticsRecord;
+use crate::time::{Elapsed, Timestamp};
+
+/// One input or pure dependency of a job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InputRow {
+    /// The job that needs it.
+    pub job: JobKey,
+    /// Its position among the inputs; from [`InputRow::EDGE_FIRST`] on it carries no data.
+    pub slot: u32,
+    /// What it is.
+    pub state: InputState,
+}
+
+impl InputRow {
+    /// Slots from here on are dependencies without data.
+    pub const EDGE_FIRST: u32 = 1 << 31;
+}
+
+/// Where an input stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum InputState {
+    /// A value given with the submission.
+    Value(Bytes),
+    /// Waits for a job.
+    Missing {
+        /// The job.
+        upstream: JobKey,
+        /// Its id, for people.
+        id: JobId,
+        /// What its failure means.
+        policy: FailurePolicy,
+    },
+    /// That job succeeded; its stored result is the input. Retention spares it meanwhile.
+    Delivered {
+        /// The job.
+        upstream: JobKey,
+        /// Its id, for people.
+        id: JobId,
+        /// As it was while missing.
+        policy: FailurePolicy,
+    },
+    /// That job did not succeed, and the edge ignores it: the input reads `null`.
+    Ignored {
+        /// Its id, for people.
+        id: JobId,
+    },
+}
+
+/// A durable write.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Change {
+    /// Writes a live job.
+    PutJob(Box<JobRecord>),
+    /// Writes a live job's payload: with its first `PutJob`, and when it is replaced.
+    PutPayload {
+        /// Whose.
+        key: JobKey,
+        /// As sent.
+        payload: Bytes,
+    },
+    /// Writes an input.
+    PutInput(InputRow),
+    /// Drops a dependency that was taken back.
+    RemoveInput {
+        /// Whose.
+        job: JobKey,
+        /// Which.
+        slot: u32,
+    },
+    /// Writes a lease.
+    PutLease(Box<LeaseRecord>),
+    /// Ends a lease.
+    RemoveLease(JobKey),
+    /// Moves a job from the live to the finished. Its payload and inputs stay.
+    FinishJob {
+        /// Its last state; `finished` is set.
+        record: Box<JobRecord>,
+        /// Its result, if it has one.
+        result: Option<Bytes>,
+    },
+    /// Writes a finished job anew (tags, labels, tracking). Its result stays.
+    PutFinished(Box<JobRecord>),
+    /// Moves a finished job back to the live; a `PutJob` of it follows. Its result goes.
+    ReviveJob(JobKey),
+    /// Removes a job, live or finished, with its payload, inputs, result, lease and log.
+    RemoveJob(JobKey),
+    /// Appends to the log of an attempt.
+    AppendLog {
+        /// Whose.
+        key: JobKey,
+        /// Which attempt.
+        attempt: u32,
+        /// Bytes of this attempt's log before these.
+        offset: u64,
+        /// When, on the wall clock.
+        at: Timestamp,
+        /// The bytes.
+        bytes: Bytes,
+    },
+    /// Writes a queue.
+    PutQueue(Box<QueueRecord>),
+    /// Removes a queue without jobs.
+    RemoveQueue(Namespace, Queue),
+    /// Writes a namespace.
+    PutNamespace(Box<NamespaceRecord>),
+    /// Writes a schedule.
+    PutSchedule(Box<ScheduleRecord>),
+    /// Removes a schedule.
+    RemoveSchedule(Namespace, ScheduleId),
+    /// Writes a unique key.
+    PutUnique(Box<UniqueRecord>),
+    /// Removes a unique key.
+    RemoveUnique(Namespace, UniqueKey),
+    /// Writes an idempotency key.
+    PutClaim(Box<ClaimRecord>),
+    /// Removes an idempotency key.
+    RemoveClaim(Namespace, ClaimKey),
+    /// Writes how many jobs bear a tag; 0 removes the row.
+    PutTagCount(Namespace, Tag, u64),
+    /// Writes how many kept jobs failed in a group; 0 removes the row.
+    PutGroupCount(Namespace, Group, u64),
+    /// Writes since when an id is tracked; `None` removes the row.
+    PutTracked(Namespace, JobId, Option<Timestamp>),
+    /// Writes the statistics of a queue and day.
+    PutStatistics(Box<StatisticsRecord>),
+}
+
+/// A unique key and the job that stands under it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UniqueRecord {
+    /// Whose.
+    pub namespace: Namespace,
+    /// The key.
+    pub key: UniqueKey,
+    /// The job.
+    pub job: JobKey,
+    /// Its id.
+    pub id: JobId,
+    /// Free from this time on; `None`: free once the job has ended.
+    pub until: Option<Timestamp>,
+}
+
+/// A submission's idempotency key and its answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClaimRecord {
+    /// Whose.
+    pub namespace: Namespace,
+    /// The key.
+    pub key: ClaimKey,
+    /// Hash of what was submitted.
+    pub fingerprint: u64,
+    /// The jobs it made, in order.
+    pub jobs: Vec<(JobKey, JobId)>,
+    /// The graph, if it was one.
+    pub graph: Option<Graph>,
+    /// Forgotten from this time on.
+    pub until: Timestamp,
+}
+
+/// What the shard must remember besides rows; written with every commit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Meta {
+    /// The next job's number.
+    pub next_key: JobKey,
+    /// The next ending's place in the order of endings.
+    pub next_order: u64,
+    /// The next event's position.
+    pub next_event: Position,
+    /// The elapsed reading of this commit.
+    pub elapsed: Elapsed,
+    /// The wall reading of this commit.
+    pub wall: Timestamp,
+}
+
+/// All that one turn wrote.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Commit {
+    /// The epoch of the writer; a store refuses any but the newest.
+    pub epoch: Epoch,
+    /// Consecutive within a store, from 1.
+    pub sequence: u64,
+    /// The counters after this turn.
+    pub meta: Meta,
+    /// The rows.
+    pub changes: Vec<Change>,
+}

@@ -1,0 +1,505 @@
+//! Commands: requests to change state, imperative verb, fields in domain units.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use crate::id::{JobId, LeaseToken};
+use crate::job::{FailurePolicy, Outcome, Priority, Progress, RetryPolicy};
+use crate::name::{
+    ClaimKey, Graph, Group, Kind, LabelKey, LabelValue, Namespace, Queue, RequestId, ScheduleId,
+    Tag, UniqueKey, Worker,
+};
+use crate::query::Query;
+use crate::queue::{NamespaceSettings, QueueSettings};
+use crate::schedule::ScheduleRecord;
+use crate::time::Timestamp;
+
+/// A request to the engine.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Command {
+    /// Enqueues one job, many, or a graph: all or none.
+    Enqueue(Box<Enqueue>),
+    /// Takes jobs under leases.
+    Lease(Box<Lease>),
+    /// Extends a lease; tells progress; replaces the payload.
+    Renew(Box<Renew>),
+    /// Ends the current attempt with success.
+    Complete(Box<Complete>),
+    /// Ends the current attempt with a failure.
+    Fail(Box<Fail>),
+    /// Gives a job back unrun, or to be run again.
+    Release(Box<Release>),
+    /// Appends to the log of the current attempt.
+    AppendLog(Box<AppendLog>),
+    /// Calls jobs off.
+    Cancel(Box<Cancel>),
+    /// Puts finished jobs back on their queue.
+    Revive(Box<Revive>),
+    /// Ends a running attempt by hand, without waiting for its lease.
+    TimeOut(TimeOut),
+    /// Removes jobs altogether; what runs loses its lease.
+    Delete(Delete),
+    /// Removes finished jobs whose retention has passed. Sent by the shard's housekeeping.
+    Retire(Retire),
+    /// Changes a job that has not ended, or tags, labels and tracking of any.
+    Alter(Box<Alter>),
+    /// Makes a blocked job wait for more jobs.
+    AddDependencies(AddDependencies),
+    /// Makes a blocked job wait for fewer jobs.
+    RemoveDependencies(RemoveDependencies),
+    /// Sets a queue.
+    ConfigureQueue(Box<ConfigureQueue>),
+    /// Drops a queue from listings; removes it when it has no jobs.
+    ForgetQueue(ForgetQueue),
+    /// Sets a namespace.
+    ConfigureNamespace(Box<ConfigureNamespace>),
+    /// Makes or replaces a schedule.
+    PutSchedule(Box<PutSchedule>),
+    /// Removes a schedule; its jobs stay.
+    RemoveSchedule(RemoveSchedule),
+    /// A worker says goodbye: its leases end as released, its name is forgotten.
+    Goodbye(Goodbye),
+    /// Reads from memory, in the order of commands.
+    Query(Box<Query>),
+}
+
+/// Enqueues `jobs`: all or none. Two or more with edges between them, or `graph` set, are a graph.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Enqueue {
+    /// Whose.
+    pub namespace: Namespace,
+    /// In order.
+    pub jobs: Vec<NewJob>,
+    /// A repeat under the same key within a day returns the first one's answer.
+    pub claim: Option<ClaimKey>,
+    /// Whether to name the whole as a graph, for cancelling and showing.
+    pub graph: bool,
+}
+
+/// A job to be.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct NewJob {
+    /// Its id, if the client chooses it.
+    pub id: Option<JobId>,
+    /// Where it lines up.
+    pub queue: Queue,
+    /// Which program runs it.
+    pub kind: Kind,
+    /// Opaque input.
+    pub payload: Bytes,
+    /// Positional inputs.
+    pub inputs: Vec<NewInput>,
+    /// Jobs to wait for without taking their results.
+    pub after: Vec<NewEdge>,
+    /// Urgency.
+    pub priority: Priority,
+    /// When it may run.
+    pub start: Start,
+    /// Never started, and never tried again, after this.
+    pub deadline: Option<Timestamp>,
+    /// How long one attempt may run.
+    pub timeout: Option<Duration>,
+    /// How it is tried again.
+    pub retry: Option<RetryPolicy>,
+    /// Words on it.
+    pub tags: Vec<Tag>,
+    /// Indexed key-value pairs.
+    pub labels: Vec<(LabelKey, LabelValue)>,
+    /// Whether to follow it.
+    pub tracked: bool,
+    /// At most one job under this key.
+    pub unique: Option<Unique>,
+    /// How long to keep it after success: `Some(None)` is for ever.
+    pub keep_succeeded: Option<Option<Duration>>,
+    /// How long to keep it after failure or cancellation, likewise.
+    pub keep_failed: Option<Option<Duration>>,
+}
+
+/// When a job may run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Start {
+    /// At once.
+    #[default]
+    Now,
+    /// After a while.
+    After(Duration),
+    /// At a calendar time; one in the past is now.
+    At(Timestamp),
+}
+
+/// At most one job under a key, for a while. A second one is answered with the first one's id.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unique {
+    /// The key, within the namespace.
+    pub key: UniqueKey,
+    /// So long after the first was enqueued; `None`: while it is live.
+    pub window: Option<Duration>,
+}
+
+/// An upstream job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Upstream {
+    /// The job at this place of the same submission.
+    Member(u32),
+    /// A job that exists.
+    Job(JobId),
+}
+
+/// One positional input.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NewInput {
+    /// Given.
+    Value(Bytes),
+    /// The result of a job.
+    Result(NewEdge),
+}
+
+/// A dependency.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewEdge {
+    /// On whom.
+    pub upstream: Upstream,
+    /// What its failure means.
+    pub policy: FailurePolicy,
+}
+
+/// How several queues are taken from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TakeMode {
+    /// A queue only when those named before it are empty (default).
+    #[default]
+    Ordered,
+    /// In turn.
+    RoundRobin,
+    /// In turn, by weight.
+    Weighted,
+}
+
+/// A queue to take from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TakeFrom {
+    /// Which.
+    pub queue: Queue,
+    /// Its share under [`TakeMode::Weighted`], at least 1.
+    pub weight: u32,
+}
+
+/// Takes up to `jobs_max` jobs under leases.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Lease {
+    /// Whose.
+    pub namespace: Namespace,
+    /// From where.
+    pub queues: Vec<TakeFrom>,
+    /// In which manner.
+    pub mode: TakeMode,
+    /// For whom.
+    pub worker: Option<Worker>,
+    /// At most so many.
+    pub jobs_max: u32,
+    /// Length of the leases; `None`: the queue's.
+    pub lease_for: Option<Duration>,
+    /// A repeat under the same id, while those leases live, gets the same grants.
+    pub request: Option<RequestId>,
+}
+
+/// Names the attempt that a report is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// Whose.
+    pub namespace: Namespace,
+    /// The job.
+    pub job: JobId,
+    /// The proof.
+    pub token: LeaseToken,
+}
+
+/// Extends a lease. Without `progress` and `payload` it costs no flush.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Renew {
+    /// Which attempt.
+    pub held: Held,
+    /// A new length from now on; `None`: as granted.
+    pub lease_for: Option<Duration>,
+    /// How far it is.
+    pub progress: Option<Progress>,
+    /// Replaces the payload.
+    pub payload: Option<Bytes>,
+}
+
+/// Ends the attempt with success.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Complete {
+    /// Which attempt.
+    pub held: Held,
+    /// Kept until retention removes it; `None`: no result.
+    pub result: Option<Bytes>,
+    /// Goes on in another queue instead of ending.
+    pub next: Option<Next>,
+}
+
+/// Where a completed job goes on.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Next {
+    /// The queue.
+    pub queue: Queue,
+    /// After so long.
+    pub delay: Duration,
+    /// Once these have succeeded.
+    pub after: Vec<JobId>,
+    /// With this payload.
+    pub payload: Option<Bytes>,
+}
+
+/// Ends the attempt with a failure.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Fail {
+    /// Which attempt.
+    pub held: Held,
+    /// Failures of one cause share a group.
+    pub group: Group,
+    /// For people.
+    pub message: String,
+    /// Rules further retries out.
+    pub permanent: bool,
+    /// Overrides the pause before the next retry.
+    pub retry_after: Option<Duration>,
+}
+
+/// Gives a job back.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Release {
+    /// Which attempt.
+    pub held: Held,
+    /// Ready again after so long.
+    pub delay: Duration,
+    /// Whether the attempt counts against the retries.
+    pub counted: bool,
+    /// Back to its old place instead of the end of the line.
+    pub keep_place: bool,
+    /// For people.
+    pub reason: String,
+}
+
+/// Appends to the log of the attempt.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AppendLog {
+    /// Which attempt.
+    pub held: Held,
+    /// Bytes of this attempt's log sent before; a repeat is recognised by it.
+    pub offset: u64,
+    /// The bytes.
+    pub bytes: Bytes,
+}
+
+/// Which jobs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Selection {
+    /// These.
+    Jobs(Vec<JobId>),
+    /// All members of a graph.
+    Graph(Graph),
+}
+
+/// Calls jobs off; those that have ended stay as they are.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Cancel {
+    /// Whose.
+    pub namespace: Namespace,
+    /// Which.
+    pub jobs: Selection,
+    /// For people.
+    pub reason: String,
+}
+
+/// Puts finished jobs back on their queue with a new series of attempts.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Revive {
+    /// Whose.
+    pub namespace: Namespace,
+    /// Which.
+    pub jobs: Vec<JobId>,
+    /// Into another queue than their own.
+    pub queue: Option<Queue>,
+}
+
+/// Ends a running attempt by hand.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TimeOut {
+    /// Whose.
+    pub namespace: Namespace,
+    /// Which.
+    pub jobs: Vec<JobId>,
+}
+
+/// Removes jobs altogether.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Delete {
+    /// Whose.
+    pub namespace: Namespace,
+    /// Which.
+    pub jobs: Vec<JobId>,
+}
+
+/// Removes finished jobs whose retention has passed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Retire {
+    /// Candidates, found in the store; the engine keeps those that are not due or still needed.
+    pub jobs: Vec<Retiree>,
+}
+
+/// A finished job that may have outlived its retention.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Retiree {
+    /// Its record.
+    pub record: Box<crate::job::JobRecord>,
+    /// Whether it is beyond the newest so many of its queue and outcome.
+    pub beyond_count: bool,
+}
+
+/// Changes a job. Absent fields stay.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Alter {
+    /// Whose.
+    pub namespace: Namespace,
+    /// Which.
+    pub job: Option<JobId>,
+    /// New urgency.
+    pub priority: Option<Priority>,
+    /// New queue, for a job that does not run.
+    pub queue: Option<Queue>,
+    /// New start, for a job that is scheduled or ready.
+    pub start: Option<Start>,
+    /// New payload, for a job that does not run.
+    pub payload: Option<Bytes>,
+    /// Tags to put on.
+    pub tags_added: Vec<Tag>,
+    /// Tags to take off.
+    pub tags_removed: Vec<Tag>,
+    /// Labels to set.
+    pub labels_set: Vec<(LabelKey, LabelValue)>,
+    /// Whether to follow it.
+    pub tracked: Option<bool>,
+    /// A line for its history: headline, and JSON text or nothing.
+    pub note: Option<(String, String)>,
+}
+
+/// Makes a blocked job wait for more jobs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AddDependencies {
+    /// Whose.
+    pub namespace: Namespace,
+    /// Which.
+    pub job: JobId,
+    /// On whom; those that have succeeded count as met.
+    pub on: Vec<JobId>,
+    /// What their failure means.
+    pub policy: FailurePolicy,
+}
+
+/// Makes a blocked job wait for fewer jobs. Edges that carry data cannot be taken back.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RemoveDependencies {
+    /// Whose.
+    pub namespace: Namespace,
+    /// Which.
+    pub job: JobId,
+    /// On whom; `None`: on nobody any more.
+    pub on: Option<Vec<JobId>>,
+}
+
+/// Sets a queue.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ConfigureQueue {
+    /// Whose.
+    pub namespace: Namespace,
+    /// Which.
+    pub queue: Queue,
+    /// What to set.
+    pub change: QueueChange,
+}
+
+/// What to set on a queue.
+#[derive(Clone, Debug, PartialEq)]
+pub enum QueueChange {
+    /// Everything.
+    All(QueueSettings),
+    /// Pause or resume only.
+    Paused(bool),
+}
+
+/// Drops a queue from listings.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ForgetQueue {
+    /// Whose.
+    pub namespace: Namespace,
+    /// Which.
+    pub queue: Queue,
+}
+
+/// Sets a namespace.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ConfigureNamespace {
+    /// Which.
+    pub namespace: Namespace,
+    /// Everything.
+    pub settings: NamespaceSettings,
+}
+
+/// Makes or replaces a schedule. `created_at`, `next_at`, `runs` and `last_job` are the engine's.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PutSchedule {
+    /// As it shall be.
+    pub schedule: ScheduleRecord,
+}
+
+/// Removes a schedule.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RemoveSchedule {
+    /// Whose.
+    pub namespace: Namespace,
+    /// Which.
+    pub id: ScheduleId,
+}
+
+/// A worker says goodbye.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Goodbye {
+    /// Whose.
+    pub namespace: Namespace,
+    /// Who.
+    pub worker: Worker,
+}
+
+/// Which finished jobs the shard's housekeeping should look for (see `Engine::retention_due`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RetireeQuery {
+    /// Ended at or before `before`, oldest first, without a life time of their own.
+    ByAge {
+        /// Whose.
+        namespace: Namespace,
+        /// Where.
+        queue: Queue,
+        /// Which end.
+        outcome: Outcome,
+        /// Up to this time.
+        before: Timestamp,
+    },
+    /// The oldest `excess` of a queue and outcome.
+    ByCount {
+        /// Whose.
+        namespace: Namespace,
+        /// Where.
+        queue: Queue,
+        /// Which end.
+        outcome: Outcome,
+        /// How many are too many.
+        excess: u64,
+    },
+    /// With a life time of their own that has passed, of any queue.
+    ByOwnTime {
+        /// Up to this time.
+        before: Timestamp,
+    },
+}

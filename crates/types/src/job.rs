@@ -1,0 +1,443 @@
+//! The job record and its parts.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::id::{IdTag, JobId, JobKey, LeaseToken};
+use crate::name::{
+    Graph, Group, Kind, LabelKey, LabelValue, Namespace, Queue, RequestId, ScheduleId, Tag,
+    UniqueKey, Worker,
+};
+use crate::time::{Due, Elapsed, Timestamp};
+
+/// Where a job stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum JobState {
+    /// Waits for other jobs.
+    Blocked = 1,
+    /// Waits for its time.
+    Scheduled = 2,
+    /// May run now.
+    Ready = 3,
+    /// Leased to a worker.
+    Running = 4,
+    /// Ended well.
+    Succeeded = 5,
+    /// Ended badly.
+    Failed = 6,
+    /// Called off.
+    Cancelled = 7,
+}
+
+impl JobState {
+    /// Every state, in order.
+    pub const ALL: [Self; 7] = [
+        Self::Blocked,
+        Self::Scheduled,
+        Self::Ready,
+        Self::Running,
+        Self::Succeeded,
+        Self::Failed,
+        Self::Cancelled,
+    ];
+
+    /// Whether the job will never move again by itself.
+    pub fn is_terminal(self) -> bool {
+        matches!(self, Self::Succeeded | Self::Failed | Self::Cancelled)
+    }
+
+    /// The word for it, as every dialect of ours writes it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Blocked => "blocked",
+            Self::Scheduled => "scheduled",
+            Self::Ready => "ready",
+            Self::Running => "running",
+            Self::Succeeded => "succeeded",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+        }
+    }
+
+    /// Reads [`Self::as_str`] back.
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|state| state.as_str() == text)
+    }
+
+    /// Reads the number that records carry.
+    pub fn from_number(number: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|state| state.number() == number)
+    }
+
+    /// The number that records carry.
+    pub fn number(self) -> u8 {
+        match self {
+            Self::Blocked => 1,
+            Self::Scheduled => 2,
+            Self::Ready => 3,
+            Self::Running => 4,
+            Self::Succeeded => 5,
+            Self::Failed => 6,
+            Self::Cancelled => 7,
+        }
+    }
+}
+
+impl fmt::Display for JobState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// The three ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Outcome {
+    /// With a result.
+    Succeeded,
+    /// With a failure.
+    Failed,
+    /// By a person or by the end of those who needed it.
+    Cancelled,
+}
+
+impl Outcome {
+    /// The state of a job that ended so.
+    pub fn state(self) -> JobState {
+        match self {
+            Self::Succeeded => JobState::Succeeded,
+            Self::Failed => JobState::Failed,
+            Self::Cancelled => JobState::Cancelled,
+        }
+    }
+}
+
+/// Urgency: smaller runs first, 0 by default, as in beanstalkd, River and `nice`.
+///
+/// Kept as millionths, because qless allows fractions; a native priority is a whole number within
+/// plus or minus [`Priority::WHOLE_MAX`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Priority(i64);
+
+impl Priority {
+    /// The largest whole priority, either way.
+    pub const WHOLE_MAX: i64 = 1_000_000_000_000;
+    const SCALE: i64 = 1_000_000;
+
+    /// A whole priority, if it is within the limit.
+    pub fn whole(value: i64) -> Option<Self> {
+        (-Self::WHOLE_MAX..=Self::WHOLE_MAX)
+            .contains(&value)
+            .then(|| Self(value * Self::SCALE))
+    }
+
+    /// A priority in millionths.
+    pub fn from_millionths(value: i64) -> Self {
+        Self(value)
+    }
+
+    /// In millionths.
+    pub fn millionths(self) -> i64 {
+        self.0
+    }
+
+    /// The whole part, rounded towards negative infinity.
+    pub fn to_whole(self) -> i64 {
+        self.0.div_euclid(Self::SCALE)
+    }
+}
+
+/// How long to wait before retry `k` (1, 2, 3 …), counted from the end of the failed attempt.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Backoff {
+    /// Always the same.
+    Fixed(Duration),
+    /// The k-th entry; the last one repeats. Not empty.
+    List(Vec<Duration>),
+    /// `base * 2^(k-1)`, at most `cap`.
+    Exponential {
+        /// Before the first retry.
+        base: Duration,
+        /// Never longer than this.
+        cap: Duration,
+    },
+}
+
+/// How often and when a job is tried again.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct RetryPolicy {
+    /// Retries after the first attempt: at most `retries_max + 1` counted attempts.
+    pub retries_max: u32,
+    /// The pause before each.
+    pub backoff: Backoff,
+    /// Up to so many hundredths are added to or taken from each pause, drawn by the engine.
+    pub jitter_percent: u8,
+}
+
+impl Default for RetryPolicy {
+    fn default() -> Self {
+        Self {
+            retries_max: 3,
+            backoff: Backoff::Exponential {
+                base: Duration::from_secs(20),
+                cap: Duration::from_secs(3_600),
+            },
+            jitter_percent: 0,
+        }
+    }
+}
+
+/// What an edge does when its upstream does not succeed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum FailurePolicy {
+    /// The dependent fails too (default; enq's cascade).
+    #[default]
+    Fail,
+    /// The dependent waits until the upstream was revived and succeeded (qless).
+    Wait,
+    /// The dependent goes on; a data input reads `null`.
+    Ignore,
+}
+
+/// Why a job or an attempt failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// Failures of one cause share a group.
+    pub group: Group,
+    /// For people; cut at 16 KiB.
+    pub message: String,
+    /// When, on the wall clock.
+    pub at: Timestamp,
+    /// Whose attempt it was, if one was running.
+    pub worker: Option<Worker>,
+}
+
+/// How far a running job says it is.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Progress {
+    /// Millionths done, 0 to 1 000 000.
+    pub millionths: u32,
+    /// What it is doing.
+    pub message: String,
+}
+
+/// The report that ended the last attempt, so that its repeat gets the same answer (`rel L7`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LastReport {
+    /// Under which lease.
+    pub token: LeaseToken,
+    /// What it said.
+    pub kind: ReportKind,
+}
+
+/// What a report said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReportKind {
+    /// Complete.
+    Complete,
+    /// Fail.
+    Fail,
+    /// Release.
+    Release,
+}
+
+/// One line of a job's history.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HistoryEntry {
+    /// When it happened, on the wall clock.
+    pub at: Timestamp,
+    /// What happened.
+    pub what: What,
+}
+
+/// What a history entry tells.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum What {
+    /// Came into being, or was put into another queue.
+    Enqueued {
+        /// Where.
+        queue: Queue,
+    },
+    /// An attempt ended.
+    Attempt {
+        /// Its number, from 1.
+        number: u32,
+        /// Who held it.
+        worker: Worker,
+        /// When it was leased.
+        leased_at: Timestamp,
+        /// How it ended.
+        end: AttemptEnd,
+    },
+    /// Failed without an attempt: deadline, upstream, poison.
+    Failed {
+        /// Why.
+        group: Group,
+    },
+    /// Called off.
+    Cancelled {
+        /// Why.
+        reason: String,
+    },
+    /// Put back by a person after it had ended.
+    Revived,
+    /// Timed out by hand.
+    TimedOutByHand,
+    /// A note of the user's.
+    Note {
+        /// The headline.
+        text: String,
+        /// Any more, as JSON text; empty if none.
+        data: String,
+    },
+}
+
+/// How an attempt ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AttemptEnd {
+    /// With success.
+    Succeeded,
+    /// With a reported failure.
+    Failed {
+        /// Its group.
+        group: Group,
+        /// Its message.
+        message: String,
+        /// Whether the worker ruled retries out.
+        permanent: bool,
+    },
+    /// The lease ran out: the worker died or lost touch.
+    Expired,
+    /// The run took longer than the job allows.
+    TimedOut,
+    /// Given back.
+    Released {
+        /// Whether it counts as an attempt.
+        counted: bool,
+        /// Why.
+        reason: String,
+    },
+    /// Called off while it ran.
+    Cancelled,
+}
+
+/// How a job ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finished {
+    /// Which end.
+    pub outcome: Outcome,
+    /// When, on the wall clock.
+    pub at: Timestamp,
+    /// Place in the shard's order of endings; the newest is the largest.
+    pub order: u64,
+    /// Bytes of the result; `None` if there is none.
+    pub result_bytes: Option<u64>,
+    /// How long to keep it, if the job says so itself: `Some(None)` is for ever.
+    pub keep_until: Option<Option<Timestamp>>,
+}
+
+/// All that is known of a job, but for its payload, inputs, result and log.
+#[derive(Clone, Debug, PartialEq)]
+pub struct JobRecord {
+    /// Its number in the shard.
+    pub key: JobKey,
+    /// Its name.
+    pub id: JobId,
+    /// The incarnation in which it was made; part of an engine-made id.
+    pub id_tag: IdTag,
+    /// Whether the client chose the id.
+    pub id_is_given: bool,
+    /// Whose it is.
+    pub namespace: Namespace,
+    /// Where it lines up.
+    pub queue: Queue,
+    /// Which program runs it.
+    pub kind: Kind,
+    /// Where it stands. A stored live record never says `Running`: its lease row does.
+    pub state: JobState,
+    /// Urgency.
+    pub priority: Priority,
+    /// When it was enqueued.
+    pub created_at: Timestamp,
+    /// The key of its place among the ready (order by priority, this, then key).
+    pub ready_at: Elapsed,
+    /// When it becomes ready, while it is scheduled; or once its dependencies are met.
+    pub due: Option<Due>,
+    /// Never started, and never tried again, after this.
+    pub deadline: Option<Timestamp>,
+    /// How long one attempt may run.
+    pub timeout: Option<Duration>,
+    /// How it is tried again.
+    pub retry: RetryPolicy,
+    /// Number of the last attempt granted, 0 before the first.
+    pub attempt: u32,
+    /// Attempts that count against the retries.
+    pub attempts_counted: u32,
+    /// Grants given back without counting.
+    pub releases: u32,
+    /// Leases that ran out in a row.
+    pub deaths: u32,
+    /// Bytes of the payload.
+    pub payload_bytes: u64,
+    /// Number of positional inputs; 0 means the payload alone is the input.
+    pub inputs: u32,
+    /// Hash of what was submitted, to tell a repeat from a conflict; 0 if never needed.
+    pub fingerprint: u64,
+    /// The last failure, also of a job that was tried again since.
+    pub failure: Option<Failure>,
+    /// The graph it was submitted with.
+    pub graph: Option<Graph>,
+    /// Words on it.
+    pub tags: Vec<Tag>,
+    /// Indexed key-value pairs.
+    pub labels: Vec<(LabelKey, LabelValue)>,
+    /// Whether somebody follows it.
+    pub tracked: bool,
+    /// Under which unique key it stands.
+    pub unique: Option<UniqueKey>,
+    /// The schedule that made it.
+    pub schedule: Option<ScheduleId>,
+    /// How long to keep it after success, if it says so itself: `Some(None)` is for ever.
+    pub keep_succeeded: Option<Option<Duration>>,
+    /// How long to keep it after failure or cancellation, likewise.
+    pub keep_failed: Option<Option<Duration>>,
+    /// How far the running or last attempt got.
+    pub progress: Option<Progress>,
+    /// The report that ended the last attempt.
+    pub last_report: Option<LastReport>,
+    /// What happened, oldest first: the first entry and the newest others.
+    pub history: Vec<HistoryEntry>,
+    /// Entries that fell out of the middle.
+    pub history_dropped: u32,
+    /// How it ended; `None` while it lives.
+    pub finished: Option<Finished>,
+}
+
+/// A live lease.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeaseRecord {
+    /// Whose.
+    pub key: JobKey,
+    /// The attempt it stands for; also the fencing number.
+    pub attempt: u32,
+    /// Attempts that count, this one included.
+    pub attempts_counted: u32,
+    /// Who holds it.
+    pub worker: Worker,
+    /// The proof.
+    pub token: LeaseToken,
+    /// When it was granted, on the wall clock.
+    pub granted_at: Timestamp,
+    /// How long each grant or renewal lasts.
+    pub lease_for: Duration,
+    /// When it ends. After a restart it is given its full length again (`rel T6`).
+    pub expires_at: Elapsed,
+    /// When the attempt must be over, however often it is renewed.
+    pub timeout_at: Option<Elapsed>,
+    /// When the job was ready for this attempt, for the statistics of waiting.
+    pub ready_at: Elapsed,
+    /// When it was granted, on the elapsed line, for the statistics of running.
+    pub granted_elapsed: Elapsed,
+    /// The lease request that asked for it, if it named itself.
+    pub request: Option<RequestId>,
+}

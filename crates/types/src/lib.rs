@@ -1,0 +1,43 @@
+//! The words all crates of ganger share: ids, records, commands, replies, changes, units, limits.
+//!
+//! Nothing here behaves: the rules of the queue live in `ganger-engine`, durability in the stores.
+
+#![forbid(unsafe_code)]
+
+pub mod change;
+pub mod command;
+pub mod event;
+pub mod id;
+pub mod job;
+pub mod limits;
+pub mod name;
+pub mod query;
+pub mod queue;
+pub mod rejection;
+pub mod reply;
+pub mod schedule;
+pub mod statistics;
+pub mod time;
+
+pub use bytes::Bytes;
+pub use change::{Change, Commit, InputRow, InputState, Meta};
+pub use command::Command;
+pub use event::{Event, Happening};
+pub use id::{Epoch, IdTag, JobId, JobKey, JobRef, LeaseToken, Position, ShardId};
+pub use job::{
+    Backoff, Failure, FailurePolicy, Finished, HistoryEntry, JobRecord, JobState, LeaseRecord,
+    Outcome, Priority, Progress, RetryPolicy, What,
+};
+pub use name::{
+    ClaimKey, Graph, Group, Kind, LabelKey, LabelValue, NameError, Namespace, Queue, RequestId,
+    ScheduleId, Tag, UniqueKey, Worker,
+};
+pub use queue::{
+    Clock, DueOrder, Keep, NamespaceRecord, NamespaceSettings, QueueCounts, QueueRecord,
+    QueueSettings, Retention,
+};
+pub use rejection::Rejection;
+pub use reply::{Answer, Grant, Reply};
+pub use schedule::{CatchUp, Overlap, ScheduleRecord, ScheduleSpec};
+pub use statistics::{Day, Sample, StatisticsRecord};
+pub use time::{Due, Elapsed, Now, Timestamp};

@@ -1,0 +1,75 @@
+//! Questions that the engine answers from memory, and listings that the store answers.
+
+use crate::id::{JobId, JobKey};
+use crate::job::JobState;
+use crate::name::{
+    Graph, Group, Kind, LabelKey, LabelValue, Namespace, Queue, ScheduleId, Tag, Worker,
+};
+use crate::statistics::Day;
+use crate::time::Timestamp;
+
+/// A question to the engine.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Query {
+    /// All known queues of a namespace, with counts.
+    Queues(Namespace),
+    /// One queue, known or not.
+    Queue(Namespace, Queue),
+    /// All namespaces with their settings.
+    Namespaces,
+    /// All workers seen, with what they hold.
+    Workers(Namespace),
+    /// Failure groups with the number of kept jobs in each.
+    FailureGroups(Namespace),
+    /// The most used tags, most used first: skip, take.
+    TopTags(Namespace, usize, usize),
+    /// Tracked ids.
+    Tracked(Namespace),
+    /// All schedules.
+    Schedules(Namespace),
+    /// One schedule.
+    Schedule(Namespace, ScheduleId),
+    /// Statistics of a queue and day.
+    Statistics(Namespace, Queue, Day),
+    /// Why a job is not running.
+    Why(Namespace, JobId),
+    /// Recomputes every index and compares (`rel A1`).
+    Audit,
+}
+
+/// A page of jobs, from the store. All given conditions must hold.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct JobQuery {
+    /// Whose.
+    pub namespace: Namespace,
+    /// Where.
+    pub queue: Option<Queue>,
+    /// In which state.
+    pub state: Option<JobState>,
+    /// Of which kind.
+    pub kind: Option<Kind>,
+    /// With this tag.
+    pub tag: Option<Tag>,
+    /// With this label.
+    pub label: Option<(LabelKey, LabelValue)>,
+    /// Of this graph.
+    pub graph: Option<Graph>,
+    /// Of this schedule.
+    pub schedule: Option<ScheduleId>,
+    /// Failed in this group.
+    pub group: Option<Group>,
+    /// Whose failure message contains this text.
+    pub failure_text: Option<String>,
+    /// Held by this worker.
+    pub worker: Option<Worker>,
+    /// Created at or after.
+    pub created_from: Option<Timestamp>,
+    /// Created before.
+    pub created_before: Option<Timestamp>,
+    /// Newest first instead of oldest first.
+    pub newest_first: bool,
+    /// Goes on after this job (the last one of the page before).
+    pub after: Option<JobKey>,
+    /// At most so many, 1 to 1000.
+    pub limit: usize,
+}

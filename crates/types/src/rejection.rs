@@ -1,0 +1,277 @@
+//! Why the engine refused a command.
+
+use std::time::Duration;
+
+use crate::id::{JobId, JobKey};
+use crate::job::JobState;
+use crate::name::{Queue, ScheduleId};
+
+/// Why a lease is not live.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LeaseEnd {
+    /// It ran out.
+    Expired,
+    /// The job was handed out anew.
+    Replaced,
+    /// The job was called off.
+    Cancelled,
+    /// The job has ended otherwise.
+    Finished,
+    /// It never was one, or nothing is known of it any more.
+    Unknown,
+}
+
+impl std::fmt::Display for LeaseEnd {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Expired => "expired",
+            Self::Replaced => "replaced by a newer attempt",
+            Self::Cancelled => "cancelled",
+            Self::Finished => "finished",
+            Self::Unknown => "unknown",
+        })
+    }
+}
+
+/// Why the engine refused a command. A code, once released, never changes meaning.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Rejection {
+    /// No such job.
+    #[error("job {job} not found: never enqueued on this shard, or its retention has passed")]
+    JobNotFound {
+        /// Which.
+        job: JobId,
+    },
+    /// The lease shown is not the live one.
+    #[error("lease on job {job} is {end}: stop the program, discard the result, lease again; renew before expiry")]
+    LeaseLost {
+        /// Which.
+        job: JobId,
+        /// Why.
+        end: LeaseEnd,
+    },
+    /// The same lease has reported something else.
+    #[error("this lease on job {job} has already reported another outcome: only the first report counts")]
+    ReportConflict {
+        /// Which.
+        job: JobId,
+    },
+    /// The id is taken by a job with other content.
+    #[error("job id {job} is taken by a job with other content: choose another id, or repeat the first request unchanged")]
+    IdTaken {
+        /// Which.
+        job: JobId,
+    },
+    /// The id has the form of engine-made ids.
+    #[error("job id {job} has the form of ids that the server makes: add or change a character")]
+    IdReserved {
+        /// Which.
+        job: JobId,
+    },
+    /// The idempotency key was used for other content.
+    #[error("the idempotency key was used for another submission: use a new key, or repeat the first request unchanged")]
+    ClaimConflict,
+    /// A submission refers to a job that does not exist.
+    #[error("job {index} of the submission refers to job {upstream}, which does not exist here")]
+    UpstreamNotFound {
+        /// Place of the referring job.
+        index: usize,
+        /// The id.
+        upstream: JobId,
+    },
+    /// A submission refers to a member that it does not have.
+    #[error("job {index} of the submission refers to member {member}, but there are {count}")]
+    MemberNotFound {
+        /// Place of the referring job.
+        index: usize,
+        /// The place referred to.
+        member: u32,
+        /// Members.
+        count: usize,
+    },
+    /// A submission contains a cycle.
+    #[error("jobs of the submission wait for each other in a circle, through job {index}")]
+    Cycle {
+        /// Place of one of them.
+        index: usize,
+    },
+    /// Two jobs of a submission have one id.
+    #[error("job {index} of the submission has the same id as an earlier one: {job}")]
+    DuplicateId {
+        /// Place of the second.
+        index: usize,
+        /// The id.
+        job: JobId,
+    },
+    /// A submission is empty.
+    #[error("the submission has no jobs: send at least one")]
+    NothingSubmitted,
+    /// A kind is missing.
+    #[error("job {index} of the submission has no kind: name the program that shall run it")]
+    KindMissing {
+        /// Place of the job.
+        index: usize,
+    },
+    /// Something is too large.
+    #[error("{what} is {actual}, the limit is {limit}: send less, or raise the limit")]
+    TooLarge {
+        /// What.
+        what: &'static str,
+        /// How large or how many.
+        actual: u64,
+        /// The limit.
+        limit: u64,
+    },
+    /// A value is out of its range.
+    #[error("{what} must be {expected}")]
+    OutOfRange {
+        /// What.
+        what: &'static str,
+        /// What it must be.
+        expected: &'static str,
+    },
+    /// The queue or namespace takes no more.
+    #[error("queue {queue} holds {live} live jobs, the limit is {limit}: try again when some have ended")]
+    QueueFull {
+        /// Which.
+        queue: Queue,
+        /// Live jobs.
+        live: u64,
+        /// The limit.
+        limit: u64,
+    },
+    /// The job is in the wrong state for this.
+    #[error("job {job} is {state}: {needed}")]
+    WrongState {
+        /// Which.
+        job: JobId,
+        /// Its state.
+        state: JobState,
+        /// What would be needed.
+        needed: &'static str,
+    },
+    /// Live jobs need the result of this one.
+    #[error("job {job} is still needed by live job number {dependent}: let that end or cancel it first")]
+    InUse {
+        /// Which.
+        job: JobId,
+        /// By whom.
+        dependent: JobKey,
+    },
+    /// The dependency carries data.
+    #[error("job {job} takes the result of {upstream} as an input: only dependencies without data can be taken back")]
+    DependencyCarriesData {
+        /// Which.
+        job: JobId,
+        /// On whom.
+        upstream: JobId,
+    },
+    /// No such queue.
+    #[error("queue {queue} not found: nothing was ever enqueued there and nobody set it up")]
+    QueueNotFound {
+        /// Which.
+        queue: Queue,
+    },
+    /// The queue has jobs.
+    #[error("queue {queue} has {live} live jobs: let them end or cancel them first")]
+    QueueInUse {
+        /// Which.
+        queue: Queue,
+        /// How many.
+        live: u64,
+    },
+    /// No such schedule.
+    #[error("schedule {id} not found")]
+    ScheduleNotFound {
+        /// Which.
+        id: ScheduleId,
+    },
+    /// The cron expression cannot be read.
+    #[error("cron expression {expression:?} cannot be read: {reason}")]
+    CronUnreadable {
+        /// As given.
+        expression: String,
+        /// Why.
+        reason: String,
+    },
+    /// The time zone is not known.
+    #[error("time zone {name:?} is not known: use an IANA name such as Europe/Rome, or UTC")]
+    TimeZoneUnknown {
+        /// As given.
+        name: String,
+    },
+    /// The deadline has passed.
+    #[error("the deadline of job {index} passed {late:?} ago: it could never run")]
+    DeadlinePassed {
+        /// Place of the job.
+        index: usize,
+        /// How long ago.
+        late: Duration,
+    },
+    /// The namespace runs on the caller's clock, and the command has no `now`.
+    #[error("this namespace runs on its callers' clocks: the command must bring its own time")]
+    ClockMissing,
+}
+
+impl Rejection {
+    /// The stable code, as documented in `docs/errors.md`.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::JobNotFound { .. } => "job_not_found",
+            Self::LeaseLost { .. } => "lease_lost",
+            Self::ReportConflict { .. } => "report_conflict",
+            Self::IdTaken { .. } => "id_taken",
+            Self::IdReserved { .. } => "id_reserved",
+            Self::ClaimConflict => "idempotency_conflict",
+            Self::UpstreamNotFound { .. } => "upstream_not_found",
+            Self::MemberNotFound { .. } => "member_not_found",
+            Self::Cycle { .. } => "cycle",
+            Self::DuplicateId { .. } => "duplicate_id",
+            Self::NothingSubmitted => "nothing_submitted",
+            Self::KindMissing { .. } => "kind_missing",
+            Self::TooLarge { .. } => "too_large",
+            Self::OutOfRange { .. } => "out_of_range",
+            Self::QueueFull { .. } => "queue_full",
+            Self::WrongState { .. } => "wrong_state",
+            Self::InUse { .. } => "in_use",
+            Self::DependencyCarriesData { .. } => "dependency_carries_data",
+            Self::QueueNotFound { .. } => "queue_not_found",
+            Self::QueueInUse { .. } => "queue_in_use",
+            Self::ScheduleNotFound { .. } => "schedule_not_found",
+            Self::CronUnreadable { .. } => "cron_unreadable",
+            Self::TimeZoneUnknown { .. } => "time_zone_unknown",
+            Self::DeadlinePassed { .. } => "deadline_passed",
+            Self::ClockMissing => "clock_missing",
+        }
+    }
+
+    /// Every code there is, for the test that compares them with the documents.
+    pub const CODES: [&'static str; 25] = [
+        "job_not_found",
+        "lease_lost",
+        "report_conflict",
+        "id_taken",
+        "id_reserved",
+        "idempotency_conflict",
+        "upstream_not_found",
+        "member_not_found",
+        "cycle",
+        "duplicate_id",
+        "nothing_submitted",
+        "kind_missing",
+        "too_large",
+        "out_of_range",
+        "queue_full",
+        "wrong_state",
+        "in_use",
+        "dependency_carries_data",
+        "queue_not_found",
+        "queue_in_use",
+        "schedule_not_found",
+        "cron_unreadable",
+        "time_zone_unknown",
+        "deadline_passed",
+        "clock_missing",
+    ];
+}

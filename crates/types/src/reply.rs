@@ -1,0 +1,248 @@
+//! What the engine says to a command it accepted.
+
+use std::time::Duration;
+
+use crate::id::{JobId, JobKey, LeaseToken};
+use crate::job::{JobState, Priority};
+use crate::name::{Graph, Group, Kind, LabelKey, LabelValue, Namespace, Queue, Tag, Worker};
+use crate::queue::{NamespaceRecord, QueueCounts, QueueSettings};
+use crate::rejection::Rejection;
+use crate::schedule::ScheduleRecord;
+use crate::statistics::StatisticsRecord;
+use crate::time::Timestamp;
+
+/// Accepted or refused. A refusal has changed nothing (`rel P6`).
+pub type Answer = Result<Reply, Rejection>;
+
+/// One variant per command or query.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Reply {
+    /// The jobs, in the order of the submission.
+    Enqueued {
+        /// One for each.
+        jobs: Vec<Enqueued>,
+        /// The graph, if it is one.
+        graph: Option<Graph>,
+        /// Whether this is the answer of an earlier submission under the same key.
+        repeat: bool,
+    },
+    /// The grants; none if nothing was ready.
+    Leased(Vec<Grant>),
+    /// The lease goes on.
+    Renewed {
+        /// So long from now.
+        lease_for: Duration,
+    },
+    /// A report was accepted.
+    Reported {
+        /// Where the job stands now.
+        state: JobState,
+        /// When it is tried again, if it is.
+        retry_at: Option<Timestamp>,
+        /// Whether the same report had been accepted before.
+        repeat: bool,
+    },
+    /// The log has so many bytes of this attempt now; `dropped` were beyond its limit.
+    LogAppended {
+        /// Length.
+        bytes: u64,
+        /// Beyond the limit.
+        dropped: u64,
+    },
+    /// How many were changed, and the ids that were not there or not in a state for it.
+    Changed {
+        /// How many.
+        count: u64,
+        /// Which not.
+        skipped: Vec<JobId>,
+    },
+    /// The job as altered.
+    Altered {
+        /// Its tags.
+        tags: Vec<Tag>,
+        /// Where it stands.
+        state: JobState,
+    },
+    /// Done.
+    Done,
+    /// To [`crate::query::Query::Queues`].
+    Queues(Vec<QueueView>),
+    /// To [`crate::query::Query::Queue`].
+    Queue(Box<QueueView>),
+    /// To [`crate::query::Query::Namespaces`].
+    Namespaces(Vec<NamespaceRecord>),
+    /// To [`crate::query::Query::Workers`].
+    Workers(Vec<WorkerView>),
+    /// To [`crate::query::Query::FailureGroups`].
+    FailureGroups(Vec<(Group, u64)>),
+    /// To [`crate::query::Query::TopTags`].
+    Tags(Vec<(Tag, u64)>),
+    /// To [`crate::query::Query::Tracked`].
+    Tracked(Vec<(JobId, Timestamp)>),
+    /// To [`crate::query::Query::Schedules`].
+    Schedules(Vec<ScheduleRecord>),
+    /// To [`crate::query::Query::Schedule`].
+    Schedule(Box<ScheduleRecord>),
+    /// To [`crate::query::Query::Statistics`].
+    Statistics(Box<StatisticsRecord>),
+    /// To [`crate::query::Query::Why`].
+    Why(Box<Explanation>),
+    /// To [`crate::query::Query::Audit`]: what disagrees; empty is good.
+    Audit(Vec<String>),
+}
+
+/// One enqueued job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Enqueued {
+    /// Its number.
+    pub key: JobKey,
+    /// Its id.
+    pub id: JobId,
+    /// Whether it was there already, by id or unique key.
+    pub existed: bool,
+}
+
+/// A job handed out. Payload and inputs are read beside it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Grant {
+    /// Its number.
+    pub key: JobKey,
+    /// Its id.
+    pub job: JobId,
+    /// Whose.
+    pub namespace: Namespace,
+    /// Where it lined up.
+    pub queue: Queue,
+    /// Which program.
+    pub kind: Kind,
+    /// Fencing number, from 1.
+    pub attempt: u32,
+    /// Counted attempts left after this one.
+    pub retries_left: u32,
+    /// The proof.
+    pub token: LeaseToken,
+    /// So long from the grant.
+    pub lease_for: Duration,
+    /// How long the attempt may run, from the grant.
+    pub timeout: Option<Duration>,
+    /// Never tried again after this.
+    pub deadline: Option<Timestamp>,
+    /// When it was enqueued.
+    pub created_at: Timestamp,
+    /// Urgency.
+    pub priority: Priority,
+    /// Number of positional inputs; 0: the payload alone.
+    pub inputs: u32,
+    /// The graph it was submitted with.
+    pub graph: Option<Graph>,
+    /// Words on it.
+    pub tags: Vec<Tag>,
+    /// Its labels.
+    pub labels: Vec<(LabelKey, LabelValue)>,
+}
+
+/// A queue as shown.
+#[derive(Clone, Debug, PartialEq)]
+pub struct QueueView {
+    /// Its name.
+    pub queue: Queue,
+    /// What an operator set.
+    pub settings: QueueSettings,
+    /// Jobs by state.
+    pub counts: QueueCounts,
+    /// Schedules that feed it.
+    pub schedules: u64,
+    /// When the oldest ready job became ready.
+    pub oldest_ready_for: Option<Duration>,
+    /// When it was first used.
+    pub created_at: Timestamp,
+    /// Jobs ever enqueued.
+    pub enqueued_total: u64,
+    /// Jobs that ever ended.
+    pub finished_total: u64,
+}
+
+/// A worker as shown.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WorkerView {
+    /// Who.
+    pub worker: Worker,
+    /// Last sign of life, on the wall clock.
+    pub seen_at: Timestamp,
+    /// What it holds: job, queue, kind, leased at.
+    pub holds: Vec<(JobId, Queue, Kind, Timestamp)>,
+}
+
+/// Why a job is not running, or that it is.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Explanation {
+    /// The job.
+    pub job: JobId,
+    /// Where it stands.
+    pub state: JobState,
+    /// The causes, most important first.
+    pub reasons: Vec<Reason>,
+}
+
+/// One cause.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Reason {
+    /// It waits for jobs: how many, and some of them with their states.
+    WaitsFor {
+        /// How many.
+        count: u64,
+        /// Some.
+        some: Vec<(JobId, JobState)>,
+    },
+    /// Its time has not come.
+    NotBefore {
+        /// When, on the wall clock.
+        at: Timestamp,
+        /// The attempt that failed, if this is the pause after it.
+        after_attempt: u32,
+    },
+    /// Its queue is paused.
+    QueuePaused,
+    /// As many run as may.
+    QueueLimit {
+        /// How many run.
+        running: u64,
+        /// How many may.
+        limit: u32,
+    },
+    /// Others go first; `more` says that there are more than counted.
+    Behind {
+        /// How many.
+        jobs: u64,
+        /// Not all were counted.
+        more: bool,
+    },
+    /// No worker has asked this queue, ever or for so long.
+    NoWorker {
+        /// For so long; `None` is never since the server started.
+        silent_for: Option<Duration>,
+    },
+    /// It was given back; the last reason given.
+    Released {
+        /// How often.
+        times: u32,
+        /// Why.
+        reason: String,
+    },
+    /// It runs.
+    Runs {
+        /// With whom.
+        worker: Worker,
+        /// Which attempt.
+        attempt: u32,
+        /// The lease ends after so long.
+        lease_left: Duration,
+    },
+    /// It has ended.
+    Ended {
+        /// Failure group and message, or reason; empty for success.
+        detail: String,
+    },
+    /// It may run now: the next worker that asks gets it.
+    Next,
+}

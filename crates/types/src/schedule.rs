@@ -1,0 +1,95 @@
+//! Recurring jobs: rules that enqueue again and again.
+
+use std::time::Duration;
+
+use crate::job::{Priority, RetryPolicy};
+use crate::name::{Kind, LabelKey, LabelValue, Namespace, Queue, ScheduleId, Tag};
+use crate::time::Timestamp;
+use bytes::Bytes;
+
+/// When it fires.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ScheduleSpec {
+    /// Every so often, first at the given time (as qless `recur`).
+    Interval {
+        /// Between two runs; more than zero.
+        every: Duration,
+        /// The first run.
+        first_at: Timestamp,
+    },
+    /// By a cron expression of five or six fields (with seconds), in a time zone.
+    Cron {
+        /// Such as `0 3 * * *`.
+        expression: String,
+        /// An IANA name such as `Europe/Rome`; `UTC` by default.
+        time_zone: String,
+    },
+}
+
+/// What happens to runs that fell due while nobody looked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CatchUp {
+    /// They are skipped.
+    None,
+    /// One job stands for all of them (default).
+    #[default]
+    Last,
+    /// Each is made up for, at most so many of the newest (qless backlog; 0 is no bound there).
+    All {
+        /// At most so many.
+        max: u32,
+    },
+}
+
+/// What happens when a run is due and the job of an earlier one is still live.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Overlap {
+    /// Both live (default).
+    #[default]
+    Allow,
+    /// The new run is skipped.
+    Skip,
+    /// The earlier job is cancelled.
+    Replace,
+}
+
+/// A schedule, as given and as stored.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ScheduleRecord {
+    /// Whose.
+    pub namespace: Namespace,
+    /// Its name.
+    pub id: ScheduleId,
+    /// When it fires.
+    pub spec: ScheduleSpec,
+    /// Missed runs.
+    pub catch_up: CatchUp,
+    /// Overlapping runs.
+    pub overlap: Overlap,
+    /// Fires nothing while set; runs that fall due meanwhile count as missed.
+    pub paused: bool,
+    /// Where its jobs line up.
+    pub queue: Queue,
+    /// Which program runs them.
+    pub kind: Kind,
+    /// Their payload.
+    pub payload: Bytes,
+    /// Their urgency.
+    pub priority: Priority,
+    /// How they are tried again; `None` falls back to queue and namespace.
+    pub retry: Option<RetryPolicy>,
+    /// How long one attempt may run.
+    pub timeout: Option<Duration>,
+    /// Their tags.
+    pub tags: Vec<Tag>,
+    /// Their labels.
+    pub labels: Vec<(LabelKey, LabelValue)>,
+    /// When it was made.
+    pub created_at: Timestamp,
+    /// The next run; `None` when the expression has no more.
+    pub next_at: Option<Timestamp>,
+    /// Jobs made so far.
+    pub runs: u64,
+    /// The job made last, to judge overlap.
+    pub last_job: Option<crate::id::JobId>,
+}

@@ -1,0 +1,44 @@
+//! Statistics per queue and day: counts, streaming mean and variance, histogram, as in qless.
+
+use crate::name::{Namespace, Queue};
+
+/// A day of the wall clock, UTC: seconds since the epoch divided by 86 400.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Day(pub u32);
+
+/// Bins of the histogram: seconds 0 to 59, minutes 1 to 59, hours 1 to 23, days 1 to 6.
+pub const HISTOGRAM_BINS: usize = 148;
+
+/// A sample of durations in seconds, kept in streaming form (Welford).
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Sample {
+    /// How many.
+    pub count: u64,
+    /// Their mean, in seconds.
+    pub mean: f64,
+    /// The sum of squared distances from the mean.
+    pub vk: f64,
+    /// Bin and count, for bins that are not empty, in order of bins.
+    pub histogram: Vec<(u16, u64)>,
+}
+
+/// What happened in one queue on one day.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StatisticsRecord {
+    /// Whose.
+    pub namespace: Namespace,
+    /// Where.
+    pub queue: Queue,
+    /// When.
+    pub day: Day,
+    /// Jobs that failed this day and are still failed.
+    pub failed: i64,
+    /// Failures ever counted this day.
+    pub failures: u64,
+    /// Leases that ran out, and retries.
+    pub retries: u64,
+    /// From ready to leased.
+    pub waiting: Sample,
+    /// From leased to completed.
+    pub running: Sample,
+}
