@@ -440,4 +440,6 @@ pub struct LeaseRecord {
     pub granted_elapsed: Elapsed,
     /// The lease request that asked for it, if it named itself.
     pub request: Option<RequestId>,
+    /// Whether it ran out once already and lives on in its queue's period of grace.
+    pub is_warned: bool,
 }
