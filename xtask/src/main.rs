@@ -1,1 +1,62 @@
-fn main() {}
+//! House tools: `cargo xtask tidy`, `ci`, `sim`, `fuzz`, `bench-peers`.
+//!
+//! Each is one module. They run other programs and read files; nothing of the product depends on them.
+
+#![forbid(unsafe_code)]
+#![expect(
+    clippy::print_stdout,
+    reason = "a tool for the terminal: what it prints is its result"
+)]
+
+mod bench_peers;
+mod ci;
+mod process;
+mod tidy;
+
+use std::env;
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+
+const USAGE: &str = "\
+House tools of ganger.
+
+usage: cargo xtask COMMAND
+
+  tidy           compare the sources with the house rules: arrows between crates, sizes, words, error codes
+  ci             everything that CI does: format, lints, documents, tidy, simulator, fuzzing, all tests
+  sim [ARGS]     run the simulator: `--seed N` replays one run; `--help` tells the rest
+  fuzz [SECONDS] run every fuzz target on the stable toolchain, 10 seconds each unless said otherwise
+  bench-peers    measure ganger beside Redis, PostgreSQL and beanstalkd, in one run on this machine";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = env::args().skip(1).collect();
+    match run(&arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: &[String]) -> Result<()> {
+    let Some((command, rest)) = arguments.split_first() else {
+        bail!("no command given\n\n{USAGE}");
+    };
+    match (command.as_str(), rest) {
+        ("tidy", []) => tidy::run(),
+        ("ci", []) => ci::run(),
+        ("sim", rest) => ci::simulate(rest),
+        ("fuzz", []) => ci::fuzz(ci::FUZZ_SECONDS),
+        ("fuzz", [seconds]) => ci::fuzz(seconds.parse()?),
+        ("bench-peers", rest) => bench_peers::run(rest),
+        ("help" | "--help" | "-h", _) => {
+            println!("{USAGE}");
+            Ok(())
+        }
+        (command, _) => {
+            bail!("`{command}` is no command, or was given arguments it does not take\n\n{USAGE}")
+        }
+    }
+}

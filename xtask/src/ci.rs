@@ -1,0 +1,213 @@
+//! Everything that CI does, in the order of how soon a mistake shows.
+//!
+//! Two build profiles only, because each further one compiles SQLite and the gRPC stack again: `dev` for lints,
+//! documents and tests, `sim` (optimised, with assertions) for the simulator, fuzzing, and the binary that the
+//! end-to-end tests kill.
+
+use std::env;
+use std::fs;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+
+use crate::process::{self, built, cargo, exists, root, shown};
+use crate::tidy;
+
+/// Seconds that each fuzz target runs.
+pub(crate) const FUZZ_SECONDS: u64 = 10;
+/// Seeds that the simulator runs.
+const SIM_SEEDS: &str = "300";
+
+/// Runs every step, stops at the first that fails, and tells how long each took.
+pub(crate) fn run() -> Result<()> {
+    let skips = root().join("target").join("skipped-tests.txt");
+    fs::create_dir_all(root().join("target"))?;
+    fs::write(&skips, "")?;
+
+    let mut steps = Steps::default();
+    steps.command("format", cargo().args(["fmt", "--all", "--check"]))?;
+    steps.step("tidy", "cargo xtask tidy", tidy::run)?;
+    steps.command(
+        "lints",
+        cargo().args([
+            "clippy",
+            "--workspace",
+            "--all-targets",
+            "--locked",
+            "--",
+            "-D",
+            "warnings",
+        ]),
+    )?;
+    steps.command(
+        "documents",
+        cargo()
+            .args([
+                "doc",
+                "--workspace",
+                "--no-deps",
+                "--locked",
+                "--document-private-items",
+            ])
+            .env("RUSTDOCFLAGS", "-D warnings"),
+    )?;
+    steps.command(
+        "build",
+        cargo().args([
+            "build",
+            "--profile",
+            "sim",
+            "--locked",
+            "--bins",
+            "-p",
+            "ganger-cli",
+            "-p",
+            "ganger-sim",
+            "-p",
+            "ganger-fuzz",
+        ]),
+    )?;
+    steps.step(
+        "simulator",
+        &format!("cargo xtask sim --seeds {SIM_SEEDS}"),
+        || simulate(&["--seeds".to_owned(), SIM_SEEDS.to_owned()]),
+    )?;
+    steps.step("fuzzing", "cargo xtask fuzz", || fuzz(FUZZ_SECONDS))?;
+    steps.command(
+        "examples in documents",
+        cargo().args(["test", "--workspace", "--doc", "--locked"]),
+    )?;
+    steps.command(
+        "tests",
+        test_command()
+            .env("GANGER_BIN", built("sim", "ganger"))
+            .env("GANGER_SKIPS", &skips),
+    )?;
+
+    println!("\nskipped tests:");
+    let skipped = fs::read_to_string(&skips)?;
+    println!(
+        "{}",
+        if skipped.is_empty() {
+            "none\n"
+        } else {
+            &skipped
+        }
+    );
+    Ok(())
+}
+
+/// Runs the simulator with the arguments given.
+pub(crate) fn simulate(arguments: &[String]) -> Result<()> {
+    process::run(
+        cargo()
+            .args([
+                "run",
+                "--quiet",
+                "--profile",
+                "sim",
+                "--package",
+                "ganger-sim",
+                "--bin",
+                "ganger-sim",
+                "--",
+            ])
+            .args(arguments),
+    )
+}
+
+/// Runs each fuzz target for some seconds.
+pub(crate) fn fuzz(seconds: u64) -> Result<()> {
+    for target in fuzz_targets()? {
+        println!("fuzz target {target}, {seconds} s");
+        process::run(
+            cargo()
+                .args([
+                    "run",
+                    "--quiet",
+                    "--profile",
+                    "sim",
+                    "--package",
+                    "ganger-fuzz",
+                    "--bin",
+                    &target,
+                ])
+                .args(["--", "--seconds", &seconds.to_string()]),
+        )?;
+    }
+    Ok(())
+}
+
+/// The names of the fuzz targets: the files of their folder.
+fn fuzz_targets() -> Result<Vec<String>> {
+    let mut targets = Vec::new();
+    for entry in fs::read_dir(root().join("fuzz").join("fuzz_targets"))? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "rs") {
+            targets.extend(
+                path.file_stem()
+                    .map(|name| name.to_string_lossy().into_owned()),
+            );
+        }
+    }
+    targets.sort();
+    if targets.is_empty() {
+        bail!("no fuzz targets found");
+    }
+    Ok(targets)
+}
+
+/// All tests: with nextest, which runs them side by side and tells each one's time; else with cargo alone.
+fn test_command() -> Command {
+    let mut command = cargo();
+    if exists("cargo-nextest") {
+        command.args([
+            "nextest",
+            "run",
+            "--workspace",
+            "--locked",
+            "--no-fail-fast",
+        ]);
+        if env::var_os("CI").is_some() {
+            command.args(["--profile", "ci"]);
+        }
+    } else {
+        command.args([
+            "test",
+            "--workspace",
+            "--all-targets",
+            "--locked",
+            "--no-fail-fast",
+        ]);
+    }
+    command
+}
+
+/// The steps so far, with their times.
+#[derive(Default)]
+struct Steps {
+    done: Vec<(String, Duration)>,
+}
+
+impl Steps {
+    fn command(&mut self, name: &str, command: &mut Command) -> Result<()> {
+        let line = shown(command);
+        self.step(name, &line, || process::run(command))
+    }
+
+    fn step(&mut self, name: &str, line: &str, work: impl FnOnce() -> Result<()>) -> Result<()> {
+        println!("\n=== {name}: {line}");
+        let begun = Instant::now();
+        let end = work();
+        self.done.push((name.to_owned(), begun.elapsed()));
+        println!(
+            "=== {name}: {}",
+            if end.is_ok() { "good" } else { "failed" }
+        );
+        for (name, time) in &self.done {
+            println!("    {:>6.1} s  {name}", time.as_secs_f64());
+        }
+        end
+    }
+}

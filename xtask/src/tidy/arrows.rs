@@ -1,0 +1,110 @@
+//! Who may depend on whom: the picture in ARCHITECTURE.md, compared with cargo's own metadata.
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+
+use super::Findings;
+use crate::process::{cargo, output};
+
+/// Each crate with the crates of ours that it may use. A crate that is missing here is an error.
+const ARROWS: &[(&str, &[&str])] = &[
+    ("types", &[]),
+    ("engine", &["types"]),
+    ("store", &["types"]),
+    ("store-embedded", &["types", "store"]),
+    ("shard", &["types", "engine", "store"]),
+    ("proto", &[]),
+    ("dialect-http", &["types", "engine", "shard"]),
+    ("dialect-grpc", &["types", "engine", "shard", "proto"]),
+    (
+        "server",
+        &[
+            "types",
+            "engine",
+            "store",
+            "store-embedded",
+            "shard",
+            "dialect-http",
+            "dialect-grpc",
+        ],
+    ),
+    ("client", &["types", "proto"]),
+    ("worker", &["types", "client"]),
+    ("cli", &["types", "server", "client", "worker"]),
+    ("sim", &["types", "engine", "store", "shard"]),
+    ("e2e", &["types", "cli"]),
+    (
+        "fuzz",
+        &[
+            "types",
+            "engine",
+            "store",
+            "store-embedded",
+            "shard",
+            "proto",
+            "dialect-http",
+            "dialect-grpc",
+            "server",
+            "client",
+            "worker",
+            "cli",
+        ],
+    ),
+];
+
+/// What the pure crates may use of others' crates: nothing that reads a clock, draws, or does I/O.
+const PURE: &[(&str, &[&str])] = &[
+    ("types", &["bytes", "thiserror"]),
+    (
+        "engine",
+        &["bytes", "croner", "hashbrown", "jiff", "thiserror"],
+    ),
+];
+
+/// Compares every dependency of every crate.
+pub(super) fn check(findings: &mut Findings) -> Result<()> {
+    let text = output(cargo().args(["metadata", "--no-deps", "--format-version", "1"]))?;
+    let metadata: Value = serde_json::from_str(&text).context("cargo metadata is not JSON")?;
+    for package in metadata["packages"]
+        .as_array()
+        .context("cargo metadata has no packages")?
+    {
+        let name = package["name"].as_str().unwrap_or_default();
+        let Some(short) = name.strip_prefix("ganger-") else {
+            continue;
+        };
+        let Some((_, allowed)) = ARROWS.iter().find(|(from, _)| *from == short) else {
+            findings.error(format!("crate {name} is not in the table of arrows: add it to xtask/src/tidy/arrows.rs and ARCHITECTURE.md"));
+            continue;
+        };
+        for dependency in package["dependencies"]
+            .as_array()
+            .context("a package without dependencies")?
+        {
+            check_one(short, allowed, dependency, findings);
+        }
+    }
+    Ok(())
+}
+
+fn check_one(from: &str, allowed: &[&str], dependency: &Value, findings: &mut Findings) {
+    let name = dependency["name"].as_str().unwrap_or_default();
+    let is_for_tests = dependency["kind"] == "dev";
+    if let Some(to) = name.strip_prefix("ganger-") {
+        if to != from && !allowed.contains(&to) && !is_for_tests {
+            findings.error(format!(
+                "crate {from} must not use {to}: it may use {allowed:?}"
+            ));
+        }
+        return;
+    }
+    let pure = PURE.iter().find(|(pure, _)| *pure == from);
+    if let Some((_, libraries)) = pure
+        && !is_for_tests
+        && !libraries.contains(&name)
+    {
+        findings.error(format!(
+            "crate {from} is pure and must not use {name}: it may use {libraries:?}"
+        ));
+    }
+}

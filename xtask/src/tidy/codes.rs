@@ -1,0 +1,95 @@
+//! Every stable error code has a section in `docs/errors.md`, and every section is of a code that exists.
+
+use std::collections::BTreeSet;
+
+use anyhow::{Context, Result};
+
+use super::{Findings, Source};
+
+/// Where the codes of refused commands are listed.
+const REJECTIONS: &str = "crates/types/src/rejection.rs";
+/// Where each code is explained, under a heading of its own.
+const DOCUMENT: &str = "docs/errors.md";
+/// Other lists of codes, each `const CODES: ... = [...];` in its file.
+const LIST: &str = "const CODES:";
+
+/// Compares the lists in the sources with the headings of the document.
+pub(super) fn check(sources: &[Source], findings: &mut Findings) -> Result<()> {
+    let document = sources
+        .iter()
+        .find(|source| source.path.ends_with(DOCUMENT))
+        .context("docs/errors.md is missing")?;
+    let documented = headings(&document.text);
+    let mut known = BTreeSet::new();
+    for source in sources
+        .iter()
+        .filter(|source| source.is("rs") && source.path.starts_with("crates"))
+    {
+        let codes = listed(&source.text);
+        if source.path.ends_with(REJECTIONS) {
+            for code in codes.iter().filter(|code| !used(&source.text, code)) {
+                findings.error(format!(
+                    "{REJECTIONS}: CODES lists {code}, which no rejection has"
+                ));
+            }
+        }
+        for code in codes {
+            if !documented.contains(&code) {
+                findings.error(format!(
+                    "{DOCUMENT} has no section `## {code}`, which {} lists",
+                    source.path.display()
+                ));
+            }
+            known.insert(code);
+        }
+    }
+    for code in documented.difference(&known) {
+        findings.error(format!(
+            "{DOCUMENT} explains {code}, which no list of codes has"
+        ));
+    }
+    Ok(())
+}
+
+/// The codes in a file's list, if it has one.
+fn listed(text: &str) -> BTreeSet<String> {
+    let Some(start) = text.find(LIST) else {
+        return BTreeSet::new();
+    };
+    let list = &text[start..];
+    let list = &list[list.find('=').unwrap_or(0)..];
+    let list = &list[..list.find("];").unwrap_or(list.len())];
+    list.split('"')
+        .skip(1)
+        .step_by(2)
+        .map(str::to_owned)
+        .collect()
+}
+
+/// Whether a code stands once more than in the list.
+fn used(text: &str, code: &str) -> bool {
+    text.matches(&format!("\"{code}\"")).count() > 1
+}
+
+/// The codes that have a section: headings of the form ``## `code` ``.
+fn headings(text: &str) -> BTreeSet<String> {
+    text.lines()
+        .filter_map(|line| line.strip_prefix("## `"))
+        .filter_map(|rest| rest.split('`').next())
+        .map(str::to_owned)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{headings, listed};
+
+    #[test]
+    fn the_list_and_the_headings_are_read() {
+        let list =
+            listed("pub const CODES: [&'static str; 2] = [\n    \"a\",\n    \"b\",\n];\n\"c\"");
+        assert_eq!(list.into_iter().collect::<Vec<_>>(), ["a", "b"]);
+        let found = headings("# Errors\n\n## `a`\n\ntext\n\n## Others\n");
+        assert_eq!(found.into_iter().collect::<Vec<_>>(), ["a"]);
+    }
+}

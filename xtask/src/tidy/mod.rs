@@ -1,0 +1,131 @@
+//! Compares the sources with the house rules that no compiler knows.
+//!
+//! Each rule is a module and returns its findings; one finding fails the run, a remark does not.
+
+mod arrows;
+mod codes;
+mod sizes;
+mod text;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+
+use crate::process::root;
+
+/// What the rules found.
+#[derive(Default)]
+pub(crate) struct Findings {
+    errors: Vec<String>,
+    remarks: Vec<String>,
+}
+
+impl Findings {
+    fn error(&mut self, text: impl Into<String>) {
+        self.errors.push(text.into());
+    }
+
+    fn remark(&mut self, text: impl Into<String>) {
+        self.remarks.push(text.into());
+    }
+}
+
+/// A file of the project, read.
+struct Source {
+    /// From the root of the project.
+    path: PathBuf,
+    text: String,
+}
+
+impl Source {
+    fn is(&self, extension: &str) -> bool {
+        self.path
+            .extension()
+            .is_some_and(|found| found == extension)
+    }
+
+    /// Whether it holds tests only.
+    fn is_test(&self) -> bool {
+        let in_tests = self
+            .path
+            .components()
+            .any(|part| part.as_os_str() == "tests");
+        in_tests || self.path.file_stem().is_some_and(|stem| stem == "tests")
+    }
+
+    /// The text up to the unit tests at its end.
+    fn product(&self) -> &str {
+        match self.text.find("\n#[cfg(test)]\nmod ") {
+            Some(end) => &self.text[..end],
+            None => &self.text,
+        }
+    }
+}
+
+/// Runs every rule.
+pub(crate) fn run() -> Result<()> {
+    let sources = read_sources(&root())?;
+    let mut findings = Findings::default();
+    arrows::check(&mut findings)?;
+    sizes::check(&sources, &mut findings);
+    text::check(&sources, &mut findings);
+    codes::check(&sources, &mut findings)?;
+
+    for remark in &findings.remarks {
+        println!("remark: {remark}");
+    }
+    for error in &findings.errors {
+        println!("error: {error}");
+    }
+    println!(
+        "tidy: {} files, {} errors, {} remarks",
+        sources.len(),
+        findings.errors.len(),
+        findings.remarks.len()
+    );
+    if !findings.errors.is_empty() {
+        bail!(
+            "the house rules are broken in {} places, named above",
+            findings.errors.len()
+        );
+    }
+    Ok(())
+}
+
+/// Reads every source and document below `folder` that is ours.
+fn read_sources(folder: &Path) -> Result<Vec<Source>> {
+    let mut sources = Vec::new();
+    let mut folders = vec![folder.to_path_buf()];
+    while let Some(current) = folders.pop() {
+        for entry in
+            fs::read_dir(&current).with_context(|| format!("cannot list {}", current.display()))?
+        {
+            let path = entry?.path();
+            let name = path
+                .file_name()
+                .map(|name| name.to_string_lossy().into_owned())
+                .unwrap_or_default();
+            if path.is_dir()
+                && !matches!(name.as_str(), "target" | ".git" | "node_modules" | "corpus")
+            {
+                folders.push(path);
+            } else if path.is_file() && is_source(&path) {
+                let text = fs::read_to_string(&path)
+                    .with_context(|| format!("cannot read {}", path.display()))?;
+                let path = path.strip_prefix(folder).unwrap_or(&path).to_path_buf();
+                sources.push(Source { path, text });
+            }
+        }
+    }
+    sources.sort_by(|left, right| left.path.cmp(&right.path));
+    Ok(sources)
+}
+
+fn is_source(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| {
+        ["rs", "toml", "proto", "sh", "md", "py"]
+            .iter()
+            .any(|ours| extension == *ours)
+    })
+}
