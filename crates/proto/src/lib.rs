@@ -1,1 +1,32 @@
-//! Placeholder.
+//! The gRPC schema of ganger, package `ganger.v1`, and the code made from it.
+//!
+//! The schema is in `proto/ganger/v1`, one file per area, with the conventions at the top of
+//! `common.proto`. These types stay inside `ganger-dialect-grpc` and `ganger-client`: both convert
+//! at their edge, so the wire can grow without freezing the engine or the SDK.
+
+#![forbid(unsafe_code)]
+
+/// Messages, clients and servers of `ganger.v1`. Byte fields share their buffer with the frame.
+#[allow(
+    clippy::all,
+    clippy::pedantic,
+    clippy::restriction,
+    missing_docs,
+    reason = "made by prost and tonic"
+)]
+pub mod v1 {
+    tonic::include_proto!("ganger.v1");
+}
+
+/// The schema as an encoded `FileDescriptorSet`, comments included, for reflection.
+pub const FILE_DESCRIPTOR_SET: &[u8] = tonic::include_file_descriptor_set!("ganger.v1");
+
+/// Metadata keys that every refused call carries, beside the gRPC status.
+pub mod metadata {
+    /// Our stable error code, such as `lease_lost`.
+    pub const CODE: &str = "ganger-code";
+    /// `true` if the same request may succeed later.
+    pub const RETRYABLE: &str = "ganger-retryable";
+    /// Milliseconds after which to come back, where the server can tell.
+    pub const RETRY_AFTER_MS: &str = "ganger-retry-after-ms";
+}
