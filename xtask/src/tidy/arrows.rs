@@ -57,7 +57,14 @@ const PURE: &[(&str, &[&str])] = &[
     ("types", &["bytes", "thiserror"]),
     (
         "engine",
-        &["bytes", "croner", "hashbrown", "jiff", "thiserror"],
+        &[
+            "bytes",
+            "croner",
+            "hashbrown",
+            "jiff",
+            "rand_chacha",
+            "thiserror",
+        ],
     ),
 ];
 

@@ -51,7 +51,7 @@ pub(super) fn check(sources: &[Source], findings: &mut Findings) -> Result<()> {
     Ok(())
 }
 
-/// The codes in a file's list, if it has one.
+/// The codes in a file's list, if it has one; titles and the like in the same list are passed over.
 fn listed(text: &str) -> BTreeSet<String> {
     let Some(start) = text.find(LIST) else {
         return BTreeSet::new();
@@ -59,11 +59,18 @@ fn listed(text: &str) -> BTreeSet<String> {
     let list = &text[start..];
     let list = &list[list.find('=').unwrap_or(0)..];
     let list = &list[..list.find("];").unwrap_or(list.len())];
-    list.split('"')
-        .skip(1)
-        .step_by(2)
+    let strings = list.split('"').skip(1).step_by(2);
+    strings
+        .filter(|text| is_code(text))
         .map(str::to_owned)
         .collect()
+}
+
+fn is_code(text: &str) -> bool {
+    !text.is_empty()
+        && text
+            .bytes()
+            .all(|byte| byte.is_ascii_lowercase() || byte == b'_')
 }
 
 /// Whether a code stands once more than in the list.
@@ -86,8 +93,9 @@ mod tests {
 
     #[test]
     fn the_list_and_the_headings_are_read() {
-        let list =
-            listed("pub const CODES: [&'static str; 2] = [\n    \"a\",\n    \"b\",\n];\n\"c\"");
+        let list = listed(
+            "pub const CODES: [&'static str; 2] = [\n    (\"a\", \"Title\"),\n    \"b\",\n];\n\"c\"",
+        );
         assert_eq!(list.into_iter().collect::<Vec<_>>(), ["a", "b"]);
         let found = headings("# Errors\n\n## `a`\n\ntext\n\n## Others\n");
         assert_eq!(found.into_iter().collect::<Vec<_>>(), ["a"]);

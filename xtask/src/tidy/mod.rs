@@ -51,7 +51,11 @@ impl Source {
             .path
             .components()
             .any(|part| part.as_os_str() == "tests");
-        in_tests || self.path.file_stem().is_some_and(|stem| stem == "tests")
+        in_tests
+            || self
+                .path
+                .file_stem()
+                .is_some_and(|stem| stem == "tests" || stem.to_string_lossy().ends_with("_tests"))
     }
 
     /// The text up to the unit tests at its end.

@@ -1,0 +1,209 @@
+//! The checker checks itself: a good history passes, and each way of doctoring it is found.
+
+use std::time::Duration;
+
+use super::check;
+use crate::history::{Answered, Asked, Exchange, Found, Held, History};
+
+const DONE: Answered = Answered::Done { is_repeat: false };
+
+fn exchange(sent: u64, answered_at: u64, asked: Asked, answered: Answered) -> Exchange {
+    Exchange {
+        sent_at: Duration::from_millis(sent),
+        answered_at: Duration::from_millis(answered_at),
+        asked,
+        answered,
+    }
+}
+
+fn attempt(number: u32) -> Held {
+    Held {
+        job: "a".to_owned(),
+        attempt: number,
+        token: format!("token-{number}"),
+    }
+}
+
+fn lease(sent: u64, answered_at: u64, held: Held) -> Exchange {
+    let asked = Asked::Lease {
+        worker: "w".to_owned(),
+        lease_for: Duration::from_millis(1_000),
+    };
+    exchange(sent, answered_at, asked, Answered::Leased(vec![held]))
+}
+
+fn complete(sent: u64, answered_at: u64, held: Held, answered: Answered) -> Exchange {
+    let result = format!("result-{}", held.attempt);
+    exchange(
+        sent,
+        answered_at,
+        Asked::Complete { held, result },
+        answered,
+    )
+}
+
+/// A job enqueued, leased, lost by its first worker, leased again after a restart, completed.
+fn good() -> History {
+    let enqueue = Asked::Enqueue {
+        jobs: vec!["a".to_owned()],
+    };
+    History {
+        exchanges: vec![
+            exchange(0, 10, enqueue, DONE),
+            lease(20, 30, attempt(1)),
+            exchange(500, 510, Asked::Renew { held: attempt(1) }, DONE),
+            lease(1_600, 1_700, attempt(2)),
+            complete(
+                1_800,
+                1_810,
+                attempt(1),
+                Answered::Refused("lease_lost".to_owned()),
+            ),
+            complete(1_900, 2_000, attempt(2), Answered::Unknown),
+            complete(2_100, 2_200, attempt(2), Answered::Done { is_repeat: true }),
+        ],
+        found: vec![Found {
+            job: "a".to_owned(),
+            state: "succeeded".to_owned(),
+            attempt: 2,
+            result: Some("result-2".to_owned()),
+            attempts: vec![1, 2],
+        }],
+    }
+}
+
+/// The rules that a doctored history breaks.
+fn broken(doctor: impl FnOnce(&mut History)) -> Vec<&'static str> {
+    let mut history = good();
+    doctor(&mut history);
+    let mut rules: Vec<_> = check(&history)
+        .0
+        .into_iter()
+        .map(|violation| violation.rule)
+        .collect();
+    rules.dedup();
+    rules
+}
+
+#[test]
+fn a_good_history_passes() {
+    assert_eq!(broken(|_| {}), [""; 0]);
+}
+
+#[test]
+fn the_tally_counts_what_happened() {
+    let (_, tally) = check(&good());
+    assert_eq!((tally.acknowledged, tally.unknown, tally.grants), (1, 1, 2));
+    assert_eq!((tally.completed, tally.leases_lost), (0, 1));
+}
+
+#[test]
+fn a_lost_job_is_found() {
+    assert_eq!(broken(|history| history.found.clear()), ["D2"]);
+}
+
+#[test]
+fn a_job_that_was_refused_and_exists_is_found() {
+    let rules = broken(|history| {
+        history.exchanges[0].answered = Answered::Refused("queue_full".to_owned())
+    });
+    assert_eq!(rules, ["P6"]);
+}
+
+#[test]
+fn a_job_that_never_ended_is_found() {
+    assert!(broken(|history| history.found[0].state = "ready".to_owned()).contains(&"T8"));
+}
+
+#[test]
+fn two_accepted_completions_are_found() {
+    let rules = broken(|history| history.exchanges[4].answered = DONE);
+    assert!(rules.contains(&"L3") && rules.contains(&"L5"), "{rules:?}");
+}
+
+#[test]
+fn a_completion_accepted_twice_as_the_first_is_found() {
+    let rules = broken(|history| {
+        history.exchanges[5].answered = DONE;
+        history.exchanges[6].answered = DONE;
+    });
+    assert_eq!(rules, ["L3"]);
+}
+
+#[test]
+fn a_wrong_result_is_found() {
+    let rules = broken(|history| history.found[0].result = Some("result-1".to_owned()));
+    assert!(rules.contains(&"D10"), "{rules:?}");
+}
+
+#[test]
+fn a_result_from_nowhere_is_found() {
+    let rules = broken(|history| {
+        history.exchanges.truncate(5);
+    });
+    assert_eq!(rules, ["D5"]);
+}
+
+#[test]
+fn a_gap_in_the_attempts_is_found() {
+    assert_eq!(
+        broken(|history| history.found[0].attempts = vec![2]),
+        ["R2"]
+    );
+}
+
+#[test]
+fn an_attempt_handed_out_twice_is_found() {
+    let rules = broken(|history| {
+        let mut again = lease(3_000, 3_010, attempt(2));
+        if let Answered::Leased(held) = &mut again.answered {
+            held[0].token = "another".to_owned();
+        }
+        history.exchanges.push(again);
+    });
+    assert!(rules.contains(&"R2"), "{rules:?}");
+}
+
+#[test]
+fn an_attempt_that_was_forgotten_is_found() {
+    let rules = broken(|history| {
+        history.found[0].attempt = 1;
+        history.found[0].attempts = vec![1];
+    });
+    assert!(rules.contains(&"R2"), "{rules:?}");
+}
+
+#[test]
+fn a_token_issued_twice_is_found() {
+    let rules = broken(|history| {
+        let again = Held {
+            job: "b".to_owned(),
+            ..attempt(2)
+        };
+        let enqueue = Asked::Enqueue {
+            jobs: vec!["b".to_owned()],
+        };
+        history
+            .exchanges
+            .push(exchange(2_300, 2_310, enqueue, Answered::Unknown));
+        history.exchanges.push(lease(2_400, 2_410, again));
+    });
+    assert_eq!(rules, ["L2"]);
+}
+
+#[test]
+fn two_live_leases_are_found() {
+    let rules = broken(|history| history.exchanges[3] = lease(600, 700, attempt(2)));
+    assert!(rules.contains(&"L1"), "{rules:?}");
+}
+
+#[test]
+fn a_lease_lost_before_its_time_is_found() {
+    let rules = broken(|history| {
+        let refused = Answered::Refused("lease_lost".to_owned());
+        history
+            .exchanges
+            .insert(3, complete(600, 610, attempt(1), refused));
+    });
+    assert_eq!(rules, ["T6"]);
+}

@@ -1,0 +1,165 @@
+//! What the clients of a run saw: each request with the moments of its sending and of its answer, on one clock.
+//!
+//! The history alone is enough to judge a run; see [`crate::checker`].
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// The time since the run began.
+pub type Moment = Duration;
+
+/// What was asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Asked {
+    /// To enqueue jobs under these ids: all or none.
+    Enqueue {
+        /// The ids, chosen by the client.
+        jobs: Vec<String>,
+    },
+    /// To be handed jobs.
+    Lease {
+        /// By whom.
+        worker: String,
+        /// For how long.
+        lease_for: Duration,
+    },
+    /// To extend a lease.
+    Renew {
+        /// Which.
+        held: Held,
+    },
+    /// To end an attempt well.
+    Complete {
+        /// Which.
+        held: Held,
+        /// With what.
+        result: String,
+    },
+    /// To end an attempt badly.
+    Fail {
+        /// Which.
+        held: Held,
+    },
+    /// To give a job back.
+    Release {
+        /// Which.
+        held: Held,
+    },
+}
+
+/// An attempt, as its worker knows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// The job.
+    pub job: String,
+    /// The number of the attempt.
+    pub attempt: u32,
+    /// The proof.
+    pub token: String,
+}
+
+/// What came back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answered {
+    /// It was done.
+    Done {
+        /// Whether the server said that it had been done before.
+        is_repeat: bool,
+    },
+    /// These were handed out.
+    Leased(Vec<Held>),
+    /// It was refused, with this code.
+    Refused(String),
+    /// The request was never sent: nothing happened.
+    NotSent,
+    /// No answer: it happened entirely or not at all.
+    Unknown,
+}
+
+/// One request and its answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Exchange {
+    /// Before it was sent.
+    pub sent_at: Moment,
+    /// After the answer was there, or was given up.
+    pub answered_at: Moment,
+    /// The request.
+    pub asked: Asked,
+    /// The answer.
+    pub answered: Answered,
+}
+
+/// A job as it was found at the end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// Its id.
+    pub job: String,
+    /// Its state.
+    pub state: String,
+    /// Number of its last attempt.
+    pub attempt: u32,
+    /// Its result, as text.
+    pub result: Option<String>,
+    /// The numbers of the attempts that its history lists, in order.
+    pub attempts: Vec<u32>,
+}
+
+/// Everything that was seen in a run.
+#[derive(Clone, Debug, Default)]
+pub struct History {
+    /// In order of sending.
+    pub exchanges: Vec<Exchange>,
+    /// What there is at the end.
+    pub found: Vec<Found>,
+}
+
+/// Records exchanges from many threads.
+#[derive(Clone, Debug)]
+pub struct Recorder {
+    begun: Instant,
+    exchanges: Arc<Mutex<Vec<Exchange>>>,
+}
+
+impl Default for Recorder {
+    fn default() -> Self {
+        Self {
+            begun: Instant::now(),
+            exchanges: Arc::default(),
+        }
+    }
+}
+
+impl Recorder {
+    /// The time on the clock of the run.
+    pub fn now(&self) -> Moment {
+        self.begun.elapsed()
+    }
+
+    /// Does a request and notes it with its answer.
+    pub fn exchange(&self, asked: Asked, request: impl FnOnce() -> Answered) -> Answered {
+        let sent_at = self.now();
+        let answered = request();
+        let exchange = Exchange {
+            sent_at,
+            answered_at: self.now(),
+            asked,
+            answered: answered.clone(),
+        };
+        self.exchanges
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(exchange);
+        answered
+    }
+
+    /// What was recorded so far, in order of sending.
+    pub fn exchanges(&self) -> Vec<Exchange> {
+        let mut all = self
+            .exchanges
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
+        all.sort_by_key(|exchange| exchange.sent_at);
+        all
+    }
+}

@@ -1,0 +1,195 @@
+//! A small HTTP/1.1 client on a plain socket, so that no library of the product's stands between test and server.
+//!
+//! It keeps its connection, and tells apart what matters to a history: whether a request that got no answer may have
+//! been received.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use serde_json::Value;
+
+/// Why there is no answer.
+#[derive(Debug)]
+pub enum NoAnswer {
+    /// The request was never sent: nothing happened.
+    Refused(std::io::Error),
+    /// It was sent, at least in part: it may have happened.
+    Unknown(std::io::Error),
+}
+
+/// An answer.
+#[derive(Clone, Debug)]
+pub struct Response {
+    /// The HTTP status.
+    pub status: u16,
+    /// The body.
+    pub body: Vec<u8>,
+}
+
+impl Response {
+    /// The body as JSON; `Null` if it is empty or is not.
+    pub fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap_or(Value::Null)
+    }
+
+    /// The stable code of a problem document; empty if it is none.
+    pub fn code(&self) -> String {
+        self.json()["code"].as_str().unwrap_or_default().to_owned()
+    }
+
+    /// Status and body, for messages.
+    pub fn shown(&self) -> String {
+        format!("{} {}", self.status, String::from_utf8_lossy(&self.body))
+    }
+}
+
+/// One connection at a time to one server.
+#[derive(Debug)]
+pub struct Client {
+    server: SocketAddr,
+    timeout: Duration,
+    connection: Option<BufReader<TcpStream>>,
+}
+
+impl Client {
+    /// A client that waits for any answer at most `timeout`.
+    pub fn new(server: SocketAddr, timeout: Duration) -> Self {
+        Self {
+            server,
+            timeout,
+            connection: None,
+        }
+    }
+
+    /// Sends a request with a JSON body, or none if it is `Null`.
+    ///
+    /// # Errors
+    /// If there is no whole answer.
+    pub fn request(
+        &mut self,
+        method: &str,
+        path: &str,
+        body: &Value,
+    ) -> Result<Response, NoAnswer> {
+        let body = if body.is_null() {
+            Vec::new()
+        } else {
+            body.to_string().into_bytes()
+        };
+        self.request_bytes(method, path, "application/json", &body)
+    }
+
+    /// Sends a request with a body of any type.
+    ///
+    /// # Errors
+    /// If there is no whole answer.
+    pub fn request_bytes(
+        &mut self,
+        method: &str,
+        path: &str,
+        content: &str,
+        body: &[u8],
+    ) -> Result<Response, NoAnswer> {
+        let mut connection = match self.connection.take() {
+            Some(connection) => connection,
+            None => self.connect().map_err(NoAnswer::Refused)?,
+        };
+        let mut request = format!(
+            "{method} {path} HTTP/1.1\r\nHost: {}\r\nContent-Length: {}\r\n",
+            self.server,
+            body.len()
+        );
+        if !body.is_empty() {
+            request.push_str(&format!("Content-Type: {content}\r\n"));
+        }
+        request.push_str("\r\n");
+        let mut bytes = request.into_bytes();
+        bytes.extend_from_slice(body);
+        connection
+            .get_mut()
+            .write_all(&bytes)
+            .map_err(NoAnswer::Unknown)?;
+        let (response, stays_open) = read_response(&mut connection).map_err(NoAnswer::Unknown)?;
+        if stays_open {
+            self.connection = Some(connection);
+        }
+        Ok(response)
+    }
+
+    fn connect(&self) -> std::io::Result<BufReader<TcpStream>> {
+        let stream = TcpStream::connect_timeout(&self.server, self.timeout)?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(self.timeout))?;
+        stream.set_write_timeout(Some(self.timeout))?;
+        Ok(BufReader::new(stream))
+    }
+}
+
+/// Reads one answer, and whether the connection can be used again.
+fn read_response(connection: &mut BufReader<TcpStream>) -> std::io::Result<(Response, bool)> {
+    let status_line = read_line(connection)?;
+    let status = status_line
+        .split(' ')
+        .nth(1)
+        .and_then(|status| status.parse().ok())
+        .ok_or_else(|| invalid(format!("no status in {status_line:?}")))?;
+    let mut length = None;
+    let mut is_chunked = false;
+    let mut stays_open = true;
+    loop {
+        let line = read_line(connection)?.to_ascii_lowercase();
+        match line
+            .split_once(':')
+            .map(|(name, value)| (name, value.trim()))
+        {
+            None => break,
+            Some(("content-length", value)) => length = value.parse::<u64>().ok(),
+            Some(("transfer-encoding", value)) => is_chunked = value.contains("chunked"),
+            Some(("connection", value)) => stays_open = value != "close",
+            Some(_) => {}
+        }
+    }
+    let mut body = Vec::new();
+    if is_chunked {
+        read_chunks(connection, &mut body)?;
+    } else if let Some(length) = length {
+        connection.by_ref().take(length).read_to_end(&mut body)?;
+        if body.len() < usize::try_from(length).map_err(|_| invalid("a body too long"))? {
+            return Err(std::io::ErrorKind::UnexpectedEof.into());
+        }
+    } else if status != 204 {
+        stays_open = false;
+        connection.read_to_end(&mut body)?;
+    }
+    Ok((Response { status, body }, stays_open))
+}
+
+fn read_chunks(connection: &mut BufReader<TcpStream>, body: &mut Vec<u8>) -> std::io::Result<()> {
+    loop {
+        let line = read_line(connection)?;
+        let size = u64::from_str_radix(line.split(';').next().unwrap_or_default().trim(), 16)
+            .map_err(|_| invalid(format!("no chunk size in {line:?}")))?;
+        let before = body.len();
+        connection.by_ref().take(size).read_to_end(body)?;
+        if u64::try_from(body.len() - before).map_err(|_| invalid("a chunk too long"))? < size {
+            return Err(std::io::ErrorKind::UnexpectedEof.into());
+        }
+        read_line(connection)?;
+        if size == 0 {
+            return Ok(());
+        }
+    }
+}
+
+fn read_line(connection: &mut BufReader<TcpStream>) -> std::io::Result<String> {
+    let mut line = String::new();
+    if connection.read_line(&mut line)? == 0 {
+        return Err(std::io::ErrorKind::UnexpectedEof.into());
+    }
+    Ok(line.trim_end().to_owned())
+}
+
+fn invalid(text: impl Into<String>) -> std::io::Error {
+    std::io::Error::new(std::io::ErrorKind::InvalidData, text.into())
+}

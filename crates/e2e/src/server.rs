@@ -1,0 +1,257 @@
+//! The real server as a process: start, wait until it is ready, kill, stop.
+
+use std::fs::{self, File, OpenOptions};
+use std::net::{SocketAddr, TcpListener};
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use crate::binary::ganger;
+use crate::http::Client;
+
+/// How long a server may take to get ready, or to end, before a test gives up.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What a server is started with, the same at every start.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// Where the store is.
+    pub store: PathBuf,
+    /// Where the server's words go, appended start after start.
+    pub log: PathBuf,
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// Further arguments.
+    pub arguments: Vec<String>,
+    /// Put in front of the program: a tracer and its arguments.
+    pub wrapper: Vec<String>,
+}
+
+impl Setup {
+    /// A server with its store in `folder`, on a free port of the loopback.
+    pub fn in_folder(folder: &Path) -> Result<Self> {
+        Ok(Self {
+            store: folder.join("store.db"),
+            log: folder.join("server.log"),
+            address: free_address()?,
+            arguments: Vec::new(),
+            wrapper: Vec::new(),
+        })
+    }
+
+    /// Starts it, without waiting for anything.
+    pub fn spawn(&self) -> Result<Server> {
+        let log = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(&self.log)?;
+        let mut words = self.wrapper.iter();
+        let mut command = match words.next() {
+            Some(program) => Command::new(program),
+            None => Command::new(ganger()),
+        };
+        command.args(words);
+        if !self.wrapper.is_empty() {
+            command.arg(ganger());
+        }
+        command
+            .args(["server", "--addr", &self.address.to_string(), "--db"])
+            .arg(&self.store)
+            .args(&self.arguments)
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            .env_remove("GANGER_CONFIG")
+            .env_remove("GANGER_TOKEN");
+        let child = command
+            .spawn()
+            .with_context(|| format!("cannot start {command:?}"))?;
+        Ok(Server {
+            child,
+            setup: self.clone(),
+            is_over: false,
+        })
+    }
+
+    /// Starts it and waits until it is ready.
+    pub fn start(&self) -> Result<Server> {
+        let mut server = self.spawn()?;
+        server.wait_until_ready(PATIENCE)?;
+        Ok(server)
+    }
+
+    /// A client of this server.
+    pub fn client(&self) -> Client {
+        Client::new(self.address, Duration::from_secs(20))
+    }
+
+    /// What the server has written so far.
+    pub fn log_text(&self) -> String {
+        fs::read(&self.log)
+            .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+            .unwrap_or_default()
+    }
+
+    /// Fails if the server ever panicked.
+    pub fn expect_no_panic(&self) -> Result<()> {
+        let text = self.log_text();
+        ensure!(
+            !text.contains("panicked at"),
+            "the server panicked:\n{}",
+            tail(&text)
+        );
+        Ok(())
+    }
+
+    /// Audits the store at rest with `ganger check`.
+    pub fn check(&self) -> Result<()> {
+        let output = Command::new(ganger())
+            .arg("check")
+            .arg(&self.store)
+            .stdin(Stdio::null())
+            .output()?;
+        ensure!(
+            output.status.success(),
+            "`ganger check` found something ({}):\n{}{}",
+            output.status,
+            String::from_utf8_lossy(&output.stdout),
+            String::from_utf8_lossy(&output.stderr)
+        );
+        Ok(())
+    }
+}
+
+/// A started server; killed when dropped.
+#[derive(Debug)]
+pub struct Server {
+    child: Child,
+    setup: Setup,
+    is_over: bool,
+}
+
+impl Server {
+    /// Its process id; the tracer's, if it runs under one.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Waits until it says that it is ready.
+    pub fn wait_until_ready(&mut self, patience: Duration) -> Result<()> {
+        let begun = Instant::now();
+        loop {
+            let mut client = Client::new(self.setup.address, Duration::from_secs(2));
+            if let Ok(answer) = client.request("GET", "/readyz", &Value::Null)
+                && answer.status == 200
+            {
+                return Ok(());
+            }
+            if let Some(status) = self.ended()? {
+                bail!(
+                    "the server ended with {status} before it was ready:\n{}",
+                    tail(&self.setup.log_text())
+                );
+            }
+            if begun.elapsed() > patience {
+                bail!(
+                    "the server is not ready after {patience:?}:\n{}",
+                    tail(&self.setup.log_text())
+                );
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// How it ended, if it has.
+    pub fn ended(&mut self) -> Result<Option<ExitStatus>> {
+        let status = self.child.try_wait()?;
+        self.is_over |= status.is_some();
+        Ok(status)
+    }
+
+    /// Waits for its end.
+    pub fn wait(&mut self, patience: Duration) -> Result<ExitStatus> {
+        let begun = Instant::now();
+        loop {
+            if let Some(status) = self.ended()? {
+                return Ok(status);
+            }
+            ensure!(
+                begun.elapsed() < patience,
+                "the server has not ended after {patience:?}"
+            );
+            thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    /// Sends a signal.
+    pub fn signal(&self, signal: Signal) -> Result<()> {
+        let pid = Pid::from_child(&self.child);
+        Ok(kill_process(pid, signal)?)
+    }
+
+    /// Kills it with signal 9 and waits until it is gone.
+    pub fn kill(&mut self) -> Result<()> {
+        if !self.is_over {
+            self.child.kill()?;
+            let status = self.child.wait()?;
+            self.is_over = true;
+            ensure!(
+                status.signal() == Some(9) || status.code().is_some(),
+                "an unexpected end: {status}"
+            );
+        }
+        Ok(())
+    }
+
+    /// Asks it to stop, and expects that it ends well.
+    pub fn stop(&mut self) -> Result<()> {
+        self.signal(Signal::TERM)?;
+        let status = self.wait(PATIENCE)?;
+        ensure!(
+            status.success(),
+            "the server stopped with {status}:\n{}",
+            tail(&self.setup.log_text())
+        );
+        Ok(())
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // A test that fails must not leave a server behind; there is nobody left to tell of an error.
+        let _ = self.kill();
+    }
+}
+
+/// An address of the loopback on which nobody listens, below the range from which the system takes ports for
+/// outgoing connections: a server that starts again must find it still free.
+pub fn free_address() -> Result<SocketAddr> {
+    let first = 20_000 + (std::process::id() % 10_000);
+    for port in first..first + 2_000 {
+        let address = SocketAddr::from(([127, 0, 0, 1], u16::try_from(port)?));
+        if TcpListener::bind(address).is_ok() {
+            return Ok(address);
+        }
+    }
+    bail!(
+        "no free port on the loopback between {first} and {}",
+        first + 2_000
+    )
+}
+
+/// The last lines of a text.
+pub fn tail(text: &str) -> String {
+    let lines: Vec<&str> = text.lines().collect();
+    lines[lines.len().saturating_sub(30)..].join("\n")
+}
+
+/// Makes an empty file of a length without filling it.
+pub fn sparse_file(path: &Path, bytes: u64) -> Result<()> {
+    Ok(File::create(path)?.set_len(bytes)?)
+}
