@@ -1,1 +1,92 @@
-//! Placeholder.
+//! The Rust SDK of ganger: typed calls, safe retries, lease renewal.
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), ganger_client::Error> {
+//! use ganger_client::{Client, NewJob, Options, Upstream};
+//! use std::time::Duration;
+//!
+//! let client = Client::connect(Options::new("localhost:3733")).await?;
+//! let one = client.enqueue(NewJob::new("greet").payload("\"world\"")).await?;
+//! let job = client.wait(&one.id, Duration::from_secs(60)).await?;
+//! println!("{one} is {}", job.state);
+//!
+//! let graph = client
+//!     .submit_graph(vec![
+//!         NewJob::new("fetch").name("page").value("\"http://example.org\""),
+//!         NewJob::new("count").result_of(Upstream::Name("page".into())),
+//!     ], None)
+//!     .await?;
+//! println!("the count is {}", graph.jobs[1]);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # The calls, by area
+//!
+//! | area | methods of [`Client`] |
+//! | --- | --- |
+//! | enqueue | `enqueue`, `enqueue_all(Submission)`, `bulk` (streams very many), `submit_graph` |
+//! | read | `job`, `list`, `wait`, `why`, `graph`, `result`, `payload`, `inputs`, `log`, `follow_log` |
+//! | change | `cancel`, `cancel_graph`, `revive`, `time_out`, `delete`, `alter`, `add_dependencies`, `remove_dependencies` |
+//! | take | `lease`, `report` (many at once), `goodbye`, `work` (the stream) |
+//! | queues | `queues`, `queue`, `configure_queue`, `pause_queue`, `resume_queue`, `forget_queue`, `namespaces`, `configure_namespace` |
+//! | schedules | `put_schedule`, `schedules`, `schedule`, `remove_schedule` |
+//! | insight | `failure_groups`, `statistics`, `workers`, `tags`, `tracked`, `events` |
+//! | server | `info`, `audit` |
+//!
+//! Signatures: names go in as `&str`, times as `Duration`/`SystemTime`, structs by value:
+//!
+//! ```text
+//! enqueue(NewJob) -> Enqueued                       enqueue_all(Submission) -> Accepted
+//! submit_graph(Vec<NewJob>, Option<String>) -> Accepted
+//! bulk() -> Bulk { send(Vec<NewJob>) -> u64, next() -> Option<(u64, Result<Accepted>)>, finish() -> BulkSummary }
+//! job(&str) -> Job           list(JobFilter) -> Page          wait(&str, Duration) -> Job
+//! why(&str) -> Explanation   graph(&str, depth: u32, limit: u32) -> GraphView
+//! result(&str) -> (JobState, Option<Bytes>)  payload(&str) -> Bytes
+//! inputs(&str, from: u32, limit: u32, with_results: bool) -> (Vec<InputView>, Option<u32>)
+//! log(&str, LogPlace, bytes_max: u32) -> LogPage    follow_log(&str, LogPlace) -> LogStream { next() -> Option<Result<LogPage>> }
+//! cancel(&[&str], reason: &str) -> Changed          cancel_graph(&str, reason: &str) -> Changed
+//! revive(&[&str], queue: Option<&str>) -> Changed   time_out(&[&str]) -> Changed   delete(&[&str]) -> Changed
+//! alter(&str, Alteration) -> (JobState, Vec<String>)
+//! add_dependencies(&str, on: &[&str], FailurePolicy) -> Changed
+//! remove_dependencies(&str, on: Option<&[&str]>) -> Changed
+//! lease(Take) -> Vec<Delivery>   report(Vec<(Held, Report)>) -> Vec<ReportResult>   goodbye(&str) -> ()
+//! queues() -> Vec<QueueView>     queue(&str) -> QueueView     configure_queue(&str, QueueSettings) -> QueueView
+//! pause_queue(&str) -> ()        resume_queue(&str) -> ()     forget_queue(&str) -> ()
+//! namespaces() -> Vec<NamespaceView>   configure_namespace(&str, NamespaceSettings) -> NamespaceView
+//! put_schedule(NewSchedule) -> Schedule  schedules() -> Vec<Schedule>  schedule(&str) -> Schedule  remove_schedule(&str) -> ()
+//! failure_groups() -> Vec<(String, u64)>   statistics(queue: &str, day: Option<SystemTime>) -> Statistics
+//! workers() -> Vec<WorkerView>  tags(skip: u32, limit: u32) -> Vec<(String, u64)>  tracked() -> Vec<TrackedJob>
+//! events(EventFilter) -> EventStream { next() -> Option<Result<Event>>, position() -> Option<u64> }
+//! info() -> ServerInfo          audit() -> Vec<String>
+//! watch_graph(&str) -> GraphWatch { next() -> Result<GraphProgress> }   // counts by state until all have ended
+//! ```
+//!
+//! All are `async` and give `Result<_, Error>`, but for `work` and `bulk`.
+//!
+//! # Workers
+//!
+//! [`Client::work`] opens a [`WorkStream`] that keeps itself alive: it connects again, renews what is
+//! held at a third of the lease, and delivers reports again that were not answered. Split by
+//! [`WorkStream::reporter`]: one task reads [`WorkEvent`]s, any number of tasks report.
+//!
+//! # Retries
+//!
+//! Calls are tried again only where a repeat is safe: reads; submissions, under an idempotency key
+//! that is made for them; reports, which carry their lease token; leases, under a request id; and
+//! whatever the server refused or never got. Pauses are jittered, and [`Retry::total_max`] bounds all tries.
+
+#![forbid(unsafe_code)]
+
+mod client;
+mod error;
+mod model;
+mod options;
+mod work;
+
+pub use bytes::Bytes;
+pub use client::{Client, Submission};
+pub use error::{Error, code};
+pub use model::*;
+pub use options::{Options, Retry};
+pub use work::{Lost, Reporter, WorkEvent, WorkOptions, WorkStream};

@@ -1,0 +1,191 @@
+//! Why a call failed: a stable code, words for people, and whether to try again.
+
+use std::fmt;
+use std::time::Duration;
+
+use ganger_proto::{metadata, v1};
+use tonic::{Code, Status};
+
+/// Codes that this side makes. All others come from the server, see the documentation of error codes.
+pub mod code {
+    /// No connection could be made, or it broke.
+    pub const UNREACHABLE: &str = "unreachable";
+    /// The call took longer than it may.
+    pub const TIMED_OUT: &str = "timed_out";
+    /// The server's address cannot be read.
+    pub const BAD_URL: &str = "bad_url";
+    /// The token has bytes that a header cannot carry.
+    pub const BAD_TOKEN: &str = "bad_token";
+    /// The server answered something that this version does not understand.
+    pub const BAD_REPLY: &str = "bad_reply";
+    /// The stream was closed on this side.
+    pub const CLOSED: &str = "closed";
+    /// The lease ran out before the report could be delivered.
+    pub const LEASE_LOST: &str = "lease_lost";
+}
+
+/// Why a call failed. Its `Display` is the message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Error {
+    details: Box<Details>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Details {
+    code: String,
+    message: String,
+    is_retryable: bool,
+    retry_after: Option<Duration>,
+    has_changed_nothing: bool,
+}
+
+impl Error {
+    /// The stable code, such as `job_not_found`.
+    pub fn code(&self) -> &str {
+        &self.details.code
+    }
+
+    /// What, the limit, the next step.
+    pub fn message(&self) -> &str {
+        &self.details.message
+    }
+
+    /// Whether the same call may succeed later.
+    pub fn is_retryable(&self) -> bool {
+        self.details.is_retryable
+    }
+
+    /// When to come back, if the server told.
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.details.retry_after
+    }
+
+    /// Whether it is certain that the call changed nothing: it was refused, or never sent.
+    pub fn has_changed_nothing(&self) -> bool {
+        self.details.has_changed_nothing
+    }
+
+    /// Whether the server could not be reached, or is not able to answer now.
+    pub fn is_unreachable(&self) -> bool {
+        matches!(self.code(), code::UNREACHABLE | "unavailable")
+    }
+
+    pub(crate) fn here(code: &str, message: impl Into<String>) -> Self {
+        Self::make(code, message.into(), false, None, true)
+    }
+
+    pub(crate) fn lost(message: impl Into<String>) -> Self {
+        Self::make(code::UNREACHABLE, message.into(), true, None, false)
+    }
+
+    fn make(
+        code: &str,
+        message: String,
+        is_retryable: bool,
+        retry_after: Option<Duration>,
+        has_changed_nothing: bool,
+    ) -> Self {
+        let code = code.to_owned();
+        Self {
+            details: Box::new(Details {
+                code,
+                message,
+                is_retryable,
+                retry_after,
+                has_changed_nothing,
+            }),
+        }
+    }
+
+    pub(crate) fn bad_reply(what: &str) -> Self {
+        let message =
+            format!("the server's answer cannot be understood: {what}; is it of another version?");
+        Self::make(code::BAD_REPLY, message, false, None, false)
+    }
+
+    /// From an item of a batch.
+    pub(crate) fn from_item(error: v1::Error) -> Self {
+        let after = error.retry_after_ms.map(Duration::from_millis);
+        Self::make(&error.code, error.message, error.retryable, after, true)
+    }
+
+    /// From a call. Without our code it comes from the transport, or from something in between.
+    pub(crate) fn from_status(status: &Status) -> Self {
+        let told = |key| {
+            status
+                .metadata()
+                .get(key)
+                .and_then(|value| value.to_str().ok())
+        };
+        if let Some(code) = told(metadata::CODE) {
+            let after = told(metadata::RETRY_AFTER_MS).and_then(|text| text.parse().ok());
+            return Self::make(
+                code,
+                status.message().to_owned(),
+                told(metadata::RETRYABLE) == Some("true"),
+                after.map(Duration::from_millis),
+                code != "unavailable",
+            );
+        }
+        Self::from_transport(status)
+    }
+
+    fn from_transport(status: &Status) -> Self {
+        let message = words(status);
+        match status.code() {
+            Code::DeadlineExceeded | Code::Cancelled => {
+                Self::make(code::TIMED_OUT, message, true, None, false)
+            }
+            Code::Unauthenticated => Self::here("unauthenticated", message),
+            Code::PermissionDenied => Self::here("permission_denied", message),
+            Code::Unimplemented => Self::here("unimplemented", message),
+            Code::OutOfRange | Code::ResourceExhausted => Self::here("too_large", message),
+            Code::InvalidArgument => Self::here("invalid_argument", message),
+            _ => Self::make(
+                code::UNREACHABLE,
+                message,
+                true,
+                None,
+                was_never_sent(status),
+            ),
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.details.message)
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// The status and its causes as one line: the transport's own message says only "transport error".
+fn words(status: &Status) -> String {
+    let mut text = status.message().to_owned();
+    let mut cause = std::error::Error::source(status);
+    while let Some(error) = cause {
+        let more = error.to_string();
+        if !text.contains(&more) {
+            text = if text.is_empty() {
+                more
+            } else {
+                format!("{text}: {more}")
+            };
+        }
+        cause = error.source();
+    }
+    text
+}
+
+/// Whether the connection could not even be made.
+fn was_never_sent(status: &Status) -> bool {
+    let mut cause = std::error::Error::source(status);
+    while let Some(error) = cause {
+        if error.is::<tonic::ConnectError>() {
+            return true;
+        }
+        cause = error.source();
+    }
+    false
+}

@@ -1,0 +1,193 @@
+//! Statistics, workers, events, the server itself.
+
+use std::time::{Duration, SystemTime};
+
+use super::{Job, JobState, Progress};
+
+/// What happened in one queue on one day.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Statistics {
+    /// Days since the Unix epoch, UTC.
+    pub day: u32,
+    /// Jobs that failed this day and are still failed.
+    pub failed: i64,
+    /// Failures ever counted this day.
+    pub failures: u64,
+    /// Leases that ran out, and retries.
+    pub retries: u64,
+    /// From ready to leased.
+    pub waiting: Sample,
+    /// From leased to completed.
+    pub running: Sample,
+}
+
+/// A sample of durations.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Sample {
+    /// How many.
+    pub count: u64,
+    /// Their mean, in seconds.
+    pub mean_seconds: f64,
+    /// Their standard deviation, in seconds.
+    pub deviation_seconds: f64,
+    /// Bins that are not empty: number and count. Bins 0 to 59 are seconds, 60 to 118 minutes from
+    /// 1, 119 to 141 hours from 1, 142 to 147 days from 1.
+    pub histogram: Vec<(u32, u64)>,
+}
+
+/// A worker as shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkerView {
+    /// Who.
+    pub worker: String,
+    /// Last sign of life.
+    pub seen_at: SystemTime,
+    /// What it holds.
+    pub holds: Vec<HeldJob>,
+}
+
+/// A job that a worker holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeldJob {
+    /// Its id.
+    pub job: String,
+    /// Where it lined up.
+    pub queue: String,
+    /// Which program.
+    pub kind: String,
+    /// Since when.
+    pub leased_at: SystemTime,
+}
+
+/// A tracked id.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TrackedJob {
+    /// The id.
+    pub job: String,
+    /// Since when.
+    pub since: SystemTime,
+    /// The job as it stands; `None`: it is gone.
+    pub view: Option<Job>,
+}
+
+/// The server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerInfo {
+    /// Its version.
+    pub version: String,
+    /// Its shard.
+    pub shard: String,
+    /// `ready`, `starting`, `full` or `stopped`.
+    pub health: String,
+    /// Why it is not ready; empty if it is.
+    pub reason: String,
+    /// Since when it runs.
+    pub uptime: Duration,
+    /// Whether it is about to stop.
+    pub draining: bool,
+    /// Live jobs.
+    pub live_jobs: u64,
+}
+
+/// Which events to follow.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EventFilter {
+    /// Those after this position; `None`: from now on.
+    pub after: Option<u64>,
+    /// Of these jobs only; empty: of all.
+    pub jobs: Vec<String>,
+    /// Of these queues only; empty: of all.
+    pub queues: Vec<String>,
+    /// Leaves out progress and growing logs.
+    pub moves_only: bool,
+}
+
+/// What happened.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Event {
+    /// Its place: grows within a shard.
+    pub position: u64,
+    /// When.
+    pub at: SystemTime,
+    /// What.
+    pub happening: Happening,
+}
+
+/// What an event tells.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Happening {
+    /// A job moved, or came into being.
+    JobMoved(JobMoved),
+    /// A running job told how far it is.
+    JobProgressed {
+        /// Its id.
+        job: String,
+        /// Its number.
+        number: u64,
+        /// How far.
+        progress: Progress,
+    },
+    /// A running job's log grew.
+    LogAppended {
+        /// Its number.
+        number: u64,
+        /// Which attempt.
+        attempt: u32,
+        /// Its length now.
+        bytes: u64,
+    },
+    /// A job was removed by retention or by a person.
+    JobRemoved {
+        /// Its id.
+        job: String,
+        /// Its number.
+        number: u64,
+        /// Where it was.
+        queue: String,
+    },
+    /// A queue was paused or resumed, or its settings changed.
+    QueueChanged {
+        /// Which.
+        queue: String,
+        /// Whether it is paused now.
+        paused: bool,
+    },
+    /// A schedule was made, changed or removed.
+    ScheduleChanged {
+        /// Which.
+        schedule: String,
+    },
+    /// A worker was seen for the first time.
+    WorkerSeen {
+        /// Who.
+        worker: String,
+    },
+    /// A worker said goodbye or was silent for too long.
+    WorkerGone {
+        /// Who.
+        worker: String,
+    },
+}
+
+/// A job moved.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobMoved {
+    /// Its id.
+    pub job: String,
+    /// Its number.
+    pub number: u64,
+    /// Where.
+    pub queue: String,
+    /// Which program.
+    pub kind: String,
+    /// From; `None`: it came into being.
+    pub from: Option<JobState>,
+    /// To.
+    pub to: JobState,
+    /// Number of its last attempt.
+    pub attempt: u32,
+    /// Who held or holds it.
+    pub worker: Option<String>,
+    /// Failure group, or reason of a release, expiry or cancel; empty if none.
+    pub reason: String,
+}

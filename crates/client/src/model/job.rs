@@ -1,0 +1,663 @@
+//! Jobs: as submitted, and as shown.
+
+use std::fmt;
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+
+use super::{KeepFor, RetryPolicy};
+
+/// Where a job stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum JobState {
+    /// Waits for other jobs.
+    Blocked,
+    /// Waits for its time.
+    Scheduled,
+    /// May run now.
+    Ready,
+    /// Leased to a worker.
+    Running,
+    /// Ended well.
+    Succeeded,
+    /// Ended badly.
+    Failed,
+    /// Called off.
+    Cancelled,
+}
+
+impl JobState {
+    /// Every state, in order.
+    pub const ALL: [Self; 7] = [
+        Self::Blocked,
+        Self::Scheduled,
+        Self::Ready,
+        Self::Running,
+        Self::Succeeded,
+        Self::Failed,
+        Self::Cancelled,
+    ];
+
+    /// Whether the job will never move again by itself.
+    pub fn is_terminal(self) -> bool {
+        matches!(self, Self::Succeeded | Self::Failed | Self::Cancelled)
+    }
+
+    /// The word for it, such as `ready`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Blocked => "blocked",
+            Self::Scheduled => "scheduled",
+            Self::Ready => "ready",
+            Self::Running => "running",
+            Self::Succeeded => "succeeded",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+        }
+    }
+
+    /// Reads [`Self::as_str`] back.
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|state| state.as_str() == text)
+    }
+}
+
+impl fmt::Display for JobState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// What a dependency does when its upstream does not succeed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FailurePolicy {
+    /// The dependent fails too.
+    #[default]
+    Fail,
+    /// The dependent waits until the upstream was revived and succeeded.
+    Wait,
+    /// The dependent goes on; a data input reads `null`.
+    Ignore,
+}
+
+/// A job to be.
+///
+/// ```
+/// use ganger_client::NewJob;
+///
+/// let job = NewJob::new("resize").payload(r#"{"width": 640}"#).priority(-10).tag("photos");
+/// assert_eq!(job.queue, "default");
+/// ```
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct NewJob {
+    /// Its id, if the client chooses it; else the server makes one.
+    pub id: Option<String>,
+    /// Its name inside this submission, for [`Upstream::Name`]; empty if it needs none. Never stored.
+    pub name: String,
+    /// Where it lines up.
+    pub queue: String,
+    /// Which program runs it.
+    pub kind: String,
+    /// Opaque input, kept as sent.
+    pub payload: Bytes,
+    /// Positional inputs; without any, the payload alone is the input.
+    pub inputs: Vec<Input>,
+    /// Jobs to wait for without taking their results.
+    pub after: Vec<Edge>,
+    /// Smaller runs first.
+    pub priority: i64,
+    /// When it may run.
+    pub start: Start,
+    /// Never started, and never tried again, after this.
+    pub deadline: Option<SystemTime>,
+    /// How long one attempt may run.
+    pub timeout: Option<Duration>,
+    /// How it is tried again; `None`: as its queue says.
+    pub retry: Option<RetryPolicy>,
+    /// Words on it.
+    pub tags: Vec<String>,
+    /// Indexed key-value pairs.
+    pub labels: Vec<(String, String)>,
+    /// Whether to follow it.
+    pub tracked: bool,
+    /// At most one job under this key.
+    pub unique: Option<Unique>,
+    /// How long to keep it after success; `None`: as its queue says.
+    pub keep_succeeded: Option<KeepFor>,
+    /// How long to keep it after failure or cancellation, likewise.
+    pub keep_failed: Option<KeepFor>,
+}
+
+impl NewJob {
+    /// A job of this kind in the queue `default`.
+    pub fn new(kind: impl Into<String>) -> Self {
+        Self {
+            kind: kind.into(),
+            queue: "default".into(),
+            ..Self::default()
+        }
+    }
+
+    /// Sets the queue.
+    #[must_use]
+    pub fn queue(mut self, queue: impl Into<String>) -> Self {
+        self.queue = queue.into();
+        self
+    }
+
+    /// Sets the payload.
+    #[must_use]
+    pub fn payload(mut self, payload: impl Into<Bytes>) -> Self {
+        self.payload = payload.into();
+        self
+    }
+
+    /// Names it within its submission.
+    #[must_use]
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = name.into();
+        self
+    }
+
+    /// Adds an input by value.
+    #[must_use]
+    pub fn value(mut self, value: impl Into<Bytes>) -> Self {
+        self.inputs.push(Input::Value(value.into()));
+        self
+    }
+
+    /// Adds an input that is the result of another job; its failure fails this one.
+    #[must_use]
+    pub fn result_of(mut self, upstream: Upstream) -> Self {
+        self.inputs.push(Input::Result(Edge::on(upstream)));
+        self
+    }
+
+    /// Waits for another job without taking its result; its failure fails this one.
+    #[must_use]
+    pub fn after(mut self, upstream: Upstream) -> Self {
+        self.after.push(Edge::on(upstream));
+        self
+    }
+
+    /// Sets the priority; smaller runs first.
+    #[must_use]
+    pub fn priority(mut self, priority: i64) -> Self {
+        self.priority = priority;
+        self
+    }
+
+    /// Sets when it may run.
+    #[must_use]
+    pub fn start(mut self, start: Start) -> Self {
+        self.start = start;
+        self
+    }
+
+    /// Sets how long one attempt may run.
+    #[must_use]
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = Some(timeout);
+        self
+    }
+
+    /// Sets how it is tried again.
+    #[must_use]
+    pub fn retry(mut self, retry: RetryPolicy) -> Self {
+        self.retry = Some(retry);
+        self
+    }
+
+    /// Puts a tag on it.
+    #[must_use]
+    pub fn tag(mut self, tag: impl Into<String>) -> Self {
+        self.tags.push(tag.into());
+        self
+    }
+
+    /// Sets a label.
+    #[must_use]
+    pub fn label(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
+        self.labels.push((key.into(), value.into()));
+        self
+    }
+}
+
+/// When a job may run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Start {
+    /// At once.
+    #[default]
+    Now,
+    /// After a while.
+    After(Duration),
+    /// At a calendar time; one in the past is now.
+    At(SystemTime),
+}
+
+/// At most one job under a key, for a while. A second one is answered with the first one's id.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unique {
+    /// The key, within the namespace.
+    pub key: String,
+    /// So long after the first was enqueued; `None`: while it is live.
+    pub window: Option<Duration>,
+}
+
+/// An upstream job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Upstream {
+    /// The job at this place of the same submission.
+    Member(u32),
+    /// The job of this name in the same submission.
+    Name(String),
+    /// The id of a job that exists.
+    Job(String),
+}
+
+/// One positional input.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Input {
+    /// Given.
+    Value(Bytes),
+    /// The result of a job.
+    Result(Edge),
+}
+
+/// A dependency.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Edge {
+    /// On whom.
+    pub upstream: Upstream,
+    /// What its failure means.
+    pub policy: FailurePolicy,
+}
+
+impl Edge {
+    /// A dependency whose failure fails the dependent.
+    pub fn on(upstream: Upstream) -> Self {
+        Self {
+            upstream,
+            policy: FailurePolicy::Fail,
+        }
+    }
+}
+
+/// What was submitted, in order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Accepted {
+    /// One for each job.
+    pub jobs: Vec<Enqueued>,
+    /// The graph, if it is one.
+    pub graph: Option<String>,
+    /// Whether this is the answer of an earlier submission under the same key.
+    pub repeat: bool,
+}
+
+/// One enqueued job. Its `Display` is the global name, `shard/id`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Enqueued {
+    /// Its final id.
+    pub id: String,
+    /// Its name in the submission; empty if it had none.
+    pub name: String,
+    /// The shard that holds it.
+    pub shard: String,
+    /// Whether it was there already, by id or unique key.
+    pub existed: bool,
+}
+
+impl fmt::Display for Enqueued {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.shard, self.id)
+    }
+}
+
+/// A job as it stands.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Job {
+    /// Its id.
+    pub id: String,
+    /// The shard that holds it.
+    pub shard: String,
+    /// Its number in the shard, in order of creation.
+    pub number: u64,
+    /// Whose.
+    pub namespace: String,
+    /// Where it lines up.
+    pub queue: String,
+    /// Which program runs it.
+    pub kind: String,
+    /// Where it stands.
+    pub state: JobState,
+    /// Smaller runs first.
+    pub priority: i64,
+    /// When it was enqueued.
+    pub created_at: SystemTime,
+    /// When it may run at the earliest, if it waits for a calendar time.
+    pub run_at: Option<SystemTime>,
+    /// Never started after this.
+    pub deadline: Option<SystemTime>,
+    /// How long one attempt may run.
+    pub timeout: Option<Duration>,
+    /// How it is tried again.
+    pub retry: RetryPolicy,
+    /// Number of the last attempt, 0 before the first.
+    pub attempt: u32,
+    /// Attempts that count against the retries.
+    pub attempts_counted: u32,
+    /// Grants given back without counting.
+    pub releases: u32,
+    /// Leases that ran out in a row.
+    pub deaths: u32,
+    /// Bytes of the payload.
+    pub payload_bytes: u64,
+    /// Number of positional inputs.
+    pub inputs: u32,
+    /// The last failure, also of a job that was tried again since.
+    pub failure: Option<Failure>,
+    /// The graph it was submitted with.
+    pub graph: Option<String>,
+    /// Words on it.
+    pub tags: Vec<String>,
+    /// Indexed pairs.
+    pub labels: Vec<(String, String)>,
+    /// Whether somebody follows it.
+    pub tracked: bool,
+    /// Under which unique key it stands.
+    pub unique: Option<String>,
+    /// The schedule that made it.
+    pub schedule: Option<String>,
+    /// How far the running or last attempt got.
+    pub progress: Option<Progress>,
+    /// The live lease, while it runs.
+    pub lease: Option<LeaseView>,
+    /// How it ended; `None` while it lives.
+    pub finished: Option<Finished>,
+    /// What happened, oldest first; empty in a brief listing.
+    pub history: Vec<HistoryEntry>,
+    /// Entries that fell out of the middle of the history.
+    pub history_dropped: u32,
+}
+
+/// Why a job or an attempt failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// Failures of one cause share a group.
+    pub group: String,
+    /// For people.
+    pub message: String,
+    /// When.
+    pub at: SystemTime,
+    /// Whose attempt it was, if one was running.
+    pub worker: Option<String>,
+}
+
+/// How far a running job says it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// Millionths done, 0 to 1 000 000.
+    pub millionths: u32,
+    /// What it is doing.
+    pub message: String,
+}
+
+/// A live lease as shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeaseView {
+    /// Who holds it.
+    pub worker: String,
+    /// The attempt it stands for.
+    pub attempt: u32,
+    /// When it was granted.
+    pub granted_at: SystemTime,
+    /// How long each grant or renewal lasts.
+    pub lease_for: Duration,
+}
+
+/// How a job ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finished {
+    /// Which end.
+    pub outcome: JobState,
+    /// When.
+    pub at: SystemTime,
+    /// Bytes of the result; `None` if there is none.
+    pub result_bytes: Option<u64>,
+}
+
+/// One line of a job's history.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HistoryEntry {
+    /// When.
+    pub at: SystemTime,
+    /// What: `enqueued`, `attempt`, `failed`, `cancelled`, `revived`, `timed_out_by_hand`, `note`.
+    pub what: String,
+    /// The queue, group, reason or headline that belongs to it; may be empty.
+    pub detail: String,
+    /// For an attempt: its number, holder and end.
+    pub attempt: Option<AttemptView>,
+    /// For a note: any more, as JSON text; may be empty.
+    pub data: String,
+}
+
+/// An attempt that ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AttemptView {
+    /// Its number, from 1.
+    pub number: u32,
+    /// Who held it.
+    pub worker: String,
+    /// When it was leased.
+    pub leased_at: SystemTime,
+    /// `succeeded`, `failed`, `expired`, `timed_out`, `released`, `cancelled`.
+    pub end: String,
+    /// The failure's group; empty if it is none.
+    pub group: String,
+    /// The failure's message, or the reason of a release.
+    pub message: String,
+    /// Whether the worker ruled retries out.
+    pub permanent: bool,
+    /// Whether a released attempt counts.
+    pub counted: bool,
+}
+
+/// Conditions on jobs; all that are given must hold.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct JobFilter {
+    /// Where.
+    pub queue: Option<String>,
+    /// In which state.
+    pub state: Option<JobState>,
+    /// Of which kind.
+    pub kind: Option<String>,
+    /// With this tag.
+    pub tag: Option<String>,
+    /// With this label.
+    pub label: Option<(String, String)>,
+    /// Of this graph.
+    pub graph: Option<String>,
+    /// Of this schedule.
+    pub schedule: Option<String>,
+    /// Failed in this group.
+    pub group: Option<String>,
+    /// Whose failure message contains this text.
+    pub failure_text: Option<String>,
+    /// Held by this worker.
+    pub worker: Option<String>,
+    /// Created at or after.
+    pub created_from: Option<SystemTime>,
+    /// Created before.
+    pub created_before: Option<SystemTime>,
+    /// Newest first instead of oldest first.
+    pub newest_first: bool,
+    /// [`Page::next`] of the page before.
+    pub cursor: Option<String>,
+    /// At most so many, 1 to 1000; 0: 100.
+    pub limit: u32,
+    /// Leaves histories out.
+    pub brief: bool,
+}
+
+/// A page of jobs.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Page {
+    /// The jobs.
+    pub jobs: Vec<Job>,
+    /// For [`JobFilter::cursor`]; `None`: there is no further page.
+    pub next: Option<String>,
+}
+
+/// Why a job is not running, or that it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Explanation {
+    /// The job.
+    pub job: String,
+    /// Where it stands.
+    pub state: JobState,
+    /// The causes, most important first.
+    pub reasons: Vec<Reason>,
+}
+
+/// One cause.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reason {
+    /// Stable: `waits_for`, `not_before`, `queue_paused`, `queue_limit`, `behind`, `no_worker`,
+    /// `released`, `runs`, `ended`, `next`.
+    pub code: String,
+    /// A sentence for people.
+    pub text: String,
+    /// How many it waits for, run already, are before it, or times it was released.
+    pub count: Option<u64>,
+    /// The queue's limit.
+    pub limit: Option<u64>,
+    /// When its time comes.
+    pub at: Option<SystemTime>,
+    /// Since when no worker has asked, or how long its lease still lasts.
+    pub lasts: Option<Duration>,
+    /// Some of the jobs it waits for.
+    pub jobs: Vec<(String, JobState)>,
+    /// Who runs it; empty: nobody.
+    pub worker: String,
+    /// Which attempt runs, or failed before this pause.
+    pub attempt: u32,
+}
+
+/// Jobs and the dependencies between them.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct GraphView {
+    /// The graph that the job was submitted with.
+    pub graph: Option<String>,
+    /// The job asked for comes first, then by distance from it.
+    pub jobs: Vec<GraphJob>,
+    /// The dependencies between them.
+    pub edges: Vec<GraphEdge>,
+    /// Whether there is more than the limit allowed to show.
+    pub more: bool,
+}
+
+/// A job of a graph.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GraphJob {
+    /// Its id.
+    pub id: String,
+    /// Which program.
+    pub kind: String,
+    /// Where it stands.
+    pub state: JobState,
+    /// Where it lines up.
+    pub queue: String,
+    /// How far it is.
+    pub progress: Option<Progress>,
+}
+
+/// A dependency.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GraphEdge {
+    /// Id of the upstream.
+    pub from: String,
+    /// Id of the dependent.
+    pub to: String,
+    /// Position of the input; `None`: it carries no data.
+    pub input: Option<u32>,
+}
+
+/// An input or dependency of a job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InputView {
+    /// Its slot; from 2^31 on it is a dependency without data.
+    pub slot: u32,
+    /// `value`, `missing`, `delivered`, `ignored`.
+    pub state: String,
+    /// The job it comes from; `None` for a value.
+    pub upstream: Option<String>,
+    /// What the upstream's failure means.
+    pub policy: FailurePolicy,
+    /// The value, or the upstream's result if asked for.
+    pub value: Option<Bytes>,
+}
+
+/// Bytes of an attempt's log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogChunk {
+    /// Which attempt.
+    pub attempt: u32,
+    /// Bytes of that attempt's log before this.
+    pub offset: u64,
+    /// When it was written.
+    pub at: SystemTime,
+    /// The bytes.
+    pub bytes: Bytes,
+}
+
+/// A place in a job's log: the start by default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LogPlace {
+    /// Which attempt.
+    pub attempt: u32,
+    /// Bytes of it that came before.
+    pub offset: u64,
+}
+
+/// A piece of a log.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LogPage {
+    /// In order.
+    pub chunks: Vec<LogChunk>,
+    /// Where to go on.
+    pub next: LogPlace,
+    /// Whether the job has ended and this is all.
+    pub end: bool,
+}
+
+/// Changes to a job; what is `None` or empty stays.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Alteration {
+    /// New urgency.
+    pub priority: Option<i64>,
+    /// New queue, for a job that does not run.
+    pub queue: Option<String>,
+    /// New start, for a job that is scheduled or ready.
+    pub start: Option<Start>,
+    /// New payload, for a job that does not run.
+    pub payload: Option<Bytes>,
+    /// Tags to put on.
+    pub tags_added: Vec<String>,
+    /// Tags to take off.
+    pub tags_removed: Vec<String>,
+    /// Labels to set.
+    pub labels_set: Vec<(String, String)>,
+    /// Whether to follow it.
+    pub tracked: Option<bool>,
+    /// A line for its history: headline, and JSON text or nothing.
+    pub note: Option<(String, String)>,
+}
+
+/// How many were changed, and the ids that were not there or not in a state for it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Changed {
+    /// How many.
+    pub count: u64,
+    /// Which not.
+    pub skipped: Vec<String>,
+}

@@ -1,0 +1,120 @@
+//! Recurring jobs.
+
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+
+use super::RetryPolicy;
+
+/// When a schedule fires.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ScheduleSpec {
+    /// Every so often.
+    Interval {
+        /// Between two runs; more than zero.
+        every: Duration,
+        /// The first run; `None`: one interval from now.
+        first_at: Option<SystemTime>,
+    },
+    /// By a cron expression.
+    Cron {
+        /// Five fields, or six with seconds first, such as `0 3 * * *`.
+        expression: String,
+        /// An IANA name such as `Europe/Rome`, or `UTC`.
+        time_zone: String,
+    },
+}
+
+/// What happens to runs that fell due while nobody looked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CatchUp {
+    /// They are skipped.
+    None,
+    /// One job stands for all of them.
+    #[default]
+    Last,
+    /// Each is made up for, at most so many of the newest.
+    All {
+        /// At most so many.
+        max: u32,
+    },
+}
+
+/// What happens when a run is due and the job of an earlier one is still live.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Overlap {
+    /// Both live.
+    #[default]
+    Allow,
+    /// The new run is skipped.
+    Skip,
+    /// The earlier job is cancelled.
+    Replace,
+}
+
+/// A schedule to be.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NewSchedule {
+    /// Its name.
+    pub id: String,
+    /// When it fires.
+    pub spec: ScheduleSpec,
+    /// Missed runs.
+    pub catch_up: CatchUp,
+    /// Overlapping runs.
+    pub overlap: Overlap,
+    /// Fires nothing while set; runs that fall due meanwhile count as missed.
+    pub paused: bool,
+    /// Where its jobs line up.
+    pub queue: String,
+    /// Which program runs them.
+    pub kind: String,
+    /// Their payload.
+    pub payload: Bytes,
+    /// Their urgency.
+    pub priority: i64,
+    /// How they are tried again; `None`: as the queue says.
+    pub retry: Option<RetryPolicy>,
+    /// How long one attempt may run.
+    pub timeout: Option<Duration>,
+    /// Their tags.
+    pub tags: Vec<String>,
+    /// Their labels.
+    pub labels: Vec<(String, String)>,
+}
+
+impl NewSchedule {
+    /// A schedule into the queue `default`.
+    pub fn new(id: impl Into<String>, kind: impl Into<String>, spec: ScheduleSpec) -> Self {
+        Self {
+            id: id.into(),
+            spec,
+            catch_up: CatchUp::default(),
+            overlap: Overlap::default(),
+            paused: false,
+            queue: "default".into(),
+            kind: kind.into(),
+            payload: Bytes::new(),
+            priority: 0,
+            retry: None,
+            timeout: None,
+            tags: Vec::new(),
+            labels: Vec::new(),
+        }
+    }
+}
+
+/// A schedule as stored.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Schedule {
+    /// As it was put.
+    pub rule: NewSchedule,
+    /// When it was made.
+    pub created_at: SystemTime,
+    /// The next run; `None`: there are no more.
+    pub next_at: Option<SystemTime>,
+    /// Jobs made so far.
+    pub runs: u64,
+    /// The job made last.
+    pub last_job: Option<String>,
+}

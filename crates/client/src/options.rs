@@ -1,0 +1,175 @@
+//! How to reach a server, and how patiently.
+
+use std::fmt;
+use std::time::Duration;
+
+use tonic::transport::Endpoint;
+
+use crate::error::{Error, code};
+
+/// How to reach a server.
+#[derive(Clone)]
+pub struct Options {
+    /// `http://host:port`, or `host:port`, or `:port` for this machine.
+    pub url: String,
+    /// Shown with every request.
+    pub token: Option<String>,
+    /// In which namespace all calls work.
+    pub namespace: String,
+    /// A connection must stand within this time (default 5 s).
+    pub connect_for: Duration,
+    /// A call must be answered within this time, besides what it waits on purpose (default 30 s).
+    pub call_for: Duration,
+    /// How failed calls are tried again.
+    pub retry: Retry,
+}
+
+/// How calls are tried again that are safe to repeat.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Retry {
+    /// The pause after the first failure (default 50 ms); it doubles, with jitter.
+    pub pause_first: Duration,
+    /// The longest pause (default 2 s).
+    pub pause_max: Duration,
+    /// All tries of one call together take at most so long (default 15 s). Zero: never again.
+    pub total_max: Duration,
+}
+
+impl Default for Retry {
+    fn default() -> Self {
+        Self {
+            pause_first: Duration::from_millis(50),
+            pause_max: Duration::from_secs(2),
+            total_max: Duration::from_secs(15),
+        }
+    }
+}
+
+impl Default for Options {
+    /// The server of this machine at its usual port.
+    fn default() -> Self {
+        Self {
+            url: "http://127.0.0.1:3733".into(),
+            token: None,
+            namespace: "default".into(),
+            connect_for: Duration::from_secs(5),
+            call_for: Duration::from_secs(30),
+            retry: Retry::default(),
+        }
+    }
+}
+
+impl Options {
+    /// A server without a token, namespace `default`.
+    pub fn new(url: impl Into<String>) -> Self {
+        Self {
+            url: url.into(),
+            ..Self::default()
+        }
+    }
+
+    /// Sets the token.
+    #[must_use]
+    pub fn token(mut self, token: impl Into<String>) -> Self {
+        self.token = Some(token.into());
+        self
+    }
+
+    /// Sets the namespace.
+    #[must_use]
+    pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
+        self.namespace = namespace.into();
+        self
+    }
+
+    pub(crate) fn endpoint(&self) -> Result<Endpoint, Error> {
+        let url = complete_url(&self.url)?;
+        let endpoint =
+            Endpoint::from_shared(url).map_err(|error| bad_url(&self.url, &error.to_string()))?;
+        Ok(endpoint
+            .connect_timeout(self.connect_for)
+            .tcp_nodelay(true)
+            .http2_keep_alive_interval(Duration::from_secs(15))
+            .keep_alive_timeout(Duration::from_secs(20))
+            .keep_alive_while_idle(true)
+            // The defaults of 64 KiB would make a batch of 256 jobs wait for the other side.
+            .initial_stream_window_size(4 << 20)
+            .initial_connection_window_size(16 << 20))
+    }
+}
+
+/// Hides the token.
+impl fmt::Debug for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Options")
+            .field("url", &self.url)
+            .field("token", &self.token.as_ref().map(|_| "hidden"))
+            .field("namespace", &self.namespace)
+            .finish_non_exhaustive()
+    }
+}
+
+fn bad_url(url: &str, reason: &str) -> Error {
+    let message = format!(
+        "the address {url:?} cannot be read: {reason}; write http://host:port or host:port"
+    );
+    Error::here(code::BAD_URL, message)
+}
+
+/// Adds what people leave out.
+fn complete_url(url: &str) -> Result<String, Error> {
+    let url = url.trim().trim_end_matches('/');
+    if url.is_empty() {
+        return Err(bad_url(url, "it is empty"));
+    }
+    if url.starts_with("https://") {
+        return Err(bad_url(url, "this version speaks http:// only"));
+    }
+    let authority = url.strip_prefix("http://").unwrap_or(url);
+    if authority.contains("://") {
+        return Err(bad_url(url, "its scheme is not http"));
+    }
+    let authority = match authority.strip_prefix(':') {
+        Some(port) => format!("127.0.0.1:{port}"),
+        None => authority.to_owned(),
+    };
+    let parsed: http::uri::Authority = authority
+        .parse()
+        .map_err(|error: http::uri::InvalidUri| bad_url(url, &error.to_string()))?;
+    match parsed.port_u16() {
+        Some(_) => Ok(format!("http://{authority}")),
+        None => Ok(format!("http://{authority}:3733")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_may_be_written_short() {
+        for (given, wanted) in [
+            (":3733", "http://127.0.0.1:3733"),
+            ("localhost:9", "http://localhost:9"),
+            ("localhost", "http://localhost:3733"),
+            ("http://10.0.0.1:80/", "http://10.0.0.1:80"),
+            ("[::1]:4000", "http://[::1]:4000"),
+        ] {
+            assert_eq!(complete_url(given).expect("readable"), wanted);
+        }
+    }
+
+    #[test]
+    fn a_bad_address_is_said_to_be_one() {
+        for given in ["", "ftp://x:1", "https://x:1", "a b:3", "host:port"] {
+            let error = Options::new(given).endpoint().expect_err("not readable");
+            assert_eq!(error.code(), code::BAD_URL, "{given}");
+        }
+    }
+
+    #[test]
+    fn the_token_is_not_shown() {
+        let shown = format!("{:?}", Options::default().token("secret-word"));
+        assert!(!shown.contains("secret-word"));
+    }
+}
