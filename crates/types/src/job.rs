@@ -361,6 +361,8 @@ pub struct JobRecord {
     pub created_at: Timestamp,
     /// The key of its place among the ready (order by priority, this, then key).
     pub ready_at: Elapsed,
+    /// Whether it lines up before the others of its priority (`kickq R51`, timing out by hand).
+    pub is_ahead: bool,
     /// When it becomes ready, while it is scheduled; or once its dependencies are met.
     pub due: Option<Due>,
     /// Never started, and never tried again, after this.
