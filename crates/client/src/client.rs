@@ -1,23 +1,79 @@
-//! The client: connections and the way every call goes.
+//! The client: one connection, and the way every call goes.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ganger_proto::v1;
+use tonic::metadata::{Ascii, MetadataValue};
+use tonic::service::Interceptor;
+use tonic::service::interceptor::InterceptedService;
+use tonic::transport::Channel;
+use tonic::{Request, Response, Status};
 
 use crate::Options;
-use crate::error::Error;
+use crate::error::{Error, code};
+use crate::pause::Pauses;
 
-/// A connection to a server. Cheap to clone; all clones share one connection.
+/// A connection to a server. Cheap to clone; all clones share one connection, which is made again by
+/// itself when it breaks.
 #[derive(Clone)]
 pub struct Client {
-    _options: std::sync::Arc<Options>,
+    pub(crate) options: Arc<Options>,
+    channel: Channel,
+    auth: Auth,
 }
 
-/// Jobs submitted together: all or none.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Submission {
-    /// In order.
-    pub jobs: Vec<crate::NewJob>,
-    /// A repeat under the same key within a day returns the first one's answer; `None`: one is made.
-    pub idempotency_key: Option<String>,
-    /// Whether to name the whole as a graph.
-    pub graph: bool,
+/// Whether a call may be repeated when nobody knows what became of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Repeat {
+    /// A repeat has the same effect as the first.
+    Safe,
+    /// Only if the first surely changed nothing.
+    IfNothingChanged,
+}
+
+/// Puts the token on every request.
+#[derive(Clone)]
+pub(crate) struct Auth(Option<MetadataValue<Ascii>>);
+
+impl Auth {
+    fn new(token: Option<&str>) -> Result<Self, Error> {
+        let Some(token) = token else {
+            return Ok(Self(None));
+        };
+        let mut value: MetadataValue<Ascii> = format!("Bearer {token}").parse().map_err(|_| {
+            let message = "the token has characters that a request header cannot carry: is a line break in it?";
+            Error::here(code::BAD_TOKEN, message)
+        })?;
+        value.set_sensitive(true);
+        Ok(Self(Some(value)))
+    }
+}
+
+impl Interceptor for Auth {
+    fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
+        if let Some(value) = &self.0 {
+            request
+                .metadata_mut()
+                .insert("authorization", value.clone());
+        }
+        Ok(request)
+    }
+}
+
+pub(crate) type Wire = InterceptedService<Channel, Auth>;
+
+/// A job with very many inputs makes a large message; its sender has checked it against its own limits.
+const REPLY_BYTES_MAX: usize = 1 << 30;
+
+macro_rules! services {
+    ($($name:ident = $client:ident in $module:ident;)*) => {$(
+        pub(crate) fn $name(&self) -> v1::$module::$client<Wire> {
+            v1::$module::$client::with_interceptor(self.channel.clone(), self.auth.clone())
+                .max_decoding_message_size(REPLY_BYTES_MAX)
+        }
+    )*};
 }
 
 impl Client {
@@ -25,20 +81,99 @@ impl Client {
     ///
     /// # Errors
     /// If the address is unreadable, or nobody answers within [`crate::Retry::total_max`].
-    pub async fn connect(_options: Options) -> Result<Self, Error> {
-        unimplemented!()
+    pub async fn connect(options: Options) -> Result<Self, Error> {
+        let client = Self::new(options)?;
+        client.info().await?;
+        Ok(client)
     }
 
-    /// A client that connects at its first call, and again whenever it must.
+    /// A client that connects at its first call, and again whenever it must. To be called within a
+    /// Tokio runtime.
     ///
     /// # Errors
-    /// If the address is unreadable.
-    pub fn new(_options: Options) -> Result<Self, Error> {
-        unimplemented!()
+    /// If the address is unreadable, or the token cannot be sent.
+    pub fn new(options: Options) -> Result<Self, Error> {
+        let channel = options.endpoint()?.connect_lazy();
+        let auth = Auth::new(options.token.as_deref())?;
+        Ok(Self {
+            options: Arc::new(options),
+            channel,
+            auth,
+        })
+    }
+
+    /// The same connection, working in another namespace.
+    #[must_use]
+    pub fn in_namespace(&self, namespace: impl Into<String>) -> Self {
+        let options = Options::clone(&self.options).namespace(namespace);
+        Self {
+            options: Arc::new(options),
+            ..self.clone()
+        }
     }
 
     /// Opens a worker's stream. Returns at once; the stream connects, and connects again, by itself.
-    pub fn work(&self, _options: crate::WorkOptions) -> crate::WorkStream {
-        unimplemented!()
+    /// To be called within a Tokio runtime.
+    pub fn work(&self, options: crate::WorkOptions) -> crate::WorkStream {
+        crate::WorkStream::open(self.clone(), options)
+    }
+
+    /// How this client was made.
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
+    services! {
+        jobs_wire = JobsClient in jobs_client;
+        leases_wire = LeasesClient in leases_client;
+        queues_wire = QueuesClient in queues_client;
+        schedules_wire = SchedulesClient in schedules_client;
+        insight_wire = InsightClient in insight_client;
+        admin_wire = AdminClient in admin_client;
+    }
+
+    pub(crate) fn namespace(&self) -> String {
+        self.options.namespace.clone()
+    }
+
+    /// Calls, and calls again while that is safe and worth it. `waits_for` is what the server waits on
+    /// purpose.
+    pub(crate) async fn call<T, F>(
+        &self,
+        repeat: Repeat,
+        waits_for: Duration,
+        mut once: impl FnMut() -> F,
+    ) -> Result<T, Error>
+    where
+        F: Future<Output = Result<Response<T>, Status>>,
+    {
+        let mut pauses = Pauses::new(self.options.retry);
+        loop {
+            let error = match self.in_time(waits_for, once()).await {
+                Ok(reply) => return Ok(reply.into_inner()),
+                Err(error) => error,
+            };
+            let is_safe = repeat == Repeat::Safe || error.has_changed_nothing();
+            match pauses.next(error.retry_after()) {
+                Some(pause) if is_safe && error.is_retryable() => tokio::time::sleep(pause).await,
+                _ => return Err(error),
+            }
+        }
+    }
+
+    /// One try, within the time that a call may take.
+    pub(crate) async fn in_time<T>(
+        &self,
+        waits_for: Duration,
+        call: impl Future<Output = Result<T, Status>>,
+    ) -> Result<T, Error> {
+        let limit = self.options.call_for.saturating_add(waits_for);
+        match tokio::time::timeout(limit, call).await {
+            Ok(answer) => answer.map_err(|status| Error::from_status(&status)),
+            Err(_) => {
+                let message = format!("{} did not answer within {limit:?}", self.options.url);
+                Err(Error::slow(message))
+            }
+        }
     }
 }

@@ -78,6 +78,10 @@ impl Error {
         Self::make(code::UNREACHABLE, message.into(), true, None, false)
     }
 
+    pub(crate) fn slow(message: impl Into<String>) -> Self {
+        Self::make(code::TIMED_OUT, message.into(), true, None, false)
+    }
+
     fn make(
         code: &str,
         message: String,

@@ -39,7 +39,7 @@
 //! ```text
 //! enqueue(NewJob) -> Enqueued                       enqueue_all(Submission) -> Accepted
 //! submit_graph(Vec<NewJob>, Option<String>) -> Accepted
-//! bulk() -> Bulk { send(Vec<NewJob>) -> u64, next() -> Option<(u64, Result<Accepted>)>, finish() -> BulkSummary }
+//! bulk(FnMut(u64, Result<Accepted, Error>)) -> Bulk { send(Vec<NewJob>) -> u64, finish() -> () }
 //! job(&str) -> Job           list(JobFilter) -> Page          wait(&str, Duration) -> Job
 //! why(&str) -> Explanation   graph(&str, depth: u32, limit: u32) -> GraphView
 //! result(&str) -> (JobState, Option<Bytes>)  payload(&str) -> Bytes
@@ -59,7 +59,7 @@
 //! workers() -> Vec<WorkerView>  tags(skip: u32, limit: u32) -> Vec<(String, u64)>  tracked() -> Vec<TrackedJob>
 //! events(EventFilter) -> EventStream { next() -> Option<Result<Event>>, position() -> Option<u64> }
 //! info() -> ServerInfo          audit() -> Vec<String>
-//! watch_graph(&str) -> GraphWatch { next() -> Result<GraphProgress> }   // counts by state until all have ended
+//! watch_graph(&str) -> GraphWatch { next() -> Option<Result<GraphProgress>> }   // counts by state until all have ended
 //! ```
 //!
 //! All are `async` and give `Result<_, Error>`, but for `work` and `bulk`.
@@ -78,15 +78,21 @@
 
 #![forbid(unsafe_code)]
 
+mod calls;
 mod client;
+mod convert;
 mod error;
+mod follow;
 mod model;
 mod options;
+mod pause;
 mod work;
 
 pub use bytes::Bytes;
-pub use client::{Client, Submission};
+pub use calls::{Bulk, Submission};
+pub use client::Client;
 pub use error::{Error, code};
+pub use follow::{EventStream, GraphProgress, GraphWatch, LogStream};
 pub use model::*;
 pub use options::{Options, Retry};
 pub use work::{Lost, Reporter, WorkEvent, WorkOptions, WorkStream};

@@ -77,6 +77,10 @@ pub struct WorkStream {
 }
 
 impl WorkStream {
+    pub(crate) fn open(_client: crate::Client, _options: WorkOptions) -> Self {
+        unimplemented!()
+    }
+
     /// The next event; `None` after [`Reporter::close`] or [`Reporter::goodbye`].
     pub async fn next(&mut self) -> Option<WorkEvent> {
         unimplemented!()

@@ -1,0 +1,101 @@
+//! Failures, statistics, workers, tags, tracked jobs, the server itself.
+
+use std::time::SystemTime;
+
+use ganger_proto::v1;
+
+use super::jobs::call;
+use crate::Client;
+use crate::convert::us;
+use crate::error::Error;
+use crate::model::{ServerInfo, Statistics, TrackedJob, WorkerView};
+
+impl Client {
+    fn here(&self) -> v1::InsightRequest {
+        v1::InsightRequest {
+            namespace: self.namespace(),
+        }
+    }
+
+    /// Failure groups with the number of kept jobs in each.
+    ///
+    /// # Errors
+    /// If the server cannot be reached.
+    pub async fn failure_groups(&self) -> Result<Vec<(String, u64)>, Error> {
+        let reply = call!(self, Safe, insight_wire.failure_groups(self.here()))?;
+        Ok(reply
+            .groups
+            .into_iter()
+            .map(|group| (group.group, group.jobs))
+            .collect())
+    }
+
+    /// Statistics of a queue on the day (UTC) that contains `day`; `None`: today.
+    ///
+    /// # Errors
+    /// If the server cannot be reached.
+    pub async fn statistics(
+        &self,
+        queue: &str,
+        day: Option<SystemTime>,
+    ) -> Result<Statistics, Error> {
+        let request = v1::StatisticsRequest {
+            namespace: self.namespace(),
+            queue: queue.to_owned(),
+            day_at_us: day.map(us).unwrap_or_default(),
+        };
+        Ok(call!(self, Safe, insight_wire.statistics(request))?.into())
+    }
+
+    /// All workers seen, with what they hold.
+    ///
+    /// # Errors
+    /// If the server cannot be reached.
+    pub async fn workers(&self) -> Result<Vec<WorkerView>, Error> {
+        let reply = call!(self, Safe, insight_wire.workers(self.here()))?;
+        Ok(reply.workers.into_iter().map(Into::into).collect())
+    }
+
+    /// The most used tags, most used first: skips `skip`, takes `limit` (0: 100).
+    ///
+    /// # Errors
+    /// If the server cannot be reached.
+    pub async fn tags(&self, skip: u32, limit: u32) -> Result<Vec<(String, u64)>, Error> {
+        let request = v1::TagsRequest {
+            namespace: self.namespace(),
+            skip,
+            limit,
+        };
+        let reply = call!(self, Safe, insight_wire.tags(request))?;
+        Ok(reply
+            .tags
+            .into_iter()
+            .map(|tag| (tag.tag, tag.jobs))
+            .collect())
+    }
+
+    /// Tracked jobs.
+    ///
+    /// # Errors
+    /// If the server cannot be reached.
+    pub async fn tracked(&self) -> Result<Vec<TrackedJob>, Error> {
+        let reply = call!(self, Safe, insight_wire.tracked(self.here()))?;
+        reply.tracked.into_iter().map(TryInto::try_into).collect()
+    }
+
+    /// The server: version, shard, health.
+    ///
+    /// # Errors
+    /// If it cannot be reached.
+    pub async fn info(&self) -> Result<ServerInfo, Error> {
+        Ok(call!(self, Safe, admin_wire.info(v1::InfoRequest {}))?.into())
+    }
+
+    /// Recomputes every index of the server and compares: what disagrees; empty is good.
+    ///
+    /// # Errors
+    /// If the server cannot be reached.
+    pub async fn audit(&self) -> Result<Vec<String>, Error> {
+        Ok(call!(self, Safe, admin_wire.audit(v1::AuditRequest {}))?.findings)
+    }
+}

@@ -1,0 +1,293 @@
+//! Reading and changing jobs.
+
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use ganger_proto::v1;
+
+use crate::Client;
+use crate::client::Repeat;
+use crate::convert::{state, wire_policy};
+use crate::error::Error;
+use crate::model::{
+    Alteration, Changed, Explanation, FailurePolicy, GraphView, InputView, Job, JobFilter,
+    JobState, LogPage, LogPlace, Page,
+};
+
+/// The server is asked to wait no longer than this at a time, so that a dead connection is noticed.
+const WAIT_SLICE: Duration = Duration::from_secs(30);
+
+fn owned(ids: &[&str]) -> Vec<String> {
+    ids.iter().map(|&id| id.to_owned()).collect()
+}
+
+macro_rules! call {
+    ($self:ident, $repeat:ident, $wire:ident . $method:ident ( $request:expr )) => {{
+        let request = $request;
+        let call = || {
+            let request = request.clone();
+            async move { $self.$wire().$method(request).await }
+        };
+        $self
+            .call(
+                $crate::client::Repeat::$repeat,
+                std::time::Duration::ZERO,
+                call,
+            )
+            .await
+    }};
+}
+pub(crate) use call;
+
+impl Client {
+    fn one(&self, job: &str) -> v1::GetRequest {
+        v1::GetRequest {
+            namespace: self.namespace(),
+            job: job.to_owned(),
+        }
+    }
+
+    fn some(&self, jobs: &[&str]) -> v1::JobsRequest {
+        v1::JobsRequest {
+            namespace: self.namespace(),
+            jobs: owned(jobs),
+        }
+    }
+
+    /// Shows a job.
+    ///
+    /// # Errors
+    /// `job_not_found`, or if the server cannot be reached.
+    pub async fn job(&self, job: &str) -> Result<Job, Error> {
+        call!(self, Safe, jobs_wire.get(self.one(job)))?.try_into()
+    }
+
+    /// Lists jobs, a page at a time.
+    ///
+    /// # Errors
+    /// If the filter is refused, or the server cannot be reached.
+    pub async fn list(&self, filter: JobFilter) -> Result<Page, Error> {
+        call!(self, Safe, jobs_wire.list(filter.to_wire(self.namespace())))?.try_into()
+    }
+
+    /// Shows a job once it has ended, or as it is after `wait_for`.
+    ///
+    /// # Errors
+    /// `job_not_found`, or if the server stays away for longer than [`crate::Retry::total_max`].
+    pub async fn wait(&self, job: &str, wait_for: Duration) -> Result<Job, Error> {
+        let until = Instant::now() + wait_for;
+        loop {
+            let slice = until
+                .saturating_duration_since(Instant::now())
+                .min(WAIT_SLICE);
+            let request = v1::WaitRequest {
+                namespace: self.namespace(),
+                job: job.to_owned(),
+                wait_ms: crate::convert::ms(slice),
+            };
+            let call = || {
+                let request = request.clone();
+                async move { self.jobs_wire().wait(request).await }
+            };
+            let shown: Job = self.call(Repeat::Safe, slice, call).await?.try_into()?;
+            if shown.state.is_terminal() || Instant::now() >= until {
+                return Ok(shown);
+            }
+        }
+    }
+
+    /// Tells why a job is not running.
+    ///
+    /// # Errors
+    /// `job_not_found`, or if the server cannot be reached.
+    pub async fn why(&self, job: &str) -> Result<Explanation, Error> {
+        call!(self, Safe, jobs_wire.why(self.one(job)))?.try_into()
+    }
+
+    /// Shows the jobs around a job: `depth` steps away (0: all), at most `limit` (0: 1000).
+    ///
+    /// # Errors
+    /// `job_not_found`, or if the server cannot be reached.
+    pub async fn graph(&self, job: &str, depth: u32, limit: u32) -> Result<GraphView, Error> {
+        let request = v1::GraphRequest {
+            namespace: self.namespace(),
+            job: job.to_owned(),
+            depth,
+            limit,
+        };
+        call!(self, Safe, jobs_wire.graph(request))?.try_into()
+    }
+
+    /// Where a job stands, and its result if it has one.
+    ///
+    /// # Errors
+    /// `job_not_found`, or if the server cannot be reached.
+    pub async fn result(&self, job: &str) -> Result<(JobState, Option<Bytes>), Error> {
+        let reply = call!(self, Safe, jobs_wire.result(self.one(job)))?;
+        Ok((state(reply.state)?, reply.result))
+    }
+
+    /// A job's payload.
+    ///
+    /// # Errors
+    /// `job_not_found`, or if the server cannot be reached.
+    pub async fn payload(&self, job: &str) -> Result<Bytes, Error> {
+        Ok(call!(self, Safe, jobs_wire.payload(self.one(job)))?.payload)
+    }
+
+    /// A job's inputs and dependencies from slot `from` on, at most `limit` (0: 100), and where to go on.
+    ///
+    /// # Errors
+    /// `job_not_found`, or if the server cannot be reached.
+    pub async fn inputs(
+        &self,
+        job: &str,
+        from: u32,
+        limit: u32,
+        with_results: bool,
+    ) -> Result<(Vec<InputView>, Option<u32>), Error> {
+        let request = v1::InputsRequest {
+            namespace: self.namespace(),
+            job: job.to_owned(),
+            from,
+            limit,
+            with_results,
+        };
+        let reply = call!(self, Safe, jobs_wire.inputs(request))?;
+        Ok((
+            reply.inputs.into_iter().map(Into::into).collect(),
+            reply.next,
+        ))
+    }
+
+    /// A piece of a job's log from a place on, of about `bytes_max` bytes (0: 256 KiB).
+    ///
+    /// # Errors
+    /// `job_not_found`, or if the server cannot be reached.
+    pub async fn log(&self, job: &str, from: LogPlace, bytes_max: u32) -> Result<LogPage, Error> {
+        let request = v1::LogRequest {
+            namespace: self.namespace(),
+            job: job.to_owned(),
+            attempt: from.attempt,
+            offset: from.offset,
+            bytes_max,
+        };
+        Ok(call!(self, Safe, jobs_wire.read_log(request))?.into())
+    }
+
+    /// Calls jobs off; those that have ended stay as they are.
+    ///
+    /// # Errors
+    /// If it is refused, or the server cannot be reached.
+    pub async fn cancel(&self, jobs: &[&str], reason: &str) -> Result<Changed, Error> {
+        self.cancel_wire(owned(jobs), String::new(), reason).await
+    }
+
+    /// Calls all members of a graph off.
+    ///
+    /// # Errors
+    /// If it is refused, or the server cannot be reached.
+    pub async fn cancel_graph(&self, graph: &str, reason: &str) -> Result<Changed, Error> {
+        self.cancel_wire(Vec::new(), graph.to_owned(), reason).await
+    }
+
+    async fn cancel_wire(
+        &self,
+        jobs: Vec<String>,
+        graph: String,
+        reason: &str,
+    ) -> Result<Changed, Error> {
+        let request = v1::CancelRequest {
+            namespace: self.namespace(),
+            jobs,
+            graph,
+            reason: reason.to_owned(),
+        };
+        Ok(call!(self, Safe, jobs_wire.cancel(request))?.into())
+    }
+
+    /// Puts finished jobs back on their queue, or on another, with a new series of attempts.
+    ///
+    /// # Errors
+    /// If it is refused, or the server cannot be reached.
+    pub async fn revive(&self, jobs: &[&str], queue: Option<&str>) -> Result<Changed, Error> {
+        let request = v1::ReviveRequest {
+            namespace: self.namespace(),
+            jobs: owned(jobs),
+            queue: queue.map(str::to_owned),
+        };
+        Ok(call!(self, IfNothingChanged, jobs_wire.revive(request))?.into())
+    }
+
+    /// Ends running attempts by hand, without waiting for their leases.
+    ///
+    /// # Errors
+    /// If it is refused, or the server cannot be reached.
+    pub async fn time_out(&self, jobs: &[&str]) -> Result<Changed, Error> {
+        Ok(call!(self, IfNothingChanged, jobs_wire.time_out(self.some(jobs)))?.into())
+    }
+
+    /// Removes jobs altogether; what runs loses its lease.
+    ///
+    /// # Errors
+    /// If it is refused, or the server cannot be reached.
+    pub async fn delete(&self, jobs: &[&str]) -> Result<Changed, Error> {
+        Ok(call!(self, IfNothingChanged, jobs_wire.delete(self.some(jobs)))?.into())
+    }
+
+    /// Changes a job. Gives where it stands, and its tags.
+    ///
+    /// # Errors
+    /// `job_not_found`, `wrong_state`, or if the server cannot be reached.
+    pub async fn alter(
+        &self,
+        job: &str,
+        change: Alteration,
+    ) -> Result<(JobState, Vec<String>), Error> {
+        let request = change.to_wire(self.namespace(), job.to_owned());
+        let reply = call!(self, IfNothingChanged, jobs_wire.alter(request))?;
+        Ok((state(reply.state)?, reply.tags))
+    }
+
+    /// Makes a blocked job wait for more jobs.
+    ///
+    /// # Errors
+    /// `job_not_found`, `wrong_state`, or if the server cannot be reached.
+    pub async fn add_dependencies(
+        &self,
+        job: &str,
+        on: &[&str],
+        policy: FailurePolicy,
+    ) -> Result<Changed, Error> {
+        let request = v1::AddDependenciesRequest {
+            namespace: self.namespace(),
+            job: job.to_owned(),
+            on: owned(on),
+            policy: wire_policy(policy),
+        };
+        Ok(call!(self, IfNothingChanged, jobs_wire.add_dependencies(request))?.into())
+    }
+
+    /// Makes a blocked job wait for fewer jobs; `None`: for nobody any more.
+    ///
+    /// # Errors
+    /// `job_not_found`, `dependency_carries_data`, or if the server cannot be reached.
+    pub async fn remove_dependencies(
+        &self,
+        job: &str,
+        on: Option<&[&str]>,
+    ) -> Result<Changed, Error> {
+        let request = v1::RemoveDependenciesRequest {
+            namespace: self.namespace(),
+            job: job.to_owned(),
+            on: on.map(owned).unwrap_or_default(),
+            all: on.is_none(),
+        };
+        Ok(call!(
+            self,
+            IfNothingChanged,
+            jobs_wire.remove_dependencies(request)
+        )?
+        .into())
+    }
+}

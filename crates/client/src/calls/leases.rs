@@ -1,0 +1,167 @@
+//! Taking jobs and reporting, call by call. For throughput use [`Client::work`].
+
+use std::time::{Duration, Instant};
+
+use ganger_proto::v1;
+
+use super::jobs::call;
+use crate::Client;
+use crate::client::Repeat;
+use crate::convert::{answer, deliveries, ms, wire_report};
+use crate::error::Error;
+use crate::model::{Delivery, Held, Report, ReportResult, Take};
+use crate::pause::random_key;
+
+/// One request waits at most so long: the lease is counted from before it was sent, so a long wait
+/// would use it up.
+const WAIT_SLICE_MAX: Duration = Duration::from_secs(10);
+
+impl Client {
+    /// Takes jobs under leases, waiting until there is at least one; empty after `wait_for`.
+    /// A grant whose answer was lost is asked for again under its request id.
+    ///
+    /// # Errors
+    /// If it is refused, or the server cannot be reached.
+    pub async fn lease(&self, take: Take) -> Result<Vec<Delivery>, Error> {
+        let until = Instant::now() + take.wait_for;
+        let slice_max = take
+            .lease_for
+            .map_or(WAIT_SLICE_MAX, |lease| (lease / 4).min(WAIT_SLICE_MAX));
+        loop {
+            let slice = until
+                .saturating_duration_since(Instant::now())
+                .min(slice_max);
+            let request = v1::LeaseRequest {
+                namespace: self.namespace(),
+                queues: take.queues.iter().cloned().map(Into::into).collect(),
+                mode: i32::from(v1::TakeMode::from(take.mode)),
+                worker: take.worker.clone(),
+                jobs_max: take.jobs_max,
+                lease_ms: take.lease_for.map(ms),
+                request_id: random_key(),
+                wait_ms: ms(slice),
+            };
+            let since = Instant::now();
+            let call = || {
+                let request = request.clone();
+                async move { self.leases_wire().lease(request).await }
+            };
+            let reply = self.call(Repeat::Safe, slice, call).await?;
+            if !reply.deliveries.is_empty() || Instant::now() >= until {
+                return Ok(deliveries(reply.deliveries, since));
+            }
+        }
+    }
+
+    /// Sends reports, of one kind or of several; each is answered by itself, in order. Reports of one
+    /// kind that follow each other travel together.
+    ///
+    /// # Errors
+    /// If the server cannot be reached, or refuses a request as a whole. Reports are safe to repeat.
+    pub async fn report(&self, reports: Vec<(Held, Report)>) -> Result<Vec<ReportResult>, Error> {
+        let mut answers = Vec::with_capacity(reports.len());
+        let mut reports = reports
+            .into_iter()
+            .filter_map(|(held, report)| wire_report(0, held, report).what)
+            .peekable();
+        while let Some(first) = reports.next() {
+            let mut run = vec![first];
+            while let Some(next) = reports
+                .next_if(|next| std::mem::discriminant(next) == std::mem::discriminant(&run[0]))
+            {
+                run.push(next);
+            }
+            let reply = self.report_run(run).await?;
+            answers.extend(reply.answers.into_iter().map(answer));
+        }
+        Ok(answers)
+    }
+
+    async fn report_run(&self, run: Vec<v1::report::What>) -> Result<v1::ReportReply, Error> {
+        let namespace = self.namespace();
+        match Run::from(run) {
+            Run::Complete(items) => {
+                call!(
+                    self,
+                    Safe,
+                    leases_wire.complete(v1::CompleteRequest { namespace, items })
+                )
+            }
+            Run::Fail(items) => call!(
+                self,
+                Safe,
+                leases_wire.fail(v1::FailRequest { namespace, items })
+            ),
+            Run::Release(items) => {
+                call!(
+                    self,
+                    Safe,
+                    leases_wire.release(v1::ReleaseRequest { namespace, items })
+                )
+            }
+            Run::Renew(items) => {
+                call!(
+                    self,
+                    Safe,
+                    leases_wire.renew(v1::RenewRequest { namespace, items })
+                )
+            }
+            Run::Log(items) => {
+                call!(
+                    self,
+                    Safe,
+                    leases_wire.append_log(v1::AppendLogRequest { namespace, items })
+                )
+            }
+        }
+    }
+
+    /// A worker says goodbye: its leases end as released, its name is forgotten.
+    ///
+    /// # Errors
+    /// If the server cannot be reached.
+    pub async fn goodbye(&self, worker: &str) -> Result<(), Error> {
+        let request = v1::GoodbyeRequest {
+            namespace: self.namespace(),
+            worker: worker.to_owned(),
+        };
+        call!(self, Safe, leases_wire.goodbye(request)).map(|_| ())
+    }
+}
+
+/// Reports of one kind.
+enum Run {
+    Complete(Vec<v1::Completion>),
+    Fail(Vec<v1::FailureReport>),
+    Release(Vec<v1::Releasing>),
+    Renew(Vec<v1::Renewal>),
+    Log(Vec<v1::LogLines>),
+}
+
+impl From<Vec<v1::report::What>> for Run {
+    fn from(run: Vec<v1::report::What>) -> Self {
+        use v1::report::What;
+        macro_rules! all {
+            ($kind:ident) => {
+                Self::$kind(
+                    run.into_iter()
+                        .filter_map(|what| {
+                            if let What::$kind(item) = what {
+                                Some(item)
+                            } else {
+                                None
+                            }
+                        })
+                        .collect(),
+                )
+            };
+        }
+        match run.first() {
+            Some(What::Fail(_)) => all!(Fail),
+            Some(What::Release(_)) => all!(Release),
+            Some(What::Renew(_)) => all!(Renew),
+            Some(What::Log(_)) => all!(Log),
+            Some(What::Complete(_)) | None => all!(Complete),
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! Queues and namespaces.
+
+use ganger_proto::v1;
+
+use super::jobs::call;
+use crate::Client;
+use crate::error::Error;
+use crate::model::{NamespaceSettings, NamespaceView, QueueSettings, QueueView};
+
+impl Client {
+    fn queue_named(&self, queue: &str) -> v1::QueueRequest {
+        v1::QueueRequest {
+            namespace: self.namespace(),
+            queue: queue.to_owned(),
+        }
+    }
+
+    /// All known queues.
+    ///
+    /// # Errors
+    /// If the server cannot be reached.
+    pub async fn queues(&self) -> Result<Vec<QueueView>, Error> {
+        let request = v1::QueuesRequest {
+            namespace: self.namespace(),
+        };
+        let reply = call!(self, Safe, queues_wire.list(request))?;
+        Ok(reply.queues.into_iter().map(Into::into).collect())
+    }
+
+    /// One queue, known or not.
+    ///
+    /// # Errors
+    /// If the server cannot be reached.
+    pub async fn queue(&self, queue: &str) -> Result<QueueView, Error> {
+        Ok(call!(self, Safe, queues_wire.get(self.queue_named(queue)))?.into())
+    }
+
+    /// Sets everything that may be set on a queue.
+    ///
+    /// # Errors
+    /// If a setting is out of range, or the server cannot be reached.
+    pub async fn configure_queue(
+        &self,
+        queue: &str,
+        settings: QueueSettings,
+    ) -> Result<QueueView, Error> {
+        let request = v1::ConfigureQueueRequest {
+            namespace: self.namespace(),
+            queue: queue.to_owned(),
+            settings: Some(settings.into()),
+        };
+        Ok(call!(self, Safe, queues_wire.configure(request))?.into())
+    }
+
+    /// Pauses a queue: nothing is leased from it.
+    ///
+    /// # Errors
+    /// If the server cannot be reached.
+    pub async fn pause_queue(&self, queue: &str) -> Result<(), Error> {
+        call!(self, Safe, queues_wire.pause(self.queue_named(queue))).map(|_| ())
+    }
+
+    /// Resumes a queue.
+    ///
+    /// # Errors
+    /// If the server cannot be reached.
+    pub async fn resume_queue(&self, queue: &str) -> Result<(), Error> {
+        call!(self, Safe, queues_wire.resume(self.queue_named(queue))).map(|_| ())
+    }
+
+    /// Drops a queue from listings; removes it when it has no jobs.
+    ///
+    /// # Errors
+    /// `queue_not_found`, `queue_in_use`, or if the server cannot be reached.
+    pub async fn forget_queue(&self, queue: &str) -> Result<(), Error> {
+        call!(
+            self,
+            IfNothingChanged,
+            queues_wire.forget(self.queue_named(queue))
+        )
+        .map(|_| ())
+    }
+
+    /// All namespaces.
+    ///
+    /// # Errors
+    /// If the server cannot be reached.
+    pub async fn namespaces(&self) -> Result<Vec<NamespaceView>, Error> {
+        let reply = call!(
+            self,
+            Safe,
+            queues_wire.list_namespaces(v1::NamespacesRequest {})
+        )?;
+        Ok(reply.namespaces.into_iter().map(Into::into).collect())
+    }
+
+    /// Sets everything that may be set on a namespace.
+    ///
+    /// # Errors
+    /// If a setting is out of range, or the server cannot be reached.
+    pub async fn configure_namespace(
+        &self,
+        namespace: &str,
+        settings: NamespaceSettings,
+    ) -> Result<NamespaceView, Error> {
+        let request = v1::ConfigureNamespaceRequest {
+            namespace: namespace.to_owned(),
+            settings: Some(settings.into()),
+        };
+        Ok(call!(self, Safe, queues_wire.configure_namespace(request))?.into())
+    }
+}

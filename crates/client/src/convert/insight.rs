@@ -1,0 +1,162 @@
+//! Statistics, workers, events, the server.
+
+use std::time::Duration;
+
+use ganger_proto::v1;
+
+use super::{at, some, state, state_or_none};
+use crate::error::Error;
+use crate::model::{
+    Event, EventFilter, Happening, HeldJob, JobMoved, Sample, ServerInfo, Statistics, TrackedJob,
+    WorkerView,
+};
+
+impl From<v1::StatisticsReply> for Statistics {
+    fn from(wire: v1::StatisticsReply) -> Self {
+        Self {
+            day: wire.day,
+            failed: wire.failed,
+            failures: wire.failures,
+            retries: wire.retries,
+            waiting: wire.waiting.unwrap_or_default().into(),
+            running: wire.running.unwrap_or_default().into(),
+        }
+    }
+}
+
+impl From<v1::Sample> for Sample {
+    fn from(wire: v1::Sample) -> Self {
+        Self {
+            count: wire.count,
+            mean_seconds: wire.mean_seconds,
+            deviation_seconds: wire.deviation_seconds,
+            histogram: wire
+                .histogram
+                .into_iter()
+                .map(|bin| (bin.bin, bin.count))
+                .collect(),
+        }
+    }
+}
+
+impl From<v1::WorkerView> for WorkerView {
+    fn from(wire: v1::WorkerView) -> Self {
+        let holds = wire.holds.into_iter().map(|held| HeldJob {
+            job: held.job,
+            queue: held.queue,
+            kind: held.kind,
+            leased_at: at(held.leased_at_us),
+        });
+        Self {
+            worker: wire.worker,
+            seen_at: at(wire.seen_at_us),
+            holds: holds.collect(),
+        }
+    }
+}
+
+impl TryFrom<v1::TrackedJob> for TrackedJob {
+    type Error = Error;
+
+    fn try_from(wire: v1::TrackedJob) -> Result<Self, Error> {
+        Ok(Self {
+            job: wire.job,
+            since: at(wire.since_at_us),
+            view: wire.view.map(TryInto::try_into).transpose()?,
+        })
+    }
+}
+
+impl From<v1::InfoReply> for ServerInfo {
+    fn from(wire: v1::InfoReply) -> Self {
+        Self {
+            version: wire.version,
+            shard: wire.shard,
+            health: wire.health,
+            reason: wire.reason,
+            uptime: Duration::from_millis(wire.uptime_ms),
+            draining: wire.draining,
+            live_jobs: wire.live_jobs,
+        }
+    }
+}
+
+impl EventFilter {
+    pub(crate) fn to_wire(&self, namespace: &str) -> v1::EventsRequest {
+        v1::EventsRequest {
+            namespace: namespace.to_owned(),
+            after: self.after,
+            jobs: self.jobs.clone(),
+            queues: self.queues.clone(),
+            moves_only: self.moves_only,
+        }
+    }
+}
+
+impl TryFrom<v1::Event> for Event {
+    type Error = Error;
+
+    fn try_from(wire: v1::Event) -> Result<Self, Error> {
+        let happening = wire
+            .happening
+            .ok_or_else(|| Error::bad_reply("an event of an unknown kind"))?;
+        Ok(Self {
+            position: wire.position,
+            at: at(wire.at_us),
+            happening: happening.try_into()?,
+        })
+    }
+}
+
+impl TryFrom<v1::event::Happening> for Happening {
+    type Error = Error;
+
+    fn try_from(wire: v1::event::Happening) -> Result<Self, Error> {
+        use v1::event::Happening as Wire;
+        Ok(match wire {
+            Wire::JobMoved(moved) => Self::JobMoved(moved.try_into()?),
+            Wire::JobProgressed(one) => Self::JobProgressed {
+                job: one.job,
+                number: one.number,
+                progress: one.progress.unwrap_or_default().into(),
+            },
+            Wire::LogAppended(one) => Self::LogAppended {
+                number: one.number,
+                attempt: one.attempt,
+                bytes: one.bytes,
+            },
+            Wire::JobRemoved(one) => Self::JobRemoved {
+                job: one.job,
+                number: one.number,
+                queue: one.queue,
+            },
+            Wire::QueueChanged(one) => Self::QueueChanged {
+                queue: one.queue,
+                paused: one.paused,
+            },
+            Wire::ScheduleChanged(one) => Self::ScheduleChanged {
+                schedule: one.schedule,
+            },
+            Wire::WorkerSeen(one) => Self::WorkerSeen { worker: one.worker },
+            Wire::WorkerGone(one) => Self::WorkerGone { worker: one.worker },
+        })
+    }
+}
+
+impl TryFrom<v1::JobMoved> for JobMoved {
+    type Error = Error;
+
+    fn try_from(wire: v1::JobMoved) -> Result<Self, Error> {
+        Ok(Self {
+            job: wire.job,
+            number: wire.number,
+            queue: wire.queue,
+            kind: wire.kind,
+            from: state_or_none(wire.from)?,
+            to: state(wire.to)?,
+            attempt: wire.attempt,
+            worker: some(wire.worker),
+            reason: wire.reason,
+        })
+    }
+}

@@ -1,0 +1,379 @@
+//! Jobs, submissions, listings, graphs, logs.
+
+use std::time::Duration;
+
+use ganger_proto::v1;
+
+use super::{at, labels, ms, pairs, policy, some, state, us, wire_policy, wire_state};
+use crate::error::Error;
+use crate::model::{
+    Accepted, Alteration, AttemptView, Changed, Edge, Enqueued, Explanation, Failure, Finished,
+    GraphEdge, GraphJob, GraphView, HistoryEntry, Input, InputView, Job, JobFilter, LeaseView,
+    LogChunk, LogPage, LogPlace, NewJob, Page, Reason, Start, Unique, Upstream,
+};
+
+impl From<NewJob> for v1::NewJob {
+    fn from(job: NewJob) -> Self {
+        Self {
+            id: job.id,
+            name: job.name,
+            queue: job.queue,
+            kind: job.kind,
+            payload: job.payload,
+            inputs: job.inputs.into_iter().map(Into::into).collect(),
+            after: job.after.into_iter().map(Into::into).collect(),
+            priority: job.priority,
+            start: start(job.start),
+            deadline_at_us: job.deadline.map(us),
+            timeout_ms: job.timeout.map(ms),
+            retry: job.retry.map(Into::into),
+            tags: job.tags,
+            labels: labels(job.labels),
+            tracked: job.tracked,
+            unique: job.unique.map(Into::into),
+            keep_succeeded: job.keep_succeeded.map(Into::into),
+            keep_failed: job.keep_failed.map(Into::into),
+        }
+    }
+}
+
+fn start(start: Start) -> Option<v1::Start> {
+    let when = match start {
+        Start::Now => return None,
+        Start::After(pause) => v1::start::When::AfterMs(ms(pause)),
+        Start::At(at) => v1::start::When::AtUs(us(at)),
+    };
+    Some(v1::Start { when: Some(when) })
+}
+
+impl From<Input> for v1::Input {
+    fn from(input: Input) -> Self {
+        let input = match input {
+            Input::Value(value) => v1::input::Input::Value(value),
+            Input::Result(edge) => v1::input::Input::Result(edge.into()),
+        };
+        Self { input: Some(input) }
+    }
+}
+
+impl From<Edge> for v1::Edge {
+    fn from(edge: Edge) -> Self {
+        let upstream = match edge.upstream {
+            Upstream::Member(place) => v1::edge::Upstream::Member(place),
+            Upstream::Name(name) => v1::edge::Upstream::Name(name),
+            Upstream::Job(id) => v1::edge::Upstream::Job(id),
+        };
+        Self {
+            upstream: Some(upstream),
+            policy: wire_policy(edge.policy),
+        }
+    }
+}
+
+impl From<Unique> for v1::Unique {
+    fn from(unique: Unique) -> Self {
+        Self {
+            key: unique.key,
+            window_ms: unique.window.map(ms),
+        }
+    }
+}
+
+impl From<v1::EnqueueReply> for Accepted {
+    fn from(reply: v1::EnqueueReply) -> Self {
+        Self {
+            jobs: reply.jobs.into_iter().map(Into::into).collect(),
+            graph: some(reply.graph),
+            repeat: reply.repeat,
+        }
+    }
+}
+
+impl From<v1::Enqueued> for Enqueued {
+    fn from(job: v1::Enqueued) -> Self {
+        Self {
+            id: job.id,
+            name: job.name,
+            shard: job.shard,
+            existed: job.existed,
+        }
+    }
+}
+
+impl TryFrom<v1::Job> for Job {
+    type Error = Error;
+
+    fn try_from(job: v1::Job) -> Result<Self, Error> {
+        Ok(Self {
+            id: job.id,
+            shard: job.shard,
+            number: job.number,
+            namespace: job.namespace,
+            queue: job.queue,
+            kind: job.kind,
+            state: state(job.state)?,
+            priority: job.priority,
+            created_at: at(job.created_at_us),
+            run_at: job.run_at_us.map(at),
+            deadline: job.deadline_at_us.map(at),
+            timeout: job.timeout_ms.map(Duration::from_millis),
+            retry: job.retry.unwrap_or_default().into(),
+            attempt: job.attempt,
+            attempts_counted: job.attempts_counted,
+            releases: job.releases,
+            deaths: job.deaths,
+            payload_bytes: job.payload_bytes,
+            inputs: job.inputs,
+            failure: job.failure.map(Into::into),
+            graph: some(job.graph),
+            tags: job.tags,
+            labels: pairs(job.labels),
+            tracked: job.tracked,
+            unique: some(job.unique),
+            schedule: some(job.schedule),
+            progress: job.progress.map(Into::into),
+            lease: job.lease.map(Into::into),
+            finished: job.finished.map(TryInto::try_into).transpose()?,
+            history: job.history.into_iter().map(Into::into).collect(),
+            history_dropped: job.history_dropped,
+        })
+    }
+}
+
+impl From<v1::Failure> for Failure {
+    fn from(failure: v1::Failure) -> Self {
+        Self {
+            group: failure.group,
+            message: failure.message,
+            at: at(failure.at_us),
+            worker: some(failure.worker),
+        }
+    }
+}
+
+impl From<v1::LeaseView> for LeaseView {
+    fn from(lease: v1::LeaseView) -> Self {
+        Self {
+            worker: lease.worker,
+            attempt: lease.attempt,
+            granted_at: at(lease.granted_at_us),
+            lease_for: Duration::from_millis(lease.lease_ms),
+        }
+    }
+}
+
+impl TryFrom<v1::Finished> for Finished {
+    type Error = Error;
+
+    fn try_from(finished: v1::Finished) -> Result<Self, Error> {
+        Ok(Self {
+            outcome: state(finished.outcome)?,
+            at: at(finished.at_us),
+            result_bytes: finished.result_bytes,
+        })
+    }
+}
+
+impl From<v1::HistoryEntry> for HistoryEntry {
+    fn from(entry: v1::HistoryEntry) -> Self {
+        Self {
+            at: at(entry.at_us),
+            what: entry.what,
+            detail: entry.detail,
+            attempt: entry.attempt.map(Into::into),
+            data: entry.data,
+        }
+    }
+}
+
+impl From<v1::AttemptView> for AttemptView {
+    fn from(attempt: v1::AttemptView) -> Self {
+        Self {
+            number: attempt.number,
+            worker: attempt.worker,
+            leased_at: at(attempt.leased_at_us),
+            end: attempt.end,
+            group: attempt.group,
+            message: attempt.message,
+            permanent: attempt.permanent,
+            counted: attempt.counted,
+        }
+    }
+}
+
+impl JobFilter {
+    pub(crate) fn to_wire(self, namespace: String) -> v1::ListRequest {
+        v1::ListRequest {
+            namespace,
+            queue: self.queue,
+            state: wire_state(self.state),
+            kind: self.kind,
+            tag: self.tag,
+            label: self.label.map(|(key, value)| v1::Label { key, value }),
+            graph: self.graph,
+            schedule: self.schedule,
+            group: self.group,
+            failure_text: self.failure_text,
+            worker: self.worker,
+            created_from_us: self.created_from.map(us),
+            created_before_us: self.created_before.map(us),
+            newest_first: self.newest_first,
+            cursor: self.cursor.unwrap_or_default(),
+            limit: self.limit,
+            brief: self.brief,
+        }
+    }
+}
+
+impl TryFrom<v1::ListReply> for Page {
+    type Error = Error;
+
+    fn try_from(page: v1::ListReply) -> Result<Self, Error> {
+        Ok(Self {
+            jobs: page
+                .jobs
+                .into_iter()
+                .map(TryInto::try_into)
+                .collect::<Result<_, _>>()?,
+            next: some(page.next),
+        })
+    }
+}
+
+impl TryFrom<v1::Explanation> for Explanation {
+    type Error = Error;
+
+    fn try_from(why: v1::Explanation) -> Result<Self, Error> {
+        Ok(Self {
+            job: why.job,
+            state: state(why.state)?,
+            reasons: why
+                .reasons
+                .into_iter()
+                .map(TryInto::try_into)
+                .collect::<Result<_, _>>()?,
+        })
+    }
+}
+
+impl TryFrom<v1::Reason> for Reason {
+    type Error = Error;
+
+    fn try_from(reason: v1::Reason) -> Result<Self, Error> {
+        let jobs = reason
+            .jobs
+            .into_iter()
+            .map(|job| Ok((job.job, state(job.state)?)));
+        Ok(Self {
+            code: reason.code,
+            text: reason.text,
+            count: reason.count,
+            limit: reason.limit,
+            at: reason.at_us.map(at),
+            lasts: reason.for_ms.map(Duration::from_millis),
+            jobs: jobs.collect::<Result<_, Error>>()?,
+            worker: reason.worker,
+            attempt: reason.attempt,
+        })
+    }
+}
+
+impl TryFrom<v1::GraphView> for GraphView {
+    type Error = Error;
+
+    fn try_from(view: v1::GraphView) -> Result<Self, Error> {
+        let edges = view.edges.into_iter().map(|edge| GraphEdge {
+            from: edge.from,
+            to: edge.to,
+            input: edge.input,
+        });
+        Ok(Self {
+            graph: some(view.graph),
+            jobs: view
+                .jobs
+                .into_iter()
+                .map(TryInto::try_into)
+                .collect::<Result<_, _>>()?,
+            edges: edges.collect(),
+            more: view.more,
+        })
+    }
+}
+
+impl TryFrom<v1::GraphJob> for GraphJob {
+    type Error = Error;
+
+    fn try_from(job: v1::GraphJob) -> Result<Self, Error> {
+        Ok(Self {
+            id: job.id,
+            kind: job.kind,
+            state: state(job.state)?,
+            queue: job.queue,
+            progress: job.progress.map(Into::into),
+        })
+    }
+}
+
+impl From<v1::InputView> for InputView {
+    fn from(input: v1::InputView) -> Self {
+        Self {
+            slot: input.slot,
+            state: input.state,
+            upstream: some(input.upstream),
+            policy: policy(input.policy),
+            value: input.value,
+        }
+    }
+}
+
+impl From<v1::LogReply> for LogPage {
+    fn from(page: v1::LogReply) -> Self {
+        let chunks = page.chunks.into_iter().map(|chunk| LogChunk {
+            attempt: chunk.attempt,
+            offset: chunk.offset,
+            at: at(chunk.at_us),
+            bytes: chunk.bytes,
+        });
+        Self {
+            chunks: chunks.collect(),
+            next: LogPlace {
+                attempt: page.attempt,
+                offset: page.offset,
+            },
+            end: page.end,
+        }
+    }
+}
+
+impl Alteration {
+    pub(crate) fn to_wire(self, namespace: String, job: String) -> v1::AlterRequest {
+        // "Now" must be said here, since absence means "as it is".
+        let start = self.start.map(|when| {
+            start(when).unwrap_or(v1::Start {
+                when: Some(v1::start::When::AfterMs(0)),
+            })
+        });
+        v1::AlterRequest {
+            namespace,
+            job,
+            priority: self.priority,
+            queue: self.queue,
+            start,
+            payload: self.payload,
+            tags_added: self.tags_added,
+            tags_removed: self.tags_removed,
+            labels_set: labels(self.labels_set),
+            tracked: self.tracked,
+            note: self.note.map(|(text, data)| v1::Note { text, data }),
+        }
+    }
+}
+
+impl From<v1::Changed> for Changed {
+    fn from(changed: v1::Changed) -> Self {
+        Self {
+            count: changed.count,
+            skipped: changed.skipped,
+        }
+    }
+}
