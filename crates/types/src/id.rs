@@ -31,7 +31,9 @@ impl ShardId {
     /// Takes 1 to 64 characters of `A-Z a-z 0-9 . _ -`.
     pub fn new(text: &str) -> Option<Self> {
         let fits = (1..=64).contains(&text.len())
-            && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b));
+            && text
+                .bytes()
+                .all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b));
         fits.then(|| Self(text.into()))
     }
 
@@ -101,7 +103,10 @@ impl JobId {
     pub fn new(bytes: impl AsRef<[u8]>) -> Result<Self, NameError> {
         let bytes = bytes.as_ref();
         if bytes.len() > NAME_BYTES_MAX {
-            return Err(NameError { what: "job id", bytes: bytes.len() });
+            return Err(NameError {
+                what: "job id",
+                bytes: bytes.len(),
+            });
         }
         Ok(Self(bytes.into()))
     }
@@ -206,7 +211,9 @@ impl LeaseToken {
 
 impl fmt::Display for LeaseToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.to_bytes().iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        self.to_bytes()
+            .iter()
+            .try_for_each(|byte| write!(f, "{byte:02x}"))
     }
 }
 
@@ -234,7 +241,11 @@ mod tests {
 
     #[test]
     fn tokens_read_back() {
-        let token = LeaseToken { epoch: Epoch(7), counter: 9, secret: [3; 12] };
+        let token = LeaseToken {
+            epoch: Epoch(7),
+            counter: 9,
+            secret: [3; 12],
+        };
         assert_eq!(LeaseToken::parse(&token.to_string()), Some(token));
         assert_eq!(LeaseToken::parse("zz"), None);
         assert!(!format!("{token:?}").contains("0303"));

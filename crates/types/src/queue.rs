@@ -51,9 +51,18 @@ const DAY: Duration = Duration::from_secs(86_400);
 impl Default for Retention {
     fn default() -> Self {
         Self {
-            succeeded: Keep { age: Some(DAY), count: Some(100_000) },
-            failed: Keep { age: Some(7 * DAY), count: None },
-            cancelled: Keep { age: Some(DAY), count: Some(100_000) },
+            succeeded: Keep {
+                age: Some(DAY),
+                count: Some(100_000),
+            },
+            failed: Keep {
+                age: Some(7 * DAY),
+                count: None,
+            },
+            cancelled: Keep {
+                age: Some(DAY),
+                count: Some(100_000),
+            },
         }
     }
 }

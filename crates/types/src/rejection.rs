@@ -44,7 +44,9 @@ pub enum Rejection {
         job: JobId,
     },
     /// The lease shown is not the live one.
-    #[error("lease on job {job} is {end}: stop the program, discard the result, lease again; renew before expiry")]
+    #[error(
+        "lease on job {job} is {end}: stop the program, discard the result, lease again; renew before expiry"
+    )]
     LeaseLost {
         /// Which.
         job: JobId,
@@ -52,13 +54,17 @@ pub enum Rejection {
         end: LeaseEnd,
     },
     /// The same lease has reported something else.
-    #[error("this lease on job {job} has already reported another outcome: only the first report counts")]
+    #[error(
+        "this lease on job {job} has already reported another outcome: only the first report counts"
+    )]
     ReportConflict {
         /// Which.
         job: JobId,
     },
     /// The id is taken by a job with other content.
-    #[error("job id {job} is taken by a job with other content: choose another id, or repeat the first request unchanged")]
+    #[error(
+        "job id {job} is taken by a job with other content: choose another id, or repeat the first request unchanged"
+    )]
     IdTaken {
         /// Which.
         job: JobId,
@@ -70,7 +76,9 @@ pub enum Rejection {
         job: JobId,
     },
     /// The idempotency key was used for other content.
-    #[error("the idempotency key was used for another submission: use a new key, or repeat the first request unchanged")]
+    #[error(
+        "the idempotency key was used for another submission: use a new key, or repeat the first request unchanged"
+    )]
     ClaimConflict,
     /// A submission refers to a job that does not exist.
     #[error("job {index} of the submission refers to job {upstream}, which does not exist here")]
@@ -132,7 +140,9 @@ pub enum Rejection {
         expected: &'static str,
     },
     /// The queue or namespace takes no more.
-    #[error("queue {queue} holds {live} live jobs, the limit is {limit}: try again when some have ended")]
+    #[error(
+        "queue {queue} holds {live} live jobs, the limit is {limit}: try again when some have ended"
+    )]
     QueueFull {
         /// Which.
         queue: Queue,
@@ -152,7 +162,9 @@ pub enum Rejection {
         needed: &'static str,
     },
     /// Live jobs need the result of this one.
-    #[error("job {job} is still needed by live job number {dependent}: let that end or cancel it first")]
+    #[error(
+        "job {job} is still needed by live job number {dependent}: let that end or cancel it first"
+    )]
     InUse {
         /// Which.
         job: JobId,
@@ -160,7 +172,9 @@ pub enum Rejection {
         dependent: JobKey,
     },
     /// The dependency carries data.
-    #[error("job {job} takes the result of {upstream} as an input: only dependencies without data can be taken back")]
+    #[error(
+        "job {job} takes the result of {upstream} as an input: only dependencies without data can be taken back"
+    )]
     DependencyCarriesData {
         /// Which.
         job: JobId,

@@ -1,0 +1,276 @@
+//! Changes a job that has not ended; tags, labels, tracking and notes of any.
+
+use ganger_types::command::{Alter, Start};
+use ganger_types::limits::{LABELS_MAX, MESSAGE_BYTES_MAX, TAGS_MAX};
+use ganger_types::{
+    Answer, Change, Due, HistoryEntry, JobKey, JobRecord, JobState, LabelKey, LabelValue, Now,
+    Rejection, Reply, Tag, What,
+};
+
+use super::complete::check_size;
+use super::enqueue::at_most;
+use super::fail::cut;
+use crate::engine::{Engine, not_found};
+use crate::names::SpaceIndex;
+use crate::transition::Move;
+use crate::{Effects, Known};
+
+impl Engine {
+    pub(crate) fn alter(
+        &mut self,
+        now: Now,
+        cmd: Alter,
+        known: &Known,
+        out: &mut Effects,
+    ) -> Answer {
+        let id = cmd.job.clone().ok_or(Rejection::OutOfRange {
+            what: "job",
+            expected: "named",
+        })?;
+        let limit = self.settings(&cmd.namespace).payload_bytes_max;
+        check_size(
+            "the size of a payload in bytes",
+            cmd.payload.as_ref(),
+            limit,
+        )?;
+        let Some(key) = self.find_job(&cmd.namespace, &id) else {
+            let record = known
+                .find(&cmd.namespace, &id)
+                .ok_or_else(|| not_found(&id))?;
+            return self.alter_finished(now, &cmd, record, out);
+        };
+        let (state, extra) = (self.job(key).state, self.job(key).extra.as_deref());
+        check_state(&cmd, state)?;
+        check_trimmings(
+            &cmd,
+            extra.map_or(&[], |extra| &extra.tags),
+            extra.map_or(&[], |extra| &extra.labels),
+        )?;
+
+        let space = self.space_of_job(key);
+        self.move_in_line(now, space, key, &cmd, out);
+        let job = self.job_mut(key);
+        if let Some(payload) = &cmd.payload {
+            job.payload_bytes = u32::try_from(payload.len()).expect("payloads were checked");
+        }
+        let job_id = job.id();
+        let mut tags = job.extra_mut().tags.clone();
+        self.change_tags(space, &mut tags, &cmd);
+        let extra = self.job_mut(key).extra_mut();
+        extra.tags.clone_from(&tags);
+        set_labels(&mut extra.labels, &cmd.labels_set);
+        if let Some(tracked) = cmd.tracked {
+            extra.tracked = tracked;
+            self.track(now, space, job_id, tracked, out);
+        }
+        if let Some((mut text, data)) = cmd.note {
+            cut(&mut text, MESSAGE_BYTES_MAX);
+            self.note(
+                key,
+                HistoryEntry {
+                    at: now.wall,
+                    what: What::Note { text, data },
+                },
+            );
+        }
+        if let Some(start) = cmd.start {
+            self.change_start(now, key, start, out);
+        }
+        self.put(key, out);
+        if let Some(payload) = cmd.payload {
+            out.changes.push(Change::PutPayload { key, payload });
+        }
+        Ok(Reply::Altered {
+            tags,
+            state: self.job(key).state,
+        })
+    }
+
+    /// Priority and queue: the job keeps its time of getting ready.
+    fn move_in_line(
+        &mut self,
+        now: Now,
+        space: SpaceIndex,
+        key: JobKey,
+        cmd: &Alter,
+        out: &mut Effects,
+    ) {
+        if cmd.priority.is_none() && cmd.queue.is_none() {
+            return;
+        }
+        let queue = cmd.queue.as_ref().map(|queue| {
+            let index = self.make_queue(space, queue, now.wall);
+            self.queues[index.at()].known = true;
+            self.changed_queues.insert(index);
+            index
+        });
+        if let Some(queue) = &cmd.queue {
+            let what = What::Enqueued {
+                queue: queue.clone(),
+            };
+            self.note(key, HistoryEntry { at: now.wall, what });
+        }
+        self.reindex(key, |job| {
+            job.priority = cmd.priority.unwrap_or(job.priority);
+            job.queue = queue.unwrap_or(job.queue);
+        });
+        let _ = out;
+    }
+
+    /// A running job goes to another queue; the caller moves it on.
+    pub(super) fn change_queue_while_running(
+        &mut self,
+        now: Now,
+        key: JobKey,
+        queue: &ganger_types::Queue,
+        _out: &mut Effects,
+    ) {
+        let space = self.space_of_job(key);
+        let index = self.make_queue(space, queue, now.wall);
+        self.queues[index.at()].known = true;
+        self.changed_queues.insert(index);
+        self.reindex(key, |job| job.queue = index);
+    }
+
+    fn change_start(&mut self, now: Now, key: JobKey, start: Start, out: &mut Effects) {
+        let due = match start {
+            Start::Now => Due::Elapsed(now.elapsed),
+            Start::After(delay) => Due::Elapsed(now.elapsed.after(delay)),
+            Start::At(at) => Due::Wall(at),
+        };
+        if self.job(key).state == JobState::Blocked {
+            self.job_mut(key).extra_mut().due = Some(due);
+            return;
+        }
+        let to = if due.is_past(now) {
+            Move::Ready {
+                at: now.elapsed,
+                is_ahead: false,
+            }
+        } else {
+            Move::Scheduled(due)
+        };
+        self.transition(now, key, to, "altered", out);
+    }
+
+    fn alter_finished(
+        &mut self,
+        now: Now,
+        cmd: &Alter,
+        record: &JobRecord,
+        out: &mut Effects,
+    ) -> Answer {
+        let state = record
+            .finished
+            .as_ref()
+            .map_or(record.state, |end| end.outcome.state());
+        check_state(cmd, state)?;
+        check_trimmings(cmd, &record.tags, &record.labels)?;
+
+        let space = self.make_space(&cmd.namespace);
+        let mut record = record.clone();
+        self.change_tags(space, &mut record.tags, cmd);
+        set_labels(&mut record.labels, &cmd.labels_set);
+        if let Some(tracked) = cmd.tracked {
+            record.tracked = tracked;
+            self.track(now, space, record.id.clone(), tracked, out);
+        }
+        if let Some((text, data)) = &cmd.note {
+            let mut text = text.clone();
+            cut(&mut text, MESSAGE_BYTES_MAX);
+            let max =
+                usize::try_from(self.spaces[space.at()].settings.history_max).unwrap_or(usize::MAX);
+            while record.history.len() >= max.max(2) {
+                record.history.remove(1);
+                record.history_dropped += 1;
+            }
+            let what = What::Note {
+                text,
+                data: data.clone(),
+            };
+            record.history.push(HistoryEntry { at: now.wall, what });
+        }
+        let tags = record.tags.clone();
+        out.changes.push(Change::PutFinished(Box::new(record)));
+        Ok(Reply::Altered { tags, state })
+    }
+
+    fn change_tags(&mut self, space: SpaceIndex, tags: &mut Vec<Tag>, cmd: &Alter) {
+        for tag in &cmd.tags_added {
+            if !tags.contains(tag) {
+                tags.push(tag.clone());
+                self.spaces[space.at()].count_tag(tag, 1);
+            }
+        }
+        for tag in &cmd.tags_removed {
+            if let Some(place) = tags.iter().position(|have| have == tag) {
+                tags.remove(place);
+                self.spaces[space.at()].count_tag(tag, -1);
+            }
+        }
+    }
+
+    fn track(
+        &mut self,
+        now: Now,
+        space: SpaceIndex,
+        id: ganger_types::JobId,
+        on: bool,
+        out: &mut Effects,
+    ) {
+        let state = &mut self.spaces[space.at()];
+        let since = on.then_some(now.wall);
+        match since {
+            Some(since) => state.tracked.insert(id.clone(), since),
+            None => state.tracked.remove(&id),
+        };
+        out.changes
+            .push(Change::PutTracked(state.name.clone(), id, since));
+    }
+}
+
+/// What cannot be changed in this state.
+fn check_state(cmd: &Alter, state: JobState) -> Result<(), Rejection> {
+    let job = cmd.job.clone().expect("it was found by its id");
+    let needed = if state.is_terminal() {
+        let only_trimmings = cmd.priority.is_none()
+            && cmd.queue.is_none()
+            && cmd.start.is_none()
+            && cmd.payload.is_none();
+        (!only_trimmings)
+            .then_some("of a finished job only tags, labels, tracking and notes can be changed")
+    } else if state == JobState::Running {
+        let waits = cmd.queue.is_none() && cmd.start.is_none() && cmd.payload.is_none();
+        (!waits).then_some("queue, start and payload can be changed only while it does not run")
+    } else {
+        None
+    };
+    needed.map_or(Ok(()), |needed| {
+        Err(Rejection::WrongState { job, state, needed })
+    })
+}
+
+fn check_trimmings(
+    cmd: &Alter,
+    tags: &[Tag],
+    labels: &[(LabelKey, LabelValue)],
+) -> Result<(), Rejection> {
+    let count = |len: usize| u64::try_from(len).unwrap_or(u64::MAX);
+    let tags = tags.len() + cmd.tags_added.len();
+    at_most("the number of tags of a job", count(tags), count(TAGS_MAX))?;
+    let labels = labels.len() + cmd.labels_set.len();
+    at_most(
+        "the number of labels of a job",
+        count(labels),
+        count(LABELS_MAX),
+    )
+}
+
+fn set_labels(labels: &mut Vec<(LabelKey, LabelValue)>, set: &[(LabelKey, LabelValue)]) {
+    for (key, value) in set {
+        match labels.iter_mut().find(|(have, _)| have == key) {
+            Some((_, have)) => have.clone_from(value),
+            None => labels.push((key.clone(), value.clone())),
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! Calls jobs off: single ones, or a whole graph. Also ends attempts by hand.
+
+use ganger_types::command::{Cancel, Selection, TimeOut};
+use ganger_types::job::AttemptEnd;
+use ganger_types::limits::{BULK_JOBS_MAX, MESSAGE_BYTES_MAX};
+use ganger_types::{
+    Answer, Group, HistoryEntry, JobId, JobKey, JobState, Now, Rejection, Reply, What,
+};
+
+use super::enqueue::at_most;
+use super::fail::cut;
+use crate::Effects;
+use crate::engine::{Engine, not_found};
+use crate::transition::Move;
+
+impl Engine {
+    pub(crate) fn cancel(&mut self, now: Now, cmd: &Cancel, out: &mut Effects) -> Answer {
+        let (keys, skipped) = match &cmd.jobs {
+            Selection::Jobs(ids) => {
+                check_bulk(ids.len())?;
+                self.sort_out(&cmd.namespace, ids)
+            }
+            Selection::Graph(graph) => {
+                let members = self
+                    .find_space(&cmd.namespace)
+                    .and_then(|space| self.spaces[space.at()].graphs.get(graph));
+                (members.into_iter().flatten().copied().collect(), Vec::new())
+            }
+        };
+
+        let mut reason = cmd.reason.clone();
+        cut(&mut reason, MESSAGE_BYTES_MAX);
+        let mut count = 0;
+        for key in keys {
+            // An earlier one of the list may have taken this one with it.
+            if self.is_live(key) {
+                self.call_off(now, key, &reason, out);
+            }
+            count += 1;
+        }
+        Ok(Reply::Changed { count, skipped })
+    }
+
+    /// The numbers of those that are live, and the ids of the others.
+    pub(super) fn sort_out(
+        &self,
+        namespace: &ganger_types::Namespace,
+        ids: &[JobId],
+    ) -> (Vec<JobKey>, Vec<JobId>) {
+        let mut keys = Vec::new();
+        let mut skipped = Vec::new();
+        for id in ids {
+            match self.find_job(namespace, id) {
+                Some(key) => keys.push(key),
+                None => skipped.push(id.clone()),
+            }
+        }
+        (keys, skipped)
+    }
+
+    /// Takes running jobs from their workers without waiting for their leases to end. The attempts count.
+    pub(crate) fn time_out(&mut self, now: Now, cmd: &TimeOut, out: &mut Effects) -> Answer {
+        check_bulk(cmd.jobs.len())?;
+        let mut keys = std::collections::BTreeSet::new();
+        for id in &cmd.jobs {
+            let key = self
+                .find_job(&cmd.namespace, id)
+                .ok_or_else(|| not_found(id))?;
+            let state = self.job(key).state;
+            if state != JobState::Running {
+                let needed = "only a running job can be timed out";
+                return Err(Rejection::WrongState {
+                    job: id.clone(),
+                    state,
+                    needed,
+                });
+            }
+            keys.insert(key);
+        }
+
+        let count = u64::try_from(keys.len()).unwrap_or(u64::MAX);
+        for key in keys {
+            self.end_attempt(now, key, AttemptEnd::TimedOut);
+            self.note(
+                key,
+                HistoryEntry {
+                    at: now.wall,
+                    what: What::TimedOutByHand,
+                },
+            );
+            if self.may_retry(now, key, std::time::Duration::ZERO) {
+                let to = Move::Ready {
+                    at: now.elapsed,
+                    is_ahead: true,
+                };
+                self.transition(now, key, to, "timed out by hand", out);
+            } else {
+                let group = Group::from_static("timed-out-by-hand");
+                let message = "timed out by hand, and no retries were left".to_owned();
+                self.fail_for_good(now, key, group, message, out);
+            }
+        }
+        Ok(Reply::Changed {
+            count,
+            skipped: Vec::new(),
+        })
+    }
+}
+
+/// Refuses a command that names too many jobs.
+pub(super) fn check_bulk(jobs: usize) -> Result<(), Rejection> {
+    let count = |len: usize| u64::try_from(len).unwrap_or(u64::MAX);
+    at_most(
+        "the number of jobs named",
+        count(jobs),
+        count(BULK_JOBS_MAX),
+    )
+}

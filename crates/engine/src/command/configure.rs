@@ -1,0 +1,168 @@
+//! Sets queues and namespaces; takes leave of workers.
+
+use ganger_types::command::{
+    ConfigureNamespace, ConfigureQueue, ForgetQueue, Goodbye, QueueChange,
+};
+use ganger_types::job::AttemptEnd;
+use ganger_types::limits::RELEASES_MAX;
+use ganger_types::{Answer, Change, Happening, JobKey, Now, QueueSettings, Rejection, Reply};
+
+use super::enqueue::check_retry;
+use super::lease::check_lease_for;
+use crate::Effects;
+use crate::engine::Engine;
+use crate::transition::Move;
+
+impl Engine {
+    pub(crate) fn configure_queue(
+        &mut self,
+        now: Now,
+        cmd: ConfigureQueue,
+        out: &mut Effects,
+    ) -> Answer {
+        if let QueueChange::All(settings) = &cmd.change {
+            check_settings(settings)?;
+        }
+
+        let space = self.make_space(&cmd.namespace);
+        let queue = self.make_queue(space, &cmd.queue, now.wall);
+        let state = &mut self.queues[queue.at()];
+        state.known = true;
+        match cmd.change {
+            QueueChange::All(settings) => state.settings = settings,
+            QueueChange::Paused(paused) => state.settings.paused = paused,
+        }
+        state.retired_until = Default::default();
+        let paused = state.settings.paused;
+        self.woken.insert(queue);
+        self.changed_queues.insert(queue);
+        self.announce(
+            space,
+            now.wall,
+            Happening::QueueChanged {
+                queue: cmd.queue,
+                paused,
+            },
+            out,
+        );
+        Ok(Reply::Done)
+    }
+
+    /// Listings do not show it until it is used again. Without any job left, it is removed.
+    pub(crate) fn forget_queue(
+        &mut self,
+        _now: Now,
+        cmd: &ForgetQueue,
+        out: &mut Effects,
+    ) -> Answer {
+        let missing = || Rejection::QueueNotFound {
+            queue: cmd.queue.clone(),
+        };
+        let queue = self
+            .find_queue(&cmd.namespace, &cmd.queue)
+            .ok_or_else(missing)?;
+        let live = self.queues[queue.at()].counts.live();
+        if live > 0 {
+            return Err(Rejection::QueueInUse {
+                queue: cmd.queue.clone(),
+                live,
+            });
+        }
+
+        let state = &mut self.queues[queue.at()];
+        state.known = false;
+        let kept = state.counts.succeeded + state.counts.failed + state.counts.cancelled;
+        if kept > 0 {
+            self.changed_queues.insert(queue);
+        } else {
+            let space = state.space;
+            self.changed_queues.remove(&queue);
+            self.spaces[space.at()].queues.remove(&cmd.queue);
+            out.changes.push(Change::RemoveQueue(
+                cmd.namespace.clone(),
+                cmd.queue.clone(),
+            ));
+        }
+        Ok(Reply::Done)
+    }
+
+    pub(crate) fn configure_namespace(
+        &mut self,
+        cmd: ConfigureNamespace,
+        out: &mut Effects,
+    ) -> Answer {
+        check_lease_for(Some(cmd.settings.lease_for))?;
+        check_retry(&cmd.settings.retry)?;
+        if cmd.settings.history_max < 2 {
+            return Err(Rejection::OutOfRange {
+                what: "the number of history entries",
+                expected: "at least 2",
+            });
+        }
+        let payload_max = u64::from(u32::MAX);
+        super::enqueue::at_most(
+            "the limit of payloads in bytes",
+            cmd.settings.payload_bytes_max,
+            payload_max,
+        )?;
+
+        let space = self.make_space(&cmd.namespace);
+        let state = &mut self.spaces[space.at()];
+        state.settings = cmd.settings;
+        out.changes
+            .push(Change::PutNamespace(Box::new(state.record())));
+        let queues: Vec<_> = state.queues.values().copied().collect();
+        for queue in queues {
+            self.queues[queue.at()].retired_until = Default::default();
+        }
+        Ok(Reply::Done)
+    }
+
+    /// Its jobs go back to their old places, without blame, and its name is forgotten.
+    pub(crate) fn goodbye(&mut self, now: Now, cmd: &Goodbye, out: &mut Effects) -> Reply {
+        let Some(space) = self.find_space(&cmd.namespace) else {
+            return Reply::Changed {
+                count: 0,
+                skipped: Vec::new(),
+            };
+        };
+        let Some(worker) = self.spaces[space.at()].workers.get(&cmd.worker) else {
+            return Reply::Changed {
+                count: 0,
+                skipped: Vec::new(),
+            };
+        };
+        let held: Vec<JobKey> = worker.holds.iter().copied().collect();
+        for key in &held {
+            let reason = "the worker said goodbye".to_owned();
+            let end = AttemptEnd::Released {
+                counted: false,
+                reason: reason.clone(),
+            };
+            self.end_attempt(now, *key, end);
+            let job = self.job_mut(*key);
+            let at = job.ready_at;
+            if job.extra_mut().releases < RELEASES_MAX {
+                job.attempts_counted -= 1;
+            }
+            let extra = job.extra_mut();
+            extra.releases += 1;
+            let is_ahead = extra.is_ahead;
+            self.transition(now, *key, Move::Ready { at, is_ahead }, &reason, out);
+        }
+        self.spaces[space.at()].workers.remove(&cmd.worker);
+        let happening = Happening::WorkerGone {
+            worker: cmd.worker.clone(),
+        };
+        self.announce(space, now.wall, happening, out);
+        Reply::Changed {
+            count: u64::try_from(held.len()).unwrap_or(u64::MAX),
+            skipped: Vec::new(),
+        }
+    }
+}
+
+fn check_settings(settings: &QueueSettings) -> Result<(), Rejection> {
+    check_lease_for(settings.lease_for)?;
+    settings.retry.as_ref().map_or(Ok(()), check_retry)
+}

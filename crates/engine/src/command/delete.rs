@@ -1,0 +1,214 @@
+//! Removes jobs: by hand, or because their retention has passed.
+
+use ganger_types::command::{Delete, Retire, Retiree, RetireeQuery};
+use ganger_types::{
+    Answer, Change, Happening, JobId, JobKey, JobRecord, Now, Outcome, Reply, Timestamp,
+};
+
+use super::cancel::check_bulk;
+use crate::engine::{Engine, not_found};
+use crate::names::QueueIndex;
+use crate::space::outcome_place;
+use crate::{Effects, Known};
+
+/// Finished jobs of one queue and outcome are looked for again once this part of their age has passed.
+const LOOKS_PER_AGE: u64 = 100;
+
+impl Engine {
+    /// Live ones are called off first, with all that follows for their dependents. Those whose results
+    /// live jobs still use are skipped and named.
+    pub(crate) fn delete(
+        &mut self,
+        now: Now,
+        cmd: &Delete,
+        known: &Known,
+        out: &mut Effects,
+    ) -> Answer {
+        check_bulk(cmd.jobs.len())?;
+        for id in &cmd.jobs {
+            let is_there = self.find_job(&cmd.namespace, id).is_some()
+                || known.find(&cmd.namespace, id).is_some();
+            if !is_there {
+                return Err(not_found(id));
+            }
+        }
+
+        let mut count = 0;
+        let mut skipped = Vec::new();
+        for id in &cmd.jobs {
+            if self.delete_one(now, &cmd.namespace, id, known, out) {
+                count += 1;
+            } else {
+                skipped.push(id.clone());
+            }
+        }
+        Ok(Reply::Changed { count, skipped })
+    }
+
+    fn delete_one(
+        &mut self,
+        now: Now,
+        namespace: &ganger_types::Namespace,
+        id: &JobId,
+        known: &Known,
+        out: &mut Effects,
+    ) -> bool {
+        if let Some(key) = self.find_job(namespace, id) {
+            let mut record = self.record(key);
+            self.call_off(now, key, "deleted", out);
+            self.spread_endings(now, out);
+            record.finished = None;
+            self.remove(now, &record, Outcome::Cancelled, out);
+            return true;
+        }
+        let Some(record) = known.find(namespace, id) else {
+            return false;
+        };
+        let Some(finished) = &record.finished else {
+            return false;
+        };
+        // Named twice, or removed by a turn that the host had not seen when it looked.
+        if self.removed.contains_key(&record.key) || self.edges.user_of(record.key).is_some() {
+            return false;
+        }
+        self.remove(now, record, finished.outcome, out);
+        true
+    }
+
+    /// Removes those of the candidates whose retention has really passed and that nobody needs (`rel K1`
+    /// to `K4`).
+    pub(crate) fn retire(&mut self, now: Now, cmd: Retire, out: &mut Effects) -> Reply {
+        let mut count = 0;
+        for retiree in cmd.jobs {
+            if let Some(outcome) = self.may_retire(now, &retiree) {
+                self.remove(now, &retiree.record, outcome, out);
+                count += 1;
+            }
+        }
+        Reply::Changed {
+            count,
+            skipped: Vec::new(),
+        }
+    }
+
+    fn may_retire(&self, now: Now, retiree: &Retiree) -> Option<Outcome> {
+        let record = &retiree.record;
+        let finished = record.finished.as_ref()?;
+        let is_gone = self.removed.contains_key(&record.key) || self.is_live(record.key);
+        if is_gone || self.edges.user_of(record.key).is_some() {
+            return None;
+        }
+        let queue = &self.queues[self.find_queue(&record.namespace, &record.queue)?.at()];
+        let space = &self.spaces[queue.space.at()];
+        let keep = queue.keep(space, finished.outcome);
+        let is_over_count = keep
+            .count
+            .is_some_and(|max| queue.counts.of(finished.outcome.state()) > max);
+        let is_old = match (finished.keep_until, keep.age) {
+            (Some(until), _) => until.is_some_and(|until| until <= now.wall),
+            (None, Some(age)) => finished.at.after(age) <= now.wall,
+            (None, None) => false,
+        };
+        let is_due = (retiree.beyond_count && is_over_count && finished.keep_until.is_none())
+            || (is_old && self.trusts_wall(now));
+        is_due.then_some(finished.outcome)
+    }
+
+    fn trusts_wall(&self, now: Now) -> bool {
+        now.elapsed >= self.wall_trusted_from
+    }
+
+    /// Removes a finished job for good.
+    fn remove(&mut self, now: Now, record: &JobRecord, outcome: Outcome, out: &mut Effects) {
+        self.uncount_finished(record, outcome);
+        self.removed.insert(record.key, self.turns);
+        let Some(space) = self.find_space(&record.namespace) else {
+            return;
+        };
+        for tag in &record.tags {
+            self.spaces[space.at()].count_tag(tag, -1);
+        }
+        out.changes.push(Change::RemoveJob(record.key));
+        let happening = Happening::JobRemoved {
+            key: record.key,
+            job: record.id.clone(),
+            queue: record.queue.clone(),
+        };
+        self.announce(space, now.wall, happening, out);
+    }
+
+    /// Which finished jobs the host should look for in the store, to send back as `Retire`.
+    pub fn retention_due(&mut self, now: Now) -> Vec<RetireeQuery> {
+        let mut queries = Vec::new();
+        for place in 0..self.queues.len() {
+            for outcome in [Outcome::Succeeded, Outcome::Failed, Outcome::Cancelled] {
+                self.look_for_retirees(now, QueueIndex::new(place), outcome, &mut queries);
+            }
+        }
+        if self.trusts_wall(now) {
+            queries.push(RetireeQuery::ByOwnTime { before: now.wall });
+        }
+        queries
+    }
+
+    fn look_for_retirees(
+        &mut self,
+        now: Now,
+        index: QueueIndex,
+        outcome: Outcome,
+        queries: &mut Vec<RetireeQuery>,
+    ) {
+        let queue = &self.queues[index.at()];
+        let space = &self.spaces[queue.space.at()];
+        let (namespace, name) = (space.name.clone(), queue.name.clone());
+        let kept = queue.counts.of(outcome.state());
+        let keep = queue.keep(space, outcome);
+        if let Some(excess) = keep
+            .count
+            .and_then(|max| kept.checked_sub(max))
+            .filter(|n| *n > 0)
+        {
+            let (namespace, queue) = (namespace.clone(), name.clone());
+            queries.push(RetireeQuery::ByCount {
+                namespace,
+                queue,
+                outcome,
+                excess,
+            });
+        }
+        let Some(age) = keep.age.filter(|_| kept > 0 && self.trusts_wall(now)) else {
+            return;
+        };
+        let before = now.wall.before(age);
+        let looked = &mut self.queues[index.at()].retired_until[outcome_place(outcome)];
+        let step = ganger_types::time::micros(age) / LOOKS_PER_AGE;
+        if before.0 > looked.0.saturating_add(step) || before < *looked {
+            *looked = before;
+            queries.push(RetireeQuery::ByAge {
+                namespace,
+                queue: name,
+                outcome,
+                before,
+            });
+        }
+    }
+
+    /// The host did not get to the end of what [`Engine::retention_due`] named: it shall be named again.
+    pub fn look_again(&mut self, query: &RetireeQuery) {
+        if let RetireeQuery::ByAge {
+            namespace,
+            queue,
+            outcome,
+            ..
+        } = query
+            && let Some(queue) = self.find_queue(namespace, queue)
+        {
+            self.queues[queue.at()].retired_until[outcome_place(*outcome)] = Timestamp(0);
+        }
+    }
+
+    /// Whether a finished job was removed in one of the recent turns.
+    pub fn was_removed(&self, key: JobKey) -> bool {
+        self.removed.contains_key(&key)
+    }
+}

@@ -1,0 +1,211 @@
+//! Makes a blocked job wait for more jobs, or for fewer.
+
+use ganger_types::command::{AddDependencies, RemoveDependencies};
+use ganger_types::limits::INPUTS_MAX;
+use ganger_types::{
+    Answer, Change, FailurePolicy, InputRow, InputState, JobId, JobKey, JobState, Namespace, Now,
+    Outcome, Rejection, Reply,
+};
+
+use super::enqueue::at_most;
+use crate::engine::{Engine, not_found};
+use crate::index::Edge;
+use crate::{Effects, Known};
+
+impl Engine {
+    pub(crate) fn add_dependencies(
+        &mut self,
+        _now: Now,
+        cmd: &AddDependencies,
+        known: &Known,
+        out: &mut Effects,
+    ) -> Answer {
+        let key = self.blocked(&cmd.namespace, &cmd.job, known)?;
+        let upstreams = self.unmet(&cmd.namespace, &cmd.on, known)?;
+        if let Some((_, id)) = upstreams
+            .iter()
+            .find(|(upstream, _)| self.is_upstream_of(key, *upstream))
+        {
+            let needed = "it waits for this job already: the two would wait for each other";
+            return Err(Rejection::WrongState {
+                job: id.clone(),
+                state: JobState::Blocked,
+                needed,
+            });
+        }
+        let have = self.edges.of(key).count() + upstreams.len();
+        let count = |len: usize| u64::try_from(len).unwrap_or(u64::MAX);
+        at_most(
+            "the number of inputs of a job",
+            count(have),
+            count(INPUTS_MAX),
+        )?;
+
+        let mut added = 0;
+        for (upstream, id) in upstreams {
+            if self
+                .edges
+                .of(key)
+                .all(|(_, edge)| edge.upstream != upstream)
+            {
+                self.depend(key, upstream, id, cmd.policy, out);
+                added += 1;
+            }
+        }
+        Ok(Reply::Changed {
+            count: added,
+            skipped: Vec::new(),
+        })
+    }
+
+    pub(crate) fn remove_dependencies(
+        &mut self,
+        now: Now,
+        cmd: &RemoveDependencies,
+        out: &mut Effects,
+    ) -> Answer {
+        let key = self.blocked(&cmd.namespace, &cmd.job, &Known::default())?;
+        let named = |engine: &Self, upstream: JobKey| match &cmd.on {
+            None => true,
+            Some(ids) => ids.iter().any(|id| {
+                engine
+                    .find_job(&cmd.namespace, id)
+                    .or_else(|| id.parts().map(|(key, _)| key))
+                    == Some(upstream)
+            }),
+        };
+        let edges: Vec<(u32, Edge)> = self
+            .edges
+            .of(key)
+            .filter(|(_, edge)| !edge.is_delivered && named(self, edge.upstream))
+            .collect();
+        if let Some((_, edge)) = edges.iter().find(|(slot, _)| *slot < InputRow::EDGE_FIRST) {
+            let upstream = match self.jobs.get(edge.upstream) {
+                Some(job) => job.id(),
+                None => JobId::made(edge.upstream, ganger_types::IdTag(0)),
+            };
+            return Err(Rejection::DependencyCarriesData {
+                job: cmd.job.clone(),
+                upstream,
+            });
+        }
+
+        let count = u32::try_from(edges.len()).expect("edges are limited");
+        for (slot, _) in edges {
+            self.edges.remove(key, slot);
+            out.changes.push(Change::RemoveInput { job: key, slot });
+        }
+        let extra = self.job_mut(key).extra_mut();
+        extra.missing -= count;
+        if extra.missing == 0 {
+            self.unblock(now, key, out);
+        }
+        Ok(Reply::Changed {
+            count: u64::from(count),
+            skipped: Vec::new(),
+        })
+    }
+
+    fn blocked(
+        &self,
+        namespace: &Namespace,
+        id: &JobId,
+        known: &Known,
+    ) -> Result<JobKey, Rejection> {
+        let needed = "only a blocked job's dependencies can be changed";
+        let Some(key) = self.find_job(namespace, id) else {
+            let record = known.find(namespace, id).ok_or_else(|| not_found(id))?;
+            let ended = record
+                .finished
+                .as_ref()
+                .map_or(record.state, |end| end.outcome.state());
+            return Err(Rejection::WrongState {
+                job: id.clone(),
+                state: ended,
+                needed,
+            });
+        };
+        let state = self.job(key).state;
+        if state != JobState::Blocked {
+            return Err(Rejection::WrongState {
+                job: id.clone(),
+                state,
+                needed,
+            });
+        }
+        Ok(key)
+    }
+
+    /// Those of the named jobs that have not succeeded. Unknown ones are refused.
+    pub(super) fn unmet(
+        &self,
+        namespace: &Namespace,
+        ids: &[JobId],
+        known: &Known,
+    ) -> Result<Vec<(JobKey, JobId)>, Rejection> {
+        let mut unmet = Vec::new();
+        for id in ids {
+            if let Some(key) = self.find_job(namespace, id) {
+                unmet.push((key, id.clone()));
+                continue;
+            }
+            let record = known.find(namespace, id).ok_or_else(|| not_found(id))?;
+            let outcome = record.finished.as_ref().map(|finished| finished.outcome);
+            if outcome != Some(Outcome::Succeeded) {
+                unmet.push((record.key, id.clone()));
+            }
+        }
+        unmet.dedup();
+        Ok(unmet)
+    }
+
+    /// Whether `key` comes before `other`: `other` waits for it, at any distance.
+    fn is_upstream_of(&self, key: JobKey, other: JobKey) -> bool {
+        let mut seen = std::collections::BTreeSet::from([other]);
+        let mut open = vec![other];
+        while let Some(job) = open.pop() {
+            if job == key {
+                return true;
+            }
+            open.extend(
+                self.edges
+                    .of(job)
+                    .map(|(_, edge)| edge.upstream)
+                    .filter(|up| seen.insert(*up)),
+            );
+        }
+        false
+    }
+
+    /// Adds a dependency without data. The caller sees to the job's state.
+    pub(super) fn depend(
+        &mut self,
+        key: JobKey,
+        upstream: JobKey,
+        id: JobId,
+        policy: FailurePolicy,
+        out: &mut Effects,
+    ) {
+        let slot = self.edges.free_slot(key, InputRow::EDGE_FIRST);
+        self.edges.add(
+            key,
+            slot,
+            Edge {
+                upstream,
+                policy,
+                is_delivered: false,
+            },
+        );
+        self.job_mut(key).extra_mut().missing += 1;
+        let state = InputState::Missing {
+            upstream,
+            id,
+            policy,
+        };
+        out.changes.push(Change::PutInput(InputRow {
+            job: key,
+            slot,
+            state,
+        }));
+    }
+}

@@ -1,0 +1,168 @@
+//! Ends the current attempt with a failure: the job is tried again later, or has failed.
+
+use std::time::Duration;
+
+use ganger_types::command::Fail;
+use ganger_types::job::{AttemptEnd, ReportKind};
+use ganger_types::limits::MESSAGE_BYTES_MAX;
+use ganger_types::{Answer, Backoff, Due, Failure, JobKey, JobState, Now, Outcome, RetryPolicy};
+use rand_chacha::rand_core::RngCore;
+
+use super::report::{Standing, ended, goes_on};
+use crate::engine::Engine;
+use crate::transition::Move;
+use crate::{Effects, Known};
+
+impl Engine {
+    pub(crate) fn fail(
+        &mut self,
+        now: Now,
+        mut cmd: Fail,
+        known: &Known,
+        out: &mut Effects,
+    ) -> Answer {
+        let key = match self.judge(&cmd.held, ReportKind::Fail, known)? {
+            Standing::Live(key) => key,
+            Standing::Repeat(reply) => return Ok(reply),
+        };
+
+        cut(&mut cmd.message, MESSAGE_BYTES_MAX);
+        self.accept_report(now, key, ReportKind::Fail, out);
+        self.end_attempt(
+            now,
+            key,
+            AttemptEnd::Failed {
+                group: cmd.group.clone(),
+                message: cmd.message.clone(),
+                permanent: cmd.permanent,
+            },
+        );
+        self.count_failure(now, self.job(key).queue);
+        let pause = cmd.retry_after.unwrap_or_else(|| self.pause(key));
+        if cmd.permanent || !self.may_retry(now, key, pause) {
+            self.fail_for_good(now, key, cmd.group, cmd.message, out);
+            return Ok(ended(Outcome::Failed));
+        }
+        let worker = self.job(key).lease().map(|lease| lease.worker.clone());
+        let reason = cmd.group.to_text().into_owned();
+        self.job_mut(key).extra_mut().failure = Some(Failure {
+            group: cmd.group,
+            message: cmd.message,
+            at: now.wall,
+            worker,
+        });
+        self.count_retry(now, self.job(key).queue);
+        let (state, retry_at) = self.retry(now, key, pause, &reason, out);
+        Ok(goes_on(state, retry_at))
+    }
+
+    /// Whether retries are left, and the next one would start before the deadline (`rel R1`, `R5`).
+    pub(crate) fn may_retry(&self, now: Now, key: JobKey, pause: Duration) -> bool {
+        let job = self.job(key);
+        let retries_max = self.names.retry(job.retry).retries_max;
+        job.attempts_counted <= retries_max
+            && job
+                .deadline()
+                .is_none_or(|deadline| now.wall.after(pause) < deadline)
+    }
+
+    /// Sends a job whose attempt is over back, after a pause.
+    pub(crate) fn retry(
+        &mut self,
+        now: Now,
+        key: JobKey,
+        pause: Duration,
+        reason: &str,
+        out: &mut Effects,
+    ) -> (JobState, Option<ganger_types::Timestamp>) {
+        if pause.is_zero() {
+            let to = Move::Ready {
+                at: now.elapsed,
+                is_ahead: false,
+            };
+            self.transition(now, key, to, reason, out);
+            return (JobState::Ready, Some(now.wall));
+        }
+        let to = Move::Scheduled(Due::Elapsed(now.elapsed.after(pause)));
+        self.transition(now, key, to, reason, out);
+        (JobState::Scheduled, Some(now.wall.after(pause)))
+    }
+
+    /// The pause before the next retry, by the job's policy. Jitter is drawn here, and stored with the
+    /// time that comes of it (`rel R3`).
+    pub(crate) fn pause(&mut self, key: JobKey) -> Duration {
+        let job = self.job(key);
+        let policy = self.names.retry(job.retry).clone();
+        let pause = pause_before(&policy, job.attempts_counted);
+        if policy.jitter_percent == 0 {
+            return pause;
+        }
+        let draw = u64::from(self.random.next_u32() % 2_001);
+        let percent = u64::from(policy.jitter_percent);
+        let micros = ganger_types::time::micros(pause);
+        let spread = (u128::from(micros) * u128::from(percent) * u128::from(draw)) / 100_000;
+        let least = u128::from(micros) * u128::from(100 - percent) / 100;
+        Duration::from_micros(u64::try_from(least + spread).unwrap_or(u64::MAX))
+    }
+}
+
+/// The pause before retry `k`, from 1, without jitter.
+fn pause_before(policy: &RetryPolicy, k: u32) -> Duration {
+    let k = k.max(1);
+    match &policy.backoff {
+        Backoff::Fixed(pause) => *pause,
+        Backoff::List(pauses) => {
+            let place = usize::try_from(k - 1)
+                .unwrap_or(usize::MAX)
+                .min(pauses.len() - 1);
+            pauses[place]
+        }
+        Backoff::Exponential { base, cap } => {
+            let factor = 1_u32.checked_shl(k - 1).unwrap_or(u32::MAX);
+            base.checked_mul(factor).unwrap_or(Duration::MAX).min(*cap)
+        }
+    }
+}
+
+/// Cuts text to a number of bytes, at a character's border.
+pub(crate) fn cut(text: &mut String, bytes: usize) {
+    if text.len() > bytes {
+        let end = (0..=bytes)
+            .rev()
+            .find(|end| text.is_char_boundary(*end))
+            .unwrap_or(0);
+        text.truncate(end);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_double_up_to_the_cap() {
+        let policy = RetryPolicy::default();
+        let pauses: Vec<u64> = (1..=9)
+            .map(|k| pause_before(&policy, k).as_secs())
+            .collect();
+        assert_eq!(pauses, [20, 40, 80, 160, 320, 640, 1_280, 2_560, 3_600]);
+        assert_eq!(pause_before(&policy, 1_000_000).as_secs(), 3_600);
+    }
+
+    #[test]
+    fn the_last_pause_of_a_list_repeats() {
+        let backoff = Backoff::List(vec![Duration::from_secs(1), Duration::from_secs(5)]);
+        let policy = RetryPolicy {
+            backoff,
+            ..RetryPolicy::default()
+        };
+        assert_eq!(pause_before(&policy, 7).as_secs(), 5);
+    }
+
+    #[test]
+    fn text_is_cut_between_characters() {
+        let mut text = "aä".repeat(4);
+        cut(&mut text, 5);
+        assert_eq!(text, "aäa");
+    }
+}

@@ -1,0 +1,115 @@
+//! A number that tells a repeated submission from another one under the same id or key.
+//!
+//! 64-bit FNV-1a over the fields in a fixed order. It is stored, so the order must not change.
+
+use std::time::Duration;
+
+use ganger_types::command::{Enqueue, NewEdge, NewInput, NewJob, Start, Upstream};
+use ganger_types::time::micros;
+use ganger_types::{Backoff, FailurePolicy};
+
+pub(crate) struct Fingerprint(u64);
+
+impl Fingerprint {
+    /// Of a whole submission.
+    pub(crate) fn of_submission(cmd: &Enqueue) -> u64 {
+        let mut print = Self(0xCBF2_9CE4_8422_2325);
+        print.number(u64::try_from(cmd.jobs.len()).unwrap_or(u64::MAX));
+        print.number(u64::from(cmd.graph));
+        cmd.jobs.iter().for_each(|job| print.job(job));
+        print.0
+    }
+
+    /// Of one job.
+    pub(crate) fn of_job(job: &NewJob) -> u64 {
+        let mut print = Self(0xCBF2_9CE4_8422_2325);
+        print.job(job);
+        print.0
+    }
+
+    fn raw(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01B3);
+        }
+    }
+
+    fn number(&mut self, number: u64) {
+        self.raw(&number.to_le_bytes());
+    }
+
+    fn bytes(&mut self, bytes: &[u8]) {
+        self.number(u64::try_from(bytes.len()).unwrap_or(u64::MAX));
+        self.raw(bytes);
+    }
+
+    fn duration(&mut self, duration: Option<Duration>) {
+        self.number(duration.map_or(u64::MAX, micros));
+    }
+
+    fn edge(&mut self, edge: &NewEdge) {
+        match &edge.upstream {
+            Upstream::Member(place) => {
+                self.number(1);
+                self.number(u64::from(*place));
+            }
+            Upstream::Job(id) => {
+                self.number(2);
+                self.bytes(id.as_bytes());
+            }
+        }
+        self.number(match edge.policy {
+            FailurePolicy::Fail => 1,
+            FailurePolicy::Wait => 2,
+            FailurePolicy::Ignore => 3,
+        });
+    }
+
+    fn job(&mut self, job: &NewJob) {
+        self.bytes(job.id.as_ref().map_or(&[], |id| id.as_bytes()));
+        self.bytes(job.queue.as_bytes());
+        self.bytes(job.kind.as_bytes());
+        self.bytes(&job.payload);
+        self.number(u64::try_from(job.inputs.len()).unwrap_or(u64::MAX));
+        for input in &job.inputs {
+            match input {
+                NewInput::Value(bytes) => self.bytes(bytes),
+                NewInput::Result(edge) => self.edge(edge),
+            }
+        }
+        job.after.iter().for_each(|edge| self.edge(edge));
+        self.raw(&job.priority.millionths().to_le_bytes());
+        match job.start {
+            Start::Now => self.number(0),
+            Start::After(delay) => self.duration(Some(delay)),
+            Start::At(at) => self.number(at.0),
+        }
+        self.number(job.deadline.map_or(0, |deadline| deadline.0));
+        self.duration(job.timeout);
+        if let Some(retry) = &job.retry {
+            self.number(u64::from(retry.retries_max));
+            self.number(u64::from(retry.jitter_percent));
+            match &retry.backoff {
+                Backoff::Fixed(pause) => self.duration(Some(*pause)),
+                Backoff::List(pauses) => {
+                    for pause in pauses {
+                        self.duration(Some(*pause));
+                    }
+                }
+                Backoff::Exponential { base, cap } => {
+                    self.duration(Some(*base));
+                    self.duration(Some(*cap));
+                }
+            }
+        }
+        job.tags.iter().for_each(|tag| self.bytes(tag.as_bytes()));
+        for (key, value) in &job.labels {
+            self.bytes(key.as_bytes());
+            self.bytes(value.as_bytes());
+        }
+        self.bytes(
+            job.unique
+                .as_ref()
+                .map_or(&[], |unique| unique.key.as_bytes()),
+        );
+    }
+}

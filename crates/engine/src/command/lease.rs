@@ -1,0 +1,301 @@
+//! Takes jobs under leases.
+
+use ganger_types::command::{Lease, TakeMode};
+use ganger_types::limits;
+use ganger_types::{
+    Answer, Grant, Happening, JobKey, LeaseRecord, LeaseToken, Now, Rejection, Reply, Worker,
+};
+use rand_chacha::rand_core::RngCore;
+
+use super::enqueue::at_most;
+use crate::Effects;
+use crate::engine::Engine;
+use crate::names::{QueueIndex, SpaceIndex};
+use crate::space::WorkerState;
+use crate::transition::Move;
+
+impl Engine {
+    pub(crate) fn lease(&mut self, now: Now, cmd: &Lease, out: &mut Effects) -> Answer {
+        let worker = check(cmd)?;
+
+        let space = self.make_space(&cmd.namespace);
+        self.see_worker(now, space, worker, out);
+        if let Some(grants) = self.repeated_request(space, worker, cmd) {
+            return Ok(Reply::Leased(grants));
+        }
+        let queues = self.note_interest(now, space, cmd);
+        let mut grants = Vec::new();
+        let jobs_max = usize::try_from(cmd.jobs_max).unwrap_or(usize::MAX);
+        while grants.len() < jobs_max {
+            let Some(queue) = self.next_queue(space, cmd.mode, &queues) else {
+                break;
+            };
+            grants.push(self.grant(now, queue, worker, cmd, out));
+        }
+        Ok(Reply::Leased(grants))
+    }
+
+    /// A request that was granted already, and some of it lives: the same grants again (`rel L11`).
+    fn repeated_request(
+        &self,
+        space: SpaceIndex,
+        worker: &Worker,
+        cmd: &Lease,
+    ) -> Option<Vec<Grant>> {
+        let asked = (worker.clone(), cmd.request.clone()?);
+        let keys = self.spaces[space.at()].requests.get(&asked)?;
+        Some(keys.iter().map(|key| self.show_grant(*key)).collect())
+    }
+
+    /// Remembers that somebody asks, and gives the queues that exist, with their weights.
+    fn note_interest(
+        &mut self,
+        now: Now,
+        space: SpaceIndex,
+        cmd: &Lease,
+    ) -> Vec<(QueueIndex, i64)> {
+        let mut queues = Vec::with_capacity(cmd.queues.len());
+        for take in &cmd.queues {
+            let Some(queue) = self.spaces[space.at()].queues.get(&take.queue) else {
+                continue;
+            };
+            self.queues[queue.at()].asked = Some(now.elapsed);
+            queues.push((*queue, i64::from(take.weight)));
+        }
+        queues
+    }
+
+    /// The queue to take the next job from, or `None` when all are empty, paused, or at their limits.
+    fn next_queue(
+        &mut self,
+        space: SpaceIndex,
+        mode: TakeMode,
+        queues: &[(QueueIndex, i64)],
+    ) -> Option<QueueIndex> {
+        let leasable = |engine: &Self, queue: QueueIndex| engine.queues[queue.at()].has_leasable();
+        match mode {
+            TakeMode::Ordered => queues
+                .iter()
+                .map(|(queue, _)| *queue)
+                .find(|queue| leasable(self, *queue)),
+            TakeMode::RoundRobin => {
+                let start = usize::try_from(self.spaces[space.at()].lease_turns).unwrap_or(0);
+                let place = (0..queues.len())
+                    .map(|step| (start + step) % queues.len())
+                    .find(|place| leasable(self, queues[*place].0))?;
+                self.spaces[space.at()].lease_turns = u64::try_from(place + 1).unwrap_or(0);
+                Some(queues[place].0)
+            }
+            TakeMode::Weighted => self.next_by_weight(queues),
+        }
+    }
+
+    /// Smooth weighted round-robin: every queue with jobs earns its weight, the richest one pays for all.
+    fn next_by_weight(&mut self, queues: &[(QueueIndex, i64)]) -> Option<QueueIndex> {
+        let mut total = 0;
+        let mut best: Option<QueueIndex> = None;
+        for (queue, weight) in queues {
+            if !self.queues[queue.at()].has_leasable() {
+                continue;
+            }
+            total += weight;
+            let credit = self.queues[queue.at()].credit.saturating_add(*weight);
+            self.queues[queue.at()].credit = credit;
+            if best.is_none_or(|best| self.queues[best.at()].credit < credit) {
+                best = Some(*queue);
+            }
+        }
+        let best = best?;
+        self.queues[best.at()].credit -= total;
+        Some(best)
+    }
+
+    /// Hands out the first ready job of a queue that has one.
+    fn grant(
+        &mut self,
+        now: Now,
+        queue: QueueIndex,
+        worker: &Worker,
+        cmd: &Lease,
+        out: &mut Effects,
+    ) -> Grant {
+        let state = &self.queues[queue.at()];
+        let (_, _, key) = *state.ready.first().expect("the queue has a leasable job");
+        let space = &self.spaces[state.space.at()];
+        let lease_for = cmd
+            .lease_for
+            .or(state.settings.lease_for)
+            .unwrap_or(space.settings.lease_for);
+        let token = self.next_token();
+        let job = self.job(key);
+        let timeout_at = job
+            .extra
+            .as_deref()
+            .and_then(|extra| extra.timeout)
+            .map(|timeout| now.elapsed.after(timeout));
+        let lease = LeaseRecord {
+            key,
+            attempt: job.attempt + 1,
+            attempts_counted: job.attempts_counted + 1,
+            worker: worker.clone(),
+            token,
+            granted_at: now.wall,
+            lease_for,
+            expires_at: now
+                .elapsed
+                .after(lease_for)
+                .min(timeout_at.unwrap_or(ganger_types::Elapsed(u64::MAX))),
+            timeout_at,
+            ready_at: job.ready_at,
+            granted_elapsed: now.elapsed,
+            request: cmd.request.clone(),
+            is_warned: false,
+        };
+        let waited = now.elapsed.since(job.ready_at);
+        self.sample_waiting(now, queue, waited);
+        self.transition(now, key, Move::Running(Box::new(lease)), "", out);
+        self.show_grant(key)
+    }
+
+    fn next_token(&mut self) -> LeaseToken {
+        self.tokens += 1;
+        let mut secret = [0; 12];
+        self.random.fill_bytes(&mut secret);
+        LeaseToken {
+            epoch: self.epoch,
+            counter: self.tokens,
+            secret,
+        }
+    }
+
+    fn show_grant(&self, key: JobKey) -> Grant {
+        let job = self.job(key);
+        let lease = job.lease().expect("a granted job has a lease");
+        let queue = &self.queues[job.queue.at()];
+        let extra = job
+            .extra
+            .as_deref()
+            .expect("a running job has its lease there");
+        let retries_max = self.names.retry(job.retry).retries_max;
+        Grant {
+            key,
+            job: job.id(),
+            namespace: self.spaces[queue.space.at()].name.clone(),
+            queue: queue.name.clone(),
+            kind: self.names.kind(job.kind).clone(),
+            attempt: lease.attempt,
+            retries_left: (retries_max + 1).saturating_sub(lease.attempts_counted),
+            token: lease.token,
+            lease_for: lease.expires_at.since(lease.granted_elapsed),
+            timeout: extra.timeout,
+            deadline: extra.deadline,
+            created_at: job.created_at,
+            priority: job.priority,
+            inputs: extra.inputs,
+            graph: extra.graph.clone(),
+            tags: extra.tags.clone(),
+            labels: extra.labels.clone(),
+        }
+    }
+
+    /// A sign of life.
+    pub(crate) fn see_worker(
+        &mut self,
+        now: Now,
+        space: SpaceIndex,
+        worker: &Worker,
+        out: &mut Effects,
+    ) {
+        let workers = &mut self.spaces[space.at()].workers;
+        if let Some(state) = workers.get_mut(worker) {
+            state.seen = now.elapsed;
+            state.seen_at = now.wall;
+            return;
+        }
+        if workers.len() >= limits::WORKERS_MAX {
+            let silent = workers
+                .iter()
+                .filter(|(_, state)| state.holds.is_empty())
+                .min_by_key(|(_, state)| state.seen)
+                .map(|(worker, _)| worker.clone());
+            if let Some(silent) = silent {
+                workers.remove(&silent);
+                self.announce(
+                    space,
+                    now.wall,
+                    Happening::WorkerGone { worker: silent },
+                    out,
+                );
+            }
+        }
+        let state = WorkerState {
+            seen: now.elapsed,
+            seen_at: now.wall,
+            holds: std::collections::BTreeSet::new(),
+        };
+        self.spaces[space.at()]
+            .workers
+            .insert(worker.clone(), state);
+        self.announce(
+            space,
+            now.wall,
+            Happening::WorkerSeen {
+                worker: worker.clone(),
+            },
+            out,
+        );
+    }
+}
+
+/// What is wrong with the request, or whose it is.
+fn check(cmd: &Lease) -> Result<&Worker, Rejection> {
+    let count = |len: usize| u64::try_from(len).unwrap_or(u64::MAX);
+    let worker = cmd.worker.as_ref().filter(|worker| !worker.is_empty());
+    let worker = worker.ok_or(Rejection::OutOfRange {
+        what: "worker",
+        expected: "a name that is not empty",
+    })?;
+    if cmd.queues.is_empty() {
+        return Err(Rejection::OutOfRange {
+            what: "queues",
+            expected: "a list of at least one queue",
+        });
+    }
+    at_most(
+        "the number of queues",
+        count(cmd.queues.len()),
+        count(limits::LEASE_QUEUES_MAX),
+    )?;
+    if cmd.jobs_max == 0 {
+        return Err(Rejection::OutOfRange {
+            what: "the number of jobs",
+            expected: "at least 1",
+        });
+    }
+    at_most(
+        "the number of jobs",
+        u64::from(cmd.jobs_max),
+        u64::from(limits::LEASE_JOBS_MAX),
+    )?;
+    if cmd.queues.iter().any(|take| take.weight == 0) {
+        return Err(Rejection::OutOfRange {
+            what: "the weight of a queue",
+            expected: "at least 1",
+        });
+    }
+    check_lease_for(cmd.lease_for)?;
+    Ok(worker)
+}
+
+/// Refuses a lease length that is out of range.
+pub(super) fn check_lease_for(lease_for: Option<std::time::Duration>) -> Result<(), Rejection> {
+    let fits = lease_for
+        .is_none_or(|length| (limits::LEASE_FOR_MIN..=limits::LEASE_FOR_MAX).contains(&length));
+    if fits {
+        return Ok(());
+    }
+    Err(Rejection::OutOfRange {
+        what: "the length of the lease",
+        expected: "between 100 ms and 7 days",
+    })
+}

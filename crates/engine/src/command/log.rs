@@ -1,0 +1,71 @@
+//! Appends to the log of the current attempt.
+
+use ganger_types::command::AppendLog;
+use ganger_types::limits::{LOG_BYTES_MAX, LOG_CHUNK_BYTES_MAX};
+use ganger_types::{Answer, Change, Happening, Now, Reply};
+
+use super::complete::check_size;
+use crate::engine::Engine;
+use crate::{Effects, Known};
+
+impl Engine {
+    /// A piece that was sent before is recognised by its offset and not written twice.
+    pub(crate) fn append_log(
+        &mut self,
+        now: Now,
+        cmd: &AppendLog,
+        known: &Known,
+        out: &mut Effects,
+    ) -> Answer {
+        let key = self
+            .live_lease(&cmd.held)
+            .ok_or_else(|| self.lease_lost(&cmd.held, known))?;
+        let limit = u64::try_from(LOG_CHUNK_BYTES_MAX).expect("a small number");
+        check_size(
+            "the size of a piece of log in bytes",
+            Some(&cmd.bytes),
+            limit,
+        )?;
+
+        let have = self
+            .job(key)
+            .extra
+            .as_deref()
+            .map_or(0, |extra| extra.log_bytes);
+        // After a restart nobody knows how much was sent: a piece further on is taken as it comes.
+        let have = if have == 0 { cmd.offset } else { have };
+        let sent = u64::try_from(cmd.bytes.len()).expect("pieces were checked");
+        let end = cmd.offset.saturating_add(sent).max(have);
+        let from = have.max(cmd.offset).min(LOG_BYTES_MAX);
+        let to = end.min(LOG_BYTES_MAX);
+        if to > from {
+            let skip = usize::try_from(from - cmd.offset).expect("within the piece");
+            let take = usize::try_from(to - from).expect("within the piece");
+            let bytes = cmd.bytes.slice(skip..skip + take);
+            let attempt = self.job(key).attempt;
+            out.changes.push(Change::AppendLog {
+                key,
+                attempt,
+                offset: from,
+                at: now.wall,
+                bytes,
+            });
+            let space = self.space_of_job(key);
+            self.announce(
+                space,
+                now.wall,
+                Happening::LogAppended {
+                    key,
+                    attempt,
+                    bytes: to,
+                },
+                out,
+            );
+        }
+        self.job_mut(key).extra_mut().log_bytes = end;
+        Ok(Reply::LogAppended {
+            bytes: to,
+            dropped: end.saturating_sub(LOG_BYTES_MAX),
+        })
+    }
+}

@@ -1,0 +1,20 @@
+//! One file per command, or per family of commands that share their rules.
+
+mod alter;
+mod cancel;
+mod complete;
+mod configure;
+mod delete;
+mod dependencies;
+mod enqueue;
+mod fail;
+mod fingerprint;
+mod lease;
+mod log;
+mod release;
+mod renew;
+mod report;
+mod revive;
+mod schedule;
+
+pub(crate) use revive::job_of;

@@ -1,0 +1,64 @@
+//! Gives a job back: unrun, or to be run again without blame.
+
+use std::time::Duration;
+
+use ganger_types::command::Release;
+use ganger_types::job::{AttemptEnd, ReportKind};
+use ganger_types::limits::{MESSAGE_BYTES_MAX, RELEASES_MAX};
+use ganger_types::{Answer, Group, Now, Outcome};
+
+use super::fail::cut;
+use super::report::{Standing, ended, goes_on};
+use crate::engine::Engine;
+use crate::transition::Move;
+use crate::{Effects, Known};
+
+/// The failure group of jobs that were given back too often.
+const GROUP: &str = "released-too-often";
+
+impl Engine {
+    pub(crate) fn release(
+        &mut self,
+        now: Now,
+        mut cmd: Release,
+        known: &Known,
+        out: &mut Effects,
+    ) -> Answer {
+        let key = match self.judge(&cmd.held, ReportKind::Release, known)? {
+            Standing::Live(key) => key,
+            Standing::Repeat(reply) => return Ok(reply),
+        };
+
+        cut(&mut cmd.reason, MESSAGE_BYTES_MAX);
+        self.accept_report(now, key, ReportKind::Release, out);
+        let releases = self
+            .job(key)
+            .extra
+            .as_deref()
+            .map_or(0, |extra| extra.releases);
+        let counted = cmd.counted || releases >= RELEASES_MAX;
+        let end = AttemptEnd::Released {
+            counted,
+            reason: cmd.reason.clone(),
+        };
+        self.end_attempt(now, key, end);
+        let job = self.job_mut(key);
+        if !counted {
+            job.attempts_counted -= 1;
+            job.extra_mut().releases += 1;
+        }
+        if counted && !self.may_retry(now, key, cmd.delay) {
+            self.fail_for_good(now, key, Group::from_static(GROUP), cmd.reason, out);
+            return Ok(ended(Outcome::Failed));
+        }
+        if cmd.keep_place && cmd.delay == Duration::ZERO {
+            let job = self.job(key);
+            let at = job.ready_at;
+            let is_ahead = job.extra.as_deref().is_some_and(|extra| extra.is_ahead);
+            self.transition(now, key, Move::Ready { at, is_ahead }, &cmd.reason, out);
+            return Ok(goes_on(ganger_types::JobState::Ready, Some(now.wall)));
+        }
+        let (state, retry_at) = self.retry(now, key, cmd.delay, &cmd.reason, out);
+        Ok(goes_on(state, retry_at))
+    }
+}

@@ -1,0 +1,296 @@
+//! Puts finished jobs back on their queue, with a new series of attempts.
+
+use std::collections::BTreeSet;
+
+use ganger_types::command::Revive;
+use ganger_types::{
+    Answer, Change, FailurePolicy, HistoryEntry, InputRow, InputState, JobId, JobKey, JobRecord,
+    JobState, Now, Outcome, Reply, What,
+};
+
+use super::cancel::check_bulk;
+use crate::engine::{Engine, not_found};
+use crate::index::Edge;
+use crate::job::{Extra, Job};
+use crate::names::SpaceIndex;
+use crate::transition::Move;
+use crate::{Effects, Known};
+
+impl Engine {
+    /// Those that have not ended, or whose result live jobs still use, or that would fail again at once
+    /// because an upstream has failed, are skipped and named.
+    pub(crate) fn revive(
+        &mut self,
+        now: Now,
+        cmd: &Revive,
+        known: &Known,
+        out: &mut Effects,
+    ) -> Answer {
+        check_bulk(cmd.jobs.len())?;
+        let mut skipped = Vec::new();
+        let mut records: Vec<&JobRecord> = Vec::new();
+        for id in &cmd.jobs {
+            match known.find(&cmd.namespace, id) {
+                Some(record) if self.may_revive(record) => records.push(record),
+                Some(_) => skipped.push(id.clone()),
+                None if self.find_job(&cmd.namespace, id).is_some() => skipped.push(id.clone()),
+                None => return Err(not_found(id)),
+            }
+        }
+        records.sort_by_key(|record| record.key);
+        records.dedup_by_key(|record| record.key);
+        let coming = self.revivable(&records, known, &mut skipped);
+
+        let space = self.make_space(&cmd.namespace);
+        let count = u64::try_from(coming.len()).unwrap_or(u64::MAX);
+        for record in &coming {
+            self.readmit(now, space, record, cmd, out);
+        }
+        for record in &coming {
+            self.restart(now, record, known, out);
+        }
+        Ok(Reply::Changed { count, skipped })
+    }
+
+    fn may_revive(&self, record: &JobRecord) -> bool {
+        let is_gone = self.removed.contains_key(&record.key) || self.is_live(record.key);
+        let succeeded = record
+            .finished
+            .as_ref()
+            .is_some_and(|finished| finished.outcome == Outcome::Succeeded);
+        let is_used = succeeded && self.edges.user_of(record.key).is_some();
+        !(is_gone || is_used)
+    }
+
+    /// Those that would not fail again at once; the others are skipped. Dropping one may drop others.
+    fn revivable<'a>(
+        &self,
+        records: &[&'a JobRecord],
+        known: &Known,
+        skipped: &mut Vec<JobId>,
+    ) -> Vec<&'a JobRecord> {
+        let mut coming: BTreeSet<JobKey> = records.iter().map(|record| record.key).collect();
+        loop {
+            let fails = |record: &&&JobRecord| {
+                coming.contains(&record.key)
+                    && known
+                        .inputs
+                        .iter()
+                        .filter(|row| row.job == record.key)
+                        .any(|row| match &row.state {
+                            InputState::Missing {
+                                upstream,
+                                policy: FailurePolicy::Fail,
+                                ..
+                            } => {
+                                !coming.contains(upstream)
+                                    && !self.is_live(*upstream)
+                                    && !has_succeeded(known, *upstream)
+                            }
+                            _ => false,
+                        })
+            };
+            let Some(record) = records.iter().find(fails) else {
+                break;
+            };
+            coming.remove(&record.key);
+            skipped.push(record.id.clone());
+        }
+        records
+            .iter()
+            .copied()
+            .filter(|record| coming.contains(&record.key))
+            .collect()
+    }
+
+    /// Takes the job back among the live, in no index yet.
+    fn readmit(
+        &mut self,
+        now: Now,
+        space: SpaceIndex,
+        record: &JobRecord,
+        cmd: &Revive,
+        out: &mut Effects,
+    ) {
+        let outcome = record
+            .finished
+            .as_ref()
+            .expect("only finished jobs are revived")
+            .outcome;
+        self.uncount_finished(record, outcome);
+        let queue = cmd.queue.as_ref().unwrap_or(&record.queue);
+        let queue = self.make_queue(space, queue, now.wall);
+        self.queues[queue.at()].known = true;
+        self.changed_queues.insert(queue);
+        let job = job_of(record, queue, self);
+        let state = &mut self.spaces[space.at()];
+        state.live += 1;
+        if record.id_is_given {
+            state.given.insert(record.id.clone(), record.key);
+        }
+        if let Some(graph) = &record.graph {
+            state
+                .graphs
+                .entry(graph.clone())
+                .or_default()
+                .insert(record.key);
+        }
+        self.jobs.insert(Job {
+            attempts_counted: 0,
+            ready_at: now.elapsed,
+            state: JobState::Blocked,
+            ..job
+        });
+        let extra = self.job_mut(record.key).extra_mut();
+        extra.releases = 0;
+        extra.deaths = 0;
+        extra.unique = None;
+        extra.progress = None;
+        extra.due = None;
+        extra.deadline = extra.deadline.filter(|deadline| *deadline > now.wall);
+        self.note(
+            record.key,
+            HistoryEntry {
+                at: now.wall,
+                what: What::Revived,
+            },
+        );
+        out.changes.push(Change::ReviveJob(record.key));
+    }
+
+    /// Gives a readmitted job its edges and its first state.
+    fn restart(&mut self, now: Now, record: &JobRecord, known: &Known, out: &mut Effects) {
+        let key = record.key;
+        let mut missing = 0;
+        let mut rows = Vec::new();
+        for row in known.inputs.iter().filter(|row| row.job == key) {
+            let (upstream, id, policy) = match &row.state {
+                InputState::Missing {
+                    upstream,
+                    id,
+                    policy,
+                }
+                | InputState::Delivered {
+                    upstream,
+                    id,
+                    policy,
+                } => (*upstream, id.clone(), *policy),
+                InputState::Value(_) | InputState::Ignored { .. } => continue,
+            };
+            let is_delivered = has_succeeded(known, upstream) && !self.is_live(upstream);
+            self.edges.add(
+                key,
+                row.slot,
+                Edge {
+                    upstream,
+                    policy,
+                    is_delivered,
+                },
+            );
+            let state = if is_delivered {
+                InputState::Delivered {
+                    upstream,
+                    id,
+                    policy,
+                }
+            } else {
+                missing += 1;
+                InputState::Missing {
+                    upstream,
+                    id,
+                    policy,
+                }
+            };
+            if state != row.state {
+                rows.push(InputRow {
+                    job: key,
+                    slot: row.slot,
+                    state,
+                });
+            }
+        }
+        self.job_mut(key).extra_mut().missing = missing;
+        let to = if missing > 0 {
+            Move::Blocked
+        } else {
+            Move::Ready {
+                at: now.elapsed,
+                is_ahead: false,
+            }
+        };
+        self.admit(now, key, to, "revived", out);
+        out.changes.extend(rows.into_iter().map(Change::PutInput));
+    }
+
+    /// A finished job is no longer kept: its counts go down.
+    pub(super) fn uncount_finished(&mut self, record: &JobRecord, outcome: Outcome) {
+        let Some(queue) = self.find_queue(&record.namespace, &record.queue) else {
+            return;
+        };
+        let state = &mut self.queues[queue.at()];
+        let count = state.counts.of_mut(outcome.state());
+        *count = count.saturating_sub(1);
+        let space = state.space;
+        self.changed_queues.insert(queue);
+        if let (Outcome::Failed, Some(failure)) = (outcome, &record.failure) {
+            self.spaces[space.at()].count_group(&failure.group, -1);
+        }
+    }
+}
+
+fn has_succeeded(known: &Known, key: JobKey) -> bool {
+    known
+        .by_key(key)
+        .and_then(|record| record.finished.as_ref())
+        .is_some_and(|finished| finished.outcome == Outcome::Succeeded)
+}
+
+/// A live job made of its stored record, in no index.
+pub(crate) fn job_of(
+    record: &JobRecord,
+    queue: crate::names::QueueIndex,
+    engine: &mut Engine,
+) -> Job {
+    let extra = Extra {
+        id: record.id_is_given.then(|| record.id.clone()),
+        due: record.due,
+        is_ahead: record.is_ahead,
+        deadline: record.deadline,
+        timeout: record.timeout,
+        releases: record.releases,
+        deaths: record.deaths,
+        inputs: record.inputs,
+        missing: 0,
+        fingerprint: record.fingerprint,
+        failure: record.failure.clone(),
+        graph: record.graph.clone(),
+        tags: record.tags.clone(),
+        labels: record.labels.clone(),
+        tracked: record.tracked,
+        unique: record.unique.clone(),
+        schedule: record.schedule.clone(),
+        keep_succeeded: record.keep_succeeded,
+        keep_failed: record.keep_failed,
+        progress: record.progress.clone(),
+        last_report: record.last_report,
+        history: record.history.clone(),
+        history_dropped: record.history_dropped,
+        lease: None,
+        log_bytes: 0,
+    };
+    Job {
+        key: record.key,
+        priority: record.priority,
+        created_at: record.created_at,
+        ready_at: record.ready_at,
+        queue,
+        kind: engine.names.kind_index(&record.kind),
+        retry: engine.names.retry_index(&record.retry),
+        id_tag: record.id_tag,
+        attempt: record.attempt,
+        attempts_counted: record.attempts_counted,
+        payload_bytes: u32::try_from(record.payload_bytes).unwrap_or(u32::MAX),
+        state: record.state,
+        extra: (!extra.is_plain()).then(|| Box::new(extra)),
+    }
+}

@@ -1,0 +1,213 @@
+//! Recurring jobs: makes, replaces, removes schedules, and runs them.
+
+use std::time::Duration;
+
+use ganger_types::command::{Enqueue, NewJob, PutSchedule, RemoveSchedule};
+use ganger_types::limits::SCHEDULE_BACKLOG_MAX;
+use ganger_types::{
+    Answer, CatchUp, Change, Due, Happening, JobId, Now, Overlap, Rejection, Reply, ScheduleId,
+    ScheduleRecord, Timestamp,
+};
+
+use super::enqueue::{at_most, check_retry};
+use crate::engine::Engine;
+use crate::index::Timer;
+use crate::names::SpaceIndex;
+use crate::recurrence::Recurrence;
+use crate::{Effects, Known};
+
+/// A run that is found due within this time counts as on time, not as missed.
+const ON_TIME: Duration = Duration::from_secs(5);
+
+impl Engine {
+    pub(crate) fn put_schedule(&mut self, now: Now, cmd: PutSchedule, out: &mut Effects) -> Answer {
+        let mut schedule = cmd.schedule;
+        let recurrence = self.check_schedule(&schedule)?;
+
+        let space = self.make_space(&schedule.namespace);
+        let old = self.disarm_schedule(space, &schedule.id);
+        schedule.created_at = old.as_ref().map_or(now.wall, |old| old.created_at);
+        schedule.runs = old.as_ref().map_or(0, |old| old.runs);
+        schedule.last_job = old.as_ref().and_then(|old| old.last_job.clone());
+        let same = old.filter(|old| old.spec == schedule.spec);
+        schedule.next_at = match (same, &recurrence) {
+            (Some(old), _) => old.next_at,
+            (None, Recurrence::Interval { first_at, .. }) => Some(*first_at),
+            (None, Recurrence::Cron { .. }) => recurrence.after(now.wall),
+        };
+        let queue = self.make_queue(space, &schedule.queue, now.wall);
+        self.queues[queue.at()].known = true;
+        self.changed_queues.insert(queue);
+        let happening = Happening::ScheduleChanged {
+            schedule: schedule.id.clone(),
+        };
+        self.store_schedule(space, schedule, out);
+        self.announce(space, now.wall, happening, out);
+        Ok(Reply::Done)
+    }
+
+    fn check_schedule(&self, schedule: &ScheduleRecord) -> Result<Recurrence, Rejection> {
+        if schedule.kind.is_empty() {
+            return Err(Rejection::KindMissing { index: 0 });
+        }
+        if let CatchUp::All { max } = schedule.catch_up {
+            let limit = u64::from(SCHEDULE_BACKLOG_MAX);
+            at_most(
+                "the number of missed runs to make up for",
+                u64::from(max),
+                limit,
+            )?;
+        }
+        if let Some(retry) = &schedule.retry {
+            check_retry(retry)?;
+        }
+        let limit = self.settings(&schedule.namespace).payload_bytes_max;
+        super::complete::check_size(
+            "the size of a payload in bytes",
+            Some(&schedule.payload),
+            limit,
+        )?;
+        Recurrence::read(&schedule.spec)
+    }
+
+    pub(crate) fn remove_schedule(
+        &mut self,
+        now: Now,
+        cmd: &RemoveSchedule,
+        out: &mut Effects,
+    ) -> Answer {
+        let space = self.find_space(&cmd.namespace);
+        let found = space.filter(|space| self.spaces[space.at()].schedules.contains_key(&cmd.id));
+        let space = found.ok_or_else(|| Rejection::ScheduleNotFound { id: cmd.id.clone() })?;
+
+        self.disarm_schedule(space, &cmd.id);
+        out.changes.push(Change::RemoveSchedule(
+            cmd.namespace.clone(),
+            cmd.id.clone(),
+        ));
+        let happening = Happening::ScheduleChanged {
+            schedule: cmd.id.clone(),
+        };
+        self.announce(space, now.wall, happening, out);
+        Ok(Reply::Done)
+    }
+
+    /// Takes a schedule out, with its timer.
+    fn disarm_schedule(&mut self, space: SpaceIndex, id: &ScheduleId) -> Option<ScheduleRecord> {
+        let state = &mut self.spaces[space.at()];
+        let old = state.schedules.remove(id)?;
+        if let Some(next_at) = old.next_at {
+            state
+                .timers
+                .disarm_if_armed(Due::Wall(next_at), Timer::Schedule(id.clone()));
+        }
+        Some(old)
+    }
+
+    fn store_schedule(&mut self, space: SpaceIndex, schedule: ScheduleRecord, out: &mut Effects) {
+        out.changes
+            .push(Change::PutSchedule(Box::new(schedule.clone())));
+        self.arm_schedule(space, schedule);
+    }
+
+    /// Puts a schedule in, with its timer unless it is paused.
+    pub(crate) fn arm_schedule(&mut self, space: SpaceIndex, schedule: ScheduleRecord) {
+        let state = &mut self.spaces[space.at()];
+        if let Some(next_at) = schedule.next_at.filter(|_| !schedule.paused) {
+            state
+                .timers
+                .arm(Due::Wall(next_at), Timer::Schedule(schedule.id.clone()));
+        }
+        state.schedules.insert(schedule.id.clone(), schedule);
+    }
+
+    /// Makes the jobs that are due, and notes the next run, in one commit (`rel T7`). A run lies strictly
+    /// after the one before, so a clock that jumps back fires nothing twice (`rel C2`).
+    pub(crate) fn run_schedule(
+        &mut self,
+        now: Now,
+        space: SpaceIndex,
+        id: &ScheduleId,
+        out: &mut Effects,
+    ) {
+        let Some(mut schedule) = self.spaces[space.at()].schedules.remove(id) else {
+            return;
+        };
+        let recurrence =
+            Recurrence::read(&schedule.spec).expect("schedules are checked when they are made");
+        if let Some(from) = schedule.next_at {
+            let runs = due_runs(&recurrence, schedule.catch_up, from, now.wall);
+            for _ in &runs {
+                self.run_once(now, &mut schedule, out);
+            }
+            schedule.next_at = recurrence.after(now.wall.max(from));
+        }
+        self.store_schedule(space, schedule, out);
+    }
+
+    fn run_once(&mut self, now: Now, schedule: &mut ScheduleRecord, out: &mut Effects) {
+        let earlier = schedule
+            .last_job
+            .as_ref()
+            .and_then(|job| self.find_job(&schedule.namespace, job));
+        match (earlier, schedule.overlap) {
+            (Some(_), Overlap::Skip) => return,
+            (Some(key), Overlap::Replace) => {
+                self.call_off(
+                    now,
+                    key,
+                    &format!("schedule {} replaced it", schedule.id),
+                    out,
+                );
+            }
+            _ => {}
+        }
+        let cmd = Enqueue {
+            namespace: schedule.namespace.clone(),
+            jobs: vec![job_of(schedule)],
+            ..Enqueue::default()
+        };
+        // A full queue refuses the run; the next one is tried at its own time.
+        let Ok(Reply::Enqueued { jobs, .. }) = self.enqueue(now, cmd, &Known::default(), out)
+        else {
+            return;
+        };
+        let job = &jobs[0];
+        self.job_mut(job.key).extra_mut().schedule = Some(schedule.id.clone());
+        self.put(job.key, out);
+        schedule.runs += 1;
+        schedule.last_job = Some(JobId::clone(&job.id));
+    }
+}
+
+/// The runs to make, of those due from `from` to `now`, oldest first.
+fn due_runs(
+    recurrence: &Recurrence,
+    catch_up: CatchUp,
+    from: Timestamp,
+    now: Timestamp,
+) -> Vec<Timestamp> {
+    let max = match catch_up {
+        CatchUp::None | CatchUp::Last => 1,
+        CatchUp::All { max } => max.clamp(1, SCHEDULE_BACKLOG_MAX),
+    };
+    let mut runs = recurrence.newest_between(from, now, usize::try_from(max).unwrap_or(usize::MAX));
+    if catch_up == CatchUp::None {
+        runs.retain(|run| now.since(*run) <= ON_TIME);
+    }
+    runs
+}
+
+fn job_of(schedule: &ScheduleRecord) -> NewJob {
+    NewJob {
+        queue: schedule.queue.clone(),
+        kind: schedule.kind.clone(),
+        payload: schedule.payload.clone(),
+        priority: schedule.priority,
+        timeout: schedule.timeout,
+        retry: schedule.retry.clone(),
+        tags: schedule.tags.clone(),
+        labels: schedule.labels.clone(),
+        ..NewJob::default()
+    }
+}

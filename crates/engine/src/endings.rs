@@ -1,0 +1,181 @@
+//! What an ending means for others: dependents are met or fail, upstreams that nobody needs are called off.
+//!
+//! A cascade runs inside the command or timer that ended the first job, so all of it is one commit. It
+//! works through a list instead of recursing: a graph may be as deep as it likes (`rel G4` to `G6`).
+
+use ganger_types::job::AttemptEnd;
+use ganger_types::{
+    Change, FailurePolicy, Group, HistoryEntry, InputRow, InputState, JobKey, JobState, Now,
+    Outcome, What,
+};
+
+use crate::Effects;
+use crate::engine::Engine;
+use crate::index::Edge;
+use crate::transition::{Ended, Move};
+
+/// The failure group of jobs that failed because an upstream did.
+pub(crate) const UPSTREAM_GROUP: &str = "upstream";
+
+impl Engine {
+    /// Tells everyone concerned of the jobs that have ended, and of those that end because of it.
+    pub(crate) fn spread_endings(&mut self, now: Now, out: &mut Effects) {
+        while let Some(ended) = self.ended.pop_front() {
+            for (dependent, slot, policy) in self.edges.waiting_for(ended.key) {
+                if self.is_live(dependent) {
+                    self.tell_dependent(now, dependent, slot, policy, &ended, out);
+                }
+            }
+            self.let_go_of_upstreams(now, &ended, out);
+        }
+    }
+
+    fn tell_dependent(
+        &mut self,
+        now: Now,
+        dependent: JobKey,
+        slot: u32,
+        policy: FailurePolicy,
+        ended: &Ended,
+        out: &mut Effects,
+    ) {
+        match (ended.outcome, policy) {
+            (Outcome::Succeeded, _) => {
+                let (upstream, id) = (ended.key, ended.id.clone());
+                let state = InputState::Delivered {
+                    upstream,
+                    id,
+                    policy,
+                };
+                self.meet(now, dependent, slot, state, out);
+            }
+            (_, FailurePolicy::Ignore) => {
+                let state = InputState::Ignored {
+                    id: ended.id.clone(),
+                };
+                self.meet(now, dependent, slot, state, out);
+            }
+            (_, FailurePolicy::Fail) => {
+                let message = format!("upstream job {} {}", ended.id, ended.outcome.state());
+                self.fail_unstarted(now, dependent, UPSTREAM_GROUP, message, out);
+            }
+            (_, FailurePolicy::Wait) => {}
+        }
+    }
+
+    /// Fails a job that is not running, with a line in its history.
+    pub(crate) fn fail_unstarted(
+        &mut self,
+        now: Now,
+        key: JobKey,
+        group: &'static str,
+        message: String,
+        out: &mut Effects,
+    ) {
+        let group = Group::from_static(group);
+        self.note(
+            key,
+            HistoryEntry {
+                at: now.wall,
+                what: What::Failed {
+                    group: group.clone(),
+                },
+            },
+        );
+        self.fail_for_good(now, key, group, message, out);
+    }
+
+    /// One dependency of a blocked job is met; with the last one it may go on.
+    pub(crate) fn meet(
+        &mut self,
+        now: Now,
+        dependent: JobKey,
+        slot: u32,
+        state: InputState,
+        out: &mut Effects,
+    ) {
+        match state {
+            InputState::Delivered { .. } => self.edges.deliver(dependent, slot),
+            _ => {
+                self.edges.remove(dependent, slot);
+            }
+        }
+        out.changes.push(Change::PutInput(InputRow {
+            job: dependent,
+            slot,
+            state,
+        }));
+        let extra = self.job_mut(dependent).extra_mut();
+        extra.missing -= 1;
+        if extra.missing == 0 {
+            self.unblock(now, dependent, out);
+        }
+    }
+
+    /// Sends a job whose dependencies are met on its way: to its time if it has one, else in line.
+    pub(crate) fn unblock(&mut self, now: Now, key: JobKey, out: &mut Effects) {
+        let due = self.job(key).extra.as_deref().and_then(|extra| extra.due);
+        let to = match due {
+            Some(due) if !due.is_past(now) => Move::Scheduled(due),
+            _ => Move::Ready {
+                at: now.elapsed,
+                is_ahead: false,
+            },
+        };
+        self.transition(now, key, to, "", out);
+    }
+
+    /// A job that has ended needs its upstreams no more. If it did not succeed, those of its graph that
+    /// nobody else waits for are called off.
+    fn let_go_of_upstreams(&mut self, now: Now, ended: &Ended, out: &mut Effects) {
+        let edges: Vec<(u32, Edge)> = self.edges.of(ended.key).collect();
+        for (slot, _) in &edges {
+            self.edges.remove(ended.key, *slot);
+        }
+        if ended.outcome == Outcome::Succeeded || ended.graph.is_none() {
+            return;
+        }
+        for (_, edge) in edges {
+            let upstream = edge.upstream;
+            let is_unneeded = self.is_live(upstream)
+                && self.edges.user_of(upstream).is_none()
+                && self.job(upstream).graph() == ended.graph.as_ref();
+            if is_unneeded {
+                self.call_off(
+                    now,
+                    upstream,
+                    &format!("job {} needs it no more", ended.id),
+                    out,
+                );
+            }
+        }
+    }
+
+    /// Cancels a live job.
+    pub(crate) fn call_off(&mut self, now: Now, key: JobKey, reason: &str, out: &mut Effects) {
+        if self.job(key).state == JobState::Running {
+            self.end_attempt(now, key, AttemptEnd::Cancelled);
+        }
+        let what = What::Cancelled {
+            reason: reason.to_owned(),
+        };
+        self.note(key, HistoryEntry { at: now.wall, what });
+        let to = Move::Finished {
+            outcome: Outcome::Cancelled,
+            result: None,
+        };
+        self.transition(now, key, to, reason, out);
+    }
+
+    /// Writes the running attempt of a job into its history.
+    pub(crate) fn end_attempt(&mut self, now: Now, key: JobKey, end: AttemptEnd) {
+        let lease = self.job(key).lease().expect("a running job has a lease");
+        let what = What::Attempt {
+            number: lease.attempt,
+            worker: lease.worker.clone(),
+            leased_at: lease.granted_at,
+            end,
+        };
+        self.note(key, HistoryEntry { at: now.wall, what });
+    }
+}

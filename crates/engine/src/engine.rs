@@ -1,0 +1,470 @@
+//! The engine's state, and how a turn runs through it.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use ganger_types::{
+    Answer, Command, Due, Elapsed, Epoch, Event, Happening, IdTag, JobId, JobKey, JobRecord, Meta,
+    Namespace, NamespaceSettings, Now, Position, Queue, Rejection, Timestamp,
+};
+use rand_chacha::ChaCha12Rng;
+use rand_chacha::rand_core::{RngCore, SeedableRng};
+
+use crate::index::Edges;
+use crate::job::Job;
+use crate::names::{Names, QueueIndex, SpaceIndex};
+use crate::space::{QueueState, Space};
+use crate::statistics::Statistics;
+use crate::table::JobTable;
+use crate::transition::Ended;
+use crate::{Effects, Known, Start};
+
+/// The state machine of one shard.
+pub struct Engine {
+    pub(crate) epoch: Epoch,
+    pub(crate) meta: Meta,
+    pub(crate) id_tag: IdTag,
+    pub(crate) random: ChaCha12Rng,
+    pub(crate) tokens: u64,
+    /// The latest moment any input brought, in namespaces on the server's clock.
+    pub(crate) latest: Now,
+    /// Elapsed reading minus wall reading, and since when retention trusts it (`rel C4`).
+    pub(crate) wall_trusted_from: Elapsed,
+    pub(crate) names: Names,
+    pub(crate) spaces: Vec<Space>,
+    pub(crate) space_of: BTreeMap<Namespace, SpaceIndex>,
+    pub(crate) queues: Vec<QueueState>,
+    pub(crate) jobs: JobTable,
+    pub(crate) edges: Edges,
+    pub(crate) statistics: Statistics,
+    /// Jobs that ended during this command and whose dependents have not been told.
+    pub(crate) ended: VecDeque<Ended>,
+    /// Queues whose row is to be written at the end of the turn.
+    pub(crate) changed_queues: BTreeSet<QueueIndex>,
+    /// Queues in which a job may have become leasable.
+    pub(crate) woken: BTreeSet<QueueIndex>,
+    /// Finished jobs removed in recent turns: a host that read them before may still name them.
+    pub(crate) removed: BTreeMap<JobKey, u64>,
+    pub(crate) turns: u64,
+    /// When workers that have been silent for long are looked for next.
+    pub(crate) workers_looked_at: Elapsed,
+}
+
+/// Turns for which removed jobs are remembered: more than a host ever has in flight.
+const REMOVED_TURNS: u64 = 256;
+
+/// A wall clock that runs ahead of the elapsed one by more than this between two inputs has jumped.
+const JUMP_MICROS: u64 = 5_000_000;
+
+impl Engine {
+    pub(crate) fn new(start: Start) -> Self {
+        let mut random = ChaCha12Rng::from_seed(start.seed);
+        let id_tag = IdTag(random.next_u32() & 0xF_FFFF);
+        Self {
+            epoch: start.epoch,
+            meta: start.meta,
+            id_tag,
+            random,
+            tokens: 0,
+            latest: start.now,
+            wall_trusted_from: Elapsed(0),
+            names: Names::default(),
+            spaces: Vec::new(),
+            space_of: BTreeMap::new(),
+            queues: Vec::new(),
+            jobs: JobTable::default(),
+            edges: Edges::default(),
+            statistics: Statistics::default(),
+            ended: VecDeque::new(),
+            changed_queues: BTreeSet::new(),
+            woken: BTreeSet::new(),
+            removed: BTreeMap::new(),
+            turns: 0,
+            workers_looked_at: start.now.elapsed,
+        }
+    }
+
+    /// Applies one command at `now` and appends what it caused to `out`. On a rejection the engine
+    /// and `out` are exactly as they were.
+    ///
+    /// In a namespace on its callers' clocks `now` is the caller's, both readings alike, and what is
+    /// due there by that time is settled first.
+    ///
+    /// # Errors
+    /// If the command is refused.
+    pub fn apply(
+        &mut self,
+        now: Now,
+        command: Command,
+        known: &Known,
+        out: &mut Effects,
+    ) -> Answer {
+        self.settle_callers_clock(now, &command, out);
+        let answer = match command {
+            Command::Enqueue(cmd) => self.enqueue(now, *cmd, known, out),
+            Command::Lease(cmd) => self.lease(now, &cmd, out),
+            Command::Renew(cmd) => self.renew(now, *cmd, known, out),
+            Command::Complete(cmd) => self.complete(now, *cmd, known, out),
+            Command::Fail(cmd) => self.fail(now, *cmd, known, out),
+            Command::Release(cmd) => self.release(now, *cmd, known, out),
+            Command::AppendLog(cmd) => self.append_log(now, &cmd, known, out),
+            Command::Cancel(cmd) => self.cancel(now, &cmd, out),
+            Command::Revive(cmd) => self.revive(now, &cmd, known, out),
+            Command::TimeOut(cmd) => self.time_out(now, &cmd, out),
+            Command::Delete(cmd) => self.delete(now, &cmd, known, out),
+            Command::Retire(cmd) => Ok(self.retire(now, cmd, out)),
+            Command::Alter(cmd) => self.alter(now, *cmd, known, out),
+            Command::AddDependencies(cmd) => self.add_dependencies(now, &cmd, known, out),
+            Command::RemoveDependencies(cmd) => self.remove_dependencies(now, &cmd, out),
+            Command::ConfigureQueue(cmd) => self.configure_queue(now, *cmd, out),
+            Command::ForgetQueue(cmd) => self.forget_queue(now, &cmd, out),
+            Command::ConfigureNamespace(cmd) => self.configure_namespace(*cmd, out),
+            Command::PutSchedule(cmd) => self.put_schedule(now, *cmd, out),
+            Command::RemoveSchedule(cmd) => self.remove_schedule(now, &cmd, out),
+            Command::Goodbye(cmd) => Ok(self.goodbye(now, &cmd, out)),
+            Command::Query(query) => self.query(now, &query, known),
+        };
+        self.spread_endings(now, out);
+        answer
+    }
+
+    /// Fires what is due, each timer at its own deadline, at most `limit` of them; true if more are due.
+    pub fn advance(&mut self, now: Now, limit: usize, out: &mut Effects) -> bool {
+        self.notice_jumps(now);
+        for _ in 0..limit {
+            let Some((space, due_at)) = self.earliest_due(now) else {
+                self.latest = now;
+                return false;
+            };
+            self.fire_next(space, due_at, now, out);
+        }
+        self.earliest_due(now).is_some()
+    }
+
+    fn earliest_due(&self, now: Now) -> Option<(SpaceIndex, Elapsed)> {
+        let on_our_clock = |space: &&Space| !space.runs_on_callers_clock();
+        self.spaces
+            .iter()
+            .enumerate()
+            .filter(|(_, space)| on_our_clock(space))
+            .filter_map(|(place, space)| {
+                let due_at = space.timers.earliest_due(now)?;
+                Some((due_at, SpaceIndex::new(place)))
+            })
+            .min()
+            .map(|(due_at, space)| (space, due_at))
+    }
+
+    /// Fires the earliest due timer of a namespace as of the moment at which it fell due, but never
+    /// before what has been applied already.
+    fn fire_next(&mut self, space: SpaceIndex, due_at: Elapsed, now: Now, out: &mut Effects) {
+        let at = due_at.max(self.latest.elapsed).min(now.elapsed);
+        let moment = Now {
+            elapsed: at,
+            wall: now.wall.before(now.elapsed.since(at)),
+        };
+        let Some((_, timer)) = self.spaces[space.at()].timers.pop_due(now) else {
+            return;
+        };
+        self.fire(space, moment, now, timer, out);
+        self.spread_endings(moment, out);
+    }
+
+    fn settle_callers_clock(&mut self, now: Now, command: &Command, out: &mut Effects) {
+        let Some(space) =
+            command_namespace(command).and_then(|name| self.space_of.get(name).copied())
+        else {
+            return;
+        };
+        if !self.spaces[space.at()].runs_on_callers_clock() {
+            return;
+        }
+        while let Some((_, timer)) = self.spaces[space.at()].timers.pop_due(now) {
+            self.fire(space, now, now, timer, out);
+            self.spread_endings(now, out);
+        }
+    }
+
+    /// A wall clock that jumped forward is not believed by retention for a while (`rel C4`).
+    fn notice_jumps(&mut self, now: Now) {
+        let elapsed = now.elapsed.0.saturating_sub(self.latest.elapsed.0);
+        let wall = now.wall.0.saturating_sub(self.latest.wall.0);
+        if wall > elapsed.saturating_add(JUMP_MICROS) {
+            self.wall_trusted_from = now
+                .elapsed
+                .after(ganger_types::limits::RETENTION_DISTRUST_FOR);
+        }
+    }
+
+    /// Writes what changed during the turn but is stored once a turn (queues, counts, statistics).
+    /// To be called once, after the last command of a turn and before its commit.
+    pub fn end_turn(&mut self, now: Now, out: &mut Effects) {
+        self.turns += 1;
+        for queue in std::mem::take(&mut self.changed_queues) {
+            let state = &self.queues[queue.at()];
+            let record = state.record(&self.spaces[state.space.at()].name);
+            out.changes
+                .push(ganger_types::Change::PutQueue(Box::new(record)));
+        }
+        for space in &mut self.spaces {
+            let changed = std::mem::take(&mut space.changed);
+            for tag in changed.tags {
+                let count = space.tag_counts.get(&tag).copied().unwrap_or(0);
+                out.changes.push(ganger_types::Change::PutTagCount(
+                    space.name.clone(),
+                    tag,
+                    count,
+                ));
+            }
+            for group in changed.groups {
+                let count = space.group_counts.get(&group).copied().unwrap_or(0);
+                let name = space.name.clone();
+                out.changes
+                    .push(ganger_types::Change::PutGroupCount(name, group, count));
+            }
+        }
+        self.end_statistics_turn(now, out);
+        self.forget_silent_workers(now, out);
+        while let Some(entry) = self.removed.first_entry() {
+            if *entry.get() + REMOVED_TURNS > self.turns {
+                break;
+            }
+            entry.remove();
+        }
+        self.meta.elapsed = self.meta.elapsed.max(now.elapsed);
+        self.meta.wall = now.wall;
+    }
+
+    /// Once an hour: workers that hold nothing and have been silent for a day are forgotten.
+    fn forget_silent_workers(&mut self, now: Now, out: &mut Effects) {
+        const LOOK_EVERY: std::time::Duration = std::time::Duration::from_secs(3_600);
+        if now.elapsed < self.workers_looked_at.after(LOOK_EVERY) {
+            return;
+        }
+        self.workers_looked_at = now.elapsed;
+        for place in 0..self.spaces.len() {
+            let mut gone = Vec::new();
+            self.spaces[place].workers.retain(|worker, state| {
+                let is_silent =
+                    state.seen.after(ganger_types::limits::WORKER_SILENT_MAX) <= now.elapsed;
+                let is_gone = is_silent && state.holds.is_empty();
+                if is_gone {
+                    gone.push(worker.clone());
+                }
+                !is_gone
+            });
+            for worker in gone {
+                let happening = Happening::WorkerGone { worker };
+                self.announce(SpaceIndex::new(place), now.wall, happening, out);
+            }
+        }
+    }
+
+    /// The counters to commit with the turn.
+    pub fn meta(&self) -> Meta {
+        self.meta
+    }
+
+    /// The earliest moments at which `advance` has something to do: by elapsed time, and by wall time.
+    pub fn next_due(&self) -> Vec<Due> {
+        let ours = || {
+            self.spaces
+                .iter()
+                .filter(|space| !space.runs_on_callers_clock())
+        };
+        let elapsed = ours().filter_map(|space| space.timers.next_elapsed()).min();
+        let wall = ours().filter_map(|space| space.timers.next_wall()).min();
+        elapsed
+            .map(Due::Elapsed)
+            .into_iter()
+            .chain(wall.map(Due::Wall))
+            .collect()
+    }
+
+    /// Queues in which a job may have become leasable since the last call, for waking waiting workers.
+    pub fn take_woken(&mut self) -> Vec<(Namespace, Queue)> {
+        std::mem::take(&mut self.woken)
+            .into_iter()
+            .map(|queue| &self.queues[queue.at()])
+            .filter(|state| state.has_leasable())
+            .map(|state| {
+                (
+                    self.spaces[state.space.at()].name.clone(),
+                    state.name.clone(),
+                )
+            })
+            .collect()
+    }
+
+    /// Whether a lease of this queue would get a job right now.
+    pub fn has_leasable(&self, namespace: &Namespace, queue: &Queue) -> bool {
+        self.find_queue(namespace, queue)
+            .is_some_and(|queue| self.queues[queue.at()].has_leasable())
+    }
+
+    /// Whether commands in this namespace must bring their own time.
+    pub fn runs_on_callers_clock(&self, namespace: &Namespace) -> bool {
+        self.space_of
+            .get(namespace)
+            .is_some_and(|space| self.spaces[space.at()].runs_on_callers_clock())
+    }
+
+    /// Number of live jobs.
+    pub fn live_jobs(&self) -> usize {
+        self.jobs.len()
+    }
+
+    /// Whether this job is live.
+    pub fn is_live(&self, key: JobKey) -> bool {
+        self.jobs.get(key).is_some()
+    }
+}
+
+/// Looking things up, and making them when they are first used.
+impl Engine {
+    pub(crate) fn find_space(&self, namespace: &Namespace) -> Option<SpaceIndex> {
+        self.space_of.get(namespace).copied()
+    }
+
+    pub(crate) fn find_queue(&self, namespace: &Namespace, queue: &Queue) -> Option<QueueIndex> {
+        let space = self.find_space(namespace)?;
+        self.spaces[space.at()].queues.get(queue).copied()
+    }
+
+    /// The settings in force in a namespace, used or not.
+    pub(crate) fn settings(&self, namespace: &Namespace) -> NamespaceSettings {
+        self.find_space(namespace)
+            .map(|space| self.spaces[space.at()].settings.clone())
+            .unwrap_or_default()
+    }
+
+    pub(crate) fn make_space(&mut self, namespace: &Namespace) -> SpaceIndex {
+        if let Some(space) = self.find_space(namespace) {
+            return space;
+        }
+        let space = SpaceIndex::new(self.spaces.len());
+        self.spaces
+            .push(Space::new(namespace.clone(), NamespaceSettings::default()));
+        self.space_of.insert(namespace.clone(), space);
+        space
+    }
+
+    pub(crate) fn make_queue(
+        &mut self,
+        space: SpaceIndex,
+        queue: &Queue,
+        at: Timestamp,
+    ) -> QueueIndex {
+        if let Some(found) = self.spaces[space.at()].queues.get(queue).copied() {
+            return found;
+        }
+        let index = QueueIndex::new(self.queues.len());
+        self.queues.push(QueueState::new(space, queue.clone(), at));
+        self.spaces[space.at()].queues.insert(queue.clone(), index);
+        index
+    }
+
+    /// The live job with this id.
+    pub(crate) fn find_job(&self, namespace: &Namespace, id: &JobId) -> Option<JobKey> {
+        let space = self.find_space(namespace)?;
+        if let Some(key) = self.spaces[space.at()].given.get(id) {
+            return Some(*key);
+        }
+        let (key, tag) = id.parts()?;
+        let job = self.jobs.get(key)?;
+        let is_it = job.id_tag == tag
+            && self.queues[job.queue.at()].space == space
+            && job.extra.as_deref().is_none_or(|extra| extra.id.is_none());
+        is_it.then_some(key)
+    }
+
+    pub(crate) fn job(&self, key: JobKey) -> &Job {
+        self.jobs.get(key).expect("callers have looked the job up")
+    }
+
+    pub(crate) fn job_mut(&mut self, key: JobKey) -> &mut Job {
+        self.jobs
+            .get_mut(key)
+            .expect("callers have looked the job up")
+    }
+
+    pub(crate) fn space_of_job(&self, key: JobKey) -> SpaceIndex {
+        self.queues[self.job(key).queue.at()].space
+    }
+
+    pub(crate) fn announce(
+        &mut self,
+        space: SpaceIndex,
+        at: Timestamp,
+        happening: Happening,
+        out: &mut Effects,
+    ) {
+        let position = self.meta.next_event;
+        self.meta.next_event = Position(position.0 + 1);
+        let namespace = self.spaces[space.at()].name.clone();
+        out.events.push(Event {
+            position,
+            at,
+            namespace,
+            happening,
+        });
+    }
+}
+
+impl Known {
+    /// The finished job with this id.
+    pub(crate) fn find(&self, namespace: &Namespace, id: &JobId) -> Option<&JobRecord> {
+        self.jobs
+            .iter()
+            .find(|job| job.id == *id && job.namespace == *namespace)
+    }
+
+    /// The finished job with this number.
+    pub(crate) fn by_key(&self, key: JobKey) -> Option<&JobRecord> {
+        self.jobs.iter().find(|job| job.key == key)
+    }
+}
+
+pub(crate) fn not_found(job: &JobId) -> Rejection {
+    Rejection::JobNotFound { job: job.clone() }
+}
+
+/// The namespace in which a command acts, if there is one.
+pub(crate) fn command_namespace(command: &Command) -> Option<&Namespace> {
+    use ganger_types::query::Query;
+    Some(match command {
+        Command::Enqueue(cmd) => &cmd.namespace,
+        Command::Lease(cmd) => &cmd.namespace,
+        Command::Renew(cmd) => &cmd.held.namespace,
+        Command::Complete(cmd) => &cmd.held.namespace,
+        Command::Fail(cmd) => &cmd.held.namespace,
+        Command::Release(cmd) => &cmd.held.namespace,
+        Command::AppendLog(cmd) => &cmd.held.namespace,
+        Command::Cancel(cmd) => &cmd.namespace,
+        Command::Revive(cmd) => &cmd.namespace,
+        Command::TimeOut(cmd) => &cmd.namespace,
+        Command::Delete(cmd) => &cmd.namespace,
+        Command::Alter(cmd) => &cmd.namespace,
+        Command::AddDependencies(cmd) => &cmd.namespace,
+        Command::RemoveDependencies(cmd) => &cmd.namespace,
+        Command::ConfigureQueue(cmd) => &cmd.namespace,
+        Command::ForgetQueue(cmd) => &cmd.namespace,
+        Command::ConfigureNamespace(cmd) => &cmd.namespace,
+        Command::PutSchedule(cmd) => &cmd.schedule.namespace,
+        Command::RemoveSchedule(cmd) => &cmd.namespace,
+        Command::Goodbye(cmd) => &cmd.namespace,
+        Command::Query(query) => match &**query {
+            Query::Queues(space)
+            | Query::Queue(space, _)
+            | Query::Workers(space)
+            | Query::FailureGroups(space)
+            | Query::TopTags(space, ..)
+            | Query::Tracked(space)
+            | Query::Schedules(space)
+            | Query::Schedule(space, _)
+            | Query::Statistics(space, ..)
+            | Query::Why(space, _) => space,
+            Query::Namespaces | Query::Audit => return None,
+        },
+        Command::Retire(_) => return None,
+    })
+}

@@ -1,0 +1,198 @@
+//! What happens when a timer fires.
+
+use ganger_types::job::AttemptEnd;
+use ganger_types::{Change, DueOrder, Failure, Group, JobKey, JobState, Now, UniqueKey};
+
+use crate::Effects;
+use crate::engine::Engine;
+use crate::index::Timer;
+use crate::names::SpaceIndex;
+use crate::transition::Move;
+
+impl Engine {
+    /// Fires a timer, already taken out of its index, as of `moment`; `now` is what the clock says.
+    pub(crate) fn fire(
+        &mut self,
+        space: SpaceIndex,
+        moment: Now,
+        now: Now,
+        timer: Timer,
+        out: &mut Effects,
+    ) {
+        match timer {
+            Timer::LeaseEnd(key) => self.lease_ran_out(moment, key, out),
+            Timer::JobDue(key) => self.job_fell_due(moment, key, out),
+            Timer::Deadline(key) => {
+                let message = "its deadline passed before it could run".to_owned();
+                self.fail_unstarted(moment, key, "deadline", message, out);
+            }
+            Timer::Schedule(id) => self.run_schedule(now, space, &id, out),
+            Timer::UniqueEnd(key) => self.unique_ran_out(moment, space, key, out),
+            Timer::ClaimEnd(key) => {
+                let state = &mut self.spaces[space.at()];
+                state.claims.remove(&key);
+                out.changes
+                    .push(Change::RemoveClaim(state.name.clone(), key));
+            }
+        }
+    }
+
+    fn job_fell_due(&mut self, moment: Now, key: JobKey, out: &mut Effects) {
+        let queue = &self.queues[self.job(key).queue.at()];
+        let is_ahead = queue.settings.due_order == DueOrder::Ahead;
+        self.transition(
+            moment,
+            key,
+            Move::Ready {
+                at: moment.elapsed,
+                is_ahead,
+            },
+            "due",
+            out,
+        );
+    }
+
+    fn unique_ran_out(
+        &mut self,
+        moment: Now,
+        space: SpaceIndex,
+        key: UniqueKey,
+        out: &mut Effects,
+    ) {
+        let state = &mut self.spaces[space.at()];
+        let is_over = state
+            .unique
+            .get(&key)
+            .is_some_and(|record| record.until.is_some_and(|until| until <= moment.wall));
+        if is_over {
+            state.unique.remove(&key);
+            out.changes
+                .push(Change::RemoveUnique(state.name.clone(), key));
+        }
+    }
+
+    /// A unique key without a window is free once its job has ended.
+    pub(crate) fn free_unique(
+        &mut self,
+        space: SpaceIndex,
+        key: JobKey,
+        unique: Option<&UniqueKey>,
+        out: &mut Effects,
+    ) {
+        let Some(unique) = unique else { return };
+        let state = &mut self.spaces[space.at()];
+        let is_its = state
+            .unique
+            .get(unique)
+            .is_some_and(|record| record.job == key && record.until.is_none());
+        if is_its {
+            state.unique.remove(unique);
+            out.changes
+                .push(Change::RemoveUnique(state.name.clone(), unique.clone()));
+        }
+    }
+
+    /// The lease of a job ran out: its worker is warned if the queue is set so, else the job goes on
+    /// without it (`rel L4`, `R6`, `T2`).
+    fn lease_ran_out(&mut self, moment: Now, key: JobKey, out: &mut Effects) {
+        debug_assert_eq!(
+            self.job(key).state,
+            JobState::Running,
+            "only running jobs have leases"
+        );
+        let lease = self
+            .job(key)
+            .lease()
+            .expect("a lease timer belongs to a lease");
+        let has_timed_out = lease.timeout_at.is_some_and(|at| at <= moment.elapsed);
+        let queue = self.job(key).queue;
+        let grace_for = self.queues[queue.at()]
+            .settings
+            .grace_for
+            .filter(|grace| !grace.is_zero());
+        if let Some(grace_for) = grace_for.filter(|_| !lease.is_warned && !has_timed_out) {
+            self.warn(moment, key, grace_for, out);
+        } else if has_timed_out {
+            self.attempt_timed_out(moment, key, out);
+        } else {
+            self.worker_was_lost(moment, key, out);
+        }
+    }
+
+    fn warn(
+        &mut self,
+        moment: Now,
+        key: JobKey,
+        grace_for: std::time::Duration,
+        out: &mut Effects,
+    ) {
+        let queue = self.job(key).queue;
+        self.reindex(key, |job| {
+            let lease = job
+                .extra_mut()
+                .lease
+                .as_mut()
+                .expect("a running job has a lease");
+            lease.is_warned = true;
+            lease.expires_at = moment.elapsed.after(grace_for);
+        });
+        let lease = self
+            .job(key)
+            .lease()
+            .expect("a running job has a lease")
+            .clone();
+        out.changes.push(Change::PutLease(Box::new(lease)));
+        self.count_retry(moment, queue);
+    }
+
+    fn attempt_timed_out(&mut self, moment: Now, key: JobKey, out: &mut Effects) {
+        let group = Group::from_static("timeout");
+        let message = "the attempt took longer than the job allows".to_owned();
+        self.end_attempt(moment, key, AttemptEnd::TimedOut);
+        self.count_failure(moment, self.job(key).queue);
+        let pause = self.pause(key);
+        if !self.may_retry(moment, key, pause) {
+            self.fail_for_good(moment, key, group, message, out);
+            return;
+        }
+        let worker = self.job(key).lease().map(|lease| lease.worker.clone());
+        self.job_mut(key).extra_mut().failure = Some(Failure {
+            group,
+            message,
+            at: moment.wall,
+            worker,
+        });
+        self.count_retry(moment, self.job(key).queue);
+        self.retry(moment, key, pause, "timeout", out);
+    }
+
+    fn worker_was_lost(&mut self, moment: Now, key: JobKey, out: &mut Effects) {
+        self.end_attempt(moment, key, AttemptEnd::Expired);
+        let space = self.space_of_job(key);
+        let deaths_max = self.spaces[space.at()].settings.deaths_max;
+        let extra = self.job_mut(key).extra_mut();
+        extra.deaths += 1;
+        let deaths = extra.deaths;
+        if deaths_max > 0 && deaths >= deaths_max {
+            let message =
+                format!("its worker was lost {deaths} times in a row: it may be what kills them");
+            self.fail_for_good(moment, key, Group::from_static("poison"), message, out);
+        } else if !self.may_retry(moment, key, std::time::Duration::ZERO) {
+            let message = "its lease ran out, and no retries were left".to_owned();
+            self.fail_for_good(
+                moment,
+                key,
+                Group::from_static("lease-expired"),
+                message,
+                out,
+            );
+        } else {
+            self.count_retry(moment, self.job(key).queue);
+            let to = Move::Ready {
+                at: moment.elapsed,
+                is_ahead: false,
+            };
+            self.transition(moment, key, to, "lease-expired", out);
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! The edges of live dependents: whom they wait for, and whose results they hold on to.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ganger_types::{FailurePolicy, JobKey};
+
+/// One input or dependency of a live job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Edge {
+    pub upstream: JobKey,
+    pub policy: FailurePolicy,
+    /// The upstream has succeeded; the edge stays so that its result is kept until this job has ended.
+    pub is_delivered: bool,
+}
+
+/// All edges, findable from either end.
+#[derive(Default)]
+pub(crate) struct Edges {
+    /// By dependent and slot.
+    up: BTreeMap<(JobKey, u32), Edge>,
+    /// Upstream, dependent, slot: holds exactly the edges of `up`.
+    down: BTreeSet<(JobKey, JobKey, u32)>,
+}
+
+impl Edges {
+    pub(crate) fn add(&mut self, dependent: JobKey, slot: u32, edge: Edge) {
+        self.up.insert((dependent, slot), edge);
+        self.down.insert((edge.upstream, dependent, slot));
+    }
+
+    pub(crate) fn remove(&mut self, dependent: JobKey, slot: u32) -> Option<Edge> {
+        let edge = self.up.remove(&(dependent, slot))?;
+        self.down.remove(&(edge.upstream, dependent, slot));
+        Some(edge)
+    }
+
+    pub(crate) fn deliver(&mut self, dependent: JobKey, slot: u32) {
+        let edge = self
+            .up
+            .get_mut(&(dependent, slot))
+            .expect("the edge was just found");
+        edge.is_delivered = true;
+    }
+
+    /// Slots and edges of a dependent.
+    pub(crate) fn of(&self, dependent: JobKey) -> impl Iterator<Item = (u32, Edge)> + '_ {
+        self.up
+            .range((dependent, 0)..=(dependent, u32::MAX))
+            .map(|((_, slot), edge)| (*slot, *edge))
+    }
+
+    /// Dependents and slots that wait for `upstream`.
+    pub(crate) fn waiting_for(&self, upstream: JobKey) -> Vec<(JobKey, u32, FailurePolicy)> {
+        self.dependents(upstream)
+            .filter_map(|(dependent, slot)| {
+                let edge = self.up[&(dependent, slot)];
+                (!edge.is_delivered).then_some((dependent, slot, edge.policy))
+            })
+            .collect()
+    }
+
+    /// Live dependents of `upstream`, whether it has delivered or not.
+    pub(crate) fn dependents(&self, upstream: JobKey) -> impl Iterator<Item = (JobKey, u32)> + '_ {
+        self.down
+            .range((upstream, JobKey(0), 0)..=(upstream, JobKey(u64::MAX), u32::MAX))
+            .map(|(_, dependent, slot)| (*dependent, *slot))
+    }
+
+    /// A live job that waits for `upstream` or uses its result.
+    pub(crate) fn user_of(&self, upstream: JobKey) -> Option<JobKey> {
+        self.dependents(upstream)
+            .next()
+            .map(|(dependent, _)| dependent)
+    }
+
+    /// The first slot at or after `from` that no edge of `dependent` has taken.
+    pub(crate) fn free_slot(&self, dependent: JobKey, from: u32) -> u32 {
+        self.up
+            .range((dependent, from)..=(dependent, u32::MAX))
+            .next_back()
+            .map_or(from, |((_, slot), _)| slot + 1)
+    }
+
+    pub(crate) fn all(&self) -> impl Iterator<Item = (JobKey, u32, Edge)> + '_ {
+        self.up
+            .iter()
+            .map(|((dependent, slot), edge)| (*dependent, *slot, *edge))
+    }
+
+    /// Whether both directions tell the same.
+    pub(crate) fn is_consistent(&self) -> bool {
+        self.up.len() == self.down.len()
+            && self.up.iter().all(|((dependent, slot), edge)| {
+                self.down.contains(&(edge.upstream, *dependent, *slot))
+            })
+    }
+}

@@ -1,0 +1,7 @@
+//! Indexes over live jobs: derived from the job records, rebuilt at start, checked by the audit.
+
+pub(crate) mod edges;
+pub(crate) mod timers;
+
+pub(crate) use edges::{Edge, Edges};
+pub(crate) use timers::{Timer, Timers};

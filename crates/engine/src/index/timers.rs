@@ -1,0 +1,105 @@
+//! Timers: what becomes due, and when, on either clock.
+
+use std::collections::BTreeSet;
+
+use ganger_types::{ClaimKey, Due, Elapsed, JobKey, Now, ScheduleId, Timestamp, UniqueKey};
+
+/// What is due. The order settles ties: what frees a place goes before what takes one.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Timer {
+    /// A lease runs out.
+    LeaseEnd(JobKey),
+    /// A scheduled job becomes ready.
+    JobDue(JobKey),
+    /// A job that has not started may not start any more.
+    Deadline(JobKey),
+    /// A schedule has a run.
+    Schedule(ScheduleId),
+    /// A unique key becomes free.
+    UniqueEnd(UniqueKey),
+    /// An idempotency key is forgotten.
+    ClaimEnd(ClaimKey),
+}
+
+/// The timers of one namespace, in order of time on each clock.
+#[derive(Default)]
+pub(crate) struct Timers {
+    elapsed: BTreeSet<(Elapsed, Timer)>,
+    wall: BTreeSet<(Timestamp, Timer)>,
+}
+
+impl Timers {
+    pub(crate) fn arm(&mut self, due: Due, timer: Timer) {
+        match due {
+            Due::Elapsed(at) => self.elapsed.insert((at, timer)),
+            Due::Wall(at) => self.wall.insert((at, timer)),
+        };
+    }
+
+    /// Takes a timer back, armed with the same due time; one that is firing is gone already.
+    pub(crate) fn disarm_if_armed(&mut self, due: Due, timer: Timer) {
+        match due {
+            Due::Elapsed(at) => self.elapsed.remove(&(at, timer)),
+            Due::Wall(at) => self.wall.remove(&(at, timer)),
+        };
+    }
+
+    pub(crate) fn is_armed(&self, due: Due, timer: Timer) -> bool {
+        match due {
+            Due::Elapsed(at) => self.elapsed.contains(&(at, timer)),
+            Due::Wall(at) => self.wall.contains(&(at, timer)),
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.elapsed.len() + self.wall.len()
+    }
+
+    pub(crate) fn next_elapsed(&self) -> Option<Elapsed> {
+        self.elapsed.first().map(|(at, _)| *at)
+    }
+
+    pub(crate) fn next_wall(&self) -> Option<Timestamp> {
+        self.wall.first().map(|(at, _)| *at)
+    }
+
+    /// When the earliest due timer fell due, as elapsed time at `now`; `None` if none is due.
+    pub(crate) fn earliest_due(&self, now: Now) -> Option<Elapsed> {
+        let by_elapsed = self.next_elapsed().filter(|at| *at <= now.elapsed);
+        let by_wall = self
+            .next_wall()
+            .filter(|at| *at <= now.wall)
+            .map(|at| as_elapsed(at, now));
+        [by_elapsed, by_wall].into_iter().flatten().min()
+    }
+
+    /// Takes the earliest due timer, with the moment at which it fell due.
+    pub(crate) fn pop_due(&mut self, now: Now) -> Option<(Elapsed, Timer)> {
+        let by_elapsed = self
+            .elapsed
+            .first()
+            .filter(|(at, _)| *at <= now.elapsed)
+            .map(|(at, _)| *at);
+        let by_wall = self
+            .wall
+            .first()
+            .filter(|(at, _)| *at <= now.wall)
+            .map(|(at, _)| as_elapsed(*at, now));
+        let takes_elapsed = match (by_elapsed, by_wall) {
+            (None, None) => return None,
+            (Some(elapsed), Some(wall)) => elapsed <= wall,
+            (elapsed, _) => elapsed.is_some(),
+        };
+        if takes_elapsed {
+            self.elapsed.pop_first()
+        } else {
+            let (at, timer) = self.wall.pop_first()?;
+            Some((as_elapsed(at, now), timer))
+        }
+    }
+}
+
+/// A past moment of the wall clock, on the elapsed line, as seen from `now`.
+fn as_elapsed(at: Timestamp, now: Now) -> Elapsed {
+    now.elapsed.before(now.wall.since(at))
+}

@@ -1,0 +1,248 @@
+//! Recomputes every index from the job records and compares (`rel A1`, `T1`). Empty is good.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ganger_types::{Due, JobKey, JobState, QueueCounts};
+
+use crate::engine::Engine;
+use crate::index::Timer;
+use crate::job::Job;
+use crate::names::QueueIndex;
+
+impl Engine {
+    /// Recomputes every index and compares. Each line names what disagrees; none is good. Costs as much
+    /// as looking at every live job.
+    pub fn check_invariants(&self) -> Vec<String> {
+        let mut wrong = Vec::new();
+        let jobs: BTreeMap<JobKey, &Job> = self.jobs.iter().map(|job| (job.key, job)).collect();
+        if jobs.len() != self.jobs.len() {
+            wrong.push(format!(
+                "the table says {} jobs, it holds {}",
+                self.jobs.len(),
+                jobs.len()
+            ));
+        }
+        self.check_queues(&jobs, &mut wrong);
+        self.check_edges(&jobs, &mut wrong);
+        self.check_timers(&jobs, &mut wrong);
+        self.check_names(&jobs, &mut wrong);
+        self.check_workers(&jobs, &mut wrong);
+        if !self.ended.is_empty() {
+            wrong.push(format!("{} endings have not been told", self.ended.len()));
+        }
+        wrong
+    }
+
+    fn check_queues(&self, jobs: &BTreeMap<JobKey, &Job>, wrong: &mut Vec<String>) {
+        let mut counts: BTreeMap<QueueIndex, QueueCounts> = BTreeMap::new();
+        let mut ready: BTreeMap<QueueIndex, BTreeSet<_>> = BTreeMap::new();
+        for job in jobs.values() {
+            *counts.entry(job.queue).or_default().of_mut(job.state) += 1;
+            if job.state == JobState::Ready {
+                ready.entry(job.queue).or_default().insert(job.place());
+            }
+            if job.state.is_terminal() {
+                wrong.push(format!(
+                    "job {} is {} but in the table of the live",
+                    job.key, job.state
+                ));
+            }
+        }
+        for (place, queue) in self.queues.iter().enumerate() {
+            let index = QueueIndex::new(place);
+            let recounted = counts.get(&index).copied().unwrap_or_default();
+            for state in [
+                JobState::Blocked,
+                JobState::Scheduled,
+                JobState::Ready,
+                JobState::Running,
+            ] {
+                if recounted.of(state) != queue.counts.of(state) {
+                    let (said, is) = (queue.counts.of(state), recounted.of(state));
+                    wrong.push(format!(
+                        "queue {} says {said} {state}, there are {is}",
+                        queue.name
+                    ));
+                }
+            }
+            if ready.remove(&index).unwrap_or_default() != queue.ready {
+                wrong.push(format!(
+                    "the line of queue {} is not its ready jobs",
+                    queue.name
+                ));
+            }
+            let key_of = &self.spaces[queue.space.at()].queues;
+            if recounted.live() > 0 && key_of.get(&queue.name) != Some(&index) {
+                wrong.push(format!("queue {} has jobs but cannot be found", queue.name));
+            }
+        }
+    }
+
+    fn check_edges(&self, jobs: &BTreeMap<JobKey, &Job>, wrong: &mut Vec<String>) {
+        if !self.edges.is_consistent() {
+            wrong.push("the two directions of the edges disagree".to_owned());
+        }
+        let mut missing: BTreeMap<JobKey, u32> = BTreeMap::new();
+        for (dependent, slot, edge) in self.edges.all() {
+            if !jobs.contains_key(&dependent) {
+                wrong.push(format!(
+                    "slot {slot} belongs to job {dependent}, which is not live"
+                ));
+            }
+            if edge.is_delivered && jobs.contains_key(&edge.upstream) {
+                wrong.push(format!(
+                    "job {} has delivered to {dependent} but is live",
+                    edge.upstream
+                ));
+            }
+            if !edge.is_delivered {
+                *missing.entry(dependent).or_default() += 1;
+            }
+        }
+        for job in jobs.values() {
+            let says = job.extra.as_deref().map_or(0, |extra| extra.missing);
+            let is = missing.get(&job.key).copied().unwrap_or(0);
+            if says != is {
+                wrong.push(format!(
+                    "job {} says {says} inputs are missing, {is} are",
+                    job.key
+                ));
+            }
+            if (is > 0) != (job.state == JobState::Blocked) {
+                wrong.push(format!(
+                    "job {} is {} with {is} inputs missing",
+                    job.key, job.state
+                ));
+            }
+        }
+    }
+
+    /// Every job that waits for time has its timer, and there are no others (`rel T1`).
+    fn check_timers(&self, jobs: &BTreeMap<JobKey, &Job>, wrong: &mut Vec<String>) {
+        let mut expected = 0;
+        for job in jobs.values() {
+            let timers = &self.spaces[self.queues[job.queue.at()].space.at()].timers;
+            let mut need = |due: Due, timer: Timer, wrong: &mut Vec<String>| {
+                expected += 1;
+                if !timers.is_armed(due, timer.clone()) {
+                    wrong.push(format!(
+                        "job {} is {} without its timer {timer:?}",
+                        job.key, job.state
+                    ));
+                }
+            };
+            let extra = job.extra.as_deref();
+            match job.state {
+                JobState::Scheduled => match extra.and_then(|extra| extra.due) {
+                    Some(due) => need(due, Timer::JobDue(job.key), wrong),
+                    None => wrong.push(format!("job {} is scheduled for no time", job.key)),
+                },
+                JobState::Running => match job.lease() {
+                    Some(lease) => need(
+                        Due::Elapsed(lease.expires_at),
+                        Timer::LeaseEnd(job.key),
+                        wrong,
+                    ),
+                    None => wrong.push(format!("job {} runs without a lease", job.key)),
+                },
+                _ => {}
+            }
+            if job.state != JobState::Running {
+                if let Some(deadline) = job.deadline() {
+                    need(Due::Wall(deadline), Timer::Deadline(job.key), wrong);
+                }
+                if job.lease().is_some() {
+                    wrong.push(format!("job {} is {} and has a lease", job.key, job.state));
+                }
+            }
+        }
+        for space in &self.spaces {
+            let armed = |schedule: &&ganger_types::ScheduleRecord| {
+                schedule.next_at.is_some() && !schedule.paused
+            };
+            expected += space.schedules.values().filter(armed).count();
+            expected += space
+                .unique
+                .values()
+                .filter(|record| record.until.is_some())
+                .count();
+            expected += space.claims.len();
+        }
+        let armed: usize = self.spaces.iter().map(|space| space.timers.len()).sum();
+        if armed != expected {
+            wrong.push(format!(
+                "{armed} timers are armed, {expected} are accounted for"
+            ));
+        }
+    }
+
+    fn check_names(&self, jobs: &BTreeMap<JobKey, &Job>, wrong: &mut Vec<String>) {
+        for space in &self.spaces {
+            let mine = || {
+                jobs.values().filter(|job| {
+                    std::ptr::eq(
+                        &raw const self.spaces[self.queues[job.queue.at()].space.at()],
+                        space,
+                    )
+                })
+            };
+            let given: BTreeMap<_, _> = mine()
+                .filter_map(|job| Some((job.extra.as_deref()?.id.clone()?, job.key)))
+                .collect();
+            if given != space.given {
+                wrong.push(format!(
+                    "the given ids of {} are not those of its jobs",
+                    space.name
+                ));
+            }
+            let mut graphs: BTreeMap<_, BTreeSet<JobKey>> = BTreeMap::new();
+            for job in mine() {
+                if let Some(graph) = job.graph() {
+                    graphs.entry(graph.clone()).or_default().insert(job.key);
+                }
+            }
+            if graphs != space.graphs {
+                wrong.push(format!(
+                    "the graphs of {} are not those of its jobs",
+                    space.name
+                ));
+            }
+            if u64::try_from(mine().count()).ok() != Some(space.live) {
+                wrong.push(format!(
+                    "namespace {} says {} live jobs",
+                    space.name, space.live
+                ));
+            }
+            for (key, record) in &space.unique {
+                if record.until.is_none() && !jobs.contains_key(&record.job) {
+                    wrong.push(format!(
+                        "unique key {key} is held by job {}, which is not live",
+                        record.job
+                    ));
+                }
+            }
+        }
+    }
+
+    fn check_workers(&self, jobs: &BTreeMap<JobKey, &Job>, wrong: &mut Vec<String>) {
+        let mut held = 0;
+        for space in &self.spaces {
+            for (worker, state) in &space.workers {
+                held += state.holds.len();
+                for key in &state.holds {
+                    let lease = jobs.get(key).and_then(|job| job.lease());
+                    if lease.is_none_or(|lease| lease.worker != *worker) {
+                        wrong.push(format!("worker {worker} does not hold job {key}"));
+                    }
+                }
+            }
+        }
+        let running = jobs
+            .values()
+            .filter(|job| job.state == JobState::Running)
+            .count();
+        if held != running {
+            wrong.push(format!("workers hold {held} jobs, {running} run"));
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! A live job as the engine holds it: a small hot part for every job, and a box for what few jobs have.
+//!
+//! A ready job without retries behind it, tags or other trimmings costs the hot part alone.
+
+use std::time::Duration;
+
+use ganger_types::job::LastReport;
+use ganger_types::{
+    Due, Elapsed, Failure, Graph, HistoryEntry, IdTag, JobId, JobKey, JobState, LabelKey,
+    LabelValue, LeaseRecord, Priority, Progress, ScheduleId, Tag, Timestamp, UniqueKey,
+};
+
+use crate::names::{KindIndex, QueueIndex, RetryIndex};
+
+/// What every live job has in memory.
+#[derive(Clone, Debug)]
+pub(crate) struct Job {
+    pub key: JobKey,
+    pub priority: Priority,
+    pub created_at: Timestamp,
+    /// Orders the ready within a priority; see [`Job::place`].
+    pub ready_at: Elapsed,
+    pub queue: QueueIndex,
+    pub kind: KindIndex,
+    pub retry: RetryIndex,
+    pub id_tag: IdTag,
+    /// Number of the last attempt granted.
+    pub attempt: u32,
+    /// Attempts that count against the retries.
+    pub attempts_counted: u32,
+    pub payload_bytes: u32,
+    pub state: JobState,
+    pub extra: Option<Box<Extra>>,
+}
+
+/// What few jobs have.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Extra {
+    /// The id, if the client gave one.
+    pub id: Option<JobId>,
+    /// When it becomes ready: while scheduled, or once its dependencies are met.
+    pub due: Option<Due>,
+    /// Lined up before others of its priority (`kickq R51`).
+    pub is_ahead: bool,
+    pub deadline: Option<Timestamp>,
+    pub timeout: Option<Duration>,
+    pub releases: u32,
+    /// Leases that ran out in a row.
+    pub deaths: u32,
+    /// Positional inputs.
+    pub inputs: u32,
+    /// Inputs and dependencies that are not met: exactly the undelivered edges of this job.
+    pub missing: u32,
+    pub fingerprint: u64,
+    pub failure: Option<Failure>,
+    pub graph: Option<Graph>,
+    pub tags: Vec<Tag>,
+    pub labels: Vec<(LabelKey, LabelValue)>,
+    pub tracked: bool,
+    pub unique: Option<UniqueKey>,
+    pub schedule: Option<ScheduleId>,
+    pub keep_succeeded: Option<Option<Duration>>,
+    pub keep_failed: Option<Option<Duration>>,
+    pub progress: Option<Progress>,
+    pub last_report: Option<LastReport>,
+    /// Empty means: enqueued at `created_at`, and nothing since.
+    pub history: Vec<HistoryEntry>,
+    pub history_dropped: u32,
+    /// Held exactly while the job is running.
+    pub lease: Option<Box<LeaseRecord>>,
+    /// Bytes of log that the current attempt has written.
+    pub log_bytes: u64,
+}
+
+impl Extra {
+    /// Whether there is nothing in it that a job without it would not have.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.id.is_none()
+            && self.due.is_none()
+            && !self.is_ahead
+            && self.deadline.is_none()
+            && self.timeout.is_none()
+            && self.releases == 0
+            && self.deaths == 0
+            && self.inputs == 0
+            && self.missing == 0
+            && self.failure.is_none()
+            && self.graph.is_none()
+            && self.tags.is_empty()
+            && self.labels.is_empty()
+            && !self.tracked
+            && self.unique.is_none()
+            && self.schedule.is_none()
+            && self.keep_succeeded.is_none()
+            && self.keep_failed.is_none()
+            && self.progress.is_none()
+            && self.last_report.is_none()
+            && self.history.is_empty()
+            && self.lease.is_none()
+    }
+}
+
+/// Set in the place of jobs that do not go ahead of others.
+const BEHIND: u64 = 1 << 63;
+
+impl Job {
+    /// The id: the client's, or made of number and incarnation.
+    pub(crate) fn id(&self) -> JobId {
+        match self.extra.as_deref().and_then(|extra| extra.id.as_ref()) {
+            Some(id) => id.clone(),
+            None => JobId::made(self.key, self.id_tag),
+        }
+    }
+
+    /// The parts that few jobs have, made if need be.
+    pub(crate) fn extra_mut(&mut self) -> &mut Extra {
+        self.extra.get_or_insert_default()
+    }
+
+    /// Its key among the ready of its queue: urgency, then time of getting ready, then number.
+    pub(crate) fn place(&self) -> (Priority, u64, JobKey) {
+        let is_ahead = self.extra.as_deref().is_some_and(|extra| extra.is_ahead);
+        let lane = if is_ahead { 0 } else { BEHIND };
+        (self.priority, self.ready_at.0 | lane, self.key)
+    }
+
+    pub(crate) fn deadline(&self) -> Option<Timestamp> {
+        self.extra.as_deref().and_then(|extra| extra.deadline)
+    }
+
+    pub(crate) fn lease(&self) -> Option<&LeaseRecord> {
+        self.extra
+            .as_deref()
+            .and_then(|extra| extra.lease.as_deref())
+    }
+
+    pub(crate) fn graph(&self) -> Option<&Graph> {
+        self.extra.as_deref().and_then(|extra| extra.graph.as_ref())
+    }
+}

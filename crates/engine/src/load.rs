@@ -1,0 +1,191 @@
+//! Rebuilds the engine from the rows of a store.
+
+use ganger_types::change::{ClaimRecord, UniqueRecord};
+use ganger_types::{
+    Due, Group, InputRow, InputState, JobId, JobRecord, JobState, LeaseRecord, Namespace,
+    NamespaceRecord, Now, QueueRecord, ScheduleRecord, StatisticsRecord, Tag, Timestamp,
+};
+
+use crate::Start;
+use crate::command::job_of;
+use crate::engine::Engine;
+use crate::index::{Edge, Timer};
+use crate::space::WorkerState;
+
+/// Takes rows back after a start; `finish` gives the engine. Rows come in the order of the methods: what a
+/// row refers to comes before it.
+pub struct Loader {
+    engine: Engine,
+    now: Now,
+}
+
+impl Loader {
+    /// An empty engine, before any row.
+    pub fn new(start: Start) -> Self {
+        Self {
+            engine: Engine::new(start),
+            now: start.now,
+        }
+    }
+
+    /// A namespace.
+    pub fn namespace(&mut self, record: NamespaceRecord) {
+        let space = self.engine.make_space(&record.namespace);
+        self.engine.spaces[space.at()].settings = record.settings;
+    }
+
+    /// A queue.
+    pub fn queue(&mut self, record: QueueRecord) {
+        let space = self.engine.make_space(&record.namespace);
+        let queue = self
+            .engine
+            .make_queue(space, &record.queue, record.created_at);
+        let state = &mut self.engine.queues[queue.at()];
+        state.known = record.known;
+        state.settings = record.settings;
+        state.counts.succeeded = record.succeeded;
+        state.counts.failed = record.failed;
+        state.counts.cancelled = record.cancelled;
+        state.enqueued_total = record.enqueued_total;
+        state.finished_total = record.finished_total;
+    }
+
+    /// A schedule.
+    pub fn schedule(&mut self, record: ScheduleRecord) {
+        let space = self.engine.make_space(&record.namespace);
+        self.engine.arm_schedule(space, record);
+    }
+
+    /// A live job.
+    ///
+    /// # Panics
+    /// If the row says that it runs or has ended: then it does not belong among the live.
+    pub fn job(&mut self, record: &JobRecord) {
+        let engine = &mut self.engine;
+        let space = engine.make_space(&record.namespace);
+        let queue = engine.make_queue(space, &record.queue, record.created_at);
+        let job = job_of(record, queue, engine);
+        let (key, state) = (job.key, job.state);
+        assert!(
+            !state.is_terminal() && state != JobState::Running,
+            "a live row of job {key} says {state}"
+        );
+        engine.jobs.insert(job);
+        let space = &mut engine.spaces[space.at()];
+        space.live += 1;
+        if record.id_is_given {
+            space.given.insert(record.id.clone(), key);
+        }
+        if let Some(graph) = &record.graph {
+            space.graphs.entry(graph.clone()).or_default().insert(key);
+        }
+        engine.index(key, state);
+    }
+
+    /// An input of a live job; values and ignored ones need not come.
+    pub fn input(&mut self, row: &InputRow) {
+        let (upstream, policy, is_delivered) = match &row.state {
+            InputState::Missing {
+                upstream, policy, ..
+            } => (*upstream, *policy, false),
+            InputState::Delivered {
+                upstream, policy, ..
+            } => (*upstream, *policy, true),
+            InputState::Value(_) | InputState::Ignored { .. } => return,
+        };
+        if !self.engine.is_live(row.job) {
+            return;
+        }
+        self.engine.edges.add(
+            row.job,
+            row.slot,
+            Edge {
+                upstream,
+                policy,
+                is_delivered,
+            },
+        );
+        if !is_delivered {
+            self.engine.job_mut(row.job).extra_mut().missing += 1;
+        }
+    }
+
+    /// A lease. It gets its full length again (`rel T6`).
+    pub fn lease(&mut self, mut lease: LeaseRecord) {
+        let engine = &mut self.engine;
+        let key = lease.key;
+        lease.expires_at = self.now.elapsed.after(lease.lease_for);
+        lease.timeout_at = lease.timeout_at.map(|at| at.max(lease.expires_at));
+        let space = engine.space_of_job(key);
+        let worker = WorkerState {
+            seen: self.now.elapsed,
+            seen_at: lease.granted_at,
+            holds: std::collections::BTreeSet::new(),
+        };
+        engine.spaces[space.at()]
+            .workers
+            .entry(lease.worker.clone())
+            .or_insert(worker);
+        engine.resume_lease(lease);
+    }
+
+    /// A unique key.
+    pub fn unique(&mut self, record: UniqueRecord) {
+        let space = self.engine.make_space(&record.namespace);
+        let space = &mut self.engine.spaces[space.at()];
+        if let Some(until) = record.until {
+            space
+                .timers
+                .arm(Due::Wall(until), Timer::UniqueEnd(record.key.clone()));
+        }
+        space.unique.insert(record.key.clone(), record);
+    }
+
+    /// An idempotency key.
+    pub fn claim(&mut self, record: ClaimRecord) {
+        let space = self.engine.make_space(&record.namespace);
+        let space = &mut self.engine.spaces[space.at()];
+        space
+            .timers
+            .arm(Due::Wall(record.until), Timer::ClaimEnd(record.key.clone()));
+        space.claims.insert(record.key.clone(), record);
+    }
+
+    /// How many jobs bear a tag.
+    pub fn tag_count(&mut self, namespace: &Namespace, tag: Tag, count: u64) {
+        let space = self.engine.make_space(namespace);
+        self.engine.spaces[space.at()].tag_counts.insert(tag, count);
+    }
+
+    /// How many kept jobs failed in a group.
+    pub fn group_count(&mut self, namespace: &Namespace, group: Group, count: u64) {
+        let space = self.engine.make_space(namespace);
+        self.engine.spaces[space.at()]
+            .group_counts
+            .insert(group, count);
+    }
+
+    /// Since when an id is tracked.
+    pub fn tracked(&mut self, namespace: &Namespace, id: JobId, since: Timestamp) {
+        let space = self.engine.make_space(namespace);
+        self.engine.spaces[space.at()].tracked.insert(id, since);
+    }
+
+    /// Statistics of a queue and day.
+    pub fn statistics(&mut self, record: StatisticsRecord) {
+        let space = self.engine.make_space(&record.namespace);
+        let queue = self.engine.make_queue(space, &record.queue, self.now.wall);
+        self.engine
+            .statistics
+            .days
+            .insert((queue, record.day), record);
+    }
+
+    /// The engine. What fell due is left to the first `advance`.
+    pub fn finish(mut self) -> Engine {
+        self.engine.woken = (0..self.engine.queues.len())
+            .map(crate::names::QueueIndex::new)
+            .collect();
+        self.engine
+    }
+}

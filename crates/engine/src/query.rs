@@ -1,0 +1,146 @@
+//! Questions answered from memory. They run in the order of commands, so their answers wait for the same
+//! commit as those of the commands before them: nothing is shown that a crash could take back (`rel D4`).
+
+use ganger_types::query::Query;
+use ganger_types::reply::{QueueView, WorkerView};
+use ganger_types::{Answer, Namespace, Now, Rejection, Reply, Sample, StatisticsRecord};
+
+use crate::Known;
+use crate::engine::Engine;
+use crate::names::QueueIndex;
+use crate::space::Space;
+
+impl Engine {
+    pub(crate) fn query(&self, now: Now, query: &Query, known: &Known) -> Answer {
+        Ok(match query {
+            Query::Queues(namespace) => Reply::Queues(self.queue_views(now, namespace)),
+            Query::Queue(namespace, queue) => {
+                let found = self.find_queue(namespace, queue);
+                let index = found.ok_or_else(|| Rejection::QueueNotFound {
+                    queue: queue.clone(),
+                })?;
+                Reply::Queue(Box::new(self.queue_view(now, index)))
+            }
+            Query::Namespaces => Reply::Namespaces(self.spaces.iter().map(Space::record).collect()),
+            Query::Workers(namespace) => Reply::Workers(self.worker_views(namespace)),
+            Query::FailureGroups(namespace) => {
+                Reply::FailureGroups(self.in_space(namespace, |space| {
+                    space
+                        .group_counts
+                        .iter()
+                        .map(|(group, count)| (group.clone(), *count))
+                        .collect()
+                }))
+            }
+            Query::TopTags(namespace, skip, take) => {
+                let mut tags: Vec<_> = self.in_space(namespace, |space| {
+                    space
+                        .tag_counts
+                        .iter()
+                        .map(|(tag, count)| (tag.clone(), *count))
+                        .collect()
+                });
+                tags.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| b.0.cmp(&a.0)));
+                Reply::Tags(tags.into_iter().skip(*skip).take(*take).collect())
+            }
+            Query::Tracked(namespace) => Reply::Tracked(self.in_space(namespace, |space| {
+                let mut tracked: Vec<_> = space
+                    .tracked
+                    .iter()
+                    .map(|(id, since)| (id.clone(), *since))
+                    .collect();
+                tracked.sort_by_key(|(_, since)| *since);
+                tracked
+            })),
+            Query::Schedules(namespace) => Reply::Schedules(self.in_space(namespace, |space| {
+                space.schedules.values().cloned().collect()
+            })),
+            Query::Schedule(namespace, id) => {
+                let found = self
+                    .find_space(namespace)
+                    .and_then(|space| self.spaces[space.at()].schedules.get(id));
+                let schedule =
+                    found.ok_or_else(|| Rejection::ScheduleNotFound { id: id.clone() })?;
+                Reply::Schedule(Box::new(schedule.clone()))
+            }
+            Query::Statistics(namespace, queue, day) => {
+                let found = self
+                    .find_queue(namespace, queue)
+                    .and_then(|index| self.statistics.days.get(&(index, *day)));
+                let empty = || StatisticsRecord {
+                    namespace: namespace.clone(),
+                    queue: queue.clone(),
+                    day: *day,
+                    failed: 0,
+                    failures: 0,
+                    retries: 0,
+                    waiting: Sample::default(),
+                    running: Sample::default(),
+                };
+                Reply::Statistics(Box::new(found.cloned().unwrap_or_else(empty)))
+            }
+            Query::Why(namespace, id) => Reply::Why(Box::new(self.why(now, namespace, id, known)?)),
+            Query::Audit => Reply::Audit(self.check_invariants()),
+        })
+    }
+
+    fn in_space<T: Default>(&self, namespace: &Namespace, show: impl FnOnce(&Space) -> T) -> T {
+        self.find_space(namespace)
+            .map(|space| show(&self.spaces[space.at()]))
+            .unwrap_or_default()
+    }
+
+    fn queue_views(&self, now: Now, namespace: &Namespace) -> Vec<QueueView> {
+        let queues: Vec<QueueIndex> =
+            self.in_space(namespace, |space| space.queues.values().copied().collect());
+        queues
+            .into_iter()
+            .filter(|queue| self.queues[queue.at()].known)
+            .map(|queue| self.queue_view(now, queue))
+            .collect()
+    }
+
+    fn queue_view(&self, now: Now, index: QueueIndex) -> QueueView {
+        let queue = &self.queues[index.at()];
+        let schedules = self.spaces[queue.space.at()]
+            .schedules
+            .values()
+            .filter(|schedule| schedule.queue == queue.name)
+            .count();
+        QueueView {
+            queue: queue.name.clone(),
+            settings: queue.settings.clone(),
+            counts: queue.counts,
+            schedules: u64::try_from(schedules).unwrap_or(u64::MAX),
+            oldest_ready_for: queue
+                .ready
+                .first()
+                .map(|(_, _, key)| now.elapsed.since(self.job(*key).ready_at)),
+            created_at: queue.created_at,
+            enqueued_total: queue.enqueued_total,
+            finished_total: queue.finished_total,
+        }
+    }
+
+    fn worker_views(&self, namespace: &Namespace) -> Vec<WorkerView> {
+        self.in_space(namespace, |space| {
+            let view =
+                |(worker, state): (&ganger_types::Worker, &crate::space::WorkerState)| WorkerView {
+                    worker: worker.clone(),
+                    seen_at: state.seen_at,
+                    holds: state
+                        .holds
+                        .iter()
+                        .map(|key| {
+                            let job = self.job(*key);
+                            let queue = self.queues[job.queue.at()].name.clone();
+                            let since =
+                                job.lease().map_or(job.created_at, |lease| lease.granted_at);
+                            (job.id(), queue, self.names.kind(job.kind).clone(), since)
+                        })
+                        .collect(),
+                };
+            space.workers.iter().map(view).collect()
+        })
+    }
+}

@@ -1,0 +1,476 @@
+//! The one writer of job state, of the indexes made from it, and of the change and the event that tell of it.
+//!
+//! | from | to | when |
+//! |---|---|---|
+//! | (new) | blocked, scheduled, ready | enqueued |
+//! | blocked | scheduled, ready | the last dependency is met |
+//! | scheduled | ready | its time has come |
+//! | ready | running | leased |
+//! | running | succeeded | completed |
+//! | running | failed | failed for good, or its leases ran out too often |
+//! | running | ready, scheduled | released, to be tried again, or its lease ran out |
+//! | running | blocked, scheduled, ready (elsewhere) | completed into a next queue |
+//! | blocked, scheduled, ready | failed | deadline, or an upstream failed |
+//! | blocked, scheduled, ready, running | cancelled | called off |
+//! | blocked, scheduled, ready | the same, or each other | altered by a person |
+//! | succeeded, failed, cancelled | blocked, scheduled, ready | revived by a person |
+
+use ganger_types::{
+    Bytes, Change, Due, Elapsed, Failure, Finished, Group, Happening, HistoryEntry, JobId, JobKey,
+    JobRecord, JobState, LeaseRecord, Now, Outcome, What, Worker,
+};
+
+use crate::Effects;
+use crate::engine::Engine;
+use crate::index::Timer;
+use crate::job::Job;
+use crate::names::{QueueIndex, SpaceIndex};
+
+/// Where a job goes.
+pub(crate) enum Move {
+    Blocked,
+    Scheduled(Due),
+    Ready {
+        at: Elapsed,
+        is_ahead: bool,
+    },
+    Running(Box<LeaseRecord>),
+    Finished {
+        outcome: Outcome,
+        result: Option<Bytes>,
+    },
+}
+
+impl Move {
+    fn state(&self) -> JobState {
+        match self {
+            Self::Blocked => JobState::Blocked,
+            Self::Scheduled(_) => JobState::Scheduled,
+            Self::Ready { .. } => JobState::Ready,
+            Self::Running(_) => JobState::Running,
+            Self::Finished { outcome, .. } => outcome.state(),
+        }
+    }
+}
+
+/// A job that has ended and whose dependents and upstreams are to be told.
+pub(crate) struct Ended {
+    pub key: JobKey,
+    pub id: JobId,
+    pub outcome: Outcome,
+    pub graph: Option<ganger_types::Graph>,
+}
+
+/// Whether the table above has this row. `from` is `None` for a new and for a revived job.
+fn may_become(from: Option<JobState>, to: JobState) -> bool {
+    use JobState::{Blocked, Cancelled, Failed, Ready, Running, Scheduled, Succeeded};
+    match (from, to) {
+        (None | Some(Blocked | Scheduled | Ready), Blocked | Scheduled | Ready)
+        | (Some(Ready), Running)
+        | (Some(Running), Succeeded | Failed | Cancelled | Ready | Scheduled | Blocked)
+        | (Some(Blocked | Scheduled | Ready), Failed | Cancelled) => true,
+        // Terminal is terminal: a revived job begins anew (`rel A2`).
+        _ => false,
+    }
+}
+
+impl Engine {
+    /// Moves a live job. `reason` is for the event: failure group, or why it was released or called off.
+    pub(crate) fn transition(
+        &mut self,
+        now: Now,
+        key: JobKey,
+        to: Move,
+        reason: &str,
+        out: &mut Effects,
+    ) {
+        let from = self.job(key).state;
+        let state = to.state();
+        assert!(
+            may_become(Some(from), state),
+            "job {key}: {from:?} may not become {state:?}"
+        );
+        let left = self.leave(key, out);
+        let worker = left.map(|lease| lease.worker.clone());
+        self.enter(now, key, to, out);
+        self.tell(now, key, Some(from), worker, reason, out);
+    }
+
+    /// Brings a new or revived job, already in the table but in no index, to its first state.
+    pub(crate) fn admit(
+        &mut self,
+        now: Now,
+        key: JobKey,
+        to: Move,
+        reason: &str,
+        out: &mut Effects,
+    ) {
+        let state = to.state();
+        assert!(
+            may_become(None, state),
+            "job {key} may not begin as {state:?}"
+        );
+        self.enter(now, key, to, out);
+        self.tell(now, key, None, None, reason, out);
+    }
+
+    /// Takes a live job out of its indexes and back in with what `change` made of it (priority, queue).
+    pub(crate) fn reindex(&mut self, key: JobKey, change: impl FnOnce(&mut Job)) {
+        let state = self.job(key).state;
+        self.unindex(key, state);
+        change(self.job_mut(key));
+        self.index(key, state);
+    }
+
+    /// Takes the lease of a job that was running when the store was left.
+    pub(crate) fn resume_lease(&mut self, lease: LeaseRecord) {
+        let key = lease.key;
+        let from = self.job(key).state;
+        assert!(
+            may_become(Some(from), JobState::Running),
+            "job {key} is {from} but has a lease"
+        );
+        self.unindex(key, from);
+        let job = self.job_mut(key);
+        job.state = JobState::Running;
+        job.attempt = lease.attempt;
+        job.attempts_counted = lease.attempts_counted;
+        job.extra_mut().lease = Some(Box::new(lease));
+        self.index(key, JobState::Running);
+    }
+
+    /// Takes a job out of the state it is in; gives its lease if it had one.
+    fn leave(&mut self, key: JobKey, out: &mut Effects) -> Option<Box<LeaseRecord>> {
+        let state = self.job(key).state;
+        self.unindex(key, state);
+        let lease = self
+            .job_mut(key)
+            .extra
+            .as_mut()
+            .and_then(|extra| extra.lease.take())?;
+        out.changes.push(Change::RemoveLease(key));
+        Some(lease)
+    }
+
+    /// Puts a job into a state: the one place where `state` is written.
+    fn enter(&mut self, now: Now, key: JobKey, to: Move, out: &mut Effects) {
+        let state = to.state();
+        let job = self.job_mut(key);
+        job.state = state;
+        match to {
+            Move::Blocked => {}
+            Move::Scheduled(due) => job.extra_mut().due = Some(due),
+            Move::Ready { at, is_ahead } => {
+                job.ready_at = at;
+                if is_ahead || job.extra.is_some() {
+                    let extra = job.extra_mut();
+                    extra.is_ahead = is_ahead;
+                    extra.due = None;
+                }
+            }
+            Move::Running(lease) => {
+                job.attempt = lease.attempt;
+                job.attempts_counted = lease.attempts_counted;
+                let extra = job.extra_mut();
+                extra.log_bytes = 0;
+                out.changes.push(Change::PutLease(lease.clone()));
+                extra.lease = Some(lease);
+                self.index(key, state);
+                return;
+            }
+            Move::Finished { outcome, result } => {
+                self.finish(now, key, outcome, result, out);
+                return;
+            }
+        }
+        self.index(key, state);
+        self.put(key, out);
+    }
+
+    /// Moves a job, already out of its indexes, from the live to the finished.
+    fn finish(
+        &mut self,
+        now: Now,
+        key: JobKey,
+        outcome: Outcome,
+        result: Option<Bytes>,
+        out: &mut Effects,
+    ) {
+        let mut record = self.record(key);
+        record.due = None;
+        let keep = match outcome {
+            Outcome::Succeeded => record.keep_succeeded,
+            Outcome::Failed | Outcome::Cancelled => record.keep_failed,
+        };
+        record.finished = Some(Finished {
+            outcome,
+            at: now.wall,
+            order: self.meta.next_order,
+            result_bytes: result
+                .as_ref()
+                .map(|bytes| u64::try_from(bytes.len()).unwrap_or(u64::MAX)),
+            keep_until: keep.map(|keep| keep.map(|keep| now.wall.after(keep))),
+        });
+        self.meta.next_order += 1;
+        let job = self.job(key);
+        let (queue, space) = (job.queue, self.space_of_job(key));
+        let state = &mut self.queues[queue.at()];
+        *state.counts.of_mut(outcome.state()) += 1;
+        state.finished_total += 1;
+        self.changed_queues.insert(queue);
+        if let (Outcome::Failed, Some(failure)) = (outcome, &record.failure) {
+            self.spaces[space.at()].count_group(&failure.group, 1);
+            self.count_failed(now, queue);
+        }
+        self.free_unique(space, key, record.unique.as_ref(), out);
+        self.ended.push_back(Ended {
+            key,
+            id: record.id.clone(),
+            outcome,
+            graph: record.graph.clone(),
+        });
+        out.changes.push(Change::FinishJob {
+            record: Box::new(record),
+            result,
+        });
+    }
+
+    pub(crate) fn index(&mut self, key: JobKey, state: JobState) {
+        let job = self.jobs.get(key).expect("callers have looked the job up");
+        let queue = &mut self.queues[job.queue.at()];
+        let space = &mut self.spaces[queue.space.at()];
+        *queue.counts.of_mut(state) += 1;
+        match state {
+            JobState::Ready => {
+                queue.ready.insert(job.place());
+                self.woken.insert(job.queue);
+            }
+            JobState::Scheduled => {
+                let due = job.extra.as_deref().and_then(|extra| extra.due);
+                space
+                    .timers
+                    .arm(due.expect("a scheduled job has a time"), Timer::JobDue(key));
+            }
+            JobState::Running => {
+                let lease = job.lease().expect("a running job has a lease");
+                space
+                    .timers
+                    .arm(Due::Elapsed(lease.expires_at), Timer::LeaseEnd(key));
+                if let Some(worker) = space.workers.get_mut(&lease.worker) {
+                    worker.holds.insert(key);
+                }
+                if let Some(request) = &lease.request {
+                    let asked = (lease.worker.clone(), request.clone());
+                    space.requests.entry(asked).or_default().insert(key);
+                }
+                return;
+            }
+            _ => {}
+        }
+        if let Some(deadline) = job.deadline() {
+            space.timers.arm(Due::Wall(deadline), Timer::Deadline(key));
+        }
+    }
+
+    fn unindex(&mut self, key: JobKey, state: JobState) {
+        let job = self.jobs.get(key).expect("callers have looked the job up");
+        let queue = &mut self.queues[job.queue.at()];
+        let space = &mut self.spaces[queue.space.at()];
+        *queue.counts.of_mut(state) -= 1;
+        match state {
+            JobState::Ready => {
+                let was_there = queue.ready.remove(&job.place());
+                assert!(was_there, "job {key} is ready but not in line");
+            }
+            JobState::Scheduled => {
+                let due = job.extra.as_deref().and_then(|extra| extra.due);
+                let due = due.expect("a scheduled job has a time");
+                space.timers.disarm_if_armed(due, Timer::JobDue(key));
+            }
+            JobState::Running => {
+                let lease = job.lease().expect("a running job has a lease");
+                space
+                    .timers
+                    .disarm_if_armed(Due::Elapsed(lease.expires_at), Timer::LeaseEnd(key));
+                if let Some(worker) = space.workers.get_mut(&lease.worker) {
+                    worker.holds.remove(&key);
+                }
+                if let Some(request) = &lease.request {
+                    let asked = (lease.worker.clone(), request.clone());
+                    if let Some(keys) = space.requests.get_mut(&asked) {
+                        keys.remove(&key);
+                        if keys.is_empty() {
+                            space.requests.remove(&asked);
+                        }
+                    }
+                }
+                if queue.settings.running_max.is_some() {
+                    self.woken.insert(job.queue);
+                }
+                return;
+            }
+            _ => {}
+        }
+        if let Some(deadline) = job.deadline() {
+            space
+                .timers
+                .disarm_if_armed(Due::Wall(deadline), Timer::Deadline(key));
+        }
+    }
+
+    fn tell(
+        &mut self,
+        now: Now,
+        key: JobKey,
+        from: Option<JobState>,
+        worker: Option<Worker>,
+        reason: &str,
+        out: &mut Effects,
+    ) {
+        let job = self.job(key);
+        let queue: QueueIndex = job.queue;
+        let happening = Happening::JobMoved {
+            key,
+            job: job.id(),
+            queue: self.queues[queue.at()].name.clone(),
+            kind: self.names.kind(job.kind).clone(),
+            from,
+            to: job.state,
+            attempt: job.attempt,
+            worker: worker.or_else(|| job.lease().map(|lease| lease.worker.clone())),
+            reason: reason.to_owned(),
+        };
+        let (space, is_over) = (self.queues[queue.at()].space, job.state.is_terminal());
+        self.announce(space, now.wall, happening, out);
+        if is_over {
+            self.drop_live(space, key);
+        }
+    }
+
+    /// Takes a job that has ended out of the table of the live. Its edges stay until they were told.
+    fn drop_live(&mut self, space: SpaceIndex, key: JobKey) {
+        let job = self
+            .jobs
+            .remove(key)
+            .expect("callers have looked the job up");
+        let space = &mut self.spaces[space.at()];
+        space.live -= 1;
+        let Some(extra) = job.extra else { return };
+        if let Some(id) = extra.id {
+            space.given.remove(&id);
+        }
+        if let Some(graph) = extra.graph
+            && let Some(members) = space.graphs.get_mut(&graph)
+        {
+            members.remove(&key);
+            if members.is_empty() {
+                space.graphs.remove(&graph);
+            }
+        }
+    }
+
+    /// Writes a live job's row.
+    pub(crate) fn put(&mut self, key: JobKey, out: &mut Effects) {
+        let record = self.record(key);
+        out.changes.push(Change::PutJob(Box::new(record)));
+    }
+
+    /// A job as it is stored. A live row never says `Running`: its lease row does.
+    pub(crate) fn record(&self, key: JobKey) -> JobRecord {
+        let job = self.job(key);
+        let queue = &self.queues[job.queue.at()];
+        let extra = job.extra.as_deref().cloned().unwrap_or_default();
+        let state = if job.state == JobState::Running {
+            JobState::Ready
+        } else {
+            job.state
+        };
+        JobRecord {
+            key,
+            id: job.id(),
+            id_tag: job.id_tag,
+            id_is_given: extra.id.is_some(),
+            namespace: self.spaces[queue.space.at()].name.clone(),
+            queue: queue.name.clone(),
+            kind: self.names.kind(job.kind).clone(),
+            state,
+            priority: job.priority,
+            created_at: job.created_at,
+            ready_at: job.ready_at,
+            is_ahead: extra.is_ahead,
+            due: extra.due,
+            deadline: extra.deadline,
+            timeout: extra.timeout,
+            retry: self.names.retry(job.retry).clone(),
+            attempt: job.attempt,
+            attempts_counted: job.attempts_counted,
+            releases: extra.releases,
+            deaths: extra.deaths,
+            payload_bytes: u64::from(job.payload_bytes),
+            inputs: extra.inputs,
+            fingerprint: extra.fingerprint,
+            failure: extra.failure,
+            graph: extra.graph,
+            tags: extra.tags,
+            labels: extra.labels,
+            tracked: extra.tracked,
+            unique: extra.unique,
+            schedule: extra.schedule,
+            keep_succeeded: extra.keep_succeeded,
+            keep_failed: extra.keep_failed,
+            progress: extra.progress,
+            last_report: extra.last_report,
+            history: extra.history,
+            history_dropped: extra.history_dropped,
+            finished: None,
+        }
+    }
+
+    /// Appends to a live job's history, which keeps its first entry and the newest others.
+    pub(crate) fn note(&mut self, key: JobKey, entry: HistoryEntry) {
+        let space = self.space_of_job(key);
+        let max = usize::try_from(self.spaces[space.at()].settings.history_max)
+            .unwrap_or(usize::MAX)
+            .max(2);
+        let queue = self.queues[self.job(key).queue.at()].name.clone();
+        let job = self.job_mut(key);
+        let created_at = job.created_at;
+        let extra = job.extra_mut();
+        if extra.history.is_empty() {
+            let what = What::Enqueued { queue };
+            extra.history.push(HistoryEntry {
+                at: created_at,
+                what,
+            });
+        }
+        while extra.history.len() >= max {
+            extra.history.remove(1);
+            extra.history_dropped += 1;
+        }
+        extra.history.push(entry);
+    }
+
+    /// Ends a live job with a failure.
+    pub(crate) fn fail_for_good(
+        &mut self,
+        now: Now,
+        key: JobKey,
+        group: Group,
+        message: String,
+        out: &mut Effects,
+    ) {
+        let worker = self.job(key).lease().map(|lease| lease.worker.clone());
+        let reason = group.to_text().into_owned();
+        self.job_mut(key).extra_mut().failure = Some(Failure {
+            group,
+            message,
+            at: now.wall,
+            worker,
+        });
+        let to = Move::Finished {
+            outcome: Outcome::Failed,
+            result: None,
+        };
+        self.transition(now, key, to, &reason, out);
+    }
+}

@@ -1,0 +1,90 @@
+//! What the engine needs to know of finished jobs before it can judge a command.
+//!
+//! The engine holds live jobs only. The host asks here which others a command names, reads them from the
+//! store, and hands them over as [`Known`]; so the engine stays free of I/O.
+
+use ganger_types::command::{Enqueue, NewInput, Upstream};
+use ganger_types::query::Query;
+use ganger_types::{Command, JobId, Namespace};
+
+use crate::Known;
+use crate::engine::Engine;
+
+#[cfg(doc)]
+use ganger_types::InputRow;
+
+impl Engine {
+    /// Ids that `command` names and that are not live here: the host looks them up among the finished.
+    pub fn wants(&self, command: &Command) -> Vec<(Namespace, JobId)> {
+        let mut wants = Vec::new();
+        let mut want = |namespace: &Namespace, id: &JobId| {
+            if self.find_job(namespace, id).is_none() {
+                wants.push((namespace.clone(), id.clone()));
+            }
+        };
+        match command {
+            Command::Enqueue(cmd) => self.wants_of_submission(cmd, &mut want),
+            Command::Renew(cmd) => want(&cmd.held.namespace, &cmd.held.job),
+            Command::Complete(cmd) => {
+                want(&cmd.held.namespace, &cmd.held.job);
+                for id in cmd.next.iter().flat_map(|next| &next.after) {
+                    want(&cmd.held.namespace, id);
+                }
+            }
+            Command::Fail(cmd) => want(&cmd.held.namespace, &cmd.held.job),
+            Command::Release(cmd) => want(&cmd.held.namespace, &cmd.held.job),
+            Command::AppendLog(cmd) => want(&cmd.held.namespace, &cmd.held.job),
+            Command::Revive(cmd) => cmd.jobs.iter().for_each(|id| want(&cmd.namespace, id)),
+            Command::Delete(cmd) => cmd.jobs.iter().for_each(|id| want(&cmd.namespace, id)),
+            Command::Alter(cmd) => cmd.job.iter().for_each(|id| want(&cmd.namespace, id)),
+            Command::AddDependencies(cmd) => {
+                want(&cmd.namespace, &cmd.job);
+                cmd.on.iter().for_each(|id| want(&cmd.namespace, id));
+            }
+            Command::Query(query) => {
+                if let Query::Why(namespace, id) = &**query {
+                    want(namespace, id);
+                }
+            }
+            _ => {}
+        }
+        wants
+    }
+
+    fn wants_of_submission(&self, cmd: &Enqueue, want: &mut impl FnMut(&Namespace, &JobId)) {
+        let space = self.find_space(&cmd.namespace);
+        for job in &cmd.jobs {
+            if let Some(id) = job.id.as_ref().filter(|id| id.parts().is_none()) {
+                want(&cmd.namespace, id);
+            }
+            let data = job.inputs.iter().filter_map(|input| match input {
+                NewInput::Value(_) => None,
+                NewInput::Result(edge) => Some(edge),
+            });
+            for edge in data.chain(&job.after) {
+                if let Upstream::Job(id) = &edge.upstream {
+                    want(&cmd.namespace, id);
+                }
+            }
+            let holder = space
+                .zip(job.unique.as_ref())
+                .and_then(|(space, unique)| self.spaces[space.at()].unique.get(&unique.key));
+            if let Some(holder) = holder {
+                want(&cmd.namespace, &holder.id);
+            }
+        }
+    }
+
+    /// Whether the host shall add, for each finished job it found, its inputs to [`Known::inputs`], and to
+    /// [`Known::jobs`] the finished jobs that those inputs name as upstreams.
+    pub fn wants_inputs(&self, command: &Command) -> bool {
+        matches!(command, Command::Revive(_))
+    }
+}
+
+impl Known {
+    /// Whether nothing was asked for, or nothing found.
+    pub fn is_empty(&self) -> bool {
+        self.jobs.is_empty() && self.inputs.is_empty()
+    }
+}

@@ -1,0 +1,158 @@
+//! Why a job is not running: the exact causes, most important first.
+
+use ganger_types::job::AttemptEnd;
+use ganger_types::reply::{Explanation, Reason};
+use ganger_types::{JobId, JobKey, JobRecord, JobState, Namespace, Now, Rejection, What};
+
+use crate::Known;
+use crate::engine::{Engine, not_found};
+use crate::job::Job;
+
+/// Jobs counted ahead of one, at most.
+const COUNTED_MAX: usize = 10_000;
+/// Upstreams named, at most.
+const NAMED_MAX: usize = 10;
+
+impl Engine {
+    pub(crate) fn why(
+        &self,
+        now: Now,
+        namespace: &Namespace,
+        id: &JobId,
+        known: &Known,
+    ) -> Result<Explanation, Rejection> {
+        let Some(key) = self.find_job(namespace, id) else {
+            let record = known.find(namespace, id).ok_or_else(|| not_found(id))?;
+            return Ok(explain_ended(record));
+        };
+        let job = self.job(key);
+        let mut reasons = match job.state {
+            JobState::Blocked => vec![self.waits_for(key)],
+            JobState::Scheduled => vec![not_before(now, job)],
+            JobState::Running => vec![runs(now, job)],
+            _ => self.ready_reasons(now, job),
+        };
+        reasons.extend(was_released(job));
+        Ok(Explanation {
+            job: job.id(),
+            state: job.state,
+            reasons,
+        })
+    }
+
+    fn waits_for(&self, key: JobKey) -> Reason {
+        let missing = || self.edges.of(key).filter(|(_, edge)| !edge.is_delivered);
+        let some = missing()
+            .take(NAMED_MAX)
+            .map(|(_, edge)| match self.jobs.get(edge.upstream) {
+                Some(job) => (job.id(), job.state),
+                // It has ended badly, and this job waits for it to be revived.
+                None => (JobId::made(edge.upstream, self.id_tag), JobState::Failed),
+            })
+            .collect();
+        Reason::WaitsFor {
+            count: u64::try_from(missing().count()).unwrap_or(u64::MAX),
+            some,
+        }
+    }
+
+    fn ready_reasons(&self, now: Now, job: &Job) -> Vec<Reason> {
+        let queue = &self.queues[job.queue.at()];
+        let mut reasons = Vec::new();
+        if queue.settings.paused {
+            reasons.push(Reason::QueuePaused);
+        }
+        if let Some(limit) = queue
+            .settings
+            .running_max
+            .filter(|_| queue.slots() == 0 && !queue.settings.paused)
+        {
+            reasons.push(Reason::QueueLimit {
+                running: queue.counts.running,
+                limit,
+            });
+        }
+        let ahead = queue
+            .ready
+            .range(..job.place())
+            .take(COUNTED_MAX + 1)
+            .count();
+        if ahead > 0 {
+            let jobs = u64::try_from(ahead.min(COUNTED_MAX)).unwrap_or(u64::MAX);
+            reasons.push(Reason::Behind {
+                jobs,
+                more: ahead > COUNTED_MAX,
+            });
+        }
+        let silent_for = queue.asked.map(|asked| now.elapsed.since(asked));
+        if silent_for.is_none_or(|silent| silent > ganger_types::limits::LEASE_FOR_DEFAULT) {
+            reasons.push(Reason::NoWorker { silent_for });
+        }
+        if reasons.is_empty() {
+            reasons.push(Reason::Next);
+        }
+        reasons
+    }
+}
+
+fn not_before(now: Now, job: &Job) -> Reason {
+    let due = job.extra.as_deref().and_then(|extra| extra.due);
+    let at = due.map_or(now.wall, |due| due.expected_at(now));
+    Reason::NotBefore {
+        at,
+        after_attempt: job.attempt,
+    }
+}
+
+fn runs(now: Now, job: &Job) -> Reason {
+    let lease = job.lease().expect("a running job has a lease");
+    Reason::Runs {
+        worker: lease.worker.clone(),
+        attempt: lease.attempt,
+        lease_left: lease.expires_at.since(now.elapsed),
+    }
+}
+
+fn was_released(job: &Job) -> Option<Reason> {
+    let extra = job.extra.as_deref()?;
+    let reason = extra
+        .history
+        .iter()
+        .rev()
+        .find_map(|entry| match &entry.what {
+            What::Attempt {
+                end: AttemptEnd::Released { reason, .. },
+                ..
+            } => Some(reason.clone()),
+            _ => None,
+        })?;
+    (extra.releases > 0).then_some(Reason::Released {
+        times: extra.releases,
+        reason,
+    })
+}
+
+fn explain_ended(record: &JobRecord) -> Explanation {
+    let state = record
+        .finished
+        .as_ref()
+        .map_or(record.state, |end| end.outcome.state());
+    let cancelled = record
+        .history
+        .iter()
+        .rev()
+        .find_map(|entry| match &entry.what {
+            What::Cancelled { reason } => Some(reason.clone()),
+            _ => None,
+        });
+    let detail = match (state, &record.failure, cancelled) {
+        (JobState::Failed, Some(failure), _) => format!("{}: {}", failure.group, failure.message),
+        (JobState::Cancelled, _, Some(reason)) => reason,
+        _ => String::new(),
+    };
+    Explanation {
+        job: record.id.clone(),
+        state,
+        reasons: vec![Reason::Ended { detail }],
+    }
+}
