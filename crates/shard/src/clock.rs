@@ -1,0 +1,195 @@
+//! Clocks: the machine's own, and one that tests move by hand.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use ganger_types::{Elapsed, Meta, Now, Timestamp};
+use rustix::time::{ClockId, clock_gettime};
+
+/// Called when a clock was moved by hand.
+pub type Wake = Arc<dyn Fn() + Send + Sync>;
+
+/// Where a shard reads the time.
+pub trait Clock: Send + Sync + 'static {
+    /// A reading that never goes back, from any origin.
+    fn monotonic(&self) -> Duration;
+
+    /// The calendar reading.
+    fn wall(&self) -> Timestamp;
+
+    /// How long the shard may sleep if it has nothing to do for `wanted`; `None`: until it is woken.
+    fn sleep_for(&self, wanted: Duration) -> Option<Duration> {
+        Some(wanted)
+    }
+
+    /// Registers a call for when the clock is moved by hand; clocks that run by themselves need none.
+    fn on_move(&self, _wake: Wake) {}
+}
+
+/// The machine's clocks: `CLOCK_MONOTONIC` and `CLOCK_REALTIME`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SystemClock;
+
+fn read(clock: ClockId) -> Duration {
+    let time = clock_gettime(clock);
+    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+    Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or(0))
+}
+
+impl Clock for SystemClock {
+    fn monotonic(&self) -> Duration {
+        read(ClockId::Monotonic)
+    }
+
+    fn wall(&self) -> Timestamp {
+        Timestamp(0).after(read(ClockId::Realtime))
+    }
+}
+
+/// A clock that stands still until it is moved.
+#[derive(Default)]
+pub struct ManualClock {
+    state: Mutex<ManualState>,
+}
+
+#[derive(Default)]
+struct ManualState {
+    monotonic: Duration,
+    wall: Timestamp,
+    wakes: Vec<Wake>,
+}
+
+impl ManualClock {
+    /// A clock that shows this calendar time.
+    pub fn new(wall: Timestamp) -> Arc<Self> {
+        let state = ManualState {
+            wall,
+            ..ManualState::default()
+        };
+        Arc::new(Self {
+            state: Mutex::new(state),
+        })
+    }
+
+    /// Lets time pass on both readings, and wakes the shards that sleep by this clock.
+    pub fn advance(&self, by: Duration) {
+        self.change(|state| {
+            state.monotonic += by;
+            state.wall = state.wall.after(by);
+        });
+    }
+
+    /// Sets the calendar reading alone.
+    pub fn set_wall(&self, wall: Timestamp) {
+        self.change(|state| state.wall = wall);
+    }
+
+    fn change(&self, change: impl FnOnce(&mut ManualState)) {
+        let wakes = {
+            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            change(&mut state);
+            state.wakes.clone()
+        };
+        wakes.iter().for_each(|wake| wake());
+    }
+}
+
+impl Clock for ManualClock {
+    fn monotonic(&self) -> Duration {
+        self.state
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .monotonic
+    }
+
+    fn wall(&self) -> Timestamp {
+        self.state
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .wall
+    }
+
+    fn sleep_for(&self, _wanted: Duration) -> Option<Duration> {
+        None
+    }
+
+    fn on_move(&self, wake: Wake) {
+        self.state
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .wakes
+            .push(wake);
+    }
+}
+
+/// The shard's own line of elapsed time, which outlives the process (`rel C1`).
+#[derive(Clone, Copy, Debug)]
+pub struct TimeLine {
+    start: Elapsed,
+    origin: Duration,
+}
+
+impl TimeLine {
+    /// Goes on from the last commit, plus what the wall clock says has passed since, never less
+    /// than zero: a wrong clock at start can shift a pause, but never brings one back.
+    pub fn resume(meta: Meta, clock: &dyn Clock) -> Self {
+        let away = clock.wall().since(meta.wall);
+        let is_new = meta.wall == Timestamp(0);
+        let start = if is_new {
+            meta.elapsed
+        } else {
+            meta.elapsed.after(away)
+        };
+        Self {
+            start,
+            origin: clock.monotonic(),
+        }
+    }
+
+    /// Both readings of this moment.
+    pub fn now(&self, clock: &dyn Clock) -> Now {
+        let passed = clock.monotonic().saturating_sub(self.origin);
+        Now {
+            elapsed: self.start.after(passed),
+            wall: clock.wall(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn meta(elapsed: u64, wall: u64) -> Meta {
+        Meta {
+            elapsed: Elapsed(elapsed),
+            wall: Timestamp(wall),
+            ..Meta::default()
+        }
+    }
+
+    #[test]
+    fn elapsed_time_goes_on_over_a_restart_by_the_wall_clock() {
+        let clock = ManualClock::new(Timestamp(5_000_000));
+        let line = TimeLine::resume(meta(700, 2_000_000), &*clock);
+        assert_eq!(line.now(&*clock).elapsed, Elapsed(3_000_700));
+        clock.advance(Duration::from_micros(9));
+        assert_eq!(line.now(&*clock).elapsed, Elapsed(3_000_709));
+    }
+
+    #[test]
+    fn a_wall_clock_that_went_back_never_takes_elapsed_time_back() {
+        let clock = ManualClock::new(Timestamp(1));
+        let line = TimeLine::resume(meta(700, 2_000_000), &*clock);
+        assert_eq!(line.now(&*clock).elapsed, Elapsed(700));
+        clock.set_wall(Timestamp(0));
+        clock.advance(Duration::from_micros(1));
+        assert_eq!(line.now(&*clock).elapsed, Elapsed(701));
+    }
+
+    #[test]
+    fn the_system_clock_is_in_this_century() {
+        assert!(SystemClock.wall() > Timestamp(1_700_000_000_000_000));
+        assert!(SystemClock.monotonic() > Duration::ZERO);
+    }
+}

@@ -1,0 +1,187 @@
+//! Applying requests to the engine, within the open turn.
+
+use ganger_engine::Known;
+use ganger_store::Reader;
+use ganger_types::query::Query;
+use ganger_types::{Command, Elapsed, Namespace, Now, Rejection, Reply, Timestamp};
+
+use super::Core;
+use super::request::{Given, QueueGauge, Request, Ticket, is_new_work, namespace_of};
+use super::turn::{EndedRow, Turn};
+use crate::CallError;
+
+impl<R: Reader, T: Ticket> Core<R, T> {
+    /// Fires what is due, in bounded slices, before anything else of this moment is applied.
+    pub(super) fn fire_timers(&mut self, now: Now) {
+        if !self.has_room() {
+            return;
+        }
+        let limit = self.settings.turn_timers_max;
+        let (engine, turn) = self.engine_and_turn(now);
+        self.has_more_timers = engine.advance(now, limit, &mut turn.effects);
+        self.serve_woken(now);
+    }
+
+    /// Applies what waits, until the turn is full.
+    pub(super) fn take_requests(&mut self, now: Now) {
+        while self.has_room() {
+            let Some(request) = self.inbox.pop_front() else {
+                return;
+            };
+            self.take(request, now);
+            self.serve_woken(now);
+        }
+    }
+
+    fn take(&mut self, request: Request<T>, now: Now) {
+        match request {
+            Request::Call {
+                command,
+                at,
+                ticket,
+            } => {
+                let answer = self.apply(now, command, at).map(Given::Reply);
+                self.answer(now, ticket, answer);
+            }
+            Request::CallAll { commands, ticket } => {
+                let answers = commands
+                    .into_iter()
+                    .map(|command| self.apply(now, command, None))
+                    .collect();
+                self.answer(now, ticket, Ok(Given::Replies(answers)));
+            }
+            Request::Lease {
+                lease,
+                wait_for,
+                waiter,
+                ticket,
+            } => {
+                self.take_lease(now, lease, wait_for, waiter, ticket);
+            }
+            Request::AwaitEnd {
+                namespace,
+                id,
+                wait_for,
+                waiter,
+                ticket,
+            } => {
+                self.take_await(now, namespace, id, wait_for, waiter, ticket);
+            }
+            Request::GiveUp(waiter) => drop(self.waiters.take(waiter)),
+            Request::Undelivered {
+                held,
+                request,
+                waiter,
+            } => {
+                self.take_back(now, held, request, waiter);
+            }
+            Request::Census { ticket } => {
+                let census = self.census(now);
+                self.answer(now, ticket, Ok(Given::Census(census)));
+            }
+        }
+    }
+
+    /// Keeps an answer until the open turn is durable.
+    pub(super) fn answer(&mut self, now: Now, ticket: T, answer: Result<Given, CallError>) {
+        let turn = self.open.get_or_insert_with(|| Turn::new(now));
+        turn.answers.push((ticket, answer));
+    }
+
+    /// Applies one command. `at` is the caller's time, and counts only where callers' clocks rule.
+    pub(super) fn apply(
+        &mut self,
+        now: Now,
+        command: Command,
+        at: Option<Timestamp>,
+    ) -> Result<Reply, CallError> {
+        self.numbers.counters.commands_total.inc();
+        if is_new_work(&command) {
+            self.refuse_if_full()?;
+        }
+        let moment = self.moment(now, &command, at)?;
+        let known = self.known(&command)?;
+        let (engine, turn) = self.engine_and_turn(now);
+        turn.commands += 1;
+        engine
+            .apply(moment, command, &known, &mut turn.effects)
+            .map_err(|rejection| {
+                self.numbers.counters.rejected_total.inc();
+                if matches!(rejection, Rejection::LeaseLost { .. }) {
+                    self.numbers.counters.stale_reports_total.inc();
+                }
+                CallError::Rejected(rejection)
+            })
+    }
+
+    /// The time of a command. In a namespace on its callers' clocks both readings are the caller's;
+    /// a question without one is asked at the beginning of time, where nothing falls due.
+    fn moment(
+        &mut self,
+        now: Now,
+        command: &Command,
+        at: Option<Timestamp>,
+    ) -> Result<Now, CallError> {
+        let engine = &self.live().engine;
+        let is_callers =
+            namespace_of(command).is_some_and(|namespace| engine.runs_on_callers_clock(namespace));
+        match at {
+            _ if !is_callers => Ok(now),
+            Some(at) => Ok(Now {
+                elapsed: Elapsed(at.0),
+                wall: at,
+            }),
+            None if matches!(command, Command::Query(_)) => Ok(Now::default()),
+            None => Err(Rejection::ClockMissing.into()),
+        }
+    }
+
+    /// Looks up the finished jobs that a command names: first in turns on their way to the store,
+    /// then in the store.
+    fn known(&mut self, command: &Command) -> Result<Known, CallError> {
+        let wanted = self.live().engine.wants(command);
+        let mut known = Known::default();
+        for (namespace, id) in wanted {
+            match self.unseen().ended_by_id(&namespace, &id) {
+                EndedRow::Record(record) => {
+                    known.jobs.push(record.clone());
+                    continue;
+                }
+                EndedRow::Gone => continue,
+                EndedRow::Unknown => {}
+            }
+            let found = self.live().reader.find(&namespace, &id);
+            let found =
+                found.map_err(|error| CallError::from_read(&self.settings.shard, &error))?;
+            let Some(job) = found.filter(|job| job.record.finished.is_some()) else {
+                continue;
+            };
+            if matches!(self.unseen().ended(job.record.key), EndedRow::Unknown) {
+                known.jobs.push(job.record);
+            }
+        }
+        Ok(known)
+    }
+
+    /// Counts of every queue of every namespace.
+    fn census(&mut self, now: Now) -> Vec<QueueGauge> {
+        let mut ask = |query| self.apply(now, Command::Query(Box::new(query)), None);
+        let mut namespaces = vec![Namespace::default()];
+        if let Ok(Reply::Namespaces(records)) = ask(Query::Namespaces) {
+            namespaces.extend(records.into_iter().map(|record| record.namespace));
+        }
+        namespaces.sort();
+        namespaces.dedup();
+        let mut census = Vec::new();
+        for namespace in namespaces {
+            let Ok(Reply::Queues(queues)) = ask(Query::Queues(namespace.clone())) else {
+                continue;
+            };
+            census.extend(queues.into_iter().map(|view| {
+                let age = view.oldest_ready_for.map_or(0.0, |age| age.as_secs_f64());
+                (namespace.clone(), view.queue, view.counts, age)
+            }));
+        }
+        census
+    }
+}

@@ -1,0 +1,244 @@
+//! Handing jobs out with what their programs need: payload, inputs, results of upstreams.
+
+use ganger_store::{Reader, StoreError};
+use ganger_types::command::{Fail, Held, Lease};
+use ganger_types::{Bytes, Command, Grant, Group, InputState, JobKey, Now, Reply, limits};
+
+use super::request::Ticket;
+use super::{Core, Unseen};
+use crate::{CallError, Delivery};
+
+/// Jobs leased before their payloads are read: bounds what is in memory beyond the limit.
+const SLICE_JOBS: u32 = 64;
+/// Inputs read from the store at a time.
+const INPUTS_PAGE: usize = 1_000;
+/// What an input reads whose job did not succeed, or left no result.
+const NULL: Bytes = Bytes::from_static(b"null");
+/// The failure group of jobs whose payload or inputs cannot be read (`kickq R20`).
+const DAMAGED: &str = "damaged";
+
+/// Why a job cannot be handed out.
+enum Trouble {
+    /// Its bytes are damaged: it is set aside.
+    Damaged(String),
+    /// The store cannot be read at all.
+    Unreadable(StoreError),
+}
+
+impl From<StoreError> for Trouble {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Damaged { .. } => Self::Damaged(error.to_string()),
+            other => Self::Unreadable(other),
+        }
+    }
+}
+
+impl<R: Reader, T: Ticket> Core<R, T> {
+    /// Leases jobs and reads what they need. A job that cannot be read is set aside as damaged; the
+    /// others go out. A request that names itself is leased in one piece, so that its repeat is too.
+    pub(super) fn take_jobs(
+        &mut self,
+        now: Now,
+        lease: &Lease,
+    ) -> Result<Vec<Delivery>, CallError> {
+        let mut deliveries = Vec::new();
+        let mut bytes = 0;
+        let mut left = lease.jobs_max;
+        let is_whole = lease.request.is_some() || lease.jobs_max > limits::LEASE_JOBS_MAX;
+        loop {
+            let slice = if is_whole { left } else { left.min(SLICE_JOBS) };
+            let command = Lease {
+                jobs_max: slice,
+                ..lease.clone()
+            };
+            let grants = match self.apply(now, Command::Lease(Box::new(command)), None) {
+                Ok(Reply::Leased(grants)) => grants,
+                Ok(_) => Vec::new(),
+                Err(error) if deliveries.is_empty() => return Err(error),
+                Err(_) => return Ok(deliveries),
+            };
+            let granted = u32::try_from(grants.len()).unwrap_or(u32::MAX);
+            let trouble = self.read_all(now, grants, &mut deliveries, &mut bytes);
+            left = left.saturating_sub(granted.max(1));
+            match trouble {
+                Some(error) if deliveries.is_empty() => return Err(error),
+                None if !is_whole
+                    && granted == slice
+                    && left > 0
+                    && bytes < self.settings.delivery_bytes_max => {}
+                _ => return Ok(deliveries),
+            }
+        }
+    }
+
+    /// Reads what each grant needs; those that cannot be read are set aside or given back.
+    fn read_all(
+        &mut self,
+        now: Now,
+        grants: Vec<Grant>,
+        deliveries: &mut Vec<Delivery>,
+        bytes: &mut usize,
+    ) -> Option<CallError> {
+        let mut trouble = None;
+        for grant in grants {
+            match self.read_one(&grant) {
+                Ok((payload, inputs)) => {
+                    *bytes += payload.len() + inputs.iter().map(Bytes::len).sum::<usize>();
+                    deliveries.push(Delivery {
+                        grant,
+                        payload,
+                        inputs,
+                    });
+                }
+                Err(Trouble::Damaged(what)) => self.set_aside(now, &grant, what),
+                Err(Trouble::Unreadable(error)) => {
+                    trouble = Some(CallError::from_read(&self.settings.shard, &error));
+                    self.give_back(now, held(&grant), "its payload could not be read");
+                }
+            }
+        }
+        trouble
+    }
+
+    /// Fails a job that cannot be read: it stays for inspection, and the queue goes on.
+    fn set_aside(&mut self, now: Now, grant: &Grant, what: String) {
+        tracing::error!(job = %grant.job, queue = %grant.queue, %what, "job set aside as damaged");
+        self.numbers.counters.damaged_total.inc();
+        let fail = Fail {
+            held: held(grant),
+            group: Group::from_static(DAMAGED),
+            message: what,
+            permanent: true,
+            retry_after: None,
+        };
+        drop(self.apply(now, Command::Fail(Box::new(fail)), None));
+    }
+
+    fn read_one(&mut self, grant: &Grant) -> Result<(Bytes, Vec<Bytes>), Trouble> {
+        let payload = self.read_payload(grant.key)?;
+        let inputs = if grant.inputs == 0 {
+            Vec::new()
+        } else {
+            self.read_inputs(grant)?
+        };
+        Ok((payload, inputs))
+    }
+
+    fn read_payload(&mut self, key: JobKey) -> Result<Bytes, Trouble> {
+        let mut unseen = Unseen {
+            open: self.open.as_mut(),
+            flights: &mut self.flights,
+        };
+        let found = unseen.payload(key).or_else(|| self.blobs.take_payload(key));
+        if let Some(payload) = found {
+            self.numbers.counters.blob_hits_total.inc();
+            return Ok(payload);
+        }
+        self.numbers.counters.blob_misses_total.inc();
+        let reader = &mut self.live().reader;
+        if let Some(payload) = reader.payload(key)? {
+            return Ok(payload);
+        }
+        let expected = reader.job(key)?.map_or(0, |job| job.record.payload_bytes);
+        if expected == 0 {
+            return Ok(Bytes::new());
+        }
+        Err(Trouble::Damaged(format!(
+            "the payload of {expected} bytes of job {key} is missing"
+        )))
+    }
+
+    /// The inputs of a job: rows of the store, overlaid by those on their way to it.
+    fn read_inputs(&mut self, grant: &Grant) -> Result<Vec<Bytes>, Trouble> {
+        let wanted = usize::try_from(grant.inputs).unwrap_or(usize::MAX);
+        let mut slots: Vec<Option<InputState>> = vec![None; wanted];
+        let mut put = |slot: u32, state: Option<InputState>| {
+            if let Some(place) = usize::try_from(slot)
+                .ok()
+                .and_then(|slot| slots.get_mut(slot))
+            {
+                *place = state;
+            }
+        };
+        let unseen = self.unseen().inputs(grant.key);
+        if unseen.len() < wanted {
+            let mut from = 0;
+            while from < grant.inputs {
+                let page = self.live().reader.inputs(grant.key, from, INPUTS_PAGE)?;
+                let Some(last) = page.last() else { break };
+                from = last.slot.saturating_add(1);
+                page.into_iter()
+                    .for_each(|row| put(row.slot, Some(row.state)));
+            }
+        }
+        for row in unseen {
+            match row {
+                Ok(row) => put(row.slot, Some(row.state)),
+                Err(slot) => put(slot, None),
+            }
+        }
+        slots
+            .into_iter()
+            .enumerate()
+            .map(|(slot, state)| self.read_input(grant.key, slot, state))
+            .collect()
+    }
+
+    fn read_input(
+        &mut self,
+        key: JobKey,
+        slot: usize,
+        state: Option<InputState>,
+    ) -> Result<Bytes, Trouble> {
+        match state {
+            Some(InputState::Value(bytes)) => Ok(bytes),
+            Some(InputState::Delivered { upstream, .. }) => self.read_result(upstream),
+            Some(InputState::Ignored { .. }) => Ok(NULL),
+            Some(InputState::Missing { id, .. }) => Err(Trouble::Damaged(format!(
+                "input {slot} of job {key} still waits for job {id}, though the job is ready"
+            ))),
+            None => Err(Trouble::Damaged(format!(
+                "input {slot} of job {key} is missing"
+            ))),
+        }
+    }
+
+    fn read_result(&mut self, upstream: JobKey) -> Result<Bytes, Trouble> {
+        if let Some(result) = self.unseen().result(upstream) {
+            self.numbers.counters.blob_hits_total.inc();
+            return Ok(result.unwrap_or(NULL));
+        }
+        if let Some(result) = self.blobs.result(upstream) {
+            self.numbers.counters.blob_hits_total.inc();
+            return Ok(result.clone());
+        }
+        self.numbers.counters.blob_misses_total.inc();
+        let reader = &mut self.live().reader;
+        if let Some(result) = reader.result(upstream)? {
+            return Ok(result);
+        }
+        let record = reader.job(upstream)?.map(|job| job.record);
+        let expected = record
+            .as_ref()
+            .and_then(|record| record.finished.as_ref()?.result_bytes);
+        match (record, expected) {
+            (None, _) => Err(Trouble::Damaged(format!(
+                "job {upstream}, an input, is missing"
+            ))),
+            (Some(_), Some(bytes)) if bytes > 0 => Err(Trouble::Damaged(format!(
+                "the result of {bytes} bytes of job {upstream}, an input, is missing"
+            ))),
+            (Some(_), Some(_)) => Ok(Bytes::new()),
+            (Some(_), None) => Ok(NULL),
+        }
+    }
+}
+
+fn held(grant: &Grant) -> Held {
+    Held {
+        namespace: grant.namespace.clone(),
+        job: grant.job.clone(),
+        token: grant.token,
+    }
+}

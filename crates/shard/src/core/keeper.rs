@@ -1,0 +1,193 @@
+//! The store's side of the pipeline: carries orders out one after the other.
+//!
+//! The store thread is a loop around [`Keeper::carry_out`]; a simulator calls it when it pleases.
+
+use std::sync::Arc;
+
+use ganger_engine::{Engine, Loader, Start};
+use ganger_store::{CommitError, Loaded, Opened, Store, StoreError};
+use ganger_types::{Commit, Now};
+
+use crate::metrics::Numbers;
+use crate::{Hooks, Point};
+
+/// What the store is to do.
+#[derive(Debug)]
+pub enum Order {
+    /// Make a turn durable.
+    Commit(Arc<Commit>),
+    /// Read the rows back into a new engine.
+    Load {
+        /// What the engine starts with.
+        start: Start,
+    },
+    /// Open the store again after an unknown outcome, then read the rows back.
+    Reopen {
+        /// Unguessable bits for the engine.
+        seed: [u8; 32],
+        /// The moment.
+        now: Now,
+    },
+    /// Look at the free space; do upkeep if there is time for it.
+    Upkeep {
+        /// Whether there is.
+        is_idle: bool,
+    },
+}
+
+/// An engine read back, with a reader of the same store.
+pub struct Fresh<R> {
+    /// It.
+    pub engine: Engine,
+    /// For what is not in memory.
+    pub reader: R,
+    /// Where the store stood when it was opened again; `None` if it was not.
+    pub opened: Option<Opened>,
+}
+
+/// What the store says.
+pub enum Report<R> {
+    /// A turn is durable.
+    Committed {
+        /// Which.
+        sequence: u64,
+    },
+    /// A turn is not durable, or may not be. Turns given after it are dropped without a report.
+    Failed {
+        /// Which.
+        sequence: u64,
+        /// Why.
+        error: CommitError,
+    },
+    /// The rows were read back.
+    Loaded(Result<Box<Fresh<R>>, StoreError>),
+    /// Upkeep was done.
+    Upkeep {
+        /// Free bytes on the device, if that means anything.
+        free_bytes: Option<u64>,
+        /// What went wrong.
+        error: Option<StoreError>,
+    },
+}
+
+/// A store and the rule that nothing is written after a failure until the engine was read back.
+pub struct Keeper<S> {
+    store: S,
+    numbers: Arc<Numbers>,
+    hooks: Hooks,
+    has_failed: bool,
+}
+
+impl<S: Store> Keeper<S> {
+    /// Over an opened store.
+    pub fn new(store: S, numbers: Arc<Numbers>, hooks: Hooks) -> Self {
+        Self {
+            store,
+            numbers,
+            hooks,
+            has_failed: false,
+        }
+    }
+
+    /// Carries an order out. `None` for a turn given after one that failed.
+    pub fn carry_out(&mut self, order: Order) -> Option<Report<S::Reader>> {
+        match order {
+            Order::Commit(commit) => self.commit(&commit),
+            Order::Load { start } => Some(Report::Loaded(self.load(start, None))),
+            Order::Reopen { seed, now } => Some(Report::Loaded(self.reopen(seed, now))),
+            Order::Upkeep { is_idle } => {
+                let error = if is_idle {
+                    self.store.idle().err()
+                } else {
+                    None
+                };
+                Some(Report::Upkeep {
+                    free_bytes: self.store.free_bytes(),
+                    error,
+                })
+            }
+        }
+    }
+
+    /// The store, for faults and audits in tests.
+    pub fn store_mut(&mut self) -> &mut S {
+        &mut self.store
+    }
+
+    fn commit(&mut self, commit: &Commit) -> Option<Report<S::Reader>> {
+        if self.has_failed {
+            return None;
+        }
+        let sequence = commit.sequence;
+        self.hooks.reach(Point::BeforeCommit);
+        match self.store.commit(commit) {
+            Ok(()) => {
+                self.hooks.reach(Point::AfterCommit);
+                Some(Report::Committed { sequence })
+            }
+            Err(error) => {
+                self.has_failed = true;
+                Some(Report::Failed { sequence, error })
+            }
+        }
+    }
+
+    fn reopen(&mut self, seed: [u8; 32], now: Now) -> Result<Box<Fresh<S::Reader>>, StoreError> {
+        let opened = self.store.open()?;
+        self.load(
+            Start {
+                epoch: opened.epoch,
+                seed,
+                meta: opened.meta,
+                now,
+            },
+            Some(opened),
+        )
+    }
+
+    fn load(
+        &mut self,
+        start: Start,
+        opened: Option<Opened>,
+    ) -> Result<Box<Fresh<S::Reader>>, StoreError> {
+        self.hooks.reach(Point::BeforeLoad);
+        let jobs = &self.numbers.gauges.loaded_jobs;
+        jobs.set(0);
+        let mut loader = Loader::new(start);
+        self.store.load(&mut |row| {
+            if matches!(row, Loaded::Job(_)) {
+                jobs.inc();
+            }
+            give(&mut loader, row);
+        })?;
+        let engine = loader.finish();
+        let reader = self.store.reader()?;
+        self.has_failed = false;
+        self.hooks.reach(Point::AfterLoad);
+        Ok(Box::new(Fresh {
+            engine,
+            reader,
+            opened,
+        }))
+    }
+}
+
+/// Hands a row of the store to the engine.
+fn give(loader: &mut Loader, row: Loaded) {
+    match row {
+        Loaded::Namespace(record) => loader.namespace(*record),
+        Loaded::Queue(record) => loader.queue(*record),
+        Loaded::Schedule(record) => loader.schedule(*record),
+        Loaded::Job(record) => loader.job(&record),
+        Loaded::Input(row) => loader.input(&row),
+        Loaded::Lease(lease) => loader.lease(*lease),
+        Loaded::Unique(record) => loader.unique(*record),
+        Loaded::Claim(record) => loader.claim(*record),
+        Loaded::TagCount(namespace, tag, count) => loader.tag_count(&namespace, tag, count),
+        Loaded::GroupCount(namespace, group, count) => {
+            loader.group_count(&namespace, group, count);
+        }
+        Loaded::Tracked(namespace, id, since) => loader.tracked(&namespace, id, since),
+        Loaded::Statistics(record) => loader.statistics(*record),
+    }
+}

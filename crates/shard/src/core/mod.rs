@@ -1,0 +1,298 @@
+//! The shard as a deterministic state machine: turns, commits, answers, waiting requests, recovery.
+//!
+//! No thread, no channel, no clock lives here. The host (the shard's threads, or a simulator) calls
+//!
+//! 1. [`Core::push`] with requests and [`Core::report`] with what the store said,
+//! 2. [`Core::run`] with the time,
+//! 3. [`Core::take_orders`] and gives them, in order, to the [`Keeper`] of the store,
+//! 4. [`Core::take_outputs`] and sends them out: all of it is durable,
+//! 5. [`Core::sleep_for`] to know when to come back if nothing happens.
+//!
+//! While the store commits a turn the next one is already applied; its answers wait for its own
+//! commit and for all earlier ones. The same calls in the same order give the same results.
+
+mod apply;
+mod blobs;
+mod deliver;
+mod keeper;
+mod pipeline;
+mod recovery;
+mod request;
+mod turn;
+mod upkeep;
+mod waiters;
+mod waiting;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ganger_engine::Engine;
+use ganger_store::{Opened, Reader};
+use ganger_types::{Due, Elapsed, Epoch, Meta, Now};
+
+pub use self::keeper::{Fresh, Keeper, Order, Report};
+pub(crate) use self::request::bytes_of;
+pub use self::request::{Given, Output, QueueGauge, Request, Ticket, WaiterId};
+
+use self::blobs::Blobs;
+use self::turn::{Flight, Turn, Unseen};
+use self::upkeep::Upkeep;
+use self::waiters::Waiters;
+use self::waiting::LatestRequests;
+use crate::metrics::Numbers;
+use crate::{CallError, Health, Settings, StopCause};
+
+/// Turns given to the store at once: one that it commits and one that waits behind it.
+pub const IN_FLIGHT_TURNS_MAX: usize = 2;
+
+/// A wall clock may jump: what is due by it is looked at this often.
+const WALL_LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// Where unguessable bits come from: asked once for each engine.
+pub type Seeds = Box<dyn FnMut() -> [u8; 32] + Send>;
+
+/// Whether the shard works.
+enum Stage {
+    /// The rows are being read back; requests wait.
+    Loading,
+    /// In service.
+    Running,
+    /// No new requests; what was taken is brought to its end.
+    Stopping,
+    /// Over.
+    Stopped(StopCause),
+}
+
+/// An engine in service, and a reader beside it for what is not in memory.
+struct Live<R> {
+    engine: Engine,
+    reader: R,
+}
+
+/// The state machine of one shard. `R` reads its store; `T` says where answers go.
+pub struct Core<R, T> {
+    settings: Settings,
+    numbers: Arc<Numbers>,
+    seeds: Seeds,
+    stage: Stage,
+    /// Present while running or stopping.
+    live: Option<Live<R>>,
+    epoch: Epoch,
+    /// Sequence of the last commit given to the store.
+    given: u64,
+    /// Sequence and counters of the last durable commit.
+    durable: u64,
+    durable_meta: Meta,
+    /// Counters of the last closed turn.
+    closed_meta: Meta,
+    inbox: VecDeque<Request<T>>,
+    open: Option<Turn<T>>,
+    /// In order; the store is given those with a commit, in the same order.
+    flights: VecDeque<Flight<T>>,
+    waiters: Waiters<T>,
+    latest_requests: LatestRequests,
+    blobs: Blobs,
+    upkeep: Upkeep,
+    /// Commands that came together lately: how much company a turn may hope for.
+    company: usize,
+    /// Since when the store has had nothing to do.
+    store_idle_since: Elapsed,
+    has_more_timers: bool,
+    orders: Vec<Order>,
+    outputs: Vec<Output<T>>,
+}
+
+impl<R: Reader, T: Ticket> Core<R, T> {
+    /// A shard over a store that was just opened; its first order reads the rows back.
+    pub fn new(
+        settings: Settings,
+        numbers: Arc<Numbers>,
+        opened: Opened,
+        now: Now,
+        seeds: Seeds,
+    ) -> Self {
+        let mut core = Self {
+            blobs: Blobs::new(settings.blob_cache_bytes),
+            upkeep: Upkeep::new(now.elapsed),
+            settings,
+            numbers,
+            seeds,
+            stage: Stage::Loading,
+            live: None,
+            epoch: opened.epoch,
+            given: opened.sequence,
+            durable: opened.sequence,
+            durable_meta: opened.meta,
+            closed_meta: opened.meta,
+            inbox: VecDeque::new(),
+            open: None,
+            flights: VecDeque::new(),
+            waiters: Waiters::default(),
+            latest_requests: LatestRequests::default(),
+            company: 0,
+            store_idle_since: now.elapsed,
+            has_more_timers: false,
+            orders: Vec::new(),
+            outputs: Vec::new(),
+        };
+        core.order_load(now);
+        core
+    }
+
+    /// Takes a request; [`Core::run`] looks at it.
+    pub fn push(&mut self, request: Request<T>) {
+        self.inbox.push_back(request);
+    }
+
+    /// Does all there is to do at `now`.
+    pub fn run(&mut self, now: Now) {
+        self.end_patience(now);
+        match self.stage {
+            Stage::Stopped(_) => self.refuse_inbox(),
+            Stage::Loading => {}
+            Stage::Running | Stage::Stopping => {
+                self.fire_timers(now);
+                self.take_requests(now);
+                self.keep_up(now);
+                self.close_when_due(now);
+                self.finish_stopping();
+            }
+        }
+        self.gauge();
+    }
+
+    /// What the store is to do, in order.
+    pub fn take_orders(&mut self) -> Vec<Order> {
+        std::mem::take(&mut self.orders)
+    }
+
+    /// What may go out, in order: all of it is durable.
+    pub fn take_outputs(&mut self) -> Vec<Output<T>> {
+        std::mem::take(&mut self.outputs)
+    }
+
+    /// How long there is nothing to do unless a request or a report comes; `None`: for ever.
+    pub fn sleep_for(&self, now: Now) -> Option<Duration> {
+        let patience = self.waiters.next_deadline();
+        let Some(live) = self.live.as_ref() else {
+            return patience.map(|at| at.since(now.elapsed));
+        };
+        let mut next = self.upkeep.next_at(self.settings.upkeep_every);
+        if self.has_room() {
+            if self.has_more_timers || !self.inbox.is_empty() || self.may_retire() {
+                return Some(Duration::ZERO);
+            }
+            for due in live.engine.next_due() {
+                next = next.min(match due {
+                    Due::Elapsed(at) => at,
+                    Due::Wall(at) => now.elapsed.after(at.since(now.wall).min(WALL_LOOK_EVERY)),
+                });
+            }
+        }
+        if let Some(until) = self.waits_for_company_until() {
+            next = next.min(until);
+        }
+        if let Some(patience) = patience {
+            next = next.min(patience);
+        }
+        Some(next.since(now.elapsed))
+    }
+
+    /// Stops taking requests and brings what was taken to its end; see [`Core::stopped`].
+    pub fn stop(&mut self) {
+        match self.stage {
+            Stage::Running => self.stage = Stage::Stopping,
+            Stage::Loading => self.end(StopCause::Asked),
+            Stage::Stopping | Stage::Stopped(_) => {}
+        }
+    }
+
+    /// Why it is over, once it is.
+    pub fn stopped(&self) -> Option<&StopCause> {
+        match &self.stage {
+            Stage::Stopped(cause) => Some(cause),
+            _ => None,
+        }
+    }
+
+    /// Whether the shard can work.
+    pub fn health(&self) -> Health {
+        match &self.stage {
+            Stage::Loading => Health::Starting {
+                jobs: self.numbers.gauges.loaded_jobs.get(),
+            },
+            Stage::Running | Stage::Stopping if self.is_full() => Health::Full,
+            Stage::Running => Health::Ready,
+            Stage::Stopping => Health::Stopped {
+                reason: StopCause::Asked.to_string(),
+            },
+            Stage::Stopped(cause) => Health::Stopped {
+                reason: cause.to_string(),
+            },
+        }
+    }
+
+    /// The engine, while one is in service: for audits. It may be ahead of what is durable.
+    pub fn engine(&self) -> Option<&Engine> {
+        self.live.as_ref().map(|live| &live.engine)
+    }
+
+    /// Sequence of the last commit that is known to be durable.
+    pub fn durable_sequence(&self) -> u64 {
+        self.durable
+    }
+
+    /// Turns closed and not yet released.
+    pub fn turns_in_flight(&self) -> usize {
+        self.flights.len()
+    }
+
+    fn unavailable(&self, reason: &str) -> CallError {
+        CallError::unavailable(&self.settings.shard, reason)
+    }
+
+    fn live(&mut self) -> &mut Live<R> {
+        self.live
+            .as_mut()
+            .expect("commands are applied only while an engine is in service")
+    }
+
+    fn unseen(&mut self) -> Unseen<'_, T> {
+        Unseen {
+            open: self.open.as_mut(),
+            flights: &mut self.flights,
+        }
+    }
+
+    /// The engine and the open turn side by side; opens one if there is none.
+    fn engine_and_turn(&mut self, now: Now) -> (&mut Engine, &mut Turn<T>) {
+        let turn = self.open.get_or_insert_with(|| Turn::new(now));
+        let live = self
+            .live
+            .as_mut()
+            .expect("turns are open only while an engine is in service");
+        (&mut live.engine, turn)
+    }
+
+    fn gauge(&self) {
+        let gauges = &self.numbers.gauges;
+        let (leases, slots, ends) = self.waiters.sizes();
+        gauges.waiting_workers.set(crate::metrics::count(leases));
+        gauges.waiting_ends.set(crate::metrics::count(ends));
+        self.numbers.slots_waiting.set(slots);
+        gauges
+            .turns_in_flight
+            .set(crate::metrics::count(self.flights.len()));
+        gauges
+            .blob_cache_bytes
+            .set(crate::metrics::count(self.blobs.bytes()));
+        gauges.commit_sequence.set(self.durable);
+        gauges.epoch.set(self.epoch.0);
+        if let Some(live) = &self.live {
+            gauges
+                .live_jobs
+                .set(crate::metrics::count(live.engine.live_jobs()));
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! Closing turns, and letting them out once they and all before them are durable.
+
+use std::sync::Arc;
+
+use ganger_store::{Reader, StoredJob};
+use ganger_types::{Commit, Elapsed, Happening, Meta, Now};
+
+use super::request::{Given, Output, Ticket};
+use super::turn::{Flight, Turn};
+use super::{Core, IN_FLIGHT_TURNS_MAX, Order, Stage};
+use crate::settings::GROUP_WAIT_MAX;
+
+impl<R: Reader, T: Ticket> Core<R, T> {
+    /// Turns that the store has not confirmed.
+    fn unconfirmed(&self) -> usize {
+        self.flights
+            .iter()
+            .filter(|flight| !flight.is_durable)
+            .count()
+    }
+
+    fn is_turn_full(&self) -> bool {
+        let max = self.settings.turn_commands_max;
+        self.open.as_ref().is_some_and(|turn| {
+            turn.commands >= max || turn.effects.changes.len() >= max.saturating_mul(16)
+        })
+    }
+
+    /// Whether more can be applied now. A full turn waits until the store takes it.
+    pub(super) fn has_room(&self) -> bool {
+        !self.is_turn_full()
+    }
+
+    /// Closes the open turn when the store has nothing to do, or when the turn is full.
+    ///
+    /// While the store is busy the turn stays open: it grows under load by itself.
+    pub(super) fn close_when_due(&mut self, now: Now) {
+        let Some(turn) = &self.open else { return };
+        if turn.is_empty() {
+            self.open = None;
+            return;
+        }
+        let unconfirmed = self.unconfirmed();
+        let may_close = if self.is_turn_full() {
+            unconfirmed < IN_FLIGHT_TURNS_MAX
+        } else {
+            unconfirmed == 0
+                && self
+                    .waits_for_company_until()
+                    .is_none_or(|until| until <= now.elapsed)
+        };
+        if may_close {
+            self.close(now);
+        }
+    }
+
+    /// Until when the open turn waits for company, if it does: only while the store has nothing to
+    /// do, and only if lately more commands came together than it holds.
+    pub(super) fn waits_for_company_until(&self) -> Option<Elapsed> {
+        let turn = self.open.as_ref()?;
+        let hoped_for = self.company.min(self.settings.group_enough);
+        let may_wait = matches!(self.stage, Stage::Running)
+            && turn.has_written()
+            && turn.commands < hoped_for
+            && self.unconfirmed() == 0;
+        let since = turn.opened.elapsed.max(self.store_idle_since);
+        may_wait.then(|| since.after(self.settings.group_wait.min(GROUP_WAIT_MAX)))
+    }
+
+    fn close(&mut self, now: Now) {
+        let Some(mut turn) = self.open.take() else {
+            return;
+        };
+        let engine = &mut self.live().engine;
+        engine.end_turn(now, &mut turn.effects);
+        let meta = engine.meta();
+        let must_flush = turn.has_written() || counters(&meta) != counters(&self.closed_meta);
+        self.closed_meta = meta;
+        let effects = std::mem::take(&mut turn.effects);
+        let commit = must_flush.then(|| {
+            self.given += 1;
+            Arc::new(Commit {
+                epoch: self.epoch,
+                sequence: self.given,
+                meta,
+                changes: effects.changes,
+            })
+        });
+        self.orders.extend(commit.clone().map(Order::Commit));
+        self.flights
+            .push_back(Flight::new(turn, effects.events, commit));
+        self.release();
+    }
+
+    /// The store says that a commit is durable.
+    ///
+    /// # Panics
+    /// If it is not the next one: the store and the shard have lost each other.
+    pub(super) fn committed(&mut self, sequence: u64, now: Now) {
+        let flight = self.flights.iter_mut().find(|flight| !flight.is_durable);
+        let flight = flight.expect("only what was given can be committed");
+        let commit = flight
+            .commit
+            .as_ref()
+            .expect("a turn without a commit is durable");
+        assert_eq!(commit.sequence, sequence, "commits are confirmed in order");
+        self.durable = sequence;
+        self.durable_meta = commit.meta;
+        flight.is_durable = true;
+        self.store_idle_since = now.elapsed;
+        self.release();
+    }
+
+    /// Lets out every turn that is durable and has only durable ones before it.
+    pub(super) fn release(&mut self) {
+        let mut released = 0;
+        while self.flights.front().is_some_and(|flight| flight.is_durable) {
+            let flight = self.flights.pop_front().expect("there is a front");
+            released += flight.commands;
+            self.let_out(flight);
+        }
+        if released > 0 {
+            self.company = released + self.open.as_ref().map_or(0, |turn| turn.commands);
+        }
+    }
+
+    fn let_out(&mut self, mut flight: Flight<T>) {
+        if let Some(commit) = &flight.commit {
+            self.numbers
+                .observe_turn(flight.commands, flight.opened.wall, &commit.changes);
+            self.blobs.learn(&commit.changes);
+        }
+        self.numbers.observe_events(&flight.events);
+        if self.waiters.has_ends() {
+            self.tell_ends(&mut flight);
+        }
+        // Events first: whoever has an answer may rely on its events having been told.
+        if !flight.events.is_empty() {
+            self.outputs.push(Output::Events(flight.events));
+        }
+        let answers = flight.answers.into_iter();
+        self.outputs
+            .extend(answers.map(|(ticket, answer)| Output::Answer(ticket, answer)));
+    }
+
+    /// Answers those who wait for the end of a job that ended in this turn.
+    fn tell_ends(&mut self, flight: &mut Flight<T>) {
+        for event in &flight.events {
+            let (key, id, is_gone) = match &event.happening {
+                Happening::JobMoved { key, job, to, .. } if to.is_terminal() => (*key, job, false),
+                Happening::JobRemoved { key, job, .. } => (*key, job, true),
+                _ => continue,
+            };
+            let waiters = self.waiters.take_ended(&event.namespace, id);
+            if waiters.is_empty() {
+                continue;
+            }
+            let record = if is_gone {
+                None
+            } else {
+                flight.rows.ended_record(&flight.commit, key)
+            };
+            let job = record.map(|record| {
+                Box::new(StoredJob {
+                    record,
+                    lease: None,
+                })
+            });
+            for waiter in waiters {
+                let answer = Ok(Given::Job(job.clone()));
+                self.outputs.push(Output::Answer(waiter.ticket, answer));
+            }
+        }
+    }
+
+    /// Answers everything in the open turn and in flight as not done.
+    pub(super) fn fail_turns(&mut self, reason: &str) {
+        let open = self.open.take().map(|turn: Turn<T>| turn.answers);
+        let flights = std::mem::take(&mut self.flights);
+        let answers = flights.into_iter().map(|flight| flight.answers).chain(open);
+        let refusal = self.unavailable(reason);
+        for (ticket, _) in answers.flatten() {
+            self.outputs
+                .push(Output::Answer(ticket, Err(refusal.clone())));
+        }
+    }
+}
+
+/// The counters whose values must be durable before anybody can have seen them used.
+fn counters(meta: &Meta) -> (u64, u64, u64) {
+    (meta.next_key.0, meta.next_order, meta.next_event.0)
+}

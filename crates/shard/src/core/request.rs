@@ -1,0 +1,195 @@
+//! What goes into the core and what comes out of it.
+
+use std::time::Duration;
+
+use ganger_store::StoredJob;
+use ganger_types::command::{Held, Lease};
+use ganger_types::query::Query;
+use ganger_types::{
+    Command, Event, JobId, Namespace, Queue, QueueCounts, Reply, RequestId, Timestamp,
+};
+
+use crate::{CallError, Delivery};
+
+/// The name of a request that may wait; chosen by the caller, never used twice, smaller waits longer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct WaiterId(pub u64);
+
+/// Where an answer goes: a channel in the server, a number in the simulator.
+pub trait Ticket {
+    /// Whether nobody waits for the answer any more.
+    fn is_gone(&self) -> bool {
+        false
+    }
+}
+
+impl Ticket for u64 {}
+
+/// A request to the shard.
+#[derive(Debug)]
+pub enum Request<T> {
+    /// Applies one command.
+    Call {
+        /// It.
+        command: Command,
+        /// The caller's time, for namespaces that run on their callers' clocks.
+        at: Option<Timestamp>,
+        /// Where the answer goes.
+        ticket: T,
+    },
+    /// Applies commands in order, within one turn.
+    CallAll {
+        /// They.
+        commands: Vec<Command>,
+        /// Where the answers go.
+        ticket: T,
+    },
+    /// Takes jobs with what their programs need, waiting for the first one if need be.
+    Lease {
+        /// It.
+        lease: Box<Lease>,
+        /// How long to wait.
+        wait_for: Duration,
+        /// Its name while it waits.
+        waiter: WaiterId,
+        /// Where the answer goes.
+        ticket: T,
+    },
+    /// Waits until a job has ended.
+    AwaitEnd {
+        /// Whose.
+        namespace: Namespace,
+        /// Which.
+        id: JobId,
+        /// How long to wait.
+        wait_for: Duration,
+        /// Its name while it waits.
+        waiter: WaiterId,
+        /// Where the answer goes.
+        ticket: T,
+    },
+    /// Whoever waited under this name has gone.
+    GiveUp(WaiterId),
+    /// Grants that nobody picked up: they go back to their old places, uncounted.
+    Undelivered {
+        /// The leases.
+        held: Vec<Held>,
+        /// The request that asked for them, if it named itself.
+        request: Option<(Namespace, RequestId)>,
+        /// Which lease request it was.
+        waiter: WaiterId,
+    },
+    /// Counts of every queue, for metrics. Answered with the turn like a command.
+    Census {
+        /// Where the answer goes.
+        ticket: T,
+    },
+}
+
+/// A queue as metrics see it: namespace, queue, counts, age of the oldest ready job in seconds.
+pub type QueueGauge = (Namespace, Queue, QueueCounts, f64);
+
+/// What an answer gives.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Given {
+    /// To [`Request::Call`].
+    Reply(Reply),
+    /// To [`Request::CallAll`], in order.
+    Replies(Vec<Result<Reply, CallError>>),
+    /// To [`Request::Lease`]; none when the wait was over.
+    Deliveries(Vec<Delivery>),
+    /// To [`Request::AwaitEnd`]: the job as it is now, or `None` if there is no such job.
+    Job(Option<Box<StoredJob>>),
+    /// To [`Request::Census`].
+    Census(Vec<QueueGauge>),
+}
+
+/// What comes out once it is durable, in order.
+#[derive(Debug)]
+pub enum Output<T> {
+    /// An answer.
+    Answer(T, Result<Given, CallError>),
+    /// Events of one turn.
+    Events(Vec<Event>),
+}
+
+/// Whose jobs a command is about, if it is about one namespace's.
+pub(super) fn namespace_of(command: &Command) -> Option<&Namespace> {
+    Some(match command {
+        Command::Enqueue(cmd) => &cmd.namespace,
+        Command::Lease(cmd) => &cmd.namespace,
+        Command::Renew(cmd) => &cmd.held.namespace,
+        Command::Complete(cmd) => &cmd.held.namespace,
+        Command::Fail(cmd) => &cmd.held.namespace,
+        Command::Release(cmd) => &cmd.held.namespace,
+        Command::AppendLog(cmd) => &cmd.held.namespace,
+        Command::Cancel(cmd) => &cmd.namespace,
+        Command::Revive(cmd) => &cmd.namespace,
+        Command::TimeOut(cmd) => &cmd.namespace,
+        Command::Delete(cmd) => &cmd.namespace,
+        Command::Alter(cmd) => &cmd.namespace,
+        Command::AddDependencies(cmd) => &cmd.namespace,
+        Command::RemoveDependencies(cmd) => &cmd.namespace,
+        Command::PutSchedule(cmd) => &cmd.schedule.namespace,
+        Command::RemoveSchedule(cmd) => &cmd.namespace,
+        Command::Goodbye(cmd) => &cmd.namespace,
+        // Settings move no jobs, and questions settle nothing without a time of their own.
+        Command::Retire(_)
+        | Command::ConfigureQueue(_)
+        | Command::ForgetQueue(_)
+        | Command::ConfigureNamespace(_) => return None,
+        Command::Query(query) => return asked_namespace(query),
+    })
+}
+
+fn asked_namespace(query: &Query) -> Option<&Namespace> {
+    match query {
+        Query::Queues(namespace)
+        | Query::Queue(namespace, _)
+        | Query::Workers(namespace)
+        | Query::FailureGroups(namespace)
+        | Query::TopTags(namespace, _, _)
+        | Query::Tracked(namespace)
+        | Query::Schedules(namespace)
+        | Query::Schedule(namespace, _)
+        | Query::Statistics(namespace, _, _)
+        | Query::Why(namespace, _) => Some(namespace),
+        Query::Namespaces | Query::Audit => None,
+    }
+}
+
+/// Whether a command brings new work, which a full device refuses (`rel D9`).
+pub(super) fn is_new_work(command: &Command) -> bool {
+    matches!(command, Command::Enqueue(_) | Command::PutSchedule(_))
+}
+
+/// Bytes of payloads that a command carries, to bound what is in flight.
+pub(crate) fn bytes_of(command: &Command) -> usize {
+    use ganger_types::command::NewInput;
+    match command {
+        Command::Enqueue(cmd) => {
+            let of_inputs = |inputs: &[NewInput]| -> usize {
+                inputs
+                    .iter()
+                    .map(|input| match input {
+                        NewInput::Value(bytes) => bytes.len(),
+                        NewInput::Result(_) => 0,
+                    })
+                    .sum()
+            };
+            cmd.jobs
+                .iter()
+                .map(|job| job.payload.len() + of_inputs(&job.inputs))
+                .sum()
+        }
+        Command::Complete(cmd) => {
+            let next = cmd.next.as_ref().and_then(|next| next.payload.as_ref());
+            cmd.result.as_ref().map_or(0, |bytes| bytes.len()) + next.map_or(0, |bytes| bytes.len())
+        }
+        Command::Renew(cmd) => cmd.payload.as_ref().map_or(0, |bytes| bytes.len()),
+        Command::Alter(cmd) => cmd.payload.as_ref().map_or(0, |bytes| bytes.len()),
+        Command::AppendLog(cmd) => cmd.bytes.len(),
+        Command::PutSchedule(cmd) => cmd.schedule.payload.len(),
+        _ => 0,
+    }
+}

@@ -1,0 +1,275 @@
+//! Turns: the open one, those in flight, and finding rows in them that no reader can see yet.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use ganger_engine::Effects;
+use ganger_types::{
+    Bytes, Change, Commit, Event, InputRow, JobId, JobKey, JobRecord, Namespace, Now,
+};
+
+use super::blobs::FixedMap;
+use super::request::Given;
+use crate::CallError;
+
+pub(super) type Answers<T> = Vec<(T, Result<Given, CallError>)>;
+
+/// The turn that commands are applied to.
+pub(super) struct Turn<T> {
+    /// When its first command came.
+    pub(super) opened: Now,
+    /// Commands applied.
+    pub(super) commands: usize,
+    /// What they caused.
+    pub(super) effects: Effects,
+    /// What to say once it is durable.
+    pub(super) answers: Answers<T>,
+    rows: Rows,
+}
+
+impl<T> Turn<T> {
+    pub(super) fn new(opened: Now) -> Self {
+        Self {
+            opened,
+            commands: 0,
+            effects: Effects::default(),
+            answers: Vec::new(),
+            rows: Rows::default(),
+        }
+    }
+
+    /// Whether nothing at all has happened in it.
+    pub(super) fn is_empty(&self) -> bool {
+        self.answers.is_empty() && self.effects.changes.is_empty() && self.effects.events.is_empty()
+    }
+
+    /// Whether it must be flushed before anybody hears of it.
+    pub(super) fn has_written(&self) -> bool {
+        !self.effects.changes.is_empty() || !self.effects.events.is_empty()
+    }
+}
+
+/// A closed turn: given to the store, or waiting behind those that were.
+pub(super) struct Flight<T> {
+    /// What the store was given; `None` if the turn wrote nothing.
+    pub(super) commit: Option<Arc<Commit>>,
+    /// When its first command came.
+    pub(super) opened: Now,
+    pub(super) commands: usize,
+    pub(super) events: Vec<Event>,
+    pub(super) answers: Answers<T>,
+    /// Whether the store has said so.
+    pub(super) is_durable: bool,
+    pub(super) rows: Rows,
+}
+
+impl<T> Flight<T> {
+    /// Closes a turn whose changes have become `commit`.
+    pub(super) fn new(turn: Turn<T>, events: Vec<Event>, commit: Option<Arc<Commit>>) -> Self {
+        Self {
+            is_durable: commit.is_none(),
+            commit,
+            opened: turn.opened,
+            commands: turn.commands,
+            events,
+            answers: turn.answers,
+            rows: turn.rows,
+        }
+    }
+}
+
+/// Rows of a turn, found by key. Made only when somebody looks.
+#[derive(Default)]
+pub(super) struct Rows {
+    indexed: usize,
+    jobs: FixedMap<JobKey, JobRows>,
+    ids: BTreeMap<(Namespace, JobId), JobKey>,
+}
+
+#[derive(Default)]
+struct JobRows {
+    /// `FinishJob` or `PutFinished`, the last one; `Gone` if it was removed or revived since.
+    ended: Option<Place>,
+    payload: Option<usize>,
+    result: Option<usize>,
+    inputs: Vec<usize>,
+}
+
+#[derive(Clone, Copy)]
+enum Place {
+    At(usize),
+    Gone,
+}
+
+impl Rows {
+    /// The record of a job that ended in the turn of this commit and is still there at its end.
+    pub(super) fn ended_record(
+        &mut self,
+        commit: &Option<Arc<Commit>>,
+        key: JobKey,
+    ) -> Option<JobRecord> {
+        let changes = &commit.as_ref()?.changes;
+        self.index(changes);
+        let Place::At(place) = self.jobs.get(&key)?.ended? else {
+            return None;
+        };
+        match &changes[place] {
+            Change::FinishJob { record, .. } | Change::PutFinished(record) => {
+                Some(JobRecord::clone(record))
+            }
+            _ => None,
+        }
+    }
+
+    fn index(&mut self, changes: &[Change]) {
+        for (place, change) in changes.iter().enumerate().skip(self.indexed) {
+            self.note(place, change);
+        }
+        self.indexed = changes.len();
+    }
+
+    fn note(&mut self, place: usize, change: &Change) {
+        match change {
+            Change::FinishJob { record, .. } => {
+                let rows = self.jobs.entry(record.key).or_default();
+                rows.ended = Some(Place::At(place));
+                rows.result = Some(place);
+                self.ids
+                    .insert((record.namespace.clone(), record.id.clone()), record.key);
+            }
+            Change::PutFinished(record) => {
+                self.jobs.entry(record.key).or_default().ended = Some(Place::At(place));
+                self.ids
+                    .insert((record.namespace.clone(), record.id.clone()), record.key);
+            }
+            Change::ReviveJob(key) => {
+                let rows = self.jobs.entry(*key).or_default();
+                rows.ended = Some(Place::Gone);
+                rows.result = None;
+            }
+            Change::RemoveJob(key) => {
+                let gone = JobRows {
+                    ended: Some(Place::Gone),
+                    ..JobRows::default()
+                };
+                self.jobs.insert(*key, gone);
+            }
+            Change::PutPayload { key, .. } => {
+                self.jobs.entry(*key).or_default().payload = Some(place);
+            }
+            Change::PutInput(InputRow { job, .. }) | Change::RemoveInput { job, .. } => {
+                self.jobs.entry(*job).or_default().inputs.push(place);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// A look into turns that are not committed, newest first.
+pub(super) struct Unseen<'a, T> {
+    pub(super) open: Option<&'a mut Turn<T>>,
+    pub(super) flights: &'a mut std::collections::VecDeque<Flight<T>>,
+}
+
+/// What the turns in flight say of a finished job.
+pub(super) enum EndedRow<'a> {
+    /// Nothing: ask the store.
+    Unknown,
+    /// It is not among the finished any more.
+    Gone,
+    /// Its record.
+    Record(&'a JobRecord),
+}
+
+impl<T> Unseen<'_, T> {
+    /// Each turn's rows with its changes, newest first.
+    fn newest_first(&mut self) -> impl Iterator<Item = (&Rows, &[Change])> {
+        let open = self.open.as_deref_mut().map(|turn| {
+            turn.rows.index(&turn.effects.changes);
+            (&turn.rows, &turn.effects.changes[..])
+        });
+        let flights = self.flights.iter_mut().rev().map(|flight| {
+            let changes = flight
+                .commit
+                .as_ref()
+                .map_or(&[][..], |commit| &commit.changes);
+            flight.rows.index(changes);
+            (&flight.rows, changes)
+        });
+        open.into_iter().chain(flights)
+    }
+
+    /// The finished job with this id.
+    pub(super) fn ended_by_id(&mut self, namespace: &Namespace, id: &JobId) -> EndedRow<'_> {
+        let name = (namespace.clone(), id.clone());
+        let key = self
+            .newest_first()
+            .find_map(|(rows, _)| rows.ids.get(&name).copied());
+        key.map_or(EndedRow::Unknown, |key| self.ended(key))
+    }
+
+    /// The finished job with this number.
+    pub(super) fn ended(&mut self, key: JobKey) -> EndedRow<'_> {
+        for (rows, changes) in self.newest_first() {
+            let Some(place) = rows.jobs.get(&key).and_then(|rows| rows.ended) else {
+                continue;
+            };
+            return match place {
+                Place::Gone => EndedRow::Gone,
+                Place::At(place) => match &changes[place] {
+                    Change::FinishJob { record, .. } | Change::PutFinished(record) => {
+                        EndedRow::Record(record)
+                    }
+                    _ => EndedRow::Unknown,
+                },
+            };
+        }
+        EndedRow::Unknown
+    }
+
+    /// Whether any row of this job is on its way to the store.
+    pub(super) fn knows(&mut self, key: JobKey) -> bool {
+        self.newest_first()
+            .any(|(rows, _)| rows.jobs.contains_key(&key))
+    }
+
+    /// The payload, if it is on its way to the store.
+    pub(super) fn payload(&mut self, key: JobKey) -> Option<Bytes> {
+        self.newest_first().find_map(|(rows, changes)| {
+            match &changes[rows.jobs.get(&key)?.payload?] {
+                Change::PutPayload { payload, .. } => Some(payload.clone()),
+                _ => None,
+            }
+        })
+    }
+
+    /// The result, if it is on its way to the store: `Some(None)` if the job ended without one.
+    pub(super) fn result(&mut self, key: JobKey) -> Option<Option<Bytes>> {
+        self.newest_first().find_map(|(rows, changes)| {
+            match &changes[rows.jobs.get(&key)?.result?] {
+                Change::FinishJob { result, .. } => Some(result.clone()),
+                _ => None,
+            }
+        })
+    }
+
+    /// Inputs on their way to the store, oldest first: put, or taken back (`Err` with the slot).
+    pub(super) fn inputs(&mut self, key: JobKey) -> Vec<Result<InputRow, u32>> {
+        let mut found: Vec<_> = self
+            .newest_first()
+            .filter_map(|(rows, changes)| Some((rows.jobs.get(&key)?, changes)))
+            .flat_map(|(rows, changes)| {
+                rows.inputs
+                    .iter()
+                    .rev()
+                    .filter_map(|place| match &changes[*place] {
+                        Change::PutInput(row) => Some(Ok(row.clone())),
+                        Change::RemoveInput { slot, .. } => Some(Err(*slot)),
+                        _ => None,
+                    })
+            })
+            .collect();
+        found.reverse();
+        found
+    }
+}

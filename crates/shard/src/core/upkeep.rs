@@ -1,0 +1,194 @@
+//! Housekeeping in bounded slices: retention, free space, the store's own upkeep.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use ganger_store::{Reader, StoreError};
+use ganger_types::command::{Retire, RetireeQuery};
+use ganger_types::{Change, Command, Elapsed, Now, limits};
+
+use super::request::Ticket;
+use super::{Core, Order};
+use crate::CallError;
+
+/// Every so many looks the store gets its upkeep even if it is never found idle.
+const LOOKS_WITHOUT_IDLE_MAX: u32 = 10;
+/// How long a write that failed for lack of space keeps new work out, if nothing better is known.
+const FULL_FOR: Duration = Duration::from_secs(5);
+
+/// What housekeeping remembers.
+pub(super) struct Upkeep {
+    looked_at: Elapsed,
+    looks_without_idle: u32,
+    /// An order is with the store and its report has not come.
+    is_ordered: bool,
+    free_bytes: Option<u64>,
+    full_until: Option<Elapsed>,
+    /// Retention still to be done in this round, and how many to ask for at once.
+    queries: VecDeque<RetireeQuery>,
+    slice: usize,
+    /// The next slice waits until this commit is durable: what is removed must not be found again.
+    after_commit: u64,
+}
+
+impl Upkeep {
+    pub(super) fn new(now: Elapsed) -> Self {
+        Self {
+            looked_at: now,
+            looks_without_idle: 0,
+            is_ordered: false,
+            free_bytes: None,
+            full_until: None,
+            queries: VecDeque::new(),
+            slice: 0,
+            after_commit: 0,
+        }
+    }
+
+    /// After a recovery: what was ordered or under way is forgotten.
+    pub(super) fn restart(&mut self, now: Elapsed) {
+        self.looked_at = now;
+        self.is_ordered = false;
+        self.queries.clear();
+        self.after_commit = 0;
+    }
+
+    pub(super) fn next_at(&self, every: Duration) -> Elapsed {
+        self.looked_at.after(every)
+    }
+
+    /// A write failed for lack of space, whatever the free bytes say (a quota, a reserve).
+    pub(super) fn note_full(&mut self, now: Elapsed) {
+        self.full_until = Some(now.after(FULL_FOR));
+    }
+}
+
+impl<R: Reader, T: Ticket> Core<R, T> {
+    pub(super) fn is_full(&self) -> bool {
+        let is_low = self
+            .upkeep
+            .free_bytes
+            .is_some_and(|free| free < self.settings.reserve_bytes);
+        is_low || self.upkeep.full_until.is_some()
+    }
+
+    /// New work is refused while the device is nearly full (`rel D9`).
+    pub(super) fn refuse_if_full(&self) -> Result<(), CallError> {
+        if !self.is_full() {
+            return Ok(());
+        }
+        self.numbers.counters.full_total.inc();
+        Err(CallError::Full {
+            shard: self.settings.shard.clone(),
+            free: self.upkeep.free_bytes.unwrap_or(0),
+            needed: self.settings.reserve_bytes,
+        })
+    }
+
+    /// Looks after space and retention when it is time, and does one slice of what is under way.
+    pub(super) fn keep_up(&mut self, now: Now) {
+        if self.upkeep.next_at(self.settings.upkeep_every) <= now.elapsed {
+            self.upkeep.looked_at = now.elapsed;
+            self.order_upkeep();
+            if self.upkeep.queries.is_empty() {
+                self.upkeep.queries = self.live().engine.retention_due(now).into();
+                self.upkeep.slice = self.settings.retire_slice;
+            }
+        }
+        if self.may_retire() && self.has_room() {
+            self.retire_slice(now);
+        }
+    }
+
+    /// Whether retention has a slice to do now.
+    pub(super) fn may_retire(&self) -> bool {
+        !self.upkeep.queries.is_empty() && self.durable >= self.upkeep.after_commit
+    }
+
+    fn order_upkeep(&mut self) {
+        if self.upkeep.is_ordered {
+            return;
+        }
+        let is_quiet = self.flights.is_empty() && self.inbox.is_empty();
+        let is_idle = is_quiet || self.upkeep.looks_without_idle >= LOOKS_WITHOUT_IDLE_MAX;
+        self.upkeep.looks_without_idle = if is_idle {
+            0
+        } else {
+            self.upkeep.looks_without_idle + 1
+        };
+        self.upkeep.is_ordered = true;
+        self.orders.push(Order::Upkeep { is_idle });
+    }
+
+    pub(super) fn kept_up(&mut self, free: Option<u64>, error: Option<&StoreError>, now: Now) {
+        self.upkeep.is_ordered = false;
+        self.upkeep.free_bytes = free;
+        self.numbers.gauges.store_free_bytes.set(free.unwrap_or(0));
+        if self
+            .upkeep
+            .full_until
+            .is_some_and(|until| until <= now.elapsed)
+        {
+            self.upkeep.full_until = None;
+        }
+        if let Some(error) = error {
+            self.numbers.counters.upkeep_errors_total.inc();
+            tracing::warn!(shard = %self.settings.shard, %error, "upkeep of the store failed");
+        }
+    }
+
+    /// Finds finished jobs whose retention may have passed, and has the engine remove those it may.
+    fn retire_slice(&mut self, now: Now) {
+        let Some(query) = self.upkeep.queries.front().cloned() else {
+            return;
+        };
+        let slice = self.upkeep.slice;
+        let found = self.live().reader.retirees(&query, slice);
+        let found = found.unwrap_or_else(|error| {
+            tracing::warn!(shard = %self.settings.shard, %error, "retention could not look");
+            Vec::new()
+        });
+        let is_all = found.len() < slice;
+        let mut jobs = found;
+        jobs.retain(|retiree| !self.unseen().knows(retiree.record.key));
+        let removed = if jobs.is_empty() {
+            0
+        } else {
+            self.retire(now, jobs)
+        };
+        self.next_slice(is_all, removed);
+    }
+
+    /// Sends candidates to the engine; says how many it removed.
+    fn retire(&mut self, now: Now, jobs: Vec<ganger_types::command::Retiree>) -> usize {
+        let before = self
+            .open
+            .as_ref()
+            .map_or(0, |turn| turn.effects.changes.len());
+        drop(self.apply(now, Command::Retire(Retire { jobs }), None));
+        self.upkeep.after_commit = self.given + 1;
+        let changes = self
+            .open
+            .as_ref()
+            .map_or(&[][..], |turn| &turn.effects.changes[before..]);
+        changes
+            .iter()
+            .filter(|change| matches!(change, Change::RemoveJob(_)))
+            .count()
+    }
+
+    /// A query is done when it finds no full slice. If the oldest are still needed by live jobs, a
+    /// larger slice looks past them; beyond the limit the next round tries again.
+    fn next_slice(&mut self, is_all: bool, removed: usize) {
+        if removed == 0 {
+            self.upkeep.after_commit = 0;
+        }
+        let is_stuck = removed == 0 && self.upkeep.slice >= limits::BULK_JOBS_MAX;
+        if is_all || is_stuck {
+            self.upkeep.queries.pop_front();
+            self.upkeep.slice = self.settings.retire_slice;
+        } else if removed == 0 {
+            self.upkeep.slice = (self.upkeep.slice * 4).min(limits::BULK_JOBS_MAX);
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! Requests that wait: leases for a job to be there, others for a job to end.
+//!
+//! Waiting costs a place in a few ordered sets and nothing else: nobody polls. Within a queue the
+//! request that has waited longest goes first.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ganger_types::command::Lease;
+use ganger_types::{Elapsed, JobId, Namespace, Queue};
+
+use super::request::WaiterId;
+
+/// A lease request that waits.
+pub(super) struct LeaseWaiter<T> {
+    pub(super) lease: Box<Lease>,
+    pub(super) deadline: Elapsed,
+    pub(super) ticket: T,
+}
+
+/// A wait for the end of a job.
+pub(super) struct EndWaiter<T> {
+    pub(super) namespace: Namespace,
+    pub(super) id: JobId,
+    pub(super) deadline: Elapsed,
+    pub(super) ticket: T,
+}
+
+/// One that was taken out.
+pub(super) enum Waiter<T> {
+    Lease(LeaseWaiter<T>),
+    End(EndWaiter<T>),
+}
+
+/// All that waits.
+pub(super) struct Waiters<T> {
+    leases: BTreeMap<WaiterId, LeaseWaiter<T>>,
+    ends: BTreeMap<WaiterId, EndWaiter<T>>,
+    /// Exactly the waiting lease requests, under each queue they name.
+    by_queue: BTreeMap<(Namespace, Queue), BTreeSet<WaiterId>>,
+    /// Exactly the waits for ends, under the job.
+    by_job: BTreeMap<(Namespace, JobId), BTreeSet<WaiterId>>,
+    /// Exactly all of them, by the end of their patience.
+    by_deadline: BTreeSet<(Elapsed, WaiterId)>,
+    slots: u64,
+}
+
+impl<T> Default for Waiters<T> {
+    fn default() -> Self {
+        Self {
+            leases: BTreeMap::new(),
+            ends: BTreeMap::new(),
+            by_queue: BTreeMap::new(),
+            by_job: BTreeMap::new(),
+            by_deadline: BTreeSet::new(),
+            slots: 0,
+        }
+    }
+}
+
+impl<T> Waiters<T> {
+    /// Lets a lease request wait. One that was taken out by [`Self::take_lease`] gets its old place.
+    pub(super) fn wait_for_job(&mut self, id: WaiterId, waiter: LeaseWaiter<T>) {
+        for from in &waiter.lease.queues {
+            let name = (waiter.lease.namespace.clone(), from.queue.clone());
+            self.by_queue.entry(name).or_default().insert(id);
+        }
+        self.by_deadline.insert((waiter.deadline, id));
+        self.slots += u64::from(waiter.lease.jobs_max);
+        self.leases.insert(id, waiter);
+    }
+
+    /// Lets a request wait for the end of a job.
+    pub(super) fn wait_for_end(&mut self, id: WaiterId, waiter: EndWaiter<T>) {
+        let name = (waiter.namespace.clone(), waiter.id.clone());
+        self.by_job.entry(name).or_default().insert(id);
+        self.by_deadline.insert((waiter.deadline, id));
+        self.ends.insert(id, waiter);
+    }
+
+    /// The lease request that has waited longest at this queue, after `after`.
+    pub(super) fn first_at(
+        &self,
+        namespace: &Namespace,
+        queue: &Queue,
+        after: Option<WaiterId>,
+    ) -> Option<WaiterId> {
+        let waiting = self.by_queue.get(&(namespace.clone(), queue.clone()))?;
+        match after {
+            None => waiting.first().copied(),
+            Some(after) => waiting.range(WaiterId(after.0 + 1)..).next().copied(),
+        }
+    }
+
+    /// Every queue somebody waits at.
+    pub(super) fn queues(&self) -> Vec<(Namespace, Queue)> {
+        self.by_queue.keys().cloned().collect()
+    }
+
+    /// Takes a lease request out.
+    pub(super) fn take_lease(&mut self, id: WaiterId) -> Option<LeaseWaiter<T>> {
+        let waiter = self.leases.remove(&id)?;
+        self.by_deadline.remove(&(waiter.deadline, id));
+        self.slots -= u64::from(waiter.lease.jobs_max);
+        for from in &waiter.lease.queues {
+            let name = (waiter.lease.namespace.clone(), from.queue.clone());
+            remove(&mut self.by_queue, &name, id);
+        }
+        Some(waiter)
+    }
+
+    fn take_end(&mut self, id: WaiterId) -> Option<EndWaiter<T>> {
+        let waiter = self.ends.remove(&id)?;
+        self.by_deadline.remove(&(waiter.deadline, id));
+        remove(
+            &mut self.by_job,
+            &(waiter.namespace.clone(), waiter.id.clone()),
+            id,
+        );
+        Some(waiter)
+    }
+
+    /// Takes one out, of whichever kind.
+    pub(super) fn take(&mut self, id: WaiterId) -> Option<Waiter<T>> {
+        self.take_lease(id)
+            .map(Waiter::Lease)
+            .or_else(|| self.take_end(id).map(Waiter::End))
+    }
+
+    /// Takes everybody out who waits for the end of this job.
+    pub(super) fn take_ended(&mut self, namespace: &Namespace, id: &JobId) -> Vec<EndWaiter<T>> {
+        let ids = self
+            .by_job
+            .get(&(namespace.clone(), id.clone()))
+            .cloned()
+            .unwrap_or_default();
+        ids.into_iter().filter_map(|id| self.take_end(id)).collect()
+    }
+
+    /// Takes the next one out whose patience has ended.
+    pub(super) fn take_impatient(&mut self, now: Elapsed) -> Option<Waiter<T>> {
+        let (deadline, id) = *self.by_deadline.first()?;
+        if deadline > now {
+            return None;
+        }
+        self.take(id)
+    }
+
+    /// Takes everybody out, those who wait longest first.
+    pub(super) fn take_all(&mut self) -> Vec<Waiter<T>> {
+        let ids: BTreeSet<_> = self.by_deadline.iter().map(|(_, id)| *id).collect();
+        ids.into_iter().filter_map(|id| self.take(id)).collect()
+    }
+
+    /// When the first patience ends.
+    pub(super) fn next_deadline(&self) -> Option<Elapsed> {
+        self.by_deadline.first().map(|(deadline, _)| *deadline)
+    }
+
+    /// Whether somebody waits for an end.
+    pub(super) fn has_ends(&self) -> bool {
+        !self.ends.is_empty()
+    }
+
+    /// Whether somebody waits for a job.
+    pub(super) fn has_leases(&self) -> bool {
+        !self.leases.is_empty()
+    }
+
+    /// Waiting lease requests, slots they ask for, waits for ends.
+    pub(super) fn sizes(&self) -> (usize, u64, usize) {
+        (self.leases.len(), self.slots, self.ends.len())
+    }
+}
+
+fn remove<K: Ord>(sets: &mut BTreeMap<K, BTreeSet<WaiterId>>, key: &K, id: WaiterId) {
+    let Some(set) = sets.get_mut(key) else { return };
+    set.remove(&id);
+    if set.is_empty() {
+        sets.remove(key);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ganger_types::command::TakeFrom;
+
+    fn waiter(queues: &[&'static str], deadline: u64) -> LeaseWaiter<u64> {
+        let queues = queues
+            .iter()
+            .map(|name| TakeFrom {
+                queue: Queue::from_static(name),
+                weight: 1,
+            })
+            .collect();
+        let lease = Lease {
+            queues,
+            jobs_max: 1,
+            ..Lease::default()
+        };
+        LeaseWaiter {
+            lease: Box::new(lease),
+            deadline: Elapsed(deadline),
+            ticket: 0,
+        }
+    }
+
+    #[test]
+    fn the_one_that_waited_longest_goes_first_and_keeps_its_place() {
+        let (space, a, b) = (
+            Namespace::default(),
+            Queue::from_static("a"),
+            Queue::from_static("b"),
+        );
+        let mut waiters = Waiters::default();
+        waiters.wait_for_job(WaiterId(1), waiter(&["a", "b"], 50));
+        waiters.wait_for_job(WaiterId(2), waiter(&["b"], 40));
+        assert_eq!(waiters.first_at(&space, &b, None), Some(WaiterId(1)));
+        let first = waiters.take_lease(WaiterId(1)).expect("it waits");
+        assert_eq!(waiters.first_at(&space, &a, None), None);
+        assert_eq!(waiters.first_at(&space, &b, None), Some(WaiterId(2)));
+        waiters.wait_for_job(WaiterId(1), first);
+        assert_eq!(waiters.first_at(&space, &b, None), Some(WaiterId(1)));
+        assert_eq!(
+            waiters.first_at(&space, &b, Some(WaiterId(1))),
+            Some(WaiterId(2))
+        );
+    }
+
+    #[test]
+    fn patience_ends_in_order_and_leaves_nothing_behind() {
+        let mut waiters = Waiters::default();
+        waiters.wait_for_job(WaiterId(1), waiter(&["a"], 50));
+        waiters.wait_for_job(WaiterId(2), waiter(&["a"], 40));
+        assert_eq!(waiters.next_deadline(), Some(Elapsed(40)));
+        assert!(waiters.take_impatient(Elapsed(39)).is_none());
+        assert!(waiters.take_impatient(Elapsed(40)).is_some());
+        assert_eq!(waiters.take_all().len(), 1);
+        assert_eq!(waiters.sizes(), (0, 0, 0));
+        assert!(waiters.queues().is_empty());
+        assert_eq!(waiters.next_deadline(), None);
+    }
+}

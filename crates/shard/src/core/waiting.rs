@@ -1,0 +1,213 @@
+//! Lease requests and waits: taking them, waking them exactly, letting them go.
+//!
+//! A request is tried, and set waiting, in one step of the shard, so no wake-up can fall between.
+//! One ready job tries one waiting request: the one that has waited longest at that queue.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use ganger_store::Reader;
+use ganger_types::command::{Held, Lease, Release};
+use ganger_types::{Command, JobId, Namespace, Now, Queue, RequestId};
+
+use super::Core;
+use super::request::{Given, Output, Ticket, WaiterId};
+use super::waiters::{EndWaiter, LeaseWaiter, Waiter};
+use crate::CallError;
+
+impl<R: Reader, T: Ticket> Core<R, T> {
+    pub(super) fn take_lease(
+        &mut self,
+        now: Now,
+        lease: Box<Lease>,
+        wait_for: Duration,
+        id: WaiterId,
+        ticket: T,
+    ) {
+        if ticket.is_gone() {
+            return;
+        }
+        if let Some(request) = &lease.request {
+            self.latest_requests.note(&lease.namespace, request, id);
+        }
+        let answer = self.take_jobs(now, &lease);
+        let is_empty = matches!(&answer, Ok(deliveries) if deliveries.is_empty());
+        if !is_empty || wait_for.is_zero() {
+            self.answer(now, ticket, answer.map(Given::Deliveries));
+            return;
+        }
+        let deadline = now.elapsed.after(wait_for.min(self.settings.wait_for_max));
+        self.waiters.wait_for_job(
+            id,
+            LeaseWaiter {
+                lease,
+                deadline,
+                ticket,
+            },
+        );
+    }
+
+    /// Tries waiting requests wherever a job may have become leasable.
+    pub(super) fn serve_woken(&mut self, now: Now) {
+        loop {
+            let woken = self.live().engine.take_woken();
+            if woken.is_empty() || !self.waiters.has_leases() {
+                return;
+            }
+            for (namespace, queue) in woken {
+                self.serve(now, &namespace, &queue);
+            }
+        }
+    }
+
+    /// Likewise at every queue somebody waits at: for an engine that was just read back.
+    pub(super) fn serve_all(&mut self, now: Now) {
+        for (namespace, queue) in self.waiters.queues() {
+            self.serve(now, &namespace, &queue);
+        }
+        self.serve_woken(now);
+    }
+
+    fn serve(&mut self, now: Now, namespace: &Namespace, queue: &Queue) {
+        let mut tried = None;
+        while self.live().engine.has_leasable(namespace, queue) {
+            let Some(id) = self.waiters.first_at(namespace, queue, tried) else {
+                return;
+            };
+            let Some(waiter) = self.waiters.take_lease(id) else {
+                return;
+            };
+            if waiter.ticket.is_gone() {
+                continue;
+            }
+            self.numbers.counters.wakes_total.inc();
+            let answer = self.take_jobs(now, &waiter.lease);
+            if matches!(&answer, Ok(deliveries) if deliveries.is_empty()) {
+                self.waiters.wait_for_job(id, waiter);
+                tried = Some(id);
+                continue;
+            }
+            self.numbers.counters.wakes_served_total.inc();
+            self.answer(now, waiter.ticket, answer.map(Given::Deliveries));
+        }
+    }
+
+    /// Registers a wait for the end of a job, unless it has ended, durably, already.
+    ///
+    /// An end in a turn on its way to the store is told when that turn is let out.
+    pub(super) fn take_await(
+        &mut self,
+        now: Now,
+        namespace: Namespace,
+        id: JobId,
+        wait_for: Duration,
+        waiter: WaiterId,
+        ticket: T,
+    ) {
+        if ticket.is_gone() {
+            return;
+        }
+        let answer = self.read_job(&namespace, &id);
+        let lives = matches!(&answer, Ok(Given::Job(Some(job))) if job.record.finished.is_none());
+        if !lives || wait_for.is_zero() {
+            self.outputs.push(Output::Answer(ticket, answer));
+            return;
+        }
+        let deadline = now.elapsed.after(wait_for.min(self.settings.wait_for_max));
+        self.waiters.wait_for_end(
+            waiter,
+            EndWaiter {
+                namespace,
+                id,
+                deadline,
+                ticket,
+            },
+        );
+    }
+
+    fn read_job(&mut self, namespace: &Namespace, id: &JobId) -> Result<Given, CallError> {
+        let found = self.live().reader.find(namespace, id);
+        let found = found.map_err(|error| CallError::from_read(&self.settings.shard, &error))?;
+        Ok(Given::Job(found.map(Box::new)))
+    }
+
+    /// Answers those who have waited long enough.
+    pub(super) fn end_patience(&mut self, now: Now) {
+        while let Some(waiter) = self.waiters.take_impatient(now.elapsed) {
+            let (ticket, answer) = match waiter {
+                Waiter::Lease(waiter) => (waiter.ticket, Ok(Given::Deliveries(Vec::new()))),
+                Waiter::End(waiter) if self.live.is_some() => {
+                    (waiter.ticket, self.read_job(&waiter.namespace, &waiter.id))
+                }
+                Waiter::End(waiter) => (waiter.ticket, Err(self.unavailable("it is recovering"))),
+            };
+            self.outputs.push(Output::Answer(ticket, answer));
+        }
+    }
+
+    /// Grants that nobody picked up go back at once to their old places, and do not count.
+    ///
+    /// Unless the same request was repeated since: then the repeat has the same leases.
+    pub(super) fn take_back(
+        &mut self,
+        now: Now,
+        held: Vec<Held>,
+        request: Option<(Namespace, RequestId)>,
+        waiter: WaiterId,
+    ) {
+        let is_repeated = request.is_some_and(|(namespace, request)| {
+            self.latest_requests
+                .latest(&namespace, &request)
+                .is_some_and(|latest| latest != waiter)
+        });
+        if is_repeated {
+            return;
+        }
+        for held in held {
+            self.numbers.counters.undelivered_total.inc();
+            self.give_back(now, held, "nobody picked it up");
+        }
+    }
+
+    /// Gives one lease back uncounted. A refusal means that it has ended otherwise, which is as good.
+    pub(super) fn give_back(&mut self, now: Now, held: Held, reason: &str) {
+        let release = Release {
+            held,
+            delay: Duration::ZERO,
+            counted: false,
+            keep_place: true,
+            reason: reason.to_owned(),
+        };
+        drop(self.apply(now, Command::Release(Box::new(release)), None));
+    }
+}
+
+/// Which lease request was the last under a request id, for the newest so many.
+#[derive(Default)]
+pub(super) struct LatestRequests {
+    latest: BTreeMap<(Namespace, RequestId), WaiterId>,
+    order: VecDeque<((Namespace, RequestId), WaiterId)>,
+}
+
+/// A grant that nobody picked up comes back within moments; so many requests are far more than that.
+const LATEST_REQUESTS_MAX: usize = 16_384;
+
+impl LatestRequests {
+    fn note(&mut self, namespace: &Namespace, request: &RequestId, waiter: WaiterId) {
+        let name = (namespace.clone(), request.clone());
+        self.latest.insert(name.clone(), waiter);
+        self.order.push_back((name, waiter));
+        if self.order.len() > LATEST_REQUESTS_MAX
+            && let Some((name, waiter)) = self.order.pop_front()
+            && self.latest.get(&name) == Some(&waiter)
+        {
+            self.latest.remove(&name);
+        }
+    }
+
+    fn latest(&self, namespace: &Namespace, request: &RequestId) -> Option<WaiterId> {
+        self.latest
+            .get(&(namespace.clone(), request.clone()))
+            .copied()
+    }
+}

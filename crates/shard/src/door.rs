@@ -1,0 +1,165 @@
+//! The door: what is in flight is bounded, the rest is refused at once (`rel B2`).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use ganger_types::ShardId;
+
+use crate::metrics::{Numbers, count};
+use crate::{CallError, Settings};
+
+/// When to come back after a refusal.
+const RETRY_AFTER: Duration = Duration::from_millis(100);
+
+/// Counts what was taken and not yet answered.
+pub(crate) struct Door {
+    shard: ShardId,
+    commands_max: usize,
+    bytes_max: usize,
+    waiters_max: usize,
+    commands: AtomicUsize,
+    bytes: AtomicUsize,
+    waiters: AtomicUsize,
+    numbers: Arc<Numbers>,
+}
+
+/// A place among what is in flight, free again when dropped.
+pub(crate) struct Permit {
+    door: Arc<Door>,
+    commands: usize,
+    bytes: usize,
+    waiters: usize,
+}
+
+impl Door {
+    pub(crate) fn new(settings: &Settings, numbers: Arc<Numbers>) -> Arc<Self> {
+        Arc::new(Self {
+            shard: settings.shard.clone(),
+            commands_max: settings.inbox_commands_max,
+            bytes_max: settings.inbox_bytes_max,
+            waiters_max: settings.waiters_max,
+            commands: AtomicUsize::new(0),
+            bytes: AtomicUsize::new(0),
+            waiters: AtomicUsize::new(0),
+            numbers,
+        })
+    }
+
+    /// Lets so many commands in. What is larger than the limit is let in alone.
+    pub(crate) fn enter(
+        self: &Arc<Self>,
+        commands: usize,
+        bytes: usize,
+    ) -> Result<Permit, CallError> {
+        let waiting = self.commands.fetch_add(commands, Ordering::Relaxed);
+        let held = self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        let permit = Permit {
+            door: Arc::clone(self),
+            commands,
+            bytes,
+            waiters: 0,
+        };
+        self.show();
+        if waiting > 0 && waiting.saturating_add(commands) > self.commands_max {
+            return Err(self.refuse(waiting, self.commands_max));
+        }
+        if held > 0 && held.saturating_add(bytes) > self.bytes_max {
+            return Err(self.refuse(waiting, self.commands_max));
+        }
+        Ok(permit)
+    }
+
+    /// Lets a request in that may wait for long.
+    pub(crate) fn enter_waiting(self: &Arc<Self>) -> Result<Permit, CallError> {
+        let waiting = self.waiters.fetch_add(1, Ordering::Relaxed);
+        let permit = Permit {
+            door: Arc::clone(self),
+            commands: 0,
+            bytes: 0,
+            waiters: 1,
+        };
+        if waiting >= self.waiters_max {
+            return Err(self.refuse(waiting, self.waiters_max));
+        }
+        Ok(permit)
+    }
+
+    fn refuse(&self, waiting: usize, limit: usize) -> CallError {
+        self.numbers.counters.overloaded_total.inc();
+        CallError::Overloaded {
+            shard: self.shard.clone(),
+            waiting,
+            limit,
+            retry_after: RETRY_AFTER,
+        }
+    }
+
+    fn show(&self) {
+        let gauges = &self.numbers.gauges;
+        gauges
+            .inbox_commands
+            .set(count(self.commands.load(Ordering::Relaxed)));
+        gauges
+            .inbox_bytes
+            .set(count(self.bytes.load(Ordering::Relaxed)));
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        let door = &self.door;
+        if self.waiters > 0 {
+            door.waiters.fetch_sub(self.waiters, Ordering::Relaxed);
+            return;
+        }
+        door.commands.fetch_sub(self.commands, Ordering::Relaxed);
+        door.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+        door.show();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn door() -> Arc<Door> {
+        let settings = Settings {
+            inbox_commands_max: 2,
+            inbox_bytes_max: 100,
+            waiters_max: 1,
+            ..Settings::default()
+        };
+        Door::new(&settings, Arc::default())
+    }
+
+    #[test]
+    fn too_much_is_refused_and_room_comes_back() {
+        let door = door();
+        let one = door.enter(1, 10).expect("room");
+        let two = door.enter(1, 10).expect("room");
+        assert!(matches!(
+            door.enter(1, 10),
+            Err(CallError::Overloaded {
+                waiting: 2,
+                limit: 2,
+                ..
+            })
+        ));
+        drop(one);
+        assert!(door.enter(1, 91).is_err(), "too many bytes");
+        assert!(door.enter(1, 90).is_ok());
+        drop(two);
+        assert!(door.enter(5, 1_000).is_ok(), "a lone large one is let in");
+    }
+
+    #[test]
+    fn waiting_requests_have_a_limit_of_their_own() {
+        let door = door();
+        let one = door.enter_waiting().expect("room");
+        assert!(door.enter_waiting().is_err());
+        assert!(door.enter(1, 0).is_ok());
+        drop(one);
+        assert!(door.enter_waiting().is_ok());
+    }
+}

@@ -1,0 +1,86 @@
+//! Why a call got no reply.
+
+use std::time::Duration;
+
+use ganger_store::StoreError;
+use ganger_types::{Rejection, ShardId};
+
+/// Why a call got no reply.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum CallError {
+    /// The engine refused it.
+    #[error(transparent)]
+    Rejected(#[from] Rejection),
+    /// Too much waits already (`rel B2`).
+    #[error(
+        "shard {shard} is overloaded: {waiting} commands wait, the limit is {limit}; try again in {retry_after:?}"
+    )]
+    Overloaded {
+        /// Which.
+        shard: ShardId,
+        /// Commands in the inbox.
+        waiting: usize,
+        /// How many may.
+        limit: usize,
+        /// When to come back.
+        retry_after: Duration,
+    },
+    /// The store's device is nearly full: new work is refused, the rest goes on (`rel D9`).
+    #[error(
+        "shard {shard} takes no new work: {free} bytes are free on the store's device, {needed} are kept in reserve; free some space and try again"
+    )]
+    Full {
+        /// Which.
+        shard: ShardId,
+        /// Free bytes.
+        free: u64,
+        /// The reserve.
+        needed: u64,
+    },
+    /// The shard is stopping, recovering, or has stopped writing after a failed flush.
+    #[error("shard {shard} is not available: {reason}; try again")]
+    Unavailable {
+        /// Which.
+        shard: ShardId,
+        /// Why.
+        reason: String,
+    },
+    /// A stored record is damaged (`rel D8`).
+    #[error("shard {shard}: {what}")]
+    Damaged {
+        /// Which.
+        shard: ShardId,
+        /// What and where.
+        what: String,
+    },
+    /// Events from this position are no longer kept (`rel P5`).
+    #[error(
+        "events from position {asked} are not kept any more, the oldest is {oldest}: read the present state, then follow from there"
+    )]
+    PositionTooOld {
+        /// As asked.
+        asked: u64,
+        /// The oldest there is.
+        oldest: u64,
+    },
+}
+
+impl CallError {
+    /// A read that failed: damage is told apart from a device that does not answer.
+    pub(crate) fn from_read(shard: &ShardId, error: &StoreError) -> Self {
+        match error {
+            StoreError::Damaged { .. } => Self::Damaged {
+                shard: shard.clone(),
+                what: error.to_string(),
+            },
+            _ => Self::unavailable(shard, error.to_string()),
+        }
+    }
+
+    pub(crate) fn unavailable(shard: &ShardId, reason: impl Into<String>) -> Self {
+        Self::Unavailable {
+            shard: shard.clone(),
+            reason: reason.into(),
+        }
+    }
+}

@@ -1,0 +1,309 @@
+//! Durable events for subscribers: one bounded ring, and cursors into it.
+//!
+//! A subscriber costs a cursor. One that falls behind by more than the ring holds is cut; it slows
+//! nobody. Positions are consecutive, so a subscriber that comes back misses nothing or is told.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use ganger_types::{Event, Position, ShardId};
+use tokio::sync::watch;
+
+use crate::CallError;
+use crate::metrics::{Numbers, count};
+
+/// Events copied out of the ring at a time, so that the lock is held briefly.
+const COPY_MAX: usize = 256;
+
+/// Where durable events are published.
+pub(crate) struct Hub {
+    shard: ShardId,
+    kept_max: usize,
+    subscriptions_max: usize,
+    numbers: Arc<Numbers>,
+    ring: Mutex<Ring>,
+    /// The position after the newest event; wakes those who wait.
+    newest: watch::Sender<u64>,
+}
+
+struct Ring {
+    /// Consecutive, ending just before `next`.
+    events: VecDeque<Event>,
+    next: u64,
+    closed: Option<String>,
+}
+
+impl Ring {
+    fn oldest(&self) -> u64 {
+        self.next - count(self.events.len())
+    }
+}
+
+impl Hub {
+    /// A ring whose first event will have this position.
+    pub(crate) fn new(
+        shard: ShardId,
+        kept_max: usize,
+        subscriptions_max: usize,
+        next: Position,
+        numbers: Arc<Numbers>,
+    ) -> Arc<Self> {
+        let ring = Ring {
+            events: VecDeque::new(),
+            next: next.0,
+            closed: None,
+        };
+        let newest = watch::Sender::new(next.0);
+        let (kept_max, ring) = (kept_max.max(1), Mutex::new(ring));
+        Arc::new(Self {
+            shard,
+            kept_max,
+            subscriptions_max,
+            numbers,
+            ring,
+            newest,
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Ring> {
+        self.ring.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Publishes the events of a durable turn.
+    ///
+    /// # Panics
+    /// If positions are not consecutive.
+    pub(crate) fn publish(&self, events: Vec<Event>) {
+        let mut ring = self.lock();
+        for event in events {
+            assert_eq!(
+                event.position.0, ring.next,
+                "positions of events are consecutive"
+            );
+            ring.next += 1;
+            ring.events.push_back(event);
+        }
+        let surplus = ring.events.len().saturating_sub(self.kept_max);
+        ring.events.drain(..surplus);
+        let next = ring.next;
+        drop(ring);
+        self.newest.send_replace(next);
+    }
+
+    /// Ends every subscription once it has read what is there.
+    pub(crate) fn close(&self, reason: String) {
+        self.lock().closed = Some(reason);
+        self.newest.send_modify(|_| {});
+    }
+
+    /// A subscription to what comes after `after`, or to what comes from now on.
+    pub(crate) fn subscribe(
+        self: &Arc<Self>,
+        after: Option<Position>,
+    ) -> Result<Subscription, CallError> {
+        let active = self.newest.receiver_count();
+        if active >= self.subscriptions_max {
+            return Err(CallError::Overloaded {
+                shard: self.shard.clone(),
+                waiting: active,
+                limit: self.subscriptions_max,
+                retry_after: Duration::from_secs(1),
+            });
+        }
+        let wake = self.newest.subscribe();
+        let ring = self.lock();
+        let cursor = after.map_or(ring.next, |after| after.0.saturating_add(1));
+        if cursor < ring.oldest() || cursor > ring.next {
+            let asked = after.map_or(cursor, |after| after.0);
+            return Err(CallError::PositionTooOld {
+                asked,
+                oldest: ring.oldest(),
+            });
+        }
+        drop(ring);
+        self.numbers
+            .gauges
+            .subscriptions
+            .set(count(self.newest.receiver_count()));
+        Ok(Subscription {
+            hub: Arc::clone(self),
+            cursor,
+            taken: VecDeque::new(),
+            wake: Some(wake),
+        })
+    }
+}
+
+/// Events as they become durable.
+pub struct Subscription {
+    hub: Arc<Hub>,
+    /// The position after the last one taken out of the ring.
+    cursor: u64,
+    /// Taken out of the ring and not yet given.
+    taken: VecDeque<Event>,
+    /// Taken away on drop only.
+    wake: Option<watch::Receiver<u64>>,
+}
+
+impl Subscription {
+    /// The next event; waits for it. Dropping the future loses nothing.
+    ///
+    /// # Errors
+    /// If this reader fell behind by more than the bounded buffer, or the shard stopped.
+    ///
+    /// # Panics
+    /// Never: the channel it waits on lives as long as the subscription.
+    pub async fn next(&mut self) -> Result<Event, CallError> {
+        loop {
+            if let Some(event) = self.taken.pop_front() {
+                return Ok(event);
+            }
+            let wake = self.wake.as_mut().expect("it is taken away on drop only");
+            // Seen before the ring is looked at: what comes after that wakes.
+            wake.borrow_and_update();
+            if !self.take()? {
+                let wake = self.wake.as_mut().expect("it is taken away on drop only");
+                wake.changed()
+                    .await
+                    .expect("the hub lives as long as this subscription");
+            }
+        }
+    }
+
+    /// Copies the next events out of the ring; false if there are none yet.
+    fn take(&mut self) -> Result<bool, CallError> {
+        let ring = self.hub.lock();
+        let oldest = ring.oldest();
+        if self.cursor < oldest {
+            self.hub.numbers.counters.subscribers_cut_total.inc();
+            let asked = self.cursor.saturating_sub(1);
+            return Err(CallError::PositionTooOld { asked, oldest });
+        }
+        let skip = usize::try_from(self.cursor - oldest).unwrap_or(usize::MAX);
+        self.taken
+            .extend(ring.events.iter().skip(skip).take(COPY_MAX).cloned());
+        self.cursor += count(self.taken.len());
+        match &ring.closed {
+            Some(reason) if self.taken.is_empty() => {
+                Err(CallError::unavailable(&self.hub.shard, reason.clone()))
+            }
+            _ => Ok(!self.taken.is_empty()),
+        }
+    }
+}
+
+impl Drop for Subscription {
+    fn drop(&mut self) {
+        self.wake = None;
+        let left = self.hub.newest.receiver_count();
+        self.hub.numbers.gauges.subscriptions.set(count(left));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ganger_types::{Happening, Namespace, Timestamp, Worker};
+
+    fn event(position: u64) -> Event {
+        Event {
+            position: Position(position),
+            at: Timestamp(0),
+            namespace: Namespace::default(),
+            happening: Happening::WorkerSeen {
+                worker: Worker::from_static("w"),
+            },
+        }
+    }
+
+    fn hub(kept: usize) -> Arc<Hub> {
+        Hub::new(ShardId::default(), kept, 3, Position(10), Arc::default())
+    }
+
+    #[tokio::test]
+    async fn a_subscriber_that_comes_back_misses_nothing() {
+        let hub = hub(4);
+        let mut first = hub.subscribe(None).expect("from now on");
+        hub.publish(vec![event(10), event(11)]);
+        assert_eq!(first.next().await.expect("there").position, Position(10));
+        hub.publish(vec![event(12)]);
+        let mut again = hub.subscribe(Some(Position(10))).expect("kept");
+        assert_eq!(again.next().await.expect("there").position, Position(11));
+        assert_eq!(again.next().await.expect("there").position, Position(12));
+    }
+
+    #[tokio::test]
+    async fn after_a_restart_the_last_position_still_resumes() {
+        let hub = hub(4);
+        let mut resumed = hub
+            .subscribe(Some(Position(9)))
+            .expect("nothing was missed");
+        hub.publish(vec![event(10)]);
+        assert_eq!(resumed.next().await.expect("there").position, Position(10));
+        let too_old = hub.subscribe(Some(Position(8))).err();
+        assert_eq!(
+            too_old,
+            Some(CallError::PositionTooOld {
+                asked: 8,
+                oldest: 10
+            })
+        );
+        assert!(
+            hub.subscribe(Some(Position(11))).is_err(),
+            "a position never given out"
+        );
+    }
+
+    #[tokio::test]
+    async fn a_slow_subscriber_is_cut_and_others_are_not_disturbed() {
+        let hub = hub(4);
+        let mut slow = hub.subscribe(None).expect("from now on");
+        let mut quick = hub.subscribe(None).expect("from now on");
+        for position in 10..30 {
+            hub.publish(vec![event(position)]);
+            assert_eq!(
+                quick.next().await.expect("there").position,
+                Position(position)
+            );
+        }
+        let cut = slow.next().await;
+        assert_eq!(
+            cut,
+            Err(CallError::PositionTooOld {
+                asked: 9,
+                oldest: 26
+            })
+        );
+        assert_eq!(hub.numbers.counters.subscribers_cut_total.get(), 1);
+    }
+
+    #[tokio::test]
+    async fn subscriptions_are_bounded_and_counted() {
+        let hub = hub(4);
+        let all: Vec<_> = (0..3)
+            .map(|_| hub.subscribe(None).expect("within the limit"))
+            .collect();
+        assert!(matches!(
+            hub.subscribe(None),
+            Err(CallError::Overloaded { limit: 3, .. })
+        ));
+        assert_eq!(hub.numbers.gauges.subscriptions.get(), 3);
+        drop(all);
+        assert_eq!(hub.numbers.gauges.subscriptions.get(), 0);
+        assert!(hub.subscribe(None).is_ok());
+    }
+
+    #[tokio::test]
+    async fn what_was_published_is_read_before_the_end_is_told() {
+        let hub = hub(4);
+        let mut reader = hub.subscribe(None).expect("from now on");
+        hub.publish(vec![event(10)]);
+        hub.close("stopping".into());
+        assert!(reader.next().await.is_ok());
+        assert!(matches!(
+            reader.next().await,
+            Err(CallError::Unavailable { .. })
+        ));
+    }
+}

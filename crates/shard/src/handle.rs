@@ -1,0 +1,432 @@
+//! The handle: what dialects call.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use ganger_store::{LogChunk, Page, StoredJob};
+use ganger_types::command::Lease;
+use ganger_types::query::{JobQuery, Query};
+use ganger_types::time::MICROS_PER_SECOND;
+use ganger_types::{
+    Bytes, Command, Day, InputRow, JobId, JobKey, Namespace, Position, Queue, Reply, ShardId,
+    StatisticsRecord, Timestamp,
+};
+use tokio::sync::{oneshot, watch};
+
+use crate::clock::Clock;
+use crate::core::{Request, WaiterId, bytes_of};
+use crate::door::Door;
+use crate::events::{Hub, Subscription};
+use crate::metrics::{MetricsSnapshot, Numbers};
+use crate::readers::ReadPool;
+use crate::ticket::{Census, Channel, Message, Origin};
+use crate::{CallError, Delivery, Health};
+
+/// A cheap handle to a running shard. All methods may be called from any task.
+///
+/// When the last handle is dropped the shard stops by itself.
+#[derive(Clone)]
+pub struct Handle {
+    pub(crate) shared: Arc<Shared>,
+}
+
+/// What all handles of a shard share.
+pub(crate) struct Shared {
+    pub(crate) id: ShardId,
+    pub(crate) inbox: Sender<Message>,
+    pub(crate) door: Arc<Door>,
+    pub(crate) hub: Arc<Hub>,
+    pub(crate) reads: Arc<ReadPool>,
+    pub(crate) numbers: Arc<Numbers>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) health: watch::Receiver<Health>,
+    /// True once every thread has ended and the store is closed.
+    pub(crate) is_over: watch::Receiver<bool>,
+    pub(crate) census: Arc<Mutex<Census>>,
+    pub(crate) next_waiter: AtomicU64,
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        drop(self.inbox.send(Message::Stop));
+    }
+}
+
+/// Tells the shard when whoever waits has gone.
+struct GiveUp {
+    inbox: Sender<Message>,
+    waiter: Option<WaiterId>,
+}
+
+impl Drop for GiveUp {
+    fn drop(&mut self) {
+        if let Some(waiter) = self.waiter {
+            drop(self.inbox.send(Message::Request(Request::GiveUp(waiter))));
+        }
+    }
+}
+
+impl Handle {
+    /// Which shard this is.
+    pub fn id(&self) -> &ShardId {
+        &self.shared.id
+    }
+
+    /// Applies a command; the reply comes when it is durable.
+    ///
+    /// Dropping the future does not take the command back: its outcome is then unknown to the caller.
+    ///
+    /// # Errors
+    /// See [`CallError`].
+    pub async fn call(&self, command: Command) -> Result<Reply, CallError> {
+        self.call_with(command, None).await
+    }
+
+    /// Likewise, at the caller's time: for namespaces that run on their callers' clocks. In any other
+    /// namespace the time given is not looked at.
+    ///
+    /// # Errors
+    /// See [`CallError`].
+    pub async fn call_at(&self, command: Command, now: Timestamp) -> Result<Reply, CallError> {
+        self.call_with(command, Some(now)).await
+    }
+
+    async fn call_with(&self, command: Command, at: Option<Timestamp>) -> Result<Reply, CallError> {
+        let permit = self.shared.door.enter(1, bytes_of(&command))?;
+        let origin = match &command {
+            Command::Lease(lease) => Some(self.origin(lease)),
+            _ => None,
+        };
+        let (answer, answered) = oneshot::channel();
+        let ticket = Channel::Call(answer, permit, origin);
+        self.send(Request::Call {
+            command,
+            at,
+            ticket,
+        })?;
+        self.receive(answered).await
+    }
+
+    /// Applies commands in order, in one turn, each accepted or refused by itself; the replies come,
+    /// in order, when all of it is durable. Much cheaper than as many calls.
+    ///
+    /// # Errors
+    /// If none was applied; see [`CallError`]. A refusal of one is its own reply.
+    pub async fn call_all(
+        &self,
+        commands: Vec<Command>,
+    ) -> Result<Vec<Result<Reply, CallError>>, CallError> {
+        let bytes = commands.iter().map(bytes_of).sum();
+        let permit = self.shared.door.enter(commands.len(), bytes)?;
+        let (answer, answered) = oneshot::channel();
+        let ticket = Channel::CallAll(answer, permit);
+        self.send(Request::CallAll { commands, ticket })?;
+        self.receive(answered).await
+    }
+
+    /// Takes jobs, waiting up to `wait_for` until there is at least one; none when the time is over.
+    /// Dropping the future ends the wait; a grant that nobody picked up any more is released
+    /// without counting.
+    ///
+    /// Waits longer than the configured maximum (300 s) are cut to it. Fewer jobs than asked for come
+    /// if their payloads are large.
+    ///
+    /// # Errors
+    /// See [`CallError`].
+    pub async fn lease(
+        &self,
+        lease: Lease,
+        wait_for: Duration,
+    ) -> Result<Vec<Delivery>, CallError> {
+        let door = &self.shared.door;
+        let permit = if wait_for.is_zero() {
+            door.enter(1, 0)?
+        } else {
+            door.enter_waiting()?
+        };
+        let origin = self.origin(&lease);
+        let waiter = origin.waiter;
+        let (answer, answered) = oneshot::channel();
+        let ticket = Channel::Lease(answer, permit, origin);
+        self.send(Request::Lease {
+            lease: Box::new(lease),
+            wait_for,
+            waiter,
+            ticket,
+        })?;
+        let mut guard = GiveUp {
+            inbox: self.shared.inbox.clone(),
+            waiter: Some(waiter),
+        };
+        let parcel = self.receive(answered).await;
+        guard.waiter = None;
+        Ok(parcel?.open())
+    }
+
+    /// The job as stored, or `None`.
+    ///
+    /// # Errors
+    /// See [`CallError`].
+    pub async fn job(
+        &self,
+        namespace: &Namespace,
+        id: &JobId,
+    ) -> Result<Option<StoredJob>, CallError> {
+        let (namespace, id) = (namespace.clone(), id.clone());
+        self.shared
+            .reads
+            .read(move |reader| reader.find(&namespace, &id))
+            .await
+    }
+
+    /// The job once it has ended, or as it is after `wait_for`; `None` if there is no such job, or
+    /// none any more.
+    ///
+    /// # Errors
+    /// See [`CallError`].
+    pub async fn wait(
+        &self,
+        namespace: &Namespace,
+        id: &JobId,
+        wait_for: Duration,
+    ) -> Result<Option<StoredJob>, CallError> {
+        let permit = self.shared.door.enter_waiting()?;
+        let waiter = self.new_waiter();
+        let (answer, answered) = oneshot::channel();
+        let (namespace, id) = (namespace.clone(), id.clone());
+        let ticket = Channel::End(answer, permit);
+        self.send(Request::AwaitEnd {
+            namespace,
+            id,
+            wait_for,
+            waiter,
+            ticket,
+        })?;
+        let mut guard = GiveUp {
+            inbox: self.shared.inbox.clone(),
+            waiter: Some(waiter),
+        };
+        let job = self.receive(answered).await;
+        guard.waiter = None;
+        job
+    }
+
+    /// A page of jobs.
+    ///
+    /// # Errors
+    /// See [`CallError`].
+    pub async fn list(&self, query: JobQuery) -> Result<Page, CallError> {
+        self.shared
+            .reads
+            .read(move |reader| reader.list(&query))
+            .await
+    }
+
+    /// A job's payload.
+    ///
+    /// # Errors
+    /// See [`CallError`].
+    pub async fn payload(&self, key: JobKey) -> Result<Option<Bytes>, CallError> {
+        self.shared
+            .reads
+            .read(move |reader| reader.payload(key))
+            .await
+    }
+
+    /// A finished job's result.
+    ///
+    /// # Errors
+    /// See [`CallError`].
+    pub async fn result(&self, key: JobKey) -> Result<Option<Bytes>, CallError> {
+        self.shared
+            .reads
+            .read(move |reader| reader.result(key))
+            .await
+    }
+
+    /// A job's inputs and dependencies, from a slot on.
+    ///
+    /// # Errors
+    /// See [`CallError`].
+    pub async fn inputs(
+        &self,
+        key: JobKey,
+        from: u32,
+        limit: usize,
+    ) -> Result<Vec<InputRow>, CallError> {
+        self.shared
+            .reads
+            .read(move |reader| reader.inputs(key, from, limit))
+            .await
+    }
+
+    /// The jobs that depend, or depended, on this one.
+    ///
+    /// # Errors
+    /// See [`CallError`].
+    pub async fn dependents(&self, key: JobKey, limit: usize) -> Result<Vec<JobKey>, CallError> {
+        self.shared
+            .reads
+            .read(move |reader| reader.dependents(key, limit))
+            .await
+    }
+
+    /// The job with this number.
+    ///
+    /// # Errors
+    /// See [`CallError`].
+    pub async fn job_by_key(&self, key: JobKey) -> Result<Option<StoredJob>, CallError> {
+        self.shared.reads.read(move |reader| reader.job(key)).await
+    }
+
+    /// A piece of a job's log after (attempt, offset). To follow it, wait for `LogAppended` events.
+    ///
+    /// # Errors
+    /// See [`CallError`].
+    pub async fn log(
+        &self,
+        key: JobKey,
+        after: (u32, u64),
+        bytes: usize,
+    ) -> Result<Vec<LogChunk>, CallError> {
+        self.shared
+            .reads
+            .read(move |reader| reader.log(key, after, bytes))
+            .await
+    }
+
+    /// Statistics of a queue and day: from memory if it is today or yesterday, else from the store.
+    ///
+    /// # Errors
+    /// See [`CallError`].
+    pub async fn statistics(
+        &self,
+        namespace: &Namespace,
+        queue: &Queue,
+        day: Day,
+    ) -> Result<Option<StatisticsRecord>, CallError> {
+        let (namespace, queue) = (namespace.clone(), queue.clone());
+        let today = self.shared.clock.wall().0 / MICROS_PER_SECOND / 86_400;
+        if u64::from(day.0) + 1 >= today {
+            let query = Query::Statistics(namespace.clone(), queue.clone(), day);
+            if let Ok(Reply::Statistics(record)) = self.call(Command::Query(Box::new(query))).await
+            {
+                return Ok(Some(*record));
+            }
+        }
+        self.shared
+            .reads
+            .read(move |reader| reader.statistics(&namespace, &queue, day))
+            .await
+    }
+
+    /// Events after `after`, or from now on. The stream ends with an error if the reader is too slow.
+    ///
+    /// # Errors
+    /// If the position is too old, or too many subscribe already.
+    pub fn events(&self, after: Option<Position>) -> Result<Subscription, CallError> {
+        self.shared.hub.subscribe(after)
+    }
+
+    /// Whether the shard can work.
+    pub fn health(&self) -> Health {
+        match &*self.shared.health.borrow() {
+            Health::Starting { .. } => Health::Starting {
+                jobs: self.shared.numbers.gauges.loaded_jobs.get(),
+            },
+            health => health.clone(),
+        }
+    }
+
+    /// Waits until the shard is in service, or has ended. Calls made before that wait by themselves.
+    pub async fn ready(&self) -> Health {
+        let mut health = self.shared.health.clone();
+        let settled = health
+            .wait_for(|health| !matches!(health, Health::Starting { .. }))
+            .await;
+        settled.map_or_else(|_| self.health(), |health| health.clone())
+    }
+
+    /// The live numbers of this shard. Counters and gauges are of this moment; the queues are those
+    /// of the last count, and a new count is begun for the next call.
+    pub fn metrics(&self) -> MetricsSnapshot {
+        let mut census = self
+            .shared
+            .census
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let is_asked = std::mem::replace(&mut census.is_asked, true);
+        let queues = census.queues.clone();
+        drop(census);
+        if !is_asked {
+            let ticket = Channel::Census(None, Arc::clone(&self.shared.census));
+            drop(self.send(Request::Census { ticket }));
+        }
+        self.shared.numbers.snapshot(queues)
+    }
+
+    /// The live numbers of this shard with the queues counted anew.
+    ///
+    /// # Errors
+    /// If the shard has ended.
+    pub async fn metrics_now(&self) -> Result<MetricsSnapshot, CallError> {
+        let (answer, answered) = oneshot::channel();
+        let ticket = Channel::Census(Some(answer), Arc::clone(&self.shared.census));
+        self.send(Request::Census { ticket })?;
+        self.receive(answered).await?;
+        let census = self
+            .shared
+            .census
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        Ok(self.shared.numbers.snapshot(census.queues.clone()))
+    }
+
+    /// Stops taking commands, commits what was taken, ends the threads, and closes the store.
+    pub async fn stop(&self) {
+        drop(self.shared.inbox.send(Message::Stop));
+        let mut is_over = self.shared.is_over.clone();
+        // An error means that the thread which would say so has gone already.
+        drop(is_over.wait_for(|is_over| *is_over).await);
+    }
+
+    fn new_waiter(&self) -> WaiterId {
+        WaiterId(self.shared.next_waiter.fetch_add(1, Ordering::Relaxed))
+    }
+
+    fn origin(&self, lease: &Lease) -> Origin {
+        let request = lease
+            .request
+            .clone()
+            .map(|request| (lease.namespace.clone(), request));
+        Origin {
+            home: self.shared.inbox.clone(),
+            waiter: self.new_waiter(),
+            request,
+        }
+    }
+
+    fn send(&self, request: Request<Channel>) -> Result<(), CallError> {
+        self.shared
+            .inbox
+            .send(Message::Request(request))
+            .map_err(|_| self.ended())
+    }
+
+    async fn receive<V>(
+        &self,
+        answered: oneshot::Receiver<Result<V, CallError>>,
+    ) -> Result<V, CallError> {
+        answered.await.unwrap_or_else(|_| Err(self.ended()))
+    }
+
+    fn ended(&self) -> CallError {
+        let reason = match self.health() {
+            Health::Stopped { reason } => reason,
+            _ => "it has ended".to_owned(),
+        };
+        CallError::unavailable(&self.shared.id, reason)
+    }
+}

@@ -1,0 +1,425 @@
+//! The live numbers of a shard: counters and distributions that threads feed without locks.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use ganger_types::job::AttemptEnd;
+use ganger_types::time::{MICROS_PER_SECOND, micros};
+use ganger_types::{
+    Change, Event, Happening, JobRecord, JobState, LeaseRecord, Namespace, Queue, QueueCounts,
+    Timestamp, What,
+};
+
+/// Counters and gauges of a shard at one moment. Histograms: upper bounds in seconds (or items), counts, sum.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct MetricsSnapshot {
+    /// Queues: namespace, queue, counts by state, age of the oldest ready job in seconds.
+    pub queues: Vec<(Namespace, Queue, QueueCounts, f64)>,
+    /// From ready to leased.
+    pub job_wait_seconds: Histogram,
+    /// From leased to the end of the attempt.
+    pub job_run_seconds: Histogram,
+    /// One commit of the store.
+    pub commit_seconds: Histogram,
+    /// Commands in one commit.
+    pub commit_batch_size: Histogram,
+    /// Named counters, such as `lease_expired_total`, `jobs_enqueued_total`, `commits_total`.
+    pub counters: Vec<(&'static str, u64)>,
+    /// Named gauges, such as `inbox_commands`, `waiting_workers`, `subscriptions`, `live_jobs`.
+    pub gauges: Vec<(&'static str, u64)>,
+    /// Slots that workers announced or hold: state (`busy`, `waiting`), number.
+    pub worker_slots: Vec<(&'static str, u64)>,
+}
+
+/// A histogram: each bucket's upper bound with the count at or below it, the sum, the number.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Histogram {
+    /// Cumulative.
+    pub buckets: Vec<(f64, u64)>,
+    /// Of all values.
+    pub sum: f64,
+    /// Of values.
+    pub count: u64,
+}
+
+/// A number that threads share. Relaxed: each stands for itself.
+#[derive(Debug, Default)]
+pub struct Number(AtomicU64);
+
+impl Number {
+    /// One more.
+    pub fn inc(&self) {
+        self.add(1);
+    }
+
+    /// So many more.
+    pub fn add(&self, by: u64) {
+        self.0.fetch_add(by, Ordering::Relaxed);
+    }
+
+    /// So many more, for lengths.
+    pub fn add_len(&self, by: usize) {
+        self.add(count(by));
+    }
+
+    /// Exactly this.
+    pub fn set(&self, to: u64) {
+        self.0.store(to, Ordering::Relaxed);
+    }
+
+    /// Now.
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// A length as a number.
+pub(crate) fn count(len: usize) -> u64 {
+    u64::try_from(len).unwrap_or(u64::MAX)
+}
+
+macro_rules! numbers {
+    ($(#[$doc:meta])* $type:ident { $($(#[$field_doc:meta])* $name:ident,)* }) => {
+        $(#[$doc])*
+        #[derive(Debug, Default)]
+        pub struct $type {
+            $($(#[$field_doc])* pub $name: Number,)*
+        }
+
+        impl $type {
+            /// Every number with its name.
+            pub fn list(&self) -> Vec<(&'static str, u64)> {
+                vec![$((stringify!($name), self.$name.get()),)*]
+            }
+        }
+    };
+}
+
+numbers! {
+    /// What has happened since the start.
+    Counters {
+        /// Commands applied.
+        commands_total,
+        /// Commands refused by the engine.
+        rejected_total,
+        /// Commands refused at the door for too much waiting.
+        overloaded_total,
+        /// Commands refused for lack of space.
+        full_total,
+        /// Turns made durable.
+        commits_total,
+        /// Turns that were not.
+        commit_failures_total,
+        /// Times an engine was read back: at start, and after each failed commit.
+        loads_total,
+        /// Upkeep of the store that failed.
+        upkeep_errors_total,
+        /// Jobs that came into being.
+        jobs_enqueued_total,
+        /// Jobs that ended well.
+        jobs_succeeded_total,
+        /// Jobs that ended badly.
+        jobs_failed_total,
+        /// Jobs called off.
+        jobs_cancelled_total,
+        /// Jobs removed by retention or by a person.
+        jobs_removed_total,
+        /// Attempts granted.
+        leases_granted_total,
+        /// Attempts whose lease ran out.
+        lease_expired_total,
+        /// Attempts that took longer than allowed.
+        attempt_timed_out_total,
+        /// Attempts given back.
+        lease_released_total,
+        /// Attempts that failed.
+        attempt_failed_total,
+        /// Reports refused because their lease was lost.
+        stale_reports_total,
+        /// Waiting lease requests tried because a job might be there.
+        wakes_total,
+        /// Waiting lease requests answered with jobs.
+        wakes_served_total,
+        /// Grants that nobody picked up.
+        undelivered_total,
+        /// Jobs set aside because their payload or inputs could not be read.
+        damaged_total,
+        /// Payloads and results found in memory.
+        blob_hits_total,
+        /// Payloads and results read from the store.
+        blob_misses_total,
+        /// Events made durable.
+        events_total,
+        /// Subscribers cut for being too slow.
+        subscribers_cut_total,
+    }
+}
+
+numbers! {
+    /// How things are.
+    Gauges {
+        /// Commands taken at the door and not yet answered.
+        inbox_commands,
+        /// Bytes of payloads in them.
+        inbox_bytes,
+        /// Lease requests that wait.
+        waiting_workers,
+        /// Waits for the end of a job.
+        waiting_ends,
+        /// Subscriptions to events.
+        subscriptions,
+        /// Reads that wait for a reader.
+        waiting_reads,
+        /// Jobs that have not ended.
+        live_jobs,
+        /// Bytes of payloads and results kept in memory.
+        blob_cache_bytes,
+        /// Turns given to the store and not yet durable.
+        turns_in_flight,
+        /// Sequence of the last durable commit.
+        commit_sequence,
+        /// The epoch of this incarnation.
+        epoch,
+        /// Free bytes on the store's device; 0 if unknown.
+        store_free_bytes,
+        /// Rows in the last durable commit.
+        last_commit_changes,
+        /// Live jobs read back so far at the last start.
+        loaded_jobs,
+    }
+}
+
+/// Upper bounds in microseconds, about three to a decade: from 50 us, a quiet flush, to an hour.
+const TIME_BOUNDS: &[u64] = &[
+    50,
+    100,
+    250,
+    500,
+    1_000,
+    2_500,
+    5_000,
+    10_000,
+    25_000,
+    50_000,
+    100_000,
+    250_000,
+    500_000,
+    1_000_000,
+    2_500_000,
+    5_000_000,
+    10_000_000,
+    30_000_000,
+    60_000_000,
+    300_000_000,
+    900_000_000,
+    3_600_000_000,
+];
+const SIZE_BOUNDS: &[u64] = &[
+    1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1_024, 2_048, 4_096, 16_384,
+];
+
+/// Values counted by size, in whole units.
+#[derive(Debug)]
+pub struct Distribution {
+    bounds: &'static [u64],
+    units_per_one: u64,
+    counts: Vec<Number>,
+    sum: Number,
+}
+
+impl Distribution {
+    fn new(bounds: &'static [u64], units_per_one: u64) -> Self {
+        let counts = (0..=bounds.len()).map(|_| Number::default()).collect();
+        Self {
+            bounds,
+            units_per_one,
+            counts,
+            sum: Number::default(),
+        }
+    }
+
+    fn observe(&self, value: u64) {
+        let place = self.bounds.partition_point(|bound| *bound < value);
+        self.counts[place].inc();
+        self.sum.add(value);
+    }
+
+    /// Counts a duration.
+    pub fn observe_time(&self, value: Duration) {
+        self.observe(micros(value));
+    }
+
+    fn snapshot(&self) -> Histogram {
+        let mut total = 0;
+        let mut buckets = Vec::with_capacity(self.counts.len());
+        for (place, number) in self.counts.iter().enumerate() {
+            total += number.get();
+            let bound = self
+                .bounds
+                .get(place)
+                .map_or(f64::INFINITY, |bound| self.ratio(*bound));
+            buckets.push((bound, total));
+        }
+        Histogram {
+            buckets,
+            sum: self.ratio(self.sum.get()),
+            count: total,
+        }
+    }
+
+    #[expect(
+        clippy::as_conversions,
+        clippy::cast_precision_loss,
+        reason = "sums shown to people; 2^53 microseconds are 285 years"
+    )]
+    fn ratio(&self, value: u64) -> f64 {
+        value as f64 / self.units_per_one as f64
+    }
+}
+
+/// All numbers of a shard, shared by its threads.
+#[derive(Debug)]
+pub struct Numbers {
+    /// What has happened.
+    pub counters: Counters,
+    /// How things are.
+    pub gauges: Gauges,
+    /// From ready to leased.
+    pub job_wait: Distribution,
+    /// From leased to the end of the attempt.
+    pub job_run: Distribution,
+    /// One commit of the store.
+    pub commit: Distribution,
+    /// Commands in one commit.
+    pub batch: Distribution,
+    /// Slots that waiting requests ask for.
+    pub slots_waiting: Number,
+}
+
+impl Default for Numbers {
+    fn default() -> Self {
+        let time = || Distribution::new(TIME_BOUNDS, MICROS_PER_SECOND);
+        Self {
+            counters: Counters::default(),
+            gauges: Gauges::default(),
+            job_wait: time(),
+            job_run: time(),
+            commit: time(),
+            batch: Distribution::new(SIZE_BOUNDS, 1),
+            slots_waiting: Number::default(),
+        }
+    }
+}
+
+impl Numbers {
+    /// Everything as of now, with the queues as last counted.
+    pub fn snapshot(&self, queues: Vec<(Namespace, Queue, QueueCounts, f64)>) -> MetricsSnapshot {
+        let busy = queues.iter().map(|(_, _, counts, _)| counts.running).sum();
+        MetricsSnapshot {
+            queues,
+            job_wait_seconds: self.job_wait.snapshot(),
+            job_run_seconds: self.job_run.snapshot(),
+            commit_seconds: self.commit.snapshot(),
+            commit_batch_size: self.batch.snapshot(),
+            counters: self.counters.list(),
+            gauges: self.gauges.list(),
+            worker_slots: vec![("busy", busy), ("waiting", self.slots_waiting.get())],
+        }
+    }
+
+    /// Counts a durable turn of so many commands that began at `since` on the wall clock.
+    pub(crate) fn observe_turn(&self, commands: usize, since: Timestamp, changes: &[Change]) {
+        self.counters.commits_total.inc();
+        self.batch.observe(count(commands));
+        self.gauges.last_commit_changes.set(count(changes.len()));
+        for change in changes {
+            match change {
+                Change::PutLease(lease) if lease.granted_at >= since => self.observe_grant(lease),
+                Change::PutJob(record) | Change::FinishJob { record, .. } => {
+                    self.observe_attempt(record, since);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn observe_grant(&self, lease: &LeaseRecord) {
+        self.job_wait
+            .observe_time(lease.granted_elapsed.since(lease.ready_at));
+    }
+
+    /// The end of an attempt is the newest entry of the job's history, written in this turn.
+    fn observe_attempt(&self, record: &JobRecord, since: Timestamp) {
+        let Some(entry) = record.history.last().filter(|entry| entry.at >= since) else {
+            return;
+        };
+        let What::Attempt { leased_at, end, .. } = &entry.what else {
+            return;
+        };
+        self.job_run.observe_time(entry.at.since(*leased_at));
+        match end {
+            AttemptEnd::Expired => self.counters.lease_expired_total.inc(),
+            AttemptEnd::TimedOut => self.counters.attempt_timed_out_total.inc(),
+            AttemptEnd::Released { .. } => self.counters.lease_released_total.inc(),
+            AttemptEnd::Failed { .. } => self.counters.attempt_failed_total.inc(),
+            AttemptEnd::Succeeded | AttemptEnd::Cancelled => {}
+        }
+    }
+
+    /// Counts the events of a durable turn.
+    pub(crate) fn observe_events(&self, events: &[Event]) {
+        let counters = &self.counters;
+        counters.events_total.add_len(events.len());
+        for event in events {
+            match &event.happening {
+                Happening::JobMoved { from, to, .. } => {
+                    if from.is_none() {
+                        counters.jobs_enqueued_total.inc();
+                    }
+                    match to {
+                        JobState::Running => counters.leases_granted_total.inc(),
+                        JobState::Succeeded => counters.jobs_succeeded_total.inc(),
+                        JobState::Failed => counters.jobs_failed_total.inc(),
+                        JobState::Cancelled => counters.jobs_cancelled_total.inc(),
+                        JobState::Blocked | JobState::Scheduled | JobState::Ready => {}
+                    }
+                }
+                Happening::JobRemoved { .. } => counters.jobs_removed_total.inc(),
+                _ => {}
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buckets_are_cumulative_and_the_last_one_is_open() {
+        let times = Distribution::new(TIME_BOUNDS, MICROS_PER_SECOND);
+        times.observe_time(Duration::from_micros(50));
+        times.observe_time(Duration::from_millis(2));
+        times.observe_time(Duration::from_secs(7_200));
+        let shown = times.snapshot();
+        assert_eq!(shown.count, 3);
+        assert_eq!(shown.buckets[0], (0.000_05, 1));
+        assert_eq!(shown.buckets[5], (0.002_5, 2));
+        assert_eq!(shown.buckets.last().map(|bucket| bucket.1), Some(3));
+        assert!((shown.sum - 7_200.002_05).abs() < 1e-9);
+    }
+
+    #[test]
+    fn every_number_has_its_name() {
+        let numbers = Numbers::default();
+        numbers.counters.commits_total.add(3);
+        let shown = numbers.snapshot(Vec::new());
+        assert!(shown.counters.contains(&("commits_total", 3)));
+        assert!(
+            shown
+                .gauges
+                .iter()
+                .any(|(name, _)| *name == "waiting_workers")
+        );
+    }
+}

@@ -1,0 +1,138 @@
+//! Threads that read committed state, so that neither the shard nor the writer waits for it.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use ganger_store::{Reader, StoreError};
+use ganger_types::ShardId;
+use tokio::sync::oneshot;
+
+use crate::CallError;
+use crate::metrics::{Numbers, count};
+
+type Task = Box<dyn FnOnce(&mut dyn Reader) + Send>;
+
+/// Reads that wait, bounded, and the threads that do them.
+pub(crate) struct ReadPool {
+    shard: ShardId,
+    tasks_max: usize,
+    numbers: Arc<Numbers>,
+    tasks: Mutex<Tasks>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Tasks {
+    waiting: VecDeque<Task>,
+    is_closed: bool,
+}
+
+impl ReadPool {
+    /// A pool with one thread for each reader.
+    pub(crate) fn start<R: Reader>(
+        shard: &ShardId,
+        tasks_max: usize,
+        numbers: Arc<Numbers>,
+        readers: Vec<R>,
+    ) -> std::io::Result<(Arc<Self>, Vec<JoinHandle<()>>)> {
+        let pool = Arc::new(Self {
+            shard: shard.clone(),
+            tasks_max,
+            numbers,
+            tasks: Mutex::default(),
+            changed: Condvar::new(),
+        });
+        let mut threads = Vec::with_capacity(readers.len());
+        for mut reader in readers {
+            let pool = Arc::clone(&pool);
+            let thread = std::thread::Builder::new().name(format!("read-{shard}"));
+            threads.push(thread.spawn(move || pool.work(&mut reader))?);
+        }
+        Ok((pool, threads))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Tasks> {
+        self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn work(&self, reader: &mut dyn Reader) {
+        while let Some(task) = self.next() {
+            task(reader);
+        }
+    }
+
+    fn next(&self) -> Option<Task> {
+        let mut tasks = self.lock();
+        loop {
+            if let Some(task) = tasks.waiting.pop_front() {
+                self.numbers
+                    .gauges
+                    .waiting_reads
+                    .set(count(tasks.waiting.len()));
+                return Some(task);
+            }
+            if tasks.is_closed {
+                return None;
+            }
+            tasks = self
+                .changed
+                .wait(tasks)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Ends the threads once what waits is done; later reads are refused.
+    pub(crate) fn close(&self) {
+        self.lock().is_closed = true;
+        self.changed.notify_all();
+    }
+
+    /// Has one of the threads read.
+    pub(crate) async fn read<V: Send + 'static>(
+        &self,
+        read: impl FnOnce(&mut dyn Reader) -> Result<V, StoreError> + Send + 'static,
+    ) -> Result<V, CallError> {
+        let (answer, answered) = oneshot::channel();
+        self.push(Box::new(move |reader| {
+            if !answer.is_closed() {
+                drop(answer.send(read(reader)));
+            }
+        }))?;
+        match answered.await {
+            Ok(result) => result.map_err(|error| CallError::from_read(&self.shard, &error)),
+            Err(_) => Err(CallError::unavailable(
+                &self.shard,
+                "a reading thread has ended",
+            )),
+        }
+    }
+
+    fn push(&self, task: Task) -> Result<(), CallError> {
+        let mut tasks = self.lock();
+        if tasks.is_closed {
+            return Err(CallError::unavailable(
+                &self.shard,
+                "the server is stopping",
+            ));
+        }
+        if tasks.waiting.len() >= self.tasks_max {
+            self.numbers.counters.overloaded_total.inc();
+            return Err(CallError::Overloaded {
+                shard: self.shard.clone(),
+                waiting: tasks.waiting.len(),
+                limit: self.tasks_max,
+                retry_after: Duration::from_millis(100),
+            });
+        }
+        tasks.waiting.push_back(task);
+        self.numbers
+            .gauges
+            .waiting_reads
+            .set(count(tasks.waiting.len()));
+        drop(tasks);
+        self.changed.notify_one();
+        Ok(())
+    }
+}

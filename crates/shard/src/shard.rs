@@ -1,0 +1,318 @@
+//! The threads around the core: one applies turns, one commits them, some read.
+
+use std::sync::atomic::AtomicU64;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use ganger_store::{Opened, Reader, Store, StoreError};
+use ganger_types::Now;
+use tokio::sync::watch;
+
+use crate::clock::{Clock, TimeLine};
+use crate::core::{Core, Keeper, Order, Output, Report, Seeds};
+use crate::door::Door;
+use crate::events::Hub;
+use crate::handle::{Handle, Shared};
+use crate::metrics::Numbers;
+use crate::readers::ReadPool;
+use crate::ticket::{Census, Channel, Message};
+use crate::{Health, Hooks, Point, Settings, StopCause};
+
+/// Starts shards.
+pub struct Shard;
+
+impl Shard {
+    /// Opens the store, starts the threads, and gives a handle. The rows are read back meanwhile:
+    /// calls wait for that, [`Handle::health`] tells how far it is, [`Handle::ready`] waits for it.
+    ///
+    /// # Errors
+    /// If the store cannot be opened, or the system gives no threads.
+    pub fn start<S: Store>(
+        mut store: S,
+        settings: Settings,
+        clock: Arc<dyn Clock>,
+        hooks: Hooks,
+    ) -> Result<Handle, StoreError> {
+        let opened = store.open()?;
+        let readers = (0..settings.reader_threads.max(1))
+            .map(|_| store.reader())
+            .collect::<Result<Vec<_>, _>>()?;
+        spawn(store, opened, readers, settings, clock, hooks).map_err(|error| StoreError::Io {
+            path: "the shard's threads".into(),
+            doing: "started",
+            reason: error.to_string(),
+        })
+    }
+}
+
+fn spawn<S: Store>(
+    store: S,
+    opened: Opened,
+    readers: Vec<S::Reader>,
+    settings: Settings,
+    clock: Arc<dyn Clock>,
+    hooks: Hooks,
+) -> std::io::Result<Handle> {
+    let numbers = Arc::new(Numbers::default());
+    let (inbox, messages) = channel();
+    let (health_out, health) = watch::channel(Health::Starting { jobs: 0 });
+    let (over_out, is_over) = watch::channel(false);
+    let (reads, mut threads) = ReadPool::start(
+        &settings.shard,
+        settings.reads_max,
+        Arc::clone(&numbers),
+        readers,
+    )?;
+    let hub = Hub::new(
+        settings.shard.clone(),
+        settings.events_kept,
+        settings.subscriptions_max,
+        opened.meta.next_event,
+        Arc::clone(&numbers),
+    );
+    let (orders, ordered) = channel();
+    let (reports_out, reports) = channel();
+    let committer = Committer {
+        keeper: Keeper::new(store, Arc::clone(&numbers), hooks.clone()),
+        ordered,
+        reports: reports_out,
+        wake: inbox.clone(),
+        clock: Arc::clone(&clock),
+        numbers: Arc::clone(&numbers),
+    };
+    let thread = std::thread::Builder::new().name(format!("store-{}", settings.shard));
+    threads.push(thread.spawn(move || committer.run())?);
+
+    let line = TimeLine::resume(opened.meta, &*clock);
+    let now = line.now(&*clock);
+    let name = format!("shard-{}", settings.shard);
+    let handle = Handle {
+        shared: Arc::new(Shared {
+            id: settings.shard.clone(),
+            inbox: inbox.clone(),
+            door: Door::new(&settings, Arc::clone(&numbers)),
+            hub: Arc::clone(&hub),
+            reads: Arc::clone(&reads),
+            numbers: Arc::clone(&numbers),
+            clock: Arc::clone(&clock),
+            health,
+            is_over,
+            census: Arc::new(Mutex::new(Census::default())),
+            next_waiter: AtomicU64::new(1),
+        }),
+    };
+    let batch_max = settings.turn_commands_max;
+    let host = Host {
+        core: Core::new(settings, numbers, opened, now, system_seeds()),
+        line,
+        clock: Arc::clone(&clock),
+        messages,
+        orders: Some(orders),
+        reports,
+        ending: Ending {
+            hub,
+            reads,
+            threads,
+            health: health_out,
+            over: over_out,
+            hooks,
+        },
+        batch_max,
+    };
+    clock.on_move(Arc::new(move || drop(inbox.send(Message::Look))));
+    std::thread::Builder::new()
+        .name(name)
+        .spawn(move || host.run())?;
+    Ok(handle)
+}
+
+fn system_seeds() -> Seeds {
+    Box::new(|| {
+        let mut seed = [0; 32];
+        getrandom::fill(&mut seed).expect("the system gives random bytes");
+        seed
+    })
+}
+
+/// The store thread.
+struct Committer<S: Store> {
+    keeper: Keeper<S>,
+    ordered: Receiver<Order>,
+    reports: Sender<Report<S::Reader>>,
+    wake: Sender<Message>,
+    clock: Arc<dyn Clock>,
+    numbers: Arc<Numbers>,
+}
+
+impl<S: Store> Committer<S> {
+    fn run(mut self) {
+        while let Ok(order) = self.ordered.recv() {
+            let is_commit = matches!(order, Order::Commit(_));
+            let began = self.clock.monotonic();
+            let report = self.keeper.carry_out(order);
+            if is_commit {
+                self.numbers
+                    .commit
+                    .observe_time(self.clock.monotonic().saturating_sub(began));
+            }
+            let Some(report) = report else { continue };
+            if self.reports.send(report).is_err() || self.wake.send(Message::Look).is_err() {
+                return;
+            }
+        }
+    }
+}
+
+/// The shard thread.
+struct Host<R: Reader> {
+    core: Core<R, Channel>,
+    line: TimeLine,
+    clock: Arc<dyn Clock>,
+    messages: Receiver<Message>,
+    orders: Option<Sender<Order>>,
+    reports: Receiver<Report<R>>,
+    ending: Ending,
+    batch_max: usize,
+}
+
+impl<R: Reader> Host<R> {
+    fn run(mut self) {
+        loop {
+            let now = self.line.now(&*self.clock);
+            self.take_reports(now);
+            self.core.run(now);
+            self.give_orders();
+            self.send_outputs();
+            self.ending.tell_health(self.core.health());
+            if let Some(cause) = self.core.stopped() {
+                let cause = cause.clone();
+                return self.finish(&cause);
+            }
+            self.take_messages(now);
+        }
+    }
+
+    fn take_reports(&mut self, now: Now) {
+        loop {
+            match self.reports.try_recv() {
+                Ok(report) => self.core.report(report, now),
+                Err(TryRecvError::Empty) => return,
+                Err(TryRecvError::Disconnected) => {
+                    panic!("the store thread has ended before the shard asked it to");
+                }
+            }
+        }
+    }
+
+    fn give_orders(&mut self) {
+        for order in self.core.take_orders() {
+            if let Some(orders) = &self.orders {
+                // A store thread that has ended shows itself by the next report.
+                drop(orders.send(order));
+            }
+        }
+    }
+
+    fn send_outputs(&mut self) {
+        let outputs = self.core.take_outputs();
+        if outputs.is_empty() {
+            return;
+        }
+        self.ending.hooks.reach(Point::BeforeRelease);
+        for output in outputs {
+            match output {
+                Output::Answer(channel, answer) => channel.send(answer),
+                Output::Events(events) => self.ending.hub.publish(events),
+            }
+        }
+        self.ending.hooks.reach(Point::AfterRelease);
+    }
+
+    /// Waits for the next message, no longer than the core may sleep, and takes all that wait.
+    fn take_messages(&mut self, now: Now) {
+        let first = match self.core.sleep_for(now) {
+            Some(Duration::ZERO) => self.messages.try_recv().ok(),
+            wanted => match wanted
+                .map_or(Some(Duration::MAX), |wanted| self.clock.sleep_for(wanted))
+            {
+                None | Some(Duration::MAX) => Some(self.messages.recv().unwrap_or(Message::Stop)),
+                Some(timeout) => match self.messages.recv_timeout(timeout) {
+                    Ok(message) => Some(message),
+                    Err(RecvTimeoutError::Timeout) => None,
+                    Err(RecvTimeoutError::Disconnected) => Some(Message::Stop),
+                },
+            },
+        };
+        let rest = std::iter::from_fn(|| self.messages.try_recv().ok());
+        for message in first.into_iter().chain(rest.take(self.batch_max)) {
+            match message {
+                Message::Request(request) => self.core.push(request),
+                Message::Look => {}
+                Message::Stop => self.core.stop(),
+            }
+        }
+    }
+
+    /// What still waits in the channel is refused, then the threads end and the store is closed.
+    fn finish(mut self, cause: &StopCause) {
+        while let Ok(message) = self.messages.try_recv() {
+            if let Message::Request(request) = message {
+                self.core.push(request);
+            }
+        }
+        self.core.run(self.line.now(&*self.clock));
+        self.send_outputs();
+        self.orders = None;
+        drop(self.core);
+        drop(self.messages);
+        self.ending.end(cause);
+    }
+}
+
+/// The end of a shard, whichever way it comes: also if its thread panics.
+struct Ending {
+    hub: Arc<Hub>,
+    reads: Arc<ReadPool>,
+    threads: Vec<JoinHandle<()>>,
+    health: watch::Sender<Health>,
+    over: watch::Sender<bool>,
+    hooks: Hooks,
+}
+
+impl Ending {
+    fn tell_health(&self, health: Health) {
+        let is_same =
+            std::mem::discriminant(&*self.health.borrow()) == std::mem::discriminant(&health);
+        if !is_same {
+            self.health.send_replace(health);
+        }
+    }
+
+    fn end(&mut self, cause: &StopCause) {
+        let reason = cause.to_string();
+        self.tell_health(Health::Stopped {
+            reason: reason.clone(),
+        });
+        self.hub.close(reason);
+        self.reads.close();
+        for thread in self.threads.drain(..) {
+            if thread.join().is_err() {
+                tracing::error!("a thread of the shard has panicked");
+            }
+        }
+        self.over.send_replace(true);
+        self.hooks.stopped(cause);
+    }
+}
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let reason = "a rule of the engine was broken; see the log".to_owned();
+            self.threads.clear();
+            self.end(&StopCause::Broken { reason });
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! Where answers go in the server: channels to the tasks that called.
+
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ganger_store::StoredJob;
+use ganger_types::command::Held;
+use ganger_types::{Grant, Namespace, Reply, RequestId};
+use tokio::sync::oneshot;
+
+use crate::core::{Given, QueueGauge, Request, Ticket, WaiterId};
+use crate::door::Permit;
+use crate::{CallError, Delivery};
+
+/// What reaches the shard thread.
+pub(crate) enum Message {
+    /// A request.
+    Request(Request<Channel>),
+    /// The store has reported, or the clock was moved: look.
+    Look,
+    /// Stop.
+    Stop,
+}
+
+type Answer<V> = oneshot::Sender<Result<V, CallError>>;
+
+/// The queues as last counted.
+#[derive(Default)]
+pub(crate) struct Census {
+    pub(crate) queues: Vec<QueueGauge>,
+    pub(crate) is_asked: bool,
+}
+
+/// Which lease request grants belong to, so that they can be given back.
+pub(crate) struct Origin {
+    pub(crate) home: Sender<Message>,
+    pub(crate) waiter: WaiterId,
+    pub(crate) request: Option<(Namespace, RequestId)>,
+}
+
+impl Origin {
+    fn give_back<'a>(&self, grants: impl Iterator<Item = &'a Grant>) {
+        let held: Vec<_> = grants
+            .map(|grant| Held {
+                namespace: grant.namespace.clone(),
+                job: grant.job.clone(),
+                token: grant.token,
+            })
+            .collect();
+        if held.is_empty() {
+            return;
+        }
+        let (request, waiter) = (self.request.clone(), self.waiter);
+        // If the shard has ended, the leases run out after the next start.
+        drop(self.home.send(Message::Request(Request::Undelivered {
+            held,
+            request,
+            waiter,
+        })));
+    }
+}
+
+/// Jobs on their way to whoever asked. Dropped before they are taken out, they are given back.
+pub(crate) struct Parcel {
+    deliveries: Vec<Delivery>,
+    origin: Origin,
+}
+
+impl Parcel {
+    pub(crate) fn open(mut self) -> Vec<Delivery> {
+        std::mem::take(&mut self.deliveries)
+    }
+}
+
+impl Drop for Parcel {
+    fn drop(&mut self) {
+        self.origin
+            .give_back(self.deliveries.iter().map(|delivery| &delivery.grant));
+    }
+}
+
+/// Where an answer goes. The permit is given back before the answer is sent, so that whoever has an
+/// answer finds room for the next request.
+pub(crate) enum Channel {
+    /// One reply. With an origin it is a lease, whose grants are given back if nobody is there.
+    Call(Answer<Reply>, Permit, Option<Origin>),
+    /// Several.
+    CallAll(Answer<Vec<Result<Reply, CallError>>>, Permit),
+    /// Jobs.
+    Lease(Answer<Parcel>, Permit, Origin),
+    /// A job that has ended.
+    End(Answer<Option<StoredJob>>, Permit),
+    /// Counts, for metrics.
+    Census(Option<Answer<()>>, Arc<Mutex<Census>>),
+}
+
+impl Ticket for Channel {
+    fn is_gone(&self) -> bool {
+        match self {
+            Self::Call(answer, ..) => answer.is_closed(),
+            Self::CallAll(answer, _) => answer.is_closed(),
+            Self::Lease(answer, ..) => answer.is_closed(),
+            Self::End(answer, _) => answer.is_closed(),
+            Self::Census(..) => false,
+        }
+    }
+}
+
+impl Channel {
+    /// Sends the answer. Nobody being there any more is no error.
+    pub(crate) fn send(self, answer: Result<Given, CallError>) {
+        match self {
+            Self::Call(channel, permit, origin) => {
+                drop(permit);
+                let reply = answer.map(|given| match given {
+                    Given::Reply(reply) => reply,
+                    other => unreachable!("a call is answered with a reply, not {other:?}"),
+                });
+                if let Err(Ok(Reply::Leased(grants))) = channel.send(reply)
+                    && let Some(origin) = origin
+                {
+                    origin.give_back(grants.iter());
+                }
+            }
+            Self::CallAll(channel, permit) => {
+                drop(permit);
+                drop(channel.send(answer.map(|given| match given {
+                    Given::Replies(replies) => replies,
+                    other => unreachable!("calls are answered with replies, not {other:?}"),
+                })));
+            }
+            Self::Lease(channel, permit, origin) => {
+                drop(permit);
+                drop(channel.send(answer.map(|given| match given {
+                    Given::Deliveries(deliveries) => Parcel { deliveries, origin },
+                    other => unreachable!("a lease is answered with deliveries, not {other:?}"),
+                })));
+            }
+            Self::End(channel, permit) => {
+                drop(permit);
+                drop(channel.send(answer.map(|given| match given {
+                    Given::Job(job) => job.map(|job| *job),
+                    other => unreachable!("a wait is answered with a job, not {other:?}"),
+                })));
+            }
+            Self::Census(channel, census) => send_census(channel, &census, answer),
+        }
+    }
+}
+
+fn send_census(
+    channel: Option<Answer<()>>,
+    census: &Mutex<Census>,
+    answer: Result<Given, CallError>,
+) {
+    let mut shared = census.lock().unwrap_or_else(PoisonError::into_inner);
+    shared.is_asked = false;
+    let done = answer.map(|given| {
+        if let Given::Census(queues) = given {
+            shared.queues = queues;
+        }
+    });
+    drop(shared);
+    if let Some(channel) = channel {
+        drop(channel.send(done));
+    }
+}
