@@ -148,7 +148,7 @@ fn check_tokens(stories: &BTreeMap<&str, Story<'_>>, violations: &mut Vec<Violat
     }
 }
 
-/// `rel D2`, `rel P6`: what was acknowledged is there; what was refused or never sent is not.
+/// `rel D2`, `rel P6`, `rel P1`: what was acknowledged is there; what was refused or never sent is not; repeats are known.
 fn check_existence(story: &Story<'_>, report: &mut impl FnMut(&'static str, String)) {
     let is_acknowledged = story.enqueues.iter().any(|exchange| is_done(exchange));
     let may_exist = is_acknowledged
@@ -163,6 +163,14 @@ fn check_existence(story: &Story<'_>, report: &mut impl FnMut(&'static str, Stri
             "exists although no request for it can have succeeded".to_owned(),
         ),
         _ => {}
+    }
+    for exchange in &story.enqueues {
+        if exchange.answered == Answered::Refused("id_taken".to_owned()) {
+            report(
+                "P1",
+                "a repeat of its enqueue was taken for another job".to_owned(),
+            );
+        }
     }
     if !may_exist && !story.grants.is_empty() {
         report(

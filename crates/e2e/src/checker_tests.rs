@@ -105,9 +105,19 @@ fn a_lost_job_is_found() {
 #[test]
 fn a_job_that_was_refused_and_exists_is_found() {
     let rules = broken(|history| {
-        history.exchanges[0].answered = Answered::Refused("queue_full".to_owned())
+        history.exchanges[0].answered = Answered::Refused("queue_full".to_owned());
     });
     assert_eq!(rules, ["P6"]);
+}
+
+#[test]
+fn a_repeat_that_was_taken_for_another_job_is_found() {
+    let rules = broken(|history| {
+        let mut again = history.exchanges[0].clone();
+        again.answered = Answered::Refused("id_taken".to_owned());
+        history.exchanges.insert(1, again);
+    });
+    assert_eq!(rules, ["P1"]);
 }
 
 #[test]

@@ -95,15 +95,16 @@ impl Client {
             Some(connection) => connection,
             None => self.connect().map_err(NoAnswer::Refused)?,
         };
-        let mut request = format!(
-            "{method} {path} HTTP/1.1\r\nHost: {}\r\nContent-Length: {}\r\n",
+        let kind = if body.is_empty() {
+            String::new()
+        } else {
+            format!("Content-Type: {content}\r\n")
+        };
+        let request = format!(
+            "{method} {path} HTTP/1.1\r\nHost: {}\r\n{kind}Content-Length: {}\r\n\r\n",
             self.server,
             body.len()
         );
-        if !body.is_empty() {
-            request.push_str(&format!("Content-Type: {content}\r\n"));
-        }
-        request.push_str("\r\n");
         let mut bytes = request.into_bytes();
         bytes.extend_from_slice(body);
         connection

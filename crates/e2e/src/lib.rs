@@ -9,11 +9,14 @@
     reason = "everything here fails for one reason: the test went wrong, and the error says how"
 )]
 
+pub mod api;
 pub mod binary;
 pub mod checker;
 pub mod ground;
 pub mod history;
 pub mod http;
+pub mod load;
 pub mod random;
 pub mod server;
 pub mod skip;
+pub mod trace;

@@ -1,0 +1,334 @@
+//! Clients at work: producers and workers that go on while their server is hurt, and record what they see.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail, ensure};
+use serde_json::{Value, json};
+
+use crate::api::Api;
+use crate::checker::{self, Tally};
+use crate::history::{Answered, Asked, Held, History, Recorder};
+use crate::random::Random;
+use crate::server::Setup;
+
+/// The queue that everybody uses.
+const QUEUE: &str = "load";
+/// How long workers hold jobs; renewed or reported well before in honest cases.
+const LEASE_FOR: Duration = Duration::from_secs(5);
+/// How long a client that finds nobody waits before it tries again.
+const PAUSE: Duration = Duration::from_millis(10);
+/// Times that a job's attempts may count: enough that no planned failure ends a job.
+const RETRIES: u32 = 1_000;
+
+/// How many clients there are.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    /// From it follows what clients do, though not when.
+    pub seed: u64,
+    /// Threads that enqueue.
+    pub producers: u64,
+    /// Threads that take and report.
+    pub workers: u64,
+    /// Live jobs beyond which producers wait.
+    pub backlog_max: usize,
+}
+
+/// Running clients.
+pub struct Load {
+    recorder: Recorder,
+    setup: Setup,
+    plan: Plan,
+    shared: Arc<Shared>,
+    producers: Vec<JoinHandle<()>>,
+    workers: Vec<JoinHandle<()>>,
+}
+
+#[derive(Default)]
+struct Shared {
+    enqueuing_is_over: AtomicBool,
+    is_over: AtomicBool,
+    enqueued: AtomicUsize,
+    completed: AtomicUsize,
+}
+
+impl Load {
+    /// Starts the clients of a server.
+    pub fn start(setup: &Setup, plan: Plan) -> Self {
+        let mut load = Self {
+            recorder: Recorder::default(),
+            setup: setup.clone(),
+            plan,
+            shared: Arc::default(),
+            producers: Vec::new(),
+            workers: Vec::new(),
+        };
+        for number in 0..plan.producers {
+            let client = load.client(number);
+            load.producers
+                .push(thread::spawn(move || client.produce(number)));
+        }
+        for number in 0..plan.workers {
+            let client = load.client(1_000 + number);
+            load.workers
+                .push(thread::spawn(move || client.work(number)));
+        }
+        load
+    }
+
+    fn client(&self, number: u64) -> Client {
+        Client {
+            api: Api::new(self.setup.client()),
+            recorder: self.recorder.clone(),
+            random: Random::new(self.plan.seed.wrapping_mul(1_000_003).wrapping_add(number)),
+            shared: Arc::clone(&self.shared),
+            backlog_max: self.plan.backlog_max,
+        }
+    }
+
+    /// Jobs completed so far, as far as the clients know.
+    pub fn completed(&self) -> usize {
+        self.shared.completed.load(Ordering::Relaxed)
+    }
+
+    /// Stops the producers, lets the workers finish everything, reads every job, and judges the whole.
+    ///
+    /// # Panics
+    /// If a client did.
+    pub fn finish(mut self, patience: Duration) -> Result<(History, Tally)> {
+        self.shared.enqueuing_is_over.store(true, Ordering::Relaxed);
+        for producer in self.producers.drain(..) {
+            producer.join().expect("a producer does not panic");
+        }
+        let exchanges = self.recorder.exchanges();
+        let mut jobs: Vec<String> = Vec::new();
+        for exchange in &exchanges {
+            if let Asked::Enqueue { jobs: ids } = &exchange.asked {
+                jobs.extend(ids.iter().cloned());
+            }
+        }
+        jobs.sort();
+        jobs.dedup();
+        let mut api = Api::new(self.setup.client());
+        let found = drained(&mut api, &jobs, patience)?;
+        self.shared.is_over.store(true, Ordering::Relaxed);
+        for worker in self.workers.drain(..) {
+            worker.join().expect("a worker does not panic");
+        }
+        let history = History {
+            exchanges: self.recorder.exchanges(),
+            found,
+        };
+        let (violations, tally) = checker::check(&history);
+        if !violations.is_empty() {
+            let shown: Vec<_> = violations
+                .iter()
+                .take(20)
+                .map(|it| format!("{}: {}", it.rule, it.evidence))
+                .collect();
+            let first = violations[0]
+                .evidence
+                .split(':')
+                .next()
+                .unwrap_or_default()
+                .replace("job ", "");
+            bail!(
+                "{} violations:\n{}\n{}",
+                violations.len(),
+                shown.join("\n"),
+                story(&history, &first)
+            );
+        }
+        Ok((history, tally))
+    }
+}
+
+/// Everything that was seen of one job, for people.
+fn story(history: &History, job: &str) -> String {
+    let exchanges = history
+        .exchanges
+        .iter()
+        .filter(|exchange| format!("{exchange:?}").contains(job));
+    let mut lines: Vec<String> = exchanges.map(|exchange| format!("{exchange:?}")).collect();
+    lines.extend(
+        history
+            .found
+            .iter()
+            .filter(|found| found.job == job)
+            .map(|found| format!("{found:?}")),
+    );
+    lines.join("\n")
+}
+
+/// Every job as found once all have ended.
+fn drained(
+    api: &mut Api,
+    jobs: &[String],
+    patience: Duration,
+) -> Result<Vec<crate::history::Found>> {
+    let begun = Instant::now();
+    let mut found = Vec::new();
+    for job in jobs {
+        loop {
+            match api.find(job)? {
+                None => break,
+                Some(state)
+                    if matches!(state.state.as_str(), "succeeded" | "failed" | "cancelled") =>
+                {
+                    found.push(state);
+                    break;
+                }
+                Some(state) => {
+                    ensure!(
+                        begun.elapsed() < patience,
+                        "after {patience:?} job {job} is still {}",
+                        state.state
+                    );
+                    thread::sleep(PAUSE);
+                }
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// One client, on its own thread.
+struct Client {
+    api: Api,
+    recorder: Recorder,
+    random: Random,
+    shared: Arc<Shared>,
+    backlog_max: usize,
+}
+
+impl Client {
+    fn produce(mut self, number: u64) {
+        let mut count = 0_u64;
+        while !self.shared.enqueuing_is_over.load(Ordering::Relaxed) {
+            let live = self
+                .shared
+                .enqueued
+                .load(Ordering::Relaxed)
+                .saturating_sub(self.shared.completed.load(Ordering::Relaxed));
+            if live > self.backlog_max {
+                thread::sleep(PAUSE);
+                continue;
+            }
+            let size = if self.random.chance(25) {
+                2 + self.random.below(9)
+            } else {
+                1
+            };
+            let ids: Vec<String> = (count..count + size)
+                .map(|count| format!("p{number}-{count}"))
+                .collect();
+            count += size;
+            self.enqueue(&ids);
+        }
+    }
+
+    /// Enqueues, and repeats in half of the cases in which there was no answer: under the same ids that is safe.
+    fn enqueue(&mut self, ids: &[String]) {
+        let jobs: Vec<Value> = ids.iter().map(|id| job(id)).collect();
+        for _ in 0..100 {
+            let asked = Asked::Enqueue { jobs: ids.to_vec() };
+            let api = &mut self.api;
+            let answered = self.recorder.exchange(asked, || match jobs.as_slice() {
+                [job] => api.enqueue(job),
+                jobs => api.submit(jobs),
+            });
+            match answered {
+                Answered::Done { .. } => {
+                    self.shared.enqueued.fetch_add(ids.len(), Ordering::Relaxed);
+                    return;
+                }
+                Answered::Unknown if self.random.chance(50) => return,
+                Answered::Unknown | Answered::NotSent => thread::sleep(PAUSE),
+                _ => return,
+            }
+        }
+    }
+
+    fn work(mut self, number: u64) {
+        let worker = format!("w{number}");
+        while !self.shared.is_over.load(Ordering::Relaxed) {
+            let max = 1 + u32::try_from(self.random.below(5)).unwrap_or(0);
+            let asked = Asked::Lease {
+                worker: worker.clone(),
+                lease_for: LEASE_FOR,
+            };
+            let api = &mut self.api;
+            let wait = Duration::from_millis(200);
+            let answered = self
+                .recorder
+                .exchange(asked, || api.lease(QUEUE, &worker, max, LEASE_FOR, wait));
+            match answered {
+                Answered::Leased(jobs) => jobs.iter().for_each(|held| self.run(held)),
+                _ => thread::sleep(PAUSE),
+            }
+        }
+    }
+
+    /// What becomes of one job: mostly completed, at times after a while; else failed, given back, or forgotten.
+    fn run(&mut self, held: &Held) {
+        match self.random.below(100) {
+            // Only the first attempt: a job whose worker vanished three times in a row would rightly be set aside.
+            0..3 if held.attempt == 1 => {}
+            3..8 => {
+                let api = &mut self.api;
+                let asked = Asked::Fail { held: held.clone() };
+                self.recorder
+                    .exchange(asked, || api.fail(held, Duration::from_millis(50)));
+            }
+            8..13 => {
+                let api = &mut self.api;
+                self.recorder
+                    .exchange(Asked::Release { held: held.clone() }, || api.release(held));
+            }
+            13..23 => {
+                let api = &mut self.api;
+                self.recorder
+                    .exchange(Asked::Renew { held: held.clone() }, || api.renew(held));
+                thread::sleep(Duration::from_millis(self.random.below(300)));
+                self.complete(held);
+            }
+            _ => self.complete(held),
+        }
+    }
+
+    /// Completes; repeats until there is an answer, which is safe under the same token.
+    fn complete(&mut self, held: &Held) {
+        let result = format!("{} by attempt {}", held.job, held.attempt);
+        for _ in 0..200 {
+            let asked = Asked::Complete {
+                held: held.clone(),
+                result: result.clone(),
+            };
+            let api = &mut self.api;
+            let answered = self
+                .recorder
+                .exchange(asked, || api.complete(held, &result));
+            match answered {
+                Answered::Done { .. } => {
+                    self.shared.completed.fetch_add(1, Ordering::Relaxed);
+                    return;
+                }
+                Answered::Unknown | Answered::NotSent => thread::sleep(PAUSE),
+                _ => return,
+            }
+        }
+    }
+}
+
+/// A job whose planned failures never use up its retries.
+fn job(id: &str) -> Value {
+    json!({
+        "id": id,
+        "queue": QUEUE,
+        "kind": "load",
+        "payload": { "id": id, "filler": "x".repeat(100) },
+        "retry": { "max": RETRIES, "backoff": "50ms" },
+    })
+}

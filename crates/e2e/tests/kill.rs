@@ -1,0 +1,67 @@
+//! Kills the real server with signal 9 at random moments while clients work on, and judges what they saw.
+
+use std::env;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use ganger_e2e::load::{Load, Plan};
+use ganger_e2e::random::Random;
+use ganger_e2e::server::Setup;
+
+/// How often the server is killed, unless `GANGER_KILL_CYCLES` says otherwise.
+const CYCLES: u64 = 60;
+
+#[test]
+fn nothing_acknowledged_is_lost_however_often_the_server_is_killed() -> Result<()> {
+    let cycles = env::var("GANGER_KILL_CYCLES").map_or(Ok(CYCLES), |text| text.parse())?;
+    let seed = env::var("GANGER_SEED").map_or(Ok(1), |text| text.parse())?;
+    let folder = tempfile::tempdir()?;
+    let setup = Setup::in_folder(folder.path())?;
+    let mut random = Random::new(seed);
+    let load = Load::start(
+        &setup,
+        Plan {
+            seed,
+            producers: 2,
+            workers: 4,
+            backlog_max: 200,
+        },
+    );
+
+    for cycle in 0..cycles {
+        let mut server = setup.start()?;
+        thread::sleep(Duration::from_millis(30 + random.below(370)));
+        server.kill()?;
+        if cycle % 10 == 9 {
+            setup.check()?;
+        }
+    }
+
+    let mut server = setup.start()?;
+    let (_, tally) = load.finish(Duration::from_secs(60))?;
+    server.stop()?;
+    setup.check()?;
+    setup.expect_no_panic()?;
+
+    // A run in which little happened proves little.
+    let cycles = usize::try_from(cycles)?;
+    ensure!(
+        tally.completed >= 10 * cycles,
+        "too few completions: {tally:?}"
+    );
+    ensure!(
+        tally.unknown >= cycles / 2,
+        "too few requests were cut: {tally:?}"
+    );
+    ensure!(
+        tally.leases_over_a_gap >= cycles / 4,
+        "too few leases went over a restart: {tally:?}"
+    );
+    ensure!(
+        tally.leases_lost * 20 <= tally.grants,
+        "too many leases were lost: {tally:?}"
+    );
+    eprintln!("{tally:?}");
+    Ok(())
+}

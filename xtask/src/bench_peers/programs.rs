@@ -1,0 +1,82 @@
+//! Programs a second: `ganger worker` with a program a job, beside a bare loop that starts the same program.
+
+use std::io::{Read as _, Write as _};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+
+use super::ganger;
+use super::report::Report;
+
+/// Programs running at once, in both cases.
+const AT_ONCE: usize = 4;
+/// Programs started in all, in each case.
+const PROGRAMS: usize = 8_000;
+/// Copies its input to its output: about the least that a program with JSON in and out can do.
+const PROGRAM: &str = "/bin/cat";
+
+/// Measures both, the same program with the same input, each as often.
+pub(super) fn measure(server: &ganger::Server, folder: &Path, report: &mut Report) -> Result<()> {
+    println!("measuring programs");
+    let row = "programs, JSON in and out";
+    report.add(row, "bare spawn", "programs/s", bare()?);
+    report.add(
+        row,
+        "ganger",
+        "programs/s",
+        server.programs(PROGRAM, PROGRAMS, AT_ONCE, folder)?,
+    );
+    Ok(())
+}
+
+fn bare() -> Result<f64> {
+    let begun = Instant::now();
+    thread::scope(|scope| -> Result<()> {
+        let threads: Vec<_> = (0..AT_ONCE)
+            .map(|_| {
+                scope.spawn(|| -> Result<()> {
+                    for _ in 0..PROGRAMS / AT_ONCE {
+                        one()?;
+                    }
+                    Ok(())
+                })
+            })
+            .collect();
+        for thread in threads {
+            thread.join().expect("a starting thread does not panic")?;
+        }
+        Ok(())
+    })?;
+    Ok(per_second(PROGRAMS, begun.elapsed()))
+}
+
+/// Starts the program, gives it its input, reads its output to the end, waits for it. The standard library uses
+/// `posix_spawn` for this.
+fn one() -> Result<()> {
+    let mut child = Command::new(PROGRAM)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()?;
+    child
+        .stdin
+        .take()
+        .context("no pipe")?
+        .write_all(b"[{\"uid\": 1234}]")?;
+    let mut result = Vec::new();
+    child
+        .stdout
+        .take()
+        .context("no pipe")?
+        .read_to_end(&mut result)?;
+    child.wait()?;
+    Ok(())
+}
+
+/// How many a second.
+pub(super) fn per_second(count: usize, time: Duration) -> f64 {
+    u32::try_from(count).map_or(f64::INFINITY, f64::from) / time.as_secs_f64()
+}

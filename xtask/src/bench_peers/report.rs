@@ -1,0 +1,61 @@
+//! The table: one row a load, one column a server, and our ratio to each.
+
+use std::collections::BTreeMap;
+
+/// What was measured.
+#[derive(Default)]
+pub(super) struct Report {
+    /// Rows in the order of their first mention: name, unit, values by server.
+    rows: Vec<(String, &'static str, BTreeMap<String, f64>)>,
+}
+
+/// The columns after ours.
+const PEERS: [&str; 4] = ["redis", "postgres", "beanstalkd", "bare spawn"];
+
+impl Report {
+    /// Notes one value, and says it.
+    pub(super) fn add(&mut self, row: &str, server: &str, unit: &'static str, value: f64) {
+        println!("  {row}: {server} {} {unit}", rounded(value));
+        let index = self
+            .rows
+            .iter()
+            .position(|(name, ..)| name == row)
+            .unwrap_or_else(|| {
+                self.rows.push((row.to_owned(), unit, BTreeMap::new()));
+                self.rows.len() - 1
+            });
+        self.rows[index].2.insert(server.to_owned(), value);
+    }
+
+    /// Prints it as a table in Markdown.
+    pub(super) fn print(&self) {
+        println!("\n| load | unit | ganger | {} |", PEERS.join(" | "));
+        println!("|---|---|---:|{}", "---:|".repeat(PEERS.len()));
+        for (name, unit, values) in &self.rows {
+            let ours = values.get("ganger").copied();
+            let own = ours.map_or_else(|| "-".to_owned(), rounded);
+            let others: Vec<String> = PEERS
+                .iter()
+                .map(|peer| cell(values.get(*peer).copied(), ours))
+                .collect();
+            println!("| {name} | {unit} | {own} | {} |", others.join(" | "));
+        }
+        println!("\nIn brackets: ours divided by theirs.");
+    }
+}
+
+fn cell(theirs: Option<f64>, ours: Option<f64>) -> String {
+    match (theirs, ours) {
+        (Some(theirs), Some(ours)) => format!("{} ({:.2}x)", rounded(theirs), ours / theirs),
+        (Some(theirs), None) => rounded(theirs),
+        (None, _) => "-".to_owned(),
+    }
+}
+
+fn rounded(value: f64) -> String {
+    if value >= 100.0 {
+        format!("{value:.0}")
+    } else {
+        format!("{value:.2}")
+    }
+}

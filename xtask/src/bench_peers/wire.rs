@@ -1,0 +1,53 @@
+//! A buffered connection: writes are gathered, reads are by line or by length.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+
+/// One connection.
+pub(super) struct Wire {
+    reader: BufReader<TcpStream>,
+    unsent: Vec<u8>,
+}
+
+impl Wire {
+    pub(super) fn connect(address: SocketAddr) -> Result<Self> {
+        let stream = TcpStream::connect(address)?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(Duration::from_secs(60)))?;
+        Ok(Self {
+            reader: BufReader::with_capacity(1 << 16, stream),
+            unsent: Vec::new(),
+        })
+    }
+
+    /// Adds bytes to what the next flush sends.
+    pub(super) fn add(&mut self, bytes: &[u8]) {
+        self.unsent.extend_from_slice(bytes);
+    }
+
+    /// Sends what was gathered.
+    pub(super) fn flush(&mut self) -> Result<()> {
+        self.reader.get_mut().write_all(&self.unsent)?;
+        self.unsent.clear();
+        Ok(())
+    }
+
+    /// The next line, without its end.
+    pub(super) fn line(&mut self) -> Result<String> {
+        let mut line = Vec::new();
+        if self.reader.read_until(b'\n', &mut line)? == 0 {
+            bail!("the server closed the connection");
+        }
+        Ok(String::from_utf8_lossy(&line).trim_end().to_owned())
+    }
+
+    /// The next so many bytes.
+    pub(super) fn bytes(&mut self, count: usize) -> Result<Vec<u8>> {
+        let mut bytes = vec![0; count];
+        self.reader.read_exact(&mut bytes)?;
+        Ok(bytes)
+    }
+}
