@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod command;
+mod dump;
 mod endings;
 mod engine;
 mod firing;

@@ -1,0 +1,68 @@
+//! The whole state as text, for tests that compare two engines (`rel A3`, `A4`).
+
+use std::fmt::Debug;
+
+use ganger_types::Elapsed;
+
+use crate::engine::Engine;
+
+impl Engine {
+    /// One line for each thing the engine knows durably, sorted. What a restart renews (ends of leases,
+    /// tokens to come, who has asked) is left out. For tests and audits; costs as much as reading everything.
+    pub fn dump(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        let mut line = |what: &str, thing: &dyn Debug| lines.push(format!("{what} {thing:?}"));
+        for job in self.jobs.iter() {
+            line("job", &self.record(job.key));
+            line(
+                "missing",
+                &(
+                    job.key,
+                    job.extra.as_deref().map_or(0, |extra| extra.missing),
+                ),
+            );
+            if let Some(lease) = job.lease() {
+                let mut lease = lease.clone();
+                lease.expires_at = Elapsed(0);
+                lease.timeout_at = None;
+                line("lease", &lease);
+            }
+        }
+        for edge in self.edges.all().filter(|(job, ..)| self.is_live(*job)) {
+            line("edge", &edge);
+        }
+        for queue in &self.queues {
+            let space = &self.spaces[queue.space.at()];
+            if space
+                .queues
+                .get(&queue.name)
+                .is_some_and(|index| std::ptr::eq(&raw const self.queues[index.at()], queue))
+            {
+                line(
+                    "queue",
+                    &(queue.record(&space.name), queue.counts, &queue.ready),
+                );
+            }
+        }
+        for space in &self.spaces {
+            for schedule in space.schedules.values() {
+                line("schedule", schedule);
+            }
+            for record in space.unique.values() {
+                line("unique", record);
+            }
+            for record in space.claims.values() {
+                line("claim", record);
+            }
+            line("settings", &(&space.name, &space.settings, space.live));
+            line("tags", &(&space.name, &space.tag_counts));
+            line("groups", &(&space.name, &space.group_counts));
+            line("tracked", &(&space.name, &space.tracked));
+        }
+        for record in self.statistics.days.values() {
+            line("statistics", record);
+        }
+        lines.sort();
+        lines
+    }
+}
