@@ -147,6 +147,13 @@ pub struct Subscription {
 }
 
 impl Subscription {
+    /// The position reached: subscribing after it goes on where this subscription stands. `None`
+    /// before the first event of the shard.
+    pub fn position(&self) -> Option<Position> {
+        let next = self.cursor - count(self.taken.len());
+        next.checked_sub(1).map(Position)
+    }
+
     /// The next event; waits for it. Dropping the future loses nothing.
     ///
     /// # Errors
