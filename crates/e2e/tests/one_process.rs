@@ -1,0 +1,39 @@
+//! One process per store, however the one before it ended.
+
+use anyhow::{Result, ensure};
+use ganger_e2e::api::Api;
+use ganger_e2e::server::{PATIENCE, Setup, free_address};
+use serde_json::json;
+
+#[test]
+fn a_second_server_refuses_a_store_that_is_in_use() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let setup = Setup::in_folder(folder.path())?;
+    let mut first = setup.start()?;
+
+    let mut other = setup.clone();
+    other.address = free_address()?;
+    other.log = folder.path().join("second.log");
+    let mut second = other.spawn()?;
+    let status = second.wait(PATIENCE)?;
+    ensure!(!status.success(), "the second server ended with {status}");
+    let said = other.log_text();
+    ensure!(said.contains("in use"), "it does not say why:\n{said}");
+
+    // The first one has not noticed.
+    let mut api = Api::new(setup.client());
+    api.expect("POST", "jobs", &json!({ "kind": "a" }))?;
+    first.stop()
+}
+
+#[test]
+fn a_killed_server_leaves_the_store_free() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let setup = Setup::in_folder(folder.path())?;
+    for _ in 0..5 {
+        let mut server = setup.start()?;
+        server.kill()?;
+    }
+    setup.start()?.stop()?;
+    setup.expect_no_panic()
+}

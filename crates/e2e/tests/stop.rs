@@ -1,0 +1,86 @@
+//! Stopping: by one signal in order, by a second one at once.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use ganger_e2e::api::Api;
+use ganger_e2e::server::{PATIENCE, Setup};
+use rustix::process::Signal;
+use serde_json::json;
+
+#[test]
+fn one_signal_stops_in_order_and_waiting_requests_are_answered() -> Result<()> {
+    for signal in [Signal::TERM, Signal::INT] {
+        let folder = tempfile::tempdir()?;
+        let setup = Setup::in_folder(folder.path())?;
+        let mut server = setup.start()?;
+        let client = setup.client();
+        let waiting = thread::spawn(move || {
+            Api::new(client).lease(
+                "empty",
+                "w",
+                1,
+                Duration::from_secs(60),
+                Duration::from_secs(60),
+            )
+        });
+        // The request must be waiting before the signal comes; there is nothing else that tells so.
+        thread::sleep(Duration::from_millis(300));
+        let begun = Instant::now();
+        server.signal(signal)?;
+        let status = server.wait(PATIENCE)?;
+        ensure!(
+            status.success(),
+            "{signal:?} ended the server with {status}"
+        );
+        ensure!(
+            begun.elapsed() < Duration::from_secs(15),
+            "the waiting request held the server up"
+        );
+        waiting.join().expect("the waiting client does not panic");
+        setup.check()?;
+        setup.expect_no_panic()?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_second_signal_stops_at_once_and_nothing_acknowledged_is_lost() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let setup = Setup::in_folder(folder.path())?;
+    let mut server = setup.start()?;
+    let mut api = Api::new(setup.client());
+    api.expect("POST", "jobs", &json!({ "id": "kept", "kind": "a" }))?;
+
+    // A request that never ends, to hold an orderly stop up.
+    let mut stuck = TcpStream::connect(setup.address)?;
+    write!(
+        stuck,
+        "POST /api/v1/jobs HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{{",
+        setup.address
+    )?;
+    thread::sleep(Duration::from_millis(200));
+    server.signal(Signal::TERM)?;
+    thread::sleep(Duration::from_millis(300));
+    let begun = Instant::now();
+    // It may have ended already; then there is nobody to signal.
+    let _ = server.signal(Signal::TERM);
+    server.wait(PATIENCE)?;
+    ensure!(
+        begun.elapsed() < Duration::from_secs(3),
+        "the second signal took {:?}",
+        begun.elapsed()
+    );
+    stuck.set_read_timeout(Some(Duration::from_secs(5)))?;
+    let _ = stuck.read(&mut [0; 1]);
+
+    setup.check()?;
+    let mut server = setup.start()?;
+    let mut api = Api::new(setup.client());
+    ensure!(api.find("kept")?.is_some(), "the acknowledged job is gone");
+    server.stop()?;
+    setup.expect_no_panic()
+}
