@@ -54,10 +54,19 @@ impl Engine {
             for record in space.claims.values() {
                 line("claim", record);
             }
-            line("settings", &(&space.name, &space.settings, space.live));
-            line("tags", &(&space.name, &space.tag_counts));
-            line("groups", &(&space.name, &space.group_counts));
-            line("tracked", &(&space.name, &space.tracked));
+            // A namespace that was only asked for has no row.
+            if space.live > 0 || space.settings != ganger_types::NamespaceSettings::default() {
+                line("settings", &(&space.name, &space.settings, space.live));
+            }
+            for tag in &space.tag_counts {
+                line("tag", &(&space.name, tag));
+            }
+            for group in &space.group_counts {
+                line("group", &(&space.name, group));
+            }
+            for id in &space.tracked {
+                line("tracked", &(&space.name, id));
+            }
         }
         for record in self.statistics.days.values() {
             line("statistics", record);

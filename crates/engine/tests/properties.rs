@@ -74,7 +74,7 @@ enum Step {
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    let any = 0_usize..64;
+    let place = 0_usize..64;
     prop_oneof![
         4 => (1_usize..5, 0_u8..3, -1_i8..2, any::<bool>(), 0_u8..3, 0_u8..12, any::<bool>()).prop_map(
             |(count, delay, priority, chained, policy, given, unique)| Step::Enqueue {
@@ -82,21 +82,21 @@ fn step() -> impl Strategy<Value = Step> {
             }
         ),
         6 => (0_usize..2, 1_u32..4).prop_map(|(queue, max)| Step::Lease { queue, max }),
-        5 => any.clone().prop_map(Step::Complete),
-        3 => (any.clone(), any::<bool>()).prop_map(|(grant, permanent)| Step::Fail { grant, permanent }),
-        2 => (any.clone(), any::<bool>(), any::<bool>(), 0_u8..2).prop_map(
+        5 => place.clone().prop_map(Step::Complete),
+        3 => (place.clone(), any::<bool>()).prop_map(|(grant, permanent)| Step::Fail { grant, permanent }),
+        2 => (place.clone(), any::<bool>(), any::<bool>(), 0_u8..2).prop_map(
             |(grant, counted, keep_place, delay)| Step::Release { grant, counted, keep_place, delay }
         ),
-        1 => any.clone().prop_map(Step::Renew),
-        1 => any.clone().prop_map(Step::Cancel),
-        2 => any.clone().prop_map(Step::Revive),
-        1 => any.clone().prop_map(Step::Delete),
-        1 => any.clone().prop_map(Step::TimeOut),
-        1 => (any.clone(), 0_usize..2, -1_i8..2).prop_map(|(job, queue, priority)| Step::Move { job, queue, priority }),
-        1 => (any.clone(), 0_u8..3).prop_map(|(job, delay)| Step::Postpone { job, delay }),
-        1 => (any.clone(), any.clone()).prop_map(|(job, on)| Step::Depend { job, on }),
-        1 => any.clone().prop_map(Step::Free),
-        1 => (any, 0_u8..2).prop_map(|(grant, delay)| Step::Next { grant, delay }),
+        1 => place.clone().prop_map(Step::Renew),
+        1 => place.clone().prop_map(Step::Cancel),
+        2 => place.clone().prop_map(Step::Revive),
+        1 => place.clone().prop_map(Step::Delete),
+        1 => place.clone().prop_map(Step::TimeOut),
+        1 => (place.clone(), 0_usize..2, -1_i8..2).prop_map(|(job, queue, priority)| Step::Move { job, queue, priority }),
+        1 => (place.clone(), 0_u8..3).prop_map(|(job, delay)| Step::Postpone { job, delay }),
+        1 => (place.clone(), place.clone()).prop_map(|(job, on)| Step::Depend { job, on }),
+        1 => place.clone().prop_map(Step::Free),
+        1 => (place, 0_u8..2).prop_map(|(grant, delay)| Step::Next { grant, delay }),
         1 => any::<bool>().prop_map(Step::Pause),
         1 => proptest::option::of(0_u32..3).prop_map(Step::Limit),
         1 => (0_usize..3).prop_map(Step::Goodbye),
