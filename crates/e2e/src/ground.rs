@@ -120,11 +120,10 @@ impl SmallDisk {
         &self.mounted_at
     }
 
-    /// Gives it another size while it is in use.
-    pub fn resize(&self, bytes: u64) -> Result<()> {
-        run(Command::new("mount")
-            .args(["-o", &format!("remount,size={bytes}")])
-            .arg(&self.mounted_at))
+    /// Bytes that can still be written.
+    pub fn free_bytes(&self) -> Result<u64> {
+        let numbers = rustix::fs::statvfs(&self.mounted_at)?;
+        Ok(numbers.f_bavail * numbers.f_frsize)
     }
 }
 

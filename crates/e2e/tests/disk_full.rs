@@ -9,45 +9,31 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail, ensure};
 use ganger_e2e::api::Api;
 use ganger_e2e::ground::SmallDisk;
-use ganger_e2e::history::Answered;
+use ganger_e2e::history::{Answered, Held};
 use ganger_e2e::server::{PATIENCE, Setup};
 use ganger_e2e::skip::skipped;
 use serde_json::{Value, json};
 
 /// Size of the disk.
-const DISK_BYTES: u64 = 256 << 20;
+const DISK_BYTES: u64 = 640 << 20;
+/// Free bytes that are left on a nearly full disk: less than the server keeps in reserve, enough to go on with what runs.
+const NEARLY_FULL_BYTES: u64 = 64 << 20;
+/// What the held jobs are completed with.
+const RESULT: &str = "on a full disk";
 const LEASE_FOR: Duration = Duration::from_secs(300);
 
 #[test]
-fn a_full_disk_refuses_new_work_lets_running_work_finish_and_recovers() -> Result<()> {
+fn a_nearly_full_disk_refuses_new_work_lets_running_work_finish_and_recovers() -> Result<()> {
     let folder = tempfile::tempdir()?;
-    let disk = match SmallDisk::new(folder.path(), DISK_BYTES) {
-        Ok(disk) => disk,
-        Err(reason) => {
-            skipped(
-                "full disk",
-                &format!("no small file system here: {reason:#}"),
-            );
-            return Ok(());
-        }
+    let Some((disk, setup)) = small_disk(folder.path())? else {
+        return Ok(());
     };
-    let mut setup = Setup::in_folder(folder.path())?;
-    setup.store = disk.path().join("store.db");
     let mut server = setup.start()?;
     let mut api = Api::new(setup.client());
-    for number in 0..20 {
-        api.expect(
-            "POST",
-            "jobs",
-            &json!({ "id": format!("early-{number}"), "queue": "work", "kind": "a" }),
-        )?;
-    }
-    let Answered::Leased(held) = api.lease("work", "w", 10, LEASE_FOR, Duration::ZERO) else {
-        bail!("nothing was handed out");
-    };
+    let held = prepare(&mut api)?;
 
     let ballast = disk.path().join("ballast");
-    fill(&ballast)?;
+    fill(&ballast, &disk, NEARLY_FULL_BYTES)?;
     let acknowledged = enqueue_until_refused(&mut api)?;
 
     // Reports, renewals, reads and cancelling go on.
@@ -57,7 +43,7 @@ fn a_full_disk_refuses_new_work_lets_running_work_finish_and_recovers() -> Resul
             "{} cannot be renewed",
             held.job
         );
-        let answer = api.complete(held, "on a full disk");
+        let answer = api.complete(held, RESULT);
         ensure!(
             answer == Answered::Done { is_repeat: false },
             "{} cannot be completed: {answer:?}",
@@ -69,38 +55,90 @@ fn a_full_disk_refuses_new_work_lets_running_work_finish_and_recovers() -> Resul
 
     fs::remove_file(&ballast)?;
     enqueue_until_accepted(&mut api)?;
-    look(
-        &mut api,
-        &held
-            .iter()
-            .map(|held| held.job.as_str())
-            .collect::<Vec<_>>(),
-        &acknowledged,
-    )?;
+    look(&mut api, &held, &acknowledged)?;
 
     // And all of it is still there after a kill.
     server.kill()?;
     setup.check()?;
     let mut server = setup.start()?;
-    let mut api = Api::new(setup.client());
-    look(
-        &mut api,
-        &held
-            .iter()
-            .map(|held| held.job.as_str())
-            .collect::<Vec<_>>(),
-        &acknowledged,
-    )?;
+    look(&mut Api::new(setup.client()), &held, &acknowledged)?;
     server.stop()?;
     setup.expect_no_panic()
 }
 
-/// Writes until nothing fits any more.
-fn fill(path: &Path) -> Result<()> {
+#[test]
+fn a_disk_without_a_single_free_byte_loses_nothing_and_recovers() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let Some((disk, setup)) = small_disk(folder.path())? else {
+        return Ok(());
+    };
+    let mut server = setup.start()?;
+    let mut api = Api::new(setup.client());
+    let held = prepare(&mut api)?;
+
+    let ballast = disk.path().join("ballast");
+    fill(&ballast, &disk, 0)?;
+    let acknowledged = enqueue_until_refused(&mut api)?;
+    ensure!(server.ended()?.is_none(), "the server has ended");
+
+    fs::remove_file(&ballast)?;
+    enqueue_until_accepted(&mut api)?;
+    for held in &held {
+        let answer = api.complete(held, RESULT);
+        ensure!(
+            matches!(answer, Answered::Done { .. }),
+            "{} cannot be completed: {answer:?}",
+            held.job
+        );
+    }
+    look(&mut api, &held, &acknowledged)?;
+    server.kill()?;
+    setup.check()?;
+    let mut server = setup.start()?;
+    look(&mut Api::new(setup.client()), &held, &acknowledged)?;
+    server.stop()?;
+    setup.expect_no_panic()
+}
+
+/// A small disk and a server on it; nothing, and a word about it, where that cannot be.
+fn small_disk(folder: &Path) -> Result<Option<(SmallDisk, Setup)>> {
+    match SmallDisk::new(folder, DISK_BYTES) {
+        Ok(disk) => {
+            let mut setup = Setup::in_folder(folder)?;
+            setup.store = disk.path().join("store.db");
+            Ok(Some((disk, setup)))
+        }
+        Err(reason) => {
+            skipped(
+                "full disk",
+                &format!("no small file system here: {reason:#}"),
+            );
+            Ok(None)
+        }
+    }
+}
+
+/// Enqueues twenty jobs and takes ten of them.
+fn prepare(api: &mut Api) -> Result<Vec<Held>> {
+    for number in 0..20 {
+        api.expect(
+            "POST",
+            "jobs",
+            &json!({ "id": format!("early-{number}"), "queue": "work", "kind": "a" }),
+        )?;
+    }
+    match api.lease("work", "w", 10, LEASE_FOR, Duration::ZERO) {
+        Answered::Leased(held) if held.len() == 10 => Ok(held),
+        other => bail!("not ten jobs were handed out: {other:?}"),
+    }
+}
+
+/// Writes until only so many bytes are free.
+fn fill(path: &Path, disk: &SmallDisk, leave: u64) -> Result<()> {
     let mut file = File::create(path)?;
     for size in [1 << 20, 1 << 12, 1] {
         let block = vec![b'x'; size];
-        while file.write_all(&block).is_ok() {}
+        while disk.free_bytes()? > leave && file.write_all(&block).is_ok() {}
     }
     Ok(())
 }
@@ -144,11 +182,11 @@ fn enqueue_until_accepted(api: &mut Api) -> Result<()> {
     }
 }
 
-fn look(api: &mut Api, completed: &[&str], acknowledged: &[String]) -> Result<()> {
-    for job in completed {
+fn look(api: &mut Api, completed: &[Held], acknowledged: &[String]) -> Result<()> {
+    for Held { job, .. } in completed {
         let found = api.find(job)?.with_context(|| format!("{job} is gone"))?;
         ensure!(
-            found.state == "succeeded" && found.result.as_deref() == Some("on a full disk"),
+            found.state == "succeeded" && found.result.as_deref() == Some(RESULT),
             "{found:?}"
         );
     }

@@ -252,17 +252,10 @@ fn free_lost_grants(
             && exchange.answered == Answered::Unknown
     });
     if was_lost || was_unclear {
-        let running: Vec<&String> = {
-            let mut running = Vec::new();
-            for id in ids {
-                if api.find(id)?.is_some_and(|found| found.state == "running") {
-                    running.push(id);
-                }
+        for id in ids {
+            if api.find(id)?.is_some_and(|found| found.state == "running") {
+                api.expect("POST", &format!("jobs/{id}/timeout"), &Value::Null)?;
             }
-            running
-        };
-        if !running.is_empty() {
-            api.expect("POST", "jobs/time-out", &json!({ "jobs": running }))?;
         }
     }
     Ok(())

@@ -15,7 +15,7 @@ use ganger_e2e::skip::skipped;
 /// How often the power is cut, unless `GANGER_POWER_CYCLES` says otherwise.
 const CYCLES: u64 = 40;
 /// Size of the disk.
-const DISK_BYTES: u64 = 512 << 20;
+const DISK_BYTES: u64 = 1 << 30;
 
 #[test]
 fn nothing_acknowledged_is_lost_when_the_power_goes() -> Result<()> {
