@@ -1,0 +1,222 @@
+//! Which jobs: filters of listings and of bulk actions.
+
+use ganger_types::query::JobQuery;
+use ganger_types::{JobKey, JobState, LabelKey, LabelValue, Namespace, limits::PAGE_JOBS_MAX};
+use serde::Deserialize;
+use utoipa::ToSchema;
+
+use crate::arguments::{Arguments, refused};
+use crate::inward::shape::Labels;
+use crate::names::{
+    GraphName, GroupName, JobName, KindName, QueueName, ScheduleName, TagName, WorkerName, read,
+};
+use crate::problem::Problem;
+use crate::time::Moment;
+
+/// Jobs on a page unless the request says otherwise.
+const PAGE_JOBS_DEFAULT: usize = 100;
+
+/// The query parameters of a listing of jobs.
+pub(crate) const PARAMETERS: &[(&str, &str)] = &[
+    ("queue", "in this queue"),
+    (
+        "state",
+        "in this state: blocked, scheduled, ready, running, succeeded, failed, cancelled",
+    ),
+    ("kind", "of this kind"),
+    ("tag", "with this tag"),
+    ("label", "with this label, as KEY=VALUE"),
+    ("graph", "of this graph"),
+    ("schedule", "made by this schedule"),
+    ("group", "failed in this group"),
+    ("failure_text", "whose failure message contains this text"),
+    ("worker", "held by this worker"),
+    ("created_from", "created at or after this time"),
+    ("created_before", "created before this time"),
+    ("order", "oldest (default) or newest first"),
+    (
+        "after",
+        "goes on where a page ended: the `next` of that page",
+    ),
+    ("limit", "jobs on a page, 1 to 1000; 100 if absent"),
+];
+
+/// Reads the parameters of a listing.
+pub(crate) fn from_arguments(
+    arguments: &Arguments,
+    namespace: Namespace,
+) -> Result<JobQuery, Problem> {
+    let states = JobState::ALL.map(|state| (state.as_str(), state));
+    Ok(JobQuery {
+        namespace,
+        queue: arguments.name("queue")?,
+        state: arguments.word("state", &states)?,
+        kind: arguments.name("kind")?,
+        tag: arguments.name("tag")?,
+        label: label(arguments)?,
+        graph: arguments.name("graph")?,
+        schedule: arguments.name("schedule")?,
+        group: arguments.name("group")?,
+        failure_text: arguments.text("failure_text")?.map(str::to_owned),
+        worker: arguments.name("worker")?,
+        created_from: arguments.moment("created_from")?,
+        created_before: arguments.moment("created_before")?,
+        newest_first: arguments
+            .word("order", &[("oldest", false), ("newest", true)])?
+            .unwrap_or(false),
+        after: cursor(arguments, "after")?,
+        limit: limit(arguments)?,
+    })
+}
+
+/// The number of jobs on a page.
+pub(crate) fn limit(arguments: &Arguments) -> Result<usize, Problem> {
+    let most = u64::try_from(PAGE_JOBS_MAX).unwrap_or(u64::MAX);
+    let given = arguments.number("limit", 1, most)?;
+    Ok(given
+        .and_then(|number| usize::try_from(number).ok())
+        .unwrap_or(PAGE_JOBS_DEFAULT))
+}
+
+/// A cursor: opaque to clients, the number of a job to us.
+pub(crate) fn cursor(arguments: &Arguments, name: &str) -> Result<Option<JobKey>, Problem> {
+    arguments
+        .text(name)?
+        .map(|text| {
+            text.parse().map(JobKey).map_err(|_| {
+                refused(
+                    name,
+                    &format!("{text:?} is not the `next` of a page: send that unchanged"),
+                )
+            })
+        })
+        .transpose()
+}
+
+fn label(arguments: &Arguments) -> Result<Option<(LabelKey, LabelValue)>, Problem> {
+    let Some(text) = arguments.text("label")? else {
+        return Ok(None);
+    };
+    let (key, value) = text
+        .split_once('=')
+        .ok_or_else(|| refused("label", "must be KEY=VALUE"))?;
+    let too_long = |error: ganger_types::NameError| refused("label", &error.to_string());
+    let key = LabelKey::new(read(key.as_bytes())).map_err(too_long)?;
+    let value = LabelValue::new(read(value.as_bytes())).map_err(too_long)?;
+    Ok(Some((key, value)))
+}
+
+/// Which jobs a bulk action is for: `jobs`, or `filter`.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = Bulk)]
+pub(crate) struct BulkIn {
+    /// These, by id.
+    pub(crate) jobs: Option<Vec<JobName>>,
+    /// All that fulfil every given condition; at least one must be given.
+    pub(crate) filter: Option<FilterIn>,
+    /// For people; of cancel only.
+    pub(crate) reason: Option<String>,
+    /// Into another queue than their own; of retry only.
+    pub(crate) queue: Option<QueueName>,
+}
+
+/// Conditions on jobs.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = JobFilter)]
+pub(crate) struct FilterIn {
+    /// In this queue.
+    queue: Option<QueueName>,
+    /// In this state.
+    state: Option<StateIn>,
+    /// Of this kind.
+    kind: Option<KindName>,
+    /// With this tag.
+    tag: Option<TagName>,
+    /// With this label: an object of one pair.
+    label: Option<Labels>,
+    /// Of this graph.
+    graph: Option<GraphName>,
+    /// Made by this schedule.
+    schedule: Option<ScheduleName>,
+    /// Failed in this group.
+    group: Option<GroupName>,
+    /// Whose failure message contains this text.
+    failure_text: Option<String>,
+    /// Held by this worker.
+    worker: Option<WorkerName>,
+    /// Created at or after this time.
+    created_from: Option<Moment>,
+    /// Created before this time.
+    created_before: Option<Moment>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+enum StateIn {
+    Blocked,
+    Scheduled,
+    Ready,
+    Running,
+    Succeeded,
+    Failed,
+    Cancelled,
+}
+
+impl From<StateIn> for JobState {
+    fn from(state: StateIn) -> Self {
+        match state {
+            StateIn::Blocked => Self::Blocked,
+            StateIn::Scheduled => Self::Scheduled,
+            StateIn::Ready => Self::Ready,
+            StateIn::Running => Self::Running,
+            StateIn::Succeeded => Self::Succeeded,
+            StateIn::Failed => Self::Failed,
+            StateIn::Cancelled => Self::Cancelled,
+        }
+    }
+}
+
+impl FilterIn {
+    /// The query for its first page. A filter without conditions would mean everything: refused.
+    pub(crate) fn convert(self, namespace: Namespace) -> Result<JobQuery, Problem> {
+        let label = match self.label.map(|labels| labels.0) {
+            None => None,
+            Some(mut pairs) if pairs.len() == 1 => pairs.pop(),
+            Some(_) => {
+                return Err(
+                    Problem::new("invalid_value", "/filter/label: give exactly one pair")
+                        .at("/filter/label"),
+                );
+            }
+        };
+        let query = JobQuery {
+            namespace,
+            queue: self.queue.map(|it| it.0),
+            state: self.state.map(Into::into),
+            kind: self.kind.map(|it| it.0),
+            tag: self.tag.map(|it| it.0),
+            label,
+            graph: self.graph.map(|it| it.0),
+            schedule: self.schedule.map(|it| it.0),
+            group: self.group.map(|it| it.0),
+            failure_text: self.failure_text,
+            worker: self.worker.map(|it| it.0),
+            created_from: self.created_from.map(|it| it.0),
+            created_before: self.created_before.map(|it| it.0),
+            limit: PAGE_JOBS_MAX,
+            ..JobQuery::default()
+        };
+        let nothing = JobQuery {
+            namespace: query.namespace.clone(),
+            limit: PAGE_JOBS_MAX,
+            ..JobQuery::default()
+        };
+        if query == nothing {
+            let detail = "/filter: without conditions it would mean every job: give at least one";
+            return Err(Problem::new("invalid_value", detail).at("/filter"));
+        }
+        Ok(query)
+    }
+}

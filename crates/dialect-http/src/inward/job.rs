@@ -1,0 +1,270 @@
+//! A job to be, as a document.
+
+use std::collections::HashMap;
+
+use ganger_types::Bytes;
+use ganger_types::command::{NewEdge, NewInput, NewJob, Start, Unique, Upstream};
+use serde::Deserialize;
+use utoipa::ToSchema;
+
+use crate::api::Api;
+use crate::inward::shape::{KeepFor, Labels, Policy, Rank, RetryIn};
+use crate::names::{JobName, KindName, Name as _, QueueName, TagName, UniqueName, show};
+use crate::octets::{self, Base64, Exact};
+use crate::problem::Problem;
+use crate::time::{Moment, Span};
+
+/// A job to be enqueued. Only `kind` is required.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = NewJob)]
+pub(crate) struct JobIn {
+    /// Its name inside this submission, for references; only in graphs.
+    pub(crate) name: Option<String>,
+    /// Its id; made by the server if absent.
+    pub(crate) id: Option<JobName>,
+    /// Where it lines up; `default` if absent.
+    queue: Option<QueueName>,
+    /// Which program runs it.
+    pub(crate) kind: KindName,
+    /// Its input: any JSON value, kept as its exact text.
+    #[serde(default, deserialize_with = "octets::given")]
+    payload: Option<Exact>,
+    /// Its input as base64, instead of `payload`.
+    payload_base64: Option<Base64>,
+    /// Positional inputs.
+    #[serde(default)]
+    inputs: Vec<InputIn>,
+    /// Jobs to wait for without taking their results.
+    #[serde(default)]
+    after: Vec<EdgeIn>,
+    /// Smaller runs first; 0 if absent.
+    priority: Option<Rank>,
+    /// It may run after so long. Not together with `run_at`.
+    delay: Option<Span>,
+    /// It may run from this time on; one in the past is now.
+    run_at: Option<Moment>,
+    /// Never started, and never tried again, after this.
+    deadline: Option<Moment>,
+    /// How long one attempt may run.
+    timeout: Option<Span>,
+    /// How it is tried again; queue and namespace decide if absent.
+    retry: Option<RetryIn>,
+    /// Words on it.
+    #[serde(default)]
+    tags: Vec<TagName>,
+    /// Indexed key-value pairs.
+    #[serde(default)]
+    labels: Labels,
+    /// Whether to follow it.
+    #[serde(default)]
+    tracked: bool,
+    /// At most one job under a key: a second one is answered with the first one's id.
+    unique: Option<UniqueIn>,
+    /// How long to keep it after success: a duration or `forever`.
+    keep_succeeded: Option<KeepFor>,
+    /// How long to keep it after failure or cancellation, likewise.
+    keep_failed: Option<KeepFor>,
+}
+
+/// One positional input: exactly one of `value`, `value_base64`, `result_of`, `result_of_job`.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = NewInput)]
+pub(crate) struct InputIn {
+    /// Any JSON value, kept as its exact text.
+    #[serde(default, deserialize_with = "octets::given")]
+    value: Option<Exact>,
+    /// Any bytes.
+    value_base64: Option<Base64>,
+    /// The result of the job of this name in the same submission.
+    result_of: Option<String>,
+    /// The result of an existing job, by its id.
+    result_of_job: Option<JobName>,
+    /// What happens when that job does not succeed; `fail` if absent.
+    policy: Option<Policy>,
+}
+
+/// A job to wait for: exactly one of `name` and `job`.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = NewEdge)]
+pub(crate) struct EdgeIn {
+    /// The job of this name in the same submission.
+    name: Option<String>,
+    /// An existing job, by its id.
+    job: Option<JobName>,
+    /// What happens when that job does not succeed; `fail` if absent.
+    policy: Option<Policy>,
+}
+
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = Unique)]
+struct UniqueIn {
+    /// The key, within the namespace.
+    key: UniqueName,
+    /// So long after the first was enqueued; while it is live if absent.
+    window: Option<Span>,
+}
+
+/// The names of a submission's jobs and their places.
+pub(crate) type Members = HashMap<String, u32>;
+
+impl JobIn {
+    /// The command's job. `pointer` is where it stands in the body.
+    pub(crate) fn convert(
+        self,
+        api: &Api,
+        members: &Members,
+        pointer: &str,
+    ) -> Result<NewJob, Problem> {
+        let start = start(self.delay, self.run_at, pointer)?;
+        let payload = octets::take(self.payload, self.payload_base64, "payload", pointer)?;
+        Ok(NewJob {
+            id: self.id.map(|id| api.resolve(&id.0)),
+            queue: self.queue.map(|queue| queue.0).unwrap_or_default(),
+            kind: self.kind.0,
+            payload: payload.unwrap_or_default(),
+            inputs: inputs(self.inputs, api, members, pointer)?,
+            after: edges(self.after, api, members, pointer)?,
+            priority: self.priority.map(|rank| rank.0).unwrap_or_default(),
+            start,
+            deadline: self.deadline.map(|time| time.0),
+            timeout: self.timeout.map(|span| span.0),
+            retry: self.retry.map(Into::into),
+            tags: self.tags.into_iter().map(|tag| tag.0).collect(),
+            labels: self.labels.0,
+            tracked: self.tracked,
+            unique: self.unique.map(|given| Unique {
+                key: given.key.0,
+                window: given.window.map(|span| span.0),
+            }),
+            keep_succeeded: self.keep_succeeded.map(|keep| keep.0),
+            keep_failed: self.keep_failed.map(|keep| keep.0),
+        })
+    }
+
+    /// The command's job, where there are no names to refer to.
+    pub(crate) fn convert_alone(self, api: &Api) -> Result<NewJob, Problem> {
+        if self.name.is_some() {
+            return Err(Problem::new(
+                "unknown_field",
+                "/name: only the jobs of a graph have names; an id goes into \"id\"",
+            )
+            .at("/name"));
+        }
+        self.convert(api, &Members::new(), "")
+    }
+}
+
+/// When it may run, from two fields of which at most one is given.
+pub(crate) fn start(
+    delay: Option<Span>,
+    run_at: Option<Moment>,
+    pointer: &str,
+) -> Result<Start, Problem> {
+    match (delay, run_at) {
+        (Some(_), Some(_)) => Err(Problem::new(
+            "invalid_value",
+            format!("{pointer}/run_at: delay and run_at are both given: give one"),
+        )
+        .at(format!("{pointer}/run_at"))),
+        (Some(delay), None) => Ok(Start::After(delay.0)),
+        (None, Some(time)) => Ok(Start::At(time.0)),
+        (None, None) => Ok(Start::Now),
+    }
+}
+
+fn inputs(
+    given: Vec<InputIn>,
+    api: &Api,
+    members: &Members,
+    pointer: &str,
+) -> Result<Vec<NewInput>, Problem> {
+    let each = given.into_iter().enumerate();
+    each.map(|(place, input)| input.convert(api, members, &format!("{pointer}/inputs/{place}")))
+        .collect()
+}
+
+fn edges(
+    given: Vec<EdgeIn>,
+    api: &Api,
+    members: &Members,
+    pointer: &str,
+) -> Result<Vec<NewEdge>, Problem> {
+    let each = given.into_iter().enumerate();
+    each.map(|(place, edge)| {
+        let pointer = format!("{pointer}/after/{place}");
+        upstream(edge.name, edge.job, api, members, &pointer, ("name", "job")).map(|upstream| {
+            NewEdge {
+                upstream,
+                policy: edge.policy.unwrap_or_default().into(),
+            }
+        })
+    })
+    .collect()
+}
+
+impl InputIn {
+    fn convert(self, api: &Api, members: &Members, pointer: &str) -> Result<NewInput, Problem> {
+        let is_reference = self.result_of.is_some() || self.result_of_job.is_some();
+        let value: Option<Bytes> = octets::take(self.value, self.value_base64, "value", pointer)?;
+        match value {
+            Some(_) if is_reference || self.policy.is_some() => Err(Problem::new(
+                "invalid_value",
+                format!("{pointer}: an input is a value or the result of a job, not both"),
+            )
+            .at(pointer)),
+            Some(value) => Ok(NewInput::Value(value)),
+            None => {
+                let fields = ("result_of", "result_of_job");
+                let upstream = upstream(
+                    self.result_of,
+                    self.result_of_job,
+                    api,
+                    members,
+                    pointer,
+                    fields,
+                )?;
+                let policy = self.policy.unwrap_or_default().into();
+                Ok(NewInput::Result(NewEdge { upstream, policy }))
+            }
+        }
+    }
+}
+
+/// The upstream that one of two fields names.
+fn upstream(
+    member: Option<String>,
+    job: Option<JobName>,
+    api: &Api,
+    members: &Members,
+    pointer: &str,
+    fields: (&str, &str),
+) -> Result<Upstream, Problem> {
+    match (member, job) {
+        (Some(name), None) => members.get(&name).copied().map(Upstream::Member).ok_or_else(|| {
+            Problem::new(
+                "unknown_reference",
+                format!(
+                    "{pointer}: no job of this submission is named {name:?}; an existing job goes into {:?}",
+                    fields.1
+                ),
+            )
+            .at(format!("{pointer}/{}", fields.0))
+        }),
+        (None, Some(job)) => Ok(Upstream::Job(api.resolve(&job.0))),
+        _ => Err(Problem::new(
+            "invalid_value",
+            format!("{pointer}: give exactly one of {:?} and {:?}", fields.0, fields.1),
+        )
+        .at(pointer)),
+    }
+}
+
+/// The name by which errors call a job of a submission: its own, or its id.
+pub(crate) fn caption(name: Option<&str>, id: Option<&JobName>) -> Option<String> {
+    name.map(str::to_owned)
+        .or_else(|| id.map(|id| show(id.0.bytes()).into_owned()))
+}

@@ -1,0 +1,171 @@
+//! Names as JSON text: readable when they are text, and no byte lost when they are not.
+//!
+//! Names are bytes. In JSON a byte that is not part of valid UTF-8 is written `\xNN`, with two
+//! lower-case hexadecimal digits; so that this reads back, the backslash of a literal `\xNN` is
+//! written `\x5c`. All other names stand as they are.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+
+use ganger_types::{
+    ClaimKey, Graph, Group, JobId, Kind, LabelKey, LabelValue, NameError, Namespace, Queue,
+    RequestId, ScheduleId, Tag, UniqueKey, Worker,
+};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use utoipa::openapi::RefOr;
+use utoipa::openapi::schema::{ObjectBuilder, Schema, Type};
+use utoipa::{PartialSchema, ToSchema};
+
+/// A name of the engine's: made of bytes, shown as bytes.
+pub(crate) trait Name: Sized {
+    /// Takes at most 255 bytes.
+    fn from_bytes(bytes: &[u8]) -> Result<Self, NameError>;
+    /// The bytes.
+    fn bytes(&self) -> &[u8];
+}
+
+macro_rules! names {
+    ($($name:ident)*) => {$(
+        impl Name for $name {
+            fn from_bytes(bytes: &[u8]) -> Result<Self, NameError> {
+                Self::new(bytes)
+            }
+
+            fn bytes(&self) -> &[u8] {
+                self.as_bytes()
+            }
+        }
+    )*};
+}
+names! {
+    ClaimKey Graph Group JobId Kind LabelKey LabelValue Namespace Queue RequestId ScheduleId Tag
+    UniqueKey Worker
+}
+
+/// A name on the wire.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Named<T>(pub(crate) T);
+
+// Schemas are derived from field types without parameters, hence a word for each.
+pub(crate) type ClaimName = Named<ClaimKey>;
+pub(crate) type GraphName = Named<Graph>;
+pub(crate) type GroupName = Named<Group>;
+pub(crate) type JobName = Named<JobId>;
+pub(crate) type KindName = Named<Kind>;
+pub(crate) type NamespaceName = Named<Namespace>;
+pub(crate) type QueueName = Named<Queue>;
+pub(crate) type RequestName = Named<RequestId>;
+pub(crate) type ScheduleName = Named<ScheduleId>;
+pub(crate) type TagName = Named<Tag>;
+pub(crate) type UniqueName = Named<UniqueKey>;
+pub(crate) type WorkerName = Named<Worker>;
+
+impl<T: Name> Serialize for Named<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&show(self.0.bytes()))
+    }
+}
+
+impl<'de, T: Name> Deserialize<'de> for Named<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        T::from_bytes(&read(text.as_bytes()))
+            .map(Self)
+            .map_err(serde::de::Error::custom)
+    }
+}
+
+impl<T> PartialSchema for Named<T> {
+    fn schema() -> RefOr<Schema> {
+        let about = "A name: text of at most 255 bytes; a byte that is not UTF-8 is written \\xNN.";
+        ObjectBuilder::new()
+            .schema_type(Type::String)
+            .description(Some(about))
+            .into()
+    }
+}
+
+impl<T> ToSchema for Named<T> {
+    fn name() -> Cow<'static, str> {
+        Cow::Borrowed("Name")
+    }
+}
+
+fn is_hex_pair(bytes: &[u8]) -> bool {
+    bytes.len() >= 2
+        && bytes[..2]
+            .iter()
+            .all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
+}
+
+/// Whether `\xNN` begins here.
+fn is_escape(bytes: &[u8]) -> bool {
+    bytes.starts_with(b"\\x") && is_hex_pair(&bytes[2..])
+}
+
+/// The name as text.
+pub(crate) fn show(bytes: &[u8]) -> Cow<'_, str> {
+    if !bytes.contains(&b'\\')
+        && let Ok(text) = std::str::from_utf8(bytes)
+    {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(bytes.len() + 8);
+    let mut at = 0;
+    for chunk in bytes.utf8_chunks() {
+        for character in chunk.valid().chars() {
+            if character == '\\' && is_escape(&bytes[at..]) {
+                out.push_str("\\x5c");
+            } else {
+                out.push(character);
+            }
+            at += character.len_utf8();
+        }
+        for byte in chunk.invalid() {
+            write!(out, "\\x{byte:02x}").expect("writing to a string cannot fail");
+        }
+        at += chunk.invalid().len();
+    }
+    Cow::Owned(out)
+}
+
+/// Reads [`show`] back.
+pub(crate) fn read(text: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(text.len());
+    let mut at = 0;
+    while at < text.len() {
+        if is_escape(&text[at..]) {
+            let digits = std::str::from_utf8(&text[at + 2..at + 4]).expect("hexadecimal digits");
+            out.push(u8::from_str_radix(digits, 16).expect("hexadecimal digits"));
+            at += 4;
+        } else {
+            out.push(text[at]);
+            at += 1;
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_read_back_whatever_their_bytes() {
+        let all: Vec<u8> = (0..=255).collect();
+        let names: [&[u8]; 7] = [
+            b"mail",
+            b"App\\Jobs\\Mail",
+            b"\\x41",
+            b"a\xffb",
+            b"\\x5cx41",
+            "\u{e9}\\xe9".as_bytes(),
+            &all,
+        ];
+        for name in names {
+            assert_eq!(read(show(name).as_bytes()), name, "{:?}", show(name));
+        }
+        assert_eq!(show(b"App\\Jobs\\Mail"), "App\\Jobs\\Mail");
+        assert_eq!(show(b"a\xffb"), "a\\xffb");
+    }
+}

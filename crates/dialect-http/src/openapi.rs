@@ -1,0 +1,167 @@
+//! `/openapi.json`, made from the table of operations.
+
+use http::Method;
+use utoipa::openapi::path::{
+    HttpMethod, Operation as Documented, OperationBuilder, ParameterBuilder, ParameterIn, PathItem,
+    PathsBuilder,
+};
+use utoipa::openapi::request_body::RequestBodyBuilder;
+use utoipa::openapi::schema::{ObjectBuilder, Type};
+use utoipa::openapi::{
+    ComponentsBuilder, ContentBuilder, InfoBuilder, OpenApi, OpenApiBuilder, Required,
+    ResponseBuilder,
+};
+
+use crate::operations::{self, Content, Operation, Schemas};
+
+/// The document.
+pub(crate) fn document(version: &str) -> OpenApi {
+    let mut schemas = Schemas::new();
+    operations::enq_form()(&mut schemas);
+    operations::problem_form()(&mut schemas);
+    let mut paths = PathsBuilder::new();
+    for operation in operations::all() {
+        let item = PathItem::new(
+            method(&operation.method),
+            documented(&operation, &mut schemas),
+        );
+        paths = paths.path(operation.path, item);
+    }
+    let components = ComponentsBuilder::new().schemas_from_iter(schemas).build();
+    let info = InfoBuilder::new()
+        .title("ganger")
+        .version(version)
+        .description(Some(crate::CONVENTIONS))
+        .build();
+    OpenApiBuilder::new()
+        .info(info)
+        .paths(paths.build())
+        .components(Some(components))
+        .build()
+}
+
+fn documented(operation: &Operation, schemas: &mut Schemas) -> Documented {
+    let mut out = OperationBuilder::new()
+        .operation_id(Some(operation.id))
+        .summary(Some(operation.summary))
+        .tag(tag(operation.path));
+    for name in names(operation.path) {
+        out = out.parameter(parameter(name, ParameterIn::Path, "", Required::True));
+    }
+    for (name, about) in operation.query {
+        out = out.parameter(parameter(name, ParameterIn::Query, about, Required::False));
+    }
+    if operation.path.starts_with("/api/") {
+        let about = "whose; default if absent; as the header Ganger-Namespace";
+        out = out.parameter(parameter(
+            "namespace",
+            ParameterIn::Query,
+            about,
+            Required::False,
+        ));
+    }
+    if let Some(body) = operation.body {
+        let required = if body.is_optional {
+            Required::False
+        } else {
+            Required::True
+        };
+        let body = RequestBodyBuilder::new()
+            .content(body.media_type, content(body, schemas))
+            .required(Some(required));
+        out = out.request_body(Some(body.build()));
+    }
+    let mut response = ResponseBuilder::new().description("Done.");
+    if let Some(reply) = operation.reply {
+        response = response.content(reply.media_type, content(reply, schemas));
+    }
+    let problem = Content {
+        media_type: "application/problem+json",
+        schema: Some(operations::problem_form()),
+        is_optional: false,
+    };
+    let refused = ResponseBuilder::new()
+        .description("Refused, and nothing was changed.")
+        .content(problem.media_type, content(problem, schemas));
+    out.response("2XX", response.build())
+        .response("default", refused.build())
+        .build()
+}
+
+fn content(content: Content, schemas: &mut Schemas) -> utoipa::openapi::Content {
+    let schema = content.schema.map(|describe| describe(schemas));
+    ContentBuilder::new().schema(schema).build()
+}
+
+fn parameter(
+    name: &str,
+    place: ParameterIn,
+    about: &str,
+    required: Required,
+) -> utoipa::openapi::path::Parameter {
+    let text = ObjectBuilder::new().schema_type(Type::String);
+    ParameterBuilder::new()
+        .name(name)
+        .parameter_in(place)
+        .required(required)
+        .description((!about.is_empty()).then_some(about))
+        .schema(Some(text))
+        .build()
+}
+
+/// The names in braces.
+fn names(path: &str) -> impl Iterator<Item = &str> {
+    path.split('/')
+        .filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'))
+}
+
+/// What the operations are grouped by: the resource.
+fn tag(path: &str) -> &str {
+    path.strip_prefix("/api/v1/")
+        .and_then(|rest| rest.split('/').next())
+        .unwrap_or("server")
+}
+
+fn method(method: &Method) -> HttpMethod {
+    match *method {
+        Method::POST => HttpMethod::Post,
+        Method::PUT => HttpMethod::Put,
+        Method::PATCH => HttpMethod::Patch,
+        Method::DELETE => HttpMethod::Delete,
+        _ => HttpMethod::Get,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_operation_is_documented_once_and_every_reference_leads_somewhere() {
+        let text = serde_json::to_string(&document("0")).expect("plain data");
+        let document: serde_json::Value = serde_json::from_str(&text).expect("our own JSON");
+        let paths = document["paths"].as_object().expect("paths");
+        let mut ids = Vec::new();
+        for operation in operations::all() {
+            let method = operation.method.as_str().to_lowercase();
+            let found = &paths[operation.path][&method];
+            assert_eq!(found["operationId"], operation.id);
+            ids.push(operation.id);
+        }
+        let documented: usize = paths
+            .values()
+            .map(|item| item.as_object().map_or(0, |it| it.len()))
+            .sum();
+        assert_eq!(documented, ids.len());
+        ids.sort_unstable();
+        ids.dedup();
+        assert_eq!(documented, ids.len(), "an operation id stands twice");
+        let schemas = document["components"]["schemas"]
+            .as_object()
+            .expect("schemas");
+        for part in text.split("\"#/components/schemas/").skip(1) {
+            let name = part.split('"').next().expect("a name");
+            assert!(schemas.contains_key(name), "schema {name} is missing");
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! Outward conversion: records and replies to documents.
+
+pub(crate) mod delivery;
+pub(crate) mod event;
+pub(crate) mod history;
+pub(crate) mod job;
+pub(crate) mod queue;
+pub(crate) mod reason;
+pub(crate) mod schedule;
+pub(crate) mod statistics;
+
+use std::collections::BTreeMap;
+
+use ganger_types::{LabelKey, LabelValue, Priority, Tag};
+use serde_json::Number;
+
+use crate::names::{Named, TagName, show};
+
+/// Labels as an object.
+pub(crate) fn labels(pairs: &[(LabelKey, LabelValue)]) -> BTreeMap<String, String> {
+    let text = |bytes| show(bytes).into_owned();
+    pairs
+        .iter()
+        .map(|(key, value)| (text(key.as_bytes()), text(value.as_bytes())))
+        .collect()
+}
+
+/// Tags as a list.
+pub(crate) fn tags(tags: &[Tag]) -> Vec<TagName> {
+    tags.iter().cloned().map(Named).collect()
+}
+
+/// A priority: a whole number, or with decimals where a dialect allows fractions.
+pub(crate) fn priority(priority: Priority) -> Number {
+    let (whole, rest) = (
+        priority.to_whole(),
+        priority.millionths().rem_euclid(1_000_000),
+    );
+    if rest == 0 {
+        return Number::from(whole);
+    }
+    let sign = if priority.millionths() < 0 { "-" } else { "" };
+    let size = priority.millionths().unsigned_abs();
+    let text = format!("{sign}{}.{:06}", size / 1_000_000, size % 1_000_000);
+    text.trim_end_matches('0')
+        .parse()
+        .unwrap_or_else(|_| Number::from(whole))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn priorities_are_whole_numbers_where_they_can_be() {
+        let shown = |millionths| priority(Priority::from_millionths(millionths)).to_string();
+        assert_eq!(shown(-3_000_000), "-3");
+        assert_eq!(shown(1_500_000), "1.5");
+        assert_eq!(shown(-500_000), "-0.5");
+    }
+}

@@ -1,0 +1,262 @@
+//! Queues and namespaces as documents. Their settings have the form in which they are put.
+
+use ganger_types::reply::QueueView as Shown;
+use ganger_types::{
+    Backoff, Clock, DueOrder, Keep, NamespaceRecord, QueueCounts, QueueSettings, Retention,
+    RetryPolicy,
+};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::names::{Named, NamespaceName, QueueName};
+use crate::time::{Moment, Span};
+
+/// How often and when a job is tried again.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = RetryPolicy)]
+pub(crate) struct RetryView {
+    /// Retries after the first attempt.
+    max: u32,
+    /// The pause before each.
+    backoff: BackoffView,
+    /// Hundredths by which each pause varies at random.
+    jitter_percent: u8,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(untagged)]
+#[schema(as = BackoffPolicy)]
+enum BackoffView {
+    /// Always the same.
+    Fixed(Span),
+    /// One after the other; the last repeats.
+    List(Vec<Span>),
+    /// It doubles.
+    Exponential {
+        /// Before the first retry.
+        base: Span,
+        /// Never longer.
+        cap: Span,
+    },
+}
+
+impl From<&RetryPolicy> for RetryView {
+    fn from(policy: &RetryPolicy) -> Self {
+        let backoff = match &policy.backoff {
+            Backoff::Fixed(span) => BackoffView::Fixed(Span(*span)),
+            Backoff::List(list) => BackoffView::List(list.iter().copied().map(Span).collect()),
+            Backoff::Exponential { base, cap } => BackoffView::Exponential {
+                base: Span(*base),
+                cap: Span(*cap),
+            },
+        };
+        Self {
+            max: policy.retries_max,
+            backoff,
+            jitter_percent: policy.jitter_percent,
+        }
+    }
+}
+
+/// How long and how many finished jobs are kept; null is no bound.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Keep)]
+struct KeepView {
+    /// By age.
+    age: Option<Span>,
+    /// By number.
+    count: Option<u64>,
+}
+
+/// What is kept of finished jobs.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Retention)]
+struct RetentionView {
+    /// Of those that succeeded.
+    succeeded: KeepView,
+    /// Of those that failed.
+    failed: KeepView,
+    /// Of those called off.
+    cancelled: KeepView,
+}
+
+fn retention(retention: &Retention) -> RetentionView {
+    let keep = |keep: Keep| KeepView {
+        age: keep.age.map(Span),
+        count: keep.count,
+    };
+    RetentionView {
+        succeeded: keep(retention.succeeded),
+        failed: keep(retention.failed),
+        cancelled: keep(retention.cancelled),
+    }
+}
+
+/// The settings of a queue; null falls back to the namespace.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = QueueSettings)]
+struct SettingsView {
+    /// Nothing is leased from it.
+    paused: bool,
+    /// Jobs of it that may run at once.
+    running_max: Option<u32>,
+    /// Live jobs that it takes.
+    live_max: Option<u64>,
+    /// Length of its leases.
+    lease_for: Option<Span>,
+    /// Pause between a lease's end and its loss.
+    grace_for: Option<Span>,
+    /// For jobs that name none.
+    retry: Option<RetryView>,
+    /// For jobs that name none.
+    retention: Option<RetentionView>,
+    /// behind, ahead.
+    due_order: &'static str,
+}
+
+fn settings(settings: &QueueSettings) -> SettingsView {
+    SettingsView {
+        paused: settings.paused,
+        running_max: settings.running_max,
+        live_max: settings.live_max,
+        lease_for: settings.lease_for.map(Span),
+        grace_for: settings.grace_for.map(Span),
+        retry: settings.retry.as_ref().map(RetryView::from),
+        retention: settings.retention.as_ref().map(retention),
+        due_order: match settings.due_order {
+            DueOrder::Behind => "behind",
+            DueOrder::Ahead => "ahead",
+        },
+    }
+}
+
+/// Jobs by state.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = QueueCounts)]
+struct CountsView {
+    blocked: u64,
+    scheduled: u64,
+    ready: u64,
+    running: u64,
+    succeeded: u64,
+    failed: u64,
+    cancelled: u64,
+}
+
+fn counts(counts: &QueueCounts) -> CountsView {
+    CountsView {
+        blocked: counts.blocked,
+        scheduled: counts.scheduled,
+        ready: counts.ready,
+        running: counts.running,
+        succeeded: counts.succeeded,
+        failed: counts.failed,
+        cancelled: counts.cancelled,
+    }
+}
+
+/// A queue.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Queue)]
+pub(crate) struct QueueDoc {
+    /// Its name.
+    queue: QueueName,
+    /// Jobs by state; the finished are those still kept.
+    counts: CountsView,
+    /// Since so many seconds the oldest ready job waits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    oldest_ready_seconds: Option<f64>,
+    /// Schedules that feed it.
+    schedules: u64,
+    /// When it was first used.
+    created_at: Moment,
+    /// Jobs ever enqueued.
+    enqueued_total: u64,
+    /// Jobs that ever ended.
+    finished_total: u64,
+    /// What an operator has set.
+    settings: SettingsView,
+}
+
+/// All queues.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Queues)]
+pub(crate) struct QueuesDoc {
+    /// By name.
+    pub(crate) queues: Vec<QueueDoc>,
+}
+
+/// A queue.
+pub(crate) fn queue(shown: Shown) -> QueueDoc {
+    QueueDoc {
+        queue: Named(shown.queue),
+        counts: counts(&shown.counts),
+        oldest_ready_seconds: shown.oldest_ready_for.map(|age| age.as_secs_f64()),
+        schedules: shown.schedules,
+        created_at: Moment(shown.created_at),
+        enqueued_total: shown.enqueued_total,
+        finished_total: shown.finished_total,
+        settings: settings(&shown.settings),
+    }
+}
+
+/// The settings of a namespace.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = NamespaceSettings)]
+struct NamespaceSettingsView {
+    /// server, caller.
+    clock: &'static str,
+    /// Length of leases.
+    lease_for: Span,
+    /// For jobs that name none.
+    retry: RetryView,
+    /// For jobs that name none.
+    retention: RetentionView,
+    /// History entries kept per job.
+    history_max: u32,
+    /// Payload, input value, and result, in bytes.
+    payload_bytes_max: u64,
+    /// Leases that may run out in a row.
+    deaths_max: u32,
+    /// Live jobs of the namespace.
+    live_max: Option<u64>,
+}
+
+/// A namespace.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Namespace)]
+pub(crate) struct NamespaceDoc {
+    /// Its name.
+    namespace: NamespaceName,
+    /// What an operator has set.
+    settings: NamespaceSettingsView,
+}
+
+/// All namespaces.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Namespaces)]
+pub(crate) struct NamespacesDoc {
+    /// By name.
+    pub(crate) namespaces: Vec<NamespaceDoc>,
+}
+
+/// A namespace.
+pub(crate) fn namespace(record: NamespaceRecord) -> NamespaceDoc {
+    let settings = record.settings;
+    NamespaceDoc {
+        namespace: Named(record.namespace),
+        settings: NamespaceSettingsView {
+            clock: match settings.clock {
+                Clock::Server => "server",
+                Clock::Caller => "caller",
+            },
+            lease_for: Span(settings.lease_for),
+            retry: RetryView::from(&settings.retry),
+            retention: retention(&settings.retention),
+            history_max: settings.history_max,
+            payload_bytes_max: settings.payload_bytes_max,
+            deaths_max: settings.deaths_max,
+            live_max: settings.live_max,
+        },
+    }
+}

@@ -1,0 +1,163 @@
+//! Why a job is not running, as a document.
+
+use ganger_types::Timestamp;
+use ganger_types::reply::{Explanation, Reason};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::names::{JobName, Named, WorkerName};
+use crate::time::Moment;
+
+/// Why a job is not running, or that it is.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Explanation)]
+pub(crate) struct WhyView {
+    /// The job.
+    job: JobName,
+    /// Where it stands.
+    state: &'static str,
+    /// The causes, most important first.
+    reasons: Vec<ReasonView>,
+}
+
+/// One cause.
+#[derive(Debug, Default, Serialize, ToSchema)]
+#[schema(as = Reason)]
+struct ReasonView {
+    /// waits_for, not_before, queue_paused, queue_limit, behind, no_worker, released, runs, ended, next.
+    reason: &'static str,
+    /// A sentence for people.
+    text: String,
+    /// Of `waits_for` and `behind`: how many jobs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    count: Option<u64>,
+    /// Of `behind`: there are more than counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    more: Option<bool>,
+    /// Of `waits_for`: some of them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    jobs: Vec<JobAndState>,
+    /// Of `not_before`: when.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    at: Option<Moment>,
+    /// Of `not_before`: the attempt that failed; of `runs`: the attempt.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    attempt: Option<u32>,
+    /// Of `queue_limit`: how many run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    running: Option<u64>,
+    /// Of `queue_limit`: how many may.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    limit: Option<u32>,
+    /// Of `no_worker`: nobody asked for so many seconds; absent: never.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    silent_seconds: Option<f64>,
+    /// Of `released`: how often.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    times: Option<u32>,
+    /// Of `runs`: with whom.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    worker: Option<WorkerName>,
+    /// Of `runs`: the lease ends after so many seconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lease_left_seconds: Option<f64>,
+    /// Of `released` and `ended`: why.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    detail: Option<String>,
+}
+
+/// A job and where it stands.
+#[derive(Debug, Serialize, ToSchema)]
+struct JobAndState {
+    /// The job.
+    job: JobName,
+    /// Its state.
+    state: &'static str,
+}
+
+/// The whole explanation.
+pub(crate) fn view(explanation: Explanation) -> WhyView {
+    WhyView {
+        job: Named(explanation.job),
+        state: explanation.state.as_str(),
+        reasons: explanation.reasons.into_iter().map(reason).collect(),
+    }
+}
+
+/// When the job is expected to become ready, if that is what it waits for.
+pub(crate) fn not_before(explanation: &Explanation) -> Option<Timestamp> {
+    explanation.reasons.iter().find_map(|reason| match reason {
+        Reason::NotBefore { at, .. } => Some(*at),
+        _ => None,
+    })
+}
+
+fn reason(reason: Reason) -> ReasonView {
+    let plain = |reason, text: String| ReasonView {
+        reason,
+        text,
+        ..ReasonView::default()
+    };
+    match reason {
+        Reason::WaitsFor { count, some } => ReasonView {
+            count: Some(count),
+            jobs: some
+                .into_iter()
+                .map(|(job, state)| JobAndState {
+                    job: Named(job),
+                    state: state.as_str(),
+                })
+                .collect(),
+            ..plain("waits_for", format!("it waits for {count} other jobs"))
+        },
+        Reason::NotBefore { at, after_attempt } => ReasonView {
+            at: Some(Moment(at)),
+            attempt: (after_attempt > 0).then_some(after_attempt),
+            ..plain("not_before", "its time has not come".to_owned())
+        },
+        Reason::QueuePaused => plain("queue_paused", "its queue is paused".to_owned()),
+        Reason::QueueLimit { running, limit } => ReasonView {
+            running: Some(running),
+            limit: Some(limit),
+            ..plain(
+                "queue_limit",
+                format!("{running} jobs of its queue run, {limit} may"),
+            )
+        },
+        Reason::Behind { jobs, more } => {
+            let least = if more { "at least " } else { "" };
+            ReasonView {
+                count: Some(jobs),
+                more: Some(more),
+                ..plain("behind", format!("{least}{jobs} jobs go first"))
+            }
+        }
+        Reason::NoWorker { silent_for } => ReasonView {
+            silent_seconds: silent_for.map(|span| span.as_secs_f64()),
+            ..plain("no_worker", "no worker asks its queue".to_owned())
+        },
+        Reason::Released { times, reason } => ReasonView {
+            times: Some(times),
+            ..ReasonView {
+                detail: Some(reason),
+                ..plain("released", format!("it was given back {times} times"))
+            }
+        },
+        Reason::Runs {
+            worker,
+            attempt,
+            lease_left,
+        } => ReasonView {
+            attempt: Some(attempt),
+            lease_left_seconds: Some(lease_left.as_secs_f64()),
+            text: format!("it runs with {worker}"),
+            worker: Some(Named(worker)),
+            ..plain("runs", String::new())
+        },
+        Reason::Ended { detail } => ReasonView {
+            detail: Some(detail),
+            ..plain("ended", "it has ended".to_owned())
+        },
+        Reason::Next => plain("next", "the next worker that asks gets it".to_owned()),
+    }
+}

@@ -1,0 +1,234 @@
+//! Statistics, workers, tags, groups and tracked jobs as documents.
+
+use ganger_types::reply::WorkerView as Shown;
+use ganger_types::{Day, Sample, StatisticsRecord};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::names::{GroupName, JobName, KindName, Named, QueueName, TagName, WorkerName};
+use crate::time::Moment;
+
+/// What happened in one queue on one day.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Statistics)]
+pub(crate) struct StatisticsView {
+    /// Where.
+    queue: QueueName,
+    /// When, as YYYY-MM-DD in UTC.
+    day: String,
+    /// Jobs that failed this day and are still failed.
+    failed: i64,
+    /// Failures ever counted this day.
+    failures: u64,
+    /// Leases that ran out, and retries.
+    retries: u64,
+    /// From ready to leased.
+    waiting: SampleView,
+    /// From leased to completed.
+    running: SampleView,
+}
+
+/// A sample of durations.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Sample)]
+struct SampleView {
+    /// How many.
+    count: u64,
+    /// Their mean.
+    mean_seconds: f64,
+    /// Their standard deviation.
+    deviation_seconds: f64,
+    /// Bins that are not empty, shortest first.
+    histogram: Vec<BinView>,
+}
+
+/// A bin of a histogram.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Bin)]
+struct BinView {
+    /// Durations from so many seconds on.
+    from_seconds: u64,
+    /// How many.
+    count: u64,
+}
+
+/// The day as text.
+pub(crate) fn day_text(day: Day) -> String {
+    let seconds = i64::from(day.0) * 86_400;
+    jiff::Timestamp::from_second(seconds)
+        .map(|time| time.to_string().chars().take(10).collect())
+        .unwrap_or_default()
+}
+
+/// The statistics of a queue and day.
+pub(crate) fn view(record: StatisticsRecord) -> StatisticsView {
+    StatisticsView {
+        queue: Named(record.queue),
+        day: day_text(record.day),
+        failed: record.failed,
+        failures: record.failures,
+        retries: record.retries,
+        waiting: sample(&record.waiting),
+        running: sample(&record.running),
+    }
+}
+
+fn sample(sample: &Sample) -> SampleView {
+    let others = u32::try_from(sample.count.saturating_sub(1)).unwrap_or(u32::MAX);
+    let deviation = if others == 0 {
+        0.0
+    } else {
+        (sample.vk / f64::from(others)).sqrt()
+    };
+    SampleView {
+        count: sample.count,
+        mean_seconds: sample.mean,
+        deviation_seconds: deviation,
+        histogram: sample
+            .histogram
+            .iter()
+            .map(|(bin, count)| BinView {
+                from_seconds: bin_start(*bin),
+                count: *count,
+            })
+            .collect(),
+    }
+}
+
+/// Where a bin begins: seconds 0 to 59, minutes 1 to 59, hours 1 to 23, days 1 to 6.
+fn bin_start(bin: u16) -> u64 {
+    match u64::from(bin) {
+        second @ 0..=59 => second,
+        bin @ 60..=118 => (bin - 59) * 60,
+        bin @ 119..=141 => (bin - 118) * 3_600,
+        bin => (bin - 141) * 86_400,
+    }
+}
+
+/// A worker.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Worker)]
+pub(crate) struct WorkerDoc {
+    /// Who.
+    worker: WorkerName,
+    /// Its last sign of life.
+    seen_at: Moment,
+    /// What it holds.
+    holds: Vec<HeldView>,
+}
+
+/// A job that a worker holds.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = HeldJob)]
+struct HeldView {
+    /// The job.
+    job: JobName,
+    /// Its queue.
+    queue: QueueName,
+    /// Its kind.
+    kind: KindName,
+    /// Since when.
+    leased_at: Moment,
+}
+
+/// All workers.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Workers)]
+pub(crate) struct WorkersDoc {
+    /// By name.
+    pub(crate) workers: Vec<WorkerDoc>,
+}
+
+/// A worker.
+pub(crate) fn worker(shown: Shown) -> WorkerDoc {
+    let held = |(job, queue, kind, at)| HeldView {
+        job: Named(job),
+        queue: Named(queue),
+        kind: Named(kind),
+        leased_at: Moment(at),
+    };
+    WorkerDoc {
+        worker: Named(shown.worker),
+        seen_at: Moment(shown.seen_at),
+        holds: shown.holds.into_iter().map(held).collect(),
+    }
+}
+
+/// A failure group.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = FailureGroup)]
+pub(crate) struct GroupView {
+    /// Its name.
+    pub(crate) group: GroupName,
+    /// Kept jobs in it.
+    pub(crate) count: u64,
+}
+
+/// All failure groups.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = FailureGroups)]
+pub(crate) struct GroupsView {
+    /// By name.
+    pub(crate) groups: Vec<GroupView>,
+}
+
+/// A tag.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Tag)]
+pub(crate) struct TagView {
+    /// The tag.
+    pub(crate) tag: TagName,
+    /// Jobs that bear it.
+    pub(crate) count: u64,
+}
+
+/// The most used tags.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Tags)]
+pub(crate) struct TagsView {
+    /// Most used first.
+    pub(crate) tags: Vec<TagView>,
+}
+
+/// A tracked job.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = TrackedJob)]
+pub(crate) struct TrackedView {
+    /// The job.
+    pub(crate) job: JobName,
+    /// Since when.
+    pub(crate) since: Moment,
+}
+
+/// All tracked jobs.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = TrackedJobs)]
+pub(crate) struct TrackedListView {
+    /// Tracked jobs.
+    pub(crate) jobs: Vec<TrackedView>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ganger_types::statistics::HISTOGRAM_BINS;
+
+    #[test]
+    fn bins_begin_where_the_one_before_ends() {
+        let starts = [
+            (0, 0),
+            (59, 59),
+            (60, 60),
+            (118, 3_540),
+            (119, 3_600),
+            (141, 82_800),
+            (142, 86_400),
+        ];
+        for (bin, start) in starts {
+            assert_eq!(bin_start(bin), start, "bin {bin}");
+        }
+        let last = u16::try_from(HISTOGRAM_BINS - 1).expect("few");
+        assert_eq!(bin_start(last), 6 * 86_400);
+        assert_eq!(day_text(Day(0)), "1970-01-01");
+    }
+}

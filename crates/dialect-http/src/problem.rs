@@ -1,0 +1,229 @@
+//! Errors as RFC 9457 problem documents: one table of codes, one type.
+
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::response::{IntoResponse, Response};
+use http::{HeaderValue, StatusCode, header};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+/// Every code that this dialect answers with: the code, its status, its title.
+///
+/// A code, once released, keeps its meaning and its status.
+pub(crate) const CODES: &[(&str, u16, &str)] = &[
+    // Refused by the engine.
+    ("job_not_found", 404, "Job not found"),
+    ("lease_lost", 409, "Lease lost"),
+    (
+        "report_conflict",
+        409,
+        "Another outcome was reported before",
+    ),
+    ("id_taken", 409, "Job id taken"),
+    ("id_reserved", 422, "Job id reserved"),
+    ("idempotency_conflict", 409, "Idempotency key used before"),
+    ("upstream_not_found", 422, "Upstream job not found"),
+    ("member_not_found", 422, "Member not found"),
+    ("cycle", 422, "Jobs wait for each other"),
+    ("duplicate_id", 422, "Id used twice"),
+    ("nothing_submitted", 422, "Nothing submitted"),
+    ("kind_missing", 422, "Kind missing"),
+    ("too_large", 413, "Too large"),
+    ("out_of_range", 422, "Out of range"),
+    ("queue_full", 429, "Queue full"),
+    ("wrong_state", 409, "Job in the wrong state"),
+    ("in_use", 409, "Job still needed"),
+    ("dependency_carries_data", 409, "Dependency carries data"),
+    ("queue_not_found", 404, "Queue not found"),
+    ("queue_in_use", 409, "Queue has jobs"),
+    ("schedule_not_found", 404, "Schedule not found"),
+    ("cron_unreadable", 422, "Cron expression unreadable"),
+    ("time_zone_unknown", 422, "Time zone unknown"),
+    ("deadline_passed", 422, "Deadline passed"),
+    ("clock_missing", 422, "Caller's clock missing"),
+    // The shard cannot serve.
+    ("overloaded", 503, "Overloaded"),
+    ("store_full", 503, "Store full"),
+    ("unavailable", 503, "Not available"),
+    ("store_damaged", 500, "Stored record damaged"),
+    ("position_too_old", 410, "Position too old"),
+    // Refused by this dialect.
+    ("malformed_json", 400, "Malformed JSON"),
+    ("too_deep", 400, "JSON nested too deeply"),
+    ("unknown_field", 400, "Unknown field"),
+    ("missing_field", 400, "Missing field"),
+    ("duplicate_field", 400, "Duplicate field"),
+    ("invalid_value", 400, "Invalid value"),
+    ("unknown_parameter", 400, "Unknown query parameter"),
+    ("body_incomplete", 400, "Body incomplete"),
+    ("body_too_large", 413, "Body too large"),
+    (
+        "content_type_unsupported",
+        415,
+        "Content type not supported",
+    ),
+    ("path_not_found", 404, "Path not found"),
+    ("method_not_allowed", 405, "Method not allowed"),
+    ("result_not_found", 404, "No result"),
+    ("unknown_reference", 422, "Unknown reference"),
+    ("unknown_shard", 422, "Unknown shard"),
+    ("unauthorized", 401, "Not authorised"),
+    ("host_refused", 421, "Host refused"),
+    ("cross_site_refused", 403, "Cross-site request refused"),
+    ("internal", 500, "Internal error"),
+];
+
+/// Why a request was refused, as `application/problem+json` (RFC 9457).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Problem {
+    /// The stable code, documented in `docs/errors.md`.
+    pub code: &'static str,
+    /// What, where, which limit, and the next step.
+    pub detail: String,
+    /// The offending place of the body, as a JSON pointer.
+    pub pointer: Option<String>,
+    /// Line and column of the body, from 1.
+    pub place: Option<(usize, usize)>,
+    /// When trying again makes sense.
+    pub retry_after: Option<Duration>,
+}
+
+/// The document that a [`Problem`] is sent as.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Problem)]
+pub(crate) struct ProblemView<'a> {
+    /// `urn:ganger:error:` and the code.
+    r#type: String,
+    /// The same for every problem of this code.
+    title: &'static str,
+    /// The HTTP status.
+    status: u16,
+    /// The stable code.
+    code: &'static str,
+    /// What, where, which limit, and the next step.
+    detail: &'a str,
+    /// JSON pointer to the offending place of the body.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pointer: Option<&'a str>,
+    /// Line of the body, from 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    line: Option<usize>,
+    /// Column of that line, from 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    column: Option<usize>,
+    /// Seconds after which trying again makes sense.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retry_after_seconds: Option<u64>,
+}
+
+impl Problem {
+    /// A problem with one of the documented codes.
+    pub fn new(code: &'static str, detail: impl Into<String>) -> Self {
+        Self {
+            code,
+            detail: detail.into(),
+            pointer: None,
+            place: None,
+            retry_after: None,
+        }
+    }
+
+    /// Says which place of the body is meant.
+    #[must_use]
+    pub fn at(mut self, pointer: impl Into<String>) -> Self {
+        self.pointer = Some(pointer.into());
+        self
+    }
+
+    /// Says when trying again makes sense.
+    #[must_use]
+    pub fn retry_after(mut self, after: Duration) -> Self {
+        self.retry_after = Some(after);
+        self
+    }
+
+    /// The HTTP status of its code.
+    pub fn status(&self) -> StatusCode {
+        StatusCode::from_u16(self.row().1).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
+    }
+
+    /// The document, to be embedded in another one.
+    pub(crate) fn view(&self) -> ProblemView<'_> {
+        let (code, status, title) = self.row();
+        ProblemView {
+            r#type: format!("urn:ganger:error:{code}"),
+            title,
+            status,
+            code,
+            detail: &self.detail,
+            pointer: self.pointer.as_deref(),
+            line: self.place.map(|(line, _)| line),
+            column: self.place.map(|(_, column)| column),
+            retry_after_seconds: self.retry_after_seconds(),
+        }
+    }
+
+    fn row(&self) -> (&'static str, u16, &'static str) {
+        let internal = (self.code, 500, "Internal error");
+        CODES
+            .iter()
+            .copied()
+            .find(|row| row.0 == self.code)
+            .unwrap_or(internal)
+    }
+
+    /// Whole seconds, rounded up: `Retry-After` knows no fractions, and 0 would ask for a storm.
+    fn retry_after_seconds(&self) -> Option<u64> {
+        self.retry_after
+            .map(|after| after.as_secs() + u64::from(after.subsec_nanos() > 0))
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let body = serde_json::to_vec(&self.view()).expect("a problem is plain data");
+        let mut response = Response::new(Body::from(body));
+        *response.status_mut() = self.status();
+        let headers = response.headers_mut();
+        headers.insert(
+            header::CONTENT_TYPE,
+            HeaderValue::from_static("application/problem+json"),
+        );
+        if let Some(seconds) = self.retry_after_seconds() {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        if self.code == "unauthorized" {
+            headers.insert(
+                header::WWW_AUTHENTICATE,
+                HeaderValue::from_static("Bearer realm=\"ganger\""),
+            );
+        }
+        response
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ganger_types::Rejection;
+
+    #[test]
+    fn every_rejection_has_a_status_and_no_code_stands_twice() {
+        for code in Rejection::CODES {
+            assert!(CODES.iter().any(|row| row.0 == code), "{code} has no row");
+        }
+        let mut codes: Vec<_> = CODES.iter().map(|row| row.0).collect();
+        codes.sort_unstable();
+        codes.dedup();
+        assert_eq!(codes.len(), CODES.len());
+    }
+
+    #[test]
+    fn retry_after_is_rounded_up() {
+        let problem = Problem::new("overloaded", "x").retry_after(Duration::from_millis(1_200));
+        let response = problem.into_response();
+        assert_eq!(response.status(), 503);
+        assert_eq!(response.headers()[header::RETRY_AFTER], "2");
+    }
+}

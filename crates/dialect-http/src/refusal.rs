@@ -1,0 +1,62 @@
+//! The one place where refusals of engine and shard become problems.
+
+use std::time::Duration;
+
+use ganger_shard::CallError;
+use ganger_types::Rejection;
+
+use crate::problem::Problem;
+
+/// What a client is told to wait when a full queue or device gives no better hint.
+const RETRY_AFTER_DEFAULT: Duration = Duration::from_secs(1);
+
+impl From<Rejection> for Problem {
+    fn from(rejection: Rejection) -> Self {
+        let problem = Self::new(rejection.code(), rejection.to_string());
+        match rejection {
+            Rejection::QueueFull { .. } => problem.retry_after(RETRY_AFTER_DEFAULT),
+            _ => problem,
+        }
+    }
+}
+
+impl From<CallError> for Problem {
+    fn from(error: CallError) -> Self {
+        let detail = error.to_string();
+        match error {
+            CallError::Rejected(rejection) => rejection.into(),
+            CallError::Overloaded { retry_after, .. } => {
+                Self::new("overloaded", detail).retry_after(retry_after)
+            }
+            CallError::Full { .. } => {
+                Self::new("store_full", detail).retry_after(10 * RETRY_AFTER_DEFAULT)
+            }
+            CallError::Unavailable { .. } => {
+                Self::new("unavailable", detail).retry_after(RETRY_AFTER_DEFAULT)
+            }
+            CallError::Damaged { .. } => Self::new("store_damaged", detail),
+            CallError::PositionTooOld { .. } => Self::new("position_too_old", detail),
+        }
+    }
+}
+
+/// The place in a submission that a rejection is about, if it names one.
+pub(crate) fn member_of(rejection: &Rejection) -> Option<usize> {
+    match rejection {
+        Rejection::UpstreamNotFound { index, .. }
+        | Rejection::MemberNotFound { index, .. }
+        | Rejection::Cycle { index }
+        | Rejection::DuplicateId { index, .. }
+        | Rejection::KindMissing { index }
+        | Rejection::DeadlinePassed { index, .. } => Some(*index),
+        _ => None,
+    }
+}
+
+/// A reply of another kind than the command asks for: a fault of ours, not of the client.
+pub(crate) fn unexpected_reply() -> Problem {
+    Problem::new(
+        "internal",
+        "the shard answered with another kind of reply; this is a defect",
+    )
+}

@@ -1,0 +1,112 @@
+//! Acting on one job: cancel, retry, time out, delete.
+
+use axum::response::Response;
+use ganger_types::command::{Cancel, Delete, Revive, Selection, TimeOut};
+use ganger_types::{Command, JobId, Reply};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::ask::Ask;
+use crate::json::{self, MaybeDoc};
+use crate::names::QueueName;
+use crate::problem::Problem;
+use crate::refusal::unexpected_reply;
+use crate::resource::jobs::not_found;
+
+/// What an action did.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Acted)]
+pub(crate) struct ActedView {
+    /// Whether the job was changed; if not, it was not in a state for it.
+    changed: bool,
+    /// Where it stands now; absent if it was deleted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    state: Option<&'static str>,
+}
+
+/// Why a job or graph is called off.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = Cancel)]
+pub(crate) struct CancelIn {
+    /// For people.
+    #[serde(default)]
+    pub(crate) reason: String,
+}
+
+/// How a job is put back.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = RetryJob)]
+pub(crate) struct RetryJobIn {
+    /// Into another queue than its own.
+    queue: Option<QueueName>,
+}
+
+pub(crate) async fn cancel(
+    ask: Ask,
+    MaybeDoc(given): MaybeDoc<CancelIn>,
+) -> Result<Response, Problem> {
+    let id = ask.job()?;
+    let command = Command::Cancel(Box::new(Cancel {
+        namespace: ask.namespace.clone(),
+        jobs: Selection::Jobs(vec![id.clone()]),
+        reason: given.reason,
+    }));
+    act(&ask, id, command).await
+}
+
+pub(crate) async fn retry(
+    ask: Ask,
+    MaybeDoc(given): MaybeDoc<RetryJobIn>,
+) -> Result<Response, Problem> {
+    let id = ask.job()?;
+    let command = Command::Revive(Box::new(Revive {
+        namespace: ask.namespace.clone(),
+        jobs: vec![id.clone()],
+        queue: given.queue.map(|queue| queue.0),
+    }));
+    act(&ask, id, command).await
+}
+
+pub(crate) async fn time_out(ask: Ask) -> Result<Response, Problem> {
+    let id = ask.job()?;
+    let command = TimeOut {
+        namespace: ask.namespace.clone(),
+        jobs: vec![id.clone()],
+    };
+    act(&ask, id, Command::TimeOut(command)).await
+}
+
+pub(crate) async fn delete(ask: Ask) -> Result<Response, Problem> {
+    let id = ask.job()?;
+    let command = Delete {
+        namespace: ask.namespace.clone(),
+        jobs: vec![id.clone()],
+    };
+    match ask.call(Command::Delete(command)).await? {
+        Reply::Changed { count: 0, .. } => Err(not_found(id)),
+        Reply::Changed { .. } => Ok(json::ok(&ActedView {
+            changed: true,
+            state: None,
+        })),
+        _ => Err(unexpected_reply()),
+    }
+}
+
+/// Sends the command and says where the job stands then.
+async fn act(ask: &Ask, id: JobId, command: Command) -> Result<Response, Problem> {
+    let Reply::Changed { count, .. } = ask.call(command).await? else {
+        return Err(unexpected_reply());
+    };
+    let job = ask
+        .shard()
+        .job(&ask.namespace, &id)
+        .await?
+        .ok_or_else(|| not_found(id))?;
+    let state = Some(job.record.state.as_str());
+    Ok(json::ok(&ActedView {
+        changed: count > 0,
+        state,
+    }))
+}

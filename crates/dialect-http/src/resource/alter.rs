@@ -1,0 +1,166 @@
+//! Changing a job, and the jobs it waits for.
+
+use axum::response::Response;
+use ganger_types::command::{AddDependencies, Alter, RemoveDependencies};
+use ganger_types::{Command, LabelKey, LabelValue, Reply};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::ask::Ask;
+use crate::inward::job::start;
+use crate::inward::shape::{Labels, Policy, Rank};
+use crate::json::{self, Doc, MaybeDoc};
+use crate::names::{JobName, QueueName, TagName};
+use crate::octets::{self, Base64, Exact};
+use crate::outward::tags;
+use crate::problem::Problem;
+use crate::refusal::unexpected_reply;
+use crate::resource::jobs::find;
+use crate::time::{Moment, Span};
+
+/// Changes to a job. What is absent stays.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = Alter)]
+pub(crate) struct AlterIn {
+    /// New urgency.
+    priority: Option<Rank>,
+    /// New queue, for a job that does not run.
+    queue: Option<QueueName>,
+    /// New start, for a job that is scheduled or ready: after so long.
+    delay: Option<Span>,
+    /// New start: at this time.
+    run_at: Option<Moment>,
+    /// New payload, for a job that does not run.
+    #[serde(default, deserialize_with = "octets::given")]
+    payload: Option<Exact>,
+    /// Likewise, as base64.
+    payload_base64: Option<Base64>,
+    /// Tags to put on.
+    #[serde(default)]
+    tags_add: Vec<TagName>,
+    /// Tags to take off.
+    #[serde(default)]
+    tags_remove: Vec<TagName>,
+    /// Labels to set.
+    #[serde(default)]
+    labels: Labels,
+    /// Whether to follow it.
+    tracked: Option<bool>,
+    /// A line for its history.
+    note: Option<NoteIn>,
+}
+
+/// A line for a job's history.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = Note)]
+struct NoteIn {
+    /// The headline.
+    text: String,
+    /// More, as any JSON.
+    #[serde(default, deserialize_with = "octets::given")]
+    data: Option<Exact>,
+}
+
+/// The job as altered.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Altered)]
+pub(crate) struct AlteredView {
+    /// Its tags.
+    tags: Vec<TagName>,
+    /// Where it stands.
+    state: &'static str,
+}
+
+/// Jobs to wait for.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = NewDependencies)]
+pub(crate) struct DependenciesIn {
+    /// Their ids.
+    on: Vec<JobName>,
+    /// What their failure means; `fail` if absent.
+    #[serde(default)]
+    policy: Policy,
+}
+
+/// Jobs not to wait for any more.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = OldDependencies)]
+pub(crate) struct UndependIn {
+    /// Their ids; all if absent.
+    on: Option<Vec<JobName>>,
+}
+
+pub(crate) async fn alter(ask: Ask, Doc(given): Doc<AlterIn>) -> Result<Response, Problem> {
+    let command = given.convert(&ask)?;
+    match ask.call(Command::Alter(Box::new(command))).await? {
+        Reply::Altered { tags: now, state } => Ok(json::ok(&AlteredView {
+            tags: tags(&now),
+            state: state.as_str(),
+        })),
+        _ => Err(unexpected_reply()),
+    }
+}
+
+impl AlterIn {
+    fn convert(self, ask: &Ask) -> Result<Alter, Problem> {
+        let has_start = self.delay.is_some() || self.run_at.is_some();
+        let start = start(self.delay, self.run_at, "")?;
+        let labels_set: Vec<(LabelKey, LabelValue)> = self.labels.0;
+        Ok(Alter {
+            namespace: ask.namespace.clone(),
+            job: Some(ask.job()?),
+            priority: self.priority.map(|rank| rank.0),
+            queue: self.queue.map(|queue| queue.0),
+            start: has_start.then_some(start),
+            payload: octets::take(self.payload, self.payload_base64, "payload", "")?,
+            tags_added: self.tags_add.into_iter().map(|tag| tag.0).collect(),
+            tags_removed: self.tags_remove.into_iter().map(|tag| tag.0).collect(),
+            labels_set,
+            tracked: self.tracked,
+            note: self.note.map(|note| {
+                let data = note.data.map(|data| data.0.get().to_owned());
+                (note.text, data.unwrap_or_default())
+            }),
+        })
+    }
+}
+
+pub(crate) async fn depend(ask: Ask, Doc(given): Doc<DependenciesIn>) -> Result<Response, Problem> {
+    let command = AddDependencies {
+        namespace: ask.namespace.clone(),
+        job: ask.job()?,
+        on: given.on.iter().map(|job| ask.api.resolve(&job.0)).collect(),
+        policy: given.policy.into(),
+    };
+    ask.call(Command::AddDependencies(command)).await?;
+    altered(&ask).await
+}
+
+pub(crate) async fn undepend(
+    ask: Ask,
+    MaybeDoc(given): MaybeDoc<UndependIn>,
+) -> Result<Response, Problem> {
+    let on = given
+        .on
+        .map(|on| on.iter().map(|job| ask.api.resolve(&job.0)).collect());
+    let command = RemoveDependencies {
+        namespace: ask.namespace.clone(),
+        job: ask.job()?,
+        on,
+    };
+    ask.call(Command::RemoveDependencies(command)).await?;
+    altered(&ask).await
+}
+
+/// Says where the job stands after a change.
+async fn altered(ask: &Ask) -> Result<Response, Problem> {
+    let record = find(ask).await?.record;
+    Ok(json::ok(&AlteredView {
+        tags: tags(&record.tags),
+        state: record.state.as_str(),
+    }))
+}

@@ -1,0 +1,303 @@
+//! Many jobs, streamed both ways as NDJSON, in bounded memory.
+//!
+//! Each line is a job of its own: it is taken or refused by itself, and answered by a line in the same
+//! order. A bad line is answered with its error, and the rest goes on. Lines are applied as they
+//! arrive, some hundred in one commit; while the shard is overloaded the stream waits.
+
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::Request;
+use axum::response::{IntoResponse, Response};
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use futures::stream::{FuturesOrdered, StreamExt as _};
+use ganger_shard::CallError;
+use ganger_types::command::{Enqueue, NewJob};
+use ganger_types::reply::Enqueued;
+use ganger_types::{Command, Reply};
+use http::{HeaderValue, header};
+use serde::Serialize;
+
+use crate::ask::Ask;
+use crate::body::next_data;
+use crate::inward::job::JobIn;
+use crate::json::{self, require_type};
+use crate::lines::{Line, Lines};
+use crate::problem::{Problem, ProblemView};
+use crate::refusal::unexpected_reply;
+use crate::stream::{self, Gone, Pieces};
+
+/// Jobs in one command.
+const GROUP_JOBS_MAX: usize = 256;
+/// Bytes of lines in one command.
+const GROUP_BYTES_MAX: usize = 1 << 20;
+/// Commands that wait for the shard together: one is applied while another is flushed.
+const GROUPS_AT_ONCE: usize = 4;
+/// How long a group waits out an overloaded shard.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Which lines are answered.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Answers {
+    All,
+    Errors,
+}
+
+/// The answer to one line.
+#[derive(Serialize)]
+struct LineView<'a> {
+    line: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    existed: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<ProblemView<'a>>,
+}
+
+/// The last line of the answer.
+#[derive(Default, Serialize)]
+struct Summary {
+    lines: u64,
+    accepted: u64,
+    refused: u64,
+    /// Whether the whole body was read.
+    complete: bool,
+}
+
+/// A line and what it says, or why it does not.
+type Entry = (u64, Result<NewJob, Problem>);
+type Applied = Vec<(u64, Result<Enqueued, Problem>)>;
+
+pub(crate) async fn enqueue(ask: Ask, request: Request) -> Result<Response, Problem> {
+    require_type(
+        request.headers(),
+        &["application/x-ndjson", "application/jsonl"],
+    )?;
+    let answers = ask
+        .arguments
+        .word(
+            "answers",
+            &[("all", Answers::All), ("errors", Answers::Errors)],
+        )?
+        .unwrap_or(Answers::All);
+    let (pieces, body) = stream::open(&ask.api)?;
+    let batch = Batch {
+        lines: Lines::new(ask.api.settings().line_bytes_max),
+        number: 0,
+        ask,
+        answers,
+        pieces,
+        summary: Summary::default(),
+    };
+    tokio::spawn(batch.run(request.into_body()));
+    let ndjson = HeaderValue::from_static("application/x-ndjson");
+    Ok(([(header::CONTENT_TYPE, ndjson)], body).into_response())
+}
+
+struct Batch {
+    ask: Ask,
+    answers: Answers,
+    pieces: Pieces,
+    lines: Lines,
+    /// Lines read so far.
+    number: u64,
+    summary: Summary,
+}
+
+impl Batch {
+    /// Reads, applies and answers, each while the others go on. Ends early when the client has gone.
+    async fn run(mut self, mut body: Body) {
+        // Groups in flight hold their own share, so that `self` stays free for reading and answering.
+        let ask = self.ask.clone();
+        let mut groups: FuturesOrdered<BoxFuture<'_, Applied>> = FuturesOrdered::new();
+        let mut broken = None;
+        let mut has_ended = false;
+        while !has_ended || !groups.is_empty() {
+            let has_room = !has_ended && groups.len() < GROUPS_AT_ONCE;
+            tokio::select! {
+                data = next_data(&mut body), if has_room => match data {
+                    Ok(Some(data)) => self.lines.push(&data),
+                    Ok(None) => has_ended = true,
+                    Err(problem) => (has_ended, broken) = (true, Some(problem)),
+                },
+                Some(applied) = groups.next(), if !groups.is_empty() => {
+                    if self.answer(applied).await.is_err() {
+                        return;
+                    }
+                }
+            }
+            let is_last = has_ended && broken.is_none();
+            while let Some(group) = self.next_group(is_last) {
+                // More groups than planned only if one piece of the body holds many lines.
+                while groups.len() >= GROUPS_AT_ONCE {
+                    let Some(applied) = groups.next().await else {
+                        break;
+                    };
+                    if self.answer(applied).await.is_err() {
+                        return;
+                    }
+                }
+                groups.push_back(apply(&ask, group).boxed());
+            }
+        }
+        self.finish(broken).await;
+    }
+
+    /// The lines that are there by now, up to the bounds of a command.
+    fn next_group(&mut self, is_last: bool) -> Option<Vec<Entry>> {
+        let mut group = Vec::new();
+        let mut bytes = 0;
+        while group.len() < GROUP_JOBS_MAX && bytes < GROUP_BYTES_MAX {
+            let line = match self.lines.next() {
+                None if is_last => self.lines.end(),
+                line => line,
+            };
+            let Some(line) = line else { break };
+            self.number += 1;
+            match line {
+                Line::Text(text) if text.trim_ascii().is_empty() => {}
+                Line::Text(text) => {
+                    bytes += text.len();
+                    group.push((self.number, self.read(&text)));
+                }
+                Line::TooLong => {
+                    let limit = self.ask.api.settings().line_bytes_max;
+                    let detail =
+                        format!("the line is longer than {limit} bytes: send a smaller payload");
+                    group.push((self.number, Err(Problem::new("body_too_large", detail))));
+                }
+            }
+        }
+        (!group.is_empty()).then_some(group)
+    }
+
+    fn read(&self, text: &[u8]) -> Result<NewJob, Problem> {
+        json::read::<JobIn>(text)?.convert_alone(&self.ask.api)
+    }
+
+    async fn answer(&mut self, applied: Applied) -> Result<(), Gone> {
+        let mut text = Vec::new();
+        for (line, result) in &applied {
+            self.summary.lines += 1;
+            let view = match result {
+                Ok(job) => {
+                    self.summary.accepted += 1;
+                    if self.answers == Answers::Errors {
+                        continue;
+                    }
+                    let id = crate::names::show(job.id.as_bytes()).into_owned();
+                    LineView {
+                        line: *line,
+                        id: Some(id),
+                        existed: Some(job.existed),
+                        error: None,
+                    }
+                }
+                Err(problem) => {
+                    self.summary.refused += 1;
+                    LineView {
+                        line: *line,
+                        id: None,
+                        existed: None,
+                        error: Some(problem.view()),
+                    }
+                }
+            };
+            push_line(&mut text, &view);
+        }
+        self.pieces.send(text).await
+    }
+
+    async fn finish(mut self, broken: Option<Problem>) {
+        let mut text = Vec::new();
+        if let Some(problem) = &broken {
+            let error = Some(problem.view());
+            push_line(
+                &mut text,
+                &LineView {
+                    line: self.number + 1,
+                    id: None,
+                    existed: None,
+                    error,
+                },
+            );
+        }
+        self.summary.complete = broken.is_none();
+        push_line(&mut text, &self.summary);
+        // The client has gone if this fails, and there is nobody to tell.
+        let _ = self.pieces.send(text).await;
+    }
+}
+
+fn push_line(text: &mut Vec<u8>, document: &impl Serialize) {
+    serde_json::to_writer(&mut *text, document).expect("our documents are plain data");
+    text.push(b'\n');
+}
+
+/// Applies the good lines of a group; the answers are in the order of the lines.
+async fn apply(ask: &Ask, group: Vec<Entry>) -> Applied {
+    let mut answers = Vec::with_capacity(group.len());
+    let mut numbers = Vec::with_capacity(group.len());
+    let mut jobs = Vec::with_capacity(group.len());
+    for (line, entry) in group {
+        match entry {
+            Ok(job) => {
+                numbers.push(line);
+                jobs.push(job);
+            }
+            Err(problem) => answers.push((line, Err(problem))),
+        }
+    }
+    answers.extend(numbers.into_iter().zip(apply_jobs(ask, jobs).await));
+    answers.sort_by_key(|(line, _)| *line);
+    answers
+}
+
+/// All in one command. If that is refused, which changes nothing, each by itself.
+async fn apply_jobs(ask: &Ask, jobs: Vec<NewJob>) -> Vec<Result<Enqueued, Problem>> {
+    match send(ask, jobs.clone()).await {
+        Ok(enqueued) => enqueued.into_iter().map(Ok).collect(),
+        Err(CallError::Rejected(_)) if jobs.len() > 1 => {
+            let mut waiting: FuturesOrdered<_> =
+                jobs.into_iter().map(|job| send(ask, vec![job])).collect();
+            let mut answers = Vec::with_capacity(waiting.len());
+            while let Some(answer) = waiting.next().await {
+                let one = answer.map_err(Problem::from);
+                answers.push(one.and_then(|mut jobs| jobs.pop().ok_or_else(unexpected_reply)));
+            }
+            answers
+        }
+        Err(error) => {
+            let problem = Problem::from(error);
+            jobs.iter().map(|_| Err(problem.clone())).collect()
+        }
+    }
+}
+
+/// Sends one command; waits while the shard is overloaded, which slows the sender of the stream down.
+async fn send(ask: &Ask, jobs: Vec<NewJob>) -> Result<Vec<Enqueued>, CallError> {
+    if jobs.is_empty() {
+        return Ok(Vec::new());
+    }
+    let deadline = tokio::time::Instant::now() + PATIENCE;
+    loop {
+        let enqueue = Enqueue {
+            namespace: ask.namespace.clone(),
+            jobs: jobs.clone(),
+            claim: None,
+            graph: false,
+        };
+        match ask.call(Command::Enqueue(Box::new(enqueue))).await {
+            Ok(Reply::Enqueued { jobs, .. }) => return Ok(jobs),
+            Ok(_) => unreachable!("the shard answers a command with its own kind of reply"),
+            Err(CallError::Overloaded { retry_after, .. })
+                if tokio::time::Instant::now() + retry_after < deadline =>
+            {
+                tokio::time::sleep(retry_after).await;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}

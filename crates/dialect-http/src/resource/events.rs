@@ -1,0 +1,165 @@
+//! Events as server-sent events, with positions to resume from.
+//!
+//! The id of each event is its position. While nothing is sent, a heartbeat moves the reader's
+//! position over what its filter has left out, so that it resumes close to the present.
+
+use std::time::Duration;
+
+use axum::response::{IntoResponse, Response};
+use ganger_shard::{CallError, Subscription};
+use ganger_types::{Event, Happening, JobId, Namespace, Position, Queue};
+use http::{HeaderValue, header};
+
+use crate::arguments::refused;
+use crate::ask::{Ask, bad_header};
+use crate::outward::event::{KINDS, kind, view};
+use crate::problem::Problem;
+use crate::stream::{self, Gone, Pieces};
+
+/// The header in which a browser sends the id of the last event it has seen.
+const LAST_EVENT_ID: &str = "last-event-id";
+/// Between two signs of life.
+const HEARTBEAT_EVERY: Duration = Duration::from_secs(15);
+
+/// Which events are sent. All given conditions must hold.
+struct Filter {
+    namespace: Namespace,
+    queue: Option<Queue>,
+    job: Option<JobId>,
+    kinds: Vec<&'static str>,
+}
+
+pub(crate) async fn follow(ask: Ask) -> Result<Response, Problem> {
+    let filter = filter(&ask)?;
+    let events = ask.shard().events(resume_from(&ask)?)?;
+    let (pieces, body) = stream::open(&ask.api)?;
+    tokio::spawn(run(ask, filter, events, pieces));
+    let headers = [
+        (
+            header::CONTENT_TYPE,
+            HeaderValue::from_static("text/event-stream"),
+        ),
+        (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
+    ];
+    Ok((headers, body).into_response())
+}
+
+fn filter(ask: &Ask) -> Result<Filter, Problem> {
+    let mut kinds = Vec::new();
+    for word in ask
+        .arguments
+        .text("event")?
+        .unwrap_or_default()
+        .split(',')
+        .filter(|w| !w.is_empty())
+    {
+        let known = KINDS.iter().find(|known| **known == word);
+        let known = known.ok_or_else(|| {
+            refused(
+                "event",
+                &format!("{word:?} is not a kind of event: {}", KINDS.join(", ")),
+            )
+        })?;
+        kinds.push(*known);
+    }
+    let job: Option<JobId> = ask.arguments.name("job")?;
+    Ok(Filter {
+        namespace: ask.namespace.clone(),
+        queue: ask.arguments.name("queue")?,
+        job: job.map(|job| ask.api.resolve(&job)),
+        kinds,
+    })
+}
+
+/// After which position to go on: the header, which a browser sends by itself, before the parameter.
+fn resume_from(ask: &Ask) -> Result<Option<Position>, Problem> {
+    if let Some(value) = ask.headers.get(LAST_EVENT_ID) {
+        let position = value.to_str().ok().and_then(|text| text.parse().ok());
+        return position
+            .map(|position| Some(Position(position)))
+            .ok_or_else(|| bad_header(LAST_EVENT_ID, "is not the id of one of our events"));
+    }
+    Ok(ask.arguments.number("after", 0, u64::MAX)?.map(Position))
+}
+
+async fn run(ask: Ask, filter: Filter, mut events: Subscription, pieces: Pieces) {
+    let stopping = ask.api.settings().stopping.clone();
+    let mut seen = None;
+    // A first comment lets the reader know at once that the stream is open.
+    let mut sent = pieces.send(": ganger events\n\n").await;
+    let mut heartbeat = tokio::time::interval(HEARTBEAT_EVERY);
+    heartbeat.tick().await;
+    while sent.is_ok() {
+        sent = tokio::select! {
+            () = stopping.cancelled() => return,
+            () = pieces.closed() => return,
+            event = events.next() => match event {
+                Ok(event) => {
+                    seen = Some(event.position);
+                    if filter.takes(&event) { send(&pieces, event).await } else { Ok(()) }
+                }
+                Err(error) => {
+                    let _ = pieces.send(farewell(error)).await;
+                    return;
+                }
+            },
+            _ = heartbeat.tick() => pieces.send(beat(seen)).await,
+        };
+    }
+}
+
+async fn send(pieces: &Pieces, event: Event) -> Result<(), Gone> {
+    let (position, kind) = (event.position.0, kind(&event.happening));
+    let data = serde_json::to_string(&view(event)).expect("our documents are plain data");
+    pieces
+        .send(format!("id: {position}\nevent: {kind}\ndata: {data}\n\n"))
+        .await
+}
+
+/// A sign of life. An id without data moves the reader's position and calls no handler.
+fn beat(seen: Option<Position>) -> String {
+    seen.map_or_else(
+        || ":\n\n".to_owned(),
+        |position| format!(":\nid: {}\n\n", position.0),
+    )
+}
+
+/// The last event of a stream that cannot go on: the problem, for readers that look.
+fn farewell(error: CallError) -> String {
+    let problem = Problem::from(error);
+    let data = serde_json::to_string(&problem.view()).expect("a problem is plain data");
+    format!("event: error\ndata: {data}\n\n")
+}
+
+impl Filter {
+    fn takes(&self, event: &Event) -> bool {
+        event.namespace == self.namespace
+            && (self.kinds.is_empty() || self.kinds.contains(&kind(&event.happening)))
+            && self
+                .queue
+                .as_ref()
+                .is_none_or(|queue| queue_of(&event.happening) == Some(queue))
+            && self
+                .job
+                .as_ref()
+                .is_none_or(|job| job_of(&event.happening) == Some(job))
+    }
+}
+
+fn queue_of(happening: &Happening) -> Option<&Queue> {
+    match happening {
+        Happening::JobMoved { queue, .. }
+        | Happening::JobRemoved { queue, .. }
+        | Happening::QueueChanged { queue, .. } => Some(queue),
+        _ => None,
+    }
+}
+
+fn job_of(happening: &Happening) -> Option<&JobId> {
+    match happening {
+        Happening::JobMoved { job, .. }
+        | Happening::JobProgressed { job, .. }
+        | Happening::JobRemoved { job, .. } => Some(job),
+        _ => None,
+    }
+}

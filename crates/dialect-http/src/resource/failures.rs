@@ -1,0 +1,78 @@
+//! Failure groups: list them, list the jobs of one, retry them all.
+
+use axum::response::Response;
+use ganger_types::command::Revive;
+use ganger_types::limits::PAGE_JOBS_MAX;
+use ganger_types::query::{JobQuery, Query};
+use ganger_types::{Command, JobState, Reply};
+
+use crate::ask::Ask;
+use crate::inward::filter;
+use crate::json;
+use crate::names::Named;
+use crate::outward::job;
+use crate::outward::statistics::{GroupView, GroupsView};
+use crate::problem::Problem;
+use crate::refusal::unexpected_reply;
+use crate::resource::numbers::Done;
+
+pub(crate) async fn list(ask: Ask) -> Result<Response, Problem> {
+    let query = Query::FailureGroups(ask.namespace.clone());
+    match ask.call(Command::Query(Box::new(query))).await? {
+        Reply::FailureGroups(groups) => {
+            let view = |(group, count)| GroupView {
+                group: Named(group),
+                count,
+            };
+            Ok(json::ok(&GroupsView {
+                groups: groups.into_iter().map(view).collect(),
+            }))
+        }
+        _ => Err(unexpected_reply()),
+    }
+}
+
+pub(crate) async fn jobs(ask: Ask) -> Result<Response, Problem> {
+    let query = JobQuery {
+        after: filter::cursor(&ask.arguments, "after")?,
+        limit: filter::limit(&ask.arguments)?,
+        ..failed_in_group(&ask)?
+    };
+    let page = ask.shard().list(query).await?;
+    Ok(json::ok(&job::page(&ask.api, page)))
+}
+
+pub(crate) async fn retry(ask: Ask) -> Result<Response, Problem> {
+    let mut query = failed_in_group(&ask)?;
+    let mut done = Done { changed: 0 };
+    loop {
+        let page = ask.shard().list(query.clone()).await?;
+        let jobs: Vec<_> = page.jobs.into_iter().map(|job| job.record.id).collect();
+        if !jobs.is_empty() {
+            let command = Revive {
+                namespace: ask.namespace.clone(),
+                jobs,
+                queue: None,
+            };
+            if let Reply::Changed { count, .. } =
+                ask.call(Command::Revive(Box::new(command))).await?
+            {
+                done.changed += count;
+            }
+        }
+        match page.next {
+            Some(next) => query.after = Some(next),
+            None => return Ok(json::ok(&done)),
+        }
+    }
+}
+
+fn failed_in_group(ask: &Ask) -> Result<JobQuery, Problem> {
+    Ok(JobQuery {
+        namespace: ask.namespace.clone(),
+        state: Some(JobState::Failed),
+        group: Some(ask.name()?),
+        limit: PAGE_JOBS_MAX,
+        ..JobQuery::default()
+    })
+}

@@ -1,0 +1,295 @@
+//! Graphs: submit, cancel, and show what surrounds a job.
+
+use axum::extract::{FromRequest, Request};
+use axum::response::Response;
+use bytes::Bytes;
+use ganger_shard::CallError;
+use ganger_store::StoredJob;
+use ganger_types::command::{Cancel, Selection};
+use ganger_types::query::JobQuery;
+use ganger_types::reply::Enqueued;
+use ganger_types::{Command, InputRow, InputState, JobId, Reply};
+use http::StatusCode;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::api::Api;
+use crate::ask::Ask;
+use crate::body;
+use crate::inward::enq::TaskId;
+use crate::inward::filter;
+use crate::inward::graph::{self, Called, Submission};
+use crate::json::{self, MaybeDoc, require_type};
+use crate::names::{GraphName, JobName, KindName, Named, show};
+use crate::outward::delivery::policy;
+use crate::problem::Problem;
+use crate::refusal::{member_of, unexpected_reply};
+use crate::resource::act::CancelIn;
+use crate::resource::jobs::find;
+use crate::resource::numbers::Done;
+
+/// Edges shown of one job.
+const EDGES_SHOWN_MAX: usize = 1_000;
+
+/// The body of a submission, which may be larger than others.
+pub(crate) struct GraphBody(Bytes);
+
+impl FromRequest<Api> for GraphBody {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, api: &Api) -> Result<Self, Problem> {
+        require_type(request.headers(), &["application/json"])?;
+        body::read(api, request, api.settings().graph_bytes_max)
+            .await
+            .map(Self)
+    }
+}
+
+/// A submitted graph.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = SubmittedGraph)]
+pub(crate) struct SubmittedView {
+    /// The graph's name, for showing and cancelling it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    graph: Option<GraphName>,
+    /// Whether this is the answer of an earlier submission under the same key.
+    repeat: bool,
+    /// The jobs, in the order of the submission.
+    jobs: Vec<MemberView>,
+}
+
+/// A job of a submission.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = SubmittedJob)]
+struct MemberView {
+    /// How the submission called it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<String>,
+    /// Its mock id, if the submission has enq's form.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mock_id: Option<TaskId>,
+    /// Its final id in enq's form, likewise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    task_id: Option<TaskId>,
+    /// Its id.
+    id: JobName,
+    /// Its global name, `shard/id`.
+    r#ref: String,
+    /// Whether it was there already.
+    existed: bool,
+}
+
+pub(crate) async fn submit(ask: Ask, body: GraphBody) -> Result<Response, Problem> {
+    let Submission {
+        command,
+        called,
+        pointer,
+    } = graph::read(&ask.api, &body.0, ask.namespace.clone(), ask.claim()?)?;
+    drop(body);
+    let reply = ask.call(Command::Enqueue(Box::new(command))).await;
+    match reply.map_err(|error| in_submission(error, &called, pointer))? {
+        Reply::Enqueued {
+            jobs,
+            graph,
+            repeat,
+        } => {
+            let jobs = jobs
+                .into_iter()
+                .zip(called)
+                .map(|(job, called)| member(&ask.api, job, called));
+            let view = SubmittedView {
+                graph: graph.map(Named),
+                repeat,
+                jobs: jobs.collect(),
+            };
+            let status = if repeat {
+                StatusCode::OK
+            } else {
+                StatusCode::CREATED
+            };
+            Ok(json::answer(status, &view))
+        }
+        _ => Err(unexpected_reply()),
+    }
+}
+
+fn member(api: &Api, job: Enqueued, called: Called) -> MemberView {
+    let name = called.text();
+    let (mock_id, task_id) = match called {
+        Called::Name(_) => (None, None),
+        Called::Task(mock) => {
+            let id = show(job.id.as_bytes()).into_owned();
+            (
+                Some(mock),
+                Some(TaskId {
+                    shard: api.shard().id().to_string(),
+                    id,
+                }),
+            )
+        }
+    };
+    MemberView {
+        name,
+        mock_id,
+        task_id,
+        r#ref: api.full_name(&job.id),
+        id: Named(job.id),
+        existed: job.existed,
+    }
+}
+
+/// A refusal of the whole that is due to one job says which, by the name it has in the submission.
+fn in_submission(error: CallError, called: &[Called], pointer: &str) -> Problem {
+    let CallError::Rejected(rejection) = &error else {
+        return error.into();
+    };
+    let Some(index) = member_of(rejection) else {
+        return error.into();
+    };
+    let name = called.get(index).and_then(Called::text);
+    let mut problem = Problem::from(error).at(format!("{pointer}/{index}"));
+    if let Some(name) = name {
+        problem.detail = format!("{} (job {index} is {name:?})", problem.detail);
+    }
+    problem
+}
+
+pub(crate) async fn cancel(
+    ask: Ask,
+    MaybeDoc(given): MaybeDoc<CancelIn>,
+) -> Result<Response, Problem> {
+    let command = Command::Cancel(Box::new(Cancel {
+        namespace: ask.namespace.clone(),
+        jobs: Selection::Graph(ask.name()?),
+        reason: given.reason,
+    }));
+    match ask.call(command).await? {
+        Reply::Changed { count, .. } => Ok(json::ok(&Done { changed: count })),
+        _ => Err(unexpected_reply()),
+    }
+}
+
+/// A graph, or the part of it around a job.
+#[derive(Debug, Default, Serialize, ToSchema)]
+#[schema(as = Graph)]
+pub(crate) struct GraphView {
+    /// Its name; absent if the job was not submitted with one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    graph: Option<GraphName>,
+    /// The jobs of this page.
+    jobs: Vec<NodeView>,
+    /// What those jobs wait for, or waited for.
+    edges: Vec<EdgeView>,
+    /// Give this as `after` for the next page; absent on the last one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<String>,
+}
+
+/// A job of a graph.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Node)]
+struct NodeView {
+    /// Its id.
+    id: JobName,
+    /// Its program.
+    kind: KindName,
+    /// Where it stands.
+    state: &'static str,
+    /// Number of its last attempt.
+    attempt: u32,
+}
+
+/// That one job waits for another.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Edge)]
+struct EdgeView {
+    /// The upstream job.
+    from: JobName,
+    /// The job that waits for it.
+    to: JobName,
+    /// Whether the result is an input.
+    carries_data: bool,
+    /// What the failure of the upstream means.
+    policy: &'static str,
+}
+
+pub(crate) async fn show_around(ask: Ask) -> Result<Response, Problem> {
+    let job = find(&ask).await?;
+    let mut view = GraphView {
+        graph: job.record.graph.clone().map(Named),
+        ..GraphView::default()
+    };
+    let jobs = match job.record.graph.clone() {
+        Some(graph) => {
+            let query = JobQuery {
+                namespace: ask.namespace.clone(),
+                graph: Some(graph),
+                after: filter::cursor(&ask.arguments, "after")?,
+                limit: filter::limit(&ask.arguments)?,
+                ..JobQuery::default()
+            };
+            let page = ask.shard().list(query).await?;
+            view.next = page.next.map(|key| key.to_string());
+            page.jobs
+        }
+        None => neighbours(&ask, job).await?,
+    };
+    for job in jobs {
+        let rows = ask
+            .shard()
+            .inputs(job.record.key, 0, EDGES_SHOWN_MAX)
+            .await?;
+        view.edges
+            .extend(rows.into_iter().filter_map(|row| edge(&job.record.id, row)));
+        view.jobs.push(NodeView {
+            id: Named(job.record.id),
+            kind: Named(job.record.kind),
+            state: job.record.state.as_str(),
+            attempt: job.record.attempt,
+        });
+    }
+    Ok(json::ok(&view))
+}
+
+/// The job with those it waits for and those that wait for it.
+async fn neighbours(ask: &Ask, job: StoredJob) -> Result<Vec<StoredJob>, Problem> {
+    let limit = filter::limit(&ask.arguments)?;
+    let rows = ask.shard().inputs(job.record.key, 0, limit).await?;
+    let mut keys: Vec<_> = rows
+        .iter()
+        .filter_map(|row| match row.state {
+            InputState::Missing { upstream, .. } | InputState::Delivered { upstream, .. } => {
+                Some(upstream)
+            }
+            InputState::Value(_) | InputState::Ignored { .. } => None,
+        })
+        .collect();
+    keys.extend(ask.shard().dependents(job.record.key, limit).await?);
+    keys.sort_unstable();
+    keys.dedup();
+    let mut jobs = vec![job];
+    for key in keys {
+        jobs.extend(ask.shard().job_by_key(key).await?);
+    }
+    Ok(jobs)
+}
+
+fn edge(to: &JobId, row: InputRow) -> Option<EdgeView> {
+    let carries_data = row.slot < InputRow::EDGE_FIRST;
+    let (from, policy) = match row.state {
+        InputState::Value(_) => return None,
+        InputState::Missing {
+            id, policy: means, ..
+        }
+        | InputState::Delivered {
+            id, policy: means, ..
+        } => (id, policy(means)),
+        InputState::Ignored { id } => (id, "ignore"),
+    };
+    Some(EdgeView {
+        from: Named(from),
+        to: Named(to.clone()),
+        carries_data,
+        policy,
+    })
+}

@@ -1,0 +1,191 @@
+//! Jobs: enqueue one, show, list, and their payload, inputs and result.
+
+use std::time::Duration;
+
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use ganger_store::StoredJob;
+use ganger_types::command::Enqueue;
+use ganger_types::query::Query;
+use ganger_types::reply::{Enqueued, Explanation};
+use ganger_types::{Command, Due, JobId, JobState, Reply};
+use http::{HeaderValue, StatusCode, header};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::api::Api;
+use crate::ask::Ask;
+use crate::inward::filter;
+use crate::inward::job::JobIn;
+use crate::json::{self, Doc};
+use crate::names::{JobName, Named};
+use crate::octets;
+use crate::outward::delivery::{self, InputsView};
+use crate::outward::{job, reason};
+use crate::problem::Problem;
+use crate::refusal::unexpected_reply;
+
+/// Inputs on a page.
+const INPUTS_PAGE_MAX: u64 = 1_000;
+
+/// An enqueued job.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Enqueued)]
+pub(crate) struct EnqueuedView {
+    /// Its id.
+    pub(crate) id: JobName,
+    /// Its global name, `shard/id`.
+    pub(crate) r#ref: String,
+    /// Whether it was there already, by id, unique key, or idempotency key.
+    pub(crate) existed: bool,
+}
+
+/// One enqueued job.
+pub(crate) fn enqueued(api: &Api, job: Enqueued, repeat: bool) -> EnqueuedView {
+    EnqueuedView {
+        r#ref: api.full_name(&job.id),
+        id: Named(job.id),
+        existed: job.existed || repeat,
+    }
+}
+
+pub(crate) async fn enqueue(ask: Ask, Doc(given): Doc<JobIn>) -> Result<Response, Problem> {
+    let job = given.convert_alone(&ask.api)?;
+    let command = Command::Enqueue(Box::new(Enqueue {
+        namespace: ask.namespace.clone(),
+        jobs: vec![job],
+        claim: ask.claim()?,
+        graph: false,
+    }));
+    let Reply::Enqueued {
+        mut jobs, repeat, ..
+    } = ask.call(command).await?
+    else {
+        return Err(unexpected_reply());
+    };
+    let job = jobs.pop().ok_or_else(unexpected_reply)?;
+    let view = enqueued(&ask.api, job, repeat);
+    let status = if view.existed {
+        StatusCode::OK
+    } else {
+        StatusCode::CREATED
+    };
+    Ok(json::answer(status, &view))
+}
+
+pub(crate) async fn list(ask: Ask) -> Result<Response, Problem> {
+    let query = filter::from_arguments(&ask.arguments, ask.namespace.clone())?;
+    let page = ask.shard().list(query).await?;
+    Ok(json::ok(&job::page(&ask.api, page)))
+}
+
+pub(crate) async fn show(ask: Ask) -> Result<Response, Problem> {
+    let found = waited_for(&ask).await?;
+    let is_delayed = found.record.state == JobState::Scheduled
+        && matches!(found.record.due, Some(Due::Elapsed(_)));
+    let id = found.record.id.clone();
+    let mut view = job::view(&ask.api, found);
+    if is_delayed
+        && let Ok(explanation) = explain(&ask, id).await
+        && let Some(at) = reason::not_before(&explanation)
+    {
+        view.expected_at(at);
+    }
+    Ok(json::ok(&view))
+}
+
+pub(crate) async fn why(ask: Ask) -> Result<Response, Problem> {
+    let explanation = explain(&ask, ask.job()?).await?;
+    Ok(json::ok(&reason::view(explanation)))
+}
+
+async fn explain(ask: &Ask, id: JobId) -> Result<Explanation, Problem> {
+    let query = Query::Why(ask.namespace.clone(), id);
+    match ask.call(Command::Query(Box::new(query))).await? {
+        Reply::Why(explanation) => Ok(*explanation),
+        _ => Err(unexpected_reply()),
+    }
+}
+
+/// The stored payload, byte for byte.
+pub(crate) async fn payload(ask: Ask) -> Result<Response, Problem> {
+    let job = find(&ask).await?;
+    let payload = ask.shard().payload(job.record.key).await?;
+    Ok(raw(payload.unwrap_or_default()))
+}
+
+/// The stored result, byte for byte; waits for it if asked to.
+pub(crate) async fn result(ask: Ask) -> Result<Response, Problem> {
+    let job = waited_for(&ask).await?;
+    let result = ask.shard().result(job.record.key).await?;
+    result.map(raw).ok_or_else(|| {
+        let state = job.record.state;
+        let next = match state {
+            JobState::Succeeded => "it ended without a result",
+            _ if state.is_terminal() => "see the job for why",
+            _ => "wait for it with ?wait=30s",
+        };
+        Problem::new(
+            "result_not_found",
+            format!("job {} is {state}: {next}", job.record.id),
+        )
+    })
+}
+
+pub(crate) async fn inputs(ask: Ask) -> Result<Response, Problem> {
+    let job = find(&ask).await?;
+    let from = ask
+        .arguments
+        .number("from", 0, u64::from(u32::MAX))?
+        .unwrap_or(0);
+    let limit = ask
+        .arguments
+        .number("limit", 1, INPUTS_PAGE_MAX)?
+        .unwrap_or(100);
+    let limit = usize::try_from(limit).unwrap_or(1);
+    let from = u32::try_from(from).unwrap_or(u32::MAX);
+    let rows = ask.shard().inputs(job.record.key, from, limit).await?;
+    let next = if rows.len() < limit {
+        None
+    } else {
+        rows.last().map(|row| row.slot + 1)
+    };
+    let inputs = rows.into_iter().map(delivery::input).collect();
+    Ok(json::ok(&InputsView { inputs, next }))
+}
+
+/// Bytes of a job's, as they are. Whatever they hold, a browser must not run it.
+pub(crate) fn raw(bytes: Bytes) -> Response {
+    let media_type = HeaderValue::from_static(octets::media_type(&bytes));
+    let policy = HeaderValue::from_static("default-src 'none'; sandbox");
+    let headers = [
+        (header::CONTENT_TYPE, media_type),
+        (header::CONTENT_SECURITY_POLICY, policy),
+    ];
+    (headers, bytes).into_response()
+}
+
+/// The job in the path.
+pub(crate) async fn find(ask: &Ask) -> Result<StoredJob, Problem> {
+    let id = ask.job()?;
+    let found = ask.shard().job(&ask.namespace, &id).await?;
+    found.ok_or_else(|| not_found(id))
+}
+
+/// The job in the path; once it has ended, or `wait` is over, or the server stops.
+async fn waited_for(ask: &Ask) -> Result<StoredJob, Problem> {
+    let wait = ask.arguments.span("wait")?.unwrap_or(Duration::ZERO);
+    if wait.is_zero() {
+        return find(ask).await;
+    }
+    let id = ask.job()?;
+    tokio::select! {
+        found = ask.shard().wait(&ask.namespace, &id, wait) => found?.ok_or_else(|| not_found(id.clone())),
+        () = ask.api.settings().stopping.cancelled() => find(ask).await,
+    }
+}
+
+/// The refusal for a job that is not there, in the engine's words.
+pub(crate) fn not_found(job: JobId) -> Problem {
+    ganger_types::Rejection::JobNotFound { job }.into()
+}

@@ -1,0 +1,156 @@
+//! Leases: take jobs, and report on them, one by one or in lists.
+
+use axum::response::Response;
+use futures::stream::{FuturesOrdered, StreamExt as _};
+use ganger_types::{Reply, Timestamp};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use utoipa::ToSchema;
+
+use crate::ask::Ask;
+use crate::inward::lease::LeaseIn;
+use crate::inward::report::{CompleteIn, FailIn, LogIn, ReleaseIn, RenewIn, Report};
+use crate::json::{self, Doc, OneOrMany};
+use crate::outward::delivery::{self, DeliveriesView};
+use crate::problem::{Problem, ProblemView};
+use crate::refusal::unexpected_reply;
+use crate::time::Moment;
+
+/// Reports in one list.
+const REPORTS_MAX: usize = 10_000;
+/// Commands of one list that wait for the shard together.
+const REPORTS_AT_ONCE: usize = 1_024;
+
+/// What became of a report.
+#[derive(Debug, Default, Serialize, ToSchema)]
+#[schema(as = Reported)]
+pub(crate) struct ReportedView {
+    /// Where the job stands now; of complete, fail, release.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    state: Option<&'static str>,
+    /// When it is tried again, if it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retry_at: Option<Moment>,
+    /// Whether the same report had been accepted before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    repeat: Option<bool>,
+    /// Of renew: the lease lasts so many seconds from now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lease_for_seconds: Option<f64>,
+    /// Of log: its length now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bytes: Option<u64>,
+    /// Of log: bytes beyond its limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dropped: Option<u64>,
+}
+
+/// The answer to one report of a list: as to a single one, or `error`.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Item<'a> {
+    Done(ReportedView),
+    Refused { error: ProblemView<'a> },
+}
+
+pub(crate) async fn lease(ask: Ask, Doc(given): Doc<LeaseIn>) -> Result<Response, Problem> {
+    let (lease, wait) = given.convert(ask.namespace.clone());
+    let deliveries = tokio::select! {
+        deliveries = ask.shard().lease(lease, wait) => deliveries?,
+        // A server that stops answers as if the time were over; the worker asks again and finds it gone.
+        () = ask.api.settings().stopping.cancelled(), if !wait.is_zero() => Vec::new(),
+    };
+    let jobs = deliveries
+        .into_iter()
+        .map(|it| delivery::view(&ask.api, it))
+        .collect();
+    Ok(json::ok(&DeliveriesView { jobs }))
+}
+
+pub(crate) async fn renew(ask: Ask, given: OneOrMany<RenewIn>) -> Result<Response, Problem> {
+    report(ask, given).await
+}
+
+pub(crate) async fn complete(ask: Ask, given: OneOrMany<CompleteIn>) -> Result<Response, Problem> {
+    report(ask, given).await
+}
+
+pub(crate) async fn fail(ask: Ask, given: OneOrMany<FailIn>) -> Result<Response, Problem> {
+    report(ask, given).await
+}
+
+pub(crate) async fn release(ask: Ask, given: OneOrMany<ReleaseIn>) -> Result<Response, Problem> {
+    report(ask, given).await
+}
+
+pub(crate) async fn log(ask: Ask, given: OneOrMany<LogIn>) -> Result<Response, Problem> {
+    report(ask, given).await
+}
+
+async fn report<T: Report + DeserializeOwned>(
+    ask: Ask,
+    given: OneOrMany<T>,
+) -> Result<Response, Problem> {
+    match given {
+        OneOrMany::One(report) => Ok(json::ok(&send(&ask, report, String::new()).await?)),
+        OneOrMany::Many(reports) => send_all(&ask, reports).await,
+    }
+}
+
+/// Sends the reports in order; each is answered by itself, in the same order.
+async fn send_all<T: Report>(ask: &Ask, reports: Vec<T>) -> Result<Response, Problem> {
+    if reports.len() > REPORTS_MAX {
+        let detail = format!(
+            "the list has {} reports, the limit is {REPORTS_MAX}: send several lists",
+            reports.len()
+        );
+        return Err(Problem::new("too_large", detail));
+    }
+    let mut waiting = FuturesOrdered::new();
+    let mut answers = Vec::with_capacity(reports.len());
+    for (place, report) in reports.into_iter().enumerate() {
+        if waiting.len() >= REPORTS_AT_ONCE {
+            answers.extend(waiting.next().await);
+        }
+        waiting.push_back(send(ask, report, format!("/{place}")));
+    }
+    while let Some(answer) = waiting.next().await {
+        answers.push(answer);
+    }
+    let items: Vec<_> = answers
+        .iter_mut()
+        .map(|answer| match answer {
+            Ok(view) => Item::Done(std::mem::take(view)),
+            Err(problem) => Item::Refused {
+                error: problem.view(),
+            },
+        })
+        .collect();
+    Ok(json::ok(&items))
+}
+
+async fn send<T: Report>(ask: &Ask, report: T, pointer: String) -> Result<ReportedView, Problem> {
+    let command = report.convert(&ask.api, &ask.namespace, &pointer)?;
+    Ok(match ask.call(command).await? {
+        Reply::Reported {
+            state,
+            retry_at,
+            repeat,
+        } => ReportedView {
+            state: Some(state.as_str()),
+            retry_at: retry_at.map(|at: Timestamp| Moment(at)),
+            repeat: Some(repeat),
+            ..ReportedView::default()
+        },
+        Reply::Renewed { lease_for } => ReportedView {
+            lease_for_seconds: Some(lease_for.as_secs_f64()),
+            ..ReportedView::default()
+        },
+        Reply::LogAppended { bytes, dropped } => ReportedView {
+            bytes: Some(bytes),
+            dropped: Some(dropped),
+            ..ReportedView::default()
+        },
+        _ => return Err(unexpected_reply()),
+    })
+}

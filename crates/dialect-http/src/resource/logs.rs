@@ -1,0 +1,213 @@
+//! A job's log: as the bytes that its programs wrote, or as NDJSON of pieces; once, or as it grows.
+
+use std::time::Duration;
+
+use axum::response::{IntoResponse, Response};
+use ganger_shard::{CallError, Subscription};
+use ganger_store::LogChunk;
+use ganger_types::{Happening, JobKey};
+use http::{HeaderValue, header};
+use serde::Serialize;
+
+use crate::ask::Ask;
+use crate::octets::Base64;
+use crate::problem::Problem;
+use crate::resource::jobs::find;
+use crate::stream::{self, Gone, Pieces};
+use crate::time::Moment;
+
+/// Bytes of log read at once.
+const READ_BYTES: usize = 256 << 10;
+/// A follower looks at least so often, should an event have been missed.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Format {
+    Text,
+    Ndjson,
+}
+
+/// A piece of a log.
+#[derive(Serialize)]
+struct ChunkView<'a> {
+    attempt: u32,
+    offset: u64,
+    at: Moment,
+    /// The piece, if it is UTF-8.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    text: Option<&'a str>,
+    /// The piece otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    data_base64: Option<Base64>,
+}
+
+pub(crate) async fn show(ask: Ask) -> Result<Response, Problem> {
+    let attempt = ask.arguments.number("attempt", 1, u64::from(u32::MAX))?;
+    let formats = [("text", Format::Text), ("ndjson", Format::Ndjson)];
+    let format = ask
+        .arguments
+        .word("format", &formats)?
+        .unwrap_or(Format::Text);
+    let follow = ask.arguments.flag("follow")?;
+    // Subscribed before the first look, so that nothing falls between the two.
+    let events = if follow {
+        Some(ask.shard().events(None)?)
+    } else {
+        None
+    };
+    let job = find(&ask).await?;
+    let attempt = attempt.and_then(|number| u32::try_from(number).ok());
+    let (pieces, body) = stream::open(&ask.api)?;
+    let reader = LogReader {
+        key: job.record.key,
+        attempt,
+        place: (attempt.map_or(0, |attempt| attempt - 1), u64::MAX),
+        format,
+        pieces,
+        ask,
+    };
+    tokio::spawn(reader.run(events));
+    let media_type = match format {
+        Format::Text => "text/plain; charset=utf-8",
+        Format::Ndjson => "application/x-ndjson",
+    };
+    Ok((
+        [(header::CONTENT_TYPE, HeaderValue::from_static(media_type))],
+        body,
+    )
+        .into_response())
+}
+
+struct LogReader {
+    ask: Ask,
+    key: JobKey,
+    /// Only this attempt.
+    attempt: Option<u32>,
+    /// Attempt and end of what was read.
+    place: (u32, u64),
+    format: Format,
+    pieces: Pieces,
+}
+
+/// Why a log is not written any further.
+enum End {
+    Gone,
+    Failed,
+}
+
+impl From<Gone> for End {
+    fn from(_: Gone) -> Self {
+        Self::Gone
+    }
+}
+
+impl From<CallError> for End {
+    fn from(error: CallError) -> Self {
+        tracing::warn!(%error, "a log could not be read to its end");
+        Self::Failed
+    }
+}
+
+impl LogReader {
+    async fn run(mut self, events: Option<Subscription>) {
+        let stopping = self.ask.api.settings().stopping.clone();
+        let read = async {
+            self.read_all().await?;
+            if let Some(events) = events {
+                self.follow(events).await?;
+            }
+            Ok::<_, End>(())
+        };
+        tokio::select! {
+            // The reader sees that the answer ends; there is no better way to tell it any more.
+            _ = read => {}
+            () = stopping.cancelled() => {}
+        }
+    }
+
+    /// Writes all that is there.
+    async fn read_all(&mut self) -> Result<(), End> {
+        loop {
+            let chunks = self
+                .ask
+                .shard()
+                .log(self.key, self.place, READ_BYTES)
+                .await?;
+            let Some(last) = chunks.last() else {
+                return Ok(());
+            };
+            let next = (last.attempt, last.offset + length(last));
+            for chunk in chunks {
+                if self.attempt.is_some_and(|attempt| attempt < chunk.attempt) {
+                    return Ok(());
+                }
+                self.write(&chunk).await?;
+            }
+            self.place = next;
+        }
+    }
+
+    async fn write(&self, chunk: &LogChunk) -> Result<(), Gone> {
+        if self.format == Format::Text {
+            return self.pieces.send(chunk.bytes.clone()).await;
+        }
+        let text = std::str::from_utf8(&chunk.bytes).ok();
+        let view = ChunkView {
+            attempt: chunk.attempt,
+            offset: chunk.offset,
+            at: Moment(chunk.at),
+            text,
+            data_base64: text.is_none().then(|| Base64(chunk.bytes.clone())),
+        };
+        let mut line = serde_json::to_vec(&view).expect("our documents are plain data");
+        line.push(b'\n');
+        self.pieces.send(line).await
+    }
+
+    /// Writes what comes, until the job has ended or is gone.
+    async fn follow(&mut self, mut events: Subscription) -> Result<(), End> {
+        loop {
+            let job = self.ask.shard().job_by_key(self.key).await?;
+            self.read_all().await?;
+            let is_over = job.is_none_or(|job| {
+                let is_later = self
+                    .attempt
+                    .is_some_and(|attempt| job.record.attempt > attempt);
+                job.record.state.is_terminal() || is_later
+            });
+            if is_over {
+                return Ok(());
+            }
+            tokio::select! {
+                () = self.pieces.closed() => return Err(End::Gone),
+                () = tokio::time::sleep(LOOK_EVERY) => {}
+                seen = wait_for(&mut events, self.key) => {
+                    // A follower that fell behind the events starts from the present again.
+                    if seen.is_err() {
+                        events = self.ask.shard().events(None)?;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Waits for an event that concerns the job's log.
+async fn wait_for(events: &mut Subscription, job: JobKey) -> Result<(), CallError> {
+    loop {
+        match events.next().await?.happening {
+            Happening::LogAppended { key, .. }
+            | Happening::JobMoved { key, .. }
+            | Happening::JobRemoved { key, .. }
+                if key == job =>
+            {
+                return Ok(());
+            }
+            _ => {}
+        }
+    }
+}
+
+fn length(chunk: &LogChunk) -> u64 {
+    u64::try_from(chunk.bytes.len()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,44 @@
+//! Namespaces: list and set.
+
+use axum::response::Response;
+use ganger_types::command::ConfigureNamespace;
+use ganger_types::query::Query;
+use ganger_types::{Command, Namespace, NamespaceRecord, NamespaceSettings, Reply};
+
+use crate::ask::Ask;
+use crate::inward::settings::NamespaceSettingsIn;
+use crate::json::{self, Doc};
+use crate::outward::queue::{NamespacesDoc, namespace};
+use crate::problem::Problem;
+use crate::refusal::unexpected_reply;
+
+pub(crate) async fn list(ask: Ask) -> Result<Response, Problem> {
+    match ask
+        .call(Command::Query(Box::new(Query::Namespaces)))
+        .await?
+    {
+        Reply::Namespaces(records) => {
+            let namespaces = records.into_iter().map(namespace).collect();
+            Ok(json::ok(&NamespacesDoc { namespaces }))
+        }
+        _ => Err(unexpected_reply()),
+    }
+}
+
+pub(crate) async fn put(
+    ask: Ask,
+    Doc(given): Doc<NamespaceSettingsIn>,
+) -> Result<Response, Problem> {
+    let name: Namespace = ask.name()?;
+    let settings: NamespaceSettings = given.into();
+    let command = ConfigureNamespace {
+        namespace: name.clone(),
+        settings: settings.clone(),
+    };
+    ask.call(Command::ConfigureNamespace(Box::new(command)))
+        .await?;
+    Ok(json::ok(&namespace(NamespaceRecord {
+        namespace: name,
+        settings,
+    })))
+}

@@ -1,0 +1,126 @@
+//! Statistics, tags, tracked jobs, and the audit of the indexes.
+
+use axum::response::Response;
+use ganger_types::query::Query;
+use ganger_types::{Command, Day, Queue, Reply, Sample, StatisticsRecord};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::arguments::refused;
+use crate::ask::Ask;
+use crate::json;
+use crate::names::Named;
+use crate::outward::statistics::{TagView, TagsView, TrackedListView, TrackedView, view};
+use crate::problem::Problem;
+use crate::refusal::unexpected_reply;
+use crate::resource::schedules::wall_now;
+use crate::time::{Moment, read_moment};
+
+/// Tags in one answer.
+const TAGS_MAX: u64 = 1_000;
+const MICROS_PER_DAY: u64 = 86_400_000_000;
+
+/// It is done.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Done {
+    /// How many things were changed.
+    pub(crate) changed: u64,
+}
+
+impl Default for Done {
+    fn default() -> Self {
+        Self { changed: 1 }
+    }
+}
+
+/// What an audit found.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Audit)]
+pub(crate) struct AuditView {
+    /// Whether all indexes agree with the jobs.
+    is_sound: bool,
+    /// What disagrees.
+    findings: Vec<String>,
+}
+
+pub(crate) async fn statistics(ask: Ask) -> Result<Response, Problem> {
+    let queue: Queue = ask.arguments.name("queue")?.unwrap_or_default();
+    let day = match ask.arguments.text("day")? {
+        Some(text) => read_day(text)?,
+        None => day_of(wall_now().0),
+    };
+    let found = ask.shard().statistics(&ask.namespace, &queue, day).await?;
+    Ok(json::ok(&view(found.unwrap_or_else(|| StatisticsRecord {
+        namespace: ask.namespace.clone(),
+        queue,
+        day,
+        failed: 0,
+        failures: 0,
+        retries: 0,
+        waiting: Sample::default(),
+        running: Sample::default(),
+    }))))
+}
+
+fn read_day(text: &str) -> Result<Day, Problem> {
+    read_moment(&format!("{text}T00:00:00Z"))
+        .map(|time| day_of(time.0))
+        .map_err(|_| {
+            refused(
+                "day",
+                &format!("{text:?} is not a day: write YYYY-MM-DD, in UTC"),
+            )
+        })
+}
+
+fn day_of(micros: u64) -> Day {
+    Day(u32::try_from(micros / MICROS_PER_DAY).unwrap_or(u32::MAX))
+}
+
+pub(crate) async fn tags(ask: Ask) -> Result<Response, Problem> {
+    let skip = ask
+        .arguments
+        .number("skip", 0, u64::from(u32::MAX))?
+        .unwrap_or(0);
+    let limit = ask.arguments.number("limit", 1, TAGS_MAX)?.unwrap_or(100);
+    let place = |number| usize::try_from(number).unwrap_or(usize::MAX);
+    let query = Query::TopTags(ask.namespace.clone(), place(skip), place(limit));
+    match ask.call(Command::Query(Box::new(query))).await? {
+        Reply::Tags(tags) => {
+            let view = |(tag, count)| TagView {
+                tag: Named(tag),
+                count,
+            };
+            Ok(json::ok(&TagsView {
+                tags: tags.into_iter().map(view).collect(),
+            }))
+        }
+        _ => Err(unexpected_reply()),
+    }
+}
+
+pub(crate) async fn tracked(ask: Ask) -> Result<Response, Problem> {
+    let query = Query::Tracked(ask.namespace.clone());
+    match ask.call(Command::Query(Box::new(query))).await? {
+        Reply::Tracked(jobs) => {
+            let view = |(job, at)| TrackedView {
+                job: Named(job),
+                since: Moment(at),
+            };
+            Ok(json::ok(&TrackedListView {
+                jobs: jobs.into_iter().map(view).collect(),
+            }))
+        }
+        _ => Err(unexpected_reply()),
+    }
+}
+
+pub(crate) async fn audit(ask: Ask) -> Result<Response, Problem> {
+    match ask.call(Command::Query(Box::new(Query::Audit))).await? {
+        Reply::Audit(findings) => Ok(json::ok(&AuditView {
+            is_sound: findings.is_empty(),
+            findings,
+        })),
+        _ => Err(unexpected_reply()),
+    }
+}

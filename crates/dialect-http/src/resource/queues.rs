@@ -1,0 +1,68 @@
+//! Queues: list, show, set, pause, resume, forget.
+
+use axum::response::Response;
+use ganger_types::command::{ConfigureQueue, ForgetQueue, QueueChange};
+use ganger_types::query::Query;
+use ganger_types::{Command, Queue, Reply};
+
+use crate::ask::Ask;
+use crate::inward::settings::QueueSettingsIn;
+use crate::json::{self, Doc};
+use crate::outward::queue::{QueueDoc, QueuesDoc, queue};
+use crate::problem::Problem;
+use crate::refusal::unexpected_reply;
+use crate::resource::numbers::Done;
+
+pub(crate) async fn list(ask: Ask) -> Result<Response, Problem> {
+    let query = Query::Queues(ask.namespace.clone());
+    match ask.call(Command::Query(Box::new(query))).await? {
+        Reply::Queues(queues) => Ok(json::ok(&QueuesDoc {
+            queues: queues.into_iter().map(queue).collect(),
+        })),
+        _ => Err(unexpected_reply()),
+    }
+}
+
+pub(crate) async fn show(ask: Ask) -> Result<Response, Problem> {
+    Ok(json::ok(&read(&ask).await?))
+}
+
+async fn read(ask: &Ask) -> Result<QueueDoc, Problem> {
+    let query = Query::Queue(ask.namespace.clone(), ask.name()?);
+    match ask.call(Command::Query(Box::new(query))).await? {
+        Reply::Queue(shown) => Ok(queue(*shown)),
+        _ => Err(unexpected_reply()),
+    }
+}
+
+pub(crate) async fn put(ask: Ask, Doc(given): Doc<QueueSettingsIn>) -> Result<Response, Problem> {
+    change(ask, QueueChange::All(given.into())).await
+}
+
+pub(crate) async fn pause(ask: Ask) -> Result<Response, Problem> {
+    change(ask, QueueChange::Paused(true)).await
+}
+
+pub(crate) async fn resume(ask: Ask) -> Result<Response, Problem> {
+    change(ask, QueueChange::Paused(false)).await
+}
+
+async fn change(ask: Ask, change: QueueChange) -> Result<Response, Problem> {
+    let queue: Queue = ask.name()?;
+    let command = ConfigureQueue {
+        namespace: ask.namespace.clone(),
+        queue,
+        change,
+    };
+    ask.call(Command::ConfigureQueue(Box::new(command))).await?;
+    Ok(json::ok(&read(&ask).await?))
+}
+
+pub(crate) async fn forget(ask: Ask) -> Result<Response, Problem> {
+    let command = ForgetQueue {
+        namespace: ask.namespace.clone(),
+        queue: ask.name()?,
+    };
+    ask.call(Command::ForgetQueue(command)).await?;
+    Ok(json::ok(&Done::default()))
+}

@@ -1,0 +1,32 @@
+//! Workers: who was seen, and saying goodbye for one.
+
+use axum::response::Response;
+use ganger_types::command::Goodbye;
+use ganger_types::query::Query;
+use ganger_types::{Command, Reply};
+
+use crate::ask::Ask;
+use crate::json;
+use crate::outward::statistics::{WorkersDoc, worker};
+use crate::problem::Problem;
+use crate::refusal::unexpected_reply;
+use crate::resource::numbers::Done;
+
+pub(crate) async fn list(ask: Ask) -> Result<Response, Problem> {
+    let query = Query::Workers(ask.namespace.clone());
+    match ask.call(Command::Query(Box::new(query))).await? {
+        Reply::Workers(workers) => Ok(json::ok(&WorkersDoc {
+            workers: workers.into_iter().map(worker).collect(),
+        })),
+        _ => Err(unexpected_reply()),
+    }
+}
+
+pub(crate) async fn goodbye(ask: Ask) -> Result<Response, Problem> {
+    let command = Goodbye {
+        namespace: ask.namespace.clone(),
+        worker: ask.name()?,
+    };
+    ask.call(Command::Goodbye(command)).await?;
+    Ok(json::ok(&Done::default()))
+}

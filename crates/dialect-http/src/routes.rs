@@ -1,0 +1,130 @@
+//! The router: the table of operations, and what every answer has in common.
+
+use std::net::SocketAddr;
+use std::sync::atomic::Ordering;
+
+use axum::extract::{Request, State};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::MethodRouter;
+use axum::{Extension, Router};
+use ganger_shard::Handle;
+use http::{HeaderValue, Method, StatusCode, Uri, header};
+use tower_http::catch_panic::CatchPanicLayer;
+
+use crate::api::{Api, Settings};
+use crate::ask::NAMESPACE_HEADER;
+use crate::operations;
+use crate::problem::Problem;
+
+/// The address that a request came from, as the server has put it into the request's extensions.
+#[derive(Clone, Copy, Debug)]
+pub struct Peer(pub SocketAddr);
+
+/// The name of an operation, for the audit log.
+#[derive(Clone, Copy)]
+struct Audited(&'static str);
+
+/// The routes of this dialect.
+pub fn routes(shard: Handle, settings: Settings) -> Router {
+    let api = Api::new(shard, settings);
+    let mut router = Router::new();
+    for operation in operations::all() {
+        let known = operation.known();
+        let mut route: MethodRouter<Api> = operation.route.layer(Extension(known));
+        if operation.is_audited {
+            route = route.layer(middleware::from_fn_with_state(Audited(operation.id), audit));
+        }
+        router = router.route(operation.path, route);
+    }
+    router
+        .fallback(no_such_path)
+        .method_not_allowed_fallback(no_such_method)
+        .layer(middleware::from_fn_with_state(api.clone(), finish))
+        .layer(CatchPanicLayer::custom(panicked))
+        .with_state(api)
+}
+
+async fn no_such_path(uri: Uri) -> Problem {
+    let hint = if uri.path().starts_with("/api/v1/jobs/") {
+        "the slash in a job's shard/id must be written %2F"
+    } else {
+        "see /openapi.json for all there are"
+    };
+    Problem::new(
+        "path_not_found",
+        format!("there is nothing at {:?}: {hint}", uri.path()),
+    )
+}
+
+async fn no_such_method(method: Method, uri: Uri) -> Problem {
+    Problem::new(
+        "method_not_allowed",
+        format!(
+            "{method} is not possible at {:?}: the header Allow says what is",
+            uri.path()
+        ),
+    )
+}
+
+/// Counts the answer and adds the headers that all answers bear.
+async fn finish(State(api): State<Api>, request: Request, next: Next) -> Response {
+    let mut response = next.run(request).await;
+    let class = usize::from(response.status().as_u16() / 100);
+    if let Some(counter) = api.requests().get(class.saturating_sub(1)) {
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+    let headers = response.headers_mut();
+    headers.insert(
+        header::X_CONTENT_TYPE_OPTIONS,
+        HeaderValue::from_static("nosniff"),
+    );
+    headers
+        .entry(header::CACHE_CONTROL)
+        .or_insert(HeaderValue::from_static("no-store"));
+    response
+}
+
+/// Writes who did what, when, from where, and how it ended.
+async fn audit(
+    State(Audited(operation)): State<Audited>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let peer = request
+        .extensions()
+        .get::<Peer>()
+        .map(|peer| peer.0.to_string());
+    let target = request.uri().to_string();
+    let namespace = request.headers().get(NAMESPACE_HEADER).cloned();
+    let response = next.run(request).await;
+    let status = response.status().as_u16();
+    tracing::info!(
+        target: "ganger::audit",
+        operation,
+        on = %target.escape_debug(),
+        namespace = namespace.as_ref().map(|it| it.as_bytes().escape_ascii().to_string()),
+        peer,
+        status,
+        "operation"
+    );
+    response
+}
+
+/// A panic ends one request, counts as a defect, and tells the client nothing of the inside.
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "the layer hands the panic over as a value"
+)]
+fn panicked(panic: Box<dyn std::any::Any + Send + 'static>) -> Response {
+    let text = panic
+        .downcast_ref::<&str>()
+        .map(|text| (*text).to_owned())
+        .or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_default();
+    tracing::error!(panic = %text.escape_debug(), "a request handler panicked; this is a defect");
+    let detail = "a defect of the server ended this request; what it had acknowledged is kept";
+    let mut response = Problem::new("internal", detail).into_response();
+    *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
+    response
+}
