@@ -268,7 +268,7 @@ fn latency(peer: &dyn Peer) -> Result<Option<(f64, f64)>> {
                 .nth(1)
                 .context("a payload of somebody else's")?
                 .parse()?;
-            times.push((now - Duration::from_nanos(sent)).as_secs_f64() * 1e6);
+            times.push(now.saturating_sub(Duration::from_nanos(sent)).as_secs_f64() * 1e6);
             consumer.finish()?;
         }
         producer.join().expect("the producer does not panic")?;

@@ -43,8 +43,24 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
 /// is measured.
 fn start_optimised() -> Result<()> {
     install::peers()?;
-    run_command(cargo().args(["build", "--release", "--package", "ganger-cli", "--bin", "ganger"]))?;
-    run_command(cargo().args(["run", "--quiet", "--release", "--package", "xtask", "--", "bench-peers", INNER]))
+    run_command(cargo().args([
+        "build",
+        "--release",
+        "--package",
+        "ganger-cli",
+        "--bin",
+        "ganger",
+    ]))?;
+    run_command(cargo().args([
+        "run",
+        "--quiet",
+        "--release",
+        "--package",
+        "xtask",
+        "--",
+        "bench-peers",
+        INNER,
+    ]))
 }
 
 fn measure() -> Result<()> {

@@ -65,11 +65,6 @@ impl Process {
         }
         Ok(process)
     }
-
-    /// Its process id.
-    pub(super) fn id(&self) -> u32 {
-        self.0.id()
-    }
 }
 
 impl Drop for Process {
