@@ -1,1 +1,32 @@
-//! Placeholder.
+//! The simulator: production code under a simulated clock, network and store, decided by one seed.
+//!
+//! A seed becomes a [`Tape`], a tape becomes a run: producers, workers and operators send commands, the
+//! network loses them, the process dies, the clock jumps; a plain model predicts every answer and every
+//! stored row; at the end faults stop and all jobs must end. A failing tape is shrunk and kept.
+
+#![forbid(unsafe_code)]
+
+mod actor;
+mod audit;
+mod campaign;
+mod clock;
+mod dice;
+mod direct;
+mod goals;
+mod ledger;
+mod oracle;
+mod plan;
+mod planted;
+mod rows;
+mod run;
+mod shrink;
+mod story;
+mod tape;
+mod world;
+
+pub use campaign::{Hunt, Report, campaign, hunt};
+pub use oracle::Violation;
+pub use run::{Outcome, run};
+pub use shrink::shrink;
+pub use story::Recording;
+pub use tape::Tape;

@@ -1,0 +1,42 @@
+//! Who acts in a run: producers, workers, operators. They know only what clients know.
+
+pub(crate) mod names;
+pub(crate) mod operator;
+pub(crate) mod producer;
+pub(crate) mod worker;
+
+use ganger_types::{Graph, JobId, Namespace};
+
+/// Ids remembered for later commands.
+const IDS_MAX: usize = 48;
+
+/// What clients have learned: the ids of jobs and graphs that they may speak of again.
+#[derive(Debug, Default)]
+pub(crate) struct Lore {
+    pub(crate) ids: Vec<(Namespace, JobId)>,
+    pub(crate) graphs: Vec<(Namespace, Graph)>,
+    pub(crate) submissions: Vec<ganger_types::command::Enqueue>,
+    pub(crate) counter: u64,
+}
+
+impl Lore {
+    pub(crate) fn learn(&mut self, namespace: &Namespace, id: &JobId) {
+        if self.ids.len() == IDS_MAX {
+            self.ids.remove(0);
+        }
+        self.ids.push((namespace.clone(), id.clone()));
+    }
+
+    pub(crate) fn learn_graph(&mut self, namespace: &Namespace, graph: &Graph) {
+        if self.graphs.len() == 8 {
+            self.graphs.remove(0);
+        }
+        self.graphs.push((namespace.clone(), graph.clone()));
+    }
+
+    /// A number never given before in this run.
+    pub(crate) fn count(&mut self) -> u64 {
+        self.counter += 1;
+        self.counter
+    }
+}

@@ -1,0 +1,227 @@
+//! Operators: pause, limit, cancel, delete, revive, alter, dependencies, retention, schedules.
+
+use std::time::Duration;
+
+use ganger_types::command::{
+    AddDependencies, Alter, Cancel, ConfigureNamespace, ConfigureQueue, Delete, ForgetQueue,
+    PutSchedule, QueueChange, RemoveDependencies, RemoveSchedule, Revive, Selection, TimeOut,
+};
+use ganger_types::query::Query;
+use ganger_types::{
+    Bytes, CatchUp, Command, DueOrder, FailurePolicy, JobId, Keep, Namespace, NamespaceSettings,
+    Now, Overlap, Priority, QueueSettings, Retention, ScheduleRecord, ScheduleSpec,
+};
+
+use super::{Lore, names, producer};
+use crate::dice::Dice;
+use crate::plan::{Feature, Plan};
+
+const ACTS: &[Feature] = &[
+    Feature::Pauses,
+    Feature::Limits,
+    Feature::Cancels,
+    Feature::Deletes,
+    Feature::Revives,
+    Feature::Alters,
+    Feature::HandTimeOuts,
+    Feature::Dependencies,
+    Feature::Retention,
+    Feature::Schedules,
+    Feature::Namespaces,
+];
+
+/// What an operator does now; `None` if this run has no operators for what was drawn.
+pub(crate) fn act(plan: &Plan, lore: &Lore, dice: &mut Dice, now: Now) -> Option<Command> {
+    let feature = *dice.pick(ACTS);
+    if !plan.does(feature) {
+        return None;
+    }
+    let namespace = names::namespace(plan, dice);
+    let queue = names::queue(plan, dice);
+    Some(match feature {
+        Feature::Pauses => {
+            let change = QueueChange::Paused(dice.chance(400));
+            Command::ConfigureQueue(Box::new(ConfigureQueue { namespace, queue, change }))
+        }
+        Feature::Limits => limits(plan, dice, namespace),
+        Feature::Cancels => cancel(lore, dice, namespace)?,
+        Feature::Deletes => {
+            let jobs = some_ids(lore, dice, &namespace, 3)?;
+            Command::Delete(Delete { namespace, jobs })
+        }
+        Feature::Revives => {
+            let jobs = some_ids(lore, dice, &namespace, 3)?;
+            let queue = dice.chance(200).then_some(queue);
+            Command::Revive(Box::new(Revive { namespace, jobs, queue }))
+        }
+        Feature::Alters => alter(plan, lore, dice, namespace, now)?,
+        Feature::HandTimeOuts => {
+            let jobs = some_ids(lore, dice, &namespace, 2)?;
+            Command::TimeOut(TimeOut { namespace, jobs })
+        }
+        Feature::Dependencies => dependencies(lore, dice, namespace)?,
+        Feature::Schedules => schedule(plan, dice, namespace, now),
+        Feature::Retention => retention(plan, dice, namespace),
+        _ if dice.chance(300) => Command::ForgetQueue(ForgetQueue { namespace, queue }),
+        _ => retention(plan, dice, namespace),
+    })
+}
+
+/// What a reader asks now.
+pub(crate) fn read(plan: &Plan, lore: &Lore, dice: &mut Dice) -> Command {
+    let namespace = names::namespace(plan, dice);
+    let query = match dice.below(6) {
+        0 => Query::Queues(namespace),
+        1 => Query::Queue(namespace, names::queue(plan, dice)),
+        2 => Query::Workers(namespace),
+        3 => Query::Audit,
+        _ => match dice.maybe(&lore.ids) {
+            Some((namespace, id)) => Query::Why(namespace.clone(), id.clone()),
+            None => Query::Schedules(namespace),
+        },
+    };
+    Command::Query(Box::new(query))
+}
+
+fn some_ids(lore: &Lore, dice: &mut Dice, namespace: &Namespace, most: usize) -> Option<Vec<JobId>> {
+    let known: Vec<&JobId> =
+        lore.ids.iter().filter(|(other, _)| other == namespace).map(|(_, id)| id).collect();
+    if known.is_empty() {
+        return None;
+    }
+    let count = dice.index(most) + 1;
+    let mut ids: Vec<JobId> = Vec::new();
+    for _ in 0..count {
+        let id = known[dice.index(known.len())].clone();
+        if !ids.contains(&id) {
+            ids.push(id);
+        }
+    }
+    Some(ids)
+}
+
+fn limits(plan: &Plan, dice: &mut Dice, namespace: Namespace) -> Command {
+    let settings = QueueSettings {
+        running_max: dice.chance(600).then(|| dice.small(3)),
+        live_max: dice.chance(200).then(|| dice.within(1, 20)),
+        lease_for: dice.chance(300).then(|| dice.millis(100, plan.lease_ms * 2 + 100)),
+        grace_for: (plan.does(Feature::Graces) && dice.chance(300))
+            .then(|| dice.millis(1, plan.lease_ms)),
+        retry: dice.chance(200).then(|| producer::retry(plan, dice)),
+        due_order: if dice.chance(300) { DueOrder::Ahead } else { DueOrder::Behind },
+        ..QueueSettings::default()
+    };
+    let queue = names::queue(plan, dice);
+    let change = QueueChange::All(settings);
+    Command::ConfigureQueue(Box::new(ConfigureQueue { namespace, queue, change }))
+}
+
+fn cancel(lore: &Lore, dice: &mut Dice, namespace: Namespace) -> Option<Command> {
+    let reason = "called off".to_owned();
+    if dice.chance(300) {
+        let (namespace, graph) = dice.maybe(&lore.graphs)?.clone();
+        let jobs = Selection::Graph(graph);
+        return Some(Command::Cancel(Box::new(Cancel { namespace, jobs, reason })));
+    }
+    let jobs = Selection::Jobs(some_ids(lore, dice, &namespace, 4)?);
+    Some(Command::Cancel(Box::new(Cancel { namespace, jobs, reason })))
+}
+
+fn alter(plan: &Plan, lore: &Lore, dice: &mut Dice, namespace: Namespace, now: Now) -> Option<Command> {
+    let job = some_ids(lore, dice, &namespace, 1)?.pop();
+    let mut alter = Alter { namespace, job, ..Alter::default() };
+    match dice.below(6) {
+        0 => alter.priority = Priority::whole(i64::from(dice.small(5)) - 2),
+        1 => alter.queue = Some(names::queue(plan, dice)),
+        2 => alter.start = Some(producer::start(plan, dice, now)),
+        3 => alter.payload = Some(Bytes::from_static(b"altered")),
+        4 => {
+            alter.tags_added = vec![names::tag(dice)];
+            alter.tracked = Some(dice.chance(500));
+        }
+        _ => {
+            alter.tags_removed = vec![names::tag(dice)];
+            alter.note = Some(("noted".to_owned(), String::new()));
+        }
+    }
+    Some(Command::Alter(Box::new(alter)))
+}
+
+fn dependencies(lore: &Lore, dice: &mut Dice, namespace: Namespace) -> Option<Command> {
+    let job = some_ids(lore, dice, &namespace, 1)?.pop()?;
+    let on = some_ids(lore, dice, &namespace, 2)?;
+    if dice.chance(600) {
+        let policy = *dice.pick(&[FailurePolicy::Fail, FailurePolicy::Ignore]);
+        return Some(Command::AddDependencies(AddDependencies { namespace, job, on, policy }));
+    }
+    let on = dice.chance(600).then_some(on);
+    Some(Command::RemoveDependencies(RemoveDependencies { namespace, job, on }))
+}
+
+fn keep(plan: &Plan, dice: &mut Dice) -> Keep {
+    Keep {
+        age: dice.chance(600).then(|| dice.millis(1, plan.lease_ms * 30)),
+        count: dice.chance(500).then(|| dice.below(6)),
+    }
+}
+
+fn retention(plan: &Plan, dice: &mut Dice, namespace: Namespace) -> Command {
+    let retention = Retention {
+        succeeded: keep(plan, dice),
+        failed: keep(plan, dice),
+        cancelled: keep(plan, dice),
+    };
+    if dice.chance(500) {
+        let settings = QueueSettings { retention: Some(retention), ..QueueSettings::default() };
+        let (queue, change) = (names::queue(plan, dice), QueueChange::All(settings));
+        return Command::ConfigureQueue(Box::new(ConfigureQueue { namespace, queue, change }));
+    }
+    let settings = NamespaceSettings {
+        retention,
+        lease_for: Duration::from_millis(plan.lease_ms),
+        retry: producer::retry(plan, dice),
+        deaths_max: dice.small(4),
+        live_max: dice.chance(100).then(|| dice.within(5, 60)),
+        ..NamespaceSettings::default()
+    };
+    Command::ConfigureNamespace(Box::new(ConfigureNamespace { namespace, settings }))
+}
+
+fn schedule(plan: &Plan, dice: &mut Dice, namespace: Namespace, now: Now) -> Command {
+    let id = names::schedule(plan, dice);
+    if dice.chance(250) {
+        return Command::RemoveSchedule(RemoveSchedule { namespace, id });
+    }
+    let spec = if dice.chance(600) {
+        ScheduleSpec::Interval {
+            every: dice.millis(plan.lease_ms / 2 + 50, plan.lease_ms * 6 + 50),
+            first_at: now.wall.after(dice.millis(1, plan.lease_ms * 2)),
+        }
+    } else {
+        let expression = (*dice.pick(&["* * * * *", "*/5 * * * *", "0 * * * *"])).to_owned();
+        ScheduleSpec::Cron { expression, time_zone: "UTC".to_owned() }
+    };
+    let catch_up =
+        *dice.pick(&[CatchUp::None, CatchUp::Last, CatchUp::All { max: 3 }, CatchUp::All { max: 1 }]);
+    let schedule = ScheduleRecord {
+        namespace,
+        id,
+        spec,
+        catch_up,
+        overlap: *dice.pick(&[Overlap::Allow, Overlap::Skip, Overlap::Replace]),
+        paused: dice.chance(100),
+        queue: names::queue(plan, dice),
+        kind: names::kind(dice),
+        payload: Bytes::from_static(b"by schedule"),
+        priority: Priority::default(),
+        retry: None,
+        timeout: None,
+        tags: Vec::new(),
+        labels: Vec::new(),
+        created_at: now.wall,
+        next_at: None,
+        runs: 0,
+        last_job: None,
+    };
+    Command::PutSchedule(Box::new(PutSchedule { schedule }))
+}

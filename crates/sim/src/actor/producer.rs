@@ -1,0 +1,226 @@
+//! Producers: single jobs, bulks and graphs; keys and ids that collide; submissions to be refused.
+
+use std::time::Duration;
+
+use ganger_types::command::{Enqueue, NewEdge, NewInput, NewJob, Start, Unique, Upstream};
+use ganger_types::{Backoff, Bytes, Command, FailurePolicy, JobId, Kind, Now, Priority, RetryPolicy};
+
+use super::{Lore, names};
+use crate::dice::Dice;
+use crate::plan::{Feature, Plan};
+
+/// The shapes of graphs.
+#[derive(Clone, Copy)]
+enum Shape {
+    Chain,
+    FanIn,
+    Diamond,
+    Layers,
+    Wide,
+}
+
+/// What a producer sends now.
+pub(crate) fn act(plan: &Plan, lore: &mut Lore, dice: &mut Dice, now: Now) -> Command {
+    if plan.does(Feature::Claims) && dice.chance(150)
+        && let Some(earlier) = dice.maybe(&lore.submissions)
+    {
+        // A repeat of an earlier submission: its answer was lost, or the client is careless.
+        return Command::Enqueue(Box::new(earlier.clone()));
+    }
+    let namespace = names::namespace(plan, dice);
+    let mut cmd = Enqueue { namespace, ..Enqueue::default() };
+    if plan.does(Feature::Graphs) && dice.chance(400) {
+        cmd.jobs = graph(plan, lore, dice, now);
+        cmd.graph = dice.chance(300);
+    } else {
+        let count = if plan.does(Feature::Bulk) && dice.chance(300) { dice.index(6) + 1 } else { 1 };
+        cmd.jobs = (0..count).map(|_| job(plan, lore, dice, now)).collect();
+        refer_to_existing(plan, lore, dice, &mut cmd);
+    }
+    if plan.does(Feature::Claims) && dice.chance(400) {
+        cmd.claim = Some(names::claim(plan, dice));
+    }
+    if plan.does(Feature::Refusals) && dice.chance(100) {
+        spoil(&mut cmd, dice, now);
+    }
+    if cmd.claim.is_some() || cmd.jobs.iter().any(|job| job.id.is_some()) {
+        if lore.submissions.len() == 12 {
+            lore.submissions.remove(0);
+        }
+        lore.submissions.push(cmd.clone());
+    }
+    Command::Enqueue(Box::new(cmd))
+}
+
+fn job(plan: &Plan, lore: &mut Lore, dice: &mut Dice, now: Now) -> NewJob {
+    let mut job = NewJob {
+        queue: names::queue(plan, dice),
+        kind: names::kind(dice),
+        payload: Bytes::from(format!("payload {}", lore.count())),
+        ..NewJob::default()
+    };
+    if plan.does(Feature::Delays) && dice.chance(300) {
+        job.start = start(plan, dice, now);
+    }
+    if plan.does(Feature::Priorities) && dice.chance(500) {
+        let value = i64::from(dice.small(5)) - 2;
+        job.priority = Priority::whole(value).expect("a small priority");
+    }
+    if plan.does(Feature::Deadlines) && dice.chance(150) {
+        job.deadline = Some(now.wall.after(dice.millis(1, plan.lease_ms * 4)));
+    }
+    if plan.does(Feature::Timeouts) && dice.chance(200) {
+        job.timeout = Some(dice.millis(plan.lease_ms / 4 + 1, plan.lease_ms * 3));
+    }
+    if plan.does(Feature::RetryPolicies) && dice.chance(600) {
+        job.retry = Some(retry(plan, dice));
+    }
+    if plan.does(Feature::Labels) && dice.chance(400) {
+        job.tags = vec![names::tag(dice)];
+        job.labels = vec![names::label(dice)];
+        job.tracked = dice.chance(200);
+    }
+    if plan.does(Feature::UniqueKeys) && dice.chance(300) {
+        let window = dice.chance(500).then(|| dice.millis(1, plan.lease_ms * 3));
+        job.unique = Some(Unique { key: names::unique(plan, dice), window });
+    } else if plan.does(Feature::GivenIds) && dice.chance(300) {
+        let id = format!("given-{}", dice.below(12));
+        job.id = Some(JobId::new(id).expect("a short id"));
+    }
+    if plan.does(Feature::Retention) && dice.chance(150) {
+        job.keep_succeeded = Some(dice.chance(700).then(|| dice.millis(1, plan.lease_ms * 20)));
+        job.keep_failed = Some(dice.chance(700).then(|| dice.millis(1, plan.lease_ms * 20)));
+    }
+    job
+}
+
+pub(crate) fn start(plan: &Plan, dice: &mut Dice, now: Now) -> Start {
+    match dice.below(10) {
+        0..5 => Start::After(dice.millis(1, plan.lease_ms * 2)),
+        5..9 => Start::At(now.wall.after(dice.millis(0, plan.lease_ms * 2))),
+        _ => Start::At(now.wall.before(Duration::from_secs(60))),
+    }
+}
+
+pub(crate) fn retry(plan: &Plan, dice: &mut Dice) -> RetryPolicy {
+    let unit = plan.lease_ms / 2 + 1;
+    let backoff = match dice.below(4) {
+        0 => Backoff::Fixed(Duration::ZERO),
+        1 => Backoff::Fixed(dice.millis(1, unit)),
+        2 => Backoff::List((0..=dice.below(3)).map(|_| dice.millis(0, unit)).collect()),
+        _ => Backoff::Exponential {
+            base: dice.millis(1, unit),
+            cap: Duration::from_millis(unit * 4),
+        },
+    };
+    let jitter_percent = if dice.chance(300) { 20 } else { 0 };
+    RetryPolicy { retries_max: dice.small(4), backoff, jitter_percent }
+}
+
+fn policy(plan: &Plan, dice: &mut Dice) -> FailurePolicy {
+    if !plan.does(Feature::EdgePolicies) {
+        return FailurePolicy::Fail;
+    }
+    *dice.pick(&[FailurePolicy::Fail, FailurePolicy::Fail, FailurePolicy::Wait, FailurePolicy::Ignore])
+}
+
+/// An edge to an earlier member, sometimes carrying its result.
+fn link(plan: &Plan, dice: &mut Dice, job: &mut NewJob, upstream: Upstream) {
+    let edge = NewEdge { upstream, policy: policy(plan, dice) };
+    if dice.chance(600) {
+        if dice.chance(200) {
+            job.inputs.push(NewInput::Value(Bytes::from_static(b"\"given\"")));
+        }
+        job.inputs.push(NewInput::Result(edge));
+    } else {
+        job.after.push(edge);
+    }
+}
+
+fn graph(plan: &Plan, lore: &mut Lore, dice: &mut Dice, now: Now) -> Vec<NewJob> {
+    use Shape::{Chain, Diamond, FanIn, Layers, Wide};
+    let shape = *dice.pick(&[Chain, FanIn, Diamond, Layers, Wide]);
+    let count = match shape {
+        Chain | FanIn => dice.index(4) + 2,
+        Diamond => 4,
+        Layers => dice.index(8) + 3,
+        Wide => dice.index(8) + 2,
+    };
+    let mut jobs: Vec<NewJob> = (0..count).map(|_| job(plan, lore, dice, now)).collect();
+    // A key that another job holds already would turn a member into that job.
+    jobs.iter_mut().for_each(|job| job.unique = None);
+    let mut seen = std::collections::BTreeSet::new();
+    for job in &mut jobs {
+        if job.id.as_ref().is_some_and(|id| !seen.insert(id.clone())) {
+            job.id = None;
+        }
+    }
+    let member = |place: usize| Upstream::Member(u32::try_from(place).expect("few members"));
+    for place in 1..count {
+        let upstreams: Vec<usize> = match shape {
+            Chain => vec![place - 1],
+            FanIn => if place + 1 == count { (0..place).collect() } else { Vec::new() },
+            Diamond => if place == 3 { vec![1, 2] } else { vec![0] },
+            Layers => (0..place).filter(|_| dice.chance(300)).collect(),
+            Wide => vec![0],
+        };
+        for upstream in upstreams {
+            link(plan, dice, &mut jobs[place], member(upstream));
+        }
+    }
+    if dice.chance(200) {
+        // The members need not be in the order of their edges.
+        reverse(&mut jobs);
+    }
+    jobs
+}
+
+fn reverse(jobs: &mut [NewJob]) {
+    let count = u32::try_from(jobs.len()).expect("few members");
+    jobs.reverse();
+    for job in jobs {
+        let inputs = job.inputs.iter_mut().filter_map(|input| match input {
+            NewInput::Result(edge) => Some(edge),
+            NewInput::Value(_) => None,
+        });
+        for edge in inputs.chain(&mut job.after) {
+            if let Upstream::Member(member) = &mut edge.upstream {
+                *member = count - 1 - *member;
+            }
+        }
+    }
+}
+
+/// Now and then a job waits for one that was submitted before.
+fn refer_to_existing(plan: &Plan, lore: &Lore, dice: &mut Dice, cmd: &mut Enqueue) {
+    if !plan.does(Feature::Graphs) || !dice.chance(250) {
+        return;
+    }
+    let known: Vec<_> = lore.ids.iter().filter(|(namespace, _)| *namespace == cmd.namespace).collect();
+    if let (Some((_, id)), Some(job)) = (dice.maybe(&known), cmd.jobs.first_mut()) {
+        link(plan, dice, job, Upstream::Job(id.clone()));
+    }
+}
+
+/// Makes the submission one that must be refused.
+fn spoil(cmd: &mut Enqueue, dice: &mut Dice, now: Now) {
+    let place = dice.index(cmd.jobs.len());
+    let edge = |upstream| NewEdge { upstream, policy: FailurePolicy::Fail };
+    let here = u32::try_from(place).expect("few members");
+    match dice.below(8) {
+        0 => cmd.jobs.clear(),
+        1 => cmd.jobs[place].kind = Kind::default(),
+        2 => cmd.jobs[place].after.push(edge(Upstream::Member(99))),
+        3 => cmd.jobs[place].after.push(edge(Upstream::Member(here))),
+        4 => {
+            let nobody = JobId::new("nobody").expect("short");
+            cmd.jobs[place].inputs.push(NewInput::Result(edge(Upstream::Job(nobody))));
+        }
+        5 => cmd.jobs[place].deadline = Some(now.wall.before(Duration::from_secs(1))),
+        6 => cmd.jobs[place].payload = Bytes::from(vec![0; (1 << 20) + 1]),
+        _ => {
+            let made = JobId::made(ganger_types::JobKey(7), ganger_types::IdTag(7));
+            cmd.jobs[place].id = Some(made);
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! Campaigns: many seeds, the list of goals, and the hunt for planted bugs.
+
+use std::fmt::Write as _;
+
+use crate::goals::Goals;
+use crate::planted::BUGS;
+use crate::run::{Outcome, run};
+use crate::story::Recording;
+use crate::tape::Tape;
+
+/// What a campaign came to.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// Runs.
+    pub runs: u64,
+    /// Runs in which too little happened.
+    pub void: u64,
+    /// Events handled.
+    pub events: u64,
+    /// Simulated time, in microseconds.
+    pub simulated_micros: u64,
+    /// Seeds that failed, with what they found.
+    pub failures: Vec<(u64, String)>,
+    goals: Goals,
+    level: u8,
+}
+
+impl Report {
+    /// Goals that were never reached.
+    pub fn unreached(&self) -> Vec<&'static str> {
+        let counted = self.goals.counted(self.level).into_iter();
+        counted.filter(|(_, count)| *count == 0).map(|(goal, _)| goal).collect()
+    }
+
+    /// Every goal with how often it was reached, a line each.
+    pub fn goals_text(&self) -> String {
+        let mut text = String::new();
+        for (goal, count) in self.goals.counted(self.level) {
+            let _ = writeln!(text, "{count:>8}  {goal}");
+        }
+        text
+    }
+
+    fn add(&mut self, seed: u64, outcome: Outcome) {
+        self.runs += 1;
+        self.void += u64::from(outcome.is_void);
+        self.events += outcome.events;
+        self.simulated_micros += outcome.simulated_micros;
+        self.goals.merge(&outcome.goals);
+        if let Some(violation) = outcome.violation {
+            self.failures.push((seed, violation.to_string()));
+        }
+    }
+
+    fn merge(&mut self, other: Self) {
+        self.runs += other.runs;
+        self.void += other.void;
+        self.events += other.events;
+        self.simulated_micros += other.simulated_micros;
+        self.failures.extend(other.failures);
+        self.failures.sort();
+        self.goals.merge(&other.goals);
+    }
+}
+
+/// Runs the seeds on so many threads; a run knows nothing of the others.
+pub fn campaign(seeds: std::ops::Range<u64>, level: u8, threads: u64) -> Report {
+    let threads = threads.max(1);
+    let mut report = Report { level, ..Report::default() };
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads)
+            .map(|thread| {
+                let seeds = seeds.clone();
+                scope.spawn(move || {
+                    let mut part = Report { level, ..Report::default() };
+                    for seed in seeds.filter(|seed| seed % threads == thread) {
+                        part.add(seed, run(&Tape::draw(seed, level, 0), Recording::default()));
+                    }
+                    part
+                })
+            })
+            .collect();
+        for worker in workers {
+            report.merge(worker.join().expect("a campaign's thread ends"));
+        }
+    });
+    report
+}
+
+/// A planted bug and how it was found.
+#[derive(Clone, Debug)]
+pub struct Hunt {
+    /// Its number.
+    pub bug: u32,
+    /// What the mistake is.
+    pub what: &'static str,
+    /// After how many seeds it was found, and as what; `None` if it was not.
+    pub found: Option<(u64, String)>,
+}
+
+/// Looks for every planted bug of a level, at most so many seeds each.
+pub fn hunt(level: u8, seeds_max: u64) -> Vec<Hunt> {
+    let bugs = BUGS.iter().filter(|(_, at, _)| *at == level);
+    bugs.map(|(bug, _, what)| Hunt { bug: *bug, what, found: hunt_one(*bug, level, seeds_max) })
+        .collect()
+}
+
+fn hunt_one(bug: u32, level: u8, seeds_max: u64) -> Option<(u64, String)> {
+    (0..seeds_max).find_map(|seed| {
+        let violation = run(&Tape::draw(seed, level, bug), Recording::default()).violation?;
+        Some((seed + 1, violation.to_string()))
+    })
+}

@@ -1,0 +1,60 @@
+//! The shard's clocks: a wall clock that jumps, and an elapsed line that drifts but never goes back.
+
+use ganger_types::{Elapsed, Meta, Now, Timestamp};
+
+/// Where the wall clock stands when a run begins: the first second of 2026.
+pub(crate) const DAWN: u64 = 1_767_225_600_000_000;
+
+/// Turns the world's time into the two readings of the shard's machine.
+#[derive(Clone, Debug)]
+pub(crate) struct Clocks {
+    /// Elapsed microseconds per million microseconds of the world.
+    rate: u64,
+    /// What jumps have added to the wall clock.
+    offset: i64,
+    /// The elapsed line of the present process: its reading, and the monotonic reading, at its start.
+    line: (Elapsed, u64),
+}
+
+impl Clocks {
+    pub(crate) fn new(rate: u64) -> Self {
+        Self { rate, offset: 0, line: (Elapsed(1), 0) }
+    }
+
+    fn monotonic(&self, world: u64) -> u64 {
+        let micros = u128::from(world) * u128::from(self.rate) / 1_000_000;
+        u64::try_from(micros).expect("a run is shorter than that")
+    }
+
+    pub(crate) fn now(&self, world: u64) -> Now {
+        let monotonic = self.monotonic(world);
+        let (start, origin) = self.line;
+        let wall = (DAWN + monotonic).saturating_add_signed(self.offset);
+        Now { elapsed: Elapsed(start.0 + (monotonic - origin)), wall: Timestamp(wall) }
+    }
+
+    /// A new process: elapsed time goes on from the last commit, plus what the wall clock says has
+    /// passed since, never less than zero.
+    pub(crate) fn restart(&mut self, world: u64, meta: Meta) {
+        let wall = self.now(world).wall;
+        let is_new = meta.wall == Timestamp(0);
+        let start = if is_new { meta.elapsed } else { meta.elapsed.after(wall.since(meta.wall)) };
+        self.line = (start.max(Elapsed(1)), self.monotonic(world));
+    }
+
+    /// Sets the wall clock ahead, or back.
+    pub(crate) fn jump(&mut self, micros: i64) {
+        self.offset = self.offset.saturating_add(micros);
+    }
+
+    /// The wall clock is put right.
+    pub(crate) fn heal(&mut self) {
+        self.offset = self.offset.max(0);
+    }
+
+    /// World microseconds until so much of the shard's time has passed.
+    pub(crate) fn world_micros(&self, shard: std::time::Duration) -> u64 {
+        let micros = shard.as_micros() * 1_000_000 / u128::from(self.rate);
+        u64::try_from(micros).unwrap_or(u64::MAX / 4) + 1
+    }
+}

@@ -1,0 +1,116 @@
+//! What clients were told, and must find true for ever: judged at the client's side of the network.
+//!
+//! The oracle knows what became durable; the ledger knows what was *heard*. Together they show that
+//! nothing was acknowledged that a crash could take back (`rel D1`, `D2`, `D4`).
+
+use std::collections::BTreeMap;
+
+use ganger_types::{
+    Answer, Bytes, Command, JobKey, JobState, LeaseToken, Outcome, Reply,
+};
+
+use crate::oracle::{Oracle, Violation};
+use crate::rows::Rows;
+use crate::world::{Ran, broken};
+
+/// A job whose enqueueing was acknowledged.
+struct Promise {
+    heard_at: u64,
+    /// The result that was acknowledged with its completion.
+    completed: Option<(u64, LeaseToken, Option<Bytes>)>,
+}
+
+/// See the module.
+#[derive(Default)]
+pub(crate) struct Ledger {
+    promises: BTreeMap<JobKey, Promise>,
+    by_id: BTreeMap<(ganger_types::Namespace, ganger_types::JobId), JobKey>,
+    grants: BTreeMap<LeaseToken, (JobKey, u32)>,
+    attempts: BTreeMap<JobKey, (u32, LeaseToken)>,
+}
+
+impl Ledger {
+    /// A client hears an answer.
+    pub(crate) fn heard(&mut self, time: u64, command: &Command, answer: &Answer) -> Ran {
+        match (command, answer) {
+            (Command::Enqueue(cmd), Ok(Reply::Enqueued { jobs, .. })) => {
+                for job in jobs {
+                    let promise = Promise { heard_at: time, completed: None };
+                    self.promises.entry(job.key).or_insert(promise);
+                    self.by_id.insert((cmd.namespace.clone(), job.id.clone()), job.key);
+                }
+                Ok(())
+            }
+            (Command::Lease(_), Ok(Reply::Leased(grants))) => {
+                grants.iter().try_for_each(|grant| self.granted(grant.key, grant.attempt, grant.token))
+            }
+            (Command::Complete(cmd), Ok(Reply::Reported { state: JobState::Succeeded, .. })) => {
+                let id = (cmd.held.namespace.clone(), cmd.held.job.clone());
+                let Some(key) = self.by_id.get(&id).copied() else { return Ok(()) };
+                if cmd.next.is_none() {
+                    self.completed(time, key, cmd.held.token, cmd.result.clone())?;
+                }
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// A token stands for one attempt of one job, and an attempt has one token (`rel L2`).
+    fn granted(&mut self, key: JobKey, attempt: u32, token: LeaseToken) -> Ran {
+        if let Some(earlier) = self.grants.insert(token, (key, attempt))
+            && earlier != (key, attempt)
+        {
+            let what = format!("token {token:?} stands for {earlier:?} and for {:?}", (key, attempt));
+            return Err(broken("L2", what));
+        }
+        match self.attempts.get(&key) {
+            Some((number, other)) if *number == attempt && *other != token => {
+                let what = format!("attempt {attempt} of job {key} was granted under {other:?} and {token:?}");
+                Err(broken("L8", what))
+            }
+            Some((number, _)) if *number > attempt => Ok(()),
+            _ => {
+                self.attempts.insert(key, (attempt, token));
+                Ok(())
+            }
+        }
+    }
+
+    /// At most one success per job, whoever reports it (`rel L3`); a revived job starts anew.
+    fn completed(&mut self, time: u64, key: JobKey, token: LeaseToken, result: Option<Bytes>) -> Ran {
+        let Some(promise) = self.promises.get_mut(&key) else { return Ok(()) };
+        match &promise.completed {
+            Some((_, earlier, _)) if *earlier == token => {}
+            _ => promise.completed = Some((time, token, result)),
+        }
+        Ok(())
+    }
+
+    /// Holds what was heard against what is stored.
+    pub(crate) fn compare(&self, rows: &Rows, oracle: &Oracle) -> Ran {
+        for (key, promise) in &self.promises {
+            if oracle.was_removed(*key) {
+                continue;
+            }
+            if rows.record(*key).is_none() {
+                let what = format!("job {key}, acknowledged at {} us, is lost", promise.heard_at);
+                return Err(broken("D2", what));
+            }
+            let Some((heard_at, token, result)) = &promise.completed else { continue };
+            if oracle.was_revived(*key) {
+                continue;
+            }
+            let row = rows.finished.get(key);
+            let outcome = row.and_then(|row| row.record.finished.as_ref()).map(|end| end.outcome);
+            let stored = row.and_then(|row| row.result.clone());
+            if outcome != Some(Outcome::Succeeded) || stored != *result {
+                let what = format!(
+                    "job {key}, whose completion under {token:?} was acknowledged at {heard_at} us with {result:?}, is stored as {outcome:?} with {stored:?}"
+                );
+                return Err(Violation { rule: "D10", what, earlier: Vec::new() });
+            }
+        }
+        Ok(())
+    }
+}

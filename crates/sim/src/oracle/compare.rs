@@ -1,0 +1,251 @@
+//! Compares what is believed with what is stored, and narrows what was open.
+
+use ganger_types::{Due, Elapsed, InputRow, InputState, JobKey, JobState};
+
+use super::job::{Gone, Known, Slot, Stand, When};
+use super::{Judged, Oracle};
+use crate::rows::Rows;
+
+/// A job as its rows show it.
+struct Shown {
+    state: JobState,
+    due: Option<Due>,
+    ready_at: Elapsed,
+    attempt: u32,
+    counted: u32,
+    releases: u32,
+    deaths: u32,
+    is_ahead: bool,
+}
+
+fn shown(rows: &Rows, key: JobKey) -> Option<Shown> {
+    let record = rows.record(key)?;
+    let lease = rows.leases.get(&key);
+    Some(Shown {
+        state: if lease.is_some() { JobState::Running } else { record.state },
+        due: record.due,
+        ready_at: record.ready_at,
+        attempt: lease.map_or(record.attempt, |lease| lease.attempt),
+        counted: lease.map_or(record.attempts_counted, |lease| lease.attempts_counted),
+        releases: record.releases,
+        deaths: record.deaths,
+        is_ahead: record.is_ahead,
+    })
+}
+
+impl Oracle {
+    /// Narrows every open job by its rows, then holds every touched one against them.
+    pub(super) fn compare(&mut self, rows: &Rows) -> Judged {
+        let mut waiting: Vec<JobKey> = self.touched.iter().copied().collect();
+        waiting.extend(self.jobs_open());
+        let mut round = 0;
+        while let Some(key) = waiting.pop() {
+            let was_open = self.jobs.get(&key).is_some_and(|job| !job.has_ended());
+            self.narrow(key, rows)?;
+            let has_ended = self.jobs.get(&key).is_some_and(Known::has_ended);
+            if was_open && has_ended && self.live.contains(&key) {
+                self.has_ended(key);
+                let touched: Vec<JobKey> = self.touched.iter().copied().collect();
+                waiting.extend(touched);
+            }
+            round += 1;
+            assert!(round < 1_000_000, "narrowing ends");
+        }
+        let touched = std::mem::take(&mut self.touched);
+        touched.iter().try_for_each(|key| self.compare_job(*key, rows))
+    }
+
+    fn jobs_open(&self) -> Vec<JobKey> {
+        let is_open = |key: &&JobKey| !self.known(**key).is_certain();
+        self.live.iter().filter(is_open).copied().collect()
+    }
+
+    /// Holds every live job against the rows, and counts them.
+    pub(crate) fn compare_all(&mut self, rows: &Rows) -> Judged {
+        if let Some(key) = rows.live.keys().find(|key| !self.live.contains(key)) {
+            return Err(self.broken("A2", *key, format!("job {key} is stored as live")));
+        }
+        let live: Vec<JobKey> = self.live.iter().copied().collect();
+        live.into_iter().try_for_each(|key| self.compare_job(key, rows))?;
+        for (key, job) in &self.jobs {
+            if job.has_ended() && !rows.finished.contains_key(key) {
+                return Err(self.broken("D2", *key, format!("job {} ({key}) is gone", job.id)));
+            }
+        }
+        Ok(())
+    }
+
+    fn narrow(&mut self, key: JobKey, rows: &Rows) -> Judged {
+        let Some(job) = self.jobs.get(&key) else { return self.not_known(key, rows) };
+        let Some(shown) = shown(rows, key) else {
+            let what = format!("job {} ({key}) is not stored any more", job.id);
+            return Err(self.broken("D2", key, what));
+        };
+        let fits = |stand: &&Stand| self.fits(stand, &shown);
+        let Some(stand) = job.may.iter().find(fits).copied() else {
+            let what = format!(
+                "job {} ({key}) is stored as {} due {:?} ready at {} attempts {} counted {} releases {} deaths {}",
+                job.id, shown.state, shown.due, shown.ready_at, shown.attempt, shown.counted,
+                shown.releases, shown.deaths
+            );
+            return Err(self.broken("A2", key, what));
+        };
+        let due = match stand.due {
+            When::Never => When::Never,
+            _ => shown.due.map_or(When::Never, When::At),
+        };
+        let ready = (stand.state == JobState::Ready).then_some(shown.ready_at);
+        let ready_at = if stand.state == JobState::Running { stand.ready_at } else { ready };
+        let job = self.jobs.get_mut(&key).expect("looked up above");
+        job.may = vec![Stand { due, ready_at, ..stand }];
+        if stand.state == JobState::Ready {
+            job.is_ahead = shown.is_ahead;
+        }
+        if stand.state != JobState::Running && job.hold.is_some() {
+            job.end_hold(Gone::Expired);
+        }
+        Ok(())
+    }
+
+    fn not_known(&self, key: JobKey, rows: &Rows) -> Judged {
+        match rows.state(key) {
+            None => Ok(()),
+            Some(state) if self.removed.contains(&key) => {
+                Err(self.broken("K5", key, format!("job {key} was removed and is stored as {state}")))
+            }
+            Some(state) => {
+                Err(self.broken("A2", key, format!("job {key} came from nowhere and is {state}")))
+            }
+        }
+    }
+
+    fn fits(&self, stand: &Stand, shown: &Shown) -> bool {
+        let counts_fit = stand.counted == shown.counted
+            && stand.releases == shown.releases
+            && (stand.deaths == shown.deaths || stand.state.is_terminal());
+        let due_fits = match (stand.due, shown.due) {
+            (When::Never, _) => true,
+            (When::At(due), Some(shown)) => due == shown,
+            (When::Between(low, high), Some(Due::Elapsed(at))) => (low..=high).contains(&at),
+            _ => false,
+        };
+        let place_fits = match (stand.state, stand.ready_at) {
+            (JobState::Ready, Some(at)) => at == shown.ready_at,
+            (JobState::Ready, None) => {
+                shown.ready_at >= self.before.elapsed && shown.ready_at <= self.now.elapsed
+            }
+            _ => true,
+        };
+        stand.state == shown.state && counts_fit && due_fits && place_fits
+    }
+
+    fn compare_job(&self, key: JobKey, rows: &Rows) -> Judged {
+        let Some(job) = self.jobs.get(&key) else { return self.not_known(key, rows) };
+        let Some(shown) = shown(rows, key) else {
+            let what = format!("job {} ({key}) is not stored any more", job.id);
+            return Err(self.broken("D2", key, what));
+        };
+        let stand = job.may[0];
+        if stand.state != shown.state {
+            let what = format!("job {} ({key}) is stored as {}", job.id, shown.state);
+            return Err(self.broken("A2", key, what));
+        }
+        if job.attempt != shown.attempt {
+            let what = format!(
+                "job {} ({key}) is stored with attempt {} after {} grants",
+                job.id, shown.attempt, job.attempt
+            );
+            return Err(self.broken("R2", key, what));
+        }
+        self.compare_content(job, rows)?;
+        if stand.state.is_terminal() { self.compare_end(job, rows) } else { self.compare_inputs(job, rows) }
+    }
+
+    fn compare_content(&self, job: &Known, rows: &Rows) -> Judged {
+        let record = rows.record(job.key).expect("looked up by the caller");
+        let payload = rows.payloads.get(&job.key).cloned().unwrap_or_default();
+        let wrong = if record.id != job.id || record.namespace != job.namespace {
+            "id"
+        } else if record.queue != job.queue {
+            "queue"
+        } else if record.priority != job.priority {
+            "priority"
+        } else if payload != job.payload {
+            "payload"
+        } else if record.kind != job.spec.kind {
+            "kind"
+        } else if record.graph != job.graph {
+            "graph"
+        } else if record.tags.iter().cloned().collect::<std::collections::BTreeSet<_>>() != job.tags {
+            "tags"
+        } else {
+            return Ok(());
+        };
+        let what = format!("job {} ({}) is stored with another {wrong}", job.id, job.key);
+        Err(self.broken("D2", job.key, what))
+    }
+
+    fn compare_end(&self, job: &Known, rows: &Rows) -> Judged {
+        let row = rows.finished.get(&job.key).expect("a terminal job is stored as finished");
+        if row.result != job.result {
+            let what = format!(
+                "job {} ({}) is stored with the result {:?} instead of {:?}",
+                job.id, job.key, row.result, job.result
+            );
+            return Err(self.broken("D10", job.key, what));
+        }
+        Ok(())
+    }
+
+    fn compare_inputs(&self, job: &Known, rows: &Rows) -> Judged {
+        for (place, slot) in job.inputs.iter().enumerate() {
+            let number = u32::try_from(place).expect("few inputs");
+            let stored = rows.inputs.get(&(job.key, number));
+            let agrees = match (slot, stored) {
+                (Slot::Value(value), Some(InputState::Value(stored))) => value == stored,
+                (Slot::Missing(up, policy), Some(InputState::Missing { upstream, policy: p, .. })) => {
+                    up == upstream && policy == p
+                }
+                (Slot::Delivered(up), Some(InputState::Delivered { upstream, .. })) => up == upstream,
+                (Slot::Ignored, Some(InputState::Ignored { .. })) => true,
+                _ => false,
+            };
+            if !agrees {
+                let what = format!(
+                    "input {place} of job {} ({}) is stored as {stored:?} instead of {slot:?}",
+                    job.id, job.key
+                );
+                return Err(self.broken("G2", job.key, what));
+            }
+        }
+        self.compare_edges(job, rows)
+    }
+
+    /// Dependencies without data: those missing here are missing there, and the other way round.
+    fn compare_edges(&self, job: &Known, rows: &Rows) -> Judged {
+        let stored = rows.inputs.range((job.key, InputRow::EDGE_FIRST)..=(job.key, u32::MAX));
+        let mut stored: Vec<JobKey> = stored
+            .filter_map(|(_, state)| match state {
+                InputState::Missing { upstream, .. } => Some(*upstream),
+                _ => None,
+            })
+            .collect();
+        let mut believed: Vec<JobKey> = job
+            .after
+            .iter()
+            .filter_map(|slot| match slot {
+                Slot::Missing(upstream, _) => Some(*upstream),
+                _ => None,
+            })
+            .collect();
+        stored.sort_unstable();
+        believed.sort_unstable();
+        stored.dedup();
+        believed.dedup();
+        if stored == believed {
+            return Ok(());
+        }
+        let what = format!("job {} ({}) waits for {stored:?} instead of {believed:?}", job.id, job.key);
+        Err(self.broken("G1", job.key, what))
+    }
+}

@@ -1,0 +1,119 @@
+//! How an attempt's end moves its job: the rules of retrying.
+
+use std::time::Duration;
+
+use ganger_types::{Backoff, Due, Elapsed, JobKey, JobState, RetryPolicy};
+
+use super::Oracle;
+use super::job::{Hold, Stand, When};
+
+/// The pause before retry `k` (1, 2, 3 …), written down from the policy's definition.
+pub(super) fn pause(policy: &RetryPolicy, k: u32) -> Duration {
+    match &policy.backoff {
+        Backoff::Fixed(pause) => *pause,
+        Backoff::List(pauses) => {
+            let place = usize::try_from(k.max(1) - 1).expect("a small number");
+            pauses.get(place).or(pauses.last()).copied().unwrap_or_default()
+        }
+        Backoff::Exponential { base, cap } => {
+            let mut pause = *base;
+            for _ in 1..k.min(64) {
+                pause = pause.saturating_mul(2);
+                if pause >= *cap {
+                    break;
+                }
+            }
+            pause.min(*cap)
+        }
+    }
+}
+
+impl Oracle {
+    /// Where a job may stand after an attempt that counts ended at `at`.
+    ///
+    /// `stand` is its place with that attempt counted.
+    pub(super) fn after_failure(
+        &self,
+        key: JobKey,
+        at: Elapsed,
+        stand: Stand,
+        may_retry: bool,
+        pause_asked: Option<Duration>,
+    ) -> Vec<Stand> {
+        let job = self.known(key);
+        let failed = stand.moved(JobState::Failed);
+        let is_late = job.spec.deadline.is_some_and(|deadline| deadline <= self.now.wall);
+        if !may_retry || stand.counted > job.retry.retries_max || is_late {
+            return vec![failed];
+        }
+        let jitter = if pause_asked.is_some() { 0 } else { job.retry.jitter_percent };
+        let pause = pause_asked.unwrap_or_else(|| pause(&job.retry, stand.counted));
+        let mut stands = vec![scheduled_or_ready(stand, at, pause, jitter)];
+        // No retry is scheduled after the deadline (`rel R5`); one that would begin after it may be
+        // given up at once, or when the deadline comes.
+        let begins = self.now.wall.after(pause.mul_f64(1.0 + f64::from(jitter) / 100.0));
+        if job.spec.deadline.is_some_and(|deadline| deadline <= begins) {
+            stands.push(failed);
+        }
+        stands
+    }
+
+    /// Where a job may stand after its lease ended by itself at `at`.
+    pub(super) fn after_expiry(
+        &self,
+        key: JobKey,
+        hold: &Hold,
+        at: Elapsed,
+        stand: Stand,
+    ) -> Vec<Stand> {
+        let deaths_max = self.namespace(&self.known(key).namespace).deaths_max;
+        let times_out = hold.times_out.is_some_and(|(first, _)| first <= self.now.elapsed);
+        let expires = hold.ends.0 <= self.now.elapsed;
+        let mut ways = Vec::new();
+        if expires {
+            let died = Stand { deaths: stand.deaths + 1, ..stand };
+            let is_poison = deaths_max > 0 && died.deaths >= deaths_max;
+            ways.push((died, !is_poison));
+        }
+        if times_out {
+            ways.push((Stand { deaths: 0, ..stand }, true));
+        }
+        let moments = if hold.ends.0 == hold.ends.1 { vec![at] } else { vec![at, self.now.elapsed] };
+        let mut stands = Vec::new();
+        for (stand, may_retry) in ways {
+            for at in &moments {
+                stands.extend(self.after_failure(key, *at, stand, may_retry, None));
+            }
+        }
+        stands
+    }
+}
+
+/// A pause of nothing leaves the job ready, in line from the end of the attempt on (`rel O4`).
+fn scheduled_or_ready(stand: Stand, at: Elapsed, pause: Duration, jitter: u8) -> Stand {
+    if pause.is_zero() {
+        return Stand { ready_at: Some(at), ..stand.moved(JobState::Ready) };
+    }
+    if jitter == 0 {
+        return stand.scheduled(When::At(Due::Elapsed(at.after(pause))));
+    }
+    let share = f64::from(jitter) / 100.0;
+    let micro = Duration::from_micros(2);
+    let low = at.after(pause.mul_f64((1.0 - share).max(0.0)).saturating_sub(micro));
+    let high = at.after(pause.mul_f64(1.0 + share) + micro);
+    stand.scheduled(When::Between(low, high))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_double_up_to_their_cap() {
+        let second = Duration::from_secs(1);
+        let backoff = Backoff::Exponential { base: second, cap: 5 * second };
+        let policy = RetryPolicy { retries_max: 9, backoff, jitter_percent: 0 };
+        let pauses: Vec<u64> = (1..=5).map(|k| pause(&policy, k).as_secs()).collect();
+        assert_eq!(pauses, [1, 2, 4, 5, 5]);
+    }
+}

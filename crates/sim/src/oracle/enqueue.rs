@@ -1,0 +1,287 @@
+//! Judges submissions: refused for a reason that holds, or whole, once, and where they belong.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use ganger_types::command::{Enqueue, NewEdge, NewInput, NewJob, Upstream};
+use ganger_types::reply::Enqueued;
+use ganger_types::{
+    Answer, FailurePolicy, Graph, JobKey, JobState, Namespace, Outcome, Rejection, Reply,
+    UniqueKey,
+};
+
+use super::admission::{Fate, due_of, edges};
+use super::job::{Known, Slot, Stand, When};
+use super::{Claimed, Judged, Occupied, Oracle};
+
+/// A repeated submission gets the first one's answer for so long.
+const CLAIM_WINDOW: Duration = Duration::from_secs(86_400);
+
+impl Oracle {
+    pub(super) fn enqueue(&mut self, cmd: &Enqueue, answer: &Answer) -> Judged {
+        if let Some(judged) = self.repeated_claim(cmd, answer) {
+            return judged;
+        }
+        let mut objections = self.objections(cmd);
+        let fates = self.fates(cmd);
+        if self.is_too_much(cmd, &fates) {
+            objections.insert("queue_full");
+        }
+        match answer {
+            Err(rejection) => self.refused(rejection, &objections),
+            Ok(Reply::Enqueued { jobs, graph, repeat: false }) if objections.is_empty() => {
+                self.admitted(cmd, &fates, jobs, graph.as_ref())
+            }
+            Ok(reply) => {
+                let what = format!("{reply:?}, although it had to be refused: {objections:?}");
+                Err(self.wrong("G7", what, Vec::new()))
+            }
+        }
+    }
+
+    /// A refusal must name a reason that holds.
+    pub(super) fn refused(&self, rejection: &Rejection, allowed: &BTreeSet<&'static str>) -> Judged {
+        if allowed.contains(rejection.code()) {
+            return Ok(());
+        }
+        let what = format!("refused as {} ({rejection}); that does not hold, only {allowed:?}", rejection.code());
+        Err(self.wrong("P6", what, Vec::new()))
+    }
+
+    fn repeated_claim(&mut self, cmd: &Enqueue, answer: &Answer) -> Option<Judged> {
+        let claim = cmd.claim.as_ref()?;
+        let earlier = self.claims.get(&(cmd.namespace.clone(), claim.clone()))?;
+        if earlier.until <= self.now.wall {
+            self.goals.reach("claim-used-after-its-window");
+            return None;
+        }
+        let same = earlier.submission.jobs == cmd.jobs && earlier.submission.graph == cmd.graph;
+        let right = match answer {
+            Ok(Reply::Enqueued { jobs, repeat: true, .. }) => {
+                same && jobs.iter().map(|job| (job.key, job.id.clone())).eq(earlier.jobs.iter().cloned())
+            }
+            Err(Rejection::ClaimConflict) => !same,
+            _ => false,
+        };
+        if right {
+            self.goals.reach(if same { "claim-repeated" } else { "claim-conflict" });
+            return Some(Ok(()));
+        }
+        let what = format!(
+            "a repeat under claim {claim} (same content: {same}) was answered {answer:?} instead of {:?}",
+            earlier.jobs
+        );
+        Some(Err(self.wrong("P1", what, Vec::new())))
+    }
+
+    fn admitted(
+        &mut self,
+        cmd: &Enqueue,
+        fates: &[Fate],
+        jobs: &[Enqueued],
+        graph: Option<&Graph>,
+    ) -> Judged {
+        if jobs.len() != cmd.jobs.len() {
+            let what = format!("{} jobs were submitted, {} answered", cmd.jobs.len(), jobs.len());
+            return Err(self.wrong("G7", what, Vec::new()));
+        }
+        let has_edges = cmd.jobs.len() > 1
+            && cmd.jobs.iter().any(|job| edges(job).any(|e| matches!(e.upstream, Upstream::Member(_))));
+        if graph.is_some() != (cmd.graph || has_edges) {
+            return Err(self.wrong("G7", format!("the graph is named {graph:?}"), Vec::new()));
+        }
+        for ((place, fate), answered) in fates.iter().enumerate().zip(jobs) {
+            self.check_fate(cmd, place, fate, answered, jobs)?;
+        }
+        let keys: Vec<JobKey> = jobs.iter().map(|job| job.key).collect();
+        let mut is_new = BTreeMap::new();
+        for ((place, fate), answered) in fates.iter().enumerate().zip(jobs) {
+            if *fate == Fate::New {
+                is_new.insert(place, answered);
+            }
+        }
+        for (place, answered) in &is_new {
+            let graph = graph.cloned();
+            self.learn(cmd, &cmd.jobs[*place], answered, &keys, graph);
+        }
+        for answered in is_new.values() {
+            self.settle_new(answered.key);
+        }
+        if let Some(claim) = &cmd.claim {
+            let claimed = Claimed {
+                submission: cmd.clone(),
+                jobs: jobs.iter().map(|job| (job.key, job.id.clone())).collect(),
+                until: self.now.wall.after(CLAIM_WINDOW),
+            };
+            self.claims.insert((cmd.namespace.clone(), claim.clone()), claimed);
+        }
+        Ok(())
+    }
+
+    fn check_fate(
+        &mut self,
+        cmd: &Enqueue,
+        place: usize,
+        fate: &Fate,
+        answered: &Enqueued,
+        jobs: &[Enqueued],
+    ) -> Judged {
+        let right = match fate {
+            Fate::New => {
+                let is_fresh = self.key_max.is_none_or(|max| answered.key > max);
+                let is_named = cmd.jobs[place].id.as_ref().is_none_or(|id| *id == answered.id);
+                let is_free = self.find(&cmd.namespace, &answered.id).is_none();
+                is_fresh && is_named && is_free && !answered.existed
+            }
+            Fate::Existing(key) => answered.key == *key && answered.existed,
+            Fate::SameAs(earlier) => answered.key == jobs[*earlier].key,
+        };
+        if *fate == Fate::New {
+            self.key_max = self.key_max.max(Some(answered.key));
+        } else {
+            self.goals.reach("existing-job-answered");
+        }
+        if right {
+            return Ok(());
+        }
+        let what = format!("member {place} should be {fate:?} and was answered {answered:?}");
+        Err(self.broken("P1", answered.key, what))
+    }
+
+    fn learn(
+        &mut self,
+        cmd: &Enqueue,
+        spec: &NewJob,
+        answered: &Enqueued,
+        keys: &[JobKey],
+        graph: Option<Graph>,
+    ) {
+        let key = answered.key;
+        let settings = self.settings(&cmd.namespace, &spec.queue);
+        let default = settings.retry.unwrap_or_else(|| self.namespace(&cmd.namespace).retry);
+        let start = due_of(spec.start, self.now);
+        let inputs: Vec<Slot> = spec.inputs.iter().map(|input| self.slot(cmd, input, keys)).collect();
+        let after = spec.after.iter().map(|edge| self.edge(cmd, edge, keys)).collect();
+        let job = Known {
+            key,
+            id: answered.id.clone(),
+            namespace: cmd.namespace.clone(),
+            queue: spec.queue.clone(),
+            payload: spec.payload.clone(),
+            priority: spec.priority,
+            retry: spec.retry.clone().unwrap_or(default),
+            graph,
+            schedule: None,
+            tags: spec.tags.iter().cloned().collect(),
+            start,
+            may: vec![Stand::new(JobState::Blocked)],
+            attempt: 0,
+            inputs,
+            after,
+            dependents: BTreeSet::new(),
+            hold: None,
+            last_report: None,
+            past: Vec::new(),
+            result: None,
+            is_ahead: false,
+            is_revived: false,
+            notes: Vec::new(),
+            spec: spec.clone(),
+        };
+        self.adopt(job);
+        if let Some(unique) = &spec.unique {
+            let until = unique.window.map(|window| self.now.wall.after(window));
+            self.occupy(&cmd.namespace, &unique.key, Occupied { job: key, until });
+        }
+    }
+
+    fn occupy(&mut self, namespace: &Namespace, key: &UniqueKey, occupied: Occupied) {
+        self.uniques.insert((namespace.clone(), key.clone()), occupied);
+    }
+
+    /// Takes a new job into the books.
+    pub(super) fn adopt(&mut self, job: Known) {
+        let key = job.key;
+        self.key_max = self.key_max.max(Some(key));
+        self.ids.insert((job.namespace.clone(), job.id.clone()), key);
+        let upstreams: Vec<JobKey> = job.slots().filter_map(upstream_of).collect();
+        self.jobs.insert(key, job);
+        self.live.insert(key);
+        for upstream in upstreams {
+            if let Some(other) = self.jobs.get_mut(&upstream) {
+                other.dependents.insert(key);
+            }
+        }
+        self.note(key, "was enqueued as number", key.0);
+    }
+
+    fn slot(&self, cmd: &Enqueue, input: &NewInput, keys: &[JobKey]) -> Slot {
+        match input {
+            NewInput::Value(value) => Slot::Value(value.clone()),
+            NewInput::Result(edge) => self.edge(cmd, edge, keys),
+        }
+    }
+
+    /// An edge, with what its upstream has come to already.
+    fn edge(&self, cmd: &Enqueue, edge: &NewEdge, keys: &[JobKey]) -> Slot {
+        let upstream = match &edge.upstream {
+            Upstream::Member(member) => keys[usize::try_from(*member).expect("checked")],
+            Upstream::Job(id) => self.find(&cmd.namespace, id).expect("checked"),
+        };
+        self.slot_for(upstream, edge.policy)
+    }
+
+    pub(super) fn slot_for(&self, upstream: JobKey, policy: FailurePolicy) -> Slot {
+        let outcome = self.jobs.get(&upstream).and_then(Known::outcome);
+        match (outcome, policy) {
+            (Some(Outcome::Succeeded), _) => Slot::Delivered(upstream),
+            (Some(_), FailurePolicy::Ignore) => Slot::Ignored,
+            _ => Slot::Missing(upstream, policy),
+        }
+    }
+
+    /// Sends a new job where it belongs: failed with its upstream, blocked, to its time, or in line.
+    fn settle_new(&mut self, key: JobKey) {
+        let job = self.known(key);
+        if !self.live.contains(&key) {
+            return;
+        }
+        let dead_upstream = job.missing().into_iter().find(|upstream| {
+            let has_ended = self.jobs.get(upstream).is_some_and(Known::has_ended);
+            has_ended && job.policy_towards(*upstream) == Some(FailurePolicy::Fail)
+        });
+        if let Some(upstream) = dead_upstream {
+            self.goals.reach("enqueued-behind-a-failed-upstream");
+            self.note(key, "its upstream had not succeeded:", upstream.0);
+            return self.ends_without_success(key, JobState::Failed);
+        }
+        let blank = Stand::new(JobState::Ready);
+        let stand = if job.missing().is_empty() {
+            match job.start {
+                Some(due) => blank.scheduled(When::At(due)),
+                None => blank,
+            }
+        } else {
+            Stand::new(JobState::Blocked)
+        };
+        self.known_mut(key).becomes(vec![stand]);
+    }
+
+    /// A unique key without a window is free once its job has ended.
+    pub(super) fn free_unique_of(&mut self, key: JobKey) {
+        let job = self.known(key);
+        let Some(unique) = &job.spec.unique else { return };
+        let name = (job.namespace.clone(), unique.key.clone());
+        let frees = |occupied: &Occupied| occupied.job == key && occupied.until.is_none();
+        if self.uniques.get(&name).is_some_and(frees) {
+            self.uniques.remove(&name);
+        }
+    }
+}
+
+pub(super) fn upstream_of(slot: &Slot) -> Option<JobKey> {
+    match slot {
+        Slot::Missing(upstream, _) | Slot::Delivered(upstream) => Some(*upstream),
+        Slot::Value(_) | Slot::Ignored => None,
+    }
+}

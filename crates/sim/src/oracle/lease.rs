@@ -1,0 +1,288 @@
+//! Judges grants: the right jobs in the right order, within the limits, under tokens never seen.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use ganger_types::command::{Lease, TakeMode};
+use ganger_types::limits::{LEASE_FOR_MAX, LEASE_FOR_MIN, LEASE_JOBS_MAX};
+use ganger_types::{
+    Answer, Bytes, Elapsed, Grant, JobKey, JobState, LeaseToken, Namespace, Queue, Reply,
+};
+
+use super::job::{Hold, Known, Slot, Stand, When};
+use super::{Judged, Oracle};
+use crate::rows::Rows;
+
+/// Jobs of one queue that may be granted, in their order.
+struct Line {
+    jobs: Vec<JobKey>,
+    /// Free places under the queue's limit.
+    room: usize,
+    /// Some job's place is open: order and number cannot be told.
+    is_open: bool,
+}
+
+impl Oracle {
+    pub(super) fn lease(&mut self, cmd: &Lease, answer: &Answer, rows: &Rows) -> Judged {
+        let mut objections = BTreeSet::new();
+        if cmd.lease_for.is_some_and(|length| !(LEASE_FOR_MIN..=LEASE_FOR_MAX).contains(&length))
+            || cmd.jobs_max == 0
+            || cmd.queues.is_empty()
+            || cmd.queues.iter().any(|from| from.weight == 0)
+        {
+            objections.insert("out_of_range");
+        }
+        if cmd.jobs_max > LEASE_JOBS_MAX {
+            objections.extend(["out_of_range", "too_large"]);
+        }
+        match answer {
+            Err(rejection) => self.refused(rejection, &objections),
+            Ok(Reply::Leased(grants)) => {
+                if self.is_repeat(cmd, grants)? {
+                    return Ok(());
+                }
+                self.granted(cmd, grants, rows)
+            }
+            Ok(other) => Err(self.wrong("P6", format!("a lease was answered {other:?}"), Vec::new())),
+        }
+    }
+
+    /// A request id that was seen gets the grants that live of it (`rel L11`).
+    fn is_repeat(&mut self, cmd: &Lease, grants: &[Grant]) -> Result<bool, super::Violation> {
+        let Some(request) = &cmd.request else { return Ok(false) };
+        let name = (cmd.namespace.clone(), request.clone());
+        let earlier = self.requests.get(&name).cloned().unwrap_or_default();
+        let lives = |token: &LeaseToken| {
+            let job = self.tokens.get(token).and_then(|key| self.jobs.get(key));
+            job.is_some_and(|job| job.hold.as_ref().is_some_and(|hold| hold.token == *token))
+        };
+        let living: BTreeSet<LeaseToken> = earlier.into_iter().filter(lives).collect();
+        if living.is_empty() {
+            return Ok(false);
+        }
+        let given: BTreeSet<LeaseToken> = grants.iter().map(|grant| grant.token).collect();
+        if given == living {
+            self.goals.reach("lease-request-repeated");
+            return Ok(true);
+        }
+        let what = format!("a repeated lease request got {given:?} instead of {living:?}");
+        Err(self.wrong("L11", what, Vec::new()))
+    }
+
+    fn granted(&mut self, cmd: &Lease, grants: &[Grant], rows: &Rows) -> Judged {
+        let mut lines: BTreeMap<Queue, Line> = BTreeMap::new();
+        for from in &cmd.queues {
+            lines.insert(from.queue.clone(), self.line(&cmd.namespace, &from.queue));
+        }
+        let is_open = lines.values().any(|line| line.is_open);
+        let room: usize = lines.values().map(|line| line.jobs.len().min(line.room)).sum();
+        let wanted = usize::try_from(cmd.jobs_max).expect("a small number").min(room);
+        if !is_open && grants.len() != wanted {
+            let ready: Vec<_> = lines.values().flat_map(|line| line.jobs.iter()).take(8).collect();
+            let what = format!(
+                "{} jobs were granted, {wanted} should be; first in line: {ready:?}",
+                grants.len()
+            );
+            let key = ready.first().map_or(JobKey(u64::MAX), |key| **key);
+            return Err(self.broken("T10", key, what));
+        }
+        for grant in grants {
+            self.check_turn(cmd, grant, &mut lines, is_open)?;
+            self.take(cmd, grant, rows)?;
+        }
+        if let Some(request) = &cmd.request {
+            let tokens = grants.iter().map(|grant| grant.token).collect();
+            self.requests.insert((cmd.namespace.clone(), request.clone()), tokens);
+        }
+        Ok(())
+    }
+
+    fn line(&mut self, namespace: &Namespace, queue: &Queue) -> Line {
+        let settings = self.settings(namespace, queue);
+        let here: Vec<&Known> = self
+            .live
+            .iter()
+            .map(|key| self.known(*key))
+            .filter(|job| job.namespace == *namespace && job.queue == *queue)
+            .collect();
+        let running = here.iter().filter(|job| job.may_be(JobState::Running)).count();
+        let is_open = here.iter().any(|job| {
+            !job.is_certain() || job.may.iter().any(|s| s.state == JobState::Ready && s.ready_at.is_none())
+        });
+        let mut jobs: Vec<_> = here
+            .iter()
+            .filter(|job| job.may_be(JobState::Ready))
+            .map(|job| (job.priority, !job.is_ahead, job.may[0].ready_at, job.key))
+            .collect();
+        jobs.sort();
+        let limit = settings.running_max.map(|max| usize::try_from(max).expect("a small number"));
+        let room = match (settings.paused, limit) {
+            (true, _) => 0,
+            (false, Some(max)) => max.saturating_sub(running),
+            (false, None) => usize::MAX,
+        };
+        if limit.is_some_and(|max| running > max) {
+            self.goals.reach("limit-lowered-under-running-jobs");
+        }
+        Line { jobs: jobs.into_iter().map(|(_, _, _, key)| key).collect(), room, is_open }
+    }
+
+    /// The grant must be the next of its queue, and its queue's turn.
+    fn check_turn(
+        &self,
+        cmd: &Lease,
+        grant: &Grant,
+        lines: &mut BTreeMap<Queue, Line>,
+        is_open: bool,
+    ) -> Judged {
+        let first = cmd.queues.iter().find(|from| {
+            let line = &lines[&from.queue];
+            line.room > 0 && !line.jobs.is_empty()
+        });
+        let out_of_turn = cmd.mode == TakeMode::Ordered
+            && first.is_some_and(|first| first.queue != grant.queue);
+        if out_of_turn && !is_open {
+            let what = format!("job {} of queue {} was granted before {first:?}", grant.job, grant.queue);
+            return Err(self.broken("O1", grant.key, what));
+        }
+        let Some(line) = lines.get_mut(&grant.queue) else {
+            let what = format!("job {} is of queue {}, which was not asked", grant.job, grant.queue);
+            return Err(self.broken("L1", grant.key, what));
+        };
+        if line.room == 0 {
+            let what = format!("job {} was granted beyond the limit or pause of {}", grant.job, grant.queue);
+            return Err(self.broken("O6", grant.key, what));
+        }
+        let Some(place) = line.jobs.iter().position(|key| *key == grant.key) else {
+            let what = format!("job {} ({}) was granted, but it is not ready", grant.job, grant.key);
+            return Err(self.broken("L1", grant.key, what));
+        };
+        if place > 0 && !is_open {
+            let ahead = line.jobs[0];
+            let what = format!(
+                "job {} was granted before job {} ({ahead}), which is ahead of it: {:?}",
+                grant.job,
+                self.known(ahead).id,
+                self.known(ahead).may
+            );
+            return Err(self.broken("O1", grant.key, what));
+        }
+        line.jobs.remove(place);
+        line.room -= 1;
+        Ok(())
+    }
+
+    fn take(&mut self, cmd: &Lease, grant: &Grant, rows: &Rows) -> Judged {
+        let key = grant.key;
+        let length = self.lease_length(cmd, &grant.queue);
+        self.check_grant(grant, length)?;
+        self.check_delivery(key, rows)?;
+        let now = self.now.elapsed;
+        let ends = (now.after(length), now.after(length));
+        let grace = self.settings(&cmd.namespace, &grant.queue).grace_for.unwrap_or_default();
+        let hold = Hold {
+            token: grant.token,
+            worker: cmd.worker.clone().unwrap_or_else(|| ganger_types::Worker::from_static("")),
+            granted_for: length,
+            full: length,
+            ends: (ends.0, ends.1.after(grace)),
+            times_out: grant.timeout.map(|timeout| (now.after(timeout), now.after(timeout))),
+            log_bytes: 0,
+            place: self.place(key),
+        };
+        self.tokens.insert(grant.token, key);
+        self.note(key, "was granted, attempt", u64::from(grant.attempt));
+        let job = self.known_mut(key);
+        job.attempt = grant.attempt;
+        job.hold = Some(hold);
+        job.may = job
+            .may
+            .iter()
+            .filter(|stand| stand.state == JobState::Ready)
+            .map(|stand| Stand {
+                state: JobState::Running,
+                due: When::Never,
+                counted: stand.counted + 1,
+                ..*stand
+            })
+            .collect();
+        if grant.attempt > 1 {
+            self.goals.reach("granted-again");
+        }
+        Ok(())
+    }
+
+    fn place(&self, key: JobKey) -> Option<Elapsed> {
+        self.known(key).may.first().and_then(|stand| stand.ready_at)
+    }
+
+    fn lease_length(&self, cmd: &Lease, queue: &Queue) -> Duration {
+        let queue = self.settings(&cmd.namespace, queue).lease_for;
+        let space = self.namespace(&cmd.namespace).lease_for;
+        cmd.lease_for.or(queue).unwrap_or(space)
+    }
+
+    fn check_grant(&self, grant: &Grant, length: Duration) -> Judged {
+        let key = grant.key;
+        if let Some(other) = self.tokens.get(&grant.token) {
+            let what = format!("token {:?} was issued before, for job {other}", grant.token);
+            return Err(self.broken("L2", key, what));
+        }
+        let job = self.known(key);
+        if grant.attempt != job.attempt + 1 {
+            let what = format!("attempt {} follows attempt {}", grant.attempt, job.attempt);
+            return Err(self.broken("L8", key, what));
+        }
+        let counted = job.may.iter().map(|stand| stand.counted).min().unwrap_or(0) + 1;
+        if counted > job.retry.retries_max.saturating_add(1) {
+            let what = format!("{counted} counted attempts with {} retries", job.retry.retries_max);
+            return Err(self.broken("R1", key, what));
+        }
+        if job.is_certain() && grant.retries_left != (job.retry.retries_max + 1).saturating_sub(counted) {
+            let what = format!("{} retries are said to be left after {counted}", grant.retries_left);
+            return Err(self.broken("R1", key, what));
+        }
+        if job.spec.deadline.is_some_and(|deadline| deadline <= self.now.wall) {
+            return Err(self.broken("R5", key, "granted after its deadline".into()));
+        }
+        let length = grant.timeout.map_or(length, |timeout| timeout.min(length));
+        if grant.lease_for != length {
+            let what = format!("granted for {:?} instead of {length:?}", grant.lease_for);
+            return Err(self.broken("L4", key, what));
+        }
+        let inputs = u32::try_from(job.inputs.len()).expect("few inputs");
+        if grant.job != job.id || grant.inputs != inputs || grant.priority != job.priority {
+            return Err(self.broken("G2", key, format!("the grant is not as the job: {grant:?}")));
+        }
+        Ok(())
+    }
+
+    /// Every input is there, in position, as its upstream gave it (`rel G2`).
+    fn check_delivery(&self, key: JobKey, rows: &Rows) -> Judged {
+        let job = self.known(key);
+        // Jobs that were granted and removed in one turn have no rows any more.
+        if rows.record(key).is_none() {
+            return Ok(());
+        }
+        let wanted: Vec<Bytes> = job.inputs.iter().map(|slot| self.input(slot)).collect();
+        match rows.delivery(key) {
+            Ok(given) if given == wanted => Ok(()),
+            Ok(given) => {
+                let what = format!("job {} is given {given:?} instead of {wanted:?}", job.id);
+                Err(self.broken("G2", key, what))
+            }
+            Err(why) => Err(self.broken("G1", key, why)),
+        }
+    }
+
+    fn input(&self, slot: &Slot) -> Bytes {
+        match slot {
+            Slot::Value(value) => value.clone(),
+            Slot::Delivered(upstream) => {
+                let result = self.jobs.get(upstream).and_then(|job| job.result.clone());
+                result.unwrap_or_else(|| Bytes::from_static(b"null"))
+            }
+            Slot::Missing(..) | Slot::Ignored => Bytes::from_static(b"null"),
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! The oracle: a plain model of the queue that judges every answer and every stored row.
+//!
+//! It shares nothing with the engine but the vocabulary. It is told each turn that became durable:
+//! the moment, the commands in their order, the answers, and the rows as they are afterwards. Where
+//! the specification leaves a choice it holds several possible places for a job, and narrows them
+//! with what it sees; when none is left, something is wrong, and it prints the two events that
+//! cannot both be true.
+
+mod admission;
+mod cascade;
+mod compare;
+mod enqueue;
+mod ending;
+pub(crate) mod job;
+mod lease;
+mod operate;
+mod report;
+mod retention;
+mod schedule;
+mod time;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ganger_types::command::Enqueue;
+use ganger_types::{
+    Answer, ClaimKey, Command, Elapsed, JobId, JobKey, JobRecord, JobState, LeaseToken, Namespace,
+    NamespaceSettings, Now, Queue, QueueSettings, RequestId, ScheduleId, Timestamp,
+    UniqueKey,
+};
+
+use crate::goals::Goals;
+use crate::rows::Rows;
+use job::{Known, Note};
+
+/// Something that must not be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// Which invariant, by its number in the specification.
+    pub rule: &'static str,
+    /// What is wrong.
+    pub what: String,
+    /// The earlier events that contradict it.
+    pub earlier: Vec<String>,
+}
+
+impl std::fmt::Display for Violation {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "rel {}: {}", self.rule, self.what)?;
+        for line in &self.earlier {
+            write!(f, "\n  against {line}")?;
+        }
+        Ok(())
+    }
+}
+
+pub(crate) type Judged = Result<(), Violation>;
+
+/// A command as the engine saw it, with its answer.
+#[derive(Clone, Debug)]
+pub(crate) struct Applied {
+    pub(crate) op: u64,
+    pub(crate) command: Command,
+    pub(crate) answer: Answer,
+}
+
+/// Commands that were applied at one moment, after the timers due then.
+#[derive(Clone, Debug)]
+pub(crate) struct Moment {
+    pub(crate) now: Now,
+    pub(crate) applied: Vec<Applied>,
+}
+
+/// What became durable together.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Turn {
+    pub(crate) moments: Vec<Moment>,
+    /// Jobs whose rows were written.
+    pub(crate) touched: BTreeSet<JobKey>,
+    /// Jobs whose rows were removed, as they were before.
+    pub(crate) removed: Vec<JobRecord>,
+}
+
+struct Claimed {
+    submission: Enqueue,
+    jobs: Vec<(JobKey, JobId)>,
+    until: Timestamp,
+}
+
+#[derive(Clone, Copy)]
+struct Occupied {
+    job: JobKey,
+    until: Option<Timestamp>,
+}
+
+/// See the module.
+#[derive(Default)]
+pub(crate) struct Oracle {
+    pub(crate) jobs: BTreeMap<JobKey, Known>,
+    pub(crate) live: BTreeSet<JobKey>,
+    ids: BTreeMap<(Namespace, JobId), JobKey>,
+    removed: BTreeSet<JobKey>,
+    touched: BTreeSet<JobKey>,
+    queues: BTreeMap<(Namespace, Queue), QueueSettings>,
+    namespaces: BTreeMap<Namespace, NamespaceSettings>,
+    uniques: BTreeMap<(Namespace, UniqueKey), Occupied>,
+    claims: BTreeMap<(Namespace, ClaimKey), Claimed>,
+    schedules: BTreeMap<(Namespace, ScheduleId), schedule::Plan>,
+    tokens: BTreeMap<LeaseToken, JobKey>,
+    requests: BTreeMap<(Namespace, RequestId), Vec<LeaseToken>>,
+    /// Jobs with a timer due in the present step: which of two such ends comes first is open.
+    due_now: BTreeSet<JobKey>,
+    /// When the wall clock last jumped ahead.
+    wall_jumped: Option<Elapsed>,
+    now: Now,
+    before: Now,
+    op: u64,
+    key_max: Option<JobKey>,
+    pub(crate) goals: Goals,
+}
+
+impl Oracle {
+    /// Judges a turn that became durable: its moments in order, and the rows after it.
+    pub(crate) fn turn(&mut self, turn: &Turn, rows: &Rows) -> Judged {
+        self.before = self.now;
+        for moment in &turn.moments {
+            self.step_to(moment.now)?;
+            self.schedules_fire(rows)?;
+            for one in &moment.applied {
+                self.op = one.op;
+                self.judge(&one.command, &one.answer, rows)?;
+            }
+            self.op = 0;
+        }
+        for record in &turn.removed {
+            self.removed_by_retention(record, rows)?;
+        }
+        self.touched.extend(turn.touched.iter().copied());
+        self.compare(rows)
+    }
+
+    /// A new epoch began at `now`: leases get their full length again (`rel T6`).
+    pub(crate) fn restarted(&mut self, now: Now) {
+        for key in &self.live {
+            let job = self.jobs.get_mut(key).expect("live jobs are known");
+            if let Some(hold) = &mut job.hold {
+                let least = now.elapsed.after(hold.full);
+                let most = now.elapsed.after(hold.full.max(hold.granted_for));
+                hold.ends = (hold.ends.0.max(least), hold.ends.1.max(most));
+                if let (Some((_, last)), Some(timeout)) = (&mut hold.times_out, job.spec.timeout) {
+                    *last = (*last).max(now.elapsed.after(timeout));
+                }
+            }
+        }
+    }
+
+    fn judge(&mut self, command: &Command, answer: &Answer, rows: &Rows) -> Judged {
+        match command {
+            Command::Enqueue(cmd) => self.enqueue(cmd, answer),
+            Command::Lease(cmd) => self.lease(cmd, answer, rows),
+            Command::Renew(cmd) => self.renew(cmd, answer),
+            Command::Complete(cmd) => self.complete(cmd, answer),
+            Command::Fail(cmd) => self.fail(cmd, answer),
+            Command::Release(cmd) => self.release(cmd, answer),
+            Command::AppendLog(cmd) => self.append_log(cmd, answer),
+            Command::Cancel(cmd) => self.cancel(cmd, answer),
+            Command::Revive(cmd) => self.revive(cmd, answer),
+            Command::TimeOut(cmd) => self.time_out(cmd, answer),
+            Command::Delete(cmd) => self.delete(cmd, answer),
+            // What retention removed is seen in the rows of the turn.
+            Command::Retire(_) => Ok(()),
+            Command::Alter(cmd) => self.alter(cmd, answer),
+            Command::AddDependencies(cmd) => self.add_dependencies(cmd, answer),
+            Command::RemoveDependencies(cmd) => self.remove_dependencies(cmd, answer),
+            Command::ConfigureQueue(cmd) => self.configure_queue(cmd, answer),
+            Command::ForgetQueue(cmd) => self.forget_queue(cmd, answer),
+            Command::ConfigureNamespace(cmd) => self.configure_namespace(cmd, answer),
+            Command::PutSchedule(cmd) => self.put_schedule(cmd, answer),
+            Command::RemoveSchedule(cmd) => self.remove_schedule(cmd, answer),
+            Command::Goodbye(cmd) => self.goodbye(cmd, answer),
+            Command::Query(query) => self.query(query, answer),
+        }
+    }
+
+    fn settings(&self, namespace: &Namespace, queue: &Queue) -> QueueSettings {
+        let name = (namespace.clone(), queue.clone());
+        self.queues.get(&name).cloned().unwrap_or_default()
+    }
+
+    fn namespace(&self, namespace: &Namespace) -> NamespaceSettings {
+        self.namespaces.get(namespace).cloned().unwrap_or_default()
+    }
+
+    fn known(&self, key: JobKey) -> &Known {
+        self.jobs.get(&key).expect("the oracle looks up only what it knows")
+    }
+
+    fn known_mut(&mut self, key: JobKey) -> &mut Known {
+        self.touched.insert(key);
+        self.jobs.get_mut(&key).expect("the oracle looks up only what it knows")
+    }
+
+    fn find(&self, namespace: &Namespace, id: &JobId) -> Option<JobKey> {
+        self.ids.get(&(namespace.clone(), id.clone())).copied()
+    }
+
+    fn note(&mut self, key: JobKey, what: &'static str, number: u64) {
+        let note = Note { at: self.now, op: self.op, what, number };
+        self.known_mut(key).notes.push(note);
+    }
+
+    /// A violation that concerns a job, with what is known of it.
+    fn broken(&self, rule: &'static str, key: JobKey, what: String) -> Violation {
+        let mut earlier = Vec::new();
+        if let Some(job) = self.jobs.get(&key) {
+            let notes = job.notes.iter().rev().take(6).rev();
+            earlier.extend(notes.map(|note| format!("job {} {note}", job.id)));
+            earlier.push(format!("job {} is believed to be {:?}", job.id, job.may));
+        }
+        self.wrong(rule, what, earlier)
+    }
+
+    fn wrong(&self, rule: &'static str, what: String, earlier: Vec<String>) -> Violation {
+        let Now { elapsed, wall } = self.now;
+        let what = format!("elapsed {elapsed} wall {wall} op {}: {what}", self.op);
+        Violation { rule, what, earlier }
+    }
+
+    /// Everything must have ended (`rel T8`).
+    pub(crate) fn all_ended(&self) -> Judged {
+        for key in &self.live {
+            let job = self.known(*key);
+            if job.has_ended() || self.waits_for_a_person(*key) {
+                continue;
+            }
+            let what = format!("job {} ({key}) has not ended after the drain", job.id);
+            return Err(self.broken("T8", *key, what));
+        }
+        Ok(())
+    }
+
+    /// Whether a job was rightly removed.
+    pub(crate) fn was_removed(&self, key: JobKey) -> bool {
+        self.removed.contains(&key)
+    }
+
+    /// Whether a job got a second life.
+    pub(crate) fn was_revived(&self, key: JobKey) -> bool {
+        self.jobs.get(&key).is_some_and(|job| job.is_revived)
+    }
+
+    /// A job behind an edge that waits for a failed upstream's revival moves only by hand.
+    fn waits_for_a_person(&self, key: JobKey) -> bool {
+        let job = self.known(key);
+        job.state() == Some(JobState::Blocked)
+            && job.missing().iter().any(|upstream| match self.jobs.get(upstream) {
+                Some(known) => known.has_ended() || self.waits_for_a_person(*upstream),
+                None => true,
+            })
+    }
+}

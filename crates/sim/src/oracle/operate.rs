@@ -1,0 +1,486 @@
+//! Judges what operators do: cancel, revive, delete, alter, dependencies, settings, goodbyes.
+
+use std::collections::BTreeSet;
+
+use ganger_types::command::{
+    AddDependencies, Alter, Cancel, ConfigureNamespace, ConfigureQueue, Delete, ForgetQueue,
+    Goodbye, QueueChange, RemoveDependencies, Revive, Selection, Start, TimeOut,
+};
+use ganger_types::query::Query;
+use ganger_types::{
+    Answer, FailurePolicy, JobId, JobKey, JobState, Namespace, Reply, limits,
+};
+
+use super::admission::due_of;
+use super::job::{Gone, Slot, Stand, When};
+use super::{Judged, Oracle, Violation};
+
+impl Oracle {
+    /// The count and the skipped ids of an accepted bulk command; `None` if it was rightly refused.
+    fn changed(
+        &self,
+        answer: &Answer,
+        objections: &BTreeSet<&'static str>,
+    ) -> Result<Option<(u64, BTreeSet<JobId>)>, Violation> {
+        match answer {
+            Err(rejection) => self.refused(rejection, objections).map(|()| None),
+            Ok(Reply::Changed { count, skipped }) => {
+                Ok(Some((*count, skipped.iter().cloned().collect())))
+            }
+            Ok(other) => Err(self.wrong("P6", format!("answered {other:?}"), Vec::new())),
+        }
+    }
+
+    /// Objections to naming jobs that are not there.
+    fn not_there(&self, namespace: &Namespace, ids: &[JobId]) -> BTreeSet<&'static str> {
+        let missing = ids.iter().any(|id| self.find(namespace, id).is_none());
+        if missing { BTreeSet::from(["job_not_found"]) } else { BTreeSet::new() }
+    }
+
+    pub(super) fn cancel(&mut self, cmd: &Cancel, answer: &Answer) -> Judged {
+        let Some((_, skipped)) = self.changed(answer, &BTreeSet::new())? else { return Ok(()) };
+        let keys: Vec<JobKey> = match &cmd.jobs {
+            Selection::Jobs(ids) => {
+                ids.iter().filter_map(|id| self.find(&cmd.namespace, id)).collect()
+            }
+            Selection::Graph(graph) => self
+                .live
+                .iter()
+                .copied()
+                .filter(|key| self.known(*key).graph.as_ref() == Some(graph))
+                .collect(),
+        };
+        let told: Vec<JobId> = keys.iter().map(|key| self.known(*key).id.clone()).collect();
+        for (key, id) in keys.iter().zip(told) {
+            let was_live = self.live.contains(key) && !self.known(*key).may_have_ended();
+            if was_live && skipped.contains(&id) {
+                let what = format!("job {id} could be cancelled and was skipped");
+                return Err(self.broken("G9", *key, what));
+            }
+        }
+        for key in keys {
+            if !self.live.contains(&key) || self.known(key).has_ended() {
+                continue;
+            }
+            if self.known(key).may_be(JobState::Running) {
+                self.goals.reach("cancelled-while-running");
+            }
+            self.note(key, "was cancelled", 0);
+            self.known_mut(key).end_hold(Gone::Cancelled);
+            self.ends_without_success(key, JobState::Cancelled);
+        }
+        Ok(())
+    }
+
+    pub(super) fn time_out(&mut self, cmd: &TimeOut, answer: &Answer) -> Judged {
+        let keys: Vec<JobKey> =
+            cmd.jobs.iter().filter_map(|id| self.find(&cmd.namespace, id)).collect();
+        let mut objections = self.not_there(&cmd.namespace, &cmd.jobs);
+        for key in &keys {
+            let job = self.known(*key);
+            if job.state() != Some(JobState::Running) {
+                objections.insert("wrong_state");
+            }
+            if job.has_ended() {
+                objections.insert("job_not_found");
+            }
+        }
+        if self.changed(answer, &objections)?.is_none() {
+            return Ok(());
+        }
+        for key in keys {
+            self.note(key, "was timed out by hand", 0);
+            self.goals.reach("timed-out-by-hand");
+            let now = self.now.elapsed;
+            let stands = self.stands_after(key, |stand| {
+                let after = self.after_failure(key, now, stand, true, Some(std::time::Duration::ZERO));
+                after.into_iter().map(|stand| Stand { ready_at: None, ..stand }).collect()
+            });
+            self.known_mut(key).end_hold(Gone::ByHand);
+            self.stands_become(key, stands);
+        }
+        Ok(())
+    }
+
+    pub(super) fn revive(&mut self, cmd: &Revive, answer: &Answer) -> Judged {
+        let objections = self.not_there(&cmd.namespace, &cmd.jobs);
+        let Some((_, skipped)) = self.changed(answer, &objections)? else { return Ok(()) };
+        let mut revived = Vec::new();
+        for id in &cmd.jobs {
+            let Some(key) = self.find(&cmd.namespace, id) else { continue };
+            let job = self.known(key);
+            if skipped.contains(id) {
+                continue;
+            }
+            if !job.may_have_ended() {
+                let what = format!("job {id} was revived, but it had not ended");
+                return Err(self.broken("A2", key, what));
+            }
+            if job.may_be(JobState::Succeeded) && self.user_of(key).is_some() {
+                let what = format!("job {id} was revived while its result is in use");
+                return Err(self.broken("K2", key, what));
+            }
+            revived.push(key);
+        }
+        for key in &revived {
+            self.comes_back(*key, cmd);
+        }
+        for key in revived {
+            self.settle_revived(key);
+        }
+        Ok(())
+    }
+
+    /// A live job that holds the result of this one as an input.
+    pub(super) fn user_of(&self, key: JobKey) -> Option<JobKey> {
+        self.known(key).dependents.iter().copied().find(|dependent| {
+            self.live.contains(dependent)
+                && self.known(*dependent).inputs.iter().any(|slot| *slot == Slot::Delivered(key))
+        })
+    }
+
+    fn comes_back(&mut self, key: JobKey, cmd: &Revive) {
+        self.note(key, "was revived", 0);
+        self.goals.reach("revived");
+        self.live.insert(key);
+        let wall = self.now.wall;
+        let job = self.known_mut(key);
+        job.result = None;
+        job.start = None;
+        job.is_revived = true;
+        if let Some(queue) = &cmd.queue {
+            job.queue = queue.clone();
+        }
+        job.spec.deadline = job.spec.deadline.filter(|deadline| *deadline > wall);
+        job.becomes(vec![Stand::new(JobState::Blocked)]);
+    }
+
+    fn settle_revived(&mut self, key: JobKey) {
+        let slots: Vec<Slot> = self.known(key).slots().cloned().collect();
+        let renewed: Vec<Slot> = slots
+            .into_iter()
+            .map(|slot| match slot {
+                Slot::Missing(upstream, policy) => match self.slot_for(upstream, policy) {
+                    Slot::Delivered(upstream) => Slot::Delivered(upstream),
+                    _ => Slot::Missing(upstream, policy),
+                },
+                Slot::Delivered(upstream) => match self.slot_for(upstream, FailurePolicy::Fail) {
+                    Slot::Missing(upstream, _) => Slot::Missing(upstream, self.edge_policy(key, upstream)),
+                    slot => slot,
+                },
+                slot => slot,
+            })
+            .collect();
+        let job = self.known_mut(key);
+        job.slots_mut().zip(renewed).for_each(|(slot, new)| *slot = new);
+        if job.missing().is_empty() {
+            job.becomes(vec![Stand::new(JobState::Ready)]);
+        }
+    }
+
+    /// How the submission said that this job treats a failure of `upstream`.
+    fn edge_policy(&self, key: JobKey, upstream: JobKey) -> FailurePolicy {
+        let job = self.known(key);
+        let place = job.slots().position(|slot| *slot == Slot::Delivered(upstream));
+        let edges = job.spec.inputs.iter().map(|input| match input {
+            ganger_types::command::NewInput::Result(edge) => Some(edge.policy),
+            ganger_types::command::NewInput::Value(_) => None,
+        });
+        let edges: Vec<_> = edges.chain(job.spec.after.iter().map(|edge| Some(edge.policy))).collect();
+        place.and_then(|place| edges.get(place).copied().flatten()).unwrap_or(FailurePolicy::Wait)
+    }
+
+    pub(super) fn delete(&mut self, cmd: &Delete, answer: &Answer) -> Judged {
+        let objections = self.not_there(&cmd.namespace, &cmd.jobs);
+        let Some((_, skipped)) = self.changed(answer, &objections)? else { return Ok(()) };
+        for id in &cmd.jobs {
+            let Some(key) = self.find(&cmd.namespace, id) else { continue };
+            if skipped.contains(id) {
+                continue;
+            }
+            if let Some(user) = self.user_of(key) {
+                let what = format!("job {id} was deleted while job {user} holds its result");
+                return Err(self.broken("K2", key, what));
+            }
+            if self.live.contains(&key) && !self.known(key).has_ended() {
+                self.goals.reach("deleted-while-live");
+                self.known_mut(key).end_hold(Gone::Removed);
+                self.ends_without_success(key, JobState::Cancelled);
+            }
+            self.remove(key);
+        }
+        Ok(())
+    }
+
+    /// Forgets a job that was removed for good.
+    pub(super) fn remove(&mut self, key: JobKey) {
+        let Some(job) = self.jobs.remove(&key) else { return };
+        self.live.remove(&key);
+        self.ids.remove(&(job.namespace, job.id));
+        self.removed.insert(key);
+        self.touched.insert(key);
+    }
+
+    pub(super) fn alter(&mut self, cmd: &Alter, answer: &Answer) -> Judged {
+        let Some(id) = &cmd.job else {
+            return match answer {
+                Err(_) => Ok(()),
+                Ok(_) => Err(self.wrong("P6", "a job without a name was altered".into(), Vec::new())),
+            };
+        };
+        let Some(key) = self.find(&cmd.namespace, id) else {
+            let objections = BTreeSet::from(["job_not_found"]);
+            return self.changed(answer, &objections).map(|_| ());
+        };
+        let mut objections = BTreeSet::new();
+        let moves = cmd.queue.is_some() || cmd.start.is_some() || cmd.payload.is_some();
+        let state = self.known(key).state();
+        if moves || cmd.priority.is_some() {
+            objections.insert("wrong_state");
+        }
+        if self.known(key).tags.len() + cmd.tags_added.len() > limits::TAGS_MAX {
+            objections.insert("too_large");
+        }
+        let (tags, told) = match answer {
+            Err(rejection) => return self.refused(rejection, &objections),
+            Ok(Reply::Altered { tags, state }) => (tags.clone(), *state),
+            Ok(other) => return Err(self.wrong("P6", format!("answered {other:?}"), Vec::new())),
+        };
+        let must_not_move = matches!(state, Some(JobState::Running)) || self.known(key).has_ended();
+        if moves && must_not_move {
+            return Err(self.broken("A2", key, format!("altered while {state:?}: {cmd:?}")));
+        }
+        self.note(key, "was altered", 0);
+        self.altered(key, cmd);
+        let job = self.known(key);
+        if tags.into_iter().collect::<BTreeSet<_>>() != job.tags || !job.may_be(told) {
+            return Err(self.broken("P6", key, format!("altered to {:?}, told as {told}", job.tags)));
+        }
+        Ok(())
+    }
+
+    fn altered(&mut self, key: JobKey, cmd: &Alter) {
+        let now = self.now;
+        let job = self.known_mut(key);
+        if let Some(priority) = cmd.priority {
+            job.priority = priority;
+        }
+        if let Some(queue) = &cmd.queue {
+            job.queue = queue.clone();
+        }
+        if let Some(payload) = &cmd.payload {
+            job.payload = payload.clone();
+        }
+        job.tags.extend(cmd.tags_added.iter().cloned());
+        cmd.tags_removed.iter().for_each(|tag| drop(job.tags.remove(tag)));
+        let Some(start) = cmd.start else { return };
+        let due = due_of(start, now);
+        if job.state() == Some(JobState::Blocked) {
+            job.start = due;
+            return;
+        }
+        for stand in &mut job.may {
+            *stand = match (due, start) {
+                (Some(due), _) => stand.scheduled(When::At(due)),
+                (None, Start::Now | Start::At(_) | Start::After(_)) => stand.moved(JobState::Ready),
+            };
+        }
+    }
+
+    pub(super) fn add_dependencies(&mut self, cmd: &AddDependencies, answer: &Answer) -> Judged {
+        let mut objections = self.not_there(&cmd.namespace, &cmd.on);
+        let key = self.find(&cmd.namespace, &cmd.job);
+        let Some(key) = key else {
+            objections.insert("job_not_found");
+            return self.changed(answer, &objections).map(|_| ());
+        };
+        if self.known(key).state() != Some(JobState::Blocked) {
+            objections.insert("wrong_state");
+        }
+        let upstreams: Vec<JobKey> =
+            cmd.on.iter().filter_map(|id| self.find(&cmd.namespace, id)).collect();
+        if upstreams.iter().any(|upstream| self.waits_on(*upstream, key)) {
+            objections.extend(["wrong_state", "cycle"]);
+        }
+        let dead = |upstream: &JobKey| {
+            self.known(*upstream).has_ended() && !self.known(*upstream).may_be(JobState::Succeeded)
+        };
+        if cmd.policy == FailurePolicy::Fail && upstreams.iter().any(dead) {
+            objections.insert("wrong_state");
+        }
+        let must_refuse = !objections.is_empty();
+        let Some(_) = self.changed(answer, &objections)? else { return Ok(()) };
+        if must_refuse && !upstreams.iter().any(dead) {
+            let what = format!("dependencies were added, although: {objections:?}");
+            return Err(self.broken("G7", key, what));
+        }
+        for upstream in upstreams {
+            self.depends(key, upstream, cmd.policy);
+        }
+        Ok(())
+    }
+
+    fn depends(&mut self, key: JobKey, upstream: JobKey, policy: FailurePolicy) {
+        let has_it = |slot: &Slot| {
+            matches!(slot, Slot::Missing(key, _) | Slot::Delivered(key) if *key == upstream)
+        };
+        if self.known(key).slots().any(has_it) {
+            return;
+        }
+        let slot = self.slot_for(upstream, policy);
+        self.note(key, "waits also for", upstream.0);
+        self.goals.reach("dependency-added");
+        self.jobs.get_mut(&upstream).expect("found").dependents.insert(key);
+        if matches!(slot, Slot::Missing(..)) {
+            self.known_mut(key).after.push(slot);
+        }
+    }
+
+    pub(super) fn remove_dependencies(&mut self, cmd: &RemoveDependencies, answer: &Answer) -> Judged {
+        let Some(key) = self.find(&cmd.namespace, &cmd.job) else {
+            let objections = BTreeSet::from(["job_not_found"]);
+            return self.changed(answer, &objections).map(|_| ());
+        };
+        let job = self.known(key);
+        let is_named = |upstream: JobKey| match &cmd.on {
+            None => true,
+            Some(ids) => ids.iter().any(|id| self.find(&cmd.namespace, id) == Some(upstream)),
+        };
+        let mut objections = BTreeSet::new();
+        if job.state() != Some(JobState::Blocked) {
+            objections.extend(["wrong_state", "job_not_found"]);
+        }
+        let carries = |slot: &Slot| matches!(slot, Slot::Missing(up, _) if is_named(*up));
+        if job.inputs.iter().any(carries) {
+            objections.insert("dependency_carries_data");
+        }
+        let must_refuse = !objections.is_empty();
+        let removed: Vec<bool> = job.after.iter().map(carries).collect();
+        let Some(_) = self.changed(answer, &objections)? else { return Ok(()) };
+        if must_refuse {
+            let what = format!("dependencies were removed, although: {objections:?}");
+            return Err(self.broken("G1", key, what));
+        }
+        self.note(key, "waits for fewer", 0);
+        self.goals.reach("dependency-removed");
+        let mut removed = removed.into_iter();
+        self.known_mut(key).after.retain(|_| !removed.next().unwrap_or(false));
+        self.unblock_if_met(key);
+        Ok(())
+    }
+
+    pub(super) fn configure_queue(&mut self, cmd: &ConfigureQueue, answer: &Answer) -> Judged {
+        if let Err(rejection) = answer {
+            return self.refused(rejection, &BTreeSet::from(["out_of_range"]));
+        }
+        let name = (cmd.namespace.clone(), cmd.queue.clone());
+        let settings = self.queues.entry(name).or_default();
+        match &cmd.change {
+            QueueChange::All(all) => *settings = all.clone(),
+            QueueChange::Paused(paused) => settings.paused = *paused,
+        }
+        Ok(())
+    }
+
+    pub(super) fn forget_queue(&mut self, cmd: &ForgetQueue, answer: &Answer) -> Judged {
+        let live =
+            self.count_live(|job| job.namespace == cmd.namespace && job.queue == cmd.queue);
+        let mut objections = BTreeSet::from(["queue_not_found"]);
+        if live > 0 {
+            objections.insert("queue_in_use");
+        }
+        if let Err(rejection) = answer {
+            return self.refused(rejection, &objections);
+        }
+        if live > 0 {
+            return Err(self.wrong("K4", format!("a queue with {live} live jobs was forgotten"), Vec::new()));
+        }
+        let has_kept = self
+            .jobs
+            .values()
+            .any(|job| job.namespace == cmd.namespace && job.queue == cmd.queue);
+        if !has_kept {
+            self.queues.remove(&(cmd.namespace.clone(), cmd.queue.clone()));
+        }
+        Ok(())
+    }
+
+    pub(super) fn configure_namespace(&mut self, cmd: &ConfigureNamespace, answer: &Answer) -> Judged {
+        if let Err(rejection) = answer {
+            return self.refused(rejection, &BTreeSet::from(["out_of_range", "too_large"]));
+        }
+        self.namespaces.insert(cmd.namespace.clone(), cmd.settings.clone());
+        Ok(())
+    }
+
+    pub(super) fn goodbye(&mut self, cmd: &Goodbye, answer: &Answer) -> Judged {
+        let Some(_) = self.changed(answer, &BTreeSet::new())? else { return Ok(()) };
+        let held: Vec<JobKey> = self
+            .live
+            .iter()
+            .copied()
+            .filter(|key| {
+                let job = self.known(*key);
+                job.namespace == cmd.namespace
+                    && job.hold.as_ref().is_some_and(|hold| hold.worker == cmd.worker)
+            })
+            .collect();
+        for key in held {
+            self.note(key, "its worker said goodbye", 0);
+            self.goals.reach("goodbye-with-leases");
+            let place = self.known(key).hold.as_ref().and_then(|hold| hold.place);
+            let stands = self.stands_after(key, |stand| {
+                let free = stand.releases < limits::RELEASES_MAX;
+                let counted = stand.counted - u32::from(free);
+                let stand = Stand { counted, releases: stand.releases + 1, ..stand };
+                vec![Stand { ready_at: place, ..stand.moved(JobState::Ready) }]
+            });
+            self.known_mut(key).end_hold(Gone::ByHand);
+            self.stands_become(key, stands);
+        }
+        Ok(())
+    }
+
+    /// Every read must agree with what is believed (`rel D4`).
+    pub(super) fn query(&mut self, query: &Query, answer: &Answer) -> Judged {
+        match (query, answer) {
+            (Query::Audit, Ok(Reply::Audit(lines))) if !lines.is_empty() => {
+                Err(self.wrong("A1", format!("the audit says {lines:?}"), Vec::new()))
+            }
+            (Query::Queue(namespace, queue), Ok(Reply::Queue(view))) => {
+                self.check_counts(namespace, queue, &view.counts)
+            }
+            (Query::Queues(namespace), Ok(Reply::Queues(views))) => views
+                .iter()
+                .try_for_each(|view| self.check_counts(namespace, &view.queue, &view.counts)),
+            (Query::Why(namespace, id), Ok(Reply::Why(why))) => match self.find(namespace, id) {
+                Some(key) if self.known(key).may_be(why.state) => Ok(()),
+                Some(key) => Err(self.broken("D4", key, format!("`why` says {}", why.state))),
+                None => Err(self.wrong("K5", format!("`why` knows the removed job {id}"), Vec::new())),
+            },
+            _ => Ok(()),
+        }
+    }
+
+    fn check_counts(
+        &self,
+        namespace: &Namespace,
+        queue: &ganger_types::Queue,
+        counts: &ganger_types::QueueCounts,
+    ) -> Judged {
+        let here = || {
+            self.jobs.values().filter(|job| job.namespace == *namespace && job.queue == *queue)
+        };
+        if here().any(|job| !job.is_certain()) {
+            return Ok(());
+        }
+        for state in JobState::ALL {
+            let count = here().filter(|job| job.state() == Some(state)).count();
+            if u64::try_from(count).ok() != Some(counts.of(state)) {
+                let what = format!("queue {queue} shows {} {state} jobs, there are {count}", counts.of(state));
+                return Err(self.wrong("A1", what, Vec::new()));
+            }
+        }
+        Ok(())
+    }
+}

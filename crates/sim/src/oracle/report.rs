@@ -1,0 +1,386 @@
+//! Judges reports: accepted only under the live lease, repeated only as before, else told apart.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use ganger_types::command::{AppendLog, Complete, Fail, Held, Release, Renew};
+use ganger_types::job::ReportKind;
+use ganger_types::rejection::LeaseEnd;
+use ganger_types::{
+    Answer, Bytes, Due, FailurePolicy, JobKey, JobState, Rejection, Reply, limits,
+};
+
+use super::job::{Gone, Slot, Stand, When};
+use super::{Judged, Oracle};
+
+/// What a report meets.
+enum Standing {
+    /// Its lease is live.
+    Live(JobKey),
+    /// It may be either; the answer tells.
+    Open(JobKey),
+    /// Its lease is not live.
+    Stale(Option<JobKey>),
+}
+
+impl Oracle {
+    fn standing(&self, held: &Held) -> Standing {
+        let Some(key) = self.find(&held.namespace, &held.job) else { return Standing::Stale(None) };
+        let job = self.known(key);
+        let is_it = job.hold.as_ref().is_some_and(|hold| hold.token == held.token);
+        match (is_it, job.state()) {
+            (true, Some(JobState::Running)) => Standing::Live(key),
+            (true, _) => Standing::Open(key),
+            _ => Standing::Stale(Some(key)),
+        }
+    }
+
+    /// The job whose live lease was reported on; `None` if the report was rightly refused or a
+    /// rightly recognised repeat.
+    fn accepted(
+        &mut self,
+        held: &Held,
+        kind: Option<ReportKind>,
+        answer: &Answer,
+        objections: &[&'static str],
+    ) -> Result<Option<JobKey>, super::Violation> {
+        if let Err(rejection) = answer
+            && objections.contains(&rejection.code())
+        {
+            return Ok(None);
+        }
+        match (self.standing(held), answer) {
+            (Standing::Live(key) | Standing::Open(key), Ok(reply)) if !is_repeat(reply) => {
+                if !objections.is_empty() {
+                    let what = format!("accepted, although it had to be refused: {objections:?}");
+                    return Err(self.broken("P6", key, what));
+                }
+                Ok(Some(key))
+            }
+            (Standing::Live(key), _) => {
+                let what = format!("a report under the live lease {:?} was answered {answer:?}", held.token);
+                Err(self.broken("L5", key, what))
+            }
+            (Standing::Open(key), _) => {
+                self.goals.reach("report-while-the-lease-may-have-ended");
+                self.known_mut(key).may.retain(|stand| stand.state != JobState::Running);
+                self.known_mut(key).end_hold(Gone::Expired);
+                Ok(None)
+            }
+            (Standing::Stale(key), answer) => self.stale(key, held, kind, answer).map(|()| None),
+        }
+    }
+
+    fn stale(
+        &mut self,
+        key: Option<JobKey>,
+        held: &Held,
+        kind: Option<ReportKind>,
+        answer: &Answer,
+    ) -> Judged {
+        let Some(key) = key else {
+            return match answer {
+                Err(Rejection::JobNotFound { .. } | Rejection::LeaseLost { .. }) => {
+                    self.goals.reach("report-for-a-removed-job");
+                    Ok(())
+                }
+                _ => {
+                    let what = format!("a report for the unknown job {} was answered {answer:?}", held.job);
+                    Err(self.wrong("K5", what, Vec::new()))
+                }
+            };
+        };
+        let job = self.known(key);
+        let last = job.last_report.filter(|(token, _)| *token == held.token);
+        let right = match (last, answer) {
+            (Some((_, said)), Ok(reply)) => is_repeat(reply) && kind == Some(said),
+            (Some((_, said)), Err(Rejection::ReportConflict { .. })) => {
+                kind.is_some_and(|kind| kind != said)
+            }
+            (Some(_), Err(Rejection::LeaseLost { end, .. })) => {
+                kind.is_none() && self.is_right_end(key, held, *end)
+            }
+            (None, Err(Rejection::LeaseLost { end, .. })) => self.is_right_end(key, held, *end),
+            _ => false,
+        };
+        if right {
+            let goal = match answer {
+                Ok(_) => "report-repeated",
+                Err(Rejection::ReportConflict { .. }) => "report-conflict",
+                Err(_) => "stale-report-refused",
+            };
+            self.goals.reach(goal);
+            if job_was_granted_again(self, key, held) {
+                self.goals.reach("stale-report-after-a-new-grant");
+            }
+            return Ok(());
+        }
+        let what = format!(
+            "a report ({kind:?}) under {:?}, which is not the live lease, was answered {answer:?}; last report {:?}",
+            held.token,
+            self.known(key).last_report
+        );
+        Err(self.broken("L5", key, what))
+    }
+
+    /// The refusal must tell the reason where it is known for certain.
+    fn is_right_end(&self, key: JobKey, held: &Held, told: LeaseEnd) -> bool {
+        let job = self.known(key);
+        let was_its = self.tokens.get(&held.token) == Some(&key);
+        match (was_its, job.state()) {
+            (_, None) => true,
+            (true, Some(JobState::Running)) => told == LeaseEnd::Replaced,
+            (true, Some(JobState::Cancelled)) => told == LeaseEnd::Cancelled,
+            (true, Some(JobState::Succeeded | JobState::Failed)) => {
+                matches!(told, LeaseEnd::Finished | LeaseEnd::Expired | LeaseEnd::Replaced)
+            }
+            // Back in line: what the worker must know is that it has lost the job.
+            (true, Some(_)) => told != LeaseEnd::Finished,
+            (false, _) => true,
+        }
+    }
+
+    pub(super) fn renew(&mut self, cmd: &Renew, answer: &Answer) -> Judged {
+        let mut objections = self.too_large(&cmd.held, cmd.payload.as_ref());
+        let allowed = limits::LEASE_FOR_MIN..=limits::LEASE_FOR_MAX;
+        if cmd.lease_for.is_some_and(|length| !allowed.contains(&length)) {
+            objections.push("out_of_range");
+        }
+        let Some(key) = self.accepted(&cmd.held, None, answer, &objections)? else { return Ok(()) };
+        let job = self.known(key);
+        let hold = job.hold.clone().expect("it was judged live");
+        let length = cmd.lease_for.unwrap_or(hold.granted_for);
+        let grace = self.settings(&job.namespace, &job.queue).grace_for.unwrap_or_default();
+        let until = self.now.elapsed.after(length);
+        // A renewal never shortens (`rel L9`), and never goes beyond the time an attempt may run.
+        let last = hold.times_out.map_or(until, |(_, last)| last);
+        let least = hold.ends.0.max(until).min(last).since(self.now.elapsed);
+        let most = hold.ends.1.max(until).since(self.now.elapsed);
+        let told = match answer {
+            Ok(Reply::Renewed { lease_for }) => *lease_for,
+            _ => std::time::Duration::ZERO,
+        };
+        if told < least || told > most {
+            let what = format!("a renewal for {length:?} was answered {answer:?}, not {least:?} to {most:?}");
+            return Err(self.broken("L9", key, what));
+        }
+        self.note(key, "was renewed until elapsed", until.0);
+        let job = self.known_mut(key);
+        job.may.retain(|stand| stand.state == JobState::Running);
+        if let Some(payload) = &cmd.payload {
+            job.payload = payload.clone();
+        }
+        let hold = job.hold.as_mut().expect("it was judged live");
+        hold.full = length;
+        hold.ends = (hold.ends.0.max(until), hold.ends.1.max(until.after(grace)));
+        self.goals.reach("renewed");
+        Ok(())
+    }
+
+    fn too_large(&self, held: &Held, bytes: Option<&Bytes>) -> Vec<&'static str> {
+        let limit = self.namespace(&held.namespace).payload_bytes_max;
+        let size = bytes.map_or(0, |bytes| u64::try_from(bytes.len()).expect("a length fits"));
+        if size > limit { vec!["too_large"] } else { Vec::new() }
+    }
+
+    pub(super) fn complete(&mut self, cmd: &Complete, answer: &Answer) -> Judged {
+        let mut objections = self.too_large(&cmd.held, cmd.result.as_ref());
+        if let Some(next) = &cmd.next {
+            let is_known = |id| self.find(&cmd.held.namespace, id).is_some();
+            if !next.after.iter().all(is_known) {
+                objections.push("job_not_found");
+            }
+            let own = self.find(&cmd.held.namespace, &cmd.held.job);
+            let circle = |id| {
+                let upstream = self.find(&cmd.held.namespace, id);
+                own.zip(upstream).is_some_and(|(own, upstream)| self.waits_on(upstream, own))
+            };
+            if next.after.iter().any(circle) {
+                objections.extend(["wrong_state", "cycle"]);
+            }
+        }
+        let kind = ReportKind::Complete;
+        let accepted = self.accepted(&cmd.held, Some(kind), answer, &objections)?;
+        let Some(key) = accepted else { return Ok(()) };
+        self.note(key, "was completed, attempt", u64::from(self.known(key).attempt));
+        self.reported(key, cmd.held.token, kind);
+        let Some(next) = &cmd.next else {
+            self.known_mut(key).result = cmd.result.clone();
+            let stands = self.stands_after(key, |stand| vec![stand.moved(JobState::Succeeded)]);
+            self.stands_become(key, stands);
+            return self.check_reported(key, answer);
+        };
+        self.goals.reach("completed-into-the-next-queue");
+        let upstreams: Vec<JobKey> =
+            next.after.iter().filter_map(|id| self.find(&cmd.held.namespace, id)).collect();
+        for upstream in upstreams {
+            let slot = self.slot_for(upstream, FailurePolicy::Wait);
+            self.jobs.get_mut(&upstream).expect("found").dependents.insert(key);
+            if matches!(slot, Slot::Missing(..)) {
+                self.known_mut(key).after.push(slot);
+            }
+        }
+        let due = Due::Elapsed(self.now.elapsed.after(next.delay));
+        let job = self.known_mut(key);
+        job.queue = next.queue.clone();
+        if let Some(payload) = &next.payload {
+            job.payload = payload.clone();
+        }
+        job.start = (!next.delay.is_zero()).then_some(due);
+        let stand = Stand::new(JobState::Blocked);
+        let stand = match (job.missing().is_empty(), next.delay.is_zero()) {
+            (false, _) => stand,
+            (true, false) => stand.scheduled(When::At(due)),
+            (true, true) => stand.moved(JobState::Ready),
+        };
+        self.stands_become(key, vec![stand]);
+        self.check_reported(key, answer)
+    }
+
+    /// Whether `job` waits, through any number of others, for `upstream`; it waits for itself.
+    pub(super) fn waits_on(&self, job: JobKey, upstream: JobKey) -> bool {
+        let mut seen = BTreeSet::new();
+        let mut left = vec![job];
+        while let Some(key) = left.pop() {
+            if key == upstream {
+                return true;
+            }
+            if seen.insert(key)
+                && let Some(known) = self.jobs.get(&key).filter(|known| !known.has_ended())
+            {
+                left.extend(known.missing());
+            }
+        }
+        false
+    }
+
+    pub(super) fn fail(&mut self, cmd: &Fail, answer: &Answer) -> Judged {
+        let kind = ReportKind::Fail;
+        let accepted = self.accepted(&cmd.held, Some(kind), answer, &[])?;
+        let Some(key) = accepted else { return Ok(()) };
+        self.note(key, "was failed, attempt", u64::from(self.known(key).attempt));
+        self.reported(key, cmd.held.token, kind);
+        let now = self.now.elapsed;
+        let stands = self.stands_after(key, |stand| {
+            let stand = Stand { deaths: 0, ..stand };
+            self.after_failure(key, now, stand, !cmd.permanent, cmd.retry_after)
+        });
+        self.stands_become(key, stands);
+        if self.known(key).may_be(JobState::Failed) {
+            self.goals.reach("failed-for-good");
+        }
+        self.check_reported(key, answer)
+    }
+
+    pub(super) fn release(&mut self, cmd: &Release, answer: &Answer) -> Judged {
+        let kind = ReportKind::Release;
+        let accepted = self.accepted(&cmd.held, Some(kind), answer, &[])?;
+        let Some(key) = accepted else { return Ok(()) };
+        self.note(key, "was released, attempt", u64::from(self.known(key).attempt));
+        let place = self.known(key).hold.as_ref().and_then(|hold| hold.place);
+        self.reported(key, cmd.held.token, kind);
+        let stands = self.stands_after(key, |stand| self.after_release(key, cmd, stand, place));
+        self.stands_become(key, stands);
+        self.check_reported(key, answer)
+    }
+
+    fn after_release(
+        &self,
+        key: JobKey,
+        cmd: &Release,
+        stand: Stand,
+        place: Option<ganger_types::Elapsed>,
+    ) -> Vec<Stand> {
+        let now = self.now.elapsed;
+        let stand = Stand { deaths: 0, ..stand };
+        if cmd.counted || stand.releases >= limits::RELEASES_MAX {
+            let stands = self.after_failure(key, now, stand, true, Some(cmd.delay));
+            return stands.into_iter().map(|stand| kept_place(cmd, stand, place)).collect();
+        }
+        let stand = Stand { counted: stand.counted - 1, releases: stand.releases + 1, ..stand };
+        if cmd.delay.is_zero() {
+            return vec![kept_place(cmd, stand.moved(JobState::Ready), place)];
+        }
+        vec![stand.scheduled(When::At(Due::Elapsed(now.after(cmd.delay))))]
+    }
+
+    pub(super) fn append_log(&mut self, cmd: &AppendLog, answer: &Answer) -> Judged {
+        let Some(key) = self.accepted(&cmd.held, None, answer, &["out_of_range", "too_large"])
+            .or_else(|violation| self.log_gap(cmd, answer).then_some(None).ok_or(violation))?
+        else {
+            return Ok(());
+        };
+        let job = self.known_mut(key);
+        job.may.retain(|stand| stand.state == JobState::Running);
+        let hold = job.hold.as_mut().expect("it was judged live");
+        let sent = u64::try_from(cmd.bytes.len()).expect("a length fits");
+        let wanted = hold.log_bytes.max(cmd.offset + sent);
+        hold.log_bytes = wanted;
+        match answer {
+            Ok(Reply::LogAppended { bytes, .. }) if *bytes == wanted => Ok(()),
+            _ => {
+                let what = format!("the log has {wanted} bytes, the answer is {answer:?}");
+                Err(self.broken("D10", key, what))
+            }
+        }
+    }
+
+    /// A piece that leaves a gap may be refused.
+    fn log_gap(&self, cmd: &AppendLog, answer: &Answer) -> bool {
+        let key = self.find(&cmd.held.namespace, &cmd.held.job);
+        let hold = key.and_then(|key| self.known(key).hold.as_ref());
+        answer.is_err() && hold.is_some_and(|hold| hold.log_bytes != cmd.offset)
+    }
+
+    fn reported(&mut self, key: JobKey, token: ganger_types::LeaseToken, kind: ReportKind) {
+        if self.due_now.contains(&key) {
+            self.goals.reach("report-in-the-step-of-a-timer");
+        }
+        let job = self.known_mut(key);
+        job.last_report = Some((token, kind));
+    }
+
+    /// Applies `each` to the stands in which the job runs; in the others the report cannot have met it.
+    pub(super) fn stands_after(&self, key: JobKey, each: impl Fn(Stand) -> Vec<Stand>) -> Vec<Stand> {
+        let running = self.known(key).may.iter().filter(|stand| stand.state == JobState::Running);
+        running.flat_map(|stand| each(*stand)).collect()
+    }
+
+    /// The state told must be one that the job may be in.
+    fn check_reported(&mut self, key: JobKey, answer: &Answer) -> Judged {
+        let Ok(Reply::Reported { state, retry_at, repeat: false }) = answer else {
+            let what = format!("an accepted report was answered {answer:?}");
+            return Err(self.broken("L7", key, what));
+        };
+        if !self.known(key).may_be(*state) {
+            let what = format!("the report was answered with state {state}");
+            return Err(self.broken("R1", key, what));
+        }
+        if *state == JobState::Scheduled && retry_at.is_none() {
+            return Err(self.broken("R3", key, "a retry is scheduled without a time".into()));
+        }
+        let job = self.known_mut(key);
+        let was_open = !job.has_ended();
+        job.may.retain(|stand| stand.state == *state);
+        if was_open && state.is_terminal() {
+            self.has_ended(key);
+        }
+        Ok(())
+    }
+}
+
+fn is_repeat(reply: &Reply) -> bool {
+    matches!(reply, Reply::Reported { repeat: true, .. })
+}
+
+fn kept_place(cmd: &Release, stand: Stand, place: Option<ganger_types::Elapsed>) -> Stand {
+    if cmd.keep_place && cmd.delay == Duration::ZERO && stand.state == JobState::Ready {
+        return Stand { ready_at: place, ..stand };
+    }
+    stand
+}
+
+fn job_was_granted_again(oracle: &Oracle, key: JobKey, held: &Held) -> bool {
+    let job = oracle.known(key);
+    job.hold.as_ref().is_some_and(|hold| hold.token != held.token)
+}

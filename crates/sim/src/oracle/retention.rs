@@ -1,0 +1,66 @@
+//! Judges removals by retention: only what has ended, is due, and nobody needs (`rel K1` to `K3`, `C4`).
+
+use ganger_types::{JobKey, JobRecord};
+
+use super::{Judged, Oracle};
+use crate::rows::Rows;
+
+impl Oracle {
+    /// A job's rows are gone. If nobody deleted it, retention did.
+    pub(super) fn removed_by_retention(&mut self, record: &JobRecord, rows: &Rows) -> Judged {
+        let key = record.key;
+        if rows.record(key).is_some() || !self.jobs.contains_key(&key) {
+            return Ok(());
+        }
+        self.may_be_gone(key, record)?;
+        if self.known(key).dependents.iter().any(|dependent| self.live.contains(dependent)) {
+            self.goals.reach("retired-next-to-a-live-dependent");
+        }
+        self.goals.reach("retired");
+        self.remove(key);
+        Ok(())
+    }
+
+    fn may_be_gone(&self, key: JobKey, record: &JobRecord) -> Judged {
+        let job = self.known(key);
+        let Some(end) = record.finished.as_ref().filter(|_| job.has_ended()) else {
+            return Err(self.broken("K1", key, format!("job {} was removed before its end", job.id)));
+        };
+        if let Some(user) = self.user_of(key) {
+            let what = format!("job {} was retired while job {user} holds its result", job.id);
+            return Err(self.broken("K2", key, what));
+        }
+        let settings = self.settings(&job.namespace, &job.queue);
+        let space = self.namespace(&job.namespace);
+        let keep = settings.retention.unwrap_or(space.retention).of(end.outcome);
+        let is_old = match (end.keep_until, keep.age) {
+            (Some(until), _) => until.is_some_and(|until| until <= self.now.wall),
+            (None, Some(age)) => end.at.after(age) <= self.now.wall,
+            (None, None) => false,
+        };
+        let others = self
+            .jobs
+            .values()
+            .filter(|other| {
+                other.namespace == job.namespace
+                    && other.queue == job.queue
+                    && other.outcome() == job.outcome()
+                    && other.key != key
+            })
+            .count();
+        let others = u64::try_from(others).expect("a count fits");
+        let is_beyond = keep.count.is_some_and(|count| others >= count);
+        if !is_old && !is_beyond {
+            let what = format!(
+                "job {} was retired before its time: ended at {}, keep {keep:?}, {others} others kept",
+                job.id, end.at
+            );
+            return Err(self.broken("K1", key, what));
+        }
+        if !is_beyond && !self.wall_is_trusted() {
+            let what = format!("job {} was retired right after the wall clock jumped", job.id);
+            return Err(self.broken("C4", key, what));
+        }
+        Ok(())
+    }
+}

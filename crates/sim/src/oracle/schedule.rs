@@ -1,0 +1,218 @@
+//! Judges schedules: each due point fires by its policy, once, in one commit (`rel T7`, `C2`, `C3`).
+
+use std::collections::BTreeSet;
+
+use ganger_types::command::{NewJob, PutSchedule, RemoveSchedule};
+use ganger_types::{
+    Answer, CatchUp, JobKey, JobRecord, JobState, Namespace, Overlap, Reply, ScheduleId,
+    ScheduleRecord, ScheduleSpec, Timestamp,
+};
+
+use super::job::{Gone, Known, Stand};
+use super::{Judged, Oracle};
+use crate::rows::Rows;
+
+/// What is believed of a schedule.
+pub(crate) struct Plan {
+    record: ScheduleRecord,
+    next_at: Timestamp,
+    last: Option<JobKey>,
+}
+
+impl Oracle {
+    /// Schedules whose time has come fire before the commands of the moment.
+    pub(super) fn schedules_fire(&mut self, rows: &Rows) -> Judged {
+        let now = self.now.wall;
+        let is_due = |plan: &Plan| plan.next_at <= now;
+        let names: Vec<_> = self.schedules.iter().filter(|(_, plan)| is_due(plan)).collect();
+        let names: Vec<_> = names.into_iter().map(|(name, _)| name.clone()).collect();
+        for name in names {
+            self.schedule_fires(&name, rows)?;
+        }
+        Ok(())
+    }
+
+    fn schedule_fires(&mut self, name: &(Namespace, ScheduleId), rows: &Rows) -> Judged {
+        let made = self.new_of_schedule(name, rows);
+        let plan = &self.schedules[name];
+        let (record, last) = (plan.record.clone(), plan.last);
+        let count = points(&plan.record, plan.next_at, self.now.wall);
+        let allowed = self.allowed(plan, count);
+        if count > 1 {
+            self.goals.reach(match record.catch_up {
+                CatchUp::None => "schedule-missed-none",
+                CatchUp::Last => "schedule-missed-last",
+                CatchUp::All { .. } => "schedule-missed-all",
+            });
+        }
+        if !allowed.contains(&made.len()) {
+            let what = format!(
+                "schedule {} ({:?}, {:?}, paused {}) had {count} due points and made {made:?} instead of {allowed:?} jobs",
+                record.id, record.catch_up, record.overlap, record.paused
+            );
+            let earlier = vec![format!("it was due at {}", self.schedules[name].next_at)];
+            return Err(self.wrong("T7", what, earlier));
+        }
+        let mut previous = last;
+        for key in made {
+            if record.overlap == Overlap::Replace {
+                self.replaced(previous);
+            }
+            self.learn_scheduled(rows.record(key).expect("listed from the rows"), rows);
+            previous = Some(key);
+        }
+        let plan = self.schedules.get_mut(name).expect("it was there");
+        plan.next_at = next_after(&plan.record, self.now.wall);
+        plan.last = previous;
+        Ok(())
+    }
+
+    /// Jobs that a schedule made at this moment, in order.
+    fn new_of_schedule(&self, name: &(Namespace, ScheduleId), rows: &Rows) -> Vec<JobKey> {
+        let from = self.key_max.map_or(JobKey(0), |max| JobKey(max.0 + 1));
+        let live = rows.live.range(from..).map(|(_, record)| record);
+        let finished = rows.finished.range(from..).map(|(_, row)| &row.record);
+        let mut keys: Vec<JobKey> = live
+            .chain(finished)
+            .filter(|record| record.schedule.as_ref() == Some(&name.1) && record.namespace == name.0)
+            .filter(|record| record.created_at == self.now.wall)
+            .map(|record| record.key)
+            .collect();
+        keys.sort_unstable();
+        keys
+    }
+
+    /// How many jobs may be made of so many due points.
+    fn allowed(&self, plan: &Plan, points: usize) -> BTreeSet<usize> {
+        let schedule = &plan.record;
+        if schedule.paused {
+            return BTreeSet::from([0]);
+        }
+        let by_policy: BTreeSet<usize> = match schedule.catch_up {
+            // Whether the newest point counts as missed depends on how late the step came.
+            CatchUp::None => BTreeSet::from([0, 1]),
+            CatchUp::Last => BTreeSet::from([1]),
+            CatchUp::All { max: 0 } => BTreeSet::from([points]),
+            CatchUp::All { max } => {
+                BTreeSet::from([points.min(usize::try_from(max).expect("a small number"))])
+            }
+        };
+        if schedule.overlap != Overlap::Skip {
+            return by_policy;
+        }
+        match plan.last.and_then(|key| self.jobs.get(&key)) {
+            Some(job) if !job.may_have_ended() => BTreeSet::from([0]),
+            Some(job) if !job.has_ended() => BTreeSet::from([0, 1]),
+            _ => by_policy.into_iter().map(|count| count.min(1)).collect(),
+        }
+    }
+
+    /// The earlier job of a schedule that replaces is called off.
+    fn replaced(&mut self, last: Option<JobKey>) {
+        let Some(key) = last.filter(|key| self.live.contains(key)) else { return };
+        self.note(key, "was replaced by the next run of its schedule", 0);
+        self.goals.reach("schedule-replaced-a-run");
+        self.known_mut(key).end_hold(Gone::Cancelled);
+        self.ends_without_success(key, JobState::Cancelled);
+    }
+
+    fn learn_scheduled(&mut self, record: &JobRecord, rows: &Rows) {
+        let spec = NewJob {
+            queue: record.queue.clone(),
+            kind: record.kind.clone(),
+            priority: record.priority,
+            timeout: record.timeout,
+            ..NewJob::default()
+        };
+        let job = Known {
+            key: record.key,
+            id: record.id.clone(),
+            namespace: record.namespace.clone(),
+            queue: record.queue.clone(),
+            payload: rows.payloads.get(&record.key).cloned().unwrap_or_default(),
+            priority: record.priority,
+            retry: record.retry.clone(),
+            graph: None,
+            schedule: record.schedule.clone(),
+            tags: record.tags.iter().cloned().collect(),
+            start: None,
+            may: vec![Stand::new(JobState::Ready)],
+            attempt: 0,
+            inputs: Vec::new(),
+            after: Vec::new(),
+            dependents: BTreeSet::new(),
+            hold: None,
+            last_report: None,
+            past: Vec::new(),
+            result: None,
+            is_ahead: false,
+            is_revived: false,
+            notes: Vec::new(),
+            spec,
+        };
+        self.adopt(job);
+        self.goals.reach("schedule-fired");
+    }
+
+    pub(super) fn put_schedule(&mut self, cmd: &PutSchedule, answer: &Answer) -> Judged {
+        let name = (cmd.schedule.namespace.clone(), cmd.schedule.id.clone());
+        match answer {
+            Err(rejection) => {
+                let codes =
+                    ["cron_unreadable", "time_zone_unknown", "out_of_range", "kind_missing", "too_large"];
+                self.refused(rejection, &BTreeSet::from(codes))
+            }
+            Ok(Reply::Done) => {
+                let last = self.schedules.get(&name).and_then(|plan| plan.last);
+                let next_at = next_after(&cmd.schedule, self.now.wall);
+                self.schedules.insert(name, Plan { record: cmd.schedule.clone(), next_at, last });
+                Ok(())
+            }
+            Ok(other) => Err(self.wrong("P6", format!("answered {other:?}"), Vec::new())),
+        }
+    }
+
+    pub(super) fn remove_schedule(&mut self, cmd: &RemoveSchedule, answer: &Answer) -> Judged {
+        let name = (cmd.namespace.clone(), cmd.id.clone());
+        let was_there = self.schedules.remove(&name).is_some();
+        match answer {
+            Ok(Reply::Done) if was_there => Ok(()),
+            Err(rejection) if !was_there => {
+                self.refused(rejection, &BTreeSet::from(["schedule_not_found"]))
+            }
+            other => Err(self.wrong("P6", format!("removing schedule {}: {other:?}", cmd.id), Vec::new())),
+        }
+    }
+}
+
+/// Due points from `next` up to `now`, both included, counted from the definition.
+fn points(schedule: &ScheduleRecord, next: Timestamp, now: Timestamp) -> usize {
+    let (_, every) = grid(schedule);
+    usize::try_from((now.0 - next.0) / every).expect("a bounded number of points") + 1
+}
+
+/// The first point of a schedule's grid after `now`.
+fn next_after(schedule: &ScheduleRecord, now: Timestamp) -> Timestamp {
+    let (first, every) = grid(schedule);
+    if now.0 < first {
+        return Timestamp(first);
+    }
+    Timestamp(first + ((now.0 - first) / every + 1) * every)
+}
+
+/// First point and distance, in microseconds. The simulator uses only cron expressions that are an
+/// even grid in UTC.
+fn grid(schedule: &ScheduleRecord) -> (u64, u64) {
+    let minute = 60_000_000;
+    match &schedule.spec {
+        ScheduleSpec::Interval { every, first_at } => {
+            (first_at.0, ganger_types::time::micros(*every))
+        }
+        ScheduleSpec::Cron { expression, .. } => match expression.as_str() {
+            "* * * * *" => (0, minute),
+            "*/5 * * * *" => (0, 5 * minute),
+            "0 * * * *" => (0, 60 * minute),
+            other => unreachable!("the simulator does not use {other}"),
+        },
+    }
+}

@@ -1,0 +1,152 @@
+//! What time does to jobs: leases run out, pauses end, deadlines pass.
+
+use std::time::Duration;
+
+use ganger_types::limits::RETENTION_DISTRUST_FOR;
+use ganger_types::{Due, DueOrder, Elapsed, JobKey, JobState, Now};
+
+use super::job::{Gone, Hold, Stand, When};
+use super::{Judged, Oracle};
+
+impl Oracle {
+    /// Moves to `now` and fires what is due, each at its own time.
+    pub(super) fn step_to(&mut self, now: Now) -> Judged {
+        if now.elapsed < self.now.elapsed {
+            let what = format!("elapsed time went back from {}", self.now.elapsed);
+            return Err(self.wrong("C1", what, Vec::new()));
+        }
+        let before = std::mem::replace(&mut self.now, now);
+        self.watch_wall(before);
+        self.due_now.clear();
+        let due: Vec<JobKey> = self.live.iter().copied().filter(|key| self.is_due(*key)).collect();
+        if due.len() > 1 {
+            self.goals.reach("two-timers-in-one-step");
+        }
+        self.due_now.extend(due);
+        // An end may make others due only through a zero pause, which `fire` settles itself; a
+        // cascade only ends jobs or makes them ready.
+        while let Some((_, key)) = self.first_due() {
+            self.fire(key);
+        }
+        Ok(())
+    }
+
+    fn is_due(&self, key: JobKey) -> bool {
+        self.timer_of(key).is_some()
+    }
+
+    fn first_due(&self) -> Option<(Elapsed, JobKey)> {
+        self.live.iter().filter_map(|key| Some((self.timer_of(*key)?, *key))).min()
+    }
+
+    /// The moment of the first timer of a job that is due and not settled, on the elapsed line.
+    fn timer_of(&self, key: JobKey) -> Option<Elapsed> {
+        let job = self.known(key);
+        if job.has_ended() {
+            return None;
+        }
+        if let Some(hold) = &job.hold {
+            let first = hold_ends(hold).0;
+            let settled = !job.is_certain() && self.now.elapsed < hold_ends(hold).1;
+            return (first <= self.now.elapsed && !settled).then_some(first);
+        }
+        let is_late = job.spec.deadline.is_some_and(|deadline| deadline <= self.now.wall);
+        if is_late && job.may.iter().any(|stand| !stand.state.is_terminal()) {
+            return Some(self.now.elapsed);
+        }
+        job.may.iter().filter_map(|stand| due_by(stand, self.now)).min()
+    }
+
+    fn fire(&mut self, key: JobKey) {
+        let now = self.now;
+        if self.known(key).hold.is_some() {
+            return self.lease_ends(key);
+        }
+        let job = self.known(key);
+        if job.spec.deadline.is_some_and(|deadline| deadline <= now.wall) {
+            self.goals.reach("deadline-passed-before-start");
+            self.note(key, "its deadline passed", 0);
+            return self.ends_without_success(key, JobState::Failed);
+        }
+        let order = self.settings(&job.namespace.clone(), &job.queue.clone()).due_order;
+        let job = self.known_mut(key);
+        for stand in &mut job.may {
+            *stand = ripen(*stand, now, order);
+        }
+        job.start = None;
+        self.note(key, "fell due", 0);
+    }
+
+    /// The lease may have ended, or must have.
+    fn lease_ends(&mut self, key: JobKey) {
+        let job = self.known(key);
+        let hold = job.hold.clone().expect("only a held job's lease can end");
+        let (first, last) = hold_ends(&hold);
+        let running: Vec<Stand> =
+            job.may.iter().copied().filter(|stand| stand.state == JobState::Running).collect();
+        let mut stands = Vec::new();
+        if self.now.elapsed < last {
+            stands.extend(running.iter().copied());
+        }
+        for stand in running {
+            stands.extend(self.after_expiry(key, &hold, first, stand));
+        }
+        self.note(key, "its lease may have run out, attempt", 0);
+        if stands.iter().all(|stand| stand.state != JobState::Running) {
+            self.known_mut(key).end_hold(Gone::Expired);
+        }
+        self.stands_become(key, stands);
+    }
+
+    /// Each stand that has become due since is ready now.
+    pub(super) fn ripened(&self, key: JobKey, stands: Vec<Stand>) -> Vec<Stand> {
+        let job = self.known(key);
+        let order = self.settings(&job.namespace, &job.queue).due_order;
+        stands.into_iter().map(|stand| ripen(stand, self.now, order)).collect()
+    }
+
+    /// Remembers when the wall clock ran ahead of the elapsed one.
+    fn watch_wall(&mut self, before: Now) {
+        let moved = self.now.elapsed.since(before.elapsed);
+        // Drift and rounding are no jumps.
+        let slack = moved.mul_f64(0.2) + Duration::from_secs(60);
+        let is_first = before.elapsed == Elapsed(0);
+        if !is_first && self.now.wall > before.wall.after(moved + slack) {
+            self.wall_jumped = Some(self.now.elapsed);
+        }
+    }
+
+    /// Whether retention may believe the wall clock (`rel C4`).
+    pub(super) fn wall_is_trusted(&self) -> bool {
+        let stable = |at| self.now.elapsed.since(at) >= RETENTION_DISTRUST_FOR;
+        self.wall_jumped.is_none_or(stable)
+    }
+}
+
+fn hold_ends(hold: &Hold) -> (Elapsed, Elapsed) {
+    match hold.times_out {
+        Some((first, last)) => (hold.ends.0.min(first), hold.ends.1.min(last)),
+        None => hold.ends,
+    }
+}
+
+fn due_by(stand: &Stand, now: Now) -> Option<Elapsed> {
+    match stand.due {
+        When::Never => None,
+        When::At(Due::Elapsed(at)) => (at <= now.elapsed).then_some(at),
+        When::At(Due::Wall(at)) => (at <= now.wall).then_some(now.elapsed),
+        When::Between(first, _) => (first <= now.elapsed).then_some(first),
+    }
+}
+
+/// A stand whose time has come is ready; its place in the line is the moment it fell due.
+fn ripen(stand: Stand, now: Now, order: DueOrder) -> Stand {
+    if stand.state != JobState::Scheduled || due_by(&stand, now).is_none() {
+        return stand;
+    }
+    let ready_at = match (stand.due, order) {
+        (When::At(Due::Elapsed(at)), DueOrder::Behind) => Some(at),
+        _ => None,
+    };
+    Stand { ready_at, ..stand.moved(JobState::Ready) }
+}

@@ -1,0 +1,192 @@
+//! The swarm: each seed draws which features and which faults are on, how often, and how small the
+//! universe is. Half of the seeds have at most two kinds of faults, some have none.
+
+use crate::dice::{Dice, mix};
+
+macro_rules! switches {
+    ($(#[$doc:meta])* $name:ident { $($variant:ident = $word:literal,)* }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub(crate) enum $name { $($variant,)* }
+
+        impl $name {
+            pub(crate) const ALL: &'static [Self] = &[$(Self::$variant,)*];
+
+            pub(crate) fn word(self) -> &'static str {
+                match self { $(Self::$variant => $word,)* }
+            }
+        }
+    };
+}
+
+switches! {
+    /// What producers, workers and operators may do in a run.
+    Feature {
+        Bulk = "bulk",
+        Delays = "delays",
+        Priorities = "priorities",
+        UniqueKeys = "unique-keys",
+        GivenIds = "given-ids",
+        Claims = "claims",
+        Graphs = "graphs",
+        EdgePolicies = "edge-policies",
+        Refusals = "refusals",
+        Deadlines = "deadlines",
+        Timeouts = "timeouts",
+        Labels = "labels",
+        RetryPolicies = "retry-policies",
+        Renewals = "renewals",
+        Releases = "releases",
+        Failures = "failures",
+        Prefetch = "prefetch",
+        TakeModes = "take-modes",
+        RequestIds = "request-ids",
+        Logs = "logs",
+        NextQueues = "next-queues",
+        Goodbyes = "goodbyes",
+        Pauses = "pauses",
+        Limits = "limits",
+        Cancels = "cancels",
+        Deletes = "deletes",
+        Revives = "revives",
+        Alters = "alters",
+        HandTimeOuts = "hand-time-outs",
+        Dependencies = "dependencies",
+        Retention = "retention",
+        Schedules = "schedules",
+        Namespaces = "namespaces",
+        Reads = "reads",
+        Graces = "graces",
+    }
+}
+
+switches! {
+    /// What may go wrong in a run.
+    Fault {
+        RequestsLost = "requests-lost",
+        AnswersLost = "answers-lost",
+        Latency = "latency",
+        Crashes = "crashes",
+        CommitsRefused = "commits-refused",
+        CommitsUnknown = "commits-unknown",
+        CommitsSlow = "commits-slow",
+        Fences = "fences",
+        WallJumps = "wall-jumps",
+        Drift = "drift",
+        WorkersDie = "workers-die",
+        WorkersSlow = "workers-slow",
+        Zombies = "zombies",
+        WrongTokens = "wrong-tokens",
+        Repeats = "repeats",
+        Outages = "outages",
+    }
+}
+
+/// A set of switches, as bits in order of `ALL`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Bits(pub(crate) u64);
+
+impl Bits {
+    pub(crate) fn has(self, bit: usize) -> bool {
+        self.0 >> bit & 1 == 1
+    }
+
+    pub(crate) fn set(&mut self, bit: usize) {
+        self.0 |= 1 << bit;
+    }
+
+    pub(crate) fn clear(&mut self, bit: usize) {
+        self.0 &= !(1 << bit);
+    }
+}
+
+/// How quickly steps follow each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pace {
+    /// Milliseconds: everything overlaps.
+    Dense,
+    /// Up to two seconds.
+    Even,
+    /// Minutes, now and then days.
+    Sparse,
+}
+
+/// What a run is like: drawn from its seed alone.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    pub(crate) features: Bits,
+    pub(crate) faults: Bits,
+    /// Of a thousand chances, how many go wrong, for the faults that are on.
+    pub(crate) fault_rate: u64,
+    pub(crate) queues: usize,
+    pub(crate) workers: usize,
+    pub(crate) keys: usize,
+    pub(crate) steps: usize,
+    pub(crate) pace: Pace,
+    /// Usual lease length, in milliseconds.
+    pub(crate) lease_ms: u64,
+    /// Elapsed microseconds per million microseconds of the world.
+    pub(crate) rate: u64,
+    /// Commands in one turn, at most (level 1).
+    pub(crate) batch: usize,
+    /// Live jobs that producers aim at.
+    pub(crate) live_target: usize,
+}
+
+fn index_of<T: PartialEq>(all: &[T], one: &T) -> usize {
+    all.iter().position(|other| other == one).expect("every switch is listed")
+}
+
+impl Plan {
+    /// The plan of a seed, with `features_off` and `faults_off` switched off.
+    pub(crate) fn draw(seed: u64, features_off: Bits, faults_off: Bits) -> Self {
+        let mut dice = Dice::new(mix(seed ^ 0x51A7));
+        let mut features = Bits::default();
+        let share = dice.within(250, 900);
+        for bit in 0..Feature::ALL.len() {
+            if dice.chance(share) {
+                features.set(bit);
+            }
+        }
+        let mut faults = Bits::default();
+        for _ in 0..Self::draw_fault_kinds(&mut dice) {
+            faults.set(dice.index(Fault::ALL.len()));
+        }
+        features.0 &= !features_off.0;
+        faults.0 &= !faults_off.0;
+        let pace = *dice.pick(&[Pace::Dense, Pace::Dense, Pace::Even, Pace::Even, Pace::Sparse]);
+        let drifts = faults.has(index_of(Fault::ALL, &Fault::Drift));
+        let drift = dice.within(950_000, 1_050_000);
+        Self {
+            features,
+            faults,
+            fault_rate: *dice.pick(&[5, 20, 60, 150]),
+            queues: dice.index(4) + 2,
+            workers: dice.index(6) + 3,
+            keys: 2,
+            steps: dice.index(500) + 150,
+            pace,
+            lease_ms: *dice.pick(&[300, 2_000, 10_000, 60_000]),
+            rate: if drifts { drift } else { 1_000_000 },
+            batch: *dice.pick(&[1, 1, 2, 8]),
+            live_target: *dice.pick(&[5, 15, 40]),
+        }
+    }
+
+    /// A twentieth has none, about half at most two, the rest up to all.
+    fn draw_fault_kinds(dice: &mut Dice) -> usize {
+        match dice.below(100) {
+            0..5 => 0,
+            5..50 => dice.index(2) + 1,
+            _ => dice.index(10) + 3,
+        }
+    }
+
+    pub(crate) fn does(&self, feature: Feature) -> bool {
+        self.features.has(index_of(Feature::ALL, &feature))
+    }
+
+    pub(crate) fn suffers(&self, fault: Fault) -> bool {
+        self.faults.has(index_of(Fault::ALL, &fault))
+    }
+}

@@ -1,0 +1,188 @@
+//! Planted bugs: known mistakes, one number each, switched on one at a time at run time, to prove
+//! that the oracle finds them. They are wrapped around the engine and the store, never inside.
+
+use std::time::Duration;
+
+use ganger_engine::Effects;
+use ganger_store::Loaded;
+use ganger_types::command::Start;
+use ganger_types::{
+    Answer, Change, Command, Epoch, InputState, JobKey, Now, Reply, Timestamp,
+};
+
+use crate::dice::Dice;
+
+/// Every planted bug, with the level at which it lives. Numbers are stable.
+pub(crate) const BUGS: &[(u32, u8, &str)] = &[
+    (1, 1, "a commit is acknowledged before it is durable"),
+    (2, 1, "tokens and epoch repeat after a restart"),
+    (3, 1, "lease expiry reads the wall clock"),
+    (4, 1, "timers are not looked at before commands"),
+    (5, 1, "a completed job's result is not stored"),
+    (6, 1, "the attempt is not stored with the lease"),
+    (7, 1, "leases are not read back after a restart"),
+    (8, 1, "delivered inputs are not stored"),
+    (9, 1, "an input is stored with the result of another upstream"),
+    (10, 1, "reports are accepted under any token of the job"),
+    (11, 1, "idempotency keys are not read back after a restart"),
+    (12, 1, "unique keys are not stored"),
+    (13, 1, "pause is forgotten after a restart"),
+    (14, 1, "edges are not read back after a restart"),
+    (15, 1, "half of a commit is written before a crash"),
+    (16, 1, "ended jobs are removed at random"),
+    (17, 1, "a delay is dropped"),
+    (18, 1, "a grant is told twice"),
+    (19, 1, "priorities are turned round"),
+    (20, 1, "a renewal is acknowledged and forgotten"),
+    (21, 1, "a schedule's next run is not stored"),
+    (22, 1, "failure policies of edges are mixed up"),
+    (23, 1, "counted attempts are not stored"),
+    (24, 1, "the end of a lease is not stored"),
+    (25, 2, "an unknown commit is treated as failed"),
+    (26, 2, "an answer goes out before its commit"),
+];
+
+/// The mistake of a run, if any.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Planted {
+    bug: u32,
+    calls: u64,
+}
+
+impl Planted {
+    pub(crate) fn new(bug: u32) -> Self {
+        Self { bug, calls: 0 }
+    }
+
+    pub(crate) fn is(&self, bug: u32) -> bool {
+        self.bug == bug
+    }
+
+    /// True in every `n`-th call, so that a mistake is not made each time.
+    fn now_and_then(&mut self, n: u64) -> bool {
+        self.calls += 1;
+        self.calls.is_multiple_of(n)
+    }
+
+    pub(crate) fn epoch(&self, epoch: Epoch) -> Epoch {
+        if self.is(2) { Epoch(1) } else { epoch }
+    }
+
+    pub(crate) fn seed(&self, dice: &mut Dice) -> [u8; 32] {
+        let seed = dice.bytes();
+        if self.is(2) { [7; 32] } else { seed }
+    }
+
+    pub(crate) fn time(&self, now: Now) -> Now {
+        if !self.is(3) {
+            return now;
+        }
+        let wall = now.wall.since(Timestamp(crate::clock::DAWN));
+        Now { elapsed: ganger_types::Elapsed(1).after(wall).max(now.elapsed), wall: now.wall }
+    }
+
+    pub(crate) fn advances(&mut self) -> bool {
+        !self.is(4) || self.now_and_then(3)
+    }
+
+    /// What a new engine is told of a row.
+    pub(crate) fn loads(&mut self, row: Loaded) -> Option<Loaded> {
+        match (self.bug, row) {
+            (7, Loaded::Lease(_)) | (11, Loaded::Claim(_)) | (14, Loaded::Input(_)) => None,
+            (13, Loaded::Queue(mut record)) => {
+                record.settings.paused = false;
+                Some(Loaded::Queue(record))
+            }
+            (_, row) => Some(row),
+        }
+    }
+
+    /// What the engine is told of a command.
+    pub(crate) fn command(&mut self, mut command: Command) -> Command {
+        match (self.bug, &mut command) {
+            (17, Command::Enqueue(cmd)) => {
+                for job in &mut cmd.jobs {
+                    if matches!(job.start, Start::After(_)) {
+                        job.start = Start::Now;
+                    }
+                }
+            }
+            (20, Command::Renew(cmd)) => cmd.lease_for = Some(Duration::from_millis(100)),
+            (22, Command::Enqueue(cmd)) => {
+                for job in &mut cmd.jobs {
+                    for edge in &mut job.after {
+                        edge.policy = ganger_types::FailurePolicy::Ignore;
+                    }
+                }
+            }
+            _ => {}
+        }
+        command
+    }
+
+    /// What the client is told of an answer.
+    pub(crate) fn answer(&mut self, command: &Command, answer: &mut Answer) {
+        match (self.bug, answer) {
+            (18, Ok(Reply::Leased(grants))) if self.calls % 5 == 4 => {
+                if let Some(first) = grants.first().cloned() {
+                    grants.push(first);
+                }
+            }
+            (10, answer) => {
+                let is_stale = answer.as_ref().is_err_and(|why| why.code() == "lease_lost");
+                if is_stale && matches!(command, Command::Complete(_)) {
+                    *answer = Ok(Reply::Reported {
+                        state: ganger_types::JobState::Succeeded,
+                        retry_at: None,
+                        repeat: false,
+                    });
+                }
+            }
+            _ => {}
+        }
+        if self.bug == 18 {
+            self.calls += 1;
+        }
+    }
+
+    /// What the store is told of a turn.
+    pub(crate) fn effects(&mut self, effects: &mut Effects) {
+        let bug = self.bug;
+        if bug == 0 {
+            return;
+        }
+        let mut removed = Vec::new();
+        for change in &mut effects.changes {
+            self.bend(bug, change, &mut removed);
+        }
+        effects.changes.retain(|change| !self.drops(change));
+        effects.changes.extend(removed.into_iter().map(Change::RemoveJob));
+    }
+
+    fn bend(&mut self, bug: u32, change: &mut Change, removed: &mut Vec<JobKey>) {
+        match (bug, change) {
+            (5, Change::FinishJob { result, .. }) => *result = None,
+            (6, Change::PutLease(lease)) => lease.attempt = lease.attempt.saturating_sub(1).max(1),
+            (9, Change::PutInput(row)) => {
+                if let InputState::Delivered { upstream, .. } = &mut row.state {
+                    upstream.0 = upstream.0.saturating_sub(1);
+                }
+            }
+            (16, Change::FinishJob { record, .. }) if self.now_and_then(4) => removed.push(record.key),
+            (19, Change::PutJob(record)) => {
+                record.priority =
+                    ganger_types::Priority::from_millionths(-record.priority.millionths());
+            }
+            (23, Change::PutJob(record)) => record.attempts_counted = 0,
+            _ => {}
+        }
+    }
+
+    fn drops(&self, change: &Change) -> bool {
+        match (self.bug, change) {
+            (8, Change::PutInput(row)) => matches!(row.state, InputState::Delivered { .. }),
+            (24, Change::RemoveLease(_)) | (12, Change::PutUnique(_)) | (21, Change::PutSchedule(_)) => true,
+            _ => false,
+        }
+    }
+}

@@ -1,0 +1,351 @@
+//! The model store: rows in ordered maps, applied commit by commit, and strict about what it is told.
+//!
+//! It holds exactly what a durable store would hold. It refuses changes that make no sense (a lease
+//! for a job that is not live, an ending of one that has ended), because a real store would quietly
+//! keep them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ganger_store::Loaded;
+use ganger_types::change::{ClaimRecord, UniqueRecord};
+use ganger_types::command::{Retiree, RetireeQuery};
+use ganger_types::{
+    Bytes, Change, ClaimKey, Day, Group, InputRow, InputState, JobId, JobKey, JobRecord, JobState,
+    LeaseRecord, Meta, Namespace, NamespaceRecord, Queue, QueueRecord, ScheduleId, ScheduleRecord,
+    StatisticsRecord, Tag, Timestamp, UniqueKey,
+};
+
+/// A job that has ended.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct FinishedRow {
+    pub(crate) record: JobRecord,
+    pub(crate) result: Option<Bytes>,
+}
+
+/// All rows of a shard's store.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Rows {
+    pub(crate) sequence: u64,
+    pub(crate) meta: Meta,
+    pub(crate) live: BTreeMap<JobKey, JobRecord>,
+    pub(crate) finished: BTreeMap<JobKey, FinishedRow>,
+    pub(crate) payloads: BTreeMap<JobKey, Bytes>,
+    pub(crate) inputs: BTreeMap<(JobKey, u32), InputState>,
+    pub(crate) leases: BTreeMap<JobKey, LeaseRecord>,
+    pub(crate) logs: BTreeMap<(JobKey, u32), Vec<u8>>,
+    pub(crate) queues: BTreeMap<(Namespace, Queue), QueueRecord>,
+    pub(crate) namespaces: BTreeMap<Namespace, NamespaceRecord>,
+    pub(crate) schedules: BTreeMap<(Namespace, ScheduleId), ScheduleRecord>,
+    pub(crate) uniques: BTreeMap<(Namespace, UniqueKey), UniqueRecord>,
+    pub(crate) claims: BTreeMap<(Namespace, ClaimKey), ClaimRecord>,
+    pub(crate) tag_counts: BTreeMap<(Namespace, Tag), u64>,
+    pub(crate) group_counts: BTreeMap<(Namespace, Group), u64>,
+    pub(crate) tracked: BTreeMap<(Namespace, JobId), Timestamp>,
+    pub(crate) statistics: BTreeMap<(Namespace, Queue, Day), StatisticsRecord>,
+    pub(crate) ids: BTreeMap<(Namespace, JobId), JobKey>,
+    /// Jobs that were revived and whose `PutJob` has not come yet; empty between commits.
+    reviving: BTreeSet<JobKey>,
+}
+
+impl Rows {
+    /// Applies a commit's changes in order; says which one makes no sense.
+    pub(crate) fn apply(
+        &mut self,
+        sequence: u64,
+        meta: Meta,
+        changes: &[Change],
+    ) -> Result<(), String> {
+        for change in changes {
+            self.put(change).map_err(|why| format!("{why}: {change:?}"))?;
+        }
+        self.sequence = sequence;
+        self.meta = meta;
+        match self.reviving.first() {
+            Some(key) => Err(format!("job {key} was revived, but no live record followed")),
+            None => Ok(()),
+        }
+    }
+
+    fn put(&mut self, change: &Change) -> Result<(), String> {
+        match change {
+            Change::PutJob(record) => self.put_job(record)?,
+            Change::PutPayload { key, payload } => {
+                self.needs_known(*key)?;
+                self.payloads.insert(*key, payload.clone());
+            }
+            Change::PutInput(row) => {
+                self.needs_known(row.job)?;
+                self.inputs.insert((row.job, row.slot), row.state.clone());
+            }
+            Change::RemoveInput { job, slot } => {
+                if self.inputs.remove(&(*job, *slot)).is_none() {
+                    return Err("there is no such input".into());
+                }
+            }
+            Change::PutLease(lease) => {
+                if !self.live.contains_key(&lease.key) {
+                    return Err("a lease on a job that is not live".into());
+                }
+                self.leases.insert(lease.key, LeaseRecord::clone(lease));
+            }
+            Change::RemoveLease(key) => {
+                self.leases.remove(key);
+            }
+            Change::FinishJob { record, result } => self.finish(record, result.as_ref())?,
+            Change::PutFinished(record) => {
+                let row = self.finished.get_mut(&record.key);
+                row.ok_or("the job has not ended")?.record = JobRecord::clone(record);
+            }
+            Change::ReviveJob(key) => {
+                self.finished.remove(key).ok_or("only an ended job can be revived")?;
+                self.reviving.insert(*key);
+            }
+            Change::RemoveJob(key) => self.remove_job(*key)?,
+            Change::AppendLog { key, attempt, offset, bytes, .. } => {
+                self.needs_known(*key)?;
+                let log = self.logs.entry((*key, *attempt)).or_default();
+                if u64::try_from(log.len()).ok() != Some(*offset) {
+                    return Err(format!("the log has {} bytes", log.len()));
+                }
+                log.extend_from_slice(bytes);
+            }
+            other => self.put_other(other),
+        }
+        Ok(())
+    }
+
+    fn put_other(&mut self, change: &Change) {
+        match change {
+            Change::PutQueue(record) => {
+                let name = (record.namespace.clone(), record.queue.clone());
+                self.queues.insert(name, QueueRecord::clone(record));
+            }
+            Change::RemoveQueue(namespace, queue) => {
+                self.queues.remove(&(namespace.clone(), queue.clone()));
+            }
+            Change::PutNamespace(record) => {
+                self.namespaces.insert(record.namespace.clone(), NamespaceRecord::clone(record));
+            }
+            Change::PutSchedule(record) => {
+                let name = (record.namespace.clone(), record.id.clone());
+                self.schedules.insert(name, ScheduleRecord::clone(record));
+            }
+            Change::RemoveSchedule(namespace, id) => {
+                self.schedules.remove(&(namespace.clone(), id.clone()));
+            }
+            Change::PutUnique(record) => {
+                let name = (record.namespace.clone(), record.key.clone());
+                self.uniques.insert(name, UniqueRecord::clone(record));
+            }
+            Change::RemoveUnique(namespace, key) => {
+                self.uniques.remove(&(namespace.clone(), key.clone()));
+            }
+            Change::PutClaim(record) => {
+                let name = (record.namespace.clone(), record.key.clone());
+                self.claims.insert(name, ClaimRecord::clone(record));
+            }
+            Change::RemoveClaim(namespace, key) => {
+                self.claims.remove(&(namespace.clone(), key.clone()));
+            }
+            Change::PutTagCount(namespace, tag, count) => {
+                put_count(&mut self.tag_counts, (namespace.clone(), tag.clone()), *count);
+            }
+            Change::PutGroupCount(namespace, group, count) => {
+                put_count(&mut self.group_counts, (namespace.clone(), group.clone()), *count);
+            }
+            Change::PutTracked(namespace, id, since) => {
+                let name = (namespace.clone(), id.clone());
+                match since {
+                    Some(at) => self.tracked.insert(name, *at),
+                    None => self.tracked.remove(&name),
+                };
+            }
+            Change::PutStatistics(record) => {
+                let name = (record.namespace.clone(), record.queue.clone(), record.day);
+                self.statistics.insert(name, StatisticsRecord::clone(record));
+            }
+            _ => unreachable!("changes of jobs are handled before"),
+        }
+    }
+
+    fn put_job(&mut self, record: &JobRecord) -> Result<(), String> {
+        if self.finished.contains_key(&record.key) {
+            return Err("the job has ended (rel A2)".into());
+        }
+        if record.state.is_terminal() || record.state == JobState::Running {
+            return Err(format!("a live record says {}", record.state));
+        }
+        if record.finished.is_some() {
+            return Err("a live record says how it ended".into());
+        }
+        self.reviving.remove(&record.key);
+        let name = (record.namespace.clone(), record.id.clone());
+        match self.ids.insert(name, record.key) {
+            Some(other) if other != record.key => {
+                return Err(format!("the id belongs to job {other} already"));
+            }
+            _ => {}
+        }
+        self.live.insert(record.key, record.clone());
+        Ok(())
+    }
+
+    fn finish(&mut self, record: &JobRecord, result: Option<&Bytes>) -> Result<(), String> {
+        if self.finished.contains_key(&record.key) {
+            return Err("the job has ended already (rel A2)".into());
+        }
+        if !record.state.is_terminal() || record.finished.is_none() {
+            return Err(format!("an ended record says {}", record.state));
+        }
+        // A job may be born and end in one turn; then this is its first row.
+        self.live.remove(&record.key);
+        self.leases.remove(&record.key);
+        self.ids.insert((record.namespace.clone(), record.id.clone()), record.key);
+        let row = FinishedRow { record: record.clone(), result: result.cloned() };
+        self.finished.insert(record.key, row);
+        Ok(())
+    }
+
+    fn remove_job(&mut self, key: JobKey) -> Result<(), String> {
+        let live = self.live.remove(&key);
+        let finished = self.finished.remove(&key).map(|row| row.record);
+        let record = live.or(finished).ok_or("there is no such job")?;
+        self.ids.remove(&(record.namespace, record.id));
+        self.payloads.remove(&key);
+        self.leases.remove(&key);
+        self.reviving.remove(&key);
+        let slots: Vec<_> = self.inputs.range((key, 0)..=(key, u32::MAX)).map(|(k, _)| *k).collect();
+        slots.iter().for_each(|slot| drop(self.inputs.remove(slot)));
+        let logs: Vec<_> = self.logs.range((key, 0)..=(key, u32::MAX)).map(|(k, _)| *k).collect();
+        logs.iter().for_each(|log| drop(self.logs.remove(log)));
+        Ok(())
+    }
+
+    fn needs_known(&self, key: JobKey) -> Result<(), String> {
+        let known = self.live.contains_key(&key)
+            || self.finished.contains_key(&key)
+            || self.reviving.contains(&key);
+        if known { Ok(()) } else { Err("it belongs to no job".into()) }
+    }
+
+    /// Every row the engine needs, in the order of [`Loaded`].
+    pub(crate) fn load(&self, each: &mut dyn FnMut(Loaded)) {
+        let namespaces = self.namespaces.values();
+        namespaces.for_each(|record| each(Loaded::Namespace(Box::new(record.clone()))));
+        self.queues.values().for_each(|record| each(Loaded::Queue(Box::new(record.clone()))));
+        let schedules = self.schedules.values();
+        schedules.for_each(|record| each(Loaded::Schedule(Box::new(record.clone()))));
+        self.live.values().for_each(|record| each(Loaded::Job(Box::new(record.clone()))));
+        for ((job, slot), state) in &self.inputs {
+            let awaited =
+                matches!(state, InputState::Missing { .. } | InputState::Delivered { .. });
+            if awaited && self.live.contains_key(job) {
+                each(Loaded::Input(InputRow { job: *job, slot: *slot, state: state.clone() }));
+            }
+        }
+        self.leases.values().for_each(|record| each(Loaded::Lease(Box::new(record.clone()))));
+        self.uniques.values().for_each(|record| each(Loaded::Unique(Box::new(record.clone()))));
+        self.claims.values().for_each(|record| each(Loaded::Claim(Box::new(record.clone()))));
+        for ((namespace, tag), count) in &self.tag_counts {
+            each(Loaded::TagCount(namespace.clone(), tag.clone(), *count));
+        }
+        for ((namespace, group), count) in &self.group_counts {
+            each(Loaded::GroupCount(namespace.clone(), group.clone(), *count));
+        }
+        for ((namespace, id), since) in &self.tracked {
+            each(Loaded::Tracked(namespace.clone(), id.clone(), *since));
+        }
+        let today = self.meta.wall.0 / 86_400_000_000;
+        for record in self.statistics.values() {
+            if u64::from(record.day.0) + 1 >= today {
+                each(Loaded::Statistics(Box::new(record.clone())));
+            }
+        }
+    }
+
+    /// The record of a job, live or finished.
+    pub(crate) fn record(&self, key: JobKey) -> Option<&JobRecord> {
+        self.live.get(&key).or_else(|| self.finished.get(&key).map(|row| &row.record))
+    }
+
+    pub(crate) fn find(&self, namespace: &Namespace, id: &JobId) -> Option<&JobRecord> {
+        let key = self.ids.get(&(namespace.clone(), id.clone()))?;
+        self.record(*key)
+    }
+
+    /// Where a job stands, as a reader of the store sees it.
+    pub(crate) fn state(&self, key: JobKey) -> Option<JobState> {
+        if self.leases.contains_key(&key) {
+            return Some(JobState::Running);
+        }
+        self.record(key).map(|record| record.state)
+    }
+
+    /// What a program is given as its inputs: values, results of upstreams, `null` for ignored ones.
+    pub(crate) fn delivery(&self, key: JobKey) -> Result<Vec<Bytes>, String> {
+        let slots = self.inputs.range((key, 0)..(key, InputRow::EDGE_FIRST));
+        slots.map(|((_, slot), state)| self.input(key, *slot, state)).collect()
+    }
+
+    fn input(&self, key: JobKey, slot: u32, state: &InputState) -> Result<Bytes, String> {
+        match state {
+            InputState::Value(value) => Ok(value.clone()),
+            InputState::Ignored { .. } => Ok(Bytes::from_static(b"null")),
+            InputState::Missing { id, .. } => {
+                Err(format!("job {key} runs although input {slot} (job {id}) is missing"))
+            }
+            InputState::Delivered { upstream, id, .. } => {
+                let row = self.finished.get(upstream).ok_or_else(|| {
+                    format!("input {slot} of job {key} is the result of job {id}, which is gone")
+                })?;
+                Ok(row.result.clone().unwrap_or_else(|| Bytes::from_static(b"null")))
+            }
+        }
+    }
+
+    /// Finished jobs that may have outlived their retention, oldest end first.
+    pub(crate) fn retirees(&self, query: &RetireeQuery, limit: usize) -> Vec<Retiree> {
+        let mut rows: Vec<&JobRecord> = self
+            .finished
+            .values()
+            .map(|row| &row.record)
+            .filter(|record| is_candidate(record, query))
+            .collect();
+        rows.sort_by_key(|record| record.finished.as_ref().map(|end| end.order));
+        let (limit, beyond_count) = match query {
+            RetireeQuery::ByCount { excess, .. } => {
+                (limit.min(usize::try_from(*excess).unwrap_or(limit)), true)
+            }
+            _ => (limit, false),
+        };
+        let rows = rows.into_iter().take(limit);
+        rows.map(|record| Retiree { record: Box::new(record.clone()), beyond_count }).collect()
+    }
+}
+
+fn is_candidate(record: &JobRecord, query: &RetireeQuery) -> bool {
+    let Some(end) = &record.finished else { return false };
+    match query {
+        RetireeQuery::ByAge { namespace, queue, outcome, before } => {
+            record.namespace == *namespace
+                && record.queue == *queue
+                && end.outcome == *outcome
+                && end.keep_until.is_none()
+                && end.at <= *before
+        }
+        RetireeQuery::ByCount { namespace, queue, outcome, .. } => {
+            record.namespace == *namespace && record.queue == *queue && end.outcome == *outcome
+        }
+        RetireeQuery::ByOwnTime { before } => {
+            end.keep_until.flatten().is_some_and(|until| until <= *before)
+        }
+    }
+}
+
+fn put_count<K: Ord>(counts: &mut BTreeMap<K, u64>, key: K, count: u64) {
+    if count == 0 {
+        counts.remove(&key);
+    } else {
+        counts.insert(key, count);
+    }
+}

@@ -1,0 +1,157 @@
+//! One run: load with faults, heal, drain with honest workers, and the last look.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ganger_types::command::{ConfigureQueue, QueueChange, RemoveSchedule};
+use ganger_types::{Command, NamespaceSettings, QueueSettings, Reply};
+
+use crate::actor::{names, worker};
+use crate::goals::Goals;
+use crate::oracle::Violation;
+use crate::story::Recording;
+use crate::tape::Tape;
+use crate::world::{Ran, World, broken};
+
+/// Rounds of the drain before it counts as stalled.
+const DRAIN_ROUNDS_MAX: usize = 4_000;
+
+/// What a run came to.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// Of everything that happened, in order.
+    pub hash: u64,
+    /// Events handled.
+    pub events: u64,
+    /// Simulated time, in microseconds.
+    pub simulated_micros: u64,
+    /// Whether too little happened for the run to prove anything.
+    pub is_void: bool,
+    /// What went wrong, if something did.
+    pub violation: Option<Violation>,
+    /// The last events in words, if they were recorded.
+    pub story: Vec<String>,
+    pub(crate) goals: Goals,
+}
+
+/// Runs a tape.
+pub fn run(tape: &Tape, recording: Recording) -> Outcome {
+    silence_panics();
+    let mut world = None;
+    let result = catch_unwind(AssertUnwindSafe(|| {
+        let world = world.insert(World::new(tape.clone(), recording));
+        play(world)
+    }));
+    let violation = match result {
+        Ok(Ok(())) => None,
+        Ok(Err(violation)) => Some(violation),
+        Err(panic) => Some(broken("assertion", text_of(panic.as_ref()))),
+    };
+    let Some(world) = world else {
+        let goals = Goals::default();
+        let story = Vec::new();
+        return Outcome {
+            hash: 0, events: 0, simulated_micros: 0, is_void: false, violation, story, goals,
+        };
+    };
+    Outcome {
+        hash: world.story.hash(),
+        events: world.story.events(),
+        simulated_micros: world.time,
+        is_void: world.answered * 5 < u64::try_from(world.tape.len()).expect("few steps"),
+        violation,
+        story: world.story.lines(),
+        goals: world.oracle.goals.clone(),
+    }
+}
+
+fn play(world: &mut World) -> Ran {
+    world.load()?;
+    world.full_check()?;
+    heal(world)?;
+    drain(world)?;
+    world.full_check()?;
+    world.oracle.all_ended()
+}
+
+/// Faults stop, the shard runs, operators open what they closed, schedules go.
+fn heal(world: &mut World) -> Ran {
+    world.is_healed = true;
+    world.clocks.heal();
+    world.revive_shard()?;
+    for namespace in names::namespaces(&world.plan) {
+        for number in 0..world.plan.queues {
+            let queue = names::queue_number(number);
+            let change = QueueChange::All(QueueSettings::default());
+            let cmd = ConfigureQueue { namespace: namespace.clone(), queue, change };
+            world.ask(Command::ConfigureQueue(Box::new(cmd)))?.ok();
+        }
+        let settings = NamespaceSettings::default();
+        let cmd = ganger_types::command::ConfigureNamespace { namespace: namespace.clone(), settings };
+        world.ask(Command::ConfigureNamespace(Box::new(cmd)))?.ok();
+        let names: Vec<_> = world.rows.schedules.keys().cloned().collect();
+        for (owner, id) in names {
+            if owner == namespace {
+                let cmd = RemoveSchedule { namespace: owner, id };
+                world.ask(Command::RemoveSchedule(cmd))?.ok();
+            }
+        }
+    }
+    Ok(())
+}
+
+fn drain(world: &mut World) -> Ran {
+    for round in 0..DRAIN_ROUNDS_MAX {
+        if world.rows.live.is_empty() || world.oracle.all_ended().is_ok() {
+            return Ok(());
+        }
+        let name = names::worker(100, u64::try_from(round).expect("few rounds"));
+        let mut granted = 0;
+        for namespace in names::namespaces(&world.plan) {
+            let lease = worker::lease_all(&world.plan, namespace, name.clone());
+            let answer = world.ask(Command::Lease(Box::new(lease)))?;
+            let Ok(Reply::Leased(grants)) = answer else {
+                return Err(broken("T8", format!("an honest worker was refused: {answer:?}")));
+            };
+            granted += grants.len();
+            for grant in grants {
+                let mut hand = worker::Hand::new(100);
+                let place = hand.takes(&grant);
+                let report = worker::honest(&hand.tasks[place]);
+                let answer = world.ask(report)?;
+                if answer.is_err() {
+                    return Err(broken("T8", format!("an honest report was refused: {answer:?}")));
+                }
+            }
+        }
+        if granted == 0 && !world.pass_time()? {
+            break;
+        }
+    }
+    world.oracle.all_ended()
+}
+
+fn text_of(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().cloned();
+    let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+    let place = LAST_PANIC.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    format!("{} at {place}", text.unwrap_or_else(|| "a panic".to_owned()))
+}
+
+static LAST_PANIC: Mutex<String> = Mutex::new(String::new());
+
+/// Panics are findings here: their place is remembered, and nothing is printed.
+fn silence_panics() {
+    static ONCE: std::sync::Once = std::sync::Once::new();
+    ONCE.call_once(|| {
+        let previous: Arc<dyn Fn(&std::panic::PanicHookInfo<'_>) + Send + Sync> =
+            Arc::from(std::panic::take_hook());
+        std::panic::set_hook(Box::new(move |info| {
+            let place = info.location().map(ToString::to_string).unwrap_or_default();
+            if place.contains("crates/sim/tests") {
+                previous(info);
+            }
+            *LAST_PANIC.lock().unwrap_or_else(PoisonError::into_inner) = place;
+        }));
+    });
+}

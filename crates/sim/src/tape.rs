@@ -1,0 +1,206 @@
+//! Tapes: the recorded decisions of a run. A seed becomes a tape, a tape becomes a run; shrinking
+//! cuts tapes, and a shrunk tape is kept as a regression test.
+
+use std::fmt::Write as _;
+
+use crate::dice::Dice;
+use crate::plan::{Bits, Fault, Feature, Pace, Plan};
+
+/// Who acts in a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Actor {
+    /// Submits jobs.
+    Producer,
+    /// Asks for jobs; the number says which worker.
+    Worker(usize),
+    /// Pauses, limits, cancels, revives …
+    Operator,
+    /// Reads and compares.
+    Reader,
+    /// Crashes, clock jumps, outages.
+    Chaos,
+}
+
+/// One decision: after so long, this actor does what these dice say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Step {
+    pub(crate) after: u64,
+    pub(crate) actor: Actor,
+    pub(crate) dice: u64,
+}
+
+/// Everything that decides a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tape {
+    pub(crate) seed: u64,
+    pub(crate) level: u8,
+    pub(crate) planted: u32,
+    pub(crate) features_off: Bits,
+    pub(crate) faults_off: Bits,
+    pub(crate) steps: Vec<Step>,
+}
+
+const HEADER: &str = "ganger-sim tape 1";
+
+impl Tape {
+    /// The tape that a seed stands for.
+    pub fn draw(seed: u64, level: u8, planted: u32) -> Self {
+        let plan = Plan::draw(seed, Bits::default(), Bits::default());
+        let mut dice = Dice::new(seed);
+        let steps = (0..plan.steps).map(|_| draw_step(&plan, &mut dice)).collect();
+        Self {
+            seed,
+            level,
+            planted,
+            features_off: Bits::default(),
+            faults_off: Bits::default(),
+            steps,
+        }
+    }
+
+    /// The same decisions over another level.
+    #[must_use]
+    pub fn at_level(mut self, level: u8) -> Self {
+        self.level = level;
+        self
+    }
+
+    /// The number of steps.
+    pub fn len(&self) -> usize {
+        self.steps.len()
+    }
+
+    /// Whether nothing happens on it.
+    pub fn is_empty(&self) -> bool {
+        self.steps.is_empty()
+    }
+
+    pub(crate) fn plan(&self) -> Plan {
+        Plan::draw(self.seed, self.features_off, self.faults_off)
+    }
+
+    /// The text form, one line a step.
+    pub fn to_text(&self) -> String {
+        let mut text = format!(
+            "{HEADER}\nseed {}\nlevel {}\nplanted {}\n",
+            self.seed, self.level, self.planted
+        );
+        for (bit, feature) in Feature::ALL.iter().enumerate() {
+            if self.features_off.has(bit) {
+                let _ = writeln!(text, "without {}", feature.word());
+            }
+        }
+        for (bit, fault) in Fault::ALL.iter().enumerate() {
+            if self.faults_off.has(bit) {
+                let _ = writeln!(text, "without {}", fault.word());
+            }
+        }
+        for step in &self.steps {
+            let who = match step.actor {
+                Actor::Producer => "producer".to_owned(),
+                Actor::Worker(number) => format!("worker{number}"),
+                Actor::Operator => "operator".to_owned(),
+                Actor::Reader => "reader".to_owned(),
+                Actor::Chaos => "chaos".to_owned(),
+            };
+            let _ = writeln!(text, "step {} {who} {:016x}", step.after, step.dice);
+        }
+        text
+    }
+
+    /// Reads the text form.
+    ///
+    /// # Errors
+    /// Names the line that cannot be read.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let mut lines = text.lines().enumerate();
+        if lines.next().map(|(_, line)| line) != Some(HEADER) {
+            return Err(format!("the first line must be {HEADER:?}"));
+        }
+        let mut tape = Self {
+            seed: 0,
+            level: 1,
+            planted: 0,
+            features_off: Bits::default(),
+            faults_off: Bits::default(),
+            steps: Vec::new(),
+        };
+        for (number, line) in lines {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            parse_line(&mut tape, &words)
+                .ok_or_else(|| format!("line {}: {line:?} cannot be read", number + 1))?;
+        }
+        Ok(tape)
+    }
+}
+
+fn parse_line(tape: &mut Tape, words: &[&str]) -> Option<()> {
+    match words {
+        [] | ["#", ..] => {}
+        ["seed", value] => tape.seed = value.parse().ok()?,
+        ["level", value] => tape.level = value.parse().ok()?,
+        ["planted", value] => tape.planted = value.parse().ok()?,
+        ["without", word] => {
+            let feature = Feature::ALL.iter().position(|one| one.word() == *word);
+            let fault = Fault::ALL.iter().position(|one| one.word() == *word);
+            match (feature, fault) {
+                (Some(bit), _) => tape.features_off.set(bit),
+                (_, Some(bit)) => tape.faults_off.set(bit),
+                // A switch that no longer exists is off anyway.
+                _ => {}
+            }
+        }
+        ["step", after, who, dice] => {
+            let actor = match *who {
+                "producer" => Actor::Producer,
+                "operator" => Actor::Operator,
+                "reader" => Actor::Reader,
+                "chaos" => Actor::Chaos,
+                worker => Actor::Worker(worker.strip_prefix("worker")?.parse().ok()?),
+            };
+            let after = after.parse().ok()?;
+            tape.steps.push(Step { after, actor, dice: u64::from_str_radix(dice, 16).ok()? });
+        }
+        _ => return None,
+    }
+    Some(())
+}
+
+fn draw_step(plan: &Plan, dice: &mut Dice) -> Step {
+    let after = match plan.pace {
+        Pace::Dense => dice.below(20_000),
+        Pace::Even => dice.below(2_000_000),
+        Pace::Sparse => match dice.below(100) {
+            0 => dice.below(3 * 86_400_000_000),
+            1..20 => dice.below(300_000_000),
+            _ => dice.below(5_000_000),
+        },
+    };
+    let actor = match dice.below(100) {
+        0..24 => Actor::Producer,
+        24..74 => Actor::Worker(dice.index(plan.workers)),
+        74..90 => Actor::Operator,
+        90..95 => Actor::Reader,
+        _ => Actor::Chaos,
+    };
+    Step { after, actor, dice: dice.next() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tape_reads_back_what_it_wrote() {
+        let mut tape = Tape::draw(8_841, 2, 3);
+        tape.features_off.set(2);
+        tape.faults_off.set(1);
+        assert_eq!(Tape::parse(&tape.to_text()), Ok(tape));
+    }
+
+    #[test]
+    fn a_broken_line_is_named() {
+        let error = Tape::parse("ganger-sim tape 1\nseed 1\nstep soon worker1 00").expect_err("broken");
+        assert!(error.starts_with("line 3"), "{error}");
+    }
+}

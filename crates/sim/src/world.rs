@@ -1,0 +1,604 @@
+//! The world of a run: simulated time, the event queue, the network, the clients, and one shard.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ganger_types::{Answer, Command, Epoch, JobRecord, Now, Reply};
+
+use crate::actor::worker::{Act, Hand};
+use crate::actor::{Lore, operator, producer};
+use crate::clock::Clocks;
+use crate::dice::Dice;
+use crate::direct::{self, Direct, Turned};
+use crate::ledger::Ledger;
+use crate::oracle::{Moment, Oracle, Turn, Violation};
+use crate::plan::{Fault, Feature, Plan};
+use crate::planted::Planted;
+use crate::rows::Rows;
+use crate::story::{Recording, Story};
+use crate::tape::{Actor, Tape};
+
+/// Events between two full checks of everything.
+const FULL_CHECK_EVERY: u64 = 500;
+/// Events between two checks of the engine's own indexes.
+const INDEX_CHECK_EVERY: u64 = 40;
+
+/// Who sent a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Caller {
+    Producer,
+    Worker(usize),
+    Operator,
+}
+
+/// A command on its way.
+#[derive(Clone, Debug)]
+pub(crate) struct Call {
+    pub(crate) op: u64,
+    pub(crate) by: Caller,
+    pub(crate) incarnation: u64,
+    pub(crate) command: Command,
+    pub(crate) dice: Dice,
+}
+
+/// What happens at a moment.
+#[derive(Debug)]
+pub(crate) enum Happening {
+    /// The next decision of the tape.
+    Step(usize),
+    /// A command reaches the shard.
+    Arrive(Call),
+    /// An answer reaches its client.
+    Answer(Call, Answer),
+    /// A worker turns to a job in its hands.
+    Work { worker: usize, incarnation: u64, token: ganger_types::LeaseToken, dice: Dice },
+    /// The shard's process comes back.
+    Restart { again: u32, dice: Dice },
+    /// A zombie wakes and reports.
+    Zombie(Call),
+}
+
+/// See the module.
+pub(crate) struct World {
+    pub(crate) tape: Tape,
+    pub(crate) plan: Plan,
+    pub(crate) time: u64,
+    queue: BTreeMap<(u64, u64), Happening>,
+    sequence: u64,
+    pub(crate) clocks: Clocks,
+    pub(crate) rows: Rows,
+    direct: Option<Direct>,
+    epoch: Epoch,
+    pub(crate) oracle: Oracle,
+    pub(crate) ledger: Ledger,
+    pub(crate) story: Story,
+    lore: Lore,
+    hands: Vec<Hand>,
+    ops: u64,
+    checked_at: u64,
+    next_event: u64,
+    pub(crate) is_healed: bool,
+    pub(crate) answered: u64,
+    planted: Planted,
+}
+
+pub(crate) type Ran = Result<(), Violation>;
+
+pub(crate) fn broken(rule: &'static str, what: String) -> Violation {
+    Violation { rule, what, earlier: Vec::new() }
+}
+
+impl World {
+    pub(crate) fn new(tape: Tape, recording: Recording) -> Self {
+        let plan = tape.plan();
+        let hands = (0..plan.workers).map(Hand::new).collect();
+        let mut world = Self {
+            clocks: Clocks::new(plan.rate),
+            plan,
+            time: 0,
+            queue: BTreeMap::new(),
+            sequence: 0,
+            rows: Rows::default(),
+            direct: None,
+            epoch: Epoch(0),
+            oracle: Oracle::default(),
+            ledger: Ledger::default(),
+            story: Story::new(recording),
+            lore: Lore::default(),
+            hands,
+            ops: 0,
+            checked_at: 0,
+            next_event: 0,
+            is_healed: false,
+            answered: 0,
+            planted: Planted::new(tape.planted),
+            tape,
+        };
+        world.boot(&mut Dice::new(world.tape.seed ^ 0xB007));
+        world
+    }
+
+    pub(crate) fn now(&self) -> Now {
+        self.clocks.now(self.time)
+    }
+
+    fn suffers(&self, fault: Fault) -> bool {
+        !self.is_healed && self.plan.suffers(fault)
+    }
+
+    /// Whether something goes wrong now, for a fault that is on.
+    fn strikes(&self, fault: Fault, dice: &mut Dice) -> bool {
+        self.suffers(fault) && dice.chance(self.plan.fault_rate)
+    }
+
+    pub(crate) fn at(&mut self, time: u64, happening: Happening) {
+        self.sequence += 1;
+        self.queue.insert((time, self.sequence), happening);
+    }
+
+    /// The load: every step of the tape, and all that follows from it.
+    pub(crate) fn load(&mut self) -> Ran {
+        let mut time = 0;
+        for (number, step) in self.tape.steps.clone().iter().enumerate() {
+            time += step.after;
+            self.at(time, Happening::Step(number));
+        }
+        let end = time + 1;
+        while let Some((&(time, _), _)) = self.queue.first_key_value() {
+            if time > end {
+                break;
+            }
+            self.next()?;
+        }
+        Ok(())
+    }
+
+    /// Handles the first event of the queue; false if there is none.
+    pub(crate) fn next(&mut self) -> Result<bool, Violation> {
+        let Some(((time, sequence), happening)) = self.queue.pop_first() else { return Ok(false) };
+        self.time = self.time.max(time);
+        self.story.event(self.time, sequence);
+        self.happen(happening)?;
+        if self.story.events() >= self.checked_at + INDEX_CHECK_EVERY {
+            self.checked_at = self.story.events();
+            self.check_indexes()?;
+            if self.checked_at % FULL_CHECK_EVERY < INDEX_CHECK_EVERY {
+                self.full_check()?;
+            }
+        }
+        Ok(true)
+    }
+
+    fn happen(&mut self, happening: Happening) -> Ran {
+        match happening {
+            Happening::Step(number) => self.step(number),
+            Happening::Arrive(call) => self.arrive(call),
+            Happening::Answer(call, answer) => self.answer(call, &answer),
+            Happening::Work { worker, incarnation, token, dice } => {
+                self.work(worker, incarnation, token, dice)
+            }
+            Happening::Restart { again, dice } => self.restart(again, dice),
+            Happening::Zombie(call) => {
+                self.oracle.goals.reach("zombie-reported");
+                self.send_call(call)
+            }
+        }
+    }
+
+    fn step(&mut self, number: usize) -> Ran {
+        let step = self.tape.steps[number];
+        let mut dice = Dice::new(step.dice);
+        match step.actor {
+            Actor::Producer => {
+                if self.oracle.live.len() > self.plan.live_target * 3 {
+                    return Ok(());
+                }
+                let now = self.now();
+                let command = producer::act(&self.plan, &mut self.lore, &mut dice, now);
+                self.send(Caller::Producer, command, dice)
+            }
+            Actor::Worker(worker) => {
+                let worker = worker % self.hands.len();
+                let command = self.hands[worker].act(&self.plan, &mut self.lore, &mut dice);
+                self.send(Caller::Worker(worker), command, dice)
+            }
+            Actor::Operator => {
+                let now = self.now();
+                match operator::act(&self.plan, &self.lore, &mut dice, now) {
+                    Some(command) => self.send(Caller::Operator, command, dice),
+                    None => Ok(()),
+                }
+            }
+            Actor::Reader => {
+                if !self.plan.does(Feature::Reads) {
+                    return Ok(());
+                }
+                let command = operator::read(&self.plan, &self.lore, &mut dice);
+                self.send(Caller::Operator, command, dice)
+            }
+            Actor::Chaos => self.chaos(dice),
+        }
+    }
+
+    /// Sends a command over the network.
+    pub(crate) fn send(&mut self, by: Caller, command: Command, dice: Dice) -> Ran {
+        self.ops += 1;
+        let incarnation = match by {
+            Caller::Worker(worker) => self.hands[worker].incarnation,
+            _ => 0,
+        };
+        self.send_call(Call { op: self.ops, by, incarnation, command, dice })
+    }
+
+    fn send_call(&mut self, mut call: Call) -> Ran {
+        let time = self.time;
+        self.story.tell(time, || format!("op {} {:?} sends {:?}", call.op, call.by, call.command));
+        self.story.deep(&call.command);
+        if self.strikes(Fault::RequestsLost, &mut call.dice) {
+            self.oracle.goals.reach("request-lost");
+            self.story.tell(time, || format!("op {} is lost on its way", call.op));
+            return Ok(());
+        }
+        let delay = self.latency(&mut call.dice);
+        if delay == 0 {
+            return self.arrive(call);
+        }
+        self.at(time + delay, Happening::Arrive(call));
+        Ok(())
+    }
+
+    fn latency(&self, dice: &mut Dice) -> u64 {
+        if !self.suffers(Fault::Latency) {
+            return 0;
+        }
+        let delay = if dice.chance(50) { dice.below(2_000_000) } else { dice.below(30_000) };
+        // On a grid, so that commands arrive together and share a turn.
+        if self.plan.batch > 1 { delay / 5_000 * 5_000 + 5_000 } else { delay }
+    }
+
+    fn arrive(&mut self, call: Call) -> Ran {
+        if self.direct.is_none() {
+            // Nobody is there: the client sees a broken connection, and does not know more.
+            return Ok(());
+        }
+        let mut calls = vec![call];
+        while calls.len() < self.plan.batch {
+            let is_next = matches!(
+                self.queue.first_key_value(),
+                Some(((time, _), Happening::Arrive(_))) if *time <= self.time
+            );
+            if !is_next {
+                break;
+            }
+            let Some((_, Happening::Arrive(call))) = self.queue.pop_first() else { break };
+            calls.push(call);
+        }
+        self.turn(calls)
+    }
+
+    /// One turn of the shard with these commands, and what may go wrong around its commit.
+    fn turn(&mut self, calls: Vec<Call>) -> Ran {
+        let now = self.now();
+        let mut dice = calls.first().map_or_else(|| Dice::new(self.time), |call| call.dice.clone());
+        let commands = calls.iter().map(|call| (call.op, call.command.clone())).collect();
+        let Some(direct) = &mut self.direct else { return Ok(()) };
+        let turned = direct.turn(now, commands, &self.rows);
+        let crashes = self.strikes(Fault::Crashes, &mut dice);
+        if crashes && dice.chance(500) {
+            self.oracle.goals.reach("crash-before-commit");
+            let told = self.planted.is(1);
+            if self.planted.is(15) {
+                self.half_commit(&turned);
+            }
+            if told {
+                self.tell_answers(calls, &turned);
+            }
+            return self.crash(dice);
+        }
+        self.commit(&turned)?;
+        if crashes {
+            self.oracle.goals.reach("crash-between-commit-and-answer");
+            return self.crash(dice);
+        }
+        self.tell_answers(calls, &turned);
+        Ok(())
+    }
+
+    fn half_commit(&mut self, turned: &Turned) {
+        let half = turned.effects.changes.len() / 2;
+        // Whatever the store makes of it.
+        drop(self.rows.apply(self.rows.sequence, self.rows.meta, &turned.effects.changes[..half]));
+    }
+
+    /// Makes a turn durable, and has the oracle judge it.
+    fn commit(&mut self, turned: &Turned) -> Ran {
+        let time = self.time;
+        let changes = &turned.effects.changes;
+        let removed = removed(&self.rows, changes);
+        for one in &turned.applied {
+            self.story.tell(time, || format!("op {} is answered {:?}", one.op, one.answer));
+            self.story.deep(&one.answer);
+        }
+        for change in changes {
+            self.story.deep(change);
+            self.story.tell(time, || format!("  stores {change:?}"));
+        }
+        let sequence = self.rows.sequence + 1;
+        let applied = self.rows.apply(sequence, turned.meta, changes);
+        applied.map_err(|why| broken("D3", format!("a commit makes no sense: {why}")))?;
+        let next = direct::check_events(&turned.effects.events, self.next_event);
+        self.next_event = next.map_err(|why| broken("P5", why))?;
+        let moment = Moment { now: turned.now, applied: turned.applied.clone() };
+        let touched = direct::touched(changes);
+        self.oracle.turn(&Turn { moments: vec![moment], touched, removed }, &self.rows)
+    }
+
+    fn tell_answers(&mut self, calls: Vec<Call>, turned: &Turned) {
+        for (call, one) in calls.into_iter().zip(&turned.applied) {
+            self.reply(call, one.answer.clone());
+        }
+    }
+
+    /// Sends an answer back over the network.
+    pub(crate) fn reply(&mut self, mut call: Call, answer: Answer) {
+        if self.strikes(Fault::AnswersLost, &mut call.dice) {
+            self.oracle.goals.reach("answer-lost");
+            return;
+        }
+        let delay = self.latency(&mut call.dice);
+        self.at(self.time + delay, Happening::Answer(call, answer));
+    }
+
+    /// A client has its answer.
+    fn answer(&mut self, mut call: Call, answer: &Answer) -> Ran {
+        self.answered += 1;
+        self.ledger.heard(self.time, &call.command, answer)?;
+        match answer {
+            Ok(Reply::Enqueued { jobs, graph, .. }) => {
+                let Command::Enqueue(cmd) = &call.command else { return Ok(()) };
+                for job in jobs {
+                    self.lore.learn(&cmd.namespace, &job.id);
+                }
+                if let Some(graph) = graph {
+                    self.lore.learn_graph(&cmd.namespace, graph);
+                }
+                Ok(())
+            }
+            Ok(Reply::Leased(grants)) => {
+                let Caller::Worker(worker) = call.by else { return Ok(()) };
+                for grant in grants {
+                    self.lore.learn(&grant.namespace, &grant.job);
+                    self.take_up(worker, &call, grant, &mut call.dice.clone());
+                    call.dice.next();
+                }
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn take_up(&mut self, worker: usize, call: &Call, grant: &ganger_types::Grant, dice: &mut Dice) {
+        let hand = &mut self.hands[worker];
+        if hand.incarnation != call.incarnation {
+            return;
+        }
+        hand.takes(grant);
+        let incarnation = hand.incarnation;
+        let after = Hand::works_for(&self.plan, dice, grant.lease_for);
+        let time = self.time + after;
+        let work = Happening::Work { worker, incarnation, token: grant.token, dice: dice.split() };
+        self.at(time, work);
+    }
+
+    fn work(
+        &mut self,
+        worker: usize,
+        incarnation: u64,
+        token: ganger_types::LeaseToken,
+        mut dice: Dice,
+    ) -> Ran {
+        let hand = &mut self.hands[worker];
+        if hand.incarnation != incarnation || self.is_healed {
+            return Ok(());
+        }
+        let Some(place) = hand.tasks.iter().position(|task| task.held.token == token) else {
+            return Ok(());
+        };
+        let act = Hand::handle(&self.plan, &mut hand.tasks[place], &mut dice);
+        let lease_for = hand.tasks[place].lease_for;
+        match act {
+            Act::Dies => {
+                self.oracle.goals.reach("worker-died-holding");
+                hand.dies();
+                Ok(())
+            }
+            Act::Sleeps => {
+                let task = hand.tasks.remove(place);
+                let report = crate::actor::worker::honest(&task);
+                hand.sent.push(report.clone());
+                self.ops += 1;
+                let by = Caller::Worker(worker);
+                let call = Call { op: self.ops, by, incarnation, command: report, dice: dice.split() };
+                let after = self.clocks.world_micros(lease_for) + dice.below(10_000_000);
+                self.at(self.time + after, Happening::Zombie(call));
+                Ok(())
+            }
+            Act::Then(command) => {
+                let after = Hand::works_for(&self.plan, &mut dice, lease_for);
+                let again = Happening::Work { worker, incarnation, token, dice: dice.split() };
+                self.at(self.time + after + 1, again);
+                self.send(Caller::Worker(worker), command, dice)
+            }
+            Act::Last(command) => {
+                hand.tasks.remove(place);
+                if hand.sent.len() == 6 {
+                    hand.sent.remove(0);
+                }
+                hand.sent.push(command.clone());
+                if self.plan.suffers(Fault::Repeats) && dice.chance(200) {
+                    self.send(Caller::Worker(worker), command.clone(), dice.split())?;
+                }
+                self.send(Caller::Worker(worker), command, dice)
+            }
+        }
+    }
+
+    /// Crashes, jumps and outages that come of themselves.
+    fn chaos(&mut self, mut dice: Dice) -> Ran {
+        if self.suffers(Fault::WallJumps) && dice.chance(300) {
+            self.jump(&mut dice);
+        }
+        if self.suffers(Fault::WorkersDie) && dice.chance(200) {
+            let worker = dice.index(self.hands.len());
+            self.hands[worker].dies();
+        }
+        if self.suffers(Fault::Outages) && dice.chance(150) && self.direct.is_some() {
+            return self.crash(dice);
+        }
+        self.look_after()
+    }
+
+    fn jump(&mut self, dice: &mut Dice) {
+        let span = *dice.pick(&[1_000_000, 60_000_000, 3_600_000_000, 400 * 86_400_000_000]);
+        let micros = i64::try_from(dice.below(span)).expect("within a century");
+        let micros = if dice.chance(500) { micros } else { -micros / 2 };
+        let goal = if micros < 0 { "wall-jumped-back" } else { "wall-jumped-ahead" };
+        self.oracle.goals.reach(goal);
+        let time = self.time;
+        self.story.tell(time, || format!("the wall clock jumps by {micros} us"));
+        self.clocks.jump(micros);
+    }
+
+    /// The shard's housekeeping: timers and retention.
+    fn look_after(&mut self) -> Ran {
+        let now = self.now();
+        let Some(direct) = &mut self.direct else { return Ok(()) };
+        let retire = direct.retire(now, &self.rows);
+        self.ops += 1;
+        let op = self.ops;
+        let commands = retire.into_iter().map(|command| (op, command)).collect();
+        let turned = direct.turn(now, commands, &self.rows);
+        self.commit(&turned)
+    }
+
+    /// The process dies; all that was not durable is gone.
+    fn crash(&mut self, mut dice: Dice) -> Ran {
+        let time = self.time;
+        self.story.tell(time, || "the shard's process dies".to_owned());
+        self.direct = None;
+        let down = match dice.below(3) {
+            0 => 0,
+            1 => dice.below(100_000),
+            _ => dice.below(30_000_000),
+        };
+        let again = if dice.chance(200) { dice.small(3) + 1 } else { 0 };
+        self.at(time + down, Happening::Restart { again, dice });
+        Ok(())
+    }
+
+    fn restart(&mut self, again: u32, mut dice: Dice) -> Ran {
+        self.boot(&mut dice);
+        if again > 1 {
+            self.oracle.goals.reach("recovery-killed-twice");
+        }
+        if again > 0 && !self.is_healed {
+            // Killed during recovery: the epoch is raised, nothing else has happened.
+            self.direct = None;
+            self.at(self.time + 1_000, Happening::Restart { again: again - 1, dice });
+            return Ok(());
+        }
+        self.full_check()?;
+        self.turn(Vec::new())
+    }
+
+    /// Starts the process: a new epoch, a new seed, the rows read back.
+    fn boot(&mut self, dice: &mut Dice) {
+        self.epoch.0 += 1;
+        self.clocks.restart(self.time, self.rows.meta);
+        let now = self.now();
+        let time = self.time;
+        if !self.rows.leases.is_empty() {
+            self.oracle.goals.reach("restarted-with-live-leases");
+        }
+        let epoch = self.epoch;
+        self.story.tell(time, || format!("the shard starts, epoch {}", epoch.0));
+        let direct = Direct::start(&self.rows, self.epoch, now, dice, self.planted.clone());
+        self.next_event = self.rows.meta.next_event.0;
+        self.direct = Some(direct);
+        self.oracle.restarted(now);
+    }
+
+    fn check_indexes(&mut self) -> Ran {
+        let Some(direct) = &self.direct else { return Ok(()) };
+        let wrong = direct.engine().check_invariants();
+        if wrong.is_empty() {
+            return Ok(());
+        }
+        Err(broken("A1", format!("the engine's own check says {wrong:?}")))
+    }
+
+    /// Everything: the engine's indexes, the rows among themselves, and the oracle against the rows.
+    pub(crate) fn full_check(&mut self) -> Ran {
+        self.check_indexes()?;
+        crate::audit::audit(&self.rows)?;
+        self.oracle.compare_all(&self.rows)?;
+        self.ledger.compare(&self.rows, &self.oracle)
+    }
+
+    // What the drain needs.
+
+    pub(crate) fn revive_shard(&mut self) -> Ran {
+        if self.direct.is_none() {
+            let mut dice = Dice::new(self.tape.seed ^ 0xD0A);
+            self.boot(&mut dice);
+        }
+        self.queue.retain(|_, happening| !matches!(happening, Happening::Restart { .. }));
+        self.look_after()
+    }
+
+    /// Sends a command without a network, and gives its answer.
+    pub(crate) fn ask(&mut self, command: Command) -> Result<Answer, Violation> {
+        self.ops += 1;
+        let (now, op) = (self.now(), self.ops);
+        let time = self.time;
+        self.story.event(time, op);
+        self.story.tell(time, || format!("op {op} of the drain: {command:?}"));
+        let direct = self.direct.as_mut().expect("the drain runs on a healed shard");
+        let turned = direct.turn(now, vec![(op, command.clone())], &self.rows);
+        self.commit(&turned)?;
+        let answer = turned.applied.into_iter().next().expect("one command was applied").answer;
+        self.ledger.heard(time, &command, &answer)?;
+        Ok(answer)
+    }
+
+    /// Lets time pass until the shard's next timer; false if there is none.
+    pub(crate) fn pass_time(&mut self) -> Result<bool, Violation> {
+        let now = self.now();
+        let direct = self.direct.as_ref().expect("the drain runs on a healed shard");
+        let next = direct.engine().next_due().into_iter().map(|due| match due {
+            ganger_types::Due::Elapsed(at) => at.since(now.elapsed),
+            ganger_types::Due::Wall(at) => at.since(now.wall),
+        });
+        let Some(next) = next.min() else { return Ok(false) };
+        self.time += self.clocks.world_micros(next);
+        self.look_after()?;
+        Ok(true)
+    }
+}
+
+/// The records that changes remove, as they are before.
+pub(crate) fn removed(rows: &Rows, changes: &[ganger_types::Change]) -> Vec<JobRecord> {
+    let mut ended: BTreeMap<_, JobRecord> = BTreeMap::new();
+    let mut gone = BTreeSet::new();
+    for change in changes {
+        match change {
+            ganger_types::Change::FinishJob { record, .. } => {
+                ended.insert(record.key, JobRecord::clone(record));
+            }
+            ganger_types::Change::RemoveJob(key) => {
+                gone.insert(*key);
+            }
+            _ => {}
+        }
+    }
+    gone.iter().filter_map(|key| ended.get(key).or_else(|| rows.record(*key)).cloned()).collect()
+}
