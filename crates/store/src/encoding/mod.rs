@@ -1,0 +1,72 @@
+//! The bytes of records: versioned, compact, written by hand.
+//!
+//! A record is one version byte and its fields: whole numbers as varints, byte strings with their
+//! length before them, absent fields as a bit in a set. Reading never panics and never allocates more
+//! than the bytes at hand justify, whatever they are. Where a record is stored it is [`seal`]ed: a
+//! CRC-32C over its place and its bytes follows it, and is verified before anything is read.
+
+mod changes;
+mod cursor;
+mod failure;
+mod history;
+mod job;
+mod lease;
+mod policy;
+mod queue;
+mod schedule;
+mod seal;
+mod statistics;
+#[cfg(test)]
+mod tests;
+mod writer;
+
+pub use cursor::{Cursor, DecodeError};
+pub use job::Glance;
+pub use seal::{SEAL_BYTES, seal, unseal};
+pub use writer::Writer;
+
+/// A record that has a stored form.
+pub trait Record: Sized {
+    /// The version written now; every older one is read too.
+    const VERSION: u8 = 1;
+    /// What it is, for messages.
+    const WHAT: &'static str;
+
+    /// Writes the fields.
+    fn write(&self, out: &mut Writer<'_>);
+
+    /// Reads the fields as `version` wrote them.
+    ///
+    /// # Errors
+    /// If the bytes are not such a record.
+    fn read(version: u8, from: &mut Cursor<'_>) -> Result<Self, DecodeError>;
+}
+
+/// Appends the stored form of `record` to `out`.
+pub fn encode_into<R: Record>(record: &R, out: &mut Vec<u8>) {
+    let mut writer = Writer::new(out);
+    writer.byte(R::VERSION);
+    record.write(&mut writer);
+}
+
+/// The stored form of `record`.
+pub fn encode<R: Record>(record: &R) -> Vec<u8> {
+    let mut out = Vec::with_capacity(256);
+    encode_into(record, &mut out);
+    out
+}
+
+/// Reads a stored form; all of `bytes` must belong to it.
+///
+/// # Errors
+/// If the bytes are not such a record, or one of a version yet to come.
+pub fn decode<R: Record>(bytes: &[u8]) -> Result<R, DecodeError> {
+    let mut cursor = Cursor::new(bytes, R::WHAT);
+    let version = cursor.byte()?;
+    if version == 0 || version > R::VERSION {
+        return Err(cursor.error("has a version that this program does not know"));
+    }
+    let record = R::read(version, &mut cursor)?;
+    cursor.end()?;
+    Ok(record)
+}

@@ -1,0 +1,79 @@
+//! Appends fields to a record.
+
+use std::time::Duration;
+
+/// Appends fields to a buffer.
+pub struct Writer<'a> {
+    out: &'a mut Vec<u8>,
+}
+
+impl<'a> Writer<'a> {
+    /// Appends to `out`.
+    pub fn new(out: &'a mut Vec<u8>) -> Self {
+        Self { out }
+    }
+
+    /// One byte.
+    pub fn byte(&mut self, value: u8) {
+        self.out.push(value);
+    }
+
+    /// A yes or no.
+    pub fn flag(&mut self, value: bool) {
+        self.out.push(u8::from(value));
+    }
+
+    /// A whole number: seven bits a byte, the least first.
+    pub fn number(&mut self, mut value: u64) {
+        while value >= 0x80 {
+            self.out.push(value.to_le_bytes()[0] | 0x80);
+            value >>= 7;
+        }
+        self.out.push(value.to_le_bytes()[0]);
+    }
+
+    /// A whole number with a sign: small ones of either sign are short.
+    pub fn signed(&mut self, value: i64) {
+        self.number(((value << 1) ^ (value >> 63)).cast_unsigned());
+    }
+
+    /// A number near another: what lies between them.
+    pub fn near(&mut self, value: u64, other: u64) {
+        self.signed(value.wrapping_sub(other).cast_signed());
+    }
+
+    /// A byte string with its length.
+    pub fn bytes(&mut self, value: &[u8]) {
+        self.length(value.len());
+        self.out.extend_from_slice(value);
+    }
+
+    /// Bytes of a length that both sides know.
+    pub fn raw(&mut self, value: &[u8]) {
+        self.out.extend_from_slice(value);
+    }
+
+    /// A length or a count.
+    pub fn length(&mut self, value: usize) {
+        self.number(u64::try_from(value).expect("a length fits 64 bits"));
+    }
+
+    /// A duration, exactly.
+    pub fn duration(&mut self, value: Duration) {
+        self.number(value.as_secs());
+        self.number(u64::from(value.subsec_nanos()));
+    }
+
+    /// A floating-point number, exactly.
+    pub fn float(&mut self, value: f64) {
+        self.out.extend_from_slice(&value.to_bits().to_le_bytes());
+    }
+
+    /// Whether there is a value, and then the value.
+    pub fn option<T>(&mut self, value: Option<T>, write: impl FnOnce(&mut Self, T)) {
+        self.flag(value.is_some());
+        if let Some(value) = value {
+            write(self, value);
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! What can go wrong with a store: commits that did not take place, stores that cannot be used.
+
+use ganger_types::Epoch;
+
+/// Why a commit did not take place, or may not have.
+#[derive(Debug, thiserror::Error)]
+pub enum CommitError {
+    /// Nothing was written; the store goes on. The shard reloads the engine and may try new work.
+    #[error("not written: {reason}")]
+    NotApplied {
+        /// Such as "disk full".
+        reason: String,
+        /// Whether it was for lack of space.
+        is_full: bool,
+    },
+    /// A newer epoch owns the store: the shard must stop.
+    #[error("epoch {ours:?} has been replaced by {theirs:?}: another process owns this store")]
+    Fenced {
+        /// Of this writer.
+        ours: Epoch,
+        /// Of the owner.
+        theirs: Epoch,
+    },
+    /// Whether it was written is not known: reopen the store and compare the sequence (`rel D6`).
+    #[error("outcome unknown: {0}")]
+    Unknown(String),
+}
+
+/// Why a store could not be opened or read.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// Another process has it open (`rel D11`).
+    #[error("the store {path} is in use by another process{holder}: stop that one first")]
+    InUse {
+        /// Where.
+        path: String,
+        /// Its process id if known, such as ` (pid 123)`.
+        holder: String,
+    },
+    /// Damage was found before the data was used (`rel D8`).
+    #[error("the store {path} is damaged: {what}; run `ganger check {path}` to see all of it")]
+    Damaged {
+        /// Where.
+        path: String,
+        /// Which table, row, and what is affected.
+        what: String,
+    },
+    /// It was written by a newer version (`rel D14`).
+    #[error(
+        "the store {path} has format {found}, this program knows up to {known}: use a newer ganger"
+    )]
+    TooNew {
+        /// Where.
+        path: String,
+        /// Its version.
+        found: u32,
+        /// Ours.
+        known: u32,
+    },
+    /// It belongs to another shard.
+    #[error(
+        "the store {path} belongs to shard {found}, not {wanted}: give the right --shard or another --db"
+    )]
+    OtherShard {
+        /// Where.
+        path: String,
+        /// Whose it is.
+        found: String,
+        /// Who asked.
+        wanted: String,
+    },
+    /// The system refused.
+    #[error("the store {path} cannot be {doing}: {reason}")]
+    Io {
+        /// Where.
+        path: String,
+        /// Such as `opened`, `read`.
+        doing: &'static str,
+        /// The system's words.
+        reason: String,
+    },
+}

@@ -1,0 +1,92 @@
+//! A store in memory, for tests and the simulator: nothing outlives the process.
+
+mod reader;
+mod rows;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use ganger_types::{Commit, Epoch, Meta};
+
+use crate::error::{CommitError, StoreError};
+use crate::store::{Loaded, Opened, Store};
+
+pub use reader::MemoryReader;
+use rows::Rows;
+
+/// The store. Its clones share the rows: drop one as a crash would, and open another.
+#[derive(Clone, Debug, Default)]
+pub struct MemoryStore {
+    state: Arc<Mutex<State>>,
+}
+
+/// What is "on disk".
+#[derive(Clone, Debug, Default)]
+struct State {
+    epoch: Epoch,
+    sequence: u64,
+    meta: Meta,
+    rows: Rows,
+}
+
+fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    // Nothing in here panics with the lock held; a test that did has failed already.
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl MemoryStore {
+    /// An empty store.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A store of its own with the same content: a backup as of the last commit.
+    #[must_use]
+    pub fn copy(&self) -> Self {
+        Self { state: Arc::new(Mutex::new(lock(&self.state).clone())) }
+    }
+
+    /// Sequence of the last commit.
+    pub fn sequence(&self) -> u64 {
+        lock(&self.state).sequence
+    }
+}
+
+impl Store for MemoryStore {
+    type Reader = MemoryReader;
+
+    fn open(&mut self) -> Result<Opened, StoreError> {
+        let mut state = lock(&self.state);
+        state.epoch.0 += 1;
+        Ok(Opened { epoch: state.epoch, sequence: state.sequence, meta: state.meta })
+    }
+
+    fn load(&mut self, each: &mut dyn FnMut(Loaded)) -> Result<(), StoreError> {
+        let state = lock(&self.state);
+        state.rows.load(state.meta.wall, each);
+        Ok(())
+    }
+
+    fn commit(&mut self, commit: &Commit) -> Result<(), CommitError> {
+        let mut state = lock(&self.state);
+        if commit.epoch != state.epoch {
+            return Err(CommitError::Fenced { ours: commit.epoch, theirs: state.epoch });
+        }
+        if commit.sequence != state.sequence + 1 {
+            return Err(CommitError::NotApplied {
+                reason: format!(
+                    "commit {} does not follow {}, the last one",
+                    commit.sequence, state.sequence
+                ),
+                is_full: false,
+            });
+        }
+        commit.changes.iter().for_each(|change| state.rows.apply(change));
+        state.sequence = commit.sequence;
+        state.meta = commit.meta;
+        Ok(())
+    }
+
+    fn reader(&self) -> Result<MemoryReader, StoreError> {
+        Ok(MemoryReader::new(Arc::clone(&self.state)))
+    }
+}

@@ -1,0 +1,187 @@
+//! Reads the memory store: each call under its lock.
+
+use std::ops::Bound;
+use std::sync::{Arc, Mutex};
+
+use ganger_types::command::{Retiree, RetireeQuery};
+use ganger_types::query::JobQuery;
+use ganger_types::{
+    Bytes, Day, InputRow, InputState, JobId, JobKey, JobRecord, Namespace, Queue,
+    StatisticsRecord,
+};
+
+use super::rows::Rows;
+use super::{State, lock};
+use crate::error::StoreError;
+use crate::reader::{LogChunk, Page, Reader, StoredJob};
+use crate::select;
+
+/// A reader of a [`super::MemoryStore`].
+#[derive(Clone, Debug)]
+pub struct MemoryReader {
+    state: Arc<Mutex<State>>,
+}
+
+impl MemoryReader {
+    pub(super) fn new(state: Arc<Mutex<State>>) -> Self {
+        Self { state }
+    }
+}
+
+fn stored(rows: &Rows, record: &JobRecord) -> StoredJob {
+    StoredJob::new(record.clone(), rows.leases.get(&record.key).cloned())
+}
+
+impl Reader for MemoryReader {
+    fn job(&mut self, key: JobKey) -> Result<Option<StoredJob>, StoreError> {
+        let rows = &lock(&self.state).rows;
+        Ok(rows.jobs.get(&key).map(|record| stored(rows, record)))
+    }
+
+    fn find(&mut self, namespace: &Namespace, id: &JobId) -> Result<Option<StoredJob>, StoreError> {
+        let rows = &lock(&self.state).rows;
+        let key = rows.ids.get(&(namespace.clone(), id.clone()));
+        Ok(key.and_then(|key| rows.jobs.get(key)).map(|record| stored(rows, record)))
+    }
+
+    fn list(&mut self, query: &JobQuery) -> Result<Page, StoreError> {
+        let rows = &lock(&self.state).rows;
+        let (from, until) = match (query.after, query.newest_first) {
+            (None, _) => (Bound::Unbounded, Bound::Unbounded),
+            (Some(after), false) => (Bound::Excluded(after), Bound::Unbounded),
+            (Some(after), true) => (Bound::Unbounded, Bound::Excluded(after)),
+        };
+        let range = rows.jobs.range((from, until)).map(|(_, record)| record);
+        let ordered: Box<dyn Iterator<Item = &JobRecord>> =
+            if query.newest_first { Box::new(range.rev()) } else { Box::new(range) };
+        let limit = select::page_limit(query);
+        let mut jobs: Vec<StoredJob> = ordered
+            .map(|record| stored(rows, record))
+            .filter(|job| select::matches(query, job))
+            .take(limit + 1)
+            .collect();
+        let has_more = jobs.len() > limit;
+        jobs.truncate(limit);
+        let next = jobs.last().filter(|_| has_more).map(|job| job.record.key);
+        Ok(Page { jobs, next })
+    }
+
+    fn payload(&mut self, key: JobKey) -> Result<Option<Bytes>, StoreError> {
+        Ok(lock(&self.state).rows.payloads.get(&key).cloned())
+    }
+
+    fn inputs(
+        &mut self,
+        key: JobKey,
+        from: u32,
+        limit: usize,
+    ) -> Result<Vec<InputRow>, StoreError> {
+        let state = lock(&self.state);
+        let rows = state.rows.inputs.range((key, from)..=(key, u32::MAX)).take(limit);
+        Ok(rows
+            .map(|((job, slot), state)| InputRow { job: *job, slot: *slot, state: state.clone() })
+            .collect())
+    }
+
+    fn dependents(&mut self, key: JobKey, limit: usize) -> Result<Vec<JobKey>, StoreError> {
+        let state = lock(&self.state);
+        let mut jobs: Vec<JobKey> = state
+            .rows
+            .inputs
+            .iter()
+            .filter(|(_, input)| match input {
+                InputState::Missing { upstream, .. } | InputState::Delivered { upstream, .. } => {
+                    *upstream == key
+                }
+                InputState::Value(_) | InputState::Ignored { .. } => false,
+            })
+            .map(|((job, _), _)| *job)
+            .collect();
+        jobs.dedup();
+        jobs.truncate(limit);
+        Ok(jobs)
+    }
+
+    fn result(&mut self, key: JobKey) -> Result<Option<Bytes>, StoreError> {
+        Ok(lock(&self.state).rows.results.get(&key).cloned())
+    }
+
+    fn log(
+        &mut self,
+        key: JobKey,
+        after: (u32, u64),
+        bytes: usize,
+    ) -> Result<Vec<LogChunk>, StoreError> {
+        let state = lock(&self.state);
+        let mut left = bytes;
+        let rows = state.rows.logs.range((key, 0, 0)..=(key, u32::MAX, u64::MAX));
+        Ok(rows
+            .filter_map(|(_, chunk)| chunk.clone().after(after))
+            .take_while(|chunk| {
+                let is_wanted = left > 0;
+                left = left.saturating_sub(chunk.bytes.len());
+                is_wanted
+            })
+            .collect())
+    }
+
+    fn retirees(&mut self, query: &RetireeQuery, limit: usize) -> Result<Vec<Retiree>, StoreError> {
+        let rows = &lock(&self.state).rows;
+        Ok(select_retirees(rows, query, limit))
+    }
+
+    fn statistics(
+        &mut self,
+        namespace: &Namespace,
+        queue: &Queue,
+        day: Day,
+    ) -> Result<Option<StatisticsRecord>, StoreError> {
+        let key = (day, namespace.clone(), queue.clone());
+        Ok(lock(&self.state).rows.statistics.get(&key).cloned())
+    }
+}
+
+fn select_retirees(rows: &Rows, query: &RetireeQuery, limit: usize) -> Vec<Retiree> {
+    let ended = |wanted: &dyn Fn(&JobRecord, &ganger_types::Finished) -> bool| {
+        let mut found: Vec<_> = rows
+            .jobs
+            .values()
+            .filter_map(|job| job.finished.as_ref().map(|end| (end, job)))
+            .filter(|(end, job)| wanted(job, end))
+            .collect();
+        found.sort_by_key(|(end, _)| end.order);
+        found
+    };
+    let (mut found, beyond_count) = match query {
+        RetireeQuery::ByAge { namespace, queue, outcome, before } => {
+            let mut found = ended(&|job, end| {
+                job.namespace == *namespace
+                    && job.queue == *queue
+                    && end.outcome == *outcome
+                    && end.keep_until.is_none()
+                    && end.at <= *before
+            });
+            found.sort_by_key(|(end, job)| (end.at, job.key));
+            (found, false)
+        }
+        RetireeQuery::ByCount { namespace, queue, outcome, excess } => {
+            let mut found = ended(&|job, end| {
+                job.namespace == *namespace && job.queue == *queue && end.outcome == *outcome
+            });
+            found.truncate(usize::try_from(*excess).unwrap_or(usize::MAX));
+            found.retain(|(end, _)| end.keep_until.is_none());
+            (found, true)
+        }
+        RetireeQuery::ByOwnTime { before } => {
+            let mut found =
+                ended(&|_, end| end.keep_until.flatten().is_some_and(|until| until <= *before));
+            found.sort_by_key(|(end, job)| (end.keep_until, job.key));
+            (found, false)
+        }
+    };
+    found.truncate(limit);
+    found
+        .into_iter()
+        .map(|(_, job)| Retiree { record: Box::new(job.clone()), beyond_count })
+        .collect()
+}

@@ -1,0 +1,171 @@
+//! The changes of one commit, merged: of each row only its last state is left to be written.
+//!
+//! A job that is put, leased and finished in one turn comes out as one finished job; one that is
+//! removed as well comes out as a removal alone.
+
+use std::collections::BTreeMap;
+
+use ganger_types::{
+    Bytes, Change, ClaimKey, Day, Group, InputRow, JobId, JobKey, JobRecord, LeaseRecord,
+    Namespace, Queue, ScheduleId, Tag, Timestamp, UniqueKey,
+};
+
+/// All that a commit does to one job.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct JobChange<'a> {
+    /// All that is stored of it goes; nothing else is to be done then.
+    pub is_removed: bool,
+    /// The finished row that was stored goes, with its result, before anything else.
+    pub is_revived: bool,
+    /// The record.
+    pub body: Body<'a>,
+    /// The payload to write.
+    pub payload: Option<&'a Bytes>,
+    /// The lease to write, or `Some(None)` to end the one that is stored.
+    pub lease: Option<Option<&'a LeaseRecord>>,
+}
+
+/// What happens to a job's record.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum Body<'a> {
+    /// Nothing.
+    #[default]
+    Same,
+    /// It is written among the live.
+    Live(&'a JobRecord),
+    /// It moves to the finished, with this result.
+    Finished(&'a JobRecord, Option<&'a Bytes>),
+    /// It is written anew among the finished and keeps its result.
+    Anew(&'a JobRecord),
+}
+
+/// Names a row that is not part of a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[expect(missing_docs, reason = "each variant is the key of the change of the same name")]
+pub enum RowKey<'a> {
+    Queue(&'a Namespace, &'a Queue),
+    Namespace(&'a Namespace),
+    Schedule(&'a Namespace, &'a ScheduleId),
+    Unique(&'a Namespace, &'a UniqueKey),
+    Claim(&'a Namespace, &'a ClaimKey),
+    TagCount(&'a Namespace, &'a Tag),
+    GroupCount(&'a Namespace, &'a Group),
+    Tracked(&'a Namespace, &'a JobId),
+    Statistics(Day, &'a Namespace, &'a Queue),
+}
+
+/// A piece of log to append.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogPiece<'a> {
+    /// Whose.
+    pub key: JobKey,
+    /// Which attempt.
+    pub attempt: u32,
+    /// Bytes before it.
+    pub offset: u64,
+    /// When.
+    pub at: Timestamp,
+    /// The bytes.
+    pub bytes: &'a Bytes,
+}
+
+/// A commit's rows, each in its last state, in order of their keys.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Merged<'a> {
+    /// Jobs.
+    pub jobs: BTreeMap<JobKey, JobChange<'a>>,
+    /// Inputs to write, or to remove.
+    pub inputs: BTreeMap<(JobKey, u32), Option<&'a InputRow>>,
+    /// Log to append, in order.
+    pub logs: Vec<LogPiece<'a>>,
+    /// The last change of every other row.
+    pub rows: BTreeMap<RowKey<'a>, &'a Change>,
+}
+
+impl<'a> Merged<'a> {
+    /// Merges changes given in order.
+    pub fn new(changes: &'a [Change]) -> Self {
+        let mut merged = Self::default();
+        changes.iter().for_each(|change| merged.add(change));
+        merged
+    }
+
+    fn job(&mut self, key: JobKey) -> &mut JobChange<'a> {
+        self.jobs.entry(key).or_default()
+    }
+
+    fn add(&mut self, change: &'a Change) {
+        match change {
+            Change::PutJob(record) => self.job(record.key).body = Body::Live(record),
+            Change::PutPayload { key, payload } => self.job(*key).payload = Some(payload),
+            Change::PutLease(lease) => self.job(lease.key).lease = Some(Some(lease)),
+            Change::RemoveLease(key) => self.job(*key).lease = Some(None),
+            Change::FinishJob { record, result } => {
+                let job = self.job(record.key);
+                job.body = Body::Finished(record, result.as_ref());
+                job.lease = Some(None);
+            }
+            Change::PutFinished(record) => {
+                let job = self.job(record.key);
+                job.body = match job.body {
+                    Body::Finished(_, result) => Body::Finished(record, result),
+                    _ => Body::Anew(record),
+                };
+            }
+            Change::ReviveJob(key) => {
+                let job = self.job(*key);
+                job.is_revived = true;
+                job.body = Body::Same;
+            }
+            Change::RemoveJob(key) => self.remove(*key),
+            Change::PutInput(row) => {
+                self.inputs.insert((row.job, row.slot), Some(row));
+            }
+            Change::RemoveInput { job, slot } => {
+                self.inputs.insert((*job, *slot), None);
+            }
+            Change::AppendLog { key, attempt, offset, at, bytes } => self.logs.push(LogPiece {
+                key: *key,
+                attempt: *attempt,
+                offset: *offset,
+                at: *at,
+                bytes,
+            }),
+            _ => {
+                let key = row_key(change).expect("every other change is one of a small row");
+                self.rows.insert(key, change);
+            }
+        }
+    }
+
+    fn remove(&mut self, key: JobKey) {
+        *self.job(key) = JobChange { is_removed: true, ..JobChange::default() };
+        let gone: Vec<_> =
+            self.inputs.range((key, 0)..=(key, u32::MAX)).map(|(place, _)| *place).collect();
+        for place in gone {
+            self.inputs.remove(&place);
+        }
+        self.logs.retain(|piece| piece.key != key);
+    }
+}
+
+fn row_key(change: &Change) -> Option<RowKey<'_>> {
+    Some(match change {
+        Change::PutQueue(record) => RowKey::Queue(&record.namespace, &record.queue),
+        Change::RemoveQueue(namespace, queue) => RowKey::Queue(namespace, queue),
+        Change::PutNamespace(record) => RowKey::Namespace(&record.namespace),
+        Change::PutSchedule(record) => RowKey::Schedule(&record.namespace, &record.id),
+        Change::RemoveSchedule(namespace, id) => RowKey::Schedule(namespace, id),
+        Change::PutUnique(record) => RowKey::Unique(&record.namespace, &record.key),
+        Change::RemoveUnique(namespace, key) => RowKey::Unique(namespace, key),
+        Change::PutClaim(record) => RowKey::Claim(&record.namespace, &record.key),
+        Change::RemoveClaim(namespace, key) => RowKey::Claim(namespace, key),
+        Change::PutTagCount(namespace, tag, _) => RowKey::TagCount(namespace, tag),
+        Change::PutGroupCount(namespace, group, _) => RowKey::GroupCount(namespace, group),
+        Change::PutTracked(namespace, id, _) => RowKey::Tracked(namespace, id),
+        Change::PutStatistics(record) => {
+            RowKey::Statistics(record.day, &record.namespace, &record.queue)
+        }
+        _ => return None,
+    })
+}

@@ -1,0 +1,151 @@
+//! The reading side of a store: records, listings, logs, from committed state only.
+
+use ganger_types::command::{Retiree, RetireeQuery};
+use ganger_types::query::JobQuery;
+use ganger_types::{
+    Bytes, Day, InputRow, JobId, JobKey, JobRecord, JobState, LeaseRecord, Namespace, Queue,
+    StatisticsRecord, Timestamp,
+};
+
+use crate::error::StoreError;
+
+/// A job as the store shows it: the record, and the lease if one is live. With a lease the state
+/// shown is `Running`, and `attempt` is the lease's.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StoredJob {
+    /// The record.
+    pub record: JobRecord,
+    /// The lease.
+    pub lease: Option<LeaseRecord>,
+}
+
+impl StoredJob {
+    /// Puts a stored record and its lease together: a leased job shows as `Running`, with the
+    /// numbers of the attempt that runs.
+    pub fn new(mut record: JobRecord, lease: Option<LeaseRecord>) -> Self {
+        if let Some(lease) = &lease {
+            record.state = JobState::Running;
+            record.attempt = lease.attempt;
+            record.attempts_counted = lease.attempts_counted;
+        }
+        Self { record, lease }
+    }
+}
+
+/// A page of a listing.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Page {
+    /// The jobs.
+    pub jobs: Vec<StoredJob>,
+    /// Give this as `after` for the next page; `None`: there is none.
+    pub next: Option<JobKey>,
+}
+
+/// A piece of an attempt's log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogChunk {
+    /// Which attempt.
+    pub attempt: u32,
+    /// Bytes of that attempt's log before this.
+    pub offset: u64,
+    /// When it was written.
+    pub at: Timestamp,
+    /// The bytes.
+    pub bytes: Bytes,
+}
+
+impl LogChunk {
+    /// The part of it after a place, given as an attempt and the bytes of its log already known.
+    #[must_use]
+    pub fn after(mut self, (attempt, offset): (u32, u64)) -> Option<Self> {
+        if self.attempt != attempt {
+            return (self.attempt > attempt).then_some(self);
+        }
+        let known = usize::try_from(offset.saturating_sub(self.offset)).unwrap_or(usize::MAX);
+        if known >= self.bytes.len() {
+            return None;
+        }
+        self.bytes = self.bytes.slice(known..);
+        self.offset = self.offset.max(offset);
+        Some(self)
+    }
+}
+
+/// The reading side: committed state only, each call in a short transaction of its own.
+/// Every record's checksum is verified before it is used (`rel D8`).
+pub trait Reader: Send + 'static {
+    /// The job with this number, live or finished.
+    ///
+    /// # Errors
+    /// If it is damaged or cannot be read.
+    fn job(&mut self, key: JobKey) -> Result<Option<StoredJob>, StoreError>;
+
+    /// The job with this id, given or made, live or finished.
+    ///
+    /// # Errors
+    /// See [`Reader::job`].
+    fn find(&mut self, namespace: &Namespace, id: &JobId) -> Result<Option<StoredJob>, StoreError>;
+
+    /// A page of jobs, by number.
+    ///
+    /// # Errors
+    /// See [`Reader::job`].
+    fn list(&mut self, query: &JobQuery) -> Result<Page, StoreError>;
+
+    /// A job's payload.
+    ///
+    /// # Errors
+    /// See [`Reader::job`].
+    fn payload(&mut self, key: JobKey) -> Result<Option<Bytes>, StoreError>;
+
+    /// A job's inputs and dependencies in order of slots, at most `limit` from `from` on.
+    ///
+    /// # Errors
+    /// See [`Reader::job`].
+    fn inputs(&mut self, key: JobKey, from: u32, limit: usize)
+    -> Result<Vec<InputRow>, StoreError>;
+
+    /// The jobs that have this one among their inputs or dependencies, by number, at most `limit`.
+    /// Edges whose failure was ignored do not name their upstream any more.
+    ///
+    /// # Errors
+    /// See [`Reader::job`].
+    fn dependents(&mut self, key: JobKey, limit: usize) -> Result<Vec<JobKey>, StoreError>;
+
+    /// A finished job's result.
+    ///
+    /// # Errors
+    /// See [`Reader::job`].
+    fn result(&mut self, key: JobKey) -> Result<Option<Bytes>, StoreError>;
+
+    /// A job's log in order of attempt and offset, at most about `bytes` bytes. `after` is an attempt
+    /// and how many bytes of its log are known already: (0, 0) starts at the beginning, and the end
+    /// of the last chunk goes on behind it.
+    ///
+    /// # Errors
+    /// See [`Reader::job`].
+    fn log(
+        &mut self,
+        key: JobKey,
+        after: (u32, u64),
+        bytes: usize,
+    ) -> Result<Vec<LogChunk>, StoreError>;
+
+    /// Finished jobs that may have outlived their retention, oldest first, at most `limit`.
+    /// Jobs with a life time of their own count among the `excess` but are not given for it.
+    ///
+    /// # Errors
+    /// See [`Reader::job`].
+    fn retirees(&mut self, query: &RetireeQuery, limit: usize) -> Result<Vec<Retiree>, StoreError>;
+
+    /// Statistics of a queue and a day, if any are stored.
+    ///
+    /// # Errors
+    /// See [`Reader::job`].
+    fn statistics(
+        &mut self,
+        namespace: &Namespace,
+        queue: &Queue,
+        day: Day,
+    ) -> Result<Option<StatisticsRecord>, StoreError>;
+}

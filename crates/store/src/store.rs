@@ -1,0 +1,100 @@
+//! The writing side of a store: the trait that each store implements.
+
+use ganger_types::change::{ClaimRecord, UniqueRecord};
+use ganger_types::{
+    Commit, Day, Epoch, Group, InputRow, JobId, JobRecord, LeaseRecord, Meta, Namespace,
+    NamespaceRecord, QueueRecord, ScheduleRecord, StatisticsRecord, Tag, Timestamp,
+};
+
+use crate::error::{CommitError, StoreError};
+use crate::reader::Reader;
+
+/// One row given back at start. Order: namespaces, queues, schedules, jobs by key, inputs, leases, rest.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Loaded {
+    /// A namespace.
+    Namespace(Box<NamespaceRecord>),
+    /// A queue.
+    Queue(Box<QueueRecord>),
+    /// A schedule.
+    Schedule(Box<ScheduleRecord>),
+    /// A live job.
+    Job(Box<JobRecord>),
+    /// An input of a live job that is missing or delivered (values and ignored ones are not loaded).
+    Input(InputRow),
+    /// A lease.
+    Lease(Box<LeaseRecord>),
+    /// A unique key.
+    Unique(Box<UniqueRecord>),
+    /// An idempotency key.
+    Claim(Box<ClaimRecord>),
+    /// Bearers of a tag.
+    TagCount(Namespace, Tag, u64),
+    /// Failed jobs of a group.
+    GroupCount(Namespace, Group, u64),
+    /// A tracked id.
+    Tracked(Namespace, JobId, Timestamp),
+    /// Statistics of a queue and day: from the day before the last commit on (`statistics_loaded_from`).
+    Statistics(Box<StatisticsRecord>),
+}
+
+/// What a store was when it was opened: the epoch is already raised, durably.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Opened {
+    /// Ours from now on.
+    pub epoch: Epoch,
+    /// Sequence of the last commit; 0 for a new store.
+    pub sequence: u64,
+    /// As of that commit.
+    pub meta: Meta,
+}
+
+/// The writing side: one per store, on a thread of its own.
+pub trait Store: Send + 'static {
+    /// Its readers.
+    type Reader: Reader;
+
+    /// Takes the store over: raises the epoch durably, and says where it stands. Also after `Unknown`.
+    ///
+    /// # Errors
+    /// If it cannot be read or written.
+    fn open(&mut self) -> Result<Opened, StoreError>;
+
+    /// Gives every row back that the engine needs, in the order of [`Loaded`].
+    ///
+    /// # Errors
+    /// If a record is damaged or cannot be read.
+    fn load(&mut self, each: &mut dyn FnMut(Loaded)) -> Result<(), StoreError>;
+
+    /// Applies a commit whole and durably, or not at all. Its sequence must be the last one's plus one.
+    ///
+    /// # Errors
+    /// See [`CommitError`].
+    fn commit(&mut self, commit: &Commit) -> Result<(), CommitError>;
+
+    /// A new reader, for any thread.
+    ///
+    /// # Errors
+    /// If it cannot be opened.
+    fn reader(&self) -> Result<Self::Reader, StoreError>;
+
+    /// Free bytes on the device, if that means anything here.
+    fn free_bytes(&self) -> Option<u64> {
+        None
+    }
+
+    /// Upkeep while nothing waits, in a bounded slice: checkpoints, reclaiming space.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    fn idle(&mut self) -> Result<(), StoreError> {
+        Ok(())
+    }
+}
+
+/// The first day whose statistics are loaded at start: the one before the last commit's, which was
+/// made at `wall`.
+pub fn statistics_loaded_from(wall: Timestamp) -> Day {
+    let day = wall.0 / (86_400 * ganger_types::time::MICROS_PER_SECOND);
+    Day(u32::try_from(day).unwrap_or(u32::MAX).saturating_sub(1))
+}
