@@ -632,6 +632,28 @@ fn a_failed_graph_is_revived_from_its_root() {
 }
 
 #[test]
+fn a_job_whose_input_was_removed_is_not_revived() {
+    let mut world = World::new();
+    let needs = NewJob {
+        inputs: vec![result_of(0, FailurePolicy::Fail)],
+        ..job()
+    };
+    let ids = world.enqueue(vec![job(), needs]);
+    let grant = world.lease_one("w");
+    world.complete(&grant).unwrap();
+    let grant = world.lease_one("w");
+    world.run(fail(&grant, true)).unwrap();
+    world.ok(Command::Delete(Delete {
+        namespace: Namespace::default(),
+        jobs: ids[..1].to_vec(),
+    }));
+    let Reply::Changed { count: 0, skipped } = world.ok(revive(&ids[1..])) else {
+        panic!()
+    };
+    assert_eq!(skipped, ids[1..]);
+}
+
+#[test]
 fn rel_g9_cancelling_a_graph_reaches_every_member() {
     let mut world = World::new();
     let jobs = vec![

@@ -77,18 +77,7 @@ impl Engine {
                         .inputs
                         .iter()
                         .filter(|row| row.job == record.key)
-                        .any(|row| match &row.state {
-                            InputState::Missing {
-                                upstream,
-                                policy: FailurePolicy::Fail,
-                                ..
-                            } => {
-                                !coming.contains(upstream)
-                                    && !self.is_live(*upstream)
-                                    && !has_succeeded(known, *upstream)
-                            }
-                            _ => false,
-                        })
+                        .any(|row| !self.can_be_had(&row.state, &coming, known))
             };
             let Some(record) = records.iter().find(fails) else {
                 break;
@@ -101,6 +90,22 @@ impl Engine {
             .copied()
             .filter(|record| coming.contains(&record.key))
             .collect()
+    }
+
+    /// Whether an input of a revived job can still come, or is there. The result of an upstream whose
+    /// retention has passed is gone.
+    fn can_be_had(&self, input: &InputState, coming: &BTreeSet<JobKey>, known: &Known) -> bool {
+        let (upstream, may_wait) = match input {
+            InputState::Missing {
+                upstream, policy, ..
+            } => (*upstream, *policy == FailurePolicy::Wait),
+            InputState::Delivered { upstream, .. } => (*upstream, false),
+            InputState::Value(_) | InputState::Ignored { .. } => return true,
+        };
+        coming.contains(&upstream)
+            || self.is_live(upstream)
+            || has_succeeded(known, upstream)
+            || (may_wait && known.by_key(upstream).is_some())
     }
 
     /// Takes the job back among the live, in no index yet.
