@@ -3,6 +3,10 @@
 //! `cargo bench -p ganger-engine` prints bytes per waiting job (with a counting allocator) and lives per
 //! second of the engine alone, on an empty queue and with a million jobs waiting.
 
+#![allow(
+    clippy::disallowed_methods,
+    reason = "a benchmark reads the clock; the engine does not"
+)]
 #![allow(clippy::print_stdout, reason = "a benchmark prints")]
 #![allow(
     clippy::as_conversions,

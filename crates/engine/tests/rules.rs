@@ -153,7 +153,7 @@ fn rel_r3_retries_wait_as_the_policy_says() {
     for pause in [20, 40, 80] {
         let grant = world.lease_one("w");
         world.fail(&grant).unwrap();
-        world.pass(secs(pause) - Duration::from_micros(1));
+        world.pass(secs(pause).checked_sub(Duration::from_micros(1)).unwrap());
         assert!(world.lease("w", 1).is_empty(), "not before its time");
         world.pass(Duration::from_micros(1));
     }
@@ -299,7 +299,7 @@ fn a_delayed_job_is_ready_at_its_time_and_not_before() {
         start: Start::At(world.now.wall.after(secs(20))),
         ..job()
     });
-    world.pass(secs(10) - Duration::from_micros(1));
+    world.pass(secs(10).checked_sub(Duration::from_micros(1)).unwrap());
     assert!(world.lease("w", 9).is_empty());
     world.pass(Duration::from_micros(1));
     assert_eq!(world.lease("w", 9).len(), 1);

@@ -1,17 +1,21 @@
 //! Enqueues one job, many, or a graph: all or none (`rel G7`).
 
-use std::collections::{BTreeMap, BTreeSet};
+mod check;
+mod plan;
+
 use std::time::Duration;
 
 use ganger_types::change::{ClaimRecord, UniqueRecord};
 use ganger_types::command::{Enqueue, NewEdge, NewInput, NewJob, Start, Upstream};
-use ganger_types::limits;
 use ganger_types::reply::Enqueued;
 use ganger_types::{
-    Answer, Backoff, Change, Due, FailurePolicy, Graph, InputRow, InputState, JobId, JobKey,
-    JobState, NamespaceSettings, Now, Outcome, Queue, Rejection, Reply, RetryPolicy, UniqueKey,
+    Answer, Change, Due, FailurePolicy, Graph, InputRow, InputState, JobId, JobKey, JobState, Now,
+    Outcome, Reply, RetryPolicy,
 };
 
+pub(crate) use self::check::{at_most, check_retry};
+use self::check::{check_references, check_sizes};
+use self::plan::Member;
 use super::fingerprint::Fingerprint;
 use crate::endings::UPSTREAM_GROUP;
 use crate::engine::Engine;
@@ -23,16 +27,6 @@ use crate::{Effects, Known};
 
 /// How long an idempotency key is remembered.
 const CLAIM_FOR: Duration = Duration::from_secs(86_400);
-
-/// What becomes of one member of the submission.
-enum Member {
-    /// It makes a job.
-    New { fingerprint: u64 },
-    /// A job with its id or unique key is there already.
-    Existing(JobKey, JobId),
-    /// An earlier member has its unique key.
-    SameAs(usize),
-}
 
 /// An edge of a new job, with what is known of its upstream now.
 struct PlannedEdge {
@@ -63,171 +57,6 @@ impl Engine {
         self.check_room(&cmd, &members, &settings)?;
 
         Ok(self.write_submission(now, cmd, &members, known, out))
-    }
-
-    fn repeated_claim(&self, cmd: &Enqueue) -> Result<Option<Reply>, Rejection> {
-        let Some(claim) = &cmd.claim else {
-            return Ok(None);
-        };
-        let earlier = self
-            .find_space(&cmd.namespace)
-            .and_then(|space| self.spaces[space.at()].claims.get(claim));
-        let Some(earlier) = earlier else {
-            return Ok(None);
-        };
-        if earlier.fingerprint != Fingerprint::of_submission(cmd) {
-            return Err(Rejection::ClaimConflict);
-        }
-        let answer = |(key, id): &(JobKey, JobId)| Enqueued {
-            key: *key,
-            id: id.clone(),
-            existed: true,
-        };
-        Ok(Some(Reply::Enqueued {
-            jobs: earlier.jobs.iter().map(answer).collect(),
-            graph: earlier.graph.clone(),
-            repeat: true,
-        }))
-    }
-
-    fn plan_members(
-        &self,
-        now: Now,
-        cmd: &Enqueue,
-        known: &Known,
-    ) -> Result<Vec<Member>, Rejection> {
-        let mut ids = BTreeSet::new();
-        let mut keys: BTreeMap<&UniqueKey, usize> = BTreeMap::new();
-        let mut members = Vec::with_capacity(cmd.jobs.len());
-        for (index, job) in cmd.jobs.iter().enumerate() {
-            if let Some(id) = &job.id {
-                if !ids.insert(id) {
-                    return Err(Rejection::DuplicateId {
-                        index,
-                        job: id.clone(),
-                    });
-                }
-                if id.parts().is_some() {
-                    return Err(Rejection::IdReserved { job: id.clone() });
-                }
-            }
-            let needs_print = job.id.is_some();
-            let fingerprint = if needs_print {
-                Fingerprint::of_job(job)
-            } else {
-                0
-            };
-            let same_id = self.same_id(cmd, job, fingerprint, known)?;
-            let member = match (same_id, &job.unique) {
-                (Some((key, id)), _) => Member::Existing(key, id),
-                (None, Some(unique)) => match keys.get(&unique.key) {
-                    Some(earlier) => Member::SameAs(*earlier),
-                    None => {
-                        keys.insert(&unique.key, index);
-                        self.holder_of(now, cmd, &unique.key)
-                            .unwrap_or(Member::New { fingerprint })
-                    }
-                },
-                (None, None) => Member::New { fingerprint },
-            };
-            members.push(member);
-        }
-        Ok(members)
-    }
-
-    /// The job that has the id already, if the content is the same (`rel P1`).
-    fn same_id(
-        &self,
-        cmd: &Enqueue,
-        job: &NewJob,
-        fingerprint: u64,
-        known: &Known,
-    ) -> Result<Option<(JobKey, JobId)>, Rejection> {
-        let Some(id) = &job.id else { return Ok(None) };
-        let found = match self.find_job(&cmd.namespace, id) {
-            Some(key) => {
-                let print = self
-                    .job(key)
-                    .extra
-                    .as_deref()
-                    .map_or(0, |extra| extra.fingerprint);
-                Some((key, print))
-            }
-            None => known
-                .find(&cmd.namespace, id)
-                .map(|record| (record.key, record.fingerprint)),
-        };
-        match found {
-            None => Ok(None),
-            Some((key, print)) if print == fingerprint => Ok(Some((key, id.clone()))),
-            Some(_) => Err(Rejection::IdTaken { job: id.clone() }),
-        }
-    }
-
-    fn holder_of(&self, now: Now, cmd: &Enqueue, key: &UniqueKey) -> Option<Member> {
-        let space = self.find_space(&cmd.namespace)?;
-        let record = self.spaces[space.at()].unique.get(key)?;
-        let is_held = record.until.is_none_or(|until| until > now.wall);
-        is_held.then(|| Member::Existing(record.job, record.id.clone()))
-    }
-
-    fn check_upstreams(&self, cmd: &Enqueue, known: &Known) -> Result<(), Rejection> {
-        for (index, job) in cmd.jobs.iter().enumerate() {
-            for edge in edges_of(job) {
-                let Upstream::Job(id) = &edge.upstream else {
-                    continue;
-                };
-                let is_there = self.find_job(&cmd.namespace, id).is_some()
-                    || known.find(&cmd.namespace, id).is_some();
-                if !is_there {
-                    return Err(Rejection::UpstreamNotFound {
-                        index,
-                        upstream: id.clone(),
-                    });
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn check_room(
-        &self,
-        cmd: &Enqueue,
-        members: &[Member],
-        settings: &NamespaceSettings,
-    ) -> Result<(), Rejection> {
-        let mut coming: BTreeMap<&Queue, u64> = BTreeMap::new();
-        for (job, member) in cmd.jobs.iter().zip(members) {
-            if matches!(member, Member::New { .. }) {
-                *coming.entry(&job.queue).or_default() += 1;
-            }
-        }
-        let live_here = self
-            .find_space(&cmd.namespace)
-            .map_or(0, |space| self.spaces[space.at()].live);
-        let all: u64 = coming.values().sum();
-        for (queue, more) in coming {
-            let state = self
-                .find_queue(&cmd.namespace, queue)
-                .map(|queue| &self.queues[queue.at()]);
-            let limit = state.and_then(|state| state.settings.live_max);
-            let live = state.map_or(0, |state| state.counts.live());
-            if let Some(limit) = limit.filter(|limit| live + more > *limit) {
-                return Err(Rejection::QueueFull {
-                    queue: queue.clone(),
-                    live,
-                    limit,
-                });
-            }
-            if let Some(limit) = settings.live_max.filter(|limit| live_here + all > *limit) {
-                return Err(Rejection::QueueFull {
-                    queue: queue.clone(),
-                    live: live_here,
-                    limit,
-                });
-            }
-        }
-        Ok(())
     }
 }
 
@@ -628,168 +457,4 @@ fn edges_of(job: &NewJob) -> impl Iterator<Item = &NewEdge> {
         NewInput::Result(edge) => Some(edge),
     });
     data.chain(&job.after)
-}
-
-fn count(len: usize) -> u64 {
-    u64::try_from(len).unwrap_or(u64::MAX)
-}
-
-/// Refuses `actual` beyond `limit`.
-pub(super) fn at_most(what: &'static str, actual: u64, limit: u64) -> Result<(), Rejection> {
-    if actual > limit {
-        return Err(Rejection::TooLarge {
-            what,
-            actual,
-            limit,
-        });
-    }
-    Ok(())
-}
-
-fn check_sizes(cmd: &Enqueue, settings: &NamespaceSettings, now: Now) -> Result<(), Rejection> {
-    if cmd.jobs.is_empty() {
-        return Err(Rejection::NothingSubmitted);
-    }
-    at_most(
-        "the number of jobs of a submission",
-        count(cmd.jobs.len()),
-        count(limits::GRAPH_JOBS_MAX),
-    )?;
-    let mut bytes = 0;
-    for (index, job) in cmd.jobs.iter().enumerate() {
-        check_job(index, job, settings, now)?;
-        bytes += count(job.payload.len());
-        for input in &job.inputs {
-            if let NewInput::Value(value) = input {
-                at_most(
-                    "the size of an input in bytes",
-                    count(value.len()),
-                    settings.payload_bytes_max,
-                )?;
-                bytes += count(value.len());
-            }
-        }
-    }
-    at_most(
-        "the size of a submission in bytes",
-        bytes,
-        count(limits::GRAPH_BYTES_MAX),
-    )
-}
-
-fn check_job(
-    index: usize,
-    job: &NewJob,
-    settings: &NamespaceSettings,
-    now: Now,
-) -> Result<(), Rejection> {
-    if job.kind.is_empty() {
-        return Err(Rejection::KindMissing { index });
-    }
-    let payload_max = settings.payload_bytes_max.min(u64::from(u32::MAX));
-    at_most(
-        "the size of a payload in bytes",
-        count(job.payload.len()),
-        payload_max,
-    )?;
-    let inputs = count(job.inputs.len() + job.after.len());
-    at_most(
-        "the number of inputs of a job",
-        inputs,
-        count(limits::INPUTS_MAX),
-    )?;
-    at_most(
-        "the number of tags of a job",
-        count(job.tags.len()),
-        count(limits::TAGS_MAX),
-    )?;
-    at_most(
-        "the number of labels of a job",
-        count(job.labels.len()),
-        count(limits::LABELS_MAX),
-    )?;
-    if let Some(retry) = &job.retry {
-        check_retry(retry)?;
-    }
-    if job.timeout.is_some_and(|timeout| timeout.is_zero()) {
-        return Err(Rejection::OutOfRange {
-            what: "timeout",
-            expected: "longer than zero, or absent",
-        });
-    }
-    if let Some(deadline) = job.deadline.filter(|deadline| *deadline <= now.wall) {
-        return Err(Rejection::DeadlinePassed {
-            index,
-            late: now.wall.since(deadline),
-        });
-    }
-    Ok(())
-}
-
-/// Refuses a retry policy that cannot be followed.
-pub(super) fn check_retry(retry: &RetryPolicy) -> Result<(), Rejection> {
-    at_most(
-        "the number of retries",
-        u64::from(retry.retries_max),
-        u64::from(limits::RETRIES_MAX),
-    )?;
-    if retry.jitter_percent > 100 {
-        return Err(Rejection::OutOfRange {
-            what: "jitter",
-            expected: "between 0 and 100 per cent",
-        });
-    }
-    match &retry.backoff {
-        Backoff::List(pauses) if pauses.is_empty() => Err(Rejection::OutOfRange {
-            what: "the list of pauses",
-            expected: "at least one long",
-        }),
-        Backoff::List(pauses) => at_most("the number of pauses", count(pauses.len()), 1_000),
-        Backoff::Fixed(_) | Backoff::Exponential { .. } => Ok(()),
-    }
-}
-
-/// References between members: they exist, and do not go in circles.
-fn check_references(cmd: &Enqueue) -> Result<(), Rejection> {
-    let members = cmd.jobs.len();
-    let mut waits_for = vec![0_usize; members];
-    let mut dependents: Vec<Vec<usize>> = vec![Vec::new(); members];
-    for (index, job) in cmd.jobs.iter().enumerate() {
-        for edge in edges_of(job) {
-            let Upstream::Member(member) = edge.upstream else {
-                continue;
-            };
-            let place = usize::try_from(member).unwrap_or(usize::MAX);
-            if place >= members {
-                return Err(Rejection::MemberNotFound {
-                    index,
-                    member,
-                    count: members,
-                });
-            }
-            waits_for[index] += 1;
-            dependents[place].push(index);
-        }
-    }
-    let mut free: Vec<usize> = (0..members)
-        .filter(|index| waits_for[*index] == 0)
-        .collect();
-    let mut seen = 0;
-    while let Some(index) = free.pop() {
-        seen += 1;
-        for dependent in &dependents[index] {
-            waits_for[*dependent] -= 1;
-            if waits_for[*dependent] == 0 {
-                free.push(*dependent);
-            }
-        }
-    }
-    if seen < members {
-        let index = waits_for
-            .iter()
-            .position(|left| *left > 0)
-            .expect("some were not seen");
-        return Err(Rejection::Cycle { index });
-    }
-    Ok(())
 }

@@ -1,0 +1,176 @@
+//! What makes a submission impossible: sizes, values, references that lead nowhere or in circles (`rel G7`).
+
+use ganger_types::command::{Enqueue, NewInput, NewJob, Upstream};
+use ganger_types::limits;
+use ganger_types::{Backoff, NamespaceSettings, Now, Rejection, RetryPolicy};
+
+use super::edges_of;
+
+fn count(len: usize) -> u64 {
+    u64::try_from(len).unwrap_or(u64::MAX)
+}
+
+/// Refuses `actual` beyond `limit`.
+pub(crate) fn at_most(what: &'static str, actual: u64, limit: u64) -> Result<(), Rejection> {
+    if actual > limit {
+        return Err(Rejection::TooLarge {
+            what,
+            actual,
+            limit,
+        });
+    }
+    Ok(())
+}
+
+/// Everything about each job that does not depend on others.
+pub(super) fn check_sizes(
+    cmd: &Enqueue,
+    settings: &NamespaceSettings,
+    now: Now,
+) -> Result<(), Rejection> {
+    if cmd.jobs.is_empty() {
+        return Err(Rejection::NothingSubmitted);
+    }
+    at_most(
+        "the number of jobs of a submission",
+        count(cmd.jobs.len()),
+        count(limits::GRAPH_JOBS_MAX),
+    )?;
+    let mut bytes = 0;
+    for (index, job) in cmd.jobs.iter().enumerate() {
+        check_job(index, job, settings, now)?;
+        bytes += count(job.payload.len());
+        for input in &job.inputs {
+            if let NewInput::Value(value) = input {
+                at_most(
+                    "the size of an input in bytes",
+                    count(value.len()),
+                    settings.payload_bytes_max,
+                )?;
+                bytes += count(value.len());
+            }
+        }
+    }
+    at_most(
+        "the size of a submission in bytes",
+        bytes,
+        count(limits::GRAPH_BYTES_MAX),
+    )
+}
+
+fn check_job(
+    index: usize,
+    job: &NewJob,
+    settings: &NamespaceSettings,
+    now: Now,
+) -> Result<(), Rejection> {
+    if job.kind.is_empty() {
+        return Err(Rejection::KindMissing { index });
+    }
+    let payload_max = settings.payload_bytes_max.min(u64::from(u32::MAX));
+    at_most(
+        "the size of a payload in bytes",
+        count(job.payload.len()),
+        payload_max,
+    )?;
+    let inputs = count(job.inputs.len() + job.after.len());
+    at_most(
+        "the number of inputs of a job",
+        inputs,
+        count(limits::INPUTS_MAX),
+    )?;
+    at_most(
+        "the number of tags of a job",
+        count(job.tags.len()),
+        count(limits::TAGS_MAX),
+    )?;
+    at_most(
+        "the number of labels of a job",
+        count(job.labels.len()),
+        count(limits::LABELS_MAX),
+    )?;
+    if let Some(retry) = &job.retry {
+        check_retry(retry)?;
+    }
+    if job.timeout.is_some_and(|timeout| timeout.is_zero()) {
+        return Err(Rejection::OutOfRange {
+            what: "timeout",
+            expected: "longer than zero, or absent",
+        });
+    }
+    if let Some(deadline) = job.deadline.filter(|deadline| *deadline <= now.wall) {
+        return Err(Rejection::DeadlinePassed {
+            index,
+            late: now.wall.since(deadline),
+        });
+    }
+    Ok(())
+}
+
+/// Refuses a retry policy that cannot be followed.
+pub(crate) fn check_retry(retry: &RetryPolicy) -> Result<(), Rejection> {
+    at_most(
+        "the number of retries",
+        u64::from(retry.retries_max),
+        u64::from(limits::RETRIES_MAX),
+    )?;
+    if retry.jitter_percent > 100 {
+        return Err(Rejection::OutOfRange {
+            what: "jitter",
+            expected: "between 0 and 100 per cent",
+        });
+    }
+    match &retry.backoff {
+        Backoff::List(pauses) if pauses.is_empty() => Err(Rejection::OutOfRange {
+            what: "the list of pauses",
+            expected: "at least one long",
+        }),
+        Backoff::List(pauses) => at_most("the number of pauses", count(pauses.len()), 1_000),
+        Backoff::Fixed(_) | Backoff::Exponential { .. } => Ok(()),
+    }
+}
+
+/// References between members: they exist, and do not go in circles.
+pub(super) fn check_references(cmd: &Enqueue) -> Result<(), Rejection> {
+    let members = cmd.jobs.len();
+    let mut waits_for = vec![0_usize; members];
+    let mut dependents: Vec<Vec<usize>> = vec![Vec::new(); members];
+    for (index, job) in cmd.jobs.iter().enumerate() {
+        for edge in edges_of(job) {
+            let Upstream::Member(member) = edge.upstream else {
+                continue;
+            };
+            let place = usize::try_from(member).unwrap_or(usize::MAX);
+            if place >= members {
+                return Err(Rejection::MemberNotFound {
+                    index,
+                    member,
+                    count: members,
+                });
+            }
+            waits_for[index] += 1;
+            dependents[place].push(index);
+        }
+    }
+    let mut free: Vec<usize> = (0..members)
+        .filter(|index| waits_for[*index] == 0)
+        .collect();
+    let mut seen = 0;
+    while let Some(index) = free.pop() {
+        seen += 1;
+        for dependent in &dependents[index] {
+            waits_for[*dependent] -= 1;
+            if waits_for[*dependent] == 0 {
+                free.push(*dependent);
+            }
+        }
+    }
+    if seen < members {
+        let index = waits_for
+            .iter()
+            .position(|left| *left > 0)
+            .expect("some were not seen");
+        return Err(Rejection::Cycle { index });
+    }
+    Ok(())
+}

@@ -1,0 +1,189 @@
+//! What becomes of each member of a submission: a new job, or one that is there already.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ganger_types::command::{Enqueue, NewJob, Upstream};
+use ganger_types::reply::Enqueued;
+use ganger_types::{JobId, JobKey, NamespaceSettings, Now, Queue, Rejection, Reply, UniqueKey};
+
+use super::edges_of;
+use crate::Known;
+use crate::command::fingerprint::Fingerprint;
+use crate::engine::Engine;
+
+/// What becomes of one member of the submission.
+pub(super) enum Member {
+    /// It makes a job.
+    New { fingerprint: u64 },
+    /// A job with its id or unique key is there already.
+    Existing(JobKey, JobId),
+    /// An earlier member has its unique key.
+    SameAs(usize),
+}
+
+impl Engine {
+    pub(super) fn repeated_claim(&self, cmd: &Enqueue) -> Result<Option<Reply>, Rejection> {
+        let Some(claim) = &cmd.claim else {
+            return Ok(None);
+        };
+        let earlier = self
+            .find_space(&cmd.namespace)
+            .and_then(|space| self.spaces[space.at()].claims.get(claim));
+        let Some(earlier) = earlier else {
+            return Ok(None);
+        };
+        if earlier.fingerprint != Fingerprint::of_submission(cmd) {
+            return Err(Rejection::ClaimConflict);
+        }
+        let answer = |(key, id): &(JobKey, JobId)| Enqueued {
+            key: *key,
+            id: id.clone(),
+            existed: true,
+        };
+        Ok(Some(Reply::Enqueued {
+            jobs: earlier.jobs.iter().map(answer).collect(),
+            graph: earlier.graph.clone(),
+            repeat: true,
+        }))
+    }
+
+    pub(super) fn plan_members(
+        &self,
+        now: Now,
+        cmd: &Enqueue,
+        known: &Known,
+    ) -> Result<Vec<Member>, Rejection> {
+        let mut ids = BTreeSet::new();
+        let mut keys: BTreeMap<&UniqueKey, usize> = BTreeMap::new();
+        let mut members = Vec::with_capacity(cmd.jobs.len());
+        for (index, job) in cmd.jobs.iter().enumerate() {
+            if let Some(id) = &job.id {
+                if !ids.insert(id) {
+                    return Err(Rejection::DuplicateId {
+                        index,
+                        job: id.clone(),
+                    });
+                }
+                if id.parts().is_some() {
+                    return Err(Rejection::IdReserved { job: id.clone() });
+                }
+            }
+            let needs_print = job.id.is_some();
+            let fingerprint = if needs_print {
+                Fingerprint::of_job(job)
+            } else {
+                0
+            };
+            let same_id = self.same_id(cmd, job, fingerprint, known)?;
+            let member = match (same_id, &job.unique) {
+                (Some((key, id)), _) => Member::Existing(key, id),
+                (None, Some(unique)) => match keys.get(&unique.key) {
+                    Some(earlier) => Member::SameAs(*earlier),
+                    None => {
+                        keys.insert(&unique.key, index);
+                        self.holder_of(now, cmd, &unique.key)
+                            .unwrap_or(Member::New { fingerprint })
+                    }
+                },
+                (None, None) => Member::New { fingerprint },
+            };
+            members.push(member);
+        }
+        Ok(members)
+    }
+
+    /// The job that has the id already, if the content is the same (`rel P1`).
+    fn same_id(
+        &self,
+        cmd: &Enqueue,
+        job: &NewJob,
+        fingerprint: u64,
+        known: &Known,
+    ) -> Result<Option<(JobKey, JobId)>, Rejection> {
+        let Some(id) = &job.id else { return Ok(None) };
+        let found = match self.find_job(&cmd.namespace, id) {
+            Some(key) => {
+                let print = self
+                    .job(key)
+                    .extra
+                    .as_deref()
+                    .map_or(0, |extra| extra.fingerprint);
+                Some((key, print))
+            }
+            None => known
+                .find(&cmd.namespace, id)
+                .map(|record| (record.key, record.fingerprint)),
+        };
+        match found {
+            None => Ok(None),
+            Some((key, print)) if print == fingerprint => Ok(Some((key, id.clone()))),
+            Some(_) => Err(Rejection::IdTaken { job: id.clone() }),
+        }
+    }
+
+    fn holder_of(&self, now: Now, cmd: &Enqueue, key: &UniqueKey) -> Option<Member> {
+        let space = self.find_space(&cmd.namespace)?;
+        let record = self.spaces[space.at()].unique.get(key)?;
+        let is_held = record.until.is_none_or(|until| until > now.wall);
+        is_held.then(|| Member::Existing(record.job, record.id.clone()))
+    }
+
+    pub(super) fn check_upstreams(&self, cmd: &Enqueue, known: &Known) -> Result<(), Rejection> {
+        for (index, job) in cmd.jobs.iter().enumerate() {
+            for edge in edges_of(job) {
+                let Upstream::Job(id) = &edge.upstream else {
+                    continue;
+                };
+                let is_there = self.find_job(&cmd.namespace, id).is_some()
+                    || known.find(&cmd.namespace, id).is_some();
+                if !is_there {
+                    return Err(Rejection::UpstreamNotFound {
+                        index,
+                        upstream: id.clone(),
+                    });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn check_room(
+        &self,
+        cmd: &Enqueue,
+        members: &[Member],
+        settings: &NamespaceSettings,
+    ) -> Result<(), Rejection> {
+        let mut coming: BTreeMap<&Queue, u64> = BTreeMap::new();
+        for (job, member) in cmd.jobs.iter().zip(members) {
+            if matches!(member, Member::New { .. }) {
+                *coming.entry(&job.queue).or_default() += 1;
+            }
+        }
+        let live_here = self
+            .find_space(&cmd.namespace)
+            .map_or(0, |space| self.spaces[space.at()].live);
+        let all: u64 = coming.values().sum();
+        for (queue, more) in coming {
+            let state = self
+                .find_queue(&cmd.namespace, queue)
+                .map(|queue| &self.queues[queue.at()]);
+            let limit = state.and_then(|state| state.settings.live_max);
+            let live = state.map_or(0, |state| state.counts.live());
+            if let Some(limit) = limit.filter(|limit| live + more > *limit) {
+                return Err(Rejection::QueueFull {
+                    queue: queue.clone(),
+                    live,
+                    limit,
+                });
+            }
+            if let Some(limit) = settings.live_max.filter(|limit| live_here + all > *limit) {
+                return Err(Rejection::QueueFull {
+                    queue: queue.clone(),
+                    live: live_here,
+                    limit,
+                });
+            }
+        }
+        Ok(())
+    }
+}
