@@ -2,6 +2,8 @@
 
 #![allow(
     clippy::unwrap_used,
+    clippy::too_many_arguments,
+    clippy::needless_pass_by_value,
     reason = "a test that unwraps wrongly fails, as it should"
 )]
 

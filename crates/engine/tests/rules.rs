@@ -2,6 +2,8 @@
 
 #![allow(
     clippy::unwrap_used,
+    clippy::items_after_statements,
+    clippy::unchecked_time_subtraction,
     reason = "a test that unwraps wrongly fails, as it should"
 )]
 
