@@ -61,7 +61,7 @@ pub(crate) async fn show(ask: Ask) -> Result<Response, Problem> {
     let reader = LogReader {
         key: job.record.key,
         attempt,
-        place: (attempt.map_or(0, |attempt| attempt - 1), u64::MAX),
+        place: (attempt.unwrap_or(0), 0),
         format,
         pieces,
         ask,
@@ -83,7 +83,7 @@ struct LogReader {
     key: JobKey,
     /// Only this attempt.
     attempt: Option<u32>,
-    /// Attempt and end of what was read.
+    /// The attempt, and the bytes of its log that were read.
     place: (u32, u64),
     format: Format,
     pieces: Pieces,
