@@ -4,6 +4,7 @@
 
 mod arrows;
 mod codes;
+mod operations;
 mod sizes;
 mod text;
 
@@ -75,6 +76,7 @@ pub(crate) fn run() -> Result<()> {
     sizes::check(&sources, &mut findings);
     text::check(&sources, &mut findings);
     codes::check(&sources, &mut findings)?;
+    operations::check(&sources, &mut findings)?;
 
     for remark in &findings.remarks {
         println!("remark: {remark}");

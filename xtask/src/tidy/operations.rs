@@ -1,0 +1,69 @@
+//! Every operation of the HTTP face has a row in `docs/http.md`, and every row is of an operation that exists.
+
+use std::collections::BTreeSet;
+
+use anyhow::{Context as _, Result};
+
+use super::{Findings, Source};
+
+/// Where the operations are listed.
+const TABLE: &str = "crates/dialect-http/src/operations.rs";
+/// Where each has a row.
+const DOCUMENT: &str = "docs/http.md";
+
+/// Compares the two.
+pub(super) fn check(sources: &[Source], findings: &mut Findings) -> Result<()> {
+    let find = |path: &str| {
+        sources
+            .iter()
+            .find(|source| source.path.ends_with(path))
+            .with_context(|| format!("{path} is missing"))
+    };
+    let listed = listed(&find(TABLE)?.text);
+    let documented = documented(&find(DOCUMENT)?.text);
+    for operation in listed.difference(&documented) {
+        findings.error(format!("{DOCUMENT} has no row for {operation}"));
+    }
+    for operation in documented.difference(&listed) {
+        findings.error(format!(
+            "{DOCUMENT} has a row for {operation}, which {TABLE} does not have"
+        ));
+    }
+    Ok(())
+}
+
+/// Method and path of each `operation(M::GET, "/path", ...)`.
+fn listed(text: &str) -> BTreeSet<String> {
+    let calls = text.split("operation(").skip(1);
+    calls
+        .filter_map(|call| {
+            let method = call.trim_start().strip_prefix("M::")?;
+            let (method, rest) = method.split_once(',')?;
+            let path = rest.trim_start().strip_prefix('"')?.split('"').next()?;
+            Some(format!("{method} {path}"))
+        })
+        .collect()
+}
+
+/// Method and path of each row.
+fn documented(text: &str) -> BTreeSet<String> {
+    text.lines()
+        .filter_map(|line| line.strip_prefix("| `"))
+        .filter_map(|rest| rest.split('`').next())
+        .map(str::to_owned)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{documented, listed};
+
+    #[test]
+    fn operations_are_read_from_the_table_and_from_the_document() {
+        let table = "fn operation(a: u8)\noperation(M::GET, \"/a\", \"x\")\n operation(\n M::PUT,\n \"/b/{c}\",";
+        assert_eq!(
+            listed(table),
+            documented("| `GET /a` | x |\n| `PUT /b/{c}` | y |\n| z | `GET /q` |")
+        );
+    }
+}
