@@ -90,7 +90,9 @@ impl ManualClock {
             change(&mut state);
             state.wakes.clone()
         };
-        wakes.iter().for_each(|wake| wake());
+        for wake in wakes {
+            wake();
+        }
     }
 }
 

@@ -1,13 +1,13 @@
 //! The live numbers of a shard: counters and distributions that threads feed without locks.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use ganger_types::job::AttemptEnd;
 use ganger_types::time::{MICROS_PER_SECOND, micros};
 use ganger_types::{
-    Change, Event, Happening, JobRecord, JobState, LeaseRecord, Namespace, Queue, QueueCounts,
-    Timestamp, What,
+    Change, Event, Happening, JobRecord, JobState, LeaseRecord, Namespace, Queue, QueueCounts, What,
 };
 
 /// Counters and gauges of a shard at one moment. Histograms: upper bounds in seconds (or items), counts, sum.
@@ -327,30 +327,38 @@ impl Numbers {
         }
     }
 
-    /// Counts a durable turn of so many commands that began at `since` on the wall clock.
-    pub(crate) fn observe_turn(&self, commands: usize, since: Timestamp, changes: &[Change]) {
+    /// Counts a durable turn of so many commands.
+    pub(crate) fn observe_turn(&self, commands: usize, changes: &[Change]) {
         self.counters.commits_total.inc();
         self.batch.observe(count(commands));
         self.gauges.last_commit_changes.set(count(changes.len()));
+        // Jobs whose lease ended in this turn: the next row of such a job tells how.
+        let mut ended = BTreeSet::new();
         for change in changes {
             match change {
-                Change::PutLease(lease) if lease.granted_at >= since => self.observe_grant(lease),
+                Change::PutLease(lease) => self.observe_lease(lease),
+                Change::RemoveLease(key) => drop(ended.insert(*key)),
                 Change::PutJob(record) | Change::FinishJob { record, .. } => {
-                    self.observe_attempt(record, since);
+                    if !ended.is_empty() && ended.remove(&record.key) {
+                        self.observe_attempt(record);
+                    }
                 }
                 _ => {}
             }
         }
     }
 
-    fn observe_grant(&self, lease: &LeaseRecord) {
-        self.job_wait
-            .observe_time(lease.granted_elapsed.since(lease.ready_at));
+    /// A lease that ends its own length after its grant has not been renewed: it is new.
+    fn observe_lease(&self, lease: &LeaseRecord) {
+        if lease.expires_at == lease.granted_elapsed.after(lease.lease_for) {
+            self.job_wait
+                .observe_time(lease.granted_elapsed.since(lease.ready_at));
+        }
     }
 
-    /// The end of an attempt is the newest entry of the job's history, written in this turn.
-    fn observe_attempt(&self, record: &JobRecord, since: Timestamp) {
-        let Some(entry) = record.history.last().filter(|entry| entry.at >= since) else {
+    /// The end of an attempt is the newest entry of the job's history.
+    fn observe_attempt(&self, record: &JobRecord) {
+        let Some(entry) = record.history.last() else {
             return;
         };
         let What::Attempt { leased_at, end, .. } = &entry.what else {

@@ -104,10 +104,11 @@ fn spawn<S: Store>(
         }),
     };
     let batch_max = settings.turn_commands_max;
+    clock.on_move(Arc::new(move || drop(inbox.send(Message::Look))));
     let host = Host {
         core: Core::new(settings, numbers, opened, now, system_seeds()),
         line,
-        clock: Arc::clone(&clock),
+        clock,
         messages,
         orders: Some(orders),
         reports,
@@ -121,7 +122,6 @@ fn spawn<S: Store>(
         },
         batch_max,
     };
-    clock.on_move(Arc::new(move || drop(inbox.send(Message::Look))));
     std::thread::Builder::new()
         .name(name)
         .spawn(move || host.run())?;
@@ -302,8 +302,8 @@ impl Ending {
                 tracing::error!("a thread of the shard has panicked");
             }
         }
-        self.over.send_replace(true);
         self.hooks.stopped(cause);
+        self.over.send_replace(true);
     }
 }
 

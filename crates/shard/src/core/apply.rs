@@ -1,13 +1,12 @@
 //! Applying requests to the engine, within the open turn.
 
-use ganger_engine::Known;
 use ganger_store::Reader;
 use ganger_types::query::Query;
 use ganger_types::{Command, Elapsed, Namespace, Now, Rejection, Reply, Timestamp};
 
 use super::Core;
 use super::request::{Given, QueueGauge, Request, Ticket, is_new_work, namespace_of};
-use super::turn::{EndedRow, Turn};
+use super::turn::Turn;
 use crate::CallError;
 
 impl<R: Reader, T: Ticket> Core<R, T> {
@@ -134,33 +133,6 @@ impl<R: Reader, T: Ticket> Core<R, T> {
             None if matches!(command, Command::Query(_)) => Ok(Now::default()),
             None => Err(Rejection::ClockMissing.into()),
         }
-    }
-
-    /// Looks up the finished jobs that a command names: first in turns on their way to the store,
-    /// then in the store.
-    fn known(&mut self, command: &Command) -> Result<Known, CallError> {
-        let wanted = self.live().engine.wants(command);
-        let mut known = Known::default();
-        for (namespace, id) in wanted {
-            match self.unseen().ended_by_id(&namespace, &id) {
-                EndedRow::Record(record) => {
-                    known.jobs.push(record.clone());
-                    continue;
-                }
-                EndedRow::Gone => continue,
-                EndedRow::Unknown => {}
-            }
-            let found = self.live().reader.find(&namespace, &id);
-            let found =
-                found.map_err(|error| CallError::from_read(&self.settings.shard, &error))?;
-            let Some(job) = found.filter(|job| job.record.finished.is_some()) else {
-                continue;
-            };
-            if matches!(self.unseen().ended(job.record.key), EndedRow::Unknown) {
-                known.jobs.push(job.record);
-            }
-        }
-        Ok(known)
     }
 
     /// Counts of every queue of every namespace.

@@ -168,8 +168,9 @@ impl<R: Reader, T: Ticket> Core<R, T> {
                 let page = self.live().reader.inputs(grant.key, from, INPUTS_PAGE)?;
                 let Some(last) = page.last() else { break };
                 from = last.slot.saturating_add(1);
-                page.into_iter()
-                    .for_each(|row| put(row.slot, Some(row.state)));
+                for row in page {
+                    put(row.slot, Some(row.state));
+                }
             }
         }
         for row in unseen {

@@ -15,6 +15,7 @@ mod apply;
 mod blobs;
 mod deliver;
 mod keeper;
+mod lookup;
 mod pipeline;
 mod recovery;
 mod request;

@@ -126,8 +126,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
 
     fn let_out(&mut self, mut flight: Flight<T>) {
         if let Some(commit) = &flight.commit {
-            self.numbers
-                .observe_turn(flight.commands, flight.opened.wall, &commit.changes);
+            self.numbers.observe_turn(flight.commands, &commit.changes);
             self.blobs.learn(&commit.changes);
         }
         self.numbers.observe_events(&flight.events);
@@ -158,7 +157,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
             let record = if is_gone {
                 None
             } else {
-                flight.rows.ended_record(&flight.commit, key)
+                flight.rows.ended_record(flight.commit.as_ref(), key)
             };
             let job = record.map(|record| {
                 Box::new(StoredJob {

@@ -6,7 +6,7 @@ use ganger_store::StoredJob;
 use ganger_types::command::{Held, Lease};
 use ganger_types::query::Query;
 use ganger_types::{
-    Command, Event, JobId, Namespace, Queue, QueueCounts, Reply, RequestId, Timestamp,
+    Bytes, Command, Event, JobId, Namespace, Queue, QueueCounts, Reply, RequestId, Timestamp,
 };
 
 use crate::{CallError, Delivery};
@@ -184,10 +184,10 @@ pub(crate) fn bytes_of(command: &Command) -> usize {
         }
         Command::Complete(cmd) => {
             let next = cmd.next.as_ref().and_then(|next| next.payload.as_ref());
-            cmd.result.as_ref().map_or(0, |bytes| bytes.len()) + next.map_or(0, |bytes| bytes.len())
+            cmd.result.as_ref().map_or(0, Bytes::len) + next.map_or(0, Bytes::len)
         }
-        Command::Renew(cmd) => cmd.payload.as_ref().map_or(0, |bytes| bytes.len()),
-        Command::Alter(cmd) => cmd.payload.as_ref().map_or(0, |bytes| bytes.len()),
+        Command::Renew(cmd) => cmd.payload.as_ref().map_or(0, Bytes::len),
+        Command::Alter(cmd) => cmd.payload.as_ref().map_or(0, Bytes::len),
         Command::AppendLog(cmd) => cmd.bytes.len(),
         Command::PutSchedule(cmd) => cmd.schedule.payload.len(),
         _ => 0,

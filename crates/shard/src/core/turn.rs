@@ -53,8 +53,6 @@ impl<T> Turn<T> {
 pub(super) struct Flight<T> {
     /// What the store was given; `None` if the turn wrote nothing.
     pub(super) commit: Option<Arc<Commit>>,
-    /// When its first command came.
-    pub(super) opened: Now,
     pub(super) commands: usize,
     pub(super) events: Vec<Event>,
     pub(super) answers: Answers<T>,
@@ -69,7 +67,6 @@ impl<T> Flight<T> {
         Self {
             is_durable: commit.is_none(),
             commit,
-            opened: turn.opened,
             commands: turn.commands,
             events,
             answers: turn.answers,
@@ -105,10 +102,10 @@ impl Rows {
     /// The record of a job that ended in the turn of this commit and is still there at its end.
     pub(super) fn ended_record(
         &mut self,
-        commit: &Option<Arc<Commit>>,
+        commit: Option<&Arc<Commit>>,
         key: JobKey,
     ) -> Option<JobRecord> {
-        let changes = &commit.as_ref()?.changes;
+        let changes = &commit?.changes;
         self.index(changes);
         let Place::At(place) = self.jobs.get(&key)?.ended? else {
             return None;

@@ -1,0 +1,111 @@
+//! Finding the finished jobs that a command names, for the engine, which holds only live ones.
+//!
+//! First in the turns on their way to the store, newest first, then in the store.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ganger_engine::Known;
+use ganger_store::{Reader, StoreError};
+use ganger_types::{Command, InputRow, InputState, JobId, JobKey, JobRecord, Namespace};
+
+use super::Core;
+use super::request::Ticket;
+use super::turn::EndedRow;
+use crate::CallError;
+
+/// Inputs read from the store at a time.
+const INPUTS_PAGE: usize = 1_000;
+
+impl<R: Reader, T: Ticket> Core<R, T> {
+    /// All that the engine wants to know for this command.
+    pub(super) fn known(&mut self, command: &Command) -> Result<Known, CallError> {
+        let wanted = self.live().engine.wants(command);
+        if wanted.is_empty() {
+            return Ok(Known::default());
+        }
+        let with_inputs = self.live().engine.wants_inputs(command);
+        self.look_up(wanted, with_inputs)
+            .map_err(|error| CallError::from_read(&self.settings.shard, &error))
+    }
+
+    fn look_up(
+        &mut self,
+        wanted: Vec<(Namespace, JobId)>,
+        with_inputs: bool,
+    ) -> Result<Known, StoreError> {
+        let mut known = Known::default();
+        for (namespace, id) in wanted {
+            known.jobs.extend(self.ended_by_id(&namespace, &id)?);
+        }
+        if !with_inputs {
+            return Ok(known);
+        }
+        let mut upstreams = BTreeSet::new();
+        for job in &known.jobs {
+            known.inputs.extend(self.input_rows(job.key)?);
+        }
+        for row in &known.inputs {
+            if let InputState::Missing { upstream, .. } | InputState::Delivered { upstream, .. } =
+                &row.state
+            {
+                upstreams.insert(*upstream);
+            }
+        }
+        for job in &known.jobs {
+            upstreams.remove(&job.key);
+        }
+        for upstream in upstreams {
+            known.jobs.extend(self.ended_by_key(upstream)?);
+        }
+        Ok(known)
+    }
+
+    fn ended_by_id(
+        &mut self,
+        namespace: &Namespace,
+        id: &JobId,
+    ) -> Result<Option<JobRecord>, StoreError> {
+        match self.unseen().ended_by_id(namespace, id) {
+            EndedRow::Record(record) => return Ok(Some(record.clone())),
+            EndedRow::Gone => return Ok(None),
+            EndedRow::Unknown => {}
+        }
+        let found = self.live().reader.find(namespace, id)?;
+        Ok(self.unless_superseded(found.map(|job| job.record)))
+    }
+
+    fn ended_by_key(&mut self, key: JobKey) -> Result<Option<JobRecord>, StoreError> {
+        match self.unseen().ended(key) {
+            EndedRow::Record(record) => return Ok(Some(record.clone())),
+            EndedRow::Gone => return Ok(None),
+            EndedRow::Unknown => {}
+        }
+        let found = self.live().reader.job(key)?;
+        Ok(self.unless_superseded(found.map(|job| job.record)))
+    }
+
+    /// A stored record counts if it says the job has ended and no turn in flight says otherwise.
+    fn unless_superseded(&mut self, record: Option<JobRecord>) -> Option<JobRecord> {
+        let record = record.filter(|record| record.finished.is_some())?;
+        let is_current = matches!(self.unseen().ended(record.key), EndedRow::Unknown);
+        is_current.then_some(record)
+    }
+
+    /// Every input and dependency of a job, as of now.
+    fn input_rows(&mut self, key: JobKey) -> Result<Vec<InputRow>, StoreError> {
+        let mut rows = BTreeMap::new();
+        let mut from = Some(0);
+        while let Some(first) = from {
+            let page = self.live().reader.inputs(key, first, INPUTS_PAGE)?;
+            from = page.last().and_then(|last| last.slot.checked_add(1));
+            rows.extend(page.into_iter().map(|row| (row.slot, row)));
+        }
+        for row in self.unseen().inputs(key) {
+            match row {
+                Ok(row) => drop(rows.insert(row.slot, row)),
+                Err(slot) => drop(rows.remove(&slot)),
+            }
+        }
+        Ok(rows.into_values().collect())
+    }
+}

@@ -1,0 +1,376 @@
+//! The core under random interleavings of requests, time and commit completions, with commits that
+//! fail in every way: no answer before its commit, nothing acknowledged is lost, nobody is forgotten.
+
+mod kit;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use ganger_shard::core::{Core, Given, Keeper, Order, Output, Report, Request, WaiterId};
+use ganger_shard::{Hooks, Numbers, Settings};
+use ganger_store::{MemoryStore, Reader, Store};
+use ganger_types::{
+    Command, Elapsed, Happening, JobId, JobState, Namespace, Now, Reply, Timestamp,
+};
+use kit::{Control, Fault, Gate, GateReader, complete, enqueue, lease, new_job};
+use proptest::prelude::*;
+
+#[derive(Clone, Debug)]
+enum Step {
+    Enqueue(usize),
+    Lease { jobs: u32, waits: bool },
+    Complete(usize),
+    GiveUp(usize),
+    Ask,
+    AwaitEnd(usize),
+    Run,
+    StoreWorks(Fault),
+    Time(u64),
+}
+
+fn fault() -> impl Strategy<Value = Fault> {
+    prop_oneof![
+        20 => Just(Fault::None),
+        1 => Just(Fault::NotApplied),
+        1 => Just(Fault::UnknownButThere),
+        1 => Just(Fault::UnknownAndLost),
+    ]
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        4 => (1_usize..4).prop_map(Step::Enqueue),
+        4 => (1_u32..4, any::<bool>()).prop_map(|(jobs, waits)| Step::Lease { jobs, waits }),
+        4 => any::<usize>().prop_map(Step::Complete),
+        1 => any::<usize>().prop_map(Step::GiveUp),
+        1 => Just(Step::Ask),
+        2 => any::<usize>().prop_map(Step::AwaitEnd),
+        6 => Just(Step::Run),
+        6 => fault().prop_map(Step::StoreWorks),
+        1 => (0_u64..2_000_000).prop_map(Step::Time),
+    ]
+}
+
+/// A world of one core and its store, driven by hand.
+struct World {
+    core: Core<GateReader, u64>,
+    keeper: Keeper<Gate>,
+    store: MemoryStore,
+    control: Control,
+    orders: VecDeque<Order>,
+    now: Now,
+    next_ticket: u64,
+    /// Asked and not answered.
+    open: BTreeSet<u64>,
+    waiting: Vec<WaiterId>,
+    deliveries: Vec<ganger_shard::Delivery>,
+    acknowledged: BTreeSet<JobId>,
+    completed: BTreeSet<JobId>,
+    completing: BTreeMap<u64, JobId>,
+    next_event: u64,
+    held_tokens: BTreeSet<JobId>,
+}
+
+impl World {
+    fn new() -> Self {
+        let (store, control) = (MemoryStore::new(), Control::default());
+        let mut gate = Gate::new(store.clone(), &control);
+        let opened = gate.open().expect("memory opens");
+        let numbers: Arc<Numbers> = Arc::default();
+        let settings = Settings {
+            turn_commands_max: 6,
+            group_wait: Duration::from_micros(500),
+            ..Settings::default()
+        };
+        let now = Now {
+            elapsed: Elapsed(0),
+            wall: Timestamp(1_700_000_000_000_000),
+        };
+        let mut drawn = 0_u8;
+        let seeds = Box::new(move || {
+            drawn += 1;
+            [drawn; 32]
+        });
+        Self {
+            core: Core::new(settings, Arc::clone(&numbers), opened, now, seeds),
+            keeper: Keeper::new(gate, numbers, Hooks::default()),
+            store,
+            control,
+            orders: VecDeque::new(),
+            now,
+            next_ticket: 0,
+            open: BTreeSet::new(),
+            waiting: Vec::new(),
+            deliveries: Vec::new(),
+            acknowledged: BTreeSet::new(),
+            completed: BTreeSet::new(),
+            completing: BTreeMap::new(),
+            next_event: 0,
+            held_tokens: BTreeSet::new(),
+        }
+    }
+
+    fn ticket(&mut self) -> u64 {
+        self.next_ticket += 1;
+        self.open.insert(self.next_ticket);
+        self.next_ticket
+    }
+
+    fn take(&mut self, step: Step) {
+        match step {
+            Step::Enqueue(count) => {
+                let command = enqueue((0..count).map(|_| new_job("a", "p")).collect());
+                let ticket = self.ticket();
+                self.core.push(Request::Call {
+                    command,
+                    at: None,
+                    ticket,
+                });
+            }
+            Step::Lease { jobs, waits } => {
+                let ticket = self.ticket();
+                let waiter = WaiterId(ticket);
+                let wait_for = if waits {
+                    Duration::from_secs(1)
+                } else {
+                    Duration::ZERO
+                };
+                self.waiting.push(waiter);
+                let lease = Box::new(lease(&["a"], jobs));
+                self.core.push(Request::Lease {
+                    lease,
+                    wait_for,
+                    waiter,
+                    ticket,
+                });
+            }
+            Step::Complete(which) if !self.deliveries.is_empty() => {
+                let delivery = self.deliveries.swap_remove(which % self.deliveries.len());
+                let ticket = self.ticket();
+                self.completing.insert(ticket, delivery.grant.job.clone());
+                let command = complete(&delivery, Some("r"));
+                self.core.push(Request::Call {
+                    command,
+                    at: None,
+                    ticket,
+                });
+            }
+            Step::GiveUp(which) if !self.waiting.is_empty() => {
+                let waiter = self.waiting.swap_remove(which % self.waiting.len());
+                // Whoever gives up listens no more: an answer may still come, or not.
+                self.open.remove(&waiter.0);
+                self.core.push(Request::GiveUp(waiter));
+            }
+            Step::AwaitEnd(which) if !self.acknowledged.is_empty() => {
+                let id = self
+                    .acknowledged
+                    .iter()
+                    .nth(which % self.acknowledged.len());
+                let id = id.expect("it is within").clone();
+                let ticket = self.ticket();
+                self.core.push(Request::AwaitEnd {
+                    namespace: Namespace::default(),
+                    id,
+                    wait_for: Duration::from_secs(1),
+                    waiter: WaiterId(ticket),
+                    ticket,
+                });
+            }
+            Step::Ask => {
+                let query = ganger_types::query::Query::Queues(Namespace::default());
+                let ticket = self.ticket();
+                let command = Command::Query(Box::new(query));
+                self.core.push(Request::Call {
+                    command,
+                    at: None,
+                    ticket,
+                });
+            }
+            Step::Run => self.run(),
+            Step::StoreWorks(fault) => self.let_store_work(fault),
+            Step::Time(micros) => {
+                self.now.elapsed = self.now.elapsed.after(Duration::from_micros(micros));
+                self.now.wall = self.now.wall.after(Duration::from_micros(micros));
+            }
+            Step::Complete(_) | Step::GiveUp(_) | Step::AwaitEnd(_) => {}
+        }
+    }
+
+    fn run(&mut self) {
+        self.core.run(self.now);
+        self.orders.extend(self.core.take_orders());
+        for output in self.core.take_outputs() {
+            self.check(output);
+        }
+    }
+
+    fn let_store_work(&mut self, fault: Fault) {
+        let Some(order) = self.orders.pop_front() else {
+            return;
+        };
+        if matches!(order, Order::Commit(_)) {
+            self.control.script(&[fault]);
+        }
+        let report: Option<Report<_>> = self.keeper.carry_out(order);
+        self.control.clear_script();
+        if let Some(report) = report {
+            self.core.report(report, self.now);
+        }
+        self.run();
+    }
+
+    fn state_of(&self, id: &JobId) -> Option<JobState> {
+        let mut reader = self.store.reader().expect("memory reads");
+        let found = reader
+            .find(&Namespace::default(), id)
+            .expect("memory reads");
+        found.map(|job| {
+            if job.lease.is_some() {
+                JobState::Running
+            } else {
+                job.record.state
+            }
+        })
+    }
+
+    /// Everything that comes out must be in the store by then.
+    fn check(&mut self, output: Output<u64>) {
+        let (ticket, answer) = match output {
+            Output::Events(events) => return self.check_events(events),
+            Output::Answer(ticket, answer) => (ticket, answer),
+        };
+        let was_open = self.open.remove(&ticket);
+        assert!(
+            was_open || self.waiting.iter().all(|waiter| waiter.0 != ticket),
+            "answered twice"
+        );
+        self.waiting.retain(|waiter| waiter.0 != ticket);
+        match answer {
+            Ok(Given::Reply(Reply::Enqueued { jobs, .. })) => {
+                for job in jobs {
+                    assert!(
+                        self.state_of(&job.id).is_some(),
+                        "acknowledged before its commit"
+                    );
+                    self.acknowledged.insert(job.id);
+                }
+            }
+            Ok(Given::Reply(Reply::Reported { .. })) => {
+                let id = self.completing.remove(&ticket).expect("a report was sent");
+                assert_eq!(self.state_of(&id), Some(JobState::Succeeded));
+                assert!(self.completed.insert(id), "one success per job");
+            }
+            Ok(Given::Deliveries(deliveries)) => {
+                for delivery in deliveries {
+                    let state = self.state_of(&delivery.grant.job);
+                    assert_eq!(
+                        state,
+                        Some(JobState::Running),
+                        "handed out before its commit"
+                    );
+                    assert_eq!(&delivery.payload[..], b"p");
+                    self.held_tokens.insert(delivery.grant.job.clone());
+                    if was_open {
+                        self.deliveries.push(delivery);
+                    }
+                }
+            }
+            Ok(Given::Job(Some(job))) if job.record.finished.is_some() => {
+                assert_eq!(self.state_of(&job.record.id), Some(job.record.state));
+            }
+            _ => {}
+        }
+    }
+
+    fn check_events(&mut self, events: Vec<ganger_types::Event>) {
+        for event in events {
+            assert_eq!(
+                event.position.0, self.next_event,
+                "positions are consecutive"
+            );
+            self.next_event += 1;
+            if let Happening::JobMoved {
+                job, from: None, ..
+            } = event.happening
+            {
+                assert!(self.state_of(&job).is_some(), "told before its commit");
+            }
+        }
+    }
+
+    /// Faults stop; everything asked must be answered, and everything acknowledged must be there.
+    fn heal(&mut self) {
+        for _ in 0..2_000 {
+            self.now.elapsed = self.now.elapsed.after(Duration::from_millis(10));
+            self.now.wall = self.now.wall.after(Duration::from_millis(10));
+            self.run();
+            while !self.orders.is_empty() {
+                self.let_store_work(Fault::None);
+            }
+            if self.open.is_empty() {
+                break;
+            }
+        }
+        assert!(self.open.is_empty(), "never answered: {:?}", self.open);
+        for id in &self.acknowledged {
+            assert!(
+                self.state_of(id).is_some(),
+                "job {id} was acknowledged and is gone"
+            );
+        }
+        for id in &self.completed {
+            assert_eq!(self.state_of(id), Some(JobState::Succeeded));
+        }
+        let engine = self.core.engine().expect("in service");
+        assert_eq!(engine.check_invariants(), Vec::<String>::new());
+        assert_eq!(self.core.turns_in_flight(), 0);
+        assert_eq!(self.core.durable_sequence(), self.store.sequence());
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_interleaving_answers_before_its_commit_or_loses_what_was_acknowledged(
+        steps in proptest::collection::vec(step(), 1..150)
+    ) {
+        let mut world = World::new();
+        for step in steps {
+            world.take(step);
+        }
+        world.heal();
+    }
+}
+
+#[test]
+fn a_turn_waits_for_company_only_while_it_may_hope_for_it() {
+    let mut world = World::new();
+    world.run();
+    world.let_store_work(Fault::None);
+    // A lone command goes out at once.
+    world.take(Step::Enqueue(1));
+    world.run();
+    assert_eq!(world.orders.len(), 1);
+    // Three that came meanwhile make one turn; then four are hoped for.
+    for _ in 0..3 {
+        world.take(Step::Enqueue(1));
+    }
+    world.run();
+    assert_eq!(
+        world.orders.len(),
+        1,
+        "the store is busy: the turn stays open"
+    );
+    world.let_store_work(Fault::None);
+    assert!(
+        world.orders.is_empty(),
+        "three of four are there: it waits a little"
+    );
+    let sleep = world.core.sleep_for(world.now).expect("it wakes by itself");
+    assert!(sleep <= Duration::from_micros(500), "{sleep:?}");
+    world.take(Step::Time(500));
+    world.run();
+    assert_eq!(world.orders.len(), 1, "no longer than the settings say");
+}
