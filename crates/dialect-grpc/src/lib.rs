@@ -1,1 +1,132 @@
-//! Placeholder.
+//! The gRPC dialect: the services of `ganger.v1` over a shard, with reflection and health.
+//!
+//! Thin on purpose: `inward` checks and converts requests, `outward` converts replies, `problem` holds
+//! the one table of errors, `service` has a file per service. No rule of the queue lives here.
+
+#![forbid(unsafe_code)]
+
+mod inward;
+mod outward;
+mod problem;
+mod service;
+mod work;
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use ganger_proto::v1;
+use ganger_shard::{Handle, Health};
+use tokio::sync::watch;
+use tonic::service::Routes;
+
+pub use problem::{CODES, Problem};
+
+use crate::work::Holders;
+
+/// What the dialect needs to know besides the shard.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Version of the server, shown to clients.
+    pub version: String,
+    /// Since when the server runs.
+    pub started_at: Instant,
+    /// Largest payload that any namespace allows; requests may be 4 MiB larger.
+    pub payload_bytes_max: usize,
+    /// Becomes true when the server is about to stop: workers are told, and get nothing new.
+    pub draining: watch::Receiver<bool>,
+}
+
+impl Default for Options {
+    /// This crate's version, started now, the usual payload limit, never draining.
+    fn default() -> Self {
+        Self {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            started_at: Instant::now(),
+            payload_bytes_max: ganger_types::limits::PAYLOAD_BYTES_MAX,
+            draining: watch::channel(false).1,
+        }
+    }
+}
+
+/// Room in a request for everything but its largest payload.
+const REQUEST_BYTES: usize = 4 << 20;
+
+/// What all services share.
+#[derive(Clone)]
+pub(crate) struct Face {
+    pub(crate) handle: Handle,
+    pub(crate) options: Arc<Options>,
+    pub(crate) holders: Holders,
+}
+
+/// All services over one shard, to be merged into an HTTP router. It has no fallback of its own.
+/// To be called within a Tokio runtime.
+pub fn router(handle: Handle, options: Options) -> axum::Router {
+    let request_bytes_max = REQUEST_BYTES.saturating_add(options.payload_bytes_max);
+    let (reporter, health) = tonic_health::server::health_reporter();
+    tokio::spawn(tell_health(
+        handle.clone(),
+        options.draining.clone(),
+        reporter,
+    ));
+    let face = Face {
+        holders: Holders::new(&handle),
+        options: Arc::new(options),
+        handle,
+    };
+    macro_rules! routes {
+        ($first:ident :: $first_server:ident, $($module:ident :: $server:ident),*) => {
+            Routes::new(v1::$first::$first_server::new(face.clone()).max_decoding_message_size(request_bytes_max))
+                $(.add_service(
+                    v1::$module::$server::new(face.clone()).max_decoding_message_size(request_bytes_max),
+                ))*
+        };
+    }
+    routes!(
+        jobs_server::JobsServer,
+        leases_server::LeasesServer,
+        queues_server::QueuesServer,
+        schedules_server::SchedulesServer,
+        insight_server::InsightServer,
+        admin_server::AdminServer
+    )
+    .add_service(health)
+    .add_service(reflection())
+    .into_axum_router()
+    .reset_fallback()
+}
+
+fn reflection() -> impl tonic::codegen::Service<
+    http::Request<tonic::body::Body>,
+    Response = http::Response<tonic::body::Body>,
+    Error = std::convert::Infallible,
+    Future: Send,
+> + tonic::server::NamedService
++ Clone
++ Sync
++ Send {
+    tonic_reflection::server::Builder::configure()
+        .register_encoded_file_descriptor_set(ganger_proto::FILE_DESCRIPTOR_SET)
+        .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+        .build_v1()
+        .expect("the descriptors are made together with the code")
+}
+
+/// Keeps the standard health service true: serving while the shard is ready and nobody drains.
+async fn tell_health(
+    handle: Handle,
+    mut draining: watch::Receiver<bool>,
+    reporter: tonic_health::server::HealthReporter,
+) {
+    use tonic_health::ServingStatus;
+    let serving = match handle.ready().await {
+        Health::Stopped { .. } => ServingStatus::NotServing,
+        _ => ServingStatus::Serving,
+    };
+    reporter.set_service_status("", serving).await;
+    if draining.wait_for(|draining| *draining).await.is_ok() {
+        reporter
+            .set_service_status("", ServingStatus::NotServing)
+            .await;
+    }
+}

@@ -1,0 +1,204 @@
+//! Leases and reports.
+
+use std::time::Duration;
+
+use ganger_proto::v1;
+use ganger_types::command::{
+    AppendLog, Complete, Fail, Held, Lease, Next, Release, Renew, TakeFrom, TakeMode,
+};
+use ganger_types::{Command, Group, LeaseToken, Namespace, RequestId, Worker, limits};
+
+use super::{At, at_most, bounded, job_id, ms, name, progress, queue, unless_empty, wait_for};
+use crate::problem::Problem;
+
+/// Longest session name of a stream, so that a batch number fits behind it.
+const SESSION_BYTES_MAX: usize = 64;
+
+/// A lease request and how long to wait.
+pub(crate) fn lease(wire: &v1::LeaseRequest) -> Result<(Lease, Duration), Problem> {
+    let command = Lease {
+        namespace: super::namespace(&wire.namespace)?,
+        queues: queues(&wire.queues)?,
+        mode: mode(wire.mode)?,
+        worker: Some(name(At::top("worker"), &wire.worker, Worker::new)?),
+        jobs_max: bounded(
+            At::top("jobs_max"),
+            wire.jobs_max,
+            1,
+            limits::LEASE_JOBS_MAX,
+        )?,
+        lease_for: wire.lease_ms.map(ms),
+        request: unless_empty(At::top("request_id"), &wire.request_id, RequestId::new)?,
+    };
+    Ok((command, wait_for(At::top("wait_ms"), wire.wait_ms)?))
+}
+
+/// What a stream asks for: the lease that is asked again and again, without number and request id.
+pub(crate) struct Asked {
+    pub(crate) lease: Lease,
+    pub(crate) session: String,
+    pub(crate) batches_received: u64,
+}
+
+pub(crate) fn hello(wire: v1::Hello) -> Result<Asked, Problem> {
+    at_most(
+        At::top("hello.session"),
+        wire.session.len(),
+        SESSION_BYTES_MAX,
+    )?;
+    let lease = Lease {
+        namespace: super::namespace(&wire.namespace)?,
+        queues: queues(&wire.queues)?,
+        mode: mode(wire.mode)?,
+        worker: Some(name(At::top("hello.worker"), &wire.worker, Worker::new)?),
+        jobs_max: 0,
+        lease_for: wire.lease_ms.map(ms),
+        request: None,
+    };
+    Ok(Asked {
+        lease,
+        session: wire.session,
+        batches_received: wire.batches_received,
+    })
+}
+
+fn queues(wire: &[v1::TakeFrom]) -> Result<Vec<TakeFrom>, Problem> {
+    let at = At::top("queues");
+    if wire.is_empty() {
+        return Err(Problem::missing(at, "name at least one queue"));
+    }
+    at_most(at, wire.len(), limits::LEASE_QUEUES_MAX)?;
+    let take = |(index, take): (usize, &v1::TakeFrom)| {
+        Ok(TakeFrom {
+            queue: queue(at.entry(index).field("queue"), &take.queue)?,
+            weight: take.weight.max(1),
+        })
+    };
+    wire.iter().enumerate().map(take).collect()
+}
+
+fn mode(wire: i32) -> Result<TakeMode, Problem> {
+    match v1::TakeMode::try_from(wire) {
+        Ok(v1::TakeMode::Unspecified | v1::TakeMode::Ordered) => Ok(TakeMode::Ordered),
+        Ok(v1::TakeMode::RoundRobin) => Ok(TakeMode::RoundRobin),
+        Ok(v1::TakeMode::Weighted) => Ok(TakeMode::Weighted),
+        Err(_) => Err(Problem::invalid(
+            At::top("mode"),
+            format_args!("{wire} is not a way of taking"),
+        )),
+    }
+}
+
+pub(crate) fn held(
+    at: At<'_>,
+    namespace: &Namespace,
+    wire: Option<&v1::Held>,
+) -> Result<Held, Problem> {
+    let at = at.field("held");
+    let wire = wire.ok_or_else(|| Problem::missing(at, "name the job and show its token"))?;
+    let token = LeaseToken::from_bytes(&wire.token).ok_or_else(|| {
+        let bytes = wire.token.len();
+        Problem::invalid(
+            at.field("token"),
+            format_args!("{bytes} bytes are no token: send the 28 that came with the job"),
+        )
+    })?;
+    Ok(Held {
+        namespace: namespace.clone(),
+        job: job_id(at.field("job"), &wire.job)?,
+        token,
+    })
+}
+
+/// One report as a command.
+pub(crate) fn report(
+    at: At<'_>,
+    namespace: &Namespace,
+    wire: v1::report::What,
+) -> Result<Command, Problem> {
+    use v1::report::What;
+    match wire {
+        What::Complete(item) => complete(at, namespace, item),
+        What::Fail(item) => fail(at, namespace, item),
+        What::Release(item) => release(at, namespace, item),
+        What::Renew(item) => renew(at, namespace, item),
+        What::Log(item) => log(at, namespace, item),
+    }
+}
+
+fn complete(at: At<'_>, namespace: &Namespace, item: v1::Completion) -> Result<Command, Problem> {
+    let held = held(at, namespace, item.held.as_ref())?;
+    let next = item
+        .next
+        .map(|next| next_queue(at.field("next"), next))
+        .transpose()?;
+    Ok(Command::Complete(Box::new(Complete {
+        held,
+        result: item.result,
+        next,
+    })))
+}
+
+fn next_queue(at: At<'_>, wire: v1::Next) -> Result<Next, Problem> {
+    at_most(at.field("after"), wire.after.len(), limits::INPUTS_MAX)?;
+    let after = wire.after.iter().enumerate();
+    Ok(Next {
+        queue: queue(at.field("queue"), &wire.queue)?,
+        delay: ms(wire.delay_ms),
+        after: after
+            .map(|(index, id)| job_id(at.field("after").entry(index), id))
+            .collect::<Result<_, _>>()?,
+        payload: wire.payload,
+    })
+}
+
+fn fail(at: At<'_>, namespace: &Namespace, item: v1::FailureReport) -> Result<Command, Problem> {
+    Ok(Command::Fail(Box::new(Fail {
+        held: held(at, namespace, item.held.as_ref())?,
+        group: name(at.field("group"), &item.group, Group::new)?,
+        message: cut(item.message),
+        permanent: item.permanent,
+        retry_after: item.retry_after_ms.map(ms),
+    })))
+}
+
+fn release(at: At<'_>, namespace: &Namespace, item: v1::Releasing) -> Result<Command, Problem> {
+    Ok(Command::Release(Box::new(Release {
+        held: held(at, namespace, item.held.as_ref())?,
+        delay: ms(item.delay_ms),
+        counted: item.counted,
+        keep_place: item.keep_place,
+        reason: cut(item.reason),
+    })))
+}
+
+fn renew(at: At<'_>, namespace: &Namespace, item: v1::Renewal) -> Result<Command, Problem> {
+    Ok(Command::Renew(Box::new(Renew {
+        held: held(at, namespace, item.held.as_ref())?,
+        lease_for: item.lease_ms.map(ms),
+        progress: item
+            .progress
+            .map(|wire| progress(at.field("progress"), wire))
+            .transpose()?,
+        payload: item.payload,
+    })))
+}
+
+fn log(at: At<'_>, namespace: &Namespace, item: v1::LogLines) -> Result<Command, Problem> {
+    at_most(
+        at.field("bytes"),
+        item.bytes.len(),
+        limits::LOG_CHUNK_BYTES_MAX,
+    )?;
+    Ok(Command::AppendLog(Box::new(AppendLog {
+        held: held(at, namespace, item.held.as_ref())?,
+        offset: item.offset,
+        bytes: item.bytes,
+    })))
+}
+
+/// A message as long as it is kept, cut between characters: a report must not fail for its length.
+pub(crate) fn cut(mut text: String) -> String {
+    text.truncate(text.floor_char_boundary(limits::MESSAGE_BYTES_MAX));
+    text
+}

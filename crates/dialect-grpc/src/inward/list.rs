@@ -1,0 +1,72 @@
+//! Listings.
+
+use ganger_proto::v1;
+use ganger_types::query::JobQuery;
+use ganger_types::{
+    Graph, Group, JobKey, Kind, LabelKey, LabelValue, ScheduleId, Tag, Timestamp, Worker, limits,
+};
+
+use super::{At, at_most, bounded, maybe, name, queue, state};
+use crate::problem::Problem;
+
+/// Jobs on a page unless asked otherwise.
+const PAGE_JOBS_DEFAULT: u32 = 100;
+
+/// Conditions on jobs.
+pub(crate) fn job_query(wire: v1::ListRequest) -> Result<JobQuery, Problem> {
+    if let Some(text) = &wire.failure_text {
+        at_most(
+            At::top("failure_text"),
+            text.len(),
+            limits::MESSAGE_BYTES_MAX,
+        )?;
+    }
+    let page_max = u32::try_from(limits::PAGE_JOBS_MAX).expect("a page is small");
+    let limit = bounded(At::top("limit"), wire.limit, PAGE_JOBS_DEFAULT, page_max)?;
+    Ok(JobQuery {
+        namespace: super::namespace(&wire.namespace)?,
+        queue: wire
+            .queue
+            .map(|text| queue(At::top("queue"), &text))
+            .transpose()?,
+        state: state(At::top("state"), wire.state)?,
+        kind: maybe(At::top("kind"), wire.kind.as_deref(), Kind::new)?,
+        tag: maybe(At::top("tag"), wire.tag.as_deref(), Tag::new)?,
+        label: wire.label.map(|pair| label(&pair)).transpose()?,
+        graph: maybe(At::top("graph"), wire.graph.as_deref(), Graph::new)?,
+        schedule: maybe(
+            At::top("schedule"),
+            wire.schedule.as_deref(),
+            ScheduleId::new,
+        )?,
+        group: maybe(At::top("group"), wire.group.as_deref(), Group::new)?,
+        failure_text: wire.failure_text,
+        worker: maybe(At::top("worker"), wire.worker.as_deref(), Worker::new)?,
+        created_from: wire.created_from_us.map(Timestamp),
+        created_before: wire.created_before_us.map(Timestamp),
+        newest_first: wire.newest_first,
+        after: cursor(&wire.cursor)?,
+        limit: usize::try_from(limit).unwrap_or(limits::PAGE_JOBS_MAX),
+    })
+}
+
+fn label(wire: &v1::Label) -> Result<(LabelKey, LabelValue), Problem> {
+    let at = At::top("label");
+    let key = name(at.field("key"), &wire.key, LabelKey::new)?;
+    let value =
+        LabelValue::new(&wire.value).map_err(|error| Problem::invalid(at.field("value"), error))?;
+    Ok((key, value))
+}
+
+fn cursor(text: &str) -> Result<Option<JobKey>, Problem> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let number = text.parse().map_err(|_| {
+        Problem::invalid(
+            At::top("cursor"),
+            format_args!("{text:?} is not the `next` of a page"),
+        )
+    })?;
+    Ok(Some(JobKey(number)))
+}

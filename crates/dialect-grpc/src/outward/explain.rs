@@ -1,0 +1,115 @@
+//! Why a job is not running: codes for programs, sentences for people.
+
+use ganger_proto::v1;
+use ganger_types::reply::{Explanation, Reason};
+
+use super::{ms, state};
+
+/// Why a job is not running, or that it is.
+pub(crate) fn explanation(why: &Explanation) -> v1::Explanation {
+    v1::Explanation {
+        job: why.job.to_text().into_owned(),
+        state: state(why.state),
+        reasons: why.reasons.iter().map(reason).collect(),
+    }
+}
+
+fn reason(reason: &Reason) -> v1::Reason {
+    let mut view = v1::Reason::default();
+    let code = match reason {
+        Reason::WaitsFor { count, some } => {
+            view.count = Some(*count);
+            view.jobs = some
+                .iter()
+                .map(|(id, stands)| v1::JobInState {
+                    job: id.to_text().into_owned(),
+                    state: state(*stands),
+                })
+                .collect();
+            "waits_for"
+        }
+        Reason::NotBefore { at, after_attempt } => {
+            view.at_us = Some(at.0);
+            view.attempt = *after_attempt;
+            "not_before"
+        }
+        Reason::QueuePaused => "queue_paused",
+        Reason::QueueLimit { running, limit } => {
+            view.count = Some(*running);
+            view.limit = Some(u64::from(*limit));
+            "queue_limit"
+        }
+        Reason::Behind { jobs, .. } => {
+            view.count = Some(*jobs);
+            "behind"
+        }
+        Reason::NoWorker { silent_for } => {
+            view.for_ms = silent_for.map(ms);
+            "no_worker"
+        }
+        Reason::Released { times, .. } => {
+            view.count = Some(u64::from(*times));
+            "released"
+        }
+        Reason::Runs {
+            worker,
+            attempt,
+            lease_left,
+        } => {
+            view.worker = worker.to_text().into_owned();
+            view.attempt = *attempt;
+            view.for_ms = Some(ms(*lease_left));
+            "runs"
+        }
+        Reason::Ended { .. } => "ended",
+        Reason::Next => "next",
+    };
+    view.code = code.to_owned();
+    view.text = sentence(reason);
+    view
+}
+
+fn sentence(reason: &Reason) -> String {
+    match reason {
+        Reason::WaitsFor { count: 1, .. } => "it waits for another job".into(),
+        Reason::WaitsFor { count, .. } => format!("it waits for {count} other jobs"),
+        Reason::NotBefore {
+            after_attempt: 0, ..
+        } => "its time has not come".into(),
+        Reason::NotBefore { after_attempt, .. } => {
+            format!("attempt {after_attempt} failed, and it is tried again after a pause")
+        }
+        Reason::QueuePaused => "its queue is paused: resume it to let it run".into(),
+        Reason::QueueLimit { running, limit } => {
+            format!("its queue runs {running} jobs, the limit is {limit}")
+        }
+        Reason::Behind { jobs, more: true } => format!("more than {jobs} jobs go first"),
+        Reason::Behind { jobs: 1, .. } => "one job goes first".into(),
+        Reason::Behind { jobs, .. } => format!("{jobs} jobs go first"),
+        Reason::NoWorker { silent_for: None } => {
+            "no worker has asked its queue since the server started: start one".into()
+        }
+        Reason::NoWorker {
+            silent_for: Some(silent),
+        } => {
+            format!("no worker has asked its queue for {} s", silent.as_secs())
+        }
+        Reason::Released { times, reason } if reason.is_empty() => {
+            format!("workers gave it back {times} times")
+        }
+        Reason::Released { times, reason } => {
+            format!("workers gave it back {times} times, the last one because: {reason}")
+        }
+        Reason::Runs {
+            worker, attempt, ..
+        } => {
+            format!(
+                "it runs: attempt {attempt}, with worker {}",
+                worker.to_text()
+            )
+        }
+        Reason::Ended { detail } if detail.is_empty() => "it has ended".into(),
+        Reason::Ended { detail } => format!("it has ended: {detail}"),
+        Reason::Next => "it may run now: the next worker that asks gets it".into(),
+    }
+}

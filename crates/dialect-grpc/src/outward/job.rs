@@ -1,0 +1,205 @@
+//! Jobs as shown.
+
+use ganger_proto::v1;
+use ganger_store::{LogChunk, StoredJob};
+use ganger_types::job::AttemptEnd;
+use ganger_types::reply::Enqueued;
+use ganger_types::{Due, HistoryEntry, InputRow, InputState, JobState, ShardId, What};
+
+use super::{labels, ms, policy, progress, retry, state, tags, text};
+
+/// A job as it stands.
+pub(crate) fn job(shard: &ShardId, stored: StoredJob, brief: bool) -> v1::Job {
+    let StoredJob { record, lease } = stored;
+    let history = if brief { &[][..] } else { &record.history[..] };
+    let shown = if lease.is_some() {
+        JobState::Running
+    } else {
+        record.state
+    };
+    v1::Job {
+        id: record.id.to_text().into_owned(),
+        shard: shard.to_string(),
+        number: record.key.0,
+        namespace: record.namespace.to_text().into_owned(),
+        queue: record.queue.to_text().into_owned(),
+        kind: record.kind.to_text().into_owned(),
+        state: state(shown),
+        priority: record.priority.to_whole(),
+        created_at_us: record.created_at.0,
+        run_at_us: record.due.and_then(|due| match due {
+            Due::Wall(at) if shown == JobState::Scheduled => Some(at.0),
+            _ => None,
+        }),
+        deadline_at_us: record.deadline.map(|at| at.0),
+        timeout_ms: record.timeout.map(ms),
+        retry: Some(retry(&record.retry)),
+        attempt: lease.as_ref().map_or(record.attempt, |lease| lease.attempt),
+        attempts_counted: lease
+            .as_ref()
+            .map_or(record.attempts_counted, |lease| lease.attempts_counted),
+        releases: record.releases,
+        deaths: record.deaths,
+        payload_bytes: record.payload_bytes,
+        inputs: record.inputs,
+        failure: record.failure.as_ref().map(|failure| v1::Failure {
+            group: failure.group.to_text().into_owned(),
+            message: failure.message.clone(),
+            at_us: failure.at.0,
+            worker: text!(failure.worker),
+        }),
+        graph: text!(record.graph),
+        tags: tags(&record.tags),
+        labels: labels(&record.labels),
+        tracked: record.tracked,
+        unique: text!(record.unique),
+        schedule: text!(record.schedule),
+        progress: record.progress.as_ref().map(progress),
+        lease: lease.map(|lease| v1::LeaseView {
+            worker: lease.worker.to_text().into_owned(),
+            attempt: lease.attempt,
+            granted_at_us: lease.granted_at.0,
+            lease_ms: ms(lease.lease_for),
+        }),
+        finished: record.finished.as_ref().map(|finished| v1::Finished {
+            outcome: state(finished.outcome.state()),
+            at_us: finished.at.0,
+            result_bytes: finished.result_bytes,
+        }),
+        history: history.iter().map(entry).collect(),
+        history_dropped: record.history_dropped,
+    }
+}
+
+fn entry(entry: &HistoryEntry) -> v1::HistoryEntry {
+    let (what, detail) = match &entry.what {
+        What::Enqueued { queue } => ("enqueued", queue.to_text().into_owned()),
+        What::Attempt { .. } => ("attempt", String::new()),
+        What::Failed { group } => ("failed", group.to_text().into_owned()),
+        What::Cancelled { reason } => ("cancelled", reason.clone()),
+        What::Revived => ("revived", String::new()),
+        What::TimedOutByHand => ("timed_out_by_hand", String::new()),
+        What::Note { text, .. } => ("note", text.clone()),
+    };
+    let data = match &entry.what {
+        What::Note { data, .. } => data.clone(),
+        _ => String::new(),
+    };
+    v1::HistoryEntry {
+        at_us: entry.at.0,
+        what: what.to_owned(),
+        detail,
+        attempt: attempt(&entry.what),
+        data,
+    }
+}
+
+fn attempt(what: &What) -> Option<v1::AttemptView> {
+    let What::Attempt {
+        number,
+        worker,
+        leased_at,
+        end,
+    } = what
+    else {
+        return None;
+    };
+    let mut view = v1::AttemptView {
+        number: *number,
+        worker: worker.to_text().into_owned(),
+        leased_at_us: leased_at.0,
+        ..v1::AttemptView::default()
+    };
+    let word = match end {
+        AttemptEnd::Succeeded => "succeeded",
+        AttemptEnd::Failed {
+            group,
+            message,
+            permanent,
+        } => {
+            view.group = group.to_text().into_owned();
+            view.message.clone_from(message);
+            view.permanent = *permanent;
+            "failed"
+        }
+        AttemptEnd::Expired => "expired",
+        AttemptEnd::TimedOut => "timed_out",
+        AttemptEnd::Released { counted, reason } => {
+            view.message.clone_from(reason);
+            view.counted = *counted;
+            "released"
+        }
+        AttemptEnd::Cancelled => "cancelled",
+    };
+    view.end = word.to_owned();
+    Some(view)
+}
+
+/// One enqueued job, beside its name in the submission.
+pub(crate) fn enqueued(shard: &ShardId, job: &Enqueued, name: String) -> v1::Enqueued {
+    v1::Enqueued {
+        id: job.id.to_text().into_owned(),
+        name,
+        shard: shard.to_string(),
+        existed: job.existed,
+    }
+}
+
+pub(crate) fn changed(count: u64, skipped: &[ganger_types::JobId]) -> v1::Changed {
+    v1::Changed {
+        count,
+        skipped: skipped.iter().map(|id| id.to_text().into_owned()).collect(),
+    }
+}
+
+/// An input, without the results of delivered ones.
+pub(crate) fn input(row: &InputRow) -> v1::InputView {
+    let mut view = v1::InputView {
+        slot: row.slot,
+        ..v1::InputView::default()
+    };
+    let (word, upstream) = match &row.state {
+        InputState::Value(value) => {
+            view.value = Some(value.clone());
+            ("value", None)
+        }
+        InputState::Missing {
+            id, policy: edge, ..
+        } => {
+            view.policy = policy(*edge);
+            ("missing", Some(id))
+        }
+        InputState::Delivered {
+            id, policy: edge, ..
+        } => {
+            view.policy = policy(*edge);
+            ("delivered", Some(id))
+        }
+        InputState::Ignored { id } => {
+            view.policy = i32::from(v1::FailurePolicy::Ignore);
+            ("ignored", Some(id))
+        }
+    };
+    view.state = word.to_owned();
+    view.upstream = text!(upstream);
+    view
+}
+
+/// A piece of a log, and where the next one begins.
+pub(crate) fn log_page(chunks: Vec<LogChunk>, from: (u32, u64), end: bool) -> v1::LogReply {
+    let next = chunks.last().map_or(from, |last| {
+        (last.attempt, last.offset + super::count(last.bytes.len()))
+    });
+    let chunk = |chunk: LogChunk| v1::LogChunk {
+        attempt: chunk.attempt,
+        offset: chunk.offset,
+        at_us: chunk.at.0,
+        bytes: chunk.bytes,
+    };
+    v1::LogReply {
+        chunks: chunks.into_iter().map(chunk).collect(),
+        attempt: next.0,
+        offset: next.1,
+        end,
+    }
+}

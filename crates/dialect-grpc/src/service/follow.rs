@@ -1,0 +1,250 @@
+//! Server streams: events, and a job's log as it grows.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use ganger_proto::v1;
+use ganger_shard::Subscription;
+use ganger_store::StoredJob;
+use ganger_types::{Event, Happening, JobId, JobKey, Namespace, Position, Queue, Rejection};
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::Status;
+
+use super::Streamed;
+use super::jobs::LogAsked;
+use crate::Face;
+use crate::inward::{self, At};
+use crate::outward;
+use crate::problem::Problem;
+
+/// Messages made before the reader took them.
+const MESSAGES_MAX: usize = 4;
+/// Events in one message.
+const EVENTS_MAX: usize = 256;
+/// A message is sent at least so often, so that both sides know the other lives.
+const SIGN_OF_LIFE_EVERY: Duration = Duration::from_secs(15);
+/// A reader that takes nothing for so long is cut (`rel B6`).
+const READER_SLOW_MAX: Duration = Duration::from_secs(30);
+
+/// Sends, or says that the reader is gone or too slow.
+async fn send<T>(
+    out: &mpsc::Sender<Result<T, Status>>,
+    message: Result<T, Status>,
+) -> Result<(), ()> {
+    out.send_timeout(message, READER_SLOW_MAX)
+        .await
+        .map_err(|_| ())
+}
+
+/// Which events a reader wants.
+pub(crate) struct Wanted {
+    namespace: Namespace,
+    jobs: HashSet<JobId>,
+    queues: HashSet<Queue>,
+    moves_only: bool,
+}
+
+impl Wanted {
+    fn new(request: &v1::EventsRequest) -> Result<Self, Problem> {
+        let ids = request.jobs.iter().enumerate();
+        let queues = request.queues.iter().enumerate();
+        inward::at_most(
+            At::top("jobs"),
+            request.jobs.len(),
+            ganger_types::limits::BULK_JOBS_MAX,
+        )?;
+        inward::at_most(
+            At::top("queues"),
+            request.queues.len(),
+            ganger_types::limits::LEASE_QUEUES_MAX,
+        )?;
+        Ok(Self {
+            namespace: inward::namespace(&request.namespace)?,
+            jobs: ids
+                .map(|(index, id)| inward::job_id(At::top("jobs").entry(index), id))
+                .collect::<Result<_, _>>()?,
+            queues: queues
+                .map(|(index, text)| inward::queue(At::top("queues").entry(index), text))
+                .collect::<Result<_, _>>()?,
+            moves_only: request.moves_only,
+        })
+    }
+
+    fn takes(&self, event: &Event) -> bool {
+        let (job, queue, is_move) = match &event.happening {
+            Happening::JobMoved { job, queue, .. } | Happening::JobRemoved { job, queue, .. } => {
+                (Some(job), Some(queue), true)
+            }
+            Happening::JobProgressed { job, .. } => (Some(job), None, false),
+            Happening::LogAppended { .. } => (None, None, false),
+            Happening::QueueChanged { queue, .. } => (None, Some(queue), true),
+            Happening::ScheduleChanged { .. }
+            | Happening::WorkerSeen { .. }
+            | Happening::WorkerGone { .. } => (None, None, true),
+        };
+        event.namespace == self.namespace
+            && (is_move || !self.moves_only)
+            && (self.jobs.is_empty() || job.is_some_and(|job| self.jobs.contains(job)))
+            && (self.queues.is_empty() || queue.is_some_and(|queue| self.queues.contains(queue)))
+    }
+}
+
+impl Face {
+    pub(crate) fn event_stream(
+        &self,
+        request: &v1::EventsRequest,
+    ) -> Result<Streamed<v1::EventBatch>, Problem> {
+        let wanted = Wanted::new(request)?;
+        let subscription = self.handle.events(request.after.map(Position))?;
+        let (out, receiver) = mpsc::channel(MESSAGES_MAX);
+        // When it ends, the reader has gone.
+        tokio::spawn(async move { tell_events(wanted, subscription, out).await.ok() });
+        Ok(Box::pin(ReceiverStream::new(receiver)))
+    }
+
+    /// A piece of a job's log; it is the end if the job has ended and there is no more.
+    pub(crate) async fn log_piece(
+        &self,
+        stored: &StoredJob,
+        place: (u32, u64),
+        bytes_max: usize,
+    ) -> Result<v1::LogReply, Problem> {
+        let has_ended = stored.record.finished.is_some();
+        let chunks = self.handle.log(stored.record.key, place, bytes_max).await?;
+        let end = has_ended && chunks.is_empty();
+        Ok(outward::log_page(chunks, place, end))
+    }
+
+    pub(crate) fn log_stream(self, asked: LogAsked) -> Streamed<v1::LogReply> {
+        let (out, receiver) = mpsc::channel(MESSAGES_MAX);
+        tokio::spawn(async move {
+            if let Err(Some(problem)) = self.tell_log(asked, &out).await {
+                send(&out, Err(problem.into())).await.ok();
+            }
+        });
+        Box::pin(ReceiverStream::new(receiver))
+    }
+
+    /// Sends pieces until the end; an error without a problem means that the reader has gone.
+    async fn tell_log(
+        &self,
+        mut asked: LogAsked,
+        out: &mpsc::Sender<Result<v1::LogReply, Status>>,
+    ) -> Result<(), Option<Problem>> {
+        // Subscribed before the log is read, so that what comes in between wakes us.
+        let mut events = self.handle.events(None).map_err(Problem::from)?;
+        loop {
+            let found = self
+                .handle
+                .job(&asked.namespace, &asked.id)
+                .await
+                .map_err(Problem::from)?;
+            let gone = || {
+                Problem::from(Rejection::JobNotFound {
+                    job: asked.id.clone(),
+                })
+            };
+            let stored = found.ok_or_else(gone)?;
+            let piece = self
+                .log_piece(&stored, asked.place, asked.bytes_max)
+                .await?;
+            let (is_end, is_empty) = (piece.end, piece.chunks.is_empty());
+            asked.place = (piece.attempt, piece.offset);
+            if is_end || !is_empty {
+                send(out, Ok(piece)).await.map_err(|()| None)?;
+            }
+            if is_end {
+                return Ok(());
+            }
+            if is_empty {
+                self.log_may_have_grown(stored.record.key, &mut events, asked.place, out)
+                    .await?;
+            }
+        }
+    }
+
+    /// Waits for news of the job, giving signs of life meanwhile.
+    async fn log_may_have_grown(
+        &self,
+        wanted: JobKey,
+        events: &mut Subscription,
+        place: (u32, u64),
+        out: &mpsc::Sender<Result<v1::LogReply, Status>>,
+    ) -> Result<(), Option<Problem>> {
+        loop {
+            match tokio::time::timeout(SIGN_OF_LIFE_EVERY, events.next()).await {
+                Ok(Ok(event)) => match event.happening {
+                    Happening::LogAppended { key, .. }
+                    | Happening::JobRemoved { key, .. }
+                    | Happening::JobMoved { key, .. }
+                        if key == wanted =>
+                    {
+                        return Ok(());
+                    }
+                    _ => {}
+                },
+                // Fallen behind: the log itself tells what was missed.
+                Ok(Err(ganger_shard::CallError::PositionTooOld { .. })) => {
+                    *events = self.handle.events(None).map_err(Problem::from)?;
+                    return Ok(());
+                }
+                Ok(Err(error)) => return Err(Some(error.into())),
+                Err(_) => {
+                    let sign = outward::log_page(Vec::new(), place, false);
+                    send(out, Ok(sign)).await.map_err(|()| None)?;
+                }
+            }
+        }
+    }
+}
+
+async fn tell_events(
+    wanted: Wanted,
+    mut events: Subscription,
+    out: mpsc::Sender<Result<v1::EventBatch, Status>>,
+) -> Result<(), ()> {
+    let mut batch = Vec::new();
+    loop {
+        let position = events.position().map(|position| position.0);
+        let message = v1::EventBatch {
+            events: std::mem::take(&mut batch),
+            position,
+        };
+        send(&out, Ok(message)).await?;
+        let silence = tokio::time::sleep(SIGN_OF_LIFE_EVERY);
+        tokio::pin!(silence);
+        // Until there is something to send: events that nobody wants move the position only.
+        while batch.is_empty() {
+            let next = tokio::select! {
+                next = events.next() => next,
+                () = &mut silence => break,
+                () = out.closed() => return Err(()),
+            };
+            if let Err(error) = take(next, &wanted, &mut batch) {
+                return send(&out, Err(error.into())).await;
+            }
+            // Whatever else is there already goes into the same message.
+            while batch.len() < EVENTS_MAX {
+                let Some(next) = futures::FutureExt::now_or_never(events.next()) else {
+                    break;
+                };
+                if let Err(error) = take(next, &wanted, &mut batch) {
+                    return send(&out, Err(error.into())).await;
+                }
+            }
+        }
+    }
+}
+
+fn take(
+    next: Result<Event, ganger_shard::CallError>,
+    wanted: &Wanted,
+    batch: &mut Vec<v1::Event>,
+) -> Result<(), Problem> {
+    let event = next?;
+    if wanted.takes(&event) {
+        batch.push(outward::event(event));
+    }
+    Ok(())
+}

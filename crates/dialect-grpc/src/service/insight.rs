@@ -1,0 +1,138 @@
+//! Failures, statistics, workers, tags, tracked jobs, events.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use ganger_proto::v1;
+use ganger_proto::v1::insight_server::Insight;
+use ganger_types::query::Query;
+use ganger_types::time::MICROS_PER_SECOND;
+use ganger_types::{Day, Namespace, Reply};
+use tonic::{Request, Response, Status};
+
+use super::{Streamed, reply_as};
+use crate::Face;
+use crate::inward::{self, At};
+use crate::outward;
+use crate::problem::Problem;
+
+/// Tags shown unless asked otherwise, and at most.
+const TAGS_DEFAULT: u32 = 100;
+const TAGS_MAX: u32 = 1_000;
+
+fn here(request: &Request<v1::InsightRequest>) -> Result<Namespace, Problem> {
+    inward::namespace(&request.get_ref().namespace)
+}
+
+/// The day that contains a time; 0: today.
+fn day(at_us: u64) -> Day {
+    let seconds = match at_us {
+        0 => SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default()
+            .as_secs(),
+        _ => at_us / MICROS_PER_SECOND,
+    };
+    Day(u32::try_from(seconds / 86_400).unwrap_or(u32::MAX))
+}
+
+#[tonic::async_trait]
+impl Insight for Face {
+    async fn failure_groups(
+        &self,
+        request: Request<v1::InsightRequest>,
+    ) -> Result<Response<v1::FailureGroupsReply>, Status> {
+        let reply = self.ask(Query::FailureGroups(here(&request)?)).await?;
+        let groups = reply_as!(reply, Reply::FailureGroups(groups) => groups)?;
+        let groups = groups.iter().map(|(group, jobs)| v1::FailureGroup {
+            group: group.to_text().into_owned(),
+            jobs: *jobs,
+        });
+        Ok(Response::new(v1::FailureGroupsReply {
+            groups: groups.collect(),
+        }))
+    }
+
+    async fn statistics(
+        &self,
+        request: Request<v1::StatisticsRequest>,
+    ) -> Result<Response<v1::StatisticsReply>, Status> {
+        let request = request.get_ref();
+        let namespace = inward::namespace(&request.namespace)?;
+        let queue = inward::queue(At::top("queue"), &request.queue)?;
+        let day = day(request.day_at_us);
+        let found = self
+            .handle
+            .statistics(&namespace, &queue, day)
+            .await
+            .map_err(Problem::from)?;
+        let nothing = v1::StatisticsReply {
+            day: day.0,
+            ..v1::StatisticsReply::default()
+        };
+        Ok(Response::new(
+            found.as_ref().map_or(nothing, outward::statistics),
+        ))
+    }
+
+    async fn workers(
+        &self,
+        request: Request<v1::InsightRequest>,
+    ) -> Result<Response<v1::WorkersReply>, Status> {
+        let reply = self.ask(Query::Workers(here(&request)?)).await?;
+        let views = reply_as!(reply, Reply::Workers(views) => views)?;
+        let workers = views.iter().map(outward::worker).collect();
+        Ok(Response::new(v1::WorkersReply { workers }))
+    }
+
+    async fn tags(
+        &self,
+        request: Request<v1::TagsRequest>,
+    ) -> Result<Response<v1::TagsReply>, Status> {
+        let request = request.get_ref();
+        let namespace = inward::namespace(&request.namespace)?;
+        let limit = inward::bounded(At::top("limit"), request.limit, TAGS_DEFAULT, TAGS_MAX)?;
+        let skip = usize::try_from(request.skip).unwrap_or(usize::MAX);
+        let take = usize::try_from(limit).unwrap_or(usize::MAX);
+        let reply = self.ask(Query::TopTags(namespace, skip, take)).await?;
+        let tags = reply_as!(reply, Reply::Tags(tags) => tags)?;
+        let tags = tags.iter().map(|(tag, jobs)| v1::TagCount {
+            tag: tag.to_text().into_owned(),
+            jobs: *jobs,
+        });
+        Ok(Response::new(v1::TagsReply {
+            tags: tags.collect(),
+        }))
+    }
+
+    async fn tracked(
+        &self,
+        request: Request<v1::InsightRequest>,
+    ) -> Result<Response<v1::TrackedReply>, Status> {
+        let namespace = here(&request)?;
+        let reply = self.ask(Query::Tracked(namespace.clone())).await?;
+        let ids = reply_as!(reply, Reply::Tracked(ids) => ids)?;
+        let mut tracked = Vec::with_capacity(ids.len());
+        for (id, since) in ids {
+            let stored = self
+                .handle
+                .job(&namespace, &id)
+                .await
+                .map_err(Problem::from)?;
+            tracked.push(v1::TrackedJob {
+                job: id.to_text().into_owned(),
+                since_at_us: since.0,
+                view: stored.map(|stored| outward::job(self.handle.id(), stored, true)),
+            });
+        }
+        Ok(Response::new(v1::TrackedReply { tracked }))
+    }
+
+    type EventsStream = Streamed<v1::EventBatch>;
+
+    async fn events(
+        &self,
+        request: Request<v1::EventsRequest>,
+    ) -> Result<Response<Self::EventsStream>, Status> {
+        Ok(Response::new(self.event_stream(request.get_ref())?))
+    }
+}

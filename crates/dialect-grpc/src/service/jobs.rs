@@ -1,0 +1,354 @@
+//! Reading and changing jobs.
+
+use ganger_proto::v1;
+use ganger_proto::v1::jobs_server::Jobs;
+use ganger_types::command::{
+    AddDependencies, Cancel, Delete, RemoveDependencies, Revive, Selection, TimeOut,
+};
+use ganger_types::query::Query;
+use ganger_types::{Command, Graph, InputState, JobId, Namespace, Rejection, Reply, limits};
+use tonic::{Request, Response, Status, Streaming};
+
+use super::{Streamed, reply_as};
+use crate::Face;
+use crate::inward::{self, At};
+use crate::outward;
+use crate::problem::Problem;
+
+/// Inputs on a page unless asked otherwise, and at most.
+const INPUTS_DEFAULT: u32 = 100;
+const INPUTS_PAGE_MAX: u32 = 1_000;
+/// Bytes of input values in one reply; the first one always fits.
+const INPUT_BYTES_MAX: usize = 2 << 20;
+/// Bytes of a log in one reply, unless asked otherwise and at most.
+const LOG_BYTES_DEFAULT: u32 = 256 << 10;
+const LOG_BYTES_MAX: u32 = 1 << 20;
+
+fn named(request: &v1::GetRequest) -> Result<(Namespace, JobId), Problem> {
+    let namespace = inward::namespace(&request.namespace)?;
+    Ok((namespace, inward::job_id(At::top("job"), &request.job)?))
+}
+
+fn many(request: &v1::JobsRequest) -> Result<(Namespace, Vec<JobId>), Problem> {
+    let namespace = inward::namespace(&request.namespace)?;
+    Ok((namespace, inward::job_ids(At::top("jobs"), &request.jobs)?))
+}
+
+/// A log request, checked: job, place, bytes.
+pub(crate) struct LogAsked {
+    pub(crate) namespace: Namespace,
+    pub(crate) id: JobId,
+    pub(crate) place: (u32, u64),
+    pub(crate) bytes_max: usize,
+}
+
+fn log_asked(request: &v1::LogRequest) -> Result<LogAsked, Problem> {
+    let bytes_max = inward::bounded(
+        At::top("bytes_max"),
+        request.bytes_max,
+        LOG_BYTES_DEFAULT,
+        LOG_BYTES_MAX,
+    )?;
+    Ok(LogAsked {
+        namespace: inward::namespace(&request.namespace)?,
+        id: inward::job_id(At::top("job"), &request.job)?,
+        place: (request.attempt, request.offset),
+        bytes_max: usize::try_from(bytes_max).expect("a megabyte fits"),
+    })
+}
+
+impl Face {
+    /// A command that answers how many it changed.
+    async fn change(&self, command: Command) -> Result<Response<v1::Changed>, Status> {
+        let reply = self.call(command).await?;
+        let changed = match reply {
+            Reply::Changed { count, skipped } => outward::changed(count, &skipped),
+            Reply::Done => v1::Changed {
+                count: 1,
+                skipped: Vec::new(),
+            },
+            _ => return Err(Problem::unexpected().into()),
+        };
+        Ok(Response::new(changed))
+    }
+
+    async fn show_inputs(&self, request: &v1::InputsRequest) -> Result<v1::InputsReply, Problem> {
+        let namespace = inward::namespace(&request.namespace)?;
+        let id = inward::job_id(At::top("job"), &request.job)?;
+        let limit = inward::bounded(
+            At::top("limit"),
+            request.limit,
+            INPUTS_DEFAULT,
+            INPUTS_PAGE_MAX,
+        )?;
+        let limit = usize::try_from(limit).expect("a page is small");
+        let key = self.find(&namespace, &id).await?.record.key;
+        let mut rows = self.handle.inputs(key, request.from, limit + 1).await?;
+        let mut next = (rows.len() > limit).then(|| rows[limit].slot);
+        rows.truncate(limit);
+        let mut inputs = Vec::with_capacity(rows.len());
+        let mut bytes = 0;
+        for row in rows {
+            let mut view = outward::input(&row);
+            if let (InputState::Delivered { upstream, .. }, true) =
+                (&row.state, request.with_results)
+            {
+                view.value = self.handle.result(*upstream).await?;
+            }
+            bytes += view.value.as_ref().map_or(0, bytes::Bytes::len);
+            if bytes > INPUT_BYTES_MAX && !inputs.is_empty() {
+                next = Some(row.slot);
+                break;
+            }
+            inputs.push(view);
+        }
+        Ok(v1::InputsReply { inputs, next })
+    }
+}
+
+#[tonic::async_trait]
+impl Jobs for Face {
+    async fn enqueue(
+        &self,
+        request: Request<v1::EnqueueRequest>,
+    ) -> Result<Response<v1::EnqueueReply>, Status> {
+        Ok(Response::new(self.submit(request.into_inner()).await?))
+    }
+
+    type EnqueueStreamStream = Streamed<v1::EnqueueAnswer>;
+
+    async fn enqueue_stream(
+        &self,
+        request: Request<Streaming<v1::EnqueueBatch>>,
+    ) -> Result<Response<Self::EnqueueStreamStream>, Status> {
+        Ok(Response::new(self.submit_stream(request.into_inner())))
+    }
+
+    type SubmitGraphStream = Streamed<v1::GraphAccepted>;
+
+    async fn submit_graph(
+        &self,
+        request: Request<Streaming<v1::GraphPart>>,
+    ) -> Result<Response<Self::SubmitGraphStream>, Status> {
+        Ok(Response::new(
+            self.submit_graph_parts(request.into_inner()).await?,
+        ))
+    }
+
+    async fn get(&self, request: Request<v1::GetRequest>) -> Result<Response<v1::Job>, Status> {
+        let (namespace, id) = named(request.get_ref())?;
+        let stored = self.find(&namespace, &id).await?;
+        Ok(Response::new(outward::job(self.handle.id(), stored, false)))
+    }
+
+    async fn list(
+        &self,
+        request: Request<v1::ListRequest>,
+    ) -> Result<Response<v1::ListReply>, Status> {
+        let brief = request.get_ref().brief;
+        let query = inward::job_query(request.into_inner())?;
+        let page = self.handle.list(query).await.map_err(Problem::from)?;
+        let shard = self.handle.id();
+        let jobs = page
+            .jobs
+            .into_iter()
+            .map(|stored| outward::job(shard, stored, brief));
+        Ok(Response::new(v1::ListReply {
+            jobs: jobs.collect(),
+            next: page.next.map(|key| key.to_string()).unwrap_or_default(),
+        }))
+    }
+
+    async fn wait(&self, request: Request<v1::WaitRequest>) -> Result<Response<v1::Job>, Status> {
+        let request = request.get_ref();
+        let namespace = inward::namespace(&request.namespace)?;
+        let id = inward::job_id(At::top("job"), &request.job)?;
+        let wait_for = inward::wait_for(At::top("wait_ms"), request.wait_ms)?;
+        let found = self
+            .handle
+            .wait(&namespace, &id, wait_for)
+            .await
+            .map_err(Problem::from)?;
+        let stored = found.ok_or_else(|| Problem::from(Rejection::JobNotFound { job: id }))?;
+        Ok(Response::new(outward::job(self.handle.id(), stored, false)))
+    }
+
+    async fn why(
+        &self,
+        request: Request<v1::GetRequest>,
+    ) -> Result<Response<v1::Explanation>, Status> {
+        let (namespace, id) = named(request.get_ref())?;
+        let reply = self.ask(Query::Why(namespace, id)).await?;
+        let why = reply_as!(reply, Reply::Why(why) => why)?;
+        Ok(Response::new(outward::explanation(&why)))
+    }
+
+    async fn graph(
+        &self,
+        request: Request<v1::GraphRequest>,
+    ) -> Result<Response<v1::GraphView>, Status> {
+        Ok(Response::new(self.around(request.get_ref()).await?))
+    }
+
+    async fn result(
+        &self,
+        request: Request<v1::GetRequest>,
+    ) -> Result<Response<v1::ResultReply>, Status> {
+        let (namespace, id) = named(request.get_ref())?;
+        let stored = self.find(&namespace, &id).await?;
+        let key = stored.record.key;
+        let state = outward::job(self.handle.id(), stored, true).state;
+        let result = self.handle.result(key).await.map_err(Problem::from)?;
+        Ok(Response::new(v1::ResultReply { result, state }))
+    }
+
+    async fn payload(
+        &self,
+        request: Request<v1::GetRequest>,
+    ) -> Result<Response<v1::PayloadReply>, Status> {
+        let (namespace, id) = named(request.get_ref())?;
+        let key = self.find(&namespace, &id).await?.record.key;
+        let payload = self
+            .handle
+            .payload(key)
+            .await
+            .map_err(Problem::from)?
+            .unwrap_or_default();
+        Ok(Response::new(v1::PayloadReply { payload }))
+    }
+
+    async fn inputs(
+        &self,
+        request: Request<v1::InputsRequest>,
+    ) -> Result<Response<v1::InputsReply>, Status> {
+        Ok(Response::new(self.show_inputs(request.get_ref()).await?))
+    }
+
+    async fn read_log(
+        &self,
+        request: Request<v1::LogRequest>,
+    ) -> Result<Response<v1::LogReply>, Status> {
+        let asked = log_asked(request.get_ref())?;
+        let stored = self.find(&asked.namespace, &asked.id).await?;
+        Ok(Response::new(
+            self.log_piece(&stored, asked.place, asked.bytes_max)
+                .await?,
+        ))
+    }
+
+    type FollowLogStream = Streamed<v1::LogReply>;
+
+    async fn follow_log(
+        &self,
+        request: Request<v1::LogRequest>,
+    ) -> Result<Response<Self::FollowLogStream>, Status> {
+        let asked = log_asked(request.get_ref())?;
+        self.find(&asked.namespace, &asked.id).await?;
+        Ok(Response::new(self.clone().log_stream(asked)))
+    }
+
+    async fn cancel(
+        &self,
+        request: Request<v1::CancelRequest>,
+    ) -> Result<Response<v1::Changed>, Status> {
+        let request = request.into_inner();
+        let graph = inward::unless_empty(At::top("graph"), &request.graph, Graph::new)?;
+        let jobs = match graph {
+            Some(graph) if request.jobs.is_empty() => Selection::Graph(graph),
+            Some(_) => {
+                return Err(
+                    Problem::invalid("graph", "give either jobs or a graph, not both").into(),
+                );
+            }
+            None => Selection::Jobs(inward::job_ids(At::top("jobs"), &request.jobs)?),
+        };
+        let command = Cancel {
+            namespace: inward::namespace(&request.namespace)?,
+            jobs,
+            reason: inward::cut(request.reason),
+        };
+        self.change(Command::Cancel(Box::new(command))).await
+    }
+
+    async fn revive(
+        &self,
+        request: Request<v1::ReviveRequest>,
+    ) -> Result<Response<v1::Changed>, Status> {
+        let request = request.into_inner();
+        let command = Revive {
+            namespace: inward::namespace(&request.namespace)?,
+            jobs: inward::job_ids(At::top("jobs"), &request.jobs)?,
+            queue: request
+                .queue
+                .map(|text| inward::queue(At::top("queue"), &text))
+                .transpose()?,
+        };
+        self.change(Command::Revive(Box::new(command))).await
+    }
+
+    async fn time_out(
+        &self,
+        request: Request<v1::JobsRequest>,
+    ) -> Result<Response<v1::Changed>, Status> {
+        let (namespace, jobs) = many(request.get_ref())?;
+        self.change(Command::TimeOut(TimeOut { namespace, jobs }))
+            .await
+    }
+
+    async fn delete(
+        &self,
+        request: Request<v1::JobsRequest>,
+    ) -> Result<Response<v1::Changed>, Status> {
+        let (namespace, jobs) = many(request.get_ref())?;
+        self.change(Command::Delete(Delete { namespace, jobs }))
+            .await
+    }
+
+    async fn alter(
+        &self,
+        request: Request<v1::AlterRequest>,
+    ) -> Result<Response<v1::AlterReply>, Status> {
+        let command = inward::alter(request.into_inner())?;
+        let reply = self.call(Command::Alter(Box::new(command))).await?;
+        let (tags, state) = reply_as!(reply, Reply::Altered { tags, state } => (tags, state))?;
+        Ok(Response::new(v1::AlterReply {
+            tags: outward::tags(&tags),
+            state: outward::state(state),
+        }))
+    }
+
+    async fn add_dependencies(
+        &self,
+        request: Request<v1::AddDependenciesRequest>,
+    ) -> Result<Response<v1::Changed>, Status> {
+        let request = request.get_ref();
+        inward::at_most(At::top("on"), request.on.len(), limits::INPUTS_MAX)?;
+        let command = AddDependencies {
+            namespace: inward::namespace(&request.namespace)?,
+            job: inward::job_id(At::top("job"), &request.job)?,
+            on: inward::job_ids(At::top("on"), &request.on)?,
+            policy: inward::policy(At::top("policy"), request.policy)?,
+        };
+        self.change(Command::AddDependencies(command)).await
+    }
+
+    async fn remove_dependencies(
+        &self,
+        request: Request<v1::RemoveDependenciesRequest>,
+    ) -> Result<Response<v1::Changed>, Status> {
+        let request = request.get_ref();
+        if request.all && !request.on.is_empty() {
+            return Err(Problem::invalid("on", "give either jobs or `all`, not both").into());
+        }
+        let on = match request.all {
+            true => None,
+            false => Some(inward::job_ids(At::top("on"), &request.on)?),
+        };
+        let command = RemoveDependencies {
+            namespace: inward::namespace(&request.namespace)?,
+            job: inward::job_id(At::top("job"), &request.job)?,
+            on,
+        };
+        self.change(Command::RemoveDependencies(command)).await
+    }
+}

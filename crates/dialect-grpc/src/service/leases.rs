@@ -1,0 +1,171 @@
+//! Taking jobs and reporting, call by call.
+
+use std::pin::Pin;
+
+use futures::Stream;
+use ganger_proto::v1;
+use ganger_proto::v1::leases_server::Leases;
+use ganger_proto::v1::report::What;
+use ganger_types::command::Goodbye;
+use ganger_types::{Command, Reply, Worker, limits};
+use tonic::{Request, Response, Status, Streaming};
+
+use super::reply_as;
+use crate::Face;
+use crate::inward::{self, At};
+use crate::outward;
+use crate::problem::Problem;
+use crate::work;
+
+impl Face {
+    /// Applies reports in one turn of the shard; each is answered by itself. A badly formed one is
+    /// refused in its place and keeps nothing else back.
+    pub(crate) async fn report_all(
+        &self,
+        namespace: &str,
+        items: impl ExactSizeIterator<Item = What>,
+    ) -> Result<Response<v1::ReportReply>, Status> {
+        let namespace = inward::namespace(namespace)?;
+        let at = At::top("items");
+        if items.len() == 0 {
+            return Err(Problem::missing(at, "send at least one report").into());
+        }
+        inward::at_most(at, items.len(), limits::BULK_JOBS_MAX)?;
+        let mut commands = Vec::with_capacity(items.len());
+        let mut refused = Vec::with_capacity(items.len());
+        for (index, item) in items.enumerate() {
+            match inward::report(at.entry(index), &namespace, item) {
+                Ok(command) => {
+                    commands.push(command);
+                    refused.push(None);
+                }
+                Err(problem) => refused.push(Some(problem)),
+            }
+        }
+        let mut replies = self.apply(commands).await?.into_iter();
+        let answers = refused.into_iter().map(|refused| {
+            let reply = match refused {
+                Some(problem) => Err(problem),
+                None => replies.next().unwrap_or_else(|| Err(Problem::unexpected())),
+            };
+            outward::answer(0, reply)
+        });
+        Ok(Response::new(v1::ReportReply {
+            answers: answers.collect(),
+        }))
+    }
+
+    /// Applies commands in order, in slices that fit a turn.
+    async fn apply(&self, commands: Vec<Command>) -> Result<Vec<Result<Reply, Problem>>, Problem> {
+        let mut replies = Vec::with_capacity(commands.len());
+        let mut commands = commands.into_iter().peekable();
+        while commands.peek().is_some() {
+            let slice = commands.by_ref().take(limits::TURN_COMMANDS_MAX).collect();
+            let slice = self.handle.call_all(slice).await?;
+            replies.extend(slice.into_iter().map(|reply| reply.map_err(Problem::from)));
+        }
+        Ok(replies)
+    }
+}
+
+#[tonic::async_trait]
+impl Leases for Face {
+    async fn lease(
+        &self,
+        request: Request<v1::LeaseRequest>,
+    ) -> Result<Response<v1::LeaseReply>, Status> {
+        let (lease, wait_for) = inward::lease(request.get_ref())?;
+        let deliveries = self
+            .handle
+            .lease(lease, wait_for)
+            .await
+            .map_err(Problem::from)?;
+        let shard = self.handle.id();
+        let deliveries = deliveries
+            .into_iter()
+            .map(|one| outward::delivery(shard, one))
+            .collect();
+        Ok(Response::new(v1::LeaseReply { deliveries }))
+    }
+
+    async fn renew(
+        &self,
+        request: Request<v1::RenewRequest>,
+    ) -> Result<Response<v1::ReportReply>, Status> {
+        let request = request.into_inner();
+        self.report_all(
+            &request.namespace,
+            request.items.into_iter().map(What::Renew),
+        )
+        .await
+    }
+
+    async fn complete(
+        &self,
+        request: Request<v1::CompleteRequest>,
+    ) -> Result<Response<v1::ReportReply>, Status> {
+        let request = request.into_inner();
+        self.report_all(
+            &request.namespace,
+            request.items.into_iter().map(What::Complete),
+        )
+        .await
+    }
+
+    async fn fail(
+        &self,
+        request: Request<v1::FailRequest>,
+    ) -> Result<Response<v1::ReportReply>, Status> {
+        let request = request.into_inner();
+        self.report_all(
+            &request.namespace,
+            request.items.into_iter().map(What::Fail),
+        )
+        .await
+    }
+
+    async fn release(
+        &self,
+        request: Request<v1::ReleaseRequest>,
+    ) -> Result<Response<v1::ReportReply>, Status> {
+        let request = request.into_inner();
+        self.report_all(
+            &request.namespace,
+            request.items.into_iter().map(What::Release),
+        )
+        .await
+    }
+
+    async fn append_log(
+        &self,
+        request: Request<v1::AppendLogRequest>,
+    ) -> Result<Response<v1::ReportReply>, Status> {
+        let request = request.into_inner();
+        self.report_all(&request.namespace, request.items.into_iter().map(What::Log))
+            .await
+    }
+
+    async fn goodbye(
+        &self,
+        request: Request<v1::GoodbyeRequest>,
+    ) -> Result<Response<v1::Done>, Status> {
+        let request = request.get_ref();
+        let namespace = inward::namespace(&request.namespace)?;
+        let worker = inward::name(At::top("worker"), &request.worker, Worker::new)?;
+        let reply = self
+            .call(Command::Goodbye(Goodbye { namespace, worker }))
+            .await?;
+        let done = reply_as!(reply, Reply::Done | Reply::Changed { .. } => v1::Done {})?;
+        Ok(Response::new(done))
+    }
+
+    type WorkStream = Pin<Box<dyn Stream<Item = Result<v1::ServerMessage, Status>> + Send>>;
+
+    async fn work(
+        &self,
+        request: Request<Streaming<v1::WorkerMessage>>,
+    ) -> Result<Response<Self::WorkStream>, Status> {
+        let outgoing = work::open(self.clone(), request.into_inner()).await?;
+        Ok(Response::new(Box::pin(outgoing)))
+    }
+}

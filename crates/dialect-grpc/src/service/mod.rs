@@ -1,0 +1,58 @@
+//! The services, a file each. Every method: convert, call the shard, convert.
+
+mod admin;
+mod follow;
+mod graph;
+mod insight;
+mod jobs;
+mod leases;
+mod queues;
+mod schedules;
+mod submit;
+
+use std::pin::Pin;
+
+use futures::Stream;
+use ganger_store::StoredJob;
+use ganger_types::query::Query;
+use ganger_types::{Command, JobId, Namespace, Rejection, Reply};
+use tonic::Status;
+
+use crate::Face;
+use crate::problem::Problem;
+
+/// A stream of replies.
+pub(crate) type Streamed<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
+
+impl Face {
+    /// Calls the shard.
+    pub(crate) async fn call(&self, command: Command) -> Result<Reply, Problem> {
+        Ok(self.handle.call(command).await?)
+    }
+
+    /// Asks the engine.
+    pub(crate) async fn ask(&self, query: Query) -> Result<Reply, Problem> {
+        self.call(Command::Query(Box::new(query))).await
+    }
+
+    /// A job that must exist.
+    pub(crate) async fn find(
+        &self,
+        namespace: &Namespace,
+        id: &JobId,
+    ) -> Result<StoredJob, Problem> {
+        let found = self.handle.job(namespace, id).await?;
+        found.ok_or_else(|| Rejection::JobNotFound { job: id.clone() }.into())
+    }
+}
+
+/// Takes the expected reply apart, or says that it is not the expected one.
+macro_rules! reply_as {
+    ($reply:expr, $pattern:pat => $value:expr) => {
+        match $reply {
+            $pattern => Ok($value),
+            _ => Err($crate::problem::Problem::unexpected()),
+        }
+    };
+}
+pub(crate) use reply_as;

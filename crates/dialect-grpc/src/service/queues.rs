@@ -1,0 +1,155 @@
+//! Queues and namespaces.
+
+use ganger_proto::v1;
+use ganger_proto::v1::queues_server::Queues;
+use ganger_types::command::{ConfigureNamespace, ConfigureQueue, ForgetQueue, QueueChange};
+use ganger_types::query::Query;
+use ganger_types::{Command, Namespace, NamespaceRecord, Queue, Reply};
+use tonic::{Request, Response, Status};
+
+use super::reply_as;
+use crate::Face;
+use crate::inward::{self, At};
+use crate::outward;
+use crate::problem::Problem;
+
+fn named(request: &v1::QueueRequest) -> Result<(Namespace, Queue), Problem> {
+    let namespace = inward::namespace(&request.namespace)?;
+    Ok((namespace, inward::queue(At::top("queue"), &request.queue)?))
+}
+
+impl Face {
+    async fn configure_queue(&self, command: ConfigureQueue) -> Result<(), Problem> {
+        let reply = self
+            .call(Command::ConfigureQueue(Box::new(command)))
+            .await?;
+        reply_as!(reply, Reply::Done => ())
+    }
+
+    async fn pause(
+        &self,
+        request: &v1::QueueRequest,
+        paused: bool,
+    ) -> Result<Response<v1::Done>, Status> {
+        let (namespace, queue) = named(request)?;
+        let change = QueueChange::Paused(paused);
+        self.configure_queue(ConfigureQueue {
+            namespace,
+            queue,
+            change,
+        })
+        .await?;
+        Ok(Response::new(v1::Done {}))
+    }
+
+    async fn show_queue(
+        &self,
+        namespace: Namespace,
+        queue: Queue,
+    ) -> Result<Response<v1::QueueView>, Status> {
+        let reply = self.ask(Query::Queue(namespace, queue)).await?;
+        let view = reply_as!(reply, Reply::Queue(view) => view)?;
+        Ok(Response::new(outward::queue(&view)))
+    }
+}
+
+#[tonic::async_trait]
+impl Queues for Face {
+    async fn list(
+        &self,
+        request: Request<v1::QueuesRequest>,
+    ) -> Result<Response<v1::QueuesReply>, Status> {
+        let namespace = inward::namespace(&request.get_ref().namespace)?;
+        let reply = self.ask(Query::Queues(namespace)).await?;
+        let views = reply_as!(reply, Reply::Queues(views) => views)?;
+        let queues = views.iter().map(outward::queue).collect();
+        Ok(Response::new(v1::QueuesReply { queues }))
+    }
+
+    async fn get(
+        &self,
+        request: Request<v1::QueueRequest>,
+    ) -> Result<Response<v1::QueueView>, Status> {
+        let (namespace, queue) = named(request.get_ref())?;
+        self.show_queue(namespace, queue).await
+    }
+
+    async fn configure(
+        &self,
+        request: Request<v1::ConfigureQueueRequest>,
+    ) -> Result<Response<v1::QueueView>, Status> {
+        let request = request.into_inner();
+        let namespace = inward::namespace(&request.namespace)?;
+        let queue = inward::queue(At::top("queue"), &request.queue)?;
+        let settings = request.settings.ok_or_else(|| {
+            Problem::missing("settings", "give all settings; absent ones are reset")
+        })?;
+        let change = QueueChange::All(inward::queue_settings(settings)?);
+        let command = ConfigureQueue {
+            namespace: namespace.clone(),
+            queue: queue.clone(),
+            change,
+        };
+        self.configure_queue(command).await?;
+        self.show_queue(namespace, queue).await
+    }
+
+    async fn pause(
+        &self,
+        request: Request<v1::QueueRequest>,
+    ) -> Result<Response<v1::Done>, Status> {
+        self.pause(request.get_ref(), true).await
+    }
+
+    async fn resume(
+        &self,
+        request: Request<v1::QueueRequest>,
+    ) -> Result<Response<v1::Done>, Status> {
+        self.pause(request.get_ref(), false).await
+    }
+
+    async fn forget(
+        &self,
+        request: Request<v1::QueueRequest>,
+    ) -> Result<Response<v1::Done>, Status> {
+        let (namespace, queue) = named(request.get_ref())?;
+        let reply = self
+            .call(Command::ForgetQueue(ForgetQueue { namespace, queue }))
+            .await?;
+        reply_as!(reply, Reply::Done => Response::new(v1::Done {})).map_err(Into::into)
+    }
+
+    async fn list_namespaces(
+        &self,
+        _: Request<v1::NamespacesRequest>,
+    ) -> Result<Response<v1::NamespacesReply>, Status> {
+        let reply = self.ask(Query::Namespaces).await?;
+        let records = reply_as!(reply, Reply::Namespaces(records) => records)?;
+        let namespaces = records.iter().map(outward::namespace).collect();
+        Ok(Response::new(v1::NamespacesReply { namespaces }))
+    }
+
+    async fn configure_namespace(
+        &self,
+        request: Request<v1::ConfigureNamespaceRequest>,
+    ) -> Result<Response<v1::NamespaceView>, Status> {
+        let request = request.into_inner();
+        let namespace = inward::namespace(&request.namespace)?;
+        let settings = request.settings.ok_or_else(|| {
+            Problem::missing("settings", "give all settings; absent ones are reset")
+        })?;
+        let settings = inward::namespace_settings(settings)?;
+        let command = ConfigureNamespace {
+            namespace: namespace.clone(),
+            settings: settings.clone(),
+        };
+        let reply = self
+            .call(Command::ConfigureNamespace(Box::new(command)))
+            .await?;
+        reply_as!(reply, Reply::Done => ())?;
+        Ok(Response::new(outward::namespace(&NamespaceRecord {
+            namespace,
+            settings,
+        })))
+    }
+}

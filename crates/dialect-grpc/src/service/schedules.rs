@@ -1,0 +1,84 @@
+//! Recurring jobs.
+
+use ganger_proto::v1;
+use ganger_proto::v1::schedules_server::Schedules;
+use ganger_types::command::{PutSchedule, RemoveSchedule};
+use ganger_types::query::Query;
+use ganger_types::{Command, Namespace, Reply, ScheduleId};
+use tonic::{Request, Response, Status};
+
+use super::reply_as;
+use crate::Face;
+use crate::inward::{self, At};
+use crate::outward;
+use crate::problem::Problem;
+
+fn named(request: &v1::ScheduleRequest) -> Result<(Namespace, ScheduleId), Problem> {
+    let namespace = inward::namespace(&request.namespace)?;
+    Ok((
+        namespace,
+        inward::name(At::top("id"), &request.id, ScheduleId::new)?,
+    ))
+}
+
+impl Face {
+    async fn show_schedule(
+        &self,
+        namespace: Namespace,
+        id: ScheduleId,
+    ) -> Result<Response<v1::Schedule>, Status> {
+        let reply = self.ask(Query::Schedule(namespace, id)).await?;
+        let record = reply_as!(reply, Reply::Schedule(record) => record)?;
+        Ok(Response::new(outward::schedule(&record)))
+    }
+}
+
+#[tonic::async_trait]
+impl Schedules for Face {
+    async fn put(
+        &self,
+        request: Request<v1::PutScheduleRequest>,
+    ) -> Result<Response<v1::Schedule>, Status> {
+        let request = request.into_inner();
+        let namespace = inward::namespace(&request.namespace)?;
+        let schedule = inward::schedule(namespace.clone(), request.schedule)?;
+        let id = schedule.id.clone();
+        let reply = self
+            .call(Command::PutSchedule(Box::new(PutSchedule { schedule })))
+            .await?;
+        match reply {
+            Reply::Schedule(record) => Ok(Response::new(outward::schedule(&record))),
+            _ => self.show_schedule(namespace, id).await,
+        }
+    }
+
+    async fn list(
+        &self,
+        request: Request<v1::SchedulesRequest>,
+    ) -> Result<Response<v1::SchedulesReply>, Status> {
+        let namespace = inward::namespace(&request.get_ref().namespace)?;
+        let reply = self.ask(Query::Schedules(namespace)).await?;
+        let records = reply_as!(reply, Reply::Schedules(records) => records)?;
+        let schedules = records.iter().map(outward::schedule).collect();
+        Ok(Response::new(v1::SchedulesReply { schedules }))
+    }
+
+    async fn get(
+        &self,
+        request: Request<v1::ScheduleRequest>,
+    ) -> Result<Response<v1::Schedule>, Status> {
+        let (namespace, id) = named(request.get_ref())?;
+        self.show_schedule(namespace, id).await
+    }
+
+    async fn remove(
+        &self,
+        request: Request<v1::ScheduleRequest>,
+    ) -> Result<Response<v1::Done>, Status> {
+        let (namespace, id) = named(request.get_ref())?;
+        let reply = self
+            .call(Command::RemoveSchedule(RemoveSchedule { namespace, id }))
+            .await?;
+        reply_as!(reply, Reply::Done => Response::new(v1::Done {})).map_err(Into::into)
+    }
+}

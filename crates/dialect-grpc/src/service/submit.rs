@@ -1,0 +1,189 @@
+//! Submissions: one message, a stream of batches, a graph in parts.
+
+use futures::stream::{FuturesOrdered, StreamExt};
+use ganger_proto::v1;
+use ganger_types::command::{Enqueue, NewInput, NewJob};
+use ganger_types::{ClaimKey, Command, Namespace, Reply, limits};
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Status, Streaming};
+
+use super::{Streamed, reply_as};
+use crate::Face;
+use crate::inward::{self, At};
+use crate::outward;
+use crate::problem::Problem;
+
+/// Batches of one stream in the shard at the same time.
+const BATCHES_MAX: usize = 16;
+/// Ids in one message of the answer to a graph.
+const ACCEPTED_JOBS_MAX: usize = 10_000;
+
+impl Face {
+    /// Enqueues a submission that came whole.
+    pub(crate) async fn submit(
+        &self,
+        request: v1::EnqueueRequest,
+    ) -> Result<v1::EnqueueReply, Problem> {
+        let (command, names) = inward::enqueue(request)?;
+        self.enqueue_named(command, names).await
+    }
+
+    async fn enqueue_named(
+        &self,
+        command: Enqueue,
+        names: Vec<String>,
+    ) -> Result<v1::EnqueueReply, Problem> {
+        let reply = self.call(Command::Enqueue(Box::new(command))).await?;
+        let (jobs, graph, repeat) =
+            reply_as!(reply, Reply::Enqueued { jobs, graph, repeat } => (jobs, graph, repeat))?;
+        let shard = self.handle.id();
+        let jobs = jobs
+            .iter()
+            .zip(names)
+            .map(|(job, name)| outward::enqueued(shard, job, name));
+        Ok(v1::EnqueueReply {
+            jobs: jobs.collect(),
+            graph: outward::text!(graph),
+            repeat,
+        })
+    }
+
+    /// Takes batches as they come, several at a time, and answers in their order.
+    pub(crate) fn submit_stream(
+        &self,
+        mut batches: Streaming<v1::EnqueueBatch>,
+    ) -> Streamed<v1::EnqueueAnswer> {
+        let face = self.clone();
+        let (answers, receiver) = tokio::sync::mpsc::channel(BATCHES_MAX);
+        tokio::spawn(async move {
+            let mut in_flight = FuturesOrdered::new();
+            let mut is_open = true;
+            while is_open || !in_flight.is_empty() {
+                tokio::select! {
+                    batch = batches.message(), if is_open && in_flight.len() < BATCHES_MAX => match batch {
+                        // Polled once here, so that batches reach the shard in their order.
+                        Ok(Some(batch)) => in_flight.push_back(begun(face.clone().answer_batch(batch)).await),
+                        Ok(None) | Err(_) => is_open = false,
+                    },
+                    Some(answer) = in_flight.next() => {
+                        if answers.send(Ok(answer)).await.is_err() {
+                            return;
+                        }
+                    }
+                }
+            }
+        });
+        Box::pin(ReceiverStream::new(receiver))
+    }
+
+    async fn answer_batch(self, batch: v1::EnqueueBatch) -> v1::EnqueueAnswer {
+        use v1::enqueue_answer::Outcome;
+        let outcome = match batch.request {
+            Some(request) => self.submit(request).await,
+            None => Err(Problem::missing("request", "send the jobs")),
+        };
+        v1::EnqueueAnswer {
+            number: batch.number,
+            outcome: Some(match outcome {
+                Ok(reply) => Outcome::Accepted(reply),
+                Err(problem) => Outcome::Refused(problem.into()),
+            }),
+        }
+    }
+
+    /// Collects a graph, submits it whole, and answers in parts.
+    pub(crate) async fn submit_graph_parts(
+        &self,
+        parts: Streaming<v1::GraphPart>,
+    ) -> Result<Streamed<v1::GraphAccepted>, Status> {
+        let (command, names) = collect(parts).await?;
+        let reply = self.enqueue_named(command, names).await?;
+        let (graph, repeat) = (reply.graph, reply.repeat);
+        let mut jobs = reply.jobs.into_iter();
+        let parts = std::iter::from_fn(move || {
+            let jobs: Vec<_> = jobs.by_ref().take(ACCEPTED_JOBS_MAX).collect();
+            (!jobs.is_empty()).then(|| {
+                Ok(v1::GraphAccepted {
+                    jobs,
+                    graph: graph.clone(),
+                    repeat,
+                })
+            })
+        });
+        Ok(Box::pin(futures::stream::iter(parts)))
+    }
+}
+
+/// A future that has been polled once already.
+async fn begun<F: Future + Send + 'static>(
+    future: F,
+) -> futures::future::BoxFuture<'static, F::Output>
+where
+    F::Output: Send,
+{
+    let mut future = Box::pin(future);
+    match futures::poll!(future.as_mut()) {
+        std::task::Poll::Ready(output) => Box::pin(std::future::ready(output)),
+        std::task::Poll::Pending => future,
+    }
+}
+
+/// A graph from its parts; memory is bounded by the limits on graphs.
+async fn collect(mut parts: Streaming<v1::GraphPart>) -> Result<(Enqueue, Vec<String>), Status> {
+    let mut first: Option<(Namespace, Option<ClaimKey>)> = None;
+    let mut wire = Vec::new();
+    let mut bytes = 0;
+    while let Some(part) = parts.message().await? {
+        if first.is_none() {
+            let claim = inward::unless_empty(
+                At::top("idempotency_key"),
+                &part.idempotency_key,
+                ClaimKey::new,
+            )?;
+            first = Some((inward::namespace(&part.namespace)?, claim));
+        }
+        inward::at_most(
+            At::top("jobs"),
+            wire.len() + part.jobs.len(),
+            limits::GRAPH_JOBS_MAX,
+        )?;
+        bytes += part
+            .jobs
+            .iter()
+            .map(prost::Message::encoded_len)
+            .sum::<usize>();
+        inward::at_most(
+            At::top("bytes of the graph"),
+            bytes,
+            limits::GRAPH_BYTES_MAX,
+        )?;
+        wire.extend(part.jobs);
+    }
+    let (namespace, claim) = first.unwrap_or_default();
+    let (mut jobs, names) = inward::members(wire)?;
+    jobs.iter_mut().for_each(detach);
+    let command = Enqueue {
+        namespace,
+        jobs,
+        claim,
+        graph: true,
+    };
+    Ok((command, names))
+}
+
+/// Small values share the buffer of the whole message they came in; a job that waits for long must
+/// not keep all of that alive.
+fn detach(job: &mut NewJob) {
+    const SMALL: usize = 4 << 10;
+    let copy = |bytes: &mut bytes::Bytes| {
+        if bytes.len() <= SMALL {
+            *bytes = bytes::Bytes::copy_from_slice(bytes);
+        }
+    };
+    copy(&mut job.payload);
+    for input in &mut job.inputs {
+        if let NewInput::Value(value) = input {
+            copy(value);
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! The worker's stream: deliveries out as jobs become ready, reports in, both many at a time.
+//!
+//! One task per stream (`session`). Its bounds: credits, reports in flight, messages made ahead; when
+//! one is reached, the task stops reading, and the worker feels it. A stream takes no lease with it:
+//! what could not be sent is given back uncounted (`outgoing`), all else lives until it is reported
+//! or runs out. Lost leases are noticed by one watcher for all streams (`holders`).
+
+mod holders;
+mod outgoing;
+mod reports;
+mod session;
+
+use std::time::Duration;
+
+use ganger_proto::v1;
+use tokio::sync::mpsc;
+use tonic::{Status, Streaming};
+
+pub(crate) use holders::Holders;
+use outgoing::Outgoing;
+use session::Session;
+
+use crate::Face;
+use crate::inward;
+use crate::problem::Problem;
+
+/// Messages made before the worker took them.
+const MESSAGES_MAX: usize = 16;
+/// Jobs taken by one lease request of a stream.
+const BATCH_JOBS_MAX: u32 = 1_024;
+/// Bytes of deliveries in one message; a single larger job still fits.
+const MESSAGE_BYTES_MAX: usize = 1 << 20;
+/// Unused credits that a worker may hold.
+const CREDITS_MAX: u32 = 10_000;
+/// Reports in one message.
+const REPORTS_MAX: usize = 4_096;
+/// Reports in the shard without an answer; beyond it nothing more is read.
+const REPORTS_IN_FLIGHT_MAX: usize = 8_192;
+/// A stream that does not say who it is within this time is closed (`rel S13`).
+const HELLO_WITHIN: Duration = Duration::from_secs(10);
+/// One lease request waits at most so long, because leases are counted from what was heard before it.
+const LEASE_WAIT_MAX: Duration = Duration::from_secs(5);
+/// A message is sent at least so often.
+const SIGN_OF_LIFE_EVERY: Duration = Duration::from_secs(10);
+/// A worker that was silent for so long is taken for dead.
+const SILENCE_MAX: Duration = Duration::from_secs(60);
+/// A worker that takes nothing for so long is cut (`rel B6`).
+const SLOW_MAX: Duration = Duration::from_secs(30);
+
+/// Waits for the hello and begins the stream.
+pub(crate) async fn open(
+    face: Face,
+    mut incoming: Streaming<v1::WorkerMessage>,
+) -> Result<Outgoing, Status> {
+    let silent = || {
+        Problem::new(
+            "stream_silent",
+            format!("no hello came within {HELLO_WITHIN:?}"),
+        )
+    };
+    let first = tokio::time::timeout(HELLO_WITHIN, incoming.message())
+        .await
+        .map_err(|_| silent())??;
+    let mut first = first.unwrap_or_default();
+    let hello = first.hello.take().ok_or_else(|| {
+        Problem::missing(
+            "hello",
+            "the first message of a stream says who works and what it takes",
+        )
+    })?;
+    let asked = inward::hello(hello)?;
+    let (sender, receiver) = mpsc::channel(MESSAGES_MAX);
+    let outgoing = Outgoing::new(receiver, face.handle.clone(), asked.lease.namespace.clone());
+    let session = Session::new(face, asked, sender);
+    tokio::spawn(session.run(first, incoming));
+    Ok(outgoing)
+}

@@ -1,0 +1,369 @@
+//! One worker's stream.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::time::Duration;
+
+use futures::stream::{FuturesUnordered, StreamExt};
+use ganger_proto::v1;
+use ganger_shard::{CallError, Delivery};
+use ganger_types::command::Lease;
+use ganger_types::{JobKey, LeaseToken, RequestId};
+use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, sleep, timeout};
+use tonic::{Status, Streaming};
+
+use super::holders::Holder;
+use super::outgoing::{Message, give_back};
+use super::reports::Batch;
+use super::{
+    BATCH_JOBS_MAX, CREDITS_MAX, LEASE_WAIT_MAX, MESSAGE_BYTES_MAX, REPORTS_IN_FLIGHT_MAX,
+    REPORTS_MAX, SIGN_OF_LIFE_EVERY, SILENCE_MAX, SLOW_MAX,
+};
+use crate::Face;
+use crate::inward::Asked;
+use crate::outward;
+use crate::problem::Problem;
+
+/// Pause before jobs are asked for again after the shard refused.
+const ASK_AGAIN_AFTER: Duration = Duration::from_millis(200);
+/// Notices of lost leases that may wait.
+const NOTICES_MAX: usize = 1_024;
+
+type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+type Granted = (u64, Result<Vec<Delivery>, CallError>);
+
+/// Why a stream ends: with words for the worker, or because it is gone.
+enum End {
+    Told(Problem),
+    Gone,
+}
+
+impl From<Problem> for End {
+    fn from(problem: Problem) -> Self {
+        Self::Told(problem)
+    }
+}
+
+/// One worker's stream.
+pub(crate) struct Session {
+    face: Face,
+    asked: Asked,
+    out: mpsc::Sender<Message>,
+    /// Jobs that the worker will still take.
+    credits: u32,
+    /// Messages heard from the worker.
+    heard: u64,
+    /// Number of the last batch of deliveries.
+    batch: u64,
+    /// The lease request that is waiting, if there are credits.
+    asking: Option<Boxed<Granted>>,
+    in_flight: FuturesUnordered<Boxed<(usize, v1::ServerMessage)>>,
+    reports_in_flight: usize,
+    held: HashMap<LeaseToken, JobKey>,
+    notices: mpsc::Receiver<v1::LeaseLost>,
+    notices_sender: mpsc::Sender<v1::LeaseLost>,
+    draining: watch::Receiver<bool>,
+    is_draining: bool,
+}
+
+impl Session {
+    pub(crate) fn new(face: Face, asked: Asked, out: mpsc::Sender<Message>) -> Self {
+        let (notices_sender, notices) = mpsc::channel(NOTICES_MAX);
+        Self {
+            draining: face.options.draining.clone(),
+            batch: asked.batches_received,
+            face,
+            asked,
+            out,
+            credits: 0,
+            heard: 0,
+            asking: None,
+            in_flight: FuturesUnordered::new(),
+            reports_in_flight: 0,
+            held: HashMap::new(),
+            notices,
+            notices_sender,
+            is_draining: false,
+        }
+    }
+
+    /// Runs until the worker has gone, was silent or slow for too long, or broke the rules.
+    pub(crate) async fn run(
+        mut self,
+        first: v1::WorkerMessage,
+        mut incoming: Streaming<v1::WorkerMessage>,
+    ) {
+        let end = self.serve(first, &mut incoming).await;
+        if let Err(End::Told(problem)) = end {
+            let status: Status = problem.into();
+            timeout(SLOW_MAX, self.out.send(Err(status))).await.ok();
+        }
+        let mut map = self.face.holders.lock();
+        for key in self.held.values() {
+            map.remove(key);
+        }
+    }
+
+    async fn serve(
+        &mut self,
+        first: v1::WorkerMessage,
+        incoming: &mut Streaming<v1::WorkerMessage>,
+    ) -> Result<(), End> {
+        self.welcome().await?;
+        self.hear(first).await?;
+        let mut silent_until = Instant::now() + SILENCE_MAX;
+        let mut sign_at = Instant::now() + SIGN_OF_LIFE_EVERY;
+        loop {
+            self.ask();
+            let may_read = self.reports_in_flight < REPORTS_IN_FLIGHT_MAX;
+            tokio::select! {
+                message = incoming.message(), if may_read => {
+                    let message = message.map_err(|_| End::Gone)?.ok_or(End::Gone)?;
+                    silent_until = Instant::now() + SILENCE_MAX;
+                    self.hear(message).await?;
+                }
+                granted = waiting(&mut self.asking) => {
+                    self.asking = None;
+                    self.deliver(granted).await?;
+                }
+                Some((count, answers)) = self.in_flight.next() => {
+                    self.reports_in_flight -= count;
+                    self.send(answers).await?;
+                }
+                Some(lost) = self.notices.recv() => self.tell_lost(lost).await?,
+                () = told_to_drain(&mut self.draining), if !self.is_draining => self.drain().await?,
+                () = tokio::time::sleep_until(sign_at) => {
+                    sign_at = Instant::now() + SIGN_OF_LIFE_EVERY;
+                    self.send(v1::ServerMessage::default()).await?;
+                }
+                () = tokio::time::sleep_until(silent_until) => {
+                    let message = format!("the worker said nothing for {SILENCE_MAX:?}: connect again");
+                    return Err(Problem::new("stream_silent", message).into());
+                }
+                () = self.out.closed() => return Err(End::Gone),
+            }
+        }
+    }
+
+    async fn welcome(&mut self) -> Result<(), End> {
+        let welcome = v1::Welcome {
+            version: self.face.options.version.clone(),
+            shard: self.face.handle.id().to_string(),
+        };
+        self.send(v1::ServerMessage {
+            welcome: Some(welcome),
+            ..v1::ServerMessage::default()
+        })
+        .await
+    }
+
+    /// Takes a message: credits first, then reports.
+    async fn hear(&mut self, message: v1::WorkerMessage) -> Result<(), End> {
+        self.heard += 1;
+        if message.hello.is_some() {
+            return Err(Problem::new(
+                "duplicate_field",
+                "hello: it was said already on this stream",
+            )
+            .into());
+        }
+        if message.credits_dropped {
+            // Dropping a waiting request gives back what it may just have been granted.
+            self.asking = None;
+            self.credits = 0;
+        }
+        self.credits = self.credits.saturating_add(message.credits_added);
+        if self.credits > CREDITS_MAX {
+            let reason = format_args!(
+                "{} unused credits, the limit is {CREDITS_MAX}",
+                self.credits
+            );
+            return Err(Problem::invalid("credits_added", reason).into());
+        }
+        if message.reports.len() > REPORTS_MAX {
+            return Err(Problem::too_large("reports", message.reports.len(), REPORTS_MAX).into());
+        }
+        if !message.reports.is_empty() {
+            self.report(message.reports).await?;
+        }
+        Ok(())
+    }
+
+    async fn report(&mut self, reports: Vec<v1::Report>) -> Result<(), End> {
+        let batch = Batch::new(&self.asked.lease.namespace, reports);
+        batch.forget(&mut self.held, &self.face.holders);
+        let count = batch.len();
+        let mut applying: Boxed<_> = Box::pin(batch.apply(self.face.handle.clone()));
+        // Polled once here, so that the reports of this message reach the shard before those of the next.
+        match futures::poll!(applying.as_mut()) {
+            std::task::Poll::Ready((_, answers)) => self.send(answers).await,
+            std::task::Poll::Pending => {
+                self.reports_in_flight += count;
+                self.in_flight.push(applying);
+                Ok(())
+            }
+        }
+    }
+
+    /// Asks the shard for jobs, unless that is under way, or nothing may come.
+    fn ask(&mut self) {
+        if self.asking.is_some() || self.credits == 0 || self.is_draining {
+            return;
+        }
+        let request = (!self.asked.session.is_empty())
+            .then(|| RequestId::new(format!("{}/{}", self.asked.session, self.batch + 1)).ok())
+            .flatten();
+        let lease = Lease {
+            jobs_max: self.credits.min(BATCH_JOBS_MAX),
+            request,
+            ..self.asked.lease.clone()
+        };
+        let wait = lease
+            .lease_for
+            .map_or(LEASE_WAIT_MAX, |lease| (lease / 6).min(LEASE_WAIT_MAX));
+        let handle = self.face.handle.clone();
+        let heard = self.heard;
+        self.asking = Some(Box::pin(async move {
+            let granted = handle.lease(lease, wait).await;
+            if granted.is_err() {
+                sleep(ASK_AGAIN_AFTER).await;
+            }
+            (heard, granted)
+        }));
+    }
+
+    /// Sends a batch, in messages of a bounded size.
+    async fn deliver(&mut self, (heard, granted): Granted) -> Result<(), End> {
+        let deliveries = match granted {
+            Ok(deliveries) if deliveries.is_empty() => return Ok(()),
+            Ok(deliveries) => deliveries,
+            // Asked again after a pause; meanwhile reports go on.
+            Err(
+                CallError::Overloaded { .. }
+                | CallError::Unavailable { .. }
+                | CallError::Full { .. },
+            ) => {
+                return Ok(());
+            }
+            Err(error) => return Err(Problem::from(error).into()),
+        };
+        self.batch += 1;
+        let count = u32::try_from(deliveries.len()).unwrap_or(u32::MAX);
+        self.credits = self.credits.saturating_sub(count);
+        let mut messages = self.messages(deliveries);
+        if let Some(last) = messages.last_mut() {
+            last.batch = self.batch;
+        }
+        let mut messages = messages.into_iter();
+        while let Some(mut message) = messages.next() {
+            message.heard = heard;
+            if let Err(end) = self.send(message).await {
+                let unsent: Vec<_> = messages.flat_map(|message| message.deliveries).collect();
+                give_back(&self.face.handle, &self.asked.lease.namespace, &unsent);
+                return Err(end);
+            }
+        }
+        Ok(())
+    }
+
+    fn messages(&mut self, deliveries: Vec<Delivery>) -> Vec<v1::ServerMessage> {
+        let shard = self.face.handle.id();
+        let mut messages = vec![v1::ServerMessage::default()];
+        let mut bytes = 0;
+        let mut map = self.face.holders.lock();
+        for delivery in deliveries {
+            let (key, token) = (delivery.grant.key, delivery.grant.token);
+            let size = 256
+                + delivery.payload.len()
+                + delivery
+                    .inputs
+                    .iter()
+                    .map(|input| input.len() + 8)
+                    .sum::<usize>();
+            let wire = outward::delivery(shard, delivery);
+            self.held.insert(token, key);
+            let holder = Holder {
+                attempt: wire.attempt,
+                job: wire.job.clone(),
+                token: wire.token.clone(),
+                notices: self.notices_sender.clone(),
+            };
+            map.insert(key, holder);
+            if bytes > 0 && bytes + size > MESSAGE_BYTES_MAX {
+                messages.push(v1::ServerMessage::default());
+                bytes = 0;
+            }
+            bytes += size;
+            messages
+                .last_mut()
+                .expect("there is always one message")
+                .deliveries
+                .push(wire);
+        }
+        messages
+    }
+
+    /// Tells of a lost lease, together with others that wait.
+    async fn tell_lost(&mut self, first: v1::LeaseLost) -> Result<(), End> {
+        let mut lost = vec![first];
+        while let Ok(more) = self.notices.try_recv() {
+            lost.push(more);
+        }
+        for one in &lost {
+            if let Some(token) = LeaseToken::from_bytes(&one.token) {
+                self.held.remove(&token);
+            }
+        }
+        self.send(v1::ServerMessage {
+            lost,
+            ..v1::ServerMessage::default()
+        })
+        .await
+    }
+
+    async fn drain(&mut self) -> Result<(), End> {
+        self.is_draining = true;
+        self.asking = None;
+        self.send(v1::ServerMessage {
+            drain: true,
+            ..v1::ServerMessage::default()
+        })
+        .await
+    }
+
+    /// Sends, unless the worker is gone or takes nothing for too long; then gives deliveries back.
+    async fn send(&mut self, message: v1::ServerMessage) -> Result<(), End> {
+        let refused = match self.out.send_timeout(Ok(message), SLOW_MAX).await {
+            Ok(()) => return Ok(()),
+            Err(
+                mpsc::error::SendTimeoutError::Closed(message)
+                | mpsc::error::SendTimeoutError::Timeout(message),
+            ) => message,
+        };
+        if let Ok(message) = refused {
+            give_back(
+                &self.face.handle,
+                &self.asked.lease.namespace,
+                &message.deliveries,
+            );
+        }
+        Err(End::Gone)
+    }
+}
+
+/// The answer to the waiting request; never, if there is none.
+async fn waiting(asking: &mut Option<Boxed<Granted>>) -> Granted {
+    match asking {
+        Some(asking) => asking.await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Once the server is about to stop; never, if nobody will ever say so.
+async fn told_to_drain(draining: &mut watch::Receiver<bool>) {
+    if draining.wait_for(|draining| *draining).await.is_err() {
+        std::future::pending().await
+    }
+}
