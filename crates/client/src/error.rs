@@ -140,7 +140,7 @@ impl Error {
             Code::DeadlineExceeded | Code::Cancelled => {
                 Self::make(code::TIMED_OUT, message, true, None, false)
             }
-            Code::Unauthenticated => Self::here("unauthenticated", message),
+            Code::Unauthenticated => Self::here("unauthorized", message),
             Code::PermissionDenied => Self::here("permission_denied", message),
             Code::Unimplemented => Self::here("unimplemented", message),
             Code::OutOfRange | Code::ResourceExhausted => Self::here("too_large", message),

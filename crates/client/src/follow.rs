@@ -129,7 +129,7 @@ impl EventStream {
         for event in batch.events {
             self.ready.push_back(event.try_into()?);
         }
-        self.filter.after = Some(batch.position);
+        self.filter.after = batch.position.or(self.filter.after);
         Ok(())
     }
 

@@ -3,15 +3,29 @@
 //! One task (`driver`) owns the connection and all that must outlive it: what is held, reports without
 //! an answer, unused credits. [`WorkStream`] and [`Reporter`] only talk to that task.
 
+mod driver;
+mod held;
+mod link;
+mod pending;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use tokio::sync::{Notify, mpsc, oneshot};
 
-use crate::Error;
+use crate::client::Client;
+use crate::error::{Error, code};
 use crate::model::{
-    Delivery, Failing, Held, JobState, Progress, Releasing, Report, ReportResult, TakeFrom,
-    TakeMode,
+    Delivery, Failing, Held, JobState, Progress, Releasing, Renewing, Report, ReportResult,
+    TakeFrom, TakeMode,
 };
+use driver::Driver;
+use held::HeldJobs;
+
+/// Calls of reporters that may wait for the driver.
+const CALLS_MAX: usize = 64;
 
 /// What to take, and as whom.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,7 +72,7 @@ pub enum WorkEvent {
 pub struct Lost {
     /// Which.
     pub held: Held,
-    /// Where the job stands now; `None`: unknown, the lease ran out while the server was away.
+    /// Where the job stands now; `None`: unknown, or the job is gone.
     pub state: Option<JobState>,
     /// Why, for people.
     pub reason: String,
@@ -71,24 +85,59 @@ impl Lost {
     }
 }
 
+/// What reporters and the driver share.
+pub(crate) struct Shared {
+    /// Credits granted and not yet told to the driver.
+    granted: AtomicU32,
+    are_credits_dropped: AtomicBool,
+    is_closed: AtomicBool,
+    /// Something above has changed.
+    changed: Notify,
+    held: HeldJobs,
+}
+
+/// Reports of one call, and where their answers go.
+pub(crate) struct Call {
+    reports: Vec<(Held, Report)>,
+    answer: oneshot::Sender<Vec<ReportResult>>,
+}
+
 /// Deliveries and notices. Dropping it ends the stream; leases then live until they run out.
 pub struct WorkStream {
-    _private: (),
+    events: mpsc::UnboundedReceiver<WorkEvent>,
+    reporter: Reporter,
 }
 
 impl WorkStream {
-    pub(crate) fn open(_client: crate::Client, _options: WorkOptions) -> Self {
-        unimplemented!()
+    pub(crate) fn open(client: Client, options: WorkOptions) -> Self {
+        let (calls_sender, calls) = mpsc::channel(CALLS_MAX);
+        // Bounded by the credits granted: there are never more deliveries than those.
+        let (events_sender, events) = mpsc::unbounded_channel();
+        let shared = Arc::new(Shared {
+            granted: AtomicU32::new(options.credits),
+            are_credits_dropped: AtomicBool::new(false),
+            is_closed: AtomicBool::new(false),
+            changed: Notify::new(),
+            held: HeldJobs::default(),
+        });
+        let reporter = Reporter {
+            shared: Arc::clone(&shared),
+            calls: calls_sender,
+            client: client.clone(),
+            worker: options.worker.clone().into(),
+        };
+        tokio::spawn(Driver::new(client, options, shared, events_sender).run(calls));
+        Self { events, reporter }
     }
 
     /// The next event; `None` after [`Reporter::close`] or [`Reporter::goodbye`].
     pub async fn next(&mut self) -> Option<WorkEvent> {
-        unimplemented!()
+        self.events.recv().await
     }
 
     /// A handle for reports and credits, for any number of tasks.
     pub fn reporter(&self) -> Reporter {
-        unimplemented!()
+        self.reporter.clone()
     }
 }
 
@@ -98,32 +147,47 @@ impl WorkStream {
 /// waits. What is held is renewed by itself until its `complete`, `fail` or `release` was taken.
 #[derive(Clone)]
 pub struct Reporter {
-    _private: (),
+    shared: Arc<Shared>,
+    calls: mpsc::Sender<Call>,
+    client: Client,
+    worker: Arc<str>,
 }
 
 impl Reporter {
     /// Grants credits: so many more jobs may be delivered. A delivered job uses one up for good, so
     /// grant one for each run that ended.
-    pub fn grant(&self, _credits: u32) {
-        unimplemented!()
+    pub fn grant(&self, credits: u32) {
+        self.shared.granted.fetch_add(credits, Ordering::AcqRel);
+        self.shared.changed.notify_one();
     }
 
     /// Takes all unused credits back; what is on its way still comes.
     pub fn drop_credits(&self) {
-        unimplemented!()
+        self.shared.granted.store(0, Ordering::Release);
+        self.shared
+            .are_credits_dropped
+            .store(true, Ordering::Release);
+        self.shared.changed.notify_one();
     }
 
     /// Sends one report.
     ///
     /// # Errors
     /// If the server refused it (`lease_lost`, …), or the stream was closed.
-    pub async fn report(&self, _held: &Held, _report: Report) -> ReportResult {
-        unimplemented!()
+    pub async fn report(&self, held: &Held, report: Report) -> ReportResult {
+        let mut answers = self.report_all(vec![(held.clone(), report)]).await;
+        answers.pop().unwrap_or_else(|| Err(closed()))
     }
 
     /// Sends many reports in order, in as few messages as possible; answers in the same order.
-    pub async fn report_all(&self, _reports: Vec<(Held, Report)>) -> Vec<ReportResult> {
-        unimplemented!()
+    pub async fn report_all(&self, reports: Vec<(Held, Report)>) -> Vec<ReportResult> {
+        let count = reports.len();
+        let (answer, answered) = oneshot::channel();
+        let sent = self.calls.send(Call { reports, answer }).await;
+        match (sent, answered.await) {
+            (Ok(()), Ok(answers)) => answers,
+            _ => (0..count).map(|_| Err(closed())).collect(),
+        }
     }
 
     /// Ends an attempt with success.
@@ -156,9 +220,9 @@ impl Reporter {
     /// # Errors
     /// As [`Reporter::report`].
     pub async fn progress(&self, held: &Held, progress: Progress) -> ReportResult {
-        let renewing = crate::Renewing {
+        let renewing = Renewing {
             progress: Some(progress),
-            ..crate::Renewing::default()
+            ..Renewing::default()
         };
         self.report(held, Report::Renew(renewing)).await
     }
@@ -172,26 +236,42 @@ impl Reporter {
     }
 
     /// Until when the lease surely lasts; `None` once it is reported or lost. Kill the program before.
-    pub fn expires_at(&self, _held: &Held) -> Option<Instant> {
-        unimplemented!()
+    pub fn expires_at(&self, held: &Held) -> Option<Instant> {
+        self.shared.held.expires_at(held)
     }
 
     /// Stops renewing an attempt whose outcome nobody will report; its lease runs out.
-    pub fn abandon(&self, _held: &Held) {
-        unimplemented!()
+    pub fn abandon(&self, held: &Held) {
+        self.shared.held.remove(&held.token);
     }
 
-    /// Waits until all reports are answered (at most `patience`), says goodbye to the server, and
-    /// ends the stream: leases still held end as released.
+    /// Waits until all reports given so far are answered (at most `patience`), says goodbye to the
+    /// server, and ends the stream: leases still held end as released.
     ///
     /// # Errors
     /// If the server could not be told.
-    pub async fn goodbye(&self, _patience: Duration) -> Result<(), Error> {
-        unimplemented!()
+    pub async fn goodbye(&self, patience: Duration) -> Result<(), Error> {
+        self.drop_credits();
+        // An empty call is answered after all calls before it.
+        let flushed = tokio::time::timeout(patience, self.report_all(Vec::new())).await;
+        self.close();
+        if flushed.is_err() {
+            let message = format!("reports were not answered within {patience:?}");
+            return Err(Error::slow(message));
+        }
+        self.client.goodbye(&self.worker).await
     }
 
     /// Ends the stream at once; leases live until they run out.
     pub fn close(&self) {
-        unimplemented!()
+        self.shared.is_closed.store(true, Ordering::Release);
+        self.shared.changed.notify_one();
     }
+}
+
+fn closed() -> Error {
+    Error::here(
+        code::CLOSED,
+        "the worker's stream was closed before the report was answered",
+    )
 }

@@ -1,0 +1,492 @@
+//! The task behind a worker's stream.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use ganger_proto::v1;
+use tokio::sync::mpsc;
+
+use super::held::Lease;
+use super::link::Link;
+use super::pending::{Pending, PendingReports};
+use super::{Call, Lost, Shared, WorkEvent, WorkOptions};
+use crate::client::Client;
+use crate::convert;
+use crate::error::{Error, code};
+use crate::model::{Answer, Delivery, Held, JobState, LeaseToken, Report, ReportResult};
+use crate::pause::{Pauses, random_key};
+
+/// A message is sent at least so often; the server counts leases from the last one it heard.
+const SIGN_OF_LIFE_EVERY: Duration = Duration::from_secs(4);
+/// A server that was silent for so long is taken for gone. It gives a sign every 10 s.
+const SILENCE_MAX: Duration = Duration::from_secs(45);
+/// A server that takes nothing for so long is left.
+const SLOW_MAX: Duration = Duration::from_secs(20);
+/// Reports in one message.
+const MESSAGE_REPORTS_MAX: usize = 2_048;
+/// Pace of looking after leases: a twelfth of the shortest one, within these.
+const PACE_MIN: Duration = Duration::from_millis(10);
+const PACE_MAX: Duration = Duration::from_millis(250);
+/// A refused report is sent again after so long, unless the server says otherwise.
+const SEND_AGAIN_AFTER: Duration = Duration::from_millis(200);
+
+/// Why a connection, or the whole stream, ends.
+enum End {
+    Broken(Error),
+    Closed,
+}
+
+impl From<Error> for End {
+    fn from(error: Error) -> Self {
+        Self::Broken(error)
+    }
+}
+
+/// The task behind a worker's stream.
+pub(crate) struct Driver {
+    client: Client,
+    options: WorkOptions,
+    shared: Arc<Shared>,
+    events: mpsc::UnboundedSender<WorkEvent>,
+    /// The same over all connections: what was lost with one comes again with the next.
+    session: String,
+    batches_received: u64,
+    credits: u32,
+    pending: PendingReports,
+    /// Reports that the server could not take for the moment, and when to try again.
+    later: Vec<(Instant, u64)>,
+    /// Deliveries that came so late that their lease must be renewed before they may run.
+    unconfirmed: HashMap<LeaseToken, Delivery>,
+    tick_at: Instant,
+}
+
+impl Driver {
+    pub(crate) fn new(
+        client: Client,
+        options: WorkOptions,
+        shared: Arc<Shared>,
+        events: mpsc::UnboundedSender<WorkEvent>,
+    ) -> Self {
+        Self {
+            client,
+            options,
+            shared,
+            events,
+            session: random_key(),
+            batches_received: 0,
+            credits: 0,
+            pending: PendingReports::default(),
+            later: Vec::new(),
+            unconfirmed: HashMap::new(),
+            tick_at: Instant::now(),
+        }
+    }
+
+    /// Connects and serves, again and again, until the stream is closed.
+    pub(crate) async fn run(mut self, mut calls: mpsc::Receiver<Call>) {
+        let mut pauses = Pauses::new(self.client.options.retry);
+        loop {
+            let error = match self.connection(&mut calls, &mut pauses).await {
+                End::Closed => return,
+                End::Broken(error) => error,
+            };
+            let retry_in = pauses.endless();
+            self.tell(WorkEvent::Disconnected { error, retry_in });
+            if self
+                .meanwhile(&mut calls, tokio::time::sleep(retry_in))
+                .await
+                .is_none()
+            {
+                return;
+            }
+        }
+    }
+
+    /// One connection, from its first message to its end.
+    async fn connection(&mut self, calls: &mut mpsc::Receiver<Call>, pauses: &mut Pauses) -> End {
+        let first = self.hello();
+        let opening = Link::open(self.client.clone(), first);
+        let link = match self.meanwhile(calls, opening).await {
+            None => return End::Closed,
+            Some(Err(error)) => return End::Broken(error),
+            Some(Ok(link)) => link,
+        };
+        *pauses = Pauses::new(self.client.options.retry);
+        match self.serve(link, calls).await {
+            Ok(()) => End::Closed,
+            Err(end) => end,
+        }
+    }
+
+    fn hello(&mut self) -> v1::WorkerMessage {
+        self.take_credits();
+        let hello = v1::Hello {
+            namespace: self.client.namespace(),
+            worker: self.options.worker.clone(),
+            queues: self
+                .options
+                .queues
+                .iter()
+                .cloned()
+                .map(Into::into)
+                .collect(),
+            mode: i32::from(v1::TakeMode::from(self.options.mode)),
+            lease_ms: self.options.lease_for.map(convert::ms),
+            session: self.session.clone(),
+            batches_received: self.batches_received,
+        };
+        v1::WorkerMessage {
+            hello: Some(hello),
+            credits_added: self.credits,
+            ..v1::WorkerMessage::default()
+        }
+    }
+
+    /// Takes over what reporters granted or dropped: the credits added, and whether earlier ones fell.
+    fn take_credits(&mut self) -> (u32, bool) {
+        let dropped = self
+            .shared
+            .are_credits_dropped
+            .swap(false, Ordering::AcqRel);
+        if dropped {
+            self.credits = 0;
+        }
+        let added = self.shared.granted.swap(0, Ordering::AcqRel);
+        self.credits = self.credits.saturating_add(added);
+        (added, dropped)
+    }
+
+    fn is_closed(&self) -> bool {
+        self.shared.is_closed.load(Ordering::Acquire) || self.events.is_closed()
+    }
+
+    fn tell(&self, event: WorkEvent) {
+        // Bounded by the credits granted and by the leases held. Nobody listens: closed, seen elsewhere.
+        self.events.send(event).ok();
+    }
+
+    /// Waits for something while there is no connection; leases run out and calls come in meanwhile.
+    /// `None` if the stream was closed.
+    async fn meanwhile<T>(
+        &mut self,
+        calls: &mut mpsc::Receiver<Call>,
+        something: impl Future<Output = T>,
+    ) -> Option<T> {
+        tokio::pin!(something);
+        let shared = Arc::clone(&self.shared);
+        let events = self.events.clone();
+        loop {
+            if self.is_closed() {
+                return None;
+            }
+            let has_room = self.pending.has_room();
+            tokio::select! {
+                result = &mut something => return Some(result),
+                call = calls.recv(), if has_room => { self.accept(call?); }
+                () = shared.changed.notified() => {}
+                () = events.closed() => return None,
+                () = tokio::time::sleep_until(self.tick_at.into()) => self.expire(),
+            }
+        }
+    }
+
+    /// Serves one connection until it breaks, or the stream is closed.
+    async fn serve(&mut self, mut link: Link, calls: &mut mpsc::Receiver<Call>) -> Result<(), End> {
+        self.later.clear();
+        let again = self.pending.to_send_again(Instant::now());
+        self.send_reports(&mut link, &again).await?;
+        let shared = Arc::clone(&self.shared);
+        let events = self.events.clone();
+        let mut silent_until = Instant::now() + SILENCE_MAX;
+        loop {
+            if self.is_closed() {
+                return Ok(());
+            }
+            let has_room = self.pending.has_room();
+            tokio::select! {
+                message = link.incoming.message() => {
+                    let message = message.map_err(|status| Error::from_status(&status))?;
+                    let message = message.ok_or_else(|| Error::lost("the server ended the stream"))?;
+                    silent_until = Instant::now() + SILENCE_MAX;
+                    self.hear(&mut link, message)?;
+                }
+                call = calls.recv(), if has_room => {
+                    let Some(call) = call else { return Ok(()) };
+                    let mut numbers = self.accept(call);
+                    // What else waits travels in the same message.
+                    while self.pending.has_room() {
+                        let Ok(call) = calls.try_recv() else { break };
+                        numbers.extend(self.accept(call));
+                    }
+                    self.send_reports(&mut link, &numbers).await?;
+                }
+                () = shared.changed.notified() => self.send_reports(&mut link, &[]).await?,
+                () = events.closed() => return Ok(()),
+                () = tokio::time::sleep_until(self.tick_at.into()) => self.tick(&mut link).await?,
+                () = tokio::time::sleep_until(silent_until.into()) => {
+                    return Err(Error::slow("the server was silent for too long").into());
+                }
+            }
+        }
+    }
+
+    /// Takes a call in. From here on the end of its attempts is told by the answers only.
+    fn accept(&mut self, call: Call) -> Vec<u64> {
+        let mut leases = self.shared.held.lock();
+        for (held, report) in &call.reports {
+            if ends_attempt(report)
+                && let Some(lease) = leases.get_mut(&held.token)
+            {
+                lease.is_reported = true;
+            }
+        }
+        drop(leases);
+        self.pending.take(call, Instant::now())
+    }
+
+    /// Sends reports by number, and credits that were granted meanwhile, in messages of a bounded size.
+    async fn send_reports(&mut self, link: &mut Link, numbers: &[u64]) -> Result<(), End> {
+        let (added, dropped) = self.take_credits();
+        let mut message = v1::WorkerMessage {
+            credits_added: added,
+            credits_dropped: dropped,
+            ..v1::WorkerMessage::default()
+        };
+        let mut is_empty = added == 0 && !dropped;
+        for part in numbers.chunks(MESSAGE_REPORTS_MAX) {
+            message.reports.extend(part.iter().filter_map(|number| {
+                let pending = self.pending.get(*number)?;
+                Some(convert::wire_report(
+                    *number,
+                    pending.held.clone(),
+                    pending.report.clone(),
+                ))
+            }));
+            self.send(link, std::mem::take(&mut message)).await?;
+            is_empty = true;
+        }
+        if !is_empty {
+            self.send(link, message).await?;
+        }
+        Ok(())
+    }
+
+    /// Sends a message. While the connection takes nothing, leases still run out in time.
+    async fn send(&mut self, link: &mut Link, message: v1::WorkerMessage) -> Result<(), End> {
+        link.note_sending();
+        let out = link.out.clone();
+        let patience = Instant::now() + SLOW_MAX;
+        loop {
+            tokio::select! {
+                permit = out.reserve() => {
+                    let permit = permit.map_err(|_| Error::lost("the connection broke"))?;
+                    permit.send(message);
+                    return Ok(());
+                }
+                () = tokio::time::sleep_until(self.tick_at.into()) => self.expire(),
+                () = tokio::time::sleep_until(patience.into()) => {
+                    return Err(Error::slow("the server takes no messages").into());
+                }
+            }
+        }
+    }
+
+    /// Looks after leases: renews what is due, gives up what has run out, tries refused reports again.
+    async fn tick(&mut self, link: &mut Link) -> Result<(), End> {
+        self.expire();
+        let now = Instant::now();
+        let mut numbers: Vec<u64> = Vec::new();
+        for held in self.shared.held.due(now) {
+            numbers.push(self.pending.add_renewal(held, now));
+        }
+        self.later.retain(|(at, number)| {
+            let is_due = *at <= now;
+            if is_due {
+                numbers.push(*number);
+            }
+            !is_due
+        });
+        numbers.sort_unstable();
+        if !numbers.is_empty() {
+            return self.send_reports(link, &numbers).await;
+        }
+        if link.silent_for() >= SIGN_OF_LIFE_EVERY {
+            return self.send(link, v1::WorkerMessage::default()).await;
+        }
+        Ok(())
+    }
+
+    /// Tells of leases that ran out, and sets the time of the next look.
+    fn expire(&mut self) {
+        let now = Instant::now();
+        for held in self.shared.held.expired(now) {
+            let reason = "the lease ran out before it could be renewed".to_owned();
+            self.lose(held, None, reason);
+        }
+        let pace = self
+            .shared
+            .held
+            .shortest()
+            .map_or(PACE_MAX, |lease| lease / 12);
+        self.tick_at = now + pace.clamp(PACE_MIN, PACE_MAX);
+    }
+
+    /// A lease is gone: the worker is told, unless it never saw the job.
+    fn lose(&mut self, held: Held, state: Option<JobState>, reason: String) {
+        if self.unconfirmed.remove(&held.token).is_some() {
+            // Its credit was not used up after all.
+            self.shared.granted.fetch_add(1, Ordering::AcqRel);
+            self.shared.changed.notify_one();
+            return;
+        }
+        self.tell(WorkEvent::Lost(Lost {
+            held,
+            state,
+            reason,
+        }));
+    }
+
+    fn hear(&mut self, link: &mut Link, message: v1::ServerMessage) -> Result<(), Error> {
+        if let Some(welcome) = message.welcome {
+            self.tell(WorkEvent::Connected {
+                version: welcome.version,
+                shard: welcome.shard,
+            });
+        }
+        for number in message.completed {
+            let done = Answer::Reported {
+                state: JobState::Succeeded,
+                retry_at: None,
+                repeat: false,
+            };
+            self.answered(number, Ok(done));
+        }
+        for wire in message.answers {
+            self.answered(wire.number, convert::answer(wire));
+        }
+        for lost in message.lost {
+            self.lost(lost)?;
+        }
+        if !message.deliveries.is_empty() {
+            let since = link.sent_at(message.heard);
+            self.deliver(convert::deliveries(message.deliveries, since), since);
+        }
+        self.batches_received = self.batches_received.max(message.batch);
+        if message.drain {
+            self.tell(WorkEvent::Draining);
+        }
+        Ok(())
+    }
+
+    fn lost(&mut self, lost: v1::LeaseLost) -> Result<(), Error> {
+        let held = Held {
+            job: lost.job,
+            token: LeaseToken(lost.token),
+        };
+        let state = convert::state_or_none(lost.state)?;
+        // What is reported learns of its end by the answer to the report.
+        if let Some(lease) = self.shared.held.remove(&held.token)
+            && !lease.is_reported
+        {
+            self.lose(held, state, lost.reason);
+        }
+        Ok(())
+    }
+
+    /// Takes jobs in. One that came before is not told again.
+    fn deliver(&mut self, deliveries: Vec<Delivery>, since: Instant) {
+        let now = Instant::now();
+        let mut fresh = Vec::with_capacity(deliveries.len());
+        let mut leases = self.shared.held.lock();
+        for delivery in deliveries {
+            let token = delivery.held.token.clone();
+            if leases.contains_key(&token) {
+                continue;
+            }
+            self.credits = self.credits.saturating_sub(1);
+            let is_late = now >= since + delivery.lease_for * 2 / 3;
+            let lease_for = delivery.lease_for;
+            leases.insert(
+                token.clone(),
+                Lease {
+                    job: delivery.held.job.clone(),
+                    lease_for,
+                    // A late one may live or not: the answer to its renewal will tell.
+                    expires_at: if is_late {
+                        now + lease_for
+                    } else {
+                        delivery.expires_at
+                    },
+                    renew_at: if is_late { now } else { since + lease_for / 3 },
+                    is_reported: false,
+                },
+            );
+            if is_late {
+                self.unconfirmed.insert(token, delivery);
+            } else {
+                fresh.push(delivery);
+            }
+        }
+        drop(leases);
+        if !self.unconfirmed.is_empty() {
+            self.tick_at = now;
+        }
+        if !fresh.is_empty() {
+            self.tell(WorkEvent::Jobs(fresh));
+        }
+    }
+
+    fn answered(&mut self, number: u64, result: ReportResult) {
+        if let Err(error) = &result
+            && error.is_retryable()
+        {
+            let after = error.retry_after().unwrap_or(SEND_AGAIN_AFTER);
+            self.later.push((Instant::now() + after, number));
+            return;
+        }
+        let Some(pending) = self.pending.remove(number) else {
+            return;
+        };
+        self.settle(&pending, &result);
+        self.pending.answer(&pending, result);
+    }
+
+    /// What an answer means for the lease.
+    fn settle(&mut self, pending: &Pending, result: &ReportResult) {
+        let token = &pending.held.token;
+        match result {
+            Ok(Answer::Renewed { lease_for }) => {
+                self.shared.held.renewed(token, pending.sent_at, *lease_for);
+                if let Some(mut delivery) = self.unconfirmed.remove(token) {
+                    delivery.expires_at = pending.sent_at + *lease_for;
+                    self.tell(WorkEvent::Jobs(vec![delivery]));
+                }
+            }
+            Ok(Answer::Reported { .. }) => drop(self.shared.held.remove(token)),
+            Ok(Answer::Logged { .. }) => {}
+            Err(error) if error.code() == code::LEASE_LOST => {
+                let lease = self.shared.held.remove(token);
+                if lease.is_some_and(|lease| !lease.is_reported) {
+                    self.lose(pending.held.clone(), None, error.message().to_owned());
+                }
+            }
+            // Refused for another reason: the attempt goes on, and may be reported otherwise.
+            Err(_) if ends_attempt(&pending.report) => {
+                if let Some(lease) = self.shared.held.lock().get_mut(token) {
+                    lease.is_reported = false;
+                }
+            }
+            Err(_) => {}
+        }
+    }
+}
+
+fn ends_attempt(report: &Report) -> bool {
+    matches!(
+        report,
+        Report::Complete { .. } | Report::Fail(_) | Report::Release(_)
+    )
+}

@@ -1,0 +1,86 @@
+//! What the worker holds, until when, and when to renew it.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::model::{Held, LeaseToken};
+
+/// One lease.
+#[derive(Clone, Debug)]
+pub(crate) struct Lease {
+    pub(crate) job: String,
+    pub(crate) lease_for: Duration,
+    /// Surely lives until here.
+    pub(crate) expires_at: Instant,
+    pub(crate) renew_at: Instant,
+    /// Its end is reported, and the answer is on its way: nothing else is told of it.
+    pub(crate) is_reported: bool,
+}
+
+/// All leases of a stream, shared with its reporters.
+#[derive(Default)]
+pub(crate) struct HeldJobs {
+    leases: Mutex<HashMap<LeaseToken, Lease>>,
+}
+
+impl HeldJobs {
+    /// The leases, for a whole batch at a time.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, HashMap<LeaseToken, Lease>> {
+        self.leases.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn expires_at(&self, held: &Held) -> Option<Instant> {
+        self.lock().get(&held.token).map(|lease| lease.expires_at)
+    }
+
+    pub(crate) fn remove(&self, token: &LeaseToken) -> Option<Lease> {
+        self.lock().remove(token)
+    }
+
+    /// A renewal sent at `since` was accepted.
+    pub(crate) fn renewed(&self, token: &LeaseToken, since: Instant, lease_for: Duration) {
+        if let Some(lease) = self.lock().get_mut(token) {
+            lease.lease_for = lease_for;
+            lease.expires_at = lease.expires_at.max(since + lease_for);
+            lease.renew_at = since + lease_for / 3;
+        }
+    }
+
+    /// Leases to renew now; each is tried again after a sixth of its length until it is answered.
+    pub(crate) fn due(&self, now: Instant) -> Vec<Held> {
+        let mut due = Vec::new();
+        for (token, lease) in self.lock().iter_mut() {
+            if lease.renew_at <= now {
+                lease.renew_at = now + lease.lease_for / 6;
+                due.push(Held {
+                    job: lease.job.clone(),
+                    token: token.clone(),
+                });
+            }
+        }
+        due
+    }
+
+    /// Takes out what has run out.
+    pub(crate) fn expired(&self, now: Instant) -> Vec<Held> {
+        let mut leases = self.lock();
+        let gone: Vec<_> = leases
+            .iter()
+            .filter(|(_, lease)| lease.expires_at <= now && !lease.is_reported)
+            .map(|(token, lease)| Held {
+                job: lease.job.clone(),
+                token: token.clone(),
+            })
+            .collect();
+        for held in &gone {
+            leases.remove(&held.token);
+        }
+        gone
+    }
+
+    /// The shortest lease held, which sets the pace of looking after them.
+    pub(crate) fn shortest(&self) -> Option<Duration> {
+        self.lock().values().map(|lease| lease.lease_for).min()
+    }
+}

@@ -1,0 +1,175 @@
+//! Reports without an answer: kept whole, so that they can be delivered again over a new stream.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use tokio::sync::oneshot;
+
+use super::{Call, closed};
+use crate::model::{Held, Report, ReportResult};
+
+/// Reports that may be without an answer; beyond it no calls are taken.
+const REPORTS_MAX: usize = 8_192;
+/// Bytes of results, payloads and logs in them.
+const BYTES_MAX: usize = 64 << 20;
+
+/// One report on its way.
+pub(crate) struct Pending {
+    pub(crate) held: Held,
+    pub(crate) report: Report,
+    /// When it was sent last.
+    pub(crate) sent_at: Instant,
+    /// Which call it belongs to, and its place there; `None` for our own renewals.
+    origin: Option<(u64, usize)>,
+}
+
+/// A call whose answers are not complete.
+struct Open {
+    answers: Vec<Option<ReportResult>>,
+    missing: usize,
+    answer: oneshot::Sender<Vec<ReportResult>>,
+}
+
+/// All of them.
+#[derive(Default)]
+pub(crate) struct PendingReports {
+    reports: BTreeMap<u64, Pending>,
+    calls: BTreeMap<u64, Open>,
+    next_number: u64,
+    next_call: u64,
+    bytes: usize,
+}
+
+impl PendingReports {
+    /// Whether more calls may be taken.
+    pub(crate) fn has_room(&self) -> bool {
+        self.reports.len() < REPORTS_MAX && self.bytes < BYTES_MAX
+    }
+
+    /// Takes a call in; gives the numbers of its reports.
+    pub(crate) fn take(&mut self, call: Call, now: Instant) -> Vec<u64> {
+        let id = self.next_call;
+        self.next_call += 1;
+        let count = call.reports.len();
+        self.calls.insert(
+            id,
+            Open {
+                answers: (0..count).map(|_| None).collect(),
+                missing: count,
+                answer: call.answer,
+            },
+        );
+        let reports = call.reports.into_iter().enumerate();
+        let numbers = reports
+            .map(|(place, (held, report))| self.add(held, report, Some((id, place)), now))
+            .collect();
+        self.flush();
+        numbers
+    }
+
+    /// Adds a renewal of our own.
+    pub(crate) fn add_renewal(&mut self, held: Held, now: Instant) -> u64 {
+        let report = Report::Renew(crate::Renewing::default());
+        self.add(held, report, None, now)
+    }
+
+    fn add(
+        &mut self,
+        held: Held,
+        report: Report,
+        origin: Option<(u64, usize)>,
+        now: Instant,
+    ) -> u64 {
+        let number = self.next_number;
+        self.next_number += 1;
+        self.bytes += bytes_of(&report);
+        let pending = Pending {
+            held,
+            report,
+            sent_at: now,
+            origin,
+        };
+        self.reports.insert(number, pending);
+        number
+    }
+
+    pub(crate) fn get(&self, number: u64) -> Option<&Pending> {
+        self.reports.get(&number)
+    }
+
+    /// Takes a report out that has its answer.
+    pub(crate) fn remove(&mut self, number: u64) -> Option<Pending> {
+        let pending = self.reports.remove(&number)?;
+        self.bytes -= bytes_of(&pending.report);
+        Some(pending)
+    }
+
+    /// Files an answer with its call, and finishes the calls that are complete, in order.
+    pub(crate) fn answer(&mut self, pending: &Pending, result: ReportResult) {
+        let Some((call, place)) = pending.origin else {
+            return;
+        };
+        if let Some(open) = self.calls.get_mut(&call) {
+            if open.answers[place].replace(result).is_none() {
+                open.missing -= 1;
+            }
+            if open.missing == 0 {
+                self.finish(call);
+            }
+        }
+        self.flush();
+    }
+
+    fn finish(&mut self, call: u64) {
+        // An empty call waits for all before it; see `flush`.
+        if self
+            .calls
+            .get(&call)
+            .is_some_and(|open| open.answers.is_empty())
+        {
+            return;
+        }
+        if let Some(open) = self.calls.remove(&call) {
+            let answers = open
+                .answers
+                .into_iter()
+                .map(|answer| answer.unwrap_or_else(|| Err(closed())));
+            open.answer.send(answers.collect()).ok();
+        }
+    }
+
+    /// Answers empty calls that have no call before them.
+    fn flush(&mut self) {
+        while let Some(first) = self.calls.first_entry() {
+            if !first.get().answers.is_empty() {
+                return;
+            }
+            first.remove().answer.send(Vec::new()).ok();
+        }
+    }
+
+    /// All numbers, in order, for a new stream; renewals of our own are not repeated but made anew.
+    pub(crate) fn to_send_again(&mut self, now: Instant) -> Vec<u64> {
+        self.reports.retain(|_, pending| pending.origin.is_some());
+        self.reports
+            .iter_mut()
+            .map(|(number, pending)| {
+                pending.sent_at = now;
+                *number
+            })
+            .collect()
+    }
+}
+
+fn bytes_of(report: &Report) -> usize {
+    match report {
+        Report::Complete { result, next } => {
+            let payload = next.as_ref().and_then(|next| next.payload.as_ref());
+            result.as_ref().map_or(0, bytes::Bytes::len) + payload.map_or(0, bytes::Bytes::len)
+        }
+        Report::Fail(failing) => failing.message.len(),
+        Report::Release(releasing) => releasing.reason.len(),
+        Report::Renew(renewing) => renewing.payload.as_ref().map_or(0, bytes::Bytes::len),
+        Report::Log { bytes, .. } => bytes.len(),
+    }
+}
