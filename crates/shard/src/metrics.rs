@@ -338,10 +338,10 @@ impl Numbers {
             match change {
                 Change::PutLease(lease) => self.observe_lease(lease),
                 Change::RemoveLease(key) => drop(ended.insert(*key)),
-                Change::PutJob(record) | Change::FinishJob { record, .. } => {
-                    if !ended.is_empty() && ended.remove(&record.key) {
-                        self.observe_attempt(record);
-                    }
+                Change::PutJob(record) | Change::FinishJob { record, .. }
+                    if ended.remove(&record.key) =>
+                {
+                    self.observe_attempt(record);
                 }
                 _ => {}
             }

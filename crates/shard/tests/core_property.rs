@@ -16,7 +16,7 @@ use ganger_types::{
 use kit::{Control, Fault, Gate, GateReader, complete, enqueue, lease, new_job};
 use proptest::prelude::*;
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 enum Step {
     Enqueue(usize),
     Lease { jobs: u32, waits: bool },

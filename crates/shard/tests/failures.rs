@@ -2,10 +2,9 @@
 
 mod kit;
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use ganger_shard::{CallError, Health, ManualClock, Settings, Shard, StopCause};
+use ganger_shard::{CallError, Health, Hooks, ManualClock, Settings, Shard, StopCause};
 
 use ganger_types::{JobState, Namespace, Timestamp};
 use kit::{Bench, Control, Fault, Gate, MemoryStore, complete, enqueue, held, ids, lease, new_job};
@@ -432,11 +431,6 @@ fn a_store_that_cannot_be_opened_is_told_at_once() {
     control.fail_open();
     let gate = Gate::new(MemoryStore::default(), &control);
     let clock = ManualClock::new(Timestamp(1));
-    let started = Shard::start(
-        gate,
-        Settings::default(),
-        clock as Arc<_>,
-        Default::default(),
-    );
+    let started = Shard::start(gate, Settings::default(), clock, Hooks::default());
     assert!(started.is_err());
 }

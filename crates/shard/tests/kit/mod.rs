@@ -310,8 +310,8 @@ impl Bench {
             at_point: None,
         };
         let gate = Gate::new(store.clone(), &control);
-        let handle = Shard::start(gate, settings, Arc::clone(&clock) as Arc<_>, hooks)
-            .expect("a memory store opens");
+        let handle =
+            Shard::start(gate, settings, clock.clone(), hooks).expect("a memory store opens");
         handle.ready().await;
         Self {
             store,
