@@ -41,7 +41,10 @@ pub enum Body<'a> {
 
 /// Names a row that is not part of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[expect(missing_docs, reason = "each variant is the key of the change of the same name")]
+#[expect(
+    missing_docs,
+    reason = "each variant is the key of the change of the same name"
+)]
 pub enum RowKey<'a> {
     Queue(&'a Namespace, &'a Queue),
     Namespace(&'a Namespace),
@@ -124,7 +127,13 @@ impl<'a> Merged<'a> {
             Change::RemoveInput { job, slot } => {
                 self.inputs.insert((*job, *slot), None);
             }
-            Change::AppendLog { key, attempt, offset, at, bytes } => self.logs.push(LogPiece {
+            Change::AppendLog {
+                key,
+                attempt,
+                offset,
+                at,
+                bytes,
+            } => self.logs.push(LogPiece {
                 key: *key,
                 attempt: *attempt,
                 offset: *offset,
@@ -139,9 +148,15 @@ impl<'a> Merged<'a> {
     }
 
     fn remove(&mut self, key: JobKey) {
-        *self.job(key) = JobChange { is_removed: true, ..JobChange::default() };
-        let gone: Vec<_> =
-            self.inputs.range((key, 0)..=(key, u32::MAX)).map(|(place, _)| *place).collect();
+        *self.job(key) = JobChange {
+            is_removed: true,
+            ..JobChange::default()
+        };
+        let gone: Vec<_> = self
+            .inputs
+            .range((key, 0)..=(key, u32::MAX))
+            .map(|(place, _)| *place)
+            .collect();
         for place in gone {
             self.inputs.remove(&place);
         }

@@ -15,21 +15,35 @@ pub fn page_limit(query: &JobQuery) -> usize {
 /// Whether `job` is one that `query` asks for; its place (`after`, `limit`) aside.
 pub fn matches(query: &JobQuery, job: &StoredJob) -> bool {
     let record = &job.record;
-    let held = || query.worker.is_none() || job.lease.as_ref().map(|l| &l.worker) == query.worker.as_ref();
+    let held =
+        || query.worker.is_none() || job.lease.as_ref().map(|l| &l.worker) == query.worker.as_ref();
     record.namespace == query.namespace
-        && query.queue.as_ref().is_none_or(|queue| record.queue == *queue)
+        && query
+            .queue
+            .as_ref()
+            .is_none_or(|queue| record.queue == *queue)
         && query.kind.as_ref().is_none_or(|kind| record.kind == *kind)
         && query.state.is_none_or(|state| record.state == state)
-        && query.created_from.is_none_or(|from| record.created_at >= from)
-        && query.created_before.is_none_or(|before| record.created_at < before)
+        && query
+            .created_from
+            .is_none_or(|from| record.created_at >= from)
+        && query
+            .created_before
+            .is_none_or(|before| record.created_at < before)
         && held()
         && matches_words(query, record)
         && matches_failure(query, record)
 }
 
 fn matches_words(query: &JobQuery, record: &JobRecord) -> bool {
-    query.tag.as_ref().is_none_or(|tag| record.tags.contains(tag))
-        && query.label.as_ref().is_none_or(|label| record.labels.contains(label))
+    query
+        .tag
+        .as_ref()
+        .is_none_or(|tag| record.tags.contains(tag))
+        && query
+            .label
+            .as_ref()
+            .is_none_or(|label| record.labels.contains(label))
         && (query.graph.is_none() || record.graph == query.graph)
         && (query.schedule.is_none() || record.schedule == query.schedule)
 }
@@ -37,7 +51,10 @@ fn matches_words(query: &JobQuery, record: &JobRecord) -> bool {
 /// A group holds the jobs that ended so; the text is also found on jobs that are tried again.
 fn matches_failure(query: &JobQuery, record: &JobRecord) -> bool {
     let failure = record.failure.as_ref();
-    query.group.as_ref().is_none_or(|group| failed_group(record) == Some(group))
+    query
+        .group
+        .as_ref()
+        .is_none_or(|group| failed_group(record) == Some(group))
         && query.failure_text.as_ref().is_none_or(|text| {
             failure.is_some_and(|failure| failure.message.contains(text.as_str()))
         })
@@ -45,7 +62,10 @@ fn matches_failure(query: &JobQuery, record: &JobRecord) -> bool {
 
 /// The group in which a failed job is listed.
 pub fn failed_group(record: &JobRecord) -> Option<&ganger_types::Group> {
-    let failure = record.failure.as_ref().filter(|_| record.state == JobState::Failed)?;
+    let failure = record
+        .failure
+        .as_ref()
+        .filter(|_| record.state == JobState::Failed)?;
     Some(&failure.group)
 }
 
@@ -58,8 +78,18 @@ pub fn may_match(query: &JobQuery, front: &Glance<'_>) -> bool {
     };
     state
         && front.namespace == query.namespace.as_bytes()
-        && query.queue.as_ref().is_none_or(|queue| front.queue == queue.as_bytes())
-        && query.kind.as_ref().is_none_or(|kind| front.kind == kind.as_bytes())
-        && query.created_from.is_none_or(|from| front.created_at >= from)
-        && query.created_before.is_none_or(|before| front.created_at < before)
+        && query
+            .queue
+            .as_ref()
+            .is_none_or(|queue| front.queue == queue.as_bytes())
+        && query
+            .kind
+            .as_ref()
+            .is_none_or(|kind| front.kind == kind.as_bytes())
+        && query
+            .created_from
+            .is_none_or(|from| front.created_at >= from)
+        && query
+            .created_before
+            .is_none_or(|before| front.created_at < before)
 }

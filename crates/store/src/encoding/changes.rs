@@ -20,13 +20,21 @@ impl Record for InputRow {
                 out.byte(1);
                 out.bytes(value);
             }
-            InputState::Missing { upstream, id, policy } => {
+            InputState::Missing {
+                upstream,
+                id,
+                policy,
+            } => {
                 out.byte(2);
                 out.number(upstream.0);
                 out.bytes(id.as_bytes());
                 write_policy(out, *policy);
             }
-            InputState::Delivered { upstream, id, policy } => {
+            InputState::Delivered {
+                upstream,
+                id,
+                policy,
+            } => {
                 out.byte(3);
                 out.number(upstream.0);
                 out.bytes(id.as_bytes());
@@ -54,7 +62,9 @@ impl Record for InputRow {
                 id: from.name(JobId::new)?,
                 policy: read_policy(from)?,
             },
-            4 => InputState::Ignored { id: from.name(JobId::new)? },
+            4 => InputState::Ignored {
+                id: from.name(JobId::new)?,
+            },
             _ => return Err(from.error("has an unknown state")),
         };
         Ok(Self { job, slot, state })
@@ -95,7 +105,9 @@ impl Record for ClaimRecord {
             out.number(key.0);
             out.bytes(id.as_bytes());
         }
-        out.option(self.graph.as_ref(), |out, graph| out.bytes(graph.as_bytes()));
+        out.option(self.graph.as_ref(), |out, graph| {
+            out.bytes(graph.as_bytes())
+        });
         out.number(self.until.0);
     }
 

@@ -26,13 +26,21 @@ pub struct Cursor<'a> {
 impl<'a> Cursor<'a> {
     /// Reads `bytes`, which are said to be a `what`.
     pub fn new(bytes: &'a [u8], what: &'static str) -> Self {
-        Self { rest: bytes, whole: bytes.len(), what }
+        Self {
+            rest: bytes,
+            whole: bytes.len(),
+            what,
+        }
     }
 
     /// An error at this place.
     #[cold]
     pub fn error(&self, why: &'static str) -> DecodeError {
-        DecodeError { what: self.what, why, offset: self.whole - self.rest.len() }
+        DecodeError {
+            what: self.what,
+            why,
+            offset: self.whole - self.rest.len(),
+        }
     }
 
     /// One byte.
@@ -40,7 +48,10 @@ impl<'a> Cursor<'a> {
     /// # Errors
     /// At the end.
     pub fn byte(&mut self) -> Result<u8, DecodeError> {
-        let (first, rest) = self.rest.split_first().ok_or_else(|| self.error("ends too early"))?;
+        let (first, rest) = self
+            .rest
+            .split_first()
+            .ok_or_else(|| self.error("ends too early"))?;
         self.rest = rest;
         Ok(*first)
     }
@@ -108,8 +119,10 @@ impl<'a> Cursor<'a> {
     /// # Errors
     /// If there are fewer.
     pub fn raw(&mut self, length: usize) -> Result<&'a [u8], DecodeError> {
-        let (taken, rest) =
-            self.rest.split_at_checked(length).ok_or_else(|| self.error("ends too early"))?;
+        let (taken, rest) = self
+            .rest
+            .split_at_checked(length)
+            .ok_or_else(|| self.error("ends too early"))?;
         self.rest = rest;
         Ok(taken)
     }
@@ -194,7 +207,16 @@ impl<'a> Cursor<'a> {
         &mut self,
         read: impl FnOnce(&mut Self) -> Result<T, DecodeError>,
     ) -> Result<Option<T>, DecodeError> {
-        if self.flag()? { read(self).map(Some) } else { Ok(None) }
+        if self.flag()? {
+            read(self).map(Some)
+        } else {
+            Ok(None)
+        }
+    }
+
+    /// All that was not read yet.
+    pub fn rest(&self) -> &'a [u8] {
+        self.rest
     }
 
     /// Nothing may follow.
@@ -202,6 +224,10 @@ impl<'a> Cursor<'a> {
     /// # Errors
     /// If something does.
     pub fn end(&self) -> Result<(), DecodeError> {
-        if self.rest.is_empty() { Ok(()) } else { Err(self.error("has bytes after its end")) }
+        if self.rest.is_empty() {
+            Ok(())
+        } else {
+            Err(self.error("has bytes after its end"))
+        }
     }
 }

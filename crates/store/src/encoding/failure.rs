@@ -9,7 +9,9 @@ pub(super) fn write_failure(out: &mut Writer<'_>, failure: &Failure) {
     out.bytes(failure.group.as_bytes());
     out.bytes(failure.message.as_bytes());
     out.number(failure.at.0);
-    out.option(failure.worker.as_ref(), |out, worker| out.bytes(worker.as_bytes()));
+    out.option(failure.worker.as_ref(), |out, worker| {
+        out.bytes(worker.as_bytes())
+    });
 }
 
 pub(super) fn read_failure(from: &mut Cursor<'_>) -> Result<Failure, DecodeError> {
@@ -27,7 +29,10 @@ pub(super) fn write_progress(out: &mut Writer<'_>, progress: &Progress) {
 }
 
 pub(super) fn read_progress(from: &mut Cursor<'_>) -> Result<Progress, DecodeError> {
-    Ok(Progress { millionths: from.small()?, message: from.text()?.to_owned() })
+    Ok(Progress {
+        millionths: from.small()?,
+        message: from.text()?.to_owned(),
+    })
 }
 
 pub(super) fn write_token(out: &mut Writer<'_>, token: LeaseToken) {

@@ -12,7 +12,12 @@ pub(super) fn write_entry(out: &mut Writer<'_>, entry: &HistoryEntry, created_at
             out.byte(1);
             out.bytes(queue.as_bytes());
         }
-        What::Attempt { number, worker, leased_at, end } => {
+        What::Attempt {
+            number,
+            worker,
+            leased_at,
+            end,
+        } => {
             out.byte(2);
             out.number(u64::from(*number));
             out.bytes(worker.as_bytes());
@@ -43,18 +48,27 @@ pub(super) fn read_entry(
 ) -> Result<HistoryEntry, DecodeError> {
     let at = Timestamp(from.near(created_at.0)?);
     let what = match from.byte()? {
-        1 => What::Enqueued { queue: from.name(Queue::new)? },
+        1 => What::Enqueued {
+            queue: from.name(Queue::new)?,
+        },
         2 => What::Attempt {
             number: from.small()?,
             worker: from.name(Worker::new)?,
             leased_at: Timestamp(from.near(created_at.0)?),
             end: read_end(from)?,
         },
-        3 => What::Failed { group: from.name(Group::new)? },
-        4 => What::Cancelled { reason: from.text()?.to_owned() },
+        3 => What::Failed {
+            group: from.name(Group::new)?,
+        },
+        4 => What::Cancelled {
+            reason: from.text()?.to_owned(),
+        },
         5 => What::Revived,
         6 => What::TimedOutByHand,
-        7 => What::Note { text: from.text()?.to_owned(), data: from.text()?.to_owned() },
+        7 => What::Note {
+            text: from.text()?.to_owned(),
+            data: from.text()?.to_owned(),
+        },
         _ => return Err(from.error("has an unknown kind of history entry")),
     };
     Ok(HistoryEntry { at, what })
@@ -63,7 +77,11 @@ pub(super) fn read_entry(
 fn write_end(out: &mut Writer<'_>, end: &AttemptEnd) {
     match end {
         AttemptEnd::Succeeded => out.byte(1),
-        AttemptEnd::Failed { group, message, permanent } => {
+        AttemptEnd::Failed {
+            group,
+            message,
+            permanent,
+        } => {
             out.byte(2);
             out.bytes(group.as_bytes());
             out.bytes(message.as_bytes());
@@ -90,7 +108,10 @@ fn read_end(from: &mut Cursor<'_>) -> Result<AttemptEnd, DecodeError> {
         },
         3 => AttemptEnd::Expired,
         4 => AttemptEnd::TimedOut,
-        5 => AttemptEnd::Released { counted: from.flag()?, reason: from.text()?.to_owned() },
+        5 => AttemptEnd::Released {
+            counted: from.flag()?,
+            reason: from.text()?.to_owned(),
+        },
         6 => AttemptEnd::Cancelled,
         _ => return Err(from.error("has an unknown end of an attempt")),
     })

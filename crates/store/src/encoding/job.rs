@@ -9,9 +9,7 @@ use super::failure::{
     read_failure, read_progress, read_report, write_failure, write_progress, write_report,
 };
 use super::history::{read_entry, write_entry};
-use super::policy::{
-    read_due, read_outcome, read_retry, write_due, write_outcome, write_retry,
-};
+use super::policy::{read_due, read_outcome, read_retry, write_due, write_outcome, write_retry};
 use super::{Cursor, DecodeError, Record, Writer};
 
 /// The front of a job record, read without allocating.
@@ -125,7 +123,11 @@ impl Fields {
         from: &mut Cursor<'a>,
         read: impl FnOnce(&mut Cursor<'a>) -> Result<T, DecodeError>,
     ) -> Result<Option<T>, DecodeError> {
-        if self.has(bit) { read(from).map(Some) } else { Ok(None) }
+        if self.has(bit) {
+            read(from).map(Some)
+        } else {
+            Ok(None)
+        }
     }
 }
 
@@ -155,7 +157,9 @@ impl Record for JobRecord {
         write_running(self, fields, out);
         write_words(self, fields, out);
         out.length(self.history.len());
-        self.history.iter().for_each(|entry| write_entry(out, entry, self.created_at));
+        self.history
+            .iter()
+            .for_each(|entry| write_entry(out, entry, self.created_at));
         out.number(u64::from(self.history_dropped));
         if let Some(finished) = &self.finished {
             write_finished(out, finished, self.created_at);
@@ -193,7 +197,9 @@ impl Record for JobRecord {
             created_at: front.created_at,
             ready_at: Elapsed(from.number()?),
             payload_bytes: from.number()?,
-            inputs: fields.read(Fields::INPUTS, from, Cursor::small)?.unwrap_or(0),
+            inputs: fields
+                .read(Fields::INPUTS, from, Cursor::small)?
+                .unwrap_or(0),
             is_ahead: fields.has(Fields::AHEAD),
             tracked: fields.has(Fields::TRACKED),
             due: None,
@@ -223,8 +229,9 @@ impl Record for JobRecord {
         read_words(&mut job, fields, from)?;
         job.history = from.list(|from| read_entry(from, front.created_at))?;
         job.history_dropped = from.small()?;
-        job.finished =
-            fields.read(Fields::FINISHED, from, |from| read_finished(from, front.created_at))?;
+        job.finished = fields.read(Fields::FINISHED, from, |from| {
+            read_finished(from, front.created_at)
+        })?;
         Ok(job)
     }
 }
@@ -245,7 +252,9 @@ fn write_running(job: &JobRecord, fields: Fields, out: &mut Writer<'_>) {
     }
     if fields.has(Fields::ATTEMPTED) {
         let numbers = [job.attempt, job.attempts_counted, job.releases, job.deaths];
-        numbers.iter().for_each(|number| out.number(u64::from(*number)));
+        numbers
+            .iter()
+            .for_each(|number| out.number(u64::from(*number)));
     }
     if let Some(failure) = &job.failure {
         write_failure(out, failure);
@@ -268,7 +277,9 @@ fn read_running(
 ) -> Result<(), DecodeError> {
     let keep = |from: &mut Cursor<'_>| from.option(Cursor::duration);
     job.due = fields.read(Fields::DUE, from, read_due)?;
-    job.deadline = fields.read(Fields::DEADLINE, from, Cursor::number)?.map(Timestamp);
+    job.deadline = fields
+        .read(Fields::DEADLINE, from, Cursor::number)?
+        .map(Timestamp);
     job.timeout = fields.read(Fields::TIMEOUT, from, Cursor::duration)?;
     if fields.has(Fields::RETRY) {
         job.retry = read_retry(from)?;

@@ -31,10 +31,17 @@ pub(super) fn read_retry(from: &mut Cursor<'_>) -> Result<RetryPolicy, DecodeErr
     let backoff = match from.byte()? {
         1 => Backoff::Fixed(from.duration()?),
         2 => Backoff::List(from.list(Cursor::duration)?),
-        3 => Backoff::Exponential { base: from.duration()?, cap: from.duration()? },
+        3 => Backoff::Exponential {
+            base: from.duration()?,
+            cap: from.duration()?,
+        },
         _ => return Err(from.error("has an unknown kind of backoff")),
     };
-    Ok(RetryPolicy { retries_max, backoff, jitter_percent })
+    Ok(RetryPolicy {
+        retries_max,
+        backoff,
+        jitter_percent,
+    })
 }
 
 pub(super) fn write_policy(out: &mut Writer<'_>, policy: FailurePolicy) {

@@ -14,7 +14,10 @@ fn write_keep(out: &mut Writer<'_>, keep: Keep) {
 }
 
 fn read_keep(from: &mut Cursor<'_>) -> Result<Keep, DecodeError> {
-    Ok(Keep { age: from.option(Cursor::duration)?, count: from.option(Cursor::number)? })
+    Ok(Keep {
+        age: from.option(Cursor::duration)?,
+        count: from.option(Cursor::number)?,
+    })
 }
 
 fn write_retention(out: &mut Writer<'_>, retention: &Retention) {
@@ -39,9 +42,13 @@ impl Record for QueueRecord {
         out.bytes(self.queue.as_bytes());
         out.number(self.created_at.0);
         out.flag(self.known);
-        for count in
-            [self.succeeded, self.failed, self.cancelled, self.enqueued_total, self.finished_total]
-        {
+        for count in [
+            self.succeeded,
+            self.failed,
+            self.cancelled,
+            self.enqueued_total,
+            self.finished_total,
+        ] {
             out.number(count);
         }
         let settings = &self.settings;
@@ -74,7 +81,11 @@ impl Record for QueueRecord {
                 grace_for: from.option(Cursor::duration)?,
                 retry: from.option(read_retry)?,
                 retention: from.option(read_retention)?,
-                due_order: if from.flag()? { DueOrder::Ahead } else { DueOrder::Behind },
+                due_order: if from.flag()? {
+                    DueOrder::Ahead
+                } else {
+                    DueOrder::Behind
+                },
             },
         })
     }
@@ -100,7 +111,11 @@ impl Record for NamespaceRecord {
         Ok(Self {
             namespace: from.name(Namespace::new)?,
             settings: NamespaceSettings {
-                clock: if from.flag()? { Clock::Caller } else { Clock::Server },
+                clock: if from.flag()? {
+                    Clock::Caller
+                } else {
+                    Clock::Server
+                },
                 lease_for: from.duration()?,
                 retry: read_retry(from)?,
                 retention: read_retention(from)?,

@@ -74,7 +74,10 @@ fn write_spec(out: &mut Writer<'_>, spec: &ScheduleSpec) {
             out.duration(*every);
             out.number(first_at.0);
         }
-        ScheduleSpec::Cron { expression, time_zone } => {
+        ScheduleSpec::Cron {
+            expression,
+            time_zone,
+        } => {
             out.byte(2);
             out.bytes(expression.as_bytes());
             out.bytes(time_zone.as_bytes());

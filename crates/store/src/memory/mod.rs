@@ -42,7 +42,9 @@ impl MemoryStore {
     /// A store of its own with the same content: a backup as of the last commit.
     #[must_use]
     pub fn copy(&self) -> Self {
-        Self { state: Arc::new(Mutex::new(lock(&self.state).clone())) }
+        Self {
+            state: Arc::new(Mutex::new(lock(&self.state).clone())),
+        }
     }
 
     /// Sequence of the last commit.
@@ -57,7 +59,11 @@ impl Store for MemoryStore {
     fn open(&mut self) -> Result<Opened, StoreError> {
         let mut state = lock(&self.state);
         state.epoch.0 += 1;
-        Ok(Opened { epoch: state.epoch, sequence: state.sequence, meta: state.meta })
+        Ok(Opened {
+            epoch: state.epoch,
+            sequence: state.sequence,
+            meta: state.meta,
+        })
     }
 
     fn load(&mut self, each: &mut dyn FnMut(Loaded)) -> Result<(), StoreError> {
@@ -69,7 +75,10 @@ impl Store for MemoryStore {
     fn commit(&mut self, commit: &Commit) -> Result<(), CommitError> {
         let mut state = lock(&self.state);
         if commit.epoch != state.epoch {
-            return Err(CommitError::Fenced { ours: commit.epoch, theirs: state.epoch });
+            return Err(CommitError::Fenced {
+                ours: commit.epoch,
+                theirs: state.epoch,
+            });
         }
         if commit.sequence != state.sequence + 1 {
             return Err(CommitError::NotApplied {
@@ -80,7 +89,10 @@ impl Store for MemoryStore {
                 is_full: false,
             });
         }
-        commit.changes.iter().for_each(|change| state.rows.apply(change));
+        commit
+            .changes
+            .iter()
+            .for_each(|change| state.rows.apply(change));
         state.sequence = commit.sequence;
         state.meta = commit.meta;
         Ok(())

@@ -6,8 +6,7 @@ use std::sync::{Arc, Mutex};
 use ganger_types::command::{Retiree, RetireeQuery};
 use ganger_types::query::JobQuery;
 use ganger_types::{
-    Bytes, Day, InputRow, InputState, JobId, JobKey, JobRecord, Namespace, Queue,
-    StatisticsRecord,
+    Bytes, Day, InputRow, InputState, JobId, JobKey, JobRecord, Namespace, Queue, StatisticsRecord,
 };
 
 use super::rows::Rows;
@@ -41,7 +40,9 @@ impl Reader for MemoryReader {
     fn find(&mut self, namespace: &Namespace, id: &JobId) -> Result<Option<StoredJob>, StoreError> {
         let rows = &lock(&self.state).rows;
         let key = rows.ids.get(&(namespace.clone(), id.clone()));
-        Ok(key.and_then(|key| rows.jobs.get(key)).map(|record| stored(rows, record)))
+        Ok(key
+            .and_then(|key| rows.jobs.get(key))
+            .map(|record| stored(rows, record)))
     }
 
     fn list(&mut self, query: &JobQuery) -> Result<Page, StoreError> {
@@ -52,8 +53,11 @@ impl Reader for MemoryReader {
             (Some(after), true) => (Bound::Unbounded, Bound::Excluded(after)),
         };
         let range = rows.jobs.range((from, until)).map(|(_, record)| record);
-        let ordered: Box<dyn Iterator<Item = &JobRecord>> =
-            if query.newest_first { Box::new(range.rev()) } else { Box::new(range) };
+        let ordered: Box<dyn Iterator<Item = &JobRecord>> = if query.newest_first {
+            Box::new(range.rev())
+        } else {
+            Box::new(range)
+        };
         let limit = select::page_limit(query);
         let mut jobs: Vec<StoredJob> = ordered
             .map(|record| stored(rows, record))
@@ -77,9 +81,17 @@ impl Reader for MemoryReader {
         limit: usize,
     ) -> Result<Vec<InputRow>, StoreError> {
         let state = lock(&self.state);
-        let rows = state.rows.inputs.range((key, from)..=(key, u32::MAX)).take(limit);
+        let rows = state
+            .rows
+            .inputs
+            .range((key, from)..=(key, u32::MAX))
+            .take(limit);
         Ok(rows
-            .map(|((job, slot), state)| InputRow { job: *job, slot: *slot, state: state.clone() })
+            .map(|((job, slot), state)| InputRow {
+                job: *job,
+                slot: *slot,
+                state: state.clone(),
+            })
             .collect())
     }
 
@@ -114,7 +126,10 @@ impl Reader for MemoryReader {
     ) -> Result<Vec<LogChunk>, StoreError> {
         let state = lock(&self.state);
         let mut left = bytes;
-        let rows = state.rows.logs.range((key, 0, 0)..=(key, u32::MAX, u64::MAX));
+        let rows = state
+            .rows
+            .logs
+            .range((key, 0, 0)..=(key, u32::MAX, u64::MAX));
         Ok(rows
             .filter_map(|(_, chunk)| chunk.clone().after(after))
             .take_while(|chunk| {
@@ -153,7 +168,12 @@ fn select_retirees(rows: &Rows, query: &RetireeQuery, limit: usize) -> Vec<Retir
         found
     };
     let (mut found, beyond_count) = match query {
-        RetireeQuery::ByAge { namespace, queue, outcome, before } => {
+        RetireeQuery::ByAge {
+            namespace,
+            queue,
+            outcome,
+            before,
+        } => {
             let mut found = ended(&|job, end| {
                 job.namespace == *namespace
                     && job.queue == *queue
@@ -164,7 +184,12 @@ fn select_retirees(rows: &Rows, query: &RetireeQuery, limit: usize) -> Vec<Retir
             found.sort_by_key(|(end, job)| (end.at, job.key));
             (found, false)
         }
-        RetireeQuery::ByCount { namespace, queue, outcome, excess } => {
+        RetireeQuery::ByCount {
+            namespace,
+            queue,
+            outcome,
+            excess,
+        } => {
             let mut found = ended(&|job, end| {
                 job.namespace == *namespace && job.queue == *queue && end.outcome == *outcome
             });
@@ -173,8 +198,11 @@ fn select_retirees(rows: &Rows, query: &RetireeQuery, limit: usize) -> Vec<Retir
             (found, true)
         }
         RetireeQuery::ByOwnTime { before } => {
-            let mut found =
-                ended(&|_, end| end.keep_until.flatten().is_some_and(|until| until <= *before));
+            let mut found = ended(&|_, end| {
+                end.keep_until
+                    .flatten()
+                    .is_some_and(|until| until <= *before)
+            });
             found.sort_by_key(|(end, job)| (end.keep_until, job.key));
             (found, false)
         }
@@ -182,6 +210,9 @@ fn select_retirees(rows: &Rows, query: &RetireeQuery, limit: usize) -> Vec<Retir
     found.truncate(limit);
     found
         .into_iter()
-        .map(|(_, job)| Retiree { record: Box::new(job.clone()), beyond_count })
+        .map(|(_, job)| Retiree {
+            record: Box::new(job.clone()),
+            beyond_count,
+        })
         .collect()
 }

@@ -62,7 +62,13 @@ impl Rows {
                 self.results.remove(key);
             }
             Change::RemoveJob(key) => self.remove_job(*key),
-            Change::AppendLog { key, attempt, offset, at, bytes } => {
+            Change::AppendLog {
+                key,
+                attempt,
+                offset,
+                at,
+                bytes,
+            } => {
                 let chunk = LogChunk {
                     attempt: *attempt,
                     offset: *offset,
@@ -85,7 +91,8 @@ impl Rows {
                 self.queues.remove(&(namespace.clone(), queue.clone()));
             }
             Change::PutNamespace(record) => {
-                self.namespaces.insert(record.namespace.clone(), (**record).clone());
+                self.namespaces
+                    .insert(record.namespace.clone(), (**record).clone());
             }
             Change::PutSchedule(record) => {
                 let key = (record.namespace.clone(), record.id.clone());
@@ -128,7 +135,8 @@ impl Rows {
     }
 
     fn put_job(&mut self, record: &JobRecord) {
-        self.ids.insert((record.namespace.clone(), record.id.clone()), record.key);
+        self.ids
+            .insert((record.namespace.clone(), record.id.clone()), record.key);
         self.jobs.insert(record.key, record.clone());
     }
 
@@ -144,25 +152,44 @@ impl Rows {
     }
 
     pub(super) fn load(&self, wall: Timestamp, each: &mut dyn FnMut(Loaded)) {
-        self.namespaces.values().for_each(|row| each(Loaded::Namespace(Box::new(row.clone()))));
-        self.queues.values().for_each(|row| each(Loaded::Queue(Box::new(row.clone()))));
-        self.schedules.values().for_each(|row| each(Loaded::Schedule(Box::new(row.clone()))));
+        self.namespaces
+            .values()
+            .for_each(|row| each(Loaded::Namespace(Box::new(row.clone()))));
+        self.queues
+            .values()
+            .for_each(|row| each(Loaded::Queue(Box::new(row.clone()))));
+        self.schedules
+            .values()
+            .for_each(|row| each(Loaded::Schedule(Box::new(row.clone()))));
         let is_live = |key: &JobKey| self.jobs.get(key).is_some_and(|job| job.finished.is_none());
         for job in self.jobs.values().filter(|job| job.finished.is_none()) {
             each(Loaded::Job(Box::new(job.clone())));
         }
         for ((job, slot), state) in self.inputs.iter().filter(|((job, _), _)| is_live(job)) {
-            if matches!(state, InputState::Missing { .. } | InputState::Delivered { .. }) {
-                each(Loaded::Input(InputRow { job: *job, slot: *slot, state: state.clone() }));
+            if matches!(
+                state,
+                InputState::Missing { .. } | InputState::Delivered { .. }
+            ) {
+                each(Loaded::Input(InputRow {
+                    job: *job,
+                    slot: *slot,
+                    state: state.clone(),
+                }));
             }
         }
-        self.leases.values().for_each(|row| each(Loaded::Lease(Box::new(row.clone()))));
+        self.leases
+            .values()
+            .for_each(|row| each(Loaded::Lease(Box::new(row.clone()))));
         self.load_small(wall, each);
     }
 
     fn load_small(&self, wall: Timestamp, each: &mut dyn FnMut(Loaded)) {
-        self.uniques.values().for_each(|row| each(Loaded::Unique(Box::new(row.clone()))));
-        self.claims.values().for_each(|row| each(Loaded::Claim(Box::new(row.clone()))));
+        self.uniques
+            .values()
+            .for_each(|row| each(Loaded::Unique(Box::new(row.clone()))));
+        self.claims
+            .values()
+            .for_each(|row| each(Loaded::Claim(Box::new(row.clone()))));
         for ((namespace, tag), count) in &self.tag_counts {
             each(Loaded::TagCount(namespace.clone(), tag.clone(), *count));
         }

@@ -1,0 +1,86 @@
+//! A consistent copy of a store while it is used.
+
+use std::fs::File;
+use std::path::Path;
+use std::time::Duration;
+
+use ganger_store::StoreError;
+use rusqlite::Connection;
+use rusqlite::backup::{Backup, StepResult};
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+
+use crate::audit::{self, Report};
+use crate::connect;
+use crate::create::{self, beside};
+use crate::fault::{Fault, io};
+
+/// 4 MiB a step.
+const STEP_PAGES: i32 = 2_048;
+const BUSY_PAUSE: Duration = Duration::from_millis(5);
+
+/// Copies the store `from` into the new file `to`, in the state of one commit made before or while
+/// this began, and audits the copy. The writer goes on meanwhile; its log grows for as long as the
+/// copy takes. `to` appears only when it is whole, flushed and checked.
+///
+/// # Errors
+/// If `to` exists, either cannot be read or written, or the copy turns out to be damaged.
+pub fn backup(from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<Report, StoreError> {
+    let (from, to) = (from.as_ref(), to.as_ref());
+    if to.exists() {
+        return Err(io(to, "written", "the file exists already: name a new one"));
+    }
+    connect::inspect(from)?;
+    create::make_parent(to)?;
+    let new = beside(to, ".new");
+    create::create_exclusively(&new)?;
+    let copied = copy_and_check(from, &new).and_then(|report| {
+        let renamed = renameat_with(CWD, &new, CWD, to, RenameFlags::NOREPLACE);
+        renamed.map_err(|error| io(to, "created", error))?;
+        create::sync_parent(to)?;
+        Ok(report)
+    });
+    if copied.is_err() {
+        create::remove_with_logs(&new)?;
+    }
+    copied
+}
+
+fn copy_and_check(from: &Path, new: &Path) -> Result<Report, StoreError> {
+    copy(from, new)?;
+    let flush = || File::open(new).and_then(|file| file.sync_all());
+    flush().map_err(|error| io(new, "flushed", error))?;
+    let report = audit::check(new, |_| {})?;
+    if let Some(finding) = report.findings.first() {
+        return Err(StoreError::Damaged {
+            path: from.display().to_string(),
+            what: format!("its copy does not pass the audit: {finding}"),
+        });
+    }
+    create::remove_logs(new)?;
+    Ok(report)
+}
+
+fn copy(from: &Path, new: &Path) -> Result<(), StoreError> {
+    let source = connect::reader(from)?;
+    let pin = || -> Result<(), Fault> {
+        // Held until the end: without it the copy would start again with every commit.
+        source.execute_batch("BEGIN")?;
+        source.query_row("SELECT count(*) FROM meta", [], |_| Ok(()))?;
+        Ok(())
+    };
+    pin().map_err(|fault| fault.at(from, "read"))?;
+    let write = || -> Result<(), Fault> {
+        let mut target = Connection::open(new)?;
+        let backup = Backup::new(&source, &mut target)?;
+        loop {
+            match backup.step(STEP_PAGES)? {
+                StepResult::Done => break,
+                StepResult::More => {}
+                _ => std::thread::sleep(BUSY_PAUSE),
+            }
+        }
+        drop(backup);
+        target.close().map_err(|(_, error)| Fault::Sql(error))
+    };
+    write().map_err(|fault| fault.at(new, "written"))
+}

@@ -1,0 +1,409 @@
+//! Writes the merged rows of a commit, inside a transaction that somebody else begins and ends.
+//!
+//! The usual life of a job costs no look-up: a number beyond every one seen is new, and a row whose
+//! `marked` is 0 has nothing in `marks`. Only where that does not hold is the old record read.
+
+use std::collections::HashMap;
+
+use ganger_store::merge::{Body, JobChange, LogPiece, Merged};
+use ganger_types::{
+    Bytes, Finished, InputRow, InputState, JobKey, JobRecord, LeaseRecord, Namespace, Queue,
+};
+use rusqlite::{CachedStatement, Connection, OptionalExtension};
+
+use crate::fault::Fault;
+use crate::marks::{self, Mark};
+use crate::meta::Counts;
+use crate::row::{
+    log_place, open_record, place, seal_bytes, seal_log, seal_record, slot_place, to_sql,
+};
+use crate::small;
+
+/// Numbers given to (namespace, queue).
+pub(crate) type Places = HashMap<(Namespace, Queue), i64>;
+
+/// One commit's writing.
+pub(crate) struct Writing<'a> {
+    connection: &'a Connection,
+    statements: Statements<'a>,
+    places: &'a mut Places,
+    /// No row of `jobs` or `finished` has this number or a larger one.
+    new_from: JobKey,
+    /// As the commit leaves them.
+    pub(crate) counts: Counts,
+    buffer: Vec<u8>,
+}
+
+macro_rules! statements {
+    ($($name:ident = $sql:literal;)*) => {
+        /// Looked up once a commit.
+        struct Statements<'a> { $($name: CachedStatement<'a>,)* }
+
+        impl<'a> Statements<'a> {
+            fn of(connection: &'a Connection) -> rusqlite::Result<Self> {
+                Ok(Self { $($name: connection.prepare_cached($sql)?,)* })
+            }
+        }
+    };
+}
+
+statements! {
+    insert_job = "INSERT INTO jobs (key, marked, body) VALUES (?1, ?2, ?3)";
+    update_unmarked = "UPDATE jobs SET body = ?2 WHERE key = ?1 AND marked = 0";
+    update_job = "UPDATE jobs SET marked = ?2, body = ?3 WHERE key = ?1";
+    select_job = "SELECT body FROM jobs WHERE key = ?1";
+    delete_unmarked = "DELETE FROM jobs WHERE key = ?1 AND marked = 0";
+    delete_job = "DELETE FROM jobs WHERE key = ?1";
+    insert_finished = "INSERT INTO finished
+        (key, marked, place, outcome, ended_at, ended_order, own, body, result)
+        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
+    update_finished = "UPDATE finished SET marked = ?2, place = ?3, outcome = ?4, ended_at = ?5,
+        ended_order = ?6, own = ?7, body = ?8 WHERE key = ?1";
+    select_finished = "SELECT body FROM finished WHERE key = ?1";
+    delete_finished_unmarked = "DELETE FROM finished WHERE key = ?1 AND marked = 0";
+    delete_finished = "DELETE FROM finished WHERE key = ?1";
+    put_payload = "INSERT INTO payloads (key, body) VALUES (?1, ?2)
+        ON CONFLICT (key) DO UPDATE SET body = excluded.body";
+    delete_payload = "DELETE FROM payloads WHERE key = ?1";
+    insert_lease = "INSERT INTO leases (key, body) VALUES (?1, ?2) ON CONFLICT (key) DO NOTHING";
+    update_lease = "UPDATE leases SET body = ?2 WHERE key = ?1";
+    delete_lease = "DELETE FROM leases WHERE key = ?1";
+    put_input = "INSERT INTO inputs (job, slot, upstream, body) VALUES (?1, ?2, ?3, ?4)
+        ON CONFLICT (job, slot) DO UPDATE SET upstream = excluded.upstream, body = excluded.body";
+    delete_input = "DELETE FROM inputs WHERE job = ?1 AND slot = ?2";
+    delete_inputs = "DELETE FROM inputs WHERE job = ?1";
+    put_log = "INSERT INTO logs (job, attempt, start, body) VALUES (?1, ?2, ?3, ?4)
+        ON CONFLICT (job, attempt, start) DO UPDATE SET body = excluded.body";
+    delete_logs = "DELETE FROM logs WHERE job = ?1";
+    insert_mark = "INSERT INTO marks (mark, key) VALUES (?1, ?2) ON CONFLICT DO NOTHING";
+    delete_mark = "DELETE FROM marks WHERE mark = ?1 AND key = ?2";
+}
+
+impl<'a> Writing<'a> {
+    pub(crate) fn new(
+        connection: &'a Connection,
+        places: &'a mut Places,
+        new_from: JobKey,
+        counts: Counts,
+    ) -> Result<Self, Fault> {
+        let statements = Statements::of(connection)?;
+        let buffer = Vec::with_capacity(1_024);
+        Ok(Self {
+            connection,
+            statements,
+            places,
+            new_from,
+            counts,
+            buffer,
+        })
+    }
+
+    /// Writes all rows.
+    pub(crate) fn write(&mut self, merged: &Merged<'_>) -> Result<(), Fault> {
+        for (key, change) in &merged.jobs {
+            self.write_job(*key, change)?;
+        }
+        for ((job, slot), row) in &merged.inputs {
+            match row {
+                Some(row) => self.put_input(row)?,
+                None => {
+                    self.statements
+                        .delete_input
+                        .execute((to_sql(job.0), slot))?;
+                }
+            }
+        }
+        merged
+            .logs
+            .iter()
+            .try_for_each(|piece| self.put_log(piece))?;
+        for (key, change) in &merged.rows {
+            small::write(self.connection, key, change, &mut self.buffer)?;
+        }
+        Ok(())
+    }
+
+    fn is_new(&self, key: JobKey) -> bool {
+        key >= self.new_from
+    }
+
+    fn write_job(&mut self, key: JobKey, change: &JobChange<'_>) -> Result<(), Fault> {
+        if change.is_removed {
+            return self.remove(key);
+        }
+        let mut old = Vec::new();
+        if change.is_revived {
+            old = self.take_finished(key)?;
+        }
+        match change.body {
+            Body::Same => {}
+            Body::Live(record) => self.put_live(record, old)?,
+            Body::Finished(record, result) => self.finish(record, result, old)?,
+            Body::Anew(record) => self.put_anew(record)?,
+        }
+        if let Some(payload) = change.payload {
+            seal_bytes("payloads", &place(key), payload, &mut self.buffer);
+            self.statements
+                .put_payload
+                .execute((to_sql(key.0), &self.buffer))?;
+        }
+        match change.lease {
+            None => {}
+            Some(Some(lease)) => self.put_lease(lease)?,
+            Some(None) => self.end_lease(key)?,
+        }
+        Ok(())
+    }
+
+    fn put_live(&mut self, record: &JobRecord, mut old: Vec<Mark>) -> Result<(), Fault> {
+        let key = to_sql(record.key.0);
+        let is_marked = marks::has_any(record);
+        seal_record("jobs", &place(record.key), record, &mut self.buffer);
+        let mut is_there = false;
+        if !self.is_new(record.key) {
+            if !is_marked && old.is_empty() {
+                is_there = self
+                    .statements
+                    .update_unmarked
+                    .execute((key, &self.buffer))?
+                    == 1;
+                if is_there {
+                    return Ok(());
+                }
+            }
+            if let Some(body) = select_body(&mut self.statements.select_job, key)? {
+                is_there = true;
+                old.extend(marks_of("jobs", record.key, &body)?);
+            }
+        }
+        if is_there {
+            self.statements
+                .update_job
+                .execute((key, is_marked, &self.buffer))?;
+        } else {
+            self.statements
+                .insert_job
+                .execute((key, is_marked, &self.buffer))?;
+            self.counts.jobs += 1;
+        }
+        self.change_marks(record, &old)
+    }
+
+    fn finish(
+        &mut self,
+        record: &JobRecord,
+        result: Option<&Bytes>,
+        mut old: Vec<Mark>,
+    ) -> Result<(), Fault> {
+        if !self.is_new(record.key) {
+            old.extend(self.take_live(record.key)?);
+        }
+        let end = end_of(record)?;
+        let queue = self.place_of(record)?;
+        let at = place(record.key);
+        seal_record("finished", &at, record, &mut self.buffer);
+        let result = result.map(|result| {
+            let mut sealed = Vec::with_capacity(result.len() + 4);
+            seal_bytes("results", &at, result, &mut sealed);
+            sealed
+        });
+        self.statements.insert_finished.execute((
+            to_sql(record.key.0),
+            marks::has_any(record),
+            queue,
+            end.outcome.state().number(),
+            to_sql(end.at.0),
+            to_sql(end.order),
+            own_time(end),
+            &self.buffer,
+            result,
+        ))?;
+        self.counts.finished += 1;
+        self.change_marks(record, &old)
+    }
+
+    fn put_anew(&mut self, record: &JobRecord) -> Result<(), Fault> {
+        let key = to_sql(record.key.0);
+        let body = select_body(&mut self.statements.select_finished, key)?
+            .ok_or_else(|| Fault::Senseless(format!("job {key} is not among the finished")))?;
+        let old = marks_of("finished", record.key, &body)?;
+        let end = end_of(record)?;
+        let queue = self.place_of(record)?;
+        seal_record("finished", &place(record.key), record, &mut self.buffer);
+        self.statements.update_finished.execute((
+            key,
+            marks::has_any(record),
+            queue,
+            end.outcome.state().number(),
+            to_sql(end.at.0),
+            to_sql(end.order),
+            own_time(end),
+            &self.buffer,
+        ))?;
+        self.change_marks(record, &old)
+    }
+
+    /// Removes the live row; gives the marks that still stand.
+    fn take_live(&mut self, key: JobKey) -> Result<Vec<Mark>, Fault> {
+        let number = to_sql(key.0);
+        if self.statements.delete_unmarked.execute([number])? == 1 {
+            self.counts.jobs = self.counts.jobs.saturating_sub(1);
+            return Ok(Vec::new());
+        }
+        let Some(body) = select_body(&mut self.statements.select_job, number)? else {
+            return Ok(Vec::new());
+        };
+        self.statements.delete_job.execute([number])?;
+        self.counts.jobs = self.counts.jobs.saturating_sub(1);
+        marks_of("jobs", key, &body)
+    }
+
+    /// Removes the finished row and its result; gives the marks that still stand.
+    fn take_finished(&mut self, key: JobKey) -> Result<Vec<Mark>, Fault> {
+        let number = to_sql(key.0);
+        if self.statements.delete_finished_unmarked.execute([number])? == 1 {
+            self.counts.finished = self.counts.finished.saturating_sub(1);
+            return Ok(Vec::new());
+        }
+        let Some(body) = select_body(&mut self.statements.select_finished, number)? else {
+            return Ok(Vec::new());
+        };
+        self.statements.delete_finished.execute([number])?;
+        self.counts.finished = self.counts.finished.saturating_sub(1);
+        marks_of("finished", key, &body)
+    }
+
+    fn remove(&mut self, key: JobKey) -> Result<(), Fault> {
+        if self.is_new(key) {
+            return Ok(());
+        }
+        let mut old = self.take_finished(key)?;
+        old.extend(self.take_live(key)?);
+        self.end_lease(key)?;
+        let number = to_sql(key.0);
+        for mark in &old {
+            self.statements.delete_mark.execute((mark, number))?;
+        }
+        self.statements.delete_payload.execute([number])?;
+        self.statements.delete_inputs.execute([number])?;
+        self.statements.delete_logs.execute([number])?;
+        Ok(())
+    }
+
+    fn put_lease(&mut self, lease: &LeaseRecord) -> Result<(), Fault> {
+        let key = to_sql(lease.key.0);
+        seal_record("leases", &place(lease.key), lease, &mut self.buffer);
+        if self.statements.insert_lease.execute((key, &self.buffer))? == 1 {
+            self.counts.leases += 1;
+        } else {
+            self.statements.update_lease.execute((key, &self.buffer))?;
+        }
+        Ok(())
+    }
+
+    fn end_lease(&mut self, key: JobKey) -> Result<(), Fault> {
+        if self.is_new(key) {
+            return Ok(());
+        }
+        if self.statements.delete_lease.execute([to_sql(key.0)])? == 1 {
+            self.counts.leases = self.counts.leases.saturating_sub(1);
+        }
+        Ok(())
+    }
+
+    fn put_input(&mut self, row: &InputRow) -> Result<(), Fault> {
+        let upstream = match &row.state {
+            InputState::Missing { upstream, .. } | InputState::Delivered { upstream, .. } => {
+                Some(to_sql(upstream.0))
+            }
+            InputState::Value(_) | InputState::Ignored { .. } => None,
+        };
+        seal_record(
+            "inputs",
+            &slot_place(row.job, row.slot),
+            row,
+            &mut self.buffer,
+        );
+        let job = to_sql(row.job.0);
+        self.statements
+            .put_input
+            .execute((job, row.slot, upstream, &self.buffer))?;
+        Ok(())
+    }
+
+    fn put_log(&mut self, piece: &LogPiece<'_>) -> Result<(), Fault> {
+        let at = log_place(piece.key, piece.attempt, piece.offset);
+        seal_log(&at, piece.at, piece.bytes, &mut self.buffer);
+        self.statements.put_log.execute((
+            to_sql(piece.key.0),
+            piece.attempt,
+            to_sql(piece.offset),
+            &self.buffer,
+        ))?;
+        Ok(())
+    }
+
+    /// Writes and removes what the marks of `record` differ by from `old`.
+    fn change_marks(&mut self, record: &JobRecord, old: &[Mark]) -> Result<(), Fault> {
+        if old.is_empty() && !marks::has_any(record) {
+            return Ok(());
+        }
+        let (key, new) = (to_sql(record.key.0), marks::of(record));
+        for mark in old.iter().filter(|mark| !new.contains(mark)) {
+            self.statements.delete_mark.execute((mark, key))?;
+        }
+        for mark in new.iter().filter(|mark| !old.contains(mark)) {
+            self.statements.insert_mark.execute((mark, key))?;
+        }
+        Ok(())
+    }
+
+    fn place_of(&mut self, record: &JobRecord) -> Result<i64, Fault> {
+        let name = (record.namespace.clone(), record.queue.clone());
+        if let Some(number) = self.places.get(&name) {
+            return Ok(*number);
+        }
+        let (namespace, queue) = (record.namespace.as_bytes(), record.queue.as_bytes());
+        let found = find_place(self.connection, &record.namespace, &record.queue)?;
+        let number = if let Some(number) = found {
+            number
+        } else {
+            let sql = "INSERT INTO places (namespace, queue) VALUES (?1, ?2)";
+            self.connection.execute(sql, (namespace, queue))?;
+            self.connection.last_insert_rowid()
+        };
+        self.places.insert(name, number);
+        Ok(number)
+    }
+}
+
+/// The number of a (namespace, queue) in which something has ended.
+pub(crate) fn find_place(
+    connection: &Connection,
+    namespace: &Namespace,
+    queue: &Queue,
+) -> Result<Option<i64>, Fault> {
+    let sql = "SELECT id FROM places WHERE namespace = ?1 AND queue = ?2";
+    let mut statement = connection.prepare_cached(sql)?;
+    let parts = (namespace.as_bytes(), queue.as_bytes());
+    Ok(statement.query_row(parts, |row| row.get(0)).optional()?)
+}
+
+fn select_body(statement: &mut CachedStatement<'_>, key: i64) -> Result<Option<Vec<u8>>, Fault> {
+    Ok(statement.query_row([key], |row| row.get(0)).optional()?)
+}
+
+fn marks_of(table: &str, key: JobKey, body: &[u8]) -> Result<Vec<Mark>, Fault> {
+    Ok(marks::of(&open_record(table, &place(key), body)?))
+}
+
+fn end_of(record: &JobRecord) -> Result<&Finished, Fault> {
+    let missing = || Fault::Senseless(format!("job {} is finished without an end", record.key));
+    record.finished.as_ref().ok_or_else(missing)
+}
+
+/// Until when a job is kept by its own wish; the largest number is for ever.
+pub(crate) fn own_time(end: &Finished) -> Option<i64> {
+    end.keep_until
+        .map(|until| until.map_or(i64::MAX, |at| to_sql(at.0)))
+}

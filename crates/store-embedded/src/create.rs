@@ -1,0 +1,128 @@
+//! Makes a new store, so that one that is half made is never taken for one.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use ganger_store::StoreError;
+use ganger_types::ShardId;
+use rusqlite::Connection;
+
+use crate::connect;
+use crate::fault::{Fault, io};
+use crate::meta::Header;
+use crate::schema::{self, APPLICATION_ID};
+
+/// `path` with something behind its name.
+pub(crate) fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
+}
+
+/// The directory of a file.
+fn parent(path: &Path) -> &Path {
+    path.parent()
+        .filter(|dir| !dir.as_os_str().is_empty())
+        .unwrap_or(Path::new("."))
+}
+
+/// Flushes a directory, so that what was created, renamed or removed in it stays so.
+pub(crate) fn sync_parent(path: &Path) -> Result<(), StoreError> {
+    let dir = parent(path);
+    let synced = File::open(dir).and_then(|dir| dir.sync_all());
+    synced.map_err(|error| io(dir, "flushed", error))
+}
+
+/// Makes the directories above `path` that are missing, for their owner alone.
+pub(crate) fn make_parent(path: &Path) -> Result<(), StoreError> {
+    let dir = parent(path);
+    if dir.is_dir() {
+        return Ok(());
+    }
+    make_parent(dir)?;
+    match DirBuilder::new().mode(0o700).create(dir) {
+        Ok(()) => sync_parent(dir),
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
+        Err(error) => Err(io(dir, "created", error)),
+    }
+}
+
+/// Creates an empty file for its owner alone; it must not exist.
+pub(crate) fn create_exclusively(path: &Path) -> Result<(), StoreError> {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true).mode(0o600);
+    options
+        .open(path)
+        .map(drop)
+        .map_err(|error| io(path, "created", error))
+}
+
+/// Removes a file and what SQLite may have left beside it.
+pub(crate) fn remove_with_logs(path: &Path) -> Result<(), StoreError> {
+    remove(path)?;
+    remove_logs(path)
+}
+
+/// Removes what SQLite may have left beside a file that no connection uses.
+pub(crate) fn remove_logs(path: &Path) -> Result<(), StoreError> {
+    ["-wal", "-shm", "-journal"]
+        .iter()
+        .try_for_each(|suffix| remove(&beside(path, suffix)))
+}
+
+fn remove(path: &Path) -> Result<(), StoreError> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(io(path, "removed", error))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Makes the store under another name, flushes it, and then gives it its own.
+pub(crate) fn create(path: &Path, shard: &ShardId) -> Result<(), StoreError> {
+    let orphan = beside(path, "-wal");
+    if orphan.exists() {
+        let path = path.display().to_string();
+        let what = format!(
+            "the file itself is missing but its log {} is there: put the file back, or move the log away",
+            orphan.display()
+        );
+        return Err(StoreError::Damaged { path, what });
+    }
+    let new = beside(path, ".new");
+    remove_with_logs(&new)?;
+    create_exclusively(&new)?;
+    fill(&new, shard).map_err(|fault| fault.at(path, "created"))?;
+    let flushed = File::open(&new).and_then(|file| file.sync_all());
+    flushed.map_err(|error| io(&new, "flushed", error))?;
+    fs::rename(&new, path).map_err(|error| io(path, "created", error))?;
+    sync_parent(path)
+}
+
+fn fill(path: &Path, shard: &ShardId) -> Result<(), Fault> {
+    let mut connection = Connection::open(path)?;
+    connection.pragma_update(None, "page_size", 2_048)?;
+    connection.pragma_update(None, "application_id", APPLICATION_ID)?;
+    schema::migrate(&mut connection)?;
+    Header::create(&connection, shard)?;
+    // Written into the file: from now on every connection uses the log.
+    connection
+        .pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get::<_, String>(0))?;
+    connection.close().map_err(|(_, error)| Fault::Sql(error))
+}
+
+/// Brings an older store to today's tables.
+pub(crate) fn upgrade(path: &Path) -> Result<(), StoreError> {
+    let mut connection = connect::writer(path)?;
+    let upgraded = (|| {
+        if schema::version_of(&connection)? < schema::FORMAT {
+            schema::migrate(&mut connection)?;
+            // The version must be in the file itself, for older programs to see.
+            connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
+        }
+        Ok(())
+    })();
+    upgraded.map_err(|fault: Fault| fault.at(path, "upgraded"))
+}

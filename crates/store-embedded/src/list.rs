@@ -1,0 +1,183 @@
+//! Listings in slices: constant memory, and no read transaction that lasts.
+//!
+//! A reader inside a long transaction would keep SQLite from starting its log anew. So a listing
+//! reads at most [`SLICE_ROWS_MAX`] rows in one go and then takes up a newer state behind the last.
+//! Marks and leases lead straight to the few jobs they name; other filters are judged from the front
+//! of each record, after its checksum.
+
+use ganger_store::encoding::Glance;
+use ganger_store::{Page, StoredJob, select};
+use ganger_types::query::JobQuery;
+use ganger_types::{JobKey, JobRecord, JobState};
+use rusqlite::Connection;
+
+use crate::fault::Fault;
+use crate::marks::{self, Mark};
+use crate::reader::{job, lease};
+use crate::row::{from_sql, open, open_record, place, show, to_sql};
+
+/// About 10 ms.
+const SLICE_ROWS_MAX: usize = 10_000;
+/// Records with long histories or messages count by their bytes.
+const SLICE_BYTES_MAX: usize = 8 << 20;
+
+/// Where the candidates come from.
+enum Source {
+    /// Jobs with this mark.
+    Mark(Mark),
+    /// Jobs under a lease.
+    Leases,
+    /// Finished jobs, all of them.
+    Finished,
+    /// Live jobs, all of them.
+    Live,
+    /// All jobs.
+    All,
+}
+
+impl Source {
+    fn of(query: &JobQuery) -> Self {
+        if query.worker.is_some() || query.state == Some(JobState::Running) {
+            return Self::Leases;
+        }
+        match (marks::of_query(query), query.state) {
+            (Some(mark), _) => Self::Mark(mark),
+            (None, None) => Self::All,
+            (None, Some(state)) if state.is_terminal() => Self::Finished,
+            (None, Some(_)) => Self::Live,
+        }
+    }
+
+    /// Rows of (key, from which table, body), beyond a key in either direction.
+    fn sql(&self, newest_first: bool) -> String {
+        let (beyond, order) = if newest_first {
+            ("<", "DESC")
+        } else {
+            (">", "ASC")
+        };
+        let (live, finished) = (
+            format!("SELECT key, 'jobs', body FROM jobs WHERE key {beyond} ?1"),
+            format!("SELECT key, 'finished', body FROM finished WHERE key {beyond} ?1"),
+        );
+        let rows = match self {
+            Self::Mark(_) => {
+                format!("SELECT key, '', NULL FROM marks WHERE mark = ?2 AND key {beyond} ?1")
+            }
+            Self::Leases => format!("SELECT key, '', NULL FROM leases WHERE key {beyond} ?1"),
+            Self::Finished => finished,
+            Self::Live => live,
+            Self::All => format!("{live} UNION ALL {finished}"),
+        };
+        format!("{rows} ORDER BY 1 {order}")
+    }
+}
+
+/// A page in the making.
+pub(crate) struct Listing<'a> {
+    query: &'a JobQuery,
+    source: Source,
+    sql: String,
+    /// The last key looked at.
+    last: i64,
+    jobs: Vec<StoredJob>,
+    limit: usize,
+}
+
+impl<'a> Listing<'a> {
+    pub(crate) fn new(query: &'a JobQuery) -> Self {
+        let source = Source::of(query);
+        let sql = source.sql(query.newest_first);
+        let start = if query.newest_first { i64::MAX } else { -1 };
+        let last = query.after.map_or(start, |key| to_sql(key.0));
+        Self {
+            query,
+            source,
+            sql,
+            last,
+            jobs: Vec::new(),
+            limit: select::page_limit(query),
+        }
+    }
+
+    /// Looks at the next rows; true once the page is full or nothing is left.
+    pub(crate) fn slice(&mut self, connection: &Connection) -> Result<bool, Fault> {
+        let mut statement = connection.prepare_cached(&self.sql)?;
+        let mut rows = match &self.source {
+            Source::Mark(mark) => statement.query((self.last, mark))?,
+            _ => statement.query([self.last])?,
+        };
+        let mut bytes = 0;
+        for _ in 0..SLICE_ROWS_MAX {
+            let Some(row) = rows.next()? else {
+                return Ok(true);
+            };
+            let number = row.get(0)?;
+            let key = JobKey(from_sql(number));
+            let table = row.get_ref(1)?.as_str().unwrap_or_default();
+            let found = match table {
+                "" => self.candidate(connection, key)?,
+                _ => {
+                    let sealed = row.get_ref(2)?.as_blob().unwrap_or_default();
+                    bytes += sealed.len();
+                    self.judge(connection, table, key, sealed)?
+                }
+            };
+            self.last = number;
+            self.jobs.extend(found);
+            // One more than the page holds shows that there is a next one.
+            if self.jobs.len() > self.limit {
+                return Ok(true);
+            }
+            if bytes > SLICE_BYTES_MAX {
+                return Ok(false);
+            }
+        }
+        Ok(false)
+    }
+
+    /// A job that a mark or a lease leads to.
+    fn candidate(&self, connection: &Connection, key: JobKey) -> Result<Option<StoredJob>, Fault> {
+        let found = job(connection, key)?
+            .ok_or_else(|| Fault::row("marks", key, "the job that it leads to is not there"))?;
+        Ok(Some(found).filter(|job| select::matches(self.query, job)))
+    }
+
+    /// A job among all others: decoded only if its front may match.
+    fn judge(
+        &self,
+        connection: &Connection,
+        table: &str,
+        key: JobKey,
+        sealed: &[u8],
+    ) -> Result<Option<StoredJob>, Fault> {
+        let at = place(key);
+        let content = open(table, &at, sealed)?;
+        let front =
+            Glance::of(content).map_err(|error| Fault::unreadable(table, show(&at), &error))?;
+        if !select::may_match(self.query, &front) {
+            return Ok(None);
+        }
+        let record: JobRecord = open_record(table, &at, sealed)?;
+        let lease = if table == "jobs" {
+            lease(connection, key)?
+        } else {
+            None
+        };
+        let job = StoredJob::new(record, lease);
+        Ok(Some(job).filter(|job| select::matches(self.query, job)))
+    }
+
+    pub(crate) fn into_page(mut self) -> Page {
+        let has_more = self.jobs.len() > self.limit;
+        self.jobs.truncate(self.limit);
+        let next = self
+            .jobs
+            .last()
+            .filter(|_| has_more)
+            .map(|job| job.record.key);
+        Page {
+            jobs: self.jobs,
+            next,
+        }
+    }
+}

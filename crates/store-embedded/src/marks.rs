@@ -1,0 +1,128 @@
+//! Marks: entries by which jobs are found without reading them all.
+//!
+//! A mark is a letter, the namespace, and what is marked. Most jobs have none.
+
+use ganger_store::select::failed_group;
+use ganger_types::query::JobQuery;
+use ganger_types::{JobId, JobRecord, JobState, Namespace};
+
+use crate::names::name;
+
+/// A job's entry in the table of marks.
+pub(crate) type Mark = Vec<u8>;
+
+fn mark(letter: u8, parts: &[&[u8]]) -> Mark {
+    let mut mark = vec![letter];
+    mark.extend_from_slice(&name(parts));
+    mark
+}
+
+/// The entry of an id that a client chose.
+pub(crate) fn id_mark(namespace: &Namespace, id: &JobId) -> Mark {
+    mark(b'i', &[namespace.as_bytes(), id.as_bytes()])
+}
+
+/// The entry of jobs that ended badly in this way.
+fn end_mark(namespace: &Namespace, state: JobState) -> Mark {
+    mark(b'e', &[namespace.as_bytes(), &[state.number()]])
+}
+
+/// Whether the job's id cannot be told from its number.
+fn has_own_id(record: &JobRecord) -> bool {
+    record.id_is_given || record.id.parts() != Some((record.key, record.id_tag))
+}
+
+/// Whether a job has any marks.
+pub(crate) fn has_any(record: &JobRecord) -> bool {
+    has_own_id(record)
+        || !record.tags.is_empty()
+        || !record.labels.is_empty()
+        || record.graph.is_some()
+        || record.schedule.is_some()
+        || matches!(record.state, JobState::Failed | JobState::Cancelled)
+}
+
+/// All marks of a job, sorted, each once.
+pub(crate) fn of(record: &JobRecord) -> Vec<Mark> {
+    let namespace = record.namespace.as_bytes();
+    let mut marks = Vec::new();
+    if has_own_id(record) {
+        marks.push(id_mark(&record.namespace, &record.id));
+    }
+    marks.extend(
+        record
+            .tags
+            .iter()
+            .map(|tag| mark(b't', &[namespace, tag.as_bytes()])),
+    );
+    marks.extend(
+        record
+            .labels
+            .iter()
+            .map(|(k, v)| mark(b'l', &[namespace, k.as_bytes(), v.as_bytes()])),
+    );
+    marks.extend(
+        record
+            .graph
+            .iter()
+            .map(|graph| mark(b'g', &[namespace, graph.as_bytes()])),
+    );
+    marks.extend(
+        record
+            .schedule
+            .iter()
+            .map(|id| mark(b's', &[namespace, id.as_bytes()])),
+    );
+    marks.extend(failed_group(record).map(|group| mark(b'f', &[namespace, group.as_bytes()])));
+    if matches!(record.state, JobState::Failed | JobState::Cancelled) {
+        marks.push(end_mark(&record.namespace, record.state));
+    }
+    marks.sort_unstable();
+    marks.dedup();
+    marks
+}
+
+/// A mark that every job of this listing has, the most telling first.
+pub(crate) fn of_query(query: &JobQuery) -> Option<Mark> {
+    let namespace = query.namespace.as_bytes();
+    let telling = || {
+        let graph = query
+            .graph
+            .as_ref()
+            .map(|graph| mark(b'g', &[namespace, graph.as_bytes()]));
+        let schedule = || {
+            query
+                .schedule
+                .as_ref()
+                .map(|id| mark(b's', &[namespace, id.as_bytes()]))
+        };
+        let label = || {
+            let label = query.label.as_ref();
+            label.map(|(k, v)| mark(b'l', &[namespace, k.as_bytes(), v.as_bytes()]))
+        };
+        let group = || {
+            query
+                .group
+                .as_ref()
+                .map(|group| mark(b'f', &[namespace, group.as_bytes()]))
+        };
+        let tag = || {
+            query
+                .tag
+                .as_ref()
+                .map(|tag| mark(b't', &[namespace, tag.as_bytes()]))
+        };
+        graph
+            .or_else(schedule)
+            .or_else(label)
+            .or_else(group)
+            .or_else(tag)
+    };
+    let ended = || {
+        let state = query
+            .state
+            .filter(|s| matches!(s, JobState::Failed | JobState::Cancelled))?;
+        Some(end_mark(&query.namespace, state))
+    };
+    telling().or_else(ended)
+}

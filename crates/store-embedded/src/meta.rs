@@ -1,0 +1,138 @@
+//! The one row of `meta`: whose store it is, where it stands, how many rows there should be.
+
+use ganger_store::encoding::{Cursor, DecodeError, Record, Writer};
+use ganger_types::{Epoch, Meta, ShardId};
+use rusqlite::{Connection, OptionalExtension};
+
+use crate::fault::Fault;
+use crate::row::{open_record, seal_record, to_sql};
+
+const TABLE: &str = "meta";
+const PLACE: &[u8] = b"store";
+
+/// How many rows there are: what was lost without a trace would show here.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    pub(crate) jobs: u64,
+    pub(crate) leases: u64,
+    pub(crate) finished: u64,
+}
+
+/// The state of the store as a whole.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Header {
+    pub(crate) shard: String,
+    /// Drawn when the store was made.
+    pub(crate) identity: [u8; 16],
+    pub(crate) epoch: Epoch,
+    pub(crate) sequence: u64,
+    pub(crate) meta: Meta,
+    pub(crate) counts: Counts,
+}
+
+impl Record for Header {
+    const WHAT: &'static str = "store";
+
+    fn write(&self, out: &mut Writer<'_>) {
+        out.bytes(self.shard.as_bytes());
+        out.raw(&self.identity);
+        out.number(self.epoch.0);
+        out.number(self.sequence);
+        self.meta.write(out);
+        out.number(self.counts.jobs);
+        out.number(self.counts.leases);
+        out.number(self.counts.finished);
+    }
+
+    fn read(version: u8, from: &mut Cursor<'_>) -> Result<Self, DecodeError> {
+        Ok(Self {
+            shard: from.text()?.to_owned(),
+            identity: from.raw(16)?.try_into().expect("sixteen bytes were taken"),
+            epoch: Epoch(from.number()?),
+            sequence: from.number()?,
+            meta: Meta::read(version, from)?,
+            counts: Counts {
+                jobs: from.number()?,
+                leases: from.number()?,
+                finished: from.number()?,
+            },
+        })
+    }
+}
+
+impl Header {
+    /// Writes the first header of a new store.
+    pub(crate) fn create(connection: &Connection, shard: &ShardId) -> Result<(), Fault> {
+        let identity = connection.query_row("SELECT randomblob(16)", [], |row| row.get(0))?;
+        let header = Self {
+            shard: shard.as_str().to_owned(),
+            identity,
+            epoch: Epoch(0),
+            sequence: 0,
+            meta: Meta::default(),
+            counts: Counts::default(),
+        };
+        let mut body = Vec::new();
+        seal_record(TABLE, PLACE, &header, &mut body);
+        let sql = "INSERT INTO meta (one, shard, epoch, sequence, body) VALUES (1, ?1, 0, 0, ?2)";
+        connection.execute(sql, (&header.shard, &body))?;
+        Ok(())
+    }
+
+    /// Reads it, if the row is there.
+    pub(crate) fn find(connection: &Connection) -> Result<Option<Self>, Fault> {
+        let mut statement =
+            connection.prepare_cached("SELECT epoch, sequence, body FROM meta WHERE one = 1")?;
+        let row = statement
+            .query_row([], |row| {
+                Ok((
+                    row.get::<_, i64>(0)?,
+                    row.get::<_, i64>(1)?,
+                    row.get::<_, Vec<u8>>(2)?,
+                ))
+            })
+            .optional()?;
+        let Some((epoch, sequence, body)) = row else {
+            return Ok(None);
+        };
+        let header: Self = open_record(TABLE, PLACE, &body)?;
+        if (to_sql(header.epoch.0), to_sql(header.sequence)) != (epoch, sequence) {
+            return Err(Fault::row(
+                TABLE,
+                "1",
+                "its columns do not match its content",
+            ));
+        }
+        Ok(Some(header))
+    }
+
+    /// Reads it.
+    pub(crate) fn read_from(connection: &Connection) -> Result<Self, Fault> {
+        let missing = || {
+            Fault::row(
+                TABLE,
+                "1",
+                "it is missing: whose store this is is not known",
+            )
+        };
+        Self::find(connection)?.ok_or_else(missing)
+    }
+
+    /// Writes it in place of `old`, if that is what is there; false if not.
+    pub(crate) fn replace(&self, connection: &Connection, old: &Self) -> Result<bool, Fault> {
+        let mut body = Vec::with_capacity(96);
+        seal_record(TABLE, PLACE, self, &mut body);
+        let mut statement = connection.prepare_cached(
+            "UPDATE meta SET epoch = ?1, sequence = ?2, body = ?3
+             WHERE one = 1 AND epoch = ?4 AND sequence = ?5",
+        )?;
+        let changed = statement.execute((
+            to_sql(self.epoch.0),
+            to_sql(self.sequence),
+            &body,
+            to_sql(old.epoch.0),
+            to_sql(old.sequence),
+        ))?;
+        Ok(changed == 1)
+    }
+}

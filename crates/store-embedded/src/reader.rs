@@ -1,0 +1,243 @@
+//! The reading side: a connection that cannot write, one short transaction a call.
+
+use std::path::{Path, PathBuf};
+
+use ganger_store::{LogChunk, Page, Reader, StoreError, StoredJob};
+use ganger_types::command::{Retiree, RetireeQuery};
+use ganger_types::query::JobQuery;
+use ganger_types::{
+    Bytes, Day, InputRow, JobId, JobKey, JobRecord, LeaseRecord, Namespace, Queue, StatisticsRecord,
+};
+use rusqlite::{Connection, OptionalExtension, Transaction};
+
+use crate::fault::Fault;
+use crate::load::read_input;
+use crate::marks::id_mark;
+use crate::names::statistics_name;
+use crate::row::{from_sql, log_place, open_bytes, open_log, open_record, place, to_sql};
+use crate::{connect, list, retirees};
+
+/// A reader of an [`crate::EmbeddedStore`].
+pub struct EmbeddedReader {
+    path: PathBuf,
+    connection: Connection,
+}
+
+impl EmbeddedReader {
+    pub(crate) fn open(path: &Path) -> Result<Self, StoreError> {
+        Ok(Self {
+            path: path.to_path_buf(),
+            connection: connect::reader(path)?,
+        })
+    }
+
+    /// Runs `read` on one committed state.
+    fn read<T>(
+        &mut self,
+        read: impl FnOnce(&Transaction<'_>) -> Result<T, Fault>,
+    ) -> Result<T, StoreError> {
+        let found = || -> Result<T, Fault> {
+            let tx = self.connection.unchecked_transaction()?;
+            let found = read(&tx)?;
+            tx.commit()?;
+            Ok(found)
+        };
+        found().map_err(|fault| fault.at(&self.path, "read"))
+    }
+}
+
+/// A body by its job's number.
+fn body(connection: &Connection, sql: &str, key: JobKey) -> Result<Option<Vec<u8>>, Fault> {
+    let mut statement = connection.prepare_cached(sql)?;
+    let found = statement.query_row([to_sql(key.0)], |row| row.get::<_, Option<Vec<u8>>>(0));
+    Ok(found.optional()?.flatten())
+}
+
+fn record_at(table: &str, key: JobKey, sealed: &[u8]) -> Result<JobRecord, Fault> {
+    let record: JobRecord = open_record(table, &place(key), sealed)?;
+    if record.key != key {
+        return Err(Fault::row(table, key, "it holds the record of another job"));
+    }
+    Ok(record)
+}
+
+/// The live lease of a job.
+pub(crate) fn lease(connection: &Connection, key: JobKey) -> Result<Option<LeaseRecord>, Fault> {
+    let sealed = body(connection, "SELECT body FROM leases WHERE key = ?1", key)?;
+    sealed
+        .map(|sealed| open_record("leases", &place(key), &sealed))
+        .transpose()
+}
+
+/// The job with this number, live or finished.
+pub(crate) fn job(connection: &Connection, key: JobKey) -> Result<Option<StoredJob>, Fault> {
+    if let Some(sealed) = body(connection, "SELECT body FROM jobs WHERE key = ?1", key)? {
+        let record = record_at("jobs", key, &sealed)?;
+        return Ok(Some(StoredJob::new(record, lease(connection, key)?)));
+    }
+    let sealed = body(connection, "SELECT body FROM finished WHERE key = ?1", key)?;
+    let record = sealed
+        .map(|sealed| record_at("finished", key, &sealed))
+        .transpose()?;
+    Ok(record.map(|record| StoredJob::new(record, None)))
+}
+
+fn find(
+    connection: &Connection,
+    namespace: &Namespace,
+    id: &JobId,
+) -> Result<Option<StoredJob>, Fault> {
+    let is_it = |job: &StoredJob| job.record.id == *id && job.record.namespace == *namespace;
+    // A client may have chosen an id that looks like a made one.
+    if let Some((key, _)) = id.parts()
+        && let Some(found) = job(connection, key)?.filter(is_it)
+    {
+        return Ok(Some(found));
+    }
+    let mut statement = connection.prepare_cached("SELECT key FROM marks WHERE mark = ?1")?;
+    let mark = id_mark(namespace, id);
+    let key: Option<i64> = statement.query_row([&mark], |row| row.get(0)).optional()?;
+    let Some(key) = key.map(|key| JobKey(from_sql(key))) else {
+        return Ok(None);
+    };
+    let found = job(connection, key)?.filter(is_it);
+    found.map(Some).ok_or_else(|| {
+        Fault::row(
+            "marks",
+            key,
+            format!("the job {id} that it leads to is not there"),
+        )
+    })
+}
+
+impl Reader for EmbeddedReader {
+    fn job(&mut self, key: JobKey) -> Result<Option<StoredJob>, StoreError> {
+        self.read(|tx| job(tx, key))
+    }
+
+    fn find(&mut self, namespace: &Namespace, id: &JobId) -> Result<Option<StoredJob>, StoreError> {
+        self.read(|tx| find(tx, namespace, id))
+    }
+
+    fn list(&mut self, query: &JobQuery) -> Result<Page, StoreError> {
+        let mut listing = list::Listing::new(query);
+        while !self.read(|tx| listing.slice(tx))? {}
+        Ok(listing.into_page())
+    }
+
+    fn payload(&mut self, key: JobKey) -> Result<Option<Bytes>, StoreError> {
+        self.read(|tx| {
+            let sealed = body(tx, "SELECT body FROM payloads WHERE key = ?1", key)?;
+            sealed
+                .map(|sealed| open_bytes("payloads", &place(key), &sealed))
+                .transpose()
+        })
+    }
+
+    fn inputs(
+        &mut self,
+        key: JobKey,
+        from: u32,
+        limit: usize,
+    ) -> Result<Vec<InputRow>, StoreError> {
+        self.read(|tx| {
+            let mut statement = tx.prepare_cached(
+                "SELECT slot, body FROM inputs WHERE job = ?1 AND slot >= ?2 ORDER BY slot LIMIT ?3",
+            )?;
+            let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+            let mut rows = statement.query((to_sql(key.0), from, limit))?;
+            let mut found = Vec::new();
+            while let Some(row) = rows.next()? {
+                found.push(read_input(key, row.get(0)?, row, 1)?);
+            }
+            Ok(found)
+        })
+    }
+
+    fn dependents(&mut self, key: JobKey, limit: usize) -> Result<Vec<JobKey>, StoreError> {
+        self.read(|tx| {
+            let mut statement = tx.prepare_cached(
+                "SELECT DISTINCT job FROM inputs WHERE upstream = ?1 ORDER BY job LIMIT ?2",
+            )?;
+            let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+            let rows = statement.query_map((to_sql(key.0), limit), |row| row.get(0))?;
+            Ok(rows
+                .map(|job| job.map(|job| JobKey(from_sql(job))))
+                .collect::<Result<_, _>>()?)
+        })
+    }
+
+    fn result(&mut self, key: JobKey) -> Result<Option<Bytes>, StoreError> {
+        self.read(|tx| {
+            let sealed = body(tx, "SELECT result FROM finished WHERE key = ?1", key)?;
+            sealed
+                .map(|sealed| open_bytes("results", &place(key), &sealed))
+                .transpose()
+        })
+    }
+
+    fn log(
+        &mut self,
+        key: JobKey,
+        after: (u32, u64),
+        bytes: usize,
+    ) -> Result<Vec<LogChunk>, StoreError> {
+        self.read(|tx| read_log(tx, key, after, bytes))
+    }
+
+    fn retirees(&mut self, query: &RetireeQuery, limit: usize) -> Result<Vec<Retiree>, StoreError> {
+        self.read(|tx| retirees::find(tx, query, limit))
+    }
+
+    fn statistics(
+        &mut self,
+        namespace: &Namespace,
+        queue: &Queue,
+        day: Day,
+    ) -> Result<Option<StatisticsRecord>, StoreError> {
+        let name = statistics_name(day.0, namespace.as_bytes(), queue.as_bytes());
+        self.read(|tx| {
+            let mut statement = tx.prepare_cached("SELECT body FROM statistics WHERE name = ?1")?;
+            let sealed: Option<Vec<u8>> =
+                statement.query_row([&name], |row| row.get(0)).optional()?;
+            sealed
+                .map(|sealed| open_record("statistics", &name, &sealed))
+                .transpose()
+        })
+    }
+}
+
+fn read_log(
+    connection: &Connection,
+    key: JobKey,
+    after: (u32, u64),
+    bytes: usize,
+) -> Result<Vec<LogChunk>, Fault> {
+    // The chunk that holds the place may begin before it.
+    let mut statement = connection.prepare_cached(
+        "SELECT attempt, start, body FROM logs
+         WHERE job = ?1 AND (attempt, start) >= (?2, coalesce(
+            (SELECT max(start) FROM logs WHERE job = ?1 AND attempt = ?2 AND start <= ?3), 0))
+         ORDER BY attempt, start",
+    )?;
+    let mut rows = statement.query((to_sql(key.0), after.0, to_sql(after.1)))?;
+    let mut found = Vec::new();
+    let mut left = bytes;
+    while left > 0 {
+        let Some(row) = rows.next()? else { break };
+        let (attempt, offset) = (row.get(0)?, from_sql(row.get(1)?));
+        let sealed = row.get_ref(2)?.as_blob().unwrap_or_default();
+        let (at, bytes) = open_log(&log_place(key, attempt, offset), sealed)?;
+        let chunk = LogChunk {
+            attempt,
+            offset,
+            at,
+            bytes,
+        };
+        if let Some(chunk) = chunk.after(after) {
+            left = left.saturating_sub(chunk.bytes.len());
+            found.push(chunk);
+        }
+    }
+    Ok(found)
+}

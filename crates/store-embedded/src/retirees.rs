@@ -1,0 +1,99 @@
+//! Finished jobs that may have outlived their retention, straight from the indexes.
+
+use ganger_types::command::{Retiree, RetireeQuery};
+use ganger_types::{JobKey, JobRecord, Namespace, Outcome, Queue};
+use rusqlite::{Connection, Params};
+
+use crate::commit::find_place;
+use crate::fault::Fault;
+use crate::load::read_keyed;
+use crate::row::{from_sql, to_sql};
+
+const BY_AGE: &str = "SELECT key, body FROM finished
+    WHERE place = ?1 AND outcome = ?2 AND own IS NULL AND ended_at <= ?3
+    ORDER BY ended_at, key LIMIT ?4";
+/// Those with a life time of their own are among the oldest, but are not removed for being too many.
+const BY_COUNT: &str = "SELECT key, body FROM finished WHERE key IN (
+        SELECT key FROM (SELECT key, own FROM finished WHERE place = ?1 AND outcome = ?2
+            ORDER BY ended_order LIMIT ?3)
+        WHERE own IS NULL LIMIT ?4)
+    ORDER BY ended_order";
+const BY_OWN_TIME: &str = "SELECT key, body FROM finished
+    WHERE own IS NOT NULL AND own <= ?1 ORDER BY own, key LIMIT ?2";
+
+pub(crate) fn find(
+    connection: &Connection,
+    query: &RetireeQuery,
+    limit: usize,
+) -> Result<Vec<Retiree>, Fault> {
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    match query {
+        RetireeQuery::ByAge {
+            namespace,
+            queue,
+            outcome,
+            before,
+        } => {
+            let Some((place, outcome)) = corner(connection, namespace, queue, *outcome)? else {
+                return Ok(Vec::new());
+            };
+            read(
+                connection,
+                BY_AGE,
+                (place, outcome, to_sql(before.0), limit),
+                false,
+            )
+        }
+        RetireeQuery::ByCount {
+            namespace,
+            queue,
+            outcome,
+            excess,
+        } => {
+            let Some((place, outcome)) = corner(connection, namespace, queue, *outcome)? else {
+                return Ok(Vec::new());
+            };
+            read(
+                connection,
+                BY_COUNT,
+                (place, outcome, to_sql(*excess), limit),
+                true,
+            )
+        }
+        RetireeQuery::ByOwnTime { before } => {
+            // The largest number stands for "for ever".
+            let before = to_sql(before.0).min(i64::MAX - 1);
+            read(connection, BY_OWN_TIME, (before, limit), false)
+        }
+    }
+}
+
+fn corner(
+    connection: &Connection,
+    namespace: &Namespace,
+    queue: &Queue,
+    outcome: Outcome,
+) -> Result<Option<(i64, u8)>, Fault> {
+    let place = find_place(connection, namespace, queue)?;
+    Ok(place.map(|place| (place, outcome.state().number())))
+}
+
+fn read(
+    connection: &Connection,
+    sql: &str,
+    params: impl Params,
+    beyond_count: bool,
+) -> Result<Vec<Retiree>, Fault> {
+    let mut statement = connection.prepare_cached(sql)?;
+    let mut rows = statement.query(params)?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        let key = JobKey(from_sql(row.get(0)?));
+        let record = read_keyed("finished", key, row, 1, |record: &JobRecord| record.key)?;
+        found.push(Retiree {
+            record: Box::new(record),
+            beyond_count,
+        });
+    }
+    Ok(found)
+}

@@ -1,0 +1,113 @@
+//! The bytes of a row: a record, sealed with its table and its key.
+
+use ganger_store::encoding::{self, Cursor, Record, Writer};
+use ganger_types::{Bytes, JobKey, Timestamp};
+
+use crate::fault::Fault;
+
+/// SQLite's whole numbers have a sign; ours never reach it. One that does is kept as the largest.
+pub(crate) fn to_sql(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+/// A number as SQLite gave it back.
+pub(crate) fn from_sql(number: i64) -> u64 {
+    u64::try_from(number).unwrap_or(0)
+}
+
+/// A row's place by a job's number.
+pub(crate) fn place(key: JobKey) -> [u8; 8] {
+    key.0.to_be_bytes()
+}
+
+/// A row's place by a job's number and a slot.
+pub(crate) fn slot_place(key: JobKey, slot: u32) -> [u8; 12] {
+    let mut place = [0; 12];
+    place[..8].copy_from_slice(&key.0.to_be_bytes());
+    place[8..].copy_from_slice(&slot.to_be_bytes());
+    place
+}
+
+/// A row's place by a job's number, an attempt and an offset.
+pub(crate) fn log_place(key: JobKey, attempt: u32, offset: u64) -> [u8; 20] {
+    let mut place = [0; 20];
+    place[..8].copy_from_slice(&key.0.to_be_bytes());
+    place[8..12].copy_from_slice(&attempt.to_be_bytes());
+    place[12..].copy_from_slice(&offset.to_be_bytes());
+    place
+}
+
+/// Writes the sealed form of a record into `buffer`, which is emptied first.
+pub(crate) fn seal_record<R: Record>(table: &str, place: &[u8], record: &R, buffer: &mut Vec<u8>) {
+    buffer.clear();
+    encoding::encode_into(record, buffer);
+    encoding::seal(table, place, 0, buffer);
+}
+
+/// Likewise of plain bytes.
+pub(crate) fn seal_bytes(table: &str, place: &[u8], bytes: &[u8], buffer: &mut Vec<u8>) {
+    buffer.clear();
+    buffer.extend_from_slice(bytes);
+    encoding::seal(table, place, 0, buffer);
+}
+
+/// Verifies a row's checksum and gives what it guards.
+pub(crate) fn open<'a>(table: &str, place: &[u8], sealed: &'a [u8]) -> Result<&'a [u8], Fault> {
+    encoding::unseal(table, place, sealed).ok_or_else(|| {
+        Fault::row(
+            table,
+            show(place),
+            "its checksum does not match its content",
+        )
+    })
+}
+
+/// Verifies and reads a record.
+pub(crate) fn open_record<R: Record>(table: &str, place: &[u8], sealed: &[u8]) -> Result<R, Fault> {
+    let content = open(table, place, sealed)?;
+    encoding::decode(content).map_err(|error| Fault::unreadable(table, show(place), &error))
+}
+
+/// Verifies and copies plain bytes.
+pub(crate) fn open_bytes(table: &str, place: &[u8], sealed: &[u8]) -> Result<Bytes, Fault> {
+    open(table, place, sealed).map(Bytes::copy_from_slice)
+}
+
+/// A piece of log with its time.
+pub(crate) fn seal_log(place: &[u8], at: Timestamp, bytes: &[u8], buffer: &mut Vec<u8>) {
+    buffer.clear();
+    let mut out = Writer::new(buffer);
+    out.number(at.0);
+    out.raw(bytes);
+    encoding::seal("logs", place, 0, buffer);
+}
+
+/// Reads a piece of log.
+pub(crate) fn open_log(place: &[u8], sealed: &[u8]) -> Result<(Timestamp, Bytes), Fault> {
+    let content = open("logs", place, sealed)?;
+    let mut from = Cursor::new(content, "log");
+    let at = from
+        .number()
+        .map_err(|error| Fault::unreadable("logs", show(place), &error))?;
+    Ok((Timestamp(at), Bytes::copy_from_slice(from.rest())))
+}
+
+/// A place as people know it: a job's number and what follows, or a name.
+pub(crate) fn show(place: &[u8]) -> String {
+    let number = |bytes: &[u8]| {
+        bytes
+            .iter()
+            .fold(0_u64, |all, byte| (all << 8) | u64::from(*byte))
+    };
+    match place.len() {
+        8 => format!("job {}", number(place)),
+        12 => format!("job {}, slot {}", number(&place[..8]), number(&place[8..])),
+        20 => format!(
+            "job {}, attempt {}, offset {}",
+            number(&place[..8]),
+            number(&place[8..12]),
+            number(&place[12..])
+        ),
+        _ => format!("\"{}\"", place.escape_ascii()),
+    }
+}

@@ -1,0 +1,97 @@
+//! The tables, and how an older file becomes one of today.
+
+use rusqlite::{Connection, TransactionBehavior};
+
+use crate::fault::Fault;
+
+/// "gang", so that `file` and we know whose database it is.
+pub(crate) const APPLICATION_ID: i64 = 0x6761_6e67;
+/// Version of the tables.
+pub(crate) const FORMAT: u32 = 1;
+
+/// Version 1. Rows of `body BLOB` are records of the `store` crate with their checksum behind them.
+///
+/// The hot table `jobs` has no index besides its key; `marked` says whether rows of `marks` belong
+/// to a job, so that the usual job, which has none, costs no look-up. Leases are apart and small:
+/// they come and go with every attempt. `own` is the end of a job's own life time, and the largest
+/// number for "for ever".
+const VERSION_1: &str = "
+CREATE TABLE meta (
+    one INTEGER PRIMARY KEY CHECK (one = 1),
+    shard TEXT NOT NULL,
+    epoch INTEGER NOT NULL,
+    sequence INTEGER NOT NULL,
+    body BLOB NOT NULL
+);
+CREATE TABLE places (
+    id INTEGER PRIMARY KEY,
+    namespace BLOB NOT NULL,
+    queue BLOB NOT NULL,
+    UNIQUE (namespace, queue)
+);
+CREATE TABLE jobs (key INTEGER PRIMARY KEY, marked INTEGER NOT NULL, body BLOB NOT NULL);
+CREATE TABLE payloads (key INTEGER PRIMARY KEY, body BLOB NOT NULL);
+CREATE TABLE leases (key INTEGER PRIMARY KEY, body BLOB NOT NULL);
+CREATE TABLE inputs (
+    job INTEGER NOT NULL,
+    slot INTEGER NOT NULL,
+    upstream INTEGER,
+    body BLOB NOT NULL,
+    PRIMARY KEY (job, slot)
+) WITHOUT ROWID;
+CREATE INDEX inputs_by_upstream ON inputs (upstream) WHERE upstream IS NOT NULL;
+CREATE TABLE finished (
+    key INTEGER PRIMARY KEY,
+    marked INTEGER NOT NULL,
+    place INTEGER NOT NULL,
+    outcome INTEGER NOT NULL,
+    ended_at INTEGER NOT NULL,
+    ended_order INTEGER NOT NULL,
+    own INTEGER,
+    body BLOB NOT NULL,
+    result BLOB
+);
+CREATE INDEX finished_by_order ON finished (place, outcome, ended_order, own);
+CREATE INDEX finished_by_age ON finished (place, outcome, ended_at) WHERE own IS NULL;
+CREATE INDEX finished_by_own ON finished (own) WHERE own IS NOT NULL;
+CREATE TABLE marks (mark BLOB NOT NULL, key INTEGER NOT NULL, PRIMARY KEY (mark, key)) WITHOUT ROWID;
+CREATE TABLE logs (
+    job INTEGER NOT NULL,
+    attempt INTEGER NOT NULL,
+    start INTEGER NOT NULL,
+    body BLOB NOT NULL,
+    PRIMARY KEY (job, attempt, start)
+) WITHOUT ROWID;
+CREATE TABLE namespaces (name BLOB PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE queues (name BLOB PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE schedules (name BLOB PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE unique_keys (name BLOB PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE claims (name BLOB PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE tag_counts (name BLOB PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE group_counts (name BLOB PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE tracked (name BLOB PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE statistics (name BLOB PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID;
+";
+
+/// What each version adds to the one before; the first makes an empty file a store of version 1.
+/// A step, once released, is never changed.
+const STEPS: [&str; 1] = [VERSION_1];
+
+/// Brings the tables to [`FORMAT`], each step whole or not at all, so that one that was cut short is
+/// simply done again (`rel D14`).
+pub(crate) fn migrate(connection: &mut Connection) -> Result<(), Fault> {
+    for (step, version) in STEPS.iter().zip(1_u32..) {
+        let tx = connection.transaction_with_behavior(TransactionBehavior::Exclusive)?;
+        if version_of(&tx)? < version {
+            tx.execute_batch(step)?;
+            tx.pragma_update(None, "user_version", version)?;
+            tx.commit()?;
+        }
+    }
+    Ok(())
+}
+
+/// The version of the tables in a file; 0 if it has none yet.
+pub(crate) fn version_of(connection: &Connection) -> Result<u32, Fault> {
+    Ok(connection.pragma_query_value(None, "user_version", |row| row.get(0))?)
+}
