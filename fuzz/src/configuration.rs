@@ -1,0 +1,69 @@
+//! Configuration: any text is read, or refused with words, in bounded time.
+//!
+//! The first byte chooses: the server's file, one of the server's settings as a flag, or the settings of a worker's programs.
+
+use std::io::{Seek as _, SeekFrom, Write as _};
+
+use ganger_server::{ConfigError, Flag, KEYS};
+use ganger_worker::Handlers;
+
+/// Reads the text after the first byte.
+///
+/// # Panics
+/// If a refusal says nothing.
+pub fn run(data: &[u8]) {
+    let Some((choice, text)) = data.split_first() else {
+        return;
+    };
+    match choice % 3 {
+        0 => server_file(text),
+        1 => server_flag(text),
+        _ => {
+            if let Err(reason) = Handlers::parse(&String::from_utf8_lossy(text)) {
+                assert!(!reason.is_empty(), "a refusal without a reason");
+            }
+        }
+    }
+}
+
+fn server_file(text: &[u8]) {
+    thread_local! {
+        static FILE: tempfile::NamedTempFile = tempfile::NamedTempFile::new().expect("a temporary file can be made");
+    }
+    FILE.with(|named| {
+        let mut file = named.as_file();
+        let written = file
+            .set_len(0)
+            .and_then(|()| file.seek(SeekFrom::Start(0)))
+            .and_then(|_| file.write_all(text));
+        written.expect("a temporary file can be written");
+        judge(ganger_server::load(Some(named.path()), [], &[]));
+    });
+}
+
+/// The first byte names the setting, the rest is its value.
+fn server_flag(text: &[u8]) {
+    let Some((which, value)) = text.split_first() else {
+        return;
+    };
+    let key = &KEYS[usize::from(*which) % KEYS.len()];
+    let value = String::from_utf8_lossy(value).into_owned();
+    judge(ganger_server::load(
+        None,
+        [],
+        &[Flag {
+            key: key.name,
+            flag: "--set",
+            value,
+        }],
+    ));
+}
+
+fn judge<T>(read: Result<T, ConfigError>) {
+    if let Err(error) = read {
+        assert!(
+            !error.place.is_empty() && !error.reason.is_empty(),
+            "a refusal without place or reason: {error}"
+        );
+    }
+}

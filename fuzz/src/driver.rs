@@ -1,0 +1,135 @@
+//! Runs a target on the stable toolchain: saved inputs first, then mutations of them, for some seconds.
+//!
+//! Without feedback from coverage this finds less than libFuzzer, which runs the same functions where a nightly
+//! toolchain is (`cargo fuzz run submission`). It finds the plain mistakes, everywhere, in CI, within seconds.
+
+use std::fs;
+use std::panic::{self, AssertUnwindSafe};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use crate::mutation::Mutator;
+
+/// Seconds to run, unless told otherwise.
+const SECONDS: u64 = 10;
+
+/// The `main` of a target: `--seconds N`, `--seed S`, or files to run the target on once. It starts from the saved
+/// inputs and from `seeds`.
+pub fn main(name: &str, target: fn(&[u8]), seeds: Vec<Vec<u8>>) -> ExitCode {
+    match parse(std::env::args().skip(1)) {
+        Ok(Order::Files(files)) => run_files(&files, target),
+        Ok(Order::Search { seconds, seed }) => {
+            search(name, target, seeds, Duration::from_secs(seconds), seed)
+        }
+        Err(error) => {
+            eprintln!("error: {error}\nusage: {name} [--seconds N] [--seed S] | {name} FILE...");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+enum Order {
+    Files(Vec<PathBuf>),
+    Search { seconds: u64, seed: u64 },
+}
+
+fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Order, String> {
+    let (mut seconds, mut seed) = (SECONDS, None);
+    let mut files = Vec::new();
+    while let Some(argument) = arguments.next() {
+        let mut number = |name: &str| {
+            let text = arguments
+                .next()
+                .ok_or_else(|| format!("{name} needs a number"))?;
+            text.parse::<u64>()
+                .map_err(|error| format!("{name} {text:?}: {error}"))
+        };
+        match argument.as_str() {
+            "--seconds" => seconds = number("--seconds")?,
+            "--seed" => seed = Some(number("--seed")?),
+            file => files.push(PathBuf::from(file)),
+        }
+    }
+    if !files.is_empty() {
+        return Ok(Order::Files(files));
+    }
+    // A new seed each time searches further each time; it is printed, so that a run can be repeated.
+    let seed = seed.unwrap_or_else(|| {
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        now.map_or(0, |now| u64::from(now.subsec_nanos()) ^ now.as_secs())
+    });
+    Ok(Order::Search { seconds, seed })
+}
+
+fn run_files(files: &[PathBuf], target: fn(&[u8])) -> ExitCode {
+    for file in files {
+        match fs::read(file) {
+            Ok(input) => target(&input),
+            Err(error) => {
+                eprintln!("error: cannot read {}: {error}", file.display());
+                return ExitCode::FAILURE;
+            }
+        }
+    }
+    ExitCode::SUCCESS
+}
+
+fn search(
+    name: &str,
+    target: fn(&[u8]),
+    seeds: Vec<Vec<u8>>,
+    time: Duration,
+    seed: u64,
+) -> ExitCode {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut corpus = saved(&folder.join("corpus").join(name));
+    corpus.extend(seeds);
+    let mut mutator = Mutator::new(seed, corpus.clone());
+    let begun = Instant::now();
+    let mut inputs = corpus.into_iter();
+    let mut runs = 0_u64;
+    loop {
+        let input = inputs.next().unwrap_or_else(|| mutator.next_input());
+        runs += 1;
+        if panic::catch_unwind(AssertUnwindSafe(|| target(&input))).is_err() {
+            let path = keep(folder, name, &input);
+            eprintln!(
+                "target {name} panicked in run {runs} with seed {seed}; the input is kept: {path}"
+            );
+            return ExitCode::FAILURE;
+        }
+        if begun.elapsed() >= time {
+            break;
+        }
+    }
+    eprintln!(
+        "target {name}: {runs} inputs in {:.1} s, seed {seed}, nothing found",
+        begun.elapsed().as_secs_f64()
+    );
+    ExitCode::SUCCESS
+}
+
+/// The saved inputs of a target, in order of their names.
+fn saved(folder: &Path) -> Vec<Vec<u8>> {
+    let Ok(entries) = fs::read_dir(folder) else {
+        return Vec::new();
+    };
+    let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    paths.sort();
+    paths
+        .iter()
+        .filter_map(|path| fs::read(path).ok())
+        .collect()
+}
+
+/// Writes an input that broke the target where it can be found.
+fn keep(folder: &Path, name: &str, input: &[u8]) -> String {
+    let folder = folder.join("artifacts").join(name);
+    let path = folder.join(format!("crash-{}", input.len()));
+    let written = fs::create_dir_all(&folder).and_then(|()| fs::write(&path, input));
+    match written {
+        Ok(()) => path.display().to_string(),
+        Err(error) => format!("(not written: {error}) {input:?}"),
+    }
+}

@@ -1,0 +1,50 @@
+//! Stored records: any bytes are refused or read, and what was read is written and read again as the same.
+
+use ganger_store::encoding::{Record, decode, encode};
+use ganger_types::change::{ClaimRecord, UniqueRecord};
+use ganger_types::job::LeaseRecord;
+use ganger_types::{
+    InputRow, JobRecord, Meta, NamespaceRecord, QueueRecord, ScheduleRecord, StatisticsRecord,
+};
+
+/// Reads the bytes after the first, which chooses the kind of record.
+///
+/// # Panics
+/// If a record that was read is not the same after it was written.
+pub fn run(data: &[u8]) {
+    let Some((choice, bytes)) = data.split_first() else {
+        return;
+    };
+    match choice % 10 {
+        0 => check::<JobRecord>(bytes),
+        1 => check::<LeaseRecord>(bytes),
+        2 => check::<InputRow>(bytes),
+        3 => check::<QueueRecord>(bytes),
+        4 => check::<NamespaceRecord>(bytes),
+        5 => check::<ScheduleRecord>(bytes),
+        6 => check::<StatisticsRecord>(bytes),
+        7 => check::<UniqueRecord>(bytes),
+        8 => check::<ClaimRecord>(bytes),
+        _ => check::<Meta>(bytes),
+    }
+}
+
+/// Real records, of every kind that a short life of an engine writes.
+pub fn seeds() -> Vec<Vec<u8>> {
+    crate::record_seeds::seeds()
+}
+
+/// Compares written forms: a record may hold numbers that are not equal to themselves.
+fn check<R: Record>(bytes: &[u8]) {
+    if let Ok(record) = decode::<R>(bytes) {
+        let written = encode(&record);
+        let again = decode::<R>(&written)
+            .unwrap_or_else(|error| panic!("{} cannot be read back: {error}", R::WHAT));
+        assert_eq!(
+            encode(&again),
+            written,
+            "{} differs after it was read back",
+            R::WHAT
+        );
+    }
+}

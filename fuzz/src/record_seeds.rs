@@ -1,0 +1,176 @@
+//! Real records to start from: what an engine writes in a short life.
+
+use std::time::Duration;
+
+use ganger_engine::{Effects, Engine, Known, Loader, Start};
+use ganger_store::encoding::encode;
+use ganger_types::command::{
+    Complete, ConfigureQueue, Enqueue, Fail, Held, Lease, NewEdge, NewInput, NewJob, QueueChange,
+    TakeFrom, Unique, Upstream,
+};
+use ganger_types::{
+    Bytes, Change, ClaimKey, Command, Elapsed, Epoch, FailurePolicy, Group, Kind, Meta, Now, Queue,
+    QueueSettings, Reply, Tag, Timestamp, UniqueKey, Worker,
+};
+
+/// One input for each record written, its kind in front.
+pub(crate) fn seeds() -> Vec<Vec<u8>> {
+    let mut life = Life::new();
+    let edge = NewEdge {
+        upstream: Upstream::Member(0),
+        policy: FailurePolicy::Ignore,
+    };
+    let first = NewJob {
+        kind: Kind::from_static("first"),
+        payload: Bytes::from_static(b"{\"a\": 1}"),
+        tags: vec![Tag::from_static("tag")],
+        unique: Some(Unique {
+            key: UniqueKey::from_static("key"),
+            window: Some(Duration::from_secs(60)),
+        }),
+        tracked: true,
+        ..NewJob::default()
+    };
+    let second = NewJob {
+        kind: Kind::from_static("second"),
+        inputs: vec![
+            NewInput::Value(Bytes::from_static(b"1")),
+            NewInput::Result(edge),
+        ],
+        ..NewJob::default()
+    };
+    life.apply(Command::ConfigureQueue(Box::new(ConfigureQueue {
+        namespace: <_>::default(),
+        queue: Queue::default(),
+        change: QueueChange::All(QueueSettings::default()),
+    })));
+    life.apply(Command::Enqueue(Box::new(Enqueue {
+        jobs: vec![first, second],
+        claim: Some(ClaimKey::from_static("claim")),
+        graph: true,
+        ..Enqueue::default()
+    })));
+    for is_failing in [true, false] {
+        life.run_one(is_failing);
+    }
+    life.inputs
+}
+
+struct Life {
+    engine: Engine,
+    now: Now,
+    inputs: Vec<Vec<u8>>,
+}
+
+impl Life {
+    fn new() -> Self {
+        let now = Now {
+            elapsed: Elapsed(1_000_000),
+            wall: Timestamp(1_900_000_000_000_000),
+        };
+        let engine = Loader::new(Start {
+            epoch: Epoch(1),
+            seed: [7; 32],
+            meta: Meta::default(),
+            now,
+        })
+        .finish();
+        Self {
+            engine,
+            now,
+            inputs: Vec::new(),
+        }
+    }
+
+    /// One turn with one command, a minute after the last.
+    fn apply(&mut self, command: Command) -> Option<Reply> {
+        self.now.elapsed.0 += 60_000_000;
+        self.now.wall.0 += 60_000_000;
+        let mut effects = Effects::default();
+        self.engine.advance(self.now, 100, &mut effects);
+        let answer = self
+            .engine
+            .apply(self.now, command, &Known::default(), &mut effects);
+        self.engine.end_turn(self.now, &mut effects);
+        self.inputs.extend(effects.changes.iter().filter_map(input));
+        let mut meta = vec![9];
+        meta.extend(encode(&self.engine.meta()));
+        self.inputs.push(meta);
+        answer.ok()
+    }
+
+    /// Takes a job and ends its attempt.
+    fn run_one(&mut self, is_failing: bool) {
+        let lease = Lease {
+            queues: vec![TakeFrom {
+                queue: Queue::default(),
+                weight: 1,
+            }],
+            worker: Some(Worker::from_static("worker")),
+            jobs_max: 1,
+            ..Lease::default()
+        };
+        let Some(Reply::Leased(grants)) = self.apply(Command::Lease(Box::new(lease))) else {
+            return;
+        };
+        for grant in grants {
+            let held = Held {
+                namespace: grant.namespace,
+                job: grant.job,
+                token: grant.token,
+            };
+            self.apply(if is_failing {
+                Command::Fail(Box::new(Fail {
+                    held,
+                    group: Group::from_static("group"),
+                    message: "message".to_owned(),
+                    permanent: false,
+                    retry_after: Some(Duration::ZERO),
+                }))
+            } else {
+                Command::Complete(Box::new(Complete {
+                    held,
+                    result: Some(Bytes::from_static(b"2")),
+                    next: None,
+                }))
+            });
+        }
+    }
+}
+
+/// The input that stands for a change, if it writes a record.
+fn input(change: &Change) -> Option<Vec<u8>> {
+    let (kind, bytes) = match change {
+        Change::PutJob(record) | Change::FinishJob { record, .. } | Change::PutFinished(record) => {
+            (0, encode(record.as_ref()))
+        }
+        Change::PutLease(record) => (1, encode(record.as_ref())),
+        Change::PutInput(row) => (2, encode(row)),
+        Change::PutQueue(record) => (3, encode(record.as_ref())),
+        Change::PutNamespace(record) => (4, encode(record.as_ref())),
+        Change::PutSchedule(record) => (5, encode(record.as_ref())),
+        Change::PutStatistics(record) => (6, encode(record.as_ref())),
+        Change::PutUnique(record) => (7, encode(record.as_ref())),
+        Change::PutClaim(record) => (8, encode(record.as_ref())),
+        _ => return None,
+    };
+    let mut input = vec![kind];
+    input.extend(bytes);
+    Some(input)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::seeds;
+
+    #[test]
+    fn a_short_life_writes_most_kinds_of_records() {
+        let mut kinds: Vec<u8> = seeds()
+            .iter()
+            .filter_map(|input| input.first().copied())
+            .collect();
+        kinds.sort_unstable();
+        kinds.dedup();
+        assert!(kinds.len() >= 8, "{kinds:?}");
+    }
+}
