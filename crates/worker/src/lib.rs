@@ -1,1 +1,69 @@
-//! Placeholder.
+//! The worker: leases jobs, runs a program for each, reports how it went.
+//!
+//! A program reads a JSON list of its arguments on standard input and writes one JSON value, its result, to standard
+//! output. What it writes to standard error is its log, and `{"progress": 0.4, "message": "…"}` on descriptor 3
+//! tells how far it is. Exit 0 is success, 100 failure for good, anything else failure that may be tried
+//! again. Whatever it does, the worker survives, reports exactly one outcome, and leaves no process
+//! and no file of it behind.
+//!
+//! # The parts
+//!
+//! [`run()`] holds the stream to the server and as many *slots* as programs may run at a time. A slot is a thread with
+//! a *supervisor*: a small process that starts the slot's programs and is the reaper of all their descendants.
+//! The thread turns the program's pipes and decides when it must be stopped; a task beside it forwards
+//! log and progress and delivers the outcome.
+//!
+//! # For binaries that host a worker
+//!
+//! The supervisor is the same binary, started again. So `main` begins with:
+//!
+//! ```no_run
+//! fn main() {
+//!     ganger_worker::become_supervisor_if_asked();
+//!     // …
+//! }
+//! ```
+
+mod arguments;
+mod attend;
+mod ending;
+mod environment;
+mod error;
+mod fed;
+mod handler;
+mod hearing;
+mod launch;
+mod life;
+mod once;
+mod process;
+mod program;
+mod random;
+mod run;
+mod scratch;
+mod settings;
+mod signals;
+mod slot;
+mod source;
+mod stop;
+mod supervise;
+mod text;
+mod units;
+
+pub use ending::group;
+pub use error::Error;
+pub use handler::{Handler, Handlers, Mode};
+pub use run::{Shutdown, Summary, run, run_with};
+pub use settings::Settings;
+pub use signals::shutdown_on_signals;
+pub use source::{Deliveries, Reports};
+pub use supervise::supervisor_main;
+
+/// If a worker has started this process to be a supervisor: is one, and ends the process. Else does nothing.
+///
+/// Must be the first call of `main`, before any thread exists.
+pub fn become_supervisor_if_asked() {
+    if supervise::is_asked_for() {
+        supervisor_main();
+        std::process::exit(0);
+    }
+}

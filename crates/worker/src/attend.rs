@@ -1,0 +1,221 @@
+//! One job from its slot to the server: log and progress while it runs, its outcome at the end.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use ganger_client::{Failing, Held, Progress, Releasing, Renewing, Report, ReportResult};
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::{Instant, sleep_until};
+
+use crate::ending::{Ending, Failed};
+use crate::hearing::Sent;
+use crate::source::Reports;
+use crate::stop::{Stop, Why};
+
+/// Bytes of log in one report.
+const LOG_REPORT_BYTES_MAX: usize = 256 << 10;
+/// Log and progress are sent at most this often; what comes in between goes together.
+const SEND_EVERY: Duration = Duration::from_millis(100);
+
+/// A job that runs.
+pub(crate) struct Attended<R> {
+    pub(crate) held: Held,
+    pub(crate) task: String,
+    pub(crate) reports: R,
+    pub(crate) stop: Arc<Stop>,
+    pub(crate) sent: mpsc::UnboundedReceiver<Sent>,
+    pub(crate) done: oneshot::Receiver<Ending>,
+    /// How long until a job without a program is offered again.
+    pub(crate) no_handler_delay: Duration,
+    /// Where the programs are and who looked, for the words about a missing one.
+    pub(crate) place: String,
+}
+
+/// What became of a job, as the summary counts it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Counted {
+    Succeeded,
+    Failed,
+    Released,
+    Dropped,
+}
+
+type InFlight = Pin<Box<dyn Future<Output = Vec<ReportResult>> + Send>>;
+
+/// What waits to be sent.
+#[derive(Default)]
+struct Waiting {
+    log: Vec<u8>,
+    log_sent: u64,
+    progress: Option<Progress>,
+}
+
+impl<R: Reports> Attended<R> {
+    /// Forwards what the run says until it has ended; then `ended` is called, and the outcome delivered.
+    pub(crate) async fn attend(mut self, ended: impl FnOnce()) -> Counted {
+        let mut waiting = Waiting::default();
+        let mut in_flight: Option<InFlight> = None;
+        let mut next_at = Instant::now();
+        let ending = loop {
+            if in_flight.is_none() && !waiting.is_empty() && next_at <= Instant::now() {
+                let reports = waiting.take(&self.held);
+                let sink = self.reports.clone();
+                in_flight = Some(Box::pin(async move { sink.report_all(reports).await }));
+                next_at = Instant::now() + SEND_EVERY;
+            }
+            tokio::select! {
+                ending = &mut self.done => break ending.unwrap_or_else(|_| slot_lost()),
+                Some(sent) = self.sent.recv() => waiting.add(sent),
+                answers = landing(&mut in_flight) => {
+                    in_flight = None;
+                    self.hear(&answers);
+                }
+                () = sleep_until(next_at), if in_flight.is_none() && !waiting.is_empty() => {}
+            }
+        };
+        ended();
+        while let Ok(sent) = self.sent.try_recv() {
+            waiting.add(sent);
+        }
+        if let Some(in_flight) = in_flight {
+            in_flight.await;
+        }
+        self.deliver(waiting, ending).await
+    }
+
+    /// A refused line of the log means that the lease is gone, if its owner was not told so otherwise.
+    fn hear(&self, answers: &[ReportResult]) {
+        for error in answers.iter().filter_map(|answer| answer.as_ref().err()) {
+            tracing::debug!(job = %self.task, %error, "a report was refused");
+            if error.code() == ganger_client::code::LEASE_LOST {
+                self.stop.ask(Why::Lost(error.to_string()));
+            }
+        }
+    }
+
+    async fn deliver(&self, mut waiting: Waiting, ending: Ending) -> Counted {
+        let (last, counted) = match self.outcome(ending) {
+            Some(outcome) => outcome,
+            None => {
+                self.reports.abandon(&self.held);
+                return Counted::Dropped;
+            }
+        };
+        // Progress is of no use any more, the log is.
+        waiting.progress = None;
+        let mut reports = waiting.take(&self.held);
+        reports.push((self.held.clone(), last));
+        let answers = self.reports.report_all(reports).await;
+        match answers.last() {
+            Some(Ok(_)) => counted,
+            Some(Err(error)) => {
+                tracing::warn!(job = %self.task, code = error.code(), "the outcome is dropped: {error}");
+                Counted::Dropped
+            }
+            None => Counted::Dropped,
+        }
+    }
+
+    fn outcome(&self, ending: Ending) -> Option<(Report, Counted)> {
+        match ending {
+            Ending::Completed(result) => Some((
+                Report::Complete {
+                    result: Some(result),
+                    next: None,
+                },
+                Counted::Succeeded,
+            )),
+            Ending::Failed(Failed {
+                group,
+                message,
+                is_permanent,
+            }) => Some((
+                Report::Fail(Failing {
+                    group,
+                    message,
+                    permanent: is_permanent,
+                    retry_after: None,
+                }),
+                Counted::Failed,
+            )),
+            Ending::NoHandler(reason) => {
+                let reason = format!("no handler for kind {}: {reason}", self.place);
+                Some((
+                    released(self.no_handler_delay, false, reason),
+                    Counted::Released,
+                ))
+            }
+            Ending::Unstarted(reason) => {
+                Some((released(Duration::ZERO, true, reason), Counted::Released))
+            }
+            Ending::Dropped(_) => None,
+        }
+    }
+}
+
+impl Waiting {
+    fn is_empty(&self) -> bool {
+        self.log.is_empty() && self.progress.is_none()
+    }
+
+    fn add(&mut self, sent: Sent) {
+        match sent {
+            Sent::Log(bytes) => self.log.extend_from_slice(&bytes),
+            Sent::Progress(millionths, message) => {
+                self.progress = Some(Progress {
+                    millionths,
+                    message,
+                })
+            }
+        }
+    }
+
+    /// All that waits, as reports in order.
+    fn take(&mut self, held: &Held) -> Vec<(Held, Report)> {
+        let log = Bytes::from(std::mem::take(&mut self.log));
+        let mut reports = Vec::new();
+        let mut from = 0;
+        while from < log.len() {
+            let bytes = log.slice(from..log.len().min(from + LOG_REPORT_BYTES_MAX));
+            from += bytes.len();
+            let offset = self.log_sent;
+            self.log_sent += u64::try_from(bytes.len()).unwrap_or(0);
+            reports.push((held.clone(), Report::Log { offset, bytes }));
+        }
+        if let Some(progress) = self.progress.take() {
+            let renewing = Renewing {
+                progress: Some(progress),
+                ..Renewing::default()
+            };
+            reports.push((held.clone(), Report::Renew(renewing)));
+        }
+        reports
+    }
+}
+
+fn released(delay: Duration, keep_place: bool, reason: String) -> Report {
+    Report::Release(Releasing {
+        delay,
+        counted: false,
+        keep_place,
+        reason,
+    })
+}
+
+/// The answers to what is on its way; never, if nothing is.
+async fn landing(in_flight: &mut Option<InFlight>) -> Vec<ReportResult> {
+    match in_flight {
+        Some(in_flight) => in_flight.await,
+        None => std::future::pending().await,
+    }
+}
+
+fn slot_lost() -> Ending {
+    Ending::retriable(
+        crate::group::START_FAILED,
+        "the worker's own thread for this job ended unexpectedly",
+    )
+}

@@ -1,0 +1,172 @@
+//! What a program finds in its environment: a few usual names, its job, and what it was promised. Nothing else of
+//! the worker's gets in (`rel S3`).
+
+use std::ffi::CString;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::time::UNIX_EPOCH;
+
+use ganger_client::Delivery;
+
+use crate::{Error, Settings};
+
+/// Names that are never passed on, whoever asks for it.
+const SECRET: [&str; 2] = ["GANGER_TOKEN", "GANGER_TOKEN_FILE"];
+
+/// The part that is the same for all runs of a worker.
+#[derive(Clone, Debug)]
+pub(crate) struct Environment {
+    common: Vec<CString>,
+}
+
+impl Environment {
+    /// From the worker's settings and its own environment.
+    ///
+    /// # Errors
+    /// If a name to be passed on is a secret's.
+    pub(crate) fn new(settings: &Settings, worker: &str) -> Result<Self, Error> {
+        let mut common = vec![
+            inherited(
+                "PATH",
+                "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+            ),
+            inherited("LANG", "C.UTF-8"),
+            variable(
+                "GANGER_SERVER",
+                without_user(&settings.server.url).as_bytes(),
+            ),
+            variable("GANGER_NAMESPACE", settings.server.namespace.as_bytes()),
+            variable("GANGER_WORKER", worker.as_bytes()),
+        ];
+        for name in &settings.pass_env {
+            if SECRET.contains(&name.as_str()) {
+                return Err(Error::SecretVariable { name: name.clone() });
+            }
+            if let Some(value) = std::env::var_os(name) {
+                common.push(variable(name, value.as_bytes()));
+            }
+        }
+        Ok(Self { common })
+    }
+
+    /// For a program in its working directory.
+    pub(crate) fn for_program(
+        &self,
+        directory: &Path,
+        program: &Path,
+        kind: &str,
+        marker: &str,
+    ) -> Vec<CString> {
+        let directory = directory.as_os_str().as_bytes();
+        let mut all = self.common.clone();
+        all.extend([
+            variable("HOME", directory),
+            variable("TMPDIR", directory),
+            variable("PWD", directory),
+            variable("GANGER_METHOD", kind.as_bytes()),
+            variable("GANGER_PROGRAM", program.as_os_str().as_bytes()),
+            variable(MARKER, marker.as_bytes()),
+        ]);
+        all
+    }
+
+    /// What tells of one job; `None` for absent times.
+    pub(crate) fn of_job(job: &Delivery) -> Vec<CString> {
+        let mut all = vec![
+            variable("GANGER_TASK_ID", task_id(job).as_bytes()),
+            variable("GANGER_ATTEMPT", job.attempt.to_string().as_bytes()),
+            variable(
+                "GANGER_RETRIES_LEFT",
+                job.retries_left.to_string().as_bytes(),
+            ),
+            variable("GANGER_QUEUE", job.queue.as_bytes()),
+        ];
+        all.extend(deadline(job).map(|text| variable("GANGER_DEADLINE", text.as_bytes())));
+        all.extend(job.timeout.map(|time| {
+            variable(
+                "GANGER_TIMEOUT",
+                format!("{:.3}", time.as_secs_f64()).as_bytes(),
+            )
+        }));
+        all.extend(
+            job.graph
+                .as_ref()
+                .map(|graph| variable("GANGER_GRAPH", graph.as_bytes())),
+        );
+        all
+    }
+}
+
+/// The variable by which processes of a run are known when all else is lost.
+pub(crate) const MARKER: &str = "GANGER_RUN";
+
+/// The global id of a job: `shard/id`.
+pub(crate) fn task_id(job: &Delivery) -> String {
+    format!("{}/{}", job.shard, job.held.job)
+}
+
+/// The job's deadline in seconds since 1970.
+pub(crate) fn deadline(job: &Delivery) -> Option<String> {
+    let since = job.deadline?.duration_since(UNIX_EPOCH).ok()?;
+    Some(format!("{}.{:03}", since.as_secs(), since.subsec_millis()))
+}
+
+fn inherited(name: &str, otherwise: &str) -> CString {
+    match std::env::var_os(name) {
+        Some(value) if !value.is_empty() => variable(name, value.as_bytes()),
+        _ => variable(name, otherwise.as_bytes()),
+    }
+}
+
+/// A NUL, which an environment cannot hold, becomes a question mark.
+fn variable(name: &str, value: &[u8]) -> CString {
+    let mut text = name.as_bytes().to_vec();
+    text.push(b'=');
+    text.extend(
+        value
+            .iter()
+            .map(|byte| if *byte == 0 { b'?' } else { *byte }),
+    );
+    CString::new(text).unwrap_or_default()
+}
+
+/// A URL without the user and password that it may carry.
+fn without_user(url: &str) -> String {
+    let (scheme, rest) = url
+        .split_once("://")
+        .map_or(("", url), |(scheme, rest)| (scheme, rest));
+    let host_end = rest.find('/').unwrap_or(rest.len());
+    let host_start = rest[..host_end].rfind('@').map_or(0, |at| at + 1);
+    let scheme = if scheme.is_empty() {
+        String::new()
+    } else {
+        format!("{scheme}://")
+    };
+    format!("{scheme}{}", &rest[host_start..])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_password_in_the_address_stays_with_the_worker() {
+        assert_eq!(
+            without_user("http://me:secret@host:1/x@y"),
+            "http://host:1/x@y"
+        );
+        assert_eq!(without_user("localhost:3733"), "localhost:3733");
+    }
+
+    #[test]
+    fn a_secret_is_not_passed_on_even_if_asked_for() {
+        let settings = Settings {
+            pass_env: vec!["GANGER_TOKEN".into()],
+            ..Settings::default()
+        };
+        assert!(matches!(
+            Environment::new(&settings, "w"),
+            Err(Error::SecretVariable { .. })
+        ));
+    }
+}

@@ -1,0 +1,305 @@
+//! The second mode: a program that is kept running and fed one line for each job.
+//!
+//! In: `{"id":"1/x","kind":"greet","attempt":1,"args":["world"]}`, with `"deadline"` (seconds since 1970) if there
+//! is one. Out: `{"id":"1/x","result":…}`, or `{"id":"1/x","error":"words"}` with `"permanent":true` and `"group"`
+//! if wanted. One line each, one job at a time. What it writes to standard error and descriptor 3 in
+//! between belongs to the job at hand. Its standard input is closed when it is no longer needed; it is
+//! then expected to end.
+
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use ganger_client::Delivery;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::ending::{Ending, group, of_status};
+use crate::environment::deadline;
+use crate::handler::Handler;
+use crate::hearing::Hearing;
+use crate::launch::{Launched, Shop, Watch, launch};
+use crate::life::{End, follow};
+use crate::once::{judge, supervisor_lost, with_tail};
+use crate::slot::Work;
+use crate::stop::{Guard, Stop, Todo};
+use crate::supervise::Told;
+use crate::text::excerpt;
+
+/// Room in a line for everything but the result.
+pub(crate) const ENVELOPE_BYTES_MAX: u64 = 4 << 10;
+
+/// A program that waits for its next job.
+pub(crate) struct Fed {
+    watch: Watch,
+    launched: Launched,
+    idle_since: Instant,
+}
+
+/// What became of a job, and of the program.
+pub(crate) struct Answered {
+    pub(crate) ending: Ending,
+    /// The program, if it can take another job.
+    pub(crate) program: Option<Fed>,
+}
+
+#[derive(Deserialize)]
+struct Answer<'a> {
+    id: String,
+    #[serde(borrow)]
+    result: Option<&'a RawValue>,
+    error: Option<String>,
+    group: Option<String>,
+    #[serde(default)]
+    permanent: bool,
+}
+
+impl Fed {
+    /// Starts the program for `job` under a supervisor of its own.
+    ///
+    /// # Errors
+    /// The ending of the job, if the program cannot be started.
+    pub(crate) fn start(shop: &Shop, handler: &Handler, job: &Delivery) -> Result<Self, Ending> {
+        let watch = Watch::start(&shop.settings.supervisor)
+            .map_err(|error| Ending::from_machine("no supervisor could be started", &error))?;
+        let launched = launch(shop, &watch, handler, job, false)?;
+        Ok(Self {
+            watch,
+            launched,
+            idle_since: Instant::now(),
+        })
+    }
+
+    /// How long it has had nothing to do.
+    pub(crate) fn idle_time(&self) -> Duration {
+        self.idle_since.elapsed()
+    }
+
+    /// Whether it still runs, as far as can be told without waiting.
+    pub(crate) fn is_alive(&mut self, hearing: &mut Hearing) -> bool {
+        let process = &mut self.launched.process;
+        let turned = process.turn(&self.watch.supervisor, None, Some(Instant::now()), hearing);
+        turned.is_ok() && process.told.is_none()
+    }
+
+    /// Feeds it a job and waits for the answer.
+    pub(crate) fn run(
+        mut self,
+        work: &Work,
+        list: &[u8],
+        guard: &mut Guard,
+        hearing: &mut Hearing,
+    ) -> Answered {
+        self.launched.process.feed(line(work, list), false);
+        let heard = self.listen(&work.stop, guard, hearing);
+        hearing.finish();
+        let gone = |ending| Answered {
+            ending,
+            program: None,
+        };
+        match heard {
+            Heard::Line => match answer(work, hearing) {
+                Ok(ending) => {
+                    self.idle_since = Instant::now();
+                    Answered {
+                        ending,
+                        program: Some(self),
+                    }
+                }
+                Err(ending) => {
+                    self.end(Duration::ZERO);
+                    gone(ending)
+                }
+            },
+            Heard::Overflow => {
+                let limit = hearing.result_bytes_max() - ENVELOPE_BYTES_MAX;
+                self.end(Duration::ZERO);
+                let words = format!(
+                    "the program's answer has more than the {limit} bytes of a result, or no end of line"
+                );
+                gone(Ending::permanent(group::BAD_OUTPUT, words))
+            }
+            Heard::End(End::Ended { status, .. }) => gone(died(status, guard, hearing)),
+            Heard::End(End::NotStarted { step, errno }) => gone(Ending::not_started(step, errno)),
+            Heard::End(End::SupervisorLost) => {
+                self.watch.give_up();
+                gone(supervisor_lost("its supervisor was killed"))
+            }
+        }
+    }
+
+    fn listen(&mut self, stop: &Stop, guard: &mut Guard, hearing: &mut Hearing) -> Heard {
+        let supervisor = &self.watch.supervisor;
+        let process = &mut self.launched.process;
+        let mut seen = 0;
+        loop {
+            if hearing.output[seen..].contains(&b'\n') {
+                return Heard::Line;
+            }
+            seen = hearing.output.len();
+            if hearing.output_overflow().is_some() {
+                return Heard::Overflow;
+            }
+            // Once it has to end, or has ended, its end is followed like any other's.
+            let is_ending = matches!(process.told, Some(_)) || process.status.is_some();
+            let until = match guard.decide(Instant::now(), stop.asked()) {
+                Todo::WaitUntil(until) if !is_ending => until,
+                Todo::WaitUntil(_) => break,
+                Todo::Terminate | Todo::Kill => {
+                    // A supervisor that cannot be asked is found to be gone below.
+                    let _ = supervisor.terminate();
+                    break;
+                }
+            };
+            if process
+                .turn(supervisor, Some(stop), until, hearing)
+                .is_err()
+            {
+                return Heard::End(End::SupervisorLost);
+            }
+            match process.told.take() {
+                None => {}
+                Some(Told::NotStarted { step, errno }) => {
+                    return Heard::End(End::NotStarted { step, errno });
+                }
+                Some(Told::Exited { .. }) => {
+                    // Whatever it left behind goes too.
+                    let _ = supervisor.sweep();
+                }
+                Some(Told::Clean { killed }) => {
+                    process.drain(hearing);
+                    let end = process.status.map(|status| End::Ended { status, killed });
+                    return Heard::End(end.unwrap_or(End::SupervisorLost));
+                }
+                Some(Told::Stuck | Told::Gone) => return Heard::End(End::SupervisorLost),
+            }
+        }
+        follow(process, supervisor, stop, guard, hearing)
+            .map_or(Heard::End(End::SupervisorLost), Heard::End)
+    }
+
+    /// Ends the program: closes its input, waits for `patience`, kills all that is left.
+    pub(crate) fn end(self, patience: Duration) {
+        let Self {
+            watch, launched, ..
+        } = self;
+        let Launched {
+            mut process,
+            directory,
+        } = launched;
+        process.feed(Vec::new(), true);
+        let until = Instant::now() + patience;
+        let mut deaf = Deaf;
+        while process.told.is_none() && Instant::now() < until {
+            if process
+                .turn(&watch.supervisor, None, Some(until), &mut deaf)
+                .is_err()
+            {
+                break;
+            }
+        }
+        // Dropping the supervisor waits until it has killed what is left.
+        drop(process);
+        drop(watch);
+        drop(directory);
+    }
+}
+
+struct Deaf;
+
+impl crate::process::Listener for Deaf {
+    fn hear(&mut self, _pipe: crate::process::Pipe, _bytes: &[u8]) {}
+}
+
+enum Heard {
+    Line,
+    Overflow,
+    End(End),
+}
+
+/// The line for a job. Between JSON tokens an end of line is only space, and within a string it cannot be, so
+/// replacing it changes no value.
+fn line(work: &Work, list: &[u8]) -> Vec<u8> {
+    let job = &work.job;
+    let (id, kind) = (serde_json::json!(work.task), serde_json::json!(job.kind));
+    let mut line =
+        format!("{{\"id\":{id},\"kind\":{kind},\"attempt\":{}", job.attempt).into_bytes();
+    if let Some(at) = deadline(job) {
+        line.extend_from_slice(format!(",\"deadline\":{at}").as_bytes());
+    }
+    line.extend_from_slice(b",\"args\":");
+    line.extend(list.iter().map(|byte| {
+        if matches!(byte, b'\n' | b'\r') {
+            b' '
+        } else {
+            *byte
+        }
+    }));
+    line.extend_from_slice(b"}\n");
+    line
+}
+
+/// Reads the answer. An error means that the program cannot be trusted with another job.
+fn answer(work: &Work, hearing: &Hearing) -> Result<Ending, Ending> {
+    let broken = |words: String| Ending::retriable(group::FEED_BROKEN, words);
+    let end = hearing
+        .output
+        .iter()
+        .position(|byte| *byte == b'\n')
+        .unwrap_or(hearing.output.len());
+    let (line, rest) = hearing.output.split_at(end);
+    let answer: Answer<'_> = serde_json::from_slice(line).map_err(|error| {
+        let shown = excerpt(line, 200);
+        Ending::permanent(
+            group::BAD_OUTPUT,
+            format!("the program's answer cannot be read: {error}; it begins {shown}"),
+        )
+    })?;
+    if answer.id != work.task {
+        let other = excerpt(answer.id.as_bytes(), 100);
+        return Err(broken(format!(
+            "the program answered {other} when it was asked {}",
+            work.task
+        )));
+    }
+    if !rest.trim_ascii().is_empty() {
+        return Err(broken(format!(
+            "the program answered more than one line: {}",
+            excerpt(rest.trim_ascii(), 200)
+        )));
+    }
+    Ok(match answer.error {
+        Some(words) if answer.permanent => Ending::permanent(
+            answer.group.unwrap_or_else(|| group::PERMANENT.into()),
+            words,
+        ),
+        Some(words) => Ending::retriable(answer.group.unwrap_or_else(|| "error".into()), words),
+        None => {
+            let result = answer.result.map_or("null", RawValue::get);
+            Ending::Completed(Bytes::copy_from_slice(result.as_bytes()))
+        }
+    })
+}
+
+fn died(status: i32, guard: &Guard, hearing: &Hearing) -> Ending {
+    if guard.why().is_some() {
+        // Ending well when asked to end is no answer to the job.
+        return judge(
+            if status == 0 { 1 << 8 } else { status },
+            guard.why(),
+            hearing,
+        );
+    }
+    let (group, words) = of_status(status);
+    let words = with_tail(
+        &format!("the program ended without an answer: {words}"),
+        hearing,
+    );
+    Ending::retriable(
+        if status == 0 {
+            group::FEED_BROKEN.into()
+        } else {
+            group
+        },
+        words,
+    )
+}

@@ -1,0 +1,228 @@
+//! Settings of handlers: how a kind's program is run, and within which limits.
+//!
+//! They come from `handlers.toml`, in the directory of the programs unless told otherwise:
+//!
+//! ```toml
+//! [default]
+//! memory = "1GiB"
+//!
+//! [handler.thumbnail]
+//! mode = "fed"
+//! wall_time = "30s"
+//! ```
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use crate::Error;
+use crate::supervise::{Limits, User};
+use crate::units::{Bytes, Seconds};
+
+/// How a kind's program meets its jobs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    /// Started for each job: isolation first.
+    #[default]
+    Once,
+    /// Started once and fed a line for each job: speed first.
+    Fed,
+}
+
+/// How the programs of one kind are run. Since 0.1.0.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Handler {
+    /// How it meets its jobs.
+    pub mode: Mode,
+    /// Longest run of a job; its own time-out counts too. `None`: no limit.
+    pub wall_time: Option<Duration>,
+    /// Most CPU time of each process; it is sent `SIGXCPU` then, and killed 5 s later.
+    pub cpu_time: Option<Duration>,
+    /// Most address space of each process, in bytes.
+    pub memory: Option<u64>,
+    /// Most processes and threads of the user it runs as; has no effect on root.
+    pub processes: Option<u64>,
+    /// Most open files of each process.
+    pub open_files: Option<u64>,
+    /// Largest file it may write, in bytes; it is sent `SIGXFSZ` beyond.
+    pub file_size: Option<u64>,
+    /// Most bytes of a result. Default 1 MiB.
+    pub result_bytes_max: u64,
+    /// Most bytes of a run's log. Default 1 MiB.
+    pub log_bytes_max: u64,
+    /// Between asking a program to end and killing it; `None`: the worker's.
+    pub grace: Option<Duration>,
+    /// Numbers of the user and group it runs as; `None`: the worker's. Only root may change.
+    pub user: Option<(u32, u32)>,
+    /// Whether it may only write below its working directory.
+    pub is_sandboxed: bool,
+    /// A fed program without a job for this long is ended. Default 60 s.
+    pub idle_for: Duration,
+}
+
+impl Default for Handler {
+    fn default() -> Self {
+        Self {
+            mode: Mode::Once,
+            wall_time: None,
+            cpu_time: None,
+            memory: None,
+            processes: None,
+            open_files: None,
+            file_size: None,
+            result_bytes_max: 1 << 20,
+            log_bytes_max: 1 << 20,
+            grace: None,
+            user: None,
+            is_sandboxed: false,
+            idle_for: Duration::from_secs(60),
+        }
+    }
+}
+
+impl Handler {
+    pub(crate) fn limits(&self) -> Limits {
+        Limits {
+            // A limit below a second would be none: the kernel counts whole seconds.
+            cpu_seconds: self.cpu_time.map(|time| time.as_secs().max(1)),
+            memory_bytes: self.memory,
+            processes: self.processes,
+            open_files: self.open_files,
+            file_bytes: self.file_size,
+        }
+    }
+
+    pub(crate) fn run_as(&self) -> Option<User> {
+        self.user.map(|(uid, gid)| User { uid, gid })
+    }
+}
+
+/// The settings of all kinds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Handlers {
+    /// Of kinds without an entry.
+    pub default: Handler,
+    /// By kind.
+    pub by_kind: BTreeMap<String, Handler>,
+}
+
+impl Handlers {
+    /// The settings for a kind.
+    pub fn of(&self, kind: &str) -> &Handler {
+        self.by_kind.get(kind).unwrap_or(&self.default)
+    }
+
+    /// Reads settings from a file; `None` if there is no such file.
+    ///
+    /// # Errors
+    /// If the file cannot be read, or says something that is no setting; the message has the line.
+    pub fn read(path: &Path) -> Result<Option<Self>, Error> {
+        let bad = |reason: String| Error::BadHandlers {
+            path: path.into(),
+            reason,
+        };
+        match fs::read_to_string(path) {
+            Ok(text) => Self::parse(&text).map(Some).map_err(bad),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(bad(error.to_string())),
+        }
+    }
+
+    /// Reads settings from text.
+    ///
+    /// # Errors
+    /// A description with line and column of what is no setting.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let written: WrittenHandlers = toml::from_str(text).map_err(|error| error.to_string())?;
+        let default = written.default.over(&Handler::default());
+        let by_kind = written.handler.into_iter();
+        let by_kind = by_kind
+            .map(|(kind, handler)| (kind, handler.over(&default)))
+            .collect();
+        Ok(Self { default, by_kind })
+    }
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct WrittenHandlers {
+    default: Written,
+    handler: BTreeMap<String, Written>,
+}
+
+/// A table of the file: what is absent is inherited.
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Written {
+    mode: Option<Mode>,
+    wall_time: Option<Seconds>,
+    cpu_time: Option<Seconds>,
+    memory: Option<Bytes>,
+    processes: Option<u64>,
+    open_files: Option<u64>,
+    file_size: Option<Bytes>,
+    result_bytes_max: Option<Bytes>,
+    log_bytes_max: Option<Bytes>,
+    grace: Option<Seconds>,
+    uid: Option<u32>,
+    gid: Option<u32>,
+    sandbox: Option<bool>,
+    idle_for: Option<Seconds>,
+}
+
+impl Written {
+    fn over(self, base: &Handler) -> Handler {
+        let time = |own: Option<Seconds>| own.map(|Seconds(time)| time);
+        let bytes = |own: Option<Bytes>| own.map(|Bytes(count)| count);
+        let own_user = self.uid.map(|uid| (uid, self.gid.unwrap_or(uid)));
+        Handler {
+            mode: self.mode.unwrap_or(base.mode),
+            wall_time: time(self.wall_time).or(base.wall_time),
+            cpu_time: time(self.cpu_time).or(base.cpu_time),
+            memory: bytes(self.memory).or(base.memory),
+            processes: self.processes.or(base.processes),
+            open_files: self.open_files.or(base.open_files),
+            file_size: bytes(self.file_size).or(base.file_size),
+            result_bytes_max: bytes(self.result_bytes_max).unwrap_or(base.result_bytes_max),
+            log_bytes_max: bytes(self.log_bytes_max).unwrap_or(base.log_bytes_max),
+            grace: time(self.grace).or(base.grace),
+            user: own_user.or(base.user),
+            is_sandboxed: self.sandbox.unwrap_or(base.is_sandboxed),
+            idle_for: time(self.idle_for).unwrap_or(base.idle_for),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_handler_inherits_what_it_does_not_say() {
+        let text = "[default]\nmemory = \"1GiB\"\nwall_time = \"2m\"\n[handler.resize]\nmode = \"fed\"\nwall_time = 30\n";
+        let handlers = Handlers::parse(text).expect("it is right");
+        let resize = handlers.of("resize");
+        assert_eq!((resize.mode, resize.memory), (Mode::Fed, Some(1 << 30)));
+        assert_eq!(resize.wall_time, Some(Duration::from_secs(30)));
+        assert_eq!(
+            handlers.of("other").wall_time,
+            Some(Duration::from_secs(120))
+        );
+    }
+
+    #[test]
+    fn a_setting_that_does_not_exist_is_refused_with_its_line() {
+        let error = Handlers::parse("[default]\nmemroy = 1\n").expect_err("a typing mistake");
+        assert!(
+            error.contains("line 2") && error.contains("memroy"),
+            "{error}"
+        );
+        assert!(Handlers::parse("[handler.x]\nmemory = \"lots\"\n").is_err());
+        assert!(Handlers::parse("[handler.x]\ngrace = \"-1s\"\n").is_err());
+    }
+}

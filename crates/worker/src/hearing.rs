@@ -1,0 +1,312 @@
+//! Keeps what a program writes, within its limits: the result, the log, the progress (`rel W4`).
+
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use crate::process::{Listener, Pipe};
+use crate::text::{escape, excerpt};
+
+/// Bytes of the log's end that a failure's message shows.
+const TAIL_BYTES_MAX: usize = 4 << 10;
+/// Longest line of progress.
+const PROGRESS_LINE_BYTES_MAX: usize = 16 << 10;
+/// Notes of the worker's in one log: a program that writes nonsense for ever is told so this often.
+const NOTES_MAX: u32 = 20;
+/// Longest line that the worker's own log shows at once.
+const SHOWN_LINE_BYTES_MAX: usize = 1 << 10;
+
+/// What a run sends on while it runs.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Sent {
+    /// Bytes of its log.
+    Log(Vec<u8>),
+    /// How far it is in millionths, and what it is doing.
+    Progress(u32, String),
+}
+
+/// Takes what a run sends on.
+pub(crate) type Sender = Box<dyn FnMut(Sent) + Send>;
+
+/// Limits of one run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Caps {
+    pub(crate) result_bytes_max: u64,
+    pub(crate) log_bytes_max: u64,
+}
+
+/// All that is heard of one run.
+pub(crate) struct Hearing {
+    caps: Caps,
+    send: Sender,
+    task: String,
+    /// Standard output, up to its limit.
+    pub(crate) output: Vec<u8>,
+    output_dropped: u64,
+    log_kept: u64,
+    log_dropped: u64,
+    tail: Vec<u8>,
+    shown: Vec<u8>,
+    progress: Vec<u8>,
+    progress_is_overlong: bool,
+    notes_left: u32,
+}
+
+impl Hearing {
+    /// For the run of `task`, as log lines name it.
+    pub(crate) fn new(task: String, caps: Caps, send: Sender) -> Self {
+        Self {
+            caps,
+            send,
+            task,
+            output: Vec::new(),
+            output_dropped: 0,
+            log_kept: 0,
+            log_dropped: 0,
+            tail: Vec::new(),
+            shown: Vec::new(),
+            progress: Vec::new(),
+            progress_is_overlong: false,
+            notes_left: NOTES_MAX,
+        }
+    }
+
+    /// Bytes written in all, if they are more than a result may have.
+    pub(crate) fn output_overflow(&self) -> Option<u64> {
+        let written = u64::try_from(self.output.len()).unwrap_or(u64::MAX) + self.output_dropped;
+        (self.output_dropped > 0).then_some(written)
+    }
+
+    /// Most bytes of a result.
+    pub(crate) fn result_bytes_max(&self) -> u64 {
+        self.caps.result_bytes_max
+    }
+
+    /// The end of the log, for a failure's message; empty if nothing was written.
+    pub(crate) fn tail(&self) -> String {
+        let mut tail = self.tail.as_slice();
+        if tail.len() > TAIL_BYTES_MAX {
+            tail = &tail[tail.len() - TAIL_BYTES_MAX..];
+            // Begins with a whole line where there is one.
+            if let Some(end) = tail.iter().position(|byte| *byte == b'\n') {
+                tail = &tail[end + 1..];
+            }
+        }
+        String::from_utf8_lossy(tail.trim_ascii()).into_owned()
+    }
+
+    /// Says what was dropped. Call once, at the end.
+    pub(crate) fn finish(&mut self) {
+        // The last word on what was dropped is always said.
+        self.notes_left += 1;
+        self.show(b"", true);
+        if !self.progress.is_empty() && !self.progress_is_overlong {
+            let line = std::mem::take(&mut self.progress);
+            self.progress_line(&line);
+        }
+        if self.log_dropped > 0 {
+            let (dropped, limit) = (self.log_dropped, self.caps.log_bytes_max);
+            self.note(&format!(
+                "{dropped} bytes of log dropped: the limit is {limit} bytes"
+            ));
+        }
+    }
+
+    /// Adds a line of the worker's to the log of the run.
+    pub(crate) fn note(&mut self, text: &str) {
+        let Some(left) = self.notes_left.checked_sub(1) else {
+            return;
+        };
+        self.notes_left = left;
+        tracing::warn!(job = %self.task, "{text}");
+        (self.send)(Sent::Log(format!("\n[ganger: {text}]\n").into_bytes()));
+    }
+
+    fn hear_output(&mut self, bytes: &[u8]) {
+        let limit = usize::try_from(self.caps.result_bytes_max).unwrap_or(usize::MAX);
+        let room = limit.saturating_sub(self.output.len());
+        let kept = &bytes[..bytes.len().min(room)];
+        self.output.extend_from_slice(kept);
+        self.output_dropped += u64::try_from(bytes.len() - kept.len()).unwrap_or(u64::MAX);
+    }
+
+    fn hear_log(&mut self, bytes: &[u8]) {
+        self.tail.extend_from_slice(bytes);
+        if self.tail.len() > 4 * TAIL_BYTES_MAX {
+            self.tail.drain(..self.tail.len() - 2 * TAIL_BYTES_MAX);
+        }
+        let room = usize::try_from(self.caps.log_bytes_max - self.log_kept).unwrap_or(usize::MAX);
+        let kept = &bytes[..bytes.len().min(room)];
+        self.log_dropped += u64::try_from(bytes.len() - kept.len()).unwrap_or(u64::MAX);
+        if kept.is_empty() {
+            return;
+        }
+        self.log_kept += u64::try_from(kept.len()).unwrap_or(u64::MAX);
+        self.show(kept, false);
+        (self.send)(Sent::Log(kept.to_vec()));
+    }
+
+    /// Shows whole lines in the worker's own log, each with its job in front, and nothing in them that a
+    /// terminal obeys.
+    fn show(&mut self, bytes: &[u8], is_end: bool) {
+        self.shown.extend_from_slice(bytes);
+        let mut from = 0;
+        while from < self.shown.len() {
+            let rest = &self.shown[from..];
+            let end = rest
+                .iter()
+                .take(SHOWN_LINE_BYTES_MAX)
+                .position(|byte| *byte == b'\n');
+            let (length, skip) = match end {
+                Some(end) => (end, end + 1),
+                None if rest.len() >= SHOWN_LINE_BYTES_MAX => {
+                    (SHOWN_LINE_BYTES_MAX, SHOWN_LINE_BYTES_MAX)
+                }
+                None if is_end => (rest.len(), rest.len()),
+                None => break,
+            };
+            tracing::info!(job = %self.task, "| {}", escape(&rest[..length]));
+            from += skip;
+        }
+        self.shown.drain(..from);
+    }
+
+    fn hear_progress(&mut self, mut bytes: &[u8]) {
+        while let Some(end) = bytes.iter().position(|byte| *byte == b'\n') {
+            let (line, rest) = bytes.split_at(end);
+            bytes = &rest[1..];
+            self.progress.extend_from_slice(line);
+            let line = std::mem::take(&mut self.progress);
+            if std::mem::take(&mut self.progress_is_overlong)
+                || line.len() > PROGRESS_LINE_BYTES_MAX
+            {
+                self.note("a line of progress is longer than 16 KiB and is ignored");
+            } else {
+                self.progress_line(&line);
+            }
+        }
+        if self.progress.len() + bytes.len() > PROGRESS_LINE_BYTES_MAX {
+            self.progress_is_overlong = true;
+            self.progress.clear();
+        } else {
+            self.progress.extend_from_slice(bytes);
+        }
+    }
+
+    fn progress_line(&mut self, line: &[u8]) {
+        if line.trim_ascii().is_empty() {
+            return;
+        }
+        match serde_json::from_slice::<Line>(line) {
+            Ok(Line { progress, message }) if (0.0..=1.0).contains(&progress) => {
+                // A millionth of a second is a microsecond.
+                let millionths = Duration::from_secs_f64(progress).as_micros();
+                let millionths = u32::try_from(millionths).unwrap_or(1_000_000);
+                (self.send)(Sent::Progress(millionths, message));
+            }
+            Ok(Line { progress, .. }) => {
+                self.note(&format!(
+                    "a progress of {progress} is ignored: it goes from 0 to 1"
+                ));
+            }
+            Err(error) => {
+                let line = excerpt(line, 100);
+                self.note(&format!("a line of progress is ignored: {error}: {line}"));
+            }
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct Line {
+    progress: f64,
+    #[serde(default)]
+    message: String,
+}
+
+impl Listener for Hearing {
+    fn hear(&mut self, pipe: Pipe, bytes: &[u8]) {
+        match pipe {
+            Pipe::Output => self.hear_output(bytes),
+            Pipe::Log => self.hear_log(bytes),
+            Pipe::Progress => self.hear_progress(bytes),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::{Arc, Mutex};
+
+    fn hearing(limit: u64) -> (Hearing, Arc<Mutex<Vec<Sent>>>) {
+        let sent = Arc::new(Mutex::new(Vec::new()));
+        let keep = Arc::clone(&sent);
+        let caps = Caps {
+            result_bytes_max: limit,
+            log_bytes_max: limit,
+        };
+        let send = Box::new(move |one| keep.lock().expect("nobody panics").push(one));
+        (Hearing::new("1/x".into(), caps, send), sent)
+    }
+
+    fn log_of(sent: &Mutex<Vec<Sent>>) -> String {
+        let sent = sent.lock().expect("nobody panics");
+        let logs = sent.iter().filter_map(|one| match one {
+            Sent::Log(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
+            Sent::Progress(..) => None,
+        });
+        logs.collect()
+    }
+
+    #[test]
+    fn what_is_beyond_a_limit_is_dropped_and_counted() {
+        let (mut hearing, sent) = hearing(4);
+        hearing.hear(Pipe::Output, b"123456");
+        hearing.hear(Pipe::Log, b"abc");
+        hearing.hear(Pipe::Log, b"defg");
+        hearing.finish();
+        assert_eq!(hearing.output_overflow(), Some(6));
+        let log = log_of(&sent);
+        assert!(
+            log.starts_with("abcd") && log.contains("3 bytes of log dropped"),
+            "{log}"
+        );
+        assert_eq!(hearing.tail(), "abcdefg");
+    }
+
+    #[test]
+    fn the_tail_of_a_long_log_begins_with_a_whole_line() {
+        let (mut hearing, _) = hearing(1 << 20);
+        for number in 0..5_000 {
+            hearing.hear(Pipe::Log, format!("line {number}\n").as_bytes());
+        }
+        let tail = hearing.tail();
+        assert!(
+            tail.starts_with("line ") && tail.ends_with("line 4999"),
+            "{tail}"
+        );
+        assert!(tail.len() <= TAIL_BYTES_MAX);
+    }
+
+    #[test]
+    fn progress_may_come_in_pieces_and_a_bad_line_is_noted() {
+        let (mut hearing, sent) = hearing(1 << 20);
+        hearing.hear(Pipe::Progress, b"{\"progress\": 0.4, \"mess");
+        hearing.hear(
+            Pipe::Progress,
+            b"age\": \"half\"}\nnonsense\n{\"progress\": 7}\n",
+        );
+        hearing.hear(Pipe::Progress, &vec![b'x'; 100_000]);
+        hearing.hear(Pipe::Progress, b"\n{\"progress\": 1}");
+        hearing.finish();
+        let log = log_of(&sent);
+        assert!(
+            log.contains("nonsense") && log.contains("0 to 1") && log.contains("16 KiB"),
+            "{log}"
+        );
+        let sent = sent.lock().expect("nobody panics");
+        assert!(sent.contains(&Sent::Progress(400_000, "half".into())));
+        assert!(sent.contains(&Sent::Progress(1_000_000, String::new())));
+    }
+}

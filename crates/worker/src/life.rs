@@ -1,0 +1,133 @@
+//! The life of a program from its start until no process of it is left.
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use crate::hearing::Hearing;
+use crate::process::Process;
+use crate::stop::{Guard, Stop, Todo};
+use crate::supervise::{Step, Supervisor, Told};
+
+/// How long what a program left behind may go on writing after the program itself has ended.
+const DRAIN_FOR: Duration = Duration::from_millis(200);
+/// How long a supervisor may take to clean up; it gives up by itself before that.
+const SWEEP_FOR: Duration = Duration::from_secs(30);
+
+/// How a life went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// No process is left.
+    Ended {
+        /// As `wait` gives it.
+        status: i32,
+        /// Processes that had to be killed after the program's own had ended.
+        killed: u32,
+    },
+    /// It never began.
+    NotStarted {
+        /// At which step.
+        step: Step,
+        /// The system's error number.
+        errno: i32,
+    },
+    /// The supervisor is gone, or could not clean up: it must be replaced.
+    SupervisorLost,
+}
+
+/// Follows a program to its end, stopping it when it must be stopped.
+pub(crate) fn follow(
+    process: &mut Process,
+    supervisor: &Supervisor,
+    stop: &Stop,
+    guard: &mut Guard,
+    hearing: &mut Hearing,
+) -> io::Result<End> {
+    let mut life = Life {
+        exited_at: None,
+        is_clean: false,
+        swept_at: None,
+    };
+    loop {
+        let now = Instant::now();
+        let asked = stop.asked();
+        let until = match life.exited_at {
+            None => match guard.decide(now, asked) {
+                Todo::WaitUntil(until) => until,
+                Todo::Terminate => {
+                    supervisor.terminate()?;
+                    continue;
+                }
+                Todo::Kill => {
+                    supervisor.sweep()?;
+                    life.swept_at = Some(now);
+                    continue;
+                }
+            },
+            Some(exited_at) => {
+                if life.is_over(process, now) {
+                    process.drain(hearing);
+                    return Ok(ended(process, 0));
+                }
+                life.sweep_when_silent(process, supervisor, now)?;
+                Some(
+                    life.swept_at
+                        .map_or(exited_at + DRAIN_FOR, |at| at + SWEEP_FOR),
+                )
+            }
+        };
+        process.turn(supervisor, Some(stop), until, hearing)?;
+        match process.told.take() {
+            None if life.is_overdue() => return Ok(End::SupervisorLost),
+            None => {}
+            Some(Told::Exited { is_clean, .. }) => {
+                life.exited_at = Some(Instant::now());
+                life.is_clean = is_clean;
+            }
+            Some(Told::Clean { killed }) => {
+                process.drain(hearing);
+                return Ok(ended(process, killed));
+            }
+            Some(Told::NotStarted { step, errno }) => return Ok(End::NotStarted { step, errno }),
+            Some(Told::Stuck | Told::Gone) => return Ok(End::SupervisorLost),
+        }
+    }
+}
+
+struct Life {
+    exited_at: Option<Instant>,
+    is_clean: bool,
+    swept_at: Option<Instant>,
+}
+
+impl Life {
+    /// Whether all processes are gone and what they wrote is read. Somebody outside may hold a pipe open.
+    fn is_over(&self, process: &Process, now: Instant) -> bool {
+        let is_drained = self.exited_at.is_some_and(|at| at + DRAIN_FOR <= now);
+        self.is_clean && self.swept_at.is_none() && (process.is_silent() || is_drained)
+    }
+
+    /// Kills what the program left behind, once it has said all or has had its time.
+    fn sweep_when_silent(
+        &mut self,
+        process: &Process,
+        supervisor: &Supervisor,
+        now: Instant,
+    ) -> io::Result<()> {
+        let is_drained = self.exited_at.is_some_and(|at| at + DRAIN_FOR <= now);
+        if !self.is_clean && self.swept_at.is_none() && (process.is_silent() || is_drained) {
+            supervisor.sweep()?;
+            self.swept_at = Some(now);
+        }
+        Ok(())
+    }
+
+    fn is_overdue(&self) -> bool {
+        self.swept_at.is_some_and(|at| at.elapsed() > SWEEP_FOR)
+    }
+}
+
+fn ended(process: &Process, killed: u32) -> End {
+    process
+        .status
+        .map_or(End::SupervisorLost, |status| End::Ended { status, killed })
+}

@@ -1,0 +1,232 @@
+//! A running program and its pipes, turned by one thread with one `poll`.
+//!
+//! Every pipe is read as long as it has something, whatever becomes of it, so a program is never blocked by us;
+//! what is kept is the listener's business. Nothing here waits for a program without also listening to
+//! its supervisor and to [`Stop`].
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{OFlags, fcntl_setfl};
+use rustix::io::Errno;
+use rustix::pipe::{PipeFlags, pipe_with};
+
+use crate::stop::Stop;
+use crate::supervise::{Order, Supervisor, Told};
+
+const READ_BYTES: usize = 64 << 10;
+
+/// The pipes that a program writes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pipe {
+    /// Descriptor 1.
+    Output = 0,
+    /// Descriptor 2.
+    Log = 1,
+    /// Descriptor 3.
+    Progress = 2,
+}
+
+impl Pipe {
+    const ALL: [Self; 3] = [Self::Output, Self::Log, Self::Progress];
+
+    fn place(self) -> usize {
+        match self {
+            Self::Output => 0,
+            Self::Log => 1,
+            Self::Progress => 2,
+        }
+    }
+}
+
+/// Hears what a program writes.
+pub(crate) trait Listener {
+    fn hear(&mut self, pipe: Pipe, bytes: &[u8]);
+}
+
+/// A running program. Dropping it closes its pipes and does nothing else.
+pub(crate) struct Process {
+    input: Option<OwnedFd>,
+    unwritten: Vec<u8>,
+    written: usize,
+    closes_input: bool,
+    outputs: [Option<OwnedFd>; 3],
+    buffer: Vec<u8>,
+    /// As `wait` gives it, once the program's own process has ended.
+    pub(crate) status: Option<i32>,
+    /// What the supervisor said last.
+    pub(crate) told: Option<Told>,
+}
+
+impl Process {
+    /// Has `supervisor` start a program. Whether that went well is told later.
+    pub(crate) fn start(
+        supervisor: &Supervisor,
+        order: &Order,
+        program: BorrowedFd<'_>,
+        directory: BorrowedFd<'_>,
+    ) -> io::Result<Self> {
+        let (its_input, input) = pipe()?;
+        let (output, its_output) = pipe()?;
+        let (log, its_log) = pipe()?;
+        let (progress, its_progress) = pipe()?;
+        for ours in [&input, &output, &log, &progress] {
+            fcntl_setfl(ours, OFlags::NONBLOCK)?;
+        }
+        let files = [&its_input, &its_output, &its_log, &its_progress].map(AsFd::as_fd);
+        let [a, b, c, d] = files;
+        supervisor.run(order, [program, directory, a, b, c, d])?;
+        Ok(Self {
+            input: Some(input),
+            unwritten: Vec::new(),
+            written: 0,
+            closes_input: false,
+            outputs: [Some(output), Some(log), Some(progress)],
+            buffer: vec![0; READ_BYTES],
+            status: None,
+            told: None,
+        })
+    }
+
+    /// Gives the program something to read; `closes` if it is the last.
+    pub(crate) fn feed(&mut self, bytes: Vec<u8>, closes: bool) {
+        self.unwritten = bytes;
+        self.written = 0;
+        self.closes_input = closes;
+        // Nearly always the pipe takes all at once.
+        self.write();
+    }
+
+    /// Whether the program has closed everything it writes to.
+    pub(crate) fn is_silent(&self) -> bool {
+        self.outputs.iter().all(Option::is_none)
+    }
+
+    /// Waits for anything to happen, at most until `until`, and handles all that has.
+    pub(crate) fn turn(
+        &mut self,
+        supervisor: &Supervisor,
+        stop: Option<&Stop>,
+        until: Option<Instant>,
+        listener: &mut dyn Listener,
+    ) -> io::Result<()> {
+        let (mut has_word, mut is_writable, mut readable) = (false, false, [false; 3]);
+        {
+            let input = self
+                .input
+                .as_ref()
+                .filter(|_| self.written < self.unwritten.len());
+            let mut polled = vec![PollFd::from_borrowed_fd(supervisor.socket(), PollFlags::IN)];
+            let bell = stop.map(|stop| PollFd::from_borrowed_fd(stop.bell(), PollFlags::IN));
+            let bells = usize::from(bell.is_some());
+            polled.extend(bell);
+            let open: Vec<usize> = (0..3)
+                .filter(|place| self.outputs[*place].is_some())
+                .collect();
+            polled.extend(
+                self.outputs
+                    .iter()
+                    .flatten()
+                    .map(|fd| PollFd::new(fd, PollFlags::IN)),
+            );
+            polled.extend(input.map(|fd| PollFd::new(fd, PollFlags::OUT)));
+            let timeout =
+                until.map(|until| timespec(until.saturating_duration_since(Instant::now())));
+            match poll(&mut polled, timeout.as_ref()) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+            let has = |place: usize| {
+                polled
+                    .get(place)
+                    .is_some_and(|one| !one.revents().is_empty())
+            };
+            has_word |= has(0);
+            for (place, output) in (1 + bells..).zip(&open) {
+                readable[*output] = has(place);
+            }
+            is_writable |= input.is_some() && has(1 + bells + open.len());
+        }
+        for pipe in Pipe::ALL {
+            if readable[pipe.place()] {
+                self.read(pipe, listener);
+            }
+        }
+        if is_writable {
+            self.write();
+        }
+        if has_word {
+            let told = supervisor.told();
+            if let Told::Exited { status, .. } = told {
+                self.status = Some(status);
+            }
+            self.told = Some(told);
+        }
+        Ok(())
+    }
+
+    /// Reads what is left in the pipes, without waiting.
+    pub(crate) fn drain(&mut self, listener: &mut dyn Listener) {
+        // A pipe holds at most 1 MiB; whoever writes faster than this reads is no process of the run.
+        const READS_MAX: u32 = 32;
+        for pipe in Pipe::ALL {
+            for _ in 0..READS_MAX {
+                if !self.read(pipe, listener) {
+                    break;
+                }
+            }
+        }
+    }
+
+    fn write(&mut self) {
+        while let Some(input) = &self.input {
+            let rest = &self.unwritten[self.written..];
+            if rest.is_empty() {
+                break;
+            }
+            match rustix::io::write(input, rest) {
+                Ok(count) => self.written += count,
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return,
+                // It reads no more, which is its own affair.
+                Err(_) => self.input = None,
+            }
+        }
+        if self.closes_input {
+            self.input = None;
+        }
+    }
+
+    /// Reads once; gives whether there may be more at once.
+    fn read(&mut self, pipe: Pipe, listener: &mut dyn Listener) -> bool {
+        let Some(fd) = &self.outputs[pipe.place()] else {
+            return false;
+        };
+        match rustix::io::read(fd, &mut self.buffer) {
+            Ok(0) => self.outputs[pipe.place()] = None,
+            Ok(count) => {
+                listener.hear(pipe, &self.buffer[..count]);
+                return true;
+            }
+            Err(Errno::INTR) => return true,
+            Err(Errno::AGAIN) => {}
+            Err(_) => self.outputs[pipe.place()] = None,
+        }
+        false
+    }
+}
+
+fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
+    Ok(pipe_with(PipeFlags::CLOEXEC)?)
+}
+
+fn timespec(time: Duration) -> Timespec {
+    // Rounded up, so that the point has surely passed when the wait ends.
+    let time = time + Duration::from_micros(1);
+    Timespec {
+        tv_sec: i64::try_from(time.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: time.subsec_nanos().into(),
+    }
+}

@@ -1,0 +1,248 @@
+//! Finds the program of a kind: by name alone, inside one directory, opened once and executed as opened (`rel S10`).
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, open, openat, openat2};
+use rustix::io::Errno;
+
+/// Bytes in a kind that can name a program.
+const NAME_BYTES_MAX: usize = 255;
+/// The settings of the directory's programs; never one of them.
+pub(crate) const SETTINGS_FILE: &str = "handlers.toml";
+
+/// A program, opened: what is executed is this file, whatever its name points at later.
+#[derive(Debug)]
+pub(crate) struct Program {
+    file: OwnedFd,
+    /// Where it was found.
+    pub(crate) path: PathBuf,
+    /// Whether an interpreter will have to read it.
+    pub(crate) is_script: bool,
+}
+
+impl Program {
+    /// The open file.
+    pub(crate) fn file(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
+/// Why there is no program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Missing {
+    /// The kind has bytes that a program's name cannot have.
+    BadName,
+    /// The directory cannot be opened.
+    Directory(String),
+    /// There is no such file, or it leads out of the directory.
+    NotThere(String),
+    /// Not a regular file.
+    NotAFile,
+    /// Has no run bit.
+    NotExecutable,
+    /// Would run as somebody else.
+    SetUser,
+}
+
+impl fmt::Display for Missing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::BadName => write!(
+                f,
+                "a program's name has 1 to {NAME_BYTES_MAX} letters, digits, '.', '_' or '-', and no dot in front"
+            ),
+            Self::Directory(error) => write!(f, "the directory cannot be opened: {error}"),
+            Self::NotThere(error) => f.write_str(error),
+            Self::NotAFile => f.write_str("it is not a regular file"),
+            Self::NotExecutable => f.write_str("it has no run bit; chmod +x it"),
+            Self::SetUser => f.write_str("it is set-user-id or set-group-id, which is refused"),
+        }
+    }
+}
+
+/// Finds the program for `kind` in `directory`, or why there is none. An outer error is the machine's fault.
+pub(crate) fn find(directory: &Path, kind: &str) -> io::Result<Result<Program, Missing>> {
+    if !is_program_name(kind) {
+        return Ok(Err(Missing::BadName));
+    }
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let opened = open(directory, flags, Mode::empty());
+    let directory_fd = match opened {
+        Ok(fd) => fd,
+        Err(error) if is_machines_fault(error) => return Err(error.into()),
+        Err(error) => return Ok(Err(Missing::Directory(words(error)))),
+    };
+    let file = match open_beneath(directory_fd.as_fd(), kind) {
+        Ok(file) => file,
+        Err(error) if is_machines_fault(error) => return Err(error.into()),
+        Err(error) => return Ok(Err(Missing::NotThere(words(error)))),
+    };
+    let stat = fstat(&file)?;
+    let mode = stat.st_mode;
+    if FileType::from_raw_mode(mode) != FileType::RegularFile {
+        return Ok(Err(Missing::NotAFile));
+    }
+    if mode & 0o111 == 0 {
+        return Ok(Err(Missing::NotExecutable));
+    }
+    if mode & 0o6000 != 0 {
+        return Ok(Err(Missing::SetUser));
+    }
+    let is_script = starts_as_script(file.as_fd());
+    let path = directory.join(kind);
+    Ok(Ok(Program {
+        file,
+        path,
+        is_script,
+    }))
+}
+
+fn is_program_name(kind: &str) -> bool {
+    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
+    (1..=NAME_BYTES_MAX).contains(&kind.len())
+        && kind.bytes().all(is_allowed)
+        && !kind.starts_with('.')
+        && kind != SETTINGS_FILE
+}
+
+/// Opens a file without running or reading anything. A symbolic link is followed only as long as it stays below
+/// the directory, which the kernel checks at each step; one that leads outside, or an absolute one, is an error.
+fn open_beneath(directory: BorrowedFd<'_>, kind: &str) -> rustix::io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+    match openat2(directory, kind, flags, Mode::empty(), resolve) {
+        // Old kernels, and filters that do not know the call: then no link is followed at all.
+        Err(Errno::NOSYS | Errno::PERM) => {
+            openat(directory, kind, flags | OFlags::NOFOLLOW, Mode::empty())
+        }
+        other => other,
+    }
+}
+
+/// Whether the file begins with `#!`. One that may be executed but not read cannot be a script: its interpreter
+/// could not read it either.
+fn starts_as_script(file: BorrowedFd<'_>) -> bool {
+    let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&file));
+    let Ok(opened) = openat(CWD, path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()) else {
+        return false;
+    };
+    let mut start = [0; 2];
+    File::from(opened).read_exact(&mut start).is_ok() && start == *b"#!"
+}
+
+fn is_machines_fault(error: Errno) -> bool {
+    matches!(
+        error,
+        Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::IO
+    )
+}
+
+fn words(error: Errno) -> String {
+    match error {
+        Errno::XDEV => "it leads out of the directory".into(),
+        Errno::NOENT => "there is no such file".into(),
+        Errno::LOOP => "it is a symbolic link, or a loop of them".into(),
+        other => io::Error::from(other).to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    fn directory() -> tempfile::TempDir {
+        tempfile::tempdir().expect("a temporary directory")
+    }
+
+    fn put(directory: &Path, name: &str, mode: u32) {
+        let path = directory.join(name);
+        fs::write(&path, "#!/bin/sh\n").expect("written");
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("mode set");
+    }
+
+    fn missing(directory: &Path, kind: &str) -> Missing {
+        find(directory, kind)
+            .expect("the machine is well")
+            .expect_err("there is no program")
+    }
+
+    #[test]
+    fn a_regular_executable_file_is_a_program() {
+        let place = directory();
+        put(place.path(), "greet.v2_x-1", 0o755);
+        let found = find(place.path(), "greet.v2_x-1")
+            .expect("the machine is well")
+            .expect("found");
+        assert!(found.is_script);
+        assert_eq!(found.path, place.path().join("greet.v2_x-1"));
+    }
+
+    #[test]
+    fn a_name_with_anything_else_is_refused_before_the_disk_is_asked() {
+        let place = directory();
+        let long = "a".repeat(256);
+        for kind in [
+            "",
+            ".hidden",
+            "..",
+            "a/b",
+            "/bin/sh",
+            "a b",
+            "a\0b",
+            "grüß",
+            "a\n",
+            &long,
+            SETTINGS_FILE,
+        ] {
+            assert_eq!(missing(place.path(), kind), Missing::BadName, "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_a_plain_executable_file_is_refused() {
+        let place = directory();
+        put(place.path(), "plain", 0o644);
+        put(place.path(), "suid", 0o4755);
+        put(place.path(), "sgid", 0o2755);
+        fs::create_dir(place.path().join("dir")).expect("made");
+        assert_eq!(missing(place.path(), "plain"), Missing::NotExecutable);
+        assert_eq!(missing(place.path(), "suid"), Missing::SetUser);
+        assert_eq!(missing(place.path(), "sgid"), Missing::SetUser);
+        assert_eq!(missing(place.path(), "dir"), Missing::NotAFile);
+        assert!(matches!(
+            missing(place.path(), "none"),
+            Missing::NotThere(_)
+        ));
+        assert!(matches!(
+            missing(&place.path().join("none"), "x"),
+            Missing::Directory(_)
+        ));
+    }
+
+    #[test]
+    fn a_link_is_followed_only_inside_the_directory() {
+        let place = directory();
+        put(place.path(), "real", 0o755);
+        symlink("real", place.path().join("inside")).expect("linked");
+        symlink("/bin/sh", place.path().join("absolute")).expect("linked");
+        symlink("../../../../../bin/sh", place.path().join("outside")).expect("linked");
+        symlink("loop", place.path().join("loop")).expect("linked");
+        assert!(
+            find(place.path(), "inside")
+                .expect("the machine is well")
+                .is_ok()
+        );
+        for kind in ["absolute", "outside", "loop"] {
+            assert!(
+                matches!(missing(place.path(), kind), Missing::NotThere(_)),
+                "{kind}"
+            );
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! Where jobs come from and where reports go: the client's stream, or a script of a test.
+
+use std::future::Future;
+use std::time::{Duration, Instant};
+
+use ganger_client::{Error, Held, Report, ReportResult, Reporter, WorkEvent, WorkStream};
+
+/// Where jobs come from.
+pub trait Deliveries: Send {
+    /// The next event; `None` at the end.
+    fn next(&mut self) -> impl Future<Output = Option<WorkEvent>> + Send;
+}
+
+/// Where reports go. What is held is renewed behind it. As [`Reporter`], which see.
+pub trait Reports: Clone + Send + Sync + 'static {
+    /// Allows so many more deliveries.
+    fn grant(&self, credits: u32);
+    /// Takes unused credits back.
+    fn drop_credits(&self);
+    /// Sends reports in order; resolves once all are answered, however long the server is away.
+    fn report_all(
+        &self,
+        reports: Vec<(Held, Report)>,
+    ) -> impl Future<Output = Vec<ReportResult>> + Send;
+    /// Until when a lease surely lasts.
+    fn expires_at(&self, held: &Held) -> Option<Instant>;
+    /// Stops renewing a lease.
+    fn abandon(&self, held: &Held);
+    /// Ends the stream with a word to the server.
+    fn goodbye(&self, patience: Duration) -> impl Future<Output = Result<(), Error>> + Send;
+}
+
+impl Deliveries for WorkStream {
+    async fn next(&mut self) -> Option<WorkEvent> {
+        Self::next(self).await
+    }
+}
+
+impl Reports for Reporter {
+    fn grant(&self, credits: u32) {
+        Self::grant(self, credits);
+    }
+
+    fn drop_credits(&self) {
+        Self::drop_credits(self);
+    }
+
+    async fn report_all(&self, reports: Vec<(Held, Report)>) -> Vec<ReportResult> {
+        Self::report_all(self, reports).await
+    }
+
+    fn expires_at(&self, held: &Held) -> Option<Instant> {
+        Self::expires_at(self, held)
+    }
+
+    fn abandon(&self, held: &Held) {
+        Self::abandon(self, held);
+    }
+
+    async fn goodbye(&self, patience: Duration) -> Result<(), Error> {
+        Self::goodbye(self, patience).await
+    }
+}

@@ -1,0 +1,278 @@
+//! Stopping a run: who asks, when it is asked to end, when it is killed.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustix::event::{EventfdFlags, eventfd};
+
+/// Why a run must end before its program does by itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Why {
+    /// Its lease is gone, or its job was called off: its outcome is dropped.
+    Lost(String),
+    /// It ran for as long as it may.
+    TimedOut(Duration),
+    /// The worker stops.
+    Interrupted,
+}
+
+/// Asks a run to stop, from any thread.
+pub(crate) struct Stop {
+    asked: Mutex<Asked>,
+    bell: OwnedFd,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Asked {
+    why: Option<Why>,
+    at_once: bool,
+}
+
+impl Stop {
+    /// Nothing asked yet.
+    pub(crate) fn new() -> io::Result<Self> {
+        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        Ok(Self {
+            asked: Mutex::default(),
+            bell,
+        })
+    }
+
+    /// Asks. What was asked first counts, but a lost lease counts before all.
+    pub(crate) fn ask(&self, why: Why) {
+        self.change(|asked| {
+            if asked.why.is_none() || matches!(why, Why::Lost(_)) {
+                asked.why = Some(why);
+            }
+        });
+    }
+
+    /// Ends the period of grace of whatever was asked, or will be.
+    pub(crate) fn hurry(&self) {
+        self.change(|asked| asked.at_once = true);
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Asked)) {
+        change(&mut self.asked.lock().unwrap_or_else(PoisonError::into_inner));
+        // Fails only when the bell rings already.
+        let _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
+    }
+
+    /// Why, if it was asked; and whether without grace.
+    pub(crate) fn asked(&self) -> (Option<Why>, bool) {
+        let mut count = [0; 8];
+        let _ = rustix::io::read(&self.bell, &mut count);
+        let asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        (asked.why.clone(), asked.at_once)
+    }
+
+    /// Readable once something was asked.
+    pub(crate) fn bell(&self) -> BorrowedFd<'_> {
+        self.bell.as_fd()
+    }
+}
+
+/// What bounds a run in time.
+pub(crate) struct Bounds {
+    /// When it must end, and after which length of run that is.
+    pub(crate) timeout: Option<(Instant, Duration)>,
+    /// Between asking and killing.
+    pub(crate) grace: Duration,
+    /// Length of the lease.
+    pub(crate) lease_for: Duration,
+    /// Until when the lease surely lasts; `None`: it is gone, which is told otherwise.
+    pub(crate) lease_ends: Box<dyn Fn() -> Option<Instant> + Send>,
+}
+
+impl Bounds {
+    /// Everything must be dead this long before the lease ends: clocks may differ by a hundredth (`rel L8`).
+    fn margin(&self) -> Duration {
+        self.lease_for / 50 + Duration::from_millis(50)
+    }
+
+    /// At most a quarter of a lease is spent on asking nicely.
+    fn grace_before_lease_end(&self) -> Duration {
+        self.grace.min(self.lease_for / 4)
+    }
+}
+
+/// What is to be done now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Todo {
+    /// Nothing before this point, if there is one.
+    WaitUntil(Option<Instant>),
+    /// Ask the program to end.
+    Terminate,
+    /// Kill all that is left.
+    Kill,
+}
+
+/// Decides when a run is asked to end, and when it is killed (`rel W3`).
+pub(crate) struct Guard {
+    bounds: Bounds,
+    why: Option<Why>,
+    kill_at: Option<Instant>,
+    is_killed: bool,
+}
+
+impl Guard {
+    pub(crate) fn new(bounds: Bounds) -> Self {
+        Self {
+            bounds,
+            why: None,
+            kill_at: None,
+            is_killed: false,
+        }
+    }
+
+    /// Why the run is being stopped, if it is.
+    pub(crate) fn why(&self) -> Option<&Why> {
+        self.why.as_ref()
+    }
+
+    /// Decides at `now`; `asked` as [`Stop::asked`] gives it.
+    pub(crate) fn decide(&mut self, now: Instant, asked: (Option<Why>, bool)) -> Todo {
+        let lease_ends = (self.bounds.lease_ends)();
+        let last = lease_ends.and_then(|end| end.checked_sub(self.bounds.margin()));
+        let (why, at_once) = asked;
+        if let Some(kill_at) = self.kill_at {
+            if matches!(why, Some(Why::Lost(_))) {
+                self.why = why;
+            }
+            let kill_at = if at_once {
+                now
+            } else {
+                last.map_or(kill_at, |last| last.min(kill_at))
+            };
+            return self.kill_or_wait(now, kill_at);
+        }
+        let lease_stop =
+            last.and_then(|last| last.checked_sub(self.bounds.grace_before_lease_end()));
+        let timeout = self.bounds.timeout;
+        let why = why
+            .or_else(|| {
+                timeout
+                    .filter(|(at, _)| *at <= now)
+                    .map(|(_, length)| Why::TimedOut(length))
+            })
+            .or_else(|| {
+                lease_stop
+                    .filter(|at| *at <= now)
+                    .map(|_| Why::Lost(LEASE_ENDS.into()))
+            });
+        let Some(why) = why else {
+            let next = [timeout.map(|(at, _)| at), lease_stop]
+                .into_iter()
+                .flatten()
+                .min();
+            return Todo::WaitUntil(next);
+        };
+        self.why = Some(why);
+        let kill_at = now
+            + if at_once {
+                Duration::ZERO
+            } else {
+                self.bounds.grace
+            };
+        self.kill_at = Some(last.map_or(kill_at, |last| last.min(kill_at)));
+        Todo::Terminate
+    }
+
+    fn kill_or_wait(&mut self, now: Instant, kill_at: Instant) -> Todo {
+        if self.is_killed {
+            return Todo::WaitUntil(None);
+        }
+        if kill_at <= now {
+            self.is_killed = true;
+            return Todo::Kill;
+        }
+        Todo::WaitUntil(Some(kill_at))
+    }
+}
+
+const LEASE_ENDS: &str = "the lease runs out and could not be renewed";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bounds(now: Instant, timeout: Option<u64>, lease_ends_in: Option<u64>) -> Bounds {
+        let lease_ends = lease_ends_in.map(|s| now + Duration::from_secs(s));
+        Bounds {
+            timeout: timeout.map(|s| (now + Duration::from_secs(s), Duration::from_secs(s))),
+            grace: Duration::from_secs(10),
+            lease_for: Duration::from_secs(60),
+            lease_ends: Box::new(move || lease_ends),
+        }
+    }
+
+    fn later(now: Instant, seconds: u64) -> Instant {
+        now + Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn a_run_in_time_is_left_alone_until_the_nearest_bound() {
+        let now = Instant::now();
+        let mut guard = Guard::new(bounds(now, Some(5), Some(60)));
+        assert_eq!(
+            guard.decide(now, (None, false)),
+            Todo::WaitUntil(Some(later(now, 5)))
+        );
+    }
+
+    #[test]
+    fn a_timeout_asks_first_and_kills_after_the_grace_period() {
+        let now = Instant::now();
+        let mut guard = Guard::new(bounds(now, Some(5), None));
+        assert_eq!(guard.decide(later(now, 5), (None, false)), Todo::Terminate);
+        assert_eq!(
+            guard.decide(later(now, 6), (None, false)),
+            Todo::WaitUntil(Some(later(now, 15)))
+        );
+        assert_eq!(guard.decide(later(now, 15), (None, false)), Todo::Kill);
+        assert_eq!(
+            guard.decide(later(now, 16), (None, false)),
+            Todo::WaitUntil(None)
+        );
+        assert!(matches!(guard.why(), Some(Why::TimedOut(_))));
+    }
+
+    #[test]
+    fn rel_l8_everything_is_dead_before_an_unrenewed_lease_ends() {
+        let now = Instant::now();
+        let mut guard = Guard::new(bounds(now, None, Some(60)));
+        // 60 s less a margin of 1.25 s, less the grace of 10 s.
+        assert!(matches!(
+            guard.decide(later(now, 48), (None, false)),
+            Todo::WaitUntil(Some(_))
+        ));
+        assert_eq!(guard.decide(later(now, 49), (None, false)), Todo::Terminate);
+        assert_eq!(guard.decide(later(now, 59), (None, false)), Todo::Kill);
+        assert!(matches!(guard.why(), Some(Why::Lost(_))));
+    }
+
+    #[test]
+    fn a_second_signal_ends_the_grace_period() {
+        let now = Instant::now();
+        let mut guard = Guard::new(bounds(now, None, None));
+        assert_eq!(
+            guard.decide(now, (Some(Why::Interrupted), false)),
+            Todo::Terminate
+        );
+        assert_eq!(
+            guard.decide(now, (Some(Why::Interrupted), true)),
+            Todo::Kill
+        );
+    }
+
+    #[test]
+    fn a_lease_lost_while_stopping_drops_the_outcome() {
+        let now = Instant::now();
+        let mut guard = Guard::new(bounds(now, Some(1), None));
+        guard.decide(later(now, 1), (None, false));
+        guard.decide(later(now, 2), (Some(Why::Lost("cancelled".into())), false));
+        assert_eq!(guard.why(), Some(&Why::Lost("cancelled".into())));
+    }
+}

@@ -1,0 +1,111 @@
+//! Finds and kills every descendant of a process.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, wait};
+
+/// Rounds of stopping before killing. A fork bomb is frozen by then, or at its limit of processes.
+const STOP_ROUNDS_MAX: u32 = 50;
+/// How long a process may resist; only one that hangs in the kernel can.
+const RESIST_FOR: Duration = Duration::from_secs(10);
+
+/// Kills all descendants of this process and collects them. Gives how many, or `None` if one cannot be killed.
+pub(super) fn kill_descendants() -> Option<u32> {
+    let mut killed = 0;
+    let give_up_at = Instant::now() + RESIST_FOR;
+    loop {
+        match collect() {
+            Collected::NoneLeft(count) => return Some(killed + count),
+            Collected::SomeLive(count) => killed += count,
+        }
+        if Instant::now() > give_up_at {
+            return None;
+        }
+        stop_all();
+        for pid in descendants() {
+            let _ = kill_process(pid, Signal::KILL);
+        }
+        // The killed need a moment to become zombies; their children come to us as they do.
+        std::thread::sleep(Duration::from_micros(200));
+    }
+}
+
+/// What [`collect`] found.
+pub(super) enum Collected {
+    /// No child is left.
+    NoneLeft(u32),
+    /// At least one lives.
+    SomeLive(u32),
+}
+
+/// Collects children that have ended, and counts them.
+pub(super) fn collect() -> Collected {
+    let mut count = 0;
+    loop {
+        match wait(WaitOptions::NOHANG) {
+            Ok(Some(_)) => count += 1,
+            Ok(None) => return Collected::SomeLive(count),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(_) => return Collected::NoneLeft(count),
+        }
+    }
+}
+
+/// Collects children that have ended; gives `main`'s status if it is among them.
+pub(super) fn collect_for(main: Pid) -> Option<WaitStatus> {
+    let mut found = None;
+    loop {
+        match wait(WaitOptions::NOHANG) {
+            Ok(Some((pid, status))) if pid == main => found = Some(status),
+            Ok(Some(_)) | Err(rustix::io::Errno::INTR) => {}
+            Ok(None) | Err(_) => return found,
+        }
+    }
+}
+
+/// Stops all descendants until no new one appears: what is stopped cannot fork, and keeps its number, so a fork
+/// bomb under a limit cannot use what killing would free.
+fn stop_all() {
+    let mut stopped = BTreeSet::new();
+    for _ in 0..STOP_ROUNDS_MAX {
+        let fresh: Vec<Pid> = descendants()
+            .into_iter()
+            .filter(|pid| stopped.insert(pid.as_raw_nonzero()))
+            .collect();
+        if fresh.is_empty() {
+            return;
+        }
+        for pid in fresh {
+            let _ = kill_process(pid, Signal::STOP);
+        }
+    }
+}
+
+fn descendants() -> Vec<Pid> {
+    let mut found = children("self");
+    let mut next = 0;
+    while let Some(pid) = found.get(next) {
+        found.extend(children(&pid.as_raw_nonzero().to_string()));
+        next += 1;
+    }
+    found
+}
+
+/// Children of all threads of a process, as the kernel lists them.
+pub(super) fn children(process: &str) -> Vec<Pid> {
+    let Ok(threads) = fs::read_dir(format!("/proc/{process}/task")) else {
+        return Vec::new();
+    };
+    threads
+        .flatten()
+        .filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok())
+        .flat_map(|list| {
+            let numbers = list.split_ascii_whitespace();
+            numbers
+                .filter_map(|text| Pid::from_raw(text.parse().ok()?))
+                .collect::<Vec<_>>()
+        })
+        .collect()
+}
