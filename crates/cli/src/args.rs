@@ -1,0 +1,63 @@
+//! The command line: global options and the list of commands.
+
+use clap::{Parser, Subcommand};
+
+use crate::command::{
+    backup, bench, check, completions, events, failures, job, queue, run, schedule, server, stats,
+    submit, version, worker, workers,
+};
+use crate::context::Global;
+use crate::exit::EXIT_CODES_HELP;
+
+/// A durable job queue and task-graph server: jobs are acknowledged when they are on disk, leased,
+/// retried, chained, and run by programs in any language.
+#[derive(Debug, Parser)]
+#[command(name = "ganger", version, after_help = EXIT_CODES_HELP, arg_required_else_help = true)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) global: Global,
+
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run a server.
+    Server(Box<server::ServerArgs>),
+    /// Run a worker: take jobs and run a program for each.
+    Worker(Box<worker::WorkerArgs>),
+    /// Submit jobs or a graph from a file or standard input.
+    Submit(submit::SubmitArgs),
+    /// Run one job: enqueue it, wait, show its log and its result.
+    Run(run::RunArgs),
+    /// Show and change jobs.
+    #[command(subcommand)]
+    Job(job::JobCommand),
+    /// Show and change queues.
+    #[command(subcommand)]
+    Queue(queue::QueueCommand),
+    /// Show failed jobs by cause, and try them again.
+    #[command(subcommand)]
+    Failures(failures::FailuresCommand),
+    /// Show and change recurring jobs.
+    #[command(subcommand)]
+    Schedule(schedule::ScheduleCommand),
+    /// Show the workers and what they run.
+    Workers(workers::WorkersArgs),
+    /// Show the server, its queues, and the statistics of a day.
+    Stats(stats::StatsArgs),
+    /// Show what happens, as it happens.
+    Events(events::EventsArgs),
+    /// Audit a store at rest, or a running server.
+    Check(check::CheckArgs),
+    /// Copy a store, also while its server runs.
+    Backup(backup::BackupArgs),
+    /// Measure a server, beside a bare log on the same disk.
+    Bench(Box<bench::BenchArgs>),
+    /// Print completions for a shell.
+    Completions(completions::CompletionsArgs),
+    /// Show the versions of this program and of the server.
+    Version(version::VersionArgs),
+}

@@ -1,0 +1,117 @@
+//! The server under load: one of our own in a fresh directory, or one that runs.
+
+use std::fs;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use ganger_client::{Client, Options, Retry};
+
+use crate::command::bench::BenchArgs;
+use crate::context::Context;
+use crate::exit::Failure;
+
+/// A server that has not answered after so long has not started.
+const START_WITHIN: Duration = Duration::from_secs(20);
+
+/// The unit of CPU times in `/proc`: `USER_HZ`, 100 a second on Linux.
+const TICKS_A_SECOND: f64 = 100.0;
+
+/// The server under load. Our own ends, and its directory goes, when this is dropped.
+pub(super) struct Target {
+    options: Options,
+    dir: PathBuf,
+    own: Option<Child>,
+    pid: Option<u32>,
+}
+
+impl Target {
+    pub(super) async fn start(context: &Context, args: &BenchArgs) -> Result<Self, Failure> {
+        let dir = args
+            .dir
+            .join(format!("ganger-bench-{}", std::process::id()));
+        fs::create_dir(&dir).map_err(|error| Failure::file(&dir, &error))?;
+        let mut target = Self {
+            options: context.options()?,
+            dir,
+            own: None,
+            pid: args.server_pid,
+        };
+        if args.attach {
+            context.client().await?;
+            return Ok(target);
+        }
+        let addr = free_address()?;
+        let child = Command::new(std::env::current_exe()?)
+            .args(["server", "--log", "warn", "--addr", &addr, "--db"])
+            .arg(target.dir.join("bench.db"))
+            .env_remove("GANGER_CONFIG")
+            .env_remove("GANGER_TOKEN")
+            .env_remove("GANGER_TOKEN_FILE")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .spawn()?;
+        target.pid = Some(child.id());
+        target.own = Some(child);
+        target.options = Options::new(addr);
+        let retry = Retry {
+            total_max: START_WITHIN,
+            ..Retry::default()
+        };
+        Client::connect(Options {
+            retry,
+            ..target.options.clone()
+        })
+        .await?;
+        Ok(target)
+    }
+
+    /// A client with a connection of its own.
+    pub(super) fn client(&self) -> Result<Client, Failure> {
+        Client::new(self.options.clone()).map_err(Into::into)
+    }
+
+    pub(super) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    pub(super) fn is_own(&self) -> bool {
+        self.own.is_some()
+    }
+
+    pub(super) fn address(&self) -> &str {
+        &self.options.url
+    }
+
+    /// CPU seconds that the server has used, if its process is known.
+    pub(super) fn cpu(&self) -> Option<f64> {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid?)).ok()?;
+        // The name in brackets may hold anything; times are the 14th and 15th field.
+        let (_, rest) = stat.rsplit_once(')')?;
+        let mut fields = rest.split_whitespace().skip(11);
+        let user: u32 = fields.next()?.parse().ok()?;
+        let system: u32 = fields.next()?.parse().ok()?;
+        Some((f64::from(user) + f64::from(system)) / TICKS_A_SECOND)
+    }
+
+    pub(super) fn cpu_since(&self, before: Option<f64>) -> Option<f64> {
+        Some(self.cpu()? - before?)
+    }
+}
+
+impl Drop for Target {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.own {
+            // It may have ended by itself; there is nobody left to tell either way.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        let _ = fs::remove_dir_all(&self.dir);
+    }
+}
+
+fn free_address() -> Result<String, Failure> {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    Ok(listener.local_addr()?.to_string())
+}

@@ -1,0 +1,142 @@
+//! `ganger events`: what happens, as it happens.
+
+use std::time::{Duration, SystemTime};
+
+use clap::Args;
+use ganger_client::{Event, EventFilter, Happening};
+use tokio::time::timeout;
+
+use crate::context::{Context, remark};
+use crate::document::span::read_span;
+use crate::exit::{Exit, Outcome};
+use crate::show::{Palette, escape, json as views, time};
+
+/// Without --follow, we stop once nothing has come for so long.
+const QUIET_FOR: Duration = Duration::from_millis(500);
+
+/// Shows events in order, each with its position.
+///
+/// Without --follow it shows those after --after that are there already, and ends.
+#[derive(Args, Debug)]
+pub(crate) struct EventsArgs {
+    /// Go on for ever.
+    #[arg(short, long)]
+    follow: bool,
+
+    /// Those after this position; from now on if absent.
+    #[arg(long, value_name = "POSITION")]
+    after: Option<u64>,
+
+    /// Of this job only; may be repeated.
+    #[arg(long = "job", value_name = "JOB")]
+    jobs: Vec<String>,
+
+    /// Of this queue only; may be repeated.
+    #[arg(long = "queue", short, value_name = "QUEUE")]
+    queues: Vec<String>,
+
+    /// Without progress and growing logs.
+    #[arg(long)]
+    moves_only: bool,
+
+    /// End after so long.
+    #[arg(long, value_name = "DURATION", value_parser = read_span)]
+    timeout: Option<Duration>,
+}
+
+pub(crate) async fn run(context: &Context, args: EventsArgs) -> Outcome {
+    context.client().await?;
+    let filter = EventFilter {
+        // Without --follow and a start there would be nothing to show.
+        after: args.after.or((!args.follow).then_some(0)),
+        jobs: args.jobs,
+        queues: args.queues,
+        moves_only: args.moves_only,
+    };
+    let show = show(context, filter, args.follow);
+    match args.timeout {
+        Some(limit) => timeout(limit, show).await.unwrap_or(Ok(Exit::Done)),
+        None => show.await,
+    }
+}
+
+async fn show(context: &Context, filter: EventFilter, follow: bool) -> Outcome {
+    let mut events = context.patient_client()?.events(filter).await?;
+    loop {
+        let next = if follow {
+            events.next().await
+        } else {
+            match timeout(QUIET_FOR, events.next()).await {
+                Ok(next) => next,
+                Err(_) => break,
+            }
+        };
+        let Some(event) = next else { break };
+        let event = event?;
+        context.either(&views::event(&event), line(&event, context.palette()))?;
+    }
+    if let Some(position) = events.position()
+        && !context.is_json()
+    {
+        remark(format!("up to position {position}"));
+    }
+    Ok(Exit::Done)
+}
+
+fn line(event: &Event, palette: Palette) -> String {
+    let what = match &event.happening {
+        Happening::JobMoved(moved) => {
+            let from = moved
+                .from
+                .map_or("new".to_owned(), |state| palette.state(state));
+            let mut out = format!(
+                "job {} ({}) {from} -> {}",
+                escape::line(&moved.job),
+                escape::line(&moved.kind),
+                palette.state(moved.to)
+            );
+            if let Some(worker) = &moved.worker {
+                out.push_str(&format!(" on {}", escape::line(worker)));
+            }
+            if !moved.reason.is_empty() {
+                out.push_str(&format!(": {}", escape::short(&moved.reason, 120)));
+            }
+            out
+        }
+        Happening::JobProgressed { job, progress, .. } => format!(
+            "job {} {:.1} % {}",
+            escape::line(job),
+            f64::from(progress.millionths) / 10_000.0,
+            escape::line(&progress.message)
+        ),
+        Happening::LogAppended {
+            number,
+            attempt,
+            bytes,
+        } => {
+            format!(
+                "job number {number}: log of attempt {attempt} has {}",
+                crate::show::bytes(*bytes)
+            )
+        }
+        Happening::JobRemoved { job, .. } => format!("job {} removed", escape::line(job)),
+        Happening::QueueChanged { queue, paused } => {
+            format!(
+                "queue {} {}",
+                escape::line(queue),
+                if *paused { "is paused" } else { "changed" }
+            )
+        }
+        Happening::ScheduleChanged { schedule } => {
+            format!("schedule {} changed", escape::line(schedule))
+        }
+        Happening::WorkerSeen { worker } => format!("worker {} is here", escape::line(worker)),
+        Happening::WorkerGone { worker } => format!("worker {} is gone", escape::line(worker)),
+    };
+    let at: SystemTime = event.at;
+    format!(
+        "{:>8}  {}  {what}",
+        event.position,
+        palette.dim(&time::absolute(at))
+    )
+}

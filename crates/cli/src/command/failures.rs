@@ -1,0 +1,133 @@
+//! `ganger failures`: failed jobs by cause.
+
+use clap::{Args, Subcommand};
+use ganger_client::{Client, JobFilter, JobState};
+use serde_json::json;
+
+use crate::command::job;
+use crate::context::{Context, remark};
+use crate::exit::{Exit, Failure, Outcome};
+use crate::show::table::Rows;
+use crate::show::{counted, escape, json as views};
+
+/// Jobs put back by one call.
+const RETRY_JOBS: u32 = 1_000;
+
+/// What to do with failed jobs.
+#[derive(Debug, Subcommand)]
+pub(crate) enum FailuresCommand {
+    /// List the causes, with the number of jobs that failed of each.
+    #[command(visible_alias = "ls")]
+    List,
+    /// Show the jobs that failed of one cause.
+    Show(ShowArgs),
+    /// Put all jobs that failed of one cause back on their queues.
+    Retry(GroupArgs),
+}
+
+/// Names a cause.
+#[derive(Args, Debug)]
+pub(crate) struct GroupArgs {
+    /// The group of the failures, as `ganger failures list` shows it.
+    group: String,
+}
+
+/// Shows the jobs of a cause.
+#[derive(Args, Debug)]
+pub(crate) struct ShowArgs {
+    /// The group of the failures, as `ganger failures list` shows it.
+    group: String,
+
+    /// At most so many.
+    #[arg(short, long, default_value_t = 50)]
+    limit: u32,
+}
+
+pub(crate) async fn run(context: &Context, command: FailuresCommand) -> Outcome {
+    let client = context.client().await?;
+    match command {
+        FailuresCommand::List => list(context, &client).await,
+        FailuresCommand::Show(args) => show(context, &client, &args).await,
+        FailuresCommand::Retry(args) => retry(context, &client, &args.group).await,
+    }
+}
+
+async fn list(context: &Context, client: &Client) -> Outcome {
+    let mut groups = client.failure_groups().await?;
+    groups.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+    let mut rows = Rows::new(&[">jobs", "group"]);
+    for (group, jobs) in &groups {
+        if context.is_json() {
+            context.json(&json!({ "group": group, "jobs": jobs }))?;
+        }
+        rows.push([jobs.to_string(), escape::line(group)]);
+    }
+    if !context.is_json() {
+        if groups.is_empty() {
+            remark("no failed jobs");
+        } else {
+            context.line(rows.text())?;
+        }
+    }
+    Ok(Exit::Done)
+}
+
+fn of_group(group: &str, limit: u32) -> JobFilter {
+    JobFilter {
+        group: Some(group.to_owned()),
+        state: Some(JobState::Failed),
+        limit,
+        brief: true,
+        ..JobFilter::default()
+    }
+}
+
+async fn show(context: &Context, client: &Client, args: &ShowArgs) -> Outcome {
+    let mut filter = of_group(&args.group, args.limit.clamp(1, 1_000));
+    filter.newest_first = true;
+    let page = client.list(filter).await?;
+    if context.is_json() {
+        for job in views::page(&page) {
+            context.json(&job)?;
+        }
+    } else if page.jobs.is_empty() {
+        return Err(nothing(&args.group));
+    } else {
+        context.line(job::table(&page.jobs, context.palette(), true))?;
+        if page.next.is_some() {
+            remark("there are more: give --limit N");
+        }
+    }
+    Ok(Exit::Done)
+}
+
+fn nothing(group: &str) -> Failure {
+    let message = format!("no kept job failed in the group {group:?}");
+    Failure::new(Exit::NotFound, "group_not_found", message)
+        .then("`ganger failures list` shows the groups")
+}
+
+async fn retry(context: &Context, client: &Client, group: &str) -> Outcome {
+    let mut count = 0;
+    let mut filter = of_group(group, RETRY_JOBS);
+    // The cursor moves past jobs that could not be put back; those put back leave the listing.
+    loop {
+        let page = client.list(filter.clone()).await?;
+        let ids: Vec<&str> = page.jobs.iter().map(|job| job.id.as_str()).collect();
+        if !ids.is_empty() {
+            count += client.revive(&ids, None).await?.count;
+        }
+        filter.cursor = page.next;
+        if filter.cursor.is_none() {
+            break;
+        }
+    }
+    if count == 0 {
+        return Err(nothing(group));
+    }
+    context.either(
+        &json!({ "count": count }),
+        format!("{} put back", counted(count, "job")),
+    )?;
+    Ok(Exit::Done)
+}

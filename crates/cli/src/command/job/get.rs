@@ -1,0 +1,247 @@
+//! `ganger job get` and `ganger job wait`.
+
+use std::time::{Duration, SystemTime};
+
+use clap::Args;
+use ganger_client::{Backoff, HistoryEntry, Job, JobState};
+use tokio::time::Instant;
+
+use crate::context::{Context, remark};
+use crate::document::span::read_span;
+use crate::exit::{Exit, Failure, Outcome};
+use crate::show::table::{Rows, facts};
+use crate::show::{Palette, bytes, escape, json as views, time};
+
+/// Shows jobs.
+#[derive(Args, Debug)]
+pub(crate) struct GetArgs {
+    /// Ids.
+    #[arg(required = true)]
+    jobs: Vec<String>,
+}
+
+/// Waits for jobs.
+#[derive(Args, Debug)]
+pub(crate) struct WaitArgs {
+    /// Ids.
+    #[arg(required = true)]
+    jobs: Vec<String>,
+
+    /// Give up after so long.
+    #[arg(long, value_name = "DURATION", value_parser = read_span)]
+    timeout: Option<Duration>,
+}
+
+pub(crate) async fn run(context: &Context, args: &GetArgs) -> Outcome {
+    let client = context.client().await?;
+    for (place, id) in args.jobs.iter().enumerate() {
+        let job = client.job(id).await?;
+        if context.is_json() {
+            context.json(&views::job(&job))?;
+            continue;
+        }
+        if place > 0 {
+            context.line("")?;
+        }
+        context.line(describe(&job, context.palette(), SystemTime::now()))?;
+    }
+    Ok(Exit::Done)
+}
+
+pub(crate) async fn wait(context: &Context, args: &WaitArgs) -> Outcome {
+    context.client().await?;
+    let client = context.patient_client()?;
+    let until = args.timeout.map(|timeout| Instant::now() + timeout);
+    let mut exit = Exit::Done;
+    for id in &args.jobs {
+        let job = loop {
+            let slice = until.map_or(Duration::from_secs(3_600), |until| {
+                until.saturating_duration_since(Instant::now())
+            });
+            let job = client.wait(id, slice).await?;
+            if job.state.is_terminal() || until.is_some_and(|until| until <= Instant::now()) {
+                break job;
+            }
+        };
+        tell(context, &job)?;
+        if !job.state.is_terminal() {
+            remark(format!(
+                "{} has not ended yet; `ganger job why` tells why",
+                escape::line(&job.id)
+            ));
+            return Ok(Exit::StillRunning);
+        }
+        if job.state != JobState::Succeeded {
+            exit = Exit::Failed;
+        }
+    }
+    Ok(exit)
+}
+
+fn tell(context: &Context, job: &Job) -> Result<(), Failure> {
+    let reason = job
+        .failure
+        .as_ref()
+        .filter(|_| job.state != JobState::Succeeded);
+    let reason = reason.map(|failure| format!("  {}", escape::short(&failure.message, 200)));
+    let state = context.palette().state(job.state);
+    let line = format!(
+        "{}/{}  {state}{}",
+        job.shard,
+        escape::line(&job.id),
+        reason.unwrap_or_default()
+    );
+    context.either(&views::job(job), line)
+}
+
+/// All there is to tell of a job.
+fn describe(job: &Job, palette: Palette, now: SystemTime) -> String {
+    let mut pairs = vec![
+        (
+            "job",
+            palette.bold(&format!("{}/{}", job.shard, escape::line(&job.id))),
+        ),
+        ("kind", escape::line(&job.kind)),
+        ("queue", escape::line(&job.queue)),
+        ("state", palette.state(job.state)),
+    ];
+    push_times(&mut pairs, job, now);
+    pairs.push(("attempts", attempts(job)));
+    if let Some(lease) = &job.lease {
+        let since = time::relative(lease.granted_at, now);
+        pairs.push((
+            "worker",
+            format!("{}, leased {since}", escape::line(&lease.worker)),
+        ));
+    }
+    if let Some(progress) = &job.progress {
+        let percent = f64::from(progress.millionths) / 10_000.0;
+        pairs.push((
+            "progress",
+            format!("{percent:.1} % {}", escape::line(&progress.message)),
+        ));
+    }
+    if let Some(failure) = &job.failure {
+        let group = escape::line(&failure.group);
+        let message = escape::text(failure.message.trim_end()).replace('\n', "\n          ");
+        pairs.push((
+            "failure",
+            format!("{group}, {}: {message}", time::relative(failure.at, now)),
+        ));
+    }
+    push_rest(&mut pairs, job);
+    let mut out = facts(&pairs);
+    if !job.history.is_empty() {
+        out.push_str("\n\n");
+        out.push_str(&history(&job.history, job.history_dropped));
+    }
+    out
+}
+
+fn push_times(pairs: &mut Vec<(&str, String)>, job: &Job, now: SystemTime) {
+    pairs.push(("created", time::both(job.created_at, now)));
+    if let Some(at) = job.run_at {
+        pairs.push(("runs at", time::both(at, now)));
+    }
+    if let Some(at) = job.deadline {
+        pairs.push(("deadline", time::both(at, now)));
+    }
+    if let Some(finished) = &job.finished {
+        pairs.push(("ended", time::both(finished.at, now)));
+        if let Some(count) = finished.result_bytes {
+            pairs.push(("result", bytes(count)));
+        }
+    }
+    if let Some(timeout) = job.timeout {
+        pairs.push(("timeout", time::span(timeout)));
+    }
+}
+
+fn attempts(job: &Job) -> String {
+    let pause = match &job.retry.backoff {
+        Backoff::Fixed(pause) => format!("{} apart", time::span(*pause)),
+        Backoff::List(_) => "apart as listed".to_owned(),
+        Backoff::Exponential { base, cap } => {
+            format!(
+                "{} apart, doubling up to {}",
+                time::span(*base),
+                time::span(*cap)
+            )
+        }
+    };
+    let counted = match job.attempts_counted {
+        counted if counted == job.attempt => String::new(),
+        counted => format!(" ({counted} counted)"),
+    };
+    format!(
+        "{}{counted}, at most {} retries, {pause}",
+        job.attempt, job.retry.retries_max
+    )
+}
+
+fn push_rest(pairs: &mut Vec<(&str, String)>, job: &Job) {
+    if job.priority != 0 {
+        pairs.push(("priority", job.priority.to_string()));
+    }
+    let input = match job.inputs {
+        0 => bytes(job.payload_bytes),
+        count => format!("{count} inputs"),
+    };
+    pairs.push(("input", input));
+    for (name, value) in [
+        ("graph", &job.graph),
+        ("unique", &job.unique),
+        ("schedule", &job.schedule),
+    ] {
+        if let Some(value) = value {
+            pairs.push((name, escape::line(value)));
+        }
+    }
+    if !job.tags.is_empty() {
+        pairs.push(("tags", escape::line(&job.tags.join(", "))));
+    }
+    if !job.labels.is_empty() {
+        let labels = job
+            .labels
+            .iter()
+            .map(|(key, value)| format!("{key}={value}"));
+        pairs.push((
+            "labels",
+            escape::line(&labels.collect::<Vec<_>>().join(", ")),
+        ));
+    }
+}
+
+fn history(entries: &[HistoryEntry], dropped: u32) -> String {
+    let mut rows = Rows::new(&["at", "what", "detail"]);
+    for (place, entry) in entries.iter().enumerate() {
+        rows.push([
+            time::absolute(entry.at),
+            escape::line(&entry.what),
+            detail(entry),
+        ]);
+        if place == 0 && dropped > 0 {
+            rows.push(["…".to_owned(), format!("{dropped} more"), String::new()]);
+        }
+    }
+    rows.text()
+}
+
+fn detail(entry: &HistoryEntry) -> String {
+    let Some(attempt) = &entry.attempt else {
+        return escape::line(&entry.detail);
+    };
+    let mut out = format!(
+        "#{} on {} {}",
+        attempt.number,
+        escape::line(&attempt.worker),
+        attempt.end
+    );
+    if !attempt.group.is_empty() {
+        out.push_str(&format!(" ({})", escape::line(&attempt.group)));
+    }
+    if !attempt.message.is_empty() {
+        out.push_str(&format!(": {}", escape::short(&attempt.message, 120)));
+    }
+    out
+}

@@ -1,0 +1,210 @@
+//! `ganger job list`: pages of jobs, in constant memory however many there are.
+
+use std::time::SystemTime;
+
+use clap::Args;
+use comfy_table::Cell;
+use ganger_client::{Job, JobFilter, JobState};
+
+use crate::context::{Context, remark};
+use crate::document::span::read_moment;
+use crate::exit::{Exit, Failure, Outcome};
+use crate::show::table::Rows;
+use crate::show::{Palette, escape, json as views, time};
+
+/// Jobs fetched at once.
+const PAGE_JOBS: u32 = 200;
+
+/// Lists jobs. All conditions given must hold.
+#[derive(Args, Debug)]
+pub(crate) struct ListArgs {
+    /// Of this queue.
+    #[arg(short, long)]
+    queue: Option<String>,
+
+    /// In this state: blocked, scheduled, ready, running, succeeded, failed, cancelled.
+    #[arg(long, value_parser = read_state)]
+    state: Option<JobState>,
+
+    /// Of this kind.
+    #[arg(short, long)]
+    kind: Option<String>,
+
+    /// With this tag.
+    #[arg(long)]
+    tag: Option<String>,
+
+    /// With this label.
+    #[arg(long, value_name = "KEY=VALUE", value_parser = read_label)]
+    label: Option<(String, String)>,
+
+    /// Of this graph.
+    #[arg(long)]
+    graph: Option<String>,
+
+    /// Made by this schedule.
+    #[arg(long)]
+    schedule: Option<String>,
+
+    /// Failed in this group.
+    #[arg(long)]
+    group: Option<String>,
+
+    /// Whose failure contains this text.
+    #[arg(long, value_name = "TEXT")]
+    failure: Option<String>,
+
+    /// Held by this worker.
+    #[arg(long)]
+    worker: Option<String>,
+
+    /// Created at or after: RFC 3339, or -DURATION such as -2h.
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    since: Option<String>,
+
+    /// Created before, likewise.
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    until: Option<String>,
+
+    /// Oldest first.
+    #[arg(long)]
+    oldest_first: bool,
+
+    /// At most so many; 0: all.
+    #[arg(short, long, default_value_t = 100)]
+    limit: u64,
+
+    /// Histories too, with --json.
+    #[arg(long)]
+    full: bool,
+}
+
+pub(crate) fn read_state(text: &str) -> Result<JobState, String> {
+    JobState::parse(text).ok_or_else(|| {
+        let known = JobState::ALL.map(JobState::as_str).join(", ");
+        format!("{text:?} is no state; there are {known}")
+    })
+}
+
+pub(crate) fn read_label(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
+        _ => Err("a label is written KEY=VALUE".to_owned()),
+    }
+}
+
+pub(crate) async fn run(context: &Context, args: ListArgs) -> Outcome {
+    let limit = if args.limit == 0 {
+        u64::MAX
+    } else {
+        args.limit
+    };
+    let mut filter = filter(args)?;
+    let client = context.client().await?;
+    let mut shown: u64 = 0;
+    loop {
+        filter.limit = u32::try_from(limit - shown)
+            .unwrap_or(PAGE_JOBS)
+            .min(PAGE_JOBS);
+        let page = client.list(filter.clone()).await?;
+        if context.is_json() {
+            for job in views::page(&page) {
+                context.json(&job)?;
+            }
+        } else if !page.jobs.is_empty() {
+            context.line(table(&page.jobs, context.palette(), shown == 0))?;
+        } else if shown == 0 && page.next.is_none() {
+            remark("no jobs");
+        }
+        shown += u64::try_from(page.jobs.len()).unwrap_or(0);
+        filter.cursor = page.next;
+        if filter.cursor.is_none() {
+            return Ok(Exit::Done);
+        }
+        if shown >= limit {
+            if !context.is_json() {
+                remark(format!(
+                    "there are more than these {shown}: give --limit N, or 0 for all"
+                ));
+            }
+            return Ok(Exit::Done);
+        }
+    }
+}
+
+fn filter(args: ListArgs) -> Result<JobFilter, Failure> {
+    let moment = |text: Option<String>| {
+        text.map(|text| read_moment(&text, SystemTime::now()))
+            .transpose()
+            .map_err(Failure::usage)
+    };
+    Ok(JobFilter {
+        queue: args.queue,
+        state: args.state,
+        kind: args.kind,
+        tag: args.tag,
+        label: args.label,
+        graph: args.graph,
+        schedule: args.schedule,
+        group: args.group,
+        failure_text: args.failure,
+        worker: args.worker,
+        created_from: moment(args.since)?,
+        created_before: moment(args.until)?,
+        newest_first: !args.oldest_first,
+        cursor: None,
+        limit: PAGE_JOBS,
+        brief: !args.full,
+    })
+}
+
+/// Jobs as a table; `headed` if it has a heading.
+pub(crate) fn table(jobs: &[Job], palette: Palette, headed: bool) -> String {
+    let now = SystemTime::now();
+    let mut rows = Rows::new(&[
+        "job", "kind", "queue", "state", "attempt", "created", "note",
+    ]);
+    for job in jobs {
+        rows.push([
+            Cell::new(escape::line(&job.id)),
+            Cell::new(escape::short(&job.kind, 40)),
+            Cell::new(escape::short(&job.queue, 30)),
+            palette.cell(job.state),
+            Cell::new(job.attempt),
+            Cell::new(time::relative(job.created_at, now)),
+            Cell::new(note(job, now)),
+        ]);
+    }
+    let text = rows.text();
+    if headed {
+        return text;
+    }
+    text.split_once('\n')
+        .map(|(_, rest)| rest.to_owned())
+        .unwrap_or_default()
+}
+
+/// The most telling fact of a job.
+fn note(job: &Job, now: SystemTime) -> String {
+    let failure = || {
+        job.failure
+            .as_ref()
+            .map(|it| escape::short(&it.message, 80))
+    };
+    match job.state {
+        JobState::Running => job
+            .lease
+            .as_ref()
+            .map(|lease| format!("on {}", escape::line(&lease.worker))),
+        JobState::Scheduled => job
+            .run_at
+            .map(|at| format!("runs {}", time::relative(at, now)))
+            .or_else(failure),
+        JobState::Succeeded => job
+            .finished
+            .as_ref()
+            .map(|it| format!("ended {}", time::relative(it.at, now))),
+        _ => failure(),
+    }
+    .unwrap_or_default()
+}

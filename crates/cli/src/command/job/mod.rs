@@ -1,0 +1,70 @@
+//! `ganger job`: show and change jobs.
+
+mod change;
+mod get;
+mod graph;
+mod list;
+mod logs;
+mod result;
+mod why;
+
+use clap::Subcommand;
+
+use crate::context::Context;
+use crate::exit::Outcome;
+
+pub(crate) use list::table;
+
+/// What to do with jobs. A job is named by its id, or by `shard/id`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum JobCommand {
+    /// Show jobs with their state, attempts and history.
+    Get(get::GetArgs),
+    /// List jobs, newest first.
+    #[command(visible_alias = "ls")]
+    List(Box<list::ListArgs>),
+    /// Wait until jobs have ended; the exit code tells whether all succeeded.
+    Wait(get::WaitArgs),
+    /// Call jobs, or a whole graph, off.
+    Cancel(change::CancelArgs),
+    /// Put finished jobs back on their queue.
+    Retry(change::RetryArgs),
+    /// Remove jobs altogether; what runs loses its lease.
+    Delete(change::DeleteArgs),
+    /// End running attempts by hand, without waiting for their leases.
+    TimeOut(change::TimeOutArgs),
+    /// Change priority, queue, start, tags, labels of a job.
+    Set(change::SetArgs),
+    /// Show a job's log.
+    #[command(visible_alias = "log")]
+    Logs(logs::LogsArgs),
+    /// Show the jobs around a job, over its dependencies both ways.
+    Graph(graph::GraphArgs),
+    /// Tell in plain words why a job is not running, and what to do.
+    Why(why::WhyArgs),
+    /// Print a job's result.
+    Result(result::ResultArgs),
+    /// Print a job's payload.
+    Payload(result::PayloadArgs),
+    /// Print a job's inputs.
+    Inputs(result::InputsArgs),
+}
+
+pub(crate) async fn run(context: &Context, command: JobCommand) -> Outcome {
+    match command {
+        JobCommand::Get(args) => get::run(context, &args).await,
+        JobCommand::List(args) => list::run(context, *args).await,
+        JobCommand::Wait(args) => get::wait(context, &args).await,
+        JobCommand::Cancel(args) => change::cancel(context, &args).await,
+        JobCommand::Retry(args) => change::retry(context, &args).await,
+        JobCommand::Delete(args) => change::delete(context, &args).await,
+        JobCommand::TimeOut(args) => change::time_out(context, &args).await,
+        JobCommand::Set(args) => change::set(context, args).await,
+        JobCommand::Logs(args) => logs::run(context, &args).await,
+        JobCommand::Graph(args) => graph::run(context, &args).await,
+        JobCommand::Why(args) => why::run(context, &args).await,
+        JobCommand::Result(args) => result::result(context, &args).await,
+        JobCommand::Payload(args) => result::payload(context, &args).await,
+        JobCommand::Inputs(args) => result::inputs(context, &args).await,
+    }
+}

@@ -1,0 +1,119 @@
+//! `ganger job result`, `payload`, `inputs`: the bytes that go in and come out.
+
+use clap::Args;
+use serde_json::json;
+
+use crate::command::run::write_result;
+use crate::context::{Context, remark};
+use crate::exit::{Exit, Outcome};
+use crate::show::table::Rows;
+use crate::show::{escape, json as views};
+
+/// Inputs fetched at once.
+const PAGE_INPUTS: u32 = 500;
+
+/// Slots from here on are dependencies without data.
+const EDGE_FIRST: u32 = 1 << 31;
+
+/// Prints a job's result.
+#[derive(Args, Debug)]
+pub(crate) struct ResultArgs {
+    /// Its id.
+    job: String,
+}
+
+/// Prints a job's payload.
+#[derive(Args, Debug)]
+pub(crate) struct PayloadArgs {
+    /// Its id.
+    job: String,
+}
+
+/// Prints a job's inputs.
+#[derive(Args, Debug)]
+pub(crate) struct InputsArgs {
+    /// Its id.
+    job: String,
+}
+
+pub(crate) async fn result(context: &Context, args: &ResultArgs) -> Outcome {
+    let (state, result) = context.client().await?.result(&args.job).await?;
+    if context.is_json() {
+        let mut out = json!({ "id": args.job, "state": state.as_str() });
+        if let Some(result) = &result {
+            views::put_bytes(&mut out, "result", result);
+        }
+        context.json(&out)?;
+    } else if let Some(result) = &result {
+        write_result(result)?;
+    }
+    if state.is_terminal() {
+        if result.is_none() && !context.is_json() {
+            remark(format!("the job {state}; it has no result"));
+        }
+        return Ok(if result.is_some() {
+            Exit::Done
+        } else {
+            Exit::Failed
+        });
+    }
+    if !context.is_json() {
+        remark(format!(
+            "the job is {state}; `ganger job wait {}` waits for it",
+            escape::line(&args.job)
+        ));
+    }
+    Ok(Exit::StillRunning)
+}
+
+pub(crate) async fn payload(context: &Context, args: &PayloadArgs) -> Outcome {
+    let payload = context.client().await?.payload(&args.job).await?;
+    if context.is_json() {
+        let mut out = json!({ "id": args.job });
+        views::put_bytes(&mut out, "payload", &payload);
+        context.json(&out)?;
+    } else {
+        write_result(&payload)?;
+    }
+    Ok(Exit::Done)
+}
+
+pub(crate) async fn inputs(context: &Context, args: &InputsArgs) -> Outcome {
+    let client = context.client().await?;
+    let mut rows = Rows::new(&[">slot", "state", "upstream", "value"]);
+    let mut from = 0;
+    loop {
+        let (page, next) = client.inputs(&args.job, from, PAGE_INPUTS, true).await?;
+        for input in page {
+            if context.is_json() {
+                context.json(&views::input(&input))?;
+                continue;
+            }
+            let slot = if input.slot >= EDGE_FIRST {
+                "-".to_owned()
+            } else {
+                input.slot.to_string()
+            };
+            let value = input
+                .value
+                .as_ref()
+                .map(|value| escape::bytes(value))
+                .unwrap_or_default();
+            let upstream = escape::line(input.upstream.as_deref().unwrap_or_default());
+            rows.push([
+                slot,
+                escape::line(&input.state),
+                upstream,
+                escape::short(&value, 60),
+            ]);
+        }
+        match next {
+            Some(next) => from = next,
+            None => break,
+        }
+    }
+    if !context.is_json() {
+        context.line(rows.text())?;
+    }
+    Ok(Exit::Done)
+}

@@ -1,0 +1,186 @@
+//! `ganger job why`: in plain words, with the next step.
+
+use std::time::SystemTime;
+
+use clap::Args;
+use ganger_client::{Explanation, Reason};
+
+use crate::context::Context;
+use crate::exit::{Exit, Outcome};
+use crate::show::{Palette, counted, escape, json as views, time};
+
+/// Tells why a job is not running, or that it is.
+#[derive(Args, Debug)]
+pub(crate) struct WhyArgs {
+    /// Its id.
+    job: String,
+}
+
+pub(crate) async fn run(context: &Context, args: &WhyArgs) -> Outcome {
+    let client = context.client().await?;
+    let why = client.why(&args.job).await?;
+    if context.is_json() {
+        context.json(&views::why(&why))?;
+        return Ok(Exit::Done);
+    }
+    let queue = client.job(&args.job).await?.queue;
+    context.line(explain(&why, &queue, context.palette(), SystemTime::now()))?;
+    Ok(Exit::Done)
+}
+
+fn explain(why: &Explanation, queue: &str, palette: Palette, now: SystemTime) -> String {
+    let mut out = vec![format!(
+        "{} is {}.",
+        escape::line(&why.job),
+        palette.state(why.state)
+    )];
+    for reason in &why.reasons {
+        out.push(format!("  {}", sentence(reason, queue, now)));
+        if let Some(step) = next_step(reason, &why.job, queue) {
+            out.push(format!("    {}", palette.dim(&format!("-> {step}"))));
+        }
+    }
+    out.join("\n")
+}
+
+fn sentence(reason: &Reason, queue: &str, now: SystemTime) -> String {
+    let queue = escape::line(queue);
+    let count = reason.count.unwrap_or(0);
+    let text = escape::text(reason.text.trim_end()).replace('\n', "\n  ");
+    match reason.code.as_str() {
+        "waits_for" => {
+            let some: Vec<String> = reason
+                .jobs
+                .iter()
+                .map(|(id, state)| format!("{} ({state})", escape::line(id)))
+                .collect();
+            let more = if u64::try_from(some.len()).is_ok_and(|shown| shown < count) {
+                ", …"
+            } else {
+                ""
+            };
+            let list = if some.is_empty() {
+                String::new()
+            } else {
+                format!(": {}{more}", some.join(", "))
+            };
+            format!(
+                "It waits for {} to succeed first{list}.",
+                counted(count, "other job")
+            )
+        }
+        "not_before" => {
+            let when = reason.at.map(|at| time::both(at, now)).unwrap_or_default();
+            match reason.attempt {
+                0 => format!("It is set to run at {when}."),
+                attempt => format!("Attempt {attempt} failed; it is tried again at {when}."),
+            }
+        }
+        "queue_paused" => format!("The queue {queue} is paused: nothing is taken from it."),
+        "queue_limit" => format!(
+            "{} of the queue {queue} run already, and only {} may at once.",
+            counted(count, "job"),
+            reason.limit.unwrap_or(0)
+        ),
+        "behind" => format!("{} of the queue {queue} go first.", counted(count, "job")),
+        "no_worker" => match reason.lasts {
+            Some(silent) => {
+                format!(
+                    "No worker has asked the queue {queue} for {}.",
+                    time::span(silent)
+                )
+            }
+            None => format!("No worker has asked the queue {queue} since the server started."),
+        },
+        "runs" => format!(
+            "Worker {} runs it, attempt {}.",
+            escape::line(&reason.worker),
+            reason.attempt
+        ),
+        "next" => "It may run now: the next worker that asks gets it.".to_owned(),
+        _ => text,
+    }
+}
+
+fn next_step(reason: &Reason, job: &str, queue: &str) -> Option<String> {
+    let (job, queue) = (escape::line(job), escape::line(queue));
+    let step = match reason.code.as_str() {
+        "waits_for" => {
+            let first = reason.jobs.first().map_or(job, |(id, _)| escape::line(id));
+            format!("ganger job why {first}")
+        }
+        "not_before" => format!("ganger job set {job} --delay 0   runs it now"),
+        "queue_paused" => format!("ganger queue resume {queue}"),
+        "queue_limit" => format!("ganger queue set {queue} --running-max N   allows more"),
+        "behind" => {
+            format!("more workers; or ganger job set {job} --priority -1   lets it go first")
+        }
+        "no_worker" => format!("ganger worker --queue {queue}   starts one"),
+        "released" => format!("ganger job get {job}   shows by whom and why"),
+        "runs" => format!("ganger job logs -f {job}"),
+        "ended" => {
+            format!("ganger job get {job}   tells more; ganger job retry {job}   runs it again")
+        }
+        _ => return None,
+    };
+    Some(step)
+}
+
+#[cfg(test)]
+mod tests {
+    use ganger_client::JobState;
+
+    use super::*;
+
+    fn reason(code: &str) -> Reason {
+        Reason {
+            code: code.to_owned(),
+            text: String::new(),
+            count: None,
+            limit: None,
+            at: None,
+            lasts: None,
+            jobs: Vec::new(),
+            worker: String::new(),
+            attempt: 0,
+        }
+    }
+
+    #[test]
+    fn each_reason_is_a_sentence_with_a_next_step() {
+        let why = Explanation {
+            job: "j1".to_owned(),
+            state: JobState::Blocked,
+            reasons: vec![
+                Reason {
+                    count: Some(2),
+                    jobs: vec![("u\x1b1".to_owned(), JobState::Running)],
+                    ..reason("waits_for")
+                },
+                reason("queue_paused"),
+            ],
+        };
+        let text = explain(&why, "mail", Palette::new(false), SystemTime::UNIX_EPOCH);
+        assert_eq!(
+            text,
+            "j1 is blocked.\n  \
+             It waits for 2 other jobs to succeed first: u\\x1b1 (running), ….\n    \
+             -> ganger job why u\\x1b1\n  \
+             The queue mail is paused: nothing is taken from it.\n    \
+             -> ganger queue resume mail"
+        );
+    }
+
+    #[test]
+    fn an_unknown_reason_is_told_in_the_servers_words() {
+        let unknown = Reason {
+            text: "the moon is wrong".to_owned(),
+            ..reason("moon")
+        };
+        assert_eq!(
+            sentence(&unknown, "q", SystemTime::UNIX_EPOCH),
+            "the moon is wrong"
+        );
+        assert_eq!(next_step(&unknown, "j", "q"), None);
+    }
+}

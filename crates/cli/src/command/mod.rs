@@ -1,0 +1,60 @@
+//! The commands, one file each.
+
+pub(crate) mod backup;
+pub(crate) mod bench;
+pub(crate) mod check;
+pub(crate) mod completions;
+pub(crate) mod events;
+pub(crate) mod failures;
+pub(crate) mod job;
+pub(crate) mod progress;
+pub(crate) mod queue;
+pub(crate) mod run;
+pub(crate) mod schedule;
+pub(crate) mod server;
+pub(crate) mod stats;
+pub(crate) mod submit;
+pub(crate) mod version;
+pub(crate) mod worker;
+pub(crate) mod workers;
+
+use tokio::runtime::Runtime;
+
+use crate::args::Command;
+use crate::context::Context;
+use crate::exit::Outcome;
+
+/// Runs one command.
+pub(crate) fn run(context: &Context, command: Command) -> Outcome {
+    match command {
+        Command::Server(args) => server::run(*args),
+        Command::Completions(args) => completions::run(&args),
+        command => {
+            let runtime = Runtime::new()?;
+            let outcome = runtime.block_on(serve(context, command));
+            // A read of standard input may still hang there: do not wait for it.
+            runtime.shutdown_background();
+            outcome
+        }
+    }
+}
+
+async fn serve(context: &Context, command: Command) -> Outcome {
+    match command {
+        Command::Server(_) | Command::Completions(_) => unreachable!("they run without a runtime"),
+        Command::Worker(args) => worker::run(context, *args).await,
+        Command::Submit(args) => submit::run(context, args).await,
+        Command::Run(args) => run::run(context, args).await,
+        Command::Job(command) => job::run(context, command).await,
+        Command::Queue(command) => queue::run(context, command).await,
+        Command::Failures(command) => failures::run(context, command).await,
+        Command::Schedule(command) => schedule::run(context, command).await,
+        Command::Workers(args) => workers::run(context, &args).await,
+        Command::Stats(args) => stats::run(context, args).await,
+        Command::Events(args) => events::run(context, args).await,
+        Command::Check(args) => check::run(context, args).await,
+        Command::Backup(args) => backup::run(context, &args),
+        Command::Bench(args) => bench::run(context, *args).await,
+        Command::Version(args) => version::run(context, &args).await,
+    }
+}

@@ -1,0 +1,305 @@
+//! `ganger schedule`: recurring jobs.
+
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use clap::{Args, Subcommand, ValueEnum};
+use ganger_client::{CatchUp, Client, NewSchedule, Overlap, RetryPolicy, Schedule, ScheduleSpec};
+use serde_json::json;
+
+use crate::command::run::argument;
+use crate::context::{Context, remark};
+use crate::document::span::{read_moment, read_span};
+use crate::document::{ScheduleIn, read_one};
+use crate::exit::{Exit, Failure, Outcome};
+use crate::show::table::{Rows, facts};
+use crate::show::{escape, json as views, time};
+
+/// What to do with schedules.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ScheduleCommand {
+    /// List schedules.
+    #[command(visible_alias = "ls")]
+    List,
+    /// Show a schedule.
+    Get(Name),
+    /// Make or replace a schedule.
+    Set(Box<SetArgs>),
+    /// Remove a schedule; its jobs stay.
+    Delete(Name),
+    /// Fire nothing until it is resumed.
+    Pause(Name),
+    /// Fire again.
+    Resume(Name),
+}
+
+/// Names a schedule.
+#[derive(Args, Debug)]
+pub(crate) struct Name {
+    /// The schedule.
+    schedule: String,
+}
+
+/// Makes or replaces a schedule.
+///
+/// ganger schedule set backup --cron '0 3 * * *' --time-zone Europe/Rome --kind backup
+/// ganger schedule set ping --every 30s --kind ping --payload '{"host": "a"}'
+#[derive(Args, Debug)]
+pub(crate) struct SetArgs {
+    /// The schedule.
+    schedule: String,
+
+    /// Read it from a JSON document; - is standard input.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["every", "cron", "kind"])]
+    file: Option<PathBuf>,
+
+    /// Fire every so often.
+    #[arg(long, value_name = "DURATION", value_parser = read_span)]
+    every: Option<Duration>,
+
+    /// With --every: the first time.
+    #[arg(long, value_name = "TIME", requires = "every")]
+    first_at: Option<String>,
+
+    /// Fire by a cron expression of five fields, or six with seconds first.
+    #[arg(long, value_name = "EXPRESSION", conflicts_with = "every")]
+    cron: Option<String>,
+
+    /// With --cron: an IANA time zone.
+    #[arg(long, value_name = "ZONE", requires = "cron", default_value = "UTC")]
+    time_zone: String,
+
+    /// Which program runs its jobs.
+    #[arg(short, long)]
+    kind: Option<String>,
+
+    /// The queue of its jobs.
+    #[arg(short, long, default_value = "default")]
+    queue: String,
+
+    /// Their payload: a JSON value, or text.
+    #[arg(long, value_name = "JSON")]
+    payload: Option<String>,
+
+    /// Their priority; smaller runs first.
+    #[arg(long, default_value_t = 0, allow_hyphen_values = true)]
+    priority: i64,
+
+    /// Retries after the first attempt.
+    #[arg(long, value_name = "N")]
+    retries: Option<u32>,
+
+    /// How long one attempt may run.
+    #[arg(long, value_name = "DURATION", value_parser = read_span)]
+    job_timeout: Option<Duration>,
+
+    /// A tag for its jobs; may be repeated.
+    #[arg(long = "tag", value_name = "TAG")]
+    tags: Vec<String>,
+
+    /// What happens to times that passed while no server ran.
+    #[arg(long, default_value = "last")]
+    catch_up: Missed,
+
+    /// What happens when the job of the time before still lives.
+    #[arg(long, default_value = "allow")]
+    overlap: Overlapping,
+
+    /// Make it, but fire nothing yet.
+    #[arg(long)]
+    paused: bool,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Missed {
+    /// They are skipped.
+    None,
+    /// One job stands for all of them.
+    Last,
+    /// Each is made up for.
+    All,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Overlapping {
+    /// Both live.
+    Allow,
+    /// The new one is skipped.
+    Skip,
+    /// The earlier job is cancelled.
+    Replace,
+}
+
+pub(crate) async fn run(context: &Context, command: ScheduleCommand) -> Outcome {
+    match command {
+        ScheduleCommand::List => list(context).await,
+        ScheduleCommand::Get(name) => {
+            let schedule = context.client().await?.schedule(&name.schedule).await?;
+            show(context, &schedule)
+        }
+        ScheduleCommand::Set(args) => {
+            let schedule = new_schedule(*args)?;
+            let schedule = context.client().await?.put_schedule(schedule).await?;
+            show(context, &schedule)
+        }
+        ScheduleCommand::Delete(name) => {
+            context
+                .client()
+                .await?
+                .remove_schedule(&name.schedule)
+                .await?;
+            let text = format!(
+                "schedule {} deleted; its jobs stay",
+                escape::line(&name.schedule)
+            );
+            context.either(&json!({ "schedule": name.schedule, "done": true }), text)?;
+            Ok(Exit::Done)
+        }
+        ScheduleCommand::Pause(name) => pause(context, &name.schedule, true).await,
+        ScheduleCommand::Resume(name) => pause(context, &name.schedule, false).await,
+    }
+}
+
+async fn list(context: &Context) -> Outcome {
+    let schedules = context.client().await?.schedules().await?;
+    let now = SystemTime::now();
+    let mut rows = Rows::new(&["schedule", "when", "kind", "queue", "next", ">jobs", "note"]);
+    for schedule in &schedules {
+        if context.is_json() {
+            context.json(&views::schedule(schedule))?;
+        }
+        let rule = &schedule.rule;
+        rows.push([
+            escape::line(&rule.id),
+            when(&rule.spec),
+            escape::line(&rule.kind),
+            escape::line(&rule.queue),
+            schedule
+                .next_at
+                .map_or("never".to_owned(), |at| time::relative(at, now)),
+            schedule.runs.to_string(),
+            if rule.paused {
+                "paused".to_owned()
+            } else {
+                String::new()
+            },
+        ]);
+    }
+    if !context.is_json() {
+        if schedules.is_empty() {
+            remark("no schedules: `ganger schedule set --help` tells how to make one");
+        } else {
+            context.line(rows.text())?;
+        }
+    }
+    Ok(Exit::Done)
+}
+
+fn when(spec: &ScheduleSpec) -> String {
+    match spec {
+        ScheduleSpec::Interval { every, .. } => format!("every {}", time::span(*every)),
+        ScheduleSpec::Cron {
+            expression,
+            time_zone,
+        } => {
+            format!("{} {}", escape::line(expression), escape::line(time_zone))
+        }
+    }
+}
+
+fn show(context: &Context, schedule: &Schedule) -> Outcome {
+    let now = SystemTime::now();
+    let rule = &schedule.rule;
+    let pairs = [
+        ("schedule", escape::line(&rule.id)),
+        ("when", when(&rule.spec)),
+        ("paused", if rule.paused { "yes" } else { "no" }.to_owned()),
+        ("kind", escape::line(&rule.kind)),
+        ("queue", escape::line(&rule.queue)),
+        (
+            "payload",
+            escape::short(&String::from_utf8_lossy(&rule.payload), 80),
+        ),
+        (
+            "next",
+            schedule
+                .next_at
+                .map_or("never".to_owned(), |at| time::both(at, now)),
+        ),
+        ("jobs", schedule.runs.to_string()),
+        (
+            "last job",
+            escape::line(schedule.last_job.as_deref().unwrap_or("none")),
+        ),
+    ];
+    context.either(&views::schedule(schedule), facts(&pairs))?;
+    Ok(Exit::Done)
+}
+
+async fn pause(context: &Context, id: &str, paused: bool) -> Outcome {
+    let client: Client = context.client().await?;
+    let mut rule = client.schedule(id).await?.rule;
+    rule.paused = paused;
+    let schedule = client.put_schedule(rule).await?;
+    show(context, &schedule)
+}
+
+fn new_schedule(args: SetArgs) -> Result<NewSchedule, Failure> {
+    if let Some(path) = &args.file {
+        let text = read_file(path)?;
+        return Ok(read_one::<ScheduleIn>(&text)?.convert(&args.schedule)?);
+    }
+    let first_at = args
+        .first_at
+        .map(|text| read_moment(&text, SystemTime::now()));
+    let first_at = first_at.transpose().map_err(Failure::usage)?;
+    let spec = match (args.every, args.cron) {
+        (Some(every), _) => ScheduleSpec::Interval { every, first_at },
+        (None, Some(expression)) => ScheduleSpec::Cron {
+            expression,
+            time_zone: args.time_zone,
+        },
+        (None, None) => {
+            return Err(Failure::usage(
+                "give --every DURATION, --cron EXPRESSION, or --file FILE",
+            ));
+        }
+    };
+    let kind = args
+        .kind
+        .ok_or_else(|| Failure::usage("give --kind: which program runs the jobs"))?;
+    Ok(NewSchedule {
+        catch_up: match args.catch_up {
+            Missed::None => CatchUp::None,
+            Missed::Last => CatchUp::Last,
+            Missed::All => CatchUp::All { max: 0 },
+        },
+        overlap: match args.overlap {
+            Overlapping::Allow => Overlap::Allow,
+            Overlapping::Skip => Overlap::Skip,
+            Overlapping::Replace => Overlap::Replace,
+        },
+        paused: args.paused,
+        queue: args.queue,
+        payload: args.payload.as_deref().map(argument).unwrap_or_default(),
+        priority: args.priority,
+        retry: args.retries.map(|retries_max| RetryPolicy {
+            retries_max,
+            ..RetryPolicy::default()
+        }),
+        timeout: args.job_timeout,
+        tags: args.tags,
+        ..NewSchedule::new(args.schedule, kind, spec)
+    })
+}
+
+fn read_file(path: &Path) -> Result<Vec<u8>, Failure> {
+    if path == Path::new("-") {
+        let mut text = Vec::new();
+        std::io::stdin().read_to_end(&mut text)?;
+        return Ok(text);
+    }
+    fs::read(path).map_err(|error| Failure::file(path, &error))
+}

@@ -1,0 +1,157 @@
+//! `ganger server`: flags to settings; the server itself is in `ganger-server`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use ganger_server::{Flag, KEYS};
+
+use crate::exit::{Exit, Failure, Outcome};
+
+/// Runs a server until SIGTERM or Ctrl-C.
+///
+/// Settings come from a TOML file, the environment (GANGER_ADDR, GANGER_DB, …) and flags; later ones win.
+/// Without a token the server listens on this machine only. The token comes from GANGER_TOKEN or a file.
+///
+/// Ends with 2 if a setting is wrong, 3 if the store cannot be used, 4 if the address is taken,
+/// 5 if the shard stopped by itself.
+#[derive(Args, Debug)]
+pub(crate) struct ServerArgs {
+    /// Where to listen; :PORT is this machine only.
+    #[arg(long, value_name = "HOST:PORT")]
+    addr: Option<String>,
+
+    /// The id of the shard.
+    #[arg(long, value_name = "ID")]
+    shard: Option<String>,
+
+    /// The store's file; :memory: keeps nothing.
+    #[arg(long, value_name = "FILE")]
+    db: Option<String>,
+
+    /// The directory of the store's file, if --db is not given.
+    #[arg(long, value_name = "DIR")]
+    data_dir: Option<String>,
+
+    /// A file with the token that clients must show.
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<String>,
+
+    /// Listen beyond this machine although nothing is encrypted.
+    #[arg(long)]
+    insecure: bool,
+
+    /// A name by which clients may call this server; may be repeated, * is any.
+    #[arg(long = "host", value_name = "NAME")]
+    hosts: Vec<String>,
+
+    /// Which log lines: error, warn, info, debug, trace, or directives.
+    #[arg(long, value_name = "LEVEL")]
+    log: Option<String>,
+
+    /// How log lines look: text or json.
+    #[arg(long, value_name = "FORMAT")]
+    log_format: Option<String>,
+
+    /// How long a stop waits for requests in flight.
+    #[arg(long, value_name = "DURATION")]
+    stop_timeout: Option<String>,
+
+    /// Free space kept for reports and deletion when the disk is full, such as 256MiB.
+    #[arg(long, value_name = "BYTES")]
+    reserve_bytes: Option<String>,
+
+    /// A file with settings.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+
+    /// Any other setting, such as limits.connections=20000; may be repeated.
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    settings: Vec<String>,
+
+    /// List all settings with their defaults, and end.
+    #[arg(long)]
+    list_settings: bool,
+}
+
+/// Not asynchronous: the server makes its own threads.
+pub(crate) fn run(args: ServerArgs) -> Outcome {
+    if args.list_settings {
+        return list();
+    }
+    let file = args.config.clone();
+    let flags = flags(args)?;
+    let config = ganger_server::load(file.as_deref(), std::env::vars_os(), &flags);
+    let outcome = config.map_err(Into::into).and_then(ganger_server::run);
+    match outcome {
+        Ok(()) => Ok(Exit::Done),
+        Err(error) => Err(Failure::new(
+            Exit::Own(error.exit_code()),
+            "server",
+            error.to_string(),
+        )),
+    }
+}
+
+fn list() -> Outcome {
+    use std::io::Write as _;
+    let mut out = std::io::stdout().lock();
+    for key in KEYS {
+        let default = if key.default.is_empty() {
+            "none"
+        } else {
+            key.default
+        };
+        let variable = key.variable();
+        writeln!(
+            out,
+            "{:32} {variable:40} {default:16} {}",
+            key.name, key.about
+        )?;
+    }
+    Ok(Exit::Done)
+}
+
+fn flags(args: ServerArgs) -> Result<Vec<Flag>, Failure> {
+    let insecure = args.insecure.then(|| "true".to_owned());
+    let hosts = (!args.hosts.is_empty()).then(|| args.hosts.join(","));
+    let named = [
+        ("data_dir", "--data-dir", args.data_dir),
+        ("db", "--db", args.db),
+        ("addr", "--addr", args.addr),
+        ("shard", "--shard", args.shard),
+        ("token_file", "--token-file", args.token_file),
+        ("insecure", "--insecure", insecure),
+        ("hosts", "--host", hosts),
+        ("log", "--log", args.log),
+        ("log_format", "--log-format", args.log_format),
+        ("stop_timeout", "--stop-timeout", args.stop_timeout),
+        ("reserve_bytes", "--reserve-bytes", args.reserve_bytes),
+    ];
+    let mut flags: Vec<Flag> = named
+        .into_iter()
+        .filter_map(|(key, flag, value)| {
+            Some(Flag {
+                key,
+                flag,
+                value: value?,
+            })
+        })
+        .collect();
+    for setting in args.settings {
+        let Some((name, value)) = setting.split_once('=') else {
+            return Err(Failure::usage(format!(
+                "--set {setting}: write it KEY=VALUE"
+            )));
+        };
+        let Some(key) = KEYS.iter().find(|key| key.name == name) else {
+            let failure = Failure::usage(format!("--set {name}: there is no such setting"));
+            return Err(failure.then("`ganger server --list-settings` lists them"));
+        };
+        flags.push(Flag {
+            key: key.name,
+            flag: "--set",
+            value: value.to_owned(),
+        });
+    }
+    Ok(flags)
+}

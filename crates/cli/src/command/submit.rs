@@ -1,0 +1,293 @@
+//! `ganger submit`: a document from a file or standard input, or a stream of very many jobs.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, IsTerminal, Read};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::Args;
+use ganger_client::{Accepted, Client, JobState, NewJob, Submission};
+use serde_json::json;
+
+use crate::command::progress::{self, Ended};
+use crate::context::{Context, remark};
+use crate::document::span::read_span;
+use crate::document::{self, Document, Lines};
+use crate::exit::{Exit, Failure, Outcome};
+use crate::show::{counted, escape, json as views};
+
+/// Jobs in one batch of a stream: large enough to share a flush, small enough to be refused alone.
+const STREAM_BATCH_JOBS: usize = 1_000;
+
+/// Bytes of payload in one batch of a stream; well below what a message may have.
+const STREAM_BATCH_BYTES: usize = 1 << 20;
+
+/// Submits jobs or a graph.
+///
+/// The document is an array of task specs ({"task_id": …, "method": …, "args": …}), an object with
+/// "jobs", or one job ({"kind": …, "payload": …}). Comments and trailing commas are accepted. Prints
+/// how the document calls each job and its final id, in the order of the document.
+#[derive(Args, Debug)]
+pub(crate) struct SubmitArgs {
+    /// The document; - or nothing: standard input.
+    file: Option<PathBuf>,
+
+    /// Wait until all jobs have ended; the exit code tells whether all succeeded.
+    #[arg(long)]
+    wait: bool,
+
+    /// As --wait, and show progress.
+    #[arg(long)]
+    progress: bool,
+
+    /// Give up waiting after so long.
+    #[arg(long, value_name = "DURATION", value_parser = read_span)]
+    timeout: Option<Duration>,
+
+    /// A repeat under the same key within a day returns the first one's ids.
+    #[arg(long, value_name = "KEY")]
+    idempotency_key: Option<String>,
+
+    /// Read very many jobs, one JSON job in each line; each batch of them is all or none.
+    #[arg(long, conflicts_with_all = ["wait", "progress", "timeout", "idempotency_key"])]
+    stream: bool,
+}
+
+pub(crate) async fn run(context: &Context, args: SubmitArgs) -> Outcome {
+    let input = open(args.file.as_deref())?;
+    if args.stream {
+        return stream(context, input).await;
+    }
+    let mut text = Vec::new();
+    { input }.read_to_end(&mut text)?;
+    let document = document::read(&text)?;
+    drop(text);
+    let client = context.client().await?;
+    check_shards(&client, &document).await?;
+    let Document {
+        jobs,
+        called,
+        is_single,
+        idempotency_key,
+        ..
+    } = document;
+    let key = args.idempotency_key.or(idempotency_key);
+    let accepted = if is_single {
+        client
+            .enqueue_all(Submission {
+                jobs,
+                idempotency_key: key,
+                graph: false,
+            })
+            .await?
+    } else {
+        client.submit_graph(jobs, key).await?
+    };
+    print(context, &accepted, &called)?;
+    if args.wait || args.progress {
+        let bars = args.progress || io::stderr().is_terminal();
+        let bars = bars && !context.is_json();
+        return wait(context, &accepted, &called, args.timeout, bars).await;
+    }
+    Ok(Exit::Done)
+}
+
+fn open(file: Option<&Path>) -> Result<Box<dyn BufRead>, Failure> {
+    match file {
+        Some(path) if path != Path::new("-") => {
+            let file = File::open(path).map_err(|error| Failure::file(path, &error))?;
+            Ok(Box::new(BufReader::new(file)))
+        }
+        _ => {
+            if io::stdin().is_terminal() {
+                remark("reading the document from the terminal; end it with Ctrl-D");
+            }
+            Ok(Box::new(BufReader::new(io::stdin())))
+        }
+    }
+}
+
+/// A task for a shard that this server does not have is refused here, before anything is sent.
+async fn check_shards(client: &Client, document: &Document) -> Result<(), Failure> {
+    if document.shards.iter().all(Option::is_none) {
+        return Ok(());
+    }
+    let here = client.info().await?.shard;
+    let tasks = document.shards.iter().zip(&document.called).enumerate();
+    for (place, (shard, called)) in tasks {
+        let Some(shard) = shard.as_ref().filter(|shard| **shard != here) else {
+            continue;
+        };
+        let called = called.as_deref().unwrap_or_default();
+        return Err(Failure::new(
+            Exit::Refused,
+            "unknown_shard",
+            format!(
+                "task {place} ({called}) is for shard {shard:?}, but this server has shard {here:?}"
+            ),
+        )
+        .then("correct the shard of the task_id, or submit to the server of that shard"));
+    }
+    Ok(())
+}
+
+fn print(context: &Context, accepted: &Accepted, called: &[Option<String>]) -> Result<(), Failure> {
+    if context.is_json() {
+        return context.json(&views::accepted(accepted, called));
+    }
+    for (place, job) in accepted.jobs.iter().enumerate() {
+        let note = if job.existed && !accepted.repeat {
+            "  (was there already)"
+        } else {
+            ""
+        };
+        match called.get(place).and_then(Option::as_deref) {
+            Some(name) => context.line(format!("{} -> {job}{note}", escape::line(name)))?,
+            None => context.line(format!("{job}{note}"))?,
+        }
+    }
+    if accepted.repeat {
+        remark("this was submitted before under the same key; these are the ids of then");
+    }
+    Ok(())
+}
+
+async fn wait(
+    context: &Context,
+    accepted: &Accepted,
+    called: &[Option<String>],
+    timeout: Option<Duration>,
+    bars: bool,
+) -> Outcome {
+    let client = &context.patient_client()?;
+    let display = bars.then(|| progress::Bars::new(accepted, called));
+    let ended = progress::wait(client, accepted, timeout, display).await?;
+    let Ended::All(states) = ended else {
+        let waited = timeout.map(crate::show::time::span).unwrap_or_default();
+        remark(format!(
+            "not all jobs have ended after {waited}; they go on without us"
+        ));
+        return Ok(Exit::StillRunning);
+    };
+    let mut bad = 0;
+    for (place, (job, state)) in accepted.jobs.iter().zip(states).enumerate() {
+        if state == JobState::Succeeded {
+            continue;
+        }
+        bad += 1;
+        // A cascade may fail a hundred thousand jobs; the first few tell the story.
+        if bad <= 10 && !context.is_json() {
+            let name = called
+                .get(place)
+                .and_then(Option::as_deref)
+                .unwrap_or_default();
+            remark(format!(
+                "{} {job} {state}{}",
+                escape::line(name),
+                reason(client, &job.id).await
+            ));
+        }
+    }
+    if context.is_json() {
+        let total = accepted.jobs.len();
+        context.json(&json!({ "ended": total, "succeeded": total - bad }))?;
+    } else if bad > 0 {
+        let more = counted(u64::try_from(bad).unwrap_or(u64::MAX), "job");
+        remark(format!(
+            "{more} did not succeed; `ganger job get ID` and `ganger job logs ID` tell more"
+        ));
+    }
+    Ok(if bad == 0 { Exit::Done } else { Exit::Failed })
+}
+
+/// The failure of a job as the end of a line.
+async fn reason(client: &Client, job: &str) -> String {
+    match client.job(job).await {
+        Ok(job) => job
+            .failure
+            .map(|failure| format!(": {}", escape::short(&failure.message, 200)))
+            .unwrap_or_default(),
+        Err(_) => String::new(),
+    }
+}
+
+/// Enqueues line by line. Memory is bounded by the batches that have no answer yet.
+async fn stream(context: &Context, input: Box<dyn BufRead>) -> Outcome {
+    let client = context.client().await?;
+    let mut lines = Lines::new(input);
+    let mut accepted: u64 = 0;
+    let mut refused: Vec<(u64, ganger_client::Error)> = Vec::new();
+    let mut sent_up_to: Vec<(u64, usize)> = Vec::new();
+    let mut unreadable = None;
+    let mut bulk = client.bulk(|number, answer| match answer {
+        Ok(it) => accepted += u64::try_from(it.jobs.len()).unwrap_or(0),
+        Err(error) => refused.push((number, error)),
+    });
+    while unreadable.is_none() {
+        let batch = batch(&mut lines)?;
+        unreadable = batch.unreadable;
+        if batch.jobs.is_empty() {
+            break;
+        }
+        let number = bulk.send(batch.jobs).await?;
+        sent_up_to.push((number, lines.number()));
+    }
+    bulk.finish().await?;
+    if context.is_json() {
+        context.json(&json!({ "accepted": accepted, "batches_refused": refused.len() }))?;
+    } else {
+        context.line(format!("{} accepted", counted(accepted, "job")))?;
+    }
+    for (number, error) in refused.iter().take(10) {
+        let lines = lines_of(&sent_up_to, *number);
+        remark(format!(
+            "the batch of lines {lines} was refused: {error} [{}]",
+            error.code()
+        ));
+    }
+    match (unreadable, refused.is_empty()) {
+        (Some(failure), _) => {
+            Err(failure.then("the lines before it were enqueued; correct it and submit the rest"))
+        }
+        (None, false) => Ok(Exit::Refused),
+        (None, true) => Ok(Exit::Done),
+    }
+}
+
+/// Which lines a batch had.
+fn lines_of(sent_up_to: &[(u64, usize)], number: u64) -> String {
+    let place = sent_up_to.iter().position(|(known, _)| *known == number);
+    let Some(place) = place else {
+        return "?".to_owned();
+    };
+    let first = place
+        .checked_sub(1)
+        .map_or(1, |before| sent_up_to[before].1 + 1);
+    format!("{first} to {}", sent_up_to[place].1)
+}
+
+/// Jobs that go out together, and the line after them if it cannot be read.
+#[derive(Default)]
+struct Batch {
+    jobs: Vec<NewJob>,
+    unreadable: Option<Failure>,
+}
+
+fn batch(lines: &mut Lines<Box<dyn BufRead>>) -> Result<Batch, Failure> {
+    let mut batch = Batch::default();
+    let mut bytes = 0;
+    while batch.jobs.len() < STREAM_BATCH_JOBS && bytes < STREAM_BATCH_BYTES {
+        match lines.next()? {
+            None => break,
+            Some(Ok(job)) => {
+                bytes += job.payload.len() + 64;
+                batch.jobs.push(job);
+            }
+            Some(Err(problem)) => {
+                batch.unreadable = Some(problem.into());
+                break;
+            }
+        }
+    }
+    Ok(batch)
+}

@@ -1,0 +1,198 @@
+//! `ganger worker`: flags to settings; the worker itself is in `ganger-worker`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use ganger_client::{TakeFrom, TakeMode};
+use ganger_server::Flag;
+use ganger_worker::Settings;
+
+use crate::context::{Context, remark};
+use crate::document::span::read_span;
+use crate::exit::{Exit, Failure, Outcome};
+
+/// Runs a worker: takes jobs and runs the program DIR/KIND for each.
+///
+/// A program reads a JSON list of its arguments on standard input and writes one JSON value, its result,
+/// to standard output; standard error is its log. Exit 0 is success, 100 failure for good, anything
+/// else failure that may be tried again. Ctrl-C or SIGTERM: nothing new is taken, running programs
+/// get the grace period.
+#[derive(Args, Debug)]
+pub(crate) struct WorkerArgs {
+    /// Its name; host name plus something random if absent.
+    #[arg(long, value_name = "NAME")]
+    id: Option<String>,
+
+    /// Where the programs are, one for each kind.
+    #[arg(long, value_name = "DIR", default_value = "/etc/ganger/worker.d")]
+    dir: PathBuf,
+
+    /// A queue to take from; may be repeated. With --mode weighted: QUEUE=WEIGHT.
+    #[arg(short, long = "queue", value_name = "QUEUE")]
+    queues: Vec<String>,
+
+    /// How several queues are taken from.
+    #[arg(long, default_value = "ordered")]
+    mode: Mode,
+
+    /// Programs at a time; one for each core if absent.
+    #[arg(short = 'j', long, value_name = "N")]
+    concurrency: Option<usize>,
+
+    /// Length of the leases; as the queue says if absent.
+    #[arg(long, value_name = "DURATION", value_parser = read_span)]
+    lease_for: Option<Duration>,
+
+    /// Between asking a program to end and killing it.
+    #[arg(long, value_name = "DURATION", value_parser = read_span, default_value = "10s")]
+    grace: Duration,
+
+    /// Where working directories of programs are made.
+    #[arg(long, value_name = "DIR")]
+    scratch: Option<PathBuf>,
+
+    /// A variable that programs inherit besides the usual ones; may be repeated.
+    #[arg(long = "pass-env", value_name = "NAME")]
+    pass_env: Vec<String>,
+
+    /// A job without a program here is offered again after so long.
+    #[arg(long, value_name = "DURATION", value_parser = read_span)]
+    no_handler_delay: Option<Duration>,
+
+    /// Which log lines: error, warn, info, debug, trace, or directives.
+    #[arg(long, value_name = "LEVEL", env = "GANGER_LOG", default_value = "info")]
+    log: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Mode {
+    /// A queue only when those named before it are empty.
+    Ordered,
+    /// In turn.
+    RoundRobin,
+    /// In turn, by weight.
+    Weighted,
+}
+
+pub(crate) async fn run(context: &Context, args: WorkerArgs) -> Outcome {
+    start_log(&args.log)?;
+    if !args.dir.is_dir() {
+        let message = format!("there is no directory {}", args.dir.display());
+        return Err(Failure::usage(message).then(
+            "name the directory of the programs with --dir; each file in it is one kind of job",
+        ));
+    }
+    let settings = settings(context, args)?;
+    let shutdown = ganger_worker::shutdown_on_signals()?;
+    let summary = ganger_worker::run(settings, shutdown)
+        .await
+        .map_err(failure)?;
+    remark(format!(
+        "{} succeeded, {} failed, {} released, {} dropped, {} undelivered",
+        summary.succeeded, summary.failed, summary.released, summary.dropped, summary.undelivered
+    ));
+    Ok(if summary.undelivered == 0 {
+        Exit::Done
+    } else {
+        Exit::Failed
+    })
+}
+
+fn failure(error: ganger_worker::Error) -> Failure {
+    match error {
+        ganger_worker::Error::Client(error) => error.into(),
+        other => Failure::usage(other.to_string()),
+    }
+}
+
+fn settings(context: &Context, args: WorkerArgs) -> Result<Settings, Failure> {
+    let default = Settings::default();
+    let queues = if args.queues.is_empty() {
+        default.queues.clone()
+    } else {
+        args.queues
+            .iter()
+            .map(|text| read_queue(text, args.mode))
+            .collect::<Result<_, _>>()?
+    };
+    if args.concurrency == Some(0) {
+        return Err(Failure::usage("--concurrency must be at least 1"));
+    }
+    Ok(Settings {
+        server: context.options()?,
+        name: args.id,
+        directory: args.dir,
+        queues,
+        mode: match args.mode {
+            Mode::Ordered => TakeMode::Ordered,
+            Mode::RoundRobin => TakeMode::RoundRobin,
+            Mode::Weighted => TakeMode::Weighted,
+        },
+        concurrency: args.concurrency.unwrap_or(default.concurrency),
+        lease_for: args.lease_for,
+        grace: args.grace,
+        scratch: args.scratch.unwrap_or(default.scratch),
+        pass_env: args.pass_env,
+        no_handler_delay: args.no_handler_delay.unwrap_or(default.no_handler_delay),
+        ..Settings::default()
+    })
+}
+
+fn read_queue(text: &str, mode: Mode) -> Result<TakeFrom, Failure> {
+    if mode != Mode::Weighted {
+        return Ok(TakeFrom::new(text));
+    }
+    let wanted = || {
+        Failure::usage(format!(
+            "--queue {text}: with --mode weighted write it QUEUE=WEIGHT, such as mail=3"
+        ))
+    };
+    let (queue, weight) = text.rsplit_once('=').ok_or_else(wanted)?;
+    let weight = weight
+        .parse()
+        .ok()
+        .filter(|weight| *weight > 0)
+        .ok_or_else(wanted)?;
+    Ok(TakeFrom {
+        queue: queue.to_owned(),
+        weight,
+    })
+}
+
+/// Log lines go to standard error, with control characters escaped.
+fn start_log(level: &str) -> Result<(), Failure> {
+    let flag = Flag {
+        key: "log",
+        flag: "--log",
+        value: level.to_owned(),
+    };
+    let config = ganger_server::load(None, [], &[flag])
+        .map_err(|error| Failure::usage(error.to_string()))?;
+    ganger_server::start_log(&config);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_weighted_queue_has_a_weight() {
+        let queue = read_queue("mail=3", Mode::Weighted).expect("readable");
+        assert_eq!(
+            queue,
+            TakeFrom {
+                queue: "mail".to_owned(),
+                weight: 3
+            }
+        );
+        for text in ["mail", "mail=", "mail=0", "mail=-1"] {
+            assert!(read_queue(text, Mode::Weighted).is_err(), "{text}");
+        }
+        assert_eq!(
+            read_queue("a=b", Mode::Ordered).expect("a name"),
+            TakeFrom::new("a=b")
+        );
+    }
+}

@@ -1,0 +1,67 @@
+//! `ganger workers`: who works, and on what.
+
+use std::time::SystemTime;
+
+use clap::Args;
+
+use crate::context::{Context, remark};
+use crate::exit::{Exit, Outcome};
+use crate::show::table::Rows;
+use crate::show::{escape, json as views, time};
+
+/// Shows the workers seen, and what they run.
+#[derive(Args, Debug)]
+pub(crate) struct WorkersArgs {
+    /// Each job that is held.
+    #[arg(short, long)]
+    long: bool,
+}
+
+pub(crate) async fn run(context: &Context, args: &WorkersArgs) -> Outcome {
+    let workers = context.client().await?.workers().await?;
+    if context.is_json() {
+        for worker in &workers {
+            context.json(&views::worker(worker))?;
+        }
+        return Ok(Exit::Done);
+    }
+    if workers.is_empty() {
+        remark("no worker has asked for jobs: `ganger worker --dir DIR` starts one");
+        return Ok(Exit::Done);
+    }
+    let now = SystemTime::now();
+    if args.long {
+        let mut rows = Rows::new(&["worker", "job", "kind", "queue", "leased"]);
+        for worker in &workers {
+            for held in &worker.holds {
+                rows.push([
+                    escape::line(&worker.worker),
+                    escape::line(&held.job),
+                    escape::line(&held.kind),
+                    escape::line(&held.queue),
+                    time::relative(held.leased_at, now),
+                ]);
+            }
+        }
+        context.line(rows.text())?;
+        return Ok(Exit::Done);
+    }
+    let mut rows = Rows::new(&["worker", "seen", ">holds", "kinds"]);
+    for worker in &workers {
+        let mut kinds: Vec<String> = worker
+            .holds
+            .iter()
+            .map(|held| escape::line(&held.kind))
+            .collect();
+        kinds.sort();
+        kinds.dedup();
+        rows.push([
+            escape::line(&worker.worker),
+            time::relative(worker.seen_at, now),
+            worker.holds.len().to_string(),
+            kinds.join(", "),
+        ]);
+    }
+    context.line(rows.text())?;
+    Ok(Exit::Done)
+}

@@ -1,0 +1,183 @@
+//! What every command needs: where the server is, how to print.
+
+use std::env;
+use std::fs;
+use std::io::{self, IsTerminal, Write};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use ganger_client::{Client, Options, Retry};
+use serde_json::Value;
+
+use crate::document::span::read_span;
+use crate::exit::{Exit, Failure};
+use crate::show::Palette;
+
+/// Without an answer within this time the server is said not to be there.
+const FIRST_ANSWER_WITHIN: Duration = Duration::from_secs(2);
+
+/// A server may be away for so long while we wait for a job.
+const AWAY_MAX: Duration = Duration::from_secs(60);
+
+/// Options of every command.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Global {
+    /// Address of the server: host:port, or :port for this machine.
+    #[arg(
+        short,
+        long,
+        global = true,
+        env = "GANGER_URL",
+        value_name = "ADDR",
+        default_value = "127.0.0.1:3733"
+    )]
+    pub(crate) server: String,
+
+    /// The namespace to work in.
+    #[arg(
+        short,
+        long,
+        global = true,
+        env = "GANGER_NAMESPACE",
+        value_name = "NAME",
+        default_value = "default"
+    )]
+    pub(crate) namespace: String,
+
+    /// Print JSON for programs: one document a line, lists as one item a line.
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+
+    /// Try for so long to reach a server that does not answer.
+    #[arg(long, global = true, value_name = "DURATION", value_parser = read_span)]
+    pub(crate) retry_for: Option<Duration>,
+}
+
+/// Options and output of this run.
+pub(crate) struct Context {
+    pub(crate) global: Global,
+}
+
+impl Context {
+    pub(crate) fn new(global: Global) -> Self {
+        Self { global }
+    }
+
+    /// How to reach the server. The token comes from the environment or a file only: a command line
+    /// is visible to everyone on the machine.
+    pub(crate) fn options(&self) -> Result<Options, Failure> {
+        let mut options = Options::new(&self.global.server).namespace(&self.global.namespace);
+        options.token = token()?;
+        if let Some(total_max) = self.global.retry_for {
+            options.retry.total_max = total_max;
+        }
+        Ok(options)
+    }
+
+    /// A client of a server that has answered.
+    pub(crate) async fn client(&self) -> Result<Client, Failure> {
+        let options = self.options()?;
+        let total_max = self.global.retry_for.unwrap_or(FIRST_ANSWER_WITHIN);
+        let probe = Options {
+            retry: Retry {
+                total_max,
+                ..options.retry
+            },
+            ..options.clone()
+        };
+        Client::connect(probe)
+            .await
+            .map_err(|error| self.explain(error))?;
+        Client::new(options).map_err(Into::into)
+    }
+
+    /// A client for long waits: it lives through a restart of the server.
+    pub(crate) fn patient_client(&self) -> Result<Client, Failure> {
+        let mut options = self.options()?;
+        options.retry.total_max = options.retry.total_max.max(AWAY_MAX);
+        Client::new(options).map_err(Into::into)
+    }
+
+    /// The error, with the address if it is about that.
+    pub(crate) fn explain(&self, error: ganger_client::Error) -> Failure {
+        let is_unreachable = error.is_unreachable();
+        let mut failure = Failure::from(error);
+        if is_unreachable {
+            failure.message = format!(
+                "cannot reach a ganger server at {}: {}",
+                self.global.server, failure.message
+            );
+        }
+        failure
+    }
+
+    /// Whether to print JSON.
+    pub(crate) fn is_json(&self) -> bool {
+        self.global.json
+    }
+
+    /// Colours, or none.
+    pub(crate) fn palette(&self) -> Palette {
+        let wanted =
+            io::stdout().is_terminal() && env::var_os("NO_COLOR").is_none_or(|it| it.is_empty());
+        Palette::new(wanted && !self.is_json())
+    }
+
+    /// Prints a line on standard output.
+    pub(crate) fn line(&self, text: impl AsRef<str>) -> Result<(), Failure> {
+        let mut out = io::stdout().lock();
+        out.write_all(text.as_ref().as_bytes())?;
+        out.write_all(b"\n")?;
+        Ok(())
+    }
+
+    /// Prints one JSON document in a line.
+    pub(crate) fn json(&self, value: &Value) -> Result<(), Failure> {
+        self.line(value.to_string())
+    }
+
+    /// Prints `value` as JSON if that is wanted, else `text`.
+    pub(crate) fn either(&self, value: &Value, text: impl AsRef<str>) -> Result<(), Failure> {
+        if self.is_json() {
+            self.json(value)
+        } else {
+            self.line(text)
+        }
+    }
+}
+
+/// Prints a remark for people; it is no part of the output.
+#[expect(clippy::print_stderr, reason = "this is where remarks go")]
+pub(crate) fn remark(text: impl AsRef<str>) {
+    eprintln!("{}", text.as_ref());
+}
+
+/// The token, from the environment or from the file named there.
+pub(crate) fn token() -> Result<Option<String>, Failure> {
+    if let Some(token) = env::var_os("GANGER_TOKEN").filter(|token| !token.is_empty()) {
+        return match token.into_string() {
+            Ok(token) => Ok(Some(token.trim().to_owned())),
+            Err(_) => Err(Failure::usage("GANGER_TOKEN is not UTF-8 text")),
+        };
+    }
+    let Some(path) = env::var_os("GANGER_TOKEN_FILE").filter(|path| !path.is_empty()) else {
+        return Ok(None);
+    };
+    let path = PathBuf::from(path);
+    let text = fs::read_to_string(&path).map_err(|error| {
+        Failure::new(
+            Exit::Usage,
+            "file",
+            format!("GANGER_TOKEN_FILE: {}: {error}", path.display()),
+        )
+    })?;
+    let token = text.trim();
+    if token.is_empty() {
+        return Err(Failure::usage(format!(
+            "GANGER_TOKEN_FILE: {} is empty",
+            path.display()
+        )));
+    }
+    Ok(Some(token.to_owned()))
+}

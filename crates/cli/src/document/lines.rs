@@ -1,0 +1,77 @@
+//! Very many jobs, one JSON document in each line, read as they come.
+
+use std::io::BufRead;
+
+use ganger_client::NewJob;
+
+use super::job::JobIn;
+use super::problem::{Problem, parse};
+
+/// A longer line is no job: payloads are limited to much less.
+const LINE_BYTES_MAX: u64 = 64 << 20;
+
+/// Reads jobs line by line; one line is in memory at a time.
+pub(crate) struct Lines<R> {
+    input: R,
+    line: Vec<u8>,
+    number: usize,
+}
+
+impl<R: BufRead> Lines<R> {
+    pub(crate) fn new(input: R) -> Self {
+        Self {
+            input,
+            line: Vec::new(),
+            number: 0,
+        }
+    }
+
+    /// The line that was read last, from 1.
+    pub(crate) fn number(&self) -> usize {
+        self.number
+    }
+
+    /// The next job; `None` at the end. Empty lines, and lines that begin with `//`, are skipped.
+    pub(crate) fn next(&mut self) -> std::io::Result<Option<Result<NewJob, Problem>>> {
+        loop {
+            self.line.clear();
+            let mut limited = std::io::Read::take(&mut self.input, LINE_BYTES_MAX + 1);
+            if limited.read_until(b'\n', &mut self.line)? == 0 {
+                return Ok(None);
+            }
+            self.number += 1;
+            if u64::try_from(self.line.len()).is_ok_and(|length| length > LINE_BYTES_MAX) {
+                let limit = LINE_BYTES_MAX >> 20;
+                let problem = Problem::new(format!("the line is longer than {limit} MiB"));
+                return Ok(Some(Err(problem.at_line(self.number))));
+            }
+            let text = self.line.trim_ascii();
+            if !text.is_empty() && !text.starts_with(b"//") {
+                let job = parse::<JobIn>(text).and_then(JobIn::convert_alone);
+                return Ok(Some(job.map_err(|problem| problem.at_line(self.number))));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jobs_are_read_line_by_line_and_errors_name_the_line() {
+        let text =
+            "{\"kind\":\"a\"}\n\n// note\n{\"kind\":\"b\",\"payload\":[1, 2]}\n{\"kind\":}\n";
+        let mut lines = Lines::new(text.as_bytes());
+        let mut next = || lines.next().expect("memory does not fail");
+        assert_eq!(next().expect("first").expect("valid").kind, "a");
+        let second = next().expect("second").expect("valid");
+        assert_eq!(&second.payload[..], b"[1, 2]");
+        let problem = next().expect("third").expect_err("no value");
+        assert!(
+            problem.to_string().starts_with("line 5, column 9"),
+            "{problem}"
+        );
+        assert!(next().is_none());
+    }
+}

@@ -1,0 +1,181 @@
+//! How commands end: exit codes that scripts may rely on, and errors that say what to do next.
+
+use std::fmt;
+use std::io;
+
+use ganger_client::{Error, code};
+
+use crate::document::Problem;
+
+/// How the program ends. Scripts rely on these numbers: they never change meaning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Exit {
+    /// All went well; a job that was waited for succeeded.
+    Done,
+    /// The operation failed: a job that was waited for failed or was cancelled, an audit found something.
+    Failed,
+    /// The command line, or the document, cannot be understood. Nothing was sent.
+    Usage,
+    /// The job, queue or schedule is not there.
+    NotFound,
+    /// The server cannot be reached, or did not answer in time.
+    Unreachable,
+    /// The server refused: no right to, a rule of the queue, or overload.
+    Refused,
+    /// The wait ended before the job did.
+    StillRunning,
+    /// `ganger server` has codes of its own.
+    Own(u8),
+}
+
+impl Exit {
+    /// The number.
+    pub(crate) fn number(self) -> u8 {
+        match self {
+            Self::Done => 0,
+            Self::Failed => 1,
+            Self::Usage => 2,
+            Self::NotFound => 3,
+            Self::Unreachable => 4,
+            Self::Refused => 5,
+            Self::StillRunning => 6,
+            Self::Own(number) => number,
+        }
+    }
+}
+
+/// For the end of every help text.
+pub(crate) const EXIT_CODES_HELP: &str = "\
+Exit codes:
+  0  done; a job that was waited for succeeded
+  1  failed: a job that was waited for failed or was cancelled, or an audit found something
+  2  the command line or the document cannot be understood
+  3  the job, queue or schedule is not there
+  4  the server cannot be reached
+  5  the server refused
+  6  the wait ended before the job did
+
+Environment:
+  GANGER_URL         address of the server, as --server
+  GANGER_NAMESPACE   as --namespace
+  GANGER_TOKEN       token to show to the server; or GANGER_TOKEN_FILE: a file that holds it
+  NO_COLOR           no colours";
+
+/// Why a command failed, and what to do.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) exit: Exit,
+    /// Stable, for `--json`.
+    pub(crate) code: String,
+    pub(crate) message: String,
+    pub(crate) next_step: Option<String>,
+    /// The reader of our output has gone: nothing is to be said.
+    pub(crate) is_quiet: bool,
+}
+
+/// What a command gives.
+pub(crate) type Outcome = Result<Exit, Failure>;
+
+impl Failure {
+    /// The operation failed.
+    pub(crate) fn failed(message: impl Into<String>) -> Self {
+        Self::new(Exit::Failed, "failed", message)
+    }
+
+    /// The command line cannot be understood.
+    pub(crate) fn usage(message: impl Into<String>) -> Self {
+        Self::new(Exit::Usage, "usage", message)
+    }
+
+    pub(crate) fn new(exit: Exit, code: &str, message: impl Into<String>) -> Self {
+        Self {
+            exit,
+            code: code.to_owned(),
+            message: message.into(),
+            next_step: None,
+            is_quiet: false,
+        }
+    }
+
+    /// Adds what to do next.
+    pub(crate) fn then(mut self, next_step: impl Into<String>) -> Self {
+        self.next_step = Some(next_step.into());
+        self
+    }
+
+    /// From a failed use of a file.
+    pub(crate) fn file(path: &std::path::Path, error: &io::Error) -> Self {
+        Self::new(Exit::Usage, "file", format!("{}: {error}", path.display()))
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        let exit = exit_of(&error);
+        let failure = Self::new(exit, error.code(), error.message());
+        match next_step(&error) {
+            Some(step) => failure.then(step),
+            None => failure,
+        }
+    }
+}
+
+impl From<Problem> for Failure {
+    fn from(problem: Problem) -> Self {
+        Self::new(Exit::Usage, "bad_document", problem.to_string())
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        let is_quiet = error.kind() == io::ErrorKind::BrokenPipe;
+        let exit = if is_quiet { Exit::Done } else { Exit::Failed };
+        Self {
+            is_quiet,
+            ..Self::new(exit, "io", error.to_string())
+        }
+    }
+}
+
+fn exit_of(error: &Error) -> Exit {
+    match error.code() {
+        "job_not_found" | "queue_not_found" | "schedule_not_found" | "graph_not_found" => {
+            Exit::NotFound
+        }
+        code::BAD_URL | code::BAD_TOKEN => Exit::Usage,
+        code::TIMED_OUT | code::BAD_REPLY | code::CLOSED => Exit::Unreachable,
+        _ if error.is_unreachable() => Exit::Unreachable,
+        _ => Exit::Refused,
+    }
+}
+
+fn next_step(error: &Error) -> Option<String> {
+    let step = match error.code() {
+        code::UNREACHABLE => {
+            "is the server running, and is this its address? start one with `ganger server`, \
+             or name another with --server HOST:PORT or GANGER_URL"
+        }
+        code::TIMED_OUT => {
+            "the server is there but did not answer in time: try again, or look at `ganger stats`"
+        }
+        code::BAD_REPLY => "compare `ganger version` here and on the server",
+        "unauthenticated" => {
+            "the server wants a token: put it into GANGER_TOKEN, or name a file that holds it in GANGER_TOKEN_FILE"
+        }
+        "job_not_found" => {
+            "`ganger job list` shows the jobs; finished ones are kept for a day after success and for a \
+             week after failure unless set otherwise; is the --namespace right?"
+        }
+        "queue_not_found" => "`ganger queue list` shows the queues",
+        "schedule_not_found" => "`ganger schedule list` shows the schedules",
+        "overloaded" | "queue_full" | "store_full" => "try again later; nothing was changed",
+        _ => return None,
+    };
+    Some(step.to_owned())
+}

@@ -1,0 +1,110 @@
+//! Text from jobs is hostile: nothing in it may steer the terminal (`rel S7`).
+
+use std::fmt::Write as _;
+
+/// One line: every control character is written out.
+pub(crate) fn line(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    push(&mut out, text, false);
+    out
+}
+
+/// Text of several lines: line ends and tabs stay, every other control character is written out.
+pub(crate) fn text(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    push(&mut out, text, true);
+    out
+}
+
+/// As [`text`], of bytes; those that are not UTF-8 are written `\xNN`.
+pub(crate) fn bytes(bytes: &[u8]) -> String {
+    let mut out = String::with_capacity(bytes.len());
+    for chunk in bytes.utf8_chunks() {
+        push(&mut out, chunk.valid(), true);
+        for byte in chunk.invalid() {
+            write!(out, "\\x{byte:02x}").expect("writing to a string cannot fail");
+        }
+    }
+    out
+}
+
+/// One line of at most `most` characters, with an ellipsis where it was cut.
+pub(crate) fn short(text: &str, most: usize) -> String {
+    let first = text.lines().next().unwrap_or_default();
+    let line = line(first);
+    let is_cut = line.chars().count() > most || text.trim_end().lines().count() > 1;
+    if !is_cut {
+        return line;
+    }
+    let mut out: String = line.chars().take(most.saturating_sub(1)).collect();
+    out.push('…');
+    out
+}
+
+fn push(out: &mut String, text: &str, keep_lines: bool) {
+    for character in text.chars() {
+        match character {
+            '\n' | '\t' if keep_lines => out.push(character),
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            _ if character.is_ascii_control() => {
+                write!(out, "\\x{:02x}", u32::from(character))
+                    .expect("writing to a string cannot fail");
+            }
+            _ if is_unseen(character) => out.extend(character.escape_unicode()),
+            _ => out.push(character),
+        }
+    }
+}
+
+/// Characters beyond ASCII that show nothing, but steer the terminal or the order of what is shown.
+fn is_unseen(character: char) -> bool {
+    character.is_control()
+        || matches!(character,
+            '\u{061c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_in_a_jobs_text_steers_the_terminal() {
+        assert_eq!(line("a\x1b[31mb\x07\x7f"), "a\\x1b[31mb\\x07\\x7f");
+        assert_eq!(line("one\ntwo\tthree\r"), "one\\ntwo\\tthree\\r");
+        assert_eq!(line("\u{9b}2J"), "\\u{9b}2J");
+        assert_eq!(line("a\u{202e}b"), "a\\u{202e}b");
+        assert_eq!(line("grüße 世界 🎉"), "grüße 世界 🎉");
+    }
+
+    #[test]
+    fn logs_keep_their_lines() {
+        assert_eq!(
+            bytes(b"one\ntwo\xff\x1b]0;x\x07\n"),
+            "one\ntwo\\xff\\x1b]0;x\\x07\n"
+        );
+        assert_eq!(text("a\tb\r\nc"), "a\tb\\r\nc");
+    }
+
+    #[test]
+    fn no_output_of_any_byte_holds_a_control_character() {
+        let all: Vec<u8> = (0..=255).chain(0..=255).collect();
+        let shown = bytes(&all);
+        assert!(
+            shown
+                .chars()
+                .all(|c| !c.is_control() || c == '\n' || c == '\t'),
+            "{shown:?}"
+        );
+    }
+
+    #[test]
+    fn a_long_text_is_cut_to_one_line() {
+        assert_eq!(short("hello", 10), "hello");
+        assert_eq!(short("hello\n", 10), "hello");
+        assert_eq!(short("hello\nworld", 10), "hello…");
+        assert_eq!(short("hello world", 6), "hello…");
+    }
+}

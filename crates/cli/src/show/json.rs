@@ -1,0 +1,438 @@
+//! What `--json` prints: stable documents, field by field.
+//!
+//! Times are RFC 3339 in UTC, durations texts such as `1h30m`; absent means there is none.
+
+use std::time::{Duration, SystemTime};
+
+use base64::Engine as _;
+use ganger_client::{
+    Accepted, AttemptView, Backoff, Changed, Enqueued, Event, Explanation, Failure, GraphView,
+    Happening, HistoryEntry, InputView, Job, Keep, Page, Progress, QueueSettings, QueueView,
+    RetryPolicy, Sample, Schedule, ScheduleSpec, ServerInfo, Statistics, WorkerView,
+};
+use ganger_client::{CatchUp, DueOrder, FailurePolicy, Overlap};
+use serde_json::{Map, Value, json};
+
+use super::time;
+
+/// An object without the fields that are null.
+fn object(fields: Value) -> Value {
+    match fields {
+        Value::Object(map) => Value::Object(
+            map.into_iter()
+                .filter(|(_, value)| !value.is_null())
+                .collect(),
+        ),
+        other => other,
+    }
+}
+
+fn at(time: Option<SystemTime>) -> Value {
+    time.map_or(Value::Null, |time| time::exact(time).into())
+}
+
+fn span(span: Option<Duration>) -> Value {
+    span.map_or(Value::Null, |span| time::exact_span(span).into())
+}
+
+fn labels(pairs: &[(String, String)]) -> Value {
+    let map: Map<String, Value> = pairs
+        .iter()
+        .map(|(key, value)| (key.clone(), value.clone().into()))
+        .collect();
+    Value::Object(map)
+}
+
+/// Bytes as the JSON value that they are, or as base64 under the other key.
+pub(crate) fn put_bytes(target: &mut Value, key: &str, bytes: &[u8]) {
+    let Value::Object(map) = target else { return };
+    match serde_json::from_slice::<Value>(bytes) {
+        Ok(value) => map.insert(key.to_owned(), value),
+        Err(_) => {
+            let text = base64::engine::general_purpose::STANDARD.encode(bytes);
+            map.insert(format!("{key}_base64"), text.into())
+        }
+    };
+}
+
+pub(crate) fn enqueued(job: &Enqueued, called: Option<&str>) -> Value {
+    object(json!({
+        "name": called,
+        "id": job.id,
+        "shard": job.shard,
+        "existed": job.existed,
+    }))
+}
+
+pub(crate) fn accepted(accepted: &Accepted, called: &[Option<String>]) -> Value {
+    let name = |place: usize| called.get(place).and_then(Option::as_deref);
+    let jobs = accepted
+        .jobs
+        .iter()
+        .enumerate()
+        .map(|(place, job)| enqueued(job, name(place)));
+    object(json!({
+        "jobs": jobs.collect::<Vec<_>>(),
+        "graph": accepted.graph,
+        "repeat": accepted.repeat,
+    }))
+}
+
+pub(crate) fn job(job: &Job) -> Value {
+    let lease = job.lease.as_ref().map(|lease| {
+        json!({
+            "worker": lease.worker,
+            "attempt": lease.attempt,
+            "granted_at": time::exact(lease.granted_at),
+            "lease_for": time::exact_span(lease.lease_for),
+        })
+    });
+    let finished = job.finished.as_ref().map(|finished| {
+        object(json!({
+            "outcome": finished.outcome.as_str(),
+            "at": time::exact(finished.at),
+            "result_bytes": finished.result_bytes,
+        }))
+    });
+    let history: Vec<Value> = job.history.iter().map(entry).collect();
+    object(json!({
+        "id": job.id,
+        "shard": job.shard,
+        "number": job.number,
+        "namespace": job.namespace,
+        "queue": job.queue,
+        "kind": job.kind,
+        "state": job.state.as_str(),
+        "priority": job.priority,
+        "created_at": time::exact(job.created_at),
+        "run_at": at(job.run_at),
+        "deadline": at(job.deadline),
+        "timeout": span(job.timeout),
+        "retry": retry(&job.retry),
+        "attempt": job.attempt,
+        "attempts_counted": job.attempts_counted,
+        "releases": job.releases,
+        "deaths": job.deaths,
+        "payload_bytes": job.payload_bytes,
+        "inputs": job.inputs,
+        "failure": job.failure.as_ref().map(failure),
+        "graph": job.graph,
+        "tags": job.tags,
+        "labels": labels(&job.labels),
+        "tracked": job.tracked,
+        "unique": job.unique,
+        "schedule": job.schedule,
+        "progress": job.progress.as_ref().map(progress),
+        "lease": lease,
+        "finished": finished,
+        "history": (!history.is_empty()).then_some(history),
+        "history_dropped": (job.history_dropped > 0).then_some(job.history_dropped),
+    }))
+}
+
+fn failure(failure: &Failure) -> Value {
+    object(json!({
+        "group": failure.group,
+        "message": failure.message,
+        "at": time::exact(failure.at),
+        "worker": failure.worker,
+    }))
+}
+
+fn progress(progress: &Progress) -> Value {
+    json!({ "done": f64::from(progress.millionths) / 1e6, "message": progress.message })
+}
+
+fn entry(entry: &HistoryEntry) -> Value {
+    let data: Option<Value> = serde_json::from_str(&entry.data).ok();
+    object(json!({
+        "at": time::exact(entry.at),
+        "what": entry.what,
+        "detail": (!entry.detail.is_empty()).then_some(&entry.detail),
+        "attempt": entry.attempt.as_ref().map(attempt),
+        "data": data,
+    }))
+}
+
+fn attempt(attempt: &AttemptView) -> Value {
+    object(json!({
+        "number": attempt.number,
+        "worker": attempt.worker,
+        "leased_at": time::exact(attempt.leased_at),
+        "end": attempt.end,
+        "group": (!attempt.group.is_empty()).then_some(&attempt.group),
+        "message": (!attempt.message.is_empty()).then_some(&attempt.message),
+        "permanent": attempt.permanent,
+        "counted": attempt.counted,
+    }))
+}
+
+fn retry(policy: &RetryPolicy) -> Value {
+    let backoff = match &policy.backoff {
+        Backoff::Fixed(pause) => Value::from(time::exact_span(*pause)),
+        Backoff::List(list) => list.iter().map(|pause| time::exact_span(*pause)).collect(),
+        Backoff::Exponential { base, cap } => {
+            json!({ "base": time::exact_span(*base), "cap": time::exact_span(*cap) })
+        }
+    };
+    json!({ "max": policy.retries_max, "backoff": backoff, "jitter_percent": policy.jitter_percent })
+}
+
+pub(crate) fn changed(changed: &Changed) -> Value {
+    json!({ "count": changed.count, "skipped": changed.skipped })
+}
+
+pub(crate) fn why(why: &Explanation) -> Value {
+    let reasons = why.reasons.iter().map(|reason| {
+        let jobs: Vec<Value> = reason
+            .jobs
+            .iter()
+            .map(|(id, state)| json!({ "id": id, "state": state.as_str() }))
+            .collect();
+        object(json!({
+            "code": reason.code,
+            "text": reason.text,
+            "count": reason.count,
+            "limit": reason.limit,
+            "at": at(reason.at),
+            "lasts": span(reason.lasts),
+            "jobs": (!jobs.is_empty()).then_some(jobs),
+            "worker": (!reason.worker.is_empty()).then_some(&reason.worker),
+            "attempt": (reason.attempt > 0).then_some(reason.attempt),
+        }))
+    });
+    json!({ "job": why.job, "state": why.state.as_str(), "reasons": reasons.collect::<Vec<_>>() })
+}
+
+pub(crate) fn graph(view: &GraphView) -> Value {
+    let jobs = view.jobs.iter().map(|job| {
+        object(json!({
+            "id": job.id,
+            "kind": job.kind,
+            "state": job.state.as_str(),
+            "queue": job.queue,
+            "progress": job.progress.as_ref().map(progress),
+        }))
+    });
+    let edges = view
+        .edges
+        .iter()
+        .map(|edge| object(json!({ "from": edge.from, "to": edge.to, "input": edge.input })));
+    object(json!({
+        "graph": view.graph,
+        "jobs": jobs.collect::<Vec<_>>(),
+        "edges": edges.collect::<Vec<_>>(),
+        "more": view.more,
+    }))
+}
+
+pub(crate) fn input(input: &InputView) -> Value {
+    let policy = match input.policy {
+        FailurePolicy::Fail => "fail",
+        FailurePolicy::Wait => "wait",
+        FailurePolicy::Ignore => "ignore",
+    };
+    let mut out = object(json!({
+        "slot": input.slot,
+        "state": input.state,
+        "upstream": input.upstream,
+        "policy": input.upstream.is_some().then_some(policy),
+    }));
+    if let Some(value) = &input.value {
+        put_bytes(&mut out, "value", value);
+    }
+    out
+}
+
+pub(crate) fn queue(view: &QueueView) -> Value {
+    let counts: Map<String, Value> = ganger_client::JobState::ALL
+        .into_iter()
+        .map(|state| (state.as_str().to_owned(), view.counts.of(state).into()))
+        .collect();
+    object(json!({
+        "queue": view.queue,
+        "counts": counts,
+        "settings": settings(&view.settings),
+        "schedules": view.schedules,
+        "oldest_ready_for": span(view.oldest_ready_for),
+        "created_at": time::exact(view.created_at),
+        "enqueued_total": view.enqueued_total,
+        "finished_total": view.finished_total,
+    }))
+}
+
+fn settings(settings: &QueueSettings) -> Value {
+    let keep = |keep: &Keep| object(json!({ "age": span(keep.age), "count": keep.count }));
+    let retention = settings.retention.as_ref().map(|it| {
+        json!({
+            "succeeded": keep(&it.succeeded),
+            "failed": keep(&it.failed),
+            "cancelled": keep(&it.cancelled),
+        })
+    });
+    object(json!({
+        "paused": settings.paused,
+        "running_max": settings.running_max,
+        "live_max": settings.live_max,
+        "lease_for": span(settings.lease_for),
+        "grace_for": span(settings.grace_for),
+        "retry": settings.retry.as_ref().map(retry),
+        "retention": retention,
+        "due_order": match settings.due_order {
+            DueOrder::Behind => "behind",
+            DueOrder::Ahead => "ahead",
+        },
+    }))
+}
+
+pub(crate) fn schedule(schedule: &Schedule) -> Value {
+    let rule = &schedule.rule;
+    let mut out = json!({ "id": rule.id });
+    let mut put = |key: &str, value: Value| {
+        if !value.is_null() {
+            out[key] = value;
+        }
+    };
+    match &rule.spec {
+        ScheduleSpec::Interval { every, first_at } => {
+            put("every", time::exact_span(*every).into());
+            put("first_at", at(*first_at));
+        }
+        ScheduleSpec::Cron {
+            expression,
+            time_zone,
+        } => {
+            put("cron", expression.clone().into());
+            put("time_zone", time_zone.clone().into());
+        }
+    }
+    match rule.catch_up {
+        CatchUp::None => put("catch_up", "none".into()),
+        CatchUp::Last => put("catch_up", "last".into()),
+        CatchUp::All { max } => {
+            put("catch_up", "all".into());
+            put("catch_up_max", max.into());
+        }
+    }
+    let overlap = match rule.overlap {
+        Overlap::Allow => "allow",
+        Overlap::Skip => "skip",
+        Overlap::Replace => "replace",
+    };
+    put("overlap", overlap.into());
+    put("paused", rule.paused.into());
+    put("queue", rule.queue.clone().into());
+    put("kind", rule.kind.clone().into());
+    put("priority", rule.priority.into());
+    put("retry", rule.retry.as_ref().map_or(Value::Null, retry));
+    put("timeout", span(rule.timeout));
+    put("tags", rule.tags.clone().into());
+    put("labels", labels(&rule.labels));
+    put("created_at", time::exact(schedule.created_at).into());
+    put("next_at", at(schedule.next_at));
+    put("runs", schedule.runs.into());
+    put("last_job", schedule.last_job.clone().into());
+    if !rule.payload.is_empty() {
+        put_bytes(&mut out, "payload", &rule.payload);
+    }
+    out
+}
+
+pub(crate) fn worker(worker: &WorkerView) -> Value {
+    let holds = worker.holds.iter().map(|held| {
+        json!({
+            "job": held.job,
+            "queue": held.queue,
+            "kind": held.kind,
+            "leased_at": time::exact(held.leased_at),
+        })
+    });
+    json!({
+        "worker": worker.worker,
+        "seen_at": time::exact(worker.seen_at),
+        "holds": holds.collect::<Vec<_>>(),
+    })
+}
+
+pub(crate) fn statistics(queue: &str, statistics: &Statistics) -> Value {
+    let sample = |sample: &Sample| {
+        json!({
+            "count": sample.count,
+            "mean_seconds": sample.mean_seconds,
+            "deviation_seconds": sample.deviation_seconds,
+            "histogram": sample.histogram,
+        })
+    };
+    json!({
+        "queue": queue,
+        "day": statistics.day,
+        "failed": statistics.failed,
+        "failures": statistics.failures,
+        "retries": statistics.retries,
+        "waiting": sample(&statistics.waiting),
+        "running": sample(&statistics.running),
+    })
+}
+
+pub(crate) fn info(info: &ServerInfo) -> Value {
+    json!({
+        "version": info.version,
+        "shard": info.shard,
+        "health": info.health,
+        "reason": info.reason,
+        "uptime": time::exact_span(info.uptime),
+        "draining": info.draining,
+        "live_jobs": info.live_jobs,
+    })
+}
+
+pub(crate) fn page(page: &Page) -> impl Iterator<Item = Value> + '_ {
+    page.jobs.iter().map(job)
+}
+
+pub(crate) fn event(event: &Event) -> Value {
+    let mut out = json!({ "position": event.position, "at": time::exact(event.at) });
+    let fields = match &event.happening {
+        Happening::JobMoved(moved) => json!({
+            "event": "job_moved",
+            "job": moved.job,
+            "number": moved.number,
+            "queue": moved.queue,
+            "kind": moved.kind,
+            "from": moved.from.map(|state| state.as_str()),
+            "to": moved.to.as_str(),
+            "attempt": moved.attempt,
+            "worker": moved.worker,
+            "reason": (!moved.reason.is_empty()).then_some(&moved.reason),
+        }),
+        Happening::JobProgressed {
+            job,
+            number,
+            progress: it,
+        } => json!({
+            "event": "job_progressed", "job": job, "number": number, "progress": progress(it),
+        }),
+        Happening::LogAppended {
+            number,
+            attempt,
+            bytes,
+        } => json!({
+            "event": "log_appended", "number": number, "attempt": attempt, "bytes": bytes,
+        }),
+        Happening::JobRemoved { job, number, queue } => json!({
+            "event": "job_removed", "job": job, "number": number, "queue": queue,
+        }),
+        Happening::QueueChanged { queue, paused } => json!({
+            "event": "queue_changed", "queue": queue, "paused": paused,
+        }),
+        Happening::ScheduleChanged { schedule } => json!({
+            "event": "schedule_changed", "schedule": schedule,
+        }),
+        Happening::WorkerSeen { worker } => json!({ "event": "worker_seen", "worker": worker }),
+        Happening::WorkerGone { worker } => json!({ "event": "worker_gone", "worker": worker }),
+    };
+    if let (Value::Object(out), Value::Object(fields)) = (&mut out, object(fields)) {
+        out.extend(fields);
+    }
+    out
+}
