@@ -1,1 +1,71 @@
+//! The test suite that every store passes.
+//!
+//! A store's crate implements [`Ground`] and writes `ganger_store::suite_tests!(its_ground())`.
 
+mod commits;
+mod listings;
+mod moves;
+mod queries;
+mod rows;
+pub mod sample;
+mod script;
+
+use crate::store::Store;
+
+pub use commits::*;
+pub use listings::*;
+pub use moves::*;
+pub use queries::*;
+pub use rows::*;
+pub use script::Script;
+
+/// Where a store is tested.
+pub trait Ground {
+    /// The store.
+    type Store: Store;
+
+    /// A new, empty store, not opened yet.
+    fn fresh(&mut self) -> Self::Store;
+
+    /// The same store after a crash: `store` is dropped as it is, and taken up again, not opened yet.
+    fn again(&mut self, store: Self::Store) -> Self::Store;
+}
+
+/// Makes a test of every case of the suite. The argument makes a [`Ground`].
+#[macro_export]
+macro_rules! suite_tests {
+    ($ground:expr) => {
+        $crate::suite_tests! { @each $ground =>
+            a_new_store_is_empty,
+            a_commit_is_there_after_a_crash,
+            only_the_newest_epoch_may_commit,
+            commits_follow_each_other_without_gaps,
+            a_refused_commit_leaves_nothing_behind,
+            every_kind_of_row_is_given_back_as_it_was_put,
+            removed_rows_are_gone_after_a_crash,
+            statistics_older_than_yesterday_stay_in_the_store,
+            rows_are_loaded_in_their_order,
+            a_job_that_came_and_ended_in_one_commit_is_finished,
+            a_finished_job_keeps_payload_inputs_and_log,
+            a_revived_job_is_live_without_its_result,
+            a_removed_job_leaves_nothing_behind,
+            a_job_revived_and_finished_in_one_commit_has_its_new_result,
+            a_finished_job_written_anew_keeps_its_result,
+            a_lease_shows_its_job_as_running,
+            listings_follow_every_filter,
+            listings_follow_changed_tags_and_labels,
+            pages_meet_without_gap_or_overlap_both_ways,
+            a_filtered_page_knows_whether_there_is_more,
+            jobs_are_found_by_given_and_made_ids,
+            dependents_are_found_from_their_upstream,
+            inputs_come_in_order_of_slots,
+            a_log_is_read_piece_by_piece,
+            retirees_by_age_come_oldest_first_without_those_that_keep_themselves,
+            retirees_by_count_are_the_first_that_ended,
+            retirees_by_own_time_are_those_whose_time_has_passed,
+        }
+    };
+    (@each $ground:expr => $($case:ident,)*) => {
+        $(#[test] fn $case() { $crate::suite::$case(&mut $ground); })*
+    };
+}

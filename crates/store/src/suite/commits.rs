@@ -1,0 +1,92 @@
+//! Commits: whole or not at all, in order, under the newest epoch.
+
+use ganger_types::{Change, Epoch, JobKey, Meta};
+
+use super::Ground;
+use super::sample::{MORNING, job};
+use super::script::{Script, put};
+use crate::error::CommitError;
+use crate::reader::Reader;
+use crate::store::Store;
+
+/// `rel D2`.
+pub fn a_new_store_is_empty<G: Ground>(ground: &mut G) {
+    let mut script = Script::start(ground);
+    assert_eq!((script.epoch, script.sequence), (Epoch(1), 0));
+    assert_eq!(script.loaded(), []);
+    assert_eq!(script.reader().job(JobKey(0)).expect("reads"), None);
+}
+
+/// `rel D2`, `rel D13`.
+pub fn a_commit_is_there_after_a_crash<G: Ground>(ground: &mut G) {
+    let mut script = Script::start(ground);
+    for key in 1..=3 {
+        script.put(vec![put(&job(key))]);
+    }
+    let opened = script.crash();
+    assert_eq!((opened.epoch, opened.sequence), (Epoch(2), 3));
+    let meta = Meta {
+        next_key: JobKey(4),
+        next_order: 5,
+        wall: MORNING,
+        ..Meta::default()
+    };
+    assert_eq!(opened.meta, meta);
+    assert_eq!(script.live(), [job(1), job(2), job(3)]);
+    script.put(vec![put(&job(4))]);
+    assert_eq!(script.crash().epoch, Epoch(3));
+    assert_eq!(script.live().len(), 4);
+}
+
+/// `rel L2`: an epoch is given once, and the last one given is the only one that writes.
+pub fn only_the_newest_epoch_may_commit<G: Ground>(ground: &mut G) {
+    let mut script = Script::start(ground);
+    let mut late = script.commit(vec![put(&job(1))]);
+    script.crash();
+    late.sequence = script.sequence + 1;
+    let refused = script.store().commit(&late);
+    assert!(
+        matches!(
+            refused,
+            Err(CommitError::Fenced {
+                ours: Epoch(1),
+                theirs: Epoch(2)
+            })
+        ),
+        "{refused:?}"
+    );
+    assert_eq!(script.live(), []);
+    script.put(vec![put(&job(2))]);
+}
+
+/// A sequence is neither repeated nor skipped.
+pub fn commits_follow_each_other_without_gaps<G: Ground>(ground: &mut G) {
+    let mut script = Script::start(ground);
+    script.put(vec![put(&job(1))]);
+    for sequence in [0, 1, 3] {
+        let mut commit = script.commit(vec![put(&job(2))]);
+        commit.sequence = sequence;
+        let refused = script.store().commit(&commit);
+        let is_refused = matches!(refused, Err(CommitError::NotApplied { is_full: false, .. }));
+        assert!(is_refused, "{sequence}: {refused:?}");
+    }
+    script.put(vec![put(&job(2))]);
+    assert_eq!(script.crash().sequence, 2);
+}
+
+/// `rel D3`.
+pub fn a_refused_commit_leaves_nothing_behind<G: Ground>(ground: &mut G) {
+    let mut script = Script::start(ground);
+    script.put(vec![put(&job(1))]);
+    let before = script.loaded();
+    let mut commit = script.commit(vec![put(&job(2)), Change::RemoveJob(JobKey(1))]);
+    commit.sequence = 9;
+    script
+        .store()
+        .commit(&commit)
+        .expect_err("it does not follow");
+    assert_eq!(script.loaded(), before);
+    assert_eq!(script.reader().job(JobKey(2)).expect("reads"), None);
+    script.crash();
+    assert_eq!(script.loaded(), before);
+}

@@ -1,0 +1,301 @@
+//! Listings: every filter, and pages both ways.
+
+use ganger_types::query::JobQuery;
+use ganger_types::{
+    Change, Graph, Group, JobKey, JobRecord, JobState, Kind, LabelKey, LabelValue, Namespace,
+    Outcome, Queue, ScheduleId, Tag, Timestamp, Worker,
+};
+
+use super::Ground;
+use super::sample::{MORNING, ended, failure, job, lease};
+use super::script::{Script, finish, put};
+use crate::reader::{Page, Reader};
+
+fn label(value: &'static str) -> (LabelKey, LabelValue) {
+    (
+        LabelKey::from_static("tenant"),
+        LabelValue::from_static(value),
+    )
+}
+
+/// Jobs 1 to 12, each with something of its own; 13 belongs to somebody else.
+fn jobs() -> Vec<JobRecord> {
+    let mut jobs: Vec<JobRecord> = (1..=13).map(job).collect();
+    jobs[1].queue = Queue::from_static("images");
+    jobs[2].kind = Kind::from_static("thumb");
+    jobs[3].tags = vec![Tag::from_static("red"), Tag::from_static("blue")];
+    jobs[4].labels = vec![label("a")];
+    jobs[5].graph = Some(Graph::from_static("g"));
+    jobs[6].schedule = Some(ScheduleId::from_static("nightly"));
+    jobs[7].state = JobState::Scheduled;
+    jobs[8].failure = Some(failure("io", "connection reset"));
+    jobs[9] = ended(jobs[9].clone(), Outcome::Failed, 1, 5);
+    jobs[9].failure = Some(failure("io", "connection refused"));
+    jobs[10] = ended(jobs[10].clone(), Outcome::Succeeded, 2, 6);
+    jobs[10].tags = vec![Tag::from_static("red")];
+    jobs[11] = ended(jobs[11].clone(), Outcome::Cancelled, 3, 7);
+    jobs[12].namespace = Namespace::from_static("other");
+    jobs[12].tags = vec![Tag::from_static("red")];
+    jobs
+}
+
+fn fill<G: Ground>(script: &mut Script<'_, G>) {
+    for record in jobs() {
+        let change = if record.finished.is_some() {
+            finish(&record)
+        } else {
+            put(&record)
+        };
+        script.put(vec![change]);
+    }
+    script.put(vec![Change::PutLease(Box::new(lease(1, "w1")))]);
+}
+
+fn keys(page: &Page) -> Vec<u64> {
+    page.jobs.iter().map(|job| job.record.key.0).collect()
+}
+
+fn at(key: u64) -> Timestamp {
+    Timestamp(MORNING.0 + key * 1_000)
+}
+
+/// All conditions, one by one and some together.
+pub fn listings_follow_every_filter<G: Ground>(ground: &mut G) {
+    let mut script = Script::start(ground);
+    fill(&mut script);
+    let mut reader = script.reader();
+    let all = || JobQuery {
+        limit: 100,
+        ..JobQuery::default()
+    };
+    let state = |state| JobQuery {
+        state: Some(state),
+        ..all()
+    };
+    let io = Some(Group::from_static("io"));
+    let red = Some(Tag::from_static("red"));
+    let cases: Vec<(JobQuery, Vec<u64>)> = vec![
+        (all(), (1..=12).collect()),
+        (
+            JobQuery {
+                queue: Some(Queue::from_static("images")),
+                ..all()
+            },
+            vec![2],
+        ),
+        (
+            JobQuery {
+                kind: Some(Kind::from_static("thumb")),
+                ..all()
+            },
+            vec![3],
+        ),
+        (
+            JobQuery {
+                tag: red.clone(),
+                ..all()
+            },
+            vec![4, 11],
+        ),
+        (
+            JobQuery {
+                tag: red.clone(),
+                state: Some(JobState::Succeeded),
+                ..all()
+            },
+            vec![11],
+        ),
+        (
+            JobQuery {
+                label: Some(label("a")),
+                ..all()
+            },
+            vec![5],
+        ),
+        (
+            JobQuery {
+                label: Some(label("b")),
+                ..all()
+            },
+            vec![],
+        ),
+        (
+            JobQuery {
+                graph: Some(Graph::from_static("g")),
+                ..all()
+            },
+            vec![6],
+        ),
+        (
+            JobQuery {
+                schedule: Some(ScheduleId::from_static("nightly")),
+                ..all()
+            },
+            vec![7],
+        ),
+        (state(JobState::Scheduled), vec![8]),
+        (state(JobState::Blocked), vec![]),
+        (state(JobState::Ready), vec![2, 3, 4, 5, 6, 7, 9]),
+        (state(JobState::Running), vec![1]),
+        (state(JobState::Failed), vec![10]),
+        (state(JobState::Succeeded), vec![11]),
+        (state(JobState::Cancelled), vec![12]),
+        (JobQuery { group: io, ..all() }, vec![10]),
+        (
+            JobQuery {
+                failure_text: Some("connection re".to_owned()),
+                ..all()
+            },
+            vec![9, 10],
+        ),
+        (
+            JobQuery {
+                failure_text: Some("refused".to_owned()),
+                ..all()
+            },
+            vec![10],
+        ),
+        (
+            JobQuery {
+                worker: Some(Worker::from_static("w1")),
+                ..all()
+            },
+            vec![1],
+        ),
+        (
+            JobQuery {
+                worker: Some(Worker::from_static("w2")),
+                ..all()
+            },
+            vec![],
+        ),
+        (
+            JobQuery {
+                created_from: Some(at(3)),
+                created_before: Some(at(6)),
+                ..all()
+            },
+            vec![3, 4, 5],
+        ),
+        (
+            JobQuery {
+                namespace: Namespace::from_static("other"),
+                ..all()
+            },
+            vec![13],
+        ),
+        (
+            JobQuery {
+                namespace: Namespace::from_static("none"),
+                ..all()
+            },
+            vec![],
+        ),
+    ];
+    for (query, expected) in cases {
+        let page = reader.list(&query).expect("lists");
+        assert_eq!(
+            (keys(&page), page.next),
+            (expected.clone(), None),
+            "{query:?}"
+        );
+        let newest = JobQuery {
+            newest_first: true,
+            ..query
+        };
+        let page = reader.list(&newest).expect("lists");
+        assert!(keys(&page).iter().rev().eq(&expected), "{newest:?}");
+    }
+}
+
+/// What was taken off is not found any more, in whatever table the job is.
+pub fn listings_follow_changed_tags_and_labels<G: Ground>(ground: &mut G) {
+    let mut script = Script::start(ground);
+    let mut record = job(1);
+    let tagged = |tags: &[&'static str], record: &JobRecord| {
+        let tags = tags.iter().map(|tag| Tag::from_static(tag)).collect();
+        JobRecord {
+            tags,
+            ..record.clone()
+        }
+    };
+    let mut steps = vec![
+        put(&tagged(&["a", "b"], &record)),
+        put(&tagged(&["b"], &record)),
+    ];
+    steps.push(put(&tagged(&[], &record)));
+    steps.push(put(&tagged(&["c"], &record)));
+    record = ended(record, Outcome::Failed, 1, 1);
+    steps.push(finish(&tagged(&["c", "d"], &record)));
+    steps.push(Change::PutFinished(Box::new(tagged(&["e"], &record))));
+    let expected = ["ab", "b", "", "c", "cd", "e"];
+    for (step, expected) in steps.into_iter().zip(expected) {
+        script.put(vec![step]);
+        script.crash();
+        let mut reader = script.reader();
+        for tag in ["a", "b", "c", "d", "e"] {
+            let query = JobQuery {
+                tag: Some(Tag::from_static(tag)),
+                limit: 9,
+                ..JobQuery::default()
+            };
+            let found = reader.list(&query).expect("lists").jobs.len();
+            assert_eq!(
+                found,
+                usize::from(expected.contains(tag)),
+                "{tag} after {expected:?}"
+            );
+        }
+    }
+}
+
+/// Live and finished jobs mixed.
+pub fn pages_meet_without_gap_or_overlap_both_ways<G: Ground>(ground: &mut G) {
+    let mut script = Script::start(ground);
+    fill(&mut script);
+    let mut reader = script.reader();
+    for newest_first in [false, true] {
+        for limit in [1, 3, 4, 12, 13] {
+            let mut query = JobQuery {
+                limit,
+                newest_first,
+                ..JobQuery::default()
+            };
+            let mut seen = Vec::new();
+            loop {
+                let page = reader.list(&query).expect("lists");
+                assert!(page.jobs.len() <= limit);
+                seen.extend(keys(&page));
+                query.after = page.next;
+                if query.after.is_none() {
+                    break;
+                }
+            }
+            if newest_first {
+                seen.reverse();
+            }
+            assert!(
+                seen.iter().copied().eq(1..=12),
+                "{limit} {newest_first}: {seen:?}"
+            );
+        }
+    }
+}
+
+/// `next` is there exactly if another page has something.
+pub fn a_filtered_page_knows_whether_there_is_more<G: Ground>(ground: &mut G) {
+    let mut script = Script::start(ground);
+    fill(&mut script);
+    let mut reader = script.reader();
+    let tag = Some(Tag::from_static("red"));
+    let mut query = JobQuery {
+        tag,
+        limit: 1,
+        ..JobQuery::default()
+    };
+    let page = reader.list(&query).expect("lists");
+    assert_eq!((keys(&page), page.next), (vec![4], Some(JobKey(4))));
+    query.after = page.next;
+    let page = reader.list(&query).expect("lists");
+    assert_eq!((keys(&page), page.next), (vec![11], None));
+}

@@ -1,0 +1,140 @@
+//! A store in a test, with what is needed to commit to it.
+
+use ganger_types::{Change, Commit, Epoch, JobKey, JobRecord, Meta};
+
+use super::Ground;
+use super::sample::MORNING;
+use crate::error::CommitError;
+use crate::store::{Loaded, Opened, Store};
+
+/// An open store and its place in the order of commits.
+pub struct Script<'g, G: Ground> {
+    ground: &'g mut G,
+    store: Option<G::Store>,
+    /// As the last opening said.
+    pub epoch: Epoch,
+    /// Of the last commit.
+    pub sequence: u64,
+}
+
+impl<'g, G: Ground> Script<'g, G> {
+    /// Opens a new store.
+    pub fn start(ground: &'g mut G) -> Self {
+        let mut store = ground.fresh();
+        let opened = store.open().expect("a new store opens");
+        Self {
+            ground,
+            store: Some(store),
+            epoch: opened.epoch,
+            sequence: opened.sequence,
+        }
+    }
+
+    /// The store.
+    pub fn store(&mut self) -> &mut G::Store {
+        self.store
+            .as_mut()
+            .expect("the store is there between crashes")
+    }
+
+    /// A reader.
+    pub fn reader(&mut self) -> <G::Store as Store>::Reader {
+        self.store().reader().expect("a reader opens")
+    }
+
+    /// A commit that would be accepted.
+    pub fn commit(&self, changes: Vec<Change>) -> Commit {
+        let next_key = changes
+            .iter()
+            .filter_map(key_of)
+            .max()
+            .map_or(JobKey(0), |k| JobKey(k.0 + 1));
+        let meta = Meta {
+            next_key,
+            next_order: 5,
+            wall: MORNING,
+            ..Meta::default()
+        };
+        Commit {
+            epoch: self.epoch,
+            sequence: self.sequence + 1,
+            meta,
+            changes,
+        }
+    }
+
+    /// Commits `changes`.
+    ///
+    /// # Panics
+    /// If they are refused.
+    pub fn put(&mut self, changes: Vec<Change>) {
+        self.try_put(changes).expect("the commit is accepted");
+    }
+
+    /// Commits `changes`, or says why not.
+    ///
+    /// # Errors
+    /// As the store's.
+    pub fn try_put(&mut self, changes: Vec<Change>) -> Result<(), CommitError> {
+        let commit = self.commit(changes);
+        self.store().commit(&commit)?;
+        self.sequence = commit.sequence;
+        Ok(())
+    }
+
+    /// Drops the store without closing it, and opens it again.
+    pub fn crash(&mut self) -> Opened {
+        let store = self
+            .store
+            .take()
+            .expect("the store is there between crashes");
+        let mut store = self.ground.again(store);
+        let opened = store.open().expect("the store opens again");
+        self.store = Some(store);
+        (self.epoch, self.sequence) = (opened.epoch, opened.sequence);
+        opened
+    }
+
+    /// All that the store gives back at start.
+    pub fn loaded(&mut self) -> Vec<Loaded> {
+        let mut rows = Vec::new();
+        self.store()
+            .load(&mut |row| rows.push(row))
+            .expect("the store loads");
+        rows
+    }
+
+    /// The live jobs among that.
+    pub fn live(&mut self) -> Vec<JobRecord> {
+        let jobs = self.loaded().into_iter();
+        jobs.filter_map(|row| {
+            if let Loaded::Job(job) = row {
+                Some(*job)
+            } else {
+                None
+            }
+        })
+        .collect()
+    }
+}
+
+fn key_of(change: &Change) -> Option<JobKey> {
+    match change {
+        Change::PutJob(record) | Change::PutFinished(record) => Some(record.key),
+        Change::FinishJob { record, .. } => Some(record.key),
+        _ => None,
+    }
+}
+
+/// `PutJob`, for short.
+pub(super) fn put(record: &JobRecord) -> Change {
+    Change::PutJob(Box::new(record.clone()))
+}
+
+/// `FinishJob` without a result, for short.
+pub(super) fn finish(record: &JobRecord) -> Change {
+    Change::FinishJob {
+        record: Box::new(record.clone()),
+        result: None,
+    }
+}

@@ -1,0 +1,22 @@
+//! The memory store passes the suite.
+
+use ganger_store::MemoryStore;
+use ganger_store::suite::Ground;
+
+struct Memory;
+
+impl Ground for Memory {
+    type Store = MemoryStore;
+
+    fn fresh(&mut self) -> MemoryStore {
+        MemoryStore::new()
+    }
+
+    fn again(&mut self, store: MemoryStore) -> MemoryStore {
+        let again = store.clone();
+        drop(store);
+        again
+    }
+}
+
+ganger_store::suite_tests!(Memory);
