@@ -181,7 +181,11 @@ impl<R: Reader> Host<R> {
     fn run(mut self) {
         loop {
             let now = self.line.now(&*self.clock);
-            self.take_reports(now);
+            if self.take_reports(now) {
+                // First the store gets its next turn, then the answers go out, then work goes on.
+                self.give_orders();
+                self.send_outputs();
+            }
             self.core.run(now);
             self.give_orders();
             self.send_outputs();
@@ -194,15 +198,18 @@ impl<R: Reader> Host<R> {
         }
     }
 
-    fn take_reports(&mut self, now: Now) {
+    /// Whether there were any.
+    fn take_reports(&mut self, now: Now) -> bool {
+        let mut were_any = false;
         loop {
             match self.reports.try_recv() {
                 Ok(report) => self.core.report(report, now),
-                Err(TryRecvError::Empty) => return,
+                Err(TryRecvError::Empty) => return were_any,
                 Err(TryRecvError::Disconnected) => {
                     panic!("the store thread has ended before the shard asked it to");
                 }
             }
+            were_any = true;
         }
     }
 

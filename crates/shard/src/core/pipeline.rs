@@ -109,6 +109,8 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         flight.is_durable = true;
         self.store_idle_since = now.elapsed;
         self.release();
+        // The turn that grew meanwhile goes to the store before anything else is applied.
+        self.close_when_due(now);
     }
 
     /// Lets out every turn that is durable and has only durable ones before it.
