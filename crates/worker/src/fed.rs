@@ -78,7 +78,7 @@ impl Fed {
     pub(crate) fn is_alive(&mut self, hearing: &mut Hearing) -> bool {
         let process = &mut self.launched.process;
         let turned = process.turn(&self.watch.supervisor, None, Some(Instant::now()), hearing);
-        turned.is_ok() && process.told.is_none()
+        turned.is_ok() && process.told.is_none() && !process.has_closed_output()
     }
 
     /// Feeds it a job and waits for the answer.

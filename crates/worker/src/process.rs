@@ -104,6 +104,11 @@ impl Process {
         self.outputs.iter().all(Option::is_none)
     }
 
+    /// Whether the program can write no result any more.
+    pub(crate) fn has_closed_output(&self) -> bool {
+        self.outputs[Pipe::Output.place()].is_none()
+    }
+
     /// Waits for anything to happen, at most until `until`, and handles all that has.
     pub(crate) fn turn(
         &mut self,

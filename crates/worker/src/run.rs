@@ -388,7 +388,12 @@ impl<R: Reports> Floor<R> {
 
     /// Delivers what is finished, and says goodbye.
     async fn close(mut self) -> Summary {
-        self.places.clear();
+        let slots: Vec<Slot> = self
+            .places
+            .drain(..)
+            .filter_map(|place| place.slot)
+            .collect();
+        let ended = tokio::task::spawn_blocking(|| slots.into_iter().for_each(Slot::end));
         let patience = if self.at_once {
             DELIVER_FOR / 10
         } else {
@@ -400,6 +405,8 @@ impl<R: Reports> Floor<R> {
         {
             self.count(ended);
         }
+        // Every slot kills what it holds, so this is short.
+        let _ = ended.await;
         self.summary.undelivered = u64::try_from(self.tasks.len()).unwrap_or(u64::MAX);
         if self.summary.undelivered > 0 {
             let undelivered = self.summary.undelivered;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use ganger_client::Delivery;
@@ -44,16 +44,18 @@ pub(crate) struct Work {
     pub(crate) done: Box<dyn FnOnce(Ending) + Send>,
 }
 
-/// The way to a slot's thread. Dropping it ends the slot.
+/// The way to a slot's thread. Dropping it ends the slot, sooner or later.
 pub(crate) struct Slot {
     work: Sender<Box<Work>>,
+    thread: JoinHandle<()>,
 }
 
 impl Slot {
     /// Starts a slot.
     pub(crate) fn start(shop: Arc<Shop>) -> io::Result<Self> {
         let (work, inbox) = channel();
-        thread::Builder::new().name("slot".into()).spawn(move || {
+        let builder = thread::Builder::new().name("slot".into());
+        let thread = builder.spawn(move || {
             let mut bench = Bench {
                 shop,
                 watch: None,
@@ -62,7 +64,14 @@ impl Slot {
             bench.serve(&inbox);
             bench.close();
         })?;
-        Ok(Self { work })
+        Ok(Self { work, thread })
+    }
+
+    /// Ends the slot, and waits until all that it kept running has ended.
+    pub(crate) fn end(self) {
+        drop(self.work);
+        // A thread that panicked has told so itself.
+        let _ = self.thread.join();
     }
 
     /// Hands over a job; gives it back if the slot is gone.

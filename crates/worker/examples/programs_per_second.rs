@@ -1,0 +1,183 @@
+//! Programs per second: the worker with everything it does around a program, beside bare `posix_spawn` of the same
+//! program, in turns within one run.
+//!
+//! `cargo run --release -p ganger-worker --example programs_per_second [PROGRAM [SECONDS [CONCURRENCY]]]`
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a measurement, not a product"
+)]
+
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant, SystemTime};
+
+use bytes::Bytes;
+use ganger_client::{
+    Answer, Delivery, Error, Held, JobState, LeaseToken, Report, ReportResult, WorkEvent,
+};
+use ganger_worker::{Deliveries, Reports, Settings, Shutdown, run_with};
+use tokio::sync::{mpsc, watch};
+
+/// A server that always has a job, and likes every report.
+#[derive(Clone)]
+struct Endless {
+    deliveries: mpsc::UnboundedSender<WorkEvent>,
+    next: Arc<AtomicU64>,
+    done: Arc<AtomicU64>,
+    ends: Arc<AtomicBool>,
+}
+
+struct Script(mpsc::UnboundedReceiver<WorkEvent>);
+
+impl Deliveries for Script {
+    async fn next(&mut self) -> Option<WorkEvent> {
+        self.0.recv().await
+    }
+}
+
+impl Reports for Endless {
+    fn grant(&self, credits: u32) {
+        if self.ends.load(Ordering::Relaxed) {
+            return;
+        }
+        let jobs = (0..credits).map(|_| delivery(self.next.fetch_add(1, Ordering::Relaxed)));
+        let _ = self.deliveries.send(WorkEvent::Jobs(jobs.collect()));
+    }
+
+    fn drop_credits(&self) {}
+
+    async fn report_all(&self, reports: Vec<(Held, Report)>) -> Vec<ReportResult> {
+        let answer = |(_, report): (Held, Report)| {
+            assert!(
+                matches!(report, Report::Complete { .. }),
+                "unexpected: {report:?}"
+            );
+            self.done.fetch_add(1, Ordering::Relaxed);
+            let state = JobState::Succeeded;
+            Ok(Answer::Reported {
+                state,
+                retry_at: None,
+                repeat: false,
+            })
+        };
+        reports.into_iter().map(answer).collect()
+    }
+
+    fn expires_at(&self, _held: &Held) -> Option<Instant> {
+        None
+    }
+
+    fn abandon(&self, _held: &Held) {}
+
+    async fn goodbye(&self, _patience: Duration) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+fn delivery(number: u64) -> Delivery {
+    let lease_for = Duration::from_secs(60);
+    let job = number.to_string();
+    Delivery {
+        held: Held {
+            token: LeaseToken(Bytes::from(job.clone())),
+            job,
+        },
+        shard: "1".into(),
+        number,
+        queue: "default".into(),
+        kind: "program".into(),
+        attempt: 1,
+        retries_left: 3,
+        lease_for,
+        expires_at: Instant::now() + lease_for,
+        timeout: None,
+        deadline: None,
+        created_at: SystemTime::now(),
+        priority: 0,
+        payload: Bytes::from_static(b"{\"uid\": 1234}"),
+        inputs: Vec::new(),
+        graph: None,
+        tags: Vec::new(),
+        labels: Vec::new(),
+    }
+}
+
+/// Programs per second by bare spawning on as many threads.
+fn bare(program: &std::path::Path, time: Duration, concurrency: usize) -> f64 {
+    let done = AtomicU64::new(0);
+    let ends_at = Instant::now() + time;
+    std::thread::scope(|scope| {
+        for _ in 0..concurrency {
+            scope.spawn(|| {
+                while Instant::now() < ends_at {
+                    let mut command = Command::new(program);
+                    command
+                        .stdin(Stdio::null())
+                        .stdout(Stdio::null())
+                        .stderr(Stdio::null());
+                    assert!(command.status().unwrap().success());
+                    done.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+    });
+    f64::from(u32::try_from(done.into_inner()).unwrap()) / time.as_secs_f64()
+}
+
+async fn worker(settings: Settings, time: Duration) -> f64 {
+    let (deliveries, script) = mpsc::unbounded_channel();
+    let endless = Endless {
+        deliveries,
+        next: Arc::default(),
+        done: Arc::default(),
+        ends: Arc::default(),
+    };
+    let (shutdown, told) = watch::channel(Shutdown::No);
+    let (done, ends) = (Arc::clone(&endless.done), Arc::clone(&endless.ends));
+    let worker = tokio::spawn(run_with(settings, Script(script), endless, told));
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    let (before, begun) = (done.load(Ordering::Relaxed), Instant::now());
+    tokio::time::sleep(time).await;
+    let count = done.load(Ordering::Relaxed) - before;
+    let rate = f64::from(u32::try_from(count).unwrap()) / begun.elapsed().as_secs_f64();
+    ends.store(true, Ordering::Relaxed);
+    shutdown.send_replace(Shutdown::Graceful);
+    worker.await.unwrap().unwrap();
+    rate
+}
+
+fn main() {
+    ganger_worker::become_supervisor_if_asked();
+    let mut arguments = std::env::args().skip(1);
+    let program = std::fs::canonicalize(arguments.next().unwrap_or("/bin/true".into())).unwrap();
+    let seconds = arguments.next().map_or(2, |text| text.parse().unwrap());
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let concurrency = arguments.next().map_or(cores, |text| text.parse().unwrap());
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("program");
+    std::fs::copy(&program, &path).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let settings = Settings {
+        directory: place.path().into(),
+        scratch: place.path().into(),
+        concurrency,
+        ..Settings::default()
+    };
+    let time = Duration::from_secs(seconds);
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    println!("{} x {concurrency}, {seconds} s each", program.display());
+    for _ in 0..3 {
+        let bare = bare(&path, time, concurrency);
+        let worker = runtime.block_on(worker(settings.clone(), time));
+        println!(
+            "posix_spawn {bare:.0}/s, worker {worker:.0}/s, ratio {:.2}",
+            worker / bare
+        );
+    }
+}
