@@ -16,8 +16,8 @@ use crate::tidy;
 
 /// Seconds that each fuzz target runs.
 pub(crate) const FUZZ_SECONDS: u64 = 10;
-/// Seeds that the simulator runs.
-const SIM_SEEDS: &str = "300";
+/// What the simulator runs: seeds on each level, and the search for planted bugs.
+const SIMULATIONS: &[&str] = &["--level 1 --seeds 0..300", "--level 2 --seeds 0..300"];
 
 /// Runs every step, stops at the first that fails, and tells how long each took.
 pub(crate) fn run() -> Result<()> {
@@ -26,58 +26,29 @@ pub(crate) fn run() -> Result<()> {
     fs::write(&skips, "")?;
 
     let mut steps = Steps::default();
-    steps.command("format", cargo().args(["fmt", "--all", "--check"]))?;
+    steps.cargo("format", "fmt --all --check")?;
     steps.step("tidy", "cargo xtask tidy", tidy::run)?;
-    steps.command(
+    steps.cargo(
         "lints",
-        cargo().args([
-            "clippy",
-            "--workspace",
-            "--all-targets",
-            "--locked",
-            "--",
-            "-D",
-            "warnings",
-        ]),
+        "clippy --workspace --all-targets --locked -- -D warnings",
     )?;
     steps.command(
         "documents",
-        cargo()
-            .args([
-                "doc",
-                "--workspace",
-                "--no-deps",
-                "--locked",
-                "--document-private-items",
-            ])
-            .env("RUSTDOCFLAGS", "-D warnings"),
+        line("doc --workspace --no-deps --locked").env("RUSTDOCFLAGS", "-D warnings"),
     )?;
-    steps.command(
+    steps.cargo(
         "build",
-        cargo().args([
-            "build",
-            "--profile",
-            "sim",
-            "--locked",
-            "--bins",
-            "-p",
-            "ganger-cli",
-            "-p",
-            "ganger-sim",
-            "-p",
-            "ganger-fuzz",
-        ]),
+        "build --profile sim --locked --bins -p ganger-cli -p ganger-sim -p ganger-fuzz",
     )?;
-    steps.step(
-        "simulator",
-        &format!("cargo xtask sim --seeds {SIM_SEEDS}"),
-        || simulate(&["--seeds".to_owned(), SIM_SEEDS.to_owned()]),
-    )?;
+    for run in SIMULATIONS {
+        steps.step(
+            &format!("simulator, {run}"),
+            &format!("cargo xtask sim {run}"),
+            || simulate(&words(run)),
+        )?;
+    }
     steps.step("fuzzing", "cargo xtask fuzz", || fuzz(FUZZ_SECONDS))?;
-    steps.command(
-        "examples in documents",
-        cargo().args(["test", "--workspace", "--doc", "--locked"]),
-    )?;
+    steps.cargo("examples in documents", "test --workspace --doc --locked")?;
     steps.command(
         "tests",
         test_command()
@@ -184,6 +155,17 @@ fn test_command() -> Command {
     command
 }
 
+/// Cargo with these arguments.
+fn line(arguments: &str) -> Command {
+    let mut command = cargo();
+    command.args(words(arguments));
+    command
+}
+
+fn words(line: &str) -> Vec<String> {
+    line.split(' ').map(str::to_owned).collect()
+}
+
 /// The steps so far, with their times.
 #[derive(Default)]
 struct Steps {
@@ -191,6 +173,10 @@ struct Steps {
 }
 
 impl Steps {
+    fn cargo(&mut self, name: &str, arguments: &str) -> Result<()> {
+        self.command(name, &mut line(arguments))
+    }
+
     fn command(&mut self, name: &str, command: &mut Command) -> Result<()> {
         let line = shown(command);
         self.step(name, &line, || process::run(command))

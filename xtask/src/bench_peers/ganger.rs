@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::{Value, json};
 
-use super::load::{Link, Peer};
+use super::load::{ENQUEUE, Link, Peer};
 use super::programs::per_second;
 use super::report::Report;
 use super::scratch::{Process, free_address};
@@ -62,25 +62,6 @@ impl Server {
             wire: Wire::connect(self.address)?,
             host: self.address.to_string(),
         })
-    }
-
-    /// What `ganger bench` measures through gRPC.
-    pub(super) fn measure_own(&self, report: &mut Report) -> Result<()> {
-        let text = output(Command::new(&self.program).args([
-            "bench",
-            "--json",
-            "--server",
-            &self.address.to_string(),
-        ]))?;
-        println!("ganger bench:\n{text}");
-        let document: Value =
-            serde_json::from_str(&text).context("`ganger bench --json` is no JSON")?;
-        for (row, pointer) in OWN_ROWS {
-            if let Some(value) = document.pointer(pointer).and_then(Value::as_f64) {
-                report.add(row, "ganger", "jobs/s", value);
-            }
-        }
-        Ok(())
     }
 
     /// Runs so many jobs of a program with `ganger worker`; returns programs per second.
@@ -138,8 +119,57 @@ impl Server {
     }
 }
 
-/// What is taken over from `ganger bench`: our row, its place there.
-const OWN_ROWS: &[(&str, &str)] = &[];
+/// What `ganger bench` measures through gRPC, with a server and a store of its own, beside a bare log.
+pub(super) fn measure_own(folder: &Path, report: &mut Report) -> Result<()> {
+    println!("measuring ganger through gRPC");
+    let mut command = Command::new(built("release", "ganger"));
+    command
+        .args([
+            "bench",
+            "--json",
+            "--connections",
+            "1,16",
+            "--batches",
+            "1,16,256",
+            "--dir",
+        ])
+        .arg(folder);
+    let text = output(&mut command)?;
+    let document: Value =
+        serde_json::from_str(&text).context("`ganger bench --json` is no JSON")?;
+    if let Some(rate) = document
+        .pointer("/enqueue/jobs_per_second")
+        .and_then(Value::as_f64)
+    {
+        report.add(ENQUEUE, "ganger gRPC", "jobs/s", rate);
+    }
+    for (row, pointer) in [
+        ("enqueue to start, p50", "/latency/p50_ms"),
+        ("enqueue to start, p99", "/latency/p99_ms"),
+    ] {
+        if let Some(time) = document.pointer(pointer).and_then(Value::as_f64) {
+            report.add(row, "ganger gRPC", "us", time * 1_000.0);
+        }
+    }
+    for life in document["lives"]
+        .as_array()
+        .context("`ganger bench` measured no lives")?
+    {
+        let row = format!(
+            "full lives, {} connections, batches of {}",
+            life["connections"], life["batch"]
+        );
+        for (server, field) in [
+            ("ganger gRPC", "lives_per_second"),
+            ("bare log", "bare_log_per_second"),
+        ] {
+            if let Some(rate) = life[field].as_f64() {
+                report.add(&row, server, "lives/s", rate);
+            }
+        }
+    }
+    Ok(())
+}
 
 impl Peer for Server {
     fn connect(&self) -> Result<Box<dyn Link>> {

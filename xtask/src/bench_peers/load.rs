@@ -28,6 +28,8 @@ pub(super) trait Link: Send {
     fn waits(&self) -> bool;
 }
 
+/// The row that is also measured through gRPC.
+pub(super) const ENQUEUE: &str = "enqueue, batches of 100";
 /// How long each load runs.
 const FOR: Duration = Duration::from_secs(5);
 /// Connections of the loads that ask for the best.

@@ -68,11 +68,11 @@ fn measure() -> Result<()> {
     let mut report = Report::default();
     {
         let server = ganger::Server::start(&scratch.folder("ganger")?)?;
-        load::measure("ganger", &server, &mut report)?;
+        load::measure("ganger HTTP", &server, &mut report)?;
         programs::measure(&server, &scratch.folder("programs")?, &mut report)?;
-        load::measure_deep("ganger", &server, &mut report)?;
-        server.measure_own(&mut report)?;
+        load::measure_deep("ganger HTTP", &server, &mut report)?;
     }
+    ganger::measure_own(&scratch.folder("own")?, &mut report)?;
     if exists("redis-server") {
         let server = redis::Server::start(&scratch.folder("redis")?)?;
         load::measure("redis", &server, &mut report)?;

@@ -10,7 +10,7 @@ pub(super) struct Report {
 }
 
 /// The columns after ours.
-const PEERS: [&str; 4] = ["redis", "postgres", "beanstalkd", "bare spawn"];
+const PEERS: [&str; 5] = ["redis", "postgres", "beanstalkd", "bare spawn", "bare log"];
 
 impl Report {
     /// Notes one value, and says it.
@@ -29,18 +29,27 @@ impl Report {
 
     /// Prints it as a table in Markdown.
     pub(super) fn print(&self) {
-        println!("\n| load | unit | ganger | {} |", PEERS.join(" | "));
-        println!("|---|---|---:|{}", "---:|".repeat(PEERS.len()));
+        println!(
+            "\n| load | unit | ganger gRPC | ganger HTTP | {} |",
+            PEERS.join(" | ")
+        );
+        println!("|---|---|---:|---:|{}", "---:|".repeat(PEERS.len()));
         for (name, unit, values) in &self.rows {
-            let ours = values.get("ganger").copied();
-            let own = ours.map_or_else(|| "-".to_owned(), rounded);
+            let own = [
+                values.get("ganger gRPC").copied(),
+                values.get("ganger HTTP").copied(),
+            ];
+            let best = own[0].or(own[1]);
+            let own = own
+                .map(|value| value.map_or_else(|| "-".to_owned(), rounded))
+                .join(" | ");
             let others: Vec<String> = PEERS
                 .iter()
-                .map(|peer| cell(values.get(*peer).copied(), ours))
+                .map(|peer| cell(values.get(*peer).copied(), best))
                 .collect();
             println!("| {name} | {unit} | {own} | {} |", others.join(" | "));
         }
-        println!("\nIn brackets: ours divided by theirs.");
+        println!("\nIn brackets: ours divided by theirs; gRPC where it was measured, else HTTP.");
     }
 }
 
