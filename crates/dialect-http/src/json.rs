@@ -182,6 +182,8 @@ fn explain(error: &serde_json::Error, pointer: &str) -> Problem {
         .map_or(text.as_str(), |(message, _)| message);
     let mut problem = match error.classify() {
         Category::Data => explain_data(message, pointer),
+        // Such as 1e400: JSON, but of no use to us.
+        _ if message == "number out of range" => explain_data(message, pointer),
         Category::Syntax | Category::Eof | Category::Io => Problem::new(
             "malformed_json",
             format!("the body is not valid JSON: {message}"),

@@ -44,11 +44,28 @@ impl Answer {
 }
 
 /// Starts a fresh shard behind the routes.
+pub(crate) fn face_over(shard: ganger_shard::Settings, settings: Settings) -> Face {
+    let shard = Shard::start(
+        MemoryStore::new(),
+        shard,
+        Arc::new(SystemClock),
+        Hooks::default(),
+    )
+    .expect("a store in memory opens");
+    Face {
+        routes: routes(shard.clone(), settings.clone()),
+        shard,
+        settings,
+    }
+}
+
+/// Likewise, with the usual shard.
 pub(crate) fn face_with(settings: Settings) -> Face {
-    let shard_settings = ganger_shard::Settings { reserve_bytes: 0, ..Default::default() };
-    let shard = Shard::start(MemoryStore::new(), shard_settings, Arc::new(SystemClock), Hooks::default())
-        .expect("a store in memory opens");
-    Face { routes: routes(shard.clone(), settings.clone()), shard, settings }
+    let shard = ganger_shard::Settings {
+        reserve_bytes: 0,
+        ..Default::default()
+    };
+    face_over(shard, settings)
 }
 
 /// Likewise, with usual settings.
@@ -61,13 +78,25 @@ impl Face {
     pub(crate) async fn send(&self, request: Request<Body>) -> Answer {
         let response = self.start(request).await;
         let (head, body) = response.into_parts();
-        let body = body.collect().await.expect("the body comes whole").to_bytes();
-        Answer { status: head.status, headers: head.headers, body }
+        let body = body
+            .collect()
+            .await
+            .expect("the body comes whole")
+            .to_bytes();
+        Answer {
+            status: head.status,
+            headers: head.headers,
+            body,
+        }
     }
 
     /// Sends a request and gives the answer while it is being written.
     pub(crate) async fn start(&self, request: Request<Body>) -> http::Response<Body> {
-        self.routes.clone().oneshot(request).await.expect("routes always answer")
+        self.routes
+            .clone()
+            .oneshot(request)
+            .await
+            .expect("routes always answer")
     }
 
     /// Sends JSON text.
@@ -83,7 +112,11 @@ impl Face {
 
     /// Sends a JSON document, and panics if it is refused.
     pub(crate) async fn done(&self, method: Method, path: &str, body: Value) -> Value {
-        let body = if body.is_null() { String::new() } else { body.to_string() };
+        let body = if body.is_null() {
+            String::new()
+        } else {
+            body.to_string()
+        };
         let answer = self.text(method.clone(), path, body).await;
         assert!(
             answer.status.is_success(),
@@ -104,12 +137,20 @@ impl Face {
 
     /// Enqueues a job and gives its id.
     pub(crate) async fn enqueue(&self, body: Value) -> String {
-        self.post("/api/v1/jobs", body).await["id"].as_str().expect("an id").to_owned()
+        self.post("/api/v1/jobs", body).await["id"]
+            .as_str()
+            .expect("an id")
+            .to_owned()
     }
 
     /// Leases one job.
     pub(crate) async fn lease(&self) -> Value {
-        let answer = self.post("/api/v1/leases", serde_json::json!({"worker": "w", "wait": "10s"})).await;
+        let answer = self
+            .post(
+                "/api/v1/leases",
+                serde_json::json!({"worker": "w", "wait": "10s"}),
+            )
+            .await;
         answer["jobs"][0].clone()
     }
 }

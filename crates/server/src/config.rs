@@ -1,0 +1,136 @@
+//! What the server can be told, and from where: file, environment, flags, in this order.
+
+mod keys;
+mod source;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use ganger_types::ShardId;
+
+use crate::secret::Secret;
+
+pub use keys::{KEYS, Key};
+pub use source::{Flag, load};
+
+/// The value of `db` for a store that is lost when the process ends.
+pub const DB_IN_MEMORY: &str = ":memory:";
+
+/// A setting that cannot be read or used: which, from where, why.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{place}: {reason}")]
+pub struct ConfigError {
+    /// Such as `ganger.toml line 3`, `GANGER_ADDR`, `--addr`.
+    pub place: String,
+    /// What is wrong, and what would be right.
+    pub reason: String,
+}
+
+/// All settings of a server.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Where to listen: `HOST:PORT`; `:PORT` is loopback. Default `127.0.0.1:3733`.
+    pub addr: String,
+    /// The id of the shard. Default `1`.
+    pub shard: ShardId,
+    /// The store's file; [`DB_IN_MEMORY`] keeps nothing. Default `ganger.db`.
+    pub db: PathBuf,
+    /// The token that clients must send; none by default. Read from `GANGER_TOKEN` only.
+    pub token: Option<Secret>,
+    /// A file with that token.
+    pub token_file: Option<PathBuf>,
+    /// Listen beyond loopback although nothing is encrypted.
+    pub insecure: bool,
+    /// Names that may stand in `Host` beside `localhost` and plain addresses; `*` is any.
+    pub hosts: Vec<String>,
+    /// Which log lines: a level, or directives such as `info,ganger_shard=debug`. Default `info`.
+    pub log: String,
+    /// How log lines look.
+    pub log_format: LogFormat,
+    /// How long a stop waits for requests in flight. Default 10 s.
+    pub stop_timeout: Duration,
+    /// Free bytes kept on the store's device for reports and deletion. Default 256 MiB.
+    pub reserve_bytes: u64,
+    /// Limits on what comes from outside.
+    pub limits: Limits,
+}
+
+/// How log lines look.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LogFormat {
+    /// For people.
+    #[default]
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+/// Limits on what comes from outside.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Connections at once; more wait to be accepted. Default 10,000.
+    pub connections: usize,
+    /// Bytes of a request's head. Default 64 KiB.
+    pub header_bytes: usize,
+    /// Header lines of a request. Default 100.
+    pub headers: usize,
+    /// How long a request's head may take, and a connection may idle over HTTP/1. Default 30 s.
+    pub header_timeout: Duration,
+    /// How long a write may make no progress before the connection is cut. Default 60 s.
+    pub write_timeout: Duration,
+    /// Requests at once over one HTTP/2 connection. Default 1,000.
+    pub streams_per_connection: u32,
+    /// Event streams, log followers and batches at once. Default 1,000.
+    pub streams: usize,
+    /// Bytes of a body, but for graphs and batches. Default 32 MiB.
+    pub body_bytes: usize,
+    /// Bytes of a graph's submission. Default 256 MiB.
+    pub graph_bytes: usize,
+    /// Bytes of a line of a batch. Default 8 MiB.
+    pub line_bytes: usize,
+    /// Bytes of all bodies together while they are read. Default 512 MiB.
+    pub bytes_in_flight: usize,
+    /// Commands that wait for the shard; more are refused as overloaded. Default 65,536.
+    pub inbox_commands: usize,
+    /// Lease requests and waits for ends at once. Default 100,000.
+    pub waiters: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connections: 10_000,
+            header_bytes: 64 << 10,
+            headers: 100,
+            header_timeout: Duration::from_secs(30),
+            write_timeout: Duration::from_secs(60),
+            streams_per_connection: 1_000,
+            streams: 1_000,
+            body_bytes: 32 << 20,
+            graph_bytes: 256 << 20,
+            line_bytes: 8 << 20,
+            bytes_in_flight: 512 << 20,
+            inbox_commands: 65_536,
+            waiters: 100_000,
+        }
+    }
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            addr: "127.0.0.1:3733".to_owned(),
+            shard: ShardId::default(),
+            db: PathBuf::from("ganger.db"),
+            token: None,
+            token_file: None,
+            insecure: false,
+            hosts: Vec::new(),
+            log: "info".to_owned(),
+            log_format: LogFormat::Text,
+            stop_timeout: Duration::from_secs(10),
+            reserve_bytes: 256 << 20,
+            limits: Limits::default(),
+        }
+    }
+}

@@ -1,0 +1,370 @@
+//! Every setting by name: one table for the file, the environment, the flags and the documents.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use ganger_types::ShardId;
+
+use crate::config::{Config, Limits, LogFormat};
+use crate::secret::Secret;
+
+/// A setting.
+pub struct Key {
+    /// Its name in the file, with dots for sections.
+    pub name: &'static str,
+    /// Its default, as it would be written.
+    pub default: &'static str,
+    /// What it does.
+    pub about: &'static str,
+    /// Whether it is a secret, which only the environment may hold.
+    pub is_secret: bool,
+    set: fn(&mut Config, &str) -> Result<(), String>,
+}
+
+impl Key {
+    const fn new(
+        name: &'static str,
+        default: &'static str,
+        about: &'static str,
+        set: fn(&mut Config, &str) -> Result<(), String>,
+    ) -> Self {
+        Self {
+            name,
+            default,
+            about,
+            is_secret: false,
+            set,
+        }
+    }
+
+    /// The name of its environment variable.
+    pub fn variable(&self) -> String {
+        format!("GANGER_{}", self.name.to_uppercase().replace('.', "_"))
+    }
+
+    pub(super) fn apply(&self, config: &mut Config, value: &str) -> Result<(), String> {
+        (self.set)(config, value)
+    }
+}
+
+/// Every setting there is.
+pub const KEYS: &[Key] = &[
+    Key::new(
+        "addr",
+        "127.0.0.1:3733",
+        "where to listen; :PORT is loopback",
+        |config, value| {
+            value.clone_into(&mut config.addr);
+            Ok(())
+        },
+    ),
+    Key::new("shard", "1", "the id of the shard", |config, value| {
+        config.shard =
+            ShardId::new(value).ok_or("must be 1 to 64 characters of A-Z a-z 0-9 . _ -")?;
+        Ok(())
+    }),
+    Key::new(
+        "db",
+        "ganger.db",
+        "the store's file; :memory: keeps nothing",
+        |config, value| {
+            config.db = path(value)?;
+            Ok(())
+        },
+    ),
+    Key::new(
+        "data_dir",
+        "",
+        "the directory of the store's file, if db is not set",
+        |config, value| {
+            config.db = path(value)?.join("ganger.db");
+            Ok(())
+        },
+    ),
+    Key {
+        is_secret: true,
+        ..Key::new(
+            "token",
+            "",
+            "the token that clients must send",
+            |config, value| {
+                config.token = Some(Secret::new(value)?);
+                Ok(())
+            },
+        )
+    },
+    Key::new(
+        "token_file",
+        "",
+        "a file with that token",
+        |config, value| {
+            config.token_file = Some(path(value)?);
+            Ok(())
+        },
+    ),
+    Key::new(
+        "insecure",
+        "false",
+        "listen beyond loopback although nothing is encrypted",
+        |config, value| {
+            config.insecure = flag(value)?;
+            Ok(())
+        },
+    ),
+    Key::new(
+        "hosts",
+        "",
+        "names that clients may use for this server, with commas; * is any",
+        |config, value| {
+            let names = value
+                .split(',')
+                .map(str::trim)
+                .filter(|name| !name.is_empty());
+            config.hosts = names.map(str::to_owned).collect();
+            Ok(())
+        },
+    ),
+    Key::new(
+        "log",
+        "info",
+        "which log lines: error, warn, info, debug, trace, or directives",
+        |config, value| {
+            crate::log::filter(value)?;
+            value.clone_into(&mut config.log);
+            Ok(())
+        },
+    ),
+    Key::new("log_format", "text", "text or json", |config, value| {
+        config.log_format = match value {
+            "text" => LogFormat::Text,
+            "json" => LogFormat::Json,
+            _ => return Err(format!("must be text or json, not {value:?}")),
+        };
+        Ok(())
+    }),
+    Key::new(
+        "stop_timeout",
+        "10s",
+        "how long a stop waits for requests in flight",
+        |config, value| {
+            config.stop_timeout = span(value)?;
+            Ok(())
+        },
+    ),
+    Key::new(
+        "reserve_bytes",
+        "256MiB",
+        "free space kept for reports and deletion",
+        |config, value| {
+            config.reserve_bytes = u64::try_from(bytes(value)?).unwrap_or(u64::MAX);
+            Ok(())
+        },
+    ),
+    Key::new(
+        "limits.connections",
+        "10000",
+        "connections at once",
+        |config, value| count(value, &mut limits(config).connections),
+    ),
+    Key::new(
+        "limits.header_bytes",
+        "64KiB",
+        "bytes of a request's head, at least 8 KiB",
+        |config, value| {
+            let size = bytes(value)?;
+            if size < 8 << 10 {
+                return Err("must be at least 8KiB".to_owned());
+            }
+            limits(config).header_bytes = size;
+            Ok(())
+        },
+    ),
+    Key::new(
+        "limits.headers",
+        "100",
+        "header lines of a request",
+        |config, value| count(value, &mut limits(config).headers),
+    ),
+    Key::new(
+        "limits.header_timeout",
+        "30s",
+        "how long a request's head may take",
+        |config, value| {
+            limits(config).header_timeout = span(value)?;
+            Ok(())
+        },
+    ),
+    Key::new(
+        "limits.write_timeout",
+        "60s",
+        "how long a write may make no progress",
+        |config, value| {
+            limits(config).write_timeout = span(value)?;
+            Ok(())
+        },
+    ),
+    Key::new(
+        "limits.streams_per_connection",
+        "1000",
+        "requests at once over one HTTP/2 connection",
+        |config, value| count(value, &mut limits(config).streams_per_connection),
+    ),
+    Key::new(
+        "limits.streams",
+        "1000",
+        "event streams, log followers and batches at once",
+        |config, value| count(value, &mut limits(config).streams),
+    ),
+    Key::new(
+        "limits.body_bytes",
+        "32MiB",
+        "bytes of a body, but for graphs and batches",
+        |config, value| {
+            limits(config).body_bytes = bytes(value)?;
+            Ok(())
+        },
+    ),
+    Key::new(
+        "limits.graph_bytes",
+        "256MiB",
+        "bytes of a graph's submission",
+        |config, value| {
+            limits(config).graph_bytes = bytes(value)?;
+            Ok(())
+        },
+    ),
+    Key::new(
+        "limits.line_bytes",
+        "8MiB",
+        "bytes of a line of a batch",
+        |config, value| {
+            limits(config).line_bytes = bytes(value)?;
+            Ok(())
+        },
+    ),
+    Key::new(
+        "limits.bytes_in_flight",
+        "512MiB",
+        "bytes of all bodies together while they are read",
+        |config, value| {
+            limits(config).bytes_in_flight = bytes(value)?;
+            Ok(())
+        },
+    ),
+    Key::new(
+        "limits.inbox_commands",
+        "65536",
+        "commands that wait for the shard",
+        |config, value| count(value, &mut limits(config).inbox_commands),
+    ),
+    Key::new(
+        "limits.waiters",
+        "100000",
+        "lease requests and waits at once",
+        |config, value| count(value, &mut limits(config).waiters),
+    ),
+];
+
+fn limits(config: &mut Config) -> &mut Limits {
+    &mut config.limits
+}
+
+fn path(value: &str) -> Result<PathBuf, String> {
+    if value.is_empty() {
+        return Err("must not be empty".to_owned());
+    }
+    Ok(PathBuf::from(value))
+}
+
+fn flag(value: &str) -> Result<bool, String> {
+    match value {
+        "true" | "1" => Ok(true),
+        "false" | "0" => Ok(false),
+        _ => Err(format!("must be true or false, not {value:?}")),
+    }
+}
+
+/// A whole number, at least 1.
+fn count<T: FromStr + PartialOrd + From<u16>>(value: &str, into: &mut T) -> Result<(), String> {
+    let number = value.parse().ok().filter(|number| *number >= T::from(1));
+    *into = number.ok_or_else(|| format!("must be a whole number, at least 1, not {value:?}"))?;
+    Ok(())
+}
+
+/// A number of bytes with an optional unit.
+fn bytes(value: &str) -> Result<usize, String> {
+    let wanted =
+        || format!("must be a number of bytes such as 65536, 64KiB or 8MiB, not {value:?}");
+    let digits = value
+        .find(|c: char| !c.is_ascii_digit())
+        .unwrap_or(value.len());
+    let (number, unit) = value.split_at(digits);
+    let scale = match unit.trim() {
+        "" | "B" => 1,
+        "KiB" => 1 << 10,
+        "MiB" => 1 << 20,
+        "GiB" => 1 << 30,
+        _ => return Err(wanted()),
+    };
+    let number: usize = number.parse().map_err(|_| wanted())?;
+    number
+        .checked_mul(scale)
+        .filter(|bytes| *bytes > 0)
+        .ok_or_else(wanted)
+}
+
+/// A duration: a whole number of `ms`, `s`, `m` or `h`.
+fn span(value: &str) -> Result<Duration, String> {
+    let wanted = || format!("must be a duration such as 500ms, 30s or 5m, not {value:?}");
+    let digits = value
+        .find(|c: char| !c.is_ascii_digit())
+        .ok_or_else(wanted)?;
+    let (number, unit) = value.split_at(digits);
+    let number: u32 = number.parse().map_err(|_| wanted())?;
+    let scale = match unit {
+        "ms" => Duration::from_millis(1),
+        "s" => Duration::from_secs(1),
+        "m" => Duration::from_secs(60),
+        "h" => Duration::from_secs(3_600),
+        _ => return Err(wanted()),
+    };
+    Some(scale * number)
+        .filter(|span| !span.is_zero())
+        .ok_or_else(wanted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_default_in_the_table_is_the_default() {
+        let mut config = Config::default();
+        for key in KEYS.iter().filter(|key| !key.default.is_empty()) {
+            key.apply(&mut config, key.default).expect(key.name);
+        }
+        assert_eq!(format!("{config:?}"), format!("{:?}", Config::default()));
+    }
+
+    #[test]
+    fn sizes_and_durations_have_units() {
+        assert_eq!(bytes("64KiB"), Ok(65_536));
+        assert_eq!(bytes("7"), Ok(7));
+        assert_eq!(span("5m"), Ok(Duration::from_secs(300)));
+        for wrong in [
+            "",
+            "x",
+            "64kb",
+            "-1",
+            "99999999999999999999",
+            "18446744073709551615KiB",
+            "0",
+        ] {
+            assert!(bytes(wrong).is_err(), "{wrong}");
+        }
+        for wrong in ["", "5", "s", "1d", "-1s", "0s", "99999999999s"] {
+            assert!(span(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,265 @@
+//! Reads settings from their sources; a later source overrides an earlier one.
+
+use std::ffi::OsString;
+use std::path::Path;
+
+use toml::de::{DeTable, DeValue};
+
+use crate::config::{Config, ConfigError, KEYS, Key};
+
+/// A setting given on the command line.
+#[derive(Clone, Debug)]
+pub struct Flag {
+    /// The setting's name, as in [`KEYS`].
+    pub key: &'static str,
+    /// The flag as the user knows it, such as `--addr`.
+    pub flag: &'static str,
+    /// What was given.
+    pub value: String,
+}
+
+/// The settings from the file, the environment, and the flags, in this order.
+///
+/// Without `file`, `GANGER_CONFIG` names one. Variables that are no settings are left alone.
+///
+/// # Errors
+/// If a source cannot be read, names an unknown setting, or gives a value that cannot be used.
+pub fn load(
+    file: Option<&Path>,
+    environment: impl IntoIterator<Item = (OsString, OsString)>,
+    flags: &[Flag],
+) -> Result<Config, ConfigError> {
+    let variables: Vec<_> = environment.into_iter().collect();
+    let named = variables
+        .iter()
+        .find(|(name, _)| name == "GANGER_CONFIG")
+        .map(|(_, value)| value);
+    let mut config = Config::default();
+    if let Some(file) = file.or(named.map(Path::new)) {
+        from_file(&mut config, file)?;
+    }
+    from_environment(&mut config, &variables)?;
+    for flag in flags {
+        let key = find(flag.key).expect("flags name settings of the table");
+        if key.is_secret {
+            return Err(fault(
+                flag.flag,
+                "a secret must not stand on the command line: use GANGER_TOKEN or token_file",
+            ));
+        }
+        set(&mut config, key, &flag.value, || flag.flag.to_owned())?;
+    }
+    Ok(config)
+}
+
+fn find(name: &str) -> Option<&'static Key> {
+    KEYS.iter().find(|key| key.name == name)
+}
+
+fn set(
+    config: &mut Config,
+    key: &Key,
+    value: &str,
+    place: impl FnOnce() -> String,
+) -> Result<(), ConfigError> {
+    key.apply(config, value).map_err(|reason| ConfigError {
+        place: place(),
+        reason: format!("{} {reason}", key.name),
+    })
+}
+
+fn fault(place: impl Into<String>, reason: impl Into<String>) -> ConfigError {
+    ConfigError {
+        place: place.into(),
+        reason: reason.into(),
+    }
+}
+
+fn from_environment(
+    config: &mut Config,
+    variables: &[(OsString, OsString)],
+) -> Result<(), ConfigError> {
+    for key in KEYS {
+        let name = key.variable();
+        let Some((_, value)) = variables.iter().find(|(known, _)| *known == *name) else {
+            continue;
+        };
+        let value = value.to_str().ok_or_else(|| fault(&name, "is not UTF-8"))?;
+        set(config, key, value, || name.clone())?;
+    }
+    Ok(())
+}
+
+fn from_file(config: &mut Config, file: &Path) -> Result<(), ConfigError> {
+    let shown = file.display().to_string();
+    let text = std::fs::read_to_string(file)
+        .map_err(|error| fault(&shown, format!("cannot be read: {error}")))?;
+    let table = DeTable::parse(&text).map_err(|error| {
+        let line = error.span().map_or(0, |span| line_of(&text, span.start));
+        fault(format!("{shown} line {line}"), error.message())
+    })?;
+    let mut found = Vec::new();
+    flatten("", table.get_ref(), &mut found);
+    // data_dir stands for db only if that is not set itself, whatever stands first in the file.
+    found.sort_by_key(|setting| setting.name == "db");
+    for setting in found {
+        let place = || format!("{shown} line {}", line_of(&text, setting.at));
+        let key = find(&setting.name).ok_or_else(|| fault(place(), unknown(&setting.name)))?;
+        if key.is_secret {
+            return Err(fault(
+                place(),
+                "a secret must not stand in this file: use GANGER_TOKEN or token_file",
+            ));
+        }
+        let value = setting.value.ok_or_else(|| {
+            fault(
+                place(),
+                format!("{} must be a text, a number, true or false", setting.name),
+            )
+        })?;
+        set(config, key, &value, place)?;
+    }
+    Ok(())
+}
+
+/// A setting found in a file, and where.
+struct Setting {
+    name: String,
+    value: Option<String>,
+    at: usize,
+}
+
+fn flatten(section: &str, table: &DeTable<'_>, found: &mut Vec<Setting>) {
+    for (key, value) in table {
+        let name = format!("{section}{}", key.get_ref());
+        match value.get_ref() {
+            DeValue::Table(inner) => flatten(&format!("{name}."), inner, found),
+            value => {
+                let value = plain(value);
+                found.push(Setting {
+                    name,
+                    value,
+                    at: key.span().start,
+                });
+            }
+        }
+    }
+}
+
+/// A value as the text that the table of settings reads.
+fn plain(value: &DeValue<'_>) -> Option<String> {
+    match value {
+        DeValue::String(text) => Some(text.to_string()),
+        DeValue::Integer(number) => Some(number.to_string()),
+        DeValue::Boolean(flag) => Some(flag.to_string()),
+        DeValue::Array(items) => {
+            let items: Option<Vec<_>> = items
+                .iter()
+                .map(|item| match item.get_ref() {
+                    DeValue::String(text) => Some(text.to_string()),
+                    _ => None,
+                })
+                .collect();
+            items.map(|items| items.join(","))
+        }
+        _ => None,
+    }
+}
+
+fn unknown(name: &str) -> String {
+    let near = KEYS
+        .iter()
+        .find(|key| key.name.ends_with(name) || name.ends_with(key.name));
+    let hint = near.map_or_else(String::new, |key| format!("; did you mean {}?", key.name));
+    format!("{name:?} is not a setting{hint}")
+}
+
+fn line_of(text: &str, at: usize) -> usize {
+    text.bytes().take(at).filter(|byte| *byte == b'\n').count() + 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(text: &str) -> tempfile::NamedTempFile {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        std::fs::write(file.path(), text).expect("writable");
+        file
+    }
+
+    fn variables(pairs: &[(&str, &str)]) -> Vec<(OsString, OsString)> {
+        pairs
+            .iter()
+            .map(|(name, value)| (OsString::from(name), OsString::from(value)))
+            .collect()
+    }
+
+    #[test]
+    fn later_sources_override_earlier_ones() {
+        let file = file(
+            "addr = \":1\"\nshard = \"a\"\nhosts = [\"x\", \"y\"]\n[limits]\nconnections = 7\n",
+        );
+        let environment = variables(&[
+            ("GANGER_ADDR", ":2"),
+            ("GANGER_SHARD", "b"),
+            ("GANGER_URL", "x"),
+        ]);
+        let flags = [Flag {
+            key: "addr",
+            flag: "--addr",
+            value: ":3".to_owned(),
+        }];
+        let config = load(Some(file.path()), environment, &flags).expect("good settings");
+        assert_eq!(config.addr, ":3");
+        assert_eq!(config.shard.as_str(), "b");
+        assert_eq!(config.hosts, ["x", "y"]);
+        assert_eq!(config.limits.connections, 7);
+    }
+
+    #[test]
+    fn faults_name_place_and_setting() {
+        for (text, line, words) in [
+            (
+                "addr = \":1\"\nshart = \"a\"\n",
+                2,
+                "\"shart\" is not a setting",
+            ),
+            (
+                "\n\n[limits]\nconnections = \"many\"\n",
+                4,
+                "limits.connections must be a whole number",
+            ),
+            ("[limits]\nconnections = 0\n", 2, "at least 1"),
+            ("connections = 3\n", 1, "did you mean limits.connections?"),
+            ("token = \"0123456789abcdef\"\n", 1, "secret"),
+            ("insecure = 1.5\n", 1, "insecure must be"),
+            ("addr = \n", 1, ""),
+            ("log = \"loud,,=\"\n", 1, "log"),
+        ] {
+            let file = file(text);
+            let error = load(Some(file.path()), variables(&[]), &[]).expect_err(text);
+            assert!(
+                error.place.ends_with(&format!("line {line}")),
+                "{text}: {error}"
+            );
+            assert!(error.reason.contains(words), "{text}: {error}");
+        }
+        let error =
+            load(None, variables(&[("GANGER_INSECURE", "maybe")]), &[]).expect_err("refused");
+        assert_eq!(error.place, "GANGER_INSECURE");
+        let error = load(Some(Path::new("/nowhere/ganger.toml")), variables(&[]), &[])
+            .expect_err("refused");
+        assert!(error.reason.contains("cannot be read"));
+    }
+
+    #[test]
+    fn a_token_comes_from_the_environment_and_is_not_shown() {
+        let environment = variables(&[("GANGER_TOKEN", "0123456789abcdef")]);
+        let config = load(None, environment, &[]).expect("good settings");
+        assert!(config.token.is_some());
+        assert!(!format!("{config:?}").contains("0123456789abcdef"));
+        let error = load(None, variables(&[("GANGER_TOKEN", "short")]), &[]).expect_err("refused");
+        assert!(!error.to_string().contains("\"short\""));
+    }
+}

@@ -1,0 +1,83 @@
+//! Why the server does not start or did not stop well, and the exit code for it.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use ganger_store::StoreError;
+
+use crate::config::ConfigError;
+
+/// Why the server could not start, or ended by itself.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// A setting cannot be read or used.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The token's file cannot be used.
+    #[error("the token file {path} cannot be used: {reason}", path = path.display())]
+    Token {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
+    /// It would be open to others without being told so.
+    #[error(
+        "refusing to listen on {addr}: others could reach it, and what is sent would not be encrypted{missing}; listen on 127.0.0.1 and put a TLS proxy or a tunnel in front, or say --insecure if this network is yours alone"
+    )]
+    Open {
+        /// Where it was to listen.
+        addr: SocketAddr,
+        /// What else is missing.
+        missing: &'static str,
+    },
+    /// The address names nothing that can be listened on.
+    #[error("address {addr:?} cannot be used: {reason}")]
+    Address {
+        /// As given.
+        addr: String,
+        /// Why.
+        reason: String,
+    },
+    /// The address is taken.
+    #[error(
+        "cannot listen on {addr}: {reason}; another server may run there: stop it, or give another --addr"
+    )]
+    Listen {
+        /// Where.
+        addr: SocketAddr,
+        /// The system's words.
+        reason: String,
+    },
+    /// The store cannot be used.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The system refused something else.
+    #[error("cannot {doing}: {reason}")]
+    System {
+        /// What was tried.
+        doing: &'static str,
+        /// The system's words.
+        reason: String,
+    },
+    /// The shard has ended by itself while the server ran.
+    #[error("the shard has stopped: {reason}")]
+    ShardEnded {
+        /// Why.
+        reason: String,
+    },
+}
+
+impl StartError {
+    /// The exit code of a process that ends with this: 2 settings, 3 store, 4 address, 5 shard ended, 1 other.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Config(_) | Self::Token { .. } | Self::Open { .. } => 2,
+            Self::Store(_) => 3,
+            Self::Address { .. } | Self::Listen { .. } => 4,
+            Self::ShardEnded { .. } => 5,
+            Self::System { .. } => 1,
+        }
+    }
+}

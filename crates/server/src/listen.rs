@@ -1,0 +1,141 @@
+//! The listener: accepts connections within limits and ends them politely.
+
+mod patient;
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use axum::body::Body;
+use http::Request;
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto::Builder;
+use hyper_util::server::graceful::GracefulShutdown;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_util::sync::CancellationToken;
+
+use crate::config::Limits;
+use crate::doors::Doors;
+use patient::Patient;
+
+/// Between two signs of life over an idle HTTP/2 connection.
+const PING_EVERY: Duration = Duration::from_secs(20);
+/// How long the other side may take to answer one.
+const PING_TIMEOUT: Duration = Duration::from_secs(20);
+/// Streams that a client may reset before they were accepted; more is an attack.
+const RESETS_PENDING_MAX: usize = 50;
+/// Pause after the system refused a connection, such as for lack of file descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// Flow control windows: room for a batch of jobs to be on its way.
+const STREAM_WINDOW: u32 = 1 << 20;
+const CONNECTION_WINDOW: u32 = 4 << 20;
+
+/// Numbers of the listener, for the metrics.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    /// Connections open now.
+    pub(crate) open: AtomicU64,
+    /// Connections ever accepted.
+    pub(crate) accepted: AtomicU64,
+}
+
+/// Accepts until `stopping`, then lets requests in flight end, for at most `stop_timeout`.
+pub(crate) async fn serve(
+    listener: TcpListener,
+    doors: Doors,
+    limits: Limits,
+    counters: Arc<Counters>,
+    stopping: CancellationToken,
+    stop_timeout: Duration,
+) {
+    let graceful = GracefulShutdown::new();
+    let places = Arc::new(Semaphore::new(
+        limits.connections.min(Semaphore::MAX_PERMITS),
+    ));
+    let builder = builder(&limits);
+    loop {
+        // Without a free place nobody is accepted: those who come wait in the system's backlog.
+        let accepted = tokio::select! {
+            () = stopping.cancelled() => break,
+            accepted = accept(&listener, &places) => accepted,
+        };
+        let Some((stream, peer, place)) = accepted else {
+            continue;
+        };
+        counters.accepted.fetch_add(1, Ordering::Relaxed);
+        counters.open.fetch_add(1, Ordering::Relaxed);
+        let doors = doors.clone();
+        let service = service_fn(move |request: Request<Incoming>| {
+            let doors = doors.clone();
+            async move { Ok::<_, Infallible>(doors.answer(request.map(Body::new), peer).await) }
+        });
+        let stream = Patient::new(stream, limits.header_timeout, limits.write_timeout);
+        let connection = builder
+            .serve_connection(TokioIo::new(stream), service)
+            .into_owned();
+        let watched = graceful.watch(connection);
+        let counters = Arc::clone(&counters);
+        tokio::spawn(async move {
+            // A task of its own: a panic ends this connection and no other.
+            if let Err(error) = watched.await {
+                tracing::debug!(%peer, error = %error, "connection ended");
+            }
+            counters.open.fetch_sub(1, Ordering::Relaxed);
+            drop(place);
+        });
+    }
+    drop(listener);
+    if tokio::time::timeout(stop_timeout, graceful.shutdown())
+        .await
+        .is_err()
+    {
+        tracing::warn!(after = ?stop_timeout, "requests were still in flight; their connections are cut");
+    }
+}
+
+async fn accept(
+    listener: &TcpListener,
+    places: &Arc<Semaphore>,
+) -> Option<(TcpStream, SocketAddr, OwnedSemaphorePermit)> {
+    let place = Arc::clone(places).acquire_owned().await.ok()?;
+    match listener.accept().await {
+        Ok((stream, peer)) => {
+            // Small answers must not wait for more to come.
+            let _ = stream.set_nodelay(true);
+            Some((stream, peer, place))
+        }
+        Err(error) => {
+            tracing::warn!(%error, "a connection could not be accepted");
+            tokio::time::sleep(ACCEPT_PAUSE).await;
+            None
+        }
+    }
+}
+
+fn builder(limits: &Limits) -> Builder<TokioExecutor> {
+    let mut builder = Builder::new(TokioExecutor::new());
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(limits.header_timeout)
+        .max_headers(limits.headers)
+        .max_buf_size(limits.header_bytes)
+        .half_close(false);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .keep_alive_interval(PING_EVERY)
+        .keep_alive_timeout(PING_TIMEOUT)
+        .max_concurrent_streams(limits.streams_per_connection)
+        .max_pending_accept_reset_streams(RESETS_PENDING_MAX)
+        .max_local_error_reset_streams(RESETS_PENDING_MAX)
+        .max_header_list_size(u32::try_from(limits.header_bytes).unwrap_or(u32::MAX))
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW);
+    builder
+}

@@ -1,0 +1,99 @@
+//! A whole process: logs, signals, start, stop.
+
+use std::time::Instant;
+
+use ganger_shard::Health;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::config::Config;
+use crate::error::StartError;
+use crate::log::start_log;
+use crate::start::{Running, start};
+
+/// The exit code after a second signal, as shells give it for an interrupted program.
+const EXIT_INTERRUPTED: i32 = 130;
+
+/// Runs a server until SIGTERM or SIGINT, then stops it politely; a second signal ends it at once.
+///
+/// # Errors
+/// If it cannot start, or the shard ends by itself.
+pub fn run(config: Config) -> Result<(), StartError> {
+    start_log(&config);
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .thread_name("ganger-io")
+        .build()
+        .map_err(|error| StartError::System {
+            doing: "start threads",
+            reason: error.to_string(),
+        })?;
+    runtime.block_on(serve(config))
+}
+
+async fn serve(config: Config) -> Result<(), StartError> {
+    let begun = Instant::now();
+    let refused = |error: std::io::Error| StartError::System {
+        doing: "watch signals",
+        reason: error.to_string(),
+    };
+    let mut terminate = signal(SignalKind::terminate()).map_err(refused)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(refused)?;
+    let (shard, db) = (config.shard.clone(), config.db.clone());
+    let running = start(config).await?;
+    tracing::info!(addr = %running.addr(), %shard, store = %db.display(), "listening");
+
+    let mut asked = std::pin::pin!(async {
+        tokio::select! {
+            _ = terminate.recv() => "SIGTERM",
+            _ = interrupt.recv() => "SIGINT",
+        }
+    });
+    let mut is_told = false;
+    let by_itself = loop {
+        tokio::select! {
+            signal = &mut asked => {
+                tracing::info!(signal, "stopping; a second signal ends at once");
+                break None;
+            }
+            cause = running.ended() => break Some(cause.to_string()),
+            health = running.ready(), if !is_told => {
+                is_told = true;
+                tell(&running, &health, begun);
+            }
+        }
+    };
+    if let Some(reason) = by_itself {
+        tracing::error!(%reason, "the shard has stopped; the server ends");
+        return Err(StartError::ShardEnded { reason });
+    }
+    tokio::select! {
+        () = running.stop() => {
+            tracing::info!("stopped");
+            Ok(())
+        }
+        _ = terminate_again() => std::process::exit(EXIT_INTERRUPTED),
+    }
+}
+
+/// The line that says that the server works, where, and how long it took.
+fn tell(running: &Running, health: &Health, begun: Instant) {
+    if matches!(health, Health::Ready | Health::Full) {
+        let addr = running.addr();
+        let after_ms = begun.elapsed().as_millis();
+        tracing::info!(%addr, url = %format_args!("http://{addr}"), after_ms, "ready");
+    }
+}
+
+/// Completes at the next signal of either kind.
+async fn terminate_again() {
+    let (Ok(mut terminate), Ok(mut interrupt)) = (
+        signal(SignalKind::terminate()),
+        signal(SignalKind::interrupt()),
+    ) else {
+        return std::future::pending().await;
+    };
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+}
