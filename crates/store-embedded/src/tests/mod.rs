@@ -1,1 +1,74 @@
+//! What needs a look behind the store's face: a full disk.
 
+use ganger_store::suite::sample::job;
+use ganger_store::{CommitError, Loaded, Store};
+use ganger_types::{Bytes, Change, Commit, Epoch, JobKey, Meta, ShardId};
+
+use crate::EmbeddedStore;
+
+fn commit(epoch: Epoch, sequence: u64) -> Commit {
+    let payload = Bytes::from(vec![b'x'; 100_000]);
+    let changes = vec![
+        Change::PutJob(Box::new(job(sequence))),
+        Change::PutPayload {
+            key: JobKey(sequence),
+            payload,
+        },
+    ];
+    Commit {
+        epoch,
+        sequence,
+        meta: Meta::default(),
+        changes,
+    }
+}
+
+fn limit_pages(store: &EmbeddedStore, pages: i64) {
+    let set = store
+        .connection()
+        .pragma_update_and_check(None, "max_page_count", pages, |_| Ok(()));
+    set.expect("the limit can be set");
+}
+
+/// `rel D9`, f15.
+#[test]
+fn a_full_disk_refuses_the_commit_and_the_store_goes_on_when_there_is_space() {
+    let directory = tempfile::tempdir().expect("a directory can be made");
+    let path = directory.path().join("1.db");
+    let mut store = EmbeddedStore::create_or_open(&path, &ShardId::default()).expect("made");
+    let epoch = store.open().expect("opens").epoch;
+    store.commit(&commit(epoch, 1)).expect("there is space");
+    limit_pages(&store, 120);
+    let refused = store.commit(&commit(epoch, 2));
+    assert!(
+        matches!(refused, Err(CommitError::NotApplied { is_full: true, .. })),
+        "{refused:?}"
+    );
+    let refused = store.commit(&commit(epoch, 2));
+    assert!(
+        matches!(refused, Err(CommitError::NotApplied { is_full: true, .. })),
+        "{refused:?}"
+    );
+    let small = Commit {
+        epoch,
+        sequence: 2,
+        meta: Meta::default(),
+        changes: vec![Change::RemoveJob(JobKey(1))],
+    };
+    store.commit(&small).expect("what frees space still goes");
+    limit_pages(&store, 1_000_000);
+    store
+        .commit(&commit(epoch, 3))
+        .expect("there is space again");
+    drop(store);
+    let mut store = EmbeddedStore::create_or_open(&path, &ShardId::default()).expect("there");
+    assert_eq!(store.open().expect("opens").sequence, 3);
+    let mut jobs = Vec::new();
+    let mut each = |row| {
+        if let Loaded::Job(job) = row {
+            jobs.push(job.key);
+        }
+    };
+    store.load(&mut each).expect("loads");
+    assert_eq!(jobs, [JobKey(3)]);
+}
