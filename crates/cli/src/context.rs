@@ -92,6 +92,19 @@ impl Context {
         Client::new(options).map_err(Into::into)
     }
 
+    /// Makes plain ids of names that are written `shard/id`. Ids may hold slashes themselves: only the
+    /// shard of this server is taken off.
+    pub(crate) async fn localize(&self, names: Vec<&mut String>) -> Result<(), Failure> {
+        let mut shard = None;
+        for name in names.into_iter().filter(|name| name.contains('/')) {
+            if shard.is_none() {
+                shard = Some(self.client().await?.info().await?.shard);
+            }
+            strip_shard(name, shard.as_deref().unwrap_or_default());
+        }
+        Ok(())
+    }
+
     /// A client for long waits: it lives through a restart of the server.
     pub(crate) fn patient_client(&self) -> Result<Client, Failure> {
         let mut options = self.options()?;
@@ -144,6 +157,16 @@ impl Context {
         } else {
             self.line(text)
         }
+    }
+}
+
+/// Takes `shard/` off the front.
+pub(crate) fn strip_shard(name: &mut String, shard: &str) {
+    let rest = name
+        .strip_prefix(shard)
+        .and_then(|rest| rest.strip_prefix('/'));
+    if let Some(rest) = rest.filter(|rest| !rest.is_empty()) {
+        *name = rest.to_owned();
     }
 }
 

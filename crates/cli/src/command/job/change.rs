@@ -18,7 +18,7 @@ use crate::show::{counted, escape, json as views};
 pub(crate) struct CancelArgs {
     /// Ids.
     #[arg(required_unless_present = "graph")]
-    jobs: Vec<String>,
+    pub(super) jobs: Vec<String>,
 
     /// All members of this graph.
     #[arg(long, conflicts_with = "jobs")]
@@ -34,7 +34,7 @@ pub(crate) struct CancelArgs {
 pub(crate) struct RetryArgs {
     /// Ids.
     #[arg(required = true)]
-    jobs: Vec<String>,
+    pub(super) jobs: Vec<String>,
 
     /// Into this queue instead of their own.
     #[arg(long)]
@@ -46,7 +46,7 @@ pub(crate) struct RetryArgs {
 pub(crate) struct DeleteArgs {
     /// Ids.
     #[arg(required = true)]
-    jobs: Vec<String>,
+    pub(super) jobs: Vec<String>,
 }
 
 /// Ends running attempts.
@@ -54,14 +54,14 @@ pub(crate) struct DeleteArgs {
 pub(crate) struct TimeOutArgs {
     /// Ids.
     #[arg(required = true)]
-    jobs: Vec<String>,
+    pub(super) jobs: Vec<String>,
 }
 
 /// Changes a job.
 #[derive(Args, Debug)]
 pub(crate) struct SetArgs {
     /// Its id.
-    job: String,
+    pub(super) job: String,
 
     /// New priority; smaller runs first.
     #[arg(long, allow_hyphen_values = true)]

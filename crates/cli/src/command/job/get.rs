@@ -17,7 +17,7 @@ use crate::show::{Palette, bytes, escape, json as views, time};
 pub(crate) struct GetArgs {
     /// Ids.
     #[arg(required = true)]
-    jobs: Vec<String>,
+    pub(super) jobs: Vec<String>,
 }
 
 /// Waits for jobs.
@@ -25,7 +25,7 @@ pub(crate) struct GetArgs {
 pub(crate) struct WaitArgs {
     /// Ids.
     #[arg(required = true)]
-    jobs: Vec<String>,
+    pub(super) jobs: Vec<String>,
 
     /// Give up after so long.
     #[arg(long, value_name = "DURATION", value_parser = read_span)]

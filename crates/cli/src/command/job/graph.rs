@@ -13,7 +13,7 @@ use crate::show::{Palette, escape, json as views};
 #[derive(Args, Debug)]
 pub(crate) struct GraphArgs {
     /// Its id.
-    job: String,
+    pub(super) job: String,
 
     /// At most so many steps away; 0: as far as it goes.
     #[arg(long, default_value_t = 0)]

@@ -17,7 +17,7 @@ const PAGE_BYTES: u32 = 256 << 10;
 #[derive(Args, Debug)]
 pub(crate) struct LogsArgs {
     /// Its id.
-    job: String,
+    pub(super) job: String,
 
     /// Go on until the job has ended.
     #[arg(short, long)]

@@ -19,21 +19,25 @@ const EDGE_FIRST: u32 = 1 << 31;
 #[derive(Args, Debug)]
 pub(crate) struct ResultArgs {
     /// Its id.
-    job: String,
+    pub(super) job: String,
+
+    /// Print a result that is a JSON string as the text that it stands for.
+    #[arg(short, long)]
+    raw: bool,
 }
 
 /// Prints a job's payload.
 #[derive(Args, Debug)]
 pub(crate) struct PayloadArgs {
     /// Its id.
-    job: String,
+    pub(super) job: String,
 }
 
 /// Prints a job's inputs.
 #[derive(Args, Debug)]
 pub(crate) struct InputsArgs {
     /// Its id.
-    job: String,
+    pub(super) job: String,
 }
 
 pub(crate) async fn result(context: &Context, args: &ResultArgs) -> Outcome {
@@ -45,7 +49,8 @@ pub(crate) async fn result(context: &Context, args: &ResultArgs) -> Outcome {
         }
         context.json(&out)?;
     } else if let Some(result) = &result {
-        write_result(result)?;
+        let text: Option<String> = serde_json::from_slice(result).ok().filter(|_| args.raw);
+        write_result(text.as_ref().map_or(result, |text| text.as_bytes()))?;
     }
     if state.is_terminal() {
         if result.is_none() && !context.is_json() {

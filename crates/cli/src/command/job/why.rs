@@ -13,7 +13,7 @@ use crate::show::{Palette, counted, escape, json as views, time};
 #[derive(Args, Debug)]
 pub(crate) struct WhyArgs {
     /// Its id.
-    job: String,
+    pub(super) job: String,
 }
 
 pub(crate) async fn run(context: &Context, args: &WhyArgs) -> Outcome {

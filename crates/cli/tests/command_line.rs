@@ -1,0 +1,213 @@
+//! What scripts rely on: exit codes, error texts, output, without a server.
+
+use std::io::Write;
+use std::process::{Command, Output, Stdio};
+
+use assert_cmd::cargo::cargo_bin;
+
+/// Nobody listens on port 1 of this machine.
+const NOBODY: &str = "127.0.0.1:1";
+
+fn ganger(arguments: &[&str], input: &str) -> Output {
+    let mut child = Command::new(cargo_bin("ganger"))
+        .args(arguments)
+        .env_remove("GANGER_URL")
+        .env_remove("GANGER_TOKEN")
+        .env_remove("GANGER_TOKEN_FILE")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program was built");
+    let mut stdin = child.stdin.take().expect("piped");
+    // A program that ends early does not read its input.
+    let _ = stdin.write_all(input.as_bytes());
+    drop(stdin);
+    child.wait_with_output().expect("it ends")
+}
+
+fn code(output: &Output) -> i32 {
+    output.status.code().expect("not killed")
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[test]
+fn a_wrong_command_line_ends_with_2() {
+    for arguments in [
+        vec!["frobnicate"],
+        vec!["job", "list", "--state", "sleeping"],
+        vec!["queue", "set", "q", "--running-max", "many"],
+        vec!["schedule", "set", "s", "--kind", "k"],
+        vec!["events", "--token", "secret"],
+    ] {
+        let output = ganger(&arguments, "");
+        assert_eq!(code(&output), 2, "{arguments:?}: {}", stderr(&output));
+    }
+}
+
+#[test]
+fn a_bad_document_ends_with_2_before_anything_is_sent() {
+    let output = ganger(&["submit", "--server", NOBODY], "[{\n  \"method\": }]");
+    assert_eq!(code(&output), 2);
+    assert!(
+        stderr(&output).starts_with("error: line 2, column"),
+        "{}",
+        stderr(&output)
+    );
+}
+
+#[test]
+fn a_document_that_is_not_there_ends_with_2_and_is_named() {
+    let output = ganger(&["submit", "/nowhere/task.json"], "");
+    assert_eq!(code(&output), 2);
+    assert!(
+        stderr(&output).contains("/nowhere/task.json"),
+        "{}",
+        stderr(&output)
+    );
+}
+
+#[test]
+fn a_missing_server_ends_with_4_and_says_how_to_start_one() {
+    let output = ganger(&["job", "list", "--server", NOBODY, "--retry-for", "0"], "");
+    assert_eq!(code(&output), 4, "{}", stderr(&output));
+    let text = stderr(&output);
+    assert!(
+        text.contains("cannot reach a ganger server at 127.0.0.1:1"),
+        "{text}"
+    );
+    assert!(text.contains("ganger server"), "{text}");
+}
+
+#[test]
+fn errors_are_json_for_programs() {
+    let output = ganger(
+        &[
+            "--json",
+            "job",
+            "get",
+            "x",
+            "--server",
+            NOBODY,
+            "--retry-for",
+            "0",
+        ],
+        "",
+    );
+    assert_eq!(code(&output), 4);
+    let error: serde_json::Value = serde_json::from_str(&stderr(&output)).expect("JSON");
+    assert_eq!(error["error"]["exit_code"], 4);
+    assert_eq!(error["error"]["code"], "unreachable");
+}
+
+#[test]
+fn an_unreadable_address_ends_with_2() {
+    let output = ganger(&["stats", "--server", "ftp://x"], "");
+    assert_eq!(code(&output), 2, "{}", stderr(&output));
+    assert!(stderr(&output).contains("ftp://x"), "{}", stderr(&output));
+}
+
+#[test]
+fn an_empty_token_file_is_refused_and_its_content_never_shown() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("token");
+    std::fs::write(&path, " \n").expect("written");
+    let output = Command::new(cargo_bin("ganger"))
+        .args(["stats", "--server", NOBODY])
+        .env_remove("GANGER_TOKEN")
+        .env("GANGER_TOKEN_FILE", &path)
+        .output()
+        .expect("the program was built");
+    assert_eq!(code(&output), 2);
+    assert!(stderr(&output).contains("is empty"), "{}", stderr(&output));
+}
+
+#[test]
+fn the_server_tells_a_wrong_setting_with_2() {
+    for arguments in [
+        vec!["server", "--shard", "a b"],
+        vec!["server", "--set", "limits.nothing=1"],
+        vec!["server", "--set", "token=secret"],
+        vec!["server", "--addr", "0.0.0.0:0", "--db", ":memory:"],
+    ] {
+        let output = ganger(&arguments, "");
+        assert_eq!(code(&output), 2, "{arguments:?}: {}", stderr(&output));
+        assert!(!stderr(&output).contains("secret;"), "{}", stderr(&output));
+    }
+}
+
+#[test]
+fn the_worker_tells_a_missing_directory_with_2() {
+    let output = ganger(&["worker", "--server", NOBODY, "--dir", "/nowhere"], "");
+    assert_eq!(code(&output), 2);
+    assert!(stderr(&output).contains("--dir"), "{}", stderr(&output));
+}
+
+#[test]
+fn completions_are_made_for_every_shell() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let output = ganger(&["completions", shell], "");
+        assert_eq!(code(&output), 0);
+        assert!(stdout(&output).contains("ganger"), "{shell}");
+    }
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_error() {
+    let mut child = Command::new(cargo_bin("ganger"))
+        .args(["completions", "zsh"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program was built");
+    drop(child.stdout.take());
+    let output = child.wait_with_output().expect("it ends");
+    assert_eq!(stderr(&output), "");
+    assert_eq!(code(&output), 0);
+}
+
+#[test]
+fn help_lists_the_exit_codes_and_every_command_has_help() {
+    let output = ganger(&["--help"], "");
+    assert!(
+        stdout(&output).contains("Exit codes:"),
+        "{}",
+        stdout(&output)
+    );
+    for command in [
+        "server",
+        "worker",
+        "submit",
+        "run",
+        "job",
+        "queue",
+        "failures",
+        "schedule",
+        "workers",
+        "stats",
+        "events",
+        "check",
+        "backup",
+        "bench",
+        "completions",
+        "version",
+    ] {
+        let output = ganger(&[command, "--help"], "");
+        assert_eq!(code(&output), 0, "{command}");
+        assert!(stdout(&output).contains("--json"), "{command}");
+    }
+}
+
+#[test]
+fn the_version_of_the_program_needs_no_server() {
+    let output = ganger(&["version", "--client", "--json"], "");
+    let version: serde_json::Value = serde_json::from_str(&stdout(&output)).expect("JSON");
+    assert_eq!(version["client"], env!("CARGO_PKG_VERSION"));
+}

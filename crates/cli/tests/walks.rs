@@ -1,0 +1,431 @@
+//! Walks 1 and 2 of enq's documentation, as written there with `ganger` in the place of `enq`: real server,
+//! real worker, real programs; also through `ganger run` and through plain HTTP.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use assert_cmd::cargo::cargo_bin;
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// Nothing here takes so long.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+const SINGLE: &str = r#"[{
+    "task_id": {
+        "shard": "1",
+        "id": "mytask"
+    },
+    "method": "process-user-data",
+    "args": [
+        {
+            "type": "VALUE",
+            "value_json": "eyJ1aWQiOjEyMzR9"
+        }
+    ]
+}]"#;
+
+const TREE: &str = r#"[{
+    "task_id": {
+        "shard": "1",
+        "id": "save",
+    },
+    "method": "save-user-data",
+    "args": [
+        {
+            "type": "VALUE",
+            "value_json": "{\"uid\": 1234}",
+        }
+    ]
+}, {
+    "task_id": {
+        "shard": "1",
+        "id": "email",
+    },
+    "method": "process-user-data",
+    "args": [
+        {
+            "type": "TASKREF",
+            "task_id": {
+                "shard": "1",
+                "id": "save",
+            },
+        }
+    ]
+}]"#;
+
+/// A program that shows its input in its log.
+const PROCESS: &str = "#!/bin/sh\ncat >&2\n";
+
+/// As in the document, without jq.
+const SAVE: &str = r#"#!/bin/sh
+uid=$(tr -dc 0-9)
+echo "{\"link\": \"https://download/for/$uid\"}"
+"#;
+
+/// A process that ends with the test.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A server with its worker, in a fresh directory.
+struct World {
+    dir: TempDir,
+    address: String,
+    _worker: Running,
+    _server: Running,
+}
+
+impl World {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().expect("a directory");
+        let programs = dir.path().join("worker.d");
+        fs::create_dir(&programs).expect("made");
+        put_program(&programs, "process-user-data", PROCESS);
+        put_program(&programs, "save-user-data", SAVE);
+        put_program(&programs, "fail", "#!/bin/sh\necho no luck >&2\nexit 100\n");
+        put_program(&programs, "echo", "#!/bin/sh\necho working >&2\ncat\n");
+        let log = dir.path().join("server.log");
+        let server = spawn(
+            Command::new(cargo_bin("ganger"))
+                .current_dir(dir.path())
+                .args(["server", "--addr", ":0", "--shard", "1", "--db", "test.db"]),
+            &log,
+        );
+        let address = wait_for(&log, "url=http://");
+        let worker = spawn(
+            Command::new(cargo_bin("ganger"))
+                .args(["worker", "--server", &address, "--id", "worker1", "--dir"])
+                .arg(&programs),
+            &dir.path().join("worker.log"),
+        );
+        Self {
+            dir,
+            address,
+            _worker: worker,
+            _server: server,
+        }
+    }
+
+    fn ganger(&self, arguments: &[&str], input: &str) -> Output {
+        let mut child = Command::new(cargo_bin("ganger"))
+            .args(arguments)
+            .args(["--server", &self.address])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the program was built");
+        child
+            .stdin
+            .take()
+            .expect("piped")
+            .write_all(input.as_bytes())
+            .expect("read");
+        child.wait_with_output().expect("it ends")
+    }
+
+    /// Standard output of a command that must succeed.
+    fn good(&self, arguments: &[&str], input: &str) -> String {
+        let output = self.ganger(arguments, input);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            output.status.success(),
+            "{arguments:?}: {}\n{errors}{}",
+            output.status,
+            self.logs()
+        );
+        String::from_utf8(output.stdout).expect("UTF-8")
+    }
+
+    fn logs(&self) -> String {
+        let read = |name: &str| fs::read_to_string(self.dir.path().join(name)).unwrap_or_default();
+        format!(
+            "server:\n{}\nworker:\n{}",
+            read("server.log"),
+            read("worker.log")
+        )
+    }
+
+    /// A request as curl would send it: the status line and the body.
+    fn http(&self, method: &str, path: &str, body: &str) -> (String, String) {
+        let mut stream = TcpStream::connect(&self.address).expect("the server listens");
+        stream.set_read_timeout(Some(PATIENCE)).expect("set");
+        let host = &self.address;
+        let length = body.len();
+        write!(
+            stream,
+            "{method} {path} HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\n\
+             Content-Length: {length}\r\nConnection: close\r\n\r\n{body}"
+        )
+        .expect("sent");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("answered");
+        let (head, body) = answer.split_once("\r\n\r\n").expect("a head and a body");
+        (
+            head.lines().next().unwrap_or_default().to_owned(),
+            body.to_owned(),
+        )
+    }
+}
+
+fn put_program(dir: &Path, name: &str, text: &str) {
+    let path: PathBuf = dir.join(name);
+    fs::write(&path, text).expect("written");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("set");
+}
+
+fn spawn(command: &mut Command, log: &Path) -> Running {
+    let file = fs::File::create(log).expect("made");
+    let child = command
+        .env_remove("GANGER_CONFIG")
+        .env_remove("GANGER_TOKEN")
+        .env_remove("GANGER_TOKEN_FILE")
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(file)
+        .spawn()
+        .expect("the program was built");
+    Running(child)
+}
+
+/// The word after `mark` in a log, once it is there.
+fn wait_for(log: &Path, mark: &str) -> String {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        let text = fs::read_to_string(log).unwrap_or_default();
+        if let Some((_, rest)) = text.split_once(mark)
+            && let Some(word) = rest.split_whitespace().next()
+            && rest.contains('\n')
+        {
+            return word.to_owned();
+        }
+        assert!(Instant::now() < until, "{mark} did not come:\n{text}");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// The final id behind a mock id.
+fn id_of(map: &str, mock: &str) -> String {
+    let line = map
+        .lines()
+        .find_map(|line| line.strip_prefix(&format!("{mock} -> ")));
+    line.unwrap_or_else(|| panic!("{mock} is not in\n{map}"))
+        .to_owned()
+}
+
+#[test]
+fn walk_1_one_task_sees_its_argument() {
+    let world = World::new();
+    let map = world.good(&["submit"], SINGLE);
+    let id = id_of(&map, "1/mytask");
+    assert!(id.starts_with("1/"), "{id}");
+    world.good(&["job", "wait", &id, "--timeout", "60s"], "");
+    let log = world.good(&["job", "logs", &id], "");
+    let input: Value = serde_json::from_str(log.trim()).expect("the input is JSON");
+    assert_eq!(input, serde_json::json!([{ "uid": 1234 }]));
+    assert_eq!(world.good(&["job", "result", &id], "").trim(), "null");
+    let worker_log = fs::read_to_string(world.dir.path().join("worker.log")).expect("there");
+    assert!(worker_log.contains("process-user-data"), "{worker_log}");
+}
+
+#[test]
+fn walk_2_the_second_task_sees_the_result_of_the_first() {
+    let world = World::new();
+    let map = world.good(&["submit", "--wait", "--timeout", "60s"], TREE);
+    assert_eq!(map.lines().count(), 2, "{map}");
+    let (save, email) = (id_of(&map, "1/save"), id_of(&map, "1/email"));
+    let result = world.good(&["job", "result", &save], "");
+    assert_eq!(result.trim(), r#"{"link": "https://download/for/1234"}"#);
+    let log = world.good(&["job", "logs", &email], "");
+    let input: Value = serde_json::from_str(log.trim()).expect("the input is JSON");
+    assert_eq!(
+        input,
+        serde_json::json!([{ "link": "https://download/for/1234" }])
+    );
+    let graph: Value =
+        serde_json::from_str(&world.good(&["job", "graph", &email, "--json"], "")).expect("JSON");
+    assert_eq!(graph["jobs"].as_array().map(Vec::len), Some(2));
+    assert_eq!(graph["edges"][0]["input"], 0);
+}
+
+#[test]
+fn the_same_walk_through_run() {
+    let world = World::new();
+    let output = world.ganger(
+        &[
+            "run",
+            "--timeout",
+            "60s",
+            "echo",
+            r#"{"uid": 1234}"#,
+            "text",
+        ],
+        "",
+    );
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    assert_eq!(
+        String::from_utf8_lossy(&output.stdout).trim(),
+        r#"[{"uid": 1234},"text"]"#
+    );
+    assert!(errors.contains("working"), "the log is shown: {errors}");
+}
+
+#[test]
+fn the_same_walk_through_plain_http() {
+    let world = World::new();
+    let (status, body) = world.http("POST", "/api/v1/graphs", TREE);
+    assert!(status.contains(" 20"), "{status}\n{body}");
+    let map: Value = serde_json::from_str(&body).expect("JSON");
+    let id = map["jobs"][1]["id"].as_str().expect("an id").to_owned();
+    world.good(&["job", "wait", &id, "--timeout", "60s"], "");
+    let (status, body) = world.http("GET", &format!("/api/v1/jobs/{id}"), "");
+    assert!(status.contains("200"), "{status}\n{body}");
+    let job: Value = serde_json::from_str(&body).expect("JSON");
+    assert_eq!(job["state"], "succeeded");
+}
+
+#[test]
+fn exit_codes_follow_the_job() {
+    let world = World::new();
+    let failed = world.ganger(&["run", "fail", "--timeout", "60s"], "");
+    // Options behind the kind are arguments of the program: the job's, not ours.
+    assert_eq!(
+        failed.status.code(),
+        Some(1),
+        "{}",
+        String::from_utf8_lossy(&failed.stderr)
+    );
+    assert!(String::from_utf8_lossy(&failed.stderr).contains("no luck"));
+    let failures = world.good(&["failures", "list", "--json"], "");
+    assert!(failures.contains("\"jobs\":1"), "{failures}");
+
+    let missing = world.ganger(&["job", "get", "nobody"], "");
+    assert_eq!(missing.status.code(), Some(3));
+    assert!(String::from_utf8_lossy(&missing.stderr).contains("[job_not_found]"));
+
+    let waiting = world.ganger(
+        &[
+            "run",
+            "--queue",
+            "nobody-takes",
+            "--timeout",
+            "200ms",
+            "echo",
+        ],
+        "",
+    );
+    assert_eq!(
+        waiting.status.code(),
+        Some(6),
+        "{}",
+        String::from_utf8_lossy(&waiting.stderr)
+    );
+
+    let other_shard = SINGLE.replace("\"shard\": \"1\"", "\"shard\": \"2\"");
+    let refused = world.ganger(&["submit"], &other_shard);
+    assert_eq!(refused.status.code(), Some(5));
+    let text = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(
+        text.contains("task 0 (2/mytask) is for shard \"2\""),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_repeated_submission_under_its_key_gives_the_same_ids() {
+    let world = World::new();
+    let first = world.good(&["submit", "--idempotency-key", "once"], TREE);
+    let second = world.good(&["submit", "--idempotency-key", "once"], TREE);
+    assert_eq!(first, second);
+}
+
+#[test]
+fn why_and_pause_are_told_in_plain_words() {
+    let world = World::new();
+    world.good(&["queue", "pause", "slow"], "");
+    let id = world.good(&["run", "--detach", "--queue", "slow", "echo"], "");
+    let why = world.good(&["job", "why", id.trim()], "");
+    assert!(why.contains("The queue slow is paused"), "{why}");
+    assert!(why.contains("ganger queue resume slow"), "{why}");
+    world.good(&["job", "cancel", id.trim(), "--reason", "not wanted"], "");
+    let job: Value =
+        serde_json::from_str(&world.good(&["job", "get", id.trim(), "--json"], "")).expect("JSON");
+    assert_eq!(job["state"], "cancelled");
+    let list = world.good(&["job", "list", "--queue", "slow"], "");
+    assert!(list.contains("cancelled"), "{list}");
+}
+
+#[test]
+fn very_many_jobs_are_streamed_and_a_bad_line_is_named() {
+    let world = World::new();
+    let mut lines = "{\"kind\": \"x\", \"queue\": \"stock\"}\n".repeat(2_500);
+    assert_eq!(
+        world.good(&["submit", "--stream"], &lines).trim(),
+        "2500 jobs accepted"
+    );
+    lines.push_str("{\"kind\": }\n");
+    let output = world.ganger(&["submit", "--stream"], &lines);
+    assert_eq!(output.status.code(), Some(2));
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(text.contains("line 2501"), "{text}");
+    let queue: Value =
+        serde_json::from_str(&world.good(&["queue", "get", "stock", "--json"], "")).expect("JSON");
+    assert_eq!(queue["counts"]["ready"], 5_000);
+}
+
+#[test]
+fn check_and_backup_work_beside_a_running_server() {
+    let world = World::new();
+    world.good(&["submit", "--wait"], TREE);
+    let db = world.dir.path().join("test.db");
+    let copy = world.dir.path().join("copy.db");
+    let (db, copy) = (db.to_str().expect("UTF-8"), copy.to_str().expect("UTF-8"));
+    assert!(world.good(&["check", "--live"], "").contains("all is well"));
+    assert!(world.good(&["check", db], "").contains("all is well"));
+    assert!(
+        world
+            .good(&["backup", "--db", db, copy], "")
+            .contains("2 finished")
+    );
+    assert!(world.good(&["check", copy], "").contains("all is well"));
+}
+
+#[test]
+fn schedules_events_workers_and_stats_are_shown() {
+    let world = World::new();
+    world.good(&["run", "echo", "1"], "");
+    world.good(
+        &["schedule", "set", "tick", "--every", "1h", "--kind", "echo"],
+        "",
+    );
+    assert!(world.good(&["schedule", "list"], "").contains("every 1h"));
+    world.good(&["schedule", "pause", "tick"], "");
+    assert!(
+        world
+            .good(&["schedule", "get", "tick"], "")
+            .contains("paused:   yes")
+    );
+    world.good(&["schedule", "delete", "tick"], "");
+    assert!(world.good(&["workers"], "").contains("worker1"));
+    let events = world.good(&["events", "--json", "--moves-only"], "");
+    assert!(
+        events
+            .lines()
+            .any(|line| line.contains("\"to\":\"succeeded\"")),
+        "{events}"
+    );
+    assert!(world.good(&["stats"], "").contains("shard 1, ready"));
+}
