@@ -21,6 +21,9 @@ mod ticket;
 
 use ganger_types::{Bytes, Grant};
 
+// What handles return of the store's words, so that dialects need not know the store.
+pub use ganger_store::{LogChunk, Page, StoredJob};
+
 pub use crate::clock::{Clock, ManualClock, SystemClock, TimeLine};
 pub use crate::error::CallError;
 pub use crate::events::Subscription;

@@ -1,7 +1,7 @@
 //! Jobs as shown.
 
 use ganger_proto::v1;
-use ganger_store::{LogChunk, StoredJob};
+use ganger_shard::{LogChunk, StoredJob};
 use ganger_types::job::AttemptEnd;
 use ganger_types::reply::Enqueued;
 use ganger_types::{Due, HistoryEntry, InputRow, InputState, JobState, ShardId, What};

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
 use ganger_proto::v1;
-use ganger_store::StoredJob;
+use ganger_shard::StoredJob;
 use ganger_types::{InputRow, InputState, JobKey};
 
 use crate::Face;

@@ -13,7 +13,7 @@ mod submit;
 use std::pin::Pin;
 
 use futures::Stream;
-use ganger_store::StoredJob;
+use ganger_shard::StoredJob;
 use ganger_types::query::Query;
 use ganger_types::{Command, JobId, Namespace, Rejection, Reply};
 use tonic::Status;

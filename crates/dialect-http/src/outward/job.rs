@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ganger_store::{Page, StoredJob};
+use ganger_shard::{Page, StoredJob};
 use ganger_types::job::LeaseRecord;
 use ganger_types::{Due, Failure, JobState, Timestamp};
 use serde::Serialize;

@@ -4,7 +4,7 @@ use axum::extract::{FromRequest, Request};
 use axum::response::Response;
 use bytes::Bytes;
 use ganger_shard::CallError;
-use ganger_store::StoredJob;
+use ganger_shard::StoredJob;
 use ganger_types::command::{Cancel, Selection};
 use ganger_types::query::JobQuery;
 use ganger_types::reply::Enqueued;

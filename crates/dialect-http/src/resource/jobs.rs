@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use ganger_store::StoredJob;
+use ganger_shard::StoredJob;
 use ganger_types::command::Enqueue;
 use ganger_types::query::Query;
 use ganger_types::reply::{Enqueued, Explanation};
