@@ -97,12 +97,9 @@ impl<R: Reports> Attended<R> {
     }
 
     async fn deliver(&self, mut waiting: Waiting, ending: Ending) -> Counted {
-        let (last, counted) = match self.outcome(ending) {
-            Some(outcome) => outcome,
-            None => {
-                self.reports.abandon(&self.held);
-                return Counted::Dropped;
-            }
+        let Some((last, counted)) = self.outcome(ending) else {
+            self.reports.abandon(&self.held);
+            return Counted::Dropped;
         };
         // Progress is of no use any more, the log is.
         waiting.progress = None;
@@ -168,7 +165,7 @@ impl Waiting {
                 self.progress = Some(Progress {
                     millionths,
                     message,
-                })
+                });
             }
         }
     }

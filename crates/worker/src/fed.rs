@@ -140,7 +140,7 @@ impl Fed {
                 return Heard::Overflow;
             }
             // Once it has to end, or has ended, its end is followed like any other's.
-            let is_ending = matches!(process.told, Some(_)) || process.status.is_some();
+            let is_ending = process.told.is_some() || process.status.is_some();
             let until = match guard.decide(Instant::now(), stop.asked()) {
                 Todo::WaitUntil(until) if !is_ending => until,
                 Todo::WaitUntil(_) => break,

@@ -246,8 +246,8 @@ mod tests {
             result_bytes_max: limit,
             log_bytes_max: limit,
         };
-        let send = Box::new(move |one| keep.lock().expect("nobody panics").push(one));
-        (Hearing::new("1/x".into(), caps, send), sent)
+        let keeps = Box::new(move |one| keep.lock().expect("nobody panics").push(one));
+        (Hearing::new("1/x".into(), caps, keeps), sent)
     }
 
     fn log_of(sent: &Mutex<Vec<Sent>>) -> String {

@@ -18,10 +18,8 @@
 //! The supervisor is the same binary, started again. So `main` begins with:
 //!
 //! ```no_run
-//! fn main() {
-//!     ganger_worker::become_supervisor_if_asked();
-//!     // …
-//! }
+//! // First of all in `main`:
+//! ganger_worker::become_supervisor_if_asked();
 //! ```
 
 mod arguments;

@@ -101,7 +101,7 @@ pub async fn run_with<D: Deliveries, R: Reports>(
         tokio::select! {
             event = deliveries.next(), if !floor.source_ended => floor.on_event(event),
             Some(slot) = floor.freed.recv() => floor.free(slot),
-            Some(ended) = floor.tasks.join_next_with_id() => floor.count(ended),
+            Some(ended) = floor.tasks.join_next_with_id() => floor.count(&ended),
             changed = shutdown.changed(), if may_change => {
                 may_change = changed.is_ok();
                 // Whoever could have said "go on" is gone.
@@ -210,13 +210,13 @@ impl<R: Reports> Floor<R> {
             Some(WorkEvent::Jobs(jobs)) => jobs.into_iter().for_each(|job| self.start(job)),
             Some(WorkEvent::Lost(lost)) => self.lose(&lost),
             Some(WorkEvent::Connected { version, shard }) => {
-                tracing::info!(%version, %shard, "connected")
+                tracing::info!(%version, %shard, "connected");
             }
             Some(WorkEvent::Disconnected { error, retry_in }) => {
                 tracing::warn!(%error, ?retry_in, "the server is away; what runs goes on");
             }
             Some(WorkEvent::Draining) => {
-                tracing::info!("the server is about to stop; what runs goes on")
+                tracing::info!("the server is about to stop; what runs goes on");
             }
             None => self.source_ended = true,
         }
@@ -251,7 +251,7 @@ impl<R: Reports> Floor<R> {
             return self.refuse(&job, "the worker stops or has no slot left");
         };
         let held = job.held.clone();
-        let (send, sent) = mpsc::unbounded_channel();
+        let (sender, sent) = mpsc::unbounded_channel();
         let (finish, done) = oneshot::channel();
         let (lease_holder, lease_held) = (self.reports.clone(), held.clone());
         let attended = Attended {
@@ -269,7 +269,7 @@ impl<R: Reports> Floor<R> {
             task,
             stop: Arc::clone(&stop),
             lease_ends: Box::new(move || lease_holder.expires_at(&lease_held)),
-            send: Box::new(move |one| drop(send.send(one))),
+            send: Box::new(move |one| drop(sender.send(one))),
             done: Box::new(move |ending| drop(finish.send(ending))),
         };
         self.hand_over(place, Box::new(work));
@@ -345,7 +345,7 @@ impl<R: Reports> Floor<R> {
         }
     }
 
-    fn count(&mut self, ended: Result<(tokio::task::Id, Counted), tokio::task::JoinError>) {
+    fn count(&mut self, ended: &Result<(tokio::task::Id, Counted), tokio::task::JoinError>) {
         let of = match ended {
             Ok((_, Counted::Succeeded)) => &mut self.summary.succeeded,
             Ok((_, Counted::Failed)) => &mut self.summary.failed,
@@ -403,7 +403,7 @@ impl<R: Reports> Floor<R> {
         while let Ok(Some(ended)) =
             tokio::time::timeout_at(deadline, self.tasks.join_next_with_id()).await
         {
-            self.count(ended);
+            self.count(&ended);
         }
         // Every slot kills what it holds, so this is short.
         let _ = ended.await;

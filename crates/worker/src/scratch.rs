@@ -230,7 +230,7 @@ mod tests {
         assert_eq!(about.permissions().mode() & 0o777, 0o700);
         fs::create_dir_all(path.join("a/b/c")).expect("made");
         fs::write(path.join("a/b/file"), "x").expect("written");
-        fs::set_permissions(path.join("a/b"), fs::Permissions::from_mode(0)).expect("mode set");
+        fs::set_permissions(path.join("a/b"), fs::Permissions::from_mode(0o000)).expect("mode set");
         drop(one);
         assert!(!path.exists());
     }

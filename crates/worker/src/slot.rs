@@ -279,7 +279,7 @@ fn log_end(work: &Work, ending: &Ending, took: Duration) {
         }
         Ending::NoHandler(reason) => tracing::warn!(%job, %kind, attempt, "no handler: {reason}"),
         Ending::Dropped(reason) => {
-            tracing::warn!(%job, %kind, attempt, ?took, "outcome dropped: {reason}")
+            tracing::warn!(%job, %kind, attempt, ?took, "outcome dropped: {reason}");
         }
         Ending::Unstarted(reason) => tracing::info!(%job, %kind, attempt, "given back: {reason}"),
     }

@@ -88,7 +88,7 @@ async fn f61_a_fork_bomb_is_stopped() {
         |_| {},
     );
     // Bounded by its depth, so that a failing test leaves the machine alive; each refills what dies.
-    let bomb = r#"
+    let bomb = r"
 import os, signal, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)
@@ -100,7 +100,7 @@ def grow(depth):
                 grow(depth - 1)
         time.sleep(0.3)
 grow(5)
-"#;
+";
     rig.python("bomb", bomb);
     rig.job("bomb", "bomb", "");
     assert_eq!(rig.sink.failure("bomb").await.group, "timeout");

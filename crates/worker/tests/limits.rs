@@ -240,7 +240,7 @@ async fn a_binary_and_a_link_inside_the_directory_are_programs() {
 #[tokio::test]
 async fn rel_w9_a_machine_out_of_something_fails_the_run_and_not_the_worker() {
     let rig = Rig::with("", |settings| {
-        settings.supervisor = "/no/such/supervisor".into()
+        settings.supervisor = "/no/such/supervisor".into();
     });
     rig.sh("fine", "echo 1");
     for job in ["one", "two"] {

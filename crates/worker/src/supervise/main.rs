@@ -49,13 +49,17 @@ fn serve() -> io::Result<()> {
     let mut running: Option<Running> = None;
     loop {
         let (has_word, has_exited) = wait_for(socket, running.as_ref())?;
-        if has_exited || (running.is_some() && !has_word) {
-            if let Some(status) = running.as_ref().and_then(|run| collect_for(run.main)) {
-                running = None;
-                let is_clean = matches!(collect(), Collected::NoneLeft(_));
-                let status = status.as_raw();
-                say(socket, Message::Exited { status, is_clean })?;
-            }
+        // Looked at on every quiet second too, since that collects orphans that have ended.
+        let looks = has_exited || !has_word;
+        let ended = running
+            .as_ref()
+            .filter(|_| looks)
+            .and_then(|run| collect_for(run.main));
+        if let Some(status) = ended {
+            running = None;
+            let is_clean = matches!(collect(), Collected::NoneLeft(_));
+            let status = status.as_raw();
+            say(socket, Message::Exited { status, is_clean })?;
         }
         if has_word {
             obey(socket, &mut buffer, &mut running)?;

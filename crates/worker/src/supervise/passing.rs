@@ -125,9 +125,13 @@ fn detach(header: &libc::msghdr, files: &mut Vec<OwnedFd>) {
             if one.cmsg_level == libc::SOL_SOCKET && one.cmsg_type == libc::SCM_RIGHTS {
                 let empty = usize::try_from(libc::CMSG_LEN(0)).unwrap_or(usize::MAX);
                 let count = one.cmsg_len.saturating_sub(empty) / mem::size_of::<RawFd>();
-                let data = libc::CMSG_DATA(item).cast::<RawFd>();
+                let data = libc::CMSG_DATA(item);
                 for place in 0..count {
-                    files.push(OwnedFd::from_raw_fd(data.add(place).read_unaligned()));
+                    let number: [u8; size_of::<RawFd>()] = data
+                        .add(place * size_of::<RawFd>())
+                        .cast::<[u8; 4]>()
+                        .read();
+                    files.push(OwnedFd::from_raw_fd(RawFd::from_ne_bytes(number)));
                 }
             }
             item = libc::CMSG_NXTHDR(header, item);
