@@ -183,11 +183,12 @@ impl Reporter {
     pub async fn report_all(&self, reports: Vec<(Held, Report)>) -> Vec<ReportResult> {
         let count = reports.len();
         let (answer, answered) = oneshot::channel();
-        let sent = self.calls.send(Call { reports, answer }).await;
-        match (sent, answered.await) {
-            (Ok(()), Ok(answers)) => answers,
-            _ => (0..count).map(|_| Err(closed())).collect(),
+        let refused = || (0..count).map(|_| Err(closed())).collect();
+        // The call comes back with the error, and with it the sender of its answer.
+        if self.calls.send(Call { reports, answer }).await.is_err() {
+            return refused();
         }
+        answered.await.unwrap_or_else(|_| refused())
     }
 
     /// Ends an attempt with success.
