@@ -19,6 +19,7 @@ use crate::settings::make_name;
 use crate::slot::{Slot, Work};
 use crate::source::{Deliveries, Reports};
 use crate::stop::{Stop, Why};
+use crate::supervise::remove_empty_groups;
 use crate::{Error, Settings};
 
 /// Whether the worker shall go on.
@@ -161,6 +162,7 @@ impl<R: Reports> Floor<R> {
             path: settings.scratch.clone(),
             source,
         })?;
+        remove_empty_groups();
         // Should a supervisor be killed, what it watched over comes to us.
         let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
         let places = settings.concurrency.max(1);

@@ -6,6 +6,7 @@
 //! It lives as long as the worker holds the other end of its socket: a worker killed with -9 closes it, and the
 //! supervisor kills what runs and goes.
 
+mod cgroup;
 mod isolate;
 mod main;
 mod order;
@@ -21,10 +22,12 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
+pub(crate) use cgroup::remove_empty_groups;
 pub use main::supervisor_main;
 pub(crate) use order::{Limits, Order, Step, User};
 pub(crate) use orphans::kill_orphans;
 
+use cgroup::Group;
 use order::Message;
 
 /// How a supervisor is called in process lists; the binary recognises its task by it.
@@ -67,6 +70,8 @@ pub(crate) enum Told {
 pub(crate) struct Supervisor {
     process: Child,
     socket: OwnedFd,
+    /// Dropped last, when nobody is in it any more.
+    group: Option<Group>,
 }
 
 impl Supervisor {
@@ -80,7 +85,12 @@ impl Supervisor {
             .stdout(Stdio::null())
             .process_group(0)
             .spawn()?;
-        Ok(Self { process, socket })
+        let group = Group::around(process.id());
+        Ok(Self {
+            process,
+            socket,
+            group,
+        })
     }
 
     /// Readable once [`Self::told`] has something.
@@ -117,8 +127,12 @@ impl Supervisor {
         matches!(self.process.try_wait(), Ok(None))
     }
 
-    /// Kills the supervisor itself; the kernel then kills its program.
+    /// Kills the supervisor and all that is in its control group; without one, the kernel kills its program.
     pub(crate) fn kill(mut self) {
+        if let Some(group) = &self.group {
+            // What cannot be killed so is looked for by its environment.
+            let _ = group.kill();
+        }
         // It may be gone already.
         let _ = self.process.kill();
         let _ = self.process.wait();
