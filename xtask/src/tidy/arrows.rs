@@ -30,7 +30,11 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
     ("client", &["types", "proto"]),
     ("worker", &["types", "client"]),
-    ("cli", &["types", "server", "client", "worker"]),
+    // The store at rest, for `check` and `backup`.
+    (
+        "cli",
+        &["types", "server", "client", "worker", "store-embedded"],
+    ),
     ("sim", &["types", "engine", "store", "shard"]),
     ("e2e", &["types", "cli"]),
     (

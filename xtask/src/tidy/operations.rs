@@ -6,21 +6,22 @@ use anyhow::{Context as _, Result};
 
 use super::{Findings, Source};
 
-/// Where the operations are listed.
-const TABLE: &str = "crates/dialect-http/src/operations.rs";
+/// Where the operations are listed: a file, and a folder of the same name.
+const TABLE: &str = "crates/dialect-http/src/operations";
 /// Where each has a row.
 const DOCUMENT: &str = "docs/http.md";
 
 /// Compares the two.
 pub(super) fn check(sources: &[Source], findings: &mut Findings) -> Result<()> {
-    let find = |path: &str| {
-        sources
-            .iter()
-            .find(|source| source.path.ends_with(path))
-            .with_context(|| format!("{path} is missing"))
-    };
-    let listed = listed(&find(TABLE)?.text);
-    let documented = documented(&find(DOCUMENT)?.text);
+    let tables = sources
+        .iter()
+        .filter(|source| source.path.to_string_lossy().starts_with(TABLE));
+    let listed: BTreeSet<String> = tables.flat_map(|source| listed(source.product())).collect();
+    let document = sources
+        .iter()
+        .find(|source| source.path.ends_with(DOCUMENT))
+        .context("docs/http.md is missing")?;
+    let documented = documented(&document.text);
     for operation in listed.difference(&documented) {
         findings.error(format!("{DOCUMENT} has no row for {operation}"));
     }

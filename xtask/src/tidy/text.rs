@@ -42,7 +42,8 @@ const EMPTY_NAMES: &[&str] = &["utils", "util", "common", "helpers", "manager", 
 /// Reads every line of every source.
 pub(super) fn check(sources: &[Source], findings: &mut Findings) {
     for source in sources {
-        if let Some(name) = source.path.file_stem().and_then(|stem| stem.to_str())
+        if source.is("rs")
+            && let Some(name) = source.path.file_stem().and_then(|stem| stem.to_str())
             && EMPTY_NAMES.contains(&name)
         {
             findings.error(format!(
