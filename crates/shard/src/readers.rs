@@ -12,7 +12,8 @@ use tokio::sync::oneshot;
 use crate::CallError;
 use crate::metrics::{Numbers, count};
 
-type Task = Box<dyn FnOnce(&mut dyn Reader) + Send>;
+/// What a reading thread does.
+pub(crate) type Task = Box<dyn FnOnce(&mut dyn Reader) + Send>;
 
 /// Reads that wait, bounded, and the threads that do them.
 pub(crate) struct ReadPool {
@@ -109,7 +110,8 @@ impl ReadPool {
         }
     }
 
-    fn push(&self, task: Task) -> Result<(), CallError> {
+    /// Has one of the threads do a task.
+    pub(crate) fn push(&self, task: Task) -> Result<(), CallError> {
         let mut tasks = self.lock();
         if tasks.is_closed {
             return Err(CallError::unavailable(

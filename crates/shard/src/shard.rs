@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use ganger_store::{Opened, Reader, Store, StoreError};
 use ganger_types::Now;
+use ganger_types::command::RetireeQuery;
 use tokio::sync::watch;
 
 use crate::clock::{Clock, TimeLine};
@@ -104,7 +105,8 @@ fn spawn<S: Store>(
         }),
     };
     let batch_max = settings.turn_commands_max;
-    clock.on_move(Arc::new(move || drop(inbox.send(Message::Look))));
+    let moved = inbox.clone();
+    clock.on_move(Arc::new(move || drop(moved.send(Message::Look))));
     let host = Host {
         core: Core::new(settings, numbers, opened, now, system_seeds()),
         line,
@@ -112,6 +114,8 @@ fn spawn<S: Store>(
         messages,
         orders: Some(orders),
         reports,
+        finds: channel(),
+        wake: inbox,
         ending: Ending {
             hub,
             reads,
@@ -173,6 +177,10 @@ struct Host<R: Reader> {
     messages: Receiver<Message>,
     orders: Option<Sender<Order>>,
     reports: Receiver<Report<R>>,
+    /// What the reading threads found, apart from the store's reports, so that the end of the store
+    /// thread still shows.
+    finds: (Sender<Report<R>>, Receiver<Report<R>>),
+    wake: Sender<Message>,
     ending: Ending,
     batch_max: usize,
 }
@@ -201,6 +209,9 @@ impl<R: Reader> Host<R> {
     /// Whether there were any.
     fn take_reports(&mut self, now: Now) -> bool {
         let mut were_any = false;
+        while let Ok(report) = self.finds.1.try_recv() {
+            self.core.report(report, now);
+        }
         loop {
             match self.reports.try_recv() {
                 Ok(report) => self.core.report(report, now),
@@ -215,10 +226,34 @@ impl<R: Reader> Host<R> {
 
     fn give_orders(&mut self) {
         for order in self.core.take_orders() {
-            if let Some(orders) = &self.orders {
+            if let Order::Find {
+                round,
+                query,
+                limit,
+            } = order
+            {
+                self.find(round, query, limit);
+            } else if let Some(orders) = &self.orders {
                 // A store thread that has ended shows itself by the next report.
                 drop(orders.send(order));
             }
+        }
+    }
+
+    /// Looks for finished jobs on a reading thread. If those have too much to do, a later look will.
+    fn find(&mut self, round: u64, query: RetireeQuery, limit: usize) {
+        let (finds, wake) = (self.finds.0.clone(), self.wake.clone());
+        let task = self.ending.reads.push(Box::new(move |reader| {
+            let jobs = reader.retirees(&query, limit);
+            if finds.send(Report::Found { round, jobs }).is_ok() {
+                drop(wake.send(Message::Look));
+            }
+        }));
+        if task.is_err() {
+            drop(self.finds.0.send(Report::Found {
+                round,
+                jobs: Ok(Vec::new()),
+            }));
         }
     }
 

@@ -5,7 +5,8 @@
 use std::sync::Arc;
 
 use ganger_engine::{Engine, Loader, Start};
-use ganger_store::{CommitError, Loaded, Opened, Store, StoreError};
+use ganger_store::{CommitError, Loaded, Opened, Reader, Store, StoreError};
+use ganger_types::command::{Retiree, RetireeQuery};
 use ganger_types::{Commit, Now};
 
 use crate::metrics::Numbers;
@@ -32,6 +33,16 @@ pub enum Order {
     Upkeep {
         /// Whether there is.
         is_idle: bool,
+    },
+    /// Look for finished jobs whose retention may have passed. It needs a reader only: the host may
+    /// carry it out beside the other orders.
+    Find {
+        /// Which look this is.
+        round: u64,
+        /// For which.
+        query: RetireeQuery,
+        /// At most so many.
+        limit: usize,
     },
 }
 
@@ -67,6 +78,13 @@ pub enum Report<R> {
         free_bytes: Option<u64>,
         /// What went wrong.
         error: Option<StoreError>,
+    },
+    /// What a look for finished jobs found.
+    Found {
+        /// Which look.
+        round: u64,
+        /// They.
+        jobs: Result<Vec<Retiree>, StoreError>,
     },
 }
 
@@ -105,6 +123,15 @@ impl<S: Store> Keeper<S> {
                     free_bytes: self.store.free_bytes(),
                     error,
                 })
+            }
+            Order::Find {
+                round,
+                query,
+                limit,
+            } => {
+                let reader = self.store.reader();
+                let jobs = reader.and_then(|mut reader| reader.retirees(&query, limit));
+                Some(Report::Found { round, jobs })
             }
         }
     }

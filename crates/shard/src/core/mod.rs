@@ -179,9 +179,12 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         let Some(live) = self.live.as_ref() else {
             return patience.map(|at| at.since(now.elapsed));
         };
+        if self.may_retire() {
+            return Some(Duration::ZERO);
+        }
         let mut next = self.upkeep.next_at(self.settings.upkeep_every);
         if self.has_room() {
-            if self.has_more_timers || !self.inbox.is_empty() || self.may_retire() {
+            if self.has_more_timers || !self.inbox.is_empty() {
                 return Some(Duration::ZERO);
             }
             for due in live.engine.next_due() {

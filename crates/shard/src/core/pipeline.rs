@@ -130,6 +130,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         if let Some(commit) = &flight.commit {
             self.numbers.observe_turn(flight.commands, &commit.changes);
             self.blobs.learn(&commit.changes);
+            self.upkeep.note_touched(&commit.changes);
         }
         self.numbers.observe_events(&flight.events);
         if self.waiters.has_ends() {

@@ -21,6 +21,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
             Report::Failed { sequence, error } => self.failed(sequence, error, now),
             Report::Loaded(Ok(fresh)) => self.loaded(*fresh, now),
             Report::Loaded(Err(error)) => self.lost(&error),
+            Report::Found { round, jobs } => self.found(round, jobs, now),
             Report::Upkeep { free_bytes, error } => self.kept_up(free_bytes, error.as_ref(), now),
         }
     }

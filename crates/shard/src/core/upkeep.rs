@@ -1,11 +1,11 @@
 //! Housekeeping in bounded slices: retention, free space, the store's own upkeep.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
 use ganger_store::{Reader, StoreError};
-use ganger_types::command::{Retire, RetireeQuery};
-use ganger_types::{Change, Command, Elapsed, Now, limits};
+use ganger_types::command::{Retire, Retiree, RetireeQuery};
+use ganger_types::{Change, Command, Elapsed, JobKey, Now, limits};
 
 use super::request::Ticket;
 use super::{Core, Order};
@@ -29,6 +29,11 @@ pub(super) struct Upkeep {
     slice: usize,
     /// The next slice waits until this commit is durable: what is removed must not be found again.
     after_commit: u64,
+    /// Looks for finished jobs so far, and whether the last one is under way.
+    round: u64,
+    is_finding: bool,
+    /// Finished jobs changed by turns let out since that look began: what it finds of them is stale.
+    touched: BTreeSet<JobKey>,
 }
 
 impl Upkeep {
@@ -42,6 +47,9 @@ impl Upkeep {
             queries: VecDeque::new(),
             slice: 0,
             after_commit: 0,
+            round: 0,
+            is_finding: false,
+            touched: BTreeSet::new(),
         }
     }
 
@@ -51,6 +59,25 @@ impl Upkeep {
         self.is_ordered = false;
         self.queries.clear();
         self.after_commit = 0;
+        self.is_finding = false;
+    }
+
+    /// Learns from a turn that is let out which finished jobs have changed.
+    pub(super) fn note_touched(&mut self, changes: &[Change]) {
+        if !self.is_finding {
+            return;
+        }
+        for change in changes {
+            match change {
+                Change::PutFinished(record) => {
+                    self.touched.insert(record.key);
+                }
+                Change::ReviveJob(key) | Change::RemoveJob(key) => {
+                    self.touched.insert(*key);
+                }
+                _ => {}
+            }
+        }
     }
 
     pub(super) fn next_at(&self, every: Duration) -> Elapsed {
@@ -95,14 +122,16 @@ impl<R: Reader, T: Ticket> Core<R, T> {
                 self.upkeep.slice = self.settings.retire_slice;
             }
         }
-        if self.may_retire() && self.has_room() {
-            self.retire_slice(now);
+        if self.may_retire() {
+            self.order_find();
         }
     }
 
-    /// Whether retention has a slice to do now.
+    /// Whether retention has a slice to look for now.
     pub(super) fn may_retire(&self) -> bool {
-        !self.upkeep.queries.is_empty() && self.durable >= self.upkeep.after_commit
+        !self.upkeep.queries.is_empty()
+            && !self.upkeep.is_finding
+            && self.durable >= self.upkeep.after_commit
     }
 
     fn order_upkeep(&mut self) {
@@ -137,20 +166,39 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         }
     }
 
-    /// Finds finished jobs whose retention may have passed, and has the engine remove those it may.
-    fn retire_slice(&mut self, now: Now) {
+    /// Has somebody look for finished jobs whose retention may have passed, beside the shard.
+    fn order_find(&mut self) {
         let Some(query) = self.upkeep.queries.front().cloned() else {
             return;
         };
-        let slice = self.upkeep.slice;
-        let found = self.live().reader.retirees(&query, slice);
-        let found = found.unwrap_or_else(|error| {
+        self.upkeep.round += 1;
+        self.upkeep.is_finding = true;
+        self.upkeep.touched.clear();
+        let (round, limit) = (self.upkeep.round, self.upkeep.slice);
+        self.orders.push(Order::Find {
+            round,
+            query,
+            limit,
+        });
+    }
+
+    /// Has the engine remove those of the found that it may. What changed since they were read, or
+    /// is about to, is left for the next look.
+    pub(super) fn found(&mut self, round: u64, jobs: Result<Vec<Retiree>, StoreError>, now: Now) {
+        if !self.upkeep.is_finding || round != self.upkeep.round || self.live.is_none() {
+            return;
+        }
+        self.upkeep.is_finding = false;
+        let mut jobs = jobs.unwrap_or_else(|error| {
             tracing::warn!(shard = %self.settings.shard, %error, "retention could not look");
             Vec::new()
         });
-        let is_all = found.len() < slice;
-        let mut jobs = found;
-        jobs.retain(|retiree| !self.unseen().knows(retiree.record.key));
+        let is_all = jobs.len() < self.upkeep.slice;
+        let touched = std::mem::take(&mut self.upkeep.touched);
+        jobs.retain(|retiree| {
+            let key = retiree.record.key;
+            !touched.contains(&key) && !self.unseen().knows(key)
+        });
         let removed = if jobs.is_empty() {
             0
         } else {
@@ -160,7 +208,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
     }
 
     /// Sends candidates to the engine; says how many it removed.
-    fn retire(&mut self, now: Now, jobs: Vec<ganger_types::command::Retiree>) -> usize {
+    fn retire(&mut self, now: Now, jobs: Vec<Retiree>) -> usize {
         let before = self
             .open
             .as_ref()
