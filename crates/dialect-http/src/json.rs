@@ -162,7 +162,10 @@ fn pointer(path: &Path) -> String {
     let mut out = String::new();
     for segment in path {
         match segment {
-            Segment::Seq { index } => out.push_str(&format!("/{index}")),
+            Segment::Seq { index } => {
+                out.push('/');
+                out.push_str(&index.to_string());
+            }
             Segment::Map { key } | Segment::Enum { variant: key } => {
                 out.push('/');
                 out.push_str(&key.replace('~', "~0").replace('/', "~1"));

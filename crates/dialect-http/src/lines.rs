@@ -80,8 +80,8 @@ impl Lines {
 mod tests {
     use super::*;
 
-    fn text(line: &'static str) -> Option<Line> {
-        Some(Line::Text(Bytes::from_static(line.as_bytes())))
+    fn text(line: &'static str) -> Line {
+        Line::Text(Bytes::from_static(line.as_bytes()))
     }
 
     #[test]
@@ -97,11 +97,7 @@ mod tests {
                 }
             }
             out.extend(lines.end());
-            let wanted: Vec<_> = ["one", "", "two", "three"]
-                .map(text)
-                .into_iter()
-                .flatten()
-                .collect();
+            let wanted: Vec<Line> = ["one", "", "two", "three"].map(text).into();
             assert_eq!(out, wanted, "pieces of {size}");
         }
     }
@@ -116,7 +112,7 @@ mod tests {
         }
         lines.push(b"\nok\n");
         assert_eq!(lines.next(), Some(Line::TooLong));
-        assert_eq!(lines.next(), text("ok"));
+        assert_eq!(lines.next(), Some(text("ok")));
         lines.push(b"toolong");
         assert_eq!(lines.next(), None);
         assert_eq!(lines.end(), Some(Line::TooLong));

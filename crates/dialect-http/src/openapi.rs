@@ -150,7 +150,7 @@ mod tests {
         }
         let documented: usize = paths
             .values()
-            .map(|item| item.as_object().map_or(0, |it| it.len()))
+            .map(|item| item.as_object().map_or(0, serde_json::Map::len))
             .sum();
         assert_eq!(documented, ids.len());
         ids.sort_unstable();

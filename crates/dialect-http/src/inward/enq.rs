@@ -171,7 +171,7 @@ impl Argument {
                 "value_json",
                 "a VALUE has exactly one of value_json and value, and no task_id",
             )),
-            (ArgumentType::Reference, None, None, Some(task)) => reference(api, places, task),
+            (ArgumentType::Reference, None, None, Some(task)) => reference(api, places, &task),
             (ArgumentType::Reference, ..) => Err(Fault::new(
                 "task_id",
                 "a TASKREF has a task_id, and no value",
@@ -203,8 +203,8 @@ fn value_json(text: &str) -> Result<Bytes, Fault> {
 }
 
 /// A task of this submission by its mock id, or else an existing job by its final id.
-fn reference(api: &Api, places: &HashMap<TaskId, u32>, task: TaskId) -> Result<NewInput, Fault> {
-    let upstream = match places.get(&task) {
+fn reference(api: &Api, places: &HashMap<TaskId, u32>, task: &TaskId) -> Result<NewInput, Fault> {
+    let upstream = match places.get(task) {
         Some(place) => Upstream::Member(*place),
         None if task.shard != api.shard().id().as_str() => {
             return Err(Fault {

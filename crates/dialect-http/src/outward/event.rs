@@ -30,8 +30,8 @@ pub(crate) struct EventView {
     at: Moment,
     /// Whose.
     namespace: NamespaceName,
-    /// job_moved, job_progressed, log_appended, job_removed, queue_changed, schedule_changed,
-    /// worker_seen, worker_gone.
+    /// `job_moved`, `job_progressed`, `log_appended`, `job_removed`, `queue_changed`, `schedule_changed`,
+    /// `worker_seen`, `worker_gone`.
     event: &'static str,
     /// The job.
     #[serde(skip_serializing_if = "Option::is_none")]

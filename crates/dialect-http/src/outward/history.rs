@@ -16,7 +16,7 @@ pub(crate) struct HistoryView {
     /// When.
     #[serde(skip_serializing_if = "Option::is_none")]
     at: Option<Moment>,
-    /// enqueued, attempt, failed, cancelled, revived, timed_out_by_hand, note.
+    /// enqueued, attempt, failed, cancelled, revived, `timed_out_by_hand`, note.
     what: &'static str,
     /// Of `enqueued`: where.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -30,7 +30,7 @@ pub(crate) struct HistoryView {
     /// Of `attempt`: when it was leased.
     #[serde(skip_serializing_if = "Option::is_none")]
     leased_at: Option<Moment>,
-    /// Of `attempt`: succeeded, failed, expired, timed_out, released, cancelled.
+    /// Of `attempt`: succeeded, failed, expired, `timed_out`, released, cancelled.
     #[serde(skip_serializing_if = "Option::is_none")]
     end: Option<&'static str>,
     /// The failure group.

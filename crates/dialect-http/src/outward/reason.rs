@@ -24,7 +24,7 @@ pub(crate) struct WhyView {
 #[derive(Debug, Default, Serialize, ToSchema)]
 #[schema(as = Reason)]
 struct ReasonView {
-    /// waits_for, not_before, queue_paused, queue_limit, behind, no_worker, released, runs, ended, next.
+    /// `waits_for`, `not_before`, `queue_paused`, `queue_limit`, behind, `no_worker`, released, runs, ended, next.
     reason: &'static str,
     /// A sentence for people.
     text: String,

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use axum::response::{IntoResponse, Response};
-use ganger_shard::{CallError, Subscription};
 use ganger_shard::LogChunk;
+use ganger_shard::{CallError, Subscription};
 use ganger_types::{Happening, JobKey};
 use http::{HeaderValue, header};
 use serde::Serialize;

@@ -1,0 +1,122 @@
+//! Operations that show what happens, and those on failures and workers.
+
+use http::Method;
+
+use super::{Content, Operation, PAGE, describe, operation, plain};
+use crate::outward::event::EventView;
+use crate::outward::job::PageView;
+use crate::outward::statistics::{
+    GroupsView, StatisticsView, TagsView, TrackedListView, WorkersDoc,
+};
+use crate::resource::numbers::{AuditView, Done};
+use crate::resource::{events, failures, numbers, workers};
+
+#[expect(clippy::too_many_lines, reason = "a table")]
+pub(super) fn about_the_rest() -> Vec<Operation> {
+    use Method as M;
+    vec![
+        operation(
+            M::GET,
+            "/api/v1/failures",
+            "listFailures",
+            "Lists the failure groups.",
+            failures::list,
+        )
+        .reply::<GroupsView>(),
+        operation(
+            M::GET,
+            "/api/v1/failures/{group}/jobs",
+            "listFailedJobs",
+            "Lists the failed jobs of a group.",
+            failures::jobs,
+        )
+        .query(PAGE)
+        .reply::<PageView>(),
+        operation(
+            M::POST,
+            "/api/v1/failures/{group}/retry",
+            "retryFailedJobs",
+            "Puts all failed jobs of a group back.",
+            failures::retry,
+        )
+        .reply::<Done>()
+        .audited(),
+        operation(
+            M::GET,
+            "/api/v1/workers",
+            "listWorkers",
+            "Lists the workers.",
+            workers::list,
+        )
+        .reply::<WorkersDoc>(),
+        operation(
+            M::DELETE,
+            "/api/v1/workers/{worker}",
+            "goodbye",
+            "Says goodbye for a worker: its leases end as released.",
+            workers::goodbye,
+        )
+        .reply::<Done>()
+        .audited(),
+        operation(
+            M::GET,
+            "/api/v1/tags",
+            "listTags",
+            "Lists the most used tags.",
+            numbers::tags,
+        )
+        .query(&[
+            ("skip", "leaves out so many"),
+            ("limit", "1 to 1000; 100 if absent"),
+        ])
+        .reply::<TagsView>(),
+        operation(
+            M::GET,
+            "/api/v1/tracked",
+            "listTracked",
+            "Lists the tracked jobs.",
+            numbers::tracked,
+        )
+        .reply::<TrackedListView>(),
+        operation(
+            M::GET,
+            "/api/v1/stats",
+            "getStatistics",
+            "Statistics of a queue and a day.",
+            numbers::statistics,
+        )
+        .query(&[
+            ("queue", "default if absent"),
+            ("day", "YYYY-MM-DD in UTC; today if absent"),
+        ])
+        .reply::<StatisticsView>(),
+        operation(
+            M::GET,
+            "/api/v1/events",
+            "followEvents",
+            "Events as they happen, as server-sent events.",
+            events::follow,
+        )
+        .query(&[
+            ("queue", "of this queue"),
+            ("job", "of this job"),
+            ("event", "of these kinds, with commas between"),
+            (
+                "after",
+                "goes on after this position, as the header Last-Event-ID",
+            ),
+        ])
+        .reply_as(Content {
+            schema: Some(describe::<EventView>),
+            ..plain("text/event-stream")
+        }),
+        operation(
+            M::GET,
+            "/api/v1/audit",
+            "audit",
+            "Recomputes every index and compares.",
+            numbers::audit,
+        )
+        .reply::<AuditView>(),
+    ]
+}

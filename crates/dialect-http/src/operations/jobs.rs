@@ -1,0 +1,102 @@
+//! Operations on jobs and graphs.
+
+use http::Method;
+
+use super::{NDJSON, Operation, operation, plain};
+use crate::inward::filter;
+use crate::inward::filter::BulkIn;
+use crate::inward::graph::GraphIn;
+use crate::inward::job::JobIn;
+use crate::outward::job::PageView;
+use crate::resource::act::CancelIn;
+use crate::resource::bulk::ChangedView;
+use crate::resource::graphs::SubmittedView;
+use crate::resource::jobs::EnqueuedView;
+use crate::resource::numbers::Done;
+use crate::resource::{batch, bulk, graphs, jobs};
+
+pub(super) fn about_jobs() -> Vec<Operation> {
+    use Method as M;
+    vec![
+        operation(
+            M::POST,
+            "/api/v1/jobs",
+            "enqueueJob",
+            "Enqueues a job.",
+            jobs::enqueue,
+        )
+        .body::<JobIn>()
+        .reply::<EnqueuedView>(),
+        operation(
+            M::GET,
+            "/api/v1/jobs",
+            "listJobs",
+            "Lists jobs.",
+            jobs::list,
+        )
+        .query(filter::PARAMETERS)
+        .reply::<PageView>(),
+        operation(
+            M::POST,
+            "/api/v1/jobs/batch",
+            "enqueueJobs",
+            "Enqueues many jobs, a line each, streamed both ways.",
+            batch::enqueue,
+        )
+        .query(&[(
+            "answers",
+            "all (default), or errors: only lines that were refused, and the summary",
+        )])
+        .body_as(plain(NDJSON))
+        .reply_as(plain(NDJSON)),
+        operation(
+            M::POST,
+            "/api/v1/jobs/cancel",
+            "cancelJobs",
+            "Calls many jobs off.",
+            bulk::cancel,
+        )
+        .body::<BulkIn>()
+        .reply::<ChangedView>()
+        .audited(),
+        operation(
+            M::POST,
+            "/api/v1/jobs/retry",
+            "retryJobs",
+            "Puts many finished jobs back on their queues.",
+            bulk::retry,
+        )
+        .body::<BulkIn>()
+        .reply::<ChangedView>()
+        .audited(),
+        operation(
+            M::POST,
+            "/api/v1/jobs/delete",
+            "deleteJobs",
+            "Removes many jobs.",
+            bulk::delete,
+        )
+        .body::<BulkIn>()
+        .reply::<ChangedView>()
+        .audited(),
+        operation(
+            M::POST,
+            "/api/v1/graphs",
+            "submitGraph",
+            "Enqueues a graph: all or none. An array is read as enq's form.",
+            graphs::submit,
+        )
+        .body::<GraphIn>()
+        .reply::<SubmittedView>(),
+        operation(
+            M::POST,
+            "/api/v1/graphs/{graph}/cancel",
+            "cancelGraph",
+            "Calls a graph off.",
+            graphs::cancel,
+        )
+        .maybe::<CancelIn>()
+        .reply::<Done>()
+        .audited(),
+    ]
+}

@@ -1,0 +1,86 @@
+//! Operations on queues and namespaces.
+
+use http::Method;
+
+use super::{Operation, operation};
+use crate::inward::settings::{NamespaceSettingsIn, QueueSettingsIn};
+use crate::outward::queue::{NamespaceDoc, NamespacesDoc, QueueDoc, QueuesDoc};
+use crate::resource::numbers::Done;
+use crate::resource::{namespaces, queues};
+
+pub(super) fn about_queues() -> Vec<Operation> {
+    use Method as M;
+    vec![
+        operation(
+            M::GET,
+            "/api/v1/queues",
+            "listQueues",
+            "Lists the queues.",
+            queues::list,
+        )
+        .reply::<QueuesDoc>(),
+        operation(
+            M::GET,
+            "/api/v1/queues/{queue}",
+            "getQueue",
+            "Shows a queue.",
+            queues::show,
+        )
+        .reply::<QueueDoc>(),
+        operation(
+            M::PUT,
+            "/api/v1/queues/{queue}",
+            "setQueue",
+            "Sets all settings of a queue.",
+            queues::put,
+        )
+        .body::<QueueSettingsIn>()
+        .reply::<QueueDoc>()
+        .audited(),
+        operation(
+            M::DELETE,
+            "/api/v1/queues/{queue}",
+            "forgetQueue",
+            "Drops a queue without jobs.",
+            queues::forget,
+        )
+        .reply::<Done>()
+        .audited(),
+        operation(
+            M::POST,
+            "/api/v1/queues/{queue}/pause",
+            "pauseQueue",
+            "Stops leasing from a queue.",
+            queues::pause,
+        )
+        .reply::<QueueDoc>()
+        .audited(),
+        operation(
+            M::POST,
+            "/api/v1/queues/{queue}/resume",
+            "resumeQueue",
+            "Leases from a queue again.",
+            queues::resume,
+        )
+        .reply::<QueueDoc>()
+        .audited(),
+        operation(
+            M::GET,
+            "/api/v1/namespaces",
+            "listNamespaces",
+            "Lists the namespaces.",
+            namespaces::list,
+        )
+        .reply::<NamespacesDoc>(),
+        operation(
+            M::PUT,
+            "/api/v1/namespaces/{name}",
+            "setNamespace",
+            "Sets all settings of a namespace.",
+            namespaces::put,
+        )
+        .body::<NamespaceSettingsIn>()
+        .reply::<NamespaceDoc>()
+        .audited(),
+    ]
+}

@@ -1,0 +1,53 @@
+//! Operations on the server itself.
+
+use http::Method;
+
+use super::{Operation, operation, plain};
+use crate::resource::health::{LiveView, ReadinessView, VersionView};
+use crate::resource::{health, metrics};
+
+pub(super) fn about_the_server() -> Vec<Operation> {
+    use Method as M;
+    vec![
+        operation(
+            M::GET,
+            "/healthz",
+            "live",
+            "Whether the process answers.",
+            health::live,
+        )
+        .reply::<LiveView>(),
+        operation(
+            M::GET,
+            "/readyz",
+            "ready",
+            "Whether the shard can work.",
+            health::ready,
+        )
+        .reply::<ReadinessView>(),
+        operation(
+            M::GET,
+            "/version",
+            "version",
+            "What the server is.",
+            health::version,
+        )
+        .reply::<VersionView>(),
+        operation(
+            M::GET,
+            "/metrics",
+            "metrics",
+            "Numbers in the Prometheus text format.",
+            metrics::show_all,
+        )
+        .reply_as(plain("text/plain")),
+        operation(
+            M::GET,
+            "/openapi.json",
+            "openapi",
+            "This document.",
+            health::describe,
+        )
+        .reply_as(plain("application/json")),
+    ]
+}
