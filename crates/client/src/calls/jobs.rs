@@ -67,7 +67,12 @@ impl Client {
     /// # Errors
     /// If the filter is refused, or the server cannot be reached.
     pub async fn list(&self, filter: JobFilter) -> Result<Page, Error> {
-        call!(self, Safe, jobs_wire.list(filter.to_wire(self.namespace())))?.try_into()
+        call!(
+            self,
+            Safe,
+            jobs_wire.list(filter.into_wire(self.namespace()))
+        )?
+        .try_into()
     }
 
     /// Shows a job once it has ended, or as it is after `wait_for`.
@@ -244,7 +249,7 @@ impl Client {
         job: &str,
         change: Alteration,
     ) -> Result<(JobState, Vec<String>), Error> {
-        let request = change.to_wire(self.namespace(), job.to_owned());
+        let request = change.into_wire(self.namespace(), job.to_owned());
         let reply = call!(self, IfNothingChanged, jobs_wire.alter(request))?;
         Ok((state(reply.state)?, reply.tags))
     }

@@ -202,7 +202,7 @@ impl From<v1::AttemptView> for AttemptView {
 }
 
 impl JobFilter {
-    pub(crate) fn to_wire(self, namespace: String) -> v1::ListRequest {
+    pub(crate) fn into_wire(self, namespace: String) -> v1::ListRequest {
         v1::ListRequest {
             namespace,
             queue: self.queue,
@@ -346,7 +346,7 @@ impl From<v1::LogReply> for LogPage {
 }
 
 impl Alteration {
-    pub(crate) fn to_wire(self, namespace: String, job: String) -> v1::AlterRequest {
+    pub(crate) fn into_wire(self, namespace: String, job: String) -> v1::AlterRequest {
         // "Now" must be said here, since absence means "as it is".
         let start = self.start.map(|when| {
             start(when).unwrap_or(v1::Start {

@@ -196,7 +196,7 @@ impl Driver {
     /// Serves one connection until it breaks, or the stream is closed.
     async fn serve(&mut self, mut link: Link, calls: &mut mpsc::Receiver<Call>) -> Result<(), End> {
         self.later.clear();
-        let again = self.pending.to_send_again(Instant::now());
+        let again = self.pending.for_a_new_stream(Instant::now());
         self.send_reports(&mut link, &again).await?;
         let shared = Arc::clone(&self.shared);
         let events = self.events.clone();
@@ -413,7 +413,7 @@ impl Driver {
                 token.clone(),
                 Lease {
                     job: delivery.held.job.clone(),
-                    lease_for,
+                    length: lease_for,
                     // A late one may live or not: the answer to its renewal will tell.
                     expires_at: if is_late {
                         now + lease_for
@@ -466,7 +466,6 @@ impl Driver {
                 }
             }
             Ok(Answer::Reported { .. }) => drop(self.shared.held.remove(token)),
-            Ok(Answer::Logged { .. }) => {}
             Err(error) if error.code() == code::LEASE_LOST => {
                 let lease = self.shared.held.remove(token);
                 if lease.is_some_and(|lease| !lease.is_reported) {
@@ -479,7 +478,7 @@ impl Driver {
                     lease.is_reported = false;
                 }
             }
-            Err(_) => {}
+            Ok(Answer::Logged { .. }) | Err(_) => {}
         }
     }
 }

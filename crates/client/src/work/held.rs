@@ -10,7 +10,7 @@ use crate::model::{Held, LeaseToken};
 #[derive(Clone, Debug)]
 pub(crate) struct Lease {
     pub(crate) job: String,
-    pub(crate) lease_for: Duration,
+    pub(crate) length: Duration,
     /// Surely lives until here.
     pub(crate) expires_at: Instant,
     pub(crate) renew_at: Instant,
@@ -41,7 +41,7 @@ impl HeldJobs {
     /// A renewal sent at `since` was accepted.
     pub(crate) fn renewed(&self, token: &LeaseToken, since: Instant, lease_for: Duration) {
         if let Some(lease) = self.lock().get_mut(token) {
-            lease.lease_for = lease_for;
+            lease.length = lease_for;
             lease.expires_at = lease.expires_at.max(since + lease_for);
             lease.renew_at = since + lease_for / 3;
         }
@@ -52,7 +52,7 @@ impl HeldJobs {
         let mut due = Vec::new();
         for (token, lease) in self.lock().iter_mut() {
             if lease.renew_at <= now {
-                lease.renew_at = now + lease.lease_for / 6;
+                lease.renew_at = now + lease.length / 6;
                 due.push(Held {
                     job: lease.job.clone(),
                     token: token.clone(),
@@ -81,6 +81,6 @@ impl HeldJobs {
 
     /// The shortest lease held, which sets the pace of looking after them.
     pub(crate) fn shortest(&self) -> Option<Duration> {
-        self.lock().values().map(|lease| lease.lease_for).min()
+        self.lock().values().map(|lease| lease.length).min()
     }
 }

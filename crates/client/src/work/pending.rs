@@ -149,7 +149,7 @@ impl PendingReports {
     }
 
     /// All numbers, in order, for a new stream; renewals of our own are not repeated but made anew.
-    pub(crate) fn to_send_again(&mut self, now: Instant) -> Vec<u64> {
+    pub(crate) fn for_a_new_stream(&mut self, now: Instant) -> Vec<u64> {
         self.reports.retain(|_, pending| pending.origin.is_some());
         self.reports
             .iter_mut()

@@ -64,7 +64,7 @@ fn reason(reason: &Reason) -> v1::Reason {
         Reason::Ended { .. } => "ended",
         Reason::Next => "next",
     };
-    view.code = code.to_owned();
+    code.clone_into(&mut view.code);
     view.text = sentence(reason);
     view
 }

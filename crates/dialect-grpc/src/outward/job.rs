@@ -131,7 +131,7 @@ fn attempt(what: &What) -> Option<v1::AttemptView> {
         }
         AttemptEnd::Cancelled => "cancelled",
     };
-    view.end = word.to_owned();
+    word.clone_into(&mut view.end);
     Some(view)
 }
 
@@ -180,7 +180,7 @@ pub(crate) fn input(row: &InputRow) -> v1::InputView {
             ("ignored", Some(id))
         }
     };
-    view.state = word.to_owned();
+    word.clone_into(&mut view.state);
     view.upstream = text!(upstream);
     view
 }

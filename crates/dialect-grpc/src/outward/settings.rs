@@ -9,18 +9,18 @@ use ganger_types::{
 
 use super::{labels, ms, retry, tags, text};
 
-fn keep(keep: Keep) -> Option<v1::Keep> {
-    Some(v1::Keep {
+fn keep(keep: Keep) -> v1::Keep {
+    v1::Keep {
         age_ms: keep.age.map(ms),
         count: keep.count,
-    })
+    }
 }
 
 fn retention(retention: Retention) -> v1::Retention {
     v1::Retention {
-        succeeded: keep(retention.succeeded),
-        failed: keep(retention.failed),
-        cancelled: keep(retention.cancelled),
+        succeeded: Some(keep(retention.succeeded)),
+        failed: Some(keep(retention.failed)),
+        cancelled: Some(keep(retention.cancelled)),
     }
 }
 

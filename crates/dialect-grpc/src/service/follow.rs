@@ -4,8 +4,8 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use ganger_proto::v1;
-use ganger_shard::Subscription;
 use ganger_shard::StoredJob;
+use ganger_shard::Subscription;
 use ganger_types::{Event, Happening, JobId, JobKey, Namespace, Position, Queue, Rejection};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;

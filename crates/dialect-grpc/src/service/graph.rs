@@ -51,7 +51,7 @@ impl Face {
             edges: BTreeSet::new(),
             limit: usize::try_from(limit).expect("the limit is small"),
         };
-        found.add(start, 0);
+        found.add(&start, 0);
         while let Some((key, depth)) = found.waiting.pop_front() {
             self.look_around(key, depth, depth_max, &mut found).await?;
         }
@@ -88,7 +88,7 @@ impl Face {
                 break;
             }
             if let Some(stored) = self.handle.job_by_key(neighbour).await? {
-                found.add(stored, depth + 1);
+                found.add(&stored, depth + 1);
             }
         }
         Ok(())
@@ -105,7 +105,7 @@ fn upstream_of(row: &InputRow) -> Option<(JobKey, u32)> {
 }
 
 impl Found {
-    fn add(&mut self, stored: StoredJob, depth: u32) {
+    fn add(&mut self, stored: &StoredJob, depth: u32) {
         let record = &stored.record;
         let id = record.id.to_text().into_owned();
         let shown = match stored.lease {

@@ -340,9 +340,10 @@ impl Jobs for Face {
         if request.all && !request.on.is_empty() {
             return Err(Problem::invalid("on", "give either jobs or `all`, not both").into());
         }
-        let on = match request.all {
-            true => None,
-            false => Some(inward::job_ids(At::top("on"), &request.on)?),
+        let on = if request.all {
+            None
+        } else {
+            Some(inward::job_ids(At::top("on"), &request.on)?)
         };
         let command = RemoveDependencies {
             namespace: inward::namespace(&request.namespace)?,

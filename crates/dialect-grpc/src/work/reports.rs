@@ -95,7 +95,7 @@ impl Batch {
                             ..
                         }) if is_completion => completed.push(number),
                         reply => {
-                            answers.push(outward::answer(number, reply.map_err(Problem::from)))
+                            answers.push(outward::answer(number, reply.map_err(Problem::from)));
                         }
                     }
                 }

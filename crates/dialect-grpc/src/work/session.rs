@@ -364,6 +364,6 @@ async fn waiting(asking: &mut Option<Boxed<Granted>>) -> Granted {
 /// Once the server is about to stop; never, if nobody will ever say so.
 async fn told_to_drain(draining: &mut watch::Receiver<bool>) {
     if draining.wait_for(|draining| *draining).await.is_err() {
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 }
