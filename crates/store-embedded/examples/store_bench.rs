@@ -103,7 +103,7 @@ fn measure(batch: u64, mut commit: impl FnMut(Vec<Change>)) -> Figures {
         let (started, cpu_before) = (Instant::now(), cpu());
         commit(changes);
         if number >= warm_up {
-            figures.cpu += cpu() - cpu_before;
+            figures.cpu += cpu().saturating_sub(cpu_before);
             figures.took += started.elapsed();
             figures.lives += lives;
         }
@@ -187,7 +187,7 @@ fn run_load(path: &Path) {
         .expect("the store loads");
     println!(
         "{jobs} live jobs: opened in {opened:.2?}, loaded in {:.2?}",
-        started.elapsed() - opened
+        started.elapsed().saturating_sub(opened)
     );
 }
 

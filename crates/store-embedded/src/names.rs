@@ -7,7 +7,9 @@ use ganger_store::merge::RowKey;
 pub(crate) fn name(parts: &[&[u8]]) -> Vec<u8> {
     let mut key = Vec::with_capacity(32);
     let mut out = Writer::new(&mut key);
-    parts.iter().for_each(|part| out.bytes(part));
+    for part in parts {
+        out.bytes(part);
+    }
     key
 }
 

@@ -106,11 +106,7 @@ impl Session {
     ///
     /// The log is copied into the file and both are flushed first: after a failed flush the system
     /// may show pages that are not on disk, and what is built upon must be.
-    fn open(path: &Path) -> Result<Self, Fault> {
-        let mut connection = connect::writer(path).map_err(|error| match error {
-            StoreError::Io { reason, .. } => Fault::Damaged(reason),
-            other => Fault::Damaged(other.to_string()),
-        })?;
+    fn open(mut connection: Connection) -> Result<Self, Fault> {
         checkpoint(&connection, "TRUNCATE")?;
         let log_pages = Arc::new(AtomicU64::new(0));
         let told = Arc::clone(&log_pages);
@@ -239,7 +235,8 @@ impl Store for EmbeddedStore {
     fn open(&mut self) -> Result<Opened, StoreError> {
         self.session = None;
         wal::inspect(&self.path)?;
-        let session = Session::open(&self.path).map_err(|fault| fault.at(&self.path, "opened"))?;
+        let connection = connect::writer(&self.path)?;
+        let session = Session::open(connection).map_err(|fault| fault.at(&self.path, "opened"))?;
         let header = &session.header;
         let opened = Opened {
             epoch: header.epoch,

@@ -89,7 +89,9 @@ impl<'a> Merged<'a> {
     /// Merges changes given in order.
     pub fn new(changes: &'a [Change]) -> Self {
         let mut merged = Self::default();
-        changes.iter().for_each(|change| merged.add(change));
+        for change in changes {
+            merged.add(change);
+        }
         merged
     }
 

@@ -63,11 +63,9 @@ pub(super) fn read_all(
         f.own, p.namespace, p.queue FROM finished f LEFT JOIN places p ON p.id = f.place";
     auditor.each(connection, finished, Auditor::finished)?;
     auditor.each(connection, "SELECT key, body FROM leases", Auditor::lease)?;
-    auditor.each(
-        connection,
-        "SELECT key, body FROM payloads",
-        Auditor::payload,
-    )?;
+    auditor.each(connection, "SELECT key, body FROM payloads", |_, row| {
+        Auditor::payload(row)
+    })?;
     auditor.each(
         connection,
         "SELECT job, slot, upstream, body FROM inputs",
@@ -76,7 +74,7 @@ pub(super) fn read_all(
     auditor.each(
         connection,
         "SELECT job, attempt, start, body FROM logs",
-        Auditor::log,
+        |_, row| Auditor::log(row),
     )?;
     for small in Small::ALL {
         let sql = format!("SELECT name, body FROM {}", small.table());
@@ -200,7 +198,7 @@ impl Auditor<'_> {
         record: &JobRecord,
     ) -> Result<(), Fault> {
         let marks = marks::of(record);
-        if row.get::<_, bool>(1)? != !marks.is_empty() {
+        if row.get::<_, bool>(1)? == marks.is_empty() {
             self.report
                 .add(table, key, "whether it has marks is noted wrongly");
         }
@@ -241,7 +239,7 @@ impl Auditor<'_> {
         Ok(())
     }
 
-    fn payload(&mut self, row: &Row<'_>) -> Result<(), Fault> {
+    fn payload(row: &Row<'_>) -> Result<(), Fault> {
         let key = JobKey(from_sql(row.get(0)?));
         open("payloads", &place(key), blob(row, 1)?)?;
         Ok(())
@@ -264,7 +262,7 @@ impl Auditor<'_> {
         Ok(())
     }
 
-    fn log(&mut self, row: &Row<'_>) -> Result<(), Fault> {
+    fn log(row: &Row<'_>) -> Result<(), Fault> {
         let job = JobKey(from_sql(row.get(0)?));
         let at = log_place(job, row.get(1)?, from_sql(row.get(2)?));
         open_log(&at, blob(row, 3)?).map(drop)

@@ -106,7 +106,7 @@ impl Record for ClaimRecord {
             out.bytes(id.as_bytes());
         }
         out.option(self.graph.as_ref(), |out, graph| {
-            out.bytes(graph.as_bytes())
+            out.bytes(graph.as_bytes());
         });
         out.number(self.until.0);
     }

@@ -195,7 +195,8 @@ impl<'a> Cursor<'a> {
     /// # Errors
     /// If it is cut short.
     pub fn float(&mut self) -> Result<f64, DecodeError> {
-        let bits = self.raw(8)?.try_into().expect("eight bytes were taken");
+        let mut bits = [0; 8];
+        bits.copy_from_slice(self.raw(8)?);
         Ok(f64::from_bits(u64::from_le_bytes(bits)))
     }
 

@@ -10,7 +10,7 @@ pub(super) fn write_failure(out: &mut Writer<'_>, failure: &Failure) {
     out.bytes(failure.message.as_bytes());
     out.number(failure.at.0);
     out.option(failure.worker.as_ref(), |out, worker| {
-        out.bytes(worker.as_bytes())
+        out.bytes(worker.as_bytes());
     });
 }
 

@@ -252,9 +252,9 @@ fn write_running(job: &JobRecord, fields: Fields, out: &mut Writer<'_>) {
     }
     if fields.has(Fields::ATTEMPTED) {
         let numbers = [job.attempt, job.attempts_counted, job.releases, job.deaths];
-        numbers
-            .iter()
-            .for_each(|number| out.number(u64::from(*number)));
+        for number in numbers {
+            out.number(u64::from(number));
+        }
     }
     if let Some(failure) = &job.failure {
         write_failure(out, failure);

@@ -20,10 +20,10 @@ impl Record for LeaseRecord {
         out.near(self.expires_at.0, self.granted_elapsed.0);
         out.near(self.ready_at.0, self.granted_elapsed.0);
         out.option(self.timeout_at, |out, at| {
-            out.near(at.0, self.granted_elapsed.0)
+            out.near(at.0, self.granted_elapsed.0);
         });
         out.option(self.request.as_ref(), |out, request| {
-            out.bytes(request.as_bytes())
+            out.bytes(request.as_bytes());
         });
         out.flag(self.is_warned);
     }

@@ -15,7 +15,9 @@ pub(super) fn write_retry(out: &mut Writer<'_>, retry: &RetryPolicy) {
         Backoff::List(pauses) => {
             out.byte(2);
             out.length(pauses.len());
-            pauses.iter().for_each(|pause| out.duration(*pause));
+            for pause in pauses {
+                out.duration(*pause);
+            }
         }
         Backoff::Exponential { base, cap } => {
             out.byte(3);

@@ -55,7 +55,8 @@ impl<'a> Writer<'a> {
 
     /// A length or a count.
     pub fn length(&mut self, value: usize) {
-        self.number(u64::try_from(value).expect("a length fits 64 bits"));
+        // No machine counts further than 64 bits.
+        self.number(u64::try_from(value).unwrap_or(u64::MAX));
     }
 
     /// A duration, exactly.

@@ -59,139 +59,77 @@ fn at(key: u64) -> Timestamp {
     Timestamp(MORNING.0 + key * 1_000)
 }
 
+type Case = (JobQuery, Vec<u64>);
+
+fn asking(set: impl FnOnce(&mut JobQuery), expected: impl Into<Vec<u64>>) -> Case {
+    let mut query = JobQuery {
+        limit: 100,
+        ..JobQuery::default()
+    };
+    set(&mut query);
+    (query, expected.into())
+}
+
+fn by_place_and_time() -> Vec<Case> {
+    vec![
+        asking(|_| {}, (1..=12).collect::<Vec<_>>()),
+        asking(|q| q.queue = Some(Queue::from_static("images")), [2]),
+        asking(|q| q.kind = Some(Kind::from_static("thumb")), [3]),
+        asking(|q| q.namespace = Namespace::from_static("other"), [13]),
+        asking(|q| q.namespace = Namespace::from_static("none"), []),
+        asking(|q| q.created_from = Some(at(11)), [11, 12]),
+        asking(
+            |q| (q.created_from, q.created_before) = (Some(at(3)), Some(at(6))),
+            [3, 4, 5],
+        ),
+    ]
+}
+
+fn by_state() -> Vec<Case> {
+    let state = |state, expected: &[u64]| asking(|q| q.state = Some(state), expected);
+    vec![
+        state(JobState::Scheduled, &[8]),
+        state(JobState::Blocked, &[]),
+        state(JobState::Ready, &[2, 3, 4, 5, 6, 7, 9]),
+        state(JobState::Running, &[1]),
+        state(JobState::Failed, &[10]),
+        state(JobState::Succeeded, &[11]),
+        state(JobState::Cancelled, &[12]),
+        asking(|q| q.worker = Some(Worker::from_static("w1")), [1]),
+        asking(|q| q.worker = Some(Worker::from_static("w2")), []),
+    ]
+}
+
+fn by_words() -> Vec<Case> {
+    let red = || Some(Tag::from_static("red"));
+    vec![
+        asking(|q| q.tag = red(), [4, 11]),
+        asking(
+            |q| (q.tag, q.state) = (red(), Some(JobState::Succeeded)),
+            [11],
+        ),
+        asking(|q| q.label = Some(label("a")), [5]),
+        asking(|q| q.label = Some(label("b")), []),
+        asking(|q| q.graph = Some(Graph::from_static("g")), [6]),
+        asking(
+            |q| q.schedule = Some(ScheduleId::from_static("nightly")),
+            [7],
+        ),
+        asking(|q| q.group = Some(Group::from_static("io")), [10]),
+        asking(
+            |q| q.failure_text = Some("connection re".to_owned()),
+            [9, 10],
+        ),
+        asking(|q| q.failure_text = Some("refused".to_owned()), [10]),
+    ]
+}
+
 /// All conditions, one by one and some together.
 pub fn listings_follow_every_filter<G: Ground>(ground: &mut G) {
     let mut script = Script::start(ground);
     fill(&mut script);
     let mut reader = script.reader();
-    let all = || JobQuery {
-        limit: 100,
-        ..JobQuery::default()
-    };
-    let state = |state| JobQuery {
-        state: Some(state),
-        ..all()
-    };
-    let io = Some(Group::from_static("io"));
-    let red = Some(Tag::from_static("red"));
-    let cases: Vec<(JobQuery, Vec<u64>)> = vec![
-        (all(), (1..=12).collect()),
-        (
-            JobQuery {
-                queue: Some(Queue::from_static("images")),
-                ..all()
-            },
-            vec![2],
-        ),
-        (
-            JobQuery {
-                kind: Some(Kind::from_static("thumb")),
-                ..all()
-            },
-            vec![3],
-        ),
-        (
-            JobQuery {
-                tag: red.clone(),
-                ..all()
-            },
-            vec![4, 11],
-        ),
-        (
-            JobQuery {
-                tag: red.clone(),
-                state: Some(JobState::Succeeded),
-                ..all()
-            },
-            vec![11],
-        ),
-        (
-            JobQuery {
-                label: Some(label("a")),
-                ..all()
-            },
-            vec![5],
-        ),
-        (
-            JobQuery {
-                label: Some(label("b")),
-                ..all()
-            },
-            vec![],
-        ),
-        (
-            JobQuery {
-                graph: Some(Graph::from_static("g")),
-                ..all()
-            },
-            vec![6],
-        ),
-        (
-            JobQuery {
-                schedule: Some(ScheduleId::from_static("nightly")),
-                ..all()
-            },
-            vec![7],
-        ),
-        (state(JobState::Scheduled), vec![8]),
-        (state(JobState::Blocked), vec![]),
-        (state(JobState::Ready), vec![2, 3, 4, 5, 6, 7, 9]),
-        (state(JobState::Running), vec![1]),
-        (state(JobState::Failed), vec![10]),
-        (state(JobState::Succeeded), vec![11]),
-        (state(JobState::Cancelled), vec![12]),
-        (JobQuery { group: io, ..all() }, vec![10]),
-        (
-            JobQuery {
-                failure_text: Some("connection re".to_owned()),
-                ..all()
-            },
-            vec![9, 10],
-        ),
-        (
-            JobQuery {
-                failure_text: Some("refused".to_owned()),
-                ..all()
-            },
-            vec![10],
-        ),
-        (
-            JobQuery {
-                worker: Some(Worker::from_static("w1")),
-                ..all()
-            },
-            vec![1],
-        ),
-        (
-            JobQuery {
-                worker: Some(Worker::from_static("w2")),
-                ..all()
-            },
-            vec![],
-        ),
-        (
-            JobQuery {
-                created_from: Some(at(3)),
-                created_before: Some(at(6)),
-                ..all()
-            },
-            vec![3, 4, 5],
-        ),
-        (
-            JobQuery {
-                namespace: Namespace::from_static("other"),
-                ..all()
-            },
-            vec![13],
-        ),
-        (
-            JobQuery {
-                namespace: Namespace::from_static("none"),
-                ..all()
-            },
-            vec![],
-        ),
-    ];
+    let cases = [by_place_and_time(), by_state(), by_words()].concat();
     for (query, expected) in cases {
         let page = reader.list(&query).expect("lists");
         assert_eq!(

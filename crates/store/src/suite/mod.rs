@@ -2,6 +2,11 @@
 //!
 //! A store's crate implements [`Ground`] and writes `ganger_store::suite_tests!(its_ground())`.
 
+#![expect(
+    clippy::missing_panics_doc,
+    reason = "a case of a test suite panics if it fails"
+)]
+
 mod commits;
 mod listings;
 mod moves;

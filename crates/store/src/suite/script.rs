@@ -120,8 +120,9 @@ impl<'g, G: Ground> Script<'g, G> {
 
 fn key_of(change: &Change) -> Option<JobKey> {
     match change {
-        Change::PutJob(record) | Change::PutFinished(record) => Some(record.key),
-        Change::FinishJob { record, .. } => Some(record.key),
+        Change::PutJob(record) | Change::PutFinished(record) | Change::FinishJob { record, .. } => {
+            Some(record.key)
+        }
         _ => None,
     }
 }
