@@ -62,11 +62,14 @@ async fn rel_w6_a_program_gets_no_new_privileges_and_the_limits_it_was_given() {
     let rig = Rig::with("[default]\nopen_files = 33\nfile_size = \"2MiB\"", |_| {});
     rig.sh(
         "limits",
-        "grep NoNewPrivs /proc/self/status >&2; ulimit -n >&2; ulimit -c >&2",
+        "grep -E '^(NoNewPrivs|SigIgn|SigBlk)' /proc/self/status >&2; ulimit -n >&2; ulimit -c >&2",
     );
     rig.job("limits", "limits", "");
     rig.sink.result("limits").await;
-    assert_eq!(rig.sink.log("limits"), b"NoNewPrivs:\t1\n33\n0\n");
+    assert_eq!(
+        rig.sink.log("limits"),
+        b"SigBlk:\t0000000000000000\nSigIgn:\t0000000000000000\nNoNewPrivs:\t1\n33\n0\n"
+    );
     rig.end().await;
 }
 

@@ -4,13 +4,26 @@
 use std::fs;
 use std::ptr;
 
-/// Blocks every signal that can be blocked. A program gets a clean mask of its own.
+/// Blocks every signal that can be blocked, and ignores none: a program inherits the latter, and gets a clean mask
+/// of its own.
 pub(super) fn from_signals() {
-    // SAFETY: fills and applies a set of its own.
+    // SAFETY: sets dispositions to the system's own, then fills and applies a set of its own.
     unsafe {
         let mut all: libc::sigset_t = std::mem::zeroed();
         libc::sigfillset(&raw mut all);
         libc::sigprocmask(libc::SIG_SETMASK, &raw const all, ptr::null_mut());
+        // The bare call, since the C library refuses the two signals it uses itself. All zero is the default.
+        let default = [0_u64; 4];
+        for signal in 1..=64_i32 {
+            let none = ptr::null_mut::<u64>();
+            libc::syscall(
+                libc::SYS_rt_sigaction,
+                signal,
+                default.as_ptr(),
+                none,
+                8_usize,
+            );
+        }
     }
 }
 

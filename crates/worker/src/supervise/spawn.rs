@@ -209,13 +209,10 @@ fn no_new_privileges() -> Option<()> {
     ok(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, one, zero, zero, zero) })
 }
 
-/// Signals as a new program expects them: none blocked, none ignored.
+/// No signal is blocked for a new program. None is ignored either: the supervisor ignores none.
 fn signals() -> Option<()> {
-    // SAFETY: resets dispositions of this process only (CLONE_SIGHAND is not set), and fills the set it is given.
+    // SAFETY: fills and applies a set of its own; the mask is this process's alone.
     unsafe {
-        for signal in 1..=31 {
-            libc::signal(signal, libc::SIG_DFL);
-        }
         let mut none: libc::sigset_t = std::mem::zeroed();
         libc::sigemptyset(&raw mut none);
         ok(libc::sigprocmask(
