@@ -5,6 +5,8 @@
 //! than the bytes at hand justify, whatever they are. Where a record is stored it is [`seal`]ed: a
 //! CRC-32C over its place and its bytes follows it, and is verified before anything is read.
 
+#[cfg(test)]
+mod arbitrary;
 mod changes;
 mod cursor;
 mod failure;
