@@ -211,3 +211,32 @@ async fn events_resume_over_a_restart_without_a_gap() {
     assert!(too_old.is_none_or(|old| bench.handle.events(Some(old)).is_err()));
     bench.handle.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_named_points_come_in_the_order_of_the_promise() {
+    use ganger_shard::{Hooks, ManualClock, Point, Shard};
+    use std::sync::{Arc, Mutex};
+
+    let reached: Arc<Mutex<Vec<Point>>> = Arc::default();
+    let noted = Arc::clone(&reached);
+    let at_point = Arc::new(move |point| noted.lock().expect("no test panics with it").push(point));
+    let hooks = Hooks {
+        on_stopped: None,
+        at_point: Some(at_point),
+    };
+    let clock = ManualClock::new(ganger_types::Timestamp(1));
+    let handle = Shard::start(kit::MemoryStore::new(), kit::settings(), clock, hooks);
+    let handle = handle.expect("a memory store opens");
+    ids(handle.call(enqueue(vec![new_job("a", "p")])).await);
+    handle.stop().await;
+    let reached = reached.lock().expect("no test panics with it").clone();
+    let expected = [
+        Point::BeforeLoad,
+        Point::AfterLoad,
+        Point::BeforeCommit,
+        Point::AfterCommit,
+        Point::BeforeRelease,
+        Point::AfterRelease,
+    ];
+    assert_eq!(reached, expected);
+}
