@@ -71,7 +71,7 @@ async fn serve(config: Config) -> Result<(), StartError> {
             tracing::info!("stopped");
             Ok(())
         }
-        _ = terminate_again() => std::process::exit(EXIT_INTERRUPTED),
+        () = terminate_again() => std::process::exit(EXIT_INTERRUPTED),
     }
 }
 

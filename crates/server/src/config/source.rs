@@ -24,6 +24,9 @@ pub struct Flag {
 ///
 /// # Errors
 /// If a source cannot be read, names an unknown setting, or gives a value that cannot be used.
+///
+/// # Panics
+/// If a flag is for a setting that the table does not have: a fault of the program, not of its user.
 pub fn load(
     file: Option<&Path>,
     environment: impl IntoIterator<Item = (OsString, OsString)>,
