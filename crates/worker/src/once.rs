@@ -41,6 +41,10 @@ pub(crate) fn run(
             (judge(status, guard.why(), hearing), false)
         }
         Ok(End::NotStarted { step, errno }) => (Ending::not_started(step, errno), false),
+        // Where cleaning up took the supervisor too, what made it necessary is the cause.
+        Ok(End::SupervisorLost) if guard.why().is_some() => {
+            (judge(libc::SIGKILL, guard.why(), hearing), true)
+        }
         Ok(End::SupervisorLost) => (supervisor_lost("its supervisor was killed"), true),
         Err(error) => (supervisor_lost(&error.to_string()), true),
     }
