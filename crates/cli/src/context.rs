@@ -138,6 +138,7 @@ impl Context {
     }
 
     /// Prints a line on standard output.
+    #[expect(clippy::unused_self, reason = "all output goes through the context")]
     pub(crate) fn line(&self, text: impl AsRef<str>) -> Result<(), Failure> {
         let mut out = io::stdout().lock();
         out.write_all(text.as_ref().as_bytes())?;

@@ -29,12 +29,12 @@ fn main() -> ExitCode {
     let outcome = command::run(&context, cli.command);
     match outcome {
         Ok(exit) => ExitCode::from(exit.number()),
-        Err(failure) => end(&context, failure),
+        Err(failure) => end(&context, &failure),
     }
 }
 
 /// Tells what went wrong, and ends with its code.
-fn end(context: &Context, failure: Failure) -> ExitCode {
+fn end(context: &Context, failure: &Failure) -> ExitCode {
     if !failure.is_quiet {
         if context.is_json() {
             let error = json!({
@@ -47,7 +47,7 @@ fn end(context: &Context, failure: Failure) -> ExitCode {
             });
             remark(error.to_string());
         } else {
-            remark(describe(&failure));
+            remark(describe(failure));
         }
     }
     ExitCode::from(failure.exit.number())

@@ -120,8 +120,8 @@ impl World {
 
     fn ganger(&self, arguments: &[&str], input: &str) -> Output {
         let mut child = Command::new(cargo_bin("ganger"))
-            .args(arguments)
             .args(["--server", &self.address])
+            .args(arguments)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -300,8 +300,7 @@ fn the_same_walk_through_plain_http() {
 #[test]
 fn exit_codes_follow_the_job() {
     let world = World::new();
-    let failed = world.ganger(&["run", "fail", "--timeout", "60s"], "");
-    // Options behind the kind are arguments of the program: the job's, not ours.
+    let failed = world.ganger(&["run", "--timeout", "60s", "fail"], "");
     assert_eq!(
         failed.status.code(),
         Some(1),

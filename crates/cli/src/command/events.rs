@@ -1,5 +1,6 @@
 //! `ganger events`: what happens, as it happens.
 
+use std::fmt::Write as _;
 use std::time::{Duration, SystemTime};
 
 use clap::Args;
@@ -96,10 +97,12 @@ fn line(event: &Event, palette: Palette) -> String {
                 palette.state(moved.to)
             );
             if let Some(worker) = &moved.worker {
-                out.push_str(&format!(" on {}", escape::line(worker)));
+                write!(out, " on {}", escape::line(worker))
+                    .expect("writing to a string cannot fail");
             }
             if !moved.reason.is_empty() {
-                out.push_str(&format!(": {}", escape::short(&moved.reason, 120)));
+                write!(out, ": {}", escape::short(&moved.reason, 120))
+                    .expect("writing to a string cannot fail");
             }
             out
         }

@@ -13,6 +13,9 @@ use crate::show::escape;
 /// A wait without an end given takes at most so long; nobody waits longer.
 const FOR_EVER: Duration = Duration::from_secs(10 * 365 * 86_400);
 
+/// After so long without news the members are counted again: a wait must not hang on one lost event.
+const RECOUNT_AFTER: Duration = Duration::from_secs(15);
+
 /// Lines of running jobs shown below the bar.
 const RUNNING_LINES_MAX: usize = 6;
 
@@ -47,8 +50,10 @@ async fn wait_for_graph(
 ) -> Result<Ended, Failure> {
     let mut watch = client.watch_graph(graph).await?;
     loop {
-        match timeout_at(until, watch.next()).await {
-            Err(_) => return Ok(Ended::TimeIsUp),
+        let look_again_at = Instant::now() + RECOUNT_AFTER;
+        match timeout_at(until.min(look_again_at), watch.next()).await {
+            Err(_) if Instant::now() >= until => return Ok(Ended::TimeIsUp),
+            Err(_) => watch = client.watch_graph(graph).await?,
             Ok(None) => break,
             Ok(Some(progress)) => {
                 let progress = progress?;

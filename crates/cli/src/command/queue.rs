@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 use ganger_client::{
-    Backoff, DueOrder, JobFilter, JobState, Keep, QueueSettings, QueueView, Retention, RetryPolicy,
+    Backoff, DueOrder, JobFilter, JobState, Keep, QueueSettings, QueueView, Retention,
 };
 use serde_json::json;
 
@@ -339,7 +339,7 @@ fn apply(mut settings: QueueSettings, args: SetArgs) -> QueueSettings {
         settings.grace_for = value;
     }
     if args.retries.is_some() || args.backoff.is_some() {
-        let mut retry = settings.retry.take().unwrap_or_else(RetryPolicy::default);
+        let mut retry = settings.retry.take().unwrap_or_default();
         retry.retries_max = args.retries.unwrap_or(retry.retries_max);
         retry.backoff = args.backoff.unwrap_or(retry.backoff);
         settings.retry = Some(retry);

@@ -1,5 +1,6 @@
 //! `ganger stats`: the server, its queues, the statistics of a day.
 
+use std::fmt::Write as _;
 use std::time::{Duration, SystemTime};
 
 use clap::Args;
@@ -75,7 +76,7 @@ fn headline(info: &ServerInfo) -> String {
         counted(info.live_jobs, "live job"),
     );
     if !info.reason.is_empty() {
-        out.push_str(&format!(" ({})", escape::line(&info.reason)));
+        write!(out, " ({})", escape::line(&info.reason)).expect("writing to a string cannot fail");
     }
     if info.draining {
         out.push_str(", about to stop");

@@ -137,7 +137,7 @@ impl Argument {
             (ArgumentType::Value, ..) => Err(Problem::new(
                 "a VALUE has exactly one of value_json and value, and no task_id",
             )),
-            (ArgumentType::Reference, None, None, Some(task)) => Ok(reference(places, task)),
+            (ArgumentType::Reference, None, None, Some(task)) => Ok(reference(places, &task)),
             (ArgumentType::Reference, ..) => {
                 Err(Problem::new("a TASKREF has a task_id, and no value"))
             }
@@ -166,8 +166,8 @@ fn value_json(text: &str) -> Result<Bytes, Problem> {
 }
 
 /// A task of this submission by its mock id, or else an existing job by its final id.
-fn reference(places: &HashMap<TaskId, u32>, task: TaskId) -> Input {
-    let upstream = match places.get(&task) {
+fn reference(places: &HashMap<TaskId, u32>, task: &TaskId) -> Input {
+    let upstream = match places.get(task) {
         Some(place) => Upstream::Member(*place),
         None => Upstream::Job(task.to_string()),
     };

@@ -76,7 +76,7 @@ impl std::error::Error for Problem {}
 /// Line and column, from 1, of byte `at`. Columns count characters.
 fn place_of(text: &[u8], at: usize) -> (usize, usize) {
     let before = &text[..at.min(text.len())];
-    let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
+    let line = before.split(|byte| *byte == b'\n').count();
     let start = before
         .iter()
         .rposition(|byte| *byte == b'\n')

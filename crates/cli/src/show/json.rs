@@ -399,7 +399,7 @@ pub(crate) fn event(event: &Event) -> Value {
             "number": moved.number,
             "queue": moved.queue,
             "kind": moved.kind,
-            "from": moved.from.map(|state| state.as_str()),
+            "from": moved.from.map(ganger_client::JobState::as_str),
             "to": moved.to.as_str(),
             "attempt": moved.attempt,
             "worker": moved.worker,

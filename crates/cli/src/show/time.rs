@@ -1,5 +1,6 @@
 //! Times and durations for people.
 
+use std::fmt::Write as _;
 use std::time::{Duration, SystemTime};
 
 /// RFC 3339 in UTC with microseconds, for JSON.
@@ -47,7 +48,7 @@ pub(crate) fn span(span: Duration) -> String {
     if let Some((unit, smaller)) = UNITS.get(first + 1) {
         let rest = seconds % scale / smaller;
         if rest > 0 {
-            out.push_str(&format!(" {rest}{unit}"));
+            write!(out, " {rest}{unit}").expect("writing to a string cannot fail");
         }
     }
     out
@@ -67,7 +68,7 @@ pub(crate) fn exact_span(span: Duration) -> String {
     let mut out = String::new();
     for (unit, scale) in UNITS {
         if rest >= scale {
-            out.push_str(&format!("{}{unit}", rest / scale));
+            write!(out, "{}{unit}", rest / scale).expect("writing to a string cannot fail");
             rest %= scale;
         }
     }

@@ -1,5 +1,6 @@
 //! `ganger job get` and `ganger job wait`.
 
+use std::fmt::Write as _;
 use std::time::{Duration, SystemTime};
 
 use clap::Args;
@@ -238,10 +239,12 @@ fn detail(entry: &HistoryEntry) -> String {
         attempt.end
     );
     if !attempt.group.is_empty() {
-        out.push_str(&format!(" ({})", escape::line(&attempt.group)));
+        write!(out, " ({})", escape::line(&attempt.group))
+            .expect("writing to a string cannot fail");
     }
     if !attempt.message.is_empty() {
-        out.push_str(&format!(": {}", escape::short(&attempt.message, 120)));
+        write!(out, ": {}", escape::short(&attempt.message, 120))
+            .expect("writing to a string cannot fail");
     }
     out
 }
