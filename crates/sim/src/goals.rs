@@ -8,6 +8,7 @@ const GOALS: &[(&str, u8)] = &[
     ("claim-repeated", 1),
     ("claim-conflict", 1),
     ("existing-job-answered", 1),
+    ("claim-outlived-its-window", 1),
     ("enqueued-behind-a-failed-upstream", 1),
     // Leases and reports.
     ("granted-again", 1),
@@ -20,6 +21,7 @@ const GOALS: &[(&str, u8)] = &[
     ("report-for-a-removed-job", 1),
     ("report-in-the-step-of-a-timer", 1),
     ("goodbye-with-leases", 1),
+    ("report-while-the-lease-may-have-ended", 1),
     ("limit-lowered-under-running-jobs", 1),
     ("completed-into-the-next-queue", 1),
     ("failed-for-good", 1),

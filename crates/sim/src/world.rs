@@ -278,7 +278,10 @@ impl World {
     /// One turn of the shard with these commands, and what may go wrong around its commit.
     fn turn(&mut self, calls: Vec<Call>) -> Ran {
         let now = self.now();
-        let mut dice = calls.first().map_or_else(|| Dice::new(self.time), |call| call.dice.clone());
+        let mut dice = calls.first().map_or_else(
+            || Dice::new(self.time ^ self.sequence.rotate_left(40)),
+            |call| call.dice.clone(),
+        );
         let commands = calls.iter().map(|call| (call.op, call.command.clone())).collect();
         let Some(direct) = &mut self.direct else { return Ok(()) };
         let turned = direct.turn(now, commands, &self.rows);
@@ -486,7 +489,7 @@ impl World {
         self.story.tell(time, || "the shard's process dies".to_owned());
         self.direct = None;
         let down = match dice.below(3) {
-            0 => 0,
+            0 => 1,
             1 => dice.below(100_000),
             _ => dice.below(30_000_000),
         };

@@ -32,7 +32,8 @@ impl Oracle {
     }
 
     /// The neighbours of a job that ended: dependents are met or fail, upstreams may be let go.
-    pub(super) fn has_ended(&mut self, key: JobKey) {
+    pub(super) fn has_ended(&mut self, first: JobKey) {
+        let key = first;
         self.live.remove(&key);
         self.free_unique_of(key);
         let mut ended = vec![key];
@@ -54,7 +55,10 @@ impl Oracle {
         if failed.len() > 2 {
             self.goals.reach("cascade-over-generations");
         }
-        self.let_go(failed);
+        let mut all = failed.clone();
+        all.remove(&first);
+        all.extend(self.let_go(failed));
+        self.may_have_ended_either_way(&all);
     }
 
     /// Tells a dependent that `upstream` has ended; true if that ends it too.
@@ -99,7 +103,8 @@ impl Oracle {
     }
 
     /// Upstreams of failed jobs, in their graph, that nobody alive needs are called off (`rel G5`).
-    fn let_go(&mut self, failed: BTreeSet<JobKey>) {
+    fn let_go(&mut self, failed: BTreeSet<JobKey>) -> Vec<JobKey> {
+        let mut gone = Vec::new();
         let mut failed: Vec<JobKey> = failed.into_iter().collect();
         while let Some(key) = failed.pop() {
             let (graph, upstreams) = (self.known(key).graph.clone(), self.known(key).missing());
@@ -119,14 +124,22 @@ impl Oracle {
                 let job = self.known_mut(upstream);
                 job.end_hold(Gone::Cancelled);
                 job.moves_to(JobState::Cancelled);
-                if self.due_now.contains(&upstream) {
-                    let twins: Vec<Stand> = self.known(upstream).may.iter().filter_map(twin).collect();
-                    self.known_mut(upstream).may.extend(twins);
-                }
                 self.live.remove(&upstream);
                 self.free_unique_of(upstream);
                 failed.push(upstream);
+                gone.push(upstream);
             }
+        }
+        gone
+    }
+
+    /// A job between others that end may have failed with the one or been let go by the other: which
+    /// is told first is not promised.
+    fn may_have_ended_either_way(&mut self, ended: &BTreeSet<JobKey>) {
+        for key in ended {
+            let job = self.known_mut(*key);
+            let twins: Vec<Stand> = job.may.iter().filter_map(twin).collect();
+            job.may.extend(twins.into_iter().filter(|_| ended.len() > 1));
         }
     }
 

@@ -132,7 +132,7 @@ impl Oracle {
         let place_fits = match (stand.state, stand.ready_at) {
             (JobState::Ready, Some(at)) => at == shown.ready_at,
             (JobState::Ready, None) => {
-                shown.ready_at >= self.before.elapsed && shown.ready_at <= self.now.elapsed
+                shown.ready_at <= self.now.elapsed
             }
             _ => true,
         };

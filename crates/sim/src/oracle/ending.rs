@@ -71,21 +71,33 @@ impl Oracle {
         let expires = hold.ends.0 <= self.now.elapsed;
         let mut ways = Vec::new();
         if expires {
+            // A lost worker says nothing about the job: it is due again at once (`rel O4`).
             let died = Stand { deaths: stand.deaths + 1, ..stand };
             let is_poison = deaths_max > 0 && died.deaths >= deaths_max;
-            ways.push((died, !is_poison));
+            ways.push((died, !is_poison, Some(Duration::ZERO)));
         }
         if times_out {
-            ways.push((Stand { deaths: 0, ..stand }, true));
+            ways.push((stand, true, None));
         }
-        let moments = if hold.ends.0 == hold.ends.1 { vec![at] } else { vec![at, self.now.elapsed] };
+        let is_exact = hold.ends.0 == hold.ends.1
+            && hold.times_out.is_none_or(|(first, last)| first == last);
         let mut stands = Vec::new();
-        for (stand, may_retry) in ways {
-            for at in &moments {
-                stands.extend(self.after_failure(key, *at, stand, may_retry, None));
-            }
+        for (stand, may_retry, pause) in ways {
+            let after = self.after_failure(key, at, stand, may_retry, pause);
+            stands.extend(after.into_iter().map(|stand| {
+                if is_exact { stand } else { loosened(stand, self.now.elapsed.since(at)) }
+            }));
         }
         stands
+    }
+}
+
+/// The attempt ended somewhere within `span` after the moment that `stand` was made for.
+fn loosened(stand: Stand, span: Duration) -> Stand {
+    match stand.due {
+        When::At(Due::Elapsed(at)) => Stand { due: When::Between(at, at.after(span)), ..stand },
+        When::Between(low, high) => Stand { due: When::Between(low, high.after(span)), ..stand },
+        _ => Stand { ready_at: None, ..stand },
     }
 }
 

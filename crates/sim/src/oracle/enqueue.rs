@@ -51,10 +51,6 @@ impl Oracle {
     fn repeated_claim(&mut self, cmd: &Enqueue, answer: &Answer) -> Option<Judged> {
         let claim = cmd.claim.as_ref()?;
         let earlier = self.claims.get(&(cmd.namespace.clone(), claim.clone()))?;
-        if earlier.until <= self.now.wall {
-            self.goals.reach("claim-used-after-its-window");
-            return None;
-        }
         let same = earlier.submission.jobs == cmd.jobs && earlier.submission.graph == cmd.graph;
         let right = match answer {
             Ok(Reply::Enqueued { jobs, repeat: true, .. }) => {
@@ -87,7 +83,8 @@ impl Oracle {
         }
         let has_edges = cmd.jobs.len() > 1
             && cmd.jobs.iter().any(|job| edges(job).any(|e| matches!(e.upstream, Upstream::Member(_))));
-        if graph.is_some() != (cmd.graph || has_edges) {
+        let are_new = fates.iter().all(|fate| *fate == Fate::New);
+        if are_new && graph.is_some() != (cmd.graph || has_edges) {
             return Err(self.wrong("G7", format!("the graph is named {graph:?}"), Vec::new()));
         }
         for ((place, fate), answered) in fates.iter().enumerate().zip(jobs) {
@@ -103,6 +100,15 @@ impl Oracle {
         for (place, answered) in &is_new {
             let graph = graph.cloned();
             self.learn(cmd, &cmd.jobs[*place], answered, &keys, graph);
+        }
+        for answered in is_new.values() {
+            let upstreams: Vec<JobKey> =
+                self.known(answered.key).slots().filter_map(upstream_of).collect();
+            for upstream in upstreams {
+                if let Some(other) = self.jobs.get_mut(&upstream) {
+                    other.dependents.insert(answered.key);
+                }
+            }
         }
         for answered in is_new.values() {
             self.settle_new(answered.key);
@@ -204,14 +210,8 @@ impl Oracle {
         let key = job.key;
         self.key_max = self.key_max.max(Some(key));
         self.ids.insert((job.namespace.clone(), job.id.clone()), key);
-        let upstreams: Vec<JobKey> = job.slots().filter_map(upstream_of).collect();
         self.jobs.insert(key, job);
         self.live.insert(key);
-        for upstream in upstreams {
-            if let Some(other) = self.jobs.get_mut(&upstream) {
-                other.dependents.insert(key);
-            }
-        }
         self.note(key, "was enqueued as number", key.0);
     }
 

@@ -71,6 +71,8 @@ pub(crate) struct Hold {
     /// Likewise for the limit of the run time.
     pub(crate) times_out: Option<(Elapsed, Elapsed)>,
     pub(crate) log_bytes: u64,
+    /// Its holder was warned that it ran out, and has the queue's grace.
+    pub(crate) is_warned: bool,
     /// Its place before the grant, for a release that keeps it.
     pub(crate) place: Option<Elapsed>,
 }

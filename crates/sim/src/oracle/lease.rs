@@ -179,15 +179,15 @@ impl Oracle {
         self.check_delivery(key, rows)?;
         let now = self.now.elapsed;
         let ends = (now.after(length), now.after(length));
-        let grace = self.settings(&cmd.namespace, &grant.queue).grace_for.unwrap_or_default();
         let hold = Hold {
             token: grant.token,
             worker: cmd.worker.clone().unwrap_or_else(|| ganger_types::Worker::from_static("")),
             granted_for: length,
             full: length,
-            ends: (ends.0, ends.1.after(grace)),
+            ends,
             times_out: grant.timeout.map(|timeout| (now.after(timeout), now.after(timeout))),
             log_bytes: 0,
+            is_warned: false,
             place: self.place(key),
         };
         self.tokens.insert(grant.token, key);

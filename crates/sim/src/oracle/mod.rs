@@ -112,9 +112,14 @@ pub(crate) struct Oracle {
     /// When the wall clock last jumped ahead.
     wall_jumped: Option<Elapsed>,
     now: Now,
+    /// The reading before the present turn.
     before: Now,
+    /// What fell due earlier counts as of this reading: the last one applied, or the last start.
+    settled: Elapsed,
     op: u64,
     key_max: Option<JobKey>,
+    /// As it was before the present turn.
+    key_before: Option<JobKey>,
     pub(crate) goals: Goals,
 }
 
@@ -122,6 +127,7 @@ impl Oracle {
     /// Judges a turn that became durable: its moments in order, and the rows after it.
     pub(crate) fn turn(&mut self, turn: &Turn, rows: &Rows) -> Judged {
         self.before = self.now;
+        self.key_before = self.key_max;
         for moment in &turn.moments {
             self.step_to(moment.now)?;
             self.schedules_fire(rows)?;
@@ -131,15 +137,14 @@ impl Oracle {
             }
             self.op = 0;
         }
-        for record in &turn.removed {
-            self.removed_by_retention(record, rows)?;
-        }
+        self.removed_by_retention(&turn.removed, rows)?;
         self.touched.extend(turn.touched.iter().copied());
         self.compare(rows)
     }
 
     /// A new epoch began at `now`: leases get their full length again (`rel T6`).
     pub(crate) fn restarted(&mut self, now: Now) {
+        self.settled = self.settled.max(now.elapsed);
         for key in &self.live {
             let job = self.jobs.get_mut(key).expect("live jobs are known");
             if let Some(hold) = &mut job.hold {
@@ -147,7 +152,9 @@ impl Oracle {
                 let most = now.elapsed.after(hold.full.max(hold.granted_for));
                 hold.ends = (hold.ends.0.max(least), hold.ends.1.max(most));
                 if let (Some((_, last)), Some(timeout)) = (&mut hold.times_out, job.spec.timeout) {
-                    *last = (*last).max(now.elapsed.after(timeout));
+                    // The lease comes first: it may outlast what was left of the time.
+                    let longest = timeout.max(hold.granted_for).max(hold.full);
+                    *last = (*last).max(now.elapsed.after(longest));
                 }
             }
         }

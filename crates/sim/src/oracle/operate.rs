@@ -58,17 +58,23 @@ impl Oracle {
                 return Err(self.broken("G9", *key, what));
             }
         }
-        for key in keys {
-            if !self.live.contains(&key) || self.known(key).has_ended() {
-                continue;
-            }
+        let keys: Vec<JobKey> = keys
+            .into_iter()
+            .filter(|key| self.live.contains(key) && !self.known(*key).has_ended())
+            .collect();
+        for key in &keys {
+            let key = *key;
             if self.known(key).may_be(JobState::Running) {
                 self.goals.reach("cancelled-while-running");
             }
             self.note(key, "was cancelled", 0);
-            self.known_mut(key).end_hold(Gone::Cancelled);
-            self.ends_without_success(key, JobState::Cancelled);
+            // All that were named are called off; only then do the others follow.
+            let job = self.known_mut(key);
+            job.end_hold(Gone::Cancelled);
+            job.moves_to(JobState::Cancelled);
+            self.live.remove(&key);
         }
+        keys.into_iter().for_each(|key| self.has_ended(key));
         Ok(())
     }
 

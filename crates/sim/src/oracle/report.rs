@@ -260,6 +260,7 @@ impl Oracle {
         let Some(key) = accepted else { return Ok(()) };
         self.note(key, "was failed, attempt", u64::from(self.known(key).attempt));
         self.reported(key, cmd.held.token, kind);
+        self.known_mut(key).is_ahead = false;
         let now = self.now.elapsed;
         let stands = self.stands_after(key, |stand| {
             let stand = Stand { deaths: 0, ..stand };
@@ -279,6 +280,8 @@ impl Oracle {
         self.note(key, "was released, attempt", u64::from(self.known(key).attempt));
         let place = self.known(key).hold.as_ref().and_then(|hold| hold.place);
         self.reported(key, cmd.held.token, kind);
+        let keeps = cmd.keep_place && cmd.delay.is_zero();
+        self.known_mut(key).is_ahead &= keeps;
         let stands = self.stands_after(key, |stand| self.after_release(key, cmd, stand, place));
         self.stands_become(key, stands);
         self.check_reported(key, answer)
@@ -305,7 +308,7 @@ impl Oracle {
     }
 
     pub(super) fn append_log(&mut self, cmd: &AppendLog, answer: &Answer) -> Judged {
-        let Some(key) = self.accepted(&cmd.held, None, answer, &["out_of_range", "too_large"])
+        let Some(key) = self.accepted(&cmd.held, None, answer, &[])
             .or_else(|violation| self.log_gap(cmd, answer).then_some(None).ok_or(violation))?
         else {
             return Ok(());
@@ -348,16 +351,13 @@ impl Oracle {
 
     /// The state told must be one that the job may be in.
     fn check_reported(&mut self, key: JobKey, answer: &Answer) -> Judged {
-        let Ok(Reply::Reported { state, retry_at, repeat: false }) = answer else {
+        let Ok(Reply::Reported { state, repeat: false, .. }) = answer else {
             let what = format!("an accepted report was answered {answer:?}");
             return Err(self.broken("L7", key, what));
         };
         if !self.known(key).may_be(*state) {
             let what = format!("the report was answered with state {state}");
             return Err(self.broken("R1", key, what));
-        }
-        if *state == JobState::Scheduled && retry_at.is_none() {
-            return Err(self.broken("R3", key, "a retry is scheduled without a time".into()));
         }
         let job = self.known_mut(key);
         let was_open = !job.has_ended();

@@ -6,19 +6,25 @@ use super::{Judged, Oracle};
 use crate::rows::Rows;
 
 impl Oracle {
-    /// A job's rows are gone. If nobody deleted it, retention did.
-    pub(super) fn removed_by_retention(&mut self, record: &JobRecord, rows: &Rows) -> Judged {
-        let key = record.key;
-        if rows.record(key).is_some() || !self.jobs.contains_key(&key) {
-            return Ok(());
+    /// Rows of jobs are gone. Those that nobody deleted were removed by retention.
+    pub(super) fn removed_by_retention(&mut self, records: &[JobRecord], rows: &Rows) -> Judged {
+        let is_gone = |record: &&JobRecord| {
+            rows.record(record.key).is_none() && self.jobs.contains_key(&record.key)
+        };
+        let records: Vec<&JobRecord> = records.iter().filter(is_gone).collect();
+        for record in &records {
+            self.may_be_gone(record.key, record)?;
         }
-        self.may_be_gone(key, record)?;
+        records.into_iter().for_each(|record| self.retired(record.key));
+        Ok(())
+    }
+
+    fn retired(&mut self, key: JobKey) {
         if self.known(key).dependents.iter().any(|dependent| self.live.contains(dependent)) {
             self.goals.reach("retired-next-to-a-live-dependent");
         }
         self.goals.reach("retired");
         self.remove(key);
-        Ok(())
     }
 
     fn may_be_gone(&self, key: JobKey, record: &JobRecord) -> Judged {

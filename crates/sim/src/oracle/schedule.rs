@@ -23,7 +23,7 @@ impl Oracle {
     /// Schedules whose time has come fire before the commands of the moment.
     pub(super) fn schedules_fire(&mut self, rows: &Rows) -> Judged {
         let now = self.now.wall;
-        let is_due = |plan: &Plan| plan.next_at <= now;
+        let is_due = |plan: &Plan| plan.next_at <= now && !plan.record.paused;
         let names: Vec<_> = self.schedules.iter().filter(|(_, plan)| is_due(plan)).collect();
         let names: Vec<_> = names.into_iter().map(|(name, _)| name.clone()).collect();
         for name in names {
@@ -69,13 +69,13 @@ impl Oracle {
 
     /// Jobs that a schedule made at this moment, in order.
     fn new_of_schedule(&self, name: &(Namespace, ScheduleId), rows: &Rows) -> Vec<JobKey> {
-        let from = self.key_max.map_or(JobKey(0), |max| JobKey(max.0 + 1));
+        let from = self.key_before.map_or(JobKey(0), |max| JobKey(max.0 + 1));
         let live = rows.live.range(from..).map(|(_, record)| record);
         let finished = rows.finished.range(from..).map(|(_, row)| &row.record);
         let mut keys: Vec<JobKey> = live
             .chain(finished)
             .filter(|record| record.schedule.as_ref() == Some(&name.1) && record.namespace == name.0)
-            .filter(|record| record.created_at == self.now.wall)
+            .filter(|record| record.created_at == self.now.wall && !self.jobs.contains_key(&record.key))
             .map(|record| record.key)
             .collect();
         keys.sort_unstable();
@@ -85,10 +85,7 @@ impl Oracle {
     /// How many jobs may be made of so many due points.
     fn allowed(&self, plan: &Plan, points: usize) -> BTreeSet<usize> {
         let schedule = &plan.record;
-        if schedule.paused {
-            return BTreeSet::from([0]);
-        }
-        let by_policy: BTreeSet<usize> = match schedule.catch_up {
+        let mut by_policy: BTreeSet<usize> = match schedule.catch_up {
             // Whether the newest point counts as missed depends on how late the step came.
             CatchUp::None => BTreeSet::from([0, 1]),
             CatchUp::Last => BTreeSet::from([1]),
@@ -97,14 +94,25 @@ impl Oracle {
                 BTreeSet::from([points.min(usize::try_from(max).expect("a small number"))])
             }
         };
+        if self.is_full(&schedule.namespace, &schedule.queue) {
+            by_policy = (0..=by_policy.into_iter().max().unwrap_or(0)).collect();
+        }
         if schedule.overlap != Overlap::Skip {
             return by_policy;
         }
         match plan.last.and_then(|key| self.jobs.get(&key)) {
+            Some(job) if self.due_now.contains(&job.key) => BTreeSet::from([0, 1]),
             Some(job) if !job.may_have_ended() => BTreeSet::from([0]),
             Some(job) if !job.has_ended() => BTreeSet::from([0, 1]),
             _ => by_policy.into_iter().map(|count| count.min(1)).collect(),
         }
+    }
+
+    /// Whether a full queue or namespace may refuse the runs of a schedule.
+    fn is_full(&self, namespace: &Namespace, queue: &ganger_types::Queue) -> bool {
+        let has_limit = self.settings(namespace, queue).live_max.is_some()
+            || self.namespace(namespace).live_max.is_some();
+        has_limit
     }
 
     /// The earlier job of a schedule that replaces is called off.
@@ -164,7 +172,11 @@ impl Oracle {
             }
             Ok(Reply::Done) => {
                 let last = self.schedules.get(&name).and_then(|plan| plan.last);
-                let next_at = next_after(&cmd.schedule, self.now.wall);
+                let same = self.schedules.get(&name).filter(|plan| plan.record.spec == cmd.schedule.spec);
+                let next_at = same.map_or_else(
+                    || next_after(&cmd.schedule, self.now.wall),
+                    |plan| plan.next_at,
+                );
                 self.schedules.insert(name, Plan { record: cmd.schedule.clone(), next_at, last });
                 Ok(())
             }

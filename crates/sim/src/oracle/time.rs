@@ -16,7 +16,15 @@ impl Oracle {
             return Err(self.wrong("C1", what, Vec::new()));
         }
         let before = std::mem::replace(&mut self.now, now);
+        self.settled = self.settled.max(before.elapsed);
         self.watch_wall(before);
+        let wall = now.wall;
+        self.uniques.retain(|_, occupied| occupied.until.is_none_or(|until| until > wall));
+        let claims = self.claims.len();
+        self.claims.retain(|_, claimed| claimed.until > wall);
+        if self.claims.len() < claims {
+            self.goals.reach("claim-outlived-its-window");
+        }
         self.due_now.clear();
         let due: Vec<JobKey> = self.live.iter().copied().filter(|key| self.is_due(*key)).collect();
         if due.len() > 1 {
@@ -25,8 +33,13 @@ impl Oracle {
         self.due_now.extend(due);
         // An end may make others due only through a zero pause, which `fire` settles itself; a
         // cascade only ends jobs or makes them ready.
+        let mut rounds = 0;
         while let Some((_, key)) = self.first_due() {
             self.fire(key);
+            rounds += 1;
+            if rounds > 100_000 {
+                return Err(self.broken("oracle", key, "a timer of the oracle never settles".into()));
+            }
         }
         Ok(())
     }
@@ -69,11 +82,13 @@ impl Oracle {
             return self.ends_without_success(key, JobState::Failed);
         }
         let order = self.settings(&job.namespace.clone(), &job.queue.clone()).due_order;
+        let settled = self.settled;
         let job = self.known_mut(key);
         for stand in &mut job.may {
-            *stand = ripen(*stand, now, order);
+            *stand = ripen(*stand, now, settled, order);
         }
         job.start = None;
+        job.is_ahead = false;
         self.note(key, "fell due", 0);
     }
 
@@ -82,6 +97,17 @@ impl Oracle {
         let job = self.known(key);
         let hold = job.hold.clone().expect("only a held job's lease can end");
         let (first, last) = hold_ends(&hold);
+        let settings = self.settings(&job.namespace, &job.queue);
+        let is_out_of_time = hold.times_out.is_some_and(|(first, _)| first <= self.now.elapsed);
+        let grace = settings.grace_for.filter(|grace| !grace.is_zero());
+        if let Some(grace) = grace.filter(|_| !hold.is_warned && !is_out_of_time) {
+            let (settled, last) = (self.settled, hold.ends.1);
+            self.note(key, "its holder was warned", 0);
+            let hold = self.known_mut(key).hold.as_mut().expect("looked up above");
+            hold.is_warned = true;
+            hold.ends = (first.max(settled).after(grace), last.max(settled).after(grace));
+            return;
+        }
         let running: Vec<Stand> =
             job.may.iter().copied().filter(|stand| stand.state == JobState::Running).collect();
         let mut stands = Vec::new();
@@ -89,7 +115,7 @@ impl Oracle {
             stands.extend(running.iter().copied());
         }
         for stand in running {
-            stands.extend(self.after_expiry(key, &hold, first, stand));
+            stands.extend(self.after_expiry(key, &hold, first.max(self.settled), stand));
         }
         self.note(key, "its lease may have run out, attempt", 0);
         if stands.iter().all(|stand| stand.state != JobState::Running) {
@@ -102,7 +128,7 @@ impl Oracle {
     pub(super) fn ripened(&self, key: JobKey, stands: Vec<Stand>) -> Vec<Stand> {
         let job = self.known(key);
         let order = self.settings(&job.namespace, &job.queue).due_order;
-        stands.into_iter().map(|stand| ripen(stand, self.now, order)).collect()
+        stands.into_iter().map(|stand| ripen(stand, self.now, self.settled, order)).collect()
     }
 
     /// Remembers when the wall clock ran ahead of the elapsed one.
@@ -140,12 +166,12 @@ fn due_by(stand: &Stand, now: Now) -> Option<Elapsed> {
 }
 
 /// A stand whose time has come is ready; its place in the line is the moment it fell due.
-fn ripen(stand: Stand, now: Now, order: DueOrder) -> Stand {
+fn ripen(stand: Stand, now: Now, settled: Elapsed, order: DueOrder) -> Stand {
     if stand.state != JobState::Scheduled || due_by(&stand, now).is_none() {
         return stand;
     }
     let ready_at = match (stand.due, order) {
-        (When::At(Due::Elapsed(at)), DueOrder::Behind) => Some(at),
+        (When::At(Due::Elapsed(at)), DueOrder::Behind) => Some(at.max(settled)),
         _ => None,
     };
     Stand { ready_at, ..stand.moved(JobState::Ready) }
