@@ -8,6 +8,7 @@ mod job;
 mod lease;
 mod queue;
 mod schedule;
+mod view;
 
 use std::time::Duration;
 
@@ -16,6 +17,7 @@ pub use job::*;
 pub use lease::*;
 pub use queue::*;
 pub use schedule::*;
+pub use view::*;
 
 /// How long to wait before retry `k` (1, 2, 3 …), counted from the end of the failed attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,6 +4,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use ganger_client::{
@@ -13,6 +14,15 @@ use ganger_shard::{Handle, Hooks, Settings, Shard, SystemClock};
 use ganger_store::MemoryStore;
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
+
+/// A port that no other test is given, not even while its server is away. Below the range from which
+/// the system takes ports of outgoing connections, for the same reason.
+fn next_port() -> u16 {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let start = std::process::id().wrapping_mul(50);
+    let place = start.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed)) % 10_000;
+    20_000 + u16::try_from(place).expect("below ten thousand")
+}
 
 /// A server over a memory store, with a runtime of its own, so that it can vanish with all its connections.
 pub(crate) struct Server {
@@ -25,13 +35,15 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) fn start() -> Self {
-        Self::start_at(
-            MemoryStore::new(),
-            "127.0.0.1:0".parse().expect("an address"),
-        )
+        let free = std::iter::repeat_with(next_port)
+            .take(10_000)
+            .find_map(|port| {
+                std::net::TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], port))).ok()
+            });
+        Self::start_on(MemoryStore::new(), free.expect("a port is free"))
     }
 
-    fn start_at(store: MemoryStore, address: SocketAddr) -> Self {
+    fn start_on(store: MemoryStore, listener: std::net::TcpListener) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .enable_all()
@@ -49,7 +61,6 @@ impl Server {
             draining: told,
             ..ganger_dialect_grpc::Options::default()
         };
-        let listener = std::net::TcpListener::bind(address).expect("the port is free");
         listener.set_nonblocking(true).expect("sockets may be so");
         let address = listener.local_addr().expect("it is bound");
         let served = handle.clone();
@@ -71,7 +82,11 @@ impl Server {
 
     /// Vanishes: all connections break, nothing is said.
     pub(crate) async fn vanish(mut self) -> Gone {
-        self.runtime.take().expect("it runs").shutdown_background();
+        let runtime = self.runtime.take().expect("it runs");
+        // Only when its tasks are gone is the port free again.
+        tokio::task::spawn_blocking(move || runtime.shutdown_timeout(Duration::from_secs(30)))
+            .await
+            .expect("no panic");
         self.handle.stop().await;
         Gone {
             address: self.address,
@@ -114,7 +129,8 @@ pub(crate) struct Gone {
 impl Gone {
     /// Comes back with the same store at the same port.
     pub(crate) fn come_back(self) -> Server {
-        Server::start_at(self.store, self.address)
+        let listener = std::net::TcpListener::bind(self.address).expect("the port is free");
+        Server::start_on(self.store, listener)
     }
 }
 

@@ -1,0 +1,207 @@
+//! Listings, explanations, graphs, inputs, logs, changes.
+
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+
+use super::{FailurePolicy, Job, JobState, Progress, Start};
+
+/// Conditions on jobs; all that are given must hold.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct JobFilter {
+    /// Where.
+    pub queue: Option<String>,
+    /// In which state.
+    pub state: Option<JobState>,
+    /// Of which kind.
+    pub kind: Option<String>,
+    /// With this tag.
+    pub tag: Option<String>,
+    /// With this label.
+    pub label: Option<(String, String)>,
+    /// Of this graph.
+    pub graph: Option<String>,
+    /// Of this schedule.
+    pub schedule: Option<String>,
+    /// Failed in this group.
+    pub group: Option<String>,
+    /// Whose failure message contains this text.
+    pub failure_text: Option<String>,
+    /// Held by this worker.
+    pub worker: Option<String>,
+    /// Created at or after.
+    pub created_from: Option<SystemTime>,
+    /// Created before.
+    pub created_before: Option<SystemTime>,
+    /// Newest first instead of oldest first.
+    pub newest_first: bool,
+    /// [`Page::next`] of the page before.
+    pub cursor: Option<String>,
+    /// At most so many, 1 to 1000; 0: 100.
+    pub limit: u32,
+    /// Leaves histories out.
+    pub brief: bool,
+}
+
+/// A page of jobs.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Page {
+    /// The jobs.
+    pub jobs: Vec<Job>,
+    /// For [`JobFilter::cursor`]; `None`: there is no further page.
+    pub next: Option<String>,
+}
+
+/// Why a job is not running, or that it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Explanation {
+    /// The job.
+    pub job: String,
+    /// Where it stands.
+    pub state: JobState,
+    /// The causes, most important first.
+    pub reasons: Vec<Reason>,
+}
+
+/// One cause.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reason {
+    /// Stable: `waits_for`, `not_before`, `queue_paused`, `queue_limit`, `behind`, `no_worker`,
+    /// `released`, `runs`, `ended`, `next`.
+    pub code: String,
+    /// A sentence for people.
+    pub text: String,
+    /// How many it waits for, run already, are before it, or times it was released.
+    pub count: Option<u64>,
+    /// The queue's limit.
+    pub limit: Option<u64>,
+    /// When its time comes.
+    pub at: Option<SystemTime>,
+    /// Since when no worker has asked, or how long its lease still lasts.
+    pub lasts: Option<Duration>,
+    /// Some of the jobs it waits for.
+    pub jobs: Vec<(String, JobState)>,
+    /// Who runs it; empty: nobody.
+    pub worker: String,
+    /// Which attempt runs, or failed before this pause.
+    pub attempt: u32,
+}
+
+/// Jobs and the dependencies between them.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct GraphView {
+    /// The graph that the job was submitted with.
+    pub graph: Option<String>,
+    /// The job asked for comes first, then by distance from it.
+    pub jobs: Vec<GraphJob>,
+    /// The dependencies between them.
+    pub edges: Vec<GraphEdge>,
+    /// Whether there is more than the limit allowed to show.
+    pub more: bool,
+}
+
+/// A job of a graph.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GraphJob {
+    /// Its id.
+    pub id: String,
+    /// Which program.
+    pub kind: String,
+    /// Where it stands.
+    pub state: JobState,
+    /// Where it lines up.
+    pub queue: String,
+    /// How far it is.
+    pub progress: Option<Progress>,
+}
+
+/// A dependency.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GraphEdge {
+    /// Id of the upstream.
+    pub from: String,
+    /// Id of the dependent.
+    pub to: String,
+    /// Position of the input; `None`: it carries no data.
+    pub input: Option<u32>,
+}
+
+/// An input or dependency of a job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InputView {
+    /// Its slot; from 2^31 on it is a dependency without data.
+    pub slot: u32,
+    /// `value`, `missing`, `delivered`, `ignored`.
+    pub state: String,
+    /// The job it comes from; `None` for a value.
+    pub upstream: Option<String>,
+    /// What the upstream's failure means.
+    pub policy: FailurePolicy,
+    /// The value, or the upstream's result if asked for.
+    pub value: Option<Bytes>,
+}
+
+/// Bytes of an attempt's log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogChunk {
+    /// Which attempt.
+    pub attempt: u32,
+    /// Bytes of that attempt's log before this.
+    pub offset: u64,
+    /// When it was written.
+    pub at: SystemTime,
+    /// The bytes.
+    pub bytes: Bytes,
+}
+
+/// A place in a job's log: the start by default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LogPlace {
+    /// Which attempt.
+    pub attempt: u32,
+    /// Bytes of it that came before.
+    pub offset: u64,
+}
+
+/// A piece of a log.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LogPage {
+    /// In order.
+    pub chunks: Vec<LogChunk>,
+    /// Where to go on.
+    pub next: LogPlace,
+    /// Whether the job has ended and this is all.
+    pub end: bool,
+}
+
+/// Changes to a job; what is `None` or empty stays.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Alteration {
+    /// New urgency.
+    pub priority: Option<i64>,
+    /// New queue, for a job that does not run.
+    pub queue: Option<String>,
+    /// New start, for a job that is scheduled or ready.
+    pub start: Option<Start>,
+    /// New payload, for a job that does not run.
+    pub payload: Option<Bytes>,
+    /// Tags to put on.
+    pub tags_added: Vec<String>,
+    /// Tags to take off.
+    pub tags_removed: Vec<String>,
+    /// Labels to set.
+    pub labels_set: Vec<(String, String)>,
+    /// Whether to follow it.
+    pub tracked: Option<bool>,
+    /// A line for its history: headline, and JSON text or nothing.
+    pub note: Option<(String, String)>,
+}
+
+/// How many were changed, and the ids that were not there or not in a state for it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Changed {
+    /// How many.
+    pub count: u64,
+    /// Which not.
+    pub skipped: Vec<String>,
+}
