@@ -9,7 +9,7 @@ use crate::exit::{Exit, Failure, Outcome};
 
 /// Runs a server until SIGTERM or Ctrl-C.
 ///
-/// Settings come from a TOML file, the environment (`GANGER_ADDR`, `GANGER_DB`, …) and flags; later ones win.
+/// Settings come from a TOML file, the environment (`GANGER_ADDR`, `GANGER_DB`, ...) and flags; later ones win.
 /// Without a token the server listens on this machine only. The token comes from `GANGER_TOKEN` or a file.
 ///
 /// Ends with 2 if a setting is wrong, 3 if the store cannot be used, 4 if the address is taken,

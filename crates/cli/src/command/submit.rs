@@ -24,8 +24,8 @@ const STREAM_BATCH_BYTES: usize = 1 << 20;
 
 /// Submits jobs or a graph.
 ///
-/// The document is an array of task specs (`{"task_id": …, "method": …, "args": …}`), an object with
-/// "jobs", or one job (`{"kind": …, "payload": …}`). Comments and trailing commas are accepted. Prints
+/// The document is an array of task specs (`{"task_id": ..., "method": ..., "args": ...}`), an object with
+/// "jobs", or one job (`{"kind": ..., "payload": ...}`). Comments and trailing commas are accepted. Prints
 /// how the document calls each job and its final id, in the order of the document.
 #[derive(Args, Debug)]
 pub(crate) struct SubmitArgs {

@@ -37,7 +37,7 @@ pub(crate) fn short(text: &str, most: usize) -> String {
         return line;
     }
     let mut out: String = line.chars().take(most.saturating_sub(1)).collect();
-    out.push('…');
+    out.push('\u{2026}');
     out
 }
 
@@ -76,7 +76,10 @@ mod tests {
         assert_eq!(line("one\ntwo\tthree\r"), "one\\ntwo\\tthree\\r");
         assert_eq!(line("\u{9b}2J"), "\\u{9b}2J");
         assert_eq!(line("a\u{202e}b"), "a\\u{202e}b");
-        assert_eq!(line("grüße 世界 🎉"), "grüße 世界 🎉");
+        assert_eq!(
+            line("gr\u{fc}\u{df}e \u{4e16}\u{754c} \u{1f389}"),
+            "gr\u{fc}\u{df}e \u{4e16}\u{754c} \u{1f389}"
+        );
     }
 
     #[test]
@@ -104,7 +107,7 @@ mod tests {
     fn a_long_text_is_cut_to_one_line() {
         assert_eq!(short("hello", 10), "hello");
         assert_eq!(short("hello\n", 10), "hello");
-        assert_eq!(short("hello\nworld", 10), "hello…");
-        assert_eq!(short("hello world", 6), "hello…");
+        assert_eq!(short("hello\nworld", 10), "hello\u{2026}");
+        assert_eq!(short("hello world", 6), "hello\u{2026}");
     }
 }

@@ -222,7 +222,7 @@ fn history(entries: &[HistoryEntry], dropped: u32) -> String {
             detail(entry),
         ]);
         if place == 0 && dropped > 0 {
-            rows.push(["…".to_owned(), format!("{dropped} more"), String::new()]);
+            rows.push(["...".to_owned(), format!("{dropped} more"), String::new()]);
         }
     }
     rows.text()

@@ -73,7 +73,7 @@ fn layers(view: &GraphView, palette: Palette) -> String {
         let from = match upstreams.len() {
             0 => String::new(),
             1..=4 => format!("  <- {}", upstreams.join(", ")),
-            count => format!("  <- {}, … ({count} in all)", upstreams[..3].join(", ")),
+            count => format!("  <- {}, ... ({count} in all)", upstreams[..3].join(", ")),
         };
         let mark = if Some(&job.id) == asked_for { "*" } else { " " };
         let (kind, id) = (escape::line(&job.kind), escape::line(&job.id));

@@ -55,7 +55,7 @@ fn sentence(reason: &Reason, queue: &str, now: SystemTime) -> String {
                 .map(|(id, state)| format!("{} ({state})", escape::line(id)))
                 .collect();
             let more = if u64::try_from(some.len()).is_ok_and(|shown| shown < count) {
-                ", …"
+                ", ..."
             } else {
                 ""
             };
@@ -164,7 +164,7 @@ mod tests {
         assert_eq!(
             text,
             "j1 is blocked.\n  \
-             It waits for 2 other jobs to succeed first: u\\x1b1 (running), ….\n    \
+             It waits for 2 other jobs to succeed first: u\\x1b1 (running), ....\n    \
              -> ganger job why u\\x1b1\n  \
              The queue mail is paused: nothing is taken from it.\n    \
              -> ganger queue resume mail"
