@@ -1,6 +1,7 @@
 //! A number that tells a repeated submission from another one under the same id or key.
 //!
-//! 64-bit FNV-1a over the fields in a fixed order. It is stored, so the order must not change.
+//! A multiply-and-rotate hash over the fields in a fixed order, lengths first. It is stored, so neither may
+//! change. It guards clients against their own mistakes; it is no defence against a forger, and needs none.
 
 use std::time::Duration;
 
@@ -8,12 +9,14 @@ use ganger_types::command::{Enqueue, NewEdge, NewInput, NewJob, Start, Upstream}
 use ganger_types::time::micros;
 use ganger_types::{Backoff, FailurePolicy};
 
+const SEED: u64 = 0xCBF2_9CE4_8422_2325;
+
 pub(crate) struct Fingerprint(u64);
 
 impl Fingerprint {
     /// Of a whole submission.
     pub(crate) fn of_submission(cmd: &Enqueue) -> u64 {
-        let mut print = Self(0xCBF2_9CE4_8422_2325);
+        let mut print = Self(SEED);
         print.number(u64::try_from(cmd.jobs.len()).unwrap_or(u64::MAX));
         print.number(u64::from(cmd.graph));
         cmd.jobs.iter().for_each(|job| print.job(job));
@@ -22,14 +25,18 @@ impl Fingerprint {
 
     /// Of one job.
     pub(crate) fn of_job(job: &NewJob) -> u64 {
-        let mut print = Self(0xCBF2_9CE4_8422_2325);
+        let mut print = Self(SEED);
         print.job(job);
         print.0
     }
 
+    /// Mixes eight bytes at a time; every caller has mixed the length in before.
     fn raw(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01B3);
+        for chunk in bytes.chunks(8) {
+            let mut word = [0; 8];
+            word[..chunk.len()].copy_from_slice(chunk);
+            let mixed = self.0.rotate_left(23) ^ u64::from_le_bytes(word);
+            self.0 = mixed.wrapping_mul(0x9E37_79B9_7F4A_7C15);
         }
     }
 
