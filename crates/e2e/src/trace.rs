@@ -2,9 +2,10 @@
 //!
 //! The tracer runs as a grandchild (`-D`), so that the process started is the program itself.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Result;
 
@@ -41,6 +42,7 @@ pub fn noting(log: &Path) -> Vec<String> {
         "-D",
         "-f",
         "-qq",
+        "-ttt",
         "-y",
         "-e",
         &calls,
@@ -71,19 +73,44 @@ pub fn killing_at(point: &Point) -> Vec<String> {
     ])
 }
 
+/// The front of a command line that answers every flush with success without doing it.
+pub fn faking_flushes() -> Vec<String> {
+    let calls = "trace=fsync,fdatasync,sync_file_range";
+    let inject = "inject=fsync,fdatasync,sync_file_range:retval=0";
+    words(&[
+        "strace",
+        "-D",
+        "-f",
+        "-qq",
+        "-e",
+        calls,
+        "-e",
+        inject,
+        "-e",
+        "signal=none",
+        "-o",
+        "/dev/null",
+    ])
+}
+
 fn words(words: &[&str]) -> Vec<String> {
     words.iter().map(|word| (*word).to_owned()).collect()
 }
 
-/// The first `limit` different points of a noted run, in order, counting only calls on files below `folder`.
-pub fn points(log: &Path, folder: &Path, limit: usize) -> Result<Vec<Point>> {
+/// The first `limit` points of a noted run that lie after `begin`, in order, of calls on files below `folder`.
+///
+/// A point that an earlier call of another thread has reached already is left out: the program would end there.
+pub fn points(log: &Path, folder: &Path, begin: SystemTime, limit: usize) -> Result<Vec<Point>> {
+    let begin = begin.duration_since(UNIX_EPOCH)?.as_secs_f64();
     let text = String::from_utf8_lossy(&fs::read(log)?).into_owned();
     let folder = folder.to_string_lossy();
     let mut counts: BTreeMap<(String, String), u32> = BTreeMap::new();
+    let mut seen = BTreeSet::new();
     let mut points = Vec::new();
     for line in text.lines() {
         let mut words = line.split_whitespace();
-        let (Some(thread), Some(rest)) = (words.next(), words.next()) else {
+        let (Some(thread), Some(time), Some(rest)) = (words.next(), words.next(), words.next())
+        else {
             continue;
         };
         // `<... write resumed>` is the end of a call that was counted when it began.
@@ -98,7 +125,8 @@ pub fn points(log: &Path, folder: &Path, limit: usize) -> Result<Vec<Point>> {
             call: call.to_owned(),
             count: *count,
         };
-        if line.contains(folder.as_ref()) && !points.contains(&point) {
+        let is_new = seen.insert(point.clone());
+        if is_new && line.contains(folder.as_ref()) && time.parse::<f64>()? >= begin {
             points.push(point);
         }
         if points.len() == limit {

@@ -2,15 +2,19 @@
 
 use std::env;
 use std::fs::File;
+use std::path::Path;
+use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, bail, ensure};
+use ganger_e2e::checker::Tally;
 use ganger_e2e::ground::LoopDisk;
 use ganger_e2e::load::{Load, Plan};
 use ganger_e2e::random::Random;
 use ganger_e2e::server::Setup;
 use ganger_e2e::skip::skipped;
+use ganger_e2e::trace;
 
 /// How often the power is cut, unless `GANGER_POWER_CYCLES` says otherwise.
 const CYCLES: u64 = 40;
@@ -22,21 +26,72 @@ fn nothing_acknowledged_is_lost_when_the_power_goes() -> Result<()> {
     let cycles = env::var("GANGER_POWER_CYCLES").map_or(Ok(CYCLES), |text| text.parse())?;
     let seed = env::var("GANGER_SEED").map_or(Ok(2), |text| text.parse())?;
     let folder = tempfile::tempdir()?;
-    let mut disk = match LoopDisk::new(folder.path(), DISK_BYTES) {
-        Ok(disk) => disk,
-        Err(reason) => {
-            skipped(
-                "power loss",
-                &format!("no loop file system here: {reason:#}"),
-            );
-            return Ok(());
-        }
+    let Some((mut disk, setup)) = disk_and_setup(folder.path(), "power loss")? else {
+        return Ok(());
     };
-    let mut setup = Setup::in_folder(folder.path())?;
-    setup.store = disk.path().join("store.db");
+    let tally = cut_and_judge(&mut disk, &setup, cycles, seed)?;
+    let cycles = usize::try_from(cycles)?;
+    ensure!(
+        tally.completed >= 10 * cycles,
+        "too few completions: {tally:?}"
+    );
+    ensure!(
+        tally.unknown >= cycles / 2,
+        "too few requests were cut: {tally:?}"
+    );
+    eprintln!("{tally:?}");
+    Ok(())
+}
+
+/// The test above must be able to fail: here every flush is faked, and it must notice.
+#[test]
+fn a_server_that_does_not_flush_is_found() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    if Command::new("strace").arg("-V").output().is_err() {
+        skipped("power loss without flushing", "strace is not installed");
+        return Ok(());
+    }
+    let Some((mut disk, mut setup)) = disk_and_setup(folder.path(), "power loss without flushing")?
+    else {
+        return Ok(());
+    };
+    // The store is made honestly: it is the flushes of acknowledged work that are faked.
+    setup.start()?.stop()?;
+    setup.wrapper = trace::faking_flushes();
+    match cut_and_judge(&mut disk, &setup, 5, 3) {
+        Err(found) => {
+            eprintln!(
+                "found, as it should be: {}",
+                found.to_string().lines().next().unwrap_or_default()
+            );
+            Ok(())
+        }
+        Ok(tally) => {
+            bail!("five power cuts without a single flush, and nothing was found: {tally:?}")
+        }
+    }
+}
+
+/// A disk whose power can be cut and a server on it; nothing, and a word about it, where that cannot be.
+fn disk_and_setup(folder: &Path, test: &str) -> Result<Option<(LoopDisk, Setup)>> {
+    match LoopDisk::new(folder, DISK_BYTES) {
+        Ok(disk) => {
+            let mut setup = Setup::in_folder(folder)?;
+            setup.store = disk.path().join("store.db");
+            Ok(Some((disk, setup)))
+        }
+        Err(reason) => {
+            skipped(test, &format!("no loop file system here: {reason:#}"));
+            Ok(None)
+        }
+    }
+}
+
+/// Cuts the power again and again under load, then lets everything come to its end and judges it.
+fn cut_and_judge(disk: &mut LoopDisk, setup: &Setup, cycles: u64, seed: u64) -> Result<Tally> {
     let mut random = Random::new(seed);
     let load = Load::start(
-        &setup,
+        setup,
         Plan {
             seed,
             producers: 2,
@@ -44,7 +99,6 @@ fn nothing_acknowledged_is_lost_when_the_power_goes() -> Result<()> {
             backlog_max: 200,
         },
     );
-
     for cycle in 0..cycles {
         let mut server = setup.start()?;
         thread::sleep(Duration::from_millis(30 + random.below(370)));
@@ -61,23 +115,11 @@ fn nothing_acknowledged_is_lost_when_the_power_goes() -> Result<()> {
             setup.check()?;
         }
     }
-
     let mut server = setup.start()?;
     let (_, tally) = load.finish(Duration::from_secs(60))?;
     server.stop()?;
     setup.check()?;
     setup.expect_no_panic()?;
     disk.unmount()?;
-
-    let cycles = usize::try_from(cycles)?;
-    ensure!(
-        tally.completed >= 10 * cycles,
-        "too few completions: {tally:?}"
-    );
-    ensure!(
-        tally.unknown >= cycles / 2,
-        "too few requests were cut: {tally:?}"
-    );
-    eprintln!("{tally:?}");
-    Ok(())
+    Ok(tally)
 }
