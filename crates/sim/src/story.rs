@@ -64,7 +64,7 @@ impl Story {
         if line.len() > 600 {
             let end = (0..=600).rev().find(|end| line.is_char_boundary(*end)).unwrap_or(0);
             line.truncate(end);
-            line.push('…');
+            line.push_str("...");
         }
         self.lines.push_back(format!("{:>14}.{:06} {line}", world / 1_000_000, world % 1_000_000));
     }

@@ -147,7 +147,7 @@ impl Priority {
     }
 }
 
-/// How long to wait before retry `k` (1, 2, 3 …), counted from the end of the failed attempt.
+/// How long to wait before retry `k` (1, 2, 3 ...), counted from the end of the failed attempt.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Backoff {
     /// Always the same.

@@ -1,7 +1,7 @@
 //! The second mode: a program that is kept running and fed one line for each job.
 //!
 //! In: `{"id":"1/x","kind":"greet","attempt":1,"args":["world"]}`, with `"deadline"` (seconds since 1970) if there
-//! is one. Out: `{"id":"1/x","result":…}`, or `{"id":"1/x","error":"words"}` with `"permanent":true` and `"group"`
+//! is one. Out: `{"id":"1/x","result":...}`, or `{"id":"1/x","error":"words"}` with `"permanent":true` and `"group"`
 //! if wanted. One line each, one job at a time. What it writes to standard error and descriptor 3 in
 //! between belongs to the job at hand. Its standard input is closed when it is no longer needed; it is
 //! then expected to end.

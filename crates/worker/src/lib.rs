@@ -1,7 +1,7 @@
 //! The worker: leases jobs, runs a program for each, reports how it went.
 //!
 //! A program reads a JSON list of its arguments on standard input and writes one JSON value, its result, to standard
-//! output. What it writes to standard error is its log, and `{"progress": 0.4, "message": "…"}` on descriptor 3
+//! output. What it writes to standard error is its log, and `{"progress": 0.4, "message": "..."}` on descriptor 3
 //! tells how far it is. Exit 0 is success, 100 failure for good, anything else failure that may be tried
 //! again. Whatever it does, the worker survives, reports exactly one outcome, and leaves no process
 //! and no file of it behind.

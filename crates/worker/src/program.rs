@@ -195,7 +195,7 @@ mod tests {
             "/bin/sh",
             "a b",
             "a\0b",
-            "grüß",
+            "gr\u{fc}\u{df}",
             "a\n",
             &long,
             SETTINGS_FILE,

@@ -19,7 +19,7 @@ pub use queue::*;
 pub use schedule::*;
 pub use view::*;
 
-/// How long to wait before retry `k` (1, 2, 3 …), counted from the end of the failed attempt.
+/// How long to wait before retry `k` (1, 2, 3 ...), counted from the end of the failed attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Backoff {
     /// Always the same.

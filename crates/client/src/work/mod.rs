@@ -173,7 +173,7 @@ impl Reporter {
     /// Sends one report.
     ///
     /// # Errors
-    /// If the server refused it (`lease_lost`, …), or the stream was closed.
+    /// If the server refused it (`lease_lost`, ...), or the stream was closed.
     pub async fn report(&self, held: &Held, report: Report) -> ReportResult {
         let mut answers = self.report_all(vec![(held.clone(), report)]).await;
         answers.pop().unwrap_or_else(|| Err(closed()))

@@ -7,7 +7,7 @@ use ganger_types::{Backoff, Due, Elapsed, JobKey, JobState, RetryPolicy};
 use super::Oracle;
 use super::job::{Hold, Stand, When};
 
-/// The pause before retry `k` (1, 2, 3 …), written down from the policy's definition.
+/// The pause before retry `k` (1, 2, 3 ...), written down from the policy's definition.
 pub(super) fn pause(policy: &RetryPolicy, k: u32) -> Duration {
     match &policy.backoff {
         Backoff::Fixed(pause) => *pause,

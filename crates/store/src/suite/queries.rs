@@ -143,7 +143,7 @@ fn kept(mut record: JobRecord, until: Option<Timestamp>) -> JobRecord {
     record
 }
 
-/// Ten successes whose clock went back after the fifth; 2 is kept for ever, 3 till after 2 µs;
+/// Ten successes whose clock went back after the fifth; 2 is kept for ever, 3 till after 2 us;
 /// a failure; and a success elsewhere.
 fn endings() -> Vec<JobRecord> {
     let good = |key| {
