@@ -29,14 +29,20 @@ fn has_waker(rows: &Rows, key: JobKey) -> Ran {
     let record = &rows.live[&key];
     let stalls = |why: String| Err(broken("T1", format!("job {} ({key}) {why}", record.id)));
     match record.state {
-        JobState::Ready => Ok(()),
         JobState::Scheduled if record.due.is_none() => stalls("is scheduled without a time".into()),
-        JobState::Scheduled => Ok(()),
+        JobState::Ready | JobState::Scheduled => Ok(()),
         JobState::Blocked => {
             let inputs = rows.inputs.range((key, 0)..=(key, u32::MAX));
             let mut missing = 0;
             for (_, state) in inputs {
-                let InputState::Missing { upstream, policy, id } = state else { continue };
+                let InputState::Missing {
+                    upstream,
+                    policy,
+                    id,
+                } = state
+                else {
+                    continue;
+                };
                 missing += 1;
                 let is_live = rows.live.contains_key(upstream);
                 let waits = *policy == FailurePolicy::Wait;
@@ -44,7 +50,11 @@ fn has_waker(rows: &Rows, key: JobKey) -> Ran {
                     return stalls(format!("waits for job {id}, which has ended"));
                 }
             }
-            if missing == 0 { stalls("is blocked by nobody".into()) } else { Ok(()) }
+            if missing == 0 {
+                stalls("is blocked by nobody".into())
+            } else {
+                Ok(())
+            }
         }
         other => stalls(format!("is stored live as {other}")),
     }
@@ -55,7 +65,9 @@ fn queues(rows: &Rows) -> Ran {
     let mut counts: BTreeMap<_, [u64; 3]> = BTreeMap::new();
     for row in rows.finished.values() {
         let name = (row.record.namespace.clone(), row.record.queue.clone());
-        let Some(end) = &row.record.finished else { continue };
+        let Some(end) = &row.record.finished else {
+            continue;
+        };
         let place = match end.outcome {
             Outcome::Succeeded => 0,
             Outcome::Failed => 1,
@@ -67,14 +79,18 @@ fn queues(rows: &Rows) -> Ran {
         let counted = counts.remove(name).unwrap_or_default();
         let stored = [record.succeeded, record.failed, record.cancelled];
         if stored != counted {
-            let what = format!("queue {} says it keeps {stored:?} jobs, a recount {counted:?}", name.1);
+            let what = format!(
+                "queue {} says it keeps {stored:?} jobs, a recount {counted:?}",
+                name.1
+            );
             return Err(broken("A1", what));
         }
     }
     match counts.first_key_value() {
-        Some((name, counted)) => {
-            Err(broken("A1", format!("queue {} has no row but keeps {counted:?} jobs", name.1)))
-        }
+        Some((name, counted)) => Err(broken(
+            "A1",
+            format!("queue {} has no row but keeps {counted:?} jobs", name.1),
+        )),
         None => Ok(()),
     }
 }
@@ -84,13 +100,18 @@ fn tags(rows: &Rows) -> Ran {
     let finished = rows.finished.values().map(|row| &row.record);
     for record in rows.live.values().chain(finished) {
         for tag in &record.tags {
-            *counts.entry((record.namespace.clone(), tag.clone())).or_default() += 1;
+            *counts
+                .entry((record.namespace.clone(), tag.clone()))
+                .or_default() += 1;
         }
     }
     if counts == rows.tag_counts {
         return Ok(());
     }
-    let what = format!("tags are counted as {:?}, a recount says {counts:?}", rows.tag_counts);
+    let what = format!(
+        "tags are counted as {:?}, a recount says {counts:?}",
+        rows.tag_counts
+    );
     Err(broken("A1", what))
 }
 
@@ -99,13 +120,18 @@ fn groups(rows: &Rows) -> Ran {
     for row in rows.finished.values() {
         let has_failed = row.record.state == JobState::Failed;
         if let Some(failure) = row.record.failure.as_ref().filter(|_| has_failed) {
-            *counts.entry((row.record.namespace.clone(), failure.group.clone())).or_default() += 1;
+            *counts
+                .entry((row.record.namespace.clone(), failure.group.clone()))
+                .or_default() += 1;
         }
     }
     if counts == rows.group_counts {
         return Ok(());
     }
-    let what = format!("failures are counted as {:?}, a recount says {counts:?}", rows.group_counts);
+    let what = format!(
+        "failures are counted as {:?}, a recount says {counts:?}",
+        rows.group_counts
+    );
     Err(broken("A1", what))
 }
 
@@ -113,13 +139,21 @@ fn groups(rows: &Rows) -> Ran {
 fn orders(rows: &Rows) -> Ran {
     let mut seen = BTreeMap::new();
     for (key, row) in &rows.finished {
-        let Some(end) = &row.record.finished else { continue };
+        let Some(end) = &row.record.finished else {
+            continue;
+        };
         if let Some(other) = seen.insert(end.order, key) {
-            let what = format!("jobs {other} and {key} have both ended as number {}", end.order);
+            let what = format!(
+                "jobs {other} and {key} have both ended as number {}",
+                end.order
+            );
             return Err(broken("A1", what));
         }
         if end.order >= rows.meta.next_order {
-            return Err(broken("A1", format!("job {key} ended beyond the counter of endings")));
+            return Err(broken(
+                "A1",
+                format!("job {key} ended beyond the counter of endings"),
+            ));
         }
     }
     Ok(())

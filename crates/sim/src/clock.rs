@@ -18,7 +18,11 @@ pub(crate) struct Clocks {
 
 impl Clocks {
     pub(crate) fn new(rate: u64) -> Self {
-        Self { rate, offset: 0, line: (Elapsed(1), 0) }
+        Self {
+            rate,
+            offset: 0,
+            line: (Elapsed(1), 0),
+        }
     }
 
     fn monotonic(&self, world: u64) -> u64 {
@@ -30,7 +34,10 @@ impl Clocks {
         let monotonic = self.monotonic(world);
         let (start, origin) = self.line;
         let wall = (DAWN + monotonic).saturating_add_signed(self.offset);
-        Now { elapsed: Elapsed(start.0 + (monotonic - origin)), wall: Timestamp(wall) }
+        Now {
+            elapsed: Elapsed(start.0 + (monotonic - origin)),
+            wall: Timestamp(wall),
+        }
     }
 
     /// A new process: elapsed time goes on from the last commit, plus what the wall clock says has
@@ -38,7 +45,11 @@ impl Clocks {
     pub(crate) fn restart(&mut self, world: u64, meta: Meta) {
         let wall = self.now(world).wall;
         let is_new = meta.wall == Timestamp(0);
-        let start = if is_new { meta.elapsed } else { meta.elapsed.after(wall.since(meta.wall)) };
+        let start = if is_new {
+            meta.elapsed
+        } else {
+            meta.elapsed.after(wall.since(meta.wall))
+        };
         self.line = (start.max(Elapsed(1)), self.monotonic(world));
     }
 

@@ -67,7 +67,11 @@ impl Dice {
     }
 
     pub(crate) fn maybe<'a, T>(&mut self, of: &'a [T]) -> Option<&'a T> {
-        if of.is_empty() { None } else { Some(self.pick(of)) }
+        if of.is_empty() {
+            None
+        } else {
+            Some(self.pick(of))
+        }
     }
 
     /// A duration of milliseconds within the bounds.

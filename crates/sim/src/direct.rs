@@ -31,7 +31,6 @@ pub(crate) struct Turned {
 /// An engine in service, and what it may be wrong about on purpose.
 pub(crate) struct Direct {
     engine: Engine,
-    pub(crate) epoch: Epoch,
     pub(crate) planted: Planted,
 }
 
@@ -39,7 +38,9 @@ pub(crate) struct Direct {
 pub(crate) fn load(rows: &Rows, start: Start, planted: &mut Planted) -> Engine {
     let mut loader = Loader::new(start);
     rows.load(&mut |row| {
-        let Some(row) = planted.loads(row) else { return };
+        let Some(row) = planted.loads(row) else {
+            return;
+        };
         match row {
             Loaded::Namespace(record) => loader.namespace(*record),
             Loaded::Queue(record) => loader.queue(*record),
@@ -61,11 +62,22 @@ pub(crate) fn load(rows: &Rows, start: Start, planted: &mut Planted) -> Engine {
 }
 
 impl Direct {
-    pub(crate) fn start(rows: &Rows, epoch: Epoch, now: Now, dice: &mut Dice, planted: Planted) -> Self {
+    pub(crate) fn start(
+        rows: &Rows,
+        epoch: Epoch,
+        now: Now,
+        dice: &mut Dice,
+        planted: Planted,
+    ) -> Self {
         let mut planted = planted;
-        let start = Start { epoch: planted.epoch(epoch), seed: planted.seed(dice), meta: rows.meta, now };
+        let start = Start {
+            epoch: planted.epoch(epoch),
+            seed: planted.seed(dice),
+            meta: rows.meta,
+            now,
+        };
         let engine = load(rows, start, &mut planted);
-        Self { engine, epoch, planted }
+        Self { engine, planted }
     }
 
     pub(crate) fn engine(&self) -> &Engine {
@@ -76,15 +88,25 @@ impl Direct {
     pub(crate) fn turn(&mut self, now: Now, commands: Vec<(u64, Command)>, rows: &Rows) -> Turned {
         let mut effects = Effects::default();
         let engine_now = self.planted.time(now);
-        while self.planted.advances() && self.engine.advance(engine_now, TIMERS_MAX, &mut effects) {}
+        while self.planted.advances() && self.engine.advance(engine_now, TIMERS_MAX, &mut effects) {
+        }
         let mut applied = Vec::new();
         for (op, command) in commands {
             let answer = self.apply(engine_now, &command, rows, &mut effects);
-            applied.push(Applied { op, command, answer });
+            applied.push(Applied {
+                op,
+                command,
+                answer,
+            });
         }
         self.engine.end_turn(engine_now, &mut effects);
         self.planted.effects(&mut effects);
-        Turned { now, applied, effects, meta: self.engine.meta() }
+        Turned {
+            now,
+            applied,
+            effects,
+            meta: self.engine.meta(),
+        }
     }
 
     fn apply(
@@ -99,7 +121,11 @@ impl Direct {
         let before = effects.changes.len();
         let mut answer = self.engine.apply(now, command.clone(), &known, effects);
         if answer.is_err() {
-            assert_eq!(effects.changes.len(), before, "a rejection changes nothing (rel P6)");
+            assert_eq!(
+                effects.changes.len(),
+                before,
+                "a rejection changes nothing (rel P6)"
+            );
         }
         self.planted.answer(&command, &mut answer);
         answer
@@ -108,11 +134,15 @@ impl Direct {
     /// What retention would remove now.
     pub(crate) fn retire(&mut self, now: Now, rows: &Rows) -> Option<Command> {
         let queries = self.engine.retention_due(now);
-        let jobs: Vec<_> =
-            queries.iter().flat_map(|query| rows.retirees(query, RETIREES_MAX)).collect();
+        let jobs: Vec<_> = queries
+            .iter()
+            .flat_map(|query| rows.retirees(query, RETIREES_MAX))
+            .collect();
         let mut seen = BTreeSet::new();
-        let jobs: Vec<_> =
-            jobs.into_iter().filter(|retiree| seen.insert(retiree.record.key)).collect();
+        let jobs: Vec<_> = jobs
+            .into_iter()
+            .filter(|retiree| seen.insert(retiree.record.key))
+            .collect();
         (!jobs.is_empty()).then(|| Command::Retire(Retire { jobs }))
     }
 }
@@ -148,14 +178,18 @@ fn known(engine: &Engine, command: &Command, rows: &Rows, effects: &Effects) -> 
 }
 
 fn find(namespace: &Namespace, id: &JobId, rows: &Rows, effects: &Effects) -> Option<JobRecord> {
-    let in_turn = effects.changes.iter().rev().find_map(|change| match change {
-        Change::FinishJob { record, .. } | Change::PutFinished(record)
-            if record.namespace == *namespace && record.id == *id =>
-        {
-            Some(record.key)
-        }
-        _ => None,
-    });
+    let in_turn = effects
+        .changes
+        .iter()
+        .rev()
+        .find_map(|change| match change {
+            Change::FinishJob { record, .. } | Change::PutFinished(record)
+                if record.namespace == *namespace && record.id == *id =>
+            {
+                Some(record.key)
+            }
+            _ => None,
+        });
     let key = in_turn.or_else(|| rows.find(namespace, id).map(|record| record.key))?;
     ended(key, rows, effects)
 }
@@ -176,8 +210,9 @@ fn ended(key: JobKey, rows: &Rows, effects: &Effects) -> Option<JobRecord> {
 
 fn inputs_of(key: JobKey, rows: &Rows, effects: &Effects) -> Vec<InputRow> {
     let stored = rows.inputs.range((key, 0)..=(key, u32::MAX));
-    let mut inputs: std::collections::BTreeMap<u32, InputState> =
-        stored.map(|((_, slot), state)| (*slot, state.clone())).collect();
+    let mut inputs: std::collections::BTreeMap<u32, InputState> = stored
+        .map(|((_, slot), state)| (*slot, state.clone()))
+        .collect();
     for change in &effects.changes {
         match change {
             Change::PutInput(row) if row.job == key => {
@@ -189,7 +224,14 @@ fn inputs_of(key: JobKey, rows: &Rows, effects: &Effects) -> Vec<InputRow> {
             _ => {}
         }
     }
-    inputs.into_iter().map(|(slot, state)| InputRow { job: key, slot, state }).collect()
+    inputs
+        .into_iter()
+        .map(|(slot, state)| InputRow {
+            job: key,
+            slot,
+            state,
+        })
+        .collect()
 }
 
 /// The jobs that changes touch.
@@ -197,8 +239,9 @@ pub(crate) fn touched(changes: &[Change]) -> BTreeSet<JobKey> {
     changes
         .iter()
         .filter_map(|change| match change {
-            Change::PutJob(record) | Change::PutFinished(record) => Some(record.key),
-            Change::FinishJob { record, .. } => Some(record.key),
+            Change::PutJob(record)
+            | Change::PutFinished(record)
+            | Change::FinishJob { record, .. } => Some(record.key),
             Change::PutPayload { key, .. }
             | Change::RemoveLease(key)
             | Change::ReviveJob(key)
@@ -217,10 +260,18 @@ pub(crate) fn check_events(events: &[Event], from: u64) -> Result<u64, String> {
     let mut next = from;
     for event in events {
         if event.position.0 != next {
-            return Err(format!("event {} follows {next} (rel P5)", event.position.0));
+            return Err(format!(
+                "event {} follows {next} (rel P5)",
+                event.position.0
+            ));
         }
         next += 1;
-        if let ganger_types::Happening::JobMoved { from: Some(from), to, job, .. } = &event.happening
+        if let ganger_types::Happening::JobMoved {
+            from: Some(from),
+            to,
+            job,
+            ..
+        } = &event.happening
             && from.is_terminal()
             && (to.is_terminal() || from == to)
         {

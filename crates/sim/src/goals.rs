@@ -21,7 +21,7 @@ const GOALS: &[(&str, u8)] = &[
     ("report-for-a-removed-job", 1),
     ("report-in-the-step-of-a-timer", 1),
     ("goodbye-with-leases", 1),
-    ("report-while-the-lease-may-have-ended", 1),
+    ("report-while-the-lease-may-have-ended", 2),
     ("limit-lowered-under-running-jobs", 1),
     ("completed-into-the-next-queue", 1),
     ("failed-for-good", 1),
@@ -75,7 +75,10 @@ pub(crate) struct Goals {
 
 impl Goals {
     pub(crate) fn reach(&mut self, goal: &'static str) {
-        debug_assert!(GOALS.iter().any(|(known, _)| *known == goal), "unknown goal {goal}");
+        debug_assert!(
+            GOALS.iter().any(|(known, _)| *known == goal),
+            "unknown goal {goal}"
+        );
         *self.counts.entry(goal).or_default() += 1;
     }
 
@@ -88,6 +91,8 @@ impl Goals {
     /// Every goal of a level, with how often it was reached.
     pub(crate) fn counted(&self, level: u8) -> Vec<(&'static str, u64)> {
         let of_level = GOALS.iter().filter(|(_, first)| *first <= level);
-        of_level.map(|(goal, _)| (*goal, self.counts.get(goal).copied().unwrap_or(0))).collect()
+        of_level
+            .map(|(goal, _)| (*goal, self.counts.get(goal).copied().unwrap_or(0)))
+            .collect()
     }
 }

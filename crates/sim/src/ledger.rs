@@ -5,9 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use ganger_types::{
-    Answer, Bytes, Command, JobKey, JobState, LeaseToken, Outcome, Reply,
-};
+use ganger_types::{Answer, Bytes, Command, JobKey, JobState, LeaseToken, Outcome, Reply};
 
 use crate::oracle::{Oracle, Violation};
 use crate::rows::Rows;
@@ -35,20 +33,32 @@ impl Ledger {
         match (command, answer) {
             (Command::Enqueue(cmd), Ok(Reply::Enqueued { jobs, .. })) => {
                 for job in jobs {
-                    let promise = Promise { heard_at: time, completed: None };
+                    let promise = Promise {
+                        heard_at: time,
+                        completed: None,
+                    };
                     self.promises.entry(job.key).or_insert(promise);
-                    self.by_id.insert((cmd.namespace.clone(), job.id.clone()), job.key);
+                    self.by_id
+                        .insert((cmd.namespace.clone(), job.id.clone()), job.key);
                 }
                 Ok(())
             }
-            (Command::Lease(_), Ok(Reply::Leased(grants))) => {
-                grants.iter().try_for_each(|grant| self.granted(grant.key, grant.attempt, grant.token))
-            }
-            (Command::Complete(cmd), Ok(Reply::Reported { state: JobState::Succeeded, .. })) => {
+            (Command::Lease(_), Ok(Reply::Leased(grants))) => grants
+                .iter()
+                .try_for_each(|grant| self.granted(grant.key, grant.attempt, grant.token)),
+            (
+                Command::Complete(cmd),
+                Ok(Reply::Reported {
+                    state: JobState::Succeeded,
+                    ..
+                }),
+            ) => {
                 let id = (cmd.held.namespace.clone(), cmd.held.job.clone());
-                let Some(key) = self.by_id.get(&id).copied() else { return Ok(()) };
+                let Some(key) = self.by_id.get(&id).copied() else {
+                    return Ok(());
+                };
                 if cmd.next.is_none() {
-                    self.completed(time, key, cmd.held.token, cmd.result.clone())?;
+                    self.completed(time, key, cmd.held.token, cmd.result.clone());
                 }
                 Ok(())
             }
@@ -61,12 +71,17 @@ impl Ledger {
         if let Some(earlier) = self.grants.insert(token, (key, attempt))
             && earlier != (key, attempt)
         {
-            let what = format!("token {token:?} stands for {earlier:?} and for {:?}", (key, attempt));
+            let what = format!(
+                "token {token:?} stands for {earlier:?} and for {:?}",
+                (key, attempt)
+            );
             return Err(broken("L2", what));
         }
         match self.attempts.get(&key) {
             Some((number, other)) if *number == attempt && *other != token => {
-                let what = format!("attempt {attempt} of job {key} was granted under {other:?} and {token:?}");
+                let what = format!(
+                    "attempt {attempt} of job {key} was granted under {other:?} and {token:?}"
+                );
                 Err(broken("L8", what))
             }
             Some((number, _)) if *number > attempt => Ok(()),
@@ -78,13 +93,14 @@ impl Ledger {
     }
 
     /// At most one success per job, whoever reports it (`rel L3`); a revived job starts anew.
-    fn completed(&mut self, time: u64, key: JobKey, token: LeaseToken, result: Option<Bytes>) -> Ran {
-        let Some(promise) = self.promises.get_mut(&key) else { return Ok(()) };
+    fn completed(&mut self, time: u64, key: JobKey, token: LeaseToken, result: Option<Bytes>) {
+        let Some(promise) = self.promises.get_mut(&key) else {
+            return;
+        };
         match &promise.completed {
             Some((_, earlier, _)) if *earlier == token => {}
             _ => promise.completed = Some((time, token, result)),
         }
-        Ok(())
     }
 
     /// Holds what was heard against what is stored.
@@ -94,21 +110,32 @@ impl Ledger {
                 continue;
             }
             if rows.record(*key).is_none() {
-                let what = format!("job {key}, acknowledged at {} us, is lost", promise.heard_at);
+                let what = format!(
+                    "job {key}, acknowledged at {} us, is lost",
+                    promise.heard_at
+                );
                 return Err(broken("D2", what));
             }
-            let Some((heard_at, token, result)) = &promise.completed else { continue };
+            let Some((heard_at, token, result)) = &promise.completed else {
+                continue;
+            };
             if oracle.was_revived(*key) {
                 continue;
             }
             let row = rows.finished.get(key);
-            let outcome = row.and_then(|row| row.record.finished.as_ref()).map(|end| end.outcome);
+            let outcome = row
+                .and_then(|row| row.record.finished.as_ref())
+                .map(|end| end.outcome);
             let stored = row.and_then(|row| row.result.clone());
             if outcome != Some(Outcome::Succeeded) || stored != *result {
                 let what = format!(
                     "job {key}, whose completion under {token:?} was acknowledged at {heard_at} us with {result:?}, is stored as {outcome:?} with {stored:?}"
                 );
-                return Err(Violation { rule: "D10", what, earlier: Vec::new() });
+                return Err(Violation {
+                    rule: "D10",
+                    what,
+                    earlier: Vec::new(),
+                });
             }
         }
         Ok(())

@@ -94,10 +94,6 @@ impl Bits {
     pub(crate) fn set(&mut self, bit: usize) {
         self.0 |= 1 << bit;
     }
-
-    pub(crate) fn clear(&mut self, bit: usize) {
-        self.0 &= !(1 << bit);
-    }
 }
 
 /// How quickly steps follow each other.
@@ -134,7 +130,9 @@ pub(crate) struct Plan {
 }
 
 fn index_of<T: PartialEq>(all: &[T], one: &T) -> usize {
-    all.iter().position(|other| other == one).expect("every switch is listed")
+    all.iter()
+        .position(|other| other == one)
+        .expect("every switch is listed")
 }
 
 impl Plan {
@@ -154,7 +152,13 @@ impl Plan {
         }
         features.0 &= !features_off.0;
         faults.0 &= !faults_off.0;
-        let pace = *dice.pick(&[Pace::Dense, Pace::Dense, Pace::Even, Pace::Even, Pace::Sparse]);
+        let pace = *dice.pick(&[
+            Pace::Dense,
+            Pace::Dense,
+            Pace::Even,
+            Pace::Even,
+            Pace::Sparse,
+        ]);
         let drifts = faults.has(index_of(Fault::ALL, &Fault::Drift));
         let drift = dice.within(950_000, 1_050_000);
         Self {

@@ -6,9 +6,7 @@ use std::time::Duration;
 use ganger_engine::Effects;
 use ganger_store::Loaded;
 use ganger_types::command::Start;
-use ganger_types::{
-    Answer, Change, Command, Epoch, InputState, JobKey, Now, Reply, Timestamp,
-};
+use ganger_types::{Answer, Change, Command, Epoch, InputState, JobKey, Now, Reply, Timestamp};
 
 use crate::dice::Dice;
 
@@ -22,7 +20,11 @@ pub(crate) const BUGS: &[(u32, u8, &str)] = &[
     (6, 1, "the attempt is not stored with the lease"),
     (7, 1, "leases are not read back after a restart"),
     (8, 1, "delivered inputs are not stored"),
-    (9, 1, "an input is stored with the result of another upstream"),
+    (
+        9,
+        1,
+        "an input is stored with the result of another upstream",
+    ),
     (10, 1, "reports are accepted under any token of the job"),
     (11, 1, "idempotency keys are not read back after a restart"),
     (12, 1, "unique keys are not stored"),
@@ -78,7 +80,10 @@ impl Planted {
             return now;
         }
         let wall = now.wall.since(Timestamp(crate::clock::DAWN));
-        Now { elapsed: ganger_types::Elapsed(1).after(wall).max(now.elapsed), wall: now.wall }
+        Now {
+            elapsed: ganger_types::Elapsed(1).after(wall).max(now.elapsed),
+            wall: now.wall,
+        }
     }
 
     pub(crate) fn advances(&mut self) -> bool {
@@ -156,7 +161,9 @@ impl Planted {
             self.bend(bug, change, &mut removed);
         }
         effects.changes.retain(|change| !self.drops(change));
-        effects.changes.extend(removed.into_iter().map(Change::RemoveJob));
+        effects
+            .changes
+            .extend(removed.into_iter().map(Change::RemoveJob));
     }
 
     fn bend(&mut self, bug: u32, change: &mut Change, removed: &mut Vec<JobKey>) {
@@ -168,7 +175,9 @@ impl Planted {
                     upstream.0 = upstream.0.saturating_sub(1);
                 }
             }
-            (16, Change::FinishJob { record, .. }) if self.now_and_then(4) => removed.push(record.key),
+            (16, Change::FinishJob { record, .. }) if self.now_and_then(4) => {
+                removed.push(record.key)
+            }
             (19, Change::PutJob(record)) => {
                 record.priority =
                     ganger_types::Priority::from_millionths(-record.priority.millionths());
@@ -181,7 +190,9 @@ impl Planted {
     fn drops(&self, change: &Change) -> bool {
         match (self.bug, change) {
             (8, Change::PutInput(row)) => matches!(row.state, InputState::Delivered { .. }),
-            (24, Change::RemoveLease(_)) | (12, Change::PutUnique(_)) | (21, Change::PutSchedule(_)) => true,
+            (24, Change::RemoveLease(_))
+            | (12, Change::PutUnique(_))
+            | (21, Change::PutSchedule(_)) => true,
             _ => false,
         }
     }

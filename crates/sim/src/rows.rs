@@ -56,12 +56,15 @@ impl Rows {
         changes: &[Change],
     ) -> Result<(), String> {
         for change in changes {
-            self.put(change).map_err(|why| format!("{why}: {change:?}"))?;
+            self.put(change)
+                .map_err(|why| format!("{why}: {change:?}"))?;
         }
         self.sequence = sequence;
         self.meta = meta;
         match self.reviving.first() {
-            Some(key) => Err(format!("job {key} was revived, but no live record followed")),
+            Some(key) => Err(format!(
+                "job {key} was revived, but no live record followed"
+            )),
             None => Ok(()),
         }
     }
@@ -97,17 +100,25 @@ impl Rows {
                 row.ok_or("the job has not ended")?.record = JobRecord::clone(record);
             }
             Change::ReviveJob(key) => {
-                self.finished.remove(key).ok_or("only an ended job can be revived")?;
+                self.finished
+                    .remove(key)
+                    .ok_or("only an ended job can be revived")?;
                 self.reviving.insert(*key);
             }
             Change::RemoveJob(key) => self.remove_job(*key)?,
-            Change::AppendLog { key, attempt, offset, bytes, .. } => {
+            Change::AppendLog {
+                key,
+                attempt,
+                offset,
+                bytes,
+                ..
+            } => {
                 self.needs_known(*key)?;
                 let log = self.logs.entry((*key, *attempt)).or_default();
-                if u64::try_from(log.len()).ok() != Some(*offset) {
-                    return Err(format!("the log has {} bytes", log.len()));
-                }
-                log.extend_from_slice(bytes);
+                // Logs are best effort: a lost piece leaves a gap, a repeat overwrites itself.
+                let from = usize::try_from(*offset).map_err(|error| error.to_string())?;
+                log.resize(log.len().max(from + bytes.len()), 0);
+                log[from..from + bytes.len()].copy_from_slice(bytes);
             }
             other => self.put_other(other),
         }
@@ -124,7 +135,8 @@ impl Rows {
                 self.queues.remove(&(namespace.clone(), queue.clone()));
             }
             Change::PutNamespace(record) => {
-                self.namespaces.insert(record.namespace.clone(), NamespaceRecord::clone(record));
+                self.namespaces
+                    .insert(record.namespace.clone(), NamespaceRecord::clone(record));
             }
             Change::PutSchedule(record) => {
                 let name = (record.namespace.clone(), record.id.clone());
@@ -148,10 +160,18 @@ impl Rows {
                 self.claims.remove(&(namespace.clone(), key.clone()));
             }
             Change::PutTagCount(namespace, tag, count) => {
-                put_count(&mut self.tag_counts, (namespace.clone(), tag.clone()), *count);
+                put_count(
+                    &mut self.tag_counts,
+                    (namespace.clone(), tag.clone()),
+                    *count,
+                );
             }
             Change::PutGroupCount(namespace, group, count) => {
-                put_count(&mut self.group_counts, (namespace.clone(), group.clone()), *count);
+                put_count(
+                    &mut self.group_counts,
+                    (namespace.clone(), group.clone()),
+                    *count,
+                );
             }
             Change::PutTracked(namespace, id, since) => {
                 let name = (namespace.clone(), id.clone());
@@ -162,7 +182,8 @@ impl Rows {
             }
             Change::PutStatistics(record) => {
                 let name = (record.namespace.clone(), record.queue.clone(), record.day);
-                self.statistics.insert(name, StatisticsRecord::clone(record));
+                self.statistics
+                    .insert(name, StatisticsRecord::clone(record));
             }
             _ => unreachable!("changes of jobs are handled before"),
         }
@@ -200,8 +221,12 @@ impl Rows {
         // A job may be born and end in one turn; then this is its first row.
         self.live.remove(&record.key);
         self.leases.remove(&record.key);
-        self.ids.insert((record.namespace.clone(), record.id.clone()), record.key);
-        let row = FinishedRow { record: record.clone(), result: result.cloned() };
+        self.ids
+            .insert((record.namespace.clone(), record.id.clone()), record.key);
+        let row = FinishedRow {
+            record: record.clone(),
+            result: result.cloned(),
+        };
         self.finished.insert(record.key, row);
         Ok(())
     }
@@ -214,10 +239,22 @@ impl Rows {
         self.payloads.remove(&key);
         self.leases.remove(&key);
         self.reviving.remove(&key);
-        let slots: Vec<_> = self.inputs.range((key, 0)..=(key, u32::MAX)).map(|(k, _)| *k).collect();
-        slots.iter().for_each(|slot| drop(self.inputs.remove(slot)));
-        let logs: Vec<_> = self.logs.range((key, 0)..=(key, u32::MAX)).map(|(k, _)| *k).collect();
-        logs.iter().for_each(|log| drop(self.logs.remove(log)));
+        let slots: Vec<_> = self
+            .inputs
+            .range((key, 0)..=(key, u32::MAX))
+            .map(|(k, _)| *k)
+            .collect();
+        for slot in slots {
+            self.inputs.remove(&slot);
+        }
+        let logs: Vec<_> = self
+            .logs
+            .range((key, 0)..=(key, u32::MAX))
+            .map(|(k, _)| *k)
+            .collect();
+        for log in logs {
+            self.logs.remove(&log);
+        }
         Ok(())
     }
 
@@ -225,27 +262,47 @@ impl Rows {
         let known = self.live.contains_key(&key)
             || self.finished.contains_key(&key)
             || self.reviving.contains(&key);
-        if known { Ok(()) } else { Err("it belongs to no job".into()) }
+        if known {
+            Ok(())
+        } else {
+            Err("it belongs to no job".into())
+        }
     }
 
     /// Every row the engine needs, in the order of [`Loaded`].
     pub(crate) fn load(&self, each: &mut dyn FnMut(Loaded)) {
         let namespaces = self.namespaces.values();
         namespaces.for_each(|record| each(Loaded::Namespace(Box::new(record.clone()))));
-        self.queues.values().for_each(|record| each(Loaded::Queue(Box::new(record.clone()))));
+        self.queues
+            .values()
+            .for_each(|record| each(Loaded::Queue(Box::new(record.clone()))));
         let schedules = self.schedules.values();
         schedules.for_each(|record| each(Loaded::Schedule(Box::new(record.clone()))));
-        self.live.values().for_each(|record| each(Loaded::Job(Box::new(record.clone()))));
+        self.live
+            .values()
+            .for_each(|record| each(Loaded::Job(Box::new(record.clone()))));
         for ((job, slot), state) in &self.inputs {
-            let awaited =
-                matches!(state, InputState::Missing { .. } | InputState::Delivered { .. });
+            let awaited = matches!(
+                state,
+                InputState::Missing { .. } | InputState::Delivered { .. }
+            );
             if awaited && self.live.contains_key(job) {
-                each(Loaded::Input(InputRow { job: *job, slot: *slot, state: state.clone() }));
+                each(Loaded::Input(InputRow {
+                    job: *job,
+                    slot: *slot,
+                    state: state.clone(),
+                }));
             }
         }
-        self.leases.values().for_each(|record| each(Loaded::Lease(Box::new(record.clone()))));
-        self.uniques.values().for_each(|record| each(Loaded::Unique(Box::new(record.clone()))));
-        self.claims.values().for_each(|record| each(Loaded::Claim(Box::new(record.clone()))));
+        self.leases
+            .values()
+            .for_each(|record| each(Loaded::Lease(Box::new(record.clone()))));
+        self.uniques
+            .values()
+            .for_each(|record| each(Loaded::Unique(Box::new(record.clone()))));
+        self.claims
+            .values()
+            .for_each(|record| each(Loaded::Claim(Box::new(record.clone()))));
         for ((namespace, tag), count) in &self.tag_counts {
             each(Loaded::TagCount(namespace.clone(), tag.clone(), *count));
         }
@@ -265,7 +322,9 @@ impl Rows {
 
     /// The record of a job, live or finished.
     pub(crate) fn record(&self, key: JobKey) -> Option<&JobRecord> {
-        self.live.get(&key).or_else(|| self.finished.get(&key).map(|row| &row.record))
+        self.live
+            .get(&key)
+            .or_else(|| self.finished.get(&key).map(|row| &row.record))
     }
 
     pub(crate) fn find(&self, namespace: &Namespace, id: &JobId) -> Option<&JobRecord> {
@@ -284,21 +343,26 @@ impl Rows {
     /// What a program is given as its inputs: values, results of upstreams, `null` for ignored ones.
     pub(crate) fn delivery(&self, key: JobKey) -> Result<Vec<Bytes>, String> {
         let slots = self.inputs.range((key, 0)..(key, InputRow::EDGE_FIRST));
-        slots.map(|((_, slot), state)| self.input(key, *slot, state)).collect()
+        slots
+            .map(|((_, slot), state)| self.input(key, *slot, state))
+            .collect()
     }
 
     fn input(&self, key: JobKey, slot: u32, state: &InputState) -> Result<Bytes, String> {
         match state {
             InputState::Value(value) => Ok(value.clone()),
             InputState::Ignored { .. } => Ok(Bytes::from_static(b"null")),
-            InputState::Missing { id, .. } => {
-                Err(format!("job {key} runs although input {slot} (job {id}) is missing"))
-            }
+            InputState::Missing { id, .. } => Err(format!(
+                "job {key} runs although input {slot} (job {id}) is missing"
+            )),
             InputState::Delivered { upstream, id, .. } => {
                 let row = self.finished.get(upstream).ok_or_else(|| {
                     format!("input {slot} of job {key} is the result of job {id}, which is gone")
                 })?;
-                Ok(row.result.clone().unwrap_or_else(|| Bytes::from_static(b"null")))
+                Ok(row
+                    .result
+                    .clone()
+                    .unwrap_or_else(|| Bytes::from_static(b"null")))
             }
         }
     }
@@ -319,26 +383,41 @@ impl Rows {
             _ => (limit, false),
         };
         let rows = rows.into_iter().take(limit);
-        rows.map(|record| Retiree { record: Box::new(record.clone()), beyond_count }).collect()
+        rows.map(|record| Retiree {
+            record: Box::new(record.clone()),
+            beyond_count,
+        })
+        .collect()
     }
 }
 
 fn is_candidate(record: &JobRecord, query: &RetireeQuery) -> bool {
-    let Some(end) = &record.finished else { return false };
+    let Some(end) = &record.finished else {
+        return false;
+    };
     match query {
-        RetireeQuery::ByAge { namespace, queue, outcome, before } => {
+        RetireeQuery::ByAge {
+            namespace,
+            queue,
+            outcome,
+            before,
+        } => {
             record.namespace == *namespace
                 && record.queue == *queue
                 && end.outcome == *outcome
                 && end.keep_until.is_none()
                 && end.at <= *before
         }
-        RetireeQuery::ByCount { namespace, queue, outcome, .. } => {
-            record.namespace == *namespace && record.queue == *queue && end.outcome == *outcome
-        }
-        RetireeQuery::ByOwnTime { before } => {
-            end.keep_until.flatten().is_some_and(|until| until <= *before)
-        }
+        RetireeQuery::ByCount {
+            namespace,
+            queue,
+            outcome,
+            ..
+        } => record.namespace == *namespace && record.queue == *queue && end.outcome == *outcome,
+        RetireeQuery::ByOwnTime { before } => end
+            .keep_until
+            .flatten()
+            .is_some_and(|until| until <= *before),
     }
 }
 

@@ -34,7 +34,10 @@ pub struct Outcome {
     pub(crate) goals: Goals,
 }
 
-/// Runs a tape.
+/// Runs a tape. A panic of the code under test is a finding of the run, not a panic of this.
+///
+/// # Panics
+/// If a tape has more than 2^64 steps.
 pub fn run(tape: &Tape, recording: Recording) -> Outcome {
     silence_panics();
     let mut world = None;
@@ -51,7 +54,13 @@ pub fn run(tape: &Tape, recording: Recording) -> Outcome {
         let goals = Goals::default();
         let story = Vec::new();
         return Outcome {
-            hash: 0, events: 0, simulated_micros: 0, is_void: false, violation, story, goals,
+            hash: 0,
+            events: 0,
+            simulated_micros: 0,
+            is_void: false,
+            violation,
+            story,
+            goals,
         };
     };
     Outcome {
@@ -83,17 +92,27 @@ fn heal(world: &mut World) -> Ran {
         for number in 0..world.plan.queues {
             let queue = names::queue_number(number);
             let change = QueueChange::All(QueueSettings::default());
-            let cmd = ConfigureQueue { namespace: namespace.clone(), queue, change };
-            world.ask(Command::ConfigureQueue(Box::new(cmd)))?.ok();
+            let cmd = ConfigureQueue {
+                namespace: namespace.clone(),
+                queue,
+                change,
+            };
+            world.ask(&Command::ConfigureQueue(Box::new(cmd)))?.ok();
         }
         let settings = NamespaceSettings::default();
-        let cmd = ganger_types::command::ConfigureNamespace { namespace: namespace.clone(), settings };
-        world.ask(Command::ConfigureNamespace(Box::new(cmd)))?.ok();
+        let cmd = ganger_types::command::ConfigureNamespace {
+            namespace: namespace.clone(),
+            settings,
+        };
+        world.ask(&Command::ConfigureNamespace(Box::new(cmd)))?.ok();
         let names: Vec<_> = world.rows.schedules.keys().cloned().collect();
         for (owner, id) in names {
             if owner == namespace {
-                let cmd = RemoveSchedule { namespace: owner, id };
-                world.ask(Command::RemoveSchedule(cmd))?.ok();
+                let cmd = RemoveSchedule {
+                    namespace: owner,
+                    id,
+                };
+                world.ask(&Command::RemoveSchedule(cmd))?.ok();
             }
         }
     }
@@ -109,18 +128,24 @@ fn drain(world: &mut World) -> Ran {
         let mut granted = 0;
         for namespace in names::namespaces(&world.plan) {
             let lease = worker::lease_all(&world.plan, namespace, name.clone());
-            let answer = world.ask(Command::Lease(Box::new(lease)))?;
+            let answer = world.ask(&Command::Lease(Box::new(lease)))?;
             let Ok(Reply::Leased(grants)) = answer else {
-                return Err(broken("T8", format!("an honest worker was refused: {answer:?}")));
+                return Err(broken(
+                    "T8",
+                    format!("an honest worker was refused: {answer:?}"),
+                ));
             };
             granted += grants.len();
             for grant in grants {
                 let mut hand = worker::Hand::new(100);
                 let place = hand.takes(&grant);
                 let report = worker::honest(&hand.tasks[place]);
-                let answer = world.ask(report)?;
+                let answer = world.ask(&report)?;
                 if answer.is_err() {
-                    return Err(broken("T8", format!("an honest report was refused: {answer:?}")));
+                    return Err(broken(
+                        "T8",
+                        format!("an honest report was refused: {answer:?}"),
+                    ));
                 }
             }
         }
@@ -134,8 +159,14 @@ fn drain(world: &mut World) -> Ran {
 fn text_of(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().cloned();
     let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
-    let place = LAST_PANIC.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    format!("{} at {place}", text.unwrap_or_else(|| "a panic".to_owned()))
+    let place = LAST_PANIC
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .clone();
+    format!(
+        "{} at {place}",
+        text.unwrap_or_else(|| "a panic".to_owned())
+    )
 }
 
 static LAST_PANIC: Mutex<String> = Mutex::new(String::new());

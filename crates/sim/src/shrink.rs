@@ -18,9 +18,22 @@ struct Shrinker {
 pub fn shrink(tape: &Tape) -> (Tape, Outcome) {
     let first = run(tape, Recording::default());
     let Some(violation) = first.violation else {
-        return (tape.clone(), run(tape, Recording { story: true, deep: false }));
+        return (
+            tape.clone(),
+            run(
+                tape,
+                Recording {
+                    story: true,
+                    deep: false,
+                },
+            ),
+        );
     };
-    let mut shrinker = Shrinker { rule: violation.rule, best: tape.clone(), runs: 0 };
+    let mut shrinker = Shrinker {
+        rule: violation.rule,
+        best: tape.clone(),
+        runs: 0,
+    };
     shrinker.cut_end();
     let mut before = usize::MAX;
     while shrinker.best.len() < before && shrinker.runs < RUNS_MAX {
@@ -30,7 +43,13 @@ pub fn shrink(tape: &Tape) -> (Tape, Outcome) {
         shrinker.remove_blocks();
         shrinker.shorten();
     }
-    let outcome = run(&shrinker.best, Recording { story: true, deep: false });
+    let outcome = run(
+        &shrinker.best,
+        Recording {
+            story: true,
+            deep: false,
+        },
+    );
     (shrinker.best, outcome)
 }
 

@@ -29,7 +29,10 @@ pub(crate) struct Story {
 
 impl Story {
     pub(crate) fn new(recording: Recording) -> Self {
-        Self { recording, ..Self::default() }
+        Self {
+            recording,
+            ..Self::default()
+        }
     }
 
     /// Counts an event and mixes numbers of it into the hash.
@@ -62,11 +65,18 @@ impl Story {
         }
         let mut line = line();
         if line.len() > 600 {
-            let end = (0..=600).rev().find(|end| line.is_char_boundary(*end)).unwrap_or(0);
+            let end = (0..=600)
+                .rev()
+                .find(|end| line.is_char_boundary(*end))
+                .unwrap_or(0);
             line.truncate(end);
             line.push_str("...");
         }
-        self.lines.push_back(format!("{:>14}.{:06} {line}", world / 1_000_000, world % 1_000_000));
+        self.lines.push_back(format!(
+            "{:>14}.{:06} {line}",
+            world / 1_000_000,
+            world % 1_000_000
+        ));
     }
 
     pub(crate) fn hash(&self) -> u64 {

@@ -47,7 +47,9 @@ impl Tape {
     pub fn draw(seed: u64, level: u8, planted: u32) -> Self {
         let plan = Plan::draw(seed, Bits::default(), Bits::default());
         let mut dice = Dice::new(seed);
-        let steps = (0..plan.steps).map(|_| draw_step(&plan, &mut dice)).collect();
+        let steps = (0..plan.steps)
+            .map(|_| draw_step(&plan, &mut dice))
+            .collect();
         Self {
             seed,
             level,
@@ -159,7 +161,11 @@ fn parse_line(tape: &mut Tape, words: &[&str]) -> Option<()> {
                 worker => Actor::Worker(worker.strip_prefix("worker")?.parse().ok()?),
             };
             let after = after.parse().ok()?;
-            tape.steps.push(Step { after, actor, dice: u64::from_str_radix(dice, 16).ok()? });
+            tape.steps.push(Step {
+                after,
+                actor,
+                dice: u64::from_str_radix(dice, 16).ok()?,
+            });
         }
         _ => return None,
     }
@@ -183,7 +189,11 @@ fn draw_step(plan: &Plan, dice: &mut Dice) -> Step {
         90..95 => Actor::Reader,
         _ => Actor::Chaos,
     };
-    Step { after, actor, dice: dice.next() }
+    Step {
+        after,
+        actor,
+        dice: dice.next(),
+    }
 }
 
 #[cfg(test)]
@@ -200,7 +210,8 @@ mod tests {
 
     #[test]
     fn a_broken_line_is_named() {
-        let error = Tape::parse("ganger-sim tape 1\nseed 1\nstep soon worker1 00").expect_err("broken");
+        let error =
+            Tape::parse("ganger-sim tape 1\nseed 1\nstep soon worker1 00").expect_err("broken");
         assert!(error.starts_with("line 3"), "{error}");
     }
 }

@@ -50,7 +50,12 @@ pub(crate) enum Happening {
     /// An answer reaches its client.
     Answer(Call, Answer),
     /// A worker turns to a job in its hands.
-    Work { worker: usize, incarnation: u64, token: ganger_types::LeaseToken, dice: Dice },
+    Work {
+        worker: usize,
+        incarnation: u64,
+        token: ganger_types::LeaseToken,
+        dice: Dice,
+    },
     /// The shard's process comes back.
     Restart { again: u32, dice: Dice },
     /// A zombie wakes and reports.
@@ -84,7 +89,11 @@ pub(crate) struct World {
 pub(crate) type Ran = Result<(), Violation>;
 
 pub(crate) fn broken(rule: &'static str, what: String) -> Violation {
-    Violation { rule, what, earlier: Vec::new() }
+    Violation {
+        rule,
+        what,
+        earlier: Vec::new(),
+    }
 }
 
 impl World {
@@ -154,7 +163,9 @@ impl World {
 
     /// Handles the first event of the queue; false if there is none.
     pub(crate) fn next(&mut self) -> Result<bool, Violation> {
-        let Some(((time, sequence), happening)) = self.queue.pop_first() else { return Ok(false) };
+        let Some(((time, sequence), happening)) = self.queue.pop_first() else {
+            return Ok(false);
+        };
         self.time = self.time.max(time);
         self.story.event(self.time, sequence);
         self.happen(happening)?;
@@ -173,9 +184,12 @@ impl World {
             Happening::Step(number) => self.step(number),
             Happening::Arrive(call) => self.arrive(call),
             Happening::Answer(call, answer) => self.answer(call, &answer),
-            Happening::Work { worker, incarnation, token, dice } => {
-                self.work(worker, incarnation, token, dice)
-            }
+            Happening::Work {
+                worker,
+                incarnation,
+                token,
+                dice,
+            } => self.work(worker, incarnation, token, dice),
             Happening::Restart { again, dice } => self.restart(again, dice),
             Happening::Zombie(call) => {
                 self.oracle.goals.reach("zombie-reported");
@@ -226,16 +240,25 @@ impl World {
             Caller::Worker(worker) => self.hands[worker].incarnation,
             _ => 0,
         };
-        self.send_call(Call { op: self.ops, by, incarnation, command, dice })
+        self.send_call(Call {
+            op: self.ops,
+            by,
+            incarnation,
+            command,
+            dice,
+        })
     }
 
     fn send_call(&mut self, mut call: Call) -> Ran {
         let time = self.time;
-        self.story.tell(time, || format!("op {} {:?} sends {:?}", call.op, call.by, call.command));
+        self.story.tell(time, || {
+            format!("op {} {:?} sends {:?}", call.op, call.by, call.command)
+        });
         self.story.deep(&call.command);
         if self.strikes(Fault::RequestsLost, &mut call.dice) {
             self.oracle.goals.reach("request-lost");
-            self.story.tell(time, || format!("op {} is lost on its way", call.op));
+            self.story
+                .tell(time, || format!("op {} is lost on its way", call.op));
             return Ok(());
         }
         let delay = self.latency(&mut call.dice);
@@ -250,9 +273,17 @@ impl World {
         if !self.suffers(Fault::Latency) {
             return 0;
         }
-        let delay = if dice.chance(50) { dice.below(2_000_000) } else { dice.below(30_000) };
+        let delay = if dice.chance(50) {
+            dice.below(2_000_000)
+        } else {
+            dice.below(30_000)
+        };
         // On a grid, so that commands arrive together and share a turn.
-        if self.plan.batch > 1 { delay / 5_000 * 5_000 + 5_000 } else { delay }
+        if self.plan.batch > 1 {
+            delay / 5_000 * 5_000 + 5_000
+        } else {
+            delay
+        }
     }
 
     fn arrive(&mut self, call: Call) -> Ran {
@@ -269,7 +300,9 @@ impl World {
             if !is_next {
                 break;
             }
-            let Some((_, Happening::Arrive(call))) = self.queue.pop_first() else { break };
+            let Some((_, Happening::Arrive(call))) = self.queue.pop_first() else {
+                break;
+            };
             calls.push(call);
         }
         self.turn(calls)
@@ -282,8 +315,13 @@ impl World {
             || Dice::new(self.time ^ self.sequence.rotate_left(40)),
             |call| call.dice.clone(),
         );
-        let commands = calls.iter().map(|call| (call.op, call.command.clone())).collect();
-        let Some(direct) = &mut self.direct else { return Ok(()) };
+        let commands = calls
+            .iter()
+            .map(|call| (call.op, call.command.clone()))
+            .collect();
+        let Some(direct) = &mut self.direct else {
+            return Ok(());
+        };
         let turned = direct.turn(now, commands, &self.rows);
         let crashes = self.strikes(Fault::Crashes, &mut dice);
         if crashes && dice.chance(500) {
@@ -295,12 +333,14 @@ impl World {
             if told {
                 self.tell_answers(calls, &turned);
             }
-            return self.crash(dice);
+            self.crash(dice);
+            return Ok(());
         }
         self.commit(&turned)?;
         if crashes {
             self.oracle.goals.reach("crash-between-commit-and-answer");
-            return self.crash(dice);
+            self.crash(dice);
+            return Ok(());
         }
         self.tell_answers(calls, &turned);
         Ok(())
@@ -309,7 +349,11 @@ impl World {
     fn half_commit(&mut self, turned: &Turned) {
         let half = turned.effects.changes.len() / 2;
         // Whatever the store makes of it.
-        drop(self.rows.apply(self.rows.sequence, self.rows.meta, &turned.effects.changes[..half]));
+        drop(self.rows.apply(
+            self.rows.sequence,
+            self.rows.meta,
+            &turned.effects.changes[..half],
+        ));
     }
 
     /// Makes a turn durable, and has the oracle judge it.
@@ -318,7 +362,9 @@ impl World {
         let changes = &turned.effects.changes;
         let removed = removed(&self.rows, changes);
         for one in &turned.applied {
-            self.story.tell(time, || format!("op {} is answered {:?}", one.op, one.answer));
+            self.story.tell(time, || {
+                format!("op {} is answered {:?}", one.op, one.answer)
+            });
             self.story.deep(&one.answer);
         }
         for change in changes {
@@ -330,9 +376,19 @@ impl World {
         applied.map_err(|why| broken("D3", format!("a commit makes no sense: {why}")))?;
         let next = direct::check_events(&turned.effects.events, self.next_event);
         self.next_event = next.map_err(|why| broken("P5", why))?;
-        let moment = Moment { now: turned.now, applied: turned.applied.clone() };
+        let moment = Moment {
+            now: turned.now,
+            applied: turned.applied.clone(),
+        };
         let touched = direct::touched(changes);
-        self.oracle.turn(&Turn { moments: vec![moment], touched, removed }, &self.rows)
+        self.oracle.turn(
+            &Turn {
+                moments: vec![moment],
+                touched,
+                removed,
+            },
+            &self.rows,
+        )
     }
 
     fn tell_answers(&mut self, calls: Vec<Call>, turned: &Turned) {
@@ -357,7 +413,9 @@ impl World {
         self.ledger.heard(self.time, &call.command, answer)?;
         match answer {
             Ok(Reply::Enqueued { jobs, graph, .. }) => {
-                let Command::Enqueue(cmd) = &call.command else { return Ok(()) };
+                let Command::Enqueue(cmd) = &call.command else {
+                    return Ok(());
+                };
                 for job in jobs {
                     self.lore.learn(&cmd.namespace, &job.id);
                 }
@@ -367,7 +425,9 @@ impl World {
                 Ok(())
             }
             Ok(Reply::Leased(grants)) => {
-                let Caller::Worker(worker) = call.by else { return Ok(()) };
+                let Caller::Worker(worker) = call.by else {
+                    return Ok(());
+                };
                 for grant in grants {
                     self.lore.learn(&grant.namespace, &grant.job);
                     self.take_up(worker, &call, grant, &mut call.dice.clone());
@@ -379,7 +439,13 @@ impl World {
         }
     }
 
-    fn take_up(&mut self, worker: usize, call: &Call, grant: &ganger_types::Grant, dice: &mut Dice) {
+    fn take_up(
+        &mut self,
+        worker: usize,
+        call: &Call,
+        grant: &ganger_types::Grant,
+        dice: &mut Dice,
+    ) {
         let hand = &mut self.hands[worker];
         if hand.incarnation != call.incarnation {
             return;
@@ -388,7 +454,12 @@ impl World {
         let incarnation = hand.incarnation;
         let after = Hand::works_for(&self.plan, dice, grant.lease_for);
         let time = self.time + after;
-        let work = Happening::Work { worker, incarnation, token: grant.token, dice: dice.split() };
+        let work = Happening::Work {
+            worker,
+            incarnation,
+            token: grant.token,
+            dice: dice.split(),
+        };
         self.at(time, work);
     }
 
@@ -420,14 +491,25 @@ impl World {
                 hand.sent.push(report.clone());
                 self.ops += 1;
                 let by = Caller::Worker(worker);
-                let call = Call { op: self.ops, by, incarnation, command: report, dice: dice.split() };
+                let call = Call {
+                    op: self.ops,
+                    by,
+                    incarnation,
+                    command: report,
+                    dice: dice.split(),
+                };
                 let after = self.clocks.world_micros(lease_for) + dice.below(10_000_000);
                 self.at(self.time + after, Happening::Zombie(call));
                 Ok(())
             }
             Act::Then(command) => {
                 let after = Hand::works_for(&self.plan, &mut dice, lease_for);
-                let again = Happening::Work { worker, incarnation, token, dice: dice.split() };
+                let again = Happening::Work {
+                    worker,
+                    incarnation,
+                    token,
+                    dice: dice.split(),
+                };
                 self.at(self.time + after + 1, again);
                 self.send(Caller::Worker(worker), command, dice)
             }
@@ -455,7 +537,8 @@ impl World {
             self.hands[worker].dies();
         }
         if self.suffers(Fault::Outages) && dice.chance(150) && self.direct.is_some() {
-            return self.crash(dice);
+            self.crash(dice);
+            return Ok(());
         }
         self.look_after()
     }
@@ -463,18 +546,29 @@ impl World {
     fn jump(&mut self, dice: &mut Dice) {
         let span = *dice.pick(&[1_000_000, 60_000_000, 3_600_000_000, 400 * 86_400_000_000]);
         let micros = i64::try_from(dice.below(span)).expect("within a century");
-        let micros = if dice.chance(500) { micros } else { -micros / 2 };
-        let goal = if micros < 0 { "wall-jumped-back" } else { "wall-jumped-ahead" };
+        let micros = if dice.chance(500) {
+            micros
+        } else {
+            -micros / 2
+        };
+        let goal = if micros < 0 {
+            "wall-jumped-back"
+        } else {
+            "wall-jumped-ahead"
+        };
         self.oracle.goals.reach(goal);
         let time = self.time;
-        self.story.tell(time, || format!("the wall clock jumps by {micros} us"));
+        self.story
+            .tell(time, || format!("the wall clock jumps by {micros} us"));
         self.clocks.jump(micros);
     }
 
     /// The shard's housekeeping: timers and retention.
     fn look_after(&mut self) -> Ran {
         let now = self.now();
-        let Some(direct) = &mut self.direct else { return Ok(()) };
+        let Some(direct) = &mut self.direct else {
+            return Ok(());
+        };
         let retire = direct.retire(now, &self.rows);
         self.ops += 1;
         let op = self.ops;
@@ -484,18 +578,22 @@ impl World {
     }
 
     /// The process dies; all that was not durable is gone.
-    fn crash(&mut self, mut dice: Dice) -> Ran {
+    fn crash(&mut self, mut dice: Dice) {
         let time = self.time;
-        self.story.tell(time, || "the shard's process dies".to_owned());
+        self.story
+            .tell(time, || "the shard's process dies".to_owned());
         self.direct = None;
         let down = match dice.below(3) {
             0 => 1,
             1 => dice.below(100_000),
             _ => dice.below(30_000_000),
         };
-        let again = if dice.chance(200) { dice.small(3) + 1 } else { 0 };
+        let again = if dice.chance(200) {
+            dice.small(3) + 1
+        } else {
+            0
+        };
         self.at(time + down, Happening::Restart { again, dice });
-        Ok(())
     }
 
     fn restart(&mut self, again: u32, mut dice: Dice) -> Ran {
@@ -506,7 +604,13 @@ impl World {
         if again > 0 && !self.is_healed {
             // Killed during recovery: the epoch is raised, nothing else has happened.
             self.direct = None;
-            self.at(self.time + 1_000, Happening::Restart { again: again - 1, dice });
+            self.at(
+                self.time + 1_000,
+                Happening::Restart {
+                    again: again - 1,
+                    dice,
+                },
+            );
             return Ok(());
         }
         self.full_check()?;
@@ -523,7 +627,8 @@ impl World {
             self.oracle.goals.reach("restarted-with-live-leases");
         }
         let epoch = self.epoch;
-        self.story.tell(time, || format!("the shard starts, epoch {}", epoch.0));
+        self.story
+            .tell(time, || format!("the shard starts, epoch {}", epoch.0));
         let direct = Direct::start(&self.rows, self.epoch, now, dice, self.planted.clone());
         self.next_event = self.rows.meta.next_event.0;
         self.direct = Some(direct);
@@ -531,12 +636,17 @@ impl World {
     }
 
     fn check_indexes(&mut self) -> Ran {
-        let Some(direct) = &self.direct else { return Ok(()) };
+        let Some(direct) = &self.direct else {
+            return Ok(());
+        };
         let wrong = direct.engine().check_invariants();
         if wrong.is_empty() {
             return Ok(());
         }
-        Err(broken("A1", format!("the engine's own check says {wrong:?}")))
+        Err(broken(
+            "A1",
+            format!("the engine's own check says {wrong:?}"),
+        ))
     }
 
     /// Everything: the engine's indexes, the rows among themselves, and the oracle against the rows.
@@ -554,34 +664,49 @@ impl World {
             let mut dice = Dice::new(self.tape.seed ^ 0xD0A);
             self.boot(&mut dice);
         }
-        self.queue.retain(|_, happening| !matches!(happening, Happening::Restart { .. }));
+        self.queue
+            .retain(|_, happening| !matches!(happening, Happening::Restart { .. }));
         self.look_after()
     }
 
     /// Sends a command without a network, and gives its answer.
-    pub(crate) fn ask(&mut self, command: Command) -> Result<Answer, Violation> {
+    pub(crate) fn ask(&mut self, command: &Command) -> Result<Answer, Violation> {
         self.ops += 1;
         let (now, op) = (self.now(), self.ops);
         let time = self.time;
         self.story.event(time, op);
-        self.story.tell(time, || format!("op {op} of the drain: {command:?}"));
-        let direct = self.direct.as_mut().expect("the drain runs on a healed shard");
+        self.story
+            .tell(time, || format!("op {op} of the drain: {command:?}"));
+        let direct = self
+            .direct
+            .as_mut()
+            .expect("the drain runs on a healed shard");
         let turned = direct.turn(now, vec![(op, command.clone())], &self.rows);
         self.commit(&turned)?;
-        let answer = turned.applied.into_iter().next().expect("one command was applied").answer;
-        self.ledger.heard(time, &command, &answer)?;
+        let answer = turned
+            .applied
+            .into_iter()
+            .next()
+            .expect("one command was applied")
+            .answer;
+        self.ledger.heard(time, command, &answer)?;
         Ok(answer)
     }
 
     /// Lets time pass until the shard's next timer; false if there is none.
     pub(crate) fn pass_time(&mut self) -> Result<bool, Violation> {
         let now = self.now();
-        let direct = self.direct.as_ref().expect("the drain runs on a healed shard");
+        let direct = self
+            .direct
+            .as_ref()
+            .expect("the drain runs on a healed shard");
         let next = direct.engine().next_due().into_iter().map(|due| match due {
             ganger_types::Due::Elapsed(at) => at.since(now.elapsed),
             ganger_types::Due::Wall(at) => at.since(now.wall),
         });
-        let Some(next) = next.min() else { return Ok(false) };
+        let Some(next) = next.min() else {
+            return Ok(false);
+        };
         self.time += self.clocks.world_micros(next);
         self.look_after()?;
         Ok(true)
@@ -603,5 +728,7 @@ pub(crate) fn removed(rows: &Rows, changes: &[ganger_types::Change]) -> Vec<JobR
             _ => {}
         }
     }
-    gone.iter().filter_map(|key| ended.get(key).or_else(|| rows.record(*key)).cloned()).collect()
+    gone.iter()
+        .filter_map(|key| ended.get(key).or_else(|| rows.record(*key)).cloned())
+        .collect()
 }

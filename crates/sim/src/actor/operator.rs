@@ -41,7 +41,11 @@ pub(crate) fn act(plan: &Plan, lore: &Lore, dice: &mut Dice, now: Now) -> Option
     Some(match feature {
         Feature::Pauses => {
             let change = QueueChange::Paused(dice.chance(400));
-            Command::ConfigureQueue(Box::new(ConfigureQueue { namespace, queue, change }))
+            Command::ConfigureQueue(Box::new(ConfigureQueue {
+                namespace,
+                queue,
+                change,
+            }))
         }
         Feature::Limits => limits(plan, dice, namespace),
         Feature::Cancels => cancel(lore, dice, namespace)?,
@@ -52,7 +56,11 @@ pub(crate) fn act(plan: &Plan, lore: &Lore, dice: &mut Dice, now: Now) -> Option
         Feature::Revives => {
             let jobs = some_ids(lore, dice, &namespace, 3)?;
             let queue = dice.chance(200).then_some(queue);
-            Command::Revive(Box::new(Revive { namespace, jobs, queue }))
+            Command::Revive(Box::new(Revive {
+                namespace,
+                jobs,
+                queue,
+            }))
         }
         Feature::Alters => alter(plan, lore, dice, namespace, now)?,
         Feature::HandTimeOuts => {
@@ -83,9 +91,18 @@ pub(crate) fn read(plan: &Plan, lore: &Lore, dice: &mut Dice) -> Command {
     Command::Query(Box::new(query))
 }
 
-fn some_ids(lore: &Lore, dice: &mut Dice, namespace: &Namespace, most: usize) -> Option<Vec<JobId>> {
-    let known: Vec<&JobId> =
-        lore.ids.iter().filter(|(other, _)| other == namespace).map(|(_, id)| id).collect();
+fn some_ids(
+    lore: &Lore,
+    dice: &mut Dice,
+    namespace: &Namespace,
+    most: usize,
+) -> Option<Vec<JobId>> {
+    let known: Vec<&JobId> = lore
+        .ids
+        .iter()
+        .filter(|(other, _)| other == namespace)
+        .map(|(_, id)| id)
+        .collect();
     if known.is_empty() {
         return None;
     }
@@ -104,16 +121,26 @@ fn limits(plan: &Plan, dice: &mut Dice, namespace: Namespace) -> Command {
     let settings = QueueSettings {
         running_max: dice.chance(600).then(|| dice.small(3)),
         live_max: dice.chance(200).then(|| dice.within(1, 20)),
-        lease_for: dice.chance(300).then(|| dice.millis(100, plan.lease_ms * 2 + 100)),
+        lease_for: dice
+            .chance(300)
+            .then(|| dice.millis(100, plan.lease_ms * 2 + 100)),
         grace_for: (plan.does(Feature::Graces) && dice.chance(300))
             .then(|| dice.millis(1, plan.lease_ms)),
         retry: dice.chance(200).then(|| producer::retry(plan, dice)),
-        due_order: if dice.chance(300) { DueOrder::Ahead } else { DueOrder::Behind },
+        due_order: if dice.chance(300) {
+            DueOrder::Ahead
+        } else {
+            DueOrder::Behind
+        },
         ..QueueSettings::default()
     };
     let queue = names::queue(plan, dice);
     let change = QueueChange::All(settings);
-    Command::ConfigureQueue(Box::new(ConfigureQueue { namespace, queue, change }))
+    Command::ConfigureQueue(Box::new(ConfigureQueue {
+        namespace,
+        queue,
+        change,
+    }))
 }
 
 fn cancel(lore: &Lore, dice: &mut Dice, namespace: Namespace) -> Option<Command> {
@@ -121,15 +148,33 @@ fn cancel(lore: &Lore, dice: &mut Dice, namespace: Namespace) -> Option<Command>
     if dice.chance(300) {
         let (namespace, graph) = dice.maybe(&lore.graphs)?.clone();
         let jobs = Selection::Graph(graph);
-        return Some(Command::Cancel(Box::new(Cancel { namespace, jobs, reason })));
+        return Some(Command::Cancel(Box::new(Cancel {
+            namespace,
+            jobs,
+            reason,
+        })));
     }
     let jobs = Selection::Jobs(some_ids(lore, dice, &namespace, 4)?);
-    Some(Command::Cancel(Box::new(Cancel { namespace, jobs, reason })))
+    Some(Command::Cancel(Box::new(Cancel {
+        namespace,
+        jobs,
+        reason,
+    })))
 }
 
-fn alter(plan: &Plan, lore: &Lore, dice: &mut Dice, namespace: Namespace, now: Now) -> Option<Command> {
+fn alter(
+    plan: &Plan,
+    lore: &Lore,
+    dice: &mut Dice,
+    namespace: Namespace,
+    now: Now,
+) -> Option<Command> {
     let job = some_ids(lore, dice, &namespace, 1)?.pop();
-    let mut alter = Alter { namespace, job, ..Alter::default() };
+    let mut alter = Alter {
+        namespace,
+        job,
+        ..Alter::default()
+    };
     match dice.below(6) {
         0 => alter.priority = Priority::whole(i64::from(dice.small(5)) - 2),
         1 => alter.queue = Some(names::queue(plan, dice)),
@@ -152,10 +197,19 @@ fn dependencies(lore: &Lore, dice: &mut Dice, namespace: Namespace) -> Option<Co
     let on = some_ids(lore, dice, &namespace, 2)?;
     if dice.chance(600) {
         let policy = *dice.pick(&[FailurePolicy::Fail, FailurePolicy::Ignore]);
-        return Some(Command::AddDependencies(AddDependencies { namespace, job, on, policy }));
+        return Some(Command::AddDependencies(AddDependencies {
+            namespace,
+            job,
+            on,
+            policy,
+        }));
     }
     let on = dice.chance(600).then_some(on);
-    Some(Command::RemoveDependencies(RemoveDependencies { namespace, job, on }))
+    Some(Command::RemoveDependencies(RemoveDependencies {
+        namespace,
+        job,
+        on,
+    }))
 }
 
 fn keep(plan: &Plan, dice: &mut Dice) -> Keep {
@@ -172,9 +226,16 @@ fn retention(plan: &Plan, dice: &mut Dice, namespace: Namespace) -> Command {
         cancelled: keep(plan, dice),
     };
     if dice.chance(500) {
-        let settings = QueueSettings { retention: Some(retention), ..QueueSettings::default() };
+        let settings = QueueSettings {
+            retention: Some(retention),
+            ..QueueSettings::default()
+        };
         let (queue, change) = (names::queue(plan, dice), QueueChange::All(settings));
-        return Command::ConfigureQueue(Box::new(ConfigureQueue { namespace, queue, change }));
+        return Command::ConfigureQueue(Box::new(ConfigureQueue {
+            namespace,
+            queue,
+            change,
+        }));
     }
     let settings = NamespaceSettings {
         retention,
@@ -184,7 +245,10 @@ fn retention(plan: &Plan, dice: &mut Dice, namespace: Namespace) -> Command {
         live_max: dice.chance(100).then(|| dice.within(5, 60)),
         ..NamespaceSettings::default()
     };
-    Command::ConfigureNamespace(Box::new(ConfigureNamespace { namespace, settings }))
+    Command::ConfigureNamespace(Box::new(ConfigureNamespace {
+        namespace,
+        settings,
+    }))
 }
 
 fn schedule(plan: &Plan, dice: &mut Dice, namespace: Namespace, now: Now) -> Command {
@@ -199,10 +263,17 @@ fn schedule(plan: &Plan, dice: &mut Dice, namespace: Namespace, now: Now) -> Com
         }
     } else {
         let expression = (*dice.pick(&["* * * * *", "*/5 * * * *", "0 * * * *"])).to_owned();
-        ScheduleSpec::Cron { expression, time_zone: "UTC".to_owned() }
+        ScheduleSpec::Cron {
+            expression,
+            time_zone: "UTC".to_owned(),
+        }
     };
-    let catch_up =
-        *dice.pick(&[CatchUp::None, CatchUp::Last, CatchUp::All { max: 3 }, CatchUp::All { max: 1 }]);
+    let catch_up = *dice.pick(&[
+        CatchUp::None,
+        CatchUp::Last,
+        CatchUp::All { max: 3 },
+        CatchUp::All { max: 1 },
+    ]);
     let schedule = ScheduleRecord {
         namespace,
         id,

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use ganger_types::command::{Enqueue, NewEdge, NewInput, NewJob, Start, Unique, Upstream};
-use ganger_types::{Backoff, Bytes, Command, FailurePolicy, JobId, Kind, Now, Priority, RetryPolicy};
+use ganger_types::{
+    Backoff, Bytes, Command, FailurePolicy, JobId, Kind, Now, Priority, RetryPolicy,
+};
 
 use super::{Lore, names};
 use crate::dice::Dice;
@@ -21,19 +23,27 @@ enum Shape {
 
 /// What a producer sends now.
 pub(crate) fn act(plan: &Plan, lore: &mut Lore, dice: &mut Dice, now: Now) -> Command {
-    if plan.does(Feature::Claims) && dice.chance(150)
+    if plan.does(Feature::Claims)
+        && dice.chance(150)
         && let Some(earlier) = dice.maybe(&lore.submissions)
     {
         // A repeat of an earlier submission: its answer was lost, or the client is careless.
         return Command::Enqueue(Box::new(earlier.clone()));
     }
     let namespace = names::namespace(plan, dice);
-    let mut cmd = Enqueue { namespace, ..Enqueue::default() };
+    let mut cmd = Enqueue {
+        namespace,
+        ..Enqueue::default()
+    };
     if plan.does(Feature::Graphs) && dice.chance(400) {
         cmd.jobs = graph(plan, lore, dice, now);
         cmd.graph = dice.chance(300);
     } else {
-        let count = if plan.does(Feature::Bulk) && dice.chance(300) { dice.index(6) + 1 } else { 1 };
+        let count = if plan.does(Feature::Bulk) && dice.chance(300) {
+            dice.index(6) + 1
+        } else {
+            1
+        };
         cmd.jobs = (0..count).map(|_| job(plan, lore, dice, now)).collect();
         refer_to_existing(plan, lore, dice, &mut cmd);
     }
@@ -82,7 +92,10 @@ fn job(plan: &Plan, lore: &mut Lore, dice: &mut Dice, now: Now) -> NewJob {
     }
     if plan.does(Feature::UniqueKeys) && dice.chance(300) {
         let window = dice.chance(500).then(|| dice.millis(1, plan.lease_ms * 3));
-        job.unique = Some(Unique { key: names::unique(plan, dice), window });
+        job.unique = Some(Unique {
+            key: names::unique(plan, dice),
+            window,
+        });
     } else if plan.does(Feature::GivenIds) && dice.chance(300) {
         let id = format!("given-{}", dice.below(12));
         job.id = Some(JobId::new(id).expect("a short id"));
@@ -114,22 +127,35 @@ pub(crate) fn retry(plan: &Plan, dice: &mut Dice) -> RetryPolicy {
         },
     };
     let jitter_percent = if dice.chance(300) { 20 } else { 0 };
-    RetryPolicy { retries_max: dice.small(4), backoff, jitter_percent }
+    RetryPolicy {
+        retries_max: dice.small(4),
+        backoff,
+        jitter_percent,
+    }
 }
 
 fn policy(plan: &Plan, dice: &mut Dice) -> FailurePolicy {
     if !plan.does(Feature::EdgePolicies) {
         return FailurePolicy::Fail;
     }
-    *dice.pick(&[FailurePolicy::Fail, FailurePolicy::Fail, FailurePolicy::Wait, FailurePolicy::Ignore])
+    *dice.pick(&[
+        FailurePolicy::Fail,
+        FailurePolicy::Fail,
+        FailurePolicy::Wait,
+        FailurePolicy::Ignore,
+    ])
 }
 
 /// An edge to an earlier member, sometimes carrying its result.
 fn link(plan: &Plan, dice: &mut Dice, job: &mut NewJob, upstream: Upstream) {
-    let edge = NewEdge { upstream, policy: policy(plan, dice) };
+    let edge = NewEdge {
+        upstream,
+        policy: policy(plan, dice),
+    };
     if dice.chance(600) {
         if dice.chance(200) {
-            job.inputs.push(NewInput::Value(Bytes::from_static(b"\"given\"")));
+            job.inputs
+                .push(NewInput::Value(Bytes::from_static(b"\"given\"")));
         }
         job.inputs.push(NewInput::Result(edge));
     } else {
@@ -148,7 +174,9 @@ fn graph(plan: &Plan, lore: &mut Lore, dice: &mut Dice, now: Now) -> Vec<NewJob>
     };
     let mut jobs: Vec<NewJob> = (0..count).map(|_| job(plan, lore, dice, now)).collect();
     // A key that another job holds already would turn a member into that job.
-    jobs.iter_mut().for_each(|job| job.unique = None);
+    for job in &mut jobs {
+        job.unique = None;
+    }
     let mut seen = std::collections::BTreeSet::new();
     for job in &mut jobs {
         if job.id.as_ref().is_some_and(|id| !seen.insert(id.clone())) {
@@ -156,16 +184,28 @@ fn graph(plan: &Plan, lore: &mut Lore, dice: &mut Dice, now: Now) -> Vec<NewJob>
         }
     }
     let member = |place: usize| Upstream::Member(u32::try_from(place).expect("few members"));
-    for place in 1..count {
+    for (place, job) in jobs.iter_mut().enumerate().skip(1) {
         let upstreams: Vec<usize> = match shape {
             Chain => vec![place - 1],
-            FanIn => if place + 1 == count { (0..place).collect() } else { Vec::new() },
-            Diamond => if place == 3 { vec![1, 2] } else { vec![0] },
+            FanIn => {
+                if place + 1 == count {
+                    (0..place).collect()
+                } else {
+                    Vec::new()
+                }
+            }
+            Diamond => {
+                if place == 3 {
+                    vec![1, 2]
+                } else {
+                    vec![0]
+                }
+            }
             Layers => (0..place).filter(|_| dice.chance(300)).collect(),
             Wide => vec![0],
         };
         for upstream in upstreams {
-            link(plan, dice, &mut jobs[place], member(upstream));
+            link(plan, dice, job, member(upstream));
         }
     }
     if dice.chance(200) {
@@ -196,7 +236,11 @@ fn refer_to_existing(plan: &Plan, lore: &Lore, dice: &mut Dice, cmd: &mut Enqueu
     if !plan.does(Feature::Graphs) || !dice.chance(250) {
         return;
     }
-    let known: Vec<_> = lore.ids.iter().filter(|(namespace, _)| *namespace == cmd.namespace).collect();
+    let known: Vec<_> = lore
+        .ids
+        .iter()
+        .filter(|(namespace, _)| *namespace == cmd.namespace)
+        .collect();
     if let (Some((_, id)), Some(job)) = (dice.maybe(&known), cmd.jobs.first_mut()) {
         link(plan, dice, job, Upstream::Job(id.clone()));
     }
@@ -205,7 +249,10 @@ fn refer_to_existing(plan: &Plan, lore: &Lore, dice: &mut Dice, cmd: &mut Enqueu
 /// Makes the submission one that must be refused.
 fn spoil(cmd: &mut Enqueue, dice: &mut Dice, now: Now) {
     let place = dice.index(cmd.jobs.len());
-    let edge = |upstream| NewEdge { upstream, policy: FailurePolicy::Fail };
+    let edge = |upstream| NewEdge {
+        upstream,
+        policy: FailurePolicy::Fail,
+    };
     let here = u32::try_from(place).expect("few members");
     match dice.below(8) {
         0 => cmd.jobs.clear(),
@@ -214,7 +261,9 @@ fn spoil(cmd: &mut Enqueue, dice: &mut Dice, now: Now) {
         3 => cmd.jobs[place].after.push(edge(Upstream::Member(here))),
         4 => {
             let nobody = JobId::new("nobody").expect("short");
-            cmd.jobs[place].inputs.push(NewInput::Result(edge(Upstream::Job(nobody))));
+            cmd.jobs[place]
+                .inputs
+                .push(NewInput::Result(edge(Upstream::Job(nobody))));
         }
         5 => cmd.jobs[place].deadline = Some(now.wall.before(Duration::from_secs(1))),
         6 => cmd.jobs[place].payload = Bytes::from(vec![0; (1 << 20) + 1]),

@@ -47,7 +47,13 @@ pub(crate) enum Act {
 
 impl Hand {
     pub(crate) fn new(number: usize) -> Self {
-        Self { number, incarnation: 0, tasks: Vec::new(), sent: Vec::new(), last_lease: None }
+        Self {
+            number,
+            incarnation: 0,
+            tasks: Vec::new(),
+            sent: Vec::new(),
+            last_lease: None,
+        }
     }
 
     pub(crate) fn name(&self) -> Worker {
@@ -81,10 +87,14 @@ impl Hand {
     pub(crate) fn act(&mut self, plan: &Plan, lore: &mut Lore, dice: &mut Dice) -> Command {
         if plan.does(Feature::Goodbyes) && dice.chance(40) {
             let namespace = names::namespace(plan, dice);
-            return Command::Goodbye(Goodbye { namespace, worker: self.name() });
+            return Command::Goodbye(Goodbye {
+                namespace,
+                worker: self.name(),
+            });
         }
         let is_zombie = plan.suffers(Fault::Zombies) || plan.suffers(Fault::Repeats);
-        if is_zombie && dice.chance(200)
+        if is_zombie
+            && dice.chance(200)
             && let Some(old) = dice.maybe(&self.sent)
         {
             return old.clone();
@@ -118,18 +128,24 @@ impl Hand {
         } else {
             TakeMode::Ordered
         };
-        let jobs_max = if plan.does(Feature::Prefetch) { dice.small(5) + 1 } else { 1 };
+        let jobs_max = if plan.does(Feature::Prefetch) {
+            dice.small(5) + 1
+        } else {
+            1
+        };
         let number = lore.count();
-        let request = plan.does(Feature::RequestIds).then(|| {
-            RequestId::new(format!("r{number}")).expect("short")
-        });
+        let request = plan
+            .does(Feature::RequestIds)
+            .then(|| RequestId::new(format!("r{number}")).expect("short"));
         Lease {
             namespace: names::namespace(plan, dice),
             queues: order.iter().map(from).collect(),
             mode,
             worker: Some(self.name()),
             jobs_max,
-            lease_for: dice.chance(700).then(|| dice.millis(100, plan.lease_ms * 2 + 100)),
+            lease_for: dice
+                .chance(700)
+                .then(|| dice.millis(100, plan.lease_ms * 2 + 100)),
             request,
         }
     }
@@ -164,7 +180,11 @@ impl Hand {
                 let bytes = Bytes::from(vec![b'x'; dice.index(20) + 1]);
                 let sent = u64::try_from(bytes.len()).expect("short");
                 task.log_bytes = task.log_bytes.max(offset + sent);
-                Act::Then(Command::AppendLog(Box::new(AppendLog { held, offset, bytes })))
+                Act::Then(Command::AppendLog(Box::new(AppendLog {
+                    held,
+                    offset,
+                    bytes,
+                })))
             }
             20..32 if plan.does(Feature::Releases) => Act::Last(release(plan, held, dice)),
             32..60 if plan.does(Feature::Failures) => Act::Last(Command::Fail(Box::new(Fail {
@@ -182,19 +202,27 @@ impl Hand {
 fn renew(plan: &Plan, held: Held, dice: &mut Dice) -> Command {
     Command::Renew(Box::new(Renew {
         held,
-        lease_for: dice.chance(400).then(|| dice.millis(100, plan.lease_ms * 4 + 100)),
+        lease_for: dice
+            .chance(400)
+            .then(|| dice.millis(100, plan.lease_ms * 4 + 100)),
         progress: dice.chance(300).then(|| Progress {
             millionths: dice.small(1_000_001),
             message: "working".to_owned(),
         }),
-        payload: dice.chance(100).then(|| Bytes::from_static(b"renewed payload")),
+        payload: dice
+            .chance(100)
+            .then(|| Bytes::from_static(b"renewed payload")),
     }))
 }
 
 fn release(plan: &Plan, held: Held, dice: &mut Dice) -> Command {
     Command::Release(Box::new(Release {
         held,
-        delay: if dice.chance(500) { Duration::ZERO } else { dice.millis(1, plan.lease_ms) },
+        delay: if dice.chance(500) {
+            Duration::ZERO
+        } else {
+            dice.millis(1, plan.lease_ms)
+        },
         counted: dice.chance(300),
         keep_place: dice.chance(500),
         reason: "not now".to_owned(),
@@ -211,7 +239,11 @@ fn complete(plan: &Plan, task: &Task, dice: &mut Dice) -> Command {
     let result = (!dice.chance(100)).then(|| result(&held.job, task.attempt));
     let next = (plan.does(Feature::NextQueues) && dice.chance(120)).then(|| Next {
         queue: names::queue(plan, dice),
-        delay: if dice.chance(500) { Duration::ZERO } else { dice.millis(1, plan.lease_ms) },
+        delay: if dice.chance(500) {
+            Duration::ZERO
+        } else {
+            dice.millis(1, plan.lease_ms)
+        },
         after: Vec::new(),
         payload: dice.chance(300).then(|| Bytes::from_static(b"handed on")),
     });
@@ -221,7 +253,11 @@ fn complete(plan: &Plan, task: &Task, dice: &mut Dice) -> Command {
 /// A report that only an honest worker sends.
 pub(crate) fn honest(task: &Task) -> Command {
     let result = Some(result(&task.held.job, task.attempt));
-    Command::Complete(Box::new(Complete { held: task.held.clone(), result, next: None }))
+    Command::Complete(Box::new(Complete {
+        held: task.held.clone(),
+        result,
+        next: None,
+    }))
 }
 
 fn wrong_report(lore: &Lore, dice: &mut Dice) -> Command {
@@ -231,13 +267,24 @@ fn wrong_report(lore: &Lore, dice: &mut Dice) -> Command {
         counter: dice.below(50),
         secret: dice.bytes(),
     };
-    let held = Held { namespace, job, token };
-    Command::Complete(Box::new(Complete { held, result: None, next: None }))
+    let held = Held {
+        namespace,
+        job,
+        token,
+    };
+    Command::Complete(Box::new(Complete {
+        held,
+        result: None,
+        next: None,
+    }))
 }
 
 /// A lease of everything, for the drain.
 pub(crate) fn lease_all(plan: &Plan, namespace: Namespace, worker: Worker) -> Lease {
-    let from = |number| TakeFrom { queue: names::queue_number(number), weight: 1 };
+    let from = |number| TakeFrom {
+        queue: names::queue_number(number),
+        weight: 1,
+    };
     Lease {
         namespace,
         queues: (0..plan.queues).map(from).collect(),

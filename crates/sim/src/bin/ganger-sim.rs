@@ -31,18 +31,24 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     };
     let all_well = match &options.what {
-        What::Seed(seed) => one(&options, Tape::draw(*seed, options.level, options.planted)),
-        What::Tape(path) => match std::fs::read_to_string(path).map_err(|error| error.to_string()) {
-            Ok(text) => match Tape::parse(&text) {
-                Ok(tape) => one(&options, tape),
+        What::Seed(seed) => one(&options, &Tape::draw(*seed, options.level, options.planted)),
+        What::Tape(path) => {
+            match std::fs::read_to_string(path).map_err(|error| error.to_string()) {
+                Ok(text) => match Tape::parse(&text) {
+                    Ok(tape) => one(&options, &tape),
+                    Err(why) => fails(&format!("{path}: {why}")),
+                },
                 Err(why) => fails(&format!("{path}: {why}")),
-            },
-            Err(why) => fails(&format!("{path}: {why}")),
-        },
+            }
+        }
         What::Seeds(seeds) => many(&options, seeds.clone()),
         What::Hunt(seeds) => planted(options.level, *seeds),
     };
-    if all_well { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if all_well {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
 }
 
 fn read(mut words: impl Iterator<Item = String>) -> Option<Options> {
@@ -82,10 +88,16 @@ fn fails(why: &str) -> bool {
     false
 }
 
-fn one(options: &Options, tape: Tape) -> bool {
-    let recording = Recording { story: true, deep: false };
-    let (tape, outcome) =
-        if options.shrink { shrink(&tape) } else { (tape.clone(), run(&tape, recording)) };
+fn one(options: &Options, tape: &Tape) -> bool {
+    let recording = Recording {
+        story: true,
+        deep: false,
+    };
+    let (tape, outcome) = if options.shrink {
+        shrink(tape)
+    } else {
+        (tape.clone(), run(tape, recording))
+    };
     for line in &outcome.story {
         println!("{line}");
     }
@@ -97,7 +109,9 @@ fn one(options: &Options, tape: Tape) -> bool {
         tape.len(),
         if outcome.is_void { ", void" } else { "" }
     );
-    let Some(violation) = outcome.violation else { return true };
+    let Some(violation) = outcome.violation else {
+        return true;
+    };
     println!("\nviolation of {violation}\n");
     if options.shrink {
         println!("{}", tape.to_text());
@@ -111,7 +125,10 @@ fn many(options: &Options, seeds: std::ops::Range<u64>) -> bool {
     let seconds = begun.elapsed().as_secs();
     for (seed, violation) in report.failures.iter().take(20) {
         println!("seed {seed}: violation of {violation}");
-        println!("  replay: cargo xtask sim --level {} --seed {seed} --shrink", options.level);
+        println!(
+            "  replay: cargo xtask sim --level {} --seed {seed} --shrink",
+            options.level
+        );
     }
     println!("{}", report.goals_text());
     println!(
@@ -132,7 +149,10 @@ fn planted(level: u8, seeds: u64) -> bool {
         match &hunt.found {
             Some((seeds, violation)) => {
                 let first = violation.lines().next().unwrap_or_default();
-                println!("planted {:>2}: found after {seeds} seeds: {}: {first}", hunt.bug, hunt.what);
+                println!(
+                    "planted {:>2}: found after {seeds} seeds: {}: {first}",
+                    hunt.bug, hunt.what
+                );
             }
             None => {
                 all_found = false;

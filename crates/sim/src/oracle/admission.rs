@@ -73,7 +73,10 @@ impl Oracle {
         if let Some(id) = &job.id {
             self.object_to_id(cmd, job, id, codes);
         }
-        if job.deadline.is_some_and(|deadline| deadline <= self.now.wall) {
+        if job
+            .deadline
+            .is_some_and(|deadline| deadline <= self.now.wall)
+        {
             codes.insert("deadline_passed");
         }
         if let Some(retry) = &job.retry {
@@ -146,14 +149,17 @@ impl Oracle {
         }
         coming.into_iter().any(|(queue, more)| {
             let limit = self.settings(&cmd.namespace, queue).live_max;
-            let live =
-                self.count_live(|job| job.namespace == cmd.namespace && job.queue == *queue);
+            let live = self.count_live(|job| job.namespace == cmd.namespace && job.queue == *queue);
             limit.is_some_and(|limit| live + more > limit)
         })
     }
 
     pub(super) fn count_live(&self, is_meant: impl Fn(&super::Known) -> bool) -> u64 {
-        let count = self.live.iter().filter(|key| is_meant(self.known(**key))).count();
+        let count = self
+            .live
+            .iter()
+            .filter(|key| is_meant(self.known(**key)))
+            .count();
         u64::try_from(count).expect("a count fits")
     }
 }
@@ -182,7 +188,7 @@ fn has_cycle(cmd: &Enqueue) -> bool {
         if free.is_empty() {
             return !left.is_empty();
         }
-        free.iter().for_each(|place| drop(left.remove(place)));
+        left.retain(|place| !free.contains(place));
     }
 }
 

@@ -27,7 +27,12 @@ impl Oracle {
     }
 
     pub(super) fn ends_without_success(&mut self, key: JobKey, state: JobState) {
-        let stands = self.known(key).may.iter().map(|stand| stand.moved(state)).collect();
+        let stands = self
+            .known(key)
+            .may
+            .iter()
+            .map(|stand| stand.moved(state))
+            .collect();
         self.stands_become(key, stands);
     }
 
@@ -63,13 +68,19 @@ impl Oracle {
 
     /// Tells a dependent that `upstream` has ended; true if that ends it too.
     fn tell(&mut self, dependent: JobKey, upstream: JobKey, succeeded: bool) -> bool {
-        let Some(policy) = self.known(dependent).policy_towards(upstream) else { return false };
+        let Some(policy) = self.known(dependent).policy_towards(upstream) else {
+            return false;
+        };
         if !succeeded && policy == FailurePolicy::Fail {
             self.note(dependent, "its upstream did not succeed:", upstream.0);
             self.known_mut(dependent).moves_to(JobState::Failed);
             return true;
         }
-        let met = if succeeded { Slot::Delivered(upstream) } else { Slot::Ignored };
+        let met = if succeeded {
+            Slot::Delivered(upstream)
+        } else {
+            Slot::Ignored
+        };
         for slot in self.known_mut(dependent).slots_mut() {
             let is_met = match slot {
                 Slot::Missing(key, policy) if *key == upstream => {
@@ -112,7 +123,9 @@ impl Oracle {
                 continue;
             }
             for upstream in upstreams {
-                let Some(other) = self.jobs.get(&upstream) else { continue };
+                let Some(other) = self.jobs.get(&upstream) else {
+                    continue;
+                };
                 let is_kin = other.graph == graph && self.live.contains(&upstream);
                 if !is_kin || self.is_needed(upstream) {
                     continue;
@@ -137,9 +150,11 @@ impl Oracle {
     /// is told first is not promised.
     fn may_have_ended_either_way(&mut self, ended: &BTreeSet<JobKey>) {
         for key in ended {
-            let job = self.known_mut(*key);
-            let twins: Vec<Stand> = job.may.iter().filter_map(twin).collect();
-            job.may.extend(twins.into_iter().filter(|_| ended.len() > 1));
+            if ended.len() > 1 || self.due_now.len() > 1 || self.is_bulk {
+                let job = self.known_mut(*key);
+                let twins: Vec<Stand> = job.may.iter().filter_map(twin).collect();
+                job.may.extend(twins);
+            }
         }
     }
 

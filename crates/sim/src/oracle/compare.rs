@@ -22,7 +22,11 @@ fn shown(rows: &Rows, key: JobKey) -> Option<Shown> {
     let record = rows.record(key)?;
     let lease = rows.leases.get(&key);
     Some(Shown {
-        state: if lease.is_some() { JobState::Running } else { record.state },
+        state: if lease.is_some() {
+            JobState::Running
+        } else {
+            record.state
+        },
         due: record.due,
         ready_at: record.ready_at,
         attempt: lease.map_or(record.attempt, |lease| lease.attempt),
@@ -52,7 +56,9 @@ impl Oracle {
             assert!(round < 1_000_000, "narrowing ends");
         }
         let touched = std::mem::take(&mut self.touched);
-        touched.iter().try_for_each(|key| self.compare_job(*key, rows))
+        touched
+            .iter()
+            .try_for_each(|key| self.compare_job(*key, rows))
     }
 
     fn jobs_open(&self) -> Vec<JobKey> {
@@ -66,7 +72,8 @@ impl Oracle {
             return Err(self.broken("A2", *key, format!("job {key} is stored as live")));
         }
         let live: Vec<JobKey> = self.live.iter().copied().collect();
-        live.into_iter().try_for_each(|key| self.compare_job(key, rows))?;
+        live.into_iter()
+            .try_for_each(|key| self.compare_job(key, rows))?;
         for (key, job) in &self.jobs {
             if job.has_ended() && !rows.finished.contains_key(key) {
                 return Err(self.broken("D2", *key, format!("job {} ({key}) is gone", job.id)));
@@ -76,17 +83,35 @@ impl Oracle {
     }
 
     fn narrow(&mut self, key: JobKey, rows: &Rows) -> Judged {
-        let Some(job) = self.jobs.get(&key) else { return self.not_known(key, rows) };
+        let Some(job) = self.jobs.get(&key) else {
+            return self.not_known(key, rows);
+        };
         let Some(shown) = shown(rows, key) else {
             let what = format!("job {} ({key}) is not stored any more", job.id);
             return Err(self.broken("D2", key, what));
         };
         let fits = |stand: &&Stand| self.fits(stand, &shown);
         let Some(stand) = job.may.iter().find(fits).copied() else {
+            let until = job.hold.as_ref().map(|hold| hold.ends.0);
+            if let Some(until) = until.filter(|until| self.now.elapsed < *until)
+                && shown.deaths > 0
+            {
+                let what = format!(
+                    "the lease of job {} ({key}) ran out before {until}, to which it was granted or renewed",
+                    job.id
+                );
+                return Err(self.broken("L9", key, what));
+            }
             let what = format!(
                 "job {} ({key}) is stored as {} due {:?} ready at {} attempts {} counted {} releases {} deaths {}",
-                job.id, shown.state, shown.due, shown.ready_at, shown.attempt, shown.counted,
-                shown.releases, shown.deaths
+                job.id,
+                shown.state,
+                shown.due,
+                shown.ready_at,
+                shown.attempt,
+                shown.counted,
+                shown.releases,
+                shown.deaths
             );
             return Err(self.broken("A2", key, what));
         };
@@ -95,9 +120,17 @@ impl Oracle {
             _ => shown.due.map_or(When::Never, When::At),
         };
         let ready = (stand.state == JobState::Ready).then_some(shown.ready_at);
-        let ready_at = if stand.state == JobState::Running { stand.ready_at } else { ready };
+        let ready_at = if stand.state == JobState::Running {
+            stand.ready_at
+        } else {
+            ready
+        };
         let job = self.jobs.get_mut(&key).expect("looked up above");
-        job.may = vec![Stand { due, ready_at, ..stand }];
+        job.may = vec![Stand {
+            due,
+            ready_at,
+            ..stand
+        }];
         if stand.state == JobState::Ready {
             job.is_ahead = shown.is_ahead;
         }
@@ -110,12 +143,16 @@ impl Oracle {
     fn not_known(&self, key: JobKey, rows: &Rows) -> Judged {
         match rows.state(key) {
             None => Ok(()),
-            Some(state) if self.removed.contains(&key) => {
-                Err(self.broken("K5", key, format!("job {key} was removed and is stored as {state}")))
-            }
-            Some(state) => {
-                Err(self.broken("A2", key, format!("job {key} came from nowhere and is {state}")))
-            }
+            Some(state) if self.removed.contains(&key) => Err(self.broken(
+                "K5",
+                key,
+                format!("job {key} was removed and is stored as {state}"),
+            )),
+            Some(state) => Err(self.broken(
+                "A2",
+                key,
+                format!("job {key} came from nowhere and is {state}"),
+            )),
         }
     }
 
@@ -131,16 +168,16 @@ impl Oracle {
         };
         let place_fits = match (stand.state, stand.ready_at) {
             (JobState::Ready, Some(at)) => at == shown.ready_at,
-            (JobState::Ready, None) => {
-                shown.ready_at <= self.now.elapsed
-            }
+            (JobState::Ready, None) => shown.ready_at <= self.now.elapsed,
             _ => true,
         };
         stand.state == shown.state && counts_fit && due_fits && place_fits
     }
 
     fn compare_job(&self, key: JobKey, rows: &Rows) -> Judged {
-        let Some(job) = self.jobs.get(&key) else { return self.not_known(key, rows) };
+        let Some(job) = self.jobs.get(&key) else {
+            return self.not_known(key, rows);
+        };
         let Some(shown) = shown(rows, key) else {
             let what = format!("job {} ({key}) is not stored any more", job.id);
             return Err(self.broken("D2", key, what));
@@ -158,7 +195,11 @@ impl Oracle {
             return Err(self.broken("R2", key, what));
         }
         self.compare_content(job, rows)?;
-        if stand.state.is_terminal() { self.compare_end(job, rows) } else { self.compare_inputs(job, rows) }
+        if stand.state.is_terminal() {
+            self.compare_end(job, rows)
+        } else {
+            self.compare_inputs(job, rows)
+        }
     }
 
     fn compare_content(&self, job: &Known, rows: &Rows) -> Judged {
@@ -176,17 +217,29 @@ impl Oracle {
             "kind"
         } else if record.graph != job.graph {
             "graph"
-        } else if record.tags.iter().cloned().collect::<std::collections::BTreeSet<_>>() != job.tags {
+        } else if record
+            .tags
+            .iter()
+            .cloned()
+            .collect::<std::collections::BTreeSet<_>>()
+            != job.tags
+        {
             "tags"
         } else {
             return Ok(());
         };
-        let what = format!("job {} ({}) is stored with another {wrong}", job.id, job.key);
+        let what = format!(
+            "job {} ({}) is stored with another {wrong}",
+            job.id, job.key
+        );
         Err(self.broken("D2", job.key, what))
     }
 
     fn compare_end(&self, job: &Known, rows: &Rows) -> Judged {
-        let row = rows.finished.get(&job.key).expect("a terminal job is stored as finished");
+        let row = rows
+            .finished
+            .get(&job.key)
+            .expect("a terminal job is stored as finished");
         if row.result != job.result {
             let what = format!(
                 "job {} ({}) is stored with the result {:?} instead of {:?}",
@@ -203,10 +256,17 @@ impl Oracle {
             let stored = rows.inputs.get(&(job.key, number));
             let agrees = match (slot, stored) {
                 (Slot::Value(value), Some(InputState::Value(stored))) => value == stored,
-                (Slot::Missing(up, policy), Some(InputState::Missing { upstream, policy: p, .. })) => {
-                    up == upstream && policy == p
+                (
+                    Slot::Missing(up, policy),
+                    Some(InputState::Missing {
+                        upstream,
+                        policy: p,
+                        ..
+                    }),
+                ) => up == upstream && policy == p,
+                (Slot::Delivered(up), Some(InputState::Delivered { upstream, .. })) => {
+                    up == upstream
                 }
-                (Slot::Delivered(up), Some(InputState::Delivered { upstream, .. })) => up == upstream,
                 (Slot::Ignored, Some(InputState::Ignored { .. })) => true,
                 _ => false,
             };
@@ -223,7 +283,9 @@ impl Oracle {
 
     /// Dependencies without data: those missing here are missing there, and the other way round.
     fn compare_edges(&self, job: &Known, rows: &Rows) -> Judged {
-        let stored = rows.inputs.range((job.key, InputRow::EDGE_FIRST)..=(job.key, u32::MAX));
+        let stored = rows
+            .inputs
+            .range((job.key, InputRow::EDGE_FIRST)..=(job.key, u32::MAX));
         let mut stored: Vec<JobKey> = stored
             .filter_map(|(_, state)| match state {
                 InputState::Missing { upstream, .. } => Some(*upstream),
@@ -245,7 +307,10 @@ impl Oracle {
         if stored == believed {
             return Ok(());
         }
-        let what = format!("job {} ({}) waits for {stored:?} instead of {believed:?}", job.id, job.key);
+        let what = format!(
+            "job {} ({}) waits for {stored:?} instead of {believed:?}",
+            job.id, job.key
+        );
         Err(self.broken("G1", job.key, what))
     }
 }

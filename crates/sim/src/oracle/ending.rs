@@ -13,7 +13,11 @@ pub(super) fn pause(policy: &RetryPolicy, k: u32) -> Duration {
         Backoff::Fixed(pause) => *pause,
         Backoff::List(pauses) => {
             let place = usize::try_from(k.max(1) - 1).expect("a small number");
-            pauses.get(place).or(pauses.last()).copied().unwrap_or_default()
+            pauses
+                .get(place)
+                .or(pauses.last())
+                .copied()
+                .unwrap_or_default()
         }
         Backoff::Exponential { base, cap } => {
             let mut pause = *base;
@@ -42,16 +46,26 @@ impl Oracle {
     ) -> Vec<Stand> {
         let job = self.known(key);
         let failed = stand.moved(JobState::Failed);
-        let is_late = job.spec.deadline.is_some_and(|deadline| deadline <= self.now.wall);
+        let is_late = job
+            .spec
+            .deadline
+            .is_some_and(|deadline| deadline <= self.now.wall);
         if !may_retry || stand.counted > job.retry.retries_max || is_late {
             return vec![failed];
         }
-        let jitter = if pause_asked.is_some() { 0 } else { job.retry.jitter_percent };
+        let jitter = if pause_asked.is_some() {
+            0
+        } else {
+            job.retry.jitter_percent
+        };
         let pause = pause_asked.unwrap_or_else(|| pause(&job.retry, stand.counted));
         let mut stands = vec![scheduled_or_ready(stand, at, pause, jitter)];
         // No retry is scheduled after the deadline (`rel R5`); one that would begin after it may be
         // given up at once, or when the deadline comes.
-        let begins = self.now.wall.after(pause.mul_f64(1.0 + f64::from(jitter) / 100.0));
+        let begins = self
+            .now
+            .wall
+            .after(pause.mul_f64(1.0 + f64::from(jitter) / 100.0));
         if job.spec.deadline.is_some_and(|deadline| deadline <= begins) {
             stands.push(failed);
         }
@@ -67,25 +81,34 @@ impl Oracle {
         stand: Stand,
     ) -> Vec<Stand> {
         let deaths_max = self.namespace(&self.known(key).namespace).deaths_max;
-        let times_out = hold.times_out.is_some_and(|(first, _)| first <= self.now.elapsed);
+        let times_out = hold
+            .times_out
+            .is_some_and(|(first, _)| first <= self.now.elapsed);
         let expires = hold.ends.0 <= self.now.elapsed;
         let mut ways = Vec::new();
         if expires {
             // A lost worker says nothing about the job: it is due again at once (`rel O4`).
-            let died = Stand { deaths: stand.deaths + 1, ..stand };
+            let died = Stand {
+                deaths: stand.deaths + 1,
+                ..stand
+            };
             let is_poison = deaths_max > 0 && died.deaths >= deaths_max;
             ways.push((died, !is_poison, Some(Duration::ZERO)));
         }
         if times_out {
             ways.push((stand, true, None));
         }
-        let is_exact = hold.ends.0 == hold.ends.1
-            && hold.times_out.is_none_or(|(first, last)| first == last);
+        let is_exact =
+            hold.ends.0 == hold.ends.1 && hold.times_out.is_none_or(|(first, last)| first == last);
         let mut stands = Vec::new();
         for (stand, may_retry, pause) in ways {
             let after = self.after_failure(key, at, stand, may_retry, pause);
             stands.extend(after.into_iter().map(|stand| {
-                if is_exact { stand } else { loosened(stand, self.now.elapsed.since(at)) }
+                if is_exact {
+                    stand
+                } else {
+                    loosened(stand, self.now.elapsed.since(at))
+                }
             }));
         }
         stands
@@ -95,16 +118,28 @@ impl Oracle {
 /// The attempt ended somewhere within `span` after the moment that `stand` was made for.
 fn loosened(stand: Stand, span: Duration) -> Stand {
     match stand.due {
-        When::At(Due::Elapsed(at)) => Stand { due: When::Between(at, at.after(span)), ..stand },
-        When::Between(low, high) => Stand { due: When::Between(low, high.after(span)), ..stand },
-        _ => Stand { ready_at: None, ..stand },
+        When::At(Due::Elapsed(at)) => Stand {
+            due: When::Between(at, at.after(span)),
+            ..stand
+        },
+        When::Between(low, high) => Stand {
+            due: When::Between(low, high.after(span)),
+            ..stand
+        },
+        _ => Stand {
+            ready_at: None,
+            ..stand
+        },
     }
 }
 
 /// A pause of nothing leaves the job ready, in line from the end of the attempt on (`rel O4`).
 fn scheduled_or_ready(stand: Stand, at: Elapsed, pause: Duration, jitter: u8) -> Stand {
     if pause.is_zero() {
-        return Stand { ready_at: Some(at), ..stand.moved(JobState::Ready) };
+        return Stand {
+            ready_at: Some(at),
+            ..stand.moved(JobState::Ready)
+        };
     }
     if jitter == 0 {
         return stand.scheduled(When::At(Due::Elapsed(at.after(pause))));
@@ -123,8 +158,15 @@ mod tests {
     #[test]
     fn pauses_double_up_to_their_cap() {
         let second = Duration::from_secs(1);
-        let backoff = Backoff::Exponential { base: second, cap: 5 * second };
-        let policy = RetryPolicy { retries_max: 9, backoff, jitter_percent: 0 };
+        let backoff = Backoff::Exponential {
+            base: second,
+            cap: 5 * second,
+        };
+        let policy = RetryPolicy {
+            retries_max: 9,
+            backoff,
+            jitter_percent: 0,
+        };
         let pauses: Vec<u64> = (1..=5).map(|k| pause(&policy, k).as_secs()).collect();
         assert_eq!(pauses, [1, 2, 4, 5, 5]);
     }

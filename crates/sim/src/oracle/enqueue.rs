@@ -6,8 +6,7 @@ use std::time::Duration;
 use ganger_types::command::{Enqueue, NewEdge, NewInput, NewJob, Upstream};
 use ganger_types::reply::Enqueued;
 use ganger_types::{
-    Answer, FailurePolicy, Graph, JobKey, JobState, Namespace, Outcome, Rejection, Reply,
-    UniqueKey,
+    Answer, FailurePolicy, Graph, JobKey, JobState, Namespace, Outcome, Rejection, Reply, UniqueKey,
 };
 
 use super::admission::{Fate, due_of, edges};
@@ -29,9 +28,11 @@ impl Oracle {
         }
         match answer {
             Err(rejection) => self.refused(rejection, &objections),
-            Ok(Reply::Enqueued { jobs, graph, repeat: false }) if objections.is_empty() => {
-                self.admitted(cmd, &fates, jobs, graph.as_ref())
-            }
+            Ok(Reply::Enqueued {
+                jobs,
+                graph,
+                repeat: false,
+            }) if objections.is_empty() => self.admitted(cmd, &fates, jobs, graph.as_ref()),
             Ok(reply) => {
                 let what = format!("{reply:?}, although it had to be refused: {objections:?}");
                 Err(self.wrong("G7", what, Vec::new()))
@@ -40,11 +41,18 @@ impl Oracle {
     }
 
     /// A refusal must name a reason that holds.
-    pub(super) fn refused(&self, rejection: &Rejection, allowed: &BTreeSet<&'static str>) -> Judged {
+    pub(super) fn refused(
+        &self,
+        rejection: &Rejection,
+        allowed: &BTreeSet<&'static str>,
+    ) -> Judged {
         if allowed.contains(rejection.code()) {
             return Ok(());
         }
-        let what = format!("refused as {} ({rejection}); that does not hold, only {allowed:?}", rejection.code());
+        let what = format!(
+            "refused as {} ({rejection}); that does not hold, only {allowed:?}",
+            rejection.code()
+        );
         Err(self.wrong("P6", what, Vec::new()))
     }
 
@@ -53,14 +61,23 @@ impl Oracle {
         let earlier = self.claims.get(&(cmd.namespace.clone(), claim.clone()))?;
         let same = earlier.submission.jobs == cmd.jobs && earlier.submission.graph == cmd.graph;
         let right = match answer {
-            Ok(Reply::Enqueued { jobs, repeat: true, .. }) => {
-                same && jobs.iter().map(|job| (job.key, job.id.clone())).eq(earlier.jobs.iter().cloned())
+            Ok(Reply::Enqueued {
+                jobs, repeat: true, ..
+            }) => {
+                same && jobs
+                    .iter()
+                    .map(|job| (job.key, job.id.clone()))
+                    .eq(earlier.jobs.iter().cloned())
             }
             Err(Rejection::ClaimConflict) => !same,
             _ => false,
         };
         if right {
-            self.goals.reach(if same { "claim-repeated" } else { "claim-conflict" });
+            self.goals.reach(if same {
+                "claim-repeated"
+            } else {
+                "claim-conflict"
+            });
             return Some(Ok(()));
         }
         let what = format!(
@@ -78,11 +95,18 @@ impl Oracle {
         graph: Option<&Graph>,
     ) -> Judged {
         if jobs.len() != cmd.jobs.len() {
-            let what = format!("{} jobs were submitted, {} answered", cmd.jobs.len(), jobs.len());
+            let what = format!(
+                "{} jobs were submitted, {} answered",
+                cmd.jobs.len(),
+                jobs.len()
+            );
             return Err(self.wrong("G7", what, Vec::new()));
         }
         let has_edges = cmd.jobs.len() > 1
-            && cmd.jobs.iter().any(|job| edges(job).any(|e| matches!(e.upstream, Upstream::Member(_))));
+            && cmd
+                .jobs
+                .iter()
+                .any(|job| edges(job).any(|e| matches!(e.upstream, Upstream::Member(_))));
         let are_new = fates.iter().all(|fate| *fate == Fate::New);
         if are_new && graph.is_some() != (cmd.graph || has_edges) {
             return Err(self.wrong("G7", format!("the graph is named {graph:?}"), Vec::new()));
@@ -102,8 +126,11 @@ impl Oracle {
             self.learn(cmd, &cmd.jobs[*place], answered, &keys, graph);
         }
         for answered in is_new.values() {
-            let upstreams: Vec<JobKey> =
-                self.known(answered.key).slots().filter_map(upstream_of).collect();
+            let upstreams: Vec<JobKey> = self
+                .known(answered.key)
+                .slots()
+                .filter_map(upstream_of)
+                .collect();
             for upstream in upstreams {
                 if let Some(other) = self.jobs.get_mut(&upstream) {
                     other.dependents.insert(answered.key);
@@ -119,7 +146,8 @@ impl Oracle {
                 jobs: jobs.iter().map(|job| (job.key, job.id.clone())).collect(),
                 until: self.now.wall.after(CLAIM_WINDOW),
             };
-            self.claims.insert((cmd.namespace.clone(), claim.clone()), claimed);
+            self.claims
+                .insert((cmd.namespace.clone(), claim.clone()), claimed);
         }
         Ok(())
     }
@@ -135,7 +163,10 @@ impl Oracle {
         let right = match fate {
             Fate::New => {
                 let is_fresh = self.key_max.is_none_or(|max| answered.key > max);
-                let is_named = cmd.jobs[place].id.as_ref().is_none_or(|id| *id == answered.id);
+                let is_named = cmd.jobs[place]
+                    .id
+                    .as_ref()
+                    .is_none_or(|id| *id == answered.id);
                 let is_free = self.find(&cmd.namespace, &answered.id).is_none();
                 is_fresh && is_named && is_free && !answered.existed
             }
@@ -164,10 +195,20 @@ impl Oracle {
     ) {
         let key = answered.key;
         let settings = self.settings(&cmd.namespace, &spec.queue);
-        let default = settings.retry.unwrap_or_else(|| self.namespace(&cmd.namespace).retry);
+        let default = settings
+            .retry
+            .unwrap_or_else(|| self.namespace(&cmd.namespace).retry);
         let start = due_of(spec.start, self.now);
-        let inputs: Vec<Slot> = spec.inputs.iter().map(|input| self.slot(cmd, input, keys)).collect();
-        let after = spec.after.iter().map(|edge| self.edge(cmd, edge, keys)).collect();
+        let inputs: Vec<Slot> = spec
+            .inputs
+            .iter()
+            .map(|input| self.slot(cmd, input, keys))
+            .collect();
+        let after = spec
+            .after
+            .iter()
+            .map(|edge| self.edge(cmd, edge, keys))
+            .collect();
         let job = Known {
             key,
             id: answered.id.clone(),
@@ -177,7 +218,6 @@ impl Oracle {
             priority: spec.priority,
             retry: spec.retry.clone().unwrap_or(default),
             graph,
-            schedule: None,
             tags: spec.tags.iter().cloned().collect(),
             start,
             may: vec![Stand::new(JobState::Blocked)],
@@ -202,14 +242,16 @@ impl Oracle {
     }
 
     fn occupy(&mut self, namespace: &Namespace, key: &UniqueKey, occupied: Occupied) {
-        self.uniques.insert((namespace.clone(), key.clone()), occupied);
+        self.uniques
+            .insert((namespace.clone(), key.clone()), occupied);
     }
 
     /// Takes a new job into the books.
     pub(super) fn adopt(&mut self, job: Known) {
         let key = job.key;
         self.key_max = self.key_max.max(Some(key));
-        self.ids.insert((job.namespace.clone(), job.id.clone()), key);
+        self.ids
+            .insert((job.namespace.clone(), job.id.clone()), key);
         self.jobs.insert(key, job);
         self.live.insert(key);
         self.note(key, "was enqueued as number", key.0);
@@ -270,7 +312,9 @@ impl Oracle {
     /// A unique key without a window is free once its job has ended.
     pub(super) fn free_unique_of(&mut self, key: JobKey) {
         let job = self.known(key);
-        let Some(unique) = &job.spec.unique else { return };
+        let Some(unique) = &job.spec.unique else {
+            return;
+        };
         let name = (job.namespace.clone(), unique.key.clone());
         let frees = |occupied: &Occupied| occupied.job == key && occupied.until.is_none();
         if self.uniques.get(&name).is_some_and(frees) {

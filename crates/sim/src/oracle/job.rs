@@ -8,7 +8,7 @@ use ganger_types::command::NewJob;
 use ganger_types::job::ReportKind;
 use ganger_types::{
     Bytes, Due, Elapsed, FailurePolicy, Graph, JobId, JobKey, JobState, LeaseToken, Namespace, Now,
-    Outcome, Priority, Queue, RetryPolicy, ScheduleId, Tag, Worker,
+    Outcome, Priority, Queue, RetryPolicy, Tag, Worker,
 };
 
 /// When a scheduled job is due.
@@ -36,15 +36,32 @@ pub(crate) struct Stand {
 
 impl Stand {
     pub(crate) fn new(state: JobState) -> Self {
-        Self { state, due: When::Never, ready_at: None, counted: 0, releases: 0, deaths: 0 }
+        Self {
+            state,
+            due: When::Never,
+            ready_at: None,
+            counted: 0,
+            releases: 0,
+            deaths: 0,
+        }
     }
 
     pub(crate) fn moved(self, state: JobState) -> Self {
-        Self { state, due: When::Never, ready_at: None, ..self }
+        Self {
+            state,
+            due: When::Never,
+            ready_at: None,
+            ..self
+        }
     }
 
     pub(crate) fn scheduled(self, due: When) -> Self {
-        Self { state: JobState::Scheduled, due, ready_at: None, ..self }
+        Self {
+            state: JobState::Scheduled,
+            due,
+            ready_at: None,
+            ..self
+        }
     }
 }
 
@@ -98,8 +115,17 @@ pub(crate) struct Note {
 
 impl fmt::Display for Note {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { at, op, what, number } = self;
-        write!(f, "elapsed {} wall {} op {op}: {what} {number}", at.elapsed, at.wall)
+        let Self {
+            at,
+            op,
+            what,
+            number,
+        } = self;
+        write!(
+            f,
+            "elapsed {} wall {} op {op}: {what} {number}",
+            at.elapsed, at.wall
+        )
     }
 }
 
@@ -115,7 +141,6 @@ pub(crate) struct Known {
     pub(crate) priority: Priority,
     pub(crate) retry: RetryPolicy,
     pub(crate) graph: Option<Graph>,
-    pub(crate) schedule: Option<ScheduleId>,
     pub(crate) tags: BTreeSet<Tag>,
     /// When it is due once nothing is missing any more.
     pub(crate) start: Option<Due>,
@@ -140,7 +165,10 @@ impl Known {
     /// The state, if there is only one it can be in.
     pub(crate) fn state(&self) -> Option<JobState> {
         let first = self.may.first()?.state;
-        self.may.iter().all(|stand| stand.state == first).then_some(first)
+        self.may
+            .iter()
+            .all(|stand| stand.state == first)
+            .then_some(first)
     }
 
     pub(crate) fn may_be(&self, state: JobState) -> bool {

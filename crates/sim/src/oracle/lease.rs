@@ -25,7 +25,9 @@ struct Line {
 impl Oracle {
     pub(super) fn lease(&mut self, cmd: &Lease, answer: &Answer, rows: &Rows) -> Judged {
         let mut objections = BTreeSet::new();
-        if cmd.lease_for.is_some_and(|length| !(LEASE_FOR_MIN..=LEASE_FOR_MAX).contains(&length))
+        if cmd
+            .lease_for
+            .is_some_and(|length| !(LEASE_FOR_MIN..=LEASE_FOR_MAX).contains(&length))
             || cmd.jobs_max == 0
             || cmd.queues.is_empty()
             || cmd.queues.iter().any(|from| from.weight == 0)
@@ -43,13 +45,17 @@ impl Oracle {
                 }
                 self.granted(cmd, grants, rows)
             }
-            Ok(other) => Err(self.wrong("P6", format!("a lease was answered {other:?}"), Vec::new())),
+            Ok(other) => {
+                Err(self.wrong("P6", format!("a lease was answered {other:?}"), Vec::new()))
+            }
         }
     }
 
     /// A request id that was seen gets the grants that live of it (`rel L11`).
     fn is_repeat(&mut self, cmd: &Lease, grants: &[Grant]) -> Result<bool, super::Violation> {
-        let Some(request) = &cmd.request else { return Ok(false) };
+        let Some(request) = &cmd.request else {
+            return Ok(false);
+        };
         let name = (cmd.namespace.clone(), request.clone());
         let earlier = self.requests.get(&name).cloned().unwrap_or_default();
         let lives = |token: &LeaseToken| {
@@ -75,10 +81,19 @@ impl Oracle {
             lines.insert(from.queue.clone(), self.line(&cmd.namespace, &from.queue));
         }
         let is_open = lines.values().any(|line| line.is_open);
-        let room: usize = lines.values().map(|line| line.jobs.len().min(line.room)).sum();
-        let wanted = usize::try_from(cmd.jobs_max).expect("a small number").min(room);
+        let room: usize = lines
+            .values()
+            .map(|line| line.jobs.len().min(line.room))
+            .sum();
+        let wanted = usize::try_from(cmd.jobs_max)
+            .expect("a small number")
+            .min(room);
         if !is_open && grants.len() != wanted {
-            let ready: Vec<_> = lines.values().flat_map(|line| line.jobs.iter()).take(8).collect();
+            let ready: Vec<_> = lines
+                .values()
+                .flat_map(|line| line.jobs.iter())
+                .take(8)
+                .collect();
             let what = format!(
                 "{} jobs were granted, {wanted} should be; first in line: {ready:?}",
                 grants.len()
@@ -92,7 +107,8 @@ impl Oracle {
         }
         if let Some(request) = &cmd.request {
             let tokens = grants.iter().map(|grant| grant.token).collect();
-            self.requests.insert((cmd.namespace.clone(), request.clone()), tokens);
+            self.requests
+                .insert((cmd.namespace.clone(), request.clone()), tokens);
         }
         Ok(())
     }
@@ -105,9 +121,16 @@ impl Oracle {
             .map(|key| self.known(*key))
             .filter(|job| job.namespace == *namespace && job.queue == *queue)
             .collect();
-        let running = here.iter().filter(|job| job.may_be(JobState::Running)).count();
+        let running = here
+            .iter()
+            .filter(|job| job.may_be(JobState::Running))
+            .count();
         let is_open = here.iter().any(|job| {
-            !job.is_certain() || job.may.iter().any(|s| s.state == JobState::Ready && s.ready_at.is_none())
+            !job.is_certain()
+                || job
+                    .may
+                    .iter()
+                    .any(|s| s.state == JobState::Ready && s.ready_at.is_none())
         });
         let mut jobs: Vec<_> = here
             .iter()
@@ -115,7 +138,9 @@ impl Oracle {
             .map(|job| (job.priority, !job.is_ahead, job.may[0].ready_at, job.key))
             .collect();
         jobs.sort();
-        let limit = settings.running_max.map(|max| usize::try_from(max).expect("a small number"));
+        let limit = settings
+            .running_max
+            .map(|max| usize::try_from(max).expect("a small number"));
         let room = match (settings.paused, limit) {
             (true, _) => 0,
             (false, Some(max)) => max.saturating_sub(running),
@@ -124,7 +149,11 @@ impl Oracle {
         if limit.is_some_and(|max| running > max) {
             self.goals.reach("limit-lowered-under-running-jobs");
         }
-        Line { jobs: jobs.into_iter().map(|(_, _, _, key)| key).collect(), room, is_open }
+        Line {
+            jobs: jobs.into_iter().map(|(_, _, _, key)| key).collect(),
+            room,
+            is_open,
+        }
     }
 
     /// The grant must be the next of its queue, and its queue's turn.
@@ -139,22 +168,34 @@ impl Oracle {
             let line = &lines[&from.queue];
             line.room > 0 && !line.jobs.is_empty()
         });
-        let out_of_turn = cmd.mode == TakeMode::Ordered
-            && first.is_some_and(|first| first.queue != grant.queue);
+        let out_of_turn =
+            cmd.mode == TakeMode::Ordered && first.is_some_and(|first| first.queue != grant.queue);
         if out_of_turn && !is_open {
-            let what = format!("job {} of queue {} was granted before {first:?}", grant.job, grant.queue);
+            let what = format!(
+                "job {} of queue {} was granted before {first:?}",
+                grant.job, grant.queue
+            );
             return Err(self.broken("O1", grant.key, what));
         }
         let Some(line) = lines.get_mut(&grant.queue) else {
-            let what = format!("job {} is of queue {}, which was not asked", grant.job, grant.queue);
+            let what = format!(
+                "job {} is of queue {}, which was not asked",
+                grant.job, grant.queue
+            );
             return Err(self.broken("L1", grant.key, what));
         };
         if line.room == 0 {
-            let what = format!("job {} was granted beyond the limit or pause of {}", grant.job, grant.queue);
+            let what = format!(
+                "job {} was granted beyond the limit or pause of {}",
+                grant.job, grant.queue
+            );
             return Err(self.broken("O6", grant.key, what));
         }
         let Some(place) = line.jobs.iter().position(|key| *key == grant.key) else {
-            let what = format!("job {} ({}) was granted, but it is not ready", grant.job, grant.key);
+            let what = format!(
+                "job {} ({}) was granted, but it is not ready",
+                grant.job, grant.key
+            );
             return Err(self.broken("L1", grant.key, what));
         };
         if place > 0 && !is_open {
@@ -181,11 +222,16 @@ impl Oracle {
         let ends = (now.after(length), now.after(length));
         let hold = Hold {
             token: grant.token,
-            worker: cmd.worker.clone().unwrap_or_else(|| ganger_types::Worker::from_static("")),
+            worker: cmd
+                .worker
+                .clone()
+                .unwrap_or_else(|| ganger_types::Worker::from_static("")),
             granted_for: length,
             full: length,
             ends,
-            times_out: grant.timeout.map(|timeout| (now.after(timeout), now.after(timeout))),
+            times_out: grant
+                .timeout
+                .map(|timeout| (now.after(timeout), now.after(timeout))),
             log_bytes: 0,
             is_warned: false,
             place: self.place(key),
@@ -235,14 +281,26 @@ impl Oracle {
         }
         let counted = job.may.iter().map(|stand| stand.counted).min().unwrap_or(0) + 1;
         if counted > job.retry.retries_max.saturating_add(1) {
-            let what = format!("{counted} counted attempts with {} retries", job.retry.retries_max);
+            let what = format!(
+                "{counted} counted attempts with {} retries",
+                job.retry.retries_max
+            );
             return Err(self.broken("R1", key, what));
         }
-        if job.is_certain() && grant.retries_left != (job.retry.retries_max + 1).saturating_sub(counted) {
-            let what = format!("{} retries are said to be left after {counted}", grant.retries_left);
+        if job.is_certain()
+            && grant.retries_left != (job.retry.retries_max + 1).saturating_sub(counted)
+        {
+            let what = format!(
+                "{} retries are said to be left after {counted}",
+                grant.retries_left
+            );
             return Err(self.broken("R1", key, what));
         }
-        if job.spec.deadline.is_some_and(|deadline| deadline <= self.now.wall) {
+        if job
+            .spec
+            .deadline
+            .is_some_and(|deadline| deadline <= self.now.wall)
+        {
             return Err(self.broken("R5", key, "granted after its deadline".into()));
         }
         let length = grant.timeout.map_or(length, |timeout| timeout.min(length));

@@ -9,8 +9,8 @@
 mod admission;
 mod cascade;
 mod compare;
-mod enqueue;
 mod ending;
+mod enqueue;
 pub(crate) mod job;
 mod lease;
 mod operate;
@@ -24,8 +24,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use ganger_types::command::Enqueue;
 use ganger_types::{
     Answer, ClaimKey, Command, Elapsed, JobId, JobKey, JobRecord, JobState, LeaseToken, Namespace,
-    NamespaceSettings, Now, Queue, QueueSettings, RequestId, ScheduleId, Timestamp,
-    UniqueKey,
+    NamespaceSettings, Now, Queue, QueueSettings, RequestId, ScheduleId, Timestamp, UniqueKey,
 };
 
 use crate::goals::Goals;
@@ -117,6 +116,8 @@ pub(crate) struct Oracle {
     /// What fell due earlier counts as of this reading: the last one applied, or the last start.
     settled: Elapsed,
     op: u64,
+    /// Several jobs are being ended by one command: what is told first is not promised.
+    is_bulk: bool,
     key_max: Option<JobKey>,
     /// As it was before the present turn.
     key_before: Option<JobKey>,
@@ -198,12 +199,16 @@ impl Oracle {
     }
 
     fn known(&self, key: JobKey) -> &Known {
-        self.jobs.get(&key).expect("the oracle looks up only what it knows")
+        self.jobs
+            .get(&key)
+            .expect("the oracle looks up only what it knows")
     }
 
     fn known_mut(&mut self, key: JobKey) -> &mut Known {
         self.touched.insert(key);
-        self.jobs.get_mut(&key).expect("the oracle looks up only what it knows")
+        self.jobs
+            .get_mut(&key)
+            .expect("the oracle looks up only what it knows")
     }
 
     fn find(&self, namespace: &Namespace, id: &JobId) -> Option<JobKey> {
@@ -211,7 +216,12 @@ impl Oracle {
     }
 
     fn note(&mut self, key: JobKey, what: &'static str, number: u64) {
-        let note = Note { at: self.now, op: self.op, what, number };
+        let note = Note {
+            at: self.now,
+            op: self.op,
+            what,
+            number,
+        };
         self.known_mut(key).notes.push(note);
     }
 
@@ -226,10 +236,18 @@ impl Oracle {
         self.wrong(rule, what, earlier)
     }
 
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "callers format the text for this"
+    )]
     fn wrong(&self, rule: &'static str, what: String, earlier: Vec<String>) -> Violation {
         let Now { elapsed, wall } = self.now;
         let what = format!("elapsed {elapsed} wall {wall} op {}: {what}", self.op);
-        Violation { rule, what, earlier }
+        Violation {
+            rule,
+            what,
+            earlier,
+        }
     }
 
     /// Everything must have ended (`rel T8`).
@@ -259,9 +277,12 @@ impl Oracle {
     fn waits_for_a_person(&self, key: JobKey) -> bool {
         let job = self.known(key);
         job.state() == Some(JobState::Blocked)
-            && job.missing().iter().any(|upstream| match self.jobs.get(upstream) {
-                Some(known) => known.has_ended() || self.waits_for_a_person(*upstream),
-                None => true,
-            })
+            && job
+                .missing()
+                .iter()
+                .any(|upstream| match self.jobs.get(upstream) {
+                    Some(known) => known.has_ended() || self.waits_for_a_person(*upstream),
+                    None => true,
+                })
     }
 }

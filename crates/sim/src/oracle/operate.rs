@@ -7,9 +7,7 @@ use ganger_types::command::{
     Goodbye, QueueChange, RemoveDependencies, Revive, Selection, Start, TimeOut,
 };
 use ganger_types::query::Query;
-use ganger_types::{
-    Answer, FailurePolicy, JobId, JobKey, JobState, Namespace, Reply, limits,
-};
+use ganger_types::{Answer, FailurePolicy, JobId, JobKey, JobState, Namespace, Reply, limits};
 
 use super::admission::due_of;
 use super::job::{Gone, Slot, Stand, When};
@@ -34,15 +32,22 @@ impl Oracle {
     /// Objections to naming jobs that are not there.
     fn not_there(&self, namespace: &Namespace, ids: &[JobId]) -> BTreeSet<&'static str> {
         let missing = ids.iter().any(|id| self.find(namespace, id).is_none());
-        if missing { BTreeSet::from(["job_not_found"]) } else { BTreeSet::new() }
+        if missing {
+            BTreeSet::from(["job_not_found"])
+        } else {
+            BTreeSet::new()
+        }
     }
 
     pub(super) fn cancel(&mut self, cmd: &Cancel, answer: &Answer) -> Judged {
-        let Some((_, skipped)) = self.changed(answer, &BTreeSet::new())? else { return Ok(()) };
+        let Some((_, skipped)) = self.changed(answer, &BTreeSet::new())? else {
+            return Ok(());
+        };
         let keys: Vec<JobKey> = match &cmd.jobs {
-            Selection::Jobs(ids) => {
-                ids.iter().filter_map(|id| self.find(&cmd.namespace, id)).collect()
-            }
+            Selection::Jobs(ids) => ids
+                .iter()
+                .filter_map(|id| self.find(&cmd.namespace, id))
+                .collect(),
             Selection::Graph(graph) => self
                 .live
                 .iter()
@@ -74,13 +79,20 @@ impl Oracle {
             job.moves_to(JobState::Cancelled);
             self.live.remove(&key);
         }
-        keys.into_iter().for_each(|key| self.has_ended(key));
+        self.is_bulk = true;
+        for key in keys {
+            self.has_ended(key);
+        }
+        self.is_bulk = false;
         Ok(())
     }
 
     pub(super) fn time_out(&mut self, cmd: &TimeOut, answer: &Answer) -> Judged {
-        let keys: Vec<JobKey> =
-            cmd.jobs.iter().filter_map(|id| self.find(&cmd.namespace, id)).collect();
+        let keys: Vec<JobKey> = cmd
+            .jobs
+            .iter()
+            .filter_map(|id| self.find(&cmd.namespace, id))
+            .collect();
         let mut objections = self.not_there(&cmd.namespace, &cmd.jobs);
         for key in &keys {
             let job = self.known(*key);
@@ -99,8 +111,15 @@ impl Oracle {
             self.goals.reach("timed-out-by-hand");
             let now = self.now.elapsed;
             let stands = self.stands_after(key, |stand| {
-                let after = self.after_failure(key, now, stand, true, Some(std::time::Duration::ZERO));
-                after.into_iter().map(|stand| Stand { ready_at: None, ..stand }).collect()
+                let after =
+                    self.after_failure(key, now, stand, true, Some(std::time::Duration::ZERO));
+                after
+                    .into_iter()
+                    .map(|stand| Stand {
+                        ready_at: None,
+                        ..stand
+                    })
+                    .collect()
             });
             self.known_mut(key).end_hold(Gone::ByHand);
             self.stands_become(key, stands);
@@ -110,10 +129,14 @@ impl Oracle {
 
     pub(super) fn revive(&mut self, cmd: &Revive, answer: &Answer) -> Judged {
         let objections = self.not_there(&cmd.namespace, &cmd.jobs);
-        let Some((_, skipped)) = self.changed(answer, &objections)? else { return Ok(()) };
+        let Some((_, skipped)) = self.changed(answer, &objections)? else {
+            return Ok(());
+        };
         let mut revived = Vec::new();
         for id in &cmd.jobs {
-            let Some(key) = self.find(&cmd.namespace, id) else { continue };
+            let Some(key) = self.find(&cmd.namespace, id) else {
+                continue;
+            };
             let job = self.known(key);
             if skipped.contains(id) {
                 continue;
@@ -139,10 +162,18 @@ impl Oracle {
 
     /// A live job that holds the result of this one as an input.
     pub(super) fn user_of(&self, key: JobKey) -> Option<JobKey> {
-        self.known(key).dependents.iter().copied().find(|dependent| {
-            self.live.contains(dependent)
-                && self.known(*dependent).inputs.iter().any(|slot| *slot == Slot::Delivered(key))
-        })
+        self.known(key)
+            .dependents
+            .iter()
+            .copied()
+            .find(|dependent| {
+                self.live.contains(dependent)
+                    && self
+                        .known(*dependent)
+                        .inputs
+                        .iter()
+                        .any(|slot| *slot == Slot::Delivered(key))
+            })
     }
 
     fn comes_back(&mut self, key: JobKey, cmd: &Revive) {
@@ -171,14 +202,18 @@ impl Oracle {
                     _ => Slot::Missing(upstream, policy),
                 },
                 Slot::Delivered(upstream) => match self.slot_for(upstream, FailurePolicy::Fail) {
-                    Slot::Missing(upstream, _) => Slot::Missing(upstream, self.edge_policy(key, upstream)),
+                    Slot::Missing(upstream, _) => {
+                        Slot::Missing(upstream, self.edge_policy(key, upstream))
+                    }
                     slot => slot,
                 },
                 slot => slot,
             })
             .collect();
         let job = self.known_mut(key);
-        job.slots_mut().zip(renewed).for_each(|(slot, new)| *slot = new);
+        job.slots_mut()
+            .zip(renewed)
+            .for_each(|(slot, new)| *slot = new);
         if job.missing().is_empty() {
             job.becomes(vec![Stand::new(JobState::Ready)]);
         }
@@ -187,20 +222,30 @@ impl Oracle {
     /// How the submission said that this job treats a failure of `upstream`.
     fn edge_policy(&self, key: JobKey, upstream: JobKey) -> FailurePolicy {
         let job = self.known(key);
-        let place = job.slots().position(|slot| *slot == Slot::Delivered(upstream));
+        let place = job
+            .slots()
+            .position(|slot| *slot == Slot::Delivered(upstream));
         let edges = job.spec.inputs.iter().map(|input| match input {
             ganger_types::command::NewInput::Result(edge) => Some(edge.policy),
             ganger_types::command::NewInput::Value(_) => None,
         });
-        let edges: Vec<_> = edges.chain(job.spec.after.iter().map(|edge| Some(edge.policy))).collect();
-        place.and_then(|place| edges.get(place).copied().flatten()).unwrap_or(FailurePolicy::Wait)
+        let edges: Vec<_> = edges
+            .chain(job.spec.after.iter().map(|edge| Some(edge.policy)))
+            .collect();
+        place
+            .and_then(|place| edges.get(place).copied().flatten())
+            .unwrap_or(FailurePolicy::Wait)
     }
 
     pub(super) fn delete(&mut self, cmd: &Delete, answer: &Answer) -> Judged {
         let objections = self.not_there(&cmd.namespace, &cmd.jobs);
-        let Some((_, skipped)) = self.changed(answer, &objections)? else { return Ok(()) };
+        let Some((_, skipped)) = self.changed(answer, &objections)? else {
+            return Ok(());
+        };
         for id in &cmd.jobs {
-            let Some(key) = self.find(&cmd.namespace, id) else { continue };
+            let Some(key) = self.find(&cmd.namespace, id) else {
+                continue;
+            };
             if skipped.contains(id) {
                 continue;
             }
@@ -220,7 +265,9 @@ impl Oracle {
 
     /// Forgets a job that was removed for good.
     pub(super) fn remove(&mut self, key: JobKey) {
-        let Some(job) = self.jobs.remove(&key) else { return };
+        let Some(job) = self.jobs.remove(&key) else {
+            return;
+        };
         self.live.remove(&key);
         self.ids.remove(&(job.namespace, job.id));
         self.removed.insert(key);
@@ -231,7 +278,9 @@ impl Oracle {
         let Some(id) = &cmd.job else {
             return match answer {
                 Err(_) => Ok(()),
-                Ok(_) => Err(self.wrong("P6", "a job without a name was altered".into(), Vec::new())),
+                Ok(_) => {
+                    Err(self.wrong("P6", "a job without a name was altered".into(), Vec::new()))
+                }
             };
         };
         let Some(key) = self.find(&cmd.namespace, id) else {
@@ -260,7 +309,11 @@ impl Oracle {
         self.altered(key, cmd);
         let job = self.known(key);
         if tags.into_iter().collect::<BTreeSet<_>>() != job.tags || !job.may_be(told) {
-            return Err(self.broken("P6", key, format!("altered to {:?}, told as {told}", job.tags)));
+            return Err(self.broken(
+                "P6",
+                key,
+                format!("altered to {:?}, told as {told}", job.tags),
+            ));
         }
         Ok(())
     }
@@ -278,7 +331,7 @@ impl Oracle {
             job.payload = payload.clone();
         }
         job.tags.extend(cmd.tags_added.iter().cloned());
-        cmd.tags_removed.iter().for_each(|tag| drop(job.tags.remove(tag)));
+        job.tags.retain(|tag| !cmd.tags_removed.contains(tag));
         let Some(start) = cmd.start else { return };
         let due = due_of(start, now);
         if job.state() == Some(JobState::Blocked) {
@@ -303,9 +356,15 @@ impl Oracle {
         if self.known(key).state() != Some(JobState::Blocked) {
             objections.insert("wrong_state");
         }
-        let upstreams: Vec<JobKey> =
-            cmd.on.iter().filter_map(|id| self.find(&cmd.namespace, id)).collect();
-        if upstreams.iter().any(|upstream| self.waits_on(*upstream, key)) {
+        let upstreams: Vec<JobKey> = cmd
+            .on
+            .iter()
+            .filter_map(|id| self.find(&cmd.namespace, id))
+            .collect();
+        if upstreams
+            .iter()
+            .any(|upstream| self.waits_on(*upstream, key))
+        {
             objections.extend(["wrong_state", "cycle"]);
         }
         let dead = |upstream: &JobKey| {
@@ -315,7 +374,9 @@ impl Oracle {
             objections.insert("wrong_state");
         }
         let must_refuse = !objections.is_empty();
-        let Some(_) = self.changed(answer, &objections)? else { return Ok(()) };
+        let Some(_) = self.changed(answer, &objections)? else {
+            return Ok(());
+        };
         if must_refuse && !upstreams.iter().any(dead) {
             let what = format!("dependencies were added, although: {objections:?}");
             return Err(self.broken("G7", key, what));
@@ -327,22 +388,28 @@ impl Oracle {
     }
 
     fn depends(&mut self, key: JobKey, upstream: JobKey, policy: FailurePolicy) {
-        let has_it = |slot: &Slot| {
-            matches!(slot, Slot::Missing(key, _) | Slot::Delivered(key) if *key == upstream)
-        };
+        let has_it = |slot: &Slot| matches!(slot, Slot::Missing(key, _) | Slot::Delivered(key) if *key == upstream);
         if self.known(key).slots().any(has_it) {
             return;
         }
         let slot = self.slot_for(upstream, policy);
         self.note(key, "waits also for", upstream.0);
         self.goals.reach("dependency-added");
-        self.jobs.get_mut(&upstream).expect("found").dependents.insert(key);
+        self.jobs
+            .get_mut(&upstream)
+            .expect("found")
+            .dependents
+            .insert(key);
         if matches!(slot, Slot::Missing(..)) {
             self.known_mut(key).after.push(slot);
         }
     }
 
-    pub(super) fn remove_dependencies(&mut self, cmd: &RemoveDependencies, answer: &Answer) -> Judged {
+    pub(super) fn remove_dependencies(
+        &mut self,
+        cmd: &RemoveDependencies,
+        answer: &Answer,
+    ) -> Judged {
         let Some(key) = self.find(&cmd.namespace, &cmd.job) else {
             let objections = BTreeSet::from(["job_not_found"]);
             return self.changed(answer, &objections).map(|_| ());
@@ -350,7 +417,9 @@ impl Oracle {
         let job = self.known(key);
         let is_named = |upstream: JobKey| match &cmd.on {
             None => true,
-            Some(ids) => ids.iter().any(|id| self.find(&cmd.namespace, id) == Some(upstream)),
+            Some(ids) => ids
+                .iter()
+                .any(|id| self.find(&cmd.namespace, id) == Some(upstream)),
         };
         let mut objections = BTreeSet::new();
         if job.state() != Some(JobState::Blocked) {
@@ -362,7 +431,9 @@ impl Oracle {
         }
         let must_refuse = !objections.is_empty();
         let removed: Vec<bool> = job.after.iter().map(carries).collect();
-        let Some(_) = self.changed(answer, &objections)? else { return Ok(()) };
+        let Some(_) = self.changed(answer, &objections)? else {
+            return Ok(());
+        };
         if must_refuse {
             let what = format!("dependencies were removed, although: {objections:?}");
             return Err(self.broken("G1", key, what));
@@ -370,7 +441,9 @@ impl Oracle {
         self.note(key, "waits for fewer", 0);
         self.goals.reach("dependency-removed");
         let mut removed = removed.into_iter();
-        self.known_mut(key).after.retain(|_| !removed.next().unwrap_or(false));
+        self.known_mut(key)
+            .after
+            .retain(|_| !removed.next().unwrap_or(false));
         self.unblock_if_met(key);
         Ok(())
     }
@@ -389,8 +462,7 @@ impl Oracle {
     }
 
     pub(super) fn forget_queue(&mut self, cmd: &ForgetQueue, answer: &Answer) -> Judged {
-        let live =
-            self.count_live(|job| job.namespace == cmd.namespace && job.queue == cmd.queue);
+        let live = self.count_live(|job| job.namespace == cmd.namespace && job.queue == cmd.queue);
         let mut objections = BTreeSet::from(["queue_not_found"]);
         if live > 0 {
             objections.insert("queue_in_use");
@@ -399,28 +471,40 @@ impl Oracle {
             return self.refused(rejection, &objections);
         }
         if live > 0 {
-            return Err(self.wrong("K4", format!("a queue with {live} live jobs was forgotten"), Vec::new()));
+            return Err(self.wrong(
+                "K4",
+                format!("a queue with {live} live jobs was forgotten"),
+                Vec::new(),
+            ));
         }
         let has_kept = self
             .jobs
             .values()
             .any(|job| job.namespace == cmd.namespace && job.queue == cmd.queue);
         if !has_kept {
-            self.queues.remove(&(cmd.namespace.clone(), cmd.queue.clone()));
+            self.queues
+                .remove(&(cmd.namespace.clone(), cmd.queue.clone()));
         }
         Ok(())
     }
 
-    pub(super) fn configure_namespace(&mut self, cmd: &ConfigureNamespace, answer: &Answer) -> Judged {
+    pub(super) fn configure_namespace(
+        &mut self,
+        cmd: &ConfigureNamespace,
+        answer: &Answer,
+    ) -> Judged {
         if let Err(rejection) = answer {
             return self.refused(rejection, &BTreeSet::from(["out_of_range", "too_large"]));
         }
-        self.namespaces.insert(cmd.namespace.clone(), cmd.settings.clone());
+        self.namespaces
+            .insert(cmd.namespace.clone(), cmd.settings.clone());
         Ok(())
     }
 
     pub(super) fn goodbye(&mut self, cmd: &Goodbye, answer: &Answer) -> Judged {
-        let Some(_) = self.changed(answer, &BTreeSet::new())? else { return Ok(()) };
+        let Some(_) = self.changed(answer, &BTreeSet::new())? else {
+            return Ok(());
+        };
         let held: Vec<JobKey> = self
             .live
             .iter()
@@ -428,7 +512,10 @@ impl Oracle {
             .filter(|key| {
                 let job = self.known(*key);
                 job.namespace == cmd.namespace
-                    && job.hold.as_ref().is_some_and(|hold| hold.worker == cmd.worker)
+                    && job
+                        .hold
+                        .as_ref()
+                        .is_some_and(|hold| hold.worker == cmd.worker)
             })
             .collect();
         for key in held {
@@ -438,8 +525,15 @@ impl Oracle {
             let stands = self.stands_after(key, |stand| {
                 let free = stand.releases < limits::RELEASES_MAX;
                 let counted = stand.counted - u32::from(free);
-                let stand = Stand { counted, releases: stand.releases + 1, ..stand };
-                vec![Stand { ready_at: place, ..stand.moved(JobState::Ready) }]
+                let stand = Stand {
+                    counted,
+                    releases: stand.releases + 1,
+                    ..stand
+                };
+                vec![Stand {
+                    ready_at: place,
+                    ..stand.moved(JobState::Ready)
+                }]
             });
             self.known_mut(key).end_hold(Gone::ByHand);
             self.stands_become(key, stands);
@@ -462,7 +556,11 @@ impl Oracle {
             (Query::Why(namespace, id), Ok(Reply::Why(why))) => match self.find(namespace, id) {
                 Some(key) if self.known(key).may_be(why.state) => Ok(()),
                 Some(key) => Err(self.broken("D4", key, format!("`why` says {}", why.state))),
-                None => Err(self.wrong("K5", format!("`why` knows the removed job {id}"), Vec::new())),
+                None => Err(self.wrong(
+                    "K5",
+                    format!("`why` knows the removed job {id}"),
+                    Vec::new(),
+                )),
             },
             _ => Ok(()),
         }
@@ -475,7 +573,9 @@ impl Oracle {
         counts: &ganger_types::QueueCounts,
     ) -> Judged {
         let here = || {
-            self.jobs.values().filter(|job| job.namespace == *namespace && job.queue == *queue)
+            self.jobs
+                .values()
+                .filter(|job| job.namespace == *namespace && job.queue == *queue)
         };
         if here().any(|job| !job.is_certain()) {
             return Ok(());
@@ -483,7 +583,10 @@ impl Oracle {
         for state in JobState::ALL {
             let count = here().filter(|job| job.state() == Some(state)).count();
             if u64::try_from(count).ok() != Some(counts.of(state)) {
-                let what = format!("queue {queue} shows {} {state} jobs, there are {count}", counts.of(state));
+                let what = format!(
+                    "queue {queue} shows {} {state} jobs, there are {count}",
+                    counts.of(state)
+                );
                 return Err(self.wrong("A1", what, Vec::new()));
             }
         }

@@ -6,9 +6,7 @@ use std::time::Duration;
 use ganger_types::command::{AppendLog, Complete, Fail, Held, Release, Renew};
 use ganger_types::job::ReportKind;
 use ganger_types::rejection::LeaseEnd;
-use ganger_types::{
-    Answer, Bytes, Due, FailurePolicy, JobKey, JobState, Rejection, Reply, limits,
-};
+use ganger_types::{Answer, Bytes, Due, FailurePolicy, JobKey, JobState, Rejection, Reply, limits};
 
 use super::job::{Gone, Slot, Stand, When};
 use super::{Judged, Oracle};
@@ -25,9 +23,14 @@ enum Standing {
 
 impl Oracle {
     fn standing(&self, held: &Held) -> Standing {
-        let Some(key) = self.find(&held.namespace, &held.job) else { return Standing::Stale(None) };
+        let Some(key) = self.find(&held.namespace, &held.job) else {
+            return Standing::Stale(None);
+        };
         let job = self.known(key);
-        let is_it = job.hold.as_ref().is_some_and(|hold| hold.token == held.token);
+        let is_it = job
+            .hold
+            .as_ref()
+            .is_some_and(|hold| hold.token == held.token);
         match (is_it, job.state()) {
             (true, Some(JobState::Running)) => Standing::Live(key),
             (true, _) => Standing::Open(key),
@@ -58,12 +61,17 @@ impl Oracle {
                 Ok(Some(key))
             }
             (Standing::Live(key), _) => {
-                let what = format!("a report under the live lease {:?} was answered {answer:?}", held.token);
+                let what = format!(
+                    "a report under the live lease {:?} was answered {answer:?}",
+                    held.token
+                );
                 Err(self.broken("L5", key, what))
             }
             (Standing::Open(key), _) => {
                 self.goals.reach("report-while-the-lease-may-have-ended");
-                self.known_mut(key).may.retain(|stand| stand.state != JobState::Running);
+                self.known_mut(key)
+                    .may
+                    .retain(|stand| stand.state != JobState::Running);
                 self.known_mut(key).end_hold(Gone::Expired);
                 Ok(None)
             }
@@ -85,7 +93,10 @@ impl Oracle {
                     Ok(())
                 }
                 _ => {
-                    let what = format!("a report for the unknown job {} was answered {answer:?}", held.job);
+                    let what = format!(
+                        "a report for the unknown job {} was answered {answer:?}",
+                        held.job
+                    );
                     Err(self.wrong("K5", what, Vec::new()))
                 }
             };
@@ -128,40 +139,52 @@ impl Oracle {
         let job = self.known(key);
         let was_its = self.tokens.get(&held.token) == Some(&key);
         match (was_its, job.state()) {
-            (_, None) => true,
             (true, Some(JobState::Running)) => told == LeaseEnd::Replaced,
             (true, Some(JobState::Cancelled)) => told == LeaseEnd::Cancelled,
             (true, Some(JobState::Succeeded | JobState::Failed)) => {
-                matches!(told, LeaseEnd::Finished | LeaseEnd::Expired | LeaseEnd::Replaced)
+                matches!(
+                    told,
+                    LeaseEnd::Finished | LeaseEnd::Expired | LeaseEnd::Replaced
+                )
             }
             // Back in line: what the worker must know is that it has lost the job.
             (true, Some(_)) => told != LeaseEnd::Finished,
-            (false, _) => true,
+            (false, _) | (_, None) => true,
         }
     }
 
     pub(super) fn renew(&mut self, cmd: &Renew, answer: &Answer) -> Judged {
         let mut objections = self.too_large(&cmd.held, cmd.payload.as_ref());
         let allowed = limits::LEASE_FOR_MIN..=limits::LEASE_FOR_MAX;
-        if cmd.lease_for.is_some_and(|length| !allowed.contains(&length)) {
+        if cmd
+            .lease_for
+            .is_some_and(|length| !allowed.contains(&length))
+        {
             objections.push("out_of_range");
         }
-        let Some(key) = self.accepted(&cmd.held, None, answer, &objections)? else { return Ok(()) };
+        let Some(key) = self.accepted(&cmd.held, None, answer, &objections)? else {
+            return Ok(());
+        };
         let job = self.known(key);
         let hold = job.hold.clone().expect("it was judged live");
         let length = cmd.lease_for.unwrap_or(hold.granted_for);
-        let grace = self.settings(&job.namespace, &job.queue).grace_for.unwrap_or_default();
+        let grace = self
+            .settings(&job.namespace, &job.queue)
+            .grace_for
+            .unwrap_or_default();
         let until = self.now.elapsed.after(length);
         // A renewal never shortens (`rel L9`), and never goes beyond the time an attempt may run.
         let last = hold.times_out.map_or(until, |(_, last)| last);
-        let least = hold.ends.0.max(until).min(last).since(self.now.elapsed);
-        let most = hold.ends.1.max(until).since(self.now.elapsed);
+        let shortest = hold.ends.0.max(until).min(last).since(self.now.elapsed);
+        let longest = hold.ends.1.max(until).since(self.now.elapsed);
         let told = match answer {
             Ok(Reply::Renewed { lease_for }) => *lease_for,
             _ => std::time::Duration::ZERO,
         };
-        if told < least || told > most {
-            let what = format!("a renewal for {length:?} was answered {answer:?}, not {least:?} to {most:?}");
+        if told < shortest || told > longest {
+            let what = format!(
+                "a renewal for {length:?} was answered {answer:?}, not {shortest:?} to {longest:?}"
+            );
             return Err(self.broken("L9", key, what));
         }
         self.note(key, "was renewed until elapsed", until.0);
@@ -179,8 +202,14 @@ impl Oracle {
 
     fn too_large(&self, held: &Held, bytes: Option<&Bytes>) -> Vec<&'static str> {
         let limit = self.namespace(&held.namespace).payload_bytes_max;
-        let size = bytes.map_or(0, |bytes| u64::try_from(bytes.len()).expect("a length fits"));
-        if size > limit { vec!["too_large"] } else { Vec::new() }
+        let size = bytes.map_or(0, |bytes| {
+            u64::try_from(bytes.len()).expect("a length fits")
+        });
+        if size > limit {
+            vec!["too_large"]
+        } else {
+            Vec::new()
+        }
     }
 
     pub(super) fn complete(&mut self, cmd: &Complete, answer: &Answer) -> Judged {
@@ -193,7 +222,8 @@ impl Oracle {
             let own = self.find(&cmd.held.namespace, &cmd.held.job);
             let circle = |id| {
                 let upstream = self.find(&cmd.held.namespace, id);
-                own.zip(upstream).is_some_and(|(own, upstream)| self.waits_on(upstream, own))
+                own.zip(upstream)
+                    .is_some_and(|(own, upstream)| self.waits_on(upstream, own))
             };
             if next.after.iter().any(circle) {
                 objections.extend(["wrong_state", "cycle"]);
@@ -202,20 +232,31 @@ impl Oracle {
         let kind = ReportKind::Complete;
         let accepted = self.accepted(&cmd.held, Some(kind), answer, &objections)?;
         let Some(key) = accepted else { return Ok(()) };
-        self.note(key, "was completed, attempt", u64::from(self.known(key).attempt));
+        self.note(
+            key,
+            "was completed, attempt",
+            u64::from(self.known(key).attempt),
+        );
         self.reported(key, cmd.held.token, kind);
         let Some(next) = &cmd.next else {
-            self.known_mut(key).result = cmd.result.clone();
+            self.known_mut(key).result.clone_from(&cmd.result);
             let stands = self.stands_after(key, |stand| vec![stand.moved(JobState::Succeeded)]);
             self.stands_become(key, stands);
             return self.check_reported(key, answer);
         };
         self.goals.reach("completed-into-the-next-queue");
-        let upstreams: Vec<JobKey> =
-            next.after.iter().filter_map(|id| self.find(&cmd.held.namespace, id)).collect();
+        let upstreams: Vec<JobKey> = next
+            .after
+            .iter()
+            .filter_map(|id| self.find(&cmd.held.namespace, id))
+            .collect();
         for upstream in upstreams {
             let slot = self.slot_for(upstream, FailurePolicy::Wait);
-            self.jobs.get_mut(&upstream).expect("found").dependents.insert(key);
+            self.jobs
+                .get_mut(&upstream)
+                .expect("found")
+                .dependents
+                .insert(key);
             if matches!(slot, Slot::Missing(..)) {
                 self.known_mut(key).after.push(slot);
             }
@@ -258,7 +299,11 @@ impl Oracle {
         let kind = ReportKind::Fail;
         let accepted = self.accepted(&cmd.held, Some(kind), answer, &[])?;
         let Some(key) = accepted else { return Ok(()) };
-        self.note(key, "was failed, attempt", u64::from(self.known(key).attempt));
+        self.note(
+            key,
+            "was failed, attempt",
+            u64::from(self.known(key).attempt),
+        );
         self.reported(key, cmd.held.token, kind);
         self.known_mut(key).is_ahead = false;
         let now = self.now.elapsed;
@@ -277,7 +322,11 @@ impl Oracle {
         let kind = ReportKind::Release;
         let accepted = self.accepted(&cmd.held, Some(kind), answer, &[])?;
         let Some(key) = accepted else { return Ok(()) };
-        self.note(key, "was released, attempt", u64::from(self.known(key).attempt));
+        self.note(
+            key,
+            "was released, attempt",
+            u64::from(self.known(key).attempt),
+        );
         let place = self.known(key).hold.as_ref().and_then(|hold| hold.place);
         self.reported(key, cmd.held.token, kind);
         let keeps = cmd.keep_place && cmd.delay.is_zero();
@@ -298,9 +347,16 @@ impl Oracle {
         let stand = Stand { deaths: 0, ..stand };
         if cmd.counted || stand.releases >= limits::RELEASES_MAX {
             let stands = self.after_failure(key, now, stand, true, Some(cmd.delay));
-            return stands.into_iter().map(|stand| kept_place(cmd, stand, place)).collect();
+            return stands
+                .into_iter()
+                .map(|stand| kept_place(cmd, stand, place))
+                .collect();
         }
-        let stand = Stand { counted: stand.counted - 1, releases: stand.releases + 1, ..stand };
+        let stand = Stand {
+            counted: stand.counted - 1,
+            releases: stand.releases + 1,
+            ..stand
+        };
         if cmd.delay.is_zero() {
             return vec![kept_place(cmd, stand.moved(JobState::Ready), place)];
         }
@@ -308,7 +364,8 @@ impl Oracle {
     }
 
     pub(super) fn append_log(&mut self, cmd: &AppendLog, answer: &Answer) -> Judged {
-        let Some(key) = self.accepted(&cmd.held, None, answer, &[])
+        let Some(key) = self
+            .accepted(&cmd.held, None, answer, &[])
             .or_else(|violation| self.log_gap(cmd, answer).then_some(None).ok_or(violation))?
         else {
             return Ok(());
@@ -320,7 +377,12 @@ impl Oracle {
         let wanted = hold.log_bytes.max(cmd.offset + sent);
         hold.log_bytes = wanted;
         match answer {
-            Ok(Reply::LogAppended { bytes, .. }) if *bytes == wanted => Ok(()),
+            // After a restart the shard counts from the first piece that it sees.
+            Ok(Reply::LogAppended { bytes, .. })
+                if (cmd.offset + sent..=wanted).contains(bytes) =>
+            {
+                Ok(())
+            }
             _ => {
                 let what = format!("the log has {wanted} bytes, the answer is {answer:?}");
                 Err(self.broken("D10", key, what))
@@ -344,14 +406,27 @@ impl Oracle {
     }
 
     /// Applies `each` to the stands in which the job runs; in the others the report cannot have met it.
-    pub(super) fn stands_after(&self, key: JobKey, each: impl Fn(Stand) -> Vec<Stand>) -> Vec<Stand> {
-        let running = self.known(key).may.iter().filter(|stand| stand.state == JobState::Running);
+    pub(super) fn stands_after(
+        &self,
+        key: JobKey,
+        each: impl Fn(Stand) -> Vec<Stand>,
+    ) -> Vec<Stand> {
+        let running = self
+            .known(key)
+            .may
+            .iter()
+            .filter(|stand| stand.state == JobState::Running);
         running.flat_map(|stand| each(*stand)).collect()
     }
 
     /// The state told must be one that the job may be in.
     fn check_reported(&mut self, key: JobKey, answer: &Answer) -> Judged {
-        let Ok(Reply::Reported { state, repeat: false, .. }) = answer else {
+        let Ok(Reply::Reported {
+            state,
+            repeat: false,
+            ..
+        }) = answer
+        else {
             let what = format!("an accepted report was answered {answer:?}");
             return Err(self.broken("L7", key, what));
         };
@@ -375,12 +450,17 @@ fn is_repeat(reply: &Reply) -> bool {
 
 fn kept_place(cmd: &Release, stand: Stand, place: Option<ganger_types::Elapsed>) -> Stand {
     if cmd.keep_place && cmd.delay == Duration::ZERO && stand.state == JobState::Ready {
-        return Stand { ready_at: place, ..stand };
+        return Stand {
+            ready_at: place,
+            ..stand
+        };
     }
     stand
 }
 
 fn job_was_granted_again(oracle: &Oracle, key: JobKey, held: &Held) -> bool {
     let job = oracle.known(key);
-    job.hold.as_ref().is_some_and(|hold| hold.token != held.token)
+    job.hold
+        .as_ref()
+        .is_some_and(|hold| hold.token != held.token)
 }

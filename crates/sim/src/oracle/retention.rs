@@ -15,12 +15,19 @@ impl Oracle {
         for record in &records {
             self.may_be_gone(record.key, record)?;
         }
-        records.into_iter().for_each(|record| self.retired(record.key));
+        for record in records {
+            self.retired(record.key);
+        }
         Ok(())
     }
 
     fn retired(&mut self, key: JobKey) {
-        if self.known(key).dependents.iter().any(|dependent| self.live.contains(dependent)) {
+        if self
+            .known(key)
+            .dependents
+            .iter()
+            .any(|dependent| self.live.contains(dependent))
+        {
             self.goals.reach("retired-next-to-a-live-dependent");
         }
         self.goals.reach("retired");
@@ -30,15 +37,25 @@ impl Oracle {
     fn may_be_gone(&self, key: JobKey, record: &JobRecord) -> Judged {
         let job = self.known(key);
         let Some(end) = record.finished.as_ref().filter(|_| job.has_ended()) else {
-            return Err(self.broken("K1", key, format!("job {} was removed before its end", job.id)));
+            return Err(self.broken(
+                "K1",
+                key,
+                format!("job {} was removed before its end", job.id),
+            ));
         };
         if let Some(user) = self.user_of(key) {
-            let what = format!("job {} was retired while job {user} holds its result", job.id);
+            let what = format!(
+                "job {} was retired while job {user} holds its result",
+                job.id
+            );
             return Err(self.broken("K2", key, what));
         }
         let settings = self.settings(&job.namespace, &job.queue);
         let space = self.namespace(&job.namespace);
-        let keep = settings.retention.unwrap_or(space.retention).of(end.outcome);
+        let keep = settings
+            .retention
+            .unwrap_or(space.retention)
+            .of(end.outcome);
         let is_old = match (end.keep_until, keep.age) {
             (Some(until), _) => until.is_some_and(|until| until <= self.now.wall),
             (None, Some(age)) => end.at.after(age) <= self.now.wall,
@@ -64,7 +81,10 @@ impl Oracle {
             return Err(self.broken("K1", key, what));
         }
         if !is_beyond && !self.wall_is_trusted() {
-            let what = format!("job {} was retired right after the wall clock jumped", job.id);
+            let what = format!(
+                "job {} was retired right after the wall clock jumped",
+                job.id
+            );
             return Err(self.broken("C4", key, what));
         }
         Ok(())

@@ -24,7 +24,11 @@ impl Oracle {
     pub(super) fn schedules_fire(&mut self, rows: &Rows) -> Judged {
         let now = self.now.wall;
         let is_due = |plan: &Plan| plan.next_at <= now && !plan.record.paused;
-        let names: Vec<_> = self.schedules.iter().filter(|(_, plan)| is_due(plan)).collect();
+        let names: Vec<_> = self
+            .schedules
+            .iter()
+            .filter(|(_, plan)| is_due(plan))
+            .collect();
         let names: Vec<_> = names.into_iter().map(|(name, _)| name.clone()).collect();
         for name in names {
             self.schedule_fires(&name, rows)?;
@@ -74,8 +78,12 @@ impl Oracle {
         let finished = rows.finished.range(from..).map(|(_, row)| &row.record);
         let mut keys: Vec<JobKey> = live
             .chain(finished)
-            .filter(|record| record.schedule.as_ref() == Some(&name.1) && record.namespace == name.0)
-            .filter(|record| record.created_at == self.now.wall && !self.jobs.contains_key(&record.key))
+            .filter(|record| {
+                record.schedule.as_ref() == Some(&name.1) && record.namespace == name.0
+            })
+            .filter(|record| {
+                record.created_at == self.now.wall && !self.jobs.contains_key(&record.key)
+            })
             .map(|record| record.key)
             .collect();
         keys.sort_unstable();
@@ -110,14 +118,15 @@ impl Oracle {
 
     /// Whether a full queue or namespace may refuse the runs of a schedule.
     fn is_full(&self, namespace: &Namespace, queue: &ganger_types::Queue) -> bool {
-        let has_limit = self.settings(namespace, queue).live_max.is_some()
-            || self.namespace(namespace).live_max.is_some();
-        has_limit
+        self.settings(namespace, queue).live_max.is_some()
+            || self.namespace(namespace).live_max.is_some()
     }
 
     /// The earlier job of a schedule that replaces is called off.
     fn replaced(&mut self, last: Option<JobKey>) {
-        let Some(key) = last.filter(|key| self.live.contains(key)) else { return };
+        let Some(key) = last.filter(|key| self.live.contains(key)) else {
+            return;
+        };
         self.note(key, "was replaced by the next run of its schedule", 0);
         self.goals.reach("schedule-replaced-a-run");
         self.known_mut(key).end_hold(Gone::Cancelled);
@@ -141,7 +150,6 @@ impl Oracle {
             priority: record.priority,
             retry: record.retry.clone(),
             graph: None,
-            schedule: record.schedule.clone(),
             tags: record.tags.iter().cloned().collect(),
             start: None,
             may: vec![Stand::new(JobState::Ready)],
@@ -166,18 +174,33 @@ impl Oracle {
         let name = (cmd.schedule.namespace.clone(), cmd.schedule.id.clone());
         match answer {
             Err(rejection) => {
-                let codes =
-                    ["cron_unreadable", "time_zone_unknown", "out_of_range", "kind_missing", "too_large"];
+                let codes = [
+                    "cron_unreadable",
+                    "time_zone_unknown",
+                    "out_of_range",
+                    "kind_missing",
+                    "too_large",
+                ];
                 self.refused(rejection, &BTreeSet::from(codes))
             }
             Ok(Reply::Done) => {
                 let last = self.schedules.get(&name).and_then(|plan| plan.last);
-                let same = self.schedules.get(&name).filter(|plan| plan.record.spec == cmd.schedule.spec);
+                let same = self
+                    .schedules
+                    .get(&name)
+                    .filter(|plan| plan.record.spec == cmd.schedule.spec);
                 let next_at = same.map_or_else(
                     || next_after(&cmd.schedule, self.now.wall),
                     |plan| plan.next_at,
                 );
-                self.schedules.insert(name, Plan { record: cmd.schedule.clone(), next_at, last });
+                self.schedules.insert(
+                    name,
+                    Plan {
+                        record: cmd.schedule.clone(),
+                        next_at,
+                        last,
+                    },
+                );
                 Ok(())
             }
             Ok(other) => Err(self.wrong("P6", format!("answered {other:?}"), Vec::new())),
@@ -192,7 +215,11 @@ impl Oracle {
             Err(rejection) if !was_there => {
                 self.refused(rejection, &BTreeSet::from(["schedule_not_found"]))
             }
-            other => Err(self.wrong("P6", format!("removing schedule {}: {other:?}", cmd.id), Vec::new())),
+            other => Err(self.wrong(
+                "P6",
+                format!("removing schedule {}: {other:?}", cmd.id),
+                Vec::new(),
+            )),
         }
     }
 }

@@ -19,14 +19,20 @@ impl Oracle {
         self.settled = self.settled.max(before.elapsed);
         self.watch_wall(before);
         let wall = now.wall;
-        self.uniques.retain(|_, occupied| occupied.until.is_none_or(|until| until > wall));
+        self.uniques
+            .retain(|_, occupied| occupied.until.is_none_or(|until| until > wall));
         let claims = self.claims.len();
         self.claims.retain(|_, claimed| claimed.until > wall);
         if self.claims.len() < claims {
             self.goals.reach("claim-outlived-its-window");
         }
         self.due_now.clear();
-        let due: Vec<JobKey> = self.live.iter().copied().filter(|key| self.is_due(*key)).collect();
+        let due: Vec<JobKey> = self
+            .live
+            .iter()
+            .copied()
+            .filter(|key| self.is_due(*key))
+            .collect();
         if due.len() > 1 {
             self.goals.reach("two-timers-in-one-step");
         }
@@ -38,7 +44,11 @@ impl Oracle {
             self.fire(key);
             rounds += 1;
             if rounds > 100_000 {
-                return Err(self.broken("oracle", key, "a timer of the oracle never settles".into()));
+                return Err(self.broken(
+                    "oracle",
+                    key,
+                    "a timer of the oracle never settles".into(),
+                ));
             }
         }
         Ok(())
@@ -49,7 +59,10 @@ impl Oracle {
     }
 
     fn first_due(&self) -> Option<(Elapsed, JobKey)> {
-        self.live.iter().filter_map(|key| Some((self.timer_of(*key)?, *key))).min()
+        self.live
+            .iter()
+            .filter_map(|key| Some((self.timer_of(*key)?, *key)))
+            .min()
     }
 
     /// The moment of the first timer of a job that is due and not settled, on the elapsed line.
@@ -63,11 +76,17 @@ impl Oracle {
             let settled = !job.is_certain() && self.now.elapsed < hold_ends(hold).1;
             return (first <= self.now.elapsed && !settled).then_some(first);
         }
-        let is_late = job.spec.deadline.is_some_and(|deadline| deadline <= self.now.wall);
+        let is_late = job
+            .spec
+            .deadline
+            .is_some_and(|deadline| deadline <= self.now.wall);
         if is_late && job.may.iter().any(|stand| !stand.state.is_terminal()) {
             return Some(self.now.elapsed);
         }
-        job.may.iter().filter_map(|stand| due_by(stand, self.now)).min()
+        job.may
+            .iter()
+            .filter_map(|stand| due_for_certain(stand, self.now))
+            .min()
     }
 
     fn fire(&mut self, key: JobKey) {
@@ -76,12 +95,18 @@ impl Oracle {
             return self.lease_ends(key);
         }
         let job = self.known(key);
-        if job.spec.deadline.is_some_and(|deadline| deadline <= now.wall) {
+        if job
+            .spec
+            .deadline
+            .is_some_and(|deadline| deadline <= now.wall)
+        {
             self.goals.reach("deadline-passed-before-start");
             self.note(key, "its deadline passed", 0);
             return self.ends_without_success(key, JobState::Failed);
         }
-        let order = self.settings(&job.namespace.clone(), &job.queue.clone()).due_order;
+        let order = self
+            .settings(&job.namespace.clone(), &job.queue.clone())
+            .due_order;
         let settled = self.settled;
         let job = self.known_mut(key);
         for stand in &mut job.may {
@@ -98,18 +123,27 @@ impl Oracle {
         let hold = job.hold.clone().expect("only a held job's lease can end");
         let (first, last) = hold_ends(&hold);
         let settings = self.settings(&job.namespace, &job.queue);
-        let is_out_of_time = hold.times_out.is_some_and(|(first, _)| first <= self.now.elapsed);
+        let is_out_of_time = hold
+            .times_out
+            .is_some_and(|(first, _)| first <= self.now.elapsed);
         let grace = settings.grace_for.filter(|grace| !grace.is_zero());
         if let Some(grace) = grace.filter(|_| !hold.is_warned && !is_out_of_time) {
             let (settled, last) = (self.settled, hold.ends.1);
             self.note(key, "its holder was warned", 0);
             let hold = self.known_mut(key).hold.as_mut().expect("looked up above");
             hold.is_warned = true;
-            hold.ends = (first.max(settled).after(grace), last.max(settled).after(grace));
+            hold.ends = (
+                first.max(settled).after(grace),
+                last.max(settled).after(grace),
+            );
             return;
         }
-        let running: Vec<Stand> =
-            job.may.iter().copied().filter(|stand| stand.state == JobState::Running).collect();
+        let running: Vec<Stand> = job
+            .may
+            .iter()
+            .copied()
+            .filter(|stand| stand.state == JobState::Running)
+            .collect();
         let mut stands = Vec::new();
         if self.now.elapsed < last {
             stands.extend(running.iter().copied());
@@ -128,7 +162,17 @@ impl Oracle {
     pub(super) fn ripened(&self, key: JobKey, stands: Vec<Stand>) -> Vec<Stand> {
         let job = self.known(key);
         let order = self.settings(&job.namespace, &job.queue).due_order;
-        stands.into_iter().map(|stand| ripen(stand, self.now, self.settled, order)).collect()
+        let mut all = Vec::with_capacity(stands.len());
+        for stand in stands {
+            // With jitter, or an end that is not known exactly, it may still be on its way.
+            if let When::Between(_, last) = stand.due
+                && last > self.now.elapsed
+            {
+                all.push(stand);
+            }
+            all.push(ripen(stand, self.now, self.settled, order));
+        }
+        all
     }
 
     /// Remembers when the wall clock ran ahead of the elapsed one.
@@ -165,6 +209,13 @@ fn due_by(stand: &Stand, now: Now) -> Option<Elapsed> {
     }
 }
 
+fn due_for_certain(stand: &Stand, now: Now) -> Option<Elapsed> {
+    match stand.due {
+        When::Between(first, last) => (last <= now.elapsed).then_some(first),
+        _ => due_by(stand, now),
+    }
+}
+
 /// A stand whose time has come is ready; its place in the line is the moment it fell due.
 fn ripen(stand: Stand, now: Now, settled: Elapsed, order: DueOrder) -> Stand {
     if stand.state != JobState::Scheduled || due_by(&stand, now).is_none() {
@@ -174,5 +225,8 @@ fn ripen(stand: Stand, now: Now, settled: Elapsed, order: DueOrder) -> Stand {
         (When::At(Due::Elapsed(at)), DueOrder::Behind) => Some(at.max(settled)),
         _ => None,
     };
-    Stand { ready_at, ..stand.moved(JobState::Ready) }
+    Stand {
+        ready_at,
+        ..stand.moved(JobState::Ready)
+    }
 }

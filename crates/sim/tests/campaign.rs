@@ -1,0 +1,153 @@
+//! The simulator's own proof: a campaign without findings, runs that repeat, planted bugs that are found.
+
+use ganger_sim::{Recording, Tape, campaign, hunt, run, shrink};
+
+/// Seeds of the campaign that every test run makes.
+const SEEDS: u64 = 300;
+/// Seeds that a planted bug may need.
+const HUNT_SEEDS: u64 = 120;
+
+/// Findings that are known and not mended yet: the tape that shows each, its invariant, and words of
+/// it. Each tape must still fail; once one passes, its line goes.
+const OPEN: &[(&str, &str, &str)] = &[
+    (
+        "c4-distrust-forgotten-by-a-restart",
+        "rel C4",
+        "right after the wall clock jumped",
+    ),
+    (
+        "l9-longer-renewal-forgotten-by-a-restart",
+        "rel L9",
+        "to which it was granted or renewed",
+    ),
+    (
+        "l4-grace-outlasts-the-time-limit",
+        "rel L5",
+        "which is not the live lease",
+    ),
+    (
+        "t1-added-dependency-on-a-failed-job-ignore",
+        "rel G1",
+        "waits for [",
+    ),
+    (
+        "t1-added-dependency-on-a-failed-job-fail",
+        "rel T1",
+        "which has ended",
+    ),
+];
+
+fn is_open(violation: &str) -> bool {
+    OPEN.iter()
+        .any(|(_, rule, words)| violation.starts_with(rule) && violation.contains(words))
+}
+
+#[test]
+fn three_hundred_seeds_of_level_one_find_nothing_and_reach_every_goal() {
+    let report = campaign(0..SEEDS, 1, 2);
+    let failures: Vec<String> = report
+        .failures
+        .iter()
+        .filter(|(_, violation)| !is_open(violation))
+        .map(|(seed, violation)| {
+            format!("cargo xtask sim --level 1 --seed {seed} --shrink: {violation}")
+        })
+        .collect();
+    assert!(
+        failures.is_empty(),
+        "{} seeds fail:\n{}",
+        failures.len(),
+        failures.join("\n")
+    );
+    assert!(
+        report.unreached().is_empty(),
+        "never reached: {:?}",
+        report.unreached()
+    );
+    assert!(
+        report.void * 5 <= report.runs,
+        "{} of {} runs are void",
+        report.void,
+        report.runs
+    );
+}
+
+#[test]
+fn the_same_seed_gives_the_same_trace_byte_for_byte() {
+    let recording = Recording {
+        story: false,
+        deep: true,
+    };
+    for seed in 0..20 {
+        let tape = Tape::draw(seed, 1, 0);
+        let (first, second) = (run(&tape, recording), run(&tape, recording));
+        assert_eq!(first.hash, second.hash, "seed {seed}");
+        assert_eq!(first.events, second.events, "seed {seed}");
+    }
+}
+
+#[test]
+fn every_planted_bug_is_found() {
+    let missed: Vec<String> = hunt(1, HUNT_SEEDS)
+        .into_iter()
+        .filter(|hunt| hunt.found.is_none())
+        .map(|hunt| format!("planted {}: {}", hunt.bug, hunt.what))
+        .collect();
+    assert!(
+        missed.is_empty(),
+        "not found in {HUNT_SEEDS} seeds: {missed:?}"
+    );
+}
+
+#[test]
+fn a_failing_tape_is_shrunk_and_still_fails_by_the_same_rule() {
+    let tape = Tape::draw(0, 1, 5);
+    let rule = run(&tape, Recording::default())
+        .violation
+        .map(|violation| violation.rule);
+    assert!(rule.is_some(), "planted bug 5 is found by seed 0");
+    let (small, outcome) = shrink(&tape);
+    assert_eq!(outcome.violation.map(|violation| violation.rule), rule);
+    assert!(
+        small.len() < tape.len() / 4,
+        "{} of {} steps are left",
+        small.len(),
+        tape.len()
+    );
+    assert!(!outcome.story.is_empty());
+    let again = Tape::parse(&small.to_text()).expect("a tape reads back");
+    assert_eq!(
+        run(&again, Recording::default())
+            .violation
+            .map(|violation| violation.rule),
+        rule
+    );
+}
+
+#[test]
+fn tapes_of_old_findings_pass() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tapes");
+    let mut failures = Vec::new();
+    for entry in std::fs::read_dir(folder).expect("the folder of tapes is there") {
+        let path = entry.expect("readable").path();
+        if path.extension().is_none_or(|extension| extension != "tape") {
+            continue;
+        }
+        let text = std::fs::read_to_string(&path).expect("readable");
+        let tape = Tape::parse(&text).unwrap_or_else(|why| panic!("{}: {why}", path.display()));
+        let name = path
+            .file_stem()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
+        let is_open = OPEN.iter().any(|(open, _, _)| *open == name);
+        match run(&tape, Recording::default()).violation {
+            Some(violation) if !is_open => failures.push(format!("{name}: {violation}")),
+            None if is_open => {
+                failures.push(format!("{name} passes now: take it off the open list"))
+            }
+            _ => {}
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
