@@ -176,7 +176,7 @@ impl Planted {
                 }
             }
             (16, Change::FinishJob { record, .. }) if self.now_and_then(4) => {
-                removed.push(record.key)
+                removed.push(record.key);
             }
             (19, Change::PutJob(record)) => {
                 record.priority =

@@ -144,7 +144,7 @@ fn tapes_of_old_findings_pass() {
         match run(&tape, Recording::default()).violation {
             Some(violation) if !is_open => failures.push(format!("{name}: {violation}")),
             None if is_open => {
-                failures.push(format!("{name} passes now: take it off the open list"))
+                failures.push(format!("{name} passes now: take it off the open list"));
             }
             _ => {}
         }

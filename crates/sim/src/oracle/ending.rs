@@ -72,46 +72,48 @@ impl Oracle {
         stands
     }
 
-    /// Where a job may stand after its lease ended by itself at `at`.
-    pub(super) fn after_expiry(
-        &self,
-        key: JobKey,
-        hold: &Hold,
-        at: Elapsed,
-        stand: Stand,
-    ) -> Vec<Stand> {
+    /// Where a job may stand after its lease ended by itself.
+    pub(super) fn after_expiry(&self, key: JobKey, hold: &Hold, stand: Stand) -> Vec<Stand> {
         let deaths_max = self.namespace(&self.known(key).namespace).deaths_max;
-        let times_out = hold
-            .times_out
-            .is_some_and(|(first, _)| first <= self.now.elapsed);
-        let expires = hold.ends.0 <= self.now.elapsed;
-        let mut ways = Vec::new();
-        if expires {
+        let mut stands = Vec::new();
+        if hold.ends.0 <= self.now.elapsed {
             // A lost worker says nothing about the job: it is due again at once (`rel O4`).
             let died = Stand {
                 deaths: stand.deaths + 1,
                 ..stand
             };
             let is_poison = deaths_max > 0 && died.deaths >= deaths_max;
-            ways.push((died, !is_poison, Some(Duration::ZERO)));
+            let pause = Some(Duration::ZERO);
+            stands.extend(self.after_end_within(key, hold.ends, died, !is_poison, pause));
         }
-        if times_out {
-            ways.push((stand, true, None));
-        }
-        let is_exact =
-            hold.ends.0 == hold.ends.1 && hold.times_out.is_none_or(|(first, last)| first == last);
-        let mut stands = Vec::new();
-        for (stand, may_retry, pause) in ways {
-            let after = self.after_failure(key, at, stand, may_retry, pause);
-            stands.extend(after.into_iter().map(|stand| {
-                if is_exact {
-                    stand
-                } else {
-                    loosened(stand, self.now.elapsed.since(at))
-                }
-            }));
+        if let Some(times_out) = hold
+            .times_out
+            .filter(|(first, _)| *first <= self.now.elapsed)
+        {
+            stands.extend(self.after_end_within(key, times_out, stand, true, None));
         }
         stands
+    }
+
+    /// Where a job may stand after an attempt that ended somewhere between two readings.
+    fn after_end_within(
+        &self,
+        key: JobKey,
+        (first, last): (Elapsed, Elapsed),
+        stand: Stand,
+        may_retry: bool,
+        pause: Option<Duration>,
+    ) -> Vec<Stand> {
+        let at = first.max(self.settled);
+        let after = self.after_failure(key, at, stand, may_retry, pause);
+        if first == last {
+            return after;
+        }
+        let span = self.now.elapsed.since(at);
+        after
+            .into_iter()
+            .map(|stand| loosened(stand, span))
+            .collect()
     }
 }
 

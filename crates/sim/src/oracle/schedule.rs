@@ -57,6 +57,11 @@ impl Oracle {
             let earlier = vec![format!("it was due at {}", self.schedules[name].next_at)];
             return Err(self.wrong("T7", what, earlier));
         }
+        let may_be_refused = self.is_full(&record.namespace, &record.queue);
+        if record.overlap == Overlap::Replace && made.is_empty() && may_be_refused {
+            // The earlier job was called off to make room, and the queue was still full.
+            self.may_be_replaced(last);
+        }
         let mut previous = last;
         for key in made {
             if record.overlap == Overlap::Replace {
@@ -120,6 +125,19 @@ impl Oracle {
     fn is_full(&self, namespace: &Namespace, queue: &ganger_types::Queue) -> bool {
         self.settings(namespace, queue).live_max.is_some()
             || self.namespace(namespace).live_max.is_some()
+    }
+
+    fn may_be_replaced(&mut self, last: Option<JobKey>) {
+        let Some(key) = last.filter(|key| self.live.contains(key)) else {
+            return;
+        };
+        let job = self.known_mut(key);
+        let cancelled: Vec<Stand> = job
+            .may
+            .iter()
+            .map(|s| s.moved(JobState::Cancelled))
+            .collect();
+        job.may.extend(cancelled);
     }
 
     /// The earlier job of a schedule that replaces is called off.

@@ -149,7 +149,7 @@ impl Oracle {
             stands.extend(running.iter().copied());
         }
         for stand in running {
-            stands.extend(self.after_expiry(key, &hold, first.max(self.settled), stand));
+            stands.extend(self.after_expiry(key, &hold, stand));
         }
         self.note(key, "its lease may have run out, attempt", 0);
         if stands.iter().all(|stand| stand.state != JobState::Running) {
