@@ -62,14 +62,14 @@ const PIECES: &[&[u8]] = &[
 ];
 
 /// A seeded source of inputs.
-pub struct Mutator {
+pub(crate) struct Mutator {
     state: u64,
     pool: Vec<Vec<u8>>,
 }
 
 impl Mutator {
     /// One that starts from these inputs; from an empty one if there are none.
-    pub fn new(seed: u64, mut pool: Vec<Vec<u8>>) -> Self {
+    pub(crate) fn new(seed: u64, mut pool: Vec<Vec<u8>>) -> Self {
         if pool.is_empty() {
             pool.push(Vec::new());
         }
@@ -77,7 +77,7 @@ impl Mutator {
     }
 
     /// A new input: one of the pool, changed in a few places. Some are kept to be changed further.
-    pub fn next_input(&mut self) -> Vec<u8> {
+    pub(crate) fn next_input(&mut self) -> Vec<u8> {
         let chosen = self.below(self.pool.len());
         let mut input = self.pool[chosen].clone();
         for _ in 0..=self.below(6) {

@@ -26,7 +26,7 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
         tags: vec![Tag::from_static("tag")],
         unique: Some(Unique {
             key: UniqueKey::from_static("key"),
-            window: Some(Duration::from_secs(60)),
+            window: Some(Duration::from_mins(1)),
         }),
         tracked: true,
         ..NewJob::default()
