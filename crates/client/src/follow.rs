@@ -332,7 +332,10 @@ impl GraphWatch {
             let page = self.client.list(filter.clone()).await?;
             for job in page.jobs {
                 *count_of(&mut self.progress.counts, job.state) += 1;
-                self.states.insert(job.number, job.state);
+                // Pages are read one after another: a member may be on two of them.
+                if let Some(earlier) = self.states.insert(job.number, job.state) {
+                    *count_of(&mut self.progress.counts, earlier) -= 1;
+                }
             }
             filter.cursor = page.next;
             if filter.cursor.is_none() {
