@@ -95,10 +95,10 @@ fn sentence(reason: &Reason) -> String {
             format!("no worker has asked its queue for {} s", silent.as_secs())
         }
         Reason::Released { times, reason } if reason.is_empty() => {
-            format!("workers gave it back {times} times")
+            format!("workers gave it back, {times} in all")
         }
         Reason::Released { times, reason } => {
-            format!("workers gave it back {times} times, the last one because: {reason}")
+            format!("workers gave it back ({times} in all); the last reason: {reason}")
         }
         Reason::Runs {
             worker, attempt, ..

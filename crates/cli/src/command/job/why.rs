@@ -73,7 +73,7 @@ fn sentence(reason: &Reason, queue: &str, now: SystemTime) -> String {
             let when = reason.at.map(|at| time::both(at, now)).unwrap_or_default();
             match reason.attempt {
                 0 => format!("It is set to run at {when}."),
-                attempt => format!("Attempt {attempt} failed; it is tried again at {when}."),
+                attempt => format!("Attempt {attempt} is over; the next one may start at {when}."),
             }
         }
         "queue_paused" => format!("The queue {queue} is paused: nothing is taken from it."),
