@@ -123,9 +123,8 @@ impl Oracle {
         let hold = job.hold.clone().expect("only a held job's lease can end");
         let (first, last) = hold_ends(&hold);
         let settings = self.settings(&job.namespace, &job.queue);
-        let is_out_of_time = hold
-            .times_out
-            .is_some_and(|(first, _)| first <= self.now.elapsed);
+        let ran_out = hold.ends.0.max(self.settled);
+        let is_out_of_time = hold.times_out.is_some_and(|(first, _)| first <= ran_out);
         let grace = settings.grace_for.filter(|grace| !grace.is_zero());
         if let Some(grace) = grace.filter(|_| !hold.is_warned && !is_out_of_time) {
             let (settled, last) = (self.settled, hold.ends.1);
