@@ -64,7 +64,10 @@ const PIECES: &[&[u8]] = &[
 /// A seeded source of inputs.
 pub(crate) struct Mutator {
     state: u64,
+    /// The first ones, which stay, then those kept for further mutation.
     pool: Vec<Vec<u8>>,
+    /// How many are first ones.
+    first: usize,
 }
 
 impl Mutator {
@@ -73,22 +76,33 @@ impl Mutator {
         if pool.is_empty() {
             pool.push(Vec::new());
         }
-        Self { state: seed, pool }
+        let first = pool.len();
+        Self {
+            state: seed,
+            pool,
+            first,
+        }
     }
 
     /// A new input: one of the pool, changed in a few places. Some are kept to be changed further.
     pub(crate) fn next_input(&mut self) -> Vec<u8> {
-        let chosen = self.below(self.pool.len());
+        // Half of the time a first one: what descends from them without feedback drifts towards nothing.
+        let is_first = self.below(2) == 0;
+        let chosen = self.below(if is_first {
+            self.first
+        } else {
+            self.pool.len()
+        });
         let mut input = self.pool[chosen].clone();
         for _ in 0..=self.below(6) {
             self.change(&mut input);
         }
         input.truncate(INPUT_BYTES_MAX);
         if self.below(64) == 0 {
-            if self.pool.len() < POOL_MAX {
+            if self.pool.len() < self.first + POOL_MAX {
                 self.pool.push(input.clone());
             } else {
-                let place = self.below(POOL_MAX);
+                let place = self.first + self.below(POOL_MAX);
                 self.pool[place].clone_from(&input);
             }
         }
