@@ -184,7 +184,7 @@ impl Oracle {
             );
             return Err(self.broken("L1", grant.key, what));
         };
-        if line.room == 0 {
+        if line.room == 0 && !is_open {
             let what = format!(
                 "job {} was granted beyond the limit or pause of {}",
                 grant.job, grant.queue
@@ -209,7 +209,7 @@ impl Oracle {
             return Err(self.broken("O1", grant.key, what));
         }
         line.jobs.remove(place);
-        line.room -= 1;
+        line.room = line.room.saturating_sub(1);
         Ok(())
     }
 

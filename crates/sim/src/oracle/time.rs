@@ -151,6 +151,7 @@ impl Oracle {
             stands.extend(self.after_expiry(key, &hold, stand));
         }
         self.note(key, "its lease may have run out, attempt", 0);
+        self.known_mut(key).is_ahead = false;
         if stands.iter().all(|stand| stand.state != JobState::Running) {
             self.known_mut(key).end_hold(Gone::Expired);
         }
