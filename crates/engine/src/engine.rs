@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use ganger_types::limits::RETENTION_DISTRUST_FOR;
 use ganger_types::{
-    Answer, Command, Due, Elapsed, Epoch, Event, Happening, IdTag, JobId, JobKey, JobRecord, Meta,
-    Namespace, NamespaceSettings, Now, Position, Queue, Rejection, Timestamp,
+    Answer, Command, Due, Elapsed, Epoch, Event, Happening, IdTag, JobId, JobKey, Meta, Namespace,
+    NamespaceSettings, Now, Position, Queue, Rejection, Timestamp,
 };
 use rand_chacha::ChaCha12Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
@@ -12,6 +13,7 @@ use rand_chacha::rand_core::{RngCore, SeedableRng};
 use crate::index::Edges;
 use crate::job::Job;
 use crate::names::{Names, QueueIndex, SpaceIndex};
+use crate::past::Past;
 use crate::space::{QueueState, Space};
 use crate::statistics::Statistics;
 use crate::table::JobTable;
@@ -27,8 +29,11 @@ pub struct Engine {
     pub(crate) tokens: u64,
     /// The latest moment any input brought, in namespaces on the server's clock.
     pub(crate) latest: Now,
-    /// Elapsed reading minus wall reading, and since when retention trusts it (`rel C4`).
+    /// From then on retention by age believes the wall clock for every job (`rel C4`).
     pub(crate) wall_trusted_from: Elapsed,
+    /// Jobs whose place in the order of endings is this or later ended after the last start and the last
+    /// jump: both their times are of one clock, so retention need not wait.
+    pub(crate) trusted_from_order: u64,
     pub(crate) names: Names,
     pub(crate) spaces: Vec<Space>,
     pub(crate) space_of: BTreeMap<Namespace, SpaceIndex>,
@@ -66,7 +71,8 @@ impl Engine {
             random,
             tokens: 0,
             latest: start.now,
-            wall_trusted_from: Elapsed(0),
+            wall_trusted_from: start.now.elapsed.after(RETENTION_DISTRUST_FOR),
+            trusted_from_order: start.meta.next_order,
             names: Names::default(),
             spaces: Vec::new(),
             space_of: BTreeMap::new(),
@@ -99,6 +105,7 @@ impl Engine {
         out: &mut Effects,
     ) -> Answer {
         self.settle_callers_clock(now, &command, out);
+        let known = &Past::new(known);
         let answer = match command {
             Command::Enqueue(cmd) => self.enqueue(now, *cmd, known, out),
             Command::Lease(cmd) => self.lease(now, &cmd, out),
@@ -184,14 +191,14 @@ impl Engine {
         }
     }
 
-    /// A wall clock that jumped forward is not believed by retention for a while (`rel C4`).
+    /// A wall clock that jumped forward is not believed by retention for a while (`rel C4`). A start counts
+    /// as a jump: nobody knows what the clock did meanwhile.
     fn notice_jumps(&mut self, now: Now) {
         let elapsed = now.elapsed.0.saturating_sub(self.latest.elapsed.0);
         let wall = now.wall.0.saturating_sub(self.latest.wall.0);
         if wall > elapsed.saturating_add(JUMP_MICROS) {
-            self.wall_trusted_from = now
-                .elapsed
-                .after(ganger_types::limits::RETENTION_DISTRUST_FOR);
+            self.wall_trusted_from = now.elapsed.after(RETENTION_DISTRUST_FOR);
+            self.trusted_from_order = self.meta.next_order;
         }
     }
 
@@ -407,20 +414,6 @@ impl Engine {
             namespace,
             happening,
         });
-    }
-}
-
-impl Known {
-    /// The finished job with this id.
-    pub(crate) fn find(&self, namespace: &Namespace, id: &JobId) -> Option<&JobRecord> {
-        self.jobs
-            .iter()
-            .find(|job| job.id == *id && job.namespace == *namespace)
-    }
-
-    /// The finished job with this number.
-    pub(crate) fn by_key(&self, key: JobKey) -> Option<&JobRecord> {
-        self.jobs.iter().find(|job| job.key == key)
     }
 }
 

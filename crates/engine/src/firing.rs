@@ -1,7 +1,7 @@
 //! What happens when a timer fires.
 
 use ganger_types::job::AttemptEnd;
-use ganger_types::{Change, DueOrder, Failure, Group, JobKey, JobState, Now, UniqueKey};
+use ganger_types::{Change, DueOrder, Elapsed, Failure, Group, JobKey, JobState, Now, UniqueKey};
 
 use crate::Effects;
 use crate::engine::Engine;
@@ -134,7 +134,8 @@ impl Engine {
                 .as_mut()
                 .expect("a running job has a lease");
             lease.is_warned = true;
-            lease.expires_at = moment.elapsed.after(grace_for);
+            let end = lease.timeout_at.unwrap_or(Elapsed(u64::MAX));
+            lease.expires_at = moment.elapsed.after(grace_for).min(end);
         });
         let lease = self
             .job(key)

@@ -15,6 +15,7 @@ mod invariants;
 mod job;
 mod load;
 mod names;
+mod past;
 mod query;
 mod recurrence;
 mod space;

@@ -5,13 +5,13 @@ use ganger_types::query::Query;
 use ganger_types::reply::{QueueView, WorkerView};
 use ganger_types::{Answer, Namespace, Now, Rejection, Reply, Sample, StatisticsRecord};
 
-use crate::Known;
 use crate::engine::Engine;
 use crate::names::QueueIndex;
+use crate::past::Past;
 use crate::space::Space;
 
 impl Engine {
-    pub(crate) fn query(&self, now: Now, query: &Query, known: &Known) -> Answer {
+    pub(crate) fn query(&self, now: Now, query: &Query, known: &Past) -> Answer {
         Ok(match query {
             Query::Queues(namespace) => Reply::Queues(self.queue_views(now, namespace)),
             Query::Queue(namespace, queue) => {

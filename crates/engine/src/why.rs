@@ -4,9 +4,9 @@ use ganger_types::job::AttemptEnd;
 use ganger_types::reply::{Explanation, Reason};
 use ganger_types::{JobId, JobKey, JobRecord, JobState, Namespace, Now, Rejection, What};
 
-use crate::Known;
 use crate::engine::{Engine, not_found};
 use crate::job::Job;
+use crate::past::Past;
 
 /// Jobs counted ahead of one, at most.
 const COUNTED_MAX: usize = 10_000;
@@ -19,7 +19,7 @@ impl Engine {
         now: Now,
         namespace: &Namespace,
         id: &JobId,
-        known: &Known,
+        known: &Past,
     ) -> Result<Explanation, Rejection> {
         let Some(key) = self.find_job(namespace, id) else {
             let record = known.find(namespace, id).ok_or_else(|| not_found(id))?;

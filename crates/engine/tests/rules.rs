@@ -1201,3 +1201,206 @@ fn a_namespace_on_its_callers_clock_moves_only_when_called() {
     };
     assert_eq!(grants.len(), 1);
 }
+
+#[test]
+fn grace_does_not_outlast_the_time_limit_of_an_attempt() {
+    let mut world = World::new();
+    let grace_for = Some(secs(50));
+    world.ok(configure(
+        "default",
+        QueueSettings {
+            grace_for,
+            ..Default::default()
+        },
+    ));
+    let retry = Some(quick_retries(0));
+    let id = world.enqueue_one(NewJob {
+        timeout: Some(secs(70)),
+        retry,
+        ..job()
+    });
+    world.lease_one("w");
+    world.pass(secs(70));
+    assert_eq!(
+        world.ended(&id).failure.as_ref().unwrap().group.to_text(),
+        "timeout"
+    );
+}
+
+#[test]
+fn rel_c4_a_jump_is_remembered_over_a_restart_but_new_endings_are_judged_at_once() {
+    let mut world = World::new();
+    let keep = Keep {
+        age: Some(secs(60)),
+        count: None,
+    };
+    let retention = Some(Retention {
+        succeeded: keep,
+        ..Retention::default()
+    });
+    world.ok(configure(
+        "default",
+        QueueSettings {
+            retention,
+            ..Default::default()
+        },
+    ));
+    let ids = world.enqueue(vec![job(), job()]);
+    let grants = world.lease("w", 2);
+    world.complete(&grants[0]).unwrap();
+    world.now.wall = world.now.wall.after(secs(86_400));
+    world.advance();
+    world.restart();
+    world.complete(&grants[1]).unwrap();
+    world.pass(secs(60));
+    let retirees = |world: &World| {
+        let retiree = |record: &JobRecord| Retiree {
+            record: Box::new(record.clone()),
+            beyond_count: false,
+        };
+        Retire {
+            jobs: world.rows.finished.values().map(retiree).collect(),
+        }
+    };
+    let jobs = retirees(&world);
+    world.ok(Command::Retire(jobs));
+    assert!(
+        world.state(&ids[0]).is_some(),
+        "it ended before the clock jumped"
+    );
+    assert!(
+        world.state(&ids[1]).is_none(),
+        "it ended after the last start"
+    );
+    world.pass(secs(600));
+    let jobs = retirees(&world);
+    world.ok(Command::Retire(jobs));
+    assert!(world.state(&ids[0]).is_none());
+}
+
+#[test]
+fn rel_l9_a_longer_renewal_outlives_a_restart() {
+    let mut world = World::new();
+    world.enqueue_one(job());
+    let grant = world.lease_one("w");
+    let longer = Renew {
+        held: held(&grant),
+        lease_for: Some(secs(600)),
+        progress: None,
+        payload: None,
+    };
+    world.ok(Command::Renew(Box::new(longer)));
+    world.restart();
+    world.pass(secs(599));
+    assert_eq!(reported(world.complete(&grant)).0, JobState::Succeeded);
+}
+
+#[test]
+fn rel_t1_jobs_are_not_made_to_wait_for_each_other() {
+    let mut world = World::new();
+    let edge = NewEdge {
+        upstream: Upstream::Member(0),
+        policy: FailurePolicy::Wait,
+    };
+    let ids = world.enqueue(vec![
+        job(),
+        NewJob {
+            after: vec![edge],
+            ..job()
+        },
+    ]);
+    let grant = world.lease_one("w");
+    for after in [&ids[0], &ids[1]] {
+        let next = Next {
+            queue: Queue::default(),
+            delay: Duration::ZERO,
+            after: vec![after.clone()],
+            payload: None,
+        };
+        let cmd = Complete {
+            held: held(&grant),
+            result: None,
+            next: Some(next),
+        };
+        assert_eq!(
+            world.refused(Command::Complete(Box::new(cmd))),
+            "wrong_state"
+        );
+    }
+}
+
+#[test]
+fn rel_t1_a_revival_does_not_close_a_circle() {
+    let mut world = World::new();
+    let waiting_for = |id: &JobId| {
+        let upstream = Upstream::Job(id.clone());
+        let edge = NewEdge {
+            upstream,
+            policy: FailurePolicy::Wait,
+        };
+        NewJob {
+            after: vec![edge],
+            ..job()
+        }
+    };
+    let first = world.enqueue_one(job());
+    let second = world.enqueue_one(waiting_for(&first));
+    world.ok(cancel(std::slice::from_ref(&second)));
+    let third = world.enqueue_one(waiting_for(&second));
+    let grant = world.lease_one("w");
+    assert_eq!(grant.job, first);
+    let next = Next {
+        queue: Queue::default(),
+        delay: Duration::ZERO,
+        after: vec![third],
+        payload: None,
+    };
+    let cmd = Complete {
+        held: held(&grant),
+        result: None,
+        next: Some(next),
+    };
+    world.run(Command::Complete(Box::new(cmd))).unwrap();
+    let Reply::Changed { count: 0, skipped } = world.ok(revive(std::slice::from_ref(&second)))
+    else {
+        panic!()
+    };
+    assert_eq!(
+        skipped,
+        [second],
+        "second waits for first, first for third, third for second"
+    );
+}
+
+#[test]
+fn rel_t1_a_dependency_on_a_job_that_has_failed_is_refused_or_ignored() {
+    let mut world = World::new();
+    let edge = NewEdge {
+        upstream: Upstream::Member(0),
+        policy: FailurePolicy::Wait,
+    };
+    let ids = world.enqueue(vec![
+        job(),
+        NewJob {
+            after: vec![edge],
+            ..job()
+        },
+        job(),
+    ]);
+    world.ok(cancel(&ids[2..]));
+    let add = |policy| {
+        Command::AddDependencies(AddDependencies {
+            namespace: Namespace::default(),
+            job: ids[1].clone(),
+            on: vec![ids[2].clone()],
+            policy,
+        })
+    };
+    assert_eq!(world.refused(add(FailurePolicy::Fail)), "wrong_state");
+    let Reply::Changed { count: 0, .. } = world.ok(add(FailurePolicy::Ignore)) else {
+        panic!()
+    };
+    let Reply::Changed { count: 1, .. } = world.ok(add(FailurePolicy::Wait)) else {
+        panic!()
+    };
+}

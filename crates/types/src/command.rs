@@ -220,7 +220,7 @@ pub struct Held {
 pub struct Renew {
     /// Which attempt.
     pub held: Held,
-    /// A new length from now on; `None`: as granted.
+    /// A new length from now on; `None`: the longest that was granted or asked for.
     pub lease_for: Option<Duration>,
     /// How far it is.
     pub progress: Option<Progress>,

@@ -10,17 +10,18 @@ use ganger_types::{
 use super::complete::check_size;
 use super::enqueue::at_most;
 use super::fail::cut;
+use crate::Effects;
 use crate::engine::{Engine, not_found};
 use crate::names::SpaceIndex;
+use crate::past::Past;
 use crate::transition::Move;
-use crate::{Effects, Known};
 
 impl Engine {
     pub(crate) fn alter(
         &mut self,
         now: Now,
         cmd: Alter,
-        known: &Known,
+        known: &Past,
         out: &mut Effects,
     ) -> Answer {
         let id = cmd.job.clone().ok_or(Rejection::OutOfRange {

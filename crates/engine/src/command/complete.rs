@@ -9,16 +9,17 @@ use ganger_types::{
 
 use super::enqueue::at_most;
 use super::report::{Standing, ended, goes_on};
+use crate::Effects;
 use crate::engine::Engine;
+use crate::past::Past;
 use crate::transition::Move;
-use crate::{Effects, Known};
 
 impl Engine {
     pub(crate) fn complete(
         &mut self,
         now: Now,
         cmd: Complete,
-        known: &Known,
+        known: &Past,
         out: &mut Effects,
     ) -> Answer {
         let key = match self.judge(&cmd.held, ReportKind::Complete, known)? {
@@ -28,7 +29,7 @@ impl Engine {
         let limit = self.settings(&cmd.held.namespace).payload_bytes_max;
         check_size("the size of a result in bytes", cmd.result.as_ref(), limit)?;
         let next = match cmd.next {
-            Some(next) => Some(self.check_next(&cmd.held.namespace, next, limit, known)?),
+            Some(next) => Some(self.check_next(key, &cmd.held.namespace, next, limit, known)?),
             None => None,
         };
 
@@ -59,10 +60,11 @@ impl Engine {
 
     fn check_next(
         &self,
+        key: JobKey,
         namespace: &ganger_types::Namespace,
         next: Next,
         limit: u64,
-        known: &Known,
+        known: &Past,
     ) -> Result<(Next, Vec<(JobKey, ganger_types::JobId)>), Rejection> {
         check_size(
             "the size of a payload in bytes",
@@ -70,6 +72,7 @@ impl Engine {
             limit,
         )?;
         let upstreams = self.unmet(namespace, &next.after, known)?;
+        self.refuse_circles(key, &upstreams)?;
         Ok((next, upstreams))
     }
 

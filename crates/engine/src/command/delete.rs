@@ -6,10 +6,11 @@ use ganger_types::{
 };
 
 use super::cancel::check_bulk;
+use crate::Effects;
 use crate::engine::{Engine, not_found};
 use crate::names::QueueIndex;
+use crate::past::Past;
 use crate::space::outcome_place;
-use crate::{Effects, Known};
 
 /// Finished jobs of one queue and outcome are looked for again once this part of their age has passed.
 const LOOKS_PER_AGE: u64 = 100;
@@ -21,7 +22,7 @@ impl Engine {
         &mut self,
         now: Now,
         cmd: &Delete,
-        known: &Known,
+        known: &Past,
         out: &mut Effects,
     ) -> Answer {
         check_bulk(cmd.jobs.len())?;
@@ -50,7 +51,7 @@ impl Engine {
         now: Now,
         namespace: &ganger_types::Namespace,
         id: &JobId,
-        known: &Known,
+        known: &Past,
         out: &mut Effects,
     ) -> bool {
         if let Some(key) = self.find_job(namespace, id) {
@@ -110,12 +111,17 @@ impl Engine {
             (None, None) => false,
         };
         let is_due = (retiree.beyond_count && is_over_count && finished.keep_until.is_none())
-            || (is_old && self.trusts_wall(now));
+            || (is_old && (self.trusts_wall(now) || finished.order >= self.trusted_from_order));
         is_due.then_some(finished.outcome)
     }
 
     fn trusts_wall(&self, now: Now) -> bool {
         now.elapsed >= self.wall_trusted_from
+    }
+
+    /// Whether the age of any finished job can be told at all.
+    fn may_judge_age(&self, now: Now) -> bool {
+        self.trusts_wall(now) || self.meta.next_order > self.trusted_from_order
     }
 
     /// Removes a finished job for good.
@@ -145,7 +151,7 @@ impl Engine {
                 self.look_for_retirees(now, QueueIndex::new(place), outcome, &mut queries);
             }
         }
-        if self.trusts_wall(now) {
+        if self.may_judge_age(now) {
             queries.push(RetireeQuery::ByOwnTime { before: now.wall });
         }
         queries
@@ -176,14 +182,17 @@ impl Engine {
                 excess,
             });
         }
-        let Some(age) = keep.age.filter(|_| kept > 0 && self.trusts_wall(now)) else {
+        let Some(age) = keep.age.filter(|_| kept > 0 && self.may_judge_age(now)) else {
             return;
         };
         let before = now.wall.before(age);
+        let is_trusted = self.trusts_wall(now);
         let looked = &mut self.queues[index.at()].retired_until[outcome_place(outcome)];
         let step = ganger_types::time::micros(age) / LOOKS_PER_AGE;
         if before.0 > looked.0.saturating_add(step) || before < *looked {
-            *looked = before;
+            if is_trusted {
+                *looked = before;
+            }
             queries.push(RetireeQuery::ByAge {
                 namespace,
                 queue: name,

@@ -8,31 +8,23 @@ use ganger_types::{
 };
 
 use super::enqueue::at_most;
+use crate::Effects;
 use crate::engine::{Engine, not_found};
 use crate::index::Edge;
-use crate::{Effects, Known};
+use crate::past::Past;
 
 impl Engine {
     pub(crate) fn add_dependencies(
         &mut self,
         _now: Now,
         cmd: &AddDependencies,
-        known: &Known,
+        known: &Past,
         out: &mut Effects,
     ) -> Answer {
         let key = self.blocked(&cmd.namespace, &cmd.job, known)?;
         let upstreams = self.unmet(&cmd.namespace, &cmd.on, known)?;
-        if let Some((_, id)) = upstreams
-            .iter()
-            .find(|(upstream, _)| self.is_upstream_of(key, *upstream))
-        {
-            let needed = "it waits for this job already: the two would wait for each other";
-            return Err(Rejection::WrongState {
-                job: id.clone(),
-                state: JobState::Blocked,
-                needed,
-            });
-        }
+        let upstreams = refuse_endings(cmd.policy, upstreams, known)?;
+        self.refuse_circles(key, &upstreams)?;
         let have = self.edges.of(key).count() + upstreams.len();
         let count = |len: usize| u64::try_from(len).unwrap_or(u64::MAX);
         at_most(
@@ -64,7 +56,7 @@ impl Engine {
         cmd: &RemoveDependencies,
         out: &mut Effects,
     ) -> Answer {
-        let key = self.blocked(&cmd.namespace, &cmd.job, &Known::default())?;
+        let key = self.blocked(&cmd.namespace, &cmd.job, &Past::default())?;
         let named = |engine: &Self, upstream: JobKey| match &cmd.on {
             None => true,
             Some(ids) => ids.iter().any(|id| {
@@ -110,7 +102,7 @@ impl Engine {
         &self,
         namespace: &Namespace,
         id: &JobId,
-        known: &Known,
+        known: &Past,
     ) -> Result<JobKey, Rejection> {
         let needed = "only a blocked job's dependencies can be changed";
         let Some(key) = self.find_job(namespace, id) else {
@@ -141,7 +133,7 @@ impl Engine {
         &self,
         namespace: &Namespace,
         ids: &[JobId],
-        known: &Known,
+        known: &Past,
     ) -> Result<Vec<(JobKey, JobId)>, Rejection> {
         let mut unmet = Vec::new();
         for id in ids {
@@ -157,6 +149,25 @@ impl Engine {
         }
         unmet.dedup();
         Ok(unmet)
+    }
+
+    /// Refuses a dependency on a job that waits, at any distance, for `key`, or is `key`.
+    pub(super) fn refuse_circles(
+        &self,
+        key: JobKey,
+        upstreams: &[(JobKey, JobId)],
+    ) -> Result<(), Rejection> {
+        let Some((_, id)) = upstreams
+            .iter()
+            .find(|(upstream, _)| self.is_upstream_of(key, *upstream))
+        else {
+            return Ok(());
+        };
+        Err(Rejection::WrongState {
+            job: id.clone(),
+            state: JobState::Blocked,
+            needed: "it waits for this job already, or is this job: they would wait for each other",
+        })
     }
 
     /// Whether `key` comes before `other`: `other` waits for it, at any distance.
@@ -207,5 +218,40 @@ impl Engine {
             slot,
             state,
         }));
+    }
+}
+
+/// What becomes of upstreams that have ended without success: an edge that ignores failures is met by them,
+/// one that waits for a revival is kept, and one that would fail the job is refused.
+fn refuse_endings(
+    policy: FailurePolicy,
+    mut upstreams: Vec<(JobKey, JobId)>,
+    known: &Past,
+) -> Result<Vec<(JobKey, JobId)>, Rejection> {
+    match policy {
+        FailurePolicy::Wait => Ok(upstreams),
+        FailurePolicy::Ignore => {
+            upstreams.retain(|(key, _)| known.by_key(*key).is_none());
+            Ok(upstreams)
+        }
+        FailurePolicy::Fail => {
+            let ended = upstreams
+                .iter()
+                .find_map(|(key, id)| Some((known.by_key(*key)?, id)));
+            let Some((record, id)) = ended else {
+                return Ok(upstreams);
+            };
+            let state = record
+                .finished
+                .as_ref()
+                .map_or(record.state, |end| end.outcome.state());
+            let needed =
+                "it has ended without success: revive it first, or wait for that, or ignore it";
+            Err(Rejection::WrongState {
+                job: id.clone(),
+                state,
+                needed,
+            })
+        }
     }
 }

@@ -9,16 +9,17 @@ use ganger_types::{Answer, Backoff, Due, Failure, JobKey, JobState, Now, Outcome
 use rand_chacha::rand_core::RngCore;
 
 use super::report::{Standing, ended, goes_on};
+use crate::Effects;
 use crate::engine::Engine;
+use crate::past::Past;
 use crate::transition::Move;
-use crate::{Effects, Known};
 
 impl Engine {
     pub(crate) fn fail(
         &mut self,
         now: Now,
         mut cmd: Fail,
-        known: &Known,
+        known: &Past,
         out: &mut Effects,
     ) -> Answer {
         let key = match self.judge(&cmd.held, ReportKind::Fail, known)? {

@@ -5,8 +5,9 @@ use ganger_types::limits::{LOG_BYTES_MAX, LOG_CHUNK_BYTES_MAX};
 use ganger_types::{Answer, Change, Happening, Now, Reply};
 
 use super::complete::check_size;
+use crate::Effects;
 use crate::engine::Engine;
-use crate::{Effects, Known};
+use crate::past::Past;
 
 impl Engine {
     /// A piece that was sent before is recognised by its offset and not written twice.
@@ -14,7 +15,7 @@ impl Engine {
         &mut self,
         now: Now,
         cmd: &AppendLog,
-        known: &Known,
+        known: &Past,
         out: &mut Effects,
     ) -> Answer {
         let key = self

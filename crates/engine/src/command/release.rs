@@ -9,9 +9,10 @@ use ganger_types::{Answer, Group, Now, Outcome};
 
 use super::fail::cut;
 use super::report::{Standing, ended, goes_on};
+use crate::Effects;
 use crate::engine::Engine;
+use crate::past::Past;
 use crate::transition::Move;
-use crate::{Effects, Known};
 
 /// The failure group of jobs that were given back too often.
 const GROUP: &str = "released-too-often";
@@ -21,7 +22,7 @@ impl Engine {
         &mut self,
         now: Now,
         mut cmd: Release,
-        known: &Known,
+        known: &Past,
         out: &mut Effects,
     ) -> Answer {
         let key = match self.judge(&cmd.held, ReportKind::Release, known)? {

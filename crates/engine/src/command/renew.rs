@@ -1,21 +1,24 @@
 //! Extends a lease; tells progress; replaces the payload.
 
+use std::time::Duration;
+
 use ganger_types::command::Renew;
 use ganger_types::limits::PROGRESS_MESSAGE_BYTES_MAX;
-use ganger_types::{Answer, Change, Elapsed, Happening, Now, Rejection, Reply};
+use ganger_types::{Answer, Change, Elapsed, Happening, JobKey, Now, Rejection, Reply};
 
 use super::complete::check_size;
 use super::fail::cut;
 use super::lease::check_lease_for;
+use crate::Effects;
 use crate::engine::Engine;
-use crate::{Effects, Known};
+use crate::past::Past;
 
 impl Engine {
     pub(crate) fn renew(
         &mut self,
         now: Now,
         cmd: Renew,
-        known: &Known,
+        known: &Past,
         out: &mut Effects,
     ) -> Answer {
         let key = self
@@ -39,7 +42,7 @@ impl Engine {
             });
         }
 
-        let lease_for = self.extend(now, key, cmd.lease_for);
+        let lease_for = self.extend(now, key, cmd.lease_for, out);
         let space = self.space_of_job(key);
         let worker = self.job(key).lease().expect("just extended").worker.clone();
         self.see_worker(now, space, &worker, out);
@@ -69,15 +72,17 @@ impl Engine {
         Ok(Reply::Renewed { lease_for })
     }
 
-    /// Moves the end of a live lease away; never nearer (`rel L9`). Needs no row: a restart gives every
-    /// lease its full length again.
+    /// Moves the end of a live lease away; never nearer (`rel L9`). Needs no row unless it asks for more than
+    /// any grant or renewal before: a restart gives every lease its full length again.
     fn extend(
         &mut self,
         now: Now,
-        key: ganger_types::JobKey,
-        lease_for: Option<std::time::Duration>,
-    ) -> std::time::Duration {
-        let mut left = std::time::Duration::ZERO;
+        key: JobKey,
+        lease_for: Option<Duration>,
+        out: &mut Effects,
+    ) -> Duration {
+        let mut left = Duration::ZERO;
+        let mut longer = None;
         self.reindex(key, |job| {
             let lease = job
                 .extra_mut()
@@ -85,13 +90,15 @@ impl Engine {
                 .as_mut()
                 .expect("the lease was judged live");
             let end = lease.timeout_at.unwrap_or(Elapsed(u64::MAX));
-            let wanted = now
-                .elapsed
-                .after(lease_for.unwrap_or(lease.lease_for))
-                .min(end);
-            lease.expires_at = lease.expires_at.max(wanted);
+            let wanted = lease_for.unwrap_or(lease.lease_for);
+            lease.expires_at = lease.expires_at.max(now.elapsed.after(wanted).min(end));
             left = lease.expires_at.since(now.elapsed);
+            if wanted > lease.lease_for {
+                lease.lease_for = wanted;
+                longer = Some(lease.clone());
+            }
         });
+        out.changes.extend(longer.map(Change::PutLease));
         left
     }
 }

@@ -5,8 +5,9 @@ use ganger_types::job::{LastReport, ReportKind};
 use ganger_types::rejection::LeaseEnd;
 use ganger_types::{JobKey, JobRecord, JobState, Now, Outcome, Rejection, Reply, Timestamp};
 
+use crate::Effects;
 use crate::engine::{Engine, not_found};
-use crate::{Effects, Known};
+use crate::past::Past;
 
 /// The lease shown is live, or the report is a repeat and this is its answer.
 pub(super) enum Standing {
@@ -20,7 +21,7 @@ impl Engine {
         &self,
         held: &Held,
         kind: ReportKind,
-        known: &Known,
+        known: &Past,
     ) -> Result<Standing, Rejection> {
         if let Some(key) = self.live_lease(held) {
             return Ok(Standing::Live(key));
@@ -64,7 +65,7 @@ impl Engine {
     }
 
     /// Why the lease shown is not live.
-    pub(super) fn lease_lost(&self, held: &Held, known: &Known) -> Rejection {
+    pub(super) fn lease_lost(&self, held: &Held, known: &Past) -> Rejection {
         let live = self.find_job(&held.namespace, &held.job);
         let end = match (live, known.find(&held.namespace, &held.job)) {
             (Some(key), _) => {

@@ -1,6 +1,6 @@
 //! Puts finished jobs back on their queue, with a new series of attempts.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ganger_types::command::Revive;
 use ganger_types::{
@@ -9,12 +9,13 @@ use ganger_types::{
 };
 
 use super::cancel::check_bulk;
+use crate::Effects;
 use crate::engine::{Engine, not_found};
 use crate::index::Edge;
 use crate::job::{Extra, Job};
 use crate::names::SpaceIndex;
+use crate::past::Past;
 use crate::transition::Move;
-use crate::{Effects, Known};
 
 impl Engine {
     /// Those that have not ended, or whose result live jobs still use, or that would fail again at once
@@ -23,7 +24,7 @@ impl Engine {
         &mut self,
         now: Now,
         cmd: &Revive,
-        known: &Known,
+        known: &Past,
         out: &mut Effects,
     ) -> Answer {
         check_bulk(cmd.jobs.len())?;
@@ -62,39 +63,47 @@ impl Engine {
         !(is_gone || is_used)
     }
 
-    /// Those that would not fail again at once; the others are skipped. Dropping one may drop others.
+    /// Those that would not fail again at once or wait for ever; the others are skipped. Dropping one may
+    /// drop others.
     fn revivable<'a>(
         &self,
         records: &[&'a JobRecord],
-        known: &Known,
+        known: &Past,
         skipped: &mut Vec<JobId>,
     ) -> Vec<&'a JobRecord> {
         let mut coming: BTreeSet<JobKey> = records.iter().map(|record| record.key).collect();
         loop {
-            let fails = |record: &&&JobRecord| {
-                coming.contains(&record.key)
-                    && known
-                        .inputs
+            let mut dropped: Vec<JobKey> = coming
+                .iter()
+                .copied()
+                .filter(|key| {
+                    let inputs = known.inputs_of(*key);
+                    !inputs
                         .iter()
-                        .filter(|row| row.job == record.key)
-                        .any(|row| !self.can_be_had(&row.state, &coming, known))
-            };
-            let Some(record) = records.iter().find(fails) else {
+                        .all(|row| self.can_be_had(&row.state, &coming, known))
+                })
+                .collect();
+            if dropped.is_empty() {
+                dropped = self.in_circles(&coming, known);
+            }
+            if dropped.is_empty() {
                 break;
-            };
-            coming.remove(&record.key);
-            skipped.push(record.id.clone());
+            }
+            for key in dropped {
+                coming.remove(&key);
+            }
         }
-        records
+        let (kept, left): (Vec<_>, Vec<_>) = records
             .iter()
             .copied()
-            .filter(|record| coming.contains(&record.key))
-            .collect()
+            .partition(|record| coming.contains(&record.key));
+        skipped.extend(left.into_iter().map(|record| record.id.clone()));
+        kept
     }
 
     /// Whether an input of a revived job can still come, or is there. The result of an upstream whose
     /// retention has passed is gone.
-    fn can_be_had(&self, input: &InputState, coming: &BTreeSet<JobKey>, known: &Known) -> bool {
+    fn can_be_had(&self, input: &InputState, coming: &BTreeSet<JobKey>, known: &Past) -> bool {
         let (upstream, may_wait) = match input {
             InputState::Missing {
                 upstream, policy, ..
@@ -106,6 +115,58 @@ impl Engine {
             || self.is_live(upstream)
             || has_succeeded(known, upstream)
             || (may_wait && known.by_key(upstream).is_some())
+    }
+
+    /// Jobs that would wait, at any distance, for themselves, or for such ones: since they ended, others may
+    /// have come to wait for them whom they wait for.
+    fn in_circles(&self, coming: &BTreeSet<JobKey>, known: &Past) -> Vec<JobKey> {
+        let upstreams = |job: JobKey| -> Vec<JobKey> {
+            if !coming.contains(&job) {
+                return self.edges.of(job).map(|(_, edge)| edge.upstream).collect();
+            }
+            let upstream = |row: &&InputRow| match &row.state {
+                InputState::Missing { upstream, .. } | InputState::Delivered { upstream, .. } => {
+                    Some(*upstream)
+                }
+                InputState::Value(_) | InputState::Ignored { .. } => None,
+            };
+            known.inputs_of(job).iter().filter_map(upstream).collect()
+        };
+        let mut waits_for: BTreeMap<JobKey, usize> = BTreeMap::new();
+        let mut dependents: BTreeMap<JobKey, Vec<JobKey>> = BTreeMap::new();
+        let mut open: Vec<JobKey> = coming.iter().copied().collect();
+        let mut seen = coming.clone();
+        while let Some(job) = open.pop() {
+            let needs = upstreams(job);
+            waits_for.insert(job, needs.len());
+            for upstream in needs {
+                dependents.entry(upstream).or_default().push(job);
+                if seen.insert(upstream) {
+                    open.push(upstream);
+                }
+            }
+        }
+        let mut free: Vec<JobKey> = waits_for
+            .iter()
+            .filter(|(_, needs)| **needs == 0)
+            .map(|(job, _)| *job)
+            .collect();
+        while let Some(job) = free.pop() {
+            waits_for.remove(&job);
+            for dependent in dependents.remove(&job).unwrap_or_default() {
+                let needs = waits_for
+                    .get_mut(&dependent)
+                    .expect("it has not been freed yet");
+                *needs -= 1;
+                if *needs == 0 {
+                    free.push(dependent);
+                }
+            }
+        }
+        waits_for
+            .into_keys()
+            .filter(|job| coming.contains(job))
+            .collect()
     }
 
     /// Takes the job back among the live, in no index yet.
@@ -164,11 +225,11 @@ impl Engine {
     }
 
     /// Gives a readmitted job its edges and its first state.
-    fn restart(&mut self, now: Now, record: &JobRecord, known: &Known, out: &mut Effects) {
+    fn restart(&mut self, now: Now, record: &JobRecord, known: &Past, out: &mut Effects) {
         let key = record.key;
         let mut missing = 0;
         let mut rows = Vec::new();
-        for row in known.inputs.iter().filter(|row| row.job == key) {
+        for row in known.inputs_of(key) {
             let (upstream, id, policy) = match &row.state {
                 InputState::Missing {
                     upstream,
@@ -243,7 +304,7 @@ impl Engine {
     }
 }
 
-fn has_succeeded(known: &Known, key: JobKey) -> bool {
+fn has_succeeded(known: &Past, key: JobKey) -> bool {
     known
         .by_key(key)
         .and_then(|record| record.finished.as_ref())

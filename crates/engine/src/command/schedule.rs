@@ -5,16 +5,17 @@ use std::time::Duration;
 use ganger_types::command::{Enqueue, NewJob, PutSchedule, RemoveSchedule};
 use ganger_types::limits::SCHEDULE_BACKLOG_MAX;
 use ganger_types::{
-    Answer, CatchUp, Change, Due, Happening, JobId, Now, Overlap, Rejection, Reply, ScheduleId,
-    ScheduleRecord, Timestamp,
+    Answer, CatchUp, Change, Due, Happening, JobId, JobKey, Now, Overlap, Rejection, Reply,
+    ScheduleId, ScheduleRecord, Timestamp,
 };
 
 use super::enqueue::{at_most, check_retry};
+use crate::Effects;
 use crate::engine::Engine;
 use crate::index::Timer;
 use crate::names::SpaceIndex;
+use crate::past::Past;
 use crate::recurrence::Recurrence;
-use crate::{Effects, Known};
 
 /// A run that is found due within this time counts as on time, not as missed.
 const ON_TIME: Duration = Duration::from_secs(5);
@@ -145,21 +146,26 @@ impl Engine {
         self.store_schedule(space, schedule, out);
     }
 
+    fn has_room_for_one_instead(&self, key: JobKey) -> bool {
+        let queue = &self.queues[self.job(key).queue.at()];
+        let space = &self.spaces[queue.space.at()];
+        let fits = |limit: Option<u64>, live: u64| limit.is_none_or(|limit| live <= limit);
+        fits(queue.settings.live_max, queue.counts.live())
+            && fits(space.settings.live_max, space.live)
+    }
+
     fn run_once(&mut self, now: Now, schedule: &mut ScheduleRecord, out: &mut Effects) {
         let earlier = schedule
             .last_job
             .as_ref()
             .and_then(|job| self.find_job(&schedule.namespace, job));
         match (earlier, schedule.overlap) {
-            (Some(_), Overlap::Skip) => return,
-            (Some(key), Overlap::Replace) => {
-                self.call_off(
-                    now,
-                    key,
-                    &format!("schedule {} replaced it", schedule.id),
-                    out,
-                );
+            // Where the new job would be refused, the old one stays.
+            (Some(key), Overlap::Replace) if self.has_room_for_one_instead(key) => {
+                let reason = format!("schedule {} replaced it", schedule.id);
+                self.call_off(now, key, &reason, out);
             }
+            (Some(_), Overlap::Skip | Overlap::Replace) => return,
             _ => {}
         }
         let cmd = Enqueue {
@@ -168,8 +174,7 @@ impl Engine {
             ..Enqueue::default()
         };
         // A full queue refuses the run; the next one is tried at its own time.
-        let Ok(Reply::Enqueued { jobs, .. }) = self.enqueue(now, cmd, &Known::default(), out)
-        else {
+        let Ok(Reply::Enqueued { jobs, .. }) = self.enqueue(now, cmd, &Past::default(), out) else {
             return;
         };
         let job = &jobs[0];

@@ -17,13 +17,14 @@ pub(crate) use self::check::{at_most, check_retry};
 use self::check::{check_references, check_sizes};
 use self::plan::Member;
 use super::fingerprint::Fingerprint;
+use crate::Effects;
 use crate::endings::UPSTREAM_GROUP;
 use crate::engine::Engine;
 use crate::index::{Edge, Timer};
 use crate::job::{Extra, Job};
 use crate::names::SpaceIndex;
+use crate::past::Past;
 use crate::transition::Move;
-use crate::{Effects, Known};
 
 /// How long an idempotency key is remembered.
 const CLAIM_FOR: Duration = Duration::from_secs(86_400);
@@ -43,7 +44,7 @@ impl Engine {
         &mut self,
         now: Now,
         cmd: Enqueue,
-        known: &Known,
+        known: &Past,
         out: &mut Effects,
     ) -> Answer {
         if let Some(answer) = self.repeated_claim(&cmd)? {
@@ -67,7 +68,7 @@ impl Engine {
         now: Now,
         cmd: Enqueue,
         members: &[Member],
-        known: &Known,
+        known: &Past,
         out: &mut Effects,
     ) -> Reply {
         let fingerprint = cmd.claim.as_ref().map(|_| Fingerprint::of_submission(&cmd));
@@ -163,7 +164,7 @@ impl Engine {
         space: SpaceIndex,
         job: &NewJob,
         jobs: &[Enqueued],
-        known: &Known,
+        known: &Past,
     ) -> Vec<PlannedEdge> {
         let namespace = &self.spaces[space.at()].name;
         let data = job

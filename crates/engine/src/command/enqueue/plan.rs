@@ -7,9 +7,9 @@ use ganger_types::reply::Enqueued;
 use ganger_types::{JobId, JobKey, NamespaceSettings, Now, Queue, Rejection, Reply, UniqueKey};
 
 use super::edges_of;
-use crate::Known;
 use crate::command::fingerprint::Fingerprint;
 use crate::engine::Engine;
+use crate::past::Past;
 
 /// What becomes of one member of the submission.
 pub(super) enum Member {
@@ -51,7 +51,7 @@ impl Engine {
         &self,
         now: Now,
         cmd: &Enqueue,
-        known: &Known,
+        known: &Past,
     ) -> Result<Vec<Member>, Rejection> {
         let mut ids = BTreeSet::new();
         let mut keys: BTreeMap<&UniqueKey, usize> = BTreeMap::new();
@@ -98,7 +98,7 @@ impl Engine {
         cmd: &Enqueue,
         job: &NewJob,
         fingerprint: u64,
-        known: &Known,
+        known: &Past,
     ) -> Result<Option<(JobKey, JobId)>, Rejection> {
         let Some(id) = &job.id else { return Ok(None) };
         let found = match self.find_job(&cmd.namespace, id) {
@@ -128,7 +128,7 @@ impl Engine {
         is_held.then(|| Member::Existing(record.job, record.id.clone()))
     }
 
-    pub(super) fn check_upstreams(&self, cmd: &Enqueue, known: &Known) -> Result<(), Rejection> {
+    pub(super) fn check_upstreams(&self, cmd: &Enqueue, known: &Past) -> Result<(), Rejection> {
         for (index, job) in cmd.jobs.iter().enumerate() {
             for edge in edges_of(job) {
                 let Upstream::Job(id) = &edge.upstream else {

@@ -1,0 +1,46 @@
+//! The finished jobs that a command names, found by id and by number.
+//!
+//! What the host handed over as [`Known`] is a list; a bulk command would walk it once for each of its jobs.
+
+use std::collections::BTreeMap;
+
+use ganger_types::{InputRow, JobId, JobKey, JobRecord, Namespace};
+
+use crate::Known;
+
+/// An index over [`Known`].
+#[derive(Default)]
+pub(crate) struct Past<'a> {
+    by_id: BTreeMap<(&'a Namespace, &'a JobId), &'a JobRecord>,
+    by_key: BTreeMap<JobKey, &'a JobRecord>,
+    inputs: BTreeMap<JobKey, Vec<&'a InputRow>>,
+}
+
+impl<'a> Past<'a> {
+    pub(crate) fn new(known: &'a Known) -> Self {
+        let mut past = Self::default();
+        for job in &known.jobs {
+            past.by_id.insert((&job.namespace, &job.id), job);
+            past.by_key.insert(job.key, job);
+        }
+        for row in &known.inputs {
+            past.inputs.entry(row.job).or_default().push(row);
+        }
+        past
+    }
+
+    /// The finished job with this id.
+    pub(crate) fn find(&self, namespace: &Namespace, id: &JobId) -> Option<&'a JobRecord> {
+        self.by_id.get(&(namespace, id)).copied()
+    }
+
+    /// The finished job with this number.
+    pub(crate) fn by_key(&self, key: JobKey) -> Option<&'a JobRecord> {
+        self.by_key.get(&key).copied()
+    }
+
+    /// The inputs of a finished job that is to be revived.
+    pub(crate) fn inputs_of(&self, key: JobKey) -> &[&'a InputRow] {
+        self.inputs.get(&key).map_or(&[], Vec::as_slice)
+    }
+}
