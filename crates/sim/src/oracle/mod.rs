@@ -109,7 +109,7 @@ pub(crate) struct Oracle {
     /// Jobs with a timer due in the present step: which of two such ends comes first is open.
     due_now: BTreeSet<JobKey>,
     /// When the wall clock last jumped ahead.
-    wall_jumped: Option<Elapsed>,
+    wall_jumped: Option<Now>,
     now: Now,
     /// The reading before the present turn.
     before: Now,

@@ -52,7 +52,10 @@ impl Oracle {
                 .live
                 .iter()
                 .copied()
-                .filter(|key| self.known(*key).graph.as_ref() == Some(graph))
+                .filter(|key| {
+                    let job = self.known(*key);
+                    job.namespace == cmd.namespace && job.graph.as_ref() == Some(graph)
+                })
                 .collect(),
         };
         let told: Vec<JobId> = keys.iter().map(|key| self.known(*key).id.clone()).collect();

@@ -167,15 +167,16 @@ impl Oracle {
         };
         let job = self.known(key);
         let hold = job.hold.clone().expect("it was judged live");
-        let length = cmd.lease_for.unwrap_or(hold.granted_for);
+        // Without a length of its own it asks for the longest so far.
+        let length = cmd.lease_for.unwrap_or(hold.granted_for.max(hold.full));
         let grace = self
             .settings(&job.namespace, &job.queue)
             .grace_for
             .unwrap_or_default();
         let until = self.now.elapsed.after(length);
         // A renewal never shortens (`rel L9`), and never goes beyond the time an attempt may run.
-        let last = hold.times_out.map_or(until, |(_, last)| last);
-        let shortest = hold.ends.0.max(until).min(last).since(self.now.elapsed);
+        let first = hold.times_out.map_or(until, |(first, _)| first);
+        let shortest = hold.ends.0.max(until).min(first).since(self.now.elapsed);
         let longest = hold.ends.1.max(until).since(self.now.elapsed);
         let told = match answer {
             Ok(Reply::Renewed { lease_for }) => *lease_for,
@@ -194,7 +195,7 @@ impl Oracle {
             job.payload = payload.clone();
         }
         let hold = job.hold.as_mut().expect("it was judged live");
-        hold.full = length;
+        hold.full = hold.full.max(length);
         hold.ends = (hold.ends.0.max(until), hold.ends.1.max(until.after(grace)));
         self.goals.reach("renewed");
         Ok(())

@@ -80,7 +80,7 @@ impl Oracle {
             );
             return Err(self.broken("K1", key, what));
         }
-        if !is_beyond && !self.wall_is_trusted() {
+        if !is_beyond && !self.wall_is_trusted(end.at) {
             let what = format!(
                 "job {} was retired right after the wall clock jumped",
                 job.id

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ganger_types::limits::RETENTION_DISTRUST_FOR;
-use ganger_types::{Due, DueOrder, Elapsed, JobKey, JobState, Now};
+use ganger_types::{Due, DueOrder, Elapsed, JobKey, JobState, Now, Timestamp};
 
 use super::job::{Gone, Hold, Stand, When};
 use super::{Judged, Oracle};
@@ -182,14 +182,21 @@ impl Oracle {
         let slack = moved.mul_f64(0.2) + Duration::from_secs(60);
         let is_first = before.elapsed == Elapsed(0);
         if !is_first && self.now.wall > before.wall.after(moved + slack) {
-            self.wall_jumped = Some(self.now.elapsed);
+            self.wall_jumped = Some(self.now);
+        }
+        // The least reading since: what ended at or after it may have ended since.
+        if let Some(jumped) = &mut self.wall_jumped {
+            jumped.wall = jumped.wall.min(self.now.wall);
         }
     }
 
-    /// Whether retention may believe the wall clock (`rel C4`).
-    pub(super) fn wall_is_trusted(&self) -> bool {
-        let stable = |at| self.now.elapsed.since(at) >= RETENTION_DISTRUST_FOR;
-        self.wall_jumped.is_none_or(stable)
+    /// Whether retention may believe the wall clock for a job that ended at this time (`rel C4`): it has
+    /// been stable for long, or the job ended after the jump.
+    pub(super) fn wall_is_trusted(&self, ended_at: Timestamp) -> bool {
+        self.wall_jumped.is_none_or(|jumped| {
+            let stable_for = self.now.elapsed.since(jumped.elapsed);
+            stable_for >= RETENTION_DISTRUST_FOR || ended_at >= jumped.wall
+        })
     }
 }
 
