@@ -7,48 +7,12 @@ const SEEDS: u64 = 300;
 /// Seeds that a planted bug may need.
 const HUNT_SEEDS: u64 = 120;
 
-/// Findings that are known and not mended yet: the tape that shows each, its invariant, and words of
-/// it. Each tape must still fail; once one passes, its line goes.
-const OPEN: &[(&str, &str, &str)] = &[
-    (
-        "c4-distrust-forgotten-by-a-restart",
-        "rel C4",
-        "right after the wall clock jumped",
-    ),
-    (
-        "l9-longer-renewal-forgotten-by-a-restart",
-        "rel L9",
-        "to which it was granted or renewed",
-    ),
-    (
-        "l4-grace-outlasts-the-time-limit",
-        "rel L5",
-        "which is not the live lease",
-    ),
-    (
-        "t1-added-dependency-on-a-failed-job-ignore",
-        "rel G1",
-        "waits for [",
-    ),
-    (
-        "t1-added-dependency-on-a-failed-job-fail",
-        "rel T1",
-        "which has ended",
-    ),
-];
-
-fn is_open(violation: &str) -> bool {
-    OPEN.iter()
-        .any(|(_, rule, words)| violation.starts_with(rule) && violation.contains(words))
-}
-
 #[test]
 fn three_hundred_seeds_of_level_one_find_nothing_and_reach_every_goal() {
     let report = campaign(0..SEEDS, 1, 2);
     let failures: Vec<String> = report
         .failures
         .iter()
-        .filter(|(_, violation)| !is_open(violation))
         .map(|(seed, violation)| {
             format!("cargo xtask sim --level 1 --seed {seed} --shrink: {violation}")
         })
@@ -140,13 +104,8 @@ fn tapes_of_old_findings_pass() {
             .unwrap_or_default()
             .to_string_lossy()
             .into_owned();
-        let is_open = OPEN.iter().any(|(open, _, _)| *open == name);
-        match run(&tape, Recording::default()).violation {
-            Some(violation) if !is_open => failures.push(format!("{name}: {violation}")),
-            None if is_open => {
-                failures.push(format!("{name} passes now: take it off the open list"));
-            }
-            _ => {}
+        if let Some(violation) = run(&tape, Recording::default()).violation {
+            failures.push(format!("{name}: {violation}"));
         }
     }
     assert!(failures.is_empty(), "{}", failures.join("\n"));
