@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use ganger_engine::Engine;
+use ganger_store::MemoryStore;
 use ganger_types::{Answer, Command, Epoch, JobRecord, Now, Reply};
 
 use crate::actor::worker::{Act, Hand};
@@ -14,6 +16,8 @@ use crate::oracle::{Moment, Oracle, Turn, Violation};
 use crate::plan::{Fault, Feature, Plan};
 use crate::planted::Planted;
 use crate::rows::Rows;
+use crate::served::Served;
+use crate::serving::Fate;
 use crate::story::{Recording, Story};
 use crate::tape::{Actor, Tape};
 
@@ -38,6 +42,7 @@ pub(crate) struct Call {
     pub(crate) incarnation: u64,
     pub(crate) command: Command,
     pub(crate) dice: Dice,
+    pub(crate) sent_at: u64,
 }
 
 /// What happens at a moment.
@@ -60,6 +65,16 @@ pub(crate) enum Happening {
     Restart { again: u32, dice: Dice },
     /// A zombie wakes and reports.
     Zombie(Call),
+    /// The shard's sleep is over (level 2, as all below). Events of a dead process come to nothing.
+    Look { incarnation: u64 },
+    /// The store carries out its next order.
+    StoreWorks { incarnation: u64, fate: Box<Fate> },
+    /// The shard hears of it.
+    StoreReports { incarnation: u64, fate: Box<Fate> },
+    /// A look for finished jobs is carried out.
+    Finds { incarnation: u64 },
+    /// A client that waits for a job loses its patience.
+    Leaves { op: u64, incarnation: u64 },
 }
 
 /// See the module.
@@ -72,18 +87,27 @@ pub(crate) struct World {
     pub(crate) clocks: Clocks,
     pub(crate) rows: Rows,
     direct: Option<Direct>,
+    /// Level 2: the store, the shard's process over it, and what is on the way between them.
+    pub(crate) store: MemoryStore,
+    pub(crate) served: Option<Served>,
+    pub(crate) incarnation: u64,
+    pub(crate) is_store_busy: bool,
+    pub(crate) is_finding: bool,
+    pub(crate) look_at: Option<u64>,
+    /// Answers to the drain.
+    pub(crate) settled: BTreeMap<u64, Option<Answer>>,
     epoch: Epoch,
     pub(crate) oracle: Oracle,
     pub(crate) ledger: Ledger,
     pub(crate) story: Story,
     lore: Lore,
     hands: Vec<Hand>,
-    ops: u64,
+    pub(crate) ops: u64,
     checked_at: u64,
     next_event: u64,
     pub(crate) is_healed: bool,
     pub(crate) answered: u64,
-    planted: Planted,
+    pub(crate) planted: Planted,
 }
 
 pub(crate) type Ran = Result<(), Violation>;
@@ -108,6 +132,13 @@ impl World {
             sequence: 0,
             rows: Rows::default(),
             direct: None,
+            store: MemoryStore::new(),
+            served: None,
+            incarnation: 0,
+            is_store_busy: false,
+            is_finding: false,
+            look_at: None,
+            settled: BTreeMap::new(),
             epoch: Epoch(0),
             oracle: Oracle::default(),
             ledger: Ledger::default(),
@@ -130,12 +161,12 @@ impl World {
         self.clocks.now(self.time)
     }
 
-    fn suffers(&self, fault: Fault) -> bool {
+    pub(crate) fn suffers(&self, fault: Fault) -> bool {
         !self.is_healed && self.plan.suffers(fault)
     }
 
     /// Whether something goes wrong now, for a fault that is on.
-    fn strikes(&self, fault: Fault, dice: &mut Dice) -> bool {
+    pub(crate) fn strikes(&self, fault: Fault, dice: &mut Dice) -> bool {
         self.suffers(fault) && dice.chance(self.plan.fault_rate)
     }
 
@@ -195,6 +226,11 @@ impl World {
                 self.oracle.goals.reach("zombie-reported");
                 self.send_call(call)
             }
+            Happening::Look { incarnation } => self.look(incarnation),
+            Happening::StoreWorks { incarnation, fate } => self.store_works(incarnation, *fate),
+            Happening::StoreReports { incarnation, fate } => self.store_reports(incarnation, *fate),
+            Happening::Finds { incarnation } => self.finds(incarnation),
+            Happening::Leaves { op, incarnation } => self.leaves(op, incarnation),
         }
     }
 
@@ -246,6 +282,7 @@ impl World {
             incarnation,
             command,
             dice,
+            sent_at: self.time,
         })
     }
 
@@ -286,7 +323,11 @@ impl World {
         }
     }
 
-    fn arrive(&mut self, call: Call) -> Ran {
+    fn arrive(&mut self, mut call: Call) -> Ran {
+        if self.is_served() {
+            call.sent_at = self.time;
+            return self.arrive_served(call);
+        }
         if self.direct.is_none() {
             // Nobody is there: the client sees a broken connection, and does not know more.
             return Ok(());
@@ -497,6 +538,7 @@ impl World {
                     incarnation,
                     command: report,
                     dice: dice.split(),
+                    sent_at: self.time,
                 };
                 let after = self.clocks.world_micros(lease_for) + dice.below(10_000_000);
                 self.at(self.time + after, Happening::Zombie(call));
@@ -536,11 +578,18 @@ impl World {
             let worker = dice.index(self.hands.len());
             self.hands[worker].dies();
         }
-        if self.suffers(Fault::Outages) && dice.chance(150) && self.direct.is_some() {
+        if self.suffers(Fault::Outages) && dice.chance(150) && self.is_up() {
+            if self.is_served() {
+                return self.dies_served(dice);
+            }
             self.crash(dice);
             return Ok(());
         }
         self.look_after()
+    }
+
+    fn is_up(&self) -> bool {
+        self.direct.is_some() || self.served.is_some()
     }
 
     fn jump(&mut self, dice: &mut Dice) {
@@ -565,6 +614,13 @@ impl World {
 
     /// The shard's housekeeping: timers and retention.
     fn look_after(&mut self) -> Ran {
+        if self.is_served() {
+            return if self.is_healed {
+                self.settle_served()
+            } else {
+                self.pump()
+            };
+        }
         let now = self.now();
         let Some(direct) = &mut self.direct else {
             return Ok(());
@@ -578,7 +634,7 @@ impl World {
     }
 
     /// The process dies; all that was not durable is gone.
-    fn crash(&mut self, mut dice: Dice) {
+    pub(crate) fn crash(&mut self, mut dice: Dice) {
         let time = self.time;
         self.story
             .tell(time, || "the shard's process dies".to_owned());
@@ -604,6 +660,9 @@ impl World {
         if again > 0 && !self.is_healed {
             // Killed during recovery: the epoch is raised, nothing else has happened.
             self.direct = None;
+            if self.is_served() {
+                self.bury_served()?;
+            }
             self.at(
                 self.time + 1_000,
                 Happening::Restart {
@@ -614,11 +673,17 @@ impl World {
             return Ok(());
         }
         self.full_check()?;
+        if self.is_served() {
+            return self.pump();
+        }
         self.turn(Vec::new())
     }
 
     /// Starts the process: a new epoch, a new seed, the rows read back.
     fn boot(&mut self, dice: &mut Dice) {
+        if self.is_served() {
+            return self.boot_served(dice);
+        }
         self.epoch.0 += 1;
         self.clocks.restart(self.time, self.rows.meta);
         let now = self.now();
@@ -635,11 +700,16 @@ impl World {
         self.oracle.restarted(now);
     }
 
+    fn engine(&self) -> Option<&Engine> {
+        let direct = self.direct.as_ref().map(Direct::engine);
+        direct.or_else(|| self.served.as_ref()?.engine())
+    }
+
     fn check_indexes(&mut self) -> Ran {
-        let Some(direct) = &self.direct else {
+        let Some(engine) = self.engine() else {
             return Ok(());
         };
-        let wrong = direct.engine().check_invariants();
+        let wrong = engine.check_invariants();
         if wrong.is_empty() {
             return Ok(());
         }
@@ -660,9 +730,12 @@ impl World {
     // What the drain needs.
 
     pub(crate) fn revive_shard(&mut self) -> Ran {
-        if self.direct.is_none() {
+        if !self.is_up() {
             let mut dice = Dice::new(self.tape.seed ^ 0xD0A);
             self.boot(&mut dice);
+        }
+        if let Some(served) = &mut self.served {
+            served.all_leave();
         }
         self.queue
             .retain(|_, happening| !matches!(happening, Happening::Restart { .. }));
@@ -677,6 +750,11 @@ impl World {
         self.story.event(time, op);
         self.story
             .tell(time, || format!("op {op} of the drain: {command:?}"));
+        if self.is_served() {
+            let answer = self.ask_served(command)?;
+            self.ledger.heard(self.time, command, &answer)?;
+            return Ok(answer);
+        }
         let direct = self
             .direct
             .as_mut()
@@ -696,11 +774,8 @@ impl World {
     /// Lets time pass until the shard's next timer; false if there is none.
     pub(crate) fn pass_time(&mut self) -> Result<bool, Violation> {
         let now = self.now();
-        let direct = self
-            .direct
-            .as_ref()
-            .expect("the drain runs on a healed shard");
-        let next = direct.engine().next_due().into_iter().map(|due| match due {
+        let engine = self.engine().expect("the drain runs on a healed shard");
+        let next = engine.next_due().into_iter().map(|due| match due {
             ganger_types::Due::Elapsed(at) => at.since(now.elapsed),
             ganger_types::Due::Wall(at) => at.since(now.wall),
         });

@@ -1,0 +1,509 @@
+//! Level 2: the shard's own core over a store whose commits take their time and may fail.
+//!
+//! This drives the core and keeps the books: which commands each commit carries, at which moments
+//! they were applied, what was answered, and which of it the store holds.
+
+use std::cell::Cell;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use ganger_engine::Engine;
+use ganger_shard::core::{Core, Given, Keeper, Order, Output, Report, Request, WaiterId};
+use ganger_shard::{CallError, Delivery, Hooks, Settings};
+use ganger_store::memory::MemoryReader;
+use ganger_store::{CommitError, MemoryStore, Store, StoreError};
+use ganger_types::command::Lease;
+use ganger_types::{Answer, Command, Commit, Event, IdTag, JobId, JobKey, Namespace, Now, Reply};
+
+use crate::dice::Dice;
+use crate::disk::{Disk, End};
+use crate::oracle::{Applied, Moment};
+use crate::slip::{Log, Mark, Slip};
+use crate::world::Call;
+
+/// A commit that was given to the store, with the moments at which its turn grew.
+pub(crate) struct Sent {
+    pub(crate) commit: Arc<Commit>,
+    moments: Vec<Marks>,
+}
+
+/// What the core turned to at one moment; a try has a number of its own.
+struct Marks {
+    now: Now,
+    marks: Vec<(Mark, u64)>,
+}
+
+/// An answer as the core gave it.
+enum Told {
+    Plain(Answer),
+    Jobs(Vec<Delivery>),
+}
+
+/// An answer for a client; `None` when the shard said that it could not.
+pub(crate) struct ForClient {
+    pub(crate) call: Call,
+    pub(crate) answer: Option<Answer>,
+}
+
+/// What came of a call into the core.
+#[derive(Default)]
+pub(crate) struct Came {
+    pub(crate) answers: Vec<ForClient>,
+    pub(crate) events: Vec<Event>,
+    /// Commits of turns that were just closed.
+    pub(crate) commits: u64,
+    /// The engine was read back, and began at this moment.
+    pub(crate) restarted: Option<Now>,
+}
+
+/// A turn that became durable, for the oracle.
+pub(crate) struct Durable {
+    pub(crate) commit: Arc<Commit>,
+    pub(crate) moments: Vec<Moment>,
+    pub(crate) deliveries: Vec<Delivery>,
+}
+
+/// A process: core, keeper, what is between them, and the books.
+pub(crate) struct Served {
+    core: Core<MemoryReader, Slip>,
+    keeper: Keeper<Disk>,
+    store: MemoryStore,
+    log: Log,
+    /// Orders that the store has not turned to.
+    orders: VecDeque<Order>,
+    /// Looks for finished jobs, carried out beside the rest.
+    finds: VecDeque<Order>,
+    reports: VecDeque<Report<MemoryReader>>,
+    sent: VecDeque<Sent>,
+    growing: Vec<Marks>,
+    /// Sequence of the last commit that the oracle has judged.
+    judged: u64,
+    told: BTreeMap<u64, Told>,
+    commands: BTreeMap<u64, Command>,
+    calls: BTreeMap<u64, Call>,
+    /// Waiting lease requests: how their clients leave.
+    waiting: BTreeMap<u64, Rc<Cell<bool>>>,
+    tries: u64,
+    last_try: BTreeMap<u64, u64>,
+    load_began: Now,
+    next_event: u64,
+    claimed: BTreeSet<u64>,
+}
+
+impl Served {
+    /// Opens the store and begins to load.
+    pub(crate) fn start(
+        store: &MemoryStore,
+        settings: Settings,
+        hides_unknown: bool,
+        dice: &mut Dice,
+        now_at: impl FnOnce(ganger_store::Opened) -> Now,
+    ) -> Result<Self, StoreError> {
+        let mut disk = Disk::new(store.clone(), hides_unknown);
+        let opened = disk.open()?;
+        let now = now_at(opened);
+        let mut seeds = dice.split();
+        let numbers = Arc::default();
+        let keeper = Keeper::new(disk, Arc::clone(&numbers), Hooks::default());
+        let core = Core::new(
+            settings,
+            numbers,
+            opened,
+            now,
+            Box::new(move || seeds.bytes()),
+        );
+        Ok(Self {
+            core,
+            keeper,
+            store: store.clone(),
+            log: Log::default(),
+            orders: VecDeque::new(),
+            finds: VecDeque::new(),
+            reports: VecDeque::new(),
+            sent: VecDeque::new(),
+            growing: Vec::new(),
+            judged: opened.sequence,
+            told: BTreeMap::new(),
+            commands: BTreeMap::new(),
+            calls: BTreeMap::new(),
+            waiting: BTreeMap::new(),
+            tries: 0,
+            last_try: BTreeMap::new(),
+            load_began: now,
+            next_event: opened.meta.next_event.0,
+            claimed: BTreeSet::new(),
+        })
+    }
+
+    pub(crate) fn engine(&self) -> Option<&Engine> {
+        self.core.engine()
+    }
+
+    pub(crate) fn has_stopped(&self) -> bool {
+        self.core.stopped().is_some()
+    }
+
+    pub(crate) fn sleep_for(&self, now: Now) -> Option<std::time::Duration> {
+        self.core.sleep_for(now)
+    }
+
+    /// Takes a request in.
+    pub(crate) fn push(&mut self, call: Call, wait_for: std::time::Duration) {
+        let op = call.op;
+        self.commands.insert(op, call.command.clone());
+        if let Command::Lease(lease) = call.command.clone() {
+            let has_left = Rc::default();
+            let ticket = Slip::lease(op, &self.log, &has_left);
+            self.core.push(Request::Lease {
+                lease,
+                wait_for,
+                waiter: WaiterId(op),
+                ticket,
+            });
+            self.waiting.insert(op, has_left);
+        } else {
+            self.push_marker(Mark::Call(op));
+            self.core.push(Request::Call {
+                command: call.command.clone(),
+                at: None,
+                ticket: Slip::call(op, &self.log),
+            });
+        }
+        self.calls.insert(op, call);
+    }
+
+    fn push_marker(&mut self, mark: Mark) {
+        self.core.push(Request::AwaitEnd {
+            namespace: Namespace::default(),
+            id: JobId::made(JobKey(0), IdTag(0)),
+            wait_for: std::time::Duration::ZERO,
+            waiter: WaiterId(u64::MAX),
+            ticket: Slip::marker(mark, &self.log),
+        });
+    }
+
+    /// A client that waited for a job has gone; the core may be told of it only later.
+    pub(crate) fn leaves(&mut self, op: u64, is_told: bool) {
+        let Some(has_left) = self.waiting.get(&op) else {
+            return;
+        };
+        has_left.set(true);
+        self.calls.remove(&op);
+        if is_told {
+            self.core.push(Request::GiveUp(WaiterId(op)));
+        }
+    }
+
+    /// All that wait for jobs give up.
+    pub(crate) fn all_leave(&mut self) {
+        let all: Vec<u64> = self.waiting.keys().copied().collect();
+        for op in all {
+            self.leaves(op, true);
+        }
+    }
+
+    /// Lets the core work. True if it took requests, so that timers were looked at.
+    pub(crate) fn run(&mut self, now: Now) -> bool {
+        self.push_marker(Mark::Probe);
+        let events = self.events_made();
+        self.core.run(now);
+        let has_fired = self.core.engine().is_some() && self.events_made() != events;
+        self.note_moment(now, has_fired)
+    }
+
+    fn events_made(&self) -> Option<u64> {
+        self.core.engine().map(|engine| engine.meta().next_event.0)
+    }
+
+    fn note_moment(&mut self, now: Now, has_fired: bool) -> bool {
+        let marks = std::mem::take(&mut *self.log.borrow_mut());
+        if marks.is_empty() && !has_fired {
+            return false;
+        }
+        let mut numbered = Vec::new();
+        for mark in marks {
+            self.tries += 1;
+            if let Mark::Try(op) = mark {
+                self.last_try.insert(op, self.tries);
+            }
+            if mark != Mark::Probe {
+                numbered.push((mark, self.tries));
+            }
+        }
+        self.growing.push(Marks {
+            now,
+            marks: numbered,
+        });
+        true
+    }
+
+    /// Gives the core the store's next report.
+    pub(crate) fn report(&mut self, now: Now) -> Came {
+        let Some(report) = self.reports.pop_front() else {
+            return Came::default();
+        };
+        let is_loaded = matches!(report, Report::Loaded(Ok(_)));
+        let is_unknown = matches!(
+            &report,
+            Report::Failed {
+                error: CommitError::Unknown(_),
+                ..
+            }
+        );
+        let has_failed = matches!(report, Report::Failed { .. });
+        self.core.report(report, now);
+        if has_failed {
+            // What was applied since the last commit was given is lost with the engine.
+            self.growing.clear();
+        }
+        if has_failed && !is_unknown {
+            let durable = self.core.durable_sequence();
+            self.sent.retain(|sent| sent.commit.sequence <= durable);
+        }
+        let mut came = self.collect();
+        if is_loaded && self.core.engine().is_some() {
+            came.restarted = Some(self.load_began);
+            let durable = self.core.durable_sequence();
+            self.sent.retain(|sent| sent.commit.sequence <= durable);
+        }
+        if is_loaded {
+            self.note_moment(now, false);
+        }
+        came
+    }
+
+    /// Carries out a look for finished jobs, if there is one, and reports it.
+    pub(crate) fn find(&mut self, now: Now) -> Came {
+        if let Some(order) = self.finds.pop_front()
+            && let Some(report) = self.keeper.carry_out(order)
+        {
+            self.core.report(report, now);
+        }
+        self.collect()
+    }
+
+    pub(crate) fn has_finds(&self) -> bool {
+        !self.finds.is_empty()
+    }
+
+    /// Takes what the core has to say: orders, answers, events.
+    pub(crate) fn collect(&mut self) -> Came {
+        let mut came = Came::default();
+        for order in self.core.take_orders() {
+            match order {
+                Order::Find { .. } => self.finds.push_back(order),
+                Order::Commit(commit) => {
+                    came.commits += 1;
+                    self.sent.push_back(Sent {
+                        commit: Arc::clone(&commit),
+                        moments: std::mem::take(&mut self.growing),
+                    });
+                    self.orders.push_back(Order::Commit(commit));
+                }
+                order => self.orders.push_back(order),
+            }
+        }
+        for output in self.core.take_outputs() {
+            match output {
+                Output::Events(events) => came.events.extend(events),
+                Output::Answer(slip, answer) => {
+                    let Some(op) = slip.op() else { continue };
+                    self.waiting.remove(&op);
+                    let answer = self.tell(op, answer);
+                    if let Some(call) = self.calls.remove(&op) {
+                        came.answers.push(ForClient { call, answer });
+                    }
+                }
+            }
+        }
+        came
+    }
+
+    /// Writes an answer into the books, and says what the client hears.
+    fn tell(&mut self, op: u64, answer: Result<Given, CallError>) -> Option<Answer> {
+        let (told, heard) = match answer {
+            Ok(Given::Reply(reply)) => (Told::Plain(Ok(reply.clone())), Ok(reply)),
+            Ok(Given::Deliveries(deliveries)) => {
+                let grants = deliveries.iter().map(|one| one.grant.clone()).collect();
+                (Told::Jobs(deliveries), Ok(Reply::Leased(grants)))
+            }
+            Err(CallError::Rejected(why)) => (Told::Plain(Err(why.clone())), Err(why)),
+            Ok(_) | Err(_) => return None,
+        };
+        self.told.insert(op, told);
+        Some(heard)
+    }
+
+    /// The next turn that the core has let out, if there is one the oracle has not seen. `Err` with
+    /// its sequence if the store does not hold it.
+    pub(crate) fn next_durable(&mut self) -> Option<Result<Durable, u64>> {
+        let first = self.sent.front()?.commit.sequence;
+        if first > self.core.durable_sequence() {
+            return None;
+        }
+        if first > self.store.sequence() {
+            return Some(Err(first));
+        }
+        let sent = self.sent.pop_front()?;
+        self.judged = sent.commit.sequence;
+        let mut deliveries = Vec::new();
+        let moments = sent
+            .moments
+            .into_iter()
+            .map(|marks| self.moment(marks, &mut deliveries))
+            .collect();
+        Some(Ok(Durable {
+            commit: sent.commit,
+            moments,
+            deliveries,
+        }))
+    }
+
+    fn moment(&mut self, marks: Marks, deliveries: &mut Vec<Delivery>) -> Moment {
+        let mut applied = Vec::new();
+        for (mark, number) in marks.marks {
+            let (op, answer) = match mark {
+                Mark::Probe => continue,
+                Mark::Call(op) => match self.told.remove(&op) {
+                    Some(Told::Plain(answer)) => (op, answer),
+                    // Refused before the engine saw it: for lack of space.
+                    _ => continue,
+                },
+                Mark::Try(op) => (op, self.tried(op, number, deliveries)),
+            };
+            let command = self.commands[&op].clone();
+            applied.push(Applied {
+                op,
+                command,
+                answer,
+            });
+        }
+        Moment {
+            now: marks.now,
+            applied,
+        }
+    }
+
+    /// What a try came to: only the last one can have given jobs.
+    fn tried(&mut self, op: u64, number: u64, deliveries: &mut Vec<Delivery>) -> Answer {
+        if self.last_try.get(&op) != Some(&number) {
+            return Ok(Reply::Leased(Vec::new()));
+        }
+        match self.told.remove(&op) {
+            Some(Told::Plain(answer)) => answer,
+            Some(Told::Jobs(jobs)) => {
+                let grants = jobs.iter().map(|one| one.grant.clone()).collect();
+                deliveries.extend(jobs);
+                Ok(Reply::Leased(grants))
+            }
+            None => Ok(Reply::Leased(Vec::new())),
+        }
+    }
+
+    /// Whether the store has something to do.
+    pub(crate) fn next_order(&self) -> Option<&Order> {
+        self.orders.front()
+    }
+
+    /// The commands of the commit that the store turns to next.
+    pub(crate) fn dice_of_next(&self) -> Option<Dice> {
+        let Some(Order::Commit(commit)) = self.orders.front() else {
+            return None;
+        };
+        let sent = self
+            .sent
+            .iter()
+            .find(|sent| sent.commit.sequence == commit.sequence)?;
+        let marks = sent.moments.iter().flat_map(|moment| &moment.marks);
+        marks.into_iter().find_map(|(mark, _)| match mark {
+            Mark::Call(op) | Mark::Try(op) => self.calls.get(op).map(|call| call.dice.clone()),
+            Mark::Probe => None,
+        })
+    }
+
+    /// The store carries out its next order; the report waits to be given to the core.
+    pub(crate) fn work(&mut self, end: End) {
+        let Some(order) = self.orders.pop_front() else {
+            return;
+        };
+        match &order {
+            Order::Commit(_) => self.keeper.store_mut().end = end,
+            Order::Load { start } => self.load_began = start.now,
+            Order::Reopen { now, .. } => self.load_began = *now,
+            _ => {}
+        }
+        let report = self.keeper.carry_out(order);
+        self.keeper.store_mut().end = End::Well;
+        let is_known = |report: &Report<_>| matches!(report, Report::Committed { sequence } if self.claimed.contains(sequence));
+        self.reports
+            .extend(report.filter(|report| !is_known(report)));
+    }
+
+    /// A planted mistake: commits count as durable before the store has turned to them. Says how many.
+    pub(crate) fn claim(&mut self) -> usize {
+        let mut count = 0;
+        for order in &self.orders {
+            if let Order::Commit(commit) = order
+                && self.claimed.insert(commit.sequence)
+            {
+                let sequence = commit.sequence;
+                self.reports.push_back(Report::Committed { sequence });
+                count += 1;
+            }
+        }
+        count
+    }
+
+    pub(crate) fn has_reports(&self) -> bool {
+        !self.reports.is_empty()
+    }
+
+    pub(crate) fn is_turn_under_way(&self) -> bool {
+        !self.sent.is_empty()
+    }
+
+    /// The process is dead. What the store holds of it must have been let out in time, had it lived:
+    /// so it is let out now, for the oracle alone.
+    pub(crate) fn let_out_posthumously(&mut self, now: Now) -> Came {
+        let mut all = Came::default();
+        for _ in 0..8 {
+            while self.has_reports() {
+                all.events.extend(self.report(now).events);
+            }
+            let holds_more = self.store.sequence() > self.core.durable_sequence();
+            let Some(place) = self
+                .orders
+                .iter()
+                .position(|order| matches!(order, Order::Reopen { .. }))
+                .filter(|_| holds_more)
+            else {
+                break;
+            };
+            self.orders.rotate_left(place);
+            self.work(End::Well);
+        }
+        self.sent
+            .retain(|sent| sent.commit.sequence <= self.core.durable_sequence());
+        all
+    }
+
+    /// Where the store and the oracle stand.
+    pub(crate) fn standing(&self) -> (u64, u64) {
+        (self.store.sequence(), self.judged)
+    }
+
+    /// Events must come out whole and in order, across recoveries.
+    pub(crate) fn check_events(&mut self, events: &[Event]) -> Result<(), String> {
+        self.next_event = crate::direct::check_events(events, self.next_event)?;
+        Ok(())
+    }
+}
+
+/// The lease of a command, if it is one.
+pub(crate) fn lease_of(command: &Command) -> Option<&Lease> {
+    match command {
+        Command::Lease(lease) => Some(lease),
+        _ => None,
+    }
+}

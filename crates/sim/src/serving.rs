@@ -1,0 +1,616 @@
+//! The world around a level-2 shard: its store works in simulated time, and its process dies at
+//! named moments of a commit's life.
+
+use std::time::Duration;
+
+use ganger_shard::Settings;
+use ganger_shard::core::Order;
+use ganger_types::{Answer, Command, Now};
+
+use crate::dice::{Dice, mix};
+use crate::direct;
+use crate::disk::End;
+use crate::oracle::Turn;
+use crate::plan::{Fault, Pace};
+use crate::served::{Came, Durable, Served};
+use crate::world::{Call, Caller, Happening, Ran, World, broken, removed};
+
+/// Calls of the core at one moment before the simulator believes that it spins.
+const SPINS_MAX: usize = 10_000;
+
+/// When the process dies, in the life of a commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Death {
+    /// The turn is closed; the store knows nothing of it.
+    BeforeGiven,
+    /// The store has it, and has done nothing.
+    BeforeApplied,
+    /// It is durable; the shard does not know.
+    BeforeReported,
+    /// The shard knows; nobody has heard.
+    BeforeTold,
+}
+
+/// What becomes of an order of the store.
+#[derive(Clone, Debug)]
+pub(crate) struct Fate {
+    pub(crate) end: End,
+    pub(crate) death: Option<Death>,
+    /// Microseconds until the report reaches the shard.
+    pub(crate) reported_after: u64,
+    pub(crate) dice: Dice,
+}
+
+impl World {
+    pub(crate) fn is_served(&self) -> bool {
+        self.tape.level >= 2
+    }
+
+    fn settings(&self) -> Settings {
+        let mut dice = Dice::new(mix(self.tape.seed ^ 0x5E77));
+        Settings {
+            turn_commands_max: *dice.pick(&[2, 4, 64, 4_096]),
+            group_wait: Duration::from_micros(*dice.pick(&[0, 300, 1_000])),
+            upkeep_every: match self.plan.pace {
+                Pace::Dense => Duration::from_secs(*dice.pick(&[1, 5])),
+                Pace::Even => Duration::from_secs(*dice.pick(&[5, 60])),
+                Pace::Sparse => Duration::from_secs(*dice.pick(&[300, 3_600])),
+            },
+            retire_slice: *dice.pick(&[1, 3, 500]),
+            blob_cache_bytes: *dice.pick(&[0, 2_000, 1 << 20]),
+            ..Settings::default()
+        }
+    }
+
+    /// Starts the process of a level-2 shard: it opens the store and begins to load.
+    pub(crate) fn boot_served(&mut self, dice: &mut Dice) {
+        self.incarnation += 1;
+        self.is_store_busy = false;
+        self.look_at = None;
+        let settings = self.settings();
+        let (clocks, time) = (&mut self.clocks, self.time);
+        let served = Served::start(&self.store, settings, self.planted.is(25), dice, |opened| {
+            clocks.restart(time, opened.meta);
+            clocks.now(time)
+        });
+        let served = served.expect("memory opens");
+        self.story
+            .tell(time, || "the shard's process starts".to_owned());
+        self.served = Some(served);
+    }
+
+    /// A command reaches the shard.
+    pub(crate) fn arrive_served(&mut self, mut call: Call) -> Ran {
+        let is_worker = matches!(call.by, Caller::Worker(_)) && !self.is_healed;
+        let waits = is_worker && crate::served::lease_of(&call.command).is_some();
+        let mut wait_for = Duration::ZERO;
+        if waits && call.dice.chance(600) {
+            wait_for = Duration::from_micros(*call.dice.pick(&[10_000, 1_000_000, 40_000_000]));
+            let patience = u64::try_from(wait_for.as_micros()).expect("a short wait");
+            if call.dice.chance(250) {
+                let left_at = self.time + call.dice.below(patience);
+                let op = call.op;
+                let incarnation = self.incarnation;
+                self.at(left_at, Happening::Leaves { op, incarnation });
+            }
+        }
+        if let Some(served) = &mut self.served {
+            served.push(call, wait_for);
+        }
+        self.pump()
+    }
+
+    /// A client gives up waiting; now and then the shard hears of it only from the closed channel.
+    pub(crate) fn leaves(&mut self, op: u64, incarnation: u64) -> Ran {
+        if incarnation != self.incarnation {
+            return Ok(());
+        }
+        let Some(served) = &mut self.served else {
+            return Ok(());
+        };
+        served.leaves(op, !op.is_multiple_of(3));
+        self.pump()
+    }
+
+    /// Lets the core do all there is to do now.
+    pub(crate) fn pump(&mut self) -> Ran {
+        for _ in 0..SPINS_MAX {
+            let now = self.now();
+            let Some(served) = &mut self.served else {
+                return Ok(());
+            };
+            served.run(now);
+            let came = served.collect();
+            if !self.take(came, true)? {
+                return Ok(());
+            }
+            let served = self.served.as_ref().expect("it lives");
+            match served.sleep_for(now) {
+                Some(Duration::ZERO) => {}
+                Some(sleep) => return self.look_after_sleep(sleep),
+                None => return Ok(()),
+            }
+            if self.is_store_busy && served.engine().is_none() {
+                return Ok(());
+            }
+        }
+        Err(broken(
+            "T9",
+            "the shard spins without getting anywhere".into(),
+        ))
+    }
+
+    fn look_after_sleep(&mut self, sleep: Duration) -> Ran {
+        let late = if self.plan.pace == Pace::Sparse {
+            120_000_000
+        } else {
+            0
+        };
+        let time = self.time + self.clocks.world_micros(sleep).max(late);
+        if self.look_at.is_none_or(|at| at <= self.time || time < at) {
+            self.look_at = Some(time);
+            let incarnation = self.incarnation;
+            self.at(time, Happening::Look { incarnation });
+        }
+        Ok(())
+    }
+
+    pub(crate) fn look(&mut self, incarnation: u64) -> Ran {
+        if incarnation != self.incarnation || self.look_at.is_none_or(|at| at > self.time) {
+            return Ok(());
+        }
+        self.look_at = None;
+        self.pump()
+    }
+
+    /// Works through what came of a call into the core. False if the process has died of it.
+    fn take(&mut self, came: Came, is_heard: bool) -> Result<bool, crate::Violation> {
+        self.judge(&came.events)?;
+        if let Some(now) = came.restarted {
+            self.has_loaded(now)?;
+        }
+        if is_heard {
+            for one in came.answers {
+                match one.answer {
+                    Some(answer) => {
+                        let is_lease = crate::served::lease_of(&one.call.command).is_some();
+                        if is_lease && one.call.sent_at < self.time {
+                            self.oracle.goals.reach("lease-waited-for");
+                        }
+                        self.reply(one.call, answer);
+                    }
+                    None => self.try_again(one.call),
+                }
+            }
+        }
+        if self.served.as_ref().is_some_and(Served::has_stopped) {
+            self.dies_served(Dice::new(mix(self.time ^ self.tape.seed)))?;
+            return Ok(false);
+        }
+        if came.commits > 0 && self.planted.is(26) {
+            self.claim_early();
+        }
+        self.let_store_work()
+    }
+
+    fn claim_early(&mut self) {
+        let claims = self.served.as_mut().map_or(0, Served::claim);
+        for _ in 0..claims {
+            let fate = Fate {
+                end: End::Well,
+                death: None,
+                reported_after: 0,
+                dice: Dice::new(self.time),
+            };
+            let incarnation = self.incarnation;
+            self.at(
+                self.time,
+                Happening::StoreReports {
+                    incarnation,
+                    fate: Box::new(fate),
+                },
+            );
+        }
+    }
+
+    /// The shard said that it could not: the client does not know more, and may ask again.
+    fn try_again(&mut self, call: Call) {
+        let mut dice = call.dice.clone();
+        if self.is_healed || !dice.chance(500) {
+            return;
+        }
+        self.ops += 1;
+        let again = Call {
+            op: self.ops,
+            dice: dice.split(),
+            ..call
+        };
+        let after = dice.below(3_000_000);
+        self.at(self.time + after, Happening::Arrive(again));
+    }
+
+    fn has_loaded(&mut self, now: Now) -> Ran {
+        if !self.rows.leases.is_empty() {
+            self.oracle.goals.reach("restarted-with-live-leases");
+        }
+        let time = self.time;
+        self.story.tell(time, || {
+            format!("the rows are read back as of elapsed {}", now.elapsed)
+        });
+        self.oracle.restarted(now);
+        Ok(())
+    }
+
+    /// Has the oracle judge every turn that the core let out.
+    fn judge(&mut self, events: &[ganger_types::Event]) -> Ran {
+        let Some(served) = &mut self.served else {
+            return Ok(());
+        };
+        served
+            .check_events(events)
+            .map_err(|why| broken("P5", why))?;
+        while let Some(next) = self.served.as_mut().and_then(Served::next_durable) {
+            match next {
+                Ok(durable) => self.judge_turn(durable)?,
+                Err(sequence) => {
+                    let what =
+                        format!("turn {sequence} was let out, and the store does not hold it");
+                    return Err(broken("D1", what));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn judge_turn(&mut self, durable: Durable) -> Ran {
+        let (time, changes) = (self.time, &durable.commit.changes);
+        for moment in &durable.moments {
+            self.story.tell(time, || {
+                format!(
+                    "moment elapsed {} wall {}",
+                    moment.now.elapsed, moment.now.wall
+                )
+            });
+            for one in &moment.applied {
+                self.story.tell(time, || {
+                    format!("op {} is answered {:?}", one.op, one.answer)
+                });
+                self.story.deep(&one.answer);
+            }
+        }
+        for change in changes {
+            self.story.deep(change);
+            self.story.tell(time, || format!("  stored {change:?}"));
+        }
+        let gone = removed(&self.rows, changes);
+        let applied = self
+            .rows
+            .apply(durable.commit.sequence, durable.commit.meta, changes);
+        applied.map_err(|why| broken("D3", format!("a commit makes no sense: {why}")))?;
+        self.check_deliveries(&durable)?;
+        self.oracle.turn(
+            &Turn {
+                moments: durable.moments,
+                touched: direct::touched(changes),
+                removed: gone,
+            },
+            &self.rows,
+        )
+    }
+
+    /// What is handed out is what is stored, unless the same turn changed it afterwards.
+    fn check_deliveries(&self, durable: &Durable) -> Ran {
+        let touched = direct::touched(&durable.commit.changes);
+        for delivery in &durable.deliveries {
+            let key = delivery.grant.key;
+            let stored = self.rows.payloads.get(&key).cloned().unwrap_or_default();
+            if stored != delivery.payload && !touched.contains(&key) {
+                let what = format!(
+                    "job {key} was handed out with payload {:?} instead of {stored:?}",
+                    delivery.payload
+                );
+                return Err(broken("D2", what));
+            }
+            let inputs = self.rows.delivery(key);
+            let is_live = self.rows.leases.contains_key(&key);
+            if is_live && inputs.as_ref() != Ok(&delivery.inputs) {
+                let what = format!(
+                    "job {key} was handed out with inputs {:?} instead of {inputs:?}",
+                    delivery.inputs
+                );
+                return Err(broken("G2", what));
+            }
+        }
+        Ok(())
+    }
+
+    /// Sets the store to its next order, if it has one and nothing else to do. False if the process
+    /// died instead.
+    fn let_store_work(&mut self) -> Result<bool, crate::Violation> {
+        let Some(served) = &self.served else {
+            return Ok(false);
+        };
+        if served.has_finds() && !self.is_finding {
+            self.let_find();
+        }
+        if self.is_store_busy {
+            return Ok(true);
+        }
+        let served = self.served.as_ref().expect("it lives");
+        let Some(order) = served.next_order() else {
+            return Ok(true);
+        };
+        let is_commit = matches!(order, Order::Commit(_));
+        let dice = served.dice_of_next();
+        let mut dice =
+            dice.unwrap_or_else(|| Dice::new(mix(self.time ^ self.tape.seed.rotate_left(9))));
+        let (after, fate) = self.draw_fate(is_commit, &mut dice);
+        if fate.death == Some(Death::BeforeGiven) {
+            self.oracle.goals.reach("crash-before-commit");
+            self.dies_served(fate.dice)?;
+            return Ok(false);
+        }
+        self.is_store_busy = true;
+        let incarnation = self.incarnation;
+        self.at(
+            self.time + after,
+            Happening::StoreWorks {
+                incarnation,
+                fate: Box::new(fate),
+            },
+        );
+        Ok(true)
+    }
+
+    fn let_find(&mut self) {
+        self.is_finding = true;
+        let mut dice = Dice::new(mix(self.time ^ 0xF1D));
+        let late = if self.suffers(Fault::CommitsSlow) {
+            dice.below(5_000_000)
+        } else {
+            dice.below(2_000)
+        };
+        let incarnation = self.incarnation;
+        self.at(self.time + late, Happening::Finds { incarnation });
+    }
+
+    fn draw_fate(&mut self, is_commit: bool, dice: &mut Dice) -> (u64, Fate) {
+        let mut fate = Fate {
+            end: End::Well,
+            death: None,
+            reported_after: 0,
+            dice: dice.split(),
+        };
+        if self.is_healed {
+            return (0, fate);
+        }
+        let mut after = dice.below(3_000);
+        if self.strikes(Fault::CommitsSlow, dice) {
+            after = dice.below(8_000_000);
+            fate.reported_after = dice.below(2_000_000);
+            self.oracle.goals.reach("commit-stalled");
+        }
+        if !is_commit {
+            return (after, fate);
+        }
+        if self.strikes(Fault::CommitsRefused, dice) {
+            fate.end = *dice.pick(&[End::Refused, End::Full]);
+        } else if self.strikes(Fault::CommitsUnknown, dice) {
+            fate.end = *dice.pick(&[End::UnknownApplied, End::UnknownLost]);
+        } else if self.strikes(Fault::Fences, dice) && dice.chance(300) {
+            fate.end = End::Fenced;
+        }
+        if self.strikes(Fault::Crashes, dice) {
+            fate.death = Some(*dice.pick(&[
+                Death::BeforeGiven,
+                Death::BeforeApplied,
+                Death::BeforeReported,
+                Death::BeforeTold,
+            ]));
+        }
+        (after, fate)
+    }
+
+    /// The store carries out the order it was set to.
+    pub(crate) fn store_works(&mut self, incarnation: u64, fate: Fate) -> Ran {
+        if incarnation != self.incarnation || self.served.is_none() {
+            return Ok(());
+        }
+        if fate.death == Some(Death::BeforeApplied) {
+            self.oracle.goals.reach("crash-before-commit");
+            return self.dies_served(fate.dice);
+        }
+        let goal = match fate.end {
+            End::Well => None,
+            End::Refused | End::Full => Some("commit-refused"),
+            End::UnknownApplied => Some("commit-unknown-and-applied"),
+            End::UnknownLost => Some("commit-unknown-and-lost"),
+            End::Fenced => Some("fenced"),
+        };
+        let time = self.time;
+        if let Some(goal) = goal {
+            self.oracle.goals.reach(goal);
+            self.story
+                .tell(time, || format!("the store's commit ends as {goal}"));
+        }
+        self.is_store_busy = false;
+        self.served.as_mut().expect("checked above").work(fate.end);
+        if fate.death == Some(Death::BeforeReported) {
+            self.oracle.goals.reach("crash-between-commit-and-answer");
+            return self.dies_served(fate.dice);
+        }
+        let at = self.time + fate.reported_after;
+        self.at(
+            at,
+            Happening::StoreReports {
+                incarnation,
+                fate: Box::new(fate),
+            },
+        );
+        self.let_store_work().map(|_| ())
+    }
+
+    /// The shard hears what the store has done.
+    pub(crate) fn store_reports(&mut self, incarnation: u64, fate: Fate) -> Ran {
+        if incarnation != self.incarnation {
+            return Ok(());
+        }
+        let now = self.now();
+        let Some(served) = &mut self.served else {
+            return Ok(());
+        };
+        let came = served.report(now);
+        if fate.death == Some(Death::BeforeTold) {
+            self.take(came, false)?;
+            self.oracle.goals.reach("crash-between-commit-and-answer");
+            return self.dies_served(fate.dice);
+        }
+        if self.take(came, true)? {
+            return self.pump();
+        }
+        Ok(())
+    }
+
+    /// A look for finished jobs is carried out, late. Timers are fired before what it found goes to
+    /// the engine.
+    pub(crate) fn finds(&mut self, incarnation: u64) -> Ran {
+        if incarnation != self.incarnation {
+            return Ok(());
+        }
+        self.is_finding = false;
+        let now = self.now();
+        let Some(served) = &mut self.served else {
+            return Ok(());
+        };
+        let has_room = served.run(now);
+        let came = served.collect();
+        if !self.take(came, true)? {
+            return Ok(());
+        }
+        let is_ready = self
+            .served
+            .as_ref()
+            .is_some_and(|one| one.engine().is_some());
+        if has_room || !is_ready {
+            let came = self.served.as_mut().expect("it lives").find(now);
+            if !self.take(came, true)? {
+                return Ok(());
+            }
+        } else {
+            // A full turn waits for the store.
+            self.is_finding = true;
+            self.at(self.time + 5_000, Happening::Finds { incarnation });
+        }
+        self.pump()
+    }
+
+    /// The process dies. Its store keeps what it had applied, and the oracle learns of that.
+    pub(crate) fn dies_served(&mut self, dice: Dice) -> Ran {
+        self.bury_served()?;
+        self.crash(dice);
+        Ok(())
+    }
+
+    pub(crate) fn bury_served(&mut self) -> Ran {
+        let now = self.now();
+        let Some(served) = &mut self.served else {
+            return Ok(());
+        };
+        if served.is_turn_under_way() {
+            self.oracle.goals.reach("crash-with-a-turn-in-flight");
+        }
+        let came = served.let_out_posthumously(now);
+        self.judge(&came.events)?;
+        let (held, judged) = self.served.as_ref().expect("it was there").standing();
+        self.served = None;
+        self.is_finding = false;
+        self.incarnation += 1;
+        if held != judged {
+            let what =
+                format!("the store holds commit {held}, the shard let out {judged} and no more");
+            return Err(broken("D6", what));
+        }
+        Ok(())
+    }
+
+    // What the drain needs.
+
+    /// Lets core and store work without faults until nothing is under way.
+    pub(crate) fn settle_served(&mut self) -> Ran {
+        for _ in 0..SPINS_MAX {
+            if self.served.is_none() {
+                let mut dice = Dice::new(mix(self.time ^ self.tape.seed ^ 0xD0A));
+                self.boot_served(&mut dice);
+            }
+            let now = self.now();
+            let served = self.served.as_mut().expect("it was started");
+            served.run(now);
+            let came = served.collect();
+            if !self.take_settling(came)? {
+                continue;
+            }
+            let served = self.served.as_mut().expect("it lives");
+            let came = if served.has_reports() {
+                served.report(now)
+            } else if served.next_order().is_some() {
+                served.work(End::Well);
+                continue;
+            } else if served.has_finds() {
+                served.find(now)
+            } else {
+                match served.sleep_for(now) {
+                    // A turn waits for company, or there is more to do.
+                    Some(sleep) if sleep <= Duration::from_millis(1) => {
+                        self.time += self.clocks.world_micros(sleep);
+                        continue;
+                    }
+                    _ => return Ok(()),
+                }
+            };
+            self.take_settling(came)?;
+        }
+        Err(broken("T8", "the shard never comes to rest".into()))
+    }
+
+    fn take_settling(&mut self, came: Came) -> Result<bool, crate::Violation> {
+        self.judge(&came.events)?;
+        if let Some(now) = came.restarted {
+            self.has_loaded(now)?;
+        }
+        for one in came.answers {
+            self.settled.insert(one.call.op, one.answer);
+        }
+        if self.served.as_ref().is_some_and(Served::has_stopped) {
+            self.bury_served()?;
+            return Ok(false);
+        }
+        Ok(true)
+    }
+
+    /// Sends a command without a network, and gives its answer.
+    pub(crate) fn ask_served(&mut self, command: &Command) -> Result<Answer, crate::Violation> {
+        for _ in 0..20 {
+            self.ops += 1;
+            let op = self.ops;
+            let call = Call {
+                op,
+                by: Caller::Operator,
+                incarnation: 0,
+                command: command.clone(),
+                dice: Dice::new(op),
+                sent_at: self.time,
+            };
+            let served = self.served.as_mut();
+            served
+                .expect("the drain runs on a healed shard")
+                .push(call, Duration::ZERO);
+            self.settle_served()?;
+            if let Some(Some(answer)) = self.settled.remove(&op) {
+                return Ok(answer);
+            }
+            // Not available, such as for lack of space a while ago.
+            self.time += 1_000_000;
+        }
+        Err(broken("T8", format!("{command:?} is never answered")))
+    }
+}

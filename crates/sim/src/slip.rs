@@ -1,0 +1,88 @@
+//! Tickets that tell what the core does with a request: when it was taken, when it was tried again.
+//!
+//! The core asks a waiting request whether anybody still listens each time it turns to it. That
+//! question is heard here, and a marker that nobody listens to goes in front of every other request:
+//! so the order in which the engine saw everything is known, to the last try.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use ganger_shard::core::Ticket;
+
+/// Something the core turned to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mark {
+    /// The command of this operation is applied next.
+    Call(u64),
+    /// A lease request is tried, for the first time or again.
+    Try(u64),
+    /// Nothing; it shows that the core takes requests.
+    Probe,
+}
+
+/// What the core has turned to since the log was last taken.
+pub(crate) type Log = Rc<RefCell<Vec<Mark>>>;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Call,
+    Lease,
+    Marker(Mark),
+}
+
+/// Where an answer goes.
+#[derive(Debug)]
+pub(crate) struct Slip {
+    op: u64,
+    kind: Kind,
+    log: Log,
+    has_left: Rc<Cell<bool>>,
+}
+
+impl Slip {
+    /// For a command.
+    pub(crate) fn call(op: u64, log: &Log) -> Self {
+        Self::new(op, Kind::Call, log)
+    }
+
+    /// For a lease request; its client leaves by setting the cell.
+    pub(crate) fn lease(op: u64, log: &Log, has_left: &Rc<Cell<bool>>) -> Self {
+        let mut slip = Self::new(op, Kind::Lease, log);
+        slip.has_left = Rc::clone(has_left);
+        slip
+    }
+
+    /// In front of a command.
+    pub(crate) fn marker(mark: Mark, log: &Log) -> Self {
+        Self::new(0, Kind::Marker(mark), log)
+    }
+
+    fn new(op: u64, kind: Kind, log: &Log) -> Self {
+        let has_left = Rc::default();
+        let log = Rc::clone(log);
+        Self {
+            op,
+            kind,
+            log,
+            has_left,
+        }
+    }
+
+    /// The operation that waits for the answer; markers have none.
+    pub(crate) fn op(&self) -> Option<u64> {
+        (!matches!(self.kind, Kind::Marker(_))).then_some(self.op)
+    }
+}
+
+impl Ticket for Slip {
+    fn is_gone(&self) -> bool {
+        let mark = match self.kind {
+            Kind::Call => return false,
+            Kind::Lease if self.has_left.get() => return true,
+            Kind::Lease => Mark::Try(self.op),
+            Kind::Marker(mark) => mark,
+        };
+        self.log.borrow_mut().push(mark);
+        matches!(self.kind, Kind::Marker(_))
+    }
+}
