@@ -89,6 +89,8 @@ pub(crate) struct Served {
     load_began: Now,
     next_event: u64,
     claimed: BTreeSet<u64>,
+    /// A probe is among the requests that wait.
+    is_probing: bool,
 }
 
 impl Served {
@@ -133,6 +135,7 @@ impl Served {
             load_began: now,
             next_event: opened.meta.next_event.0,
             claimed: BTreeSet::new(),
+            is_probing: false,
         })
     }
 
@@ -205,7 +208,10 @@ impl Served {
 
     /// Lets the core work. True if it took requests, so that timers were looked at.
     pub(crate) fn run(&mut self, now: Now) -> bool {
-        self.push_marker(Mark::Probe);
+        if !self.is_probing {
+            self.is_probing = true;
+            self.push_marker(Mark::Probe);
+        }
         let events = self.events_made();
         self.core.run(now);
         let has_fired = self.core.engine().is_some() && self.events_made() != events;
@@ -216,26 +222,30 @@ impl Served {
         self.core.engine().map(|engine| engine.meta().next_event.0)
     }
 
+    /// Remembers a moment, unless nothing came of it.
     fn note_moment(&mut self, now: Now, has_fired: bool) -> bool {
         let marks = std::mem::take(&mut *self.log.borrow_mut());
-        if marks.is_empty() && !has_fired {
-            return false;
-        }
+        let has_looked = has_fired || !marks.is_empty();
         let mut numbered = Vec::new();
         for mark in marks {
             self.tries += 1;
-            if let Mark::Try(op) = mark {
-                self.last_try.insert(op, self.tries);
+            match mark {
+                Mark::Probe => {
+                    self.is_probing = false;
+                    continue;
+                }
+                Mark::Try(op) => drop(self.last_try.insert(op, self.tries)),
+                Mark::Call(_) => {}
             }
-            if mark != Mark::Probe {
-                numbered.push((mark, self.tries));
-            }
+            numbered.push((mark, self.tries));
         }
-        self.growing.push(Marks {
-            now,
-            marks: numbered,
-        });
-        true
+        if has_fired || !numbered.is_empty() {
+            self.growing.push(Marks {
+                now,
+                marks: numbered,
+            });
+        }
+        has_looked
     }
 
     /// Gives the core the store's next report.
@@ -275,6 +285,11 @@ impl Served {
 
     /// Carries out a look for finished jobs, if there is one, and reports it.
     pub(crate) fn find(&mut self, now: Now) -> Came {
+        // Retention counts as of now.
+        self.growing.push(Marks {
+            now,
+            marks: Vec::new(),
+        });
         if let Some(order) = self.finds.pop_front()
             && let Some(report) = self.keeper.carry_out(order)
         {

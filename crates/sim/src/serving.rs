@@ -477,7 +477,6 @@ impl World {
         if incarnation != self.incarnation {
             return Ok(());
         }
-        self.is_finding = false;
         let now = self.now();
         let Some(served) = &mut self.served else {
             return Ok(());
@@ -492,13 +491,13 @@ impl World {
             .as_ref()
             .is_some_and(|one| one.engine().is_some());
         if has_room || !is_ready {
+            self.is_finding = false;
             let came = self.served.as_mut().expect("it lives").find(now);
             if !self.take(came, true)? {
                 return Ok(());
             }
         } else {
             // A full turn waits for the store.
-            self.is_finding = true;
             self.at(self.time + 5_000, Happening::Finds { incarnation });
         }
         self.pump()

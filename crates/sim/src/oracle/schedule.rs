@@ -208,7 +208,11 @@ impl Oracle {
                     .get(&name)
                     .filter(|plan| plan.record.spec == cmd.schedule.spec);
                 let next_at = same.map_or_else(
-                    || next_after(&cmd.schedule, self.now.wall),
+                    || match cmd.schedule.spec {
+                        // It begins there, even if that has passed by now.
+                        ScheduleSpec::Interval { first_at, .. } => first_at,
+                        _ => next_after(&cmd.schedule, self.now.wall),
+                    },
                     |plan| plan.next_at,
                 );
                 self.schedules.insert(
