@@ -13,8 +13,10 @@ use ganger_shard::core::{Core, Given, Keeper, Order, Output, Report, Request, Wa
 use ganger_shard::{CallError, Delivery, Hooks, Settings};
 use ganger_store::memory::MemoryReader;
 use ganger_store::{CommitError, MemoryStore, Store, StoreError};
-use ganger_types::command::Lease;
-use ganger_types::{Answer, Command, Commit, Event, IdTag, JobId, JobKey, Namespace, Now, Reply};
+use ganger_types::command::{Lease, Retire};
+use ganger_types::{
+    Answer, Command, Commit, Due, Event, IdTag, JobId, JobKey, Namespace, Now, Reply,
+};
 
 use crate::dice::Dice;
 use crate::disk::{Disk, End};
@@ -32,6 +34,8 @@ pub(crate) struct Sent {
 struct Marks {
     now: Now,
     marks: Vec<(Mark, u64)>,
+    /// What retention then sent to the engine.
+    retire: Option<Retire>,
 }
 
 /// An answer as the core gave it.
@@ -212,20 +216,25 @@ impl Served {
             self.is_probing = true;
             self.push_marker(Mark::Probe);
         }
-        let events = self.events_made();
+        let is_due = self.is_due(now);
         self.core.run(now);
-        let has_fired = self.core.engine().is_some() && self.events_made() != events;
-        self.note_moment(now, has_fired)
+        self.note_moment(now, is_due)
     }
 
-    fn events_made(&self) -> Option<u64> {
-        self.core.engine().map(|engine| engine.meta().next_event.0)
+    /// Whether a timer of the engine is to fire.
+    fn is_due(&self, now: Now) -> bool {
+        self.core.engine().is_some_and(|engine| {
+            engine.next_due().into_iter().any(|due| match due {
+                Due::Elapsed(at) => at <= now.elapsed,
+                Due::Wall(at) => at <= now.wall,
+            })
+        })
     }
 
     /// Remembers a moment, unless nothing came of it.
-    fn note_moment(&mut self, now: Now, has_fired: bool) -> bool {
+    fn note_moment(&mut self, now: Now, is_due: bool) -> bool {
         let marks = std::mem::take(&mut *self.log.borrow_mut());
-        let has_looked = has_fired || !marks.is_empty();
+        let has_looked = !marks.is_empty() || (is_due && !self.is_due(now));
         let mut numbered = Vec::new();
         for mark in marks {
             self.tries += 1;
@@ -239,10 +248,11 @@ impl Served {
             }
             numbered.push((mark, self.tries));
         }
-        if has_fired || !numbered.is_empty() {
+        if (has_looked && is_due) || !numbered.is_empty() {
             self.growing.push(Marks {
                 now,
                 marks: numbered,
+                retire: None,
             });
         }
         has_looked
@@ -285,14 +295,20 @@ impl Served {
 
     /// Carries out a look for finished jobs, if there is one, and reports it.
     pub(crate) fn find(&mut self, now: Now) -> Came {
-        // Retention counts as of now.
-        self.growing.push(Marks {
-            now,
-            marks: Vec::new(),
-        });
-        if let Some(order) = self.finds.pop_front()
-            && let Some(report) = self.keeper.carry_out(order)
-        {
+        let report = self
+            .finds
+            .pop_front()
+            .and_then(|order| self.keeper.carry_out(order));
+        if let Some(report) = report {
+            if let Report::Found { jobs: Ok(jobs), .. } = &report
+                && self.core.engine().is_some()
+            {
+                self.growing.push(Marks {
+                    now,
+                    marks: Vec::new(),
+                    retire: Some(Retire { jobs: jobs.clone() }),
+                });
+            }
             self.core.report(report, now);
         }
         self.collect()
@@ -394,6 +410,11 @@ impl Served {
                 answer,
             });
         }
+        applied.extend(marks.retire.map(|retire| Applied {
+            op: 0,
+            command: Command::Retire(retire),
+            answer: Ok(Reply::Done),
+        }));
         Moment {
             now: marks.now,
             applied,

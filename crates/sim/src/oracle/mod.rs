@@ -108,6 +108,8 @@ pub(crate) struct Oracle {
     requests: BTreeMap<(Namespace, RequestId), Vec<LeaseToken>>,
     /// Jobs with a timer due in the present step: which of two such ends comes first is open.
     due_now: BTreeSet<JobKey>,
+    /// Records of the jobs that are gone after the present turn.
+    leaving: Vec<JobRecord>,
     /// When the wall clock last jumped ahead.
     wall_jumped: Option<Now>,
     now: Now,
@@ -129,6 +131,7 @@ impl Oracle {
     pub(crate) fn turn(&mut self, turn: &Turn, rows: &Rows) -> Judged {
         self.before = self.now;
         self.key_before = self.key_max;
+        self.leaving.clone_from(&turn.removed);
         for moment in &turn.moments {
             self.step_to(moment.now)?;
             self.schedules_fire(rows)?;
@@ -174,8 +177,7 @@ impl Oracle {
             Command::Revive(cmd) => self.revive(cmd, answer),
             Command::TimeOut(cmd) => self.time_out(cmd, answer),
             Command::Delete(cmd) => self.delete(cmd, answer),
-            // What retention removed is seen in the rows of the turn.
-            Command::Retire(_) => Ok(()),
+            Command::Retire(cmd) => self.retire(cmd, rows),
             Command::Alter(cmd) => self.alter(cmd, answer),
             Command::AddDependencies(cmd) => self.add_dependencies(cmd, answer),
             Command::RemoveDependencies(cmd) => self.remove_dependencies(cmd, answer),

@@ -1,11 +1,25 @@
 //! Judges removals by retention: only what has ended, is due, and nobody needs (`rel K1` to `K3`, `C4`).
 
+use std::collections::BTreeSet;
+
+use ganger_types::command::Retire;
 use ganger_types::{JobKey, JobRecord};
 
 use super::{Judged, Oracle};
 use crate::rows::Rows;
 
 impl Oracle {
+    /// Of the candidates, those are judged that the turn removed: as of now, by the settings of now.
+    pub(super) fn retire(&mut self, cmd: &Retire, rows: &Rows) -> Judged {
+        let keys: BTreeSet<JobKey> = cmd.jobs.iter().map(|one| one.record.key).collect();
+        let leaving = self.leaving.iter();
+        let records: Vec<JobRecord> = leaving
+            .filter(|record| keys.contains(&record.key))
+            .cloned()
+            .collect();
+        self.removed_by_retention(&records, rows)
+    }
+
     /// Rows of jobs are gone. Those that nobody deleted were removed by retention.
     pub(super) fn removed_by_retention(&mut self, records: &[JobRecord], rows: &Rows) -> Judged {
         let is_gone = |record: &&JobRecord| {

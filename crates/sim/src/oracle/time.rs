@@ -51,7 +51,25 @@ impl Oracle {
                 ));
             }
         }
+        self.ripen_open();
         Ok(())
+    }
+
+    /// Jobs whose pause has a jitter may have become due already, within a turn of several moments.
+    fn ripen_open(&mut self) {
+        let now = self.now.elapsed;
+        let may_ripen =
+            |stand: &Stand| matches!(stand.due, When::Between(first, _) if first <= now);
+        let open: Vec<JobKey> = self
+            .live
+            .iter()
+            .copied()
+            .filter(|key| self.known(*key).may.iter().any(may_ripen))
+            .collect();
+        for key in open {
+            let stands = self.ripened(key, self.known(key).may.clone());
+            self.known_mut(key).becomes(stands);
+        }
     }
 
     fn is_due(&self, key: JobKey) -> bool {
