@@ -95,6 +95,8 @@ pub(crate) struct Served {
     claimed: BTreeSet<u64>,
     /// A probe is among the requests that wait.
     is_probing: bool,
+    /// Wall reading minus elapsed reading when the engine last looked.
+    ahead: u64,
 }
 
 impl Served {
@@ -140,6 +142,7 @@ impl Served {
             next_event: opened.meta.next_event.0,
             claimed: BTreeSet::new(),
             is_probing: false,
+            ahead: now.wall.0.saturating_sub(now.elapsed.0),
         })
     }
 
@@ -248,7 +251,13 @@ impl Served {
             }
             numbered.push((mark, self.tries));
         }
-        if (has_looked && is_due) || !numbered.is_empty() {
+        // How far the wall clock is ahead: a jump is seen even where nothing else happens.
+        let ahead = now.wall.0.saturating_sub(now.elapsed.0);
+        let has_jumped = has_looked && ahead.abs_diff(self.ahead) > 1_000_000;
+        if has_looked {
+            self.ahead = ahead;
+        }
+        if (has_looked && is_due) || has_jumped || !numbered.is_empty() {
             self.growing.push(Marks {
                 now,
                 marks: numbered,

@@ -58,6 +58,9 @@ impl Oracle {
                     let what = format!("accepted, although it had to be refused: {objections:?}");
                     return Err(self.broken("P6", key, what));
                 }
+                if matches!(self.standing(held), Standing::Open(_)) {
+                    self.goals.reach("report-while-the-lease-may-have-ended");
+                }
                 Ok(Some(key))
             }
             (Standing::Live(key), _) => {

@@ -9,15 +9,18 @@ use super::{Judged, Oracle};
 use crate::rows::Rows;
 
 impl Oracle {
-    /// Of the candidates, those are judged that the turn removed: as of now, by the settings of now.
+    /// Of the candidates, those that the turn removed and that may go now went now; the others went
+    /// by a later look within the turn, and are judged at its end.
     pub(super) fn retire(&mut self, cmd: &Retire, rows: &Rows) -> Judged {
         let keys: BTreeSet<JobKey> = cmd.jobs.iter().map(|one| one.record.key).collect();
-        let leaving = self.leaving.iter();
-        let records: Vec<JobRecord> = leaving
-            .filter(|record| keys.contains(&record.key))
+        let leaving: Vec<JobRecord> = self
+            .leaving
+            .iter()
+            .filter(|record| keys.contains(&record.key) && self.jobs.contains_key(&record.key))
+            .filter(|record| self.may_be_gone(record.key, record).is_ok())
             .cloned()
             .collect();
-        self.removed_by_retention(&records, rows)
+        self.removed_by_retention(&leaving, rows)
     }
 
     /// Rows of jobs are gone. Those that nobody deleted were removed by retention.
