@@ -22,10 +22,7 @@ impl Engine {
         match timer {
             Timer::LeaseEnd(key) => self.lease_ran_out(moment, key, out),
             Timer::JobDue(key) => self.job_fell_due(moment, key, out),
-            Timer::Deadline(key) => {
-                let message = "its deadline passed before it could run".to_owned();
-                self.fail_unstarted(moment, key, "deadline", message, out);
-            }
+            Timer::Deadline(key) => self.deadline_passed(moment, key, out),
             Timer::Schedule(id) => self.run_schedule(now, space, &id, out),
             Timer::UniqueEnd(key) => self.unique_ran_out(moment, space, key, out),
             Timer::ClaimEnd(key) => {
@@ -35,6 +32,12 @@ impl Engine {
                     .push(Change::RemoveClaim(state.name.clone(), key));
             }
         }
+    }
+
+    /// A job that is not running may not start any more.
+    pub(crate) fn deadline_passed(&mut self, moment: Now, key: JobKey, out: &mut Effects) {
+        let message = "its deadline passed before it could run".to_owned();
+        self.fail_unstarted(moment, key, "deadline", message, out);
     }
 
     fn job_fell_due(&mut self, moment: Now, key: JobKey, out: &mut Effects) {

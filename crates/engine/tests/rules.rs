@@ -1404,3 +1404,28 @@ fn rel_t1_a_dependency_on_a_job_that_has_failed_is_refused_or_ignored() {
         panic!()
     };
 }
+
+#[test]
+fn rel_r5_a_job_that_comes_back_after_its_deadline_is_not_handed_out_again() {
+    let mut world = World::new();
+    let deadline = Some(world.now.wall.after(secs(30)));
+    let id = world.enqueue_one(NewJob { deadline, ..job() });
+    let grant = world.lease_one("w");
+    world.pass(secs(40));
+    let mut out = ganger_engine::Effects::default();
+    let known = ganger_engine::Known::default();
+    let engine = &mut world.engine;
+    engine
+        .apply(
+            world.now,
+            release(&grant, false, true, Duration::ZERO),
+            &known,
+            &mut out,
+        )
+        .unwrap();
+    // The next request comes in the same turn, before the timers are looked at.
+    let answer = engine.apply(world.now, lease("v", &["default"], 1), &known, &mut out);
+    assert_eq!(answer, Ok(Reply::Leased(vec![])));
+    assert!(!engine.is_live(id.parts().unwrap().0));
+    assert!(engine.check_invariants().is_empty());
+}

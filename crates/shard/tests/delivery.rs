@@ -247,3 +247,28 @@ async fn on_the_callers_clock_commands_bring_their_time_and_nothing_else_moves()
     assert!(job.lease.is_some() || job.record.state == JobState::Running);
     bench.handle.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_input_of_the_store_is_read_though_a_dependency_is_met_in_the_same_turn() {
+    let bench = Bench::start().await;
+    let mut last = new_job("last", "");
+    last.inputs = vec![result_of(0, FailurePolicy::Fail)];
+    last.after = vec![NewEdge {
+        upstream: Upstream::Member(1),
+        policy: FailurePolicy::Fail,
+    }];
+    let jobs = vec![new_job("first", "0"), new_job("first", "1"), last];
+    ids(bench.handle.call(enqueue(jobs)).await);
+    let firsts = take(&bench, "first", 2).await;
+    let first = bench.handle.call(complete(&firsts[0], Some("r0"))).await;
+    first.expect("accepted");
+    let patience = Duration::from_secs(60);
+    let mut waiting = Box::pin(bench.handle.lease(lease(&["last"], 1), patience));
+    // Once polled it stands in the inbox, before the completion.
+    assert!(kit::poll_once(waiting.as_mut()).is_none());
+    let second = bench.handle.call(complete(&firsts[1], None)).await;
+    second.expect("accepted");
+    let delivered = waiting.await.expect("granted");
+    assert_eq!(delivered[0].inputs, ["r0"]);
+    bench.handle.stop().await;
+}

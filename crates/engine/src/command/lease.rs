@@ -30,7 +30,9 @@ impl Engine {
             let Some(queue) = self.next_queue(space, cmd.mode, &queues) else {
                 break;
             };
-            grants.push(self.grant(now, queue, worker, cmd, out));
+            if !self.end_if_too_late(now, queue, out) {
+                grants.push(self.grant(now, queue, worker, cmd, out));
+            }
         }
         Ok(Reply::Leased(grants))
     }
@@ -108,6 +110,21 @@ impl Engine {
         let best = best?;
         self.queues[best.at()].credit -= total;
         Some(best)
+    }
+
+    /// Ends the first ready job of a queue if its deadline has passed; says whether it did. That happens to a
+    /// job that comes back to its line late, before its timer is looked at (`rel R5`).
+    fn end_if_too_late(&mut self, now: Now, queue: QueueIndex, out: &mut Effects) -> bool {
+        let state = &self.queues[queue.at()];
+        let (_, _, key) = *state.ready.first().expect("the queue has a leasable job");
+        let is_late = self
+            .job(key)
+            .deadline()
+            .is_some_and(|deadline| deadline <= now.wall);
+        if is_late {
+            self.deadline_passed(now, key, out);
+        }
+        is_late
     }
 
     /// Hands out the first ready job of a queue that has one.

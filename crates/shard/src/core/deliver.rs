@@ -1,5 +1,7 @@
 //! Handing jobs out with what their programs need: payload, inputs, results of upstreams.
 
+use std::collections::BTreeSet;
+
 use ganger_store::{Reader, StoreError};
 use ganger_types::command::{Fail, Held, Lease};
 use ganger_types::{Bytes, Command, Grant, Group, InputState, JobKey, Now, Reply, limits};
@@ -162,7 +164,14 @@ impl<R: Reader, T: Ticket> Core<R, T> {
             }
         };
         let unseen = self.unseen().inputs(grant.key);
-        if unseen.len() < wanted {
+        // Rows of pure dependencies, and several of one slot, are no reason to leave the store unread.
+        let overlaid: BTreeSet<u32> = unseen
+            .iter()
+            .filter_map(|row| row.as_ref().ok())
+            .map(|row| row.slot)
+            .filter(|slot| *slot < grant.inputs)
+            .collect();
+        if overlaid.len() < wanted {
             let mut from = 0;
             while from < grant.inputs {
                 let page = self.live().reader.inputs(grant.key, from, INPUTS_PAGE)?;
