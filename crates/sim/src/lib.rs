@@ -9,10 +9,13 @@
 mod actor;
 mod audit;
 mod campaign;
+mod chaos;
+mod clients;
 mod clock;
 mod dice;
 mod direct;
 mod disk;
+mod drain;
 mod goals;
 mod ledger;
 mod oracle;

@@ -33,7 +33,7 @@ pub(crate) struct Sent {
 /// What the core turned to at one moment; a try has a number of its own.
 struct Marks {
     now: Now,
-    marks: Vec<(Mark, u64)>,
+    turned_to: Vec<(Mark, u64)>,
     /// What retention then sent to the engine.
     retire: Option<Retire>,
 }
@@ -260,7 +260,7 @@ impl Served {
         if (has_looked && is_due) || has_jumped || !numbered.is_empty() {
             self.growing.push(Marks {
                 now,
-                marks: numbered,
+                turned_to: numbered,
                 retire: None,
             });
         }
@@ -314,7 +314,7 @@ impl Served {
             {
                 self.growing.push(Marks {
                     now,
-                    marks: Vec::new(),
+                    turned_to: Vec::new(),
                     retire: Some(Retire { jobs: jobs.clone() }),
                 });
             }
@@ -402,7 +402,7 @@ impl Served {
 
     fn moment(&mut self, marks: Marks, deliveries: &mut Vec<Delivery>) -> Moment {
         let mut applied = Vec::new();
-        for (mark, number) in marks.marks {
+        for (mark, number) in marks.turned_to {
             let (op, answer) = match mark {
                 Mark::Probe => continue,
                 Mark::Call(op) => match self.told.remove(&op) {
@@ -460,7 +460,7 @@ impl Served {
             .sent
             .iter()
             .find(|sent| sent.commit.sequence == commit.sequence)?;
-        let marks = sent.moments.iter().flat_map(|moment| &moment.marks);
+        let marks = sent.moments.iter().flat_map(|moment| &moment.turned_to);
         marks.into_iter().find_map(|(mark, _)| match mark {
             Mark::Call(op) | Mark::Try(op) => self.calls.get(op).map(|call| call.dice.clone()),
             Mark::Probe => None,

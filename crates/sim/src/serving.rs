@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ganger_shard::Settings;
 use ganger_shard::core::Order;
-use ganger_types::{Answer, Command, Now};
+use ganger_types::Now;
 
 use crate::dice::{Dice, mix};
 use crate::direct;
@@ -16,19 +16,19 @@ use crate::served::{Came, Durable, Served};
 use crate::world::{Call, Caller, Happening, Ran, World, broken, removed};
 
 /// Calls of the core at one moment before the simulator believes that it spins.
-const SPINS_MAX: usize = 10_000;
+pub(crate) const SPINS_MAX: usize = 10_000;
 
-/// When the process dies, in the life of a commit.
+/// Before what the process dies, in the life of a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Death {
     /// The turn is closed; the store knows nothing of it.
-    BeforeGiven,
+    Given,
     /// The store has it, and has done nothing.
-    BeforeApplied,
+    Applied,
     /// It is durable; the shard does not know.
-    BeforeReported,
+    Reported,
     /// The shard knows; nobody has heard.
-    BeforeTold,
+    Told,
 }
 
 /// What becomes of an order of the store.
@@ -127,7 +127,10 @@ impl World {
             let served = self.served.as_ref().expect("it lives");
             match served.sleep_for(now) {
                 Some(Duration::ZERO) => {}
-                Some(sleep) => return self.look_after_sleep(sleep),
+                Some(sleep) => {
+                    self.look_after_sleep(sleep);
+                    return Ok(());
+                }
                 None => return Ok(()),
             }
             if self.is_store_busy && served.engine().is_none() {
@@ -140,7 +143,7 @@ impl World {
         ))
     }
 
-    fn look_after_sleep(&mut self, sleep: Duration) -> Ran {
+    fn look_after_sleep(&mut self, sleep: Duration) {
         let late = if self.plan.pace == Pace::Sparse {
             120_000_000
         } else {
@@ -152,7 +155,6 @@ impl World {
             let incarnation = self.incarnation;
             self.at(time, Happening::Look { incarnation });
         }
-        Ok(())
     }
 
     pub(crate) fn look(&mut self, incarnation: u64) -> Ran {
@@ -167,7 +169,7 @@ impl World {
     fn take(&mut self, came: Came, is_heard: bool) -> Result<bool, crate::Violation> {
         self.judge(&came.events)?;
         if let Some(now) = came.restarted {
-            self.has_loaded(now)?;
+            self.has_loaded(now);
         }
         if is_heard {
             for one in came.answers {
@@ -229,7 +231,7 @@ impl World {
         self.at(self.time + after, Happening::Arrive(again));
     }
 
-    fn has_loaded(&mut self, now: Now) -> Ran {
+    pub(crate) fn has_loaded(&mut self, now: Now) {
         if !self.rows.leases.is_empty() {
             self.oracle.goals.reach("restarted-with-live-leases");
         }
@@ -238,11 +240,10 @@ impl World {
             format!("the rows are read back as of elapsed {}", now.elapsed)
         });
         self.oracle.restarted(now);
-        Ok(())
     }
 
     /// Has the oracle judge every turn that the core let out.
-    fn judge(&mut self, events: &[ganger_types::Event]) -> Ran {
+    pub(crate) fn judge(&mut self, events: &[ganger_types::Event]) -> Ran {
         let Some(served) = &mut self.served else {
             return Ok(());
         };
@@ -345,7 +346,7 @@ impl World {
         let mut dice =
             dice.unwrap_or_else(|| Dice::new(mix(self.time ^ self.tape.seed.rotate_left(9))));
         let (after, fate) = self.draw_fate(is_commit, &mut dice);
-        if fate.death == Some(Death::BeforeGiven) {
+        if fate.death == Some(Death::Given) {
             self.oracle.goals.reach("crash-before-commit");
             self.dies_served(fate.dice)?;
             return Ok(false);
@@ -401,12 +402,8 @@ impl World {
             fate.end = End::Fenced;
         }
         if self.strikes(Fault::Crashes, dice) {
-            fate.death = Some(*dice.pick(&[
-                Death::BeforeGiven,
-                Death::BeforeApplied,
-                Death::BeforeReported,
-                Death::BeforeTold,
-            ]));
+            fate.death =
+                Some(*dice.pick(&[Death::Given, Death::Applied, Death::Reported, Death::Told]));
         }
         (after, fate)
     }
@@ -416,7 +413,7 @@ impl World {
         if incarnation != self.incarnation || self.served.is_none() {
             return Ok(());
         }
-        if fate.death == Some(Death::BeforeApplied) {
+        if fate.death == Some(Death::Applied) {
             self.oracle.goals.reach("crash-before-commit");
             return self.dies_served(fate.dice);
         }
@@ -435,7 +432,7 @@ impl World {
         }
         self.is_store_busy = false;
         self.served.as_mut().expect("checked above").work(fate.end);
-        if fate.death == Some(Death::BeforeReported) {
+        if fate.death == Some(Death::Reported) {
             self.oracle.goals.reach("crash-between-commit-and-answer");
             return self.dies_served(fate.dice);
         }
@@ -460,7 +457,7 @@ impl World {
             return Ok(());
         };
         let came = served.report(now);
-        if fate.death == Some(Death::BeforeTold) {
+        if fate.death == Some(Death::Told) {
             self.take(came, false)?;
             self.oracle.goals.reach("crash-between-commit-and-answer");
             return self.dies_served(fate.dice);
@@ -530,86 +527,5 @@ impl World {
             return Err(broken("D6", what));
         }
         Ok(())
-    }
-
-    // What the drain needs.
-
-    /// Lets core and store work without faults until nothing is under way.
-    pub(crate) fn settle_served(&mut self) -> Ran {
-        for _ in 0..SPINS_MAX {
-            if self.served.is_none() {
-                let mut dice = Dice::new(mix(self.time ^ self.tape.seed ^ 0xD0A));
-                self.boot_served(&mut dice);
-            }
-            let now = self.now();
-            let served = self.served.as_mut().expect("it was started");
-            served.run(now);
-            let came = served.collect();
-            if !self.take_settling(came)? {
-                continue;
-            }
-            let served = self.served.as_mut().expect("it lives");
-            let came = if served.has_reports() {
-                served.report(now)
-            } else if served.next_order().is_some() {
-                served.work(End::Well);
-                continue;
-            } else if served.has_finds() {
-                served.find(now)
-            } else {
-                match served.sleep_for(now) {
-                    // A turn waits for company, or there is more to do.
-                    Some(sleep) if sleep <= Duration::from_millis(1) => {
-                        self.time += self.clocks.world_micros(sleep);
-                        continue;
-                    }
-                    _ => return Ok(()),
-                }
-            };
-            self.take_settling(came)?;
-        }
-        Err(broken("T8", "the shard never comes to rest".into()))
-    }
-
-    fn take_settling(&mut self, came: Came) -> Result<bool, crate::Violation> {
-        self.judge(&came.events)?;
-        if let Some(now) = came.restarted {
-            self.has_loaded(now)?;
-        }
-        for one in came.answers {
-            self.settled.insert(one.call.op, one.answer);
-        }
-        if self.served.as_ref().is_some_and(Served::has_stopped) {
-            self.bury_served()?;
-            return Ok(false);
-        }
-        Ok(true)
-    }
-
-    /// Sends a command without a network, and gives its answer.
-    pub(crate) fn ask_served(&mut self, command: &Command) -> Result<Answer, crate::Violation> {
-        for _ in 0..20 {
-            self.ops += 1;
-            let op = self.ops;
-            let call = Call {
-                op,
-                by: Caller::Operator,
-                incarnation: 0,
-                command: command.clone(),
-                dice: Dice::new(op),
-                sent_at: self.time,
-            };
-            let served = self.served.as_mut();
-            served
-                .expect("the drain runs on a healed shard")
-                .push(call, Duration::ZERO);
-            self.settle_served()?;
-            if let Some(Some(answer)) = self.settled.remove(&op) {
-                return Ok(answer);
-            }
-            // Not available, such as for lack of space a while ago.
-            self.time += 1_000_000;
-        }
-        Err(broken("T8", format!("{command:?} is never answered")))
     }
 }

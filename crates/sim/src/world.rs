@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ganger_engine::Engine;
 use ganger_store::MemoryStore;
-use ganger_types::{Answer, Command, Epoch, JobRecord, Now, Reply};
+use ganger_types::{Answer, Command, Epoch, JobRecord, Now};
 
-use crate::actor::worker::{Act, Hand};
+use crate::actor::worker::Hand;
 use crate::actor::{Lore, operator, producer};
 use crate::clock::Clocks;
 use crate::dice::Dice;
@@ -82,11 +82,11 @@ pub(crate) struct World {
     pub(crate) tape: Tape,
     pub(crate) plan: Plan,
     pub(crate) time: u64,
-    queue: BTreeMap<(u64, u64), Happening>,
+    pub(crate) queue: BTreeMap<(u64, u64), Happening>,
     sequence: u64,
     pub(crate) clocks: Clocks,
     pub(crate) rows: Rows,
-    direct: Option<Direct>,
+    pub(crate) direct: Option<Direct>,
     /// Level 2: the store, the shard's process over it, and what is on the way between them.
     pub(crate) store: MemoryStore,
     pub(crate) served: Option<Served>,
@@ -100,8 +100,8 @@ pub(crate) struct World {
     pub(crate) oracle: Oracle,
     pub(crate) ledger: Ledger,
     pub(crate) story: Story,
-    lore: Lore,
-    hands: Vec<Hand>,
+    pub(crate) lore: Lore,
+    pub(crate) hands: Vec<Hand>,
     pub(crate) ops: u64,
     checked_at: u64,
     next_event: u64,
@@ -350,7 +350,7 @@ impl World {
     }
 
     /// One turn of the shard with these commands, and what may go wrong around its commit.
-    fn turn(&mut self, calls: Vec<Call>) -> Ran {
+    pub(crate) fn turn(&mut self, calls: Vec<Call>) -> Ran {
         let now = self.now();
         let mut dice = calls.first().map_or_else(
             || Dice::new(self.time ^ self.sequence.rotate_left(40)),
@@ -398,7 +398,7 @@ impl World {
     }
 
     /// Makes a turn durable, and has the oracle judge it.
-    fn commit(&mut self, turned: &Turned) -> Ran {
+    pub(crate) fn commit(&mut self, turned: &Turned) -> Ran {
         let time = self.time;
         let changes = &turned.effects.changes;
         let removed = removed(&self.rows, changes);
@@ -448,172 +448,12 @@ impl World {
         self.at(self.time + delay, Happening::Answer(call, answer));
     }
 
-    /// A client has its answer.
-    fn answer(&mut self, mut call: Call, answer: &Answer) -> Ran {
-        self.answered += 1;
-        self.ledger.heard(self.time, &call.command, answer)?;
-        match answer {
-            Ok(Reply::Enqueued { jobs, graph, .. }) => {
-                let Command::Enqueue(cmd) = &call.command else {
-                    return Ok(());
-                };
-                for job in jobs {
-                    self.lore.learn(&cmd.namespace, &job.id);
-                }
-                if let Some(graph) = graph {
-                    self.lore.learn_graph(&cmd.namespace, graph);
-                }
-                Ok(())
-            }
-            Ok(Reply::Leased(grants)) => {
-                let Caller::Worker(worker) = call.by else {
-                    return Ok(());
-                };
-                for grant in grants {
-                    self.lore.learn(&grant.namespace, &grant.job);
-                    self.take_up(worker, &call, grant, &mut call.dice.clone());
-                    call.dice.next();
-                }
-                Ok(())
-            }
-            _ => Ok(()),
-        }
-    }
-
-    fn take_up(
-        &mut self,
-        worker: usize,
-        call: &Call,
-        grant: &ganger_types::Grant,
-        dice: &mut Dice,
-    ) {
-        let hand = &mut self.hands[worker];
-        if hand.incarnation != call.incarnation {
-            return;
-        }
-        hand.takes(grant);
-        let incarnation = hand.incarnation;
-        let after = Hand::works_for(&self.plan, dice, grant.lease_for);
-        let time = self.time + after;
-        let work = Happening::Work {
-            worker,
-            incarnation,
-            token: grant.token,
-            dice: dice.split(),
-        };
-        self.at(time, work);
-    }
-
-    fn work(
-        &mut self,
-        worker: usize,
-        incarnation: u64,
-        token: ganger_types::LeaseToken,
-        mut dice: Dice,
-    ) -> Ran {
-        let hand = &mut self.hands[worker];
-        if hand.incarnation != incarnation || self.is_healed {
-            return Ok(());
-        }
-        let Some(place) = hand.tasks.iter().position(|task| task.held.token == token) else {
-            return Ok(());
-        };
-        let act = Hand::handle(&self.plan, &mut hand.tasks[place], &mut dice);
-        let lease_for = hand.tasks[place].lease_for;
-        match act {
-            Act::Dies => {
-                self.oracle.goals.reach("worker-died-holding");
-                hand.dies();
-                Ok(())
-            }
-            Act::Sleeps => {
-                let task = hand.tasks.remove(place);
-                let report = crate::actor::worker::honest(&task);
-                hand.sent.push(report.clone());
-                self.ops += 1;
-                let by = Caller::Worker(worker);
-                let call = Call {
-                    op: self.ops,
-                    by,
-                    incarnation,
-                    command: report,
-                    dice: dice.split(),
-                    sent_at: self.time,
-                };
-                let after = self.clocks.world_micros(lease_for) + dice.below(10_000_000);
-                self.at(self.time + after, Happening::Zombie(call));
-                Ok(())
-            }
-            Act::Then(command) => {
-                let after = Hand::works_for(&self.plan, &mut dice, lease_for);
-                let again = Happening::Work {
-                    worker,
-                    incarnation,
-                    token,
-                    dice: dice.split(),
-                };
-                self.at(self.time + after + 1, again);
-                self.send(Caller::Worker(worker), command, dice)
-            }
-            Act::Last(command) => {
-                hand.tasks.remove(place);
-                if hand.sent.len() == 6 {
-                    hand.sent.remove(0);
-                }
-                hand.sent.push(command.clone());
-                if self.plan.suffers(Fault::Repeats) && dice.chance(200) {
-                    self.send(Caller::Worker(worker), command.clone(), dice.split())?;
-                }
-                self.send(Caller::Worker(worker), command, dice)
-            }
-        }
-    }
-
-    /// Crashes, jumps and outages that come of themselves.
-    fn chaos(&mut self, mut dice: Dice) -> Ran {
-        if self.suffers(Fault::WallJumps) && dice.chance(300) {
-            self.jump(&mut dice);
-        }
-        if self.suffers(Fault::WorkersDie) && dice.chance(200) {
-            let worker = dice.index(self.hands.len());
-            self.hands[worker].dies();
-        }
-        if self.suffers(Fault::Outages) && dice.chance(150) && self.is_up() {
-            if self.is_served() {
-                return self.dies_served(dice);
-            }
-            self.crash(dice);
-            return Ok(());
-        }
-        self.look_after()
-    }
-
-    fn is_up(&self) -> bool {
+    pub(crate) fn is_up(&self) -> bool {
         self.direct.is_some() || self.served.is_some()
     }
 
-    fn jump(&mut self, dice: &mut Dice) {
-        let span = *dice.pick(&[1_000_000, 60_000_000, 3_600_000_000, 400 * 86_400_000_000]);
-        let micros = i64::try_from(dice.below(span)).expect("within a century");
-        let micros = if dice.chance(500) {
-            micros
-        } else {
-            -micros / 2
-        };
-        let goal = if micros < 0 {
-            "wall-jumped-back"
-        } else {
-            "wall-jumped-ahead"
-        };
-        self.oracle.goals.reach(goal);
-        let time = self.time;
-        self.story
-            .tell(time, || format!("the wall clock jumps by {micros} us"));
-        self.clocks.jump(micros);
-    }
-
     /// The shard's housekeeping: timers and retention.
-    fn look_after(&mut self) -> Ran {
+    pub(crate) fn look_after(&mut self) -> Ran {
         if self.is_served() {
             return if self.is_healed {
                 self.settle_served()
@@ -633,54 +473,8 @@ impl World {
         self.commit(&turned)
     }
 
-    /// The process dies; all that was not durable is gone.
-    pub(crate) fn crash(&mut self, mut dice: Dice) {
-        let time = self.time;
-        self.story
-            .tell(time, || "the shard's process dies".to_owned());
-        self.direct = None;
-        let down = match dice.below(3) {
-            0 => 1,
-            1 => dice.below(100_000),
-            _ => dice.below(30_000_000),
-        };
-        let again = if dice.chance(200) {
-            dice.small(3) + 1
-        } else {
-            0
-        };
-        self.at(time + down, Happening::Restart { again, dice });
-    }
-
-    fn restart(&mut self, again: u32, mut dice: Dice) -> Ran {
-        self.boot(&mut dice);
-        if again > 1 {
-            self.oracle.goals.reach("recovery-killed-twice");
-        }
-        if again > 0 && !self.is_healed {
-            // Killed during recovery: the epoch is raised, nothing else has happened.
-            self.direct = None;
-            if self.is_served() {
-                self.bury_served()?;
-            }
-            self.at(
-                self.time + 1_000,
-                Happening::Restart {
-                    again: again - 1,
-                    dice,
-                },
-            );
-            return Ok(());
-        }
-        self.full_check()?;
-        if self.is_served() {
-            return self.pump();
-        }
-        self.turn(Vec::new())
-    }
-
     /// Starts the process: a new epoch, a new seed, the rows read back.
-    fn boot(&mut self, dice: &mut Dice) {
+    pub(crate) fn boot(&mut self, dice: &mut Dice) {
         if self.is_served() {
             return self.boot_served(dice);
         }
@@ -700,7 +494,7 @@ impl World {
         self.oracle.restarted(now);
     }
 
-    fn engine(&self) -> Option<&Engine> {
+    pub(crate) fn engine(&self) -> Option<&Engine> {
         let direct = self.direct.as_ref().map(Direct::engine);
         direct.or_else(|| self.served.as_ref()?.engine())
     }
@@ -725,66 +519,6 @@ impl World {
         crate::audit::audit(&self.rows)?;
         self.oracle.compare_all(&self.rows)?;
         self.ledger.compare(&self.rows, &self.oracle)
-    }
-
-    // What the drain needs.
-
-    pub(crate) fn revive_shard(&mut self) -> Ran {
-        if !self.is_up() {
-            let mut dice = Dice::new(self.tape.seed ^ 0xD0A);
-            self.boot(&mut dice);
-        }
-        if let Some(served) = &mut self.served {
-            served.all_leave();
-        }
-        self.queue
-            .retain(|_, happening| !matches!(happening, Happening::Restart { .. }));
-        self.look_after()
-    }
-
-    /// Sends a command without a network, and gives its answer.
-    pub(crate) fn ask(&mut self, command: &Command) -> Result<Answer, Violation> {
-        self.ops += 1;
-        let (now, op) = (self.now(), self.ops);
-        let time = self.time;
-        self.story.event(time, op);
-        self.story
-            .tell(time, || format!("op {op} of the drain: {command:?}"));
-        if self.is_served() {
-            let answer = self.ask_served(command)?;
-            self.ledger.heard(self.time, command, &answer)?;
-            return Ok(answer);
-        }
-        let direct = self
-            .direct
-            .as_mut()
-            .expect("the drain runs on a healed shard");
-        let turned = direct.turn(now, vec![(op, command.clone())], &self.rows);
-        self.commit(&turned)?;
-        let answer = turned
-            .applied
-            .into_iter()
-            .next()
-            .expect("one command was applied")
-            .answer;
-        self.ledger.heard(time, command, &answer)?;
-        Ok(answer)
-    }
-
-    /// Lets time pass until the shard's next timer; false if there is none.
-    pub(crate) fn pass_time(&mut self) -> Result<bool, Violation> {
-        let now = self.now();
-        let engine = self.engine().expect("the drain runs on a healed shard");
-        let next = engine.next_due().into_iter().map(|due| match due {
-            ganger_types::Due::Elapsed(at) => at.since(now.elapsed),
-            ganger_types::Due::Wall(at) => at.since(now.wall),
-        });
-        let Some(next) = next.min() else {
-            return Ok(false);
-        };
-        self.time += self.clocks.world_micros(next);
-        self.look_after()?;
-        Ok(true)
     }
 }
 

@@ -211,7 +211,7 @@ impl Oracle {
                     || match cmd.schedule.spec {
                         // It begins there, even if that has passed by now.
                         ScheduleSpec::Interval { first_at, .. } => first_at,
-                        _ => next_after(&cmd.schedule, self.now.wall),
+                        ScheduleSpec::Cron { .. } => next_after(&cmd.schedule, self.now.wall),
                     },
                     |plan| plan.next_at,
                 );

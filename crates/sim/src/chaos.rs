@@ -1,0 +1,92 @@
+//! Chaos: outages, clock jumps, deaths of workers, and the process dying and coming back.
+
+use crate::dice::Dice;
+use crate::plan::Fault;
+use crate::world::{Happening, Ran, World};
+
+impl World {
+    /// Crashes, jumps and outages that come of themselves.
+    pub(crate) fn chaos(&mut self, mut dice: Dice) -> Ran {
+        if self.suffers(Fault::WallJumps) && dice.chance(300) {
+            self.jump(&mut dice);
+        }
+        if self.suffers(Fault::WorkersDie) && dice.chance(200) {
+            let worker = dice.index(self.hands.len());
+            self.hands[worker].dies();
+        }
+        if self.suffers(Fault::Outages) && dice.chance(150) && self.is_up() {
+            if self.is_served() {
+                return self.dies_served(dice);
+            }
+            self.crash(dice);
+            return Ok(());
+        }
+        self.look_after()
+    }
+
+    fn jump(&mut self, dice: &mut Dice) {
+        let span = *dice.pick(&[1_000_000, 60_000_000, 3_600_000_000, 400 * 86_400_000_000]);
+        let micros = i64::try_from(dice.below(span)).expect("within a century");
+        let micros = if dice.chance(500) {
+            micros
+        } else {
+            -micros / 2
+        };
+        let goal = if micros < 0 {
+            "wall-jumped-back"
+        } else {
+            "wall-jumped-ahead"
+        };
+        self.oracle.goals.reach(goal);
+        let time = self.time;
+        self.story
+            .tell(time, || format!("the wall clock jumps by {micros} us"));
+        self.clocks.jump(micros);
+    }
+
+    /// The process dies; all that was not durable is gone.
+    pub(crate) fn crash(&mut self, mut dice: Dice) {
+        let time = self.time;
+        self.story
+            .tell(time, || "the shard's process dies".to_owned());
+        self.direct = None;
+        let down = match dice.below(3) {
+            0 => 1,
+            1 => dice.below(100_000),
+            _ => dice.below(30_000_000),
+        };
+        let again = if dice.chance(200) {
+            dice.small(3) + 1
+        } else {
+            0
+        };
+        self.at(time + down, Happening::Restart { again, dice });
+    }
+
+    pub(crate) fn restart(&mut self, again: u32, mut dice: Dice) -> Ran {
+        self.boot(&mut dice);
+        if again > 1 {
+            self.oracle.goals.reach("recovery-killed-twice");
+        }
+        if again > 0 && !self.is_healed {
+            // Killed during recovery: the epoch is raised, nothing else has happened.
+            self.direct = None;
+            if self.is_served() {
+                self.bury_served()?;
+            }
+            self.at(
+                self.time + 1_000,
+                Happening::Restart {
+                    again: again - 1,
+                    dice,
+                },
+            );
+            return Ok(());
+        }
+        self.full_check()?;
+        if self.is_served() {
+            return self.pump();
+        }
+        self.turn(Vec::new())
+    }
+}

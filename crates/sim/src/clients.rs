@@ -1,0 +1,132 @@
+//! The clients' side of the network: what producers and workers make of answers, and what workers do
+//! with the jobs in their hands.
+
+use ganger_types::{Answer, Command, Reply};
+
+use crate::actor::worker::{Act, Hand};
+use crate::dice::Dice;
+use crate::plan::Fault;
+use crate::world::{Call, Caller, Happening, Ran, World};
+
+impl World {
+    /// A client has its answer.
+    pub(crate) fn answer(&mut self, mut call: Call, answer: &Answer) -> Ran {
+        self.answered += 1;
+        self.ledger.heard(self.time, &call.command, answer)?;
+        match answer {
+            Ok(Reply::Enqueued { jobs, graph, .. }) => {
+                let Command::Enqueue(cmd) = &call.command else {
+                    return Ok(());
+                };
+                for job in jobs {
+                    self.lore.learn(&cmd.namespace, &job.id);
+                }
+                if let Some(graph) = graph {
+                    self.lore.learn_graph(&cmd.namespace, graph);
+                }
+                Ok(())
+            }
+            Ok(Reply::Leased(grants)) => {
+                let Caller::Worker(worker) = call.by else {
+                    return Ok(());
+                };
+                for grant in grants {
+                    self.lore.learn(&grant.namespace, &grant.job);
+                    self.take_up(worker, &call, grant, &mut call.dice.clone());
+                    call.dice.next();
+                }
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn take_up(
+        &mut self,
+        worker: usize,
+        call: &Call,
+        grant: &ganger_types::Grant,
+        dice: &mut Dice,
+    ) {
+        let hand = &mut self.hands[worker];
+        if hand.incarnation != call.incarnation {
+            return;
+        }
+        hand.takes(grant);
+        let incarnation = hand.incarnation;
+        let after = Hand::works_for(&self.plan, dice, grant.lease_for);
+        let time = self.time + after;
+        let work = Happening::Work {
+            worker,
+            incarnation,
+            token: grant.token,
+            dice: dice.split(),
+        };
+        self.at(time, work);
+    }
+
+    pub(crate) fn work(
+        &mut self,
+        worker: usize,
+        incarnation: u64,
+        token: ganger_types::LeaseToken,
+        mut dice: Dice,
+    ) -> Ran {
+        let hand = &mut self.hands[worker];
+        if hand.incarnation != incarnation || self.is_healed {
+            return Ok(());
+        }
+        let Some(place) = hand.tasks.iter().position(|task| task.held.token == token) else {
+            return Ok(());
+        };
+        let act = Hand::handle(&self.plan, &mut hand.tasks[place], &mut dice);
+        let lease_for = hand.tasks[place].lease_for;
+        match act {
+            Act::Dies => {
+                self.oracle.goals.reach("worker-died-holding");
+                hand.dies();
+                Ok(())
+            }
+            Act::Sleeps => {
+                let task = hand.tasks.remove(place);
+                let report = crate::actor::worker::honest(&task);
+                hand.sent.push(report.clone());
+                self.ops += 1;
+                let by = Caller::Worker(worker);
+                let call = Call {
+                    op: self.ops,
+                    by,
+                    incarnation,
+                    command: report,
+                    dice: dice.split(),
+                    sent_at: self.time,
+                };
+                let after = self.clocks.world_micros(lease_for) + dice.below(10_000_000);
+                self.at(self.time + after, Happening::Zombie(call));
+                Ok(())
+            }
+            Act::Then(command) => {
+                let after = Hand::works_for(&self.plan, &mut dice, lease_for);
+                let again = Happening::Work {
+                    worker,
+                    incarnation,
+                    token,
+                    dice: dice.split(),
+                };
+                self.at(self.time + after + 1, again);
+                self.send(Caller::Worker(worker), command, dice)
+            }
+            Act::Last(command) => {
+                hand.tasks.remove(place);
+                if hand.sent.len() == 6 {
+                    hand.sent.remove(0);
+                }
+                hand.sent.push(command.clone());
+                if self.plan.suffers(Fault::Repeats) && dice.chance(200) {
+                    self.send(Caller::Worker(worker), command.clone(), dice.split())?;
+                }
+                self.send(Caller::Worker(worker), command, dice)
+            }
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! What the drain needs of the world: a shard without faults that answers at once.
+
+use std::time::Duration;
+
+use ganger_types::{Answer, Command};
+
+use crate::dice::{Dice, mix};
+use crate::disk::End;
+use crate::oracle::Violation;
+use crate::served::{Came, Served};
+use crate::serving::SPINS_MAX;
+use crate::world::{Call, Caller, Happening, Ran, World, broken};
+
+impl World {
+    pub(crate) fn revive_shard(&mut self) -> Ran {
+        if !self.is_up() {
+            let mut dice = Dice::new(self.tape.seed ^ 0xD0A);
+            self.boot(&mut dice);
+        }
+        if let Some(served) = &mut self.served {
+            served.all_leave();
+        }
+        self.queue
+            .retain(|_, happening| !matches!(happening, Happening::Restart { .. }));
+        self.look_after()
+    }
+
+    /// Sends a command without a network, and gives its answer.
+    pub(crate) fn ask(&mut self, command: &Command) -> Result<Answer, Violation> {
+        self.ops += 1;
+        let (now, op) = (self.now(), self.ops);
+        let time = self.time;
+        self.story.event(time, op);
+        self.story
+            .tell(time, || format!("op {op} of the drain: {command:?}"));
+        if self.is_served() {
+            let answer = self.ask_served(command)?;
+            self.ledger.heard(self.time, command, &answer)?;
+            return Ok(answer);
+        }
+        let direct = self
+            .direct
+            .as_mut()
+            .expect("the drain runs on a healed shard");
+        let turned = direct.turn(now, vec![(op, command.clone())], &self.rows);
+        self.commit(&turned)?;
+        let answer = turned
+            .applied
+            .into_iter()
+            .next()
+            .expect("one command was applied")
+            .answer;
+        self.ledger.heard(time, command, &answer)?;
+        Ok(answer)
+    }
+
+    /// Lets time pass until the shard's next timer; false if there is none.
+    pub(crate) fn pass_time(&mut self) -> Result<bool, Violation> {
+        let now = self.now();
+        let engine = self.engine().expect("the drain runs on a healed shard");
+        let next = engine.next_due().into_iter().map(|due| match due {
+            ganger_types::Due::Elapsed(at) => at.since(now.elapsed),
+            ganger_types::Due::Wall(at) => at.since(now.wall),
+        });
+        let Some(next) = next.min() else {
+            return Ok(false);
+        };
+        self.time += self.clocks.world_micros(next);
+        self.look_after()?;
+        Ok(true)
+    }
+
+    /// Lets core and store work without faults until nothing is under way.
+    pub(crate) fn settle_served(&mut self) -> Ran {
+        for _ in 0..SPINS_MAX {
+            if self.served.is_none() {
+                let mut dice = Dice::new(mix(self.time ^ self.tape.seed ^ 0xD0A));
+                self.boot_served(&mut dice);
+            }
+            let now = self.now();
+            let served = self.served.as_mut().expect("it was started");
+            served.run(now);
+            let came = served.collect();
+            if !self.take_settling(came)? {
+                continue;
+            }
+            let served = self.served.as_mut().expect("it lives");
+            let came = if served.has_reports() {
+                served.report(now)
+            } else if served.next_order().is_some() {
+                served.work(End::Well);
+                continue;
+            } else if served.has_finds() {
+                served.find(now)
+            } else {
+                match served.sleep_for(now) {
+                    // A turn waits for company, or there is more to do.
+                    Some(sleep) if sleep <= Duration::from_millis(1) => {
+                        self.time += self.clocks.world_micros(sleep);
+                        continue;
+                    }
+                    _ => return Ok(()),
+                }
+            };
+            self.take_settling(came)?;
+        }
+        Err(broken("T8", "the shard never comes to rest".into()))
+    }
+
+    fn take_settling(&mut self, came: Came) -> Result<bool, Violation> {
+        self.judge(&came.events)?;
+        if let Some(now) = came.restarted {
+            self.has_loaded(now);
+        }
+        for one in came.answers {
+            self.settled.insert(one.call.op, one.answer);
+        }
+        if self.served.as_ref().is_some_and(Served::has_stopped) {
+            self.bury_served()?;
+            return Ok(false);
+        }
+        Ok(true)
+    }
+
+    /// Sends a command without a network, and gives its answer.
+    pub(crate) fn ask_served(&mut self, command: &Command) -> Result<Answer, Violation> {
+        for _ in 0..20 {
+            self.ops += 1;
+            let op = self.ops;
+            let call = Call {
+                op,
+                by: Caller::Operator,
+                incarnation: 0,
+                command: command.clone(),
+                dice: Dice::new(op),
+                sent_at: self.time,
+            };
+            let served = self.served.as_mut();
+            served
+                .expect("the drain runs on a healed shard")
+                .push(call, Duration::ZERO);
+            self.settle_served()?;
+            if let Some(Some(answer)) = self.settled.remove(&op) {
+                return Ok(answer);
+            }
+            // Not available, such as for lack of space a while ago.
+            self.time += 1_000_000;
+        }
+        Err(broken("T8", format!("{command:?} is never answered")))
+    }
+}
