@@ -135,6 +135,8 @@ impl Oracle {
         let mut jobs: Vec<_> = here
             .iter()
             .filter(|job| job.may_be(JobState::Ready))
+            // Back in line after its deadline, it ends at the next look at the timers.
+            .filter(|job| job.spec.deadline.is_none_or(|at| at > self.now.wall))
             .map(|job| (job.priority, !job.is_ahead, job.may[0].ready_at, job.key))
             .collect();
         jobs.sort();
