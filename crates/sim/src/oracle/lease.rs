@@ -78,6 +78,7 @@ impl Oracle {
     fn granted(&mut self, cmd: &Lease, grants: &[Grant], rows: &Rows) -> Judged {
         let mut lines: BTreeMap<Queue, Line> = BTreeMap::new();
         for from in &cmd.queues {
+            self.late_may_end(&cmd.namespace, &from.queue);
             lines.insert(from.queue.clone(), self.line(&cmd.namespace, &from.queue));
         }
         let is_open = lines.values().any(|line| line.is_open);
@@ -111,6 +112,27 @@ impl Oracle {
                 .insert((cmd.namespace.clone(), request.clone()), tokens);
         }
         Ok(())
+    }
+
+    /// Jobs that came back to the line after their deadline may be ended by whoever comes across them.
+    fn late_may_end(&mut self, namespace: &Namespace, queue: &Queue) {
+        let wall = self.now.wall;
+        let is_late = |job: &&Known| {
+            let is_here = job.namespace == *namespace && job.queue == *queue;
+            let is_late = job.spec.deadline.is_some_and(|deadline| deadline <= wall);
+            is_here && is_late && job.state() == Some(JobState::Ready)
+        };
+        let here = self.live.iter().map(|key| self.known(*key));
+        let late: Vec<JobKey> = here.filter(is_late).map(|job| job.key).collect();
+        for key in late {
+            let job = self.known_mut(key);
+            let ended: Vec<Stand> = job
+                .may
+                .iter()
+                .map(|stand| stand.moved(JobState::Failed))
+                .collect();
+            job.may.extend(ended);
+        }
     }
 
     fn line(&mut self, namespace: &Namespace, queue: &Queue) -> Line {
