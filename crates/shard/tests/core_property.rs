@@ -353,7 +353,7 @@ fn a_turn_waits_for_company_only_while_it_may_hope_for_it() {
     world.take(Step::Enqueue(1));
     world.run();
     assert_eq!(world.orders.len(), 1);
-    // Three that came meanwhile make one turn; then four are hoped for.
+    // Three that came meanwhile make one turn. Four together are no load: it goes out at once.
     for _ in 0..3 {
         world.take(Step::Enqueue(1));
     }
@@ -364,9 +364,16 @@ fn a_turn_waits_for_company_only_while_it_may_hope_for_it() {
         "the store is busy: the turn stays open"
     );
     world.let_store_work(Fault::None);
+    assert_eq!(world.orders.len(), 1, "so few do not wait for more");
+    // Seven that came meanwhile, after three: ten are hoped for.
+    for _ in 0..7 {
+        world.take(Step::Enqueue(1));
+    }
+    world.run();
+    world.let_store_work(Fault::None);
     assert!(
         world.orders.is_empty(),
-        "three of four are there: it waits a little"
+        "seven of ten are there: it waits a little"
     );
     let sleep = world.core.sleep_for(world.now).expect("it wakes by itself");
     assert!(sleep <= Duration::from_micros(500), "{sleep:?}");
