@@ -74,12 +74,16 @@ struct World {
 
 impl World {
     fn new() -> Self {
+        Self::with_turns_of(6)
+    }
+
+    fn with_turns_of(turn_commands_max: usize) -> Self {
         let (store, control) = (MemoryStore::new(), Control::default());
         let mut gate = Gate::new(store.clone(), &control);
         let opened = gate.open().expect("memory opens");
         let numbers: Arc<Numbers> = Arc::default();
         let settings = Settings {
-            turn_commands_max: 6,
+            turn_commands_max,
             group_wait: Duration::from_micros(500),
             ..Settings::default()
         };
@@ -346,7 +350,7 @@ proptest! {
 
 #[test]
 fn a_turn_waits_for_company_only_while_it_may_hope_for_it() {
-    let mut world = World::new();
+    let mut world = World::with_turns_of(64);
     world.run();
     world.let_store_work(Fault::None);
     // A lone command goes out at once.
