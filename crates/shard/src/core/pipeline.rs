@@ -10,10 +10,6 @@ use super::turn::{Flight, Turn};
 use super::{Core, IN_FLIGHT_TURNS_MAX, Order, Stage};
 use crate::settings::GROUP_WAIT_MAX;
 
-/// Fewer commands together are no load: a turn does not wait for so little company, since whoever sent it
-/// waits too.
-const COMPANY_MIN: usize = 8;
-
 impl<R: Reader, T: Ticket> Core<R, T> {
     /// Turns that the store has not confirmed.
     fn unconfirmed(&self) -> usize {
@@ -65,7 +61,6 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         let hoped_for = self.company.min(self.settings.group_enough);
         let may_wait = matches!(self.stage, Stage::Running)
             && turn.has_written()
-            && hoped_for >= COMPANY_MIN
             && turn.commands < hoped_for
             && self.unconfirmed() == 0;
         let since = turn.opened.elapsed.max(self.store_idle_since);
