@@ -1,7 +1,8 @@
 //! Stored records: any bytes are refused or read, and what was read is written and read again as the same.
 
 use ganger_store::encoding::{Record, decode, encode};
-use ganger_types::change::{ClaimRecord, UniqueRecord};
+use ganger_types::ClaimRecord;
+use ganger_types::change::UniqueRecord;
 use ganger_types::job::LeaseRecord;
 use ganger_types::{
     InputRow, JobRecord, Meta, NamespaceRecord, QueueRecord, ScheduleRecord, StatisticsRecord,

@@ -69,6 +69,7 @@ impl Life {
             wall: Timestamp(1_900_000_000_000_000),
         };
         let engine = Loader::new(Start {
+            shard: ganger_types::ShardId::default(),
             epoch: Epoch(1),
             seed: [7; 32],
             meta: Meta::default(),

@@ -3,8 +3,8 @@
 use clap::{Parser, Subcommand};
 
 use crate::command::{
-    backup, bench, check, completions, events, failures, job, queue, run, schedule, server, stats,
-    submit, version, worker, workers,
+    backup, bench, check, completions, events, failures, job, outbox, queue, run, schedule, server,
+    stats, submit, token, version, worker, workers,
 };
 use crate::context::Global;
 use crate::exit::EXIT_CODES_HELP;
@@ -46,6 +46,8 @@ pub(crate) enum Command {
     Schedule(schedule::ScheduleCommand),
     /// Show the workers and what they run.
     Workers(workers::WorkersArgs),
+    /// Show what waits for other shards.
+    Outbox(outbox::OutboxArgs),
     /// Show the server, its queues, and the statistics of a day.
     Stats(stats::StatsArgs),
     /// Show what happens, as it happens.
@@ -56,6 +58,9 @@ pub(crate) enum Command {
     Backup(backup::BackupArgs),
     /// Measure a server, beside a bare log on the same disk.
     Bench(Box<bench::BenchArgs>),
+    /// Make, list and revoke tokens in the access file of a server.
+    #[command(subcommand)]
+    Token(token::TokenCommand),
     /// Print completions for a shell.
     Completions(completions::CompletionsArgs),
     /// Show the versions of this program and of the server.

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use ganger_client::{Client, Options, Retry};
+use ganger_client::{Client, Options, Retry, Trust};
 use serde_json::Value;
 
 use crate::document::span::read_span;
@@ -23,7 +23,7 @@ const AWAY_MAX: Duration = Duration::from_secs(60);
 /// Options of every command.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Global {
-    /// Address of the server: host:port, or :port for this machine.
+    /// Address of the server: host:port, :port for this machine, https://host:port for TLS.
     #[arg(
         short,
         long,
@@ -44,6 +44,30 @@ pub(crate) struct Global {
         default_value = "default"
     )]
     pub(crate) namespace: String,
+
+    /// Authorities of the server's certificate (PEM), for https addresses; those of the system if absent.
+    #[arg(long, global = true, env = "GANGER_CA", value_name = "FILE")]
+    pub(crate) ca: Option<PathBuf>,
+
+    /// Our certificate (PEM), for servers that want one.
+    #[arg(
+        long,
+        global = true,
+        env = "GANGER_CLIENT_CERT",
+        value_name = "FILE",
+        requires = "client_key"
+    )]
+    pub(crate) client_cert: Option<PathBuf>,
+
+    /// The certificate's private key (PEM).
+    #[arg(
+        long,
+        global = true,
+        env = "GANGER_CLIENT_KEY",
+        value_name = "FILE",
+        requires = "client_cert"
+    )]
+    pub(crate) client_key: Option<PathBuf>,
 
     /// Print JSON for programs: one document a line, lists as one item a line.
     #[arg(long, global = true)]
@@ -69,6 +93,11 @@ impl Context {
     pub(crate) fn options(&self) -> Result<Options, Failure> {
         let mut options = Options::new(&self.global.server).namespace(&self.global.namespace);
         options.token = token()?;
+        options.trust = Trust {
+            ca: self.global.ca.clone(),
+            certificate: self.global.client_cert.clone(),
+            key: self.global.client_key.clone(),
+        };
         if let Some(total_max) = self.global.retry_for {
             options.retry.total_max = total_max;
         }
@@ -90,19 +119,6 @@ impl Context {
             .await
             .map_err(|error| self.explain(error))?;
         Client::new(options).map_err(Into::into)
-    }
-
-    /// Makes plain ids of names that are written `shard/id`. Ids may hold slashes themselves: only the
-    /// shard of this server is taken off.
-    pub(crate) async fn localize(&self, names: Vec<&mut String>) -> Result<(), Failure> {
-        let mut shard = None;
-        for name in names.into_iter().filter(|name| name.contains('/')) {
-            if shard.is_none() {
-                shard = Some(self.client().await?.info().await?.shard);
-            }
-            strip_shard(name, shard.as_deref().unwrap_or_default());
-        }
-        Ok(())
     }
 
     /// A client for long waits: it lives through a restart of the server.
@@ -158,16 +174,6 @@ impl Context {
         } else {
             self.line(text)
         }
-    }
-}
-
-/// Takes `shard/` off the front.
-pub(crate) fn strip_shard(name: &mut String, shard: &str) {
-    let rest = name
-        .strip_prefix(shard)
-        .and_then(|rest| rest.strip_prefix('/'));
-    if let Some(rest) = rest.filter(|rest| !rest.is_empty()) {
-        *name = rest.to_owned();
     }
 }
 

@@ -59,6 +59,7 @@ Environment:
   GANGER_URL         address of the server, as --server
   GANGER_NAMESPACE   as --namespace
   GANGER_TOKEN       token to show to the server; or GANGER_TOKEN_FILE: a file that holds it
+  GANGER_CA          as --ca; GANGER_CLIENT_CERT, GANGER_CLIENT_KEY likewise
   NO_COLOR           no colours";
 
 /// Why a command failed, and what to do.
@@ -148,7 +149,7 @@ fn exit_of(error: &Error) -> Exit {
         "job_not_found" | "queue_not_found" | "schedule_not_found" | "graph_not_found" => {
             Exit::NotFound
         }
-        code::BAD_URL | code::BAD_TOKEN => Exit::Usage,
+        code::BAD_URL | code::BAD_TOKEN | code::BAD_TRUST => Exit::Usage,
         code::TIMED_OUT | code::BAD_REPLY | code::CLOSED => Exit::Unreachable,
         _ if error.is_unreachable() => Exit::Unreachable,
         _ => Exit::Refused,
@@ -165,7 +166,11 @@ fn next_step(error: &Error) -> Option<String> {
             "the server is there but did not answer in time: try again, or look at `ganger stats`"
         }
         code::BAD_REPLY => "compare `ganger version` here and on the server",
-        "unauthenticated" => {
+        "permission_denied" => {
+            "the server's operator may grant it: `ganger token list` shows what each token may do"
+        }
+        code::BAD_TRUST => "docs/security.md shows how certificates are made and used",
+        "unauthorized" => {
             "the server wants a token: put it into GANGER_TOKEN, or name a file that holds it in GANGER_TOKEN_FILE"
         }
         "job_not_found" => {

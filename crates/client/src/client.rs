@@ -1,10 +1,13 @@
 //! The client: one connection, and the way every call goes.
 
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ganger_proto::v1;
+use ganger_tls::Connector;
+use ganger_types::ShardId;
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::service::Interceptor;
 use tonic::service::interceptor::InterceptedService;
@@ -13,6 +16,7 @@ use tonic::{Request, Response, Status};
 
 use crate::Options;
 use crate::error::{Error, code};
+use crate::model::NewJob;
 use crate::pause::Pauses;
 
 /// A connection to a server. Cheap to clone; all clones share one connection, which is made again by
@@ -21,7 +25,8 @@ use crate::pause::Pauses;
 pub struct Client {
     pub(crate) options: Arc<Options>,
     channel: Channel,
-    auth: Auth,
+    head: Head,
+    connector: Connector,
 }
 
 /// Whether a call may be repeated when nobody knows what became of it.
@@ -33,36 +38,50 @@ pub(crate) enum Repeat {
     IfNothingChanged,
 }
 
-/// Puts the token on every request.
-#[derive(Clone)]
-pub(crate) struct Auth(Option<MetadataValue<Ascii>>);
+/// Puts the token on every request, and the shard that it is for, if it is known.
+#[derive(Clone, Default)]
+pub(crate) struct Head {
+    token: Option<MetadataValue<Ascii>>,
+    shard: Option<MetadataValue<Ascii>>,
+}
 
-impl Auth {
+impl Head {
     fn new(token: Option<&str>) -> Result<Self, Error> {
         let Some(token) = token else {
-            return Ok(Self(None));
+            return Ok(Self::default());
         };
         let mut value: MetadataValue<Ascii> = format!("Bearer {token}").parse().map_err(|_| {
             let message = "the token has characters that a request header cannot carry: is a line break in it?";
             Error::here(code::BAD_TOKEN, message)
         })?;
         value.set_sensitive(true);
-        Ok(Self(Some(value)))
+        Ok(Self {
+            token: Some(value),
+            shard: None,
+        })
     }
 }
 
-impl Interceptor for Auth {
+impl Interceptor for Head {
     fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
-        if let Some(value) = &self.0 {
-            request
-                .metadata_mut()
-                .insert("authorization", value.clone());
+        let metadata = request.metadata_mut();
+        if let Some(value) = &self.token {
+            metadata.insert("authorization", value.clone());
+        }
+        if let Some(value) = &self.shard {
+            metadata.insert(ganger_proto::metadata::SHARD, value.clone());
         }
         Ok(request)
     }
 }
 
-pub(crate) type Wire = InterceptedService<Channel, Auth>;
+/// The shard in `shard/id`.
+fn shard_of(job: &str) -> Option<ShardId> {
+    let (shard, id) = job.split_once('/')?;
+    ShardId::new(shard).filter(|_| !id.is_empty())
+}
+
+pub(crate) type Wire = InterceptedService<Channel, Head>;
 
 /// A job with very many inputs makes a large message; its sender has checked it against its own limits.
 const REPLY_BYTES_MAX: usize = 1 << 30;
@@ -70,7 +89,7 @@ const REPLY_BYTES_MAX: usize = 1 << 30;
 macro_rules! services {
     ($($name:ident = $client:ident in $module:ident;)*) => {$(
         pub(crate) fn $name(&self) -> v1::$module::$client<Wire> {
-            v1::$module::$client::with_interceptor(self.channel.clone(), self.auth.clone())
+            v1::$module::$client::with_interceptor(self.channel.clone(), self.head.clone())
                 .max_decoding_message_size(REPLY_BYTES_MAX)
         }
     )*};
@@ -91,14 +110,18 @@ impl Client {
     /// Tokio runtime.
     ///
     /// # Errors
-    /// If the address is unreadable, or the token cannot be sent.
+    /// If the address is unreadable, the token cannot be sent, or a certificate cannot be used.
     pub fn new(options: Options) -> Result<Self, Error> {
-        let channel = options.endpoint()?.connect_lazy();
-        let auth = Auth::new(options.token.as_deref())?;
+        let connector = Connector::new(options.trust.clone());
+        let channel = options
+            .endpoint()?
+            .connect_with_connector_lazy(connector.clone());
+        let head = Head::new(options.token.as_deref())?;
         Ok(Self {
             options: Arc::new(options),
             channel,
-            auth,
+            head,
+            connector,
         })
     }
 
@@ -109,6 +132,53 @@ impl Client {
         Self {
             options: Arc::new(options),
             ..self.clone()
+        }
+    }
+
+    /// The same connection, for what concerns a shard: the server passes it on to the one that has it. Calls
+    /// about a job that is named `shard/id` go there by themselves.
+    #[must_use]
+    pub fn at_shard(&self, shard: &ShardId) -> Self {
+        let mut client = self.clone();
+        // The name of a shard is plain text, which a header can always carry.
+        client.head.shard = shard.as_str().parse().ok();
+        client
+    }
+
+    /// The client for a job, or a graph: that of its shard, if it is named `shard/id`.
+    pub(crate) fn at(&self, job: &str) -> Self {
+        match shard_of(job) {
+            Some(shard) => self.at_shard(&shard),
+            None => self.clone(),
+        }
+    }
+
+    /// Clients for some jobs, by their shards.
+    pub(crate) fn at_each(&self, jobs: &[&str]) -> Vec<(Self, Vec<String>)> {
+        let mut groups: BTreeMap<Option<ShardId>, Vec<String>> = BTreeMap::new();
+        for job in jobs {
+            groups
+                .entry(shard_of(job))
+                .or_default()
+                .push((*job).to_owned());
+        }
+        if groups.is_empty() {
+            groups.insert(None, Vec::new());
+        }
+        let each = groups.into_iter().map(|(shard, jobs)| match shard {
+            Some(shard) => (self.at_shard(&shard), jobs),
+            None => (self.clone(), jobs),
+        });
+        each.collect()
+    }
+
+    /// The client for new jobs: that of their shard, if all name the same one.
+    pub(crate) fn at_home(&self, jobs: &[NewJob]) -> Self {
+        let mut shards = jobs.iter().map(|job| job.shard.as_deref());
+        let first = shards.next().flatten();
+        match first.and_then(ShardId::new) {
+            Some(shard) if shards.all(|other| other == first) => self.at_shard(&shard),
+            _ => self.clone(),
         }
     }
 
@@ -161,6 +231,17 @@ impl Client {
         }
     }
 
+    /// The error; of a connection that has closed, what the other side objected to.
+    fn explain(&self, status: &Status) -> Error {
+        let error = Error::from_status(status);
+        let is_of_transport = matches!(error.code(), code::UNREACHABLE | code::TIMED_OUT)
+            && !status.metadata().contains_key(ganger_proto::metadata::CODE);
+        match self.connector.last_fault() {
+            Some(words) if is_of_transport => Error::lost(words),
+            _ => error,
+        }
+    }
+
     /// One try, within the time that a call may take.
     pub(crate) async fn in_time<T>(
         &self,
@@ -169,7 +250,7 @@ impl Client {
     ) -> Result<T, Error> {
         let limit = self.options.call_for.saturating_add(waits_for);
         match tokio::time::timeout(limit, call).await {
-            Ok(answer) => answer.map_err(|status| Error::from_status(&status)),
+            Ok(answer) => answer.map_err(|status| self.explain(&status)),
             Err(_) => {
                 let message = format!("{} did not answer within {limit:?}", self.options.url);
                 Err(Error::slow(message))

@@ -16,6 +16,8 @@ pub mod code {
     pub const BAD_URL: &str = "bad_url";
     /// The token has bytes that a header cannot carry.
     pub const BAD_TOKEN: &str = "bad_token";
+    /// A certificate or key cannot be used.
+    pub const BAD_TRUST: &str = "bad_trust";
     /// The server answered something that this version does not understand.
     pub const BAD_REPLY: &str = "bad_reply";
     /// The stream was closed on this side.

@@ -65,7 +65,7 @@ impl Client {
     /// Follows a job's log from a place on, until the job has ended.
     pub fn follow_log(&self, job: &str, from: LogPlace) -> LogStream {
         LogStream {
-            client: self.clone(),
+            client: self.at(job),
             job: job.to_owned(),
             place: from,
             stream: None,

@@ -59,10 +59,17 @@
 //! workers() -> Vec<WorkerView>  tags(skip: u32, limit: u32) -> Vec<(String, u64)>  tracked() -> Vec<TrackedJob>
 //! events(EventFilter) -> EventStream { next() -> Option<Result<Event>>, position() -> Option<u64> }
 //! info() -> ServerInfo          audit() -> Vec<String>
+//! peers() -> (String, Vec<PeerView>)   outbox(peer: &str, after: u64, limit: u32) -> Vec<WaitingMessage>   reconcile(&str) -> ()
 //! watch_graph(&str) -> GraphWatch { next() -> Option<Result<GraphProgress>> }   // counts by state until all have ended
 //! ```
 //!
 //! All are `async` and give `Result<_, Error>`, but for `work` and `bulk`.
+//!
+//! # Shards
+//!
+//! Any server of a topology takes any call. A call about a job that is named `shard/id` says which shard it is for,
+//! and the server passes it on; [`Client::at_shard`] says it for all calls. Jobs of a submission may name their shards
+//! ([`NewJob::shard`]), and wait for each other across them; calls about jobs of several shards are one call for each.
 //!
 //! # Workers
 //!
@@ -93,6 +100,8 @@ pub use calls::{Bulk, Submission};
 pub use client::Client;
 pub use error::{Error, code};
 pub use follow::{EventStream, GraphProgress, GraphWatch, LogStream};
+pub use ganger_tls::Trust;
+pub use ganger_types::ShardId;
 pub use model::*;
 pub use options::{Options, Retry};
 pub use work::{Lost, Reporter, WorkEvent, WorkOptions, WorkStream};

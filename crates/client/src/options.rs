@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use ganger_tls::Trust;
 use tonic::transport::Endpoint;
 
 use crate::error::{Error, code};
@@ -10,8 +11,10 @@ use crate::error::{Error, code};
 /// How to reach a server.
 #[derive(Clone)]
 pub struct Options {
-    /// `http://host:port`, or `host:port`, or `:port` for this machine.
+    /// `https://host:port`, `http://host:port`, or `host:port` and `:port`, which are plain.
     pub url: String,
+    /// Whom to trust, and our certificate, for addresses that begin with `https://`.
+    pub trust: Trust,
     /// Shown with every request.
     pub token: Option<String>,
     /// In which namespace all calls work.
@@ -50,6 +53,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             url: "http://127.0.0.1:3733".into(),
+            trust: Trust::default(),
             token: None,
             namespace: "default".into(),
             connect_for: Duration::from_secs(5),
@@ -84,6 +88,10 @@ impl Options {
 
     pub(crate) fn endpoint(&self) -> Result<Endpoint, Error> {
         let url = complete_url(&self.url)?;
+        if url.starts_with("https://") {
+            let checked = self.trust.check();
+            checked.map_err(|error| Error::here(code::BAD_TRUST, error.to_string()))?;
+        }
         let endpoint =
             Endpoint::from_shared(url).map_err(|error| bad_url(&self.url, &error.to_string()))?;
         Ok(endpoint
@@ -122,13 +130,11 @@ fn complete_url(url: &str) -> Result<String, Error> {
     if url.is_empty() {
         return Err(bad_url(url, "it is empty"));
     }
-    if url.starts_with("https://") {
-        return Err(bad_url(url, "this version speaks http:// only"));
-    }
-    let authority = url.strip_prefix("http://").unwrap_or(url);
-    if authority.contains("://") {
-        return Err(bad_url(url, "its scheme is not http"));
-    }
+    let (scheme, authority) = match url.split_once("://") {
+        None => ("http", url),
+        Some((scheme @ ("http" | "https"), authority)) => (scheme, authority),
+        Some(_) => return Err(bad_url(url, "its scheme is neither http nor https")),
+    };
     let authority = match authority.strip_prefix(':') {
         Some(port) => format!("127.0.0.1:{port}"),
         None => authority.to_owned(),
@@ -137,8 +143,8 @@ fn complete_url(url: &str) -> Result<String, Error> {
         .parse()
         .map_err(|error: http::uri::InvalidUri| bad_url(url, &error.to_string()))?;
     match parsed.port_u16() {
-        Some(_) => Ok(format!("http://{authority}")),
-        None => Ok(format!("http://{authority}:3733")),
+        Some(_) => Ok(format!("{scheme}://{authority}")),
+        None => Ok(format!("{scheme}://{authority}:3733")),
     }
 }
 
@@ -153,6 +159,7 @@ mod tests {
             ("localhost:9", "http://localhost:9"),
             ("localhost", "http://localhost:3733"),
             ("http://10.0.0.1:80/", "http://10.0.0.1:80"),
+            ("https://example.org", "https://example.org:3733"),
             ("[::1]:4000", "http://[::1]:4000"),
         ] {
             assert_eq!(complete_url(given).expect("readable"), wanted);
@@ -161,7 +168,7 @@ mod tests {
 
     #[test]
     fn a_bad_address_is_said_to_be_one() {
-        for given in ["", "ftp://x:1", "https://x:1", "a b:3", "host:port"] {
+        for given in ["", "ftp://x:1", "https://", "a b:3", "host:port"] {
             let error = Options::new(given).endpoint().expect_err("not readable");
             assert_eq!(error.code(), code::BAD_URL, "{given}");
         }

@@ -278,6 +278,23 @@ async fn jobs_are_changed_in_every_way() {
     let (state, tags) = client.alter(&down, change).await.expect("altered");
     assert_eq!((state, tags), (JobState::Scheduled, vec!["x".to_owned()]));
 
+    let pair = |key: &str, value: &str| (key.to_owned(), value.to_owned());
+    let label = Alteration {
+        labels_set: vec![pair("env", "prod"), pair("team", "red")],
+        ..Alteration::default()
+    };
+    client.alter(&down, label).await.expect("labelled");
+    let unlabel = Alteration {
+        labels_removed: vec!["env".into(), "nobody".into()],
+        ..Alteration::default()
+    };
+    let global = format!("1/{down}");
+    client.alter(&global, unlabel).await.expect("altered");
+    let shown = client.job(&global).await.expect("shown");
+    assert_eq!(shown.labels, [pair("team", "red")]);
+    let elsewhere = client.job("2/a").await.expect_err("another shard");
+    assert_eq!(elsewhere.code(), "unknown_shard");
+
     let cancelled = client
         .cancel(&[&down, "nowhere"], "no")
         .await

@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+mod gate;
 mod inward;
 mod outward;
 mod problem;
@@ -14,17 +15,20 @@ mod work;
 use std::sync::Arc;
 use std::time::Instant;
 
+use ganger_access::{Audit, Identity};
 use ganger_proto::v1;
+use ganger_router::Router;
 use ganger_shard::{Handle, Health};
 use tokio::sync::watch;
 use tonic::service::Routes;
 
+pub use gate::Peer;
 pub use problem::{CODES, Problem};
 
 use crate::work::Holders;
 
 /// What the dialect needs to know besides the shard.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Options {
     /// Version of the server, shown to clients.
     pub version: String,
@@ -32,6 +36,14 @@ pub struct Options {
     pub started_at: Instant,
     /// Largest payload that any namespace allows; requests may be 4 MiB larger.
     pub payload_bytes_max: usize,
+    /// Who calls when the server in front has put no identity into the request; nobody by default, who may nothing.
+    pub stranger: Identity,
+    /// Where the audit log goes.
+    pub audit: Audit,
+    /// Finds the other shards; without one only this shard is known.
+    pub router: Option<Router>,
+    /// All shards of this process, which must be ready before it serves; only this one, if empty.
+    pub shards: Vec<Handle>,
     /// Becomes true when the server is about to stop: workers are told, and get nothing new.
     pub draining: watch::Receiver<bool>,
 }
@@ -43,6 +55,10 @@ impl Default for Options {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             started_at: Instant::now(),
             payload_bytes_max: ganger_types::limits::PAYLOAD_BYTES_MAX,
+            stranger: Identity::Anonymous,
+            audit: Audit::to_log(),
+            router: None,
+            shards: Vec::new(),
             draining: watch::channel(false).1,
         }
     }
@@ -64,11 +80,15 @@ pub(crate) struct Face {
 pub fn router(handle: Handle, options: Options) -> axum::Router {
     let request_bytes_max = REQUEST_BYTES.saturating_add(options.payload_bytes_max);
     let (reporter, health) = tonic_health::server::health_reporter();
-    tokio::spawn(tell_health(
-        handle.clone(),
-        options.draining.clone(),
-        reporter,
-    ));
+    let mut shards = options.shards.clone();
+    if shards.is_empty() {
+        shards.push(handle.clone());
+    }
+    tokio::spawn(tell_health(shards, options.draining.clone(), reporter));
+    let gate = gate::Gate {
+        stranger: options.stranger.clone(),
+        audit: options.audit.clone(),
+    };
     let face = Face {
         holders: Holders::new(&handle),
         options: Arc::new(options),
@@ -94,6 +114,7 @@ pub fn router(handle: Handle, options: Options) -> axum::Router {
     .add_service(reflection())
     .into_axum_router()
     .reset_fallback()
+    .layer(axum::middleware::from_fn_with_state(gate, gate::pass))
 }
 
 fn reflection() -> impl tonic::codegen::Service<
@@ -112,17 +133,19 @@ fn reflection() -> impl tonic::codegen::Service<
         .expect("the descriptors are made together with the code")
 }
 
-/// Keeps the standard health service true: serving while the shard is ready and nobody drains.
+/// Keeps the standard health service true: serving while the shards are ready and nobody drains.
 async fn tell_health(
-    handle: Handle,
+    shards: Vec<Handle>,
     mut draining: watch::Receiver<bool>,
     reporter: tonic_health::server::HealthReporter,
 ) {
     use tonic_health::ServingStatus;
-    let serving = match handle.ready().await {
-        Health::Stopped { .. } => ServingStatus::NotServing,
-        _ => ServingStatus::Serving,
-    };
+    let mut serving = ServingStatus::Serving;
+    for shard in shards {
+        if matches!(shard.ready().await, Health::Stopped { .. }) {
+            serving = ServingStatus::NotServing;
+        }
+    }
     reporter.set_service_status("", serving).await;
     if draining.wait_for(|draining| *draining).await.is_ok() {
         reporter

@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use ganger_proto::{metadata, v1};
+use ganger_router::RouteError;
 use ganger_shard::CallError;
 use ganger_types::Rejection;
 use tonic::metadata::MetadataMap;
@@ -18,6 +19,7 @@ pub const CODES: &[(&str, Code, bool)] = &[
     ("id_taken", Code::AlreadyExists, false),
     ("id_reserved", Code::InvalidArgument, false),
     ("idempotency_conflict", Code::AlreadyExists, false),
+    ("idempotency_busy", Code::Aborted, true),
     ("upstream_not_found", Code::InvalidArgument, false),
     ("member_not_found", Code::InvalidArgument, false),
     ("cycle", Code::InvalidArgument, false),
@@ -36,11 +38,17 @@ pub const CODES: &[(&str, Code, bool)] = &[
     ("cron_unreadable", Code::InvalidArgument, false),
     ("time_zone_unknown", Code::InvalidArgument, false),
     ("deadline_passed", Code::InvalidArgument, false),
+    ("not_reserved", Code::Aborted, true),
+    ("not_prepared", Code::FailedPrecondition, false),
+    ("one_shard_only", Code::InvalidArgument, false),
+    ("own_shard", Code::InvalidArgument, false),
+    ("peer_not_stopped", Code::FailedPrecondition, false),
     ("clock_missing", Code::FailedPrecondition, false),
     // The shard cannot serve.
     ("overloaded", Code::ResourceExhausted, true),
     ("store_full", Code::ResourceExhausted, true),
     ("unavailable", Code::Unavailable, true),
+    ("shard_unreachable", Code::Unavailable, true),
     ("store_damaged", Code::DataLoss, false),
     ("position_too_old", Code::OutOfRange, false),
     // Refused by this dialect.
@@ -48,6 +56,9 @@ pub const CODES: &[(&str, Code, bool)] = &[
     ("invalid_value", Code::InvalidArgument, false),
     ("duplicate_field", Code::InvalidArgument, false),
     ("unknown_reference", Code::InvalidArgument, false),
+    ("unknown_shard", Code::InvalidArgument, false),
+    ("unauthorized", Code::Unauthenticated, false),
+    ("permission_denied", Code::PermissionDenied, false),
     ("stream_silent", Code::DeadlineExceeded, true),
     ("internal", Code::Internal, false),
 ];
@@ -122,7 +133,9 @@ impl From<Rejection> for Problem {
     fn from(rejection: Rejection) -> Self {
         let problem = Self::new(rejection.code(), rejection.to_string());
         match rejection {
-            Rejection::QueueFull { .. } => problem.after(RETRY_AFTER_DEFAULT),
+            Rejection::QueueFull { .. } | Rejection::ClaimBusy => {
+                problem.after(RETRY_AFTER_DEFAULT)
+            }
             _ => problem,
         }
     }
@@ -144,6 +157,31 @@ impl From<CallError> for Problem {
             }
             CallError::Damaged { .. } => Self::new("store_damaged", message),
             CallError::PositionTooOld { .. } => Self::new("position_too_old", message),
+        }
+    }
+}
+
+impl From<RouteError> for Problem {
+    fn from(error: RouteError) -> Self {
+        let message = error.to_string();
+        match error {
+            RouteError::Call(error) => error.into(),
+            RouteError::Unknown { .. } => Self::new("unknown_shard", message),
+            RouteError::Unreachable { .. } => {
+                Self::new("shard_unreachable", message).after(RETRY_AFTER_DEFAULT)
+            }
+            RouteError::NoSuchUpstream { .. } => Self::new("upstream_not_found", message),
+            RouteError::Refused { code, .. } => {
+                // A code that is not known here is of a newer server.
+                let row = CODES.iter().find(|row| row.0 == code);
+                let (code, _, is_retryable) = *row.unwrap_or(&("internal", Code::Internal, false));
+                let problem = Self::new(code, message);
+                if is_retryable {
+                    problem.after(RETRY_AFTER_DEFAULT)
+                } else {
+                    problem
+                }
+            }
         }
     }
 }

@@ -3,12 +3,16 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
+use ganger_access::{Audit, Identity};
+use ganger_router::Router;
 use ganger_shard::Handle;
-use ganger_types::JobId;
+use ganger_types::{JobId, JobRef, ShardId};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use crate::body::budget_units;
+use crate::names::JobReference;
+use crate::problem::Problem;
 
 /// What the server may set.
 #[derive(Clone)]
@@ -29,6 +33,14 @@ pub struct Settings {
     pub stopping: CancellationToken,
     /// Whether the server is open to others without any check; told by `/healthz`.
     pub is_insecure: bool,
+    /// Who asks when the server in front has put no identity into the request; nobody by default, who may nothing.
+    pub stranger: Identity,
+    /// Where the audit log goes.
+    pub audit: Audit,
+    /// Finds the other shards; without one only this shard is known.
+    pub router: Option<Router>,
+    /// All shards of this process, of which readiness and metrics tell; only the one behind the routes, if empty.
+    pub shards: Vec<Handle>,
     /// Appends the server's own metrics in the Prometheus text format.
     pub more_metrics: Arc<dyn Fn(&mut String) + Send + Sync>,
 }
@@ -44,6 +56,10 @@ impl Default for Settings {
             streams_max: 1_000,
             stopping: CancellationToken::new(),
             is_insecure: false,
+            stranger: Identity::Anonymous,
+            audit: Audit::to_log(),
+            router: None,
+            shards: Vec::new(),
             more_metrics: Arc::new(|_| {}),
         }
     }
@@ -79,6 +95,14 @@ impl Api {
         &self.0.shard
     }
 
+    /// All shards of this process.
+    pub(crate) fn shards(&self) -> &[Handle] {
+        match self.0.settings.shards.as_slice() {
+            [] => std::slice::from_ref(&self.0.shard),
+            all => all,
+        }
+    }
+
     /// What the server has set.
     pub(crate) fn settings(&self) -> &Settings {
         &self.0.settings
@@ -99,25 +123,41 @@ impl Api {
         &self.0.requests
     }
 
-    /// The job that a text names: `shard/id` with our shard, or the plain id.
-    ///
-    /// An id given by a client may contain slashes; one that begins like our shard's prefix must be
-    /// written with the prefix.
-    pub(crate) fn resolve(&self, name: &JobId) -> JobId {
-        let prefix = self.shard().id().as_str().as_bytes();
-        name.as_bytes()
-            .strip_prefix(prefix)
-            .and_then(|rest| rest.strip_prefix(b"/"))
-            .and_then(|rest| JobId::new(rest).ok())
-            .unwrap_or_else(|| name.clone())
+    /// The job that a reference names, by `shard/id` or the plain id; `place` says where the reference stands.
+    pub(crate) fn resolve(
+        &self,
+        job: &JobReference,
+        place: impl FnOnce() -> String,
+    ) -> Result<JobId, Problem> {
+        JobRef::read_local(&job.0, self.shard().id()).map_err(|error| {
+            let place = place();
+            let problem = Problem::new(error.code(), format!("{place}: {error}"));
+            if place.starts_with('/') {
+                problem.at(place)
+            } else {
+                problem
+            }
+        })
+    }
+
+    /// The jobs that a list of references names; the list stands at `pointer`.
+    pub(crate) fn resolve_all(
+        &self,
+        jobs: &[JobReference],
+        pointer: &str,
+    ) -> Result<Vec<JobId>, Problem> {
+        let each = jobs.iter().enumerate();
+        each.map(|(place, job)| self.resolve(job, || format!("{pointer}/{place}")))
+            .collect()
     }
 
     /// The global text form of a job's id.
     pub(crate) fn full_name(&self, id: &JobId) -> String {
-        format!(
-            "{}/{}",
-            self.shard().id(),
-            crate::names::show(id.as_bytes())
-        )
+        full_name(self.shard().id(), id)
     }
+}
+
+/// The global text form of the id of a job of any shard.
+pub(crate) fn full_name(shard: &ShardId, id: &JobId) -> String {
+    format!("{shard}/{}", crate::names::show(id.as_bytes()))
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use ganger_types::Timestamp;
 use percent_encoding::percent_decode;
 
-use crate::names::{self, Name};
+use crate::names::{self, JobReference, Name};
 use crate::problem::Problem;
 use crate::time::{read_moment, read_span};
 
@@ -53,6 +53,12 @@ impl Arguments {
                     .map_err(|error| refused(name, &error.to_string()))
             })
             .transpose()
+    }
+
+    /// A job, by its id or `shard/id`.
+    pub(crate) fn job(&self, name: &str) -> Option<JobReference> {
+        self.bytes(name)
+            .map(|value| JobReference(names::read(value)))
     }
 
     /// A duration.

@@ -2,14 +2,14 @@
 
 use axum::extract::FromRequestParts;
 use ganger_shard::{CallError, Handle};
-use ganger_types::{ClaimKey, Command, JobId, Namespace, Reply, Timestamp};
-use http::HeaderMap;
+use ganger_types::{ClaimKey, Command, JobId, Namespace, Reply, ShardId, Timestamp};
 use http::request::Parts;
+use http::{HeaderMap, Uri};
 use percent_encoding::percent_decode;
 
 use crate::api::Api;
 use crate::arguments::Arguments;
-use crate::names::{self, Name};
+use crate::names::{self, JobReference, Name};
 use crate::operations::Known;
 use crate::problem::Problem;
 use crate::time::read_moment;
@@ -80,6 +80,19 @@ impl Ask {
         }
     }
 
+    /// Applies commands in order, each answered by itself: in one turn, unless the caller brings its own time.
+    pub(crate) async fn call_all(
+        &self,
+        commands: Vec<Command>,
+    ) -> Result<Vec<Result<Reply, CallError>>, CallError> {
+        if self.now.is_none() {
+            return self.shard().call_all(commands).await;
+        }
+        // All are sent before the first is answered.
+        let calls = commands.into_iter().map(|command| self.call(command));
+        Ok(futures::future::join_all(calls).await)
+    }
+
     /// The name in the path.
     pub(crate) fn name<T: Name>(&self) -> Result<T, Problem> {
         self.name_at(0)
@@ -95,11 +108,20 @@ impl Ask {
             .map_err(|error| Problem::new("invalid_value", format!("path: {error}")))
     }
 
+    /// The shard in the path.
+    pub(crate) fn peer(&self) -> Result<ShardId, Problem> {
+        let bytes = self.path.get(FIRST_NAME).map_or(&[][..], Vec::as_slice);
+        let shard = std::str::from_utf8(bytes).ok().and_then(ShardId::new);
+        shard.ok_or_else(|| {
+            let what = "path: a shard has 1 to 64 characters of A-Z a-z 0-9 . _ -";
+            Problem::new("invalid_value", what)
+        })
+    }
+
     /// The job in the path.
     pub(crate) fn job(&self) -> Result<JobId, Problem> {
-        let text = self.path.get(FIRST_NAME).map_or(&[][..], Vec::as_slice);
-        resolve(&self.api, text)
-            .map_err(|reason| Problem::new("invalid_value", format!("path: {reason}")))
+        let text = self.path.get(FIRST_NAME).cloned().unwrap_or_default();
+        self.api.resolve(&JobReference(text), || "path".to_owned())
     }
 
     /// The idempotency key, if one is given.
@@ -114,11 +136,21 @@ impl Ask {
     }
 }
 
-/// The job that bytes name: `shard/id` or the plain id. The prefix does not count against the limit.
-pub(crate) fn resolve(api: &Api, text: &[u8]) -> Result<JobId, String> {
-    let prefix = format!("{}/", api.shard().id());
-    let id = text.strip_prefix(prefix.as_bytes()).unwrap_or(text);
-    JobId::new(id).map_err(|error| error.to_string())
+/// The namespace that a request is about, before anything else of it is read.
+pub(crate) fn namespace_of(
+    uri: &Uri,
+    headers: &HeaderMap,
+    known: &[&str],
+) -> Result<Namespace, Problem> {
+    let arguments = Arguments::read(uri.query().unwrap_or_default(), known)?;
+    namespace(&arguments, headers)
+}
+
+/// The namespace that stands in the path.
+pub(crate) fn namespace_in_path(uri: &Uri) -> Result<Namespace, Problem> {
+    let segment = uri.path().split('/').skip(1).nth(FIRST_NAME);
+    Namespace::from_bytes(&decode_segment(segment.unwrap_or_default()))
+        .map_err(|error| Problem::new("invalid_value", format!("path: {error}")))
 }
 
 fn namespace(arguments: &Arguments, headers: &HeaderMap) -> Result<Namespace, Problem> {

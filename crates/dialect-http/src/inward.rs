@@ -5,6 +5,7 @@ pub(crate) mod filter;
 pub(crate) mod graph;
 pub(crate) mod job;
 pub(crate) mod lease;
+mod place;
 pub(crate) mod report;
 pub(crate) mod schedule;
 pub(crate) mod settings;

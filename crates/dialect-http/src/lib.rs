@@ -9,6 +9,7 @@ mod api;
 mod arguments;
 mod ask;
 mod body;
+mod gate;
 mod guard;
 mod inward;
 mod json;
@@ -27,6 +28,7 @@ mod time;
 
 pub use api::Settings;
 pub use guard::Guard;
+pub use operations::ids as operation_ids;
 pub use problem::Problem;
 pub use routes::{Peer, routes};
 
@@ -42,6 +44,9 @@ Names are text of at most 255 bytes. A byte that is not UTF-8 is written \\xNN w
 hexadecimal digits; the backslash of a literal \\xNN is written \\x5c.
 
 Jobs are named by their id, or as shard/id; in a path the slash is written %2F.
+
+A request is for the shard of the job in its path, else of the header Ganger-Shard, else of ?shard=, else the \
+server's own.
 
 Durations are strings such as 30s, 1h30m, 500ms, or numbers of seconds; fields that end in _seconds are \
 numbers. Times are RFC 3339 with an offset.

@@ -91,6 +91,33 @@ impl<T> ToSchema for Named<T> {
     }
 }
 
+/// A job as requests name it: its id, or `shard/id`. The bytes; what they mean depends on who is asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct JobReference(pub(crate) Vec<u8>);
+
+impl<'de> Deserialize<'de> for JobReference {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        Ok(Self(read(text.as_bytes())))
+    }
+}
+
+impl PartialSchema for JobReference {
+    fn schema() -> RefOr<Schema> {
+        let about = "A job: its id, or shard/id. A byte that is not UTF-8 is written \\xNN.";
+        ObjectBuilder::new()
+            .schema_type(Type::String)
+            .description(Some(about))
+            .into()
+    }
+}
+
+impl ToSchema for JobReference {
+    fn name() -> Cow<'static, str> {
+        Cow::Borrowed("JobReference")
+    }
+}
+
 fn is_hex_pair(bytes: &[u8]) -> bool {
     bytes.len() >= 2
         && bytes[..2]

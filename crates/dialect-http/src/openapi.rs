@@ -52,13 +52,12 @@ fn documented(operation: &Operation, schemas: &mut Schemas) -> Documented {
         out = out.parameter(parameter(name, ParameterIn::Query, about, Required::False));
     }
     if operation.path.starts_with("/api/") {
-        let about = "whose; default if absent; as the header Ganger-Namespace";
-        out = out.parameter(parameter(
-            "namespace",
-            ParameterIn::Query,
-            about,
-            Required::False,
-        ));
+        let whose = "whose; default if absent; as the header Ganger-Namespace";
+        let shard = "of which shard; the server's own if absent; as the header Ganger-Shard";
+        for (name, about) in [("namespace", whose), ("shard", shard)] {
+            let place = ParameterIn::Query;
+            out = out.parameter(parameter(name, place, about, Required::False));
+        }
     }
     if let Some(body) = operation.body {
         let required = if body.is_optional {

@@ -4,6 +4,7 @@ mod insight;
 mod job;
 mod jobs;
 mod leases;
+mod peers;
 mod queues;
 mod schedules;
 mod server;
@@ -21,7 +22,7 @@ use utoipa::openapi::{Ref, RefOr};
 use crate::api::Api;
 use crate::inward::enq::TaskIn;
 
-/// The query parameters that an operation takes, beside the namespace.
+/// The query parameters that an operation takes, beside the namespace and the shard.
 #[derive(Clone)]
 pub(crate) struct Known(pub(crate) Arc<[&'static str]>);
 
@@ -50,8 +51,6 @@ pub(crate) struct Operation {
     pub(crate) query: &'static [(&'static str, &'static str)],
     pub(crate) body: Option<Content>,
     pub(crate) reply: Option<Content>,
-    /// Whether a line of the audit log tells of it.
-    pub(crate) is_audited: bool,
     pub(crate) route: MethodRouter<Api>,
 }
 
@@ -100,7 +99,6 @@ where
         query: &[],
         body: None,
         reply: None,
-        is_audited: false,
         route,
     }
 }
@@ -139,15 +137,10 @@ impl Operation {
         self
     }
 
-    fn audited(mut self) -> Self {
-        self.is_audited = true;
-        self
-    }
-
     /// The names of the query parameters that it takes.
     pub(crate) fn known(&self) -> Known {
         let own = self.query.iter().map(|parameter| parameter.0);
-        Known(own.chain(["namespace"]).collect())
+        Known(own.chain(["namespace", "shard"]).collect())
     }
 }
 
@@ -170,8 +163,14 @@ pub(crate) fn all() -> Vec<Operation> {
     all.extend(queues::about_queues());
     all.extend(schedules::about_schedules());
     all.extend(insight::about_the_rest());
+    all.extend(peers::about_peers());
     all.extend(server::about_the_server());
     all
+}
+
+/// The names of all operations, as in the table of rights.
+pub fn ids() -> Vec<&'static str> {
+    all().iter().map(|operation| operation.id).collect()
 }
 
 /// enq's form of a submission, for the document.

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use ganger_router::RouteError;
 use ganger_shard::CallError;
 use ganger_types::Rejection;
 
-use crate::problem::Problem;
+use crate::problem::{CODES, Problem};
 
 /// What a client is told to wait when a full queue or device gives no better hint.
 const RETRY_AFTER_DEFAULT: Duration = Duration::from_secs(1);
@@ -14,7 +15,9 @@ impl From<Rejection> for Problem {
     fn from(rejection: Rejection) -> Self {
         let problem = Self::new(rejection.code(), rejection.to_string());
         match rejection {
-            Rejection::QueueFull { .. } => problem.retry_after(RETRY_AFTER_DEFAULT),
+            Rejection::QueueFull { .. } | Rejection::ClaimBusy => {
+                problem.retry_after(RETRY_AFTER_DEFAULT)
+            }
             _ => problem,
         }
     }
@@ -40,6 +43,31 @@ impl From<CallError> for Problem {
     }
 }
 
+impl From<RouteError> for Problem {
+    fn from(error: RouteError) -> Self {
+        let detail = error.to_string();
+        match error {
+            RouteError::Call(error) => error.into(),
+            RouteError::Unknown { .. } => Self::new("unknown_shard", detail),
+            RouteError::Unreachable { .. } => {
+                Self::new("shard_unreachable", detail).retry_after(RETRY_AFTER_DEFAULT)
+            }
+            RouteError::NoSuchUpstream { .. } => Self::new("upstream_not_found", detail),
+            RouteError::Refused { code, .. } => {
+                // A code that is not known here is of a newer server.
+                let row = CODES.iter().find(|row| row.0 == code);
+                let (code, status, _) = row.copied().unwrap_or(("internal", 500, ""));
+                let problem = Self::new(code, detail);
+                if matches!(status, 429 | 503) {
+                    problem.retry_after(RETRY_AFTER_DEFAULT)
+                } else {
+                    problem
+                }
+            }
+        }
+    }
+}
+
 /// The place in a submission that a rejection is about, if it names one.
 pub(crate) fn member_of(rejection: &Rejection) -> Option<usize> {
     match rejection {
@@ -48,6 +76,7 @@ pub(crate) fn member_of(rejection: &Rejection) -> Option<usize> {
         | Rejection::Cycle { index }
         | Rejection::DuplicateId { index, .. }
         | Rejection::KindMissing { index }
+        | Rejection::OneShardOnly { index, .. }
         | Rejection::DeadlinePassed { index, .. } => Some(*index),
         _ => None,
     }

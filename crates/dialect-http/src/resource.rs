@@ -14,6 +14,8 @@ pub(crate) mod logs;
 pub(crate) mod metrics;
 pub(crate) mod namespaces;
 pub(crate) mod numbers;
+pub(crate) mod peers;
 pub(crate) mod queues;
 pub(crate) mod schedules;
+pub(crate) mod submission;
 pub(crate) mod workers;

@@ -13,7 +13,7 @@ use http::{HeaderValue, Method, StatusCode, Uri, header};
 use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::api::{Api, Settings};
-use crate::ask::NAMESPACE_HEADER;
+use crate::gate::{self, Gate};
 use crate::operations;
 use crate::problem::Problem;
 
@@ -21,20 +21,17 @@ use crate::problem::Problem;
 #[derive(Clone, Copy, Debug)]
 pub struct Peer(pub SocketAddr);
 
-/// The name of an operation, for the audit log.
-#[derive(Clone, Copy)]
-struct Audited(&'static str);
-
 /// The routes of this dialect.
 pub fn routes(shard: Handle, settings: Settings) -> Router {
     let api = Api::new(shard, settings);
     let mut router = Router::new();
     for operation in operations::all() {
         let known = operation.known();
-        let mut route: MethodRouter<Api> = operation.route.layer(Extension(known));
-        if operation.is_audited {
-            route = route.layer(middleware::from_fn_with_state(Audited(operation.id), audit));
-        }
+        let gate = Gate::new(api.clone(), &operation);
+        let route: MethodRouter<Api> = operation
+            .route
+            .layer(Extension(known))
+            .layer(middleware::from_fn_with_state(gate, gate::pass));
         router = router.route(operation.path, route);
     }
     router
@@ -82,32 +79,6 @@ async fn finish(State(api): State<Api>, request: Request, next: Next) -> Respons
     headers
         .entry(header::CACHE_CONTROL)
         .or_insert(HeaderValue::from_static("no-store"));
-    response
-}
-
-/// Writes who did what, when, from where, and how it ended.
-async fn audit(
-    State(Audited(operation)): State<Audited>,
-    request: Request,
-    next: Next,
-) -> Response {
-    let peer = request
-        .extensions()
-        .get::<Peer>()
-        .map(|peer| peer.0.to_string());
-    let target = request.uri().to_string();
-    let namespace = request.headers().get(NAMESPACE_HEADER).cloned();
-    let response = next.run(request).await;
-    let status = response.status().as_u16();
-    tracing::info!(
-        target: "ganger::audit",
-        operation,
-        on = %target.escape_debug(),
-        namespace = namespace.as_ref().map(|it| it.as_bytes().escape_ascii().to_string()),
-        peer,
-        status,
-        "operation"
-    );
     response
 }
 

@@ -196,6 +196,72 @@ async fn one_job_is_cancelled_retried_altered_timed_out_and_deleted() {
 }
 
 #[tokio::test]
+async fn a_label_is_set_by_a_text_and_taken_off_by_null() {
+    let face = face();
+    let id = face
+        .enqueue(json!({"kind": "a", "labels": {"env": "prod", "team": "red"}}))
+        .await;
+    let path = format!("/api/v1/jobs/{id}");
+    let changes = json!({"labels": {"env": null, "team": "blue", "nobody": null}});
+    face.done(Method::PATCH, &path, changes).await;
+    assert_eq!(face.get(&path).await["labels"], json!({"team": "blue"}));
+
+    let refused = face
+        .text(Method::PATCH, &path, r#"{"labels": {"env": 1}}"#)
+        .await;
+    assert_eq!(refused.code(), "invalid_value");
+    let twice = r#"{"labels": {"env": null, "env": "x"}}"#;
+    let refused = face.text(Method::PATCH, &path, twice).await;
+    assert_eq!(refused.code(), "duplicate_field");
+    // Nothing is there to be taken off a job that is only to be.
+    let new = r#"{"kind": "a", "labels": {"env": null}}"#;
+    let refused = face.text(Method::POST, "/api/v1/jobs", new).await;
+    assert_eq!(refused.code(), "invalid_value");
+}
+
+#[tokio::test]
+async fn a_job_of_another_shard_is_refused_wherever_it_is_named() {
+    let face = face();
+    let id = face.enqueue(json!({"kind": "a", "id": "1/x/y"})).await;
+    assert_eq!(id, "x/y");
+    assert_eq!(face.get("/api/v1/jobs/1%2Fx%2Fy").await["ref"], "1/x/y");
+
+    for (method, path, body) in [
+        (Method::GET, "/api/v1/jobs/2%2Fa", ""),
+        (Method::GET, "/api/v1/jobs/x%2Fy", ""),
+        (Method::GET, "/api/v1/events?job=2/a", ""),
+        (
+            Method::POST,
+            "/api/v1/jobs",
+            r#"{"kind": "a", "id": "2/a"}"#,
+        ),
+        (
+            Method::POST,
+            "/api/v1/jobs",
+            r#"{"kind": "a", "after": [{"job": "2/a"}]}"#,
+        ),
+        (
+            Method::POST,
+            "/api/v1/jobs/cancel",
+            r#"{"jobs": ["1/x/y", "2/a"]}"#,
+        ),
+    ] {
+        let answer = face.text(method, path, body).await;
+        assert_eq!(answer.code(), "unknown_shard", "{path} {body}");
+    }
+}
+
+#[tokio::test]
+async fn a_worker_reports_under_the_id_that_it_got() {
+    let face = face();
+    face.enqueue(json!({"kind": "a", "id": "1/x/y"})).await;
+    let lease = face.lease().await;
+    let report = json!({"job": lease["id"], "token": lease["token"]});
+    let done = face.post("/api/v1/leases/complete", report).await;
+    assert_eq!(done["state"], "succeeded");
+}
+
+#[tokio::test]
 async fn many_jobs_are_acted_on_by_ids_and_by_filter() {
     let face = face();
     for place in 0..5 {

@@ -152,6 +152,15 @@ impl Recorder {
         answered
     }
 
+    /// A recorder with what was recorded so far, on the same clock, that goes its own way from here.
+    #[must_use]
+    pub fn fork(&self) -> Self {
+        Self {
+            begun: self.begun,
+            exchanges: Arc::new(Mutex::new(self.exchanges())),
+        }
+    }
+
     /// What was recorded so far, in order of sending.
     pub fn exchanges(&self) -> Vec<Exchange> {
         let mut all = self

@@ -232,15 +232,24 @@ impl Drop for Server {
 /// An address of the loopback on which nobody listens, below the range from which the system takes ports for
 /// outgoing connections: a server that starts again must find it still free.
 pub fn free_address() -> Result<SocketAddr> {
+    free_addresses(1).map(|addresses| addresses[0])
+}
+
+/// Likewise, so many different ones.
+pub fn free_addresses(count: usize) -> Result<Vec<SocketAddr>> {
     let first = 20_000 + (std::process::id() % 10_000);
+    let mut found = Vec::new();
     for port in first..first + 2_000 {
         let address = SocketAddr::from(([127, 0, 0, 1], u16::try_from(port)?));
         if TcpListener::bind(address).is_ok() {
-            return Ok(address);
+            found.push(address);
+            if found.len() == count {
+                return Ok(found);
+            }
         }
     }
     bail!(
-        "no free port on the loopback between {first} and {}",
+        "not {count} free ports on the loopback between {first} and {}",
         first + 2_000
     )
 }

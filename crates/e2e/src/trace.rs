@@ -73,6 +73,51 @@ pub fn killing_at(point: &Point) -> Vec<String> {
     ])
 }
 
+/// How calls go wrong that do not take effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// The error, by its name.
+    pub error: &'static str,
+    /// Whether all later calls of that name by that thread fail too, as on a disk that is gone.
+    pub lasts: bool,
+}
+
+/// The front of a command line that lets a call fail, and notes those calls in `log`.
+pub fn failing_at(point: &Point, fault: Fault, log: &Path) -> Vec<String> {
+    let call = &point.call;
+    let more = if fault.lasts { "+" } else { "" };
+    let inject = format!(
+        "inject={call}:error={}:when={}{more}",
+        fault.error, point.count
+    );
+    words(&[
+        "strace",
+        "-D",
+        "-f",
+        "-qq",
+        "-y",
+        "-e",
+        &format!("trace={call}"),
+        "-e",
+        &inject,
+        "-e",
+        "signal=none",
+        "-o",
+        &log.to_string_lossy(),
+    ])
+}
+
+/// The calls on files below `folder` that were made to fail.
+pub fn failed(log: &Path, folder: &Path) -> Result<Vec<String>> {
+    let text = String::from_utf8_lossy(&fs::read(log)?).into_owned();
+    let folder = folder.to_string_lossy();
+    let lines = text.lines().filter(|line| line.contains("(INJECTED)"));
+    Ok(lines
+        .filter(|line| line.contains(folder.as_ref()))
+        .map(str::to_owned)
+        .collect())
+}
+
 /// The front of a command line that answers every flush with success without doing it.
 pub fn faking_flushes() -> Vec<String> {
     let calls = "trace=fsync,fdatasync,sync_file_range";

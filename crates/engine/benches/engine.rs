@@ -64,6 +64,7 @@ fn now(micros: u64) -> Now {
 
 fn engine() -> Engine {
     let start = Start {
+        shard: ganger_types::ShardId::default(),
         epoch: Epoch(1),
         seed: [1; 32],
         meta: Meta::default(),

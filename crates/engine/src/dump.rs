@@ -51,8 +51,8 @@ impl Engine {
             for record in space.unique.values() {
                 line("unique", record);
             }
-            for record in space.claims.values() {
-                line("claim", record);
+            for claim in &space.claims {
+                line("claim", &(&space.name, claim));
             }
             // A namespace that was only asked for has no row.
             if space.live > 0 || space.settings != ganger_types::NamespaceSettings::default() {
@@ -70,6 +70,18 @@ impl Engine {
         }
         for record in self.statistics.days.values() {
             line("statistics", record);
+        }
+        for peer in self.peers.known.values() {
+            line("peer", &(&peer.record, &peer.outbox));
+        }
+        for (place, edge) in &self.peers.up {
+            line("remote edge", &(place, edge));
+        }
+        for (upstream, waiting) in &self.peers.down {
+            line("dependents", &(upstream, waiting));
+        }
+        for part in self.peers.parts.values() {
+            line("part", part);
         }
         lines.sort();
         lines

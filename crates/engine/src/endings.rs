@@ -1,11 +1,17 @@
 //! What an ending means for others: dependents are met or fail, upstreams that nobody needs are called off.
 //!
 //! A cascade runs inside the command or timer that ended the first job, so all of it is one commit. It
-//! works through a list instead of recursing: a graph may be as deep as it likes (`rel G4` to `G6`).
+//! works through lists instead of recursing: a graph may be as deep as it likes (`rel G4`, `G5`).
+//!
+//! What it comes to depends on the graph alone, not on the order of its jobs (`rel G6`): first everything
+//! downstream of a failure fails, and only then are those called off that nobody alive needs any more. A
+//! job that is both downstream of a failure and an upstream nobody needs has failed.
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use ganger_types::job::AttemptEnd;
 use ganger_types::{
-    Change, FailurePolicy, Group, HistoryEntry, InputRow, InputState, JobKey, JobState, Now,
+    Change, FailurePolicy, Group, HistoryEntry, InputRow, InputState, JobId, JobKey, JobState, Now,
     Outcome, What,
 };
 
@@ -17,16 +23,37 @@ use crate::transition::{Ended, Move};
 /// The failure group of jobs that failed because an upstream did.
 pub(crate) const UPSTREAM_GROUP: &str = "upstream";
 
+/// Upstreams that a cascade may leave without anybody who needs them.
+#[derive(Default)]
+struct Suspects {
+    /// Those of which a job of their own graph ended without success, with the first such job.
+    known: BTreeMap<JobKey, JobId>,
+    /// Those of them whose dependents have changed since they were last looked at.
+    to_look_at: BTreeSet<JobKey>,
+}
+
 impl Engine {
     /// Tells everyone concerned of the jobs that have ended, and of those that end because of it.
     pub(crate) fn spread_endings(&mut self, now: Now, out: &mut Effects) {
-        while let Some(ended) = self.ended.pop_front() {
-            for (dependent, slot, policy) in self.edges.waiting_for(ended.key) {
-                if self.is_live(dependent) {
-                    self.tell_dependent(now, dependent, slot, policy, &ended, out);
+        let mut suspects = Suspects::default();
+        loop {
+            while let Some(ended) = self.ended.pop_front() {
+                for (dependent, slot, policy) in self.edges.waiting_for(ended.key) {
+                    if self.is_live(dependent) {
+                        self.tell_dependent(now, dependent, slot, policy, &ended, out);
+                    }
                 }
+                self.tell_dependents_elsewhere(now, &ended, out);
+                self.let_go_of_upstreams(&ended, &mut suspects);
+                self.let_go_elsewhere(now, &ended, out);
             }
-            self.let_go_of_upstreams(now, &ended, out);
+            let Some(upstream) = suspects.to_look_at.pop_first() else {
+                return;
+            };
+            if self.is_live(upstream) && !self.has_users(upstream) {
+                let reason = format!("job {} needs it no more", suspects.known[&upstream]);
+                self.call_off(now, upstream, &reason, out);
+            }
         }
     }
 
@@ -100,6 +127,18 @@ impl Engine {
                 self.edges.remove(dependent, slot);
             }
         }
+        self.count_met(now, dependent, slot, state, out);
+    }
+
+    /// Writes the input that was met, from here or elsewhere.
+    pub(crate) fn count_met(
+        &mut self,
+        now: Now,
+        dependent: JobKey,
+        slot: u32,
+        state: InputState,
+        out: &mut Effects,
+    ) {
         out.changes.push(Change::PutInput(InputRow {
             job: dependent,
             slot,
@@ -126,29 +165,29 @@ impl Engine {
     }
 
     /// A job that has ended needs its upstreams no more. If it did not succeed, those of its graph that
-    /// nobody else waits for are called off.
-    fn let_go_of_upstreams(&mut self, now: Now, ended: &Ended, out: &mut Effects) {
+    /// nobody else waits for are to be called off.
+    fn let_go_of_upstreams(&mut self, ended: &Ended, suspects: &mut Suspects) {
         let edges: Vec<(u32, Edge)> = self.edges.of(ended.key).collect();
-        for (slot, _) in &edges {
-            self.edges.remove(ended.key, *slot);
-        }
-        if ended.outcome == Outcome::Succeeded || ended.graph.is_none() {
-            return;
-        }
-        for (_, edge) in edges {
+        let is_suspicious = ended.outcome != Outcome::Succeeded && ended.graph.is_some();
+        for (slot, edge) in edges {
+            self.edges.remove(ended.key, slot);
             let upstream = edge.upstream;
-            let is_unneeded = self.is_live(upstream)
-                && self.edges.user_of(upstream).is_none()
-                && self.job(upstream).graph() == ended.graph.as_ref();
-            if is_unneeded {
-                self.call_off(
-                    now,
-                    upstream,
-                    &format!("job {} needs it no more", ended.id),
-                    out,
-                );
+            if !self.is_live(upstream) {
+                continue;
+            }
+            if is_suspicious && self.job(upstream).graph() == ended.graph.as_ref() {
+                let first = || ended.id.clone();
+                suspects.known.entry(upstream).or_insert_with(first);
+            }
+            if suspects.known.contains_key(&upstream) {
+                suspects.to_look_at.insert(upstream);
             }
         }
+    }
+
+    /// Whether a live job, here or elsewhere, waits for this one or uses its result.
+    pub(crate) fn has_users(&self, key: JobKey) -> bool {
+        self.edges.user_of(key).is_some() || self.peers.down.contains_key(&key)
     }
 
     /// Cancels a live job.

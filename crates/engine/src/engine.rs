@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use ganger_types::limits::RETENTION_DISTRUST_FOR;
 use ganger_types::{
     Answer, Command, Due, Elapsed, Epoch, Event, Happening, IdTag, JobId, JobKey, Meta, Namespace,
-    NamespaceSettings, Now, Position, Queue, Rejection, Timestamp,
+    NamespaceSettings, Now, Position, Queue, Rejection, ShardId, Timestamp,
 };
 use rand_chacha::ChaCha12Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
@@ -14,6 +14,7 @@ use crate::index::Edges;
 use crate::job::Job;
 use crate::names::{Names, QueueIndex, SpaceIndex};
 use crate::past::Past;
+use crate::peers::Peers;
 use crate::space::{QueueState, Space};
 use crate::statistics::Statistics;
 use crate::table::JobTable;
@@ -22,6 +23,7 @@ use crate::{Effects, Known, Start};
 
 /// The state machine of one shard.
 pub struct Engine {
+    pub(crate) shard: ShardId,
     pub(crate) epoch: Epoch,
     pub(crate) meta: Meta,
     pub(crate) id_tag: IdTag,
@@ -41,6 +43,7 @@ pub struct Engine {
     pub(crate) jobs: JobTable,
     pub(crate) edges: Edges,
     pub(crate) statistics: Statistics,
+    pub(crate) peers: Peers,
     /// Jobs that ended during this command and whose dependents have not been told.
     pub(crate) ended: VecDeque<Ended>,
     /// Queues whose row is to be written at the end of the turn.
@@ -64,7 +67,12 @@ impl Engine {
     pub(crate) fn new(start: Start) -> Self {
         let mut random = ChaCha12Rng::from_seed(start.seed);
         let id_tag = IdTag(random.next_u32() & 0xF_FFFF);
+        let peers = Peers {
+            tag: random.next_u64(),
+            ..Peers::default()
+        };
         Self {
+            shard: start.shard,
             epoch: start.epoch,
             meta: start.meta,
             id_tag,
@@ -80,6 +88,7 @@ impl Engine {
             jobs: JobTable::default(),
             edges: Edges::default(),
             statistics: Statistics::default(),
+            peers,
             ended: VecDeque::new(),
             changed_queues: BTreeSet::new(),
             woken: BTreeSet::new(),
@@ -128,9 +137,16 @@ impl Engine {
             Command::PutSchedule(cmd) => self.put_schedule(now, *cmd, out),
             Command::RemoveSchedule(cmd) => self.remove_schedule(now, &cmd, out),
             Command::Goodbye(cmd) => Ok(self.goodbye(now, &cmd, out)),
+            Command::Reserve(cmd) => self.reserve(cmd),
+            Command::Prepare(part) => self.prepare(now, *part, known, out),
+            Command::Decide(cmd) => self.decide(now, &cmd, known, out),
+            Command::Receive(cmd) => self.receive(now, *cmd, known, out),
+            Command::Confirm(cmd) => Ok(self.confirm(&cmd, out)),
+            Command::Reconcile(cmd) => self.reconcile(now, &cmd, out),
             Command::Query(query) => self.query(now, &query, known),
         };
         self.spread_endings(now, out);
+        self.peers.falling = None;
         answer
     }
 
@@ -176,9 +192,16 @@ impl Engine {
         self.spread_endings(moment, out);
     }
 
-    fn settle_callers_clock(&mut self, now: Now, command: &Command, out: &mut Effects) {
-        let Some(space) =
-            command_namespace(command).and_then(|name| self.space_of.get(name).copied())
+    /// Settles what is due at `now` in the namespace of a command that runs on its callers' clocks; `apply`
+    /// does it too. A host does it before it looks up what the command names: jobs may end here. A change of
+    /// settings brings no time of its callers, so nothing falls due by it.
+    pub fn settle_callers_clock(&mut self, now: Now, command: &Command, out: &mut Effects) {
+        if is_setting(command) {
+            return;
+        }
+        let Some(space) = command
+            .namespace()
+            .and_then(|name| self.space_of.get(name).copied())
         else {
             return;
         };
@@ -229,6 +252,7 @@ impl Engine {
                     .push(ganger_types::Change::PutGroupCount(name, group, count));
             }
         }
+        self.end_peers_turn(out);
         self.end_statistics_turn(now, out);
         self.forget_silent_workers(now, out);
         while let Some(entry) = self.removed.first_entry() {
@@ -326,6 +350,14 @@ impl Engine {
     }
 }
 
+/// Whether a command changes settings only, and is given at the server's time in every namespace.
+fn is_setting(command: &Command) -> bool {
+    matches!(
+        command,
+        Command::ConfigureQueue(_) | Command::ForgetQueue(_) | Command::ConfigureNamespace(_)
+    )
+}
+
 /// Looking things up, and making them when they are first used.
 impl Engine {
     pub(crate) fn find_space(&self, namespace: &Namespace) -> Option<SpaceIndex> {
@@ -419,45 +451,4 @@ impl Engine {
 
 pub(crate) fn not_found(job: &JobId) -> Rejection {
     Rejection::JobNotFound { job: job.clone() }
-}
-
-/// The namespace in which a command acts, if there is one.
-pub(crate) fn command_namespace(command: &Command) -> Option<&Namespace> {
-    use ganger_types::query::Query;
-    Some(match command {
-        Command::Enqueue(cmd) => &cmd.namespace,
-        Command::Lease(cmd) => &cmd.namespace,
-        Command::Renew(cmd) => &cmd.held.namespace,
-        Command::Complete(cmd) => &cmd.held.namespace,
-        Command::Fail(cmd) => &cmd.held.namespace,
-        Command::Release(cmd) => &cmd.held.namespace,
-        Command::AppendLog(cmd) => &cmd.held.namespace,
-        Command::Cancel(cmd) => &cmd.namespace,
-        Command::Revive(cmd) => &cmd.namespace,
-        Command::TimeOut(cmd) => &cmd.namespace,
-        Command::Delete(cmd) => &cmd.namespace,
-        Command::Alter(cmd) => &cmd.namespace,
-        Command::AddDependencies(cmd) => &cmd.namespace,
-        Command::RemoveDependencies(cmd) => &cmd.namespace,
-        Command::ConfigureQueue(cmd) => &cmd.namespace,
-        Command::ForgetQueue(cmd) => &cmd.namespace,
-        Command::ConfigureNamespace(cmd) => &cmd.namespace,
-        Command::PutSchedule(cmd) => &cmd.schedule.namespace,
-        Command::RemoveSchedule(cmd) => &cmd.namespace,
-        Command::Goodbye(cmd) => &cmd.namespace,
-        Command::Query(query) => match &**query {
-            Query::Queues(space)
-            | Query::Queue(space, _)
-            | Query::Workers(space)
-            | Query::FailureGroups(space)
-            | Query::TopTags(space, ..)
-            | Query::Tracked(space)
-            | Query::Schedules(space)
-            | Query::Schedule(space, _)
-            | Query::Statistics(space, ..)
-            | Query::Why(space, _) => space,
-            Query::Namespaces | Query::Audit => return None,
-        },
-        Command::Retire(_) => return None,
-    })
 }

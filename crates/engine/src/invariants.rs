@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ganger_types::{Due, JobKey, JobState, QueueCounts};
+use ganger_types::{Carried, Due, JobKey, JobState, Message, QueueCounts};
 
 use crate::engine::Engine;
 use crate::index::Timer;
@@ -27,6 +27,7 @@ impl Engine {
         self.check_timers(&jobs, &mut wrong);
         self.check_names(&jobs, &mut wrong);
         self.check_workers(&jobs, &mut wrong);
+        self.check_peers(&mut wrong);
         if !self.ended.is_empty() {
             wrong.push(format!("{} endings have not been told", self.ended.len()));
         }
@@ -99,6 +100,14 @@ impl Engine {
                 *missing.entry(dependent).or_default() += 1;
             }
         }
+        for (dependent, slot) in self.peers.up.keys() {
+            if !jobs.contains_key(dependent) {
+                wrong.push(format!(
+                    "slot {slot} waits elsewhere for job {dependent}, which is not live"
+                ));
+            }
+            *missing.entry(*dependent).or_default() += 1;
+        }
         for job in jobs.values() {
             let says = job.extra.as_deref().map_or(0, |extra| extra.missing);
             let is = missing.get(&job.key).copied().unwrap_or(0);
@@ -167,6 +176,17 @@ impl Engine {
                 .filter(|record| record.until.is_some())
                 .count();
             expected += space.claims.len();
+        }
+        expected += self.peers.parts.len();
+        for (name, due) in &self.peers.part_due {
+            let space = self.find_space(&name.0);
+            let is_armed = space.is_some_and(|space| {
+                let timers = &self.spaces[space.at()].timers;
+                timers.is_armed(*due, Timer::Part(name.1.clone()))
+            });
+            if !is_armed || !self.peers.parts.contains_key(name) {
+                wrong.push(format!("submission {} is without its timer", name.1));
+            }
         }
         let armed: usize = self.spaces.iter().map(|space| space.timers.len()).sum();
         if armed != expected {
@@ -243,6 +263,54 @@ impl Engine {
             .count();
         if held != running {
             wrong.push(format!("workers hold {held} jobs, {running} run"));
+        }
+    }
+
+    fn check_peers(&self, wrong: &mut Vec<String>) {
+        let mut pins: BTreeMap<JobKey, u32> = BTreeMap::new();
+        for (shard, peer) in &self.peers.known {
+            let record = &peer.record;
+            let numbers = peer.outbox.iter().map(|message| message.number);
+            if !numbers.eq(record.confirmed + 1..=record.given) {
+                let (given, confirmed) = (record.given, record.confirmed);
+                wrong.push(format!(
+                    "the outbox for shard {shard} does not hold messages {confirmed} to {given}"
+                ));
+            }
+            for message in &peer.outbox {
+                if let Message::Ended {
+                    result: Carried::Stored(key),
+                    ..
+                } = message.message
+                {
+                    *pins.entry(key).or_default() += 1;
+                }
+            }
+        }
+        if pins != self.peers.pins {
+            wrong.push("results are kept for other messages than those that wait".to_owned());
+        }
+        let parts = self.peers.parts.iter();
+        let undecided: BTreeMap<_, _> = parts
+            .filter(|(_, part)| !part.is_committed)
+            .map(|(name, part)| (part.first, name.clone()))
+            .collect();
+        if undecided != self.peers.undecided {
+            wrong.push("the undecided submissions are not those without a decision".to_owned());
+        }
+        let promised: usize = self.spaces.iter().map(|space| space.promised.len()).sum();
+        let given = undecided
+            .values()
+            .map(|name| self.peers.parts[name].given.len());
+        if promised != given.sum::<usize>() {
+            wrong.push("other ids are promised than the undecided submissions give".to_owned());
+        }
+        for (upstream, waiting) in &self.peers.down {
+            if waiting.is_empty() {
+                wrong.push(format!(
+                    "nobody elsewhere waits for job {upstream}, but it is listed"
+                ));
+            }
         }
     }
 }

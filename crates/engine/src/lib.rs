@@ -16,6 +16,7 @@ mod job;
 mod load;
 mod names;
 mod past;
+mod peers;
 mod query;
 mod recurrence;
 mod space;
@@ -27,8 +28,9 @@ mod why;
 
 pub use engine::Engine;
 pub use load::Loader;
+pub use peers::{Numbers, Parts, Spread};
 
-use ganger_types::{Change, Epoch, Event, InputRow, JobRecord, Meta, Now};
+use ganger_types::{Change, Epoch, Event, InputRow, JobRecord, Meta, Now, Part, ShardId};
 
 /// All that a turn caused: `changes` are committed first, then `events` go out.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -40,8 +42,10 @@ pub struct Effects {
 }
 
 /// What the engine is given at start.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Start {
+    /// Which shard it is.
+    pub shard: ShardId,
     /// The epoch of this incarnation.
     pub epoch: Epoch,
     /// Unguessable bits, for lease tokens, jitter and the id tag.
@@ -59,4 +63,6 @@ pub struct Known {
     pub jobs: Vec<JobRecord>,
     /// Their inputs, where [`Engine::wants_inputs`] says so.
     pub inputs: Vec<InputRow>,
+    /// Undecided parts, where [`Engine::wants_parts`] names them.
+    pub parts: Vec<Part>,
 }

@@ -1,15 +1,17 @@
 //! Rebuilds the engine from the rows of a store.
 
-use ganger_types::change::{ClaimRecord, UniqueRecord};
+use ganger_types::change::UniqueRecord;
 use ganger_types::{
-    Due, Group, InputRow, InputState, JobId, JobRecord, JobState, LeaseRecord, Namespace,
-    NamespaceRecord, Now, QueueRecord, ScheduleRecord, StatisticsRecord, Tag, Timestamp,
+    Carried, ClaimRecord, Dependent, Due, Group, InputRow, InputState, JobId, JobKey, JobRecord,
+    JobState, LeaseRecord, Message, Namespace, NamespaceRecord, Now, OutboxRecord, PartRecord,
+    PeerRecord, QueueRecord, ScheduleRecord, StatisticsRecord, Tag, Timestamp,
 };
 
 use crate::Start;
 use crate::command::job_of;
 use crate::engine::Engine;
 use crate::index::{Edge, Timer};
+use crate::peers::{Peer, RemoteEdge};
 use crate::space::WorkerState;
 
 /// Takes rows back after a start; `finish` gives the engine. Rows come in the order of the methods: what a
@@ -22,9 +24,10 @@ pub struct Loader {
 impl Loader {
     /// An empty engine, before any row.
     pub fn new(start: Start) -> Self {
+        let now = start.now;
         Self {
             engine: Engine::new(start),
-            now: start.now,
+            now,
         }
     }
 
@@ -91,7 +94,25 @@ impl Loader {
             InputState::Delivered {
                 upstream, policy, ..
             } => (*upstream, *policy, true),
-            InputState::Value(_) | InputState::Ignored { .. } => return,
+            InputState::Remote {
+                upstream,
+                policy,
+                is_member,
+            } => {
+                let edge = RemoteEdge {
+                    upstream: upstream.clone(),
+                    policy: *policy,
+                    is_member: *is_member,
+                };
+                if self.engine.is_live(row.job) {
+                    self.engine.peers.up.insert((row.job, row.slot), edge);
+                    self.engine.job_mut(row.job).extra_mut().missing += 1;
+                }
+                return;
+            }
+            InputState::Value(_) | InputState::Ignored { .. } | InputState::Received { .. } => {
+                return;
+            }
         };
         if !self.engine.is_live(row.job) {
             return;
@@ -110,13 +131,18 @@ impl Loader {
         }
     }
 
-    /// A lease. It gets its full length again (`rel T6`).
+    /// A lease. It gets its full length again (`rel T6`), and keeps what it had beyond that: the grace of a
+    /// holder who was warned. On callers' clocks it ends when it would have ended, since no time passes
+    /// there but what callers bring.
     pub fn lease(&mut self, mut lease: LeaseRecord) {
         let engine = &mut self.engine;
         let key = lease.key;
-        lease.expires_at = self.now.elapsed.after(lease.lease_for);
-        lease.timeout_at = lease.timeout_at.map(|at| at.max(lease.expires_at));
         let space = engine.space_of_job(key);
+        if !engine.spaces[space.at()].runs_on_callers_clock() {
+            let full = self.now.elapsed.after(lease.lease_for);
+            lease.expires_at = lease.expires_at.max(full);
+            lease.timeout_at = lease.timeout_at.map(|at| at.max(lease.expires_at));
+        }
         let worker = WorkerState {
             seen: self.now.elapsed,
             seen_at: lease.granted_at,
@@ -144,11 +170,38 @@ impl Loader {
     /// An idempotency key.
     pub fn claim(&mut self, record: ClaimRecord) {
         let space = self.engine.make_space(&record.namespace);
-        let space = &mut self.engine.spaces[space.at()];
-        space
-            .timers
-            .arm(Due::Wall(record.until), Timer::ClaimEnd(record.key.clone()));
-        space.claims.insert(record.key.clone(), record);
+        self.engine.spaces[space.at()].remember(record.key, record.claim);
+    }
+
+    /// What is known of another shard.
+    pub fn peer(&mut self, record: PeerRecord) {
+        let shard = record.shard.clone();
+        self.engine.peers.known.insert(shard, Peer::new(record));
+    }
+
+    /// A message that is not confirmed; in order of their numbers, after their peer.
+    pub fn outbox(&mut self, record: OutboxRecord) {
+        let peers = &mut self.engine.peers;
+        if let Message::Ended {
+            result: Carried::Stored(key),
+            ..
+        } = &record.message
+        {
+            *peers.pins.entry(*key).or_default() += 1;
+        }
+        self.engine.peer(&record.to).outbox.push_back(record);
+    }
+
+    /// A submission over several shards.
+    pub fn part(&mut self, record: PartRecord) {
+        self.engine.add_part(self.now, record);
+    }
+
+    /// A job of another shard that waits for one here.
+    pub fn dependent(&mut self, upstream: JobKey, dependent: Dependent) {
+        let place = (dependent.shard.clone(), dependent.key, dependent.slot);
+        let waiting = self.engine.peers.down.entry(upstream).or_default();
+        waiting.insert(place, dependent);
     }
 
     /// How many jobs bear a tag.

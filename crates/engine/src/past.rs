@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use ganger_types::{InputRow, JobId, JobKey, JobRecord, Namespace};
+use ganger_types::{Graph, InputRow, JobId, JobKey, JobRecord, Namespace, Part};
 
 use crate::Known;
 
@@ -14,6 +14,7 @@ pub(crate) struct Past<'a> {
     by_id: BTreeMap<(&'a Namespace, &'a JobId), &'a JobRecord>,
     by_key: BTreeMap<JobKey, &'a JobRecord>,
     inputs: BTreeMap<JobKey, Vec<&'a InputRow>>,
+    parts: &'a [Part],
 }
 
 impl<'a> Past<'a> {
@@ -26,6 +27,7 @@ impl<'a> Past<'a> {
         for row in &known.inputs {
             past.inputs.entry(row.job).or_default().push(row);
         }
+        past.parts = &known.parts;
         past
     }
 
@@ -37,6 +39,12 @@ impl<'a> Past<'a> {
     /// The finished job with this number.
     pub(crate) fn by_key(&self, key: JobKey) -> Option<&'a JobRecord> {
         self.by_key.get(&key).copied()
+    }
+
+    /// An undecided part, as it was prepared.
+    pub(crate) fn part(&self, name: &(Namespace, Graph)) -> Option<&'a Part> {
+        let mut parts = self.parts.iter();
+        parts.find(|part| (&part.record.namespace, &part.record.graph) == (&name.0, &name.1))
     }
 
     /// The inputs of a finished job that is to be revived.

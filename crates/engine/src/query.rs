@@ -80,6 +80,13 @@ impl Engine {
                 Reply::Statistics(Box::new(found.cloned().unwrap_or_else(empty)))
             }
             Query::Why(namespace, id) => Reply::Why(Box::new(self.why(now, namespace, id, known)?)),
+            Query::Peers => self.peer_views(),
+            Query::Outbox(shard, from, limit) => self.outbox_page(shard, *from, *limit),
+            Query::Claim(namespace, key) => {
+                let part = self.claimed_part(now, namespace, key);
+                Reply::Claim(part.cloned().map(Box::new))
+            }
+            Query::Undecided => Reply::Undecided(self.undecided_parts()),
             Query::Audit => Reply::Audit(self.check_invariants()),
         })
     }

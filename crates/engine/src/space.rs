@@ -2,14 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ganger_types::change::{ClaimRecord, UniqueRecord};
+use ganger_types::change::UniqueRecord;
 use ganger_types::{
-    ClaimKey, Clock, Elapsed, Graph, Group, JobId, JobKey, Keep, Namespace, NamespaceRecord,
-    NamespaceSettings, Outcome, Priority, Queue, QueueCounts, QueueRecord, QueueSettings,
-    RequestId, ScheduleId, ScheduleRecord, Tag, Timestamp, UniqueKey, Worker,
+    Claim, ClaimKey, Clock, Due, Elapsed, Graph, Group, JobId, JobKey, Keep, Namespace,
+    NamespaceRecord, NamespaceSettings, Outcome, Priority, Queue, QueueCounts, QueueRecord,
+    QueueSettings, RequestId, ScheduleId, ScheduleRecord, Tag, Timestamp, UniqueKey, Worker,
 };
 
-use crate::index::Timers;
+use crate::index::{Timer, Timers};
 use crate::names::{QueueIndex, SpaceIndex};
 
 /// A namespace: nothing in it is seen from another one.
@@ -20,12 +20,17 @@ pub(crate) struct Space {
     pub timers: Timers,
     /// Jobs whose id the client gave. Holds exactly the live ones.
     pub given: BTreeMap<JobId, JobKey>,
+    /// Idempotency keys of submissions over several shards that this shard decides.
+    pub part_claims: BTreeMap<ClaimKey, Graph>,
+    /// Ids that undecided parts of submissions over several shards will give.
+    pub promised: BTreeMap<JobId, JobKey>,
     /// Live members of each graph.
     pub graphs: BTreeMap<Graph, BTreeSet<JobKey>>,
     pub queues: BTreeMap<Queue, QueueIndex>,
     pub schedules: BTreeMap<ScheduleId, ScheduleRecord>,
     pub unique: BTreeMap<UniqueKey, UniqueRecord>,
-    pub claims: BTreeMap<ClaimKey, ClaimRecord>,
+    /// Answers kept for a repeat; each has its timer.
+    pub claims: BTreeMap<ClaimKey, Claim>,
     pub workers: BTreeMap<Worker, WorkerState>,
     /// Live leases by the request that asked for them.
     pub requests: BTreeMap<(Worker, RequestId), BTreeSet<JobKey>>,
@@ -59,6 +64,8 @@ impl Space {
             live: 0,
             timers: Timers::default(),
             given: BTreeMap::new(),
+            part_claims: BTreeMap::new(),
+            promised: BTreeMap::new(),
             graphs: BTreeMap::new(),
             queues: BTreeMap::new(),
             schedules: BTreeMap::new(),
@@ -83,6 +90,13 @@ impl Space {
             namespace: self.name.clone(),
             settings: self.settings.clone(),
         }
+    }
+
+    /// Keeps the answer to a submission until its time is over.
+    pub(crate) fn remember(&mut self, key: ClaimKey, claim: Claim) {
+        self.timers
+            .arm(Due::Wall(claim.until), Timer::ClaimEnd(key.clone()));
+        self.claims.insert(key, claim);
     }
 
     /// Changes how many jobs bear a tag.

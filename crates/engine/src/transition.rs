@@ -59,6 +59,8 @@ pub(crate) struct Ended {
     pub id: JobId,
     pub outcome: Outcome,
     pub graph: Option<ganger_types::Graph>,
+    pub namespace: ganger_types::Namespace,
+    pub has_result: bool,
 }
 
 /// Whether the table above has this row. `from` is `None` for a new and for a revived job.
@@ -228,6 +230,8 @@ impl Engine {
             id: record.id.clone(),
             outcome,
             graph: record.graph.clone(),
+            namespace: record.namespace.clone(),
+            has_result: result.is_some(),
         });
         out.changes.push(Change::FinishJob {
             record: Box::new(record),

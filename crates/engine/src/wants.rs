@@ -3,7 +3,7 @@
 //! The engine holds live jobs only. The host asks here which others a command names, reads them from the
 //! store, and hands them over as [`Known`]; so the engine stays free of I/O.
 
-use ganger_types::command::{Enqueue, NewInput, Upstream};
+use ganger_types::command::{NewInput, NewJob, Upstream};
 use ganger_types::query::Query;
 use ganger_types::{Command, JobId, Namespace};
 
@@ -23,7 +23,13 @@ impl Engine {
             }
         };
         match command {
-            Command::Enqueue(cmd) => self.wants_of_submission(cmd, &mut want),
+            Command::Enqueue(cmd) => {
+                self.wants_of_submission(&cmd.namespace, &cmd.jobs, &mut want);
+            }
+            Command::Prepare(part) => {
+                self.wants_of_submission(&part.record.namespace, &part.jobs, &mut want);
+            }
+            Command::Decide(_) | Command::Receive(_) => self.wants_of_peers(command, &mut want),
             Command::Renew(cmd) => want(&cmd.held.namespace, &cmd.held.job),
             Command::Complete(cmd) => {
                 want(&cmd.held.namespace, &cmd.held.job);
@@ -51,11 +57,16 @@ impl Engine {
         wants
     }
 
-    fn wants_of_submission(&self, cmd: &Enqueue, want: &mut impl FnMut(&Namespace, &JobId)) {
-        let space = self.find_space(&cmd.namespace);
-        for job in &cmd.jobs {
+    fn wants_of_submission(
+        &self,
+        namespace: &Namespace,
+        jobs: &[NewJob],
+        want: &mut impl FnMut(&Namespace, &JobId),
+    ) {
+        let space = self.find_space(namespace);
+        for job in jobs {
             if let Some(id) = job.id.as_ref().filter(|id| id.parts().is_none()) {
-                want(&cmd.namespace, id);
+                want(namespace, id);
             }
             let data = job.inputs.iter().filter_map(|input| match input {
                 NewInput::Value(_) => None,
@@ -63,14 +74,14 @@ impl Engine {
             });
             for edge in data.chain(&job.after) {
                 if let Upstream::Job(id) = &edge.upstream {
-                    want(&cmd.namespace, id);
+                    want(namespace, id);
                 }
             }
             let holder = space
                 .zip(job.unique.as_ref())
                 .and_then(|(space, unique)| self.spaces[space.at()].unique.get(&unique.key));
             if let Some(holder) = holder {
-                want(&cmd.namespace, &holder.id);
+                want(namespace, &holder.id);
             }
         }
     }
@@ -85,6 +96,6 @@ impl Engine {
 impl Known {
     /// Whether nothing was asked for, or nothing found.
     pub fn is_empty(&self) -> bool {
-        self.jobs.is_empty() && self.inputs.is_empty()
+        self.jobs.is_empty() && self.inputs.is_empty() && self.parts.is_empty()
     }
 }

@@ -27,7 +27,7 @@ impl Engine {
         };
         let job = self.job(key);
         let mut reasons = match job.state {
-            JobState::Blocked => vec![self.waits_for(key)],
+            JobState::Blocked => self.waits_for(key),
             JobState::Scheduled => vec![not_before(now, job)],
             JobState::Running => vec![runs(now, job)],
             _ => self.ready_reasons(now, job),
@@ -40,7 +40,7 @@ impl Engine {
         })
     }
 
-    fn waits_for(&self, key: JobKey) -> Reason {
+    fn waits_for(&self, key: JobKey) -> Vec<Reason> {
         let missing = || self.edges.of(key).filter(|(_, edge)| !edge.is_delivered);
         let some = missing()
             .take(NAMED_MAX)
@@ -50,10 +50,24 @@ impl Engine {
                 None => (JobId::made(edge.upstream, self.id_tag), JobState::Failed),
             })
             .collect();
-        Reason::WaitsFor {
-            count: u64::try_from(missing().count()).unwrap_or(u64::MAX),
+        let count = |len: usize| u64::try_from(len).unwrap_or(u64::MAX);
+        let here = Reason::WaitsFor {
+            count: count(missing().count()),
             some,
+        };
+        let edges = || self.remote_edges(key).map(|(_, edge)| &edge.upstream);
+        let elsewhere = Reason::WaitsElsewhere {
+            count: count(edges().count()),
+            some: edges().take(NAMED_MAX).cloned().collect(),
+        };
+        let mut reasons = Vec::new();
+        if missing().next().is_some() {
+            reasons.push(here);
         }
+        if edges().next().is_some() {
+            reasons.push(elsewhere);
+        }
+        reasons
     }
 
     fn ready_reasons(&self, now: Now, job: &Job) -> Vec<Reason> {

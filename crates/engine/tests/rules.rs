@@ -1429,3 +1429,189 @@ fn rel_r5_a_job_that_comes_back_after_its_deadline_is_not_handed_out_again() {
     assert!(!engine.is_live(id.parts().unwrap().0));
     assert!(engine.check_invariants().is_empty());
 }
+
+#[test]
+fn rel_g5_an_upstream_of_two_graphs_is_called_off_when_both_fail_at_once() {
+    // Job 1 is needed by its own graph and by another; both dependents fail with job 0.
+    for own_is_first in [true, false] {
+        let mut world = World::new();
+        let after = |id: &JobId| {
+            NewInput::Result(NewEdge {
+                upstream: Upstream::Job(id.clone()),
+                policy: FailurePolicy::Fail,
+            })
+        };
+        let root = world.enqueue_one(job());
+        let graph = |inputs| submit(vec![job(), NewJob { inputs, ..job() }]);
+        let other = |world: &mut World, shared: &JobId| {
+            world.enqueue_one(NewJob {
+                inputs: vec![after(shared), after(&root)],
+                ..job()
+            })
+        };
+        let own_inputs = vec![result_of(0, FailurePolicy::Fail), after(&root)];
+        let Reply::Enqueued { jobs, .. } = world.ok(graph(own_inputs)) else {
+            panic!()
+        };
+        let (shared, own) = (jobs[0].id.clone(), jobs[1].id.clone());
+        let stranger = other(&mut world, &shared);
+        let named = if own_is_first {
+            [own.clone(), stranger.clone()]
+        } else {
+            [stranger.clone(), own.clone()]
+        };
+        world.ok(cancel(&named));
+        assert_eq!(world.state(&shared), Some(JobState::Cancelled));
+        assert_eq!(world.state(&root), Some(JobState::Ready));
+    }
+}
+
+#[test]
+fn rel_k5_what_is_named_is_deleted_whatever_is_named_before_it() {
+    for order in [[0, 1], [1, 0]] {
+        let mut world = World::new();
+        let next = NewJob {
+            inputs: vec![result_of(0, FailurePolicy::Fail)],
+            ..job()
+        };
+        let ids = world.enqueue(vec![job(), next]);
+        let jobs = order.iter().map(|place| ids[*place].clone()).collect();
+        let namespace = Namespace::default();
+        let Reply::Changed { count, skipped } =
+            world.ok(Command::Delete(Delete { namespace, jobs }))
+        else {
+            panic!()
+        };
+        assert_eq!((count, skipped), (2, Vec::new()));
+        assert!(ids.iter().all(|id| world.state(id).is_none()));
+    }
+}
+
+#[test]
+fn a_revived_job_ignores_the_failure_that_its_edge_ignores() {
+    let mut world = World::new();
+    let deadline = Some(world.now.wall.after(secs(5)));
+    let root = world.enqueue_one(job());
+    let edge = NewEdge {
+        upstream: Upstream::Job(root),
+        policy: FailurePolicy::Ignore,
+    };
+    let lenient = world.enqueue_one(NewJob {
+        inputs: vec![NewInput::Result(edge)],
+        deadline,
+        ..job()
+    });
+    let grant = world.lease_one("w");
+    world.pass(secs(6));
+    assert_eq!(world.state(&lenient), Some(JobState::Failed));
+    world.run(fail(&grant, true)).unwrap();
+    let Reply::Changed { count: 1, skipped } = world.ok(revive(std::slice::from_ref(&lenient)))
+    else {
+        panic!("it is skipped")
+    };
+    assert!(skipped.is_empty());
+    assert_eq!(world.state(&lenient), Some(JobState::Ready));
+    world.restart();
+}
+
+#[test]
+fn a_schedule_replaces_its_earlier_run_also_when_that_stands_in_a_full_queue() {
+    let mut world = World::new();
+    let put = |queue, first_at| {
+        let schedule = ScheduleRecord {
+            namespace: Namespace::default(),
+            id: ScheduleId::from_static("nightly"),
+            spec: ScheduleSpec::Interval {
+                every: secs(60),
+                first_at,
+            },
+            catch_up: CatchUp::Last,
+            overlap: Overlap::Replace,
+            paused: false,
+            queue: Queue::from_static(queue),
+            kind: Kind::from_static("k"),
+            payload: Bytes::new(),
+            priority: Priority::default(),
+            retry: None,
+            timeout: None,
+            tags: Vec::new(),
+            labels: Vec::new(),
+            created_at: first_at,
+            next_at: None,
+            runs: 0,
+            last_job: None,
+        };
+        Command::PutSchedule(Box::new(PutSchedule { schedule }))
+    };
+    let start = world.now.wall;
+    world.ok(put("default", start.after(secs(10))));
+    world.pass(secs(10));
+    world.enqueue_one(job());
+    let limit = QueueSettings {
+        live_max: Some(1),
+        ..QueueSettings::default()
+    };
+    world.ok(configure("default", limit));
+    // The next run goes elsewhere, where there is room.
+    world.ok(put("other", start.after(secs(20))));
+    world.pass(secs(10));
+    let Reply::Leased(grants) = world.ok(lease("w", &["other"], 9)) else {
+        panic!()
+    };
+    assert_eq!(grants.len(), 1, "the run was made");
+    assert_eq!(
+        world.rows.finished.len(),
+        1,
+        "the earlier one was called off"
+    );
+}
+
+#[test]
+fn the_grace_of_a_warned_holder_outlasts_a_restart() {
+    let mut world = World::new();
+    let grace = |grace_for| {
+        let settings = QueueSettings {
+            grace_for,
+            lease_for: Some(secs(10)),
+            ..Default::default()
+        };
+        configure("default", settings)
+    };
+    world.ok(grace(Some(secs(100))));
+    let id = world.enqueue_one(job());
+    world.lease_one("w");
+    world.pass(secs(10));
+    world.restart();
+    // Neither the restart nor the change takes back what was promised: it ends at 110.
+    world.ok(grace(None));
+    world.pass(secs(99));
+    assert_eq!(world.state(&id), Some(JobState::Running));
+    world.pass(secs(1));
+    assert_eq!(world.state(&id), Some(JobState::Ready));
+}
+
+#[test]
+fn on_callers_clocks_a_lease_ends_when_its_holder_was_told_also_after_a_restart() {
+    let mut world = World::new();
+    let settings = NamespaceSettings {
+        clock: Clock::Caller,
+        ..NamespaceSettings::default()
+    };
+    world.ok(Command::ConfigureNamespace(Box::new(ConfigureNamespace {
+        namespace: Namespace::default(),
+        settings,
+    })));
+    let ids = world.enqueue(vec![job(), job()]);
+    let grants = world.lease("w", 2);
+    assert_eq!(grants[0].lease_for, secs(60));
+    world.pass(secs(30));
+    world.ok(renew(&grants[0]));
+    world.restart();
+    // The one that was renewed at 30 ends at 90, the other at 60: neither sooner nor later.
+    world.pass(secs(31));
+    assert_eq!(world.lease_one("v").job, ids[1]);
+    world.pass(secs(28));
+    assert!(world.lease("v", 9).is_empty());
+    world.pass(secs(2));
+    assert_eq!(world.lease_one("v").job, ids[0]);
+}

@@ -21,8 +21,13 @@ pub mod v1 {
 /// The schema as an encoded `FileDescriptorSet`, comments included, for reflection.
 pub const FILE_DESCRIPTOR_SET: &[u8] = tonic::include_file_descriptor_set!("ganger.v1");
 
-/// Metadata keys that every refused call carries, beside the gRPC status.
+/// Metadata keys.
 pub mod metadata {
+    /// The shard that a request is for, put there by whoever knows it, so that the server in front can pass it on.
+    pub const SHARD: &str = "ganger-shard";
+
+    // These every refused call carries, beside the gRPC status.
+
     /// Our stable error code, such as `lease_lost`.
     pub const CODE: &str = "ganger-code";
     /// `true` if the same request may succeed later.

@@ -1,14 +1,17 @@
 //! What the server can be told, and from where: file, environment, flags, in this order.
 
 mod keys;
+mod shards;
 mod source;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
+use ganger_router::Topology;
 use ganger_types::ShardId;
 
 use crate::secret::Secret;
+use crate::security::Require;
 
 pub use keys::{KEYS, Key};
 pub use source::{Flag, load};
@@ -31,15 +34,34 @@ pub struct ConfigError {
 pub struct Config {
     /// Where to listen: `HOST:PORT`; `:PORT` is loopback. Default `127.0.0.1:3733`.
     pub addr: String,
-    /// The id of the shard. Default `1`.
+    /// The id of the shard, if there is one in this process. Default `1`.
     pub shard: ShardId,
-    /// The store's file; [`DB_IN_MEMORY`] keeps nothing. Default `ganger.db`.
+    /// The ids of several shards in this process, each with a store of its own; empty if it is the one. The
+    /// first is the one that requests mean which name none.
+    pub shards: Vec<ShardId>,
+    /// Where the shards of other servers are.
+    pub topology: Topology,
+    /// A file with the token to show to other servers; without it the one that this server asks for.
+    pub peer_token_file: Option<PathBuf>,
+    /// The store's file, see [`Config::db_of`]; [`DB_IN_MEMORY`] keeps nothing. Default `ganger.db`.
     pub db: PathBuf,
     /// The token that clients must send; none by default. Read from `GANGER_TOKEN` only.
     pub token: Option<Secret>,
     /// A file with that token.
     pub token_file: Option<PathBuf>,
-    /// Listen beyond loopback although nothing is encrypted.
+    /// Tokens and certificates with what each may do, as `ganger token` writes it.
+    pub access_file: Option<PathBuf>,
+    /// The server's certificate, and the authority of its clients.
+    pub tls: Tls,
+    /// What clients must show; follows from the tokens and authorities there are, if not said.
+    pub require: Option<Require>,
+    /// Likewise, over HTTP only.
+    pub require_http: Option<Require>,
+    /// Likewise, over gRPC only.
+    pub require_grpc: Option<Require>,
+    /// Where the audit log goes; into the ordinary log, if absent.
+    pub audit_log: Option<PathBuf>,
+    /// Listen beyond loopback although something is missing: encryption, or a check of who asks.
     pub insecure: bool,
     /// Names that may stand in `Host` beside `localhost` and plain addresses; `*` is any.
     pub hosts: Vec<String>,
@@ -53,6 +75,22 @@ pub struct Config {
     pub reserve_bytes: u64,
     /// Limits on what comes from outside.
     pub limits: Limits,
+}
+
+/// Files in PEM form; they are read again when they change.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tls {
+    /// The server's certificate, followed by those that lead to its authority.
+    pub cert: Option<PathBuf>,
+    /// The certificate's private key.
+    pub key: Option<PathBuf>,
+    /// Authorities of clients' certificates.
+    pub client_ca: Option<PathBuf>,
+    /// Clients' certificates that were called back.
+    pub client_crl: Option<PathBuf>,
+    /// Authorities of other servers' certificates; without it that of the clients, else those that the system
+    /// trusts.
+    pub peer_ca: Option<PathBuf>,
 }
 
 /// How log lines look.
@@ -70,6 +108,10 @@ pub enum LogFormat {
 pub struct Limits {
     /// Connections at once; more wait to be accepted. Default 10,000.
     pub connections: usize,
+    /// Connections at once of one address. Default 5,000: one client must not take all.
+    pub connections_per_address: usize,
+    /// How long a TLS handshake may take. Default 10 s.
+    pub handshake_timeout: Duration,
     /// Bytes of a request's head. Default 64 KiB.
     pub header_bytes: usize,
     /// Header lines of a request. Default 100.
@@ -100,6 +142,8 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             connections: 10_000,
+            connections_per_address: 5_000,
+            handshake_timeout: Duration::from_secs(10),
             header_bytes: 64 << 10,
             headers: 100,
             header_timeout: Duration::from_secs(30),
@@ -121,9 +165,18 @@ impl Default for Config {
         Self {
             addr: "127.0.0.1:3733".to_owned(),
             shard: ShardId::default(),
+            shards: Vec::new(),
+            topology: Topology::Alone,
+            peer_token_file: None,
             db: PathBuf::from("ganger.db"),
             token: None,
             token_file: None,
+            access_file: None,
+            tls: Tls::default(),
+            require: None,
+            require_http: None,
+            require_grpc: None,
+            audit_log: None,
             insecure: false,
             hosts: Vec::new(),
             log: "info".to_owned(),

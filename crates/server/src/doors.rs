@@ -1,77 +1,92 @@
 //! One port, two dialects: who may pass, and which dialect a request is for.
 
 use std::net::SocketAddr;
-use std::time::Duration;
+use std::sync::Arc;
 
-use axum::Router;
-use axum::body::Body;
+use axum::body::{Body, HttpBody as _};
 use axum::response::IntoResponse as _;
+use ganger_access::{CertificateNames, Identity};
 use ganger_dialect_http::{Guard, Peer, Problem};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
-use tower::ServiceExt as _;
 
-use crate::secret::Secret;
+use crate::front::Front;
+use crate::security::{Door, Held, Require, Security, Shown};
 
-/// How long a wrong token is made to wait, so that trying many takes long.
-const REFUSAL_DELAY: Duration = Duration::from_millis(250);
 /// What anyone may ask: whether the process lives and can work.
-const OPEN_PATHS: [&str; 2] = ["/healthz", "/readyz"];
+const OPEN_PATHS: [&str; 4] = [
+    "/healthz",
+    "/readyz",
+    "/grpc.health.v1.Health/Check",
+    "/grpc.health.v1.Health/Watch",
+];
+
+/// Where a connection comes from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct From(pub(crate) SocketAddr);
 
 /// The way in.
 #[derive(Clone)]
 pub(crate) struct Doors {
-    pub(crate) http: Router,
-    pub(crate) grpc: Router,
+    pub(crate) front: Arc<Front>,
     pub(crate) guard: Guard,
-    pub(crate) token: Option<Secret>,
+    pub(crate) security: Arc<Security>,
 }
 
 impl Doors {
-    /// Answers a request that came from `peer`.
-    pub(crate) async fn answer(self, request: Request<Body>, peer: SocketAddr) -> Response<Body> {
+    /// Answers a request that came from an address, over a connection with a certificate or without.
+    pub(crate) async fn answer(
+        self,
+        request: Request<Body>,
+        from: From,
+        certificate: Option<Arc<CertificateNames>>,
+    ) -> Response<Body> {
         let (mut head, body) = request.into_parts();
-        let is_grpc = is_grpc(&head.headers);
-        if let Err(problem) = self.admit(&head, peer).await {
-            return if is_grpc {
-                refuse_grpc(&problem)
-            } else {
-                problem.into_response()
-            };
+        let door = if is_grpc(&head.headers) {
+            Door::Grpc
+        } else {
+            Door::Http
+        };
+        let shown = Shown::of(&head.headers, certificate);
+        let identity = match self.admit(door, &head, &shown, from).await {
+            Ok(identity) => identity,
+            Err(problem) => return refuse(door, &problem),
+        };
+        // Nothing behind this line needs to see it.
+        head.headers.remove(header::AUTHORIZATION);
+        match door {
+            Door::Grpc => head
+                .extensions
+                .insert(ganger_dialect_grpc::Peer(from.0))
+                .is_some(),
+            Door::Http => head.extensions.insert(Peer(from.0)).is_some(),
+        };
+        let request = Request::from_parts(head, body);
+        let response = self.front.answer(door, request, &identity).await;
+        let is_lasting = response.body().size_hint().exact().is_none();
+        if is_lasting
+            && self.security.require(door) != Require::Nothing
+            && identity != Identity::Anonymous
+        {
+            let security = self.security;
+            return response
+                .map(|body| Body::new(Held::new(body, security, door, shown, identity)));
         }
-        head.extensions.insert(Peer(peer));
-        let router = if is_grpc { self.grpc } else { self.http };
-        match router.oneshot(Request::from_parts(head, body)).await {
-            Ok(response) => response,
-            Err(never) => match never {},
-        }
+        response
     }
 
-    async fn admit(&self, head: &Parts, peer: SocketAddr) -> Result<(), Problem> {
+    async fn admit(
+        &self,
+        door: Door,
+        head: &Parts,
+        shown: &Shown,
+        from: From,
+    ) -> Result<Identity, Problem> {
         self.guard.check(&head.method, &head.uri, &head.headers)?;
-        let Some(token) = &self.token else {
-            return Ok(());
-        };
-        if OPEN_PATHS.contains(&head.uri.path()) || token.is_shown(&head.headers) {
-            return Ok(());
+        if OPEN_PATHS.contains(&head.uri.path()) {
+            return Ok(Identity::Anonymous);
         }
-        let has_shown = head.headers.contains_key(header::AUTHORIZATION);
-        if has_shown {
-            let path = head.uri.path().escape_debug().to_string();
-            tracing::warn!(target: "ganger::audit", %peer, path, "wrong token");
-            tokio::time::sleep(REFUSAL_DELAY).await;
-        }
-        let fault = if has_shown {
-            "the token is not the right one"
-        } else {
-            "a token is needed"
-        };
-        Err(Problem::new(
-            "unauthorized",
-            format!(
-                "{fault}: send it as the header `Authorization: Bearer TOKEN`; the command line reads GANGER_TOKEN or GANGER_TOKEN_FILE"
-            ),
-        ))
+        self.security.identify(door, shown, from).await
     }
 }
 
@@ -80,14 +95,25 @@ fn is_grpc(headers: &HeaderMap) -> bool {
     media_type.is_some_and(|value| value.starts_with(b"application/grpc"))
 }
 
+/// A refusal in the words of the door's dialect.
+pub(crate) fn refuse(door: Door, problem: &Problem) -> Response<Body> {
+    match door {
+        Door::Http => problem.clone().into_response(),
+        Door::Grpc => refuse_grpc(problem),
+    }
+}
+
 /// A refusal as gRPC says it: a status in the header, without a body.
 fn refuse_grpc(problem: &Problem) -> Response<Body> {
-    // 16 is UNAUTHENTICATED, 7 PERMISSION_DENIED.
-    let code = if problem.status() == StatusCode::UNAUTHORIZED {
-        "16"
-    } else {
-        "7"
+    // 16 is UNAUTHENTICATED, 8 RESOURCE_EXHAUSTED, 14 UNAVAILABLE, 3 INVALID_ARGUMENT, 7 PERMISSION_DENIED.
+    let code = match problem.status() {
+        StatusCode::UNAUTHORIZED => "16",
+        StatusCode::TOO_MANY_REQUESTS => "8",
+        StatusCode::SERVICE_UNAVAILABLE => "14",
+        StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY => "3",
+        _ => "7",
     };
+    let is_retryable = if code == "14" { "true" } else { "false" };
     let message: String = problem.detail.chars().map(percent).collect();
     let mut response = Response::new(Body::empty());
     let headers = response.headers_mut();
@@ -96,6 +122,8 @@ fn refuse_grpc(problem: &Problem) -> Response<Body> {
         HeaderValue::from_static("application/grpc"),
     );
     headers.insert("grpc-status", HeaderValue::from_static(code));
+    headers.insert("ganger-code", HeaderValue::from_static(problem.code));
+    headers.insert("ganger-retryable", HeaderValue::from_static(is_retryable));
     if let Ok(message) = HeaderValue::from_str(&message) {
         headers.insert("grpc-message", message);
     }

@@ -3,7 +3,9 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use ganger_access::AccessError;
 use ganger_store::StoreError;
+use ganger_tls::TlsError;
 
 use crate::config::ConfigError;
 
@@ -22,14 +24,20 @@ pub enum StartError {
         /// Why.
         reason: String,
     },
+    /// Certificates cannot be used.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// The access file cannot be used.
+    #[error(transparent)]
+    Access(#[from] AccessError),
     /// It would be open to others without being told so.
     #[error(
-        "refusing to listen on {addr}: others could reach it, and what is sent would not be encrypted{missing}; listen on 127.0.0.1 and put a TLS proxy or a tunnel in front, or say --insecure if this network is yours alone"
+        "refusing to listen on {addr}: others could reach it, and {missing}; set what is missing (--tls-cert and --tls-key; --token-file, --access-file or --tls-client-ca), or listen on 127.0.0.1, or say --insecure if this network is yours alone"
     )]
     Open {
         /// Where it was to listen.
         addr: SocketAddr,
-        /// What else is missing.
+        /// What is missing.
         missing: &'static str,
     },
     /// The address names nothing that can be listened on.
@@ -73,7 +81,11 @@ impl StartError {
     /// The exit code of a process that ends with this: 2 settings, 3 store, 4 address, 5 shard ended, 1 other.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::Config(_) | Self::Token { .. } | Self::Open { .. } => 2,
+            Self::Config(_)
+            | Self::Token { .. }
+            | Self::Tls(_)
+            | Self::Access(_)
+            | Self::Open { .. } => 2,
             Self::Store(_) => 3,
             Self::Address { .. } | Self::Listen { .. } => 4,
             Self::ShardEnded { .. } => 5,

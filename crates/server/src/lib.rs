@@ -1,21 +1,30 @@
 //! The server: configuration, listener, authentication, metrics, start and stop.
 //!
-//! It wires the others together: one shard behind one port that serves HTTP/1.1, HTTP/2 and gRPC.
+//! It wires the others together: shards behind one port that serves HTTP/1.1, HTTP/2 and gRPC,
+//! encrypted if it has a certificate.
 
 #![forbid(unsafe_code)]
 
+mod behalf;
 mod config;
 mod doors;
 mod error;
+mod front;
 mod listen;
 mod log;
+mod peers;
 mod run;
 mod secret;
+mod security;
+mod shards;
 mod start;
 
-pub use config::{Config, ConfigError, DB_IN_MEMORY, Flag, KEYS, Key, Limits, LogFormat, load};
+pub use config::{
+    Config, ConfigError, DB_IN_MEMORY, Flag, KEYS, Key, Limits, LogFormat, Tls, load,
+};
 pub use error::StartError;
 pub use log::start_log;
 pub use run::run;
 pub use secret::Secret;
+pub use security::Require;
 pub use start::{Running, start};

@@ -1,5 +1,7 @@
 //! The listener: accepts connections within limits and ends them politely.
 
+mod addresses;
+mod open;
 mod patient;
 
 use std::convert::Infallible;
@@ -9,18 +11,21 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use axum::body::Body;
+use ganger_access::{Outcome, Record};
 use http::Request;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
-use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Limits;
-use crate::doors::Doors;
+use crate::doors::{Doors, From};
+use addresses::Addresses;
+use open::open;
 use patient::Patient;
 
 /// Between two signs of life over an idle HTTP/2 connection.
@@ -42,6 +47,10 @@ pub(crate) struct Counters {
     pub(crate) open: AtomicU64,
     /// Connections ever accepted.
     pub(crate) accepted: AtomicU64,
+    /// Connections closed at once because their address had too many.
+    pub(crate) refused: AtomicU64,
+    /// Connections that came to no TLS.
+    pub(crate) handshakes_failed: AtomicU64,
 }
 
 /// Accepts until `stopping`, then lets requests in flight end, for at most `stop_timeout`.
@@ -57,36 +66,35 @@ pub(crate) async fn serve(
     let places = Arc::new(Semaphore::new(
         limits.connections.min(Semaphore::MAX_PERMITS),
     ));
-    let builder = builder(&limits);
+    let addresses = Addresses::new(limits.connections_per_address);
+    let host = Host {
+        builder: builder(&limits),
+        doors,
+        limits,
+        counters,
+        stopping,
+    };
     loop {
         // Without a free place nobody is accepted: those who come wait in the system's backlog.
         let accepted = tokio::select! {
-            () = stopping.cancelled() => break,
+            () = host.stopping.cancelled() => break,
             accepted = accept(&listener, &places) => accepted,
         };
-        let Some((stream, peer, place)) = accepted else {
+        let Some((stream, from, place)) = accepted else {
             continue;
         };
-        counters.accepted.fetch_add(1, Ordering::Relaxed);
-        counters.open.fetch_add(1, Ordering::Relaxed);
-        let doors = doors.clone();
-        let service = service_fn(move |request: Request<Incoming>| {
-            let doors = doors.clone();
-            async move { Ok::<_, Infallible>(doors.answer(request.map(Body::new), peer).await) }
-        });
-        let stream = Patient::new(stream, limits.header_timeout, limits.write_timeout);
-        let connection = builder
-            .serve_connection(TokioIo::new(stream), service)
-            .into_owned();
-        let watched = graceful.watch(connection);
-        let counters = Arc::clone(&counters);
+        let Some(counted) = addresses.count(from.ip()) else {
+            host.counters.refused.fetch_add(1, Ordering::Relaxed);
+            continue;
+        };
+        host.counters.accepted.fetch_add(1, Ordering::Relaxed);
+        host.counters.open.fetch_add(1, Ordering::Relaxed);
+        let (host, watcher) = (host.clone(), graceful.watcher());
         tokio::spawn(async move {
             // A task of its own: a panic ends this connection and no other.
-            if let Err(error) = watched.await {
-                tracing::debug!(%peer, error = %error, "connection ended");
-            }
-            counters.open.fetch_sub(1, Ordering::Relaxed);
-            drop(place);
+            let open = Open(Arc::clone(&host.counters));
+            host.attend(stream, From(from), watcher).await;
+            drop((open, counted, place));
         });
     }
     drop(listener);
@@ -95,6 +103,73 @@ pub(crate) async fn serve(
         .is_err()
     {
         tracing::warn!(after = ?stop_timeout, "requests were still in flight; their connections are cut");
+    }
+}
+
+/// Counts a connection as open until it is dropped.
+struct Open(Arc<Counters>);
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.open.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// What every connection needs.
+#[derive(Clone)]
+struct Host {
+    builder: Builder<TokioExecutor>,
+    doors: Doors,
+    limits: Limits,
+    counters: Arc<Counters>,
+    stopping: CancellationToken,
+}
+
+impl Host {
+    /// Serves one connection until it ends.
+    async fn attend(self, stream: TcpStream, from: From, watcher: Watcher) {
+        let security = &self.doors.security;
+        let opened = tokio::select! {
+            () = self.stopping.cancelled() => return,
+            opened = open(stream, security.tls(), self.limits.handshake_timeout) => opened,
+        };
+        let (stream, certificate) = match opened {
+            Ok(opened) => opened,
+            Err(words) => {
+                self.note_failed_handshake(from, words);
+                return;
+            }
+        };
+        let doors = self.doors;
+        let service = service_fn(move |request: Request<Incoming>| {
+            let (doors, certificate) = (doors.clone(), certificate.clone());
+            let request = request.map(Body::new);
+            async move { Ok::<_, Infallible>(doors.answer(request, from, certificate).await) }
+        });
+        let stream = Patient::new(
+            stream,
+            self.limits.header_timeout,
+            self.limits.write_timeout,
+        );
+        let connection = self.builder.serve_connection(TokioIo::new(stream), service);
+        if let Err(error) = watcher.watch(connection.into_owned()).await {
+            tracing::debug!(from = %from.0, error = %error, "connection ended");
+        }
+    }
+
+    /// The audit log hears of refused certificates; everything else is noise of the network.
+    fn note_failed_handshake(&self, from: From, words: String) {
+        self.counters
+            .handshakes_failed
+            .fetch_add(1, Ordering::Relaxed);
+        tracing::debug!(from = %from.0, words, "a connection came to no TLS");
+        if words.contains("certificate") {
+            self.doors.security.audit.write(&Record {
+                from: Some(from.0),
+                detail: Some(words),
+                ..Record::new("somebody unknown", "login", Outcome::Denied)
+            });
+        }
     }
 }
 

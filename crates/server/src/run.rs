@@ -1,8 +1,10 @@
 //! A whole process: logs, signals, start, stop.
 
+use std::path::PathBuf;
 use std::time::Instant;
 
 use ganger_shard::Health;
+use ganger_types::ShardId;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::config::Config;
@@ -14,6 +16,7 @@ use crate::start::{Running, start};
 const EXIT_INTERRUPTED: i32 = 130;
 
 /// Runs a server until SIGTERM or SIGINT, then stops it politely; a second signal ends it at once.
+/// SIGHUP makes it read certificates and tokens again.
 ///
 /// # Errors
 /// If it cannot start, or the shard ends by itself.
@@ -38,9 +41,12 @@ async fn serve(config: Config) -> Result<(), StartError> {
     };
     let mut terminate = signal(SignalKind::terminate()).map_err(refused)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(refused)?;
-    let (shard, db) = (config.shard.clone(), config.db.clone());
+    let mut hangup = signal(SignalKind::hangup()).map_err(refused)?;
+    let stores = stores(&config);
     let running = start(config).await?;
-    tracing::info!(addr = %running.addr(), %shard, store = %db.display(), "listening");
+    for (shard, db) in stores {
+        tracing::info!(addr = %running.addr(), %shard, store = %db.display(), "listening");
+    }
 
     let mut asked = std::pin::pin!(async {
         tokio::select! {
@@ -55,7 +61,8 @@ async fn serve(config: Config) -> Result<(), StartError> {
                 tracing::info!(signal, "stopping; a second signal ends at once");
                 break None;
             }
-            cause = running.ended() => break Some(cause.to_string()),
+            _ = hangup.recv() => running.reload(),
+            (shard, cause) = running.ended() => break Some(format!("shard {shard}: {cause}")),
             health = running.ready(), if !is_told => {
                 is_told = true;
                 tell(&running, &health, begun);
@@ -75,12 +82,24 @@ async fn serve(config: Config) -> Result<(), StartError> {
     }
 }
 
+fn stores(config: &Config) -> Vec<(ShardId, PathBuf)> {
+    let shards = config.shard_ids().into_iter();
+    shards
+        .map(|shard| (shard.clone(), config.db_of(&shard)))
+        .collect()
+}
+
 /// The line that says that the server works, where, and how long it took.
 fn tell(running: &Running, health: &Health, begun: Instant) {
     if matches!(health, Health::Ready | Health::Full) {
         let addr = running.addr();
         let after_ms = begun.elapsed().as_millis();
-        tracing::info!(%addr, url = %format_args!("http://{addr}"), after_ms, "ready");
+        let scheme = if running.is_encrypted() {
+            "https"
+        } else {
+            "http"
+        };
+        tracing::info!(%addr, url = %format_args!("{scheme}://{addr}"), after_ms, "ready");
     }
 }
 

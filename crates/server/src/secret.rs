@@ -1,17 +1,20 @@
-//! The shared token: kept as a hash, compared in constant time, never shown.
+//! The shared token: compared by its hash in constant time, shown to other servers and nobody else.
 
 use std::fmt;
+use std::sync::Arc;
 
-use http::{HeaderMap, header};
-use sha2::{Digest as _, Sha256};
-use subtle::ConstantTimeEq as _;
+use ganger_access::Hash;
+use http::HeaderValue;
 
 /// Shortest token taken: shorter ones can be guessed.
 const TOKEN_CHARACTERS_MIN: usize = 16;
 
-/// A token that clients must send. Only its hash is kept.
+/// A token that clients must send, and that this server sends to others.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Secret([u8; 32]);
+pub struct Secret {
+    hash: Hash,
+    text: Arc<str>,
+}
 
 impl Secret {
     /// Takes the text of a token; white space around it, such as a file's last line end, is no part of it.
@@ -32,29 +35,25 @@ impl Secret {
                     .to_owned(),
             );
         }
-        Ok(Self(hash(text.as_bytes())))
+        Ok(Self {
+            hash: Hash::of(text.as_bytes()),
+            text: text.into(),
+        })
     }
 
-    /// Whether a request shows the token as `Authorization: Bearer`.
-    pub(crate) fn is_shown(&self, headers: &HeaderMap) -> bool {
-        let Some(value) = headers.get(header::AUTHORIZATION) else {
-            return false;
-        };
-        let Some((scheme, shown)) = split_once_space(value.as_bytes()) else {
-            return false;
-        };
-        // Hashes have one length, so the comparison tells nothing of the token's.
-        scheme.eq_ignore_ascii_case(b"bearer") && bool::from(hash(shown).ct_eq(&self.0))
+    /// Whether a text that was shown is the token. Takes the same time wherever the difference is.
+    pub(crate) fn is(&self, shown: &[u8]) -> bool {
+        Hash::of(shown) == self.hash
     }
 }
 
-fn split_once_space(value: &[u8]) -> Option<(&[u8], &[u8])> {
-    let at = value.iter().position(|byte| *byte == b' ')?;
-    Some((&value[..at], value[at..].trim_ascii()))
-}
-
-fn hash(token: &[u8]) -> [u8; 32] {
-    Sha256::digest(token).into()
+impl Secret {
+    /// The header that shows it, marked so that no log does.
+    pub(crate) fn authorization(&self) -> Option<HeaderValue> {
+        let mut value = HeaderValue::from_str(&format!("Bearer {}", self.text)).ok()?;
+        value.set_sensitive(true);
+        Some(value)
+    }
 }
 
 impl fmt::Debug for Secret {
@@ -66,28 +65,19 @@ impl fmt::Debug for Secret {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use http::HeaderValue;
-
-    fn headers(value: &str) -> HeaderMap {
-        let value = HeaderValue::from_str(value).expect("a header");
-        HeaderMap::from_iter([(header::AUTHORIZATION, value)])
-    }
 
     #[test]
     fn only_the_whole_token_opens() {
         let secret = Secret::new("0123456789abcdef\n").expect("long enough");
-        assert!(secret.is_shown(&headers("Bearer 0123456789abcdef")));
-        assert!(secret.is_shown(&headers("bearer  0123456789abcdef")));
+        assert!(secret.is(b"0123456789abcdef"));
         for wrong in [
-            "Bearer 0123456789abcde",
-            "Basic 0123456789abcdef",
-            "0123456789abcdef",
-            "Bearer",
+            "0123456789abcde",
+            "0123456789abcdef0",
+            "0123456789abcdef\n",
             "",
         ] {
-            assert!(!secret.is_shown(&headers(wrong)), "{wrong}");
+            assert!(!secret.is(wrong.as_bytes()), "{wrong}");
         }
-        assert!(!secret.is_shown(&HeaderMap::new()));
     }
 
     #[test]

@@ -2,34 +2,38 @@
 
 use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs as _};
-use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
+use ganger_access::Identity;
 use ganger_dialect_http::{Guard, Settings};
-use ganger_shard::{Handle, Health, Hooks, Shard, StopCause, SystemClock};
-use ganger_store::{MemoryStore, StoreError};
-use ganger_store_embedded::EmbeddedStore;
+use ganger_router::Router;
+use ganger_shard::{Handle, Health, StopCause};
+use ganger_types::ShardId;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::config::{Config, DB_IN_MEMORY};
+use crate::config::Config;
 use crate::doors::Doors;
 use crate::error::StartError;
+use crate::front::{Dialects, Front, Passed};
 use crate::listen::{self, Counters};
-use crate::secret::Secret;
+use crate::peers::ToPeers;
+use crate::security::{Door, Require, Security, follow_files};
+use crate::shards::{open_all, stop_all};
 
 /// A running server.
 pub struct Running {
     addr: SocketAddr,
-    shard: Handle,
+    shards: Vec<Handle>,
     stopping: CancellationToken,
     draining: watch::Sender<bool>,
-    ended: watch::Receiver<Option<StopCause>>,
+    ended: watch::Receiver<Option<(ShardId, StopCause)>>,
     listener: JoinHandle<()>,
+    security: Arc<Security>,
 }
 
 /// Starts a server: listens, opens the store, and loads it meanwhile.
@@ -39,9 +43,16 @@ pub struct Running {
 /// # Errors
 /// If a setting cannot be used, the address is taken, or the store cannot be opened.
 pub async fn start(config: Config) -> Result<Running, StartError> {
-    let token = token(&config)?;
+    let security = Arc::new(Security::load(&config)?);
     let addr = address(&config.addr)?;
-    check_exposure(addr, &config, token.is_some())?;
+    let (is_encrypted, is_checked) = (security.is_encrypted(), security.is_checked());
+    check_exposure(addr, config.insecure, is_encrypted, is_checked)?;
+    tracing::info!(
+        tls = is_encrypted,
+        http = %security.require(Door::Http),
+        grpc = %security.require(Door::Grpc),
+        "what clients must show"
+    );
     let listener = TcpListener::bind(addr)
         .await
         .map_err(|error| StartError::Listen {
@@ -54,19 +65,46 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
     })?;
 
     let (ended_out, ended) = watch::channel(None);
-    let shard = open_shard(&config, ended_out).await?;
+    let to_peers = ToPeers::new(&config, Arc::clone(&security))?;
+    let shards = open_all(&config, &ended_out).await?;
+    let router = Router::start(shards.clone(), config.topology.clone(), Arc::new(to_peers));
     let stopping = CancellationToken::new();
     let (draining, drained) = watch::channel(false);
     let counters = Arc::new(Counters::default());
+    let passed = Arc::new(Passed::default());
+    let wiring = Wiring {
+        router: &router,
+        shards: &shards,
+        stopping: &stopping,
+        counters: &counters,
+        passed: &passed,
+        security: &security,
+        started: Instant::now(),
+        addr,
+    };
+    let dialects = shards.iter().map(|shard| {
+        let dialects = Dialects {
+            http: http(&config, shard, &wiring),
+            grpc: grpc(shard, drained.clone(), &wiring),
+        };
+        (shard.id().clone(), dialects)
+    });
+    let front = Front::new(
+        router.clone(),
+        dialects.collect(),
+        security.audit.clone(),
+        Arc::clone(&passed),
+        stopping.clone(),
+    );
     let doors = Doors {
-        http: http(&config, &shard, &stopping, &counters, addr),
-        grpc: grpc(&shard, drained),
+        front: Arc::new(front),
         guard: Guard {
             hosts: config.hosts.clone(),
-            is_secured: token.is_some(),
+            is_secured: security.require(Door::Http) != Require::Nothing,
         },
-        token,
+        security: Arc::clone(&security),
     };
+    tokio::spawn(follow_files(Arc::clone(&security), stopping.clone()));
     let listener = tokio::spawn(listen::serve(
         listener,
         doors,
@@ -77,11 +115,12 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
     ));
     Ok(Running {
         addr,
-        shard,
+        shards,
         stopping,
         draining,
         ended,
         listener,
+        security,
     })
 }
 
@@ -91,25 +130,49 @@ impl Running {
         self.addr
     }
 
-    /// The shard behind it.
+    /// Whether it speaks TLS.
+    pub fn is_encrypted(&self) -> bool {
+        self.security.is_encrypted()
+    }
+
+    /// Reads certificates, tokens and rights again, and opens the audit log again. What cannot be used is
+    /// refused and said in the log; the old goes on. Happens by itself when a file changes.
+    pub fn reload(&self) {
+        self.security.reload();
+    }
+
+    /// The shard that requests mean which name none.
     pub fn shard(&self) -> &Handle {
-        &self.shard
+        &self.shards[0]
     }
 
-    /// Waits until the store is loaded and requests are served, or the shard has ended.
+    /// The shards behind it; there is at least one.
+    pub fn shards(&self) -> &[Handle] {
+        &self.shards
+    }
+
+    /// Waits until all stores are loaded and requests are served, or a shard has ended.
     pub async fn ready(&self) -> Health {
-        self.shard.ready().await
+        let mut all = Health::Ready;
+        for shard in &self.shards {
+            match shard.ready().await {
+                Health::Ready => {}
+                Health::Full => all = Health::Full,
+                other => return other,
+            }
+        }
+        all
     }
 
-    /// Completes when the shard ends by itself.
-    pub async fn ended(&self) -> StopCause {
+    /// Completes when a shard ends by itself: which, and why.
+    pub async fn ended(&self) -> (ShardId, StopCause) {
         let mut ended = self.ended.clone();
-        let cause = ended
+        let first = ended
             .wait_for(Option::is_some)
             .await
             .ok()
-            .and_then(|cause| cause.clone());
-        cause.unwrap_or(StopCause::Asked)
+            .and_then(|first| first.clone());
+        first.unwrap_or_else(|| (self.shard().id().clone(), StopCause::Asked))
     }
 
     /// Stops: long polls and streams end, requests in flight are answered, the store is closed.
@@ -118,30 +181,7 @@ impl Running {
         self.stopping.cancel();
         // The listener's task ends by itself; it cannot have panicked without having been seen.
         let _ = self.listener.await;
-        self.shard.stop().await;
-    }
-}
-
-/// The token from the configuration or its file.
-fn token(config: &Config) -> Result<Option<Secret>, StartError> {
-    let Some(path) = &config.token_file else {
-        return Ok(config.token.clone());
-    };
-    let refused = |reason: String| StartError::Token {
-        path: path.clone(),
-        reason,
-    };
-    warn_if_others_may_read(path);
-    let text = std::fs::read_to_string(path).map_err(|error| refused(error.to_string()))?;
-    Secret::new(&text).map(Some).map_err(refused)
-}
-
-fn warn_if_others_may_read(path: &Path) {
-    use std::os::unix::fs::PermissionsExt as _;
-    if let Ok(metadata) = std::fs::metadata(path)
-        && metadata.permissions().mode() & 0o077 != 0
-    {
-        tracing::warn!(path = %path.display(), "others on this machine may read the token file: chmod 600");
+        stop_all(&self.shards).await;
     }
 }
 
@@ -165,72 +205,49 @@ fn address(text: &str) -> Result<SocketAddr, StartError> {
         .ok_or_else(|| refused("the name stands for no address"))
 }
 
-/// Refuses to be open to others unless told so.
-fn check_exposure(addr: SocketAddr, config: &Config, has_token: bool) -> Result<(), StartError> {
+/// Refuses to be open to others unless everything is encrypted and everyone checked, or it is told so.
+fn check_exposure(
+    addr: SocketAddr,
+    is_insecure: bool,
+    is_encrypted: bool,
+    is_checked: bool,
+) -> Result<(), StartError> {
     if addr.ip().is_loopback() {
         return Ok(());
     }
-    if !config.insecure {
-        let missing = if has_token {
-            ""
-        } else {
-            ", and no token is asked for"
-        };
+    let missing = match (is_encrypted, is_checked) {
+        (true, true) => return Ok(()),
+        (true, false) => "nobody would be asked who he is",
+        (false, true) => "nothing would be encrypted, tokens included",
+        (false, false) => "nothing would be encrypted and nobody asked who he is",
+    };
+    if !is_insecure {
         return Err(StartError::Open { addr, missing });
     }
-    let check = if has_token {
-        "a token is asked for"
-    } else {
-        "no token is asked for"
-    };
-    tracing::warn!(%addr, "INSECURE: listening beyond loopback without encryption; {check}");
+    tracing::warn!(%addr, "INSECURE: listening beyond this machine, and {missing}");
     Ok(())
 }
 
-async fn open_shard(
-    config: &Config,
-    ended: watch::Sender<Option<StopCause>>,
-) -> Result<Handle, StartError> {
-    let settings = ganger_shard::Settings {
-        shard: config.shard.clone(),
-        inbox_commands_max: config.limits.inbox_commands,
-        waiters_max: config.limits.waiters,
-        reserve_bytes: config.reserve_bytes,
-        ..ganger_shard::Settings::default()
-    };
-    let hooks = Hooks {
-        on_stopped: Some(Arc::new(move |cause| {
-            ended.send_replace(Some(cause.clone()));
-        })),
-        at_point: None,
-    };
-    let db = config.db.clone();
-    let shard = config.shard.clone();
-    // Opening reads and writes files, which must not hold up other tasks.
-    let started = tokio::task::spawn_blocking(move || -> Result<Handle, StoreError> {
-        let clock = Arc::new(SystemClock);
-        if db.as_os_str() == DB_IN_MEMORY {
-            return Shard::start(MemoryStore::new(), settings, clock, hooks);
-        }
-        let store = EmbeddedStore::create_or_open(&db, &shard)?;
-        Shard::start(store, settings, clock, hooks)
-    });
-    let started = started.await.map_err(|error| StartError::System {
-        doing: "open the store",
-        reason: error.to_string(),
-    })?;
-    Ok(started?)
+/// What the dialects over every shard share.
+struct Wiring<'a> {
+    router: &'a Router,
+    shards: &'a [Handle],
+    stopping: &'a CancellationToken,
+    counters: &'a Arc<Counters>,
+    passed: &'a Arc<Passed>,
+    security: &'a Arc<Security>,
+    started: Instant,
+    addr: SocketAddr,
 }
 
-fn http(
-    config: &Config,
-    shard: &Handle,
-    stopping: &CancellationToken,
-    counters: &Arc<Counters>,
-    addr: SocketAddr,
-) -> axum::Router {
-    let counters = Arc::clone(counters);
-    let started = Instant::now();
+fn http(config: &Config, shard: &Handle, wiring: &Wiring<'_>) -> axum::Router {
+    let Wiring {
+        security,
+        addr,
+        started,
+        ..
+    } = *wiring;
+    let (counters, passed) = (Arc::clone(wiring.counters), Arc::clone(wiring.passed));
     let settings = Settings {
         version: env!("CARGO_PKG_VERSION"),
         body_bytes_max: config.limits.body_bytes,
@@ -238,33 +255,98 @@ fn http(
         line_bytes_max: config.limits.line_bytes,
         bytes_in_flight_max: config.limits.bytes_in_flight,
         streams_max: config.limits.streams,
-        stopping: stopping.clone(),
-        is_insecure: config.insecure && !addr.ip().is_loopback(),
-        more_metrics: Arc::new(move |out| metrics(&counters, started, out)),
+        stopping: wiring.stopping.clone(),
+        is_insecure: !(addr.ip().is_loopback() || security.is_encrypted() && security.is_checked()),
+        stranger: Identity::Anonymous,
+        audit: security.audit.clone(),
+        router: Some(wiring.router.clone()),
+        shards: wiring.shards.to_vec(),
+        more_metrics: {
+            let security = Arc::clone(security);
+            Arc::new(move |out| metrics(&counters, &passed, &security, started, out))
+        },
     };
     ganger_dialect_http::routes(shard.clone(), settings)
 }
 
-fn grpc(shard: &Handle, draining: watch::Receiver<bool>) -> axum::Router {
+fn grpc(shard: &Handle, draining: watch::Receiver<bool>, wiring: &Wiring<'_>) -> axum::Router {
     let options = ganger_dialect_grpc::Options {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         draining,
+        stranger: Identity::Anonymous,
+        audit: wiring.security.audit.clone(),
+        router: Some(wiring.router.clone()),
+        shards: wiring.shards.to_vec(),
         ..ganger_dialect_grpc::Options::default()
     };
     ganger_dialect_grpc::router(shard.clone(), options)
 }
 
-fn metrics(counters: &Counters, started: Instant, out: &mut String) {
-    let open = counters.open.load(Ordering::Relaxed);
-    let accepted = counters.accepted.load(Ordering::Relaxed);
-    let uptime = started.elapsed().as_secs();
-    write!(
-        out,
-        "# HELP ganger_connections Connections open now.\n# TYPE ganger_connections gauge\nganger_connections {open}\n\
-         # HELP ganger_connections_total Connections ever accepted.\n# TYPE ganger_connections_total counter\nganger_connections_total {accepted}\n\
-         # HELP ganger_uptime_seconds Since the start.\n# TYPE ganger_uptime_seconds gauge\nganger_uptime_seconds {uptime}\n"
-    )
-    .expect("strings take everything");
+fn metrics(
+    counters: &Counters,
+    passed: &Passed,
+    security: &Security,
+    started: Instant,
+    out: &mut String,
+) {
+    let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+    let rows = [
+        (
+            "ganger_connections",
+            "gauge",
+            "Connections open now.",
+            read(&counters.open),
+        ),
+        (
+            "ganger_connections_total",
+            "counter",
+            "Connections ever accepted.",
+            read(&counters.accepted),
+        ),
+        (
+            "ganger_connections_refused_total",
+            "counter",
+            "Connections closed at once: their address had too many.",
+            read(&counters.refused),
+        ),
+        (
+            "ganger_handshakes_failed_total",
+            "counter",
+            "Connections that came to no TLS.",
+            read(&counters.handshakes_failed),
+        ),
+        (
+            "ganger_logins_failed_total",
+            "counter",
+            "Wrong tokens ever shown.",
+            read(&security.logins_failed),
+        ),
+        (
+            "ganger_requests_passed_on_total",
+            "counter",
+            "Requests passed on to the server of another shard.",
+            read(&passed.on),
+        ),
+        (
+            "ganger_requests_unreached_total",
+            "counter",
+            "Those among them whose shard could not be reached.",
+            read(&passed.failed),
+        ),
+        (
+            "ganger_uptime_seconds",
+            "gauge",
+            "Since the start.",
+            started.elapsed().as_secs(),
+        ),
+    ];
+    for (name, kind, help, value) in rows {
+        write!(
+            out,
+            "# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {value}\n"
+        )
+        .expect("strings take everything");
+    }
 }
 
 #[cfg(test)]
@@ -287,14 +369,17 @@ mod tests {
     }
 
     #[test]
-    fn being_open_to_others_must_be_said() {
-        let mut config = Config::default();
+    fn being_open_to_others_takes_encryption_and_a_check_or_must_be_said() {
         let open = SocketAddr::from(([0, 0, 0, 0], 3733));
-        assert!(check_exposure(SocketAddr::from(([127, 0, 0, 1], 1)), &config, false).is_ok());
-        let refused = check_exposure(open, &config, true).expect_err("not encrypted");
-        assert!(refused.to_string().contains("--insecure"));
-        assert_eq!(refused.exit_code(), 2);
-        config.insecure = true;
-        assert!(check_exposure(open, &config, false).is_ok());
+        let here = SocketAddr::from(([127, 0, 0, 1], 1));
+        assert!(check_exposure(here, false, false, false).is_ok());
+        assert!(check_exposure(open, false, true, true).is_ok());
+        for (is_encrypted, is_checked) in [(false, true), (true, false), (false, false)] {
+            let refused = check_exposure(open, false, is_encrypted, is_checked);
+            let refused = refused.expect_err("something is missing");
+            assert!(refused.to_string().contains("--insecure"), "{refused}");
+            assert_eq!(refused.exit_code(), 2);
+            assert!(check_exposure(open, true, is_encrypted, is_checked).is_ok());
+        }
     }
 }

@@ -44,6 +44,8 @@ pub(crate) struct Shared {
     pub(crate) health: watch::Receiver<Health>,
     /// True once every thread has ended and the store is closed.
     pub(crate) is_over: watch::Receiver<bool>,
+    /// Counts how often messages for other shards have come to wait.
+    pub(crate) outbox: watch::Receiver<u64>,
     pub(crate) census: Arc<Mutex<Census>>,
     pub(crate) next_waiter: AtomicU64,
 }
@@ -328,6 +330,11 @@ impl Handle {
     /// If the position is too old, or too many subscribe already.
     pub fn events(&self, after: Option<Position>) -> Result<Subscription, CallError> {
         self.shared.hub.subscribe(after)
+    }
+
+    /// Changes whenever messages for other shards have come to wait; they are durable by then.
+    pub fn outbox(&self) -> watch::Receiver<u64> {
+        self.shared.outbox.clone()
     }
 
     /// Whether the shard can work.

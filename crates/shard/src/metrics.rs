@@ -112,6 +112,8 @@ numbers! {
         commit_failures_total,
         /// Times an engine was read back: at start, and after each failed commit.
         loads_total,
+        /// Recoveries that waited, because the write before the failed one had failed too.
+        recovery_pauses_total,
         /// Upkeep of the store that failed.
         upkeep_errors_total,
         /// Jobs that came into being.

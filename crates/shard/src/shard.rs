@@ -60,6 +60,7 @@ fn spawn<S: Store>(
     let (inbox, messages) = channel();
     let (health_out, health) = watch::channel(Health::Starting { jobs: 0 });
     let (over_out, is_over) = watch::channel(false);
+    let (outbox_out, outbox) = watch::channel(0);
     let (reads, mut threads) = ReadPool::start(
         &settings.shard,
         settings.reads_max,
@@ -79,7 +80,7 @@ fn spawn<S: Store>(
         keeper: Keeper::new(store, Arc::clone(&numbers), hooks.clone()),
         ordered,
         reports: reports_out,
-        wake: inbox.clone(),
+        wake: Wake(inbox.clone()),
         clock: Arc::clone(&clock),
         numbers: Arc::clone(&numbers),
     };
@@ -100,6 +101,7 @@ fn spawn<S: Store>(
             clock: Arc::clone(&clock),
             health,
             is_over,
+            outbox,
             census: Arc::new(Mutex::new(Census::default())),
             next_waiter: AtomicU64::new(1),
         }),
@@ -122,6 +124,7 @@ fn spawn<S: Store>(
             threads,
             health: health_out,
             over: over_out,
+            outbox: outbox_out,
             hooks,
         },
         batch_max,
@@ -145,9 +148,19 @@ struct Committer<S: Store> {
     keeper: Keeper<S>,
     ordered: Receiver<Order>,
     reports: Sender<Report<S::Reader>>,
-    wake: Sender<Message>,
     clock: Arc<dyn Clock>,
     numbers: Arc<Numbers>,
+    /// The last field: it is dropped when the shard can see that no report will come any more.
+    wake: Wake,
+}
+
+/// Wakes the shard thread, and does so too when the store thread ends, even by a panic.
+struct Wake(Sender<Message>);
+
+impl Drop for Wake {
+    fn drop(&mut self) {
+        drop(self.0.send(Message::Look));
+    }
 }
 
 impl<S: Store> Committer<S> {
@@ -162,7 +175,7 @@ impl<S: Store> Committer<S> {
                     .observe_time(self.clock.monotonic().saturating_sub(began));
             }
             let Some(report) = report else { continue };
-            if self.reports.send(report).is_err() || self.wake.send(Message::Look).is_err() {
+            if self.reports.send(report).is_err() || self.wake.0.send(Message::Look).is_err() {
                 return;
             }
         }
@@ -267,6 +280,7 @@ impl<R: Reader> Host<R> {
             match output {
                 Output::Answer(channel, answer) => channel.send(answer),
                 Output::Events(events) => self.ending.hub.publish(events),
+                Output::Outbox => self.ending.outbox.send_modify(|times| *times += 1),
             }
         }
         self.ending.hooks.reach(Point::AfterRelease);
@@ -319,6 +333,7 @@ struct Ending {
     reads: Arc<ReadPool>,
     threads: Vec<JoinHandle<()>>,
     health: watch::Sender<Health>,
+    outbox: watch::Sender<u64>,
     over: watch::Sender<bool>,
     hooks: Hooks,
 }

@@ -74,12 +74,16 @@ struct World {
 
 impl World {
     fn new() -> Self {
+        Self::with_turns_of(6)
+    }
+
+    fn with_turns_of(turn_commands_max: usize) -> Self {
         let (store, control) = (MemoryStore::new(), Control::default());
         let mut gate = Gate::new(store.clone(), &control);
         let opened = gate.open().expect("memory opens");
         let numbers: Arc<Numbers> = Arc::default();
         let settings = Settings {
-            turn_commands_max: 6,
+            turn_commands_max,
             group_wait: Duration::from_micros(500),
             ..Settings::default()
         };
@@ -238,6 +242,7 @@ impl World {
     fn check(&mut self, output: Output<u64>) {
         let (ticket, answer) = match output {
             Output::Events(events) => return self.check_events(events),
+            Output::Outbox => return,
             Output::Answer(ticket, answer) => (ticket, answer),
         };
         let was_open = self.open.remove(&ticket);
@@ -346,14 +351,14 @@ proptest! {
 
 #[test]
 fn a_turn_waits_for_company_only_while_it_may_hope_for_it() {
-    let mut world = World::new();
+    let mut world = World::with_turns_of(64);
     world.run();
     world.let_store_work(Fault::None);
     // A lone command goes out at once.
     world.take(Step::Enqueue(1));
     world.run();
     assert_eq!(world.orders.len(), 1);
-    // Three that came meanwhile make one turn; then four are hoped for.
+    // Three that came meanwhile make one turn. Four together are no load: it goes out at once.
     for _ in 0..3 {
         world.take(Step::Enqueue(1));
     }
@@ -364,9 +369,16 @@ fn a_turn_waits_for_company_only_while_it_may_hope_for_it() {
         "the store is busy: the turn stays open"
     );
     world.let_store_work(Fault::None);
+    assert_eq!(world.orders.len(), 1, "so few do not wait for more");
+    // Seven that came meanwhile, after three: ten are hoped for.
+    for _ in 0..7 {
+        world.take(Step::Enqueue(1));
+    }
+    world.run();
+    world.let_store_work(Fault::None);
     assert!(
         world.orders.is_empty(),
-        "three of four are there: it waits a little"
+        "seven of ten are there: it waits a little"
     );
     let sleep = world.core.sleep_for(world.now).expect("it wakes by itself");
     assert!(sleep <= Duration::from_micros(500), "{sleep:?}");

@@ -7,11 +7,12 @@ use std::time::Duration;
 use ganger_shard::{CallError, Delivery, Settings};
 use ganger_store::MemoryStore;
 use ganger_types::command::{
-    ConfigureNamespace, Fail, NewEdge, NewInput, NewJob, Revive, Upstream,
+    ConfigureNamespace, ConfigureQueue, Fail, NewEdge, NewInput, NewJob, QueueChange, Revive,
+    Upstream,
 };
 use ganger_types::{
-    Bytes, Clock, Command, FailurePolicy, Group, JobState, Namespace, NamespaceSettings, Rejection,
-    Reply, Timestamp,
+    Bytes, Clock, Command, FailurePolicy, Group, JobState, Namespace, NamespaceSettings, Queue,
+    Rejection, Reply, Timestamp,
 };
 use kit::{Bench, complete, enqueue, held, ids, lease, new_job};
 
@@ -245,6 +246,69 @@ async fn on_the_callers_clock_commands_bring_their_time_and_nothing_else_moves()
         .expect("readable")
         .expect("there");
     assert!(job.lease.is_some() || job.record.state == JobState::Running);
+    bench.handle.stop().await;
+}
+
+/// A shard with a namespace on its callers' clocks, and a command that submits one job there.
+async fn on_callers_clocks(new: NewJob) -> (Bench, Namespace, Command) {
+    let bench = Bench::start().await;
+    let namespace = Namespace::from_static("theirs");
+    let settings = NamespaceSettings {
+        clock: Clock::Caller,
+        ..NamespaceSettings::default()
+    };
+    let configure = ConfigureNamespace {
+        namespace: namespace.clone(),
+        settings,
+    };
+    let configure = Command::ConfigureNamespace(Box::new(configure));
+    bench.handle.call(configure).await.expect("accepted");
+    let Command::Enqueue(mut submission) = enqueue(vec![new]) else {
+        unreachable!()
+    };
+    submission.namespace = namespace.clone();
+    (bench, namespace, Command::Enqueue(submission))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_that_ends_by_the_time_its_caller_brings_is_found_by_the_same_command() {
+    let late = NewJob {
+        deadline: Some(Timestamp(5_000_000)),
+        ..new_job("a", "p")
+    };
+    let (bench, namespace, submit) = on_callers_clocks(late).await;
+    let id = ids(bench.handle.call_at(submit, Timestamp(1_000_000)).await).remove(0);
+    let revive = Command::Revive(Box::new(Revive {
+        namespace: namespace.clone(),
+        jobs: vec![id],
+        queue: None,
+    }));
+    let revived = bench.handle.call_at(revive, Timestamp(6_000_000)).await;
+    let Reply::Changed { count, skipped } = revived.expect("it is there") else {
+        panic!("not a count")
+    };
+    assert_eq!((count, skipped), (1, Vec::new()));
+    bench.handle.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_of_settings_fires_nothing_on_callers_clocks() {
+    let waiting = NewJob {
+        deadline: Some(Timestamp(5_000_000)),
+        ..new_job("a", "p")
+    };
+    let (bench, namespace, submit) = on_callers_clocks(waiting).await;
+    let id = ids(bench.handle.call_at(submit, Timestamp(1_000_000)).await).remove(0);
+    // The shard's own clock stands decades after that deadline.
+    let configure = ConfigureQueue {
+        namespace: namespace.clone(),
+        queue: Queue::from_static("a"),
+        change: QueueChange::Paused(false),
+    };
+    let configure = Command::ConfigureQueue(Box::new(configure));
+    bench.handle.call(configure).await.expect("accepted");
+    let job = bench.handle.job(&namespace, &id).await.expect("readable");
+    assert_eq!(job.expect("there").record.state, JobState::Ready);
     bench.handle.stop().await;
 }
 

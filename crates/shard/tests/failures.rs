@@ -4,9 +4,13 @@ mod kit;
 
 use std::time::Duration;
 
-use ganger_shard::{CallError, Health, Hooks, ManualClock, Settings, Shard, StopCause};
+use ganger_shard::{CallError, Clock, Health, Hooks, ManualClock, Settings, Shard, StopCause};
 
-use ganger_types::{JobState, Namespace, Timestamp};
+use ganger_types::command::PutSchedule;
+use ganger_types::{
+    Bytes, CatchUp, Command, JobState, Kind, Namespace, Overlap, Priority, Queue, ScheduleId,
+    ScheduleRecord, ScheduleSpec, Timestamp,
+};
 use kit::{Bench, Control, Fault, Gate, MemoryStore, complete, enqueue, held, ids, lease, new_job};
 
 const WAIT: Duration = Duration::from_secs(60);
@@ -258,6 +262,67 @@ async fn a_write_without_space_keeps_new_work_out_for_a_while() {
         bench.clock.advance(Duration::from_secs(1));
     }
     bench.handle.stop().await;
+}
+
+/// What a person set up in time goes on: its runs were accepted with the schedule, each is bounded by
+/// the policies for catching up and overlap, and they are written from the reserve.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_schedule_runs_on_while_the_device_is_full_and_a_new_one_is_refused() {
+    let bench = Bench::start().await;
+    let put = Command::PutSchedule(Box::new(PutSchedule {
+        schedule: every_minute(bench.clock.wall()),
+    }));
+    bench.handle.call(put.clone()).await.expect("room");
+    bench.control.set_free(1_000);
+    bench.clock.advance(Duration::from_secs(2));
+    while bench.handle.health() != Health::Full {
+        tokio::task::yield_now().await;
+    }
+    let refused = bench.handle.call(put).await;
+    assert!(
+        matches!(refused, Err(CallError::Full { .. })),
+        "{refused:?}"
+    );
+    let waiting = tokio::spawn({
+        let handle = bench.handle.clone();
+        async move { handle.lease(lease(&["a"], 1), 2 * WAIT).await }
+    });
+    // The lease request waits before the schedule is due.
+    bench.handle.metrics_now().await.expect("in service");
+    bench.clock.advance(Duration::from_secs(60));
+    let deliveries = waiting.await.expect("no panic").expect("in service");
+    assert_eq!(deliveries[0].grant.attempt, 1);
+    let report = bench.handle.call(complete(&deliveries[0], None)).await;
+    report.expect("reports go on");
+    assert_eq!(bench.handle.health(), Health::Full);
+    bench.handle.stop().await;
+}
+
+fn every_minute(now: Timestamp) -> ScheduleRecord {
+    let minute = Duration::from_secs(60);
+    ScheduleRecord {
+        namespace: Namespace::default(),
+        id: ScheduleId::from_static("s"),
+        spec: ScheduleSpec::Interval {
+            every: minute,
+            first_at: now.after(minute),
+        },
+        catch_up: CatchUp::Last,
+        overlap: Overlap::Allow,
+        paused: false,
+        queue: Queue::from_static("a"),
+        kind: Kind::from_static("tick"),
+        payload: Bytes::new(),
+        priority: Priority::default(),
+        retry: None,
+        timeout: None,
+        tags: Vec::new(),
+        labels: Vec::new(),
+        created_at: Timestamp(0),
+        next_at: None,
+        runs: 0,
+        last_job: None,
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

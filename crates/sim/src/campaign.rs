@@ -112,7 +112,8 @@ pub struct Hunt {
 
 /// Looks for every planted bug of a level, at most so many seeds each.
 pub fn hunt(level: u8, seeds_max: u64) -> Vec<Hunt> {
-    let bugs = BUGS.iter().filter(|(_, at, _)| *at == level);
+    let all = BUGS.iter().chain(crate::cluster::planted::BUGS);
+    let bugs = all.filter(|(_, at, _)| *at == level);
     bugs.map(|(bug, _, what)| Hunt {
         bug: *bug,
         what,

@@ -1,7 +1,7 @@
 //! Chaos: outages, clock jumps, deaths of workers, and the process dying and coming back.
 
 use crate::dice::Dice;
-use crate::plan::Fault;
+use crate::plan::{Fault, Feature, Pace};
 use crate::world::{Happening, Ran, World};
 
 impl World {
@@ -50,10 +50,13 @@ impl World {
         self.story
             .tell(time, || "the shard's process dies".to_owned());
         self.direct = None;
+        // A process that is away for longer than all the rest of the run proves nothing.
+        let is_quick = self.plan.does(Feature::QuickRestarts) && self.plan.pace == Pace::Dense;
+        let longest = if is_quick { 300_000 } else { 30_000_000 };
         let down = match dice.below(3) {
             0 => 1,
             1 => dice.below(100_000),
-            _ => dice.below(30_000_000),
+            _ => dice.below(longest),
         };
         let again = if dice.chance(200) {
             dice.small(3) + 1

@@ -79,7 +79,7 @@ impl World {
         let Some(place) = hand.tasks.iter().position(|task| task.held.token == token) else {
             return Ok(());
         };
-        let act = Hand::handle(&self.plan, &mut hand.tasks[place], &mut dice);
+        let act = Hand::handle(&self.plan, &self.lore, &mut hand.tasks[place], &mut dice);
         let lease_for = hand.tasks[place].lease_for;
         match act {
             Act::Dies => {

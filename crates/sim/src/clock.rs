@@ -5,6 +5,14 @@ use ganger_types::{Elapsed, Meta, Now, Timestamp};
 /// Where the wall clock stands when a run begins: the first second of 2026.
 pub(crate) const DAWN: u64 = 1_767_225_600_000_000;
 
+/// The reading of a caller's clock, which goes right: both readings are the caller's wall clock.
+pub(crate) fn callers_now(world: u64) -> Now {
+    Now {
+        elapsed: Elapsed(DAWN + world),
+        wall: Timestamp(DAWN + world),
+    }
+}
+
 /// Turns the world's time into the two readings of the shard's machine.
 #[derive(Clone, Debug)]
 pub(crate) struct Clocks {

@@ -10,6 +10,7 @@ use ganger_types::{
     Now,
 };
 
+use crate::actor::names;
 use crate::dice::Dice;
 use crate::oracle::Applied;
 use crate::planted::Planted;
@@ -56,6 +57,10 @@ pub(crate) fn load(rows: &Rows, start: Start, planted: &mut Planted) -> Engine {
             }
             Loaded::Tracked(namespace, id, since) => loader.tracked(&namespace, id, since),
             Loaded::Statistics(record) => loader.statistics(*record),
+            Loaded::Peer(record) => loader.peer(*record),
+            Loaded::Outbox(record) => loader.outbox(*record),
+            Loaded::Part(record) => loader.part(*record),
+            Loaded::Dependent(upstream, dependent) => loader.dependent(upstream, *dependent),
         }
     });
     loader.finish()
@@ -71,6 +76,7 @@ impl Direct {
     ) -> Self {
         let mut planted = planted;
         let start = Start {
+            shard: ganger_types::ShardId::default(),
             epoch: planted.epoch(epoch),
             seed: planted.seed(dice),
             meta: rows.meta,
@@ -85,14 +91,29 @@ impl Direct {
     }
 
     /// Applies commands at `now`: timers first, then each command, then what is stored once a turn.
-    pub(crate) fn turn(&mut self, now: Now, commands: Vec<(u64, Command)>, rows: &Rows) -> Turned {
+    ///
+    /// In a namespace on its callers' clocks a command is applied at `callers_now`.
+    pub(crate) fn turn(
+        &mut self,
+        now: Now,
+        callers_now: Now,
+        commands: Vec<(u64, Command)>,
+        rows: &Rows,
+    ) -> Turned {
         let mut effects = Effects::default();
         let engine_now = self.planted.time(now);
         while self.planted.advances() && self.engine.advance(engine_now, TIMERS_MAX, &mut effects) {
         }
         let mut applied = Vec::new();
         for (op, command) in commands {
-            let answer = self.apply(engine_now, &command, rows, &mut effects);
+            let is_callers = names::namespace_of(&command)
+                .is_some_and(|name| self.engine.runs_on_callers_clock(name));
+            let moment = if is_callers {
+                self.planted.callers_time(callers_now, now)
+            } else {
+                engine_now
+            };
+            let answer = self.apply(moment, &command, rows, &mut effects);
             applied.push(Applied {
                 op,
                 command,
@@ -117,6 +138,7 @@ impl Direct {
         effects: &mut Effects,
     ) -> ganger_types::Answer {
         let command = self.planted.command(command.clone());
+        self.engine.settle_callers_clock(now, &command, effects);
         let known = known(&self.engine, &command, rows, effects);
         let before = effects.changes.len();
         let mut answer = self.engine.apply(now, command.clone(), &known, effects);
@@ -148,7 +170,7 @@ impl Direct {
 }
 
 /// Looks up what a command needs to know of finished jobs: in the turn so far, then in the rows.
-fn known(engine: &Engine, command: &Command, rows: &Rows, effects: &Effects) -> Known {
+pub(crate) fn known(engine: &Engine, command: &Command, rows: &Rows, effects: &Effects) -> Known {
     let mut known = Known::default();
     let mut seen = BTreeSet::new();
     for (namespace, id) in engine.wants(command) {

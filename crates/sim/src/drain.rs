@@ -42,7 +42,8 @@ impl World {
             .direct
             .as_mut()
             .expect("the drain runs on a healed shard");
-        let turned = direct.turn(now, vec![(op, command.clone())], &self.rows);
+        let callers_now = crate::clock::callers_now(time);
+        let turned = direct.turn(now, callers_now, vec![(op, command.clone())], &self.rows);
         self.commit(&turned)?;
         let answer = turned
             .applied
@@ -95,7 +96,10 @@ impl World {
             } else {
                 match served.sleep_for(now) {
                     // A turn waits for company, or there is more to do.
-                    Some(sleep) if sleep <= Duration::from_millis(1) => {
+                    // Or recovery waits for a while, after failures in a row.
+                    Some(sleep)
+                        if sleep <= Duration::from_millis(1) || served.engine().is_none() =>
+                    {
                         self.time += self.clocks.world_micros(sleep);
                         continue;
                     }

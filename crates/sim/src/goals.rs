@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::cluster::goals::GOALS as GOALS_OF_LEVEL_3;
+
 /// Goals that every campaign must reach, with the level at which they can be reached first.
 const GOALS: &[(&str, u8)] = &[
     // Submissions.
@@ -24,6 +26,7 @@ const GOALS: &[(&str, u8)] = &[
     ("report-while-the-lease-may-have-ended", 2),
     ("limit-lowered-under-running-jobs", 1),
     ("completed-into-the-next-queue", 1),
+    ("completed-behind-others", 1),
     ("failed-for-good", 1),
     // Time.
     ("two-timers-in-one-step", 1),
@@ -67,6 +70,13 @@ const GOALS: &[(&str, u8)] = &[
     ("lease-waited-for", 2),
 ];
 
+/// Goals of features that only level 1 has: namespaces on their callers' clocks.
+const GOALS_OF_LEVEL_1: &[&str] = &[
+    "settled-by-a-callers-clock",
+    "lease-ended-by-a-callers-clock",
+    "restarted-with-leases-on-callers-clocks",
+];
+
 /// How often each goal was reached.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Goals {
@@ -76,7 +86,9 @@ pub(crate) struct Goals {
 impl Goals {
     pub(crate) fn reach(&mut self, goal: &'static str) {
         debug_assert!(
-            GOALS.iter().any(|(known, _)| *known == goal),
+            GOALS.iter().any(|(known, _)| *known == goal)
+                || GOALS_OF_LEVEL_1.contains(&goal)
+                || GOALS_OF_LEVEL_3.contains(&goal),
             "unknown goal {goal}"
         );
         *self.counts.entry(goal).or_default() += 1;
@@ -90,9 +102,16 @@ impl Goals {
 
     /// Every goal of a level, with how often it was reached.
     pub(crate) fn counted(&self, level: u8) -> Vec<(&'static str, u64)> {
+        let count = |goal: &&'static str| (*goal, self.counts.get(goal).copied().unwrap_or(0));
+        if level == 3 {
+            return GOALS_OF_LEVEL_3.iter().map(count).collect();
+        }
         let of_level = GOALS.iter().filter(|(_, first)| *first <= level);
+        let alone = GOALS_OF_LEVEL_1.iter().filter(|_| level == 1);
         of_level
-            .map(|(goal, _)| (*goal, self.counts.get(goal).copied().unwrap_or(0)))
+            .map(|(goal, _)| goal)
+            .chain(alone)
+            .map(count)
             .collect()
     }
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use ganger_types::{Answer, Bytes, Command, JobKey, JobState, LeaseToken, Outcome, Reply};
 
-use crate::oracle::{Oracle, Violation};
+use crate::oracle::Oracle;
 use crate::rows::Rows;
 use crate::world::{Ran, broken};
 
@@ -15,7 +15,15 @@ use crate::world::{Ran, broken};
 struct Promise {
     heard_at: u64,
     /// The result that was acknowledged with its completion.
-    completed: Option<(u64, LeaseToken, Option<Bytes>)>,
+    completed: Option<Completed>,
+}
+
+/// A completion that was acknowledged.
+struct Completed {
+    heard_at: u64,
+    token: LeaseToken,
+    /// `None`: only a repeat of the report was heard of, and which of them was the first is not known.
+    result: Option<Option<Bytes>>,
 }
 
 /// See the module.
@@ -50,6 +58,7 @@ impl Ledger {
                 Command::Complete(cmd),
                 Ok(Reply::Reported {
                     state: JobState::Succeeded,
+                    repeat,
                     ..
                 }),
             ) => {
@@ -58,7 +67,13 @@ impl Ledger {
                     return Ok(());
                 };
                 if cmd.next.is_none() {
-                    self.completed(time, key, cmd.held.token, cmd.result.clone());
+                    let completed = Completed {
+                        heard_at: time,
+                        token: cmd.held.token,
+                        // The result that counts is that of the first report (`rel L7`).
+                        result: (!repeat).then(|| cmd.result.clone()),
+                    };
+                    self.completed(key, completed);
                 }
                 Ok(())
             }
@@ -93,20 +108,23 @@ impl Ledger {
     }
 
     /// At most one success per job, whoever reports it (`rel L3`); a revived job starts anew.
-    fn completed(&mut self, time: u64, key: JobKey, token: LeaseToken, result: Option<Bytes>) {
+    fn completed(&mut self, key: JobKey, completed: Completed) {
         let Some(promise) = self.promises.get_mut(&key) else {
             return;
         };
-        match &promise.completed {
-            Some((_, earlier, _)) if *earlier == token => {}
-            _ => promise.completed = Some((time, token, result)),
+        let is_known = promise.completed.as_ref().is_some_and(|earlier| {
+            earlier.token == completed.token
+                && (earlier.result.is_some() || completed.result.is_none())
+        });
+        if !is_known {
+            promise.completed = Some(completed);
         }
     }
 
     /// Holds what was heard against what is stored.
-    pub(crate) fn compare(&self, rows: &Rows, oracle: &Oracle) -> Ran {
+    pub(crate) fn compare(&self, rows: &Rows, oracles: &[&Oracle]) -> Ran {
         for (key, promise) in &self.promises {
-            if oracle.was_removed(*key) {
+            if oracles.iter().any(|oracle| oracle.was_removed(*key)) {
                 continue;
             }
             if rows.record(*key).is_none() {
@@ -116,10 +134,10 @@ impl Ledger {
                 );
                 return Err(broken("D2", what));
             }
-            let Some((heard_at, token, result)) = &promise.completed else {
+            let Some(completed) = &promise.completed else {
                 continue;
             };
-            if oracle.was_revived(*key) {
+            if oracles.iter().any(|oracle| oracle.was_revived(*key)) {
                 continue;
             }
             let row = rows.finished.get(key);
@@ -127,15 +145,20 @@ impl Ledger {
                 .and_then(|row| row.record.finished.as_ref())
                 .map(|end| end.outcome);
             let stored = row.and_then(|row| row.result.clone());
-            if outcome != Some(Outcome::Succeeded) || stored != *result {
+            let is_same = completed
+                .result
+                .as_ref()
+                .is_none_or(|result| stored == *result);
+            if outcome != Some(Outcome::Succeeded) || !is_same {
+                let Completed {
+                    heard_at,
+                    token,
+                    result,
+                } = completed;
                 let what = format!(
                     "job {key}, whose completion under {token:?} was acknowledged at {heard_at} us with {result:?}, is stored as {outcome:?} with {stored:?}"
                 );
-                return Err(Violation {
-                    rule: "D10",
-                    what,
-                    earlier: Vec::new(),
-                });
+                return Err(broken("D10", what));
             }
         }
         Ok(())

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ganger_engine::Effects;
 use ganger_store::Loaded;
-use ganger_types::command::Start;
+use ganger_types::command::{QueueChange, Selection, Start};
 use ganger_types::{Answer, Change, Command, Epoch, InputState, JobKey, Now, Reply, Timestamp};
 
 use crate::dice::Dice;
@@ -40,6 +40,22 @@ pub(crate) const BUGS: &[(u32, u8, &str)] = &[
     (22, 1, "failure policies of edges are mixed up"),
     (23, 1, "counted attempts are not stored"),
     (24, 1, "the end of a lease is not stored"),
+    (27, 1, "one job more than the limit may run"),
+    (28, 1, "deadlines are dropped"),
+    (29, 1, "every release counts as an attempt"),
+    (30, 1, "a goodbye is answered and forgotten"),
+    (31, 1, "of the jobs to be cancelled only the first is"),
+    (
+        32,
+        1,
+        "a job completed into its next queue waits for nobody",
+    ),
+    (33, 1, "leases on callers' clocks end with a restart"),
+    (34, 1, "the shard's clock rules where its callers' should"),
+    (35, 1, "the window of a unique key is forgotten"),
+    (36, 1, "a permanent failure is tried again"),
+    (37, 1, "dependencies are added to a job and not stored"),
+    (38, 1, "the pause that a worker asks for is dropped"),
     (25, 2, "an unknown commit is treated as failed"),
     (26, 2, "an answer goes out before its commit"),
 ];
@@ -86,6 +102,11 @@ impl Planted {
         }
     }
 
+    /// The time of a command in a namespace on its callers' clocks.
+    pub(crate) fn callers_time(&self, callers: Now, ours: Now) -> Now {
+        if self.is(34) { ours } else { callers }
+    }
+
     pub(crate) fn advances(&mut self) -> bool {
         !self.is(4) || self.now_and_then(3)
     }
@@ -93,6 +114,11 @@ impl Planted {
     /// What a new engine is told of a row.
     pub(crate) fn loads(&mut self, row: Loaded) -> Option<Loaded> {
         match (self.bug, row) {
+            (33, Loaded::Lease(mut record)) => {
+                // Every reading of the shard's clock is earlier than any of a caller's.
+                record.expires_at = record.expires_at.min(ganger_types::Elapsed(1));
+                Some(Loaded::Lease(record))
+            }
             (7, Loaded::Lease(_)) | (11, Loaded::Claim(_)) | (14, Loaded::Input(_)) => None,
             (13, Loaded::Queue(mut record)) => {
                 record.settings.paused = false;
@@ -111,6 +137,34 @@ impl Planted {
                         job.start = Start::Now;
                     }
                 }
+            }
+            (27, Command::ConfigureQueue(cmd)) => {
+                if let QueueChange::All(settings) = &mut cmd.change {
+                    settings.running_max = settings.running_max.map(|max| max + 1);
+                }
+            }
+            (28, Command::Enqueue(cmd)) => {
+                cmd.jobs.iter_mut().for_each(|job| job.deadline = None);
+            }
+            (29, Command::Release(cmd)) => cmd.counted = true,
+            (30, Command::Goodbye(cmd)) => cmd.worker = ganger_types::Worker::from_static("nobody"),
+            (31, Command::Cancel(cmd)) => {
+                if let Selection::Jobs(ids) = &mut cmd.jobs {
+                    ids.truncate(1);
+                }
+            }
+            (32, Command::Complete(cmd)) => {
+                if let Some(next) = &mut cmd.next {
+                    next.after.clear();
+                }
+            }
+            (35, Command::Enqueue(cmd)) => {
+                let uniques = cmd.jobs.iter_mut().filter_map(|job| job.unique.as_mut());
+                uniques.for_each(|unique| unique.window = None);
+            }
+            (36, Command::Fail(cmd)) => cmd.permanent = false,
+            (38, Command::Fail(cmd)) => {
+                cmd.retry_after = cmd.retry_after.map(|_| Duration::ZERO);
             }
             (20, Command::Renew(cmd)) => cmd.lease_for = Some(Duration::from_millis(100)),
             (22, Command::Enqueue(cmd)) => {
@@ -189,6 +243,10 @@ impl Planted {
 
     fn drops(&self, change: &Change) -> bool {
         match (self.bug, change) {
+            (37, Change::PutInput(row)) => {
+                row.slot > ganger_types::InputRow::EDGE_FIRST
+                    && matches!(row.state, InputState::Missing { .. })
+            }
             (8, Change::PutInput(row)) => matches!(row.state, InputState::Delivered { .. }),
             (24, Change::RemoveLease(_))
             | (12, Change::PutUnique(_))

@@ -7,12 +7,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ganger_store::Loaded;
-use ganger_types::change::{ClaimRecord, UniqueRecord};
+use ganger_types::ClaimRecord;
+use ganger_types::change::UniqueRecord;
 use ganger_types::command::{Retiree, RetireeQuery};
 use ganger_types::{
-    Bytes, Change, ClaimKey, Day, Group, InputRow, InputState, JobId, JobKey, JobRecord, JobState,
-    LeaseRecord, Meta, Namespace, NamespaceRecord, Queue, QueueRecord, ScheduleId, ScheduleRecord,
-    StatisticsRecord, Tag, Timestamp, UniqueKey,
+    Bytes, Change, ClaimKey, Day, Group, InputRow, InputState, JobId, JobKey, JobRecord, JobRef,
+    JobState, LeaseRecord, Meta, Namespace, NamespaceRecord, Queue, QueueRecord, ScheduleId,
+    ScheduleRecord, StatisticsRecord, Tag, Timestamp, UniqueKey,
 };
 
 /// A job that has ended.
@@ -350,9 +351,13 @@ impl Rows {
 
     fn input(&self, key: JobKey, slot: u32, state: &InputState) -> Result<Bytes, String> {
         match state {
-            InputState::Value(value) => Ok(value.clone()),
+            InputState::Value(value) | InputState::Received { value, .. } => Ok(value.clone()),
             InputState::Ignored { .. } => Ok(Bytes::from_static(b"null")),
-            InputState::Missing { id, .. } => Err(format!(
+            InputState::Missing { id, .. }
+            | InputState::Remote {
+                upstream: JobRef { id, .. },
+                ..
+            } => Err(format!(
                 "job {key} runs although input {slot} (job {id}) is missing"
             )),
             InputState::Delivered { upstream, id, .. } => {

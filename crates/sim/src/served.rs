@@ -7,6 +7,7 @@ use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use ganger_engine::Engine;
 use ganger_shard::core::{Core, Given, Keeper, Order, Output, Report, Request, WaiterId};
@@ -20,6 +21,7 @@ use ganger_types::{
 
 use crate::dice::Dice;
 use crate::disk::{Disk, End};
+use crate::fates::{Fates, Recoveries};
 use crate::oracle::{Applied, Moment};
 use crate::slip::{Log, Mark, Slip};
 use crate::world::Call;
@@ -91,6 +93,8 @@ pub(crate) struct Served {
     tries: u64,
     last_try: BTreeMap<u64, u64>,
     load_began: Now,
+    pub(crate) fates: Fates,
+    recoveries: Recoveries,
     next_event: u64,
     claimed: BTreeSet<u64>,
     /// A probe is among the requests that wait.
@@ -139,6 +143,8 @@ impl Served {
             tries: 0,
             last_try: BTreeMap::new(),
             load_began: now,
+            fates: Fates::default(),
+            recoveries: Recoveries::default(),
             next_event: opened.meta.next_event.0,
             claimed: BTreeSet::new(),
             is_probing: false,
@@ -154,12 +160,12 @@ impl Served {
         self.core.stopped().is_some()
     }
 
-    pub(crate) fn sleep_for(&self, now: Now) -> Option<std::time::Duration> {
+    pub(crate) fn sleep_for(&self, now: Now) -> Option<Duration> {
         self.core.sleep_for(now)
     }
 
     /// Takes a request in.
-    pub(crate) fn push(&mut self, call: Call, wait_for: std::time::Duration) {
+    pub(crate) fn push(&mut self, call: Call, wait_for: Duration) {
         let op = call.op;
         self.commands.insert(op, call.command.clone());
         if let Command::Lease(lease) = call.command.clone() {
@@ -187,7 +193,7 @@ impl Served {
         self.core.push(Request::AwaitEnd {
             namespace: Namespace::default(),
             id: JobId::made(JobKey(0), IdTag(0)),
-            wait_for: std::time::Duration::ZERO,
+            wait_for: Duration::ZERO,
             waiter: WaiterId(u64::MAX),
             ticket: Slip::marker(mark, &self.log),
         });
@@ -281,6 +287,9 @@ impl Served {
             }
         );
         let has_failed = matches!(report, Report::Failed { .. });
+        if matches!(report, Report::Committed { .. }) {
+            self.recoveries.forget();
+        }
         self.core.report(report, now);
         if has_failed {
             // What was applied since the last commit was given is lost with the engine.
@@ -347,6 +356,7 @@ impl Served {
         for output in self.core.take_outputs() {
             match output {
                 Output::Events(events) => came.events.extend(events),
+                Output::Outbox => {}
                 Output::Answer(slip, answer) => {
                     let Some(op) = slip.op() else { continue };
                     self.waiting.remove(&op);
@@ -451,8 +461,9 @@ impl Served {
         self.orders.front()
     }
 
-    /// The commands of the commit that the store turns to next.
-    pub(crate) fn dice_of_next(&self) -> Option<Dice> {
+    /// The dice of a command of the commit that the store turns to next. Each command decides once:
+    /// a lease request that waits is tried again and again, and must not meet the same fate for ever.
+    pub(crate) fn dice_of_next(&mut self) -> Option<Dice> {
         let Some(Order::Commit(commit)) = self.orders.front() else {
             return None;
         };
@@ -461,10 +472,23 @@ impl Served {
             .iter()
             .find(|sent| sent.commit.sequence == commit.sequence)?;
         let marks = sent.moments.iter().flat_map(|moment| &moment.turned_to);
-        marks.into_iter().find_map(|(mark, _)| match mark {
-            Mark::Call(op) | Mark::Try(op) => self.calls.get(op).map(|call| call.dice.clone()),
-            Mark::Probe => None,
-        })
+        let (op, dice) = marks.into_iter().find_map(|(mark, _)| match mark {
+            Mark::Call(op) | Mark::Try(op) if self.fates.is_open(*op) => {
+                self.calls.get(op).map(|call| (*op, call.dice.clone()))
+            }
+            _ => None,
+        })?;
+        self.fates.close(op);
+        Some(dice)
+    }
+
+    pub(crate) fn recovers_without_pause(&self) -> bool {
+        self.recoveries.are_without_pause()
+    }
+
+    fn note_recovery(&mut self, began: Now) {
+        self.load_began = began;
+        self.recoveries.note(began.elapsed);
     }
 
     /// The store carries out its next order; the report waits to be given to the core.
@@ -474,8 +498,8 @@ impl Served {
         };
         match &order {
             Order::Commit(_) => self.keeper.store_mut().end = end,
-            Order::Load { start } => self.load_began = start.now,
-            Order::Reopen { now, .. } => self.load_began = *now,
+            Order::Load { start } => self.note_recovery(start.now),
+            Order::Reopen { now, .. } => self.note_recovery(*now),
             _ => {}
         }
         let report = self.keeper.carry_out(order);
@@ -510,13 +534,20 @@ impl Served {
 
     /// The process is dead. What the store holds of it must have been let out in time, had it lived:
     /// so it is let out now, for the oracle alone.
-    pub(crate) fn let_out_posthumously(&mut self, now: Now) -> Came {
+    pub(crate) fn let_out_posthumously(&mut self, mut now: Now) -> Came {
         let mut all = Came::default();
         for _ in 0..8 {
             while self.has_reports() {
                 all.events.extend(self.report(now).events);
             }
             let holds_more = self.store.sequence() > self.core.durable_sequence();
+            if holds_more && let Some(pause) = self.core.sleep_for(now) {
+                // It may have died while its recovery waited.
+                now.elapsed = now.elapsed.after(pause);
+                now.wall = now.wall.after(pause);
+                self.core.run(now);
+                all.events.extend(self.collect().events);
+            }
             let Some(place) = self
                 .orders
                 .iter()

@@ -342,9 +342,13 @@ impl World {
             return Ok(true);
         };
         let is_commit = matches!(order, Order::Commit(_));
-        let dice = served.dice_of_next();
-        let mut dice =
-            dice.unwrap_or_else(|| Dice::new(mix(self.time ^ self.tape.seed.rotate_left(9))));
+        let (time, seed) = (self.time, self.tape.seed);
+        let served = self.served.as_mut().expect("it lives");
+        let mut dice = served.dice_of_next().unwrap_or_else(|| {
+            // Time alone will not do: an order that takes none would meet the fate of the one before.
+            let before = served.fates.orders_before_at(time);
+            Dice::new(mix(time ^ seed.rotate_left(9)) ^ before)
+        });
         let (after, fate) = self.draw_fate(is_commit, &mut dice);
         if fate.death == Some(Death::Given) {
             self.oracle.goals.reach("crash-before-commit");
@@ -432,6 +436,15 @@ impl World {
         }
         self.is_store_busy = false;
         self.served.as_mut().expect("checked above").work(fate.end);
+        if self
+            .served
+            .as_ref()
+            .is_some_and(Served::recovers_without_pause)
+        {
+            let what =
+                "writes fail, and the shard reads its rows back again and again without a pause";
+            return Err(broken("T9", what.into()));
+        }
         if fate.death == Some(Death::Reported) {
             self.oracle.goals.reach("crash-between-commit-and-answer");
             return self.dies_served(fate.dice);

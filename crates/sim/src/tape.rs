@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 
 use crate::dice::Dice;
-use crate::plan::{Bits, Fault, Feature, Pace, Plan};
+use crate::plan::{Bits, Fault, Feature, Pace, Plan, of_level_1};
 
 /// Who acts in a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +67,11 @@ impl Tape {
         self
     }
 
+    /// Whether it is for several shards.
+    pub(crate) fn at_level_3(&self) -> bool {
+        self.level == 3
+    }
+
     /// The number of steps.
     pub fn len(&self) -> usize {
         self.steps.len()
@@ -78,7 +83,11 @@ impl Tape {
     }
 
     pub(crate) fn plan(&self) -> Plan {
-        Plan::draw(self.seed, self.features_off, self.faults_off)
+        let mut features_off = self.features_off;
+        if self.level > 1 {
+            features_off.0 |= of_level_1().0;
+        }
+        Plan::draw(self.seed, features_off, self.faults_off)
     }
 
     /// The text form, one line a step.

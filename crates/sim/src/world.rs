@@ -4,11 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ganger_engine::Engine;
 use ganger_store::MemoryStore;
-use ganger_types::{Answer, Command, Epoch, JobRecord, Now};
+use ganger_types::command::ConfigureNamespace;
+use ganger_types::{Answer, Command, Epoch, JobRecord, NamespaceSettings, Now};
 
 use crate::actor::worker::Hand;
-use crate::actor::{Lore, operator, producer};
-use crate::clock::Clocks;
+use crate::actor::{Lore, names, operator, producer};
+use crate::clock::{Clocks, callers_now};
 use crate::dice::Dice;
 use crate::direct::{self, Direct, Turned};
 use crate::ledger::Ledger;
@@ -98,6 +99,8 @@ pub(crate) struct World {
     pub(crate) settled: BTreeMap<u64, Option<Answer>>,
     epoch: Epoch,
     pub(crate) oracle: Oracle,
+    /// For the namespace on its callers' clocks, where another time rules.
+    pub(crate) callers: Oracle,
     pub(crate) ledger: Ledger,
     pub(crate) story: Story,
     pub(crate) lore: Lore,
@@ -141,6 +144,7 @@ impl World {
             settled: BTreeMap::new(),
             epoch: Epoch(0),
             oracle: Oracle::default(),
+            callers: Oracle::of_callers(),
             ledger: Ledger::default(),
             story: Story::new(recording),
             lore: Lore::default(),
@@ -177,6 +181,16 @@ impl World {
 
     /// The load: every step of the tape, and all that follows from it.
     pub(crate) fn load(&mut self) -> Ran {
+        if self.plan.does(Feature::CallersClock) {
+            let cmd = ConfigureNamespace {
+                namespace: names::callers(),
+                settings: NamespaceSettings {
+                    clock: names::clock(&names::callers()),
+                    ..NamespaceSettings::default()
+                },
+            };
+            self.ask(&Command::ConfigureNamespace(Box::new(cmd)))?.ok();
+        }
         let mut time = 0;
         for (number, step) in self.tape.steps.clone().iter().enumerate() {
             time += step.after;
@@ -239,7 +253,7 @@ impl World {
         let mut dice = Dice::new(step.dice);
         match step.actor {
             Actor::Producer => {
-                if self.oracle.live.len() > self.plan.live_target * 3 {
+                if self.oracle.live.len() + self.callers.live.len() > self.plan.live_target * 3 {
                     return Ok(());
                 }
                 let now = self.now();
@@ -363,7 +377,8 @@ impl World {
         let Some(direct) = &mut self.direct else {
             return Ok(());
         };
-        let turned = direct.turn(now, commands, &self.rows);
+        let callers_now = callers_now(self.time);
+        let turned = direct.turn(now, callers_now, commands, &self.rows);
         let crashes = self.strikes(Fault::Crashes, &mut dice);
         if crashes && dice.chance(500) {
             self.oracle.goals.reach("crash-before-commit");
@@ -421,15 +436,18 @@ impl World {
             now: turned.now,
             applied: turned.applied.clone(),
         };
-        let touched = direct::touched(changes);
-        self.oracle.turn(
-            &Turn {
-                moments: vec![moment],
-                touched,
-                removed,
-            },
-            &self.rows,
-        )
+        let turn = Turn {
+            moments: vec![moment],
+            touched: direct::touched(changes),
+            removed,
+        };
+        if !self.plan.does(Feature::CallersClock) {
+            return self.oracle.turn(&turn, &self.rows);
+        }
+        let (ours, callers) = turn.parted(&self.rows, callers_now(time));
+        self.oracle.turn(&ours, &self.rows)?;
+        self.callers.retention_now = Some(turned.now);
+        self.callers.turn(&callers, &self.rows)
     }
 
     fn tell_answers(&mut self, calls: Vec<Call>, turned: &Turned) {
@@ -469,7 +487,7 @@ impl World {
         self.ops += 1;
         let op = self.ops;
         let commands = retire.into_iter().map(|command| (op, command)).collect();
-        let turned = direct.turn(now, commands, &self.rows);
+        let turned = direct.turn(now, callers_now(self.time), commands, &self.rows);
         self.commit(&turned)
     }
 
@@ -489,6 +507,11 @@ impl World {
         self.story
             .tell(time, || format!("the shard starts, epoch {}", epoch.0));
         let direct = Direct::start(&self.rows, self.epoch, now, dice, self.planted.clone());
+        if self.callers.holds_anything() {
+            self.oracle
+                .goals
+                .reach("restarted-with-leases-on-callers-clocks");
+        }
         self.next_event = self.rows.meta.next_event.0;
         self.direct = Some(direct);
         self.oracle.restarted(now);
@@ -518,7 +541,9 @@ impl World {
         self.check_indexes()?;
         crate::audit::audit(&self.rows)?;
         self.oracle.compare_all(&self.rows)?;
-        self.ledger.compare(&self.rows, &self.oracle)
+        self.callers.compare_all(&self.rows)?;
+        self.ledger
+            .compare(&self.rows, &[&self.oracle, &self.callers])
     }
 }
 

@@ -28,8 +28,10 @@ fn a_campaign_finds_nothing_and_reaches_every_goal(seeds: u64, level: u8) {
         "never reached: {:?}",
         report.unreached()
     );
+    // Slow commits still leave some runs of level 2 with little to show.
+    let void_share = if level == 1 { 50 } else { 10 };
     assert!(
-        report.void * 5 <= report.runs,
+        report.void * void_share <= report.runs,
         "{} of {} runs are void",
         report.void,
         report.runs

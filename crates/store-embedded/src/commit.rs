@@ -312,12 +312,6 @@ impl<'a> Writing<'a> {
     }
 
     fn put_input(&mut self, row: &InputRow) -> Result<(), Fault> {
-        let upstream = match &row.state {
-            InputState::Missing { upstream, .. } | InputState::Delivered { upstream, .. } => {
-                Some(to_sql(upstream.0))
-            }
-            InputState::Value(_) | InputState::Ignored { .. } => None,
-        };
         seal_record(
             "inputs",
             &slot_place(row.job, row.slot),
@@ -325,9 +319,12 @@ impl<'a> Writing<'a> {
             &mut self.buffer,
         );
         let job = to_sql(row.job.0);
-        self.statements
-            .put_input
-            .execute((job, row.slot, upstream, &self.buffer))?;
+        self.statements.put_input.execute((
+            job,
+            row.slot,
+            upstream_column(&row.state),
+            &self.buffer,
+        ))?;
         Ok(())
     }
 
@@ -374,6 +371,20 @@ impl<'a> Writing<'a> {
         };
         self.places.insert(name, number);
         Ok(number)
+    }
+}
+
+/// In the place of an upstream's number: it is a job of another shard.
+const ELSEWHERE: i64 = -1;
+
+/// What the column `upstream` of an input says: something for those that are loaded at start.
+pub(crate) fn upstream_column(state: &InputState) -> Option<i64> {
+    match state {
+        InputState::Missing { upstream, .. } | InputState::Delivered { upstream, .. } => {
+            Some(to_sql(upstream.0))
+        }
+        InputState::Remote { .. } => Some(ELSEWHERE),
+        InputState::Value(_) | InputState::Received { .. } | InputState::Ignored { .. } => None,
     }
 }
 

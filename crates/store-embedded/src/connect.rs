@@ -1,5 +1,7 @@
 //! Connections to the database, and what they are told before anything else.
 
+use std::fs::File;
+use std::io::{ErrorKind, Read};
 use std::path::Path;
 use std::time::Duration;
 
@@ -7,13 +9,15 @@ use ganger_store::StoreError;
 use rusqlite::{Connection, OpenFlags};
 
 use crate::fault::{Fault, io};
-use crate::schema::{APPLICATION_ID, FORMAT, version_of};
+use crate::schema::{APPLICATION_ID, FORMAT};
 
 /// Before 3.51.3 a write racing a checkpoint could lose committed data.
 const SQLITE_VERSION_MIN: i32 = 3_051_003;
 /// Below the file's growth by a checkpoint, above what a shard's hot pages take.
 const WRITER_CACHE_KIB: i64 = 65_536;
 const READER_CACHE_KIB: i64 = 8_192;
+/// Reading everything once, in order, finds nothing in a cache again.
+const LOAD_CACHE_KIB: i64 = 2_048;
 /// Waits only for recovery or a checkpoint of another connection, which are short.
 const BUSY_FOR: Duration = Duration::from_secs(10);
 /// More than there are statements, so that none is ever prepared twice.
@@ -51,6 +55,17 @@ pub(crate) fn writer(path: &Path) -> Result<Connection, StoreError> {
     Ok(connection)
 }
 
+/// Runs `read`, which reads everything once, without filling the writer's cache with it.
+pub(crate) fn reading_once<T>(
+    connection: &Connection,
+    read: impl FnOnce() -> Result<T, Fault>,
+) -> Result<T, Fault> {
+    connection.pragma_update(None, "cache_size", -LOAD_CACHE_KIB)?;
+    let found = read();
+    connection.pragma_update(None, "cache_size", -WRITER_CACHE_KIB)?;
+    found
+}
+
 /// A connection that cannot write.
 pub(crate) fn reader(path: &Path) -> Result<Connection, StoreError> {
     let connection = connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
@@ -63,26 +78,33 @@ pub(crate) fn reader(path: &Path) -> Result<Connection, StoreError> {
     Ok(connection)
 }
 
+/// What stands at the beginning of every database of SQLite, and where its header has what we look at:
+/// <https://www.sqlite.org/fileformat2.html#the_database_header>.
+const MAGIC: &[u8] = b"SQLite format 3\0";
+const VERSION_AT: usize = 60;
+const APPLICATION_AT: usize = 68;
+const HEADER_BYTES: usize = 100;
+
 /// Looks at a file without touching it or its log: whether it is a store, and of which version.
-/// The version is always in the file itself, since it is checkpointed whenever that changes.
+///
+/// The version is always in the file itself, since it is checkpointed whenever that changes. Only the file's first
+/// bytes are looked at: an upgrade that was killed leaves pages that do not fit each other, until SQLite has undone
+/// it by its journal (`rel D14`). Of a store that this program does not know nothing is undone.
 pub(crate) fn inspect(path: &Path) -> Result<(), StoreError> {
-    let damaged = |what: &str| StoreError::Damaged {
+    let damaged = || StoreError::Damaged {
         path: path.display().to_string(),
-        what: what.to_owned(),
+        what: "it is not a store of ganger, or its first page is lost".to_owned(),
     };
-    let uri = format!("file:{}?immutable=1", escape(path));
-    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
-    let connection = connect(Path::new(&uri), flags)?;
-    let read = || -> Result<(i64, u32), Fault> {
-        let id = connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
-        Ok((id, version_of(&connection)?))
-    };
-    let (id, version) = read().map_err(|fault| fault.at(path, "read"))?;
-    if id != APPLICATION_ID {
-        return Err(damaged(
-            "it is not a store of ganger, or its first page is lost",
-        ));
+    let mut header = [0; HEADER_BYTES];
+    match File::open(path).and_then(|mut file| file.read_exact(&mut header)) {
+        Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Err(damaged()),
+        other => other.map_err(|error| io(path, "read", error))?,
     }
+    let word = |at: usize| u32::from_be_bytes(header[at..at + 4].try_into().expect("four bytes"));
+    if !header.starts_with(MAGIC) || i64::from(word(APPLICATION_AT)) != APPLICATION_ID {
+        return Err(damaged());
+    }
+    let version = word(VERSION_AT);
     if version > FORMAT {
         let path = path.display().to_string();
         return Err(StoreError::TooNew {
@@ -92,20 +114,4 @@ pub(crate) fn inspect(path: &Path) -> Result<(), StoreError> {
         });
     }
     Ok(())
-}
-
-/// A path as SQLite's URIs want it.
-fn escape(path: &Path) -> String {
-    use std::os::unix::ffi::OsStrExt;
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-".contains(&byte);
-    let bytes = path.as_os_str().as_bytes().iter();
-    bytes
-        .map(|byte| {
-            if plain(*byte) {
-                char::from(*byte).to_string()
-            } else {
-                format!("%{byte:02x}")
-            }
-        })
-        .collect()
 }

@@ -108,21 +108,37 @@ fn fill(path: &Path, shard: &ShardId) -> Result<(), Fault> {
     schema::migrate(&mut connection)?;
     Header::create(&connection, shard)?;
     // Written into the file: from now on every connection uses the log.
-    connection
-        .pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get::<_, String>(0))?;
+    set_journal(&connection, "wal")?;
     connection.close().map_err(|(_, error)| Fault::Sql(error))
 }
 
 /// Brings an older store to today's tables.
+///
+/// Meanwhile SQLite keeps a rollback journal instead of the log, so that tables and version change in the file
+/// itself and at one moment. An older program looks at the file alone: it finds a store that it knows, or one
+/// that it refuses, and never goes by a version that the log has changed already (`rel D14`).
 pub(crate) fn upgrade(path: &Path) -> Result<(), StoreError> {
     let mut connection = connect::writer(path)?;
-    let upgraded = (|| {
-        if schema::version_of(&connection)? < schema::FORMAT {
-            schema::migrate(&mut connection)?;
-            // The version must be in the file itself, for older programs to see.
-            connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
-        }
+    let version = schema::version_of(&connection).map_err(|fault| fault.at(path, "read"))?;
+    let upgraded = if version < schema::FORMAT {
+        set_journal(&connection, "delete").and_then(|()| schema::migrate(&mut connection))
+    } else {
         Ok(())
-    })();
-    upgraded.map_err(|fault: Fault| fault.at(path, "upgraded"))
+    };
+    // Also where the upgrade has failed, or was killed before it came to this.
+    let has_log = set_journal(&connection, "wal");
+    upgraded
+        .and(has_log)
+        .map_err(|fault| fault.at(path, "upgraded"))
+}
+
+fn set_journal(connection: &Connection, mode: &str) -> Result<(), Fault> {
+    let set: String =
+        connection.pragma_update_and_check(None, "journal_mode", mode, |row| row.get(0))?;
+    if set == mode {
+        return Ok(());
+    }
+    Err(Fault::Senseless(format!(
+        "its journal cannot be switched from {set} to {mode}"
+    )))
 }

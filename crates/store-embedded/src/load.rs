@@ -22,6 +22,8 @@ pub(crate) fn load(connection: &Connection, each: &mut dyn FnMut(Loaded)) -> Res
     load_leases(&tx, header.counts.leases, &live, each)?;
     for small in &Small::ALL[3..] {
         let from = match small {
+            // Read when they are decided.
+            Small::PartJobs => continue,
             Small::Statistics => statistics_loaded_from(header.meta.wall)
                 .0
                 .to_be_bytes()

@@ -2,6 +2,7 @@
 
 use ganger_store::encoding::{Cursor, Writer};
 use ganger_store::merge::RowKey;
+use ganger_types::{Graph, JobKey, Namespace, ShardId};
 
 /// The key made of `parts`.
 pub(crate) fn name(parts: &[&[u8]]) -> Vec<u8> {
@@ -55,6 +56,14 @@ pub(crate) fn row_name(key: &RowKey<'_>) -> (Small, Vec<u8>) {
             Small::Statistics,
             statistics_name(day.0, namespace.as_bytes(), queue.as_bytes()),
         ),
+        RowKey::Peer(shard) => (Small::Peers, shard.as_str().into()),
+        RowKey::Outbox(shard, number) => (Small::Outbox, outbox_name(shard, *number)),
+        RowKey::Part(namespace, graph) => (Small::Parts, part_name(namespace, graph)),
+        RowKey::PartJobs(namespace, graph) => (Small::PartJobs, part_name(namespace, graph)),
+        RowKey::Dependent(upstream, shard, key, slot) => (
+            Small::Dependents,
+            dependent_name(*upstream, shard, *key, *slot),
+        ),
     }
 }
 
@@ -63,6 +72,33 @@ pub(crate) fn statistics_name(day: u32, namespace: &[u8], queue: &[u8]) -> Vec<u
     let mut key = day.to_be_bytes().to_vec();
     key.extend_from_slice(&name(&[namespace, queue]));
     key
+}
+
+/// A part and its jobs have the same name.
+pub(crate) fn part_name(namespace: &Namespace, graph: &Graph) -> Vec<u8> {
+    name(&[namespace.as_bytes(), graph.as_bytes()])
+}
+
+/// Messages sort by receiver and number. No shard's name has a zero in it.
+pub(crate) fn outbox_name(to: &ShardId, number: u64) -> Vec<u8> {
+    let mut key = to.as_str().as_bytes().to_vec();
+    key.push(0);
+    key.extend_from_slice(&number.to_be_bytes());
+    key
+}
+
+/// Dependents sort by upstream, shard, number, slot.
+pub(crate) fn dependent_name(upstream: JobKey, shard: &ShardId, key: JobKey, slot: u32) -> Vec<u8> {
+    let mut name = upstream.0.to_be_bytes().to_vec();
+    name.extend_from_slice(&outbox_name(shard, key.0));
+    name.extend_from_slice(&slot.to_be_bytes());
+    name
+}
+
+/// The upstream in a dependent's name.
+pub(crate) fn upstream_of(dependent: &[u8]) -> Option<JobKey> {
+    let (upstream, _) = dependent.split_first_chunk()?;
+    Some(JobKey(u64::from_be_bytes(*upstream)))
 }
 
 /// The tables of a name and a body.
@@ -77,11 +113,16 @@ pub(crate) enum Small {
     GroupCounts,
     Tracked,
     Statistics,
+    Peers,
+    Outbox,
+    Parts,
+    PartJobs,
+    Dependents,
 }
 
 impl Small {
     /// In the order in which they are loaded; the first three before the jobs.
-    pub(crate) const ALL: [Self; 9] = [
+    pub(crate) const ALL: [Self; 14] = [
         Self::Namespaces,
         Self::Queues,
         Self::Schedules,
@@ -91,7 +132,20 @@ impl Small {
         Self::GroupCounts,
         Self::Tracked,
         Self::Statistics,
+        Self::Peers,
+        Self::Outbox,
+        Self::Parts,
+        Self::PartJobs,
+        Self::Dependents,
     ];
+
+    /// Since which version of the tables it is there.
+    pub(crate) fn since(self) -> u32 {
+        match self {
+            Self::Peers | Self::Outbox | Self::Parts | Self::PartJobs | Self::Dependents => 3,
+            _ => 1,
+        }
+    }
 
     pub(crate) fn table(self) -> &'static str {
         match self {
@@ -104,6 +158,11 @@ impl Small {
             Self::GroupCounts => "group_counts",
             Self::Tracked => "tracked",
             Self::Statistics => "statistics",
+            Self::Peers => "peers",
+            Self::Outbox => "outbox",
+            Self::Parts => "parts",
+            Self::PartJobs => "part_jobs",
+            Self::Dependents => "dependents",
         }
     }
 }

@@ -2,18 +2,20 @@
 
 use std::path::{Path, PathBuf};
 
+use ganger_store::encoding::Record;
 use ganger_store::{LogChunk, Page, Reader, StoreError, StoredJob};
 use ganger_types::command::{Retiree, RetireeQuery};
 use ganger_types::query::JobQuery;
 use ganger_types::{
-    Bytes, Day, InputRow, JobId, JobKey, JobRecord, LeaseRecord, Namespace, Queue, StatisticsRecord,
+    Bytes, Day, Graph, InputRow, JobId, JobKey, JobRecord, LeaseRecord, Namespace, Part, Queue,
+    StatisticsRecord,
 };
 use rusqlite::{Connection, OptionalExtension, Transaction};
 
 use crate::fault::Fault;
 use crate::load::read_input;
 use crate::marks::id_mark;
-use crate::names::statistics_name;
+use crate::names::{part_name, statistics_name};
 use crate::row::{from_sql, log_place, open_bytes, open_log, open_record, place, to_sql};
 use crate::{connect, list, retirees};
 
@@ -196,15 +198,29 @@ impl Reader for EmbeddedReader {
         day: Day,
     ) -> Result<Option<StatisticsRecord>, StoreError> {
         let name = statistics_name(day.0, namespace.as_bytes(), queue.as_bytes());
+        self.read(|tx| named(tx, "statistics", &name))
+    }
+
+    fn part(&mut self, namespace: &Namespace, graph: &Graph) -> Result<Option<Part>, StoreError> {
+        let name = part_name(namespace, graph);
         self.read(|tx| {
-            let mut statement = tx.prepare_cached("SELECT body FROM statistics WHERE name = ?1")?;
-            let sealed: Option<Vec<u8>> =
-                statement.query_row([&name], |row| row.get(0)).optional()?;
-            sealed
-                .map(|sealed| open_record("statistics", &name, &sealed))
-                .transpose()
+            let Some(record) = named(tx, "parts", &name)? else {
+                return Ok(None);
+            };
+            let jobs: Option<Part> = named(tx, "part_jobs", &name)?;
+            Ok(jobs.map(|part| Part { record, ..part }))
         })
     }
+}
+
+/// The record of a small row.
+fn named<R: Record>(connection: &Connection, table: &str, name: &[u8]) -> Result<Option<R>, Fault> {
+    let sql = format!("SELECT body FROM {table} WHERE name = ?1");
+    let mut statement = connection.prepare_cached(&sql)?;
+    let sealed: Option<Vec<u8>> = statement.query_row([name], |row| row.get(0)).optional()?;
+    sealed
+        .map(|sealed| open_record(table, name, &sealed))
+        .transpose()
 }
 
 fn read_log(

@@ -1,13 +1,16 @@
 //! The tables, and how an older file becomes one of today.
 
+use ganger_types::ClaimRecord;
 use rusqlite::{Connection, TransactionBehavior};
 
 use crate::fault::Fault;
+use crate::names::Small;
+use crate::small;
 
 /// "gang", so that `file` and we know whose database it is.
 pub(crate) const APPLICATION_ID: i64 = 0x6761_6e67;
 /// Version of the tables.
-pub(crate) const FORMAT: u32 = 1;
+pub(crate) const FORMAT: u32 = 3;
 
 /// Version 1. Rows of `body BLOB` are records of the `store` crate with their checksum behind them.
 ///
@@ -73,9 +76,35 @@ CREATE TABLE tracked (name BLOB PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID;
 CREATE TABLE statistics (name BLOB PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID;
 ";
 
-/// What each version adds to the one before; the first makes an empty file a store of version 1.
-/// A step, once released, is never changed.
-const STEPS: [&str; 1] = [VERSION_1];
+/// What is about other shards: what is known of them, messages to them in order, parts of submissions, their
+/// jobs until they are decided, and jobs there that wait for jobs here.
+const SHARDS: &str = "
+CREATE TABLE peers (name BLOB PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE outbox (name BLOB PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE parts (name BLOB PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE part_jobs (name BLOB PRIMARY KEY, body BLOB NOT NULL);
+CREATE TABLE dependents (name BLOB PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID;
+";
+
+/// What makes a store of one version a store of the next.
+type Step = fn(&Connection) -> Result<(), Fault>;
+
+/// The first makes an empty file a store of version 1. A step, once released, is never changed.
+const STEPS: [Step; 3] = [version_1, version_2, version_3];
+
+fn version_1(connection: &Connection) -> Result<(), Fault> {
+    Ok(connection.execute_batch(VERSION_1)?)
+}
+
+/// Idempotency keys hold runs of jobs instead of every single one.
+fn version_2(connection: &Connection) -> Result<(), Fault> {
+    small::rewrite::<ClaimRecord>(connection, Small::Claims)
+}
+
+/// There are other shards.
+fn version_3(connection: &Connection) -> Result<(), Fault> {
+    Ok(connection.execute_batch(SHARDS)?)
+}
 
 /// Brings the tables to [`FORMAT`], each step whole or not at all, so that one that was cut short is
 /// simply done again (`rel D14`).
@@ -83,7 +112,7 @@ pub(crate) fn migrate(connection: &mut Connection) -> Result<(), Fault> {
     for (step, version) in STEPS.iter().zip(1_u32..) {
         let tx = connection.transaction_with_behavior(TransactionBehavior::Exclusive)?;
         if version_of(&tx)? < version {
-            tx.execute_batch(step)?;
+            step(&tx)?;
             tx.pragma_update(None, "user_version", version)?;
             tx.commit()?;
         }

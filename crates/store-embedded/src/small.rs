@@ -3,16 +3,21 @@
 use ganger_store::Loaded;
 use ganger_store::encoding::{Cursor, Record, Writer, seal};
 use ganger_store::merge::RowKey;
-use ganger_types::change::{ClaimRecord, UniqueRecord};
+use ganger_types::change::UniqueRecord;
 use ganger_types::{
-    Change, Group, JobId, Namespace, NamespaceRecord, QueueRecord, ScheduleRecord,
-    StatisticsRecord, Tag, Timestamp,
+    Change, ClaimRecord, Dependent, Group, JobId, Namespace, NamespaceRecord, OutboxRecord, Part,
+    PartRecord, PeerRecord, QueueRecord, ScheduleRecord, StatisticsRecord, Tag, Timestamp,
 };
 use rusqlite::Connection;
 
 use crate::fault::Fault;
-use crate::names::{Small, row_name, two_parts};
+use crate::names::{
+    Small, dependent_name, outbox_name, part_name, row_name, two_parts, upstream_of,
+};
 use crate::row::{open, open_record, seal_record, show};
+
+/// Rows in memory while a table is rewritten.
+const REWRITTEN_AT_ONCE: u32 = 100;
 
 /// Writes the last change of a small row.
 pub(crate) fn write(
@@ -38,6 +43,32 @@ pub(crate) fn write(
     Ok(())
 }
 
+/// Writes every row of a table in the form of today, a few at a time. Each is verified on the way.
+pub(crate) fn rewrite<R: Record>(connection: &Connection, small: Small) -> Result<(), Fault> {
+    let table = small.table();
+    let read = format!(
+        "SELECT name, body FROM {table} WHERE name > ?1 ORDER BY name LIMIT {REWRITTEN_AT_ONCE}"
+    );
+    let mut read = connection.prepare(&read)?;
+    let write = format!("UPDATE {table} SET body = ?2 WHERE name = ?1");
+    let mut write = connection.prepare(&write)?;
+    let mut buffer = Vec::new();
+    let mut last = Vec::new();
+    loop {
+        let rows = read.query_map([&last], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        let rows: Vec<(Vec<u8>, Vec<u8>)> = rows.collect::<Result<_, _>>()?;
+        let Some((name, _)) = rows.last() else {
+            return Ok(());
+        };
+        last.clone_from(name);
+        for (name, body) in &rows {
+            let record: R = open_record(table, name, body)?;
+            seal_record(table, name, &record, &mut buffer);
+            write.execute((name, &buffer))?;
+        }
+    }
+}
+
 /// Puts the sealed row into `buffer`; false if the row is to go.
 fn encode(table: &str, name: &[u8], change: &Change, buffer: &mut Vec<u8>) -> bool {
     match change {
@@ -47,6 +78,11 @@ fn encode(table: &str, name: &[u8], change: &Change, buffer: &mut Vec<u8>) -> bo
         Change::PutUnique(record) => seal_record(table, name, &**record, buffer),
         Change::PutClaim(record) => seal_record(table, name, &**record, buffer),
         Change::PutStatistics(record) => seal_record(table, name, &**record, buffer),
+        Change::PutPeer(record) => seal_record(table, name, &**record, buffer),
+        Change::PutOutbox(record) => seal_record(table, name, &**record, buffer),
+        Change::PutPart(record) => seal_record(table, name, &**record, buffer),
+        Change::PutPartJobs(part) => seal_record(table, name, &**part, buffer),
+        Change::PutDependent(_, dependent) => seal_record(table, name, &**dependent, buffer),
         Change::PutTagCount(_, _, count) | Change::PutGroupCount(_, _, count) if *count > 0 => {
             seal_number(table, name, *count, buffer);
         }
@@ -68,7 +104,7 @@ fn open_number(table: &str, name: &[u8], body: &[u8]) -> Result<u64, Fault> {
     number.map_err(|error| Fault::unreadable(table, show(name), &error))
 }
 
-/// Reads a small row.
+/// Reads a small row. Of the jobs of a part it gives the record that they were written with.
 pub(crate) fn read(small: Small, name: &[u8], body: &[u8]) -> Result<Loaded, Fault> {
     let table = small.table();
     let loaded = match small {
@@ -87,7 +123,53 @@ pub(crate) fn read(small: Small, name: &[u8], body: &[u8]) -> Result<Loaded, Fau
         Small::TagCounts | Small::GroupCounts | Small::Tracked => {
             return read_number(small, name, body);
         }
+        Small::Peers | Small::Outbox | Small::Parts | Small::PartJobs | Small::Dependents => {
+            return read_of_shards(small, name, body);
+        }
     };
+    Ok(loaded)
+}
+
+/// Reads a row about other shards, and compares it with its name.
+fn read_of_shards(small: Small, at: &[u8], body: &[u8]) -> Result<Loaded, Fault> {
+    let table = small.table();
+    let (named, loaded) = match small {
+        Small::Peers => {
+            let peer = record::<PeerRecord>(table, at, body)?;
+            let named = peer.shard.as_str().into();
+            (named, Loaded::Peer(Box::new(peer)))
+        }
+        Small::Outbox => {
+            let message = record::<OutboxRecord>(table, at, body)?;
+            let named = outbox_name(&message.to, message.number);
+            (named, Loaded::Outbox(Box::new(message)))
+        }
+        Small::Dependents => {
+            let upstream = upstream_of(at)
+                .ok_or_else(|| Fault::row(table, show(at), "its name has a wrong form"))?;
+            let dependent = record::<Dependent>(table, at, body)?;
+            let (shard, key) = (&dependent.shard, dependent.key);
+            let named = dependent_name(upstream, shard, key, dependent.slot);
+            (named, Loaded::Dependent(upstream, Box::new(dependent)))
+        }
+        Small::PartJobs => {
+            let part = record::<Part>(table, at, body)?.record;
+            let named = part_name(&part.namespace, &part.graph);
+            (named, Loaded::Part(Box::new(part)))
+        }
+        _ => {
+            let part = record::<PartRecord>(table, at, body)?;
+            let named = part_name(&part.namespace, &part.graph);
+            (named, Loaded::Part(Box::new(part)))
+        }
+    };
+    if named != at {
+        return Err(Fault::row(
+            table,
+            show(at),
+            "it holds the record of another row",
+        ));
+    }
     Ok(loaded)
 }
 

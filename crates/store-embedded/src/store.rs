@@ -251,7 +251,9 @@ impl Store for EmbeddedStore {
         let Some(session) = &self.session else {
             return Err(io(&self.path, "read", "it has to be opened first"));
         };
-        load::load(&session.connection, each).map_err(|fault| fault.at(&self.path, "read"))
+        let connection = &session.connection;
+        connect::reading_once(connection, || load::load(connection, each))
+            .map_err(|fault| fault.at(&self.path, "read"))
     }
 
     fn commit(&mut self, commit: &Commit) -> Result<(), CommitError> {

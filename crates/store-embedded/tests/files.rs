@@ -70,13 +70,13 @@ fn a_newer_store_is_refused_unchanged() {
     let path = kit::filled(&directory);
     let connection = rusqlite::Connection::open(&path).expect("SQLite opens it");
     connection
-        .pragma_update(None, "user_version", 2)
+        .pragma_update(None, "user_version", 4)
         .expect("the version can be set");
     drop(connection);
     let before = std::fs::read(&path).expect("it is there");
     let refused = kit::open(&path).map(drop);
     let Err(StoreError::TooNew {
-        found: 2, known: 1, ..
+        found: 4, known: 3, ..
     }) = refused
     else {
         panic!("{refused:?}");

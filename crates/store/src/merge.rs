@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 
 use ganger_types::{
-    Bytes, Change, ClaimKey, Day, Group, InputRow, JobId, JobKey, JobRecord, LeaseRecord,
-    Namespace, Queue, ScheduleId, Tag, Timestamp, UniqueKey,
+    Bytes, Change, ClaimKey, Day, Graph, Group, InputRow, JobId, JobKey, JobRecord, LeaseRecord,
+    Namespace, Queue, ScheduleId, ShardId, Tag, Timestamp, UniqueKey,
 };
 
 /// All that a commit does to one job.
@@ -55,6 +55,11 @@ pub enum RowKey<'a> {
     GroupCount(&'a Namespace, &'a Group),
     Tracked(&'a Namespace, &'a JobId),
     Statistics(Day, &'a Namespace, &'a Queue),
+    Peer(&'a ShardId),
+    Outbox(&'a ShardId, u64),
+    Part(&'a Namespace, &'a Graph),
+    PartJobs(&'a Namespace, &'a Graph),
+    Dependent(JobKey, &'a ShardId, JobKey, u32),
 }
 
 /// A piece of log to append.
@@ -142,6 +147,10 @@ impl<'a> Merged<'a> {
                 at: *at,
                 bytes,
             }),
+            Change::RemovePart(namespace, graph) => {
+                self.rows.insert(RowKey::Part(namespace, graph), change);
+                self.rows.insert(RowKey::PartJobs(namespace, graph), change);
+            }
             _ => {
                 let key = row_key(change).expect("every other change is one of a small row");
                 self.rows.insert(key, change);
@@ -182,6 +191,25 @@ fn row_key(change: &Change) -> Option<RowKey<'_>> {
         Change::PutTracked(namespace, id, _) => RowKey::Tracked(namespace, id),
         Change::PutStatistics(record) => {
             RowKey::Statistics(record.day, &record.namespace, &record.queue)
+        }
+        _ => return shard_row_key(change),
+    })
+}
+
+/// The key of a row about other shards. The removal of a part is of two rows.
+fn shard_row_key(change: &Change) -> Option<RowKey<'_>> {
+    Some(match change {
+        Change::PutPeer(record) => RowKey::Peer(&record.shard),
+        Change::PutOutbox(record) => RowKey::Outbox(&record.to, record.number),
+        Change::RemoveOutbox(shard, number) => RowKey::Outbox(shard, *number),
+        Change::PutPart(record) => RowKey::Part(&record.namespace, &record.graph),
+        Change::PutPartJobs(part) => RowKey::PartJobs(&part.record.namespace, &part.record.graph),
+        Change::RemovePartJobs(namespace, graph) => RowKey::PartJobs(namespace, graph),
+        Change::PutDependent(upstream, dependent) => {
+            RowKey::Dependent(*upstream, &dependent.shard, dependent.key, dependent.slot)
+        }
+        Change::RemoveDependent(upstream, shard, key, slot) => {
+            RowKey::Dependent(*upstream, shard, *key, *slot)
         }
         _ => return None,
     })

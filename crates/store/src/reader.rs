@@ -3,8 +3,8 @@
 use ganger_types::command::{Retiree, RetireeQuery};
 use ganger_types::query::JobQuery;
 use ganger_types::{
-    Bytes, Day, InputRow, JobId, JobKey, JobRecord, JobState, LeaseRecord, Namespace, Queue,
-    StatisticsRecord, Timestamp,
+    Bytes, Day, Graph, InputRow, JobId, JobKey, JobRecord, JobState, LeaseRecord, Namespace, Part,
+    Queue, StatisticsRecord, Timestamp,
 };
 
 use crate::error::StoreError;
@@ -106,7 +106,8 @@ pub trait Reader: Send + 'static {
     -> Result<Vec<InputRow>, StoreError>;
 
     /// The jobs that have this one among their inputs or dependencies, by number, at most `limit`.
-    /// Edges whose failure was ignored do not name their upstream any more.
+    /// Edges whose failure was ignored do not name their upstream any more; jobs of other shards are
+    /// not among them.
     ///
     /// # Errors
     /// See [`Reader::job`].
@@ -148,4 +149,10 @@ pub trait Reader: Send + 'static {
         queue: &Queue,
         day: Day,
     ) -> Result<Option<StatisticsRecord>, StoreError>;
+
+    /// A submission's part that is not decided, with its jobs; its record is as it is stored now.
+    ///
+    /// # Errors
+    /// See [`Reader::job`].
+    fn part(&mut self, namespace: &Namespace, graph: &Graph) -> Result<Option<Part>, StoreError>;
 }

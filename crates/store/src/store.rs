@@ -1,15 +1,20 @@
 //! The writing side of a store: the trait that each store implements.
 
-use ganger_types::change::{ClaimRecord, UniqueRecord};
+use ganger_types::ClaimRecord;
+use ganger_types::change::UniqueRecord;
 use ganger_types::{
-    Commit, Day, Epoch, Group, InputRow, JobId, JobRecord, LeaseRecord, Meta, Namespace,
-    NamespaceRecord, QueueRecord, ScheduleRecord, StatisticsRecord, Tag, Timestamp,
+    Commit, Day, Dependent, Epoch, Group, InputRow, JobId, JobKey, JobRecord, LeaseRecord, Meta,
+    Namespace, NamespaceRecord, OutboxRecord, PartRecord, PeerRecord, QueueRecord, ScheduleRecord,
+    StatisticsRecord, Tag, Timestamp,
 };
 
 use crate::error::{CommitError, StoreError};
 use crate::reader::Reader;
 
-/// One row given back at start. Order: namespaces, queues, schedules, jobs by key, inputs, leases, rest.
+/// One row given back at start.
+///
+/// Order: namespaces, queues, schedules, jobs by key, inputs, leases, then the rest in the order of the variants:
+/// among it the peers, the messages to each of them by number, the parts, and the dependents after their jobs.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Loaded {
     /// A namespace.
@@ -20,7 +25,8 @@ pub enum Loaded {
     Schedule(Box<ScheduleRecord>),
     /// A live job.
     Job(Box<JobRecord>),
-    /// An input of a live job that is missing or delivered (values and ignored ones are not loaded).
+    /// An input of a live job that is missing, here or on another shard, or delivered. Those that need nothing
+    /// more are not loaded: values, received results, ignored ones.
     Input(InputRow),
     /// A lease.
     Lease(Box<LeaseRecord>),
@@ -36,6 +42,14 @@ pub enum Loaded {
     Tracked(Namespace, JobId, Timestamp),
     /// Statistics of a queue and day: from the day before the last commit on (`statistics_loaded_from`).
     Statistics(Box<StatisticsRecord>),
+    /// What is known of another shard.
+    Peer(Box<PeerRecord>),
+    /// A message to another shard that it has not confirmed.
+    Outbox(Box<OutboxRecord>),
+    /// A submission of which a part is here. Its jobs, before it is decided, are read by `Reader::part`.
+    Part(Box<PartRecord>),
+    /// A job of another shard that waits for this one.
+    Dependent(JobKey, Box<Dependent>),
 }
 
 /// What a store was when it was opened: the epoch is already raised, durably.

@@ -5,10 +5,13 @@
 
 use bytes::Bytes;
 
-use crate::id::{Epoch, JobId, JobKey, Position};
+use crate::claim::ClaimRecord;
+use crate::id::{Epoch, JobId, JobKey, Position, ShardId};
 use crate::job::{FailurePolicy, JobRecord, LeaseRecord};
 use crate::name::{ClaimKey, Graph, Group, Namespace, Queue, ScheduleId, Tag, UniqueKey};
+use crate::peer::{Dependent, OutboxRecord, Part, PartRecord, PeerRecord};
 use crate::queue::{NamespaceRecord, QueueRecord};
+use crate::reference::JobRef;
 use crate::schedule::ScheduleRecord;
 use crate::statistics::StatisticsRecord;
 use crate::time::{Elapsed, Timestamp};
@@ -51,6 +54,24 @@ pub enum InputState {
         id: JobId,
         /// As it was while missing.
         policy: FailurePolicy,
+    },
+    /// Waits for a job of another shard, which will tell.
+    Remote {
+        /// The job.
+        upstream: JobRef,
+        /// What its failure means.
+        policy: FailurePolicy,
+        /// Whether both were submitted together.
+        is_member: bool,
+    },
+    /// That job of another shard succeeded; its result was brought here (`rel G3`).
+    Received {
+        /// The job.
+        upstream: JobRef,
+        /// As it was while missing.
+        policy: FailurePolicy,
+        /// The result; `null` if it has none.
+        value: Bytes,
     },
     /// That job did not succeed, and the edge ignores it: the input reads `null`.
     Ignored {
@@ -136,6 +157,24 @@ pub enum Change {
     PutTracked(Namespace, JobId, Option<Timestamp>),
     /// Writes the statistics of a queue and day.
     PutStatistics(Box<StatisticsRecord>),
+    /// Writes a message to another shard.
+    PutOutbox(Box<OutboxRecord>),
+    /// Removes a message that is durable where it was to go.
+    RemoveOutbox(ShardId, u64),
+    /// Writes what is known of another shard.
+    PutPeer(Box<PeerRecord>),
+    /// Writes what is known of a submission over several shards.
+    PutPart(Box<PartRecord>),
+    /// Removes it, with its jobs if it was not decided.
+    RemovePart(Namespace, Graph),
+    /// Writes the jobs of a part that is not decided.
+    PutPartJobs(Box<Part>),
+    /// Removes them: they have become jobs.
+    RemovePartJobs(Namespace, Graph),
+    /// Writes that a job of another shard waits for this one.
+    PutDependent(JobKey, Box<Dependent>),
+    /// Removes it: upstream, and whose slot it was.
+    RemoveDependent(JobKey, ShardId, JobKey, u32),
 }
 
 /// A unique key and the job that stands under it.
@@ -151,23 +190,6 @@ pub struct UniqueRecord {
     pub id: JobId,
     /// Free from this time on; `None`: free once the job has ended.
     pub until: Option<Timestamp>,
-}
-
-/// A submission's idempotency key and its answer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ClaimRecord {
-    /// Whose.
-    pub namespace: Namespace,
-    /// The key.
-    pub key: ClaimKey,
-    /// Hash of what was submitted.
-    pub fingerprint: u64,
-    /// The jobs it made, in order.
-    pub jobs: Vec<(JobKey, JobId)>,
-    /// The graph, if it was one.
-    pub graph: Option<Graph>,
-    /// Forgotten from this time on.
-    pub until: Timestamp,
 }
 
 /// What the shard must remember besides rows; written with every commit.

@@ -4,14 +4,16 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::id::{JobId, LeaseToken};
+use crate::id::{JobId, LeaseToken, ShardId};
 use crate::job::{FailurePolicy, Outcome, Priority, Progress, RetryPolicy};
 use crate::name::{
     ClaimKey, Graph, Group, Kind, LabelKey, LabelValue, Namespace, Queue, RequestId, ScheduleId,
     Tag, UniqueKey, Worker,
 };
+use crate::peer::{OutboxRecord, Part};
 use crate::query::Query;
 use crate::queue::{NamespaceSettings, QueueSettings};
+use crate::reference::JobRef;
 use crate::schedule::ScheduleRecord;
 use crate::time::Timestamp;
 
@@ -60,6 +62,18 @@ pub enum Command {
     RemoveSchedule(RemoveSchedule),
     /// A worker says goodbye: its leases end as released, its name is forgotten.
     Goodbye(Goodbye),
+    /// Numbers for the jobs of a submission over several shards.
+    Reserve(Reserve),
+    /// Keeps one shard's part of a submission until it is decided (`rel G8`).
+    Prepare(Box<Part>),
+    /// Decides a submission, on the shard that its parts name as the decider.
+    Decide(Box<Decide>),
+    /// Applies what another shard says.
+    Receive(Box<Receive>),
+    /// Another shard has our messages, durably.
+    Confirm(Confirm),
+    /// Takes traffic up again with a peer that went back in time.
+    Reconcile(Reconcile),
     /// Reads from memory, in the order of commands.
     Query(Box<Query>),
 }
@@ -144,6 +158,13 @@ pub enum Upstream {
     Member(u32),
     /// A job that exists.
     Job(JobId),
+    /// A job of another shard.
+    Remote {
+        /// Which.
+        job: JobRef,
+        /// Whether it is part of the same submission: then its shard knows of this edge.
+        is_member: bool,
+    },
 }
 
 /// One positional input.
@@ -379,6 +400,8 @@ pub struct Alter {
     pub tags_removed: Vec<Tag>,
     /// Labels to set.
     pub labels_set: Vec<(LabelKey, LabelValue)>,
+    /// Labels to take off; those that are not there are passed over.
+    pub labels_removed: Vec<LabelKey>,
     /// Whether to follow it.
     pub tracked: Option<bool>,
     /// A line for its history: headline, and JSON text or nothing.
@@ -470,6 +493,55 @@ pub struct Goodbye {
     pub namespace: Namespace,
     /// Who.
     pub worker: Worker,
+}
+
+/// Numbers for `jobs` jobs. They hold until this shard's next start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reserve {
+    /// How many.
+    pub jobs: u32,
+}
+
+/// Decides a submission over several shards. What is decided stays so (`rel G8`).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Decide {
+    /// Whose.
+    pub namespace: Namespace,
+    /// Which.
+    pub graph: Graph,
+    /// For it: all parts are durable; or against it.
+    pub is_committed: bool,
+}
+
+/// Messages of another shard, in order.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Receive {
+    /// Who says it.
+    pub from: ShardId,
+    /// The line that the numbers belong to.
+    pub line: u64,
+    /// The last number that it has given: what it knows of its own past.
+    pub given: u64,
+    /// All up to this one it knows as confirmed by us.
+    pub confirmed: u64,
+    /// Consecutive; results are in them.
+    pub messages: Vec<OutboxRecord>,
+}
+
+/// Another shard has our messages, durably.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Confirm {
+    /// Which shard.
+    pub peer: ShardId,
+    /// All up to this number.
+    pub up_to: u64,
+}
+
+/// Takes traffic with a peer up again after one of the two went back in time (`rel X6`).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reconcile {
+    /// Which.
+    pub peer: ShardId,
 }
 
 /// Which finished jobs the shard's housekeeping should look for (see `Engine::retention_due`).

@@ -68,15 +68,6 @@ impl fmt::Debug for ShardId {
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct JobId(Arc<[u8]>);
 
-/// A job anywhere in the topology. Its text form is `shard/id`.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct JobRef {
-    /// The shard that holds the job.
-    pub shard: ShardId,
-    /// Its id there.
-    pub id: JobId,
-}
-
 const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 const KEY_DIGITS: usize = 8;
 const TAG_DIGITS: usize = 4;

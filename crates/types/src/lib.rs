@@ -5,25 +5,30 @@
 #![forbid(unsafe_code)]
 
 pub mod change;
+pub mod claim;
 pub mod command;
 pub mod event;
 pub mod id;
 pub mod job;
 pub mod limits;
 pub mod name;
+pub mod peer;
 pub mod query;
 pub mod queue;
+pub mod reference;
 pub mod rejection;
 pub mod reply;
 pub mod schedule;
 pub mod statistics;
 pub mod time;
+mod whose;
 
 pub use bytes::Bytes;
 pub use change::{Change, Commit, InputRow, InputState, Meta};
+pub use claim::{Claim, ClaimRecord, ClaimedJobs, ClaimedRun};
 pub use command::Command;
 pub use event::{Event, Happening};
-pub use id::{Epoch, IdTag, JobId, JobKey, JobRef, LeaseToken, Position, ShardId};
+pub use id::{Epoch, IdTag, JobId, JobKey, LeaseToken, Position, ShardId};
 pub use job::{
     Backoff, Failure, FailurePolicy, Finished, HistoryEntry, JobRecord, JobState, LeaseRecord,
     Outcome, Priority, Progress, RetryPolicy, What,
@@ -32,10 +37,14 @@ pub use name::{
     ClaimKey, Graph, Group, Kind, LabelKey, LabelValue, NameError, Namespace, Queue, RequestId,
     ScheduleId, Tag, UniqueKey, Worker,
 };
+pub use peer::{
+    Carried, Dependent, Message, OutboxRecord, Part, PartClaim, PartRecord, PeerRecord,
+};
 pub use queue::{
     Clock, DueOrder, Keep, NamespaceRecord, NamespaceSettings, QueueCounts, QueueRecord,
     QueueSettings, Retention,
 };
+pub use reference::{JobRef, RefError};
 pub use rejection::Rejection;
 pub use reply::{Answer, Grant, Reply};
 pub use schedule::{CatchUp, Overlap, ScheduleRecord, ScheduleSpec};

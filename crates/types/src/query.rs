@@ -1,9 +1,9 @@
 //! Questions that the engine answers from memory, and listings that the store answers.
 
-use crate::id::{JobId, JobKey};
+use crate::id::{JobId, JobKey, ShardId};
 use crate::job::JobState;
 use crate::name::{
-    Graph, Group, Kind, LabelKey, LabelValue, Namespace, Queue, ScheduleId, Tag, Worker,
+    ClaimKey, Graph, Group, Kind, LabelKey, LabelValue, Namespace, Queue, ScheduleId, Tag, Worker,
 };
 use crate::statistics::Day;
 use crate::time::Timestamp;
@@ -33,6 +33,14 @@ pub enum Query {
     Statistics(Namespace, Queue, Day),
     /// Why a job is not running.
     Why(Namespace, JobId),
+    /// What is known of other shards.
+    Peers,
+    /// Messages that wait for a shard, from this number on, at most so many.
+    Outbox(ShardId, u64, usize),
+    /// Submissions over several shards that are not decided.
+    Undecided,
+    /// The submission over several shards that this shard decided under an idempotency key.
+    Claim(Namespace, ClaimKey),
     /// Recomputes every index and compares (`rel A1`).
     Audit,
 }

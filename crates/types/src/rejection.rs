@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use crate::id::{JobId, JobKey};
+use crate::id::{JobId, JobKey, ShardId};
 use crate::job::JobState;
-use crate::name::{Queue, ScheduleId};
+use crate::name::{Graph, Queue, ScheduleId};
 
 /// Why a lease is not live.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,6 +80,11 @@ pub enum Rejection {
         "the idempotency key was used for another submission: use a new key, or repeat the first request unchanged"
     )]
     ClaimConflict,
+    /// A submission under the idempotency key is being decided.
+    #[error(
+        "a submission under this idempotency key is being decided: repeat the request in a moment"
+    )]
+    ClaimBusy,
     /// A submission refers to a job that does not exist.
     #[error("job {index} of the submission refers to job {upstream}, which does not exist here")]
     UpstreamNotFound {
@@ -223,6 +228,44 @@ pub enum Rejection {
         /// How long ago.
         late: Duration,
     },
+    /// The numbers of a part were not reserved in this incarnation of the shard.
+    #[error(
+        "the numbers from {first} on are not reserved here: the shard has started anew since; submit again"
+    )]
+    NotReserved {
+        /// The first of them.
+        first: JobKey,
+    },
+    /// No such submission waits for a decision.
+    #[error(
+        "submission {graph} does not wait for a decision here: it was never prepared, or decided against after its time; submit again"
+    )]
+    NotPrepared {
+        /// Which.
+        graph: Graph,
+    },
+    /// Something cannot be part of a submission over several shards.
+    #[error(
+        "job {index} of the submission has {what}, which a submission over several shards cannot have: submit it to one shard"
+    )]
+    OneShardOnly {
+        /// Place of the job in its part.
+        index: usize,
+        /// What.
+        what: &'static str,
+    },
+    /// The message comes from this shard itself, or the reference leads to it.
+    #[error("shard {shard} is this shard: refer to its jobs without naming it")]
+    OwnShard {
+        /// Which.
+        shard: ShardId,
+    },
+    /// No such peer is stopped.
+    #[error("traffic with shard {shard} is not stopped: nothing is to be reconciled")]
+    PeerNotStopped {
+        /// Which.
+        shard: ShardId,
+    },
     /// The namespace runs on the caller's clock, and the command has no `now`.
     #[error("this namespace runs on its callers' clocks: the command must bring its own time")]
     ClockMissing,
@@ -238,6 +281,7 @@ impl Rejection {
             Self::IdTaken { .. } => "id_taken",
             Self::IdReserved { .. } => "id_reserved",
             Self::ClaimConflict => "idempotency_conflict",
+            Self::ClaimBusy => "idempotency_busy",
             Self::UpstreamNotFound { .. } => "upstream_not_found",
             Self::MemberNotFound { .. } => "member_not_found",
             Self::Cycle { .. } => "cycle",
@@ -256,18 +300,24 @@ impl Rejection {
             Self::CronUnreadable { .. } => "cron_unreadable",
             Self::TimeZoneUnknown { .. } => "time_zone_unknown",
             Self::DeadlinePassed { .. } => "deadline_passed",
+            Self::NotReserved { .. } => "not_reserved",
+            Self::NotPrepared { .. } => "not_prepared",
+            Self::OneShardOnly { .. } => "one_shard_only",
+            Self::OwnShard { .. } => "own_shard",
+            Self::PeerNotStopped { .. } => "peer_not_stopped",
             Self::ClockMissing => "clock_missing",
         }
     }
 
     /// Every code there is, for the test that compares them with the documents.
-    pub const CODES: [&'static str; 25] = [
+    pub const CODES: [&'static str; 31] = [
         "job_not_found",
         "lease_lost",
         "report_conflict",
         "id_taken",
         "id_reserved",
         "idempotency_conflict",
+        "idempotency_busy",
         "upstream_not_found",
         "member_not_found",
         "cycle",
@@ -286,6 +336,11 @@ impl Rejection {
         "cron_unreadable",
         "time_zone_unknown",
         "deadline_passed",
+        "not_reserved",
+        "not_prepared",
+        "one_shard_only",
+        "own_shard",
+        "peer_not_stopped",
         "clock_missing",
     ];
 }

@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
-use crate::id::{JobId, JobKey, LeaseToken};
+use crate::id::{IdTag, JobId, JobKey, LeaseToken};
 use crate::job::{JobState, Priority};
 use crate::name::{Graph, Group, Kind, LabelKey, LabelValue, Namespace, Queue, Tag, Worker};
+use crate::peer::{OutboxRecord, PartRecord, PeerRecord};
 use crate::queue::{NamespaceRecord, QueueCounts, QueueSettings};
+use crate::reference::JobRef;
 use crate::rejection::Rejection;
 use crate::schedule::ScheduleRecord;
 use crate::statistics::StatisticsRecord;
@@ -87,8 +89,41 @@ pub enum Reply {
     Statistics(Box<StatisticsRecord>),
     /// To [`crate::query::Query::Why`].
     Why(Box<Explanation>),
+    /// Numbers for a submission over several shards.
+    Reserved {
+        /// The first of them; the others follow.
+        first: JobKey,
+        /// Part of the ids made of them.
+        id_tag: IdTag,
+    },
+    /// What was taken in of another shard's messages.
+    Received {
+        /// All up to this one are applied.
+        up_to: u64,
+        /// Why nothing more is taken, if so.
+        stopped: Option<String>,
+    },
+    /// To [`crate::query::Query::Peers`].
+    Peers(Vec<PeerView>),
+    /// To [`crate::query::Query::Outbox`].
+    Outbox(Vec<OutboxRecord>),
+    /// To [`crate::query::Query::Undecided`].
+    Undecided(Vec<PartRecord>),
+    /// To [`crate::query::Query::Claim`].
+    Claim(Option<Box<PartRecord>>),
     /// To [`crate::query::Query::Audit`]: what disagrees; empty is good.
     Audit(Vec<String>),
+}
+
+/// What is known of another shard.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PeerView {
+    /// As stored.
+    pub record: PeerRecord,
+    /// Messages that wait for it.
+    pub waiting: u64,
+    /// When the oldest of them was written.
+    pub oldest_at: Option<Timestamp>,
 }
 
 /// One enqueued job.
@@ -193,6 +228,13 @@ pub enum Reason {
         count: u64,
         /// Some.
         some: Vec<(JobId, JobState)>,
+    },
+    /// It waits for jobs of other shards: how many, and some of them.
+    WaitsElsewhere {
+        /// How many.
+        count: u64,
+        /// Some.
+        some: Vec<JobRef>,
     },
     /// Its time has not come.
     NotBefore {

@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -12,6 +12,7 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::ending::{Ending, Failed};
 use crate::hearing::Sent;
+use crate::slot::Ended;
 use crate::source::Reports;
 use crate::stop::{Stop, Why};
 
@@ -27,11 +28,22 @@ pub(crate) struct Attended<R> {
     pub(crate) reports: R,
     pub(crate) stop: Arc<Stop>,
     pub(crate) sent: mpsc::UnboundedReceiver<Sent>,
-    pub(crate) done: oneshot::Receiver<Ending>,
+    pub(crate) done: oneshot::Receiver<Ended>,
+    /// Where it runs, once it does.
+    pub(crate) place: Arc<OnceLock<usize>>,
     /// How long until a job without a program is offered again.
     pub(crate) no_handler_delay: Duration,
     /// Where the programs are and who looked, for the words about a missing one.
-    pub(crate) place: String,
+    pub(crate) looked_in: String,
+}
+
+/// A job that ended, as the floor must know it.
+pub(crate) struct Freed {
+    pub(crate) held: Held,
+    /// The place that has nothing to do now.
+    pub(crate) place: Option<usize>,
+    /// How long the job ran.
+    pub(crate) took: Option<Duration>,
 }
 
 /// What became of a job, as the summary counts it.
@@ -54,12 +66,12 @@ struct Waiting {
 }
 
 impl<R: Reports> Attended<R> {
-    /// Forwards what the run says until it has ended; then `ended` is called, and the outcome delivered.
-    pub(crate) async fn attend(mut self, ended: impl FnOnce()) -> Counted {
+    /// Forwards what the run says until it has ended; then `freed` is called, and the outcome delivered.
+    pub(crate) async fn attend(mut self, freed: impl FnOnce(Freed)) -> Counted {
         let mut waiting = Waiting::default();
         let mut in_flight: Option<InFlight> = None;
         let mut next_at = Instant::now();
-        let ending = loop {
+        let ended = loop {
             if in_flight.is_none() && !waiting.is_empty() && next_at <= Instant::now() {
                 let reports = waiting.take(&self.held);
                 let sink = self.reports.clone();
@@ -67,7 +79,7 @@ impl<R: Reports> Attended<R> {
                 next_at = Instant::now() + SEND_EVERY;
             }
             tokio::select! {
-                ending = &mut self.done => break ending.unwrap_or_else(|_| slot_lost()),
+                ended = &mut self.done => break ended.unwrap_or_else(|_| slot_lost()),
                 Some(sent) = self.sent.recv() => waiting.add(sent),
                 answers = landing(&mut in_flight) => {
                     in_flight = None;
@@ -76,14 +88,18 @@ impl<R: Reports> Attended<R> {
                 () = sleep_until(next_at), if in_flight.is_none() && !waiting.is_empty() => {}
             }
         };
-        ended();
+        freed(Freed {
+            held: self.held.clone(),
+            place: self.place.get().copied().filter(|_| ended.is_free),
+            took: ended.took,
+        });
         while let Ok(sent) = self.sent.try_recv() {
             waiting.add(sent);
         }
         if let Some(in_flight) = in_flight {
             in_flight.await;
         }
-        self.deliver(waiting, ending).await
+        self.deliver(waiting, ended.ending).await
     }
 
     /// A refused line of the log means that the lease is gone, if its owner was not told so otherwise.
@@ -139,7 +155,7 @@ impl<R: Reports> Attended<R> {
                 Counted::Failed,
             )),
             Ending::NoHandler(reason) => {
-                let reason = format!("no handler for kind {}: {reason}", self.place);
+                let reason = format!("no handler for kind {}: {reason}", self.looked_in);
                 Some((
                     released(self.no_handler_delay, false, reason),
                     Counted::Released,
@@ -210,9 +226,14 @@ async fn landing(in_flight: &mut Option<InFlight>) -> Vec<ReportResult> {
     }
 }
 
-fn slot_lost() -> Ending {
-    Ending::retriable(
+fn slot_lost() -> Ended {
+    let ending = Ending::retriable(
         crate::group::START_FAILED,
         "the worker's own thread for this job ended unexpectedly",
-    )
+    );
+    Ended {
+        ending,
+        is_free: true,
+        took: None,
+    }
 }

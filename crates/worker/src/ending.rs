@@ -4,6 +4,8 @@ use std::io;
 
 use bytes::Bytes;
 
+use crate::hearing::Hearing;
+use crate::once::with_tail;
 use crate::supervise::Step;
 
 /// Names of failure groups. They are stable: people count and alert by them. To these come `exit-N` and
@@ -19,13 +21,15 @@ pub mod group {
     pub const TIMEOUT: &str = "timeout";
     /// The program used more CPU time than it may.
     pub const CPU_LIMIT: &str = "cpu-limit";
+    /// The run used more memory than it may.
+    pub const MEMORY_LIMIT: &str = "memory-limit";
     /// The program wrote a larger file than it may.
     pub const FILE_LIMIT: &str = "file-limit";
     /// The worker stopped while the program ran.
     pub const INTERRUPTED: &str = "interrupted";
     /// The worker's machine has no memory left.
     pub const OUT_OF_MEMORY: &str = "out-of-memory";
-    /// The worker's machine has no room left for files.
+    /// The worker's machine, or the run's working directory, has no room left for files.
     pub const DISK_FULL: &str = "disk-full";
     /// The worker's machine, or its user, has too many processes.
     pub const TOO_MANY_PROCESSES: &str = "too-many-processes";
@@ -87,6 +91,17 @@ impl Ending {
         })
     }
 
+    /// With the end of the log behind a failure's message.
+    pub(crate) fn with_tail(self, hearing: &Hearing) -> Self {
+        match self {
+            Self::Failed(failed) => Self::Failed(Failed {
+                message: with_tail(&failed.message, hearing),
+                ..failed
+            }),
+            other => other,
+        }
+    }
+
     /// From an error of this machine while a run was prepared (`rel W9`).
     pub(crate) fn from_machine(what: &str, error: &io::Error) -> Self {
         let group = error.raw_os_error().map_or(group::START_FAILED, group_of);
@@ -116,7 +131,8 @@ impl Ending {
             (Step::User, _) => {
                 Self::NoHandler(format!("the worker may not change to its user: {error}"))
             }
-            (Step::Process, libc::EAGAIN) => {
+            // The latter: its user has too many already.
+            (Step::Process | Step::Execute, libc::EAGAIN) => {
                 Self::retriable(group::TOO_MANY_PROCESSES, start_words(&error))
             }
             _ => Self::retriable(group_of(errno), start_words(&error)),

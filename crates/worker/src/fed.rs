@@ -17,7 +17,7 @@ use crate::ending::{Ending, group, of_status};
 use crate::environment::deadline;
 use crate::handler::Handler;
 use crate::hearing::Hearing;
-use crate::launch::{Launched, Shop, Watch, launch};
+use crate::launch::{Launched, Shop, Watch, launch, refusal};
 use crate::life::{End, follow};
 use crate::once::{judge, supervisor_lost, with_tail};
 use crate::slot::Work;
@@ -59,7 +59,7 @@ impl Fed {
     /// # Errors
     /// The ending of the job, if the program cannot be started.
     pub(crate) fn start(shop: &Shop, handler: &Handler, job: &Delivery) -> Result<Self, Ending> {
-        let watch = Watch::start(&shop.settings.supervisor)
+        let watch = Watch::start(shop)
             .map_err(|error| Ending::from_machine("no supervisor could be started", &error))?;
         let launched = launch(shop, &watch, handler, job, false)?;
         Ok(Self {
@@ -84,6 +84,7 @@ impl Fed {
     /// Feeds it a job and waits for the answer.
     pub(crate) fn run(
         mut self,
+        handler: &Handler,
         work: &Work,
         list: &[u8],
         guard: &mut Guard,
@@ -91,6 +92,12 @@ impl Fed {
     ) -> Answered {
         self.launched.process.feed(line(work, list), false);
         let heard = self.listen(&work.stop, guard, hearing);
+        let refusal = match heard {
+            Heard::End(End::Ended { status, .. }) if status != 0 && guard.why().is_none() => {
+                refusal(&self.watch, handler, &self.launched.directory, hearing)
+            }
+            _ => None,
+        };
         hearing.finish();
         let gone = |ending| Answered {
             ending,
@@ -118,7 +125,10 @@ impl Fed {
                 );
                 gone(Ending::permanent(group::BAD_OUTPUT, words))
             }
-            Heard::End(End::Ended { status, .. }) => gone(died(status, guard, hearing)),
+            Heard::End(End::Ended { status, .. }) => {
+                let ending = refusal.map(|why| why.with_tail(hearing));
+                gone(ending.unwrap_or_else(|| died(status, guard, hearing)))
+            }
             Heard::End(End::NotStarted { step, errno }) => gone(Ending::not_started(step, errno)),
             Heard::End(End::SupervisorLost) => {
                 self.watch.give_up();

@@ -43,14 +43,17 @@ pub struct Handler {
     pub wall_time: Option<Duration>,
     /// Most CPU time of each process; it is sent `SIGXCPU` then, and killed 5 s later.
     pub cpu_time: Option<Duration>,
-    /// Most address space of each process, in bytes.
+    /// Most memory of a run in bytes, where control groups can bound it; else most address space of each process.
     pub memory: Option<u64>,
-    /// Most processes and threads of the user it runs as; has no effect on root.
+    /// Most processes and threads of a run, where control groups can bound them; else those of the user it runs as,
+    /// which has no effect on root.
     pub processes: Option<u64>,
     /// Most open files of each process.
     pub open_files: Option<u64>,
     /// Largest file it may write, in bytes; it is sent `SIGXFSZ` beyond.
     pub file_size: Option<u64>,
+    /// Most bytes in its working directory, which is a file system in memory then; only root may have that.
+    pub directory_size: Option<u64>,
     /// Most bytes of a result. Default 1 MiB.
     pub result_bytes_max: u64,
     /// Most bytes of a run's log. Default 1 MiB.
@@ -75,6 +78,7 @@ impl Default for Handler {
             processes: None,
             open_files: None,
             file_size: None,
+            directory_size: None,
             result_bytes_max: 1 << 20,
             log_bytes_max: 1 << 20,
             grace: None,
@@ -95,6 +99,11 @@ impl Handler {
             open_files: self.open_files,
             file_bytes: self.file_size,
         }
+    }
+
+    /// Whether its runs have bounds of which the kernel tells when they were reached.
+    pub(crate) fn has_bounds(&self) -> bool {
+        self.memory.is_some() || self.processes.is_some()
     }
 
     pub(crate) fn run_as(&self) -> Option<User> {
@@ -166,6 +175,7 @@ struct Written {
     processes: Option<u64>,
     open_files: Option<u64>,
     file_size: Option<Bytes>,
+    directory_size: Option<Bytes>,
     result_bytes_max: Option<Bytes>,
     log_bytes_max: Option<Bytes>,
     grace: Option<Seconds>,
@@ -188,6 +198,7 @@ impl Written {
             processes: self.processes.or(base.processes),
             open_files: self.open_files.or(base.open_files),
             file_size: bytes(self.file_size).or(base.file_size),
+            directory_size: bytes(self.directory_size).or(base.directory_size),
             result_bytes_max: bytes(self.result_bytes_max).unwrap_or(base.result_bytes_max),
             log_bytes_max: bytes(self.log_bytes_max).unwrap_or(base.log_bytes_max),
             grace: time(self.grace).or(base.grace),

@@ -2,18 +2,18 @@
 
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 
 use ganger_client::Delivery;
 
 use crate::ending::{Ending, group};
 use crate::environment::{Environment, MARKER};
+use crate::hand::Hand;
 use crate::handler::{Handler, Handlers};
 use crate::hearing::{Caps, Hearing};
 use crate::process::Process;
 use crate::program::{self, Program};
 use crate::scratch::{Scratch, WorkingDirectory};
-use crate::supervise::{Order, Supervisor, kill_orphans};
+use crate::supervise::{Groups, Limits, Order, Supervisor, kill_orphans};
 use crate::{Settings, random};
 
 /// What all slots of a worker share.
@@ -23,6 +23,8 @@ pub(crate) struct Shop {
     pub(crate) handlers: Handlers,
     pub(crate) environment: Environment,
     pub(crate) scratch: Scratch,
+    pub(crate) hand: Hand,
+    pub(crate) groups: Groups,
 }
 
 /// A supervisor and the mark by which all it has ever started is known.
@@ -33,10 +35,10 @@ pub(crate) struct Watch {
 
 impl Watch {
     /// Starts a supervisor.
-    pub(crate) fn start(binary: &Path) -> io::Result<Self> {
+    pub(crate) fn start(shop: &Shop) -> io::Result<Self> {
         let marker = format!("{:016x}", random::number()?);
         Ok(Self {
-            supervisor: Supervisor::start(binary)?,
+            supervisor: Supervisor::start(&shop.settings.supervisor, &shop.groups)?,
             marker,
         })
     }
@@ -59,7 +61,7 @@ pub(crate) struct Launched {
     pub(crate) directory: WorkingDirectory,
 }
 
-/// Starts the program for `job`. `with_job`: its environment tells of the job too.
+/// Starts the program for `job`. `with_job`: it is for this job alone, so its environment tells of the job too.
 ///
 /// # Errors
 /// The ending of the job, if its program cannot be started here and now.
@@ -73,12 +75,26 @@ pub(crate) fn launch(
     let program = find(shop, &job.kind)?;
     let directory = shop
         .scratch
-        .directory(handler.run_as())
-        .map_err(|error| Ending::from_machine("no working directory could be made", &error))?;
+        .directory(handler.run_as(), handler.directory_size)
+        .map_err(|error| no_directory(handler, &error))?;
     let order = order(shop, watch, handler, job, with_job, &program, &directory);
-    let process = Process::start(&watch.supervisor, &order, program.file(), directory.fd())
-        .map_err(|error| Ending::from_machine("the program could not be started", &error))?;
+    let process = Process::start(
+        &watch.supervisor,
+        &order,
+        program.file(),
+        directory.fd(),
+        !with_job,
+    )
+    .map_err(|error| Ending::from_machine("the program could not be started", &error))?;
     Ok(Launched { process, directory })
+}
+
+fn no_directory(handler: &Handler, error: &io::Error) -> Ending {
+    if handler.directory_size.is_some() && error.kind() == io::ErrorKind::PermissionDenied {
+        let words = "its directory_size cannot be kept here: only root may mount a file system of that size";
+        return Ending::NoHandler(words.into());
+    }
+    Ending::from_machine("no working directory could be made", error)
 }
 
 fn find(shop: &Shop, kind: &str) -> Result<Program, Ending> {
@@ -109,13 +125,65 @@ fn order(
         environment.extend(Environment::of_job(job));
     }
     Order {
-        limits: handler.limits(),
+        limits: limits(watch, handler),
         user: handler.run_as(),
         is_script: program.is_script,
         is_sandboxed: handler.is_sandboxed,
         name: std::ffi::CString::new(program.path.as_os_str().as_bytes()).unwrap_or_default(),
         environment,
     }
+}
+
+/// The limits that the program keeps by itself, after its control group has taken what it can.
+fn limits(watch: &Watch, handler: &Handler) -> Limits {
+    let limits = handler.limits();
+    if watch
+        .supervisor
+        .bound(limits.memory_bytes, limits.processes)
+    {
+        return Limits {
+            memory_bytes: None,
+            processes: None,
+            ..limits
+        };
+    }
+    limits
+}
+
+/// Why a run that failed did so, where that was the machine and the kernel can tell: its own limit of memory, the whole
+/// machine's, or the room in its directory.
+pub(crate) fn refusal(
+    watch: &Watch,
+    handler: &Handler,
+    directory: &WorkingDirectory,
+    hearing: &mut Hearing,
+) -> Option<Ending> {
+    let refused = watch.supervisor.refused();
+    if let Some(limit) = handler.processes.filter(|_| refused.processes > 0) {
+        hearing.note(&format!(
+            "{} times it was refused a process: it may have {limit} at a time",
+            refused.processes
+        ));
+    }
+    let killed = refused.killed_for_memory;
+    match (killed, handler.memory) {
+        (0, _) => {}
+        (_, Some(limit)) => {
+            let words = format!(
+                "the run used more than the {limit} bytes of memory it may: {killed} processes killed by the kernel"
+            );
+            return Some(Ending::retriable(group::MEMORY_LIMIT, words));
+        }
+        (_, None) => {
+            let words = format!(
+                "this machine has no memory left: {killed} processes of the run killed by the kernel"
+            );
+            return Some(Ending::retriable(group::OUT_OF_MEMORY, words));
+        }
+    }
+    let limit = handler.directory_size.filter(|_| directory.is_full())?;
+    let words = format!("its working directory is full: it may have {limit} bytes");
+    Some(Ending::retriable(group::DISK_FULL, words))
 }
 
 /// The limits on what a handler's program writes.

@@ -44,7 +44,6 @@ pub(crate) fn follow(
 ) -> io::Result<End> {
     let mut life = Life {
         exited_at: None,
-        is_clean: false,
         swept_at: None,
     };
     loop {
@@ -64,10 +63,6 @@ pub(crate) fn follow(
                 }
             },
             Some(exited_at) => {
-                if life.is_over(process, now) {
-                    process.drain(hearing);
-                    return Ok(ended(process, 0));
-                }
                 life.sweep_when_silent(process, supervisor, now)?;
                 Some(
                     life.swept_at
@@ -79,10 +74,12 @@ pub(crate) fn follow(
         match process.told.take() {
             None if life.is_overdue() => return Ok(End::SupervisorLost),
             None => {}
-            Some(Told::Exited { is_clean, .. }) => {
-                life.exited_at = Some(Instant::now());
-                life.is_clean = is_clean;
+            // All are gone; what they wrote is in the pipes. Should somebody outside hold one open, it is not theirs.
+            Some(Told::Exited { is_clean: true, .. }) if life.swept_at.is_none() => {
+                process.drain(hearing);
+                return Ok(ended(process, 0));
             }
+            Some(Told::Exited { .. }) => life.exited_at = Some(Instant::now()),
             Some(Told::Clean { killed }) => {
                 process.drain(hearing);
                 return Ok(ended(process, killed));
@@ -95,17 +92,10 @@ pub(crate) fn follow(
 
 struct Life {
     exited_at: Option<Instant>,
-    is_clean: bool,
     swept_at: Option<Instant>,
 }
 
 impl Life {
-    /// Whether all processes are gone and what they wrote is read. Somebody outside may hold a pipe open.
-    fn is_over(&self, process: &Process, now: Instant) -> bool {
-        let is_drained = self.exited_at.is_some_and(|at| at + DRAIN_FOR <= now);
-        self.is_clean && self.swept_at.is_none() && (process.is_silent() || is_drained)
-    }
-
     /// Kills what the program left behind, once it has said all or has had its time.
     fn sweep_when_silent(
         &mut self,
@@ -114,7 +104,7 @@ impl Life {
         now: Instant,
     ) -> io::Result<()> {
         let is_drained = self.exited_at.is_some_and(|at| at + DRAIN_FOR <= now);
-        if !self.is_clean && self.swept_at.is_none() && (process.is_silent() || is_drained) {
+        if self.swept_at.is_none() && (process.is_silent() || is_drained) {
             supervisor.sweep()?;
             self.swept_at = Some(now);
         }

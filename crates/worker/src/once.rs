@@ -4,7 +4,7 @@ use crate::arguments;
 use crate::ending::{Ending, PERMANENT_STATUS, group, of_status};
 use crate::handler::Handler;
 use crate::hearing::Hearing;
-use crate::launch::{Launched, Shop, Watch, launch, too_large};
+use crate::launch::{Launched, Shop, Watch, launch, refusal, too_large};
 use crate::life::{End, follow};
 use crate::slot::Work;
 use crate::stop::{Guard, Why};
@@ -30,15 +30,25 @@ pub(crate) fn run(
     };
     process.feed(list, true);
     let end = follow(&mut process, &watch.supervisor, &work.stop, guard, hearing);
+    let refusal = match end {
+        // Asked of every run that has such a limit, so that none is blamed for an earlier one's.
+        Ok(End::Ended { status, .. }) if status != 0 || handler.has_bounds() => {
+            refusal(watch, handler, &directory, hearing)
+                .filter(|_| status != 0 && guard.why().is_none())
+        }
+        _ => None,
+    };
     hearing.finish();
     drop(process);
-    drop(directory);
+    shop.scratch.take_back(directory);
     match end {
         Ok(End::Ended { status, killed }) => {
             if killed > 0 {
                 tracing::debug!(job = %work.task, killed, "killed what the program left behind");
             }
-            (judge(status, guard.why(), hearing), false)
+            let ending = refusal.map(|why| why.with_tail(hearing));
+            let ending = ending.unwrap_or_else(|| judge(status, guard.why(), hearing));
+            (ending, false)
         }
         Ok(End::NotStarted { step, errno }) => (Ending::not_started(step, errno), false),
         // Where cleaning up took the supervisor too, what made it necessary is the cause.

@@ -8,6 +8,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
+use rustix::buffer::spare_capacity;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::io::Errno;
@@ -53,6 +54,9 @@ pub(crate) struct Process {
     written: usize,
     closes_input: bool,
     outputs: [Option<OwnedFd>; 3],
+    /// The program's own ends of `outputs`, until it has ended. As long as we hold them its end is no news of the
+    /// pipes, only of the supervisor: one wake-up instead of several.
+    held: Option<[OwnedFd; 3]>,
     buffer: Vec<u8>,
     /// As `wait` gives it, once the program's own process has ended.
     pub(crate) status: Option<i32>,
@@ -61,12 +65,14 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Has `supervisor` start a program. Whether that went well is told later.
+    /// Has `supervisor` start a program. Whether that went well is told later. `hears_closing`: whether it is of
+    /// interest that the program closes what it writes to before it ends.
     pub(crate) fn start(
         supervisor: &Supervisor,
         order: &Order,
         program: BorrowedFd<'_>,
         directory: BorrowedFd<'_>,
+        hears_closing: bool,
     ) -> io::Result<Self> {
         let (its_input, input) = pipe()?;
         let (output, its_output) = pipe()?;
@@ -84,7 +90,8 @@ impl Process {
             written: 0,
             closes_input: false,
             outputs: [Some(output), Some(log), Some(progress)],
-            buffer: vec![0; READ_BYTES],
+            held: (!hears_closing).then_some([its_output, its_log, its_progress]),
+            buffer: Vec::new(),
             status: None,
             told: None,
         })
@@ -166,6 +173,7 @@ impl Process {
             let told = supervisor.told();
             if let Told::Exited { status, .. } = told {
                 self.status = Some(status);
+                self.held = None;
             }
             self.told = Some(told);
         }
@@ -209,10 +217,12 @@ impl Process {
         let Some(fd) = &self.outputs[pipe.place()] else {
             return false;
         };
-        match rustix::io::read(fd, &mut self.buffer) {
+        self.buffer.clear();
+        self.buffer.reserve(READ_BYTES);
+        match rustix::io::read(fd, spare_capacity(&mut self.buffer)) {
             Ok(0) => self.outputs[pipe.place()] = None,
-            Ok(count) => {
-                listener.hear(pipe, &self.buffer[..count]);
+            Ok(_) => {
+                listener.hear(pipe, &self.buffer);
                 return true;
             }
             Err(Errno::INTR) => return true,

@@ -9,8 +9,9 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use crate::attend::{Attended, Counted};
+use crate::attend::{Attended, Counted, Freed};
 use crate::environment::{Environment, task_id};
+use crate::hand::{Hand, Pace};
 use crate::handler::{Handlers, Mode};
 use crate::launch::Shop;
 use crate::program::SETTINGS_FILE;
@@ -19,7 +20,7 @@ use crate::settings::make_name;
 use crate::slot::{Slot, Work};
 use crate::source::{Deliveries, Reports};
 use crate::stop::{Stop, Why};
-use crate::supervise::remove_empty_groups;
+use crate::supervise::Groups;
 use crate::{Error, Settings};
 
 /// Whether the worker shall go on.
@@ -61,7 +62,10 @@ pub async fn run(
     shutdown: watch::Receiver<Shutdown>,
 ) -> Result<Summary, Error> {
     let name = settings.name.clone().unwrap_or_else(make_name);
-    let client = Client::new(settings.server.clone()).map_err(Error::Client)?;
+    let mut client = Client::new(settings.server.clone()).map_err(Error::Client)?;
+    if let Some(shard) = &settings.shard {
+        client = client.at_shard(shard);
+    }
     let stream = client.work(WorkOptions {
         worker: name.clone(),
         queues: settings.queues.clone(),
@@ -99,9 +103,11 @@ pub async fn run_with<D: Deliveries, R: Reports>(
     floor.obey(level);
     while !floor.is_done() {
         let stop_at = floor.stop_at;
+        let overdue_at = floor.shop.hand.overdue_at().map(Instant::from_std);
         tokio::select! {
             event = deliveries.next(), if !floor.source_ended => floor.on_event(event),
-            Some(slot) = floor.freed.recv() => floor.free(slot),
+            Some(freed) = floor.freed.recv() => floor.free(&freed),
+            () = sleep_until(overdue_at.unwrap_or_else(Instant::now)), if overdue_at.is_some() => floor.give_back_overdue(),
             Some(ended) = floor.tasks.join_next_with_id() => floor.count(&ended),
             changed = shutdown.changed(), if may_change => {
                 may_change = changed.is_ok();
@@ -140,8 +146,11 @@ struct Floor<R> {
     idle: Vec<usize>,
     running: HashMap<Held, Arc<Stop>>,
     tasks: JoinSet<Counted>,
-    freed_sender: mpsc::UnboundedSender<(usize, Held)>,
-    freed: mpsc::UnboundedReceiver<(usize, Held)>,
+    freed_sender: mpsc::UnboundedSender<Freed>,
+    freed: mpsc::UnboundedReceiver<Freed>,
+    /// Deliveries allowed and not yet here.
+    credits: usize,
+    pace: Pace,
     summary: Summary,
     is_stopping: bool,
     at_once: bool,
@@ -162,7 +171,6 @@ impl<R: Reports> Floor<R> {
             path: settings.scratch.clone(),
             source,
         })?;
-        remove_empty_groups();
         // Should a supervisor be killed, what it watched over comes to us.
         let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
         let places = settings.concurrency.max(1);
@@ -174,6 +182,8 @@ impl<R: Reports> Floor<R> {
                 handlers,
                 environment,
                 scratch,
+                hand: Hand::default(),
+                groups: Groups::prepare(),
             }),
             reports,
             places: (0..places)
@@ -187,6 +197,8 @@ impl<R: Reports> Floor<R> {
             tasks: JoinSet::new(),
             freed_sender,
             freed,
+            credits: 0,
+            pace: Pace::default(),
             summary: Summary::default(),
             is_stopping: false,
             at_once: false,
@@ -195,11 +207,24 @@ impl<R: Reports> Floor<R> {
         })
     }
 
-    fn begin(&self) {
+    fn begin(&mut self) {
         let (name, slots) = (&self.shop.name, self.places.len());
         let directory = self.shop.settings.directory.display();
         tracing::info!(worker = %name, slots, %directory, "worker starts");
-        self.reports.grant(u32::try_from(slots).unwrap_or(u32::MAX));
+        self.grant();
+    }
+
+    /// Allows as many deliveries as there are idle places, and some more while programs are short.
+    fn grant(&mut self) {
+        if self.is_stopping {
+            return;
+        }
+        let wanted = self.places.len() + self.pace.ahead(self.places.len());
+        let more = wanted.saturating_sub(self.running.len() + self.credits);
+        if more > 0 {
+            self.credits += more;
+            self.reports.grant(u32::try_from(more).unwrap_or(u32::MAX));
+        }
     }
 
     fn is_done(&self) -> bool {
@@ -235,8 +260,9 @@ impl<R: Reports> Floor<R> {
         }
     }
 
-    /// Runs a job in an idle place. One that comes while the worker stops is given back.
+    /// Runs a job in an idle place, or takes it into hand. One that comes while the worker stops is given back.
     fn start(&mut self, job: Delivery) {
+        self.credits = self.credits.saturating_sub(1);
         let task = task_id(&job);
         let stop = match Stop::new() {
             Ok(stop) => Arc::new(stop),
@@ -244,14 +270,9 @@ impl<R: Reports> Floor<R> {
                 return self.refuse(&job, &format!("the worker is out of something: {error}"));
             }
         };
-        let place = if self.is_stopping {
-            None
-        } else {
-            self.choose(&job.kind)
-        };
-        let Some(place) = place else {
-            return self.refuse(&job, "the worker stops or has no slot left");
-        };
+        if self.is_stopping {
+            return self.refuse(&job, "the worker stops");
+        }
         let held = job.held.clone();
         let (sender, sent) = mpsc::unbounded_channel();
         let (finish, done) = oneshot::channel();
@@ -263,22 +284,28 @@ impl<R: Reports> Floor<R> {
             stop: Arc::clone(&stop),
             sent,
             done,
+            place: Arc::default(),
             no_handler_delay: self.shop.settings.no_handler_delay,
-            place: self.looked_for(&job.kind),
+            looked_in: self.looked_for(&job.kind),
         };
+        let chosen = self.choose(&job.kind);
         let work = Work {
             job,
             task,
             stop: Arc::clone(&stop),
             lease_ends: Box::new(move || lease_holder.expires_at(&lease_held)),
             send: Box::new(move |one| drop(sender.send(one))),
-            done: Box::new(move |ending| drop(finish.send(ending))),
+            place: Arc::clone(&attended.place),
+            done: Box::new(move |ended| drop(finish.send(ended))),
         };
-        self.hand_over(place, Box::new(work));
-        self.running.insert(held.clone(), stop);
+        self.running.insert(held, stop);
+        match chosen {
+            Some(place) => self.hand_over(place, Box::new(work)),
+            None => self.shop.hand.put(Box::new(work)),
+        }
         let freed = self.freed_sender.clone();
         self.tasks
-            .spawn(attended.attend(move || drop(freed.send((place, held)))));
+            .spawn(attended.attend(move |one| drop(freed.send(one))));
     }
 
     fn looked_for(&self, kind: &str) -> String {
@@ -301,6 +328,8 @@ impl<R: Reports> Floor<R> {
     }
 
     fn hand_over(&mut self, place: usize, work: Box<Work>) {
+        // Said here too, for the case that no thread can be started.
+        let _ = work.place.set(place);
         let here = &mut self.places[place];
         let kind = &work.job.kind;
         if self.shop.handlers.of(kind).mode == Mode::Fed && !here.fed_kinds.contains(kind) {
@@ -315,7 +344,7 @@ impl<R: Reports> Floor<R> {
             None => work,
         };
         // If no thread can be started, the work is dropped, and its listener reports that.
-        here.slot = Slot::start(Arc::clone(&self.shop)).ok();
+        here.slot = Slot::start(Arc::clone(&self.shop), place).ok();
         if let Some(slot) = &here.slot {
             drop(slot.run(work));
         }
@@ -334,16 +363,30 @@ impl<R: Reports> Floor<R> {
             reports.report_all(vec![(held, report)]).await;
             Counted::Released
         });
-        if !self.is_stopping {
-            self.reports.grant(1);
-        }
+        self.grant();
     }
 
-    fn free(&mut self, (place, held): (usize, Held)) {
-        self.running.remove(&held);
-        self.idle.push(place);
-        if !self.is_stopping {
-            self.reports.grant(1);
+    fn free(&mut self, freed: &Freed) {
+        self.running.remove(&freed.held);
+        if let Some(took) = freed.took {
+            self.pace.ran(took);
+        }
+        if let Some(place) = freed.place {
+            // It may have come while the slot was already on its way to say that it is free.
+            match self.shop.hand.take() {
+                Some(work) => self.hand_over(place, work),
+                None => self.idle.push(place),
+            }
+        }
+        self.grant();
+    }
+
+    /// Gives back what no slot was free for in time.
+    fn give_back_overdue(&mut self) {
+        for work in self.shop.hand.take_overdue(std::time::Instant::now()) {
+            work.give_back("no slot was free in time");
+            // What runs is no longer short: nothing more is asked for until it is again.
+            self.pace = Pace::default();
         }
     }
 
@@ -364,6 +407,9 @@ impl<R: Reports> Floor<R> {
         if !self.is_stopping {
             self.is_stopping = true;
             self.reports.drop_credits();
+            for work in self.shop.hand.take_all() {
+                work.give_back("the worker stops");
+            }
             let grace = self.shop.settings.grace;
             self.stop_at = Some(Instant::now() + grace);
             tracing::info!(

@@ -1,5 +1,8 @@
 //! Working directories: one per run, empty, for the worker's eyes only, gone afterwards (`rel W5`).
 //!
+//! Making and removing one costs a disk more than a short program costs the processor. So one in which a program has
+//! done nothing at all, which is looked up and not believed, waits for the next run of the same user.
+//!
 //! A worker keeps all of them in one directory of its own, which holds a locked file as long as the worker lives.
 //! What a killed worker left behind is known by three things together: the name, the owner, and a lock file
 //! that nobody holds.
@@ -10,18 +13,22 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use rustix::fs::{
-    AtFlags, CWD, Dir, FileType, FlockOperation, Gid, Mode, OFlags, Uid, chmodat, chownat, flock,
-    openat, renameat, statat, unlinkat,
+    AtFlags, CWD, Dir, FileType, FlockOperation, Gid, Mode, OFlags, StatxFlags, Uid, chmodat,
+    chownat, flistxattr, flock, openat, renameat, seek, statat, statx, unlinkat,
 };
 use rustix::io::Errno;
 
+use crate::mount::{mount, unmount};
 use crate::random;
 use crate::supervise::User;
 
 /// Directories of workers begin so.
 const PREFIX: &str = "ganger-work-";
+/// Untouched directories that wait for a run.
+const SPARE_MAX: usize = 64;
 /// Held locked by the living.
 const LOCK: &str = ".lock";
 
@@ -29,6 +36,8 @@ const LOCK: &str = ".lock";
 pub(crate) struct Scratch {
     path: PathBuf,
     next: AtomicU64,
+    /// Untouched directories of runs that are over. At most [`SPARE_MAX`].
+    spare: Mutex<Vec<WorkingDirectory>>,
     _lock: OwnedFd,
 }
 
@@ -37,6 +46,25 @@ pub(crate) struct WorkingDirectory {
     /// Its path.
     pub(crate) path: PathBuf,
     directory: OwnedFd,
+    user: Option<User>,
+    /// Whether it is a file system of its own.
+    is_mounted: bool,
+    /// What it was when it was made; `None` where that cannot be told, so it is not used again.
+    made_as: Option<About>,
+}
+
+/// All by which a directory could tell a program about the one before it.
+#[derive(PartialEq, Eq)]
+struct About {
+    /// Device and inode: it is still the one, and nothing is mounted there.
+    identity: (u32, u32, u64),
+    mode: u16,
+    owner: (u32, u32),
+    size: u64,
+    /// Immutable, append-only, and their like.
+    attributes: u64,
+    /// Names of extended attributes, access lists among them.
+    names: Vec<u8>,
 }
 
 impl Scratch {
@@ -56,12 +84,46 @@ impl Scratch {
         Ok(Self {
             path,
             next: AtomicU64::new(1),
+            spare: Mutex::default(),
             _lock: lock,
         })
     }
 
-    /// Makes an empty working directory, for `user` if it is not the worker's own.
-    pub(crate) fn directory(&self, user: Option<User>) -> io::Result<WorkingDirectory> {
+    /// An empty working directory, for `user` if it is not the worker's own, and for at most `bytes_max`.
+    pub(crate) fn directory(
+        &self,
+        user: Option<User>,
+        bytes_max: Option<u64>,
+    ) -> io::Result<WorkingDirectory> {
+        if bytes_max.is_some() {
+            return self.make_directory(user, bytes_max);
+        }
+        let mut spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = spare.iter().rposition(|one| one.user == user);
+        match found.map(|place| spare.swap_remove(place)) {
+            Some(found) => Ok(found),
+            None => {
+                drop(spare);
+                self.make_directory(user, None)
+            }
+        }
+    }
+
+    /// Takes the directory of a run that is over: keeps it if it is as it was made, else removes it.
+    pub(crate) fn take_back(&self, directory: WorkingDirectory) {
+        if !directory.is_mounted && directory.is_untouched() {
+            let mut spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
+            if spare.len() < SPARE_MAX {
+                spare.push(directory);
+            }
+        }
+    }
+
+    fn make_directory(
+        &self,
+        user: Option<User>,
+        bytes_max: Option<u64>,
+    ) -> io::Result<WorkingDirectory> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let path = self.path.join(number.to_string());
         match make_private(&path) {
@@ -83,9 +145,23 @@ impl Scratch {
                 AtFlags::empty(),
             )?;
         }
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        if let Some(bytes_max) = bytes_max {
+            let owner = user.unwrap_or_else(|| User {
+                uid: rustix::process::geteuid().as_raw(),
+                gid: rustix::process::getegid().as_raw(),
+            });
+            mount(&path, bytes_max, owner).inspect_err(|_| remove(&path))?;
+        }
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let directory = openat(CWD, &path, flags, Mode::empty())?;
-        Ok(WorkingDirectory { path, directory })
+        let made_as = about(&path, directory.as_fd()).ok();
+        Ok(WorkingDirectory {
+            path,
+            directory,
+            user,
+            is_mounted: bytes_max.is_some(),
+            made_as,
+        })
     }
 }
 
@@ -100,10 +176,62 @@ impl WorkingDirectory {
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         self.directory.as_fd()
     }
+
+    /// Whether it is bounded, and has no room for another byte or another file.
+    pub(crate) fn is_full(&self) -> bool {
+        let room = rustix::fs::fstatvfs(&self.directory);
+        self.is_mounted && room.is_ok_and(|room| room.f_bfree == 0 || room.f_ffree == 0)
+    }
+
+    /// Whether it is empty, and in its place, and nothing of it has changed.
+    fn is_untouched(&self) -> bool {
+        let is_as_made = || {
+            let now = about(&self.path, self.directory.as_fd()).ok();
+            now.is_some() && now == self.made_as
+        };
+        is_as_made() && is_empty(self.directory.as_fd()).unwrap_or(false)
+    }
+}
+
+fn about(path: &Path, directory: BorrowedFd<'_>) -> io::Result<About> {
+    let wanted = StatxFlags::BASIC_STATS;
+    let now = statx(CWD, path, AtFlags::SYMLINK_NOFOLLOW, wanted)?;
+    let mut names = vec![0; 1024];
+    let length = match flistxattr(directory, names.as_mut_slice()) {
+        // A file system without such attributes has none.
+        Err(Errno::NOTSUP) => 0,
+        other => other?,
+    };
+    names.truncate(length);
+    Ok(About {
+        identity: (now.stx_dev_major, now.stx_dev_minor, now.stx_ino),
+        mode: now.stx_mode,
+        owner: (now.stx_uid, now.stx_gid),
+        size: now.stx_size,
+        attributes: now.stx_attributes.bits(),
+        names,
+    })
+}
+
+fn is_empty(directory: BorrowedFd<'_>) -> io::Result<bool> {
+    seek(directory, rustix::fs::SeekFrom::Start(0))?;
+    let mut buffer = [std::mem::MaybeUninit::uninit(); 1024];
+    let mut entries = rustix::fs::RawDir::new(directory, &mut buffer);
+    while let Some(entry) = entries.next() {
+        if !matches!(entry?.file_name().to_bytes(), b"." | b"..") {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 impl Drop for WorkingDirectory {
     fn drop(&mut self) {
+        if self.is_mounted
+            && let Err(error) = unmount(&self.path)
+        {
+            tracing::warn!(path = %self.path.display(), %error, "a working directory cannot be unmounted");
+        }
         remove(&self.path);
     }
 }
@@ -121,6 +249,10 @@ fn remove_leftovers(parent: &Path) {
         let is_named_so = entry.file_name().to_string_lossy().starts_with(PREFIX);
         if is_named_so && is_dead(&entry.path()) {
             tracing::info!(path = %entry.path().display(), "removes what a killed worker left");
+            for inner in fs::read_dir(entry.path()).into_iter().flatten().flatten() {
+                // Nearly never is something mounted there.
+                let _ = unmount(&inner.path());
+            }
             remove(&entry.path());
         }
     }
@@ -224,7 +356,7 @@ mod tests {
     fn a_working_directory_is_empty_private_and_gone_afterwards() {
         let ground = ground();
         let scratch = Scratch::make(ground.path()).expect("made");
-        let one = scratch.directory(None).expect("made");
+        let one = scratch.directory(None, None).expect("made");
         let path = one.path.clone();
         let about = fs::metadata(&path).expect("it is there");
         assert_eq!(about.permissions().mode() & 0o777, 0o700);
@@ -236,16 +368,65 @@ mod tests {
     }
 
     #[test]
+    fn only_an_untouched_directory_is_used_again_and_only_by_the_same_user() {
+        let ground = ground();
+        let scratch = Scratch::make(ground.path()).expect("made");
+        let after = |change: &dyn Fn(&Path)| {
+            let one = scratch.directory(None, None).expect("made");
+            let path = one.path.clone();
+            change(&path);
+            scratch.take_back(one);
+            let next = scratch.directory(None, None).expect("made");
+            let is_same = next.path == path;
+            assert!(is_empty(next.fd()).expect("read"));
+            scratch.take_back(next);
+            (path, is_same)
+        };
+        assert!(after(&|_| {}).1);
+        assert!(
+            after(&|path| {
+                fs::write(path.join("file"), "x").expect("written");
+                fs::remove_file(path.join("file")).expect("removed");
+            })
+            .1
+        );
+        let mode = |mode| fs::Permissions::from_mode(mode);
+        let changes: [&dyn Fn(&Path); 4] = [
+            &|path| fs::write(path.join(".hidden"), "x").expect("written"),
+            &|path| fs::set_permissions(path, mode(0o755)).expect("mode set"),
+            &|path| fs::remove_dir(path).expect("removed"),
+            &|path| {
+                fs::rename(path, path.with_extension("moved")).expect("moved");
+                fs::create_dir(path).expect("made");
+                fs::set_permissions(path, mode(0o700)).expect("mode set");
+            },
+        ];
+        for change in changes {
+            let (path, is_same) = after(change);
+            assert!(!is_same && !path.exists());
+        }
+        let (mine, _) = after(&|_| {});
+        let user = User {
+            uid: rustix::process::geteuid().as_raw(),
+            gid: rustix::process::getegid().as_raw(),
+        };
+        assert_ne!(
+            scratch.directory(Some(user), None).expect("made").path,
+            mine
+        );
+    }
+
+    #[test]
     fn links_are_removed_not_followed() {
         let ground = ground();
         let kept = ground.path().join("kept");
         fs::create_dir(&kept).expect("made");
         fs::write(kept.join("file"), "x").expect("written");
         let scratch = Scratch::make(ground.path()).expect("made");
-        let one = scratch.directory(None).expect("made");
+        let one = scratch.directory(None, None).expect("made");
         symlink(&kept, one.path.join("link")).expect("linked");
         drop(one);
-        let two = scratch.directory(None).expect("made");
+        let two = scratch.directory(None, None).expect("made");
         fs::remove_dir(&two.path).expect("removed");
         symlink(&kept, &two.path).expect("linked");
         let path = two.path.clone();
@@ -258,7 +439,7 @@ mod tests {
     fn a_very_deep_tree_is_removed() {
         let ground = ground();
         let scratch = Scratch::make(ground.path()).expect("made");
-        let one = scratch.directory(None).expect("made");
+        let one = scratch.directory(None, None).expect("made");
         let mut at = openat(CWD, &one.path, OFlags::DIRECTORY, Mode::empty()).expect("opened");
         for _ in 0..1_000 {
             rustix::fs::mkdirat(&at, "deep", Mode::RWXU).expect("made");

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ganger_client::{Options, TakeFrom, TakeMode};
+use ganger_client::{Options, ShardId, TakeFrom, TakeMode};
 
 use crate::handler::Handlers;
 use crate::random;
@@ -13,6 +13,8 @@ use crate::random;
 pub struct Settings {
     /// How to reach the server.
     pub server: Options,
+    /// The shard that it takes jobs of; `None`: the server's own, or the first of several.
+    pub shard: Option<ShardId>,
     /// Its name; `None`: host name plus something random.
     pub name: Option<String>,
     /// Where the programs are. Default `/etc/ganger/worker.d`.
@@ -44,6 +46,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             server: Options::default(),
+            shard: None,
             name: None,
             directory: "/etc/ganger/worker.d".into(),
             queues: vec![TakeFrom::new("default")],

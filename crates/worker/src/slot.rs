@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -40,8 +40,32 @@ pub(crate) struct Work {
     pub(crate) lease_ends: Box<dyn Fn() -> Option<Instant> + Send>,
     /// Takes log and progress.
     pub(crate) send: hearing::Sender,
+    /// Where it runs, once it does.
+    pub(crate) place: Arc<OnceLock<usize>>,
     /// Takes the ending.
-    pub(crate) done: Box<dyn FnOnce(Ending) + Send>,
+    pub(crate) done: Box<dyn FnOnce(Ended) + Send>,
+}
+
+/// The end of a job, as its slot tells it.
+pub(crate) struct Ended {
+    /// How.
+    pub(crate) ending: Ending,
+    /// Whether its slot has nothing to do now; else it has gone on with a job in hand.
+    pub(crate) is_free: bool,
+    /// How long it ran; `None` if it was never begun.
+    pub(crate) took: Option<Duration>,
+}
+
+impl Work {
+    /// Gives it back unstarted.
+    pub(crate) fn give_back(self, reason: &str) {
+        tracing::info!(job = %self.task, "given back: {reason}");
+        (self.done)(Ended {
+            ending: Ending::Unstarted(reason.into()),
+            is_free: false,
+            took: None,
+        });
+    }
 }
 
 /// The way to a slot's thread. Dropping it ends the slot, sooner or later.
@@ -51,13 +75,14 @@ pub(crate) struct Slot {
 }
 
 impl Slot {
-    /// Starts a slot.
-    pub(crate) fn start(shop: Arc<Shop>) -> io::Result<Self> {
+    /// Starts the slot at `place`.
+    pub(crate) fn start(shop: Arc<Shop>, place: usize) -> io::Result<Self> {
         let (work, inbox) = channel();
         let builder = thread::Builder::new().name("slot".into());
         let thread = builder.spawn(move || {
             let mut bench = Bench {
                 shop,
+                place,
                 watch: None,
                 fed: BTreeMap::new(),
             };
@@ -83,6 +108,7 @@ impl Slot {
 /// What a slot works with.
 struct Bench {
     shop: Arc<Shop>,
+    place: usize,
     watch: Option<Watch>,
     fed: BTreeMap<String, Fed>,
 }
@@ -96,20 +122,35 @@ impl Bench {
                 inbox.recv_timeout(LOOK_EVERY)
             };
             match next {
-                Ok(work) => self.attend(*work),
+                Ok(work) => {
+                    let mut next = Some(work);
+                    while let Some(work) = next {
+                        next = self.attend(*work);
+                    }
+                }
                 Err(RecvTimeoutError::Timeout) => self.end_idle(),
                 Err(RecvTimeoutError::Disconnected) => return,
             }
         }
     }
 
-    fn attend(&mut self, mut work: Work) {
+    /// Runs a job to its end. Gives the next one, if one is in hand.
+    fn attend(&mut self, mut work: Work) -> Option<Box<Work>> {
         let begun = Instant::now();
+        // Set already if it was handed to this slot and no other.
+        let _ = work.place.set(self.place);
         let send = std::mem::replace(&mut work.send, Box::new(|_| {}));
         let done = std::mem::replace(&mut work.done, Box::new(|_| {}));
         let ending = self.run(&mut work, send);
-        log_end(&work, &ending, begun.elapsed());
-        done(ending);
+        let took = begun.elapsed();
+        log_end(&work, &ending, took);
+        let next = self.shop.hand.take();
+        done(Ended {
+            ending,
+            is_free: next.is_none(),
+            took: Some(took),
+        });
+        next
     }
 
     fn run(&mut self, work: &mut Work, send: hearing::Sender) -> Ending {
@@ -174,7 +215,7 @@ impl Bench {
             Ok(program) => program,
             Err(ending) => return ending,
         };
-        let answered = program.run(work, list, guard, &mut hearing);
+        let answered = program.run(handler, work, list, guard, &mut hearing);
         if let Some(program) = answered.program {
             self.make_room();
             self.fed.insert(kind.clone(), program);
@@ -200,7 +241,7 @@ impl Bench {
             }
             watch.give_up();
         }
-        Watch::start(&self.shop.settings.supervisor)
+        Watch::start(&self.shop)
     }
 
     /// Ends the program that has been idle for longest, if there are too many.

@@ -27,7 +27,6 @@ async fn rel_w6_f64_each_limit_ends_the_program_and_not_the_worker() {
     rig.python("files", "all = [open('/dev/null') for _ in range(100)]");
     for (kind, group) in [
         ("cpu", "cpu-limit"),
-        ("memory", "exit-1"),
         ("disk", "file-limit"),
         ("files", "exit-1"),
     ] {
@@ -40,13 +39,12 @@ async fn rel_w6_f64_each_limit_ends_the_program_and_not_the_worker() {
             failure.message
         );
     }
-    assert!(
-        rig.sink
-            .failure("memory")
-            .await
-            .message
-            .contains("MemoryError")
-    );
+    rig.job("memory", "memory", "");
+    let failure = rig.sink.failure("memory").await;
+    match failure.group.as_str() {
+        "memory-limit" => assert!(failure.message.contains("209715200 bytes")),
+        group => assert!(group == "exit-1" && failure.message.contains("MemoryError")),
+    }
     assert!(
         rig.sink
             .failure("files")
@@ -54,6 +52,156 @@ async fn rel_w6_f64_each_limit_ends_the_program_and_not_the_worker() {
             .message
             .contains("Too many open files")
     );
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn rel_w6_f64_memory_and_processes_of_all_its_processes_together_are_bounded() {
+    let handlers = "
+        [handler.memory]
+        memory = \"64MiB\"
+        [handler.bomb]
+        processes = 20
+    ";
+    let rig = Rig::with(handlers, |_| {});
+    // Each child alone is far below the limit.
+    rig.python(
+        "memory",
+        "import os, time\nfor _ in range(20):\n    if os.fork() == 0:\n        kept = bytearray(os.urandom(8 << 20))\n\
+         \x20       time.sleep(1000)\n\
+         for _ in range(20):\n    if os.wait()[1]: os._exit(1)",
+    );
+    rig.python(
+        "bomb",
+        "import os, time\nfor _ in range(100):\n    if os.fork() == 0: time.sleep(1000)\nprint(1)",
+    );
+    let has_groups = fs::read_to_string("/sys/fs/cgroup/cgroup.controllers")
+        .is_ok_and(|all| all.contains("memory") && all.contains("pids"));
+    if !has_groups || !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: control groups cannot bound memory and processes here");
+        rig.end().await;
+        return;
+    }
+    for job in ["one", "two"] {
+        rig.job(job, "memory", "");
+        let failure = rig.sink.failure(job).await;
+        assert_eq!(
+            (failure.group.as_str(), failure.permanent),
+            ("memory-limit", false),
+            "{}",
+            failure.message
+        );
+    }
+    rig.job("bomb", "bomb", "");
+    let failure = rig.sink.failure("bomb").await;
+    assert_eq!(failure.group, "exit-1", "{}", failure.message);
+    rig.sink.logged("bomb", "it may have 20 at a time").await;
+    rig.assert_no_process();
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn rel_w5_f64_a_working_directory_may_be_bounded_as_a_whole() {
+    let rig = Rig::with("[default]\ndirectory_size = \"1MiB\"", |_| {});
+    rig.sh(
+        "fills",
+        "echo mine > file; head -c 3000000 /dev/zero > more",
+    )
+    .sh("fits", "echo 5 > file; cat file; ls -A | wc -l >&2");
+    rig.job("fills", "fills", "");
+    if !rustix::process::geteuid().is_root() {
+        let reason = rig.sink.release("fills").await.reason;
+        assert!(reason.contains("directory_size"), "{reason}");
+        eprintln!("skipped: {reason}");
+        rig.end().await;
+        return;
+    }
+    let failure = rig.sink.failure("fills").await;
+    assert_eq!(
+        (failure.group.as_str(), failure.permanent),
+        ("disk-full", false),
+        "{}",
+        failure.message
+    );
+    assert!(
+        failure.message.contains("1048576 bytes") && failure.message.contains("No space left"),
+        "{}",
+        failure.message
+    );
+    rig.job("fits", "fits", "");
+    assert_eq!(rig.sink.result("fits").await, "5");
+    assert_eq!(rig.sink.log("fits"), b"1\n", "it was empty");
+    let place = rig.scratch.path().display().to_string();
+    rig.end().await;
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+    assert!(!mounts.contains(&place), "nothing stays mounted");
+}
+
+#[tokio::test]
+async fn rel_w9_a_disk_that_is_full_fails_the_run_and_not_the_worker() {
+    let small = tempfile::tempdir().unwrap();
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: only root may mount a small disk");
+        return;
+    }
+    let command = |program: &str, arguments: &[&str]| {
+        let status = std::process::Command::new(program)
+            .args(arguments)
+            .arg(small.path())
+            .status();
+        assert!(status.unwrap().success(), "{program}");
+    };
+    command("mount", &["-t", "tmpfs", "-o", "nr_inodes=20", "small"]);
+    let rig = Rig::with("", |settings| settings.scratch = small.path().into());
+    rig.sh("fine", "echo 1 > file; cat file");
+    rig.job("before", "fine", "");
+    rig.sink.result("before").await;
+    let filler = |number: u32| small.path().join(format!("filler-{number}"));
+    let count = (0..100).take_while(|number| fs::write(filler(*number), "").is_ok());
+    let count = u32::try_from(count.count()).unwrap();
+    rig.job("full", "fine", "");
+    let failure = rig.sink.failure("full").await;
+    assert_eq!(
+        (failure.group.as_str(), failure.permanent),
+        ("disk-full", false),
+        "{}",
+        failure.message
+    );
+    (0..count).for_each(|number| fs::remove_file(filler(number)).unwrap());
+    rig.job("after", "fine", "");
+    assert_eq!(rig.sink.result("after").await, "1");
+    rig.end().await;
+    command("umount", &[]);
+}
+
+#[tokio::test]
+async fn rel_w9_too_many_processes_fail_the_run_and_not_the_worker() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: only root may change to a user that may have no process");
+        return;
+    }
+    let handlers = "[default]\nuid = 12346\n[handler.none]\nprocesses = 0";
+    let rig = Rig::with(handlers, |settings| {
+        settings.concurrency = 2;
+        fs::set_permissions(&settings.scratch, fs::Permissions::from_mode(0o755)).unwrap();
+        fs::set_permissions(&settings.directory, fs::Permissions::from_mode(0o755)).unwrap();
+    });
+    rig.sh("none", "echo 1")
+        .sh("fine", "echo 1")
+        .sh("stays", "echo ready >&2; sleep 1000");
+    // So its user has one already.
+    rig.job("stays", "stays", "");
+    rig.sink.logged("stays", "ready").await;
+    rig.job("none", "none", "");
+    let failure = rig.sink.failure("none").await;
+    assert_eq!(
+        (failure.group.as_str(), failure.permanent),
+        ("too-many-processes", false),
+        "{}",
+        failure.message
+    );
+    rig.job("fine", "fine", "");
+    assert_eq!(rig.sink.result("fine").await, "1");
     rig.end().await;
 }
 

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::{Value, json};
 
-use super::load::{ENQUEUE, Link, Peer};
+use super::load::{self, Link, Peer};
 use super::programs::per_second;
 use super::report::Report;
 use super::scratch::{Process, free_address};
@@ -19,6 +19,10 @@ use crate::process::{built, output};
 
 /// The queue of the loads.
 const QUEUE: &str = "bench";
+
+/// The columns that are ours.
+pub(super) const GRPC: &str = "ganger gRPC";
+pub(super) const HTTP: &str = "ganger HTTP";
 
 /// A private server with an empty store.
 pub(super) struct Server {
@@ -119,38 +123,43 @@ impl Server {
     }
 }
 
-/// What `ganger bench` measures through gRPC, with a server and a store of its own, beside a bare log.
-pub(super) fn measure_own(folder: &Path, report: &mut Report) -> Result<()> {
-    println!("measuring ganger through gRPC");
+/// The same loads through gRPC: `ganger bench` runs them, with a server and a store of its own.
+pub(super) fn measure_grpc(folder: &Path, report: &mut Report) -> Result<()> {
+    println!("measuring {GRPC}");
     let mut command = Command::new(built("release", "ganger"));
     command
-        .args([
-            "bench",
-            "--json",
-            "--connections",
-            "1,16",
-            "--batches",
-            "1,16,256",
-            "--dir",
-        ])
+        .args(["bench", "--json", "--faces", "grpc", "--time", "5s"])
+        .args(["--loads", "enqueue,take,mix,latency,lives,deep"])
+        .args(["--connections", "64", "--batches", "256"])
+        .args(["--rates", "1000", "--dir"])
         .arg(folder);
     let text = output(&mut command)?;
     let document: Value =
         serde_json::from_str(&text).context("`ganger bench --json` is no JSON")?;
-    if let Some(rate) = document
-        .pointer("/enqueue/jobs_per_second")
-        .and_then(Value::as_f64)
-    {
-        report.add(ENQUEUE, "ganger gRPC", "jobs/s", rate);
-    }
+    let rate = |load: &str| -> Result<f64> {
+        let loads = document["loads"].as_array();
+        let row = loads.and_then(|rows| rows.iter().find(|row| row["load"] == load));
+        row.and_then(|row| row["per_second"].as_f64())
+            .with_context(|| format!("`ganger bench` did not measure {load}"))
+    };
+    report.add(load::ENQUEUE, GRPC, "jobs/s", rate("enqueue")?);
+    report.add(load::TAKE, GRPC, "jobs/s", rate("take")?);
+    report.add(load::MIX, GRPC, "jobs/s", rate("mix")?);
+    let deep = rate("mix_deep")?;
+    report.add(load::DEEP, GRPC, "jobs/s", deep);
+    report.add(load::DEPTH, GRPC, "x", deep / rate("mix_empty")?);
     for (row, pointer) in [
-        ("enqueue to start, p50", "/latency/p50_ms"),
-        ("enqueue to start, p99", "/latency/p99_ms"),
+        (load::P50, "/latency/0/p50_ms"),
+        (load::P99, "/latency/0/p99_ms"),
     ] {
-        if let Some(time) = document.pointer(pointer).and_then(Value::as_f64) {
-            report.add(row, "ganger gRPC", "us", time * 1_000.0);
-        }
+        let time = document.pointer(pointer).and_then(Value::as_f64);
+        let time = time.context("`ganger bench` measured no latency")?;
+        report.add(row, GRPC, "us", time * 1_000.0);
     }
+    add_lives(&document, report)
+}
+
+fn add_lives(document: &Value, report: &mut Report) -> Result<()> {
     for life in document["lives"]
         .as_array()
         .context("`ganger bench` measured no lives")?
@@ -159,10 +168,7 @@ pub(super) fn measure_own(folder: &Path, report: &mut Report) -> Result<()> {
             "full lives, {} connections, batches of {}",
             life["connections"], life["batch"]
         );
-        for (server, field) in [
-            ("ganger gRPC", "lives_per_second"),
-            ("bare log", "bare_log_per_second"),
-        ] {
+        for (server, field) in [(GRPC, "per_second"), ("bare log", "bare_log_per_second")] {
             if let Some(rate) = life[field].as_f64() {
                 report.add(&row, server, "lives/s", rate);
             }

@@ -11,6 +11,8 @@ use anyhow::{Context as _, Result};
 use super::ganger;
 use super::report::Report;
 
+/// The row of both.
+pub(super) const ROW: &str = "programs, JSON in and out";
 /// Programs running at once, in both cases.
 const AT_ONCE: usize = 4;
 /// Programs started in all, in each case.
@@ -21,11 +23,10 @@ const PROGRAM: &str = "/bin/cat";
 /// Measures both, the same program with the same input, each as often.
 pub(super) fn measure(server: &ganger::Server, folder: &Path, report: &mut Report) -> Result<()> {
     println!("measuring programs");
-    let row = "programs, JSON in and out";
-    report.add(row, "bare spawn", "programs/s", bare()?);
+    report.add(ROW, "bare spawn", "programs/s", bare()?);
     report.add(
-        row,
-        "ganger",
+        ROW,
+        ganger::GRPC,
         "programs/s",
         server.programs(PROGRAM, PROGRAMS, AT_ONCE, folder)?,
     );

@@ -82,6 +82,10 @@ impl Lists {
 
     fn text(&mut self) -> Result<Option<Vec<u8>>> {
         let line = self.wire.line()?;
+        // A move that waited in vain is answered with an array that is none.
+        if line == "*-1" {
+            return Ok(None);
+        }
         match line.strip_prefix('$') {
             Some("-1") => Ok(None),
             Some(length) => {

@@ -2,6 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use super::ganger::{GRPC, HTTP};
+use super::goals::GOALS;
+
 /// What was measured.
 #[derive(Default)]
 pub(super) struct Report {
@@ -27,18 +30,20 @@ impl Report {
         self.rows[index].2.insert(server.to_owned(), value);
     }
 
-    /// Prints it as a table in Markdown.
+    /// Prints everything as tables in Markdown.
     pub(super) fn print(&self) {
+        self.print_values();
+        self.print_goals();
+    }
+
+    fn print_values(&self) {
         println!(
-            "\n| load | unit | ganger gRPC | ganger HTTP | {} |",
+            "\n| load | unit | {GRPC} | {HTTP} | {} |",
             PEERS.join(" | ")
         );
         println!("|---|---|---:|---:|{}", "---:|".repeat(PEERS.len()));
         for (name, unit, values) in &self.rows {
-            let own = [
-                values.get("ganger gRPC").copied(),
-                values.get("ganger HTTP").copied(),
-            ];
+            let own = [values.get(GRPC).copied(), values.get(HTTP).copied()];
             let best = own[0].or(own[1]);
             let own = own
                 .map(|value| value.map_or_else(|| "-".to_owned(), rounded))
@@ -50,6 +55,26 @@ impl Report {
             println!("| {name} | {unit} | {own} | {} |", others.join(" | "));
         }
         println!("\nIn brackets: ours divided by theirs; gRPC where it was measured, else HTTP.");
+    }
+
+    fn print_goals(&self) {
+        println!("\n| goal | against | must | aim | measured | |");
+        println!("|---|---|---|---|---:|---|");
+        for goal in &GOALS {
+            let row = self.rows.iter().find(|(name, ..)| name == goal.row);
+            let ratio =
+                row.and_then(|(_, _, values)| goal.ratio(|server| values.get(server).copied()));
+            let (ratio, verdict) = ratio.map_or(("-".to_owned(), "not measured"), |ratio| {
+                (rounded(ratio), goal.verdict(ratio))
+            });
+            println!(
+                "| {} | {} | {} | {} | {ratio} | {verdict} |",
+                goal.row,
+                goal.against.unwrap_or("itself"),
+                goal.bound(goal.must),
+                goal.bound(goal.aim),
+            );
+        }
     }
 }
 

@@ -14,8 +14,20 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("store-embedded", &["types", "store"]),
     ("shard", &["types", "engine", "store"]),
     ("proto", &[]),
-    ("dialect-http", &["types", "engine", "shard"]),
-    ("dialect-grpc", &["types", "engine", "shard", "proto"]),
+    ("access", &[]),
+    ("tls", &[]),
+    (
+        "router",
+        &["types", "engine", "store", "shard", "proto", "access"],
+    ),
+    (
+        "dialect-http",
+        &["types", "engine", "shard", "router", "access"],
+    ),
+    (
+        "dialect-grpc",
+        &["types", "engine", "shard", "router", "proto", "access"],
+    ),
     (
         "server",
         &[
@@ -24,16 +36,26 @@ const ARROWS: &[(&str, &[&str])] = &[
             "store",
             "store-embedded",
             "shard",
+            "router",
             "dialect-http",
             "dialect-grpc",
+            "access",
+            "tls",
         ],
     ),
-    ("client", &["types", "proto"]),
+    ("client", &["types", "proto", "tls"]),
     ("worker", &["types", "client"]),
-    // The store at rest, for `check` and `backup`.
+    // The store at rest, for `check` and `backup`; the access file, for `token`.
     (
         "cli",
-        &["types", "server", "client", "worker", "store-embedded"],
+        &[
+            "types",
+            "server",
+            "client",
+            "worker",
+            "store-embedded",
+            "access",
+        ],
     ),
     ("sim", &["types", "engine", "store", "shard"]),
     ("e2e", &["types", "cli"]),
@@ -45,7 +67,10 @@ const ARROWS: &[(&str, &[&str])] = &[
             "store",
             "store-embedded",
             "shard",
+            "router",
             "proto",
+            "access",
+            "tls",
             "dialect-http",
             "dialect-grpc",
             "server",

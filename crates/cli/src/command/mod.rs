@@ -7,6 +7,7 @@ pub(crate) mod completions;
 pub(crate) mod events;
 pub(crate) mod failures;
 pub(crate) mod job;
+pub(crate) mod outbox;
 pub(crate) mod progress;
 pub(crate) mod queue;
 pub(crate) mod run;
@@ -14,6 +15,7 @@ pub(crate) mod schedule;
 pub(crate) mod server;
 pub(crate) mod stats;
 pub(crate) mod submit;
+pub(crate) mod token;
 pub(crate) mod version;
 pub(crate) mod worker;
 pub(crate) mod workers;
@@ -29,6 +31,7 @@ pub(crate) fn run(context: &Context, command: Command) -> Outcome {
     match command {
         Command::Server(args) => server::run(*args),
         Command::Completions(args) => completions::run(&args),
+        Command::Token(command) => token::run(context, command),
         command => {
             let runtime = Runtime::new()?;
             let outcome = runtime.block_on(serve(context, command));
@@ -41,7 +44,9 @@ pub(crate) fn run(context: &Context, command: Command) -> Outcome {
 
 async fn serve(context: &Context, command: Command) -> Outcome {
     match command {
-        Command::Server(_) | Command::Completions(_) => unreachable!("they run without a runtime"),
+        Command::Server(_) | Command::Completions(_) | Command::Token(_) => {
+            unreachable!("they run without a runtime")
+        }
         Command::Worker(args) => worker::run(context, *args).await,
         Command::Submit(args) => submit::run(context, args).await,
         Command::Run(args) => run::run(context, args).await,
@@ -50,6 +55,7 @@ async fn serve(context: &Context, command: Command) -> Outcome {
         Command::Failures(command) => failures::run(context, command).await,
         Command::Schedule(command) => schedule::run(context, command).await,
         Command::Workers(args) => workers::run(context, &args).await,
+        Command::Outbox(args) => outbox::run(context, &args).await,
         Command::Stats(args) => stats::run(context, args).await,
         Command::Events(args) => events::run(context, args).await,
         Command::Check(args) => check::run(context, args).await,

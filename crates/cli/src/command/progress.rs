@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
-use ganger_client::{Accepted, Client, GraphProgress, JobFilter, JobState};
+use ganger_client::{Accepted, Client, Enqueued, GraphProgress, JobFilter, JobState, ShardId};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use tokio::time::{Instant, timeout_at};
 
@@ -15,6 +15,10 @@ const FOR_EVER: Duration = Duration::from_secs(10 * 365 * 86_400);
 
 /// After so long without news the members are counted again: a wait must not hang on one lost event.
 const RECOUNT_AFTER: Duration = Duration::from_secs(15);
+
+/// A shard that was away hears of the decision over a submission within this time, being there again.
+const DECIDED_WITHIN: Duration = Duration::from_secs(60);
+const UNDECIDED_PAUSE: Duration = Duration::from_millis(200);
 
 /// Lines of running jobs shown below the bar.
 const RUNNING_LINES_MAX: usize = 6;
@@ -41,6 +45,7 @@ pub(crate) async fn wait(
     }
 }
 
+/// Waits for the members on one shard after the other: all must have ended, whichever is first.
 async fn wait_for_graph(
     client: &Client,
     accepted: &Accepted,
@@ -48,29 +53,73 @@ async fn wait_for_graph(
     until: Instant,
     mut bars: Option<Bars>,
 ) -> Result<Ended, Failure> {
-    let mut watch = client.watch_graph(graph).await?;
-    loop {
-        let look_again_at = Instant::now() + RECOUNT_AFTER;
-        match timeout_at(until.min(look_again_at), watch.next()).await {
-            Err(_) if Instant::now() >= until => return Ok(Ended::TimeIsUp),
-            Err(_) => watch = client.watch_graph(graph).await?,
-            Ok(None) => break,
-            Ok(Some(progress)) => {
-                let progress = progress?;
-                if let Some(bars) = &mut bars {
-                    bars.show(&progress);
-                }
+    let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
+    for job in &accepted.jobs {
+        *counts.entry(&job.shard).or_default() += 1;
+    }
+    let is_one = counts.len() == 1;
+    let mut bad = HashMap::new();
+    let mut before = 0;
+    for (shard, count) in counts {
+        let client = at_shard(client, shard);
+        let show = |progress: &GraphProgress| {
+            if let Some(bars) = &mut bars {
+                bars.show(progress, before);
             }
+        };
+        // On one shard the members are there at once; those that existed before are none.
+        let expected = if is_one { 0 } else { count };
+        if !wait_for_part(&client, graph, expected, until, show).await? {
+            return Ok(Ended::TimeIsUp);
         }
+        for (id, state) in unsuccessful(&client, graph).await? {
+            bad.insert((shard.to_owned(), id), state);
+        }
+        before += count;
     }
     if let Some(bars) = bars {
         bars.finish();
     }
-    let bad = unsuccessful(client, graph).await?;
-    let state = |id: &String| bad.get(id).copied().unwrap_or(JobState::Succeeded);
-    Ok(Ended::All(
-        accepted.jobs.iter().map(|job| state(&job.id)).collect(),
-    ))
+    let state = |job: &Enqueued| {
+        let found = bad.get(&(job.shard.clone(), job.id.clone()));
+        found.copied().unwrap_or(JobState::Succeeded)
+    };
+    Ok(Ended::All(accepted.jobs.iter().map(state).collect()))
+}
+
+/// Waits for the members on the shard that the client is for; false if the time is up before.
+async fn wait_for_part(
+    client: &Client,
+    graph: &str,
+    expected: u64,
+    until: Instant,
+    mut show: impl FnMut(&GraphProgress),
+) -> Result<bool, Failure> {
+    let mut watch = client.watch_graph(graph).await?;
+    let all_seen_by = Instant::now() + DECIDED_WITHIN;
+    loop {
+        let look_again_at = Instant::now() + RECOUNT_AFTER;
+        match timeout_at(until.min(look_again_at), watch.next()).await {
+            Err(_) if Instant::now() >= until => return Ok(false),
+            Err(_) => watch = client.watch_graph(graph).await?,
+            Ok(None) => return Ok(true),
+            Ok(Some(progress)) => {
+                let progress = progress?;
+                // A shard that has not heard of the decision shows no members yet.
+                if progress.total < expected && Instant::now() < all_seen_by.min(until) {
+                    tokio::time::sleep(UNDECIDED_PAUSE).await;
+                    watch = client.watch_graph(graph).await?;
+                } else {
+                    show(&progress);
+                }
+            }
+        }
+    }
+}
+
+/// The client for a shard, if the name can be one.
+fn at_shard(client: &Client, shard: &str) -> Client {
+    ShardId::new(shard).map_or_else(|| client.clone(), |shard| client.at_shard(&shard))
 }
 
 /// The members that did not succeed.
@@ -104,7 +153,7 @@ async fn wait_for_each(
     let mut states = Vec::with_capacity(accepted.jobs.len());
     for job in &accepted.jobs {
         let rest = until.saturating_duration_since(Instant::now());
-        let job = client.wait(&job.id, rest).await?;
+        let job = client.wait(&job.to_string(), rest).await?;
         if !job.state.is_terminal() {
             return Ok(Ended::TimeIsUp);
         }
@@ -142,9 +191,9 @@ impl Bars {
         }
     }
 
-    fn show(&mut self, progress: &GraphProgress) {
-        self.whole.set_length(progress.total);
-        self.whole.set_position(progress.ended());
+    /// Shows how far the members on one shard are, after so many on others that have ended.
+    fn show(&mut self, progress: &GraphProgress, before: u64) {
+        self.whole.set_position(before + progress.ended());
         let counts = &progress.counts;
         let mut parts = vec![format!("{} running", counts.running)];
         for (count, word) in [(counts.failed, "failed"), (counts.cancelled, "cancelled")] {

@@ -143,7 +143,7 @@ async fn follow(
     timeout: Option<Duration>,
 ) -> Outcome {
     let until = timeout.map(|timeout| Instant::now() + timeout);
-    let log = tokio::spawn(show_log(client.clone(), enqueued.id.clone()));
+    let log = tokio::spawn(show_log(client.clone(), enqueued.to_string()));
     let job = wait(client, enqueued, until).await?;
     if !job.state.is_terminal() {
         log.abort();
@@ -171,7 +171,7 @@ async fn wait(
         let slice = until.map_or(Duration::from_secs(3_600), |until| {
             until.saturating_duration_since(Instant::now())
         });
-        let job = client.wait(&enqueued.id, slice).await?;
+        let job = client.wait(&enqueued.to_string(), slice).await?;
         if job.state.is_terminal() || until.is_some_and(|until| until <= Instant::now()) {
             return Ok(job);
         }
@@ -197,7 +197,7 @@ async fn show_log(client: Client, job: String) {
 }
 
 async fn finish(context: &Context, client: &Client, enqueued: &Enqueued, job: &Job) -> Outcome {
-    let (_, result) = client.result(&enqueued.id).await?;
+    let (_, result) = client.result(&enqueued.to_string()).await?;
     if context.is_json() {
         let mut out =
             json!({ "id": enqueued.id, "shard": enqueued.shard, "state": job.state.as_str() });

@@ -10,7 +10,8 @@ use crate::exit::{Exit, Failure, Outcome};
 /// Runs a server until SIGTERM or Ctrl-C.
 ///
 /// Settings come from a TOML file, the environment (`GANGER_ADDR`, `GANGER_DB`, ...) and flags; later ones win.
-/// Without a token the server listens on this machine only. The token comes from `GANGER_TOKEN` or a file.
+/// Without TLS, and tokens or certificates of clients, the server listens on this machine only. Secrets come from
+/// files or the environment. Certificates, tokens and rights are read again when their files change, and on SIGHUP.
 ///
 /// Ends with 2 if a setting is wrong, 3 if the store cannot be used, 4 if the address is taken,
 /// 5 if the shard stopped by itself.
@@ -24,7 +25,19 @@ pub(crate) struct ServerArgs {
     #[arg(long, value_name = "ID")]
     shard: Option<String>,
 
-    /// The store's file; :memory: keeps nothing.
+    /// Several shards in this process, each with a store of its own: their ids with commas, or how many.
+    #[arg(long, value_name = "IDS", conflicts_with = "shard")]
+    shards: Option<String>,
+
+    /// Where other shards are: static:1=HOST:PORT,2=HOST:PORT or dns:%s.example.com:3733.
+    #[arg(long, value_name = "WHERE")]
+    topology: Option<String>,
+
+    /// A file with the token to show to other servers; without it the one that clients must show.
+    #[arg(long, value_name = "FILE")]
+    peer_token_file: Option<String>,
+
+    /// The store's file; with several shards, -SHARD goes before its extension. :memory: keeps nothing.
     #[arg(long, value_name = "FILE")]
     db: Option<String>,
 
@@ -36,7 +49,31 @@ pub(crate) struct ServerArgs {
     #[arg(long, value_name = "FILE")]
     token_file: Option<String>,
 
-    /// Listen beyond this machine although nothing is encrypted.
+    /// Tokens and certificates with what each may do, as `ganger token` writes it.
+    #[arg(long, value_name = "FILE")]
+    access_file: Option<String>,
+
+    /// The server's certificate, and those that lead to its authority (PEM).
+    #[arg(long, value_name = "FILE")]
+    tls_cert: Option<String>,
+
+    /// The certificate's private key (PEM).
+    #[arg(long, value_name = "FILE")]
+    tls_key: Option<String>,
+
+    /// Authorities of clients' certificates (PEM).
+    #[arg(long, value_name = "FILE")]
+    tls_client_ca: Option<String>,
+
+    /// What clients must show: token, client-cert, both, or either.
+    #[arg(long, value_name = "WHAT")]
+    require: Option<String>,
+
+    /// A file for the audit log; without it, it goes into the ordinary log.
+    #[arg(long, value_name = "FILE")]
+    audit_log: Option<String>,
+
+    /// Listen beyond this machine although encryption, or a check of who asks, is missing.
     #[arg(long)]
     insecure: bool,
 
@@ -119,7 +156,16 @@ fn flags(args: ServerArgs) -> Result<Vec<Flag>, Failure> {
         ("db", "--db", args.db),
         ("addr", "--addr", args.addr),
         ("shard", "--shard", args.shard),
+        ("shards", "--shards", args.shards),
+        ("topology", "--topology", args.topology),
+        ("peer_token_file", "--peer-token-file", args.peer_token_file),
         ("token_file", "--token-file", args.token_file),
+        ("access_file", "--access-file", args.access_file),
+        ("tls.cert", "--tls-cert", args.tls_cert),
+        ("tls.key", "--tls-key", args.tls_key),
+        ("tls.client_ca", "--tls-client-ca", args.tls_client_ca),
+        ("require", "--require", args.require),
+        ("audit_log", "--audit-log", args.audit_log),
         ("insecure", "--insecure", insecure),
         ("hosts", "--host", hosts),
         ("log", "--log", args.log),

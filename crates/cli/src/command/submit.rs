@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
-use ganger_client::{Accepted, Client, Input, JobState, NewJob, Submission, Upstream};
+use ganger_client::{Accepted, Client, JobState, NewJob, Submission};
 use serde_json::json;
 
 use crate::command::progress::{self, Ended};
-use crate::context::{Context, remark, strip_shard};
+use crate::context::{Context, remark};
 use crate::document::span::read_span;
 use crate::document::{self, Document, Lines};
 use crate::exit::{Exit, Failure, Outcome};
@@ -60,10 +60,9 @@ pub(crate) async fn run(context: &Context, args: SubmitArgs) -> Outcome {
     }
     let mut text = Vec::new();
     { input }.read_to_end(&mut text)?;
-    let mut document = document::read(&text)?;
+    let document = document::read(&text)?;
     drop(text);
     let client = context.client().await?;
-    check_shards(&client, &mut document).await?;
     let Document {
         jobs,
         called,
@@ -105,54 +104,6 @@ fn open(file: Option<&Path>) -> Result<Box<dyn BufRead>, Failure> {
             Ok(Box::new(BufReader::new(io::stdin())))
         }
     }
-}
-
-/// A task for a shard that this server does not have is refused here, before anything is sent.
-/// References to existing jobs are written `shard/id`, and lose their shard.
-async fn check_shards(client: &Client, document: &mut Document) -> Result<(), Failure> {
-    let references = references(&mut document.jobs);
-    if document.shards.iter().all(Option::is_none) && references.is_empty() {
-        return Ok(());
-    }
-    let here = client.info().await?.shard;
-    for reference in references {
-        strip_shard(reference, &here);
-    }
-    let tasks = document.shards.iter().zip(&document.called).enumerate();
-    for (place, (shard, called)) in tasks {
-        let Some(shard) = shard.as_ref().filter(|shard| **shard != here) else {
-            continue;
-        };
-        let called = called.as_deref().unwrap_or_default();
-        return Err(Failure::new(
-            Exit::Refused,
-            "unknown_shard",
-            format!(
-                "task {place} ({called}) is for shard {shard:?}, but this server has shard {here:?}"
-            ),
-        )
-        .then("correct the shard of the task_id, or submit to the server of that shard"));
-    }
-    Ok(())
-}
-
-/// The ids of existing jobs that the document refers to, with their shards.
-fn references(jobs: &mut [NewJob]) -> Vec<&mut String> {
-    let mut out = Vec::new();
-    for job in jobs {
-        let inputs = job.inputs.iter_mut().filter_map(|input| match input {
-            Input::Result(edge) => Some(edge),
-            Input::Value(_) => None,
-        });
-        for edge in inputs.chain(&mut job.after) {
-            if let Upstream::Job(id) = &mut edge.upstream
-                && id.contains('/')
-            {
-                out.push(id);
-            }
-        }
-    }
-    out
 }
 
 fn print(context: &Context, accepted: &Accepted, called: &[Option<String>]) -> Result<(), Failure> {
@@ -208,7 +159,7 @@ async fn wait(
             remark(format!(
                 "{} {job} {state}{}",
                 escape::line(name),
-                reason(client, &job.id).await
+                reason(client, &job.to_string()).await
             ));
         }
     }

@@ -4,10 +4,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use ganger_client::{TakeFrom, TakeMode};
+use ganger_client::{ShardId, TakeFrom, TakeMode};
 use ganger_server::Flag;
 use ganger_worker::Settings;
 
+use crate::command::outbox::read_shard;
 use crate::context::{Context, remark};
 use crate::document::span::read_span;
 use crate::exit::{Exit, Failure, Outcome};
@@ -23,6 +24,10 @@ pub(crate) struct WorkerArgs {
     /// Its name; host name plus something random if absent.
     #[arg(long, value_name = "NAME")]
     id: Option<String>,
+
+    /// The shard to take jobs of, if the server has several or reaches others; its own, or the first, if absent.
+    #[arg(long, value_name = "SHARD", value_parser = read_shard)]
+    shard: Option<ShardId>,
 
     /// Where the programs are, one for each kind.
     #[arg(long, value_name = "DIR", default_value = "/etc/ganger/worker.d")]
@@ -121,6 +126,7 @@ fn settings(context: &Context, args: WorkerArgs) -> Result<Settings, Failure> {
     }
     Ok(Settings {
         server: context.options()?,
+        shard: args.shard,
         name: args.id,
         directory: args.dir,
         queues,

@@ -69,7 +69,6 @@ enum ArgumentType {
 pub(super) struct Converted {
     pub(super) jobs: Vec<NewJob>,
     pub(super) called: Vec<Option<String>>,
-    pub(super) shards: Vec<Option<String>>,
 }
 
 /// The jobs of a submission, in order.
@@ -78,10 +77,12 @@ pub(super) fn convert(tasks: Vec<TaskIn>) -> Result<Converted, Problem> {
     let mut out = Converted {
         jobs: Vec::new(),
         called: Vec::new(),
-        shards: Vec::new(),
     };
     for (place, task) in tasks.into_iter().enumerate() {
         let caption = format!("task {place} ({})", task.task_id);
+        if task.task_id.shard.is_empty() {
+            return Err(Problem::new("the shard of its task_id is empty").of(caption));
+        }
         if task.method.is_empty() {
             return Err(
                 Problem::new("its method is empty: name the program that runs it").of(caption),
@@ -97,6 +98,7 @@ pub(super) fn convert(tasks: Vec<TaskIn>) -> Result<Converted, Problem> {
             );
         }
         out.jobs.push(NewJob {
+            shard: Some(task.task_id.shard.clone()),
             inputs,
             retry: task.max_retries.map(|retries_max| RetryPolicy {
                 retries_max,
@@ -106,7 +108,6 @@ pub(super) fn convert(tasks: Vec<TaskIn>) -> Result<Converted, Problem> {
             ..NewJob::new(task.method)
         });
         out.called.push(Some(task.task_id.to_string()));
-        out.shards.push(Some(task.task_id.shard));
     }
     Ok(out)
 }

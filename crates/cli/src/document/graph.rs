@@ -48,7 +48,6 @@ pub(super) fn read_array(text: &[u8]) -> Result<Document, Problem> {
     Ok(Document {
         jobs: converted.jobs,
         called: converted.called,
-        shards: converted.shards,
         is_single: false,
         idempotency_key: None,
     })
@@ -66,7 +65,6 @@ pub(super) fn read_object(text: &[u8]) -> Result<Document, Problem> {
         return Ok(Document {
             jobs: converted.jobs,
             called: converted.called,
-            shards: converted.shards,
             is_single: false,
             idempotency_key: None,
         });
@@ -77,7 +75,6 @@ pub(super) fn read_object(text: &[u8]) -> Result<Document, Problem> {
     Ok(Document {
         jobs,
         called,
-        shards: vec![None],
         is_single: true,
         idempotency_key: None,
     })
@@ -94,7 +91,6 @@ fn jobs(
     let all: Vec<JobIn> = each(text, items, "job")?;
     let members = members(&all)?;
     let mut out = Document {
-        shards: vec![None; all.len()],
         jobs: Vec::with_capacity(all.len()),
         called: Vec::with_capacity(all.len()),
         is_single: false,

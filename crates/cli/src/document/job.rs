@@ -19,6 +19,8 @@ pub(crate) struct JobIn {
     /// Its name inside this submission.
     pub(super) name: Option<String>,
     pub(super) id: Option<String>,
+    /// The shard that runs it.
+    shard: Option<String>,
     queue: Option<String>,
     kind: String,
     #[serde(default, deserialize_with = "given")]
@@ -109,6 +111,7 @@ impl JobIn {
         });
         Ok(NewJob {
             id: self.id,
+            shard: self.shard,
             name: String::new(),
             queue: self.queue.unwrap_or_else(|| "default".to_owned()),
             kind: self.kind,

@@ -29,8 +29,6 @@ pub(crate) struct Document {
     pub(crate) called: Vec<Option<String>>,
     /// Whether it is one job alone.
     pub(crate) is_single: bool,
-    /// The shard named by each task; all jobs of a server with one shard must name that one.
-    pub(crate) shards: Vec<Option<String>>,
     /// The idempotency key that stands in the document.
     pub(crate) idempotency_key: Option<String>,
 }

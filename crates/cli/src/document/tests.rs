@@ -121,7 +121,7 @@ fn the_single_task_of_the_document_is_read() {
         [Input::Value("{\"uid\":1234}".into())]
     );
     assert_eq!(document.called, [Some("1/mytask".to_owned())]);
-    assert_eq!(document.shards, [Some("1".to_owned())]);
+    assert_eq!(document.jobs[0].shard.as_deref(), Some("1"));
 }
 
 #[test]
@@ -142,12 +142,9 @@ fn the_tree_of_the_document_is_read_with_its_trailing_commas() {
 fn mock_ids_of_two_shards_are_two_tasks() {
     let document = good(TREE_2);
     assert_eq!(document.jobs[2].inputs, [result_of(0), result_of(1)]);
-    let shards: Vec<&str> = document
-        .shards
-        .iter()
-        .map(|it| it.as_deref().unwrap_or(""))
-        .collect();
-    assert_eq!(shards, ["1", "2", "1"]);
+    let shards = document.jobs.iter().map(|job| job.shard.as_deref());
+    let shards: Vec<_> = shards.collect();
+    assert_eq!(shards, [Some("1"), Some("2"), Some("1")]);
 }
 
 #[test]

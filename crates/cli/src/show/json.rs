@@ -59,6 +59,7 @@ pub(crate) fn enqueued(job: &Enqueued, called: Option<&str>) -> Value {
     object(json!({
         "name": called,
         "id": job.id,
+        "ref": job.to_string(),
         "shard": job.shard,
         "existed": job.existed,
     }))
@@ -97,6 +98,7 @@ pub(crate) fn job(job: &Job) -> Value {
     let history: Vec<Value> = job.history.iter().map(entry).collect();
     object(json!({
         "id": job.id,
+        "ref": job.global_id(),
         "shard": job.shard,
         "number": job.number,
         "namespace": job.namespace,

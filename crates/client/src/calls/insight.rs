@@ -8,7 +8,7 @@ use super::jobs::call;
 use crate::Client;
 use crate::convert::us;
 use crate::error::Error;
-use crate::model::{ServerInfo, Statistics, TrackedJob, WorkerView};
+use crate::model::{PeerView, ServerInfo, Statistics, TrackedJob, WaitingMessage, WorkerView};
 
 impl Client {
     fn here(&self) -> v1::InsightRequest {
@@ -89,6 +89,47 @@ impl Client {
     /// If it cannot be reached.
     pub async fn info(&self) -> Result<ServerInfo, Error> {
         Ok(call!(self, Safe, admin_wire.info(v1::InfoRequest {}))?.into())
+    }
+
+    /// What a shard knows of others, and what waits for them; of the shard of [`Client::at_shard`].
+    ///
+    /// # Errors
+    /// If the server cannot be reached.
+    pub async fn peers(&self) -> Result<(String, Vec<PeerView>), Error> {
+        let reply = call!(self, Safe, admin_wire.list_peers(v1::ListPeersRequest {}))?;
+        let peers = reply.peers.into_iter().map(Into::into);
+        Ok((reply.shard, peers.collect()))
+    }
+
+    /// Messages that wait for a shard, after the one of this number; at most `limit`, or 1,000.
+    ///
+    /// # Errors
+    /// If the server cannot be reached.
+    pub async fn outbox(
+        &self,
+        peer: &str,
+        after: u64,
+        limit: u32,
+    ) -> Result<Vec<WaitingMessage>, Error> {
+        let request = v1::ListOutboxRequest {
+            peer: peer.to_owned(),
+            after,
+            limit,
+        };
+        let reply = call!(self, Safe, admin_wire.list_outbox(request.clone()))?;
+        Ok(reply.messages.into_iter().map(Into::into).collect())
+    }
+
+    /// Takes traffic with a shard up again after one of the two went back in time.
+    ///
+    /// # Errors
+    /// `peer_not_stopped` if it is not stopped; or if the server cannot be reached.
+    pub async fn reconcile(&self, peer: &str) -> Result<(), Error> {
+        let request = v1::ReconcilePeerRequest {
+            peer: peer.to_owned(),
+        };
+        call!(self, Safe, admin_wire.reconcile_peer(request.clone()))?;
+        Ok(())
     }
 
     /// Recomputes every index of the server and compares: what disagrees; empty is good.

@@ -22,13 +22,13 @@ fn owned(ids: &[&str]) -> Vec<String> {
 }
 
 macro_rules! call {
-    ($self:ident, $repeat:ident, $wire:ident . $method:ident ( $request:expr )) => {{
-        let request = $request;
+    ($client:expr, $repeat:ident, $wire:ident . $method:ident ( $request:expr )) => {{
+        let (client, request) = (&$client, $request);
         let call = || {
             let request = request.clone();
-            async move { $self.$wire().$method(request).await }
+            async move { client.$wire().$method(request).await }
         };
-        $self
+        client
             .call(
                 $crate::client::Repeat::$repeat,
                 std::time::Duration::ZERO,
@@ -47,10 +47,10 @@ impl Client {
         }
     }
 
-    fn some(&self, jobs: &[&str]) -> v1::JobsRequest {
+    fn some(&self, jobs: Vec<String>) -> v1::JobsRequest {
         v1::JobsRequest {
             namespace: self.namespace(),
-            jobs: owned(jobs),
+            jobs,
         }
     }
 
@@ -59,7 +59,7 @@ impl Client {
     /// # Errors
     /// `job_not_found`, or if the server cannot be reached.
     pub async fn job(&self, job: &str) -> Result<Job, Error> {
-        call!(self, Safe, jobs_wire.get(self.one(job)))?.try_into()
+        call!(self.at(job), Safe, jobs_wire.get(self.one(job)))?.try_into()
     }
 
     /// Lists jobs, a page at a time.
@@ -80,6 +80,7 @@ impl Client {
     /// # Errors
     /// `job_not_found`, or if the server stays away for longer than [`crate::Retry::total_max`].
     pub async fn wait(&self, job: &str, wait_for: Duration) -> Result<Job, Error> {
+        let client = &self.at(job);
         let until = Instant::now() + wait_for;
         loop {
             let slice = until
@@ -92,9 +93,9 @@ impl Client {
             };
             let call = || {
                 let request = request.clone();
-                async move { self.jobs_wire().wait(request).await }
+                async move { client.jobs_wire().wait(request).await }
             };
-            let shown: Job = self.call(Repeat::Safe, slice, call).await?.try_into()?;
+            let shown: Job = client.call(Repeat::Safe, slice, call).await?.try_into()?;
             if shown.state.is_terminal() || Instant::now() >= until {
                 return Ok(shown);
             }
@@ -106,7 +107,7 @@ impl Client {
     /// # Errors
     /// `job_not_found`, or if the server cannot be reached.
     pub async fn why(&self, job: &str) -> Result<Explanation, Error> {
-        call!(self, Safe, jobs_wire.why(self.one(job)))?.try_into()
+        call!(self.at(job), Safe, jobs_wire.why(self.one(job)))?.try_into()
     }
 
     /// Shows the jobs around a job: `depth` steps away (0: all), at most `limit` (0: 1000).
@@ -120,7 +121,7 @@ impl Client {
             depth,
             limit,
         };
-        call!(self, Safe, jobs_wire.graph(request))?.try_into()
+        call!(self.at(job), Safe, jobs_wire.graph(request))?.try_into()
     }
 
     /// Where a job stands, and its result if it has one.
@@ -128,7 +129,7 @@ impl Client {
     /// # Errors
     /// `job_not_found`, or if the server cannot be reached.
     pub async fn result(&self, job: &str) -> Result<(JobState, Option<Bytes>), Error> {
-        let reply = call!(self, Safe, jobs_wire.result(self.one(job)))?;
+        let reply = call!(self.at(job), Safe, jobs_wire.result(self.one(job)))?;
         Ok((state(reply.state)?, reply.result))
     }
 
@@ -137,7 +138,7 @@ impl Client {
     /// # Errors
     /// `job_not_found`, or if the server cannot be reached.
     pub async fn payload(&self, job: &str) -> Result<Bytes, Error> {
-        Ok(call!(self, Safe, jobs_wire.payload(self.one(job)))?.payload)
+        Ok(call!(self.at(job), Safe, jobs_wire.payload(self.one(job)))?.payload)
     }
 
     /// A job's inputs and dependencies from slot `from` on, at most `limit` (0: 100), and where to go on.
@@ -158,7 +159,7 @@ impl Client {
             limit,
             with_results,
         };
-        let reply = call!(self, Safe, jobs_wire.inputs(request))?;
+        let reply = call!(self.at(job), Safe, jobs_wire.inputs(request))?;
         Ok((
             reply.inputs.into_iter().map(Into::into).collect(),
             reply.next,
@@ -177,7 +178,7 @@ impl Client {
             offset: from.offset,
             bytes_max,
         };
-        Ok(call!(self, Safe, jobs_wire.read_log(request))?.into())
+        Ok(call!(self.at(job), Safe, jobs_wire.read_log(request))?.into())
     }
 
     /// Calls jobs off; those that have ended stay as they are.
@@ -185,7 +186,11 @@ impl Client {
     /// # Errors
     /// If it is refused, or the server cannot be reached.
     pub async fn cancel(&self, jobs: &[&str], reason: &str) -> Result<Changed, Error> {
-        self.cancel_wire(owned(jobs), String::new(), reason).await
+        let mut all = Changed::default();
+        for (client, jobs) in self.at_each(jobs) {
+            all.add(client.cancel_wire(jobs, String::new(), reason).await?);
+        }
+        Ok(all)
     }
 
     /// Calls all members of a graph off.
@@ -193,7 +198,9 @@ impl Client {
     /// # Errors
     /// If it is refused, or the server cannot be reached.
     pub async fn cancel_graph(&self, graph: &str, reason: &str) -> Result<Changed, Error> {
-        self.cancel_wire(Vec::new(), graph.to_owned(), reason).await
+        self.at(graph)
+            .cancel_wire(Vec::new(), graph.to_owned(), reason)
+            .await
     }
 
     async fn cancel_wire(
@@ -216,12 +223,16 @@ impl Client {
     /// # Errors
     /// If it is refused, or the server cannot be reached.
     pub async fn revive(&self, jobs: &[&str], queue: Option<&str>) -> Result<Changed, Error> {
-        let request = v1::ReviveRequest {
-            namespace: self.namespace(),
-            jobs: owned(jobs),
-            queue: queue.map(str::to_owned),
-        };
-        Ok(call!(self, IfNothingChanged, jobs_wire.revive(request))?.into())
+        let mut all = Changed::default();
+        for (client, jobs) in self.at_each(jobs) {
+            let request = v1::ReviveRequest {
+                namespace: self.namespace(),
+                jobs,
+                queue: queue.map(str::to_owned),
+            };
+            all.add(call!(client, IfNothingChanged, jobs_wire.revive(request))?.into());
+        }
+        Ok(all)
     }
 
     /// Ends running attempts by hand, without waiting for their leases.
@@ -229,7 +240,12 @@ impl Client {
     /// # Errors
     /// If it is refused, or the server cannot be reached.
     pub async fn time_out(&self, jobs: &[&str]) -> Result<Changed, Error> {
-        Ok(call!(self, IfNothingChanged, jobs_wire.time_out(self.some(jobs)))?.into())
+        let mut all = Changed::default();
+        for (client, jobs) in self.at_each(jobs) {
+            let request = self.some(jobs);
+            all.add(call!(client, IfNothingChanged, jobs_wire.time_out(request))?.into());
+        }
+        Ok(all)
     }
 
     /// Removes jobs altogether; what runs loses its lease.
@@ -237,7 +253,12 @@ impl Client {
     /// # Errors
     /// If it is refused, or the server cannot be reached.
     pub async fn delete(&self, jobs: &[&str]) -> Result<Changed, Error> {
-        Ok(call!(self, IfNothingChanged, jobs_wire.delete(self.some(jobs)))?.into())
+        let mut all = Changed::default();
+        for (client, jobs) in self.at_each(jobs) {
+            let request = self.some(jobs);
+            all.add(call!(client, IfNothingChanged, jobs_wire.delete(request))?.into());
+        }
+        Ok(all)
     }
 
     /// Changes a job. Gives where it stands, and its tags.
@@ -250,7 +271,7 @@ impl Client {
         change: Alteration,
     ) -> Result<(JobState, Vec<String>), Error> {
         let request = change.into_wire(self.namespace(), job.to_owned());
-        let reply = call!(self, IfNothingChanged, jobs_wire.alter(request))?;
+        let reply = call!(self.at(job), IfNothingChanged, jobs_wire.alter(request))?;
         Ok((state(reply.state)?, reply.tags))
     }
 
@@ -270,7 +291,12 @@ impl Client {
             on: owned(on),
             policy: wire_policy(policy),
         };
-        Ok(call!(self, IfNothingChanged, jobs_wire.add_dependencies(request))?.into())
+        Ok(call!(
+            self.at(job),
+            IfNothingChanged,
+            jobs_wire.add_dependencies(request)
+        )?
+        .into())
     }
 
     /// Makes a blocked job wait for fewer jobs; `None`: for nobody any more.
@@ -289,7 +315,7 @@ impl Client {
             all: on.is_none(),
         };
         Ok(call!(
-            self,
+            self.at(job),
             IfNothingChanged,
             jobs_wire.remove_dependencies(request)
         )?

@@ -51,6 +51,7 @@ impl Client {
     /// # Errors
     /// If they are refused, or the server cannot be reached.
     pub async fn enqueue_all(&self, submission: Submission) -> Result<Accepted, Error> {
+        let client = &self.at_home(&submission.jobs);
         let request = v1::EnqueueRequest {
             namespace: self.namespace(),
             jobs: submission.jobs.into_iter().map(Into::into).collect(),
@@ -59,9 +60,9 @@ impl Client {
         };
         let call = || {
             let request = request.clone();
-            async move { self.jobs_wire().enqueue(request).await }
+            async move { client.jobs_wire().enqueue(request).await }
         };
-        let reply = self.call(Repeat::Safe, Duration::ZERO, call).await?;
+        let reply = client.call(Repeat::Safe, Duration::ZERO, call).await?;
         Ok(reply.into())
     }
 
@@ -74,12 +75,13 @@ impl Client {
         jobs: Vec<NewJob>,
         idempotency_key: Option<String>,
     ) -> Result<Accepted, Error> {
+        let client = &self.at_home(&jobs);
         let key = idempotency_key.unwrap_or_else(random_key);
         let parts = parts(&self.options.namespace, &key, jobs);
         let call = || {
             let parts = parts.clone();
             async move {
-                let stream = self
+                let stream = client
                     .jobs_wire()
                     .submit_graph(futures::stream::iter(parts))
                     .await?;
@@ -87,7 +89,8 @@ impl Client {
             }
         };
         // A large graph is uploaded and checked as a whole before there is an answer.
-        self.call(Repeat::Safe, Duration::from_secs(600), call)
+        client
+            .call(Repeat::Safe, Duration::from_secs(600), call)
             .await
     }
 }

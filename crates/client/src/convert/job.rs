@@ -33,6 +33,7 @@ impl From<NewJob> for v1::NewJob {
             unique: job.unique.map(Into::into),
             keep_succeeded: job.keep_succeeded.map(Into::into),
             keep_failed: job.keep_failed.map(Into::into),
+            shard: job.shard.unwrap_or_default(),
         }
     }
 }
@@ -363,6 +364,7 @@ impl Alteration {
             tags_added: self.tags_added,
             tags_removed: self.tags_removed,
             labels_set: labels(self.labels_set),
+            labels_removed: self.labels_removed,
             tracked: self.tracked,
             note: self.note.map(|(text, data)| v1::Note { text, data }),
         }

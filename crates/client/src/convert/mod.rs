@@ -3,6 +3,7 @@
 mod insight;
 mod job;
 mod lease;
+mod peer;
 mod queue;
 mod schedule;
 

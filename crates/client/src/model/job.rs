@@ -92,6 +92,8 @@ pub enum FailurePolicy {
 pub struct NewJob {
     /// Its id, if the client chooses it; else the server makes one.
     pub id: Option<String>,
+    /// The shard that runs it; `None`: the one that its id names, or else the one that is asked.
+    pub shard: Option<String>,
     /// Its name inside this submission, for [`Upstream::Name`]; empty if it needs none. Never stored.
     pub name: String,
     /// Where it lines up.
@@ -378,6 +380,13 @@ pub struct Job {
     pub history: Vec<HistoryEntry>,
     /// Entries that fell out of the middle of the history.
     pub history_dropped: u32,
+}
+
+impl Job {
+    /// The name by which every server finds it: `shard/id`.
+    pub fn global_id(&self) -> String {
+        format!("{}/{}", self.shard, self.id)
+    }
 }
 
 /// Why a job or an attempt failed.

@@ -6,6 +6,7 @@
 mod insight;
 mod job;
 mod lease;
+mod peer;
 mod queue;
 mod schedule;
 mod view;
@@ -15,6 +16,7 @@ use std::time::Duration;
 pub use insight::*;
 pub use job::*;
 pub use lease::*;
+pub use peer::*;
 pub use queue::*;
 pub use schedule::*;
 pub use view::*;

@@ -191,6 +191,8 @@ pub struct Alteration {
     pub tags_removed: Vec<String>,
     /// Labels to set.
     pub labels_set: Vec<(String, String)>,
+    /// Keys of labels to take off; those that are not there are passed over.
+    pub labels_removed: Vec<String>,
     /// Whether to follow it.
     pub tracked: Option<bool>,
     /// A line for its history: headline, and JSON text or nothing.
@@ -204,4 +206,12 @@ pub struct Changed {
     pub count: u64,
     /// Which not.
     pub skipped: Vec<String>,
+}
+
+impl Changed {
+    /// Counts in what became of others.
+    pub(crate) fn add(&mut self, other: Self) {
+        self.count += other.count;
+        self.skipped.extend(other.skipped);
+    }
 }

@@ -2,38 +2,45 @@
 
 use std::collections::HashMap;
 
+use ganger_engine::Spread;
 use ganger_proto::v1;
-use ganger_types::command::{Alter, Enqueue, NewEdge, NewInput, NewJob, Start, Unique, Upstream};
-use ganger_types::{ClaimKey, JobId, Kind, Timestamp, UniqueKey, limits};
+use ganger_types::command::{Alter, NewEdge, NewInput, NewJob, Start, Unique, Upstream};
+use ganger_types::{ClaimKey, Kind, ShardId, Timestamp, UniqueKey, limits};
 
+use super::place::Shards;
 use super::{
-    At, at_most, labels, maybe, ms, name, policy, priority, queue, retry, tags, unless_empty,
+    At, at_most, keys, labels, ms, name, policy, priority, queue, retry, tags, unless_empty,
 };
 use crate::problem::Problem;
 
 /// Places of the members by the names that the client gave them.
 type Names = HashMap<String, u32>;
 
+/// Jobs with their shards, and their names in the submission.
+type Placed = (Vec<(ShardId, NewJob)>, Vec<String>);
+
 /// A submission. Also gives the names of its members, to be put into the answer.
-pub(crate) fn enqueue(request: v1::EnqueueRequest) -> Result<(Enqueue, Vec<String>), Problem> {
+pub(crate) fn enqueue(
+    shards: Shards<'_>,
+    request: v1::EnqueueRequest,
+) -> Result<(Spread, Vec<String>), Problem> {
     let namespace = super::namespace(&request.namespace)?;
     let claim = unless_empty(
         At::top("idempotency_key"),
         &request.idempotency_key,
         ClaimKey::new,
     )?;
-    let (jobs, names) = members(request.jobs)?;
-    let command = Enqueue {
+    let (jobs, names) = members(shards, request.jobs)?;
+    let spread = Spread {
         namespace,
-        jobs,
         claim,
-        graph: request.graph,
+        jobs,
     };
-    Ok((command, names))
+    Ok((spread, names))
 }
 
 /// The members of a submission, and their names in order.
-pub(crate) fn members(wire: Vec<v1::NewJob>) -> Result<(Vec<NewJob>, Vec<String>), Problem> {
+pub(crate) fn members(shards: Shards<'_>, wire: Vec<v1::NewJob>) -> Result<Placed, Problem> {
     let at = At::top("jobs");
     at_most(at, wire.len(), limits::GRAPH_JOBS_MAX)?;
     let places = places(&wire)?;
@@ -41,7 +48,7 @@ pub(crate) fn members(wire: Vec<v1::NewJob>) -> Result<(Vec<NewJob>, Vec<String>
     let mut jobs = Vec::with_capacity(wire.len());
     for (index, mut job) in wire.into_iter().enumerate() {
         names.push(std::mem::take(&mut job.name));
-        jobs.push(new_job(at.entry(index), job, &places)?);
+        jobs.push(new_job(shards, at.entry(index), job, &places)?);
     }
     Ok((jobs, names))
 }
@@ -69,7 +76,18 @@ fn places(wire: &[v1::NewJob]) -> Result<Names, Problem> {
     Ok(places)
 }
 
-fn new_job(at: At<'_>, wire: v1::NewJob, places: &Names) -> Result<NewJob, Problem> {
+fn new_job(
+    shards: Shards<'_>,
+    at: At<'_>,
+    wire: v1::NewJob,
+    places: &Names,
+) -> Result<(ShardId, NewJob), Problem> {
+    let (home, id) = shards.home(at, &wire.shard, wire.id.as_deref())?;
+    let refers = Refers {
+        shards,
+        home: &home,
+        places,
+    };
     let kind = Kind::new(&wire.kind).map_err(|error| Problem::invalid(at.field("kind"), error))?;
     at_most(
         at.field("inputs"),
@@ -78,16 +96,16 @@ fn new_job(at: At<'_>, wire: v1::NewJob, places: &Names) -> Result<NewJob, Probl
     )?;
     let inputs = wire.inputs.into_iter().enumerate();
     let after = wire.after.into_iter().enumerate();
-    Ok(NewJob {
-        id: maybe(at.field("id"), wire.id.as_deref(), JobId::new)?,
+    let job = NewJob {
+        id,
         queue: queue(at.field("queue"), &wire.queue)?,
         kind,
         payload: wire.payload,
         inputs: inputs
-            .map(|(index, input)| new_input(at.field("inputs").entry(index), input, places))
+            .map(|(index, input)| new_input(&refers, at.field("inputs").entry(index), input))
             .collect::<Result<_, _>>()?,
         after: after
-            .map(|(index, edge)| new_edge(at.field("after").entry(index), edge, places))
+            .map(|(index, edge)| new_edge(&refers, at.field("after").entry(index), edge))
             .collect::<Result<_, _>>()?,
         priority: priority(at.field("priority"), wire.priority)?,
         start: start(wire.start).unwrap_or_default(),
@@ -106,7 +124,8 @@ fn new_job(at: At<'_>, wire: v1::NewJob, places: &Names) -> Result<NewJob, Probl
             .transpose()?,
         keep_succeeded: wire.keep_succeeded.map(|keep| keep.for_ms.map(ms)),
         keep_failed: wire.keep_failed.map(|keep| keep.for_ms.map(ms)),
-    })
+    };
+    Ok((home, job))
 }
 
 fn start(wire: Option<v1::Start>) -> Option<Start> {
@@ -124,24 +143,32 @@ fn unique(at: At<'_>, wire: &v1::Unique) -> Result<Unique, Problem> {
     })
 }
 
-fn new_input(at: At<'_>, wire: v1::Input, places: &Names) -> Result<NewInput, Problem> {
+/// What the references of a job may mean.
+struct Refers<'a> {
+    shards: Shards<'a>,
+    /// The job's shard.
+    home: &'a ShardId,
+    places: &'a Names,
+}
+
+fn new_input(refers: &Refers<'_>, at: At<'_>, wire: v1::Input) -> Result<NewInput, Problem> {
     match wire.input {
         Some(v1::input::Input::Value(value)) => Ok(NewInput::Value(value)),
         Some(v1::input::Input::Result(edge)) => Ok(NewInput::Result(new_edge(
+            refers,
             at.field("result"),
             edge,
-            places,
         )?)),
         None => Err(Problem::missing(at, "give a value or the result of a job")),
     }
 }
 
-fn new_edge(at: At<'_>, wire: v1::Edge, places: &Names) -> Result<NewEdge, Problem> {
+fn new_edge(refers: &Refers<'_>, at: At<'_>, wire: v1::Edge) -> Result<NewEdge, Problem> {
     use v1::edge::Upstream as Wire;
     let upstream = match wire.upstream {
         Some(Wire::Member(place)) => Upstream::Member(place),
-        Some(Wire::Job(id)) => Upstream::Job(super::job_id(at.field("job"), &id)?),
-        Some(Wire::Name(name)) => match places.get(&name) {
+        Some(Wire::Job(id)) => refers.shards.upstream(at.field("job"), &id, refers.home)?,
+        Some(Wire::Name(name)) => match refers.places.get(&name) {
             Some(place) => Upstream::Member(*place),
             None => {
                 let reason = format!("{}: no member is named {name:?}", at.field("name"));
@@ -160,7 +187,7 @@ fn new_edge(at: At<'_>, wire: v1::Edge, places: &Names) -> Result<NewEdge, Probl
 }
 
 /// A change to a job.
-pub(crate) fn alter(wire: v1::AlterRequest) -> Result<Alter, Problem> {
+pub(crate) fn alter(here: &ShardId, wire: v1::AlterRequest) -> Result<Alter, Problem> {
     let note = wire.note.map(|note| (note.text, note.data));
     if let Some((text, data)) = &note {
         let at = At::top("note");
@@ -169,7 +196,7 @@ pub(crate) fn alter(wire: v1::AlterRequest) -> Result<Alter, Problem> {
     }
     Ok(Alter {
         namespace: super::namespace(&wire.namespace)?,
-        job: Some(super::job_id(At::top("job"), &wire.job)?),
+        job: Some(super::job_id(here, At::top("job"), &wire.job)?),
         priority: wire
             .priority
             .map(|value| priority(At::top("priority"), value))
@@ -183,6 +210,7 @@ pub(crate) fn alter(wire: v1::AlterRequest) -> Result<Alter, Problem> {
         tags_added: tags(At::top("tags_added"), &wire.tags_added)?,
         tags_removed: tags(At::top("tags_removed"), &wire.tags_removed)?,
         labels_set: labels(At::top("labels_set"), &wire.labels_set)?,
+        labels_removed: keys(At::top("labels_removed"), &wire.labels_removed)?,
         tracked: wire.tracked,
         note,
     })

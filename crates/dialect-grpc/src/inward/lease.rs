@@ -6,9 +6,10 @@ use ganger_proto::v1;
 use ganger_types::command::{
     AppendLog, Complete, Fail, Held, Lease, Next, Release, Renew, TakeFrom, TakeMode,
 };
-use ganger_types::{Command, Group, LeaseToken, Namespace, RequestId, Worker, limits};
+use ganger_types::reference::read_held;
+use ganger_types::{Command, Group, LeaseToken, Namespace, RequestId, ShardId, Worker, limits};
 
-use super::{At, at_most, bounded, job_id, ms, name, progress, queue, unless_empty, wait_for};
+use super::{At, at_most, bounded, each_job, ms, name, progress, queue, unless_empty, wait_for};
 use crate::problem::Problem;
 
 /// Longest session name of a stream, so that a batch number fits behind it.
@@ -90,6 +91,7 @@ fn mode(wire: i32) -> Result<TakeMode, Problem> {
 }
 
 pub(crate) fn held(
+    here: &ShardId,
     at: At<'_>,
     namespace: &Namespace,
     wire: Option<&v1::Held>,
@@ -105,32 +107,40 @@ pub(crate) fn held(
     })?;
     Ok(Held {
         namespace: namespace.clone(),
-        job: job_id(at.field("job"), &wire.job)?,
+        job: name(at.field("job"), &wire.job, |text| {
+            read_held(text.as_bytes(), here)
+        })?,
         token,
     })
 }
 
 /// One report as a command.
 pub(crate) fn report(
+    here: &ShardId,
     at: At<'_>,
     namespace: &Namespace,
     wire: v1::report::What,
 ) -> Result<Command, Problem> {
     use v1::report::What;
     match wire {
-        What::Complete(item) => complete(at, namespace, item),
-        What::Fail(item) => fail(at, namespace, item),
-        What::Release(item) => release(at, namespace, item),
-        What::Renew(item) => renew(at, namespace, item),
-        What::Log(item) => log(at, namespace, item),
+        What::Complete(item) => complete(here, at, namespace, item),
+        What::Fail(item) => fail(here, at, namespace, item),
+        What::Release(item) => release(here, at, namespace, item),
+        What::Renew(item) => renew(here, at, namespace, item),
+        What::Log(item) => log(here, at, namespace, item),
     }
 }
 
-fn complete(at: At<'_>, namespace: &Namespace, item: v1::Completion) -> Result<Command, Problem> {
-    let held = held(at, namespace, item.held.as_ref())?;
+fn complete(
+    here: &ShardId,
+    at: At<'_>,
+    namespace: &Namespace,
+    item: v1::Completion,
+) -> Result<Command, Problem> {
+    let held = held(here, at, namespace, item.held.as_ref())?;
     let next = item
         .next
-        .map(|next| next_queue(at.field("next"), next))
+        .map(|next| next_queue(here, at.field("next"), next))
         .transpose()?;
     Ok(Command::Complete(Box::new(Complete {
         held,
@@ -139,22 +149,24 @@ fn complete(at: At<'_>, namespace: &Namespace, item: v1::Completion) -> Result<C
     })))
 }
 
-fn next_queue(at: At<'_>, wire: v1::Next) -> Result<Next, Problem> {
+fn next_queue(here: &ShardId, at: At<'_>, wire: v1::Next) -> Result<Next, Problem> {
     at_most(at.field("after"), wire.after.len(), limits::INPUTS_MAX)?;
-    let after = wire.after.iter().enumerate();
     Ok(Next {
         queue: queue(at.field("queue"), &wire.queue)?,
         delay: ms(wire.delay_ms),
-        after: after
-            .map(|(index, id)| job_id(at.field("after").entry(index), id))
-            .collect::<Result<_, _>>()?,
+        after: each_job(here, at.field("after"), &wire.after)?,
         payload: wire.payload,
     })
 }
 
-fn fail(at: At<'_>, namespace: &Namespace, item: v1::FailureReport) -> Result<Command, Problem> {
+fn fail(
+    here: &ShardId,
+    at: At<'_>,
+    namespace: &Namespace,
+    item: v1::FailureReport,
+) -> Result<Command, Problem> {
     Ok(Command::Fail(Box::new(Fail {
-        held: held(at, namespace, item.held.as_ref())?,
+        held: held(here, at, namespace, item.held.as_ref())?,
         group: name(at.field("group"), &item.group, Group::new)?,
         message: cut(item.message),
         permanent: item.permanent,
@@ -162,9 +174,14 @@ fn fail(at: At<'_>, namespace: &Namespace, item: v1::FailureReport) -> Result<Co
     })))
 }
 
-fn release(at: At<'_>, namespace: &Namespace, item: v1::Releasing) -> Result<Command, Problem> {
+fn release(
+    here: &ShardId,
+    at: At<'_>,
+    namespace: &Namespace,
+    item: v1::Releasing,
+) -> Result<Command, Problem> {
     Ok(Command::Release(Box::new(Release {
-        held: held(at, namespace, item.held.as_ref())?,
+        held: held(here, at, namespace, item.held.as_ref())?,
         delay: ms(item.delay_ms),
         counted: item.counted,
         keep_place: item.keep_place,
@@ -172,9 +189,14 @@ fn release(at: At<'_>, namespace: &Namespace, item: v1::Releasing) -> Result<Com
     })))
 }
 
-fn renew(at: At<'_>, namespace: &Namespace, item: v1::Renewal) -> Result<Command, Problem> {
+fn renew(
+    here: &ShardId,
+    at: At<'_>,
+    namespace: &Namespace,
+    item: v1::Renewal,
+) -> Result<Command, Problem> {
     Ok(Command::Renew(Box::new(Renew {
-        held: held(at, namespace, item.held.as_ref())?,
+        held: held(here, at, namespace, item.held.as_ref())?,
         lease_for: item.lease_ms.map(ms),
         progress: item
             .progress
@@ -184,14 +206,19 @@ fn renew(at: At<'_>, namespace: &Namespace, item: v1::Renewal) -> Result<Command
     })))
 }
 
-fn log(at: At<'_>, namespace: &Namespace, item: v1::LogLines) -> Result<Command, Problem> {
+fn log(
+    here: &ShardId,
+    at: At<'_>,
+    namespace: &Namespace,
+    item: v1::LogLines,
+) -> Result<Command, Problem> {
     at_most(
         at.field("bytes"),
         item.bytes.len(),
         limits::LOG_CHUNK_BYTES_MAX,
     )?;
     Ok(Command::AppendLog(Box::new(AppendLog {
-        held: held(at, namespace, item.held.as_ref())?,
+        held: held(here, at, namespace, item.held.as_ref())?,
         offset: item.offset,
         bytes: item.bytes,
     })))

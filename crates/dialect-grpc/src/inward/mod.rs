@@ -3,6 +3,7 @@
 mod job;
 mod lease;
 mod list;
+mod place;
 mod settings;
 
 use std::fmt;
@@ -10,15 +11,17 @@ use std::time::Duration;
 
 use ganger_proto::v1;
 use ganger_types::{
-    Backoff, FailurePolicy, JobId, JobState, LabelKey, LabelValue, NameError, Namespace, Priority,
-    Progress, Queue, RetryPolicy, limits,
+    Backoff, FailurePolicy, JobId, JobRef, JobState, LabelKey, LabelValue, NameError, Namespace,
+    Priority, Progress, Queue, RetryPolicy, ShardId, limits,
 };
 
+use crate::gate;
 use crate::problem::Problem;
 
 pub(crate) use job::{alter, enqueue, members};
 pub(crate) use lease::{Asked, cut, hello, lease, report};
 pub(crate) use list::job_query;
+pub(crate) use place::Shards;
 pub(crate) use settings::{namespace_settings, queue_settings, schedule};
 
 /// Pauses that a retry policy may list.
@@ -98,32 +101,48 @@ pub(crate) fn unless_empty<'a, T>(
     maybe(at, Some(text).filter(|text| !text.is_empty()), make)
 }
 
-/// The namespace; `default` if it is empty.
+/// The namespace; `default` if it is empty. Refused if the caller may not do there what it has called.
 pub(crate) fn namespace(text: &str) -> Result<Namespace, Problem> {
-    Ok(unless_empty(At::top("namespace"), text, Namespace::new)?.unwrap_or_default())
+    let namespace = unless_empty(At::top("namespace"), text, Namespace::new)?.unwrap_or_default();
+    gate::check(&namespace)?;
+    Ok(namespace)
 }
 
 /// A queue; `default` if it is empty.
 pub(crate) fn queue(at: At<'_>, text: &str) -> Result<Queue, Problem> {
-    Ok(unless_empty(at, text, Queue::new)?.unwrap_or_default())
+    let queue = unless_empty(at, text, Queue::new)?.unwrap_or_default();
+    gate::note(|| format!("queue {}", text.escape_debug()));
+    Ok(queue)
 }
 
-/// A job's id.
-pub(crate) fn job_id(at: At<'_>, text: &str) -> Result<JobId, Problem> {
-    name(at, text, JobId::new)
+/// A job of ours, by its id or `shard/id`.
+pub(crate) fn job_id(here: &ShardId, at: At<'_>, text: &str) -> Result<JobId, Problem> {
+    if text.is_empty() {
+        return Err(Problem::missing(at, "give the id of a job, or shard/id"));
+    }
+    gate::note(|| format!("job {}", text.escape_debug()));
+    JobRef::read_local(text.as_bytes(), here)
+        .map_err(|error| Problem::new(error.code(), format!("{at}: {error}")))
+}
+
+/// Jobs of ours, likewise.
+pub(crate) fn each_job<'a, T: FromIterator<JobId>>(
+    here: &ShardId,
+    at: At<'_>,
+    texts: impl IntoIterator<Item = &'a String>,
+) -> Result<T, Problem> {
+    let each = texts.into_iter().enumerate();
+    each.map(|(index, text)| job_id(here, at.entry(index), text))
+        .collect()
 }
 
 /// Ids for one bulk command.
-pub(crate) fn job_ids(at: At<'_>, texts: &[String]) -> Result<Vec<JobId>, Problem> {
+pub(crate) fn job_ids(here: &ShardId, at: At<'_>, texts: &[String]) -> Result<Vec<JobId>, Problem> {
     if texts.is_empty() {
         return Err(Problem::missing(at, "name at least one job"));
     }
     at_most(at, texts.len(), limits::BULK_JOBS_MAX)?;
-    texts
-        .iter()
-        .enumerate()
-        .map(|(index, text)| job_id(at.entry(index), text))
-        .collect()
+    each_job(here, at, texts)
 }
 
 pub(crate) fn at_most(at: At<'_>, actual: usize, limit: usize) -> Result<(), Problem> {
@@ -161,6 +180,13 @@ pub(crate) fn labels(
         Ok((key, value))
     };
     wire.iter().enumerate().map(pair).collect()
+}
+
+/// Keys of labels.
+pub(crate) fn keys(at: At<'_>, wire: &[String]) -> Result<Vec<LabelKey>, Problem> {
+    at_most(at, wire.len(), limits::LABELS_MAX)?;
+    let key = |(index, text): (usize, &String)| name(at.entry(index), text, LabelKey::new);
+    wire.iter().enumerate().map(key).collect()
 }
 
 pub(crate) fn tags(at: At<'_>, wire: &[String]) -> Result<Vec<ganger_types::Tag>, Problem> {

@@ -28,6 +28,10 @@ fn reason(reason: &Reason) -> v1::Reason {
                 .collect();
             "waits_for"
         }
+        Reason::WaitsElsewhere { count, .. } => {
+            view.count = Some(*count);
+            "waits_elsewhere"
+        }
         Reason::NotBefore { at, after_attempt } => {
             view.at_us = Some(at.0);
             view.attempt = *after_attempt;
@@ -73,6 +77,13 @@ fn sentence(reason: &Reason) -> String {
     match reason {
         Reason::WaitsFor { count: 1, .. } => "it waits for another job".into(),
         Reason::WaitsFor { count, .. } => format!("it waits for {count} other jobs"),
+        Reason::WaitsElsewhere { count, some } => {
+            let some: Vec<String> = some.iter().map(ToString::to_string).collect();
+            format!(
+                "it waits for {count} jobs of other shards, such as {}",
+                some.join(", ")
+            )
+        }
         Reason::NotBefore {
             after_attempt: 0, ..
         } => "its time has not come".into(),

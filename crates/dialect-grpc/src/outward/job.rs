@@ -3,8 +3,7 @@
 use ganger_proto::v1;
 use ganger_shard::{LogChunk, StoredJob};
 use ganger_types::job::AttemptEnd;
-use ganger_types::reply::Enqueued;
-use ganger_types::{Due, HistoryEntry, InputRow, InputState, JobState, ShardId, What};
+use ganger_types::{Due, HistoryEntry, InputRow, InputState, JobId, JobState, ShardId, What};
 
 use super::{labels, ms, policy, progress, retry, state, tags, text};
 
@@ -136,12 +135,12 @@ fn attempt(what: &What) -> Option<v1::AttemptView> {
 }
 
 /// One enqueued job, beside its name in the submission.
-pub(crate) fn enqueued(shard: &ShardId, job: &Enqueued, name: String) -> v1::Enqueued {
+pub(crate) fn enqueued(shard: &ShardId, id: &JobId, existed: bool, name: String) -> v1::Enqueued {
     v1::Enqueued {
-        id: job.id.to_text().into_owned(),
+        id: id.to_text().into_owned(),
         name,
         shard: shard.to_string(),
-        existed: job.existed,
+        existed,
     }
 }
 
@@ -158,7 +157,27 @@ pub(crate) fn input(row: &InputRow) -> v1::InputView {
         slot: row.slot,
         ..v1::InputView::default()
     };
+    let elsewhere;
     let (word, upstream) = match &row.state {
+        InputState::Remote {
+            upstream,
+            policy: edge,
+            ..
+        } => {
+            view.policy = policy(*edge);
+            elsewhere = upstream.to_name();
+            ("missing", Some(&elsewhere))
+        }
+        InputState::Received {
+            upstream,
+            policy: edge,
+            value,
+        } => {
+            view.policy = policy(*edge);
+            view.value = Some(value.clone());
+            elsewhere = upstream.to_name();
+            ("delivered", Some(&elsewhere))
+        }
         InputState::Value(value) => {
             view.value = Some(value.clone());
             ("value", None)

@@ -2,14 +2,22 @@
 
 use ganger_proto::v1;
 use ganger_proto::v1::admin_server::Admin;
+use ganger_router::PeerState;
 use ganger_shard::Health;
-use ganger_types::Reply;
+use ganger_types::command::Reconcile;
 use ganger_types::query::Query;
+use ganger_types::reply::PeerView;
+use ganger_types::{Command, Reply, ShardId};
 use tonic::{Request, Response, Status};
 
 use super::reply_as;
-use crate::Face;
-use crate::outward;
+use crate::gate;
+use crate::problem::Problem;
+use crate::{Face, outward};
+
+/// Messages in one answer, unless said otherwise.
+const OUTBOX_MESSAGES: usize = 100;
+const OUTBOX_MESSAGES_MAX: usize = 1_000;
 
 #[tonic::async_trait]
 impl Admin for Face {
@@ -46,5 +54,78 @@ impl Admin for Face {
         let reply = self.ask(Query::Audit).await?;
         let findings = reply_as!(reply, Reply::Audit(findings) => findings)?;
         Ok(Response::new(v1::AuditReply { findings }))
+    }
+
+    async fn list_peers(
+        &self,
+        _: Request<v1::ListPeersRequest>,
+    ) -> Result<Response<v1::ListPeersReply>, Status> {
+        let peers = match &self.options.router {
+            Some(router) => router.peers(&self.handle).await.map_err(Problem::from)?,
+            None => Vec::new(),
+        };
+        Ok(Response::new(v1::ListPeersReply {
+            shard: self.handle.id().to_string(),
+            peers: peers.into_iter().map(peer).collect(),
+        }))
+    }
+
+    async fn list_outbox(
+        &self,
+        request: Request<v1::ListOutboxRequest>,
+    ) -> Result<Response<v1::ListOutboxReply>, Status> {
+        let request = request.into_inner();
+        let limit = match usize::try_from(request.limit).unwrap_or(usize::MAX) {
+            0 => OUTBOX_MESSAGES,
+            limit => limit.min(OUTBOX_MESSAGES_MAX),
+        };
+        let query = Query::Outbox(
+            shard(&request.peer)?,
+            request.after.saturating_add(1),
+            limit,
+        );
+        let messages = reply_as!(self.ask(query).await?, Reply::Outbox(messages) => messages)?;
+        let messages = messages.iter().map(|record| v1::OutboxMessage {
+            number: record.number,
+            kind: record.message.as_str().to_owned(),
+            at_us: record.at.0,
+        });
+        Ok(Response::new(v1::ListOutboxReply {
+            messages: messages.collect(),
+        }))
+    }
+
+    async fn reconcile_peer(
+        &self,
+        request: Request<v1::ReconcilePeerRequest>,
+    ) -> Result<Response<v1::ReconcilePeerReply>, Status> {
+        let request = request.into_inner();
+        gate::note(|| request.peer.clone());
+        let command = Reconcile {
+            peer: shard(&request.peer)?,
+        };
+        self.call(Command::Reconcile(command)).await?;
+        Ok(Response::new(v1::ReconcilePeerReply {}))
+    }
+}
+
+fn shard(text: &str) -> Result<ShardId, Problem> {
+    let what = "must be a shard: 1 to 64 characters of A-Z a-z 0-9 . _ -";
+    ShardId::new(text).ok_or_else(|| Problem::invalid("peer", what))
+}
+
+fn peer((view, state): (PeerView, PeerState)) -> v1::PeerView {
+    let record = view.record;
+    v1::PeerView {
+        shard: record.shard.to_string(),
+        waiting: view.waiting,
+        oldest_at_us: view.oldest_at.map(|at| at.0),
+        tries_failed: state.failed_tries,
+        last_error: state.last_error.unwrap_or_default(),
+        stopped: record.stopped.unwrap_or_default(),
+        stopped_there: state.stopped_there.unwrap_or_default(),
+        written: record.given,
+        confirmed: record.confirmed,
+        received: record.received,
     }
 }

@@ -6,7 +6,9 @@ use std::time::Duration;
 use ganger_proto::v1;
 use ganger_shard::StoredJob;
 use ganger_shard::Subscription;
-use ganger_types::{Event, Happening, JobId, JobKey, Namespace, Position, Queue, Rejection};
+use ganger_types::{
+    Event, Happening, JobId, JobKey, Namespace, Position, Queue, Rejection, ShardId,
+};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Status;
@@ -46,8 +48,7 @@ pub(crate) struct Wanted {
 }
 
 impl Wanted {
-    fn new(request: &v1::EventsRequest) -> Result<Self, Problem> {
-        let ids = request.jobs.iter().enumerate();
+    fn new(here: &ShardId, request: &v1::EventsRequest) -> Result<Self, Problem> {
         let queues = request.queues.iter().enumerate();
         inward::at_most(
             At::top("jobs"),
@@ -61,9 +62,7 @@ impl Wanted {
         )?;
         Ok(Self {
             namespace: inward::namespace(&request.namespace)?,
-            jobs: ids
-                .map(|(index, id)| inward::job_id(At::top("jobs").entry(index), id))
-                .collect::<Result<_, _>>()?,
+            jobs: inward::each_job(here, At::top("jobs"), &request.jobs)?,
             queues: queues
                 .map(|(index, text)| inward::queue(At::top("queues").entry(index), text))
                 .collect::<Result<_, _>>()?,
@@ -95,7 +94,7 @@ impl Face {
         &self,
         request: &v1::EventsRequest,
     ) -> Result<Streamed<v1::EventBatch>, Problem> {
-        let wanted = Wanted::new(request)?;
+        let wanted = Wanted::new(self.handle.id(), request)?;
         let subscription = self.handle.events(request.after.map(Position))?;
         let (out, receiver) = mpsc::channel(MESSAGES_MAX);
         // When it ends, the reader has gone.

@@ -33,7 +33,7 @@ impl Face {
         request: &v1::GraphRequest,
     ) -> Result<v1::GraphView, Problem> {
         let namespace = inward::namespace(&request.namespace)?;
-        let id = inward::job_id(At::top("job"), &request.job)?;
+        let id = inward::job_id(self.handle.id(), At::top("job"), &request.job)?;
         let limit = inward::bounded(At::top("limit"), request.limit, JOBS_DEFAULT, JOBS_MAX)?;
         let depth_max = if request.depth == 0 {
             u32::MAX
@@ -100,7 +100,10 @@ fn upstream_of(row: &InputRow) -> Option<(JobKey, u32)> {
         InputState::Missing { upstream, .. } | InputState::Delivered { upstream, .. } => {
             Some((upstream, row.slot))
         }
-        InputState::Value(_) | InputState::Ignored { .. } => None,
+        InputState::Value(_)
+        | InputState::Ignored { .. }
+        | InputState::Remote { .. }
+        | InputState::Received { .. } => None,
     }
 }
 

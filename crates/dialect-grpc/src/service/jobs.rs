@@ -6,7 +6,9 @@ use ganger_types::command::{
     AddDependencies, Cancel, Delete, RemoveDependencies, Revive, Selection, TimeOut,
 };
 use ganger_types::query::Query;
-use ganger_types::{Command, Graph, InputState, JobId, Namespace, Rejection, Reply, limits};
+use ganger_types::{
+    Command, Graph, InputState, JobId, Namespace, Rejection, Reply, ShardId, limits,
+};
 use tonic::{Request, Response, Status, Streaming};
 
 use super::{Streamed, reply_as};
@@ -24,14 +26,20 @@ const INPUT_BYTES_MAX: usize = 2 << 20;
 const LOG_BYTES_DEFAULT: u32 = 256 << 10;
 const LOG_BYTES_MAX: u32 = 1 << 20;
 
-fn named(request: &v1::GetRequest) -> Result<(Namespace, JobId), Problem> {
+fn named(here: &ShardId, request: &v1::GetRequest) -> Result<(Namespace, JobId), Problem> {
     let namespace = inward::namespace(&request.namespace)?;
-    Ok((namespace, inward::job_id(At::top("job"), &request.job)?))
+    Ok((
+        namespace,
+        inward::job_id(here, At::top("job"), &request.job)?,
+    ))
 }
 
-fn many(request: &v1::JobsRequest) -> Result<(Namespace, Vec<JobId>), Problem> {
+fn many(here: &ShardId, request: &v1::JobsRequest) -> Result<(Namespace, Vec<JobId>), Problem> {
     let namespace = inward::namespace(&request.namespace)?;
-    Ok((namespace, inward::job_ids(At::top("jobs"), &request.jobs)?))
+    Ok((
+        namespace,
+        inward::job_ids(here, At::top("jobs"), &request.jobs)?,
+    ))
 }
 
 /// A log request, checked: job, place, bytes.
@@ -42,7 +50,7 @@ pub(crate) struct LogAsked {
     pub(crate) bytes_max: usize,
 }
 
-fn log_asked(request: &v1::LogRequest) -> Result<LogAsked, Problem> {
+fn log_asked(here: &ShardId, request: &v1::LogRequest) -> Result<LogAsked, Problem> {
     let bytes_max = inward::bounded(
         At::top("bytes_max"),
         request.bytes_max,
@@ -51,7 +59,7 @@ fn log_asked(request: &v1::LogRequest) -> Result<LogAsked, Problem> {
     )?;
     Ok(LogAsked {
         namespace: inward::namespace(&request.namespace)?,
-        id: inward::job_id(At::top("job"), &request.job)?,
+        id: inward::job_id(here, At::top("job"), &request.job)?,
         place: (request.attempt, request.offset),
         bytes_max: usize::try_from(bytes_max).expect("a megabyte fits"),
     })
@@ -74,7 +82,7 @@ impl Face {
 
     async fn show_inputs(&self, request: &v1::InputsRequest) -> Result<v1::InputsReply, Problem> {
         let namespace = inward::namespace(&request.namespace)?;
-        let id = inward::job_id(At::top("job"), &request.job)?;
+        let id = inward::job_id(self.handle.id(), At::top("job"), &request.job)?;
         let limit = inward::bounded(
             At::top("limit"),
             request.limit,
@@ -136,7 +144,7 @@ impl Jobs for Face {
     }
 
     async fn get(&self, request: Request<v1::GetRequest>) -> Result<Response<v1::Job>, Status> {
-        let (namespace, id) = named(request.get_ref())?;
+        let (namespace, id) = named(self.handle.id(), request.get_ref())?;
         let stored = self.find(&namespace, &id).await?;
         Ok(Response::new(outward::job(self.handle.id(), stored, false)))
     }
@@ -162,7 +170,7 @@ impl Jobs for Face {
     async fn wait(&self, request: Request<v1::WaitRequest>) -> Result<Response<v1::Job>, Status> {
         let request = request.get_ref();
         let namespace = inward::namespace(&request.namespace)?;
-        let id = inward::job_id(At::top("job"), &request.job)?;
+        let id = inward::job_id(self.handle.id(), At::top("job"), &request.job)?;
         let wait_for = inward::wait_for(At::top("wait_ms"), request.wait_ms)?;
         let found = self
             .handle
@@ -177,7 +185,7 @@ impl Jobs for Face {
         &self,
         request: Request<v1::GetRequest>,
     ) -> Result<Response<v1::Explanation>, Status> {
-        let (namespace, id) = named(request.get_ref())?;
+        let (namespace, id) = named(self.handle.id(), request.get_ref())?;
         let reply = self.ask(Query::Why(namespace, id)).await?;
         let why = reply_as!(reply, Reply::Why(why) => why)?;
         Ok(Response::new(outward::explanation(&why)))
@@ -194,7 +202,7 @@ impl Jobs for Face {
         &self,
         request: Request<v1::GetRequest>,
     ) -> Result<Response<v1::ResultReply>, Status> {
-        let (namespace, id) = named(request.get_ref())?;
+        let (namespace, id) = named(self.handle.id(), request.get_ref())?;
         let stored = self.find(&namespace, &id).await?;
         let key = stored.record.key;
         let state = outward::job(self.handle.id(), stored, true).state;
@@ -206,7 +214,7 @@ impl Jobs for Face {
         &self,
         request: Request<v1::GetRequest>,
     ) -> Result<Response<v1::PayloadReply>, Status> {
-        let (namespace, id) = named(request.get_ref())?;
+        let (namespace, id) = named(self.handle.id(), request.get_ref())?;
         let key = self.find(&namespace, &id).await?.record.key;
         let payload = self
             .handle
@@ -228,7 +236,7 @@ impl Jobs for Face {
         &self,
         request: Request<v1::LogRequest>,
     ) -> Result<Response<v1::LogReply>, Status> {
-        let asked = log_asked(request.get_ref())?;
+        let asked = log_asked(self.handle.id(), request.get_ref())?;
         let stored = self.find(&asked.namespace, &asked.id).await?;
         Ok(Response::new(
             self.log_piece(&stored, asked.place, asked.bytes_max)
@@ -242,7 +250,7 @@ impl Jobs for Face {
         &self,
         request: Request<v1::LogRequest>,
     ) -> Result<Response<Self::FollowLogStream>, Status> {
-        let asked = log_asked(request.get_ref())?;
+        let asked = log_asked(self.handle.id(), request.get_ref())?;
         self.find(&asked.namespace, &asked.id).await?;
         Ok(Response::new(self.clone().log_stream(asked)))
     }
@@ -252,6 +260,7 @@ impl Jobs for Face {
         request: Request<v1::CancelRequest>,
     ) -> Result<Response<v1::Changed>, Status> {
         let request = request.into_inner();
+        let namespace = inward::namespace(&request.namespace)?;
         let graph = inward::unless_empty(At::top("graph"), &request.graph, Graph::new)?;
         let jobs = match graph {
             Some(graph) if request.jobs.is_empty() => Selection::Graph(graph),
@@ -260,10 +269,14 @@ impl Jobs for Face {
                     Problem::invalid("graph", "give either jobs or a graph, not both").into(),
                 );
             }
-            None => Selection::Jobs(inward::job_ids(At::top("jobs"), &request.jobs)?),
+            None => Selection::Jobs(inward::job_ids(
+                self.handle.id(),
+                At::top("jobs"),
+                &request.jobs,
+            )?),
         };
         let command = Cancel {
-            namespace: inward::namespace(&request.namespace)?,
+            namespace,
             jobs,
             reason: inward::cut(request.reason),
         };
@@ -277,7 +290,7 @@ impl Jobs for Face {
         let request = request.into_inner();
         let command = Revive {
             namespace: inward::namespace(&request.namespace)?,
-            jobs: inward::job_ids(At::top("jobs"), &request.jobs)?,
+            jobs: inward::job_ids(self.handle.id(), At::top("jobs"), &request.jobs)?,
             queue: request
                 .queue
                 .map(|text| inward::queue(At::top("queue"), &text))
@@ -290,7 +303,7 @@ impl Jobs for Face {
         &self,
         request: Request<v1::JobsRequest>,
     ) -> Result<Response<v1::Changed>, Status> {
-        let (namespace, jobs) = many(request.get_ref())?;
+        let (namespace, jobs) = many(self.handle.id(), request.get_ref())?;
         self.change(Command::TimeOut(TimeOut { namespace, jobs }))
             .await
     }
@@ -299,7 +312,7 @@ impl Jobs for Face {
         &self,
         request: Request<v1::JobsRequest>,
     ) -> Result<Response<v1::Changed>, Status> {
-        let (namespace, jobs) = many(request.get_ref())?;
+        let (namespace, jobs) = many(self.handle.id(), request.get_ref())?;
         self.change(Command::Delete(Delete { namespace, jobs }))
             .await
     }
@@ -308,7 +321,7 @@ impl Jobs for Face {
         &self,
         request: Request<v1::AlterRequest>,
     ) -> Result<Response<v1::AlterReply>, Status> {
-        let command = inward::alter(request.into_inner())?;
+        let command = inward::alter(self.handle.id(), request.into_inner())?;
         let reply = self.call(Command::Alter(Box::new(command))).await?;
         let (tags, state) = reply_as!(reply, Reply::Altered { tags, state } => (tags, state))?;
         Ok(Response::new(v1::AlterReply {
@@ -325,8 +338,8 @@ impl Jobs for Face {
         inward::at_most(At::top("on"), request.on.len(), limits::INPUTS_MAX)?;
         let command = AddDependencies {
             namespace: inward::namespace(&request.namespace)?,
-            job: inward::job_id(At::top("job"), &request.job)?,
-            on: inward::job_ids(At::top("on"), &request.on)?,
+            job: inward::job_id(self.handle.id(), At::top("job"), &request.job)?,
+            on: inward::job_ids(self.handle.id(), At::top("on"), &request.on)?,
             policy: inward::policy(At::top("policy"), request.policy)?,
         };
         self.change(Command::AddDependencies(command)).await
@@ -337,17 +350,22 @@ impl Jobs for Face {
         request: Request<v1::RemoveDependenciesRequest>,
     ) -> Result<Response<v1::Changed>, Status> {
         let request = request.get_ref();
+        let namespace = inward::namespace(&request.namespace)?;
         if request.all && !request.on.is_empty() {
             return Err(Problem::invalid("on", "give either jobs or `all`, not both").into());
         }
         let on = if request.all {
             None
         } else {
-            Some(inward::job_ids(At::top("on"), &request.on)?)
+            Some(inward::job_ids(
+                self.handle.id(),
+                At::top("on"),
+                &request.on,
+            )?)
         };
         let command = RemoveDependencies {
-            namespace: inward::namespace(&request.namespace)?,
-            job: inward::job_id(At::top("job"), &request.job)?,
+            namespace,
+            job: inward::job_id(self.handle.id(), At::top("job"), &request.job)?,
             on,
         };
         self.change(Command::RemoveDependencies(command)).await

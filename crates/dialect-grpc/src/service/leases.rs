@@ -34,7 +34,7 @@ impl Face {
         let mut commands = Vec::with_capacity(items.len());
         let mut refused = Vec::with_capacity(items.len());
         for (index, item) in items.enumerate() {
-            match inward::report(at.entry(index), &namespace, item) {
+            match inward::report(self.handle.id(), at.entry(index), &namespace, item) {
                 Ok(command) => {
                     commands.push(command);
                     refused.push(None);

@@ -9,6 +9,7 @@ use tonic::{Request, Response, Status};
 
 use super::reply_as;
 use crate::Face;
+use crate::gate;
 use crate::inward::{self, At};
 use crate::outward;
 use crate::problem::Problem;
@@ -124,8 +125,13 @@ impl Queues for Face {
         _: Request<v1::NamespacesRequest>,
     ) -> Result<Response<v1::NamespacesReply>, Status> {
         let reply = self.ask(Query::Namespaces).await?;
+        let caller = gate::identity();
         let records = reply_as!(reply, Reply::Namespaces(records) => records)?;
-        let namespaces = records.iter().map(outward::namespace).collect();
+        let namespaces = records
+            .iter()
+            .filter(|record| caller.sees(record.namespace.as_bytes()))
+            .map(outward::namespace)
+            .collect();
         Ok(Response::new(v1::NamespacesReply { namespaces }))
     }
 

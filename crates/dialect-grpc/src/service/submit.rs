@@ -1,6 +1,7 @@
 //! Submissions: one message, a stream of batches, a graph in parts.
 
 use futures::stream::{FuturesOrdered, StreamExt};
+use ganger_engine::Spread;
 use ganger_proto::v1;
 use ganger_types::command::{Enqueue, NewInput, NewJob};
 use ganger_types::{ClaimKey, Command, Namespace, Reply, limits};
@@ -9,7 +10,8 @@ use tonic::{Status, Streaming};
 
 use super::{Streamed, reply_as};
 use crate::Face;
-use crate::inward::{self, At};
+use crate::gate;
+use crate::inward::{self, At, Shards};
 use crate::outward;
 use crate::problem::Problem;
 
@@ -24,15 +26,33 @@ impl Face {
         &self,
         request: v1::EnqueueRequest,
     ) -> Result<v1::EnqueueReply, Problem> {
-        let (command, names) = inward::enqueue(request)?;
-        self.enqueue_named(command, names).await
+        let graph = request.graph;
+        let (spread, names) = inward::enqueue(self.shards(), request)?;
+        self.enqueue_named(spread, graph, names).await
+    }
+
+    fn shards(&self) -> Shards<'_> {
+        Shards {
+            here: self.handle.id(),
+            router: self.options.router.as_ref(),
+        }
     }
 
     async fn enqueue_named(
         &self,
-        command: Enqueue,
+        spread: Spread,
+        graph: bool,
         names: Vec<String>,
     ) -> Result<v1::EnqueueReply, Problem> {
+        if !spread.is_at(self.handle.id()) {
+            return self.submit_elsewhere(spread, names).await;
+        }
+        let command = Enqueue {
+            namespace: spread.namespace,
+            jobs: spread.jobs.into_iter().map(|(_, job)| job).collect(),
+            claim: spread.claim,
+            graph,
+        };
         let reply = self.call(Command::Enqueue(Box::new(command))).await?;
         let (jobs, graph, repeat) =
             reply_as!(reply, Reply::Enqueued { jobs, graph, repeat } => (jobs, graph, repeat))?;
@@ -40,11 +60,33 @@ impl Face {
         let jobs = jobs
             .iter()
             .zip(names)
-            .map(|(job, name)| outward::enqueued(shard, job, name));
+            .map(|(job, name)| outward::enqueued(shard, &job.id, job.existed, name));
         Ok(v1::EnqueueReply {
             jobs: jobs.collect(),
             graph: outward::text!(graph),
             repeat,
+        })
+    }
+
+    /// A submission that has to do with other shards.
+    async fn submit_elsewhere(
+        &self,
+        spread: Spread,
+        names: Vec<String>,
+    ) -> Result<v1::EnqueueReply, Problem> {
+        let router = self.options.router.as_ref();
+        let router = router.ok_or_else(Problem::unexpected)?;
+        let submitted = router.submit(spread).await?;
+        let jobs = submitted
+            .jobs
+            .iter()
+            .zip(names)
+            .map(|(job, name)| outward::enqueued(&job.shard, &job.id, false, name));
+        let graph = Some(submitted.graph);
+        Ok(v1::EnqueueReply {
+            jobs: jobs.collect(),
+            graph: outward::text!(graph),
+            repeat: submitted.repeat,
         })
     }
 
@@ -55,7 +97,7 @@ impl Face {
     ) -> Streamed<v1::EnqueueAnswer> {
         let face = self.clone();
         let (answers, receiver) = tokio::sync::mpsc::channel(BATCHES_MAX);
-        tokio::spawn(async move {
+        tokio::spawn(gate::carried(async move {
             let mut in_flight = FuturesOrdered::new();
             let mut is_open = true;
             while is_open || !in_flight.is_empty() {
@@ -72,7 +114,7 @@ impl Face {
                     }
                 }
             }
-        });
+        }));
         Box::pin(ReceiverStream::new(receiver))
     }
 
@@ -96,8 +138,8 @@ impl Face {
         &self,
         parts: Streaming<v1::GraphPart>,
     ) -> Result<Streamed<v1::GraphAccepted>, Status> {
-        let (command, names) = collect(parts).await?;
-        let reply = self.enqueue_named(command, names).await?;
+        let (spread, names) = collect(self.shards(), parts).await?;
+        let reply = self.enqueue_named(spread, true, names).await?;
         let (graph, repeat) = (reply.graph, reply.repeat);
         let mut jobs = reply.jobs.into_iter();
         let parts = std::iter::from_fn(move || {
@@ -129,7 +171,10 @@ where
 }
 
 /// A graph from its parts; memory is bounded by the limits on graphs.
-async fn collect(mut parts: Streaming<v1::GraphPart>) -> Result<(Enqueue, Vec<String>), Status> {
+async fn collect(
+    shards: Shards<'_>,
+    mut parts: Streaming<v1::GraphPart>,
+) -> Result<(Spread, Vec<String>), Status> {
     let mut first: Option<(Namespace, Option<ClaimKey>)> = None;
     let mut wire = Vec::new();
     let mut bytes = 0;
@@ -160,15 +205,16 @@ async fn collect(mut parts: Streaming<v1::GraphPart>) -> Result<(Enqueue, Vec<St
         wire.extend(part.jobs);
     }
     let (namespace, claim) = first.unwrap_or_default();
-    let (mut jobs, names) = inward::members(wire)?;
-    jobs.iter_mut().for_each(detach);
-    let command = Enqueue {
+    let (mut jobs, names) = inward::members(shards, wire)?;
+    for (_, job) in &mut jobs {
+        detach(job);
+    }
+    let spread = Spread {
         namespace,
-        jobs,
         claim,
-        graph: true,
+        jobs,
     };
-    Ok((command, names))
+    Ok((spread, names))
 }
 
 /// Small values share the buffer of the whole message they came in; a job that waits for long must

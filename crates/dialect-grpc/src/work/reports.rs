@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use ganger_proto::v1;
 use ganger_proto::v1::report::What;
 use ganger_shard::Handle;
-use ganger_types::{Command, JobKey, JobState, LeaseToken, Namespace, Reply};
+use ganger_types::{Command, JobKey, JobState, LeaseToken, Namespace, Reply, ShardId};
 
 use super::holders::Holders;
 use crate::inward::{self, At};
@@ -21,23 +21,23 @@ pub(crate) struct Batch {
 }
 
 impl Batch {
-    pub(crate) fn new(namespace: &Namespace, reports: Vec<v1::Report>) -> Self {
+    pub(crate) fn new(here: &ShardId, namespace: &Namespace, reports: Vec<v1::Report>) -> Self {
         let mut batch = Self {
             commands: Vec::with_capacity(reports.len()),
             numbers: Vec::with_capacity(reports.len()),
             answers: Vec::new(),
         };
         for report in reports {
-            batch.take(namespace, report);
+            batch.take(here, namespace, report);
         }
         batch
     }
 
-    fn take(&mut self, namespace: &Namespace, report: v1::Report) {
+    fn take(&mut self, here: &ShardId, namespace: &Namespace, report: v1::Report) {
         let number = report.number;
         let is_completion = matches!(report.what, Some(What::Complete(_)));
         let command = match report.what {
-            Some(what) => inward::report(At::top("report"), namespace, what),
+            Some(what) => inward::report(here, At::top("report"), namespace, what),
             None => Err(Problem::missing("report", "say what became of the job")),
         };
         match command {

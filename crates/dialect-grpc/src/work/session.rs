@@ -192,7 +192,7 @@ impl Session {
     }
 
     async fn report(&mut self, reports: Vec<v1::Report>) -> Result<(), End> {
-        let batch = Batch::new(&self.asked.lease.namespace, reports);
+        let batch = Batch::new(self.face.handle.id(), &self.asked.lease.namespace, reports);
         batch.forget(&mut self.held, &self.face.holders);
         let count = batch.len();
         let mut applying: Boxed<_> = Box::pin(batch.apply(self.face.handle.clone()));

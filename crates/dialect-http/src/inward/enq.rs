@@ -4,12 +4,13 @@ use std::collections::HashMap;
 use std::fmt;
 
 use ganger_types::command::{NewEdge, NewInput, NewJob, Upstream};
-use ganger_types::{Bytes, FailurePolicy, JobId, RetryPolicy};
+use ganger_types::{Bytes, FailurePolicy, JobId, JobRef, RetryPolicy, ShardId};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::api::Api;
 use crate::inward::graph::Called;
+use crate::inward::place;
 use crate::names::KindName;
 use crate::octets::{self, Exact};
 use crate::problem::Problem;
@@ -74,21 +75,22 @@ enum ArgumentType {
     Reference,
 }
 
-/// The jobs of a submission, and how they were called.
-pub(super) fn convert(
-    api: &Api,
-    tasks: Vec<TaskIn>,
-) -> Result<(Vec<NewJob>, Vec<Called>), Problem> {
-    let places = places(api, &tasks)?;
+/// Jobs with their shards.
+type Placed = Vec<(ShardId, NewJob)>;
+
+/// The jobs of a submission with their shards, and how they were called.
+pub(super) fn convert(api: &Api, tasks: Vec<TaskIn>) -> Result<(Placed, Vec<Called>), Problem> {
+    let places = places(&tasks)?;
     let mut jobs = Vec::with_capacity(tasks.len());
     let mut called = Vec::with_capacity(tasks.len());
     for (place, task) in tasks.into_iter().enumerate() {
+        let home = home(api, place, &task.task_id)?;
         let mut inputs = Vec::with_capacity(task.args.len());
         for (position, argument) in task.args.into_iter().enumerate() {
-            let input = argument.convert(api, &places);
+            let input = argument.convert(api, &home, &places);
             inputs.push(input.map_err(|fault| fault.in_argument(place, &task.task_id, position))?);
         }
-        jobs.push(NewJob {
+        let job = NewJob {
             kind: task.method.0,
             inputs,
             retry: task.max_retries.map(|retries_max| RetryPolicy {
@@ -97,42 +99,45 @@ pub(super) fn convert(
             }),
             deadline: task.deadline.map(|time| time.0),
             ..NewJob::default()
-        });
+        };
+        jobs.push((home, job));
         called.push(Called::Task(task.task_id));
     }
     Ok((jobs, called))
 }
 
-/// Where each mock id stands. Each must be of a shard that is served here, and stand once.
-fn places(api: &Api, tasks: &[TaskIn]) -> Result<HashMap<TaskId, u32>, Problem> {
+/// Where each mock id stands. Each must stand once.
+fn places(tasks: &[TaskIn]) -> Result<HashMap<TaskId, u32>, Problem> {
     let mut places = HashMap::with_capacity(tasks.len());
     for (place, task) in tasks.iter().enumerate() {
         let id = &task.task_id;
-        let pointer = format!("/{place}/task_id");
-        if id.shard != api.shard().id().as_str() {
-            return Err(unknown_shard(api, place, id).at(format!("{pointer}/shard")));
-        }
         let index = u32::try_from(place).unwrap_or(u32::MAX);
         if let Some(earlier) = places.insert(id.clone(), index) {
             return Err(Problem::new(
                 "duplicate_id",
                 format!("task {place} has the same task_id as task {earlier}, {id}: each mock id stands for one task"),
             )
-            .at(pointer));
+            .at(format!("/{place}/task_id")));
         }
     }
     Ok(places)
 }
 
-fn unknown_shard(api: &Api, place: usize, id: &TaskId) -> Problem {
-    Problem::new(
-        "unknown_shard",
-        format!(
-            "task {place} ({id}) is for shard {:?}, which is not served here: this server has shard {:?}",
-            id.shard,
-            api.shard().id().as_str()
-        ),
-    )
+/// The shard of a task.
+fn home(api: &Api, place: usize, id: &TaskId) -> Result<ShardId, Problem> {
+    shard(api, id).map_err(|reason| {
+        Problem::new("unknown_shard", format!("task {place} ({id}): {reason}"))
+            .at(format!("/{place}/task_id/shard"))
+    })
+}
+
+/// The shard of an id, or what to say of it.
+fn shard(api: &Api, id: &TaskId) -> Result<ShardId, String> {
+    let shard = ShardId::new(&id.shard).ok_or_else(|| {
+        let shard = &id.shard;
+        format!("no shard is called {shard:?}: shards have 1 to 64 characters of A-Z a-z 0-9 . _ -")
+    })?;
+    api.why_unknown(&shard).map_or(Ok(shard), Err)
 }
 
 /// What is wrong with an argument, before it is known where it stands.
@@ -161,7 +166,12 @@ impl Fault {
 }
 
 impl Argument {
-    fn convert(self, api: &Api, places: &HashMap<TaskId, u32>) -> Result<NewInput, Fault> {
+    fn convert(
+        self,
+        api: &Api,
+        home: &ShardId,
+        places: &HashMap<TaskId, u32>,
+    ) -> Result<NewInput, Fault> {
         match (self.r#type, self.value_json, self.value, self.task_id) {
             (ArgumentType::Value, Some(text), None, None) => value_json(&text).map(NewInput::Value),
             (ArgumentType::Value, None, Some(exact), None) => Ok(NewInput::Value(
@@ -171,7 +181,9 @@ impl Argument {
                 "value_json",
                 "a VALUE has exactly one of value_json and value, and no task_id",
             )),
-            (ArgumentType::Reference, None, None, Some(task)) => reference(api, places, &task),
+            (ArgumentType::Reference, None, None, Some(task)) => {
+                reference(api, home, places, &task)
+            }
             (ArgumentType::Reference, ..) => Err(Fault::new(
                 "task_id",
                 "a TASKREF has a task_id, and no value",
@@ -203,20 +215,24 @@ fn value_json(text: &str) -> Result<Bytes, Fault> {
 }
 
 /// A task of this submission by its mock id, or else an existing job by its final id.
-fn reference(api: &Api, places: &HashMap<TaskId, u32>, task: &TaskId) -> Result<NewInput, Fault> {
+fn reference(
+    api: &Api,
+    home: &ShardId,
+    places: &HashMap<TaskId, u32>,
+    task: &TaskId,
+) -> Result<NewInput, Fault> {
     let upstream = match places.get(task) {
         Some(place) => Upstream::Member(*place),
-        None if task.shard != api.shard().id().as_str() => {
-            return Err(Fault {
+        None => {
+            let shard = shard(api, task).map_err(|reason| Fault {
                 code: "unknown_shard",
                 field: "task_id/shard",
-                reason: format!("it refers to {task}, whose shard is not served here"),
-            });
+                reason: format!("it refers to {task}: {reason}"),
+            })?;
+            let id = JobId::new(crate::names::read(task.id.as_bytes()))
+                .map_err(|error| Fault::new("task_id/id", error.to_string()))?;
+            place::upstream(JobRef { shard, id }, home)
         }
-        None => Upstream::Job(
-            JobId::new(crate::names::read(task.id.as_bytes()))
-                .map_err(|error| Fault::new("task_id/id", error.to_string()))?,
-        ),
     };
     Ok(NewInput::Result(NewEdge {
         upstream,

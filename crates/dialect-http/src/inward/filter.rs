@@ -8,7 +8,8 @@ use utoipa::ToSchema;
 use crate::arguments::{Arguments, refused};
 use crate::inward::shape::Labels;
 use crate::names::{
-    GraphName, GroupName, JobName, KindName, QueueName, ScheduleName, TagName, WorkerName, read,
+    GraphName, GroupName, JobReference, KindName, QueueName, ScheduleName, TagName, WorkerName,
+    read,
 };
 use crate::problem::Problem;
 use crate::time::Moment;
@@ -112,7 +113,7 @@ fn label(arguments: &Arguments) -> Result<Option<(LabelKey, LabelValue)>, Proble
 #[schema(as = Bulk)]
 pub(crate) struct BulkIn {
     /// These, by id.
-    pub(crate) jobs: Option<Vec<JobName>>,
+    pub(crate) jobs: Option<Vec<JobReference>>,
     /// All that fulfil every given condition; at least one must be given.
     pub(crate) filter: Option<FilterIn>,
     /// For people; of cancel only.

@@ -1,6 +1,6 @@
-//! A graph to be: our own form, and the way from either form to the command.
+//! A graph to be: our own form, and the way from either form to the jobs and their shards.
 
-use ganger_types::command::{Enqueue, NewJob};
+use ganger_engine::Spread;
 use ganger_types::{ClaimKey, Namespace};
 use serde::Deserialize;
 use utoipa::ToSchema;
@@ -23,9 +23,9 @@ pub(crate) struct GraphIn {
     idempotency_key: Option<ClaimName>,
 }
 
-/// A submission that has been read: the command, and what the answer must repeat.
+/// A submission that has been read, and what the answer must repeat.
 pub(crate) struct Submission {
-    pub(crate) command: Enqueue,
+    pub(crate) spread: Spread,
     /// How each job was called, in order.
     pub(crate) called: Vec<Called>,
     /// Where the jobs stand in the body.
@@ -62,7 +62,16 @@ pub(crate) fn read(
         json::blank_trailing_commas(&mut text);
         let tasks: Vec<TaskIn> = json::read(&text)?;
         let (jobs, called) = super::enq::convert(api, tasks)?;
-        return Ok(submission(jobs, called, namespace, claim, ""));
+        let spread = Spread {
+            namespace,
+            claim,
+            jobs,
+        };
+        return Ok(Submission {
+            spread,
+            called,
+            pointer: "",
+        });
     }
     let graph: GraphIn = json::read(body)?;
     let claim = claim.or(graph.idempotency_key.map(|key| key.0));
@@ -73,27 +82,16 @@ pub(crate) fn read(
         called.push(Called::Name(caption(job.name.as_deref(), job.id.as_ref())));
         jobs.push(job.convert(api, &members, &format!("/jobs/{place}"))?);
     }
-    Ok(submission(jobs, called, namespace, claim, "/jobs"))
-}
-
-fn submission(
-    jobs: Vec<NewJob>,
-    called: Vec<Called>,
-    namespace: Namespace,
-    claim: Option<ClaimKey>,
-    pointer: &'static str,
-) -> Submission {
-    let command = Enqueue {
+    let spread = Spread {
         namespace,
-        jobs,
         claim,
-        graph: true,
+        jobs,
     };
-    Submission {
-        command,
+    Ok(Submission {
+        spread,
         called,
-        pointer,
-    }
+        pointer: "/jobs",
+    })
 }
 
 fn members(jobs: &[JobIn]) -> Result<Members, Problem> {

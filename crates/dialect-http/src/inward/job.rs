@@ -2,14 +2,14 @@
 
 use std::collections::HashMap;
 
-use ganger_types::Bytes;
 use ganger_types::command::{NewEdge, NewInput, NewJob, Start, Unique, Upstream};
+use ganger_types::{Bytes, ShardId};
 use serde::Deserialize;
 use utoipa::ToSchema;
 
 use crate::api::Api;
 use crate::inward::shape::{KeepFor, Labels, Policy, Rank, RetryIn};
-use crate::names::{JobName, KindName, Name as _, QueueName, TagName, UniqueName, show};
+use crate::names::{JobReference, KindName, QueueName, TagName, UniqueName, show};
 use crate::octets::{self, Base64, Exact};
 use crate::problem::Problem;
 use crate::time::{Moment, Span};
@@ -22,7 +22,9 @@ pub(crate) struct JobIn {
     /// Its name inside this submission, for references; only in graphs.
     pub(crate) name: Option<String>,
     /// Its id; made by the server if absent.
-    pub(crate) id: Option<JobName>,
+    pub(crate) id: Option<JobReference>,
+    /// The shard that runs it; the one that is asked if absent.
+    shard: Option<String>,
     /// Where it lines up; `default` if absent.
     queue: Option<QueueName>,
     /// Which program runs it.
@@ -80,7 +82,7 @@ pub(crate) struct InputIn {
     /// The result of the job of this name in the same submission.
     result_of: Option<String>,
     /// The result of an existing job, by its id.
-    result_of_job: Option<JobName>,
+    result_of_job: Option<JobReference>,
     /// What happens when that job does not succeed; `fail` if absent.
     policy: Option<Policy>,
 }
@@ -93,7 +95,7 @@ pub(crate) struct EdgeIn {
     /// The job of this name in the same submission.
     name: Option<String>,
     /// An existing job, by its id.
-    job: Option<JobName>,
+    job: Option<JobReference>,
     /// What happens when that job does not succeed; `fail` if absent.
     policy: Option<Policy>,
 }
@@ -112,22 +114,28 @@ struct UniqueIn {
 pub(crate) type Members = HashMap<String, u32>;
 
 impl JobIn {
-    /// The command's job. `pointer` is where it stands in the body.
+    /// The command's job, and its shard. `pointer` is where it stands in the body.
     pub(crate) fn convert(
         self,
         api: &Api,
         members: &Members,
         pointer: &str,
-    ) -> Result<NewJob, Problem> {
+    ) -> Result<(ShardId, NewJob), Problem> {
+        let (home, id) = api.home(self.shard.as_deref(), self.id.as_ref(), pointer)?;
         let start = start(self.delay, self.run_at, pointer)?;
         let payload = octets::take(self.payload, self.payload_base64, "payload", pointer)?;
-        Ok(NewJob {
-            id: self.id.map(|id| api.resolve(&id.0)),
+        let refers = Refers {
+            api,
+            members,
+            home: &home,
+        };
+        let job = NewJob {
+            id,
             queue: self.queue.map(|queue| queue.0).unwrap_or_default(),
             kind: self.kind.0,
             payload: payload.unwrap_or_default(),
-            inputs: inputs(self.inputs, api, members, pointer)?,
-            after: edges(self.after, api, members, pointer)?,
+            inputs: inputs(self.inputs, &refers, pointer)?,
+            after: edges(self.after, &refers, pointer)?,
             priority: self.priority.map(|rank| rank.0).unwrap_or_default(),
             start,
             deadline: self.deadline.map(|time| time.0),
@@ -142,11 +150,12 @@ impl JobIn {
             }),
             keep_succeeded: self.keep_succeeded.map(|keep| keep.0),
             keep_failed: self.keep_failed.map(|keep| keep.0),
-        })
+        };
+        Ok((home, job))
     }
 
     /// The command's job, where there are no names to refer to.
-    pub(crate) fn convert_alone(self, api: &Api) -> Result<NewJob, Problem> {
+    pub(crate) fn convert_alone(self, api: &Api) -> Result<(ShardId, NewJob), Problem> {
         if self.name.is_some() {
             return Err(Problem::new(
                 "unknown_field",
@@ -178,36 +187,27 @@ pub(crate) fn start(
 
 fn inputs(
     given: Vec<InputIn>,
-    api: &Api,
-    members: &Members,
+    refers: &Refers<'_>,
     pointer: &str,
 ) -> Result<Vec<NewInput>, Problem> {
     let each = given.into_iter().enumerate();
-    each.map(|(place, input)| input.convert(api, members, &format!("{pointer}/inputs/{place}")))
+    each.map(|(place, input)| input.convert(refers, &format!("{pointer}/inputs/{place}")))
         .collect()
 }
 
-fn edges(
-    given: Vec<EdgeIn>,
-    api: &Api,
-    members: &Members,
-    pointer: &str,
-) -> Result<Vec<NewEdge>, Problem> {
+fn edges(given: Vec<EdgeIn>, refers: &Refers<'_>, pointer: &str) -> Result<Vec<NewEdge>, Problem> {
     let each = given.into_iter().enumerate();
     each.map(|(place, edge)| {
         let pointer = format!("{pointer}/after/{place}");
-        upstream(edge.name, edge.job, api, members, &pointer, ("name", "job")).map(|upstream| {
-            NewEdge {
-                upstream,
-                policy: edge.policy.unwrap_or_default().into(),
-            }
-        })
+        let upstream = refers.upstream(edge.name, edge.job, &pointer, ("name", "job"))?;
+        let policy = edge.policy.unwrap_or_default().into();
+        Ok(NewEdge { upstream, policy })
     })
     .collect()
 }
 
 impl InputIn {
-    fn convert(self, api: &Api, members: &Members, pointer: &str) -> Result<NewInput, Problem> {
+    fn convert(self, refers: &Refers<'_>, pointer: &str) -> Result<NewInput, Problem> {
         let is_reference = self.result_of.is_some() || self.result_of_job.is_some();
         let value: Option<Bytes> = octets::take(self.value, self.value_base64, "value", pointer)?;
         match value {
@@ -219,14 +219,8 @@ impl InputIn {
             Some(value) => Ok(NewInput::Value(value)),
             None => {
                 let fields = ("result_of", "result_of_job");
-                let upstream = upstream(
-                    self.result_of,
-                    self.result_of_job,
-                    api,
-                    members,
-                    pointer,
-                    fields,
-                )?;
+                let upstream =
+                    refers.upstream(self.result_of, self.result_of_job, pointer, fields)?;
                 let policy = self.policy.unwrap_or_default().into();
                 Ok(NewInput::Result(NewEdge { upstream, policy }))
             }
@@ -234,37 +228,50 @@ impl InputIn {
     }
 }
 
-/// The upstream that one of two fields names.
-fn upstream(
-    member: Option<String>,
-    job: Option<JobName>,
-    api: &Api,
-    members: &Members,
-    pointer: &str,
-    fields: (&str, &str),
-) -> Result<Upstream, Problem> {
-    match (member, job) {
-        (Some(name), None) => members.get(&name).copied().map(Upstream::Member).ok_or_else(|| {
-            Problem::new(
-                "unknown_reference",
-                format!(
-                    "{pointer}: no job of this submission is named {name:?}; an existing job goes into {:?}",
-                    fields.1
-                ),
-            )
-            .at(format!("{pointer}/{}", fields.0))
-        }),
-        (None, Some(job)) => Ok(Upstream::Job(api.resolve(&job.0))),
-        _ => Err(Problem::new(
-            "invalid_value",
-            format!("{pointer}: give exactly one of {:?} and {:?}", fields.0, fields.1),
-        )
-        .at(pointer)),
+/// What the references of a job may mean.
+struct Refers<'a> {
+    api: &'a Api,
+    members: &'a Members,
+    /// The job's shard.
+    home: &'a ShardId,
+}
+
+impl Refers<'_> {
+    /// The upstream that one of two fields names.
+    fn upstream(
+        &self,
+        member: Option<String>,
+        job: Option<JobReference>,
+        pointer: &str,
+        fields: (&str, &str),
+    ) -> Result<Upstream, Problem> {
+        match (member, job) {
+            (Some(name), None) => {
+                let place = self.members.get(&name).copied();
+                place.map(Upstream::Member).ok_or_else(|| {
+                    let detail = format!(
+                        "{pointer}: no job of this submission is named {name:?}; an existing job goes into {:?}",
+                        fields.1
+                    );
+                    Problem::new("unknown_reference", detail)
+                        .at(format!("{pointer}/{}", fields.0))
+                })
+            }
+            (None, Some(job)) => {
+                let pointer = format!("{pointer}/{}", fields.1);
+                self.api.upstream(&job, self.home, &pointer)
+            }
+            _ => {
+                let (one, other) = fields;
+                let detail = format!("{pointer}: give exactly one of {one:?} and {other:?}");
+                Err(Problem::new("invalid_value", detail).at(pointer))
+            }
+        }
     }
 }
 
 /// The name by which errors call a job of a submission: its own, or its id.
-pub(crate) fn caption(name: Option<&str>, id: Option<&JobName>) -> Option<String> {
+pub(crate) fn caption(name: Option<&str>, id: Option<&JobReference>) -> Option<String> {
     name.map(str::to_owned)
-        .or_else(|| id.map(|id| show(id.0.bytes()).into_owned()))
+        .or_else(|| id.map(|id| show(&id.0).into_owned()))
 }

@@ -3,7 +3,8 @@
 use std::borrow::Cow;
 
 use ganger_types::command::{AppendLog, Complete, Fail, Held, Next, Release, Renew};
-use ganger_types::{Bytes, Command, Group, JobId, LeaseToken, Namespace, Progress};
+use ganger_types::reference::read_held;
+use ganger_types::{Bytes, Command, Group, LeaseToken, Namespace, Progress};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use utoipa::openapi::RefOr;
@@ -11,7 +12,7 @@ use utoipa::openapi::schema::{ObjectBuilder, Schema, Type};
 use utoipa::{PartialSchema, ToSchema};
 
 use crate::api::Api;
-use crate::names::{GroupName, JobName, QueueName};
+use crate::names::{GroupName, JobReference, QueueName};
 use crate::octets::{self, Base64, Exact};
 use crate::problem::Problem;
 use crate::time::Span;
@@ -51,12 +52,23 @@ impl ToSchema for Token {
     }
 }
 
-fn held(api: &Api, namespace: &Namespace, job: &JobId, token: Token) -> Held {
-    Held {
+/// The attempt that a report is about.
+fn held(
+    api: &Api,
+    namespace: &Namespace,
+    pointer: &str,
+    job: &JobReference,
+    token: Token,
+) -> Result<Held, Problem> {
+    let job = read_held(&job.0, api.shard().id()).map_err(|error| {
+        let pointer = format!("{pointer}/job");
+        Problem::new("invalid_value", format!("{pointer}: {error}")).at(pointer)
+    })?;
+    Ok(Held {
         namespace: namespace.clone(),
-        job: api.resolve(job),
+        job,
         token: token.0,
-    }
+    })
 }
 
 /// How far a job is.
@@ -77,7 +89,7 @@ struct ProgressIn {
 #[schema(as = Renew)]
 pub(crate) struct RenewIn {
     /// The job.
-    job: JobName,
+    job: JobReference,
     /// The proof.
     token: Token,
     /// A new length from now on; as granted if absent.
@@ -98,7 +110,7 @@ impl Report for RenewIn {
             .map(|given| given.convert(pointer))
             .transpose()?;
         Ok(Command::Renew(Box::new(Renew {
-            held: held(api, namespace, &self.job.0, self.token),
+            held: held(api, namespace, pointer, &self.job, self.token)?,
             lease_for: self.lease_for.map(|span| span.0),
             progress,
             payload: octets::take(self.payload, self.payload_base64, "payload", pointer)?,
@@ -138,7 +150,7 @@ impl ProgressIn {
 #[schema(as = Complete)]
 pub(crate) struct CompleteIn {
     /// The job.
-    job: JobName,
+    job: JobReference,
     /// The proof.
     token: Token,
     /// Any JSON value, kept as its exact text.
@@ -161,7 +173,7 @@ struct NextIn {
     delay: Option<Span>,
     /// Once these jobs have succeeded.
     #[serde(default)]
-    after: Vec<JobName>,
+    after: Vec<JobReference>,
     /// With this payload.
     #[serde(default, deserialize_with = "octets::given")]
     payload: Option<Exact>,
@@ -175,7 +187,7 @@ impl NextIn {
         Ok(Next {
             queue: self.queue.0,
             delay: self.delay.map(|span| span.0).unwrap_or_default(),
-            after: self.after.iter().map(|job| api.resolve(&job.0)).collect(),
+            after: api.resolve_all(&self.after, &format!("{pointer}/after"))?,
             payload: octets::take(self.payload, self.payload_base64, "payload", &pointer)?,
         })
     }
@@ -184,7 +196,7 @@ impl NextIn {
 impl Report for CompleteIn {
     fn convert(self, api: &Api, namespace: &Namespace, pointer: &str) -> Result<Command, Problem> {
         Ok(Command::Complete(Box::new(Complete {
-            held: held(api, namespace, &self.job.0, self.token),
+            held: held(api, namespace, pointer, &self.job, self.token)?,
             result: octets::take(self.result, self.result_base64, "result", pointer)?,
             next: self
                 .next
@@ -200,7 +212,7 @@ impl Report for CompleteIn {
 #[schema(as = Fail)]
 pub(crate) struct FailIn {
     /// The job.
-    job: JobName,
+    job: JobReference,
     /// The proof.
     token: Token,
     /// Failures of one cause share a group; `error` if absent.
@@ -216,9 +228,9 @@ pub(crate) struct FailIn {
 }
 
 impl Report for FailIn {
-    fn convert(self, api: &Api, namespace: &Namespace, _: &str) -> Result<Command, Problem> {
+    fn convert(self, api: &Api, namespace: &Namespace, pointer: &str) -> Result<Command, Problem> {
         Ok(Command::Fail(Box::new(Fail {
-            held: held(api, namespace, &self.job.0, self.token),
+            held: held(api, namespace, pointer, &self.job, self.token)?,
             group: self
                 .group
                 .map_or_else(|| Group::from_static("error"), |group| group.0),
@@ -235,7 +247,7 @@ impl Report for FailIn {
 #[schema(as = Release)]
 pub(crate) struct ReleaseIn {
     /// The job.
-    job: JobName,
+    job: JobReference,
     /// The proof.
     token: Token,
     /// Ready again after so long; at once if absent.
@@ -252,9 +264,9 @@ pub(crate) struct ReleaseIn {
 }
 
 impl Report for ReleaseIn {
-    fn convert(self, api: &Api, namespace: &Namespace, _: &str) -> Result<Command, Problem> {
+    fn convert(self, api: &Api, namespace: &Namespace, pointer: &str) -> Result<Command, Problem> {
         Ok(Command::Release(Box::new(Release {
-            held: held(api, namespace, &self.job.0, self.token),
+            held: held(api, namespace, pointer, &self.job, self.token)?,
             delay: self.delay.map(|span| span.0).unwrap_or_default(),
             counted: self.counted,
             keep_place: self.keep_place,
@@ -269,7 +281,7 @@ impl Report for ReleaseIn {
 #[schema(as = AppendLog)]
 pub(crate) struct LogIn {
     /// The job.
-    job: JobName,
+    job: JobReference,
     /// The proof.
     token: Token,
     /// Bytes of this attempt's log sent before: a repeat is recognised by it.
@@ -291,7 +303,7 @@ impl Report for LogIn {
             }
         };
         Ok(Command::AppendLog(Box::new(AppendLog {
-            held: held(api, namespace, &self.job.0, self.token),
+            held: held(api, namespace, pointer, &self.job, self.token)?,
             offset: self.offset,
             bytes,
         })))

@@ -1,6 +1,7 @@
 //! Small shapes that several documents share.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::marker::PhantomData;
 use std::time::Duration;
@@ -13,7 +14,7 @@ use utoipa::openapi::RefOr;
 use utoipa::openapi::schema::{AdditionalProperties, ObjectBuilder, Schema, SchemaType, Type};
 use utoipa::{PartialSchema, ToSchema};
 
-use crate::names::{Name, read};
+use crate::names::{Name, Named, read};
 use crate::time::Span;
 
 /// The longest pause that exponential backoff grows to unless the request says otherwise.
@@ -57,25 +58,55 @@ pub(crate) struct Labels(pub(crate) Vec<(LabelKey, LabelValue)>);
 
 impl<'de> Deserialize<'de> for Labels {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(Pairs(PhantomData)).map(Self)
+        let pairs = deserializer.deserialize_map(Pairs("an object of strings", PhantomData))?;
+        let pairs: Vec<(LabelKey, Named<LabelValue>)> = pairs;
+        Ok(Self(
+            pairs
+                .into_iter()
+                .map(|(key, value)| (key, value.0))
+                .collect(),
+        ))
     }
 }
 
-struct Pairs<K, V>(PhantomData<(K, V)>);
+/// Changes to labels, in the manner of a merge patch (RFC 7396): a string sets, null takes off.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LabelChanges {
+    pub(crate) set: Vec<(LabelKey, LabelValue)>,
+    pub(crate) removed: Vec<LabelKey>,
+}
 
-impl<'de, K: Name + PartialEq, V: Name> Visitor<'de> for Pairs<K, V> {
+impl<'de> Deserialize<'de> for LabelChanges {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let pairs: Vec<(LabelKey, Option<Named<LabelValue>>)> =
+            deserializer.deserialize_map(Pairs("an object of strings and nulls", PhantomData))?;
+        let mut changes = Self::default();
+        for (key, value) in pairs {
+            match value {
+                Some(Named(value)) => changes.set.push((key, value)),
+                None => changes.removed.push(key),
+            }
+        }
+        Ok(changes)
+    }
+}
+
+/// The pairs of an object, and what to call it. A key that stands twice is refused.
+struct Pairs<K, V>(&'static str, PhantomData<(K, V)>);
+
+impl<'de, K: Name + Ord + Clone, V: Deserialize<'de>> Visitor<'de> for Pairs<K, V> {
     type Value = Vec<(K, V)>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an object of strings")
+        f.write_str(self.0)
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
         let mut pairs: Vec<(K, V)> = Vec::new();
-        while let Some((key, value)) = map.next_entry::<String, String>()? {
+        let mut keys = BTreeSet::new();
+        while let Some((key, value)) = map.next_entry::<String, V>()? {
             let name = K::from_bytes(&read(key.as_bytes())).map_err(A::Error::custom)?;
-            let value = V::from_bytes(&read(value.as_bytes())).map_err(A::Error::custom)?;
-            if pairs.iter().any(|(known, _)| *known == name) {
+            if !keys.insert(name.clone()) {
                 return Err(A::Error::custom(format_args!("duplicate field `{key}`")));
             }
             pairs.push((name, value));
@@ -83,6 +114,21 @@ impl<'de, K: Name + PartialEq, V: Name> Visitor<'de> for Pairs<K, V> {
         Ok(pairs)
     }
 }
+
+impl PartialSchema for LabelChanges {
+    fn schema() -> RefOr<Schema> {
+        let text = ObjectBuilder::new()
+            .schema_type(SchemaType::from_iter([Type::String, Type::Null]))
+            .build();
+        ObjectBuilder::new()
+            .additional_properties(Some(AdditionalProperties::RefOr(RefOr::T(Schema::Object(
+                text,
+            )))))
+            .into()
+    }
+}
+
+impl ToSchema for LabelChanges {}
 
 impl PartialSchema for Labels {
     fn schema() -> RefOr<Schema> {

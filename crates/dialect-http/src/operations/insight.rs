@@ -39,8 +39,7 @@ pub(super) fn about_the_rest() -> Vec<Operation> {
             "Puts all failed jobs of a group back.",
             failures::retry,
         )
-        .reply::<Done>()
-        .audited(),
+        .reply::<Done>(),
         operation(
             M::GET,
             "/api/v1/workers",
@@ -56,8 +55,7 @@ pub(super) fn about_the_rest() -> Vec<Operation> {
             "Says goodbye for a worker: its leases end as released.",
             workers::goodbye,
         )
-        .reply::<Done>()
-        .audited(),
+        .reply::<Done>(),
         operation(
             M::GET,
             "/api/v1/tags",

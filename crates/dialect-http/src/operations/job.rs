@@ -32,8 +32,7 @@ pub(super) fn about_one_job() -> Vec<Operation> {
             alter::alter,
         )
         .body::<AlterIn>()
-        .reply::<AlteredView>()
-        .audited(),
+        .reply::<AlteredView>(),
         operation(
             M::DELETE,
             "/api/v1/jobs/{job}",
@@ -41,8 +40,7 @@ pub(super) fn about_one_job() -> Vec<Operation> {
             "Removes a job.",
             act::delete,
         )
-        .reply::<ActedView>()
-        .audited(),
+        .reply::<ActedView>(),
         operation(
             M::GET,
             "/api/v1/jobs/{job}/result",
@@ -110,8 +108,7 @@ pub(super) fn about_one_job() -> Vec<Operation> {
             act::cancel,
         )
         .maybe::<CancelIn>()
-        .reply::<ActedView>()
-        .audited(),
+        .reply::<ActedView>(),
         operation(
             M::POST,
             "/api/v1/jobs/{job}/retry",
@@ -120,8 +117,7 @@ pub(super) fn about_one_job() -> Vec<Operation> {
             act::retry,
         )
         .maybe::<RetryJobIn>()
-        .reply::<ActedView>()
-        .audited(),
+        .reply::<ActedView>(),
         operation(
             M::POST,
             "/api/v1/jobs/{job}/timeout",
@@ -129,8 +125,7 @@ pub(super) fn about_one_job() -> Vec<Operation> {
             "Ends the running attempt by hand.",
             act::time_out,
         )
-        .reply::<ActedView>()
-        .audited(),
+        .reply::<ActedView>(),
         operation(
             M::POST,
             "/api/v1/jobs/{job}/dependencies",
@@ -139,8 +134,7 @@ pub(super) fn about_one_job() -> Vec<Operation> {
             alter::depend,
         )
         .body::<DependenciesIn>()
-        .reply::<AlteredView>()
-        .audited(),
+        .reply::<AlteredView>(),
         operation(
             M::DELETE,
             "/api/v1/jobs/{job}/dependencies",
@@ -149,7 +143,6 @@ pub(super) fn about_one_job() -> Vec<Operation> {
             alter::undepend,
         )
         .maybe::<UndependIn>()
-        .reply::<AlteredView>()
-        .audited(),
+        .reply::<AlteredView>(),
     ]
 }

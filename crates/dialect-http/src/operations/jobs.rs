@@ -57,8 +57,7 @@ pub(super) fn about_jobs() -> Vec<Operation> {
             bulk::cancel,
         )
         .body::<BulkIn>()
-        .reply::<ChangedView>()
-        .audited(),
+        .reply::<ChangedView>(),
         operation(
             M::POST,
             "/api/v1/jobs/retry",
@@ -67,8 +66,7 @@ pub(super) fn about_jobs() -> Vec<Operation> {
             bulk::retry,
         )
         .body::<BulkIn>()
-        .reply::<ChangedView>()
-        .audited(),
+        .reply::<ChangedView>(),
         operation(
             M::POST,
             "/api/v1/jobs/delete",
@@ -77,8 +75,7 @@ pub(super) fn about_jobs() -> Vec<Operation> {
             bulk::delete,
         )
         .body::<BulkIn>()
-        .reply::<ChangedView>()
-        .audited(),
+        .reply::<ChangedView>(),
         operation(
             M::POST,
             "/api/v1/graphs",
@@ -96,7 +93,6 @@ pub(super) fn about_jobs() -> Vec<Operation> {
             graphs::cancel,
         )
         .maybe::<CancelIn>()
-        .reply::<Done>()
-        .audited(),
+        .reply::<Done>(),
     ]
 }

@@ -35,8 +35,7 @@ pub(super) fn about_queues() -> Vec<Operation> {
             queues::put,
         )
         .body::<QueueSettingsIn>()
-        .reply::<QueueDoc>()
-        .audited(),
+        .reply::<QueueDoc>(),
         operation(
             M::DELETE,
             "/api/v1/queues/{queue}",
@@ -44,8 +43,7 @@ pub(super) fn about_queues() -> Vec<Operation> {
             "Drops a queue without jobs.",
             queues::forget,
         )
-        .reply::<Done>()
-        .audited(),
+        .reply::<Done>(),
         operation(
             M::POST,
             "/api/v1/queues/{queue}/pause",
@@ -53,8 +51,7 @@ pub(super) fn about_queues() -> Vec<Operation> {
             "Stops leasing from a queue.",
             queues::pause,
         )
-        .reply::<QueueDoc>()
-        .audited(),
+        .reply::<QueueDoc>(),
         operation(
             M::POST,
             "/api/v1/queues/{queue}/resume",
@@ -62,8 +59,7 @@ pub(super) fn about_queues() -> Vec<Operation> {
             "Leases from a queue again.",
             queues::resume,
         )
-        .reply::<QueueDoc>()
-        .audited(),
+        .reply::<QueueDoc>(),
         operation(
             M::GET,
             "/api/v1/namespaces",
@@ -80,7 +76,6 @@ pub(super) fn about_queues() -> Vec<Operation> {
             namespaces::put,
         )
         .body::<NamespaceSettingsIn>()
-        .reply::<NamespaceDoc>()
-        .audited(),
+        .reply::<NamespaceDoc>(),
     ]
 }

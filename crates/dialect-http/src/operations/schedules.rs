@@ -35,8 +35,7 @@ pub(super) fn about_schedules() -> Vec<Operation> {
             schedules::put,
         )
         .body::<ScheduleIn>()
-        .reply::<ScheduleView>()
-        .audited(),
+        .reply::<ScheduleView>(),
         operation(
             M::DELETE,
             "/api/v1/schedules/{schedule}",
@@ -44,7 +43,6 @@ pub(super) fn about_schedules() -> Vec<Operation> {
             "Removes a schedule; its jobs stay.",
             schedules::delete,
         )
-        .reply::<Done>()
-        .audited(),
+        .reply::<Done>(),
     ]
 }

@@ -205,5 +205,28 @@ pub(crate) fn input(row: InputRow) -> InputView {
             policy: Some("ignore"),
             ..plain("ignored")
         },
+        InputState::Remote {
+            upstream,
+            policy: means,
+            ..
+        } => InputView {
+            job: Some(Named(upstream.to_name())),
+            policy: Some(policy(means)),
+            ..plain("missing")
+        },
+        InputState::Received {
+            upstream,
+            policy: means,
+            value,
+        } => {
+            let (value, value_base64) = octets::show(&value);
+            InputView {
+                job: Some(Named(upstream.to_name())),
+                policy: Some(policy(means)),
+                value,
+                value_base64,
+                ..plain("delivered")
+            }
+        }
     }
 }

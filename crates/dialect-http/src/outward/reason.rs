@@ -5,7 +5,7 @@ use ganger_types::reply::{Explanation, Reason};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::names::{JobName, Named, WorkerName};
+use crate::names::{self, JobName, Named, WorkerName};
 use crate::time::Moment;
 
 /// Why a job is not running, or that it is.
@@ -110,6 +110,20 @@ fn reason(reason: Reason) -> ReasonView {
                 .collect(),
             ..plain("waits_for", format!("it waits for {count} other jobs"))
         },
+        Reason::WaitsElsewhere { count, some } => {
+            let some: Vec<String> = some
+                .iter()
+                .map(|job| names::show(job.to_name().as_bytes()).into_owned())
+                .collect();
+            let some = some.join(", ");
+            ReasonView {
+                count: Some(count),
+                ..plain(
+                    "waits_elsewhere",
+                    format!("it waits for {count} jobs of other shards, such as {some}"),
+                )
+            }
+        }
         Reason::NotBefore { at, after_attempt } => ReasonView {
             at: Some(Moment(at)),
             attempt: (after_attempt > 0).then_some(after_attempt),

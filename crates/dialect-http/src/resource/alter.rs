@@ -2,15 +2,15 @@
 
 use axum::response::Response;
 use ganger_types::command::{AddDependencies, Alter, RemoveDependencies};
-use ganger_types::{Command, LabelKey, LabelValue, Reply};
+use ganger_types::{Command, Reply};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::ask::Ask;
 use crate::inward::job::start;
-use crate::inward::shape::{Labels, Policy, Rank};
+use crate::inward::shape::{LabelChanges, Policy, Rank};
 use crate::json::{self, Doc, MaybeDoc};
-use crate::names::{JobName, QueueName, TagName};
+use crate::names::{JobReference, QueueName, TagName};
 use crate::octets::{self, Base64, Exact};
 use crate::outward::tags;
 use crate::problem::Problem;
@@ -42,9 +42,9 @@ pub(crate) struct AlterIn {
     /// Tags to take off.
     #[serde(default)]
     tags_remove: Vec<TagName>,
-    /// Labels to set.
+    /// Labels to set; null takes one off.
     #[serde(default)]
-    labels: Labels,
+    labels: LabelChanges,
     /// Whether to follow it.
     tracked: Option<bool>,
     /// A line for its history.
@@ -79,7 +79,7 @@ pub(crate) struct AlteredView {
 #[schema(as = NewDependencies)]
 pub(crate) struct DependenciesIn {
     /// Their ids.
-    on: Vec<JobName>,
+    on: Vec<JobReference>,
     /// What their failure means; `fail` if absent.
     #[serde(default)]
     policy: Policy,
@@ -91,7 +91,7 @@ pub(crate) struct DependenciesIn {
 #[schema(as = OldDependencies)]
 pub(crate) struct UndependIn {
     /// Their ids; all if absent.
-    on: Option<Vec<JobName>>,
+    on: Option<Vec<JobReference>>,
 }
 
 pub(crate) async fn alter(ask: Ask, Doc(given): Doc<AlterIn>) -> Result<Response, Problem> {
@@ -109,7 +109,6 @@ impl AlterIn {
     fn convert(self, ask: &Ask) -> Result<Alter, Problem> {
         let has_start = self.delay.is_some() || self.run_at.is_some();
         let start = start(self.delay, self.run_at, "")?;
-        let labels_set: Vec<(LabelKey, LabelValue)> = self.labels.0;
         Ok(Alter {
             namespace: ask.namespace.clone(),
             job: Some(ask.job()?),
@@ -119,7 +118,8 @@ impl AlterIn {
             payload: octets::take(self.payload, self.payload_base64, "payload", "")?,
             tags_added: self.tags_add.into_iter().map(|tag| tag.0).collect(),
             tags_removed: self.tags_remove.into_iter().map(|tag| tag.0).collect(),
-            labels_set,
+            labels_set: self.labels.set,
+            labels_removed: self.labels.removed,
             tracked: self.tracked,
             note: self.note.map(|note| {
                 let data = note.data.map(|data| data.0.get().to_owned());
@@ -133,7 +133,7 @@ pub(crate) async fn depend(ask: Ask, Doc(given): Doc<DependenciesIn>) -> Result<
     let command = AddDependencies {
         namespace: ask.namespace.clone(),
         job: ask.job()?,
-        on: given.on.iter().map(|job| ask.api.resolve(&job.0)).collect(),
+        on: ask.api.resolve_all(&given.on, "/on")?,
         policy: given.policy.into(),
     };
     ask.call(Command::AddDependencies(command)).await?;
@@ -146,7 +146,8 @@ pub(crate) async fn undepend(
 ) -> Result<Response, Problem> {
     let on = given
         .on
-        .map(|on| on.iter().map(|job| ask.api.resolve(&job.0)).collect());
+        .map(|on| ask.api.resolve_all(&on, "/on"))
+        .transpose()?;
     let command = RemoveDependencies {
         namespace: ask.namespace.clone(),
         job: ask.job()?,

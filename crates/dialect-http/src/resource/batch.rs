@@ -12,10 +12,11 @@ use axum::response::{IntoResponse, Response};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use futures::stream::{FuturesOrdered, StreamExt as _};
+use ganger_engine::Spread;
 use ganger_shard::CallError;
 use ganger_types::command::{Enqueue, NewJob};
 use ganger_types::reply::Enqueued;
-use ganger_types::{Command, Reply};
+use ganger_types::{Command, JobId, Reply};
 use http::{HeaderValue, header};
 use serde::Serialize;
 
@@ -26,6 +27,7 @@ use crate::json::{self, require_type};
 use crate::lines::{Line, Lines};
 use crate::problem::{Problem, ProblemView};
 use crate::refusal::unexpected_reply;
+use crate::resource::submission;
 use crate::stream::{self, Gone, Pieces};
 
 /// Jobs in one command.
@@ -67,8 +69,21 @@ struct Summary {
 }
 
 /// A line and what it says, or why it does not.
-type Entry = (u64, Result<NewJob, Problem>);
-type Applied = Vec<(u64, Result<Enqueued, Problem>)>;
+type Entry = (u64, Result<Spread, Problem>);
+type Applied = Vec<(u64, Result<Taken, Problem>)>;
+
+/// An enqueued job; the id of one of another shard names that shard.
+struct Taken {
+    id: JobId,
+    existed: bool,
+}
+
+impl From<Enqueued> for Taken {
+    fn from(job: Enqueued) -> Self {
+        let Enqueued { id, existed, .. } = job;
+        Self { id, existed }
+    }
+}
 
 pub(crate) async fn enqueue(ask: Ask, request: Request) -> Result<Response, Problem> {
     require_type(
@@ -173,8 +188,12 @@ impl Batch {
         (!group.is_empty()).then_some(group)
     }
 
-    fn read(&self, text: &[u8]) -> Result<NewJob, Problem> {
-        json::read::<JobIn>(text)?.convert_alone(&self.ask.api)
+    fn read(&self, text: &[u8]) -> Result<Spread, Problem> {
+        Ok(Spread {
+            namespace: self.ask.namespace.clone(),
+            claim: None,
+            jobs: vec![json::read::<JobIn>(text)?.convert_alone(&self.ask.api)?],
+        })
     }
 
     async fn answer(&mut self, applied: Applied) -> Result<(), Gone> {
@@ -243,10 +262,11 @@ async fn apply(ask: &Ask, group: Vec<Entry>) -> Applied {
     let mut jobs = Vec::with_capacity(group.len());
     for (line, entry) in group {
         match entry {
-            Ok(job) => {
+            Ok(spread) if spread.is_at(ask.shard().id()) => {
                 numbers.push(line);
-                jobs.push(job);
+                jobs.extend(spread.jobs.into_iter().map(|(_, job)| job));
             }
+            Ok(spread) => answers.push((line, send_elsewhere(ask, spread).await)),
             Err(problem) => answers.push((line, Err(problem))),
         }
     }
@@ -255,17 +275,33 @@ async fn apply(ask: &Ask, group: Vec<Entry>) -> Applied {
     answers
 }
 
+/// A job that has to do with other shards, by itself.
+async fn send_elsewhere(ask: &Ask, spread: Spread) -> Result<Taken, Problem> {
+    let mut submitted = submission::submit(ask, spread, false, Problem::from).await?;
+    let (job, existed) = submitted.jobs.pop().ok_or_else(unexpected_reply)?;
+    let id = if job.shard == *ask.shard().id() {
+        job.id
+    } else {
+        job.to_name()
+    };
+    Ok(Taken { id, existed })
+}
+
 /// All in one command. If that is refused, which changes nothing, each by itself.
-async fn apply_jobs(ask: &Ask, jobs: Vec<NewJob>) -> Vec<Result<Enqueued, Problem>> {
+async fn apply_jobs(ask: &Ask, jobs: Vec<NewJob>) -> Vec<Result<Taken, Problem>> {
     match send(ask, jobs.clone()).await {
-        Ok(enqueued) => enqueued.into_iter().map(Ok).collect(),
+        Ok(enqueued) => enqueued.into_iter().map(|job| Ok(job.into())).collect(),
         Err(CallError::Rejected(_)) if jobs.len() > 1 => {
             let mut waiting: FuturesOrdered<_> =
                 jobs.into_iter().map(|job| send(ask, vec![job])).collect();
             let mut answers = Vec::with_capacity(waiting.len());
             while let Some(answer) = waiting.next().await {
                 let one = answer.map_err(Problem::from);
-                answers.push(one.and_then(|mut jobs| jobs.pop().ok_or_else(unexpected_reply)));
+                answers.push(
+                    one.and_then(|mut jobs| {
+                        jobs.pop().map(Taken::from).ok_or_else(unexpected_reply)
+                    }),
+                );
             }
             answers
         }

@@ -55,7 +55,7 @@ async fn run(ask: Ask, mut given: BulkIn, deed: Deed) -> Result<Response, Proble
     let mut done = ChangedView::default();
     match (given.jobs.take(), given.filter.take()) {
         (Some(jobs), None) => {
-            let ids: Vec<_> = jobs.iter().map(|job| ask.api.resolve(&job.0)).collect();
+            let ids = ask.api.resolve_all(&jobs, "/jobs")?;
             for slice in ids.chunks(BULK_JOBS_MAX) {
                 act(&ask, &given, deed, slice.to_vec(), &mut done).await?;
             }

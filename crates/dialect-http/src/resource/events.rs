@@ -62,11 +62,14 @@ fn filter(ask: &Ask) -> Result<Filter, Problem> {
         })?;
         kinds.push(*known);
     }
-    let job: Option<JobId> = ask.arguments.name("job")?;
     Ok(Filter {
         namespace: ask.namespace.clone(),
         queue: ask.arguments.name("queue")?,
-        job: job.map(|job| ask.api.resolve(&job)),
+        job: ask
+            .arguments
+            .job("job")
+            .map(|job| ask.api.resolve(&job, || "query parameter job".to_owned()))
+            .transpose()?,
         kinds,
     })
 }

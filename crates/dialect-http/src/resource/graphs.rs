@@ -7,13 +7,12 @@ use ganger_shard::CallError;
 use ganger_shard::StoredJob;
 use ganger_types::command::{Cancel, Selection};
 use ganger_types::query::JobQuery;
-use ganger_types::reply::Enqueued;
-use ganger_types::{Command, InputRow, InputState, JobId, Reply};
+use ganger_types::{Command, InputRow, InputState, JobId, JobRef, Reply};
 use http::StatusCode;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::api::Api;
+use crate::api::{Api, full_name};
 use crate::ask::Ask;
 use crate::body;
 use crate::inward::enq::TaskId;
@@ -27,6 +26,7 @@ use crate::refusal::{member_of, unexpected_reply};
 use crate::resource::act::CancelIn;
 use crate::resource::jobs::find;
 use crate::resource::numbers::Done;
+use crate::resource::submission;
 
 /// Edges shown of one job.
 const EDGES_SHOWN_MAX: usize = 1_000;
@@ -81,60 +81,46 @@ struct MemberView {
 
 pub(crate) async fn submit(ask: Ask, body: GraphBody) -> Result<Response, Problem> {
     let Submission {
-        command,
+        spread,
         called,
         pointer,
     } = graph::read(&ask.api, &body.0, ask.namespace.clone(), ask.claim()?)?;
     drop(body);
-    let reply = ask.call(Command::Enqueue(Box::new(command))).await;
-    match reply.map_err(|error| in_submission(error, &called, pointer))? {
-        Reply::Enqueued {
-            jobs,
-            graph,
-            repeat,
-        } => {
-            let jobs = jobs
-                .into_iter()
-                .zip(called)
-                .map(|(job, called)| member(&ask.api, job, called));
-            let view = SubmittedView {
-                graph: graph.map(Named),
-                repeat,
-                jobs: jobs.collect(),
-            };
-            let status = if repeat {
-                StatusCode::OK
-            } else {
-                StatusCode::CREATED
-            };
-            Ok(json::answer(status, &view))
-        }
-        _ => Err(unexpected_reply()),
-    }
+    let explain = |error| in_submission(error, &called, pointer);
+    let submitted = submission::submit(&ask, spread, true, explain).await?;
+    let jobs = submitted.jobs.into_iter().zip(called);
+    let view = SubmittedView {
+        graph: submitted.graph.map(Named),
+        repeat: submitted.repeat,
+        jobs: jobs
+            .map(|((job, existed), called)| member(job, existed, called))
+            .collect(),
+    };
+    let status = if view.repeat {
+        StatusCode::OK
+    } else {
+        StatusCode::CREATED
+    };
+    Ok(json::answer(status, &view))
 }
 
-fn member(api: &Api, job: Enqueued, called: Called) -> MemberView {
+fn member(job: JobRef, existed: bool, called: Called) -> MemberView {
     let name = called.text();
     let (mock_id, task_id) = match called {
         Called::Name(_) => (None, None),
         Called::Task(mock) => {
+            let shard = job.shard.to_string();
             let id = show(job.id.as_bytes()).into_owned();
-            (
-                Some(mock),
-                Some(TaskId {
-                    shard: api.shard().id().to_string(),
-                    id,
-                }),
-            )
+            (Some(mock), Some(TaskId { shard, id }))
         }
     };
     MemberView {
         name,
         mock_id,
         task_id,
-        r#ref: api.full_name(&job.id),
+        r#ref: full_name(&job.shard, &job.id),
         id: Named(job.id),
-        existed: job.existed,
+        existed,
     }
 }
 
@@ -261,7 +247,10 @@ async fn neighbours(ask: &Ask, job: StoredJob) -> Result<Vec<StoredJob>, Problem
             InputState::Missing { upstream, .. } | InputState::Delivered { upstream, .. } => {
                 Some(upstream)
             }
-            InputState::Value(_) | InputState::Ignored { .. } => None,
+            InputState::Value(_)
+            | InputState::Ignored { .. }
+            | InputState::Remote { .. }
+            | InputState::Received { .. } => None,
         })
         .collect();
     keys.extend(ask.shard().dependents(job.record.key, limit).await?);
@@ -285,6 +274,16 @@ fn edge(to: &JobId, row: InputRow) -> Option<EdgeView> {
             id, policy: means, ..
         } => (id, policy(means)),
         InputState::Ignored { id } => (id, "ignore"),
+        InputState::Remote {
+            upstream,
+            policy: means,
+            ..
+        }
+        | InputState::Received {
+            upstream,
+            policy: means,
+            ..
+        } => (upstream.to_name(), policy(means)),
     };
     Some(EdgeView {
         from: Named(from),

@@ -2,7 +2,7 @@
 
 use axum::extract::State;
 use axum::response::Response;
-use ganger_shard::Health;
+use ganger_shard::{Handle, Health};
 use http::StatusCode;
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -30,6 +30,22 @@ pub(crate) struct ReadinessView {
     /// While starting: jobs read so far.
     #[serde(skip_serializing_if = "Option::is_none")]
     jobs_loaded: Option<u64>,
+    /// Each, if there are several.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    shards: Vec<ShardReadinessView>,
+}
+
+/// Whether one of several shards can work.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = ShardReadiness)]
+pub(crate) struct ShardReadinessView {
+    /// Which.
+    shard: String,
+    /// As above.
+    status: &'static str,
+    /// While starting: jobs read so far.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    jobs_loaded: Option<u64>,
 }
 
 /// What the server is.
@@ -50,22 +66,61 @@ pub(crate) async fn live(State(api): State<Api>) -> Response {
 }
 
 /// Says no reason: this answer is open to everyone. The reason stands in the log.
+///
+/// The server can work if all its shards can; else it is what the worst of them is.
 pub(crate) async fn ready(State(api): State<Api>) -> Response {
-    let (code, status, jobs_loaded) = match api.shard().health() {
-        _ if api.settings().stopping.is_cancelled() => (503, "stopping", None),
-        Health::Ready => (200, "ready", None),
-        Health::Full => (200, "full", None),
-        Health::Starting { jobs } => (503, "starting", Some(jobs)),
-        Health::Stopped { .. } => (503, "stopped", None),
+    let each = api.shards().iter().map(|shard| (shard, shard.health()));
+    let each: Vec<_> = each.collect();
+    let worst = each.iter().map(|(_, health)| told(health));
+    let worst = worst.max_by_key(|(gravity, _)| *gravity);
+    let (_, status) = match worst {
+        _ if api.settings().stopping.is_cancelled() => (4, "stopping"),
+        Some(worst) => worst,
+        None => (0, "ready"),
     };
-    let code = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    json::answer(
-        code,
-        &ReadinessView {
-            status,
-            jobs_loaded,
+    let code = match status {
+        "ready" | "full" => StatusCode::OK,
+        _ => StatusCode::SERVICE_UNAVAILABLE,
+    };
+    let loaded = each.iter().filter_map(|(_, health)| jobs_loaded(health));
+    let is_starting = status == "starting";
+    let view = ReadinessView {
+        status,
+        jobs_loaded: is_starting.then(|| loaded.sum()),
+        shards: if each.len() > 1 {
+            each.iter()
+                .map(|(shard, health)| one(shard, health))
+                .collect()
+        } else {
+            Vec::new()
         },
-    )
+    };
+    json::answer(code, &view)
+}
+
+/// How bad it is, and the word for it.
+fn told(health: &Health) -> (u8, &'static str) {
+    match health {
+        Health::Ready => (0, "ready"),
+        Health::Full => (1, "full"),
+        Health::Starting { .. } => (2, "starting"),
+        Health::Stopped { .. } => (3, "stopped"),
+    }
+}
+
+fn jobs_loaded(health: &Health) -> Option<u64> {
+    match health {
+        Health::Starting { jobs } => Some(*jobs),
+        _ => None,
+    }
+}
+
+fn one(shard: &Handle, health: &Health) -> ShardReadinessView {
+    ShardReadinessView {
+        shard: shard.id().to_string(),
+        status: told(health).1,
+        jobs_loaded: jobs_loaded(health),
+    }
 }
 
 pub(crate) async fn version(State(api): State<Api>) -> Response {

@@ -4,16 +4,16 @@ use std::time::Duration;
 
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
+use ganger_engine::Spread;
 use ganger_shard::StoredJob;
-use ganger_types::command::Enqueue;
 use ganger_types::query::Query;
-use ganger_types::reply::{Enqueued, Explanation};
+use ganger_types::reply::Explanation;
 use ganger_types::{Command, Due, JobId, JobState, Reply};
 use http::{HeaderValue, StatusCode, header};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::api::Api;
+use crate::api::full_name;
 use crate::ask::Ask;
 use crate::inward::filter;
 use crate::inward::job::JobIn;
@@ -24,6 +24,7 @@ use crate::outward::delivery::{self, InputsView};
 use crate::outward::{job, reason};
 use crate::problem::Problem;
 use crate::refusal::unexpected_reply;
+use crate::resource::submission;
 
 /// Inputs on a page.
 const INPUTS_PAGE_MAX: u64 = 1_000;
@@ -40,31 +41,19 @@ pub(crate) struct EnqueuedView {
     pub(crate) existed: bool,
 }
 
-/// One enqueued job.
-pub(crate) fn enqueued(api: &Api, job: Enqueued, repeat: bool) -> EnqueuedView {
-    EnqueuedView {
-        r#ref: api.full_name(&job.id),
-        id: Named(job.id),
-        existed: job.existed || repeat,
-    }
-}
-
 pub(crate) async fn enqueue(ask: Ask, Doc(given): Doc<JobIn>) -> Result<Response, Problem> {
-    let job = given.convert_alone(&ask.api)?;
-    let command = Command::Enqueue(Box::new(Enqueue {
+    let spread = Spread {
         namespace: ask.namespace.clone(),
-        jobs: vec![job],
         claim: ask.claim()?,
-        graph: false,
-    }));
-    let Reply::Enqueued {
-        mut jobs, repeat, ..
-    } = ask.call(command).await?
-    else {
-        return Err(unexpected_reply());
+        jobs: vec![given.convert_alone(&ask.api)?],
     };
-    let job = jobs.pop().ok_or_else(unexpected_reply)?;
-    let view = enqueued(&ask.api, job, repeat);
+    let mut submitted = submission::submit(&ask, spread, false, Problem::from).await?;
+    let (job, existed) = submitted.jobs.pop().ok_or_else(unexpected_reply)?;
+    let view = EnqueuedView {
+        r#ref: full_name(&job.shard, &job.id),
+        id: Named(job.id),
+        existed: existed || submitted.repeat,
+    };
     let status = if view.existed {
         StatusCode::OK
     } else {

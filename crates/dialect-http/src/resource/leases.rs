@@ -1,8 +1,7 @@
 //! Leases: take jobs, and report on them, one by one or in lists.
 
 use axum::response::Response;
-use futures::stream::{FuturesOrdered, StreamExt as _};
-use ganger_types::{Reply, Timestamp};
+use ganger_types::{Command, Reply, Timestamp};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use utoipa::ToSchema;
@@ -18,7 +17,7 @@ use crate::time::Moment;
 
 /// Reports in one list.
 const REPORTS_MAX: usize = 10_000;
-/// Commands of one list that wait for the shard together.
+/// Commands of one list that are applied in one turn.
 const REPORTS_AT_ONCE: usize = 1_024;
 
 /// What became of a report.
@@ -106,16 +105,13 @@ async fn send_all<T: Report>(ask: &Ask, reports: Vec<T>) -> Result<Response, Pro
         );
         return Err(Problem::new("too_large", detail));
     }
-    let mut waiting = FuturesOrdered::new();
     let mut answers = Vec::with_capacity(reports.len());
-    for (place, report) in reports.into_iter().enumerate() {
-        if waiting.len() >= REPORTS_AT_ONCE {
-            answers.extend(waiting.next().await);
-        }
-        waiting.push_back(send(ask, report, format!("/{place}")));
-    }
-    while let Some(answer) = waiting.next().await {
-        answers.push(answer);
+    let mut reports = reports.into_iter().enumerate();
+    while reports.len() > 0 {
+        let together = reports.by_ref().take(REPORTS_AT_ONCE);
+        let commands = together
+            .map(|(place, report)| report.convert(&ask.api, &ask.namespace, &format!("/{place}")));
+        answers.extend(apply(ask, commands.collect()).await);
     }
     let items: Vec<_> = answers
         .iter_mut()
@@ -129,9 +125,50 @@ async fn send_all<T: Report>(ask: &Ask, reports: Vec<T>) -> Result<Response, Pro
     Ok(json::ok(&items))
 }
 
+/// Applies what could be read, in one turn of the shard; answers all, in order.
+async fn apply(
+    ask: &Ask,
+    commands: Vec<Result<Command, Problem>>,
+) -> Vec<Result<ReportedView, Problem>> {
+    let mut answers = Vec::with_capacity(commands.len());
+    let mut places = Vec::with_capacity(commands.len());
+    let mut readable = Vec::with_capacity(commands.len());
+    for (place, command) in commands.into_iter().enumerate() {
+        answers.push(Ok(ReportedView::default()));
+        match command {
+            Ok(command) => {
+                places.push(place);
+                readable.push(command);
+            }
+            Err(problem) => answers[place] = Err(problem),
+        }
+    }
+    if readable.is_empty() {
+        return answers;
+    }
+    match ask.call_all(readable).await {
+        Ok(replies) => {
+            for (place, reply) in places.into_iter().zip(replies) {
+                answers[place] = reply.map_err(Problem::from).and_then(|reply| view(&reply));
+            }
+        }
+        Err(error) => {
+            let problem = Problem::from(error);
+            for place in places {
+                answers[place] = Err(problem.clone());
+            }
+        }
+    }
+    answers
+}
+
 async fn send<T: Report>(ask: &Ask, report: T, pointer: String) -> Result<ReportedView, Problem> {
     let command = report.convert(&ask.api, &ask.namespace, &pointer)?;
-    Ok(match ask.call(command).await? {
+    view(&ask.call(command).await?)
+}
+
+fn view(reply: &Reply) -> Result<ReportedView, Problem> {
+    Ok(match *reply {
         Reply::Reported {
             state,
             retry_at,

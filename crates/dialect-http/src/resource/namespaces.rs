@@ -1,6 +1,8 @@
 //! Namespaces: list and set.
 
+use axum::Extension;
 use axum::response::Response;
+use ganger_access::Identity;
 use ganger_types::command::ConfigureNamespace;
 use ganger_types::query::Query;
 use ganger_types::{Command, Namespace, NamespaceRecord, NamespaceSettings, Reply};
@@ -12,13 +14,21 @@ use crate::outward::queue::{NamespacesDoc, namespace};
 use crate::problem::Problem;
 use crate::refusal::unexpected_reply;
 
-pub(crate) async fn list(ask: Ask) -> Result<Response, Problem> {
+/// Shows only namespaces in which whoever asks may do something.
+pub(crate) async fn list(
+    Extension(identity): Extension<Identity>,
+    ask: Ask,
+) -> Result<Response, Problem> {
     match ask
         .call(Command::Query(Box::new(Query::Namespaces)))
         .await?
     {
         Reply::Namespaces(records) => {
-            let namespaces = records.into_iter().map(namespace).collect();
+            let namespaces = records
+                .into_iter()
+                .filter(|record| identity.sees(record.namespace.as_bytes()))
+                .map(namespace)
+                .collect();
             Ok(json::ok(&NamespacesDoc { namespaces }))
         }
         _ => Err(unexpected_reply()),

@@ -43,20 +43,30 @@ impl Answer {
     }
 }
 
-/// Starts a fresh shard behind the routes.
-pub(crate) fn face_over(shard: ganger_shard::Settings, settings: Settings) -> Face {
-    let shard = Shard::start(
-        MemoryStore::new(),
-        shard,
-        Arc::new(SystemClock),
-        Hooks::default(),
-    )
-    .expect("a store in memory opens");
+/// Starts a fresh shard.
+pub(crate) fn start(settings: ganger_shard::Settings) -> Handle {
+    let (store, clock) = (MemoryStore::new(), Arc::new(SystemClock));
+    Shard::start(store, settings, clock, Hooks::default()).expect("a store in memory opens")
+}
+
+/// The routes over a shard.
+pub(crate) fn face_of(shard: Handle, settings: Settings) -> Face {
     Face {
-        routes: routes(shard.clone(), settings.clone()),
+        routes: routes(
+            shard.clone(),
+            Settings {
+                stranger: ganger_access::Identity::unchecked(),
+                ..settings.clone()
+            },
+        ),
         shard,
         settings,
     }
+}
+
+/// Starts a fresh shard behind the routes.
+pub(crate) fn face_over(shard: ganger_shard::Settings, settings: Settings) -> Face {
+    face_of(start(shard), settings)
 }
 
 /// Likewise, with the usual shard.

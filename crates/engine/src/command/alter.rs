@@ -59,7 +59,7 @@ impl Engine {
         self.change_tags(space, &mut tags, &cmd);
         let extra = self.job_mut(key).extra_mut();
         extra.tags.clone_from(&tags);
-        set_labels(&mut extra.labels, &cmd.labels_set);
+        change_labels(&mut extra.labels, &cmd);
         if let Some(tracked) = cmd.tracked {
             extra.tracked = tracked;
             self.track(now, space, job_id, tracked, out);
@@ -171,7 +171,7 @@ impl Engine {
         let space = self.make_space(&cmd.namespace);
         let mut record = record.clone();
         self.change_tags(space, &mut record.tags, cmd);
-        set_labels(&mut record.labels, &cmd.labels_set);
+        change_labels(&mut record.labels, cmd);
         if let Some(tracked) = cmd.tracked {
             record.tracked = tracked;
             self.track(now, space, record.id.clone(), tracked, out);
@@ -259,19 +259,67 @@ fn check_trimmings(
     let count = |len: usize| u64::try_from(len).unwrap_or(u64::MAX);
     let tags = tags.len() + cmd.tags_added.len();
     at_most("the number of tags of a job", count(tags), count(TAGS_MAX))?;
-    let labels = labels.len() + cmd.labels_set.len();
-    at_most(
-        "the number of labels of a job",
-        count(labels),
-        count(LABELS_MAX),
-    )
+    // The list itself is bounded first: looking each one up in the others costs its square.
+    let what = "the number of labels of a job";
+    at_most(what, count(cmd.labels_set.len()), count(LABELS_MAX))?;
+    let mut labels = labels.to_vec();
+    change_labels(&mut labels, cmd);
+    at_most(what, count(labels.len()), count(LABELS_MAX))
 }
 
-fn set_labels(labels: &mut Vec<(LabelKey, LabelValue)>, set: &[(LabelKey, LabelValue)]) {
-    for (key, value) in set {
+/// Takes off before it sets: a key in both lists stands with its new value.
+fn change_labels(labels: &mut Vec<(LabelKey, LabelValue)>, cmd: &Alter) {
+    labels.retain(|(key, _)| !cmd.labels_removed.contains(key));
+    for (key, value) in &cmd.labels_set {
         match labels.iter_mut().find(|(have, _)| have == key) {
             Some((_, have)) => have.clone_from(value),
             None => labels.push((key.clone(), value.clone())),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(text: &str) -> LabelKey {
+        LabelKey::new(text).expect("short")
+    }
+
+    fn pair(text: &str, value: &str) -> (LabelKey, LabelValue) {
+        (key(text), LabelValue::new(value).expect("short"))
+    }
+
+    fn many(from: usize, to: usize) -> Vec<(LabelKey, LabelValue)> {
+        (from..to).map(|n| pair(&n.to_string(), "x")).collect()
+    }
+
+    #[test]
+    fn labels_are_set_and_taken_off() {
+        let mut labels = vec![pair("a", "1"), pair("b", "2"), pair("c", "3")];
+        let cmd = Alter {
+            labels_set: vec![pair("b", "new"), pair("c", "9")],
+            labels_removed: vec![key("a"), key("c"), key("nobody")],
+            ..Alter::default()
+        };
+        change_labels(&mut labels, &cmd);
+        // A key in both lists stands with its new value.
+        assert_eq!(labels, [pair("b", "new"), pair("c", "9")]);
+    }
+
+    #[test]
+    fn what_is_left_counts_against_the_limit() {
+        let full = many(0, LABELS_MAX);
+        let set = |labels_set, labels_removed| Alter {
+            labels_set,
+            labels_removed,
+            ..Alter::default()
+        };
+        let check = |cmd: &Alter| check_trimmings(cmd, &[], &full);
+        assert_eq!(check(&set(vec![pair("0", "new")], Vec::new())), Ok(()));
+        assert!(check(&set(vec![pair("more", "x")], Vec::new())).is_err());
+        assert_eq!(check(&set(vec![pair("more", "x")], vec![key("0")])), Ok(()));
+        let removed = full.iter().map(|(key, _)| key.clone()).collect();
+        assert!(check(&set(many(100, 101 + LABELS_MAX), removed)).is_err());
     }
 }

@@ -4,7 +4,8 @@ use ganger_types::command::{Cancel, Selection, TimeOut};
 use ganger_types::job::AttemptEnd;
 use ganger_types::limits::{BULK_JOBS_MAX, MESSAGE_BYTES_MAX};
 use ganger_types::{
-    Answer, Group, HistoryEntry, JobId, JobKey, JobState, Now, Rejection, Reply, What,
+    Answer, Change, Graph, Group, HistoryEntry, JobId, JobKey, JobState, Message, Namespace, Now,
+    Rejection, Reply, What,
 };
 
 use super::enqueue::at_most;
@@ -21,10 +22,13 @@ impl Engine {
                 self.sort_out(&cmd.namespace, ids)
             }
             Selection::Graph(graph) => {
-                let members = self
-                    .find_space(&cmd.namespace)
-                    .and_then(|space| self.spaces[space.at()].graphs.get(graph));
-                (members.into_iter().flatten().copied().collect(), Vec::new())
+                let name = (cmd.namespace.clone(), graph.clone());
+                let mut reason = cmd.reason.clone();
+                cut(&mut reason, MESSAGE_BYTES_MAX);
+                self.call_off_elsewhere(now, &name, &reason, out);
+                let count = self.call_off_graph(now, &name, &reason, out);
+                let skipped = Vec::new();
+                return Ok(Reply::Changed { count, skipped });
             }
         };
 
@@ -39,6 +43,59 @@ impl Engine {
             count += 1;
         }
         Ok(Reply::Changed { count, skipped })
+    }
+
+    /// Calls the members of a graph off that are here. A part that is not decided falls once it is decided for
+    /// (`rel G9`).
+    pub(crate) fn call_off_graph(
+        &mut self,
+        now: Now,
+        name: &(Namespace, Graph),
+        reason: &str,
+        out: &mut Effects,
+    ) -> u64 {
+        if let Some(part) = self.peers.parts.get_mut(name) {
+            if !part.is_committed {
+                part.cancelled = Some(reason.to_owned());
+                out.changes.push(Change::PutPart(Box::new(part.clone())));
+                return u64::from(part.count);
+            }
+            self.peers.falling = Some(name.clone());
+        }
+        let members = self
+            .find_space(&name.0)
+            .and_then(|space| self.spaces[space.at()].graphs.get(&name.1));
+        let keys: Vec<JobKey> = members.into_iter().flatten().copied().collect();
+        for key in &keys {
+            if self.is_live(*key) {
+                self.call_off(now, *key, reason, out);
+            }
+        }
+        u64::try_from(keys.len()).unwrap_or(u64::MAX)
+    }
+
+    /// Tells the other shards that hold a part of a graph to call it off.
+    pub(crate) fn call_off_elsewhere(
+        &mut self,
+        now: Now,
+        name: &(Namespace, Graph),
+        reason: &str,
+        out: &mut Effects,
+    ) {
+        let Some(part) = self.peers.parts.get(name) else {
+            return;
+        };
+        for shard in part.shards.clone() {
+            if shard == self.shard {
+                continue;
+            }
+            let message = Message::CancelGraph {
+                namespace: name.0.clone(),
+                graph: name.1.clone(),
+                reason: reason.to_owned(),
+            };
+            self.post(now, &shard, message, out);
+        }
     }
 
     /// The numbers of those that are live, and the ids of the others.

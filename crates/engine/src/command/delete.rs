@@ -1,5 +1,7 @@
 //! Removes jobs: by hand, or because their retention has passed.
 
+use std::collections::BTreeMap;
+
 use ganger_types::command::{Delete, Retire, Retiree, RetireeQuery};
 use ganger_types::{
     Answer, Change, Happening, JobId, JobKey, JobRecord, Now, Outcome, Reply, Timestamp,
@@ -34,10 +36,28 @@ impl Engine {
             }
         }
 
+        // All live ones are called off before any is told of another: what becomes of a job that is named
+        // does not depend on its place in the list (`rel K5`).
+        let mut gone = BTreeMap::new();
+        for id in &cmd.jobs {
+            if let Some(key) = self.find_job(&cmd.namespace, id) {
+                gone.insert(id, self.record(key));
+                self.call_off(now, key, "deleted", out);
+            }
+        }
+        self.spread_endings(now, out);
+
         let mut count = 0;
         let mut skipped = Vec::new();
         for id in &cmd.jobs {
-            if self.delete_one(now, &cmd.namespace, id, known, out) {
+            let is_removed = match gone.remove(id) {
+                Some(record) => {
+                    self.remove(now, &record, Outcome::Cancelled, out);
+                    true
+                }
+                None => self.delete_finished(now, &cmd.namespace, id, known, out),
+            };
+            if is_removed {
                 count += 1;
             } else {
                 skipped.push(id.clone());
@@ -46,7 +66,7 @@ impl Engine {
         Ok(Reply::Changed { count, skipped })
     }
 
-    fn delete_one(
+    fn delete_finished(
         &mut self,
         now: Now,
         namespace: &ganger_types::Namespace,
@@ -54,14 +74,6 @@ impl Engine {
         known: &Past,
         out: &mut Effects,
     ) -> bool {
-        if let Some(key) = self.find_job(namespace, id) {
-            let mut record = self.record(key);
-            self.call_off(now, key, "deleted", out);
-            self.spread_endings(now, out);
-            record.finished = None;
-            self.remove(now, &record, Outcome::Cancelled, out);
-            return true;
-        }
         let Some(record) = known.find(namespace, id) else {
             return false;
         };
@@ -69,7 +81,7 @@ impl Engine {
             return false;
         };
         // Named twice, or removed by a turn that the host had not seen when it looked.
-        if self.removed.contains_key(&record.key) || self.edges.user_of(record.key).is_some() {
+        if self.removed.contains_key(&record.key) || self.is_needed(record.key) {
             return false;
         }
         self.remove(now, record, finished.outcome, out);
@@ -96,7 +108,7 @@ impl Engine {
         let record = &retiree.record;
         let finished = record.finished.as_ref()?;
         let is_gone = self.removed.contains_key(&record.key) || self.is_live(record.key);
-        if is_gone || self.edges.user_of(record.key).is_some() {
+        if is_gone || self.is_needed(record.key) {
             return None;
         }
         let queue = &self.queues[self.find_queue(&record.namespace, &record.queue)?.at()];
@@ -134,6 +146,7 @@ impl Engine {
         for tag in &record.tags {
             self.spaces[space.at()].count_tag(tag, -1);
         }
+        self.deny_followers(now, &record.namespace, record.key, &record.id, out);
         out.changes.push(Change::RemoveJob(record.key));
         let happening = Happening::JobRemoved {
             key: record.key,

@@ -12,6 +12,7 @@ use crate::Effects;
 use crate::engine::{Engine, not_found};
 use crate::index::Edge;
 use crate::past::Past;
+use crate::peers::RemoteEdge;
 
 impl Engine {
     pub(crate) fn add_dependencies(
@@ -25,7 +26,7 @@ impl Engine {
         let upstreams = self.unmet(&cmd.namespace, &cmd.on, known)?;
         let upstreams = refuse_endings(cmd.policy, upstreams, known)?;
         self.refuse_circles(key, &upstreams)?;
-        let have = self.edges.of(key).count() + upstreams.len();
+        let have = self.edges.of(key).count() + self.remote_edges(key).count() + upstreams.len();
         let count = |len: usize| u64::try_from(len).unwrap_or(u64::MAX);
         at_most(
             "the number of inputs of a job",
@@ -81,8 +82,21 @@ impl Engine {
                 upstream,
             });
         }
+        let takes_all = cmd.on.is_none();
+        let with_data = |(slot, _): &(u32, &RemoteEdge)| *slot < InputRow::EDGE_FIRST;
+        if let Some((_, edge)) = self.remote_edges(key).find(with_data).filter(|_| takes_all) {
+            return Err(Rejection::DependencyCarriesData {
+                job: cmd.job.clone(),
+                upstream: edge.upstream.id.clone(),
+            });
+        }
 
-        let count = u32::try_from(edges.len()).expect("edges are limited");
+        let elsewhere = if takes_all {
+            self.forsake(now, key, out)
+        } else {
+            0
+        };
+        let count = u32::try_from(edges.len()).expect("edges are limited") + elsewhere;
         for (slot, _) in edges {
             self.edges.remove(key, slot);
             out.changes.push(Change::RemoveInput { job: key, slot });
@@ -197,7 +211,11 @@ impl Engine {
         policy: FailurePolicy,
         out: &mut Effects,
     ) {
-        let slot = self.edges.free_slot(key, InputRow::EDGE_FIRST);
+        let after = self.remote_edges(key).map(|(slot, _)| slot + 1).max();
+        let slot = self
+            .edges
+            .free_slot(key, InputRow::EDGE_FIRST)
+            .max(after.unwrap_or(0));
         self.edges.add(
             key,
             slot,

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use ganger_types::command::{Enqueue, NewEdge, NewInput, NewJob, Start, Upstream};
 use ganger_types::time::micros;
-use ganger_types::{Backoff, FailurePolicy};
+use ganger_types::{Backoff, FailurePolicy, ShardId};
 
 const SEED: u64 = 0xCBF2_9CE4_8422_2325;
 
@@ -20,6 +20,17 @@ impl Fingerprint {
         print.number(u64::try_from(cmd.jobs.len()).unwrap_or(u64::MAX));
         print.number(u64::from(cmd.graph));
         cmd.jobs.iter().for_each(|job| print.job(job));
+        print.0
+    }
+
+    /// Of a submission over several shards.
+    pub(crate) fn of_spread(jobs: &[(ShardId, NewJob)]) -> u64 {
+        let mut print = Self(SEED);
+        print.number(u64::try_from(jobs.len()).unwrap_or(u64::MAX));
+        for (shard, job) in jobs {
+            print.bytes(shard.as_str().as_bytes());
+            print.job(job);
+        }
         print.0
     }
 
@@ -62,6 +73,11 @@ impl Fingerprint {
             Upstream::Job(id) => {
                 self.number(2);
                 self.bytes(id.as_bytes());
+            }
+            Upstream::Remote { job, .. } => {
+                self.number(3);
+                self.bytes(job.shard.as_str().as_bytes());
+                self.bytes(job.id.as_bytes());
             }
         }
         self.number(match edge.policy {

@@ -17,4 +17,6 @@ mod report;
 mod revive;
 mod schedule;
 
+pub(crate) use enqueue::{Batch, at_most, check_references, edges_of};
+pub(crate) use fingerprint::Fingerprint;
 pub(crate) use revive::job_of;

@@ -73,7 +73,8 @@ impl Engine {
     }
 
     /// Moves the end of a live lease away; never nearer (`rel L9`). Needs no row unless it asks for more than
-    /// any grant or renewal before: a restart gives every lease its full length again.
+    /// any grant or renewal before: a restart gives every lease its full length again. On callers' clocks
+    /// it does not, and each renewal is written.
     fn extend(
         &mut self,
         now: Now,
@@ -83,6 +84,8 @@ impl Engine {
     ) -> Duration {
         let mut left = Duration::ZERO;
         let mut longer = None;
+        let space = self.space_of_job(key);
+        let is_kept = self.spaces[space.at()].runs_on_callers_clock();
         self.reindex(key, |job| {
             let lease = job
                 .extra_mut()
@@ -91,10 +94,11 @@ impl Engine {
                 .expect("the lease was judged live");
             let end = lease.timeout_at.unwrap_or(Elapsed(u64::MAX));
             let wanted = lease_for.unwrap_or(lease.lease_for);
-            lease.expires_at = lease.expires_at.max(now.elapsed.after(wanted).min(end));
+            let before = lease.expires_at;
+            lease.expires_at = before.max(now.elapsed.after(wanted).min(end));
             left = lease.expires_at.since(now.elapsed);
-            if wanted > lease.lease_for {
-                lease.lease_for = wanted;
+            if wanted > lease.lease_for || (is_kept && lease.expires_at > before) {
+                lease.lease_for = lease.lease_for.max(wanted);
                 longer = Some(lease.clone());
             }
         });

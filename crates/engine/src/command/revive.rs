@@ -15,6 +15,7 @@ use crate::index::Edge;
 use crate::job::{Extra, Job};
 use crate::names::SpaceIndex;
 use crate::past::Past;
+use crate::peers::RemoteEdge;
 use crate::transition::Move;
 
 impl Engine {
@@ -59,7 +60,7 @@ impl Engine {
             .finished
             .as_ref()
             .is_some_and(|finished| finished.outcome == Outcome::Succeeded);
-        let is_used = succeeded && self.edges.user_of(record.key).is_some();
+        let is_used = succeeded && self.is_needed(record.key);
         !(is_gone || is_used)
     }
 
@@ -106,10 +107,18 @@ impl Engine {
     fn can_be_had(&self, input: &InputState, coming: &BTreeSet<JobKey>, known: &Past) -> bool {
         let (upstream, may_wait) = match input {
             InputState::Missing {
+                policy: FailurePolicy::Ignore,
+                ..
+            }
+            | InputState::Value(_)
+            | InputState::Ignored { .. }
+            // Another shard is asked anew; if it has nothing to give, it says so.
+            | InputState::Remote { .. }
+            | InputState::Received { .. } => return true,
+            InputState::Missing {
                 upstream, policy, ..
             } => (*upstream, *policy == FailurePolicy::Wait),
             InputState::Delivered { upstream, .. } => (*upstream, false),
-            InputState::Value(_) | InputState::Ignored { .. } => return true,
         };
         coming.contains(&upstream)
             || self.is_live(upstream)
@@ -128,7 +137,10 @@ impl Engine {
                 InputState::Missing { upstream, .. } | InputState::Delivered { upstream, .. } => {
                     Some(*upstream)
                 }
-                InputState::Value(_) | InputState::Ignored { .. } => None,
+                InputState::Value(_)
+                | InputState::Ignored { .. }
+                | InputState::Remote { .. }
+                | InputState::Received { .. } => None,
             };
             known.inputs_of(job).iter().filter_map(upstream).collect()
         };
@@ -230,43 +242,38 @@ impl Engine {
         let mut missing = 0;
         let mut rows = Vec::new();
         for row in known.inputs_of(key) {
-            let (upstream, id, policy) = match &row.state {
-                InputState::Missing {
-                    upstream,
-                    id,
-                    policy,
-                }
-                | InputState::Delivered {
-                    upstream,
-                    id,
-                    policy,
-                } => (*upstream, id.clone(), *policy),
-                InputState::Value(_) | InputState::Ignored { .. } => continue,
-            };
-            let is_delivered = has_succeeded(known, upstream) && !self.is_live(upstream);
-            self.edges.add(
-                key,
-                row.slot,
-                Edge {
-                    upstream,
-                    policy,
-                    is_delivered,
-                },
-            );
-            let state = if is_delivered {
-                InputState::Delivered {
-                    upstream,
-                    id,
-                    policy,
-                }
-            } else {
+            if let InputState::Remote {
+                upstream, policy, ..
+            } = &row.state
+            {
                 missing += 1;
-                InputState::Missing {
-                    upstream,
-                    id,
-                    policy,
-                }
+                let edge = RemoteEdge {
+                    upstream: upstream.clone(),
+                    policy: *policy,
+                    is_member: false,
+                };
+                rows.push(self.link(now, key, row.slot, edge, out));
+                continue;
+            }
+            let Some(state) = self.renewed(&row.state, known) else {
+                continue;
             };
+            if let InputState::Missing {
+                upstream, policy, ..
+            }
+            | InputState::Delivered {
+                upstream, policy, ..
+            } = &state
+            {
+                let is_delivered = matches!(state, InputState::Delivered { .. });
+                missing += u32::from(!is_delivered);
+                let edge = Edge {
+                    upstream: *upstream,
+                    policy: *policy,
+                    is_delivered,
+                };
+                self.edges.add(key, row.slot, edge);
+            }
             if state != row.state {
                 rows.push(InputRow {
                     job: key,
@@ -286,6 +293,48 @@ impl Engine {
         };
         self.admit(now, key, to, "revived", out);
         out.changes.extend(rows.into_iter().map(Change::PutInput));
+    }
+
+    /// What an input of a revived job is from now on; `None` if it never was an edge, or is none any more.
+    fn renewed(&self, input: &InputState, known: &Past) -> Option<InputState> {
+        let (upstream, id, policy) = match input {
+            InputState::Missing {
+                upstream,
+                id,
+                policy,
+            }
+            | InputState::Delivered {
+                upstream,
+                id,
+                policy,
+            } => (*upstream, id.clone(), *policy),
+            InputState::Value(_)
+            | InputState::Ignored { .. }
+            | InputState::Remote { .. }
+            | InputState::Received { .. } => return None,
+        };
+        let was_missing = matches!(input, InputState::Missing { .. });
+        Some(if self.is_live(upstream) {
+            InputState::Missing {
+                upstream,
+                id,
+                policy,
+            }
+        } else if has_succeeded(known, upstream) {
+            InputState::Delivered {
+                upstream,
+                id,
+                policy,
+            }
+        } else if was_missing && policy == FailurePolicy::Ignore {
+            InputState::Ignored { id }
+        } else {
+            InputState::Missing {
+                upstream,
+                id,
+                policy,
+            }
+        })
     }
 
     /// A finished job is no longer kept: its counts go down.

@@ -146,12 +146,20 @@ impl Engine {
         self.store_schedule(space, schedule, out);
     }
 
-    fn has_room_for_one_instead(&self, key: JobKey) -> bool {
-        let queue = &self.queues[self.job(key).queue.at()];
-        let space = &self.spaces[queue.space.at()];
-        let fits = |limit: Option<u64>, live: u64| limit.is_none_or(|limit| live <= limit);
-        fits(queue.settings.live_max, queue.counts.live())
-            && fits(space.settings.live_max, space.live)
+    /// Whether the queue of a schedule, and its namespace, would take a job in the place of this one.
+    fn has_room_instead_of(&self, key: JobKey, schedule: &ScheduleRecord) -> bool {
+        let from = self.job(key).queue;
+        let space = &self.spaces[self.queues[from.at()].space.at()];
+        let fits = |limit: Option<u64>, live: u64| limit.is_none_or(|limit| live < limit);
+        let to = self.find_queue(&schedule.namespace, &schedule.queue);
+        let has_queue_room = to.is_none_or(|to| {
+            let queue = &self.queues[to.at()];
+            fits(
+                queue.settings.live_max,
+                queue.counts.live() - u64::from(to == from),
+            )
+        });
+        has_queue_room && fits(space.settings.live_max, space.live - 1)
     }
 
     fn run_once(&mut self, now: Now, schedule: &mut ScheduleRecord, out: &mut Effects) {
@@ -161,7 +169,7 @@ impl Engine {
             .and_then(|job| self.find_job(&schedule.namespace, job));
         match (earlier, schedule.overlap) {
             // Where the new job would be refused, the old one stays.
-            (Some(key), Overlap::Replace) if self.has_room_for_one_instead(key) => {
+            (Some(key), Overlap::Replace) if self.has_room_instead_of(key, schedule) => {
                 let reason = format!("schedule {} replaced it", schedule.id);
                 self.call_off(now, key, &reason, out);
             }

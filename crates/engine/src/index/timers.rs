@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use ganger_types::{ClaimKey, Due, Elapsed, JobKey, Now, ScheduleId, Timestamp, UniqueKey};
+use ganger_types::{ClaimKey, Due, Elapsed, Graph, JobKey, Now, ScheduleId, Timestamp, UniqueKey};
 
 /// What is due. The order settles ties: what frees a place goes before what takes one.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -19,6 +19,8 @@ pub(crate) enum Timer {
     UniqueEnd(UniqueKey),
     /// An idempotency key is forgotten.
     ClaimEnd(ClaimKey),
+    /// A part of a submission over several shards is asked about, decided against, or forgotten.
+    Part(Graph),
 }
 
 /// The timers of one namespace, in order of time on each clock.

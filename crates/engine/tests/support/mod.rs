@@ -7,11 +7,14 @@
 #![allow(clippy::too_many_lines, reason = "one arm a kind of change")]
 #![allow(missing_docs, unreachable_pub, reason = "a test's own support")]
 
+pub mod cluster;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ganger_engine::{Effects, Engine, Known, Loader, Start};
-use ganger_types::change::{ClaimRecord, UniqueRecord};
+use ganger_types::ClaimRecord;
+use ganger_types::change::UniqueRecord;
 use ganger_types::command::*;
 use ganger_types::query::Query;
 use ganger_types::*;
@@ -34,6 +37,11 @@ pub struct Rows {
     pub groups: BTreeMap<(Namespace, Group), u64>,
     pub tracked: BTreeMap<(Namespace, JobId), Timestamp>,
     pub statistics: BTreeMap<(Namespace, Queue, Day), StatisticsRecord>,
+    pub peers: BTreeMap<ShardId, PeerRecord>,
+    pub outbox: BTreeMap<(ShardId, u64), OutboxRecord>,
+    pub parts: BTreeMap<(Namespace, Graph), PartRecord>,
+    pub part_jobs: BTreeMap<(Namespace, Graph), Part>,
+    pub dependents: BTreeMap<(JobKey, ShardId, JobKey, u32), Dependent>,
 }
 
 impl Rows {
@@ -151,6 +159,51 @@ impl Rows {
                 let key = (record.namespace.clone(), record.queue.clone(), record.day);
                 self.statistics.insert(key, *record);
             }
+            change => self.write_for_peers(change),
+        }
+    }
+
+    fn write_for_peers(&mut self, change: Change) {
+        match change {
+            Change::PutOutbox(record) => {
+                self.outbox
+                    .insert((record.to.clone(), record.number), *record);
+            }
+            Change::RemoveOutbox(shard, number) => {
+                self.outbox.remove(&(shard, number)).expect("it is there");
+            }
+            Change::PutPeer(record) => {
+                self.peers.insert(record.shard.clone(), *record);
+            }
+            Change::PutPart(record) => {
+                self.parts
+                    .insert((record.namespace.clone(), record.graph.clone()), *record);
+            }
+            Change::RemovePart(namespace, graph) => {
+                self.part_jobs.remove(&(namespace.clone(), graph.clone()));
+                self.parts.remove(&(namespace, graph)).expect("it is there");
+            }
+            Change::PutPartJobs(part) => {
+                let record = &part.record;
+                self.part_jobs
+                    .insert((record.namespace.clone(), record.graph.clone()), *part);
+            }
+            Change::RemovePartJobs(namespace, graph) => {
+                self.part_jobs
+                    .remove(&(namespace, graph))
+                    .expect("it is there");
+            }
+            Change::PutDependent(upstream, dependent) => {
+                let (shard, key, slot) = (dependent.shard.clone(), dependent.key, dependent.slot);
+                self.dependents
+                    .insert((upstream, shard, key, slot), *dependent);
+            }
+            Change::RemoveDependent(upstream, shard, key, slot) => {
+                self.dependents
+                    .remove(&(upstream, shard, key, slot))
+                    .expect("it is there");
+            }
+            other => panic!("{other:?} is written above"),
         }
     }
 }
@@ -164,6 +217,7 @@ fn put_count<K: Ord>(counts: &mut BTreeMap<K, u64>, key: K, count: u64) {
 }
 
 pub struct World {
+    pub shard: ShardId,
     pub engine: Engine,
     pub rows: Rows,
     pub now: Now,
@@ -171,23 +225,39 @@ pub struct World {
     pub events: Vec<Event>,
 }
 
+/// Other bits for each shard and start.
+fn seed_of(shard: &ShardId, epoch: u64) -> [u8; 32] {
+    let mut seed = [7; 32];
+    seed[0] = u8::try_from(epoch % 256).expect("a remainder of 256");
+    for (byte, from) in seed[1..].iter_mut().zip(shard.as_str().bytes()) {
+        *byte = from;
+    }
+    seed
+}
+
 pub const START: u64 = 1_700_000_000_000_000;
 
 impl World {
     pub fn new() -> Self {
+        Self::of_shard(&ShardId::default())
+    }
+
+    pub fn of_shard(shard: &ShardId) -> Self {
         let now = Now {
             elapsed: Elapsed(0),
             wall: Timestamp(START),
         };
         let start = Start {
+            shard: shard.clone(),
             epoch: Epoch(1),
-            seed: [1; 32],
+            seed: seed_of(shard, 1),
             meta: Meta::default(),
             now,
         };
         let engine = Loader::new(start).finish();
         Self {
             engine,
+            shard: shard.clone(),
             rows: Rows::default(),
             now,
             epoch: 1,
@@ -204,6 +274,9 @@ impl World {
                 .values()
                 .find(|job| job.id == id && job.namespace == namespace);
             known.jobs.extend(found.cloned());
+        }
+        for name in self.engine.wants_parts(command) {
+            known.parts.extend(self.rows.part_jobs.get(&name).cloned());
         }
         if self.engine.wants_inputs(command) {
             let keys: Vec<JobKey> = known.jobs.iter().map(|job| job.key).collect();
@@ -286,10 +359,20 @@ impl World {
     pub fn restart(&mut self) {
         let before = self.engine.dump();
         let meta = self.engine.meta();
+        self.load(meta);
+        let after = self.engine.dump();
+        for (old, new) in before.iter().zip(&after) {
+            assert_eq!(old, new, "the rows do not rebuild the engine");
+        }
+        assert_eq!(before.len(), after.len());
+    }
+
+    fn load(&mut self, meta: Meta) {
         self.epoch += 1;
         let start = Start {
+            shard: self.shard.clone(),
             epoch: Epoch(self.epoch),
-            seed: [7; 32],
+            seed: seed_of(&self.shard, self.epoch),
             meta,
             now: self.now,
         };
@@ -319,14 +402,21 @@ impl World {
         rows.statistics
             .into_values()
             .for_each(|row| loader.statistics(row));
+        rows.peers.into_values().for_each(|row| loader.peer(row));
+        rows.outbox.into_values().for_each(|row| loader.outbox(row));
+        rows.parts.into_values().for_each(|row| loader.part(row));
+        rows.dependents
+            .into_iter()
+            .for_each(|((upstream, ..), row)| loader.dependent(upstream, row));
         self.engine = loader.finish();
         let wrong = self.engine.check_invariants();
         assert!(wrong.is_empty(), "after a restart: {wrong:#?}");
-        let after = self.engine.dump();
-        for (old, new) in before.iter().zip(&after) {
-            assert_eq!(old, new, "the rows do not rebuild the engine");
-        }
-        assert_eq!(before.len(), after.len());
+    }
+
+    /// Puts an older store in the place of this one, as a restored backup would.
+    pub fn restore(&mut self, rows: Rows, meta: Meta) {
+        self.rows = rows;
+        self.load(meta);
     }
 
     pub fn state(&self, id: &JobId) -> Option<JobState> {

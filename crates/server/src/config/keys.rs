@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
+use ganger_router::Topology;
 use ganger_types::ShardId;
 
 use crate::config::{Config, Limits, LogFormat};
@@ -62,8 +63,37 @@ pub const KEYS: &[Key] = &[
     Key::new("shard", "1", "the id of the shard", |config, value| {
         config.shard =
             ShardId::new(value).ok_or("must be 1 to 64 characters of A-Z a-z 0-9 . _ -")?;
+        // The later source counts.
+        config.shards.clear();
         Ok(())
     }),
+    Key::new(
+        "shards",
+        "",
+        "several shards in this process, each with a store of its own: their ids with commas, or how many",
+        |config, value| {
+            config.shards = super::shards::read(value)?;
+            Ok(())
+        },
+    ),
+    Key::new(
+        "topology",
+        "",
+        "where other shards are: static:1=HOST:PORT,2=HOST:PORT or dns:%s.example.com:3733",
+        |config, value| {
+            config.topology = Topology::parse(value).map_err(|error| error.to_string())?;
+            Ok(())
+        },
+    ),
+    Key::new(
+        "peer_token_file",
+        "",
+        "a file with the token to show to other servers; without it the one of this server",
+        |config, value| {
+            config.peer_token_file = Some(path(value)?);
+            Ok(())
+        },
+    ),
     Key::new(
         "db",
         "ganger.db",
@@ -104,9 +134,99 @@ pub const KEYS: &[Key] = &[
         },
     ),
     Key::new(
+        "access_file",
+        "",
+        "tokens and certificates with what each may do, as `ganger token` writes it",
+        |config, value| {
+            config.access_file = Some(path(value)?);
+            Ok(())
+        },
+    ),
+    Key::new(
+        "tls.cert",
+        "",
+        "the server's certificate, and those that lead to its authority (PEM)",
+        |config, value| {
+            config.tls.cert = Some(path(value)?);
+            Ok(())
+        },
+    ),
+    Key::new(
+        "tls.key",
+        "",
+        "the certificate's private key (PEM)",
+        |config, value| {
+            config.tls.key = Some(path(value)?);
+            Ok(())
+        },
+    ),
+    Key::new(
+        "tls.client_ca",
+        "",
+        "authorities of clients' certificates (PEM)",
+        |config, value| {
+            config.tls.client_ca = Some(path(value)?);
+            Ok(())
+        },
+    ),
+    Key::new(
+        "tls.client_crl",
+        "",
+        "clients' certificates that were called back (PEM)",
+        |config, value| {
+            config.tls.client_crl = Some(path(value)?);
+            Ok(())
+        },
+    ),
+    Key::new(
+        "tls.peer_ca",
+        "",
+        "authorities of other servers' certificates (PEM); without it tls.client_ca",
+        |config, value| {
+            config.tls.peer_ca = Some(path(value)?);
+            Ok(())
+        },
+    ),
+    Key::new(
+        "require",
+        "",
+        "what clients must show: token, client-cert, both, either",
+        |config, value| {
+            config.require = Some(value.parse()?);
+            Ok(())
+        },
+    ),
+    Key::new(
+        "http.require",
+        "",
+        "likewise, over HTTP only",
+        |config, value| {
+            config.require_http = Some(value.parse()?);
+            Ok(())
+        },
+    ),
+    Key::new(
+        "grpc.require",
+        "",
+        "likewise, over gRPC only",
+        |config, value| {
+            config.require_grpc = Some(value.parse()?);
+            Ok(())
+        },
+    ),
+    Key::new(
+        "audit_log",
+        "",
+        "a file for the audit log; without it, it goes into the ordinary log",
+        |config, value| {
+            config.audit_log = Some(path(value)?);
+            Ok(())
+        },
+    ),
+    Key::new(
         "insecure",
         "false",
-        "listen beyond loopback although nothing is encrypted",
+        "listen beyond loopback although encryption or a check of who asks is missing",
         |config, value| {
             config.insecure = flag(value)?;
             Ok(())
@@ -166,6 +286,21 @@ pub const KEYS: &[Key] = &[
         "10000",
         "connections at once",
         |config, value| count(value, &mut limits(config).connections),
+    ),
+    Key::new(
+        "limits.connections_per_address",
+        "5000",
+        "connections at once of one address",
+        |config, value| count(value, &mut limits(config).connections_per_address),
+    ),
+    Key::new(
+        "limits.handshake_timeout",
+        "10s",
+        "how long a TLS handshake may take",
+        |config, value| {
+            limits(config).handshake_timeout = span(value)?;
+            Ok(())
+        },
     ),
     Key::new(
         "limits.header_bytes",

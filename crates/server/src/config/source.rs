@@ -42,6 +42,8 @@ pub fn load(
         from_file(&mut config, file)?;
     }
     from_environment(&mut config, &variables)?;
+    let is_given = |name: &str| flags.iter().any(|flag| flag.key == name);
+    both_shards("--shards", is_given)?;
     for flag in flags {
         let key = find(flag.key).expect("flags name settings of the table");
         if key.is_secret {
@@ -82,6 +84,12 @@ fn from_environment(
     config: &mut Config,
     variables: &[(OsString, OsString)],
 ) -> Result<(), ConfigError> {
+    both_shards("GANGER_SHARDS", |name| {
+        let variable = find(name).map(Key::variable);
+        variables
+            .iter()
+            .any(|(known, _)| variable.as_ref().is_some_and(|name| *known == **name))
+    })?;
     for key in KEYS {
         let name = key.variable();
         let Some((_, value)) = variables.iter().find(|(known, _)| *known == *name) else {
@@ -105,6 +113,9 @@ fn from_file(config: &mut Config, file: &Path) -> Result<(), ConfigError> {
     flatten("", table.get_ref(), &mut found);
     // data_dir stands for db only if that is not set itself, whatever stands first in the file.
     found.sort_by_key(|setting| setting.name == "db");
+    both_shards(&shown, |name| {
+        found.iter().any(|setting| setting.name == name)
+    })?;
     for setting in found {
         let place = || format!("{shown} line {}", line_of(&text, setting.at));
         let key = find(&setting.name).ok_or_else(|| fault(place(), unknown(&setting.name)))?;
@@ -121,6 +132,15 @@ fn from_file(config: &mut Config, file: &Path) -> Result<(), ConfigError> {
             )
         })?;
         set(config, key, &value, place)?;
+    }
+    Ok(())
+}
+
+/// Refuses a source that says both how the one shard and how several are called.
+fn both_shards(place: &str, is_given: impl Fn(&str) -> bool) -> Result<(), ConfigError> {
+    if is_given("shard") && is_given("shards") {
+        let reason = "shard and shards are both set: shard names the one of a process, shards several; give one of them";
+        return Err(fault(place, reason));
     }
     Ok(())
 }
@@ -254,6 +274,38 @@ mod tests {
         let error = load(Some(Path::new("/nowhere/ganger.toml")), variables(&[]), &[])
             .expect_err("refused");
         assert!(error.reason.contains("cannot be read"));
+    }
+
+    #[test]
+    fn one_source_names_the_one_shard_or_several_and_a_later_source_overrides() {
+        let flag = |key, flag, value: &str| Flag {
+            key,
+            flag,
+            value: value.to_owned(),
+        };
+        let both = [
+            flag("shard", "--shard", "1"),
+            flag("shards", "--shards", "2"),
+        ];
+        let error = load(None, variables(&[]), &both).expect_err("refused");
+        assert!(error.to_string().contains("both set"), "{error}");
+        let error = load(
+            None,
+            variables(&[("GANGER_SHARD", "1"), ("GANGER_SHARDS", "2")]),
+            &[],
+        )
+        .expect_err("refused");
+        assert_eq!(error.place, "GANGER_SHARDS");
+        let file = file("shard = \"1\"\nshards = 2\n");
+        let error = load(Some(file.path()), variables(&[]), &[]).expect_err("refused");
+        assert!(error.reason.contains("both set"), "{error}");
+        let several = variables(&[("GANGER_SHARDS", "a,b")]);
+        let config = load(None, several, &[flag("shard", "--shard", "c")]).expect("good");
+        assert!(config.shards.is_empty());
+        assert_eq!(config.shard.as_str(), "c");
+        let one = variables(&[("GANGER_SHARD", "c")]);
+        let config = load(None, one, &[flag("shards", "--shards", "2")]).expect("good");
+        assert_eq!(config.shards.len(), 2);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use ganger_types::query::Query;
 use ganger_types::{Command, Elapsed, Namespace, Now, Rejection, Reply, Timestamp};
 
 use super::Core;
-use super::request::{Given, QueueGauge, Request, Ticket, is_new_work, namespace_of};
+use super::request::{Given, QueueGauge, Request, Ticket, is_new_work, is_setting};
 use super::turn::Turn;
 use crate::CallError;
 
@@ -99,6 +99,9 @@ impl<R: Reader, T: Ticket> Core<R, T> {
             self.refuse_if_full()?;
         }
         let moment = self.moment(now, &command, at)?;
+        // What ends by the caller's time is found among the ended, so it is settled before the look.
+        let (engine, turn) = self.engine_and_turn(now);
+        engine.settle_callers_clock(moment, &command, &mut turn.effects);
         let known = self.known(&command)?;
         let (engine, turn) = self.engine_and_turn(now);
         turn.commands += 1;
@@ -122,8 +125,10 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         at: Option<Timestamp>,
     ) -> Result<Now, CallError> {
         let engine = &self.live().engine;
-        let is_callers =
-            namespace_of(command).is_some_and(|namespace| engine.runs_on_callers_clock(namespace));
+        let is_callers = !is_setting(command)
+            && command
+                .namespace()
+                .is_some_and(|namespace| engine.runs_on_callers_clock(namespace));
         match at {
             _ if !is_callers => Ok(now),
             Some(at) => Ok(Now {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use ganger_store::{Reader, StoreError};
 use ganger_types::command::{Fail, Held, Lease};
-use ganger_types::{Bytes, Command, Grant, Group, InputState, JobKey, Now, Reply, limits};
+use ganger_types::{Bytes, Command, Grant, Group, InputState, JobKey, JobRef, Now, Reply, limits};
 
 use super::request::Ticket;
 use super::{Core, Unseen};
@@ -202,10 +202,16 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         state: Option<InputState>,
     ) -> Result<Bytes, Trouble> {
         match state {
-            Some(InputState::Value(bytes)) => Ok(bytes),
+            Some(InputState::Value(bytes) | InputState::Received { value: bytes, .. }) => Ok(bytes),
             Some(InputState::Delivered { upstream, .. }) => self.read_result(upstream),
             Some(InputState::Ignored { .. }) => Ok(NULL),
-            Some(InputState::Missing { id, .. }) => Err(Trouble::Damaged(format!(
+            Some(
+                InputState::Missing { id, .. }
+                | InputState::Remote {
+                    upstream: JobRef { id, .. },
+                    ..
+                },
+            ) => Err(Trouble::Damaged(format!(
                 "input {slot} of job {key} still waits for job {id}, though the job is ready"
             ))),
             None => Err(Trouble::Damaged(format!(

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use ganger_engine::{Engine, Loader, Start};
 use ganger_store::{CommitError, Loaded, Opened, Reader, Store, StoreError};
 use ganger_types::command::{Retiree, RetireeQuery};
-use ganger_types::{Commit, Now};
+use ganger_types::{Commit, Now, ShardId};
 
 use crate::metrics::Numbers;
 use crate::{Hooks, Point};
@@ -24,6 +24,8 @@ pub enum Order {
     },
     /// Open the store again after an unknown outcome, then read the rows back.
     Reopen {
+        /// Which shard it is.
+        shard: ShardId,
         /// Unguessable bits for the engine.
         seed: [u8; 32],
         /// The moment.
@@ -112,7 +114,9 @@ impl<S: Store> Keeper<S> {
         match order {
             Order::Commit(commit) => self.commit(&commit),
             Order::Load { start } => Some(Report::Loaded(self.load(start, None))),
-            Order::Reopen { seed, now } => Some(Report::Loaded(self.reopen(seed, now))),
+            Order::Reopen { shard, seed, now } => {
+                Some(Report::Loaded(self.reopen(shard, seed, now)))
+            }
             Order::Upkeep { is_idle } => {
                 let error = if is_idle {
                     self.store.idle().err()
@@ -159,10 +163,16 @@ impl<S: Store> Keeper<S> {
         }
     }
 
-    fn reopen(&mut self, seed: [u8; 32], now: Now) -> Result<Box<Fresh<S::Reader>>, StoreError> {
+    fn reopen(
+        &mut self,
+        shard: ShardId,
+        seed: [u8; 32],
+        now: Now,
+    ) -> Result<Box<Fresh<S::Reader>>, StoreError> {
         let opened = self.store.open()?;
         self.load(
             Start {
+                shard,
                 epoch: opened.epoch,
                 seed,
                 meta: opened.meta,
@@ -216,5 +226,9 @@ fn give(loader: &mut Loader, row: Loaded) {
         }
         Loaded::Tracked(namespace, id, since) => loader.tracked(&namespace, id, since),
         Loaded::Statistics(record) => loader.statistics(*record),
+        Loaded::Peer(record) => loader.peer(*record),
+        Loaded::Outbox(record) => loader.outbox(*record),
+        Loaded::Part(record) => loader.part(*record),
+        Loaded::Dependent(upstream, dependent) => loader.dependent(upstream, *dependent),
     }
 }

@@ -6,7 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ganger_engine::Known;
 use ganger_store::{Reader, StoreError};
-use ganger_types::{Command, InputRow, InputState, JobId, JobKey, JobRecord, Namespace};
+use ganger_types::{
+    Command, Graph, InputRow, InputState, JobId, JobKey, JobRecord, Namespace, Part,
+};
 
 use super::Core;
 use super::request::Ticket;
@@ -19,13 +21,27 @@ const INPUTS_PAGE: usize = 1_000;
 impl<R: Reader, T: Ticket> Core<R, T> {
     /// All that the engine wants to know for this command.
     pub(super) fn known(&mut self, command: &Command) -> Result<Known, CallError> {
-        let wanted = self.live().engine.wants(command);
-        if wanted.is_empty() {
+        let engine = &self.live().engine;
+        let (wanted, parts) = (engine.wants(command), engine.wants_parts(command));
+        if wanted.is_empty() && parts.is_empty() {
             return Ok(Known::default());
         }
-        let with_inputs = self.live().engine.wants_inputs(command);
-        self.look_up(wanted, with_inputs)
-            .map_err(|error| CallError::from_read(&self.settings.shard, &error))
+        let with_inputs = engine.wants_inputs(command);
+        let known = self.look_up(wanted, with_inputs);
+        let mut known =
+            known.map_err(|error| CallError::from_read(&self.settings.shard, &error))?;
+        for (namespace, graph) in parts {
+            known.parts.push(self.read_part(&namespace, &graph)?);
+        }
+        Ok(known)
+    }
+
+    /// The part that a command decides. Whoever decides waits until the part is durable; one who does not
+    /// is told to try again.
+    fn read_part(&mut self, namespace: &Namespace, graph: &Graph) -> Result<Part, CallError> {
+        let part = self.live().reader.part(namespace, graph);
+        part.map_err(|error| CallError::from_read(&self.settings.shard, &error))?
+            .ok_or_else(|| self.unavailable("a submission is decided before its part is durable"))
     }
 
     fn look_up(

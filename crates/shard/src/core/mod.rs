@@ -19,6 +19,7 @@ mod lookup;
 mod pipeline;
 mod recovery;
 mod request;
+mod setback;
 mod turn;
 mod upkeep;
 mod waiters;
@@ -37,6 +38,7 @@ pub(crate) use self::request::bytes_of;
 pub use self::request::{Given, Output, QueueGauge, Request, Ticket, WaiterId};
 
 use self::blobs::Blobs;
+use self::setback::Setbacks;
 use self::turn::{Flight, Turn, Unseen};
 use self::upkeep::Upkeep;
 use self::waiters::Waiters;
@@ -95,6 +97,7 @@ pub struct Core<R, T> {
     latest_requests: LatestRequests,
     blobs: Blobs,
     upkeep: Upkeep,
+    setbacks: Setbacks,
     /// Commands that came together lately: how much company a turn may hope for.
     company: usize,
     /// Since when the store has had nothing to do.
@@ -116,6 +119,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         let mut core = Self {
             blobs: Blobs::new(settings.blob_cache_bytes),
             upkeep: Upkeep::new(now.elapsed),
+            setbacks: Setbacks::default(),
             settings,
             numbers,
             seeds,
@@ -151,7 +155,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         self.end_patience(now);
         match self.stage {
             Stage::Stopped(_) => self.refuse_inbox(),
-            Stage::Loading => {}
+            Stage::Loading => self.recover_when_due(now),
             Stage::Running | Stage::Stopping => {
                 self.fire_timers(now);
                 self.take_requests(now);
@@ -177,7 +181,8 @@ impl<R: Reader, T: Ticket> Core<R, T> {
     pub fn sleep_for(&self, now: Now) -> Option<Duration> {
         let patience = self.waiters.next_deadline();
         let Some(live) = self.live.as_ref() else {
-            return patience.map(|at| at.since(now.elapsed));
+            let next = patience.into_iter().chain(self.setbacks.due_at()).min();
+            return next.map(|at| at.since(now.elapsed));
         };
         if self.may_retire() {
             return Some(Duration::ZERO);

@@ -3,12 +3,16 @@
 use std::sync::Arc;
 
 use ganger_store::{Reader, StoredJob};
-use ganger_types::{Commit, Elapsed, Happening, Meta, Now};
+use ganger_types::{Change, Commit, Elapsed, Happening, Meta, Now};
 
 use super::request::{Given, Output, Ticket};
 use super::turn::{Flight, Turn};
 use super::{Core, IN_FLIGHT_TURNS_MAX, Order, Stage};
 use crate::settings::GROUP_WAIT_MAX;
+
+/// Fewer commands together are no load: a turn does not wait for so little company, since whoever sent it
+/// waits too.
+const COMPANY_MIN: usize = 8;
 
 impl<R: Reader, T: Ticket> Core<R, T> {
     /// Turns that the store has not confirmed.
@@ -61,6 +65,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         let hoped_for = self.company.min(self.settings.group_enough);
         let may_wait = matches!(self.stage, Stage::Running)
             && turn.has_written()
+            && hoped_for >= COMPANY_MIN
             && turn.commands < hoped_for
             && self.unconfirmed() == 0;
         let since = turn.opened.elapsed.max(self.store_idle_since);
@@ -106,6 +111,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         assert_eq!(commit.sequence, sequence, "commits are confirmed in order");
         self.durable = sequence;
         self.durable_meta = commit.meta;
+        self.setbacks.note_success();
         flight.is_durable = true;
         self.store_idle_since = now.elapsed;
         self.release();
@@ -139,6 +145,12 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         // Events first: whoever has an answer may rely on its events having been told.
         if !flight.events.is_empty() {
             self.outputs.push(Output::Events(flight.events));
+        }
+        let grew = |change: &Change| matches!(change, Change::PutOutbox(_));
+        if let Some(commit) = &flight.commit
+            && commit.changes.iter().any(grew)
+        {
+            self.outputs.push(Output::Outbox);
         }
         let answers = flight.answers.into_iter();
         self.outputs

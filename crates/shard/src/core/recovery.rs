@@ -1,11 +1,13 @@
 //! What follows a commit that failed, or may have: nothing is acknowledged that is not durable, the
-//! engine is dropped and read back, and service goes on if the store lets it.
+//! engine is dropped and read back, and service goes on if the store lets it. Failures in a row are
+//! followed by a growing pause.
 
 use ganger_engine::Start;
 use ganger_store::{CommitError, Opened, Reader, StoreError};
 use ganger_types::Now;
 
 use super::request::{Output, Request, Ticket};
+use super::setback::{Recovery, Setbacks};
 use super::waiters::Waiter;
 use super::{Core, Fresh, Live, Order, Report, Stage};
 use crate::{CallError, StopCause};
@@ -33,6 +35,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
     pub(super) fn order_load(&mut self, now: Now) {
         let seed = (self.seeds)();
         let start = Start {
+            shard: self.settings.shard.clone(),
             epoch: self.epoch,
             seed,
             meta: self.durable_meta,
@@ -54,10 +57,9 @@ impl<R: Reader, T: Ticket> Core<R, T> {
                 if matches!(self.stage, Stage::Stopping) {
                     return self.end(StopCause::Asked);
                 }
-                self.stage = Stage::Loading;
                 self.given = self.durable;
                 self.closed_meta = self.durable_meta;
-                self.order_load(now);
+                self.recover_after_pause(Recovery::Load, now);
             }
             CommitError::Fenced { .. } => self.end(StopCause::Fenced {
                 reason: error.to_string(),
@@ -65,10 +67,33 @@ impl<R: Reader, T: Ticket> Core<R, T> {
             CommitError::Unknown(_) => {
                 // The open turn was never given to the store; those in flight may be there.
                 self.fail_open_turn("a write before it failed");
-                self.stage = Stage::Loading;
-                let seed = (self.seeds)();
-                self.orders.push(Order::Reopen { seed, now });
+                self.recover_after_pause(Recovery::Reopen, now);
             }
+        }
+    }
+
+    /// Has the rows read back: at once after the first failure, later after each one that follows it.
+    fn recover_after_pause(&mut self, recovery: Recovery, now: Now) {
+        self.stage = Stage::Loading;
+        let pause = self.setbacks.note_failure();
+        if !pause.is_zero() {
+            self.numbers.counters.recovery_pauses_total.inc();
+            tracing::warn!(shard = %self.settings.shard, ?pause, "writes fail in a row: recovery waits");
+        }
+        self.setbacks.wait(now.elapsed.after(pause), recovery);
+        self.recover_when_due(now);
+    }
+
+    /// Orders the recovery that waits, once its pause is over.
+    pub(super) fn recover_when_due(&mut self, now: Now) {
+        match self.setbacks.take_due(now.elapsed) {
+            Some(Recovery::Load) => self.order_load(now),
+            Some(Recovery::Reopen) => {
+                let seed = (self.seeds)();
+                let shard = self.settings.shard.clone();
+                self.orders.push(Order::Reopen { shard, seed, now });
+            }
+            None => {}
         }
     }
 
@@ -145,6 +170,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
     pub(super) fn end(&mut self, cause: StopCause) {
         let reason = cause.to_string();
         self.stage = Stage::Stopped(cause);
+        self.setbacks = Setbacks::default();
         self.drop_engine();
         self.fail_turns(&reason);
         let refusal = self.unavailable(&reason);

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use ganger_store::StoredJob;
-use ganger_types::command::{Held, Lease};
-use ganger_types::query::Query;
+use ganger_types::command::{Held, Lease, NewInput, NewJob};
 use ganger_types::{
-    Bytes, Command, Event, JobId, Namespace, Queue, QueueCounts, Reply, RequestId, Timestamp,
+    Bytes, Carried, Command, Event, JobId, Message, Namespace, OutboxRecord, Queue, QueueCounts,
+    Reply, RequestId, Timestamp,
 };
 
 use crate::{CallError, Delivery};
@@ -111,77 +111,32 @@ pub enum Output<T> {
     Answer(T, Result<Given, CallError>),
     /// Events of one turn.
     Events(Vec<Event>),
+    /// Messages for other shards have come to wait.
+    Outbox,
 }
 
-/// Whose jobs a command is about, if it is about one namespace's.
-pub(super) fn namespace_of(command: &Command) -> Option<&Namespace> {
-    Some(match command {
-        Command::Enqueue(cmd) => &cmd.namespace,
-        Command::Lease(cmd) => &cmd.namespace,
-        Command::Renew(cmd) => &cmd.held.namespace,
-        Command::Complete(cmd) => &cmd.held.namespace,
-        Command::Fail(cmd) => &cmd.held.namespace,
-        Command::Release(cmd) => &cmd.held.namespace,
-        Command::AppendLog(cmd) => &cmd.held.namespace,
-        Command::Cancel(cmd) => &cmd.namespace,
-        Command::Revive(cmd) => &cmd.namespace,
-        Command::TimeOut(cmd) => &cmd.namespace,
-        Command::Delete(cmd) => &cmd.namespace,
-        Command::Alter(cmd) => &cmd.namespace,
-        Command::AddDependencies(cmd) => &cmd.namespace,
-        Command::RemoveDependencies(cmd) => &cmd.namespace,
-        Command::PutSchedule(cmd) => &cmd.schedule.namespace,
-        Command::RemoveSchedule(cmd) => &cmd.namespace,
-        Command::Goodbye(cmd) => &cmd.namespace,
-        // Settings move no jobs, and questions settle nothing without a time of their own.
-        Command::Retire(_)
-        | Command::ConfigureQueue(_)
-        | Command::ForgetQueue(_)
-        | Command::ConfigureNamespace(_) => return None,
-        Command::Query(query) => return asked_namespace(query),
-    })
-}
-
-fn asked_namespace(query: &Query) -> Option<&Namespace> {
-    match query {
-        Query::Queues(namespace)
-        | Query::Queue(namespace, _)
-        | Query::Workers(namespace)
-        | Query::FailureGroups(namespace)
-        | Query::TopTags(namespace, _, _)
-        | Query::Tracked(namespace)
-        | Query::Schedules(namespace)
-        | Query::Schedule(namespace, _)
-        | Query::Statistics(namespace, _, _)
-        | Query::Why(namespace, _) => Some(namespace),
-        Query::Namespaces | Query::Audit => None,
-    }
+/// Whether a command moves no jobs by itself, so that it needs no time of its own.
+pub(super) fn is_setting(command: &Command) -> bool {
+    matches!(
+        command,
+        Command::ConfigureQueue(_) | Command::ForgetQueue(_) | Command::ConfigureNamespace(_)
+    )
 }
 
 /// Whether a command brings new work, which a full device refuses (`rel D9`).
 pub(super) fn is_new_work(command: &Command) -> bool {
-    matches!(command, Command::Enqueue(_) | Command::PutSchedule(_))
+    matches!(
+        command,
+        Command::Enqueue(_) | Command::PutSchedule(_) | Command::Prepare(_)
+    )
 }
 
 /// Bytes of payloads that a command carries, to bound what is in flight.
 pub(crate) fn bytes_of(command: &Command) -> usize {
-    use ganger_types::command::NewInput;
     match command {
-        Command::Enqueue(cmd) => {
-            let of_inputs = |inputs: &[NewInput]| -> usize {
-                inputs
-                    .iter()
-                    .map(|input| match input {
-                        NewInput::Value(bytes) => bytes.len(),
-                        NewInput::Result(_) => 0,
-                    })
-                    .sum()
-            };
-            cmd.jobs
-                .iter()
-                .map(|job| job.payload.len() + of_inputs(&job.inputs))
-                .sum()
-        }
+        Command::Enqueue(cmd) => bytes_of_jobs(&cmd.jobs),
+        Command::Prepare(part) => bytes_of_jobs(&part.jobs),
+        Command::Receive(cmd) => cmd.messages.iter().map(bytes_of_message).sum(),
         Command::Complete(cmd) => {
             let next = cmd.next.as_ref().and_then(|next| next.payload.as_ref());
             cmd.result.as_ref().map_or(0, Bytes::len) + next.map_or(0, Bytes::len)
@@ -190,6 +145,26 @@ pub(crate) fn bytes_of(command: &Command) -> usize {
         Command::Alter(cmd) => cmd.payload.as_ref().map_or(0, Bytes::len),
         Command::AppendLog(cmd) => cmd.bytes.len(),
         Command::PutSchedule(cmd) => cmd.schedule.payload.len(),
+        _ => 0,
+    }
+}
+
+fn bytes_of_jobs(jobs: &[NewJob]) -> usize {
+    let of_input = |input: &NewInput| match input {
+        NewInput::Value(bytes) => bytes.len(),
+        NewInput::Result(_) => 0,
+    };
+    jobs.iter()
+        .map(|job| job.payload.len() + job.inputs.iter().map(of_input).sum::<usize>())
+        .sum()
+}
+
+fn bytes_of_message(record: &OutboxRecord) -> usize {
+    match &record.message {
+        Message::Ended {
+            result: Carried::Bytes(bytes),
+            ..
+        } => bytes.len(),
         _ => 0,
     }
 }

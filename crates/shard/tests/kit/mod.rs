@@ -10,7 +10,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use ganger_shard::{CallError, Delivery, Handle, Hooks, ManualClock, Settings, Shard, StopCause};
+use ganger_shard::{
+    CallError, Delivery, Handle, Hooks, ManualClock, Point, Settings, Shard, StopCause,
+};
 pub(crate) use ganger_store::MemoryStore;
 use ganger_store::memory::MemoryReader;
 use ganger_store::{
@@ -21,8 +23,8 @@ use ganger_types::command::{
 };
 use ganger_types::query::JobQuery;
 use ganger_types::{
-    Bytes, Command, Commit, Day, Epoch, InputRow, JobId, JobKey, Kind, Namespace, Queue, Reply,
-    StatisticsRecord, Timestamp, Worker,
+    Bytes, Command, Commit, Day, Epoch, Graph, InputRow, JobId, JobKey, Kind, Namespace, Part,
+    Queue, Reply, StatisticsRecord, Timestamp, Worker,
 };
 
 /// How a commit ends.
@@ -40,6 +42,8 @@ pub(crate) enum Fault {
     UnknownAndLost,
     /// Somebody else owns the store.
     Fenced,
+    /// The store breaks a rule of its own, and its thread ends.
+    Panics,
 }
 
 #[derive(Default)]
@@ -191,6 +195,7 @@ impl Store for Gate {
                 ours: commit.epoch,
                 theirs: Epoch(commit.epoch.0 + 1),
             }),
+            Fault::Panics => panic!("the store breaks, as the test wants"),
         }
     }
 
@@ -274,6 +279,10 @@ impl Reader for GateReader {
     ) -> Result<Option<StatisticsRecord>, StoreError> {
         self.inner.statistics(namespace, queue, day)
     }
+
+    fn part(&mut self, namespace: &Namespace, graph: &Graph) -> Result<Option<Part>, StoreError> {
+        self.inner.part(namespace, graph)
+    }
 }
 
 /// A running shard with everything a test moves it by.
@@ -299,6 +308,14 @@ impl Bench {
     }
 
     pub(crate) async fn start_with(settings: Settings, store: MemoryStore) -> Self {
+        Self::start_hooked(settings, store, None).await
+    }
+
+    pub(crate) async fn start_hooked(
+        settings: Settings,
+        store: MemoryStore,
+        at_point: Option<Arc<dyn Fn(Point) + Send + Sync>>,
+    ) -> Self {
         let control = Control::default();
         let clock = ManualClock::new(Timestamp(1_700_000_000_000_000));
         let (told, stopped) = tokio::sync::watch::channel(None);
@@ -307,7 +324,7 @@ impl Bench {
         });
         let hooks = Hooks {
             on_stopped: Some(on_stopped),
-            at_point: None,
+            at_point,
         };
         let gate = Gate::new(store.clone(), &control);
         let handle =

@@ -1,8 +1,9 @@
 //! The small universe: a few names for everything, so that things collide.
 
+use ganger_types::query::Query;
 use ganger_types::{
-    ClaimKey, Group, Kind, LabelKey, LabelValue, Namespace, Queue, ScheduleId, Tag, UniqueKey,
-    Worker,
+    ClaimKey, Clock, Command, Group, Kind, LabelKey, LabelValue, Namespace, Queue, ScheduleId, Tag,
+    UniqueKey, Worker,
 };
 
 use crate::dice::Dice;
@@ -11,6 +12,9 @@ use crate::plan::{Feature, Plan};
 const SHORT: &str = "a name of the simulator is short";
 
 pub(crate) fn namespace(plan: &Plan, dice: &mut Dice) -> Namespace {
+    if plan.does(Feature::CallersClock) && dice.chance(300) {
+        return callers();
+    }
     if plan.does(Feature::Namespaces) && dice.chance(250) {
         Namespace::from_static("other")
     } else {
@@ -18,10 +22,62 @@ pub(crate) fn namespace(plan: &Plan, dice: &mut Dice) -> Namespace {
     }
 }
 
+/// The namespace that runs on its callers' clocks.
+pub(crate) fn callers() -> Namespace {
+    Namespace::from_static("callers")
+}
+
+/// The namespace of a command by which its time is told: none for what concerns the whole shard.
+pub(crate) fn namespace_of(command: &Command) -> Option<&Namespace> {
+    Some(match command {
+        Command::Enqueue(cmd) => &cmd.namespace,
+        Command::Lease(cmd) => &cmd.namespace,
+        Command::Renew(cmd) => &cmd.held.namespace,
+        Command::Complete(cmd) => &cmd.held.namespace,
+        Command::Fail(cmd) => &cmd.held.namespace,
+        Command::Release(cmd) => &cmd.held.namespace,
+        Command::AppendLog(cmd) => &cmd.held.namespace,
+        Command::Cancel(cmd) => &cmd.namespace,
+        Command::Revive(cmd) => &cmd.namespace,
+        Command::TimeOut(cmd) => &cmd.namespace,
+        Command::Delete(cmd) => &cmd.namespace,
+        Command::Alter(cmd) => &cmd.namespace,
+        Command::AddDependencies(cmd) => &cmd.namespace,
+        Command::RemoveDependencies(cmd) => &cmd.namespace,
+        Command::ConfigureQueue(cmd) => &cmd.namespace,
+        Command::ForgetQueue(cmd) => &cmd.namespace,
+        Command::ConfigureNamespace(cmd) => &cmd.namespace,
+        Command::PutSchedule(cmd) => &cmd.schedule.namespace,
+        Command::RemoveSchedule(cmd) => &cmd.namespace,
+        Command::Goodbye(cmd) => &cmd.namespace,
+        Command::Query(query) => match &**query {
+            Query::Queues(namespace)
+            | Query::Queue(namespace, _)
+            | Query::Workers(namespace)
+            | Query::Schedules(namespace)
+            | Query::Why(namespace, _) => namespace,
+            _ => return None,
+        },
+        _ => return None,
+    })
+}
+
+/// By whose clock a namespace runs.
+pub(crate) fn clock(namespace: &Namespace) -> Clock {
+    if *namespace == callers() {
+        Clock::Caller
+    } else {
+        Clock::Server
+    }
+}
+
 pub(crate) fn namespaces(plan: &Plan) -> Vec<Namespace> {
     let mut all = vec![Namespace::default()];
     if plan.does(Feature::Namespaces) {
         all.push(Namespace::from_static("other"));
+    }
+    if plan.does(Feature::CallersClock) {
+        all.push(callers());
     }
     all
 }

@@ -238,6 +238,7 @@ fn retention(plan: &Plan, dice: &mut Dice, namespace: Namespace) -> Command {
         }));
     }
     let settings = NamespaceSettings {
+        clock: names::clock(&namespace),
         retention,
         lease_for: Duration::from_millis(plan.lease_ms),
         retry: producer::retry(plan, dice),

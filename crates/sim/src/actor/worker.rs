@@ -165,7 +165,7 @@ impl Hand {
     }
 
     /// What it does with a job now.
-    pub(crate) fn handle(plan: &Plan, task: &mut Task, dice: &mut Dice) -> Act {
+    pub(crate) fn handle(plan: &Plan, lore: &Lore, task: &mut Task, dice: &mut Dice) -> Act {
         let held = task.held.clone();
         if plan.suffers(Fault::WorkersDie) && dice.chance(plan.fault_rate) {
             return Act::Dies;
@@ -194,7 +194,7 @@ impl Hand {
                 permanent: dice.chance(100),
                 retry_after: dice.chance(100).then(|| dice.millis(0, plan.lease_ms)),
             }))),
-            _ => Act::Last(complete(plan, task, dice)),
+            _ => Act::Last(complete(plan, lore, task, dice)),
         }
     }
 }
@@ -234,7 +234,7 @@ pub(crate) fn result(job: &JobId, attempt: u32) -> Bytes {
     Bytes::from(format!("\"{job} by attempt {attempt}\""))
 }
 
-fn complete(plan: &Plan, task: &Task, dice: &mut Dice) -> Command {
+fn complete(plan: &Plan, lore: &Lore, task: &Task, dice: &mut Dice) -> Command {
     let held = task.held.clone();
     let result = (!dice.chance(100)).then(|| result(&held.job, task.attempt));
     let next = (plan.does(Feature::NextQueues) && dice.chance(120)).then(|| Next {
@@ -244,10 +244,29 @@ fn complete(plan: &Plan, task: &Task, dice: &mut Dice) -> Command {
         } else {
             dice.millis(1, plan.lease_ms)
         },
-        after: Vec::new(),
+        after: upstreams(plan, lore, &held, dice),
         payload: dice.chance(300).then(|| Bytes::from_static(b"handed on")),
     });
     Command::Complete(Box::new(Complete { held, result, next }))
+}
+
+/// What a job waits for in its next queue: jobs that are known, sometimes itself, which must be refused.
+fn upstreams(plan: &Plan, lore: &Lore, held: &Held, dice: &mut Dice) -> Vec<JobId> {
+    if !plan.does(Feature::NextDependencies) || !dice.chance(600) {
+        return Vec::new();
+    }
+    let known = lore.ids.iter().rev().take(12);
+    let ours = known.filter(|(namespace, id)| *namespace == held.namespace && *id != held.job);
+    let mut ids: Vec<JobId> = ours.map(|(_, id)| id.clone()).collect();
+    for place in (1..ids.len()).rev() {
+        ids.swap(place, dice.index(place + 1));
+    }
+    ids.dedup();
+    ids.truncate(dice.index(3) + 1);
+    if dice.chance(30) {
+        ids.push(held.job.clone());
+    }
+    ids
 }
 
 /// A report that only an honest worker sends.

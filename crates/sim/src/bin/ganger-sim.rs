@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use ganger_sim::{Recording, Tape, campaign, hunt, run, shrink};
 
-const USAGE: &str = "usage: ganger-sim [--level 1|2] [--planted N] [--threads N] [--shrink] [--keep-story] \
+const USAGE: &str = "usage: ganger-sim [--level 1|2|3] [--planted N] [--threads N] [--shrink] \
     (--seed N | --seeds A..B | --tape FILE | --hunt SEEDS)";
 
 struct Options {
@@ -122,7 +122,10 @@ fn one(options: &Options, tape: &Tape) -> bool {
 fn many(options: &Options, seeds: std::ops::Range<u64>) -> bool {
     let begun = Instant::now();
     let report = campaign(seeds, options.level, options.threads);
-    let seconds = begun.elapsed().as_secs();
+    let elapsed = begun.elapsed();
+    let millis = u64::try_from(elapsed.as_millis())
+        .unwrap_or(u64::MAX)
+        .max(1);
     for (seed, violation) in report.failures.iter().take(20) {
         println!("seed {seed}: violation of {violation}");
         println!(
@@ -132,13 +135,15 @@ fn many(options: &Options, seeds: std::ops::Range<u64>) -> bool {
     }
     println!("{}", report.goals_text());
     println!(
-        "{} runs, {} failed, {} void, {} events, {} events/s, {} h simulated, {seconds} s",
+        "{} runs, {} failed, {} void, {} events, {} events/s on each of {} threads, {} h simulated, {} s",
         report.runs,
         report.failures.len(),
         report.void,
         report.events,
-        report.events / seconds.max(1),
+        report.events.saturating_mul(1_000) / millis / options.threads.max(1),
+        options.threads,
         report.simulated_micros / 3_600_000_000,
+        elapsed.as_secs(),
     );
     report.failures.is_empty()
 }

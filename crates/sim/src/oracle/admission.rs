@@ -68,6 +68,7 @@ impl Oracle {
                         codes.insert("upstream_not_found");
                     }
                 }
+                Upstream::Remote { .. } => {}
             }
         }
         if let Some(id) = &job.id {
@@ -181,7 +182,7 @@ fn has_cycle(cmd: &Enqueue) -> bool {
                     Upstream::Member(member) => {
                         usize::try_from(member).is_ok_and(|member| left.contains(&member))
                     }
-                    Upstream::Job(_) => false,
+                    Upstream::Job(_) | Upstream::Remote { .. } => false,
                 })
             })
             .collect();

@@ -1,18 +1,25 @@
 //! What an ending means for the jobs around it (`rel G1` to `G6`).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ganger_types::{FailurePolicy, JobKey, JobState};
 
 use super::Oracle;
-use super::job::{Gone, Slot, Stand, When};
+use super::job::{Gone, Known, Slot, Stand, When};
 
 impl Oracle {
     /// Sets where a job may stand. If it has ended for certain, its neighbours follow.
     pub(super) fn stands_become(&mut self, key: JobKey, stands: Vec<Stand>) {
+        self.stands_are(key, stands);
+        if self.known(key).has_ended() {
+            self.have_ended(&[key]);
+        }
+    }
+
+    /// Sets where a job may stand; its neighbours are told by the caller.
+    pub(super) fn stands_are(&mut self, key: JobKey, stands: Vec<Stand>) {
         let mut stands = self.ripened(key, stands);
-        if self.due_now.contains(&key) {
-            // Two timers of this step could have ended it; which came first is open.
+        if self.two_timers_may_have_met() && self.due_now.contains(&key) {
             let twins: Vec<Stand> = stands.iter().filter_map(twin).collect();
             stands.extend(twins);
         }
@@ -20,9 +27,6 @@ impl Oracle {
         job.becomes(stands);
         if job.may.iter().all(|stand| stand.state != JobState::Running) && job.hold.is_some() {
             job.end_hold(Gone::Reported);
-        }
-        if self.known(key).has_ended() {
-            self.has_ended(key);
         }
     }
 
@@ -36,13 +40,14 @@ impl Oracle {
         self.stands_become(key, stands);
     }
 
-    /// The neighbours of a job that ended: dependents are met or fail, upstreams may be let go.
-    pub(super) fn has_ended(&mut self, first: JobKey) {
-        let key = first;
-        self.live.remove(&key);
-        self.free_unique_of(key);
-        let mut ended = vec![key];
+    /// The neighbours of jobs that ended together: first all dependents are met or fail, then upstreams
+    /// that nobody needs any more are let go. The order of the jobs changes nothing (`rel G6`).
+    pub(super) fn have_ended(&mut self, first: &[JobKey]) {
+        let mut ended = first.to_vec();
         let mut failed = BTreeSet::new();
+        for key in first {
+            self.is_over(*key);
+        }
         while let Some(key) = ended.pop() {
             let succeeded = self.known(key).state() == Some(JobState::Succeeded);
             if !succeeded {
@@ -51,8 +56,7 @@ impl Oracle {
             let dependents: Vec<JobKey> = self.known(key).dependents.iter().copied().collect();
             for dependent in dependents {
                 if self.live.contains(&dependent) && self.tell(dependent, key, succeeded) {
-                    self.live.remove(&dependent);
-                    self.free_unique_of(dependent);
+                    self.is_over(dependent);
                     ended.push(dependent);
                 }
             }
@@ -60,10 +64,28 @@ impl Oracle {
         if failed.len() > 2 {
             self.goals.reach("cascade-over-generations");
         }
-        let mut all = failed.clone();
-        all.remove(&first);
-        all.extend(self.let_go(failed));
-        self.may_have_ended_either_way(&all);
+        let mut followed: BTreeSet<JobKey> = self.let_go(&failed).into_iter().collect();
+        followed.extend(failed);
+        for key in first {
+            followed.remove(key);
+        }
+        if self.two_timers_may_have_met() {
+            self.may_have_ended_either_way(&followed);
+        }
+    }
+
+    /// Takes a job that has ended out of the books of the living.
+    fn is_over(&mut self, key: JobKey) {
+        self.live.remove(&key);
+        self.free_unique_of(key);
+        let jumps = self.jumps;
+        self.known_mut(key).jumps_at_end = jumps;
+    }
+
+    /// Each timer of a step fires at its own time, but readings of two clocks are in no order: what ended
+    /// a job that two of them concern is open.
+    fn two_timers_may_have_met(&self) -> bool {
+        self.due_now.len() + self.replacing > 1
     }
 
     /// Tells a dependent that `upstream` has ended; true if that ends it too.
@@ -97,6 +119,39 @@ impl Oracle {
         false
     }
 
+    /// A job that is granted waits for nothing: what it was believed to wait for, and may have ended earlier
+    /// in the turn, has.
+    pub(super) fn upstreams_have_ended(&mut self, key: JobKey) {
+        let waits = |job: &Known| job.state() == Some(JobState::Blocked);
+        if !self.jobs.get(&key).is_some_and(waits) {
+            return;
+        }
+        for upstream in self.known(key).missing() {
+            self.must_have_ended(upstream);
+        }
+    }
+
+    /// It ended by itself, or with one of those it waited for.
+    fn must_have_ended(&mut self, key: JobKey) {
+        let Some(job) = self.jobs.get(&key) else {
+            return;
+        };
+        if job.has_ended() {
+            return;
+        }
+        if job.may_have_ended() {
+            let ended = job.may.iter().copied();
+            let stands = ended.filter(|stand| stand.state.is_terminal()).collect();
+            return self.stands_become(key, stands);
+        }
+        for upstream in job.missing() {
+            self.must_have_ended(upstream);
+            if self.known(key).has_ended() {
+                return;
+            }
+        }
+    }
+
     /// With nothing missing, a blocked job goes to its time or into the line.
     pub(super) fn unblock_if_met(&mut self, key: JobKey) {
         let job = self.known(key);
@@ -113,48 +168,54 @@ impl Oracle {
         }
     }
 
-    /// Upstreams of failed jobs, in their graph, that nobody alive needs are called off (`rel G5`).
-    fn let_go(&mut self, failed: BTreeSet<JobKey>) -> Vec<JobKey> {
+    /// Upstreams of failed jobs, in their graph, that nobody alive needs are called off (`rel G5`), and
+    /// theirs in turn.
+    fn let_go(&mut self, failed: &BTreeSet<JobKey>) -> Vec<JobKey> {
         let mut gone = Vec::new();
-        let mut failed: Vec<JobKey> = failed.into_iter().collect();
-        while let Some(key) = failed.pop() {
-            let (graph, upstreams) = (self.known(key).graph.clone(), self.known(key).missing());
-            if graph.is_none() {
-                continue;
+        let mut suspects: BTreeMap<JobKey, JobKey> = BTreeMap::new();
+        for key in failed {
+            suspects.extend(self.kin_above(*key));
+        }
+        while let Some((upstream, since)) = suspects
+            .iter()
+            .map(|(upstream, since)| (*upstream, *since))
+            .find(|(upstream, _)| self.live.contains(upstream) && !self.is_needed(*upstream))
+        {
+            if self.known(upstream).may_be(JobState::Running) {
+                self.goals.reach("running-upstream-called-off");
             }
-            for upstream in upstreams {
-                let Some(other) = self.jobs.get(&upstream) else {
-                    continue;
-                };
-                let is_kin = other.graph == graph && self.live.contains(&upstream);
-                if !is_kin || self.is_needed(upstream) {
-                    continue;
-                }
-                if other.may_be(JobState::Running) {
-                    self.goals.reach("running-upstream-called-off");
-                }
-                self.note(upstream, "nobody needs it any more since the end of", key.0);
-                let job = self.known_mut(upstream);
-                job.end_hold(Gone::Cancelled);
-                job.moves_to(JobState::Cancelled);
-                self.live.remove(&upstream);
-                self.free_unique_of(upstream);
-                failed.push(upstream);
-                gone.push(upstream);
-            }
+            self.note(
+                upstream,
+                "nobody needs it any more since the end of",
+                since.0,
+            );
+            let job = self.known_mut(upstream);
+            job.end_hold(Gone::Cancelled);
+            job.moves_to(JobState::Cancelled);
+            self.is_over(upstream);
+            suspects.extend(self.kin_above(upstream));
+            gone.push(upstream);
         }
         gone
     }
 
-    /// A job between others that end may have failed with the one or been let go by the other: which
-    /// is told first is not promised.
+    /// The missing upstreams of a job that are of its graph.
+    fn kin_above(&self, key: JobKey) -> Vec<(JobKey, JobKey)> {
+        let job = self.known(key);
+        let is_kin = |upstream: &JobKey| {
+            let other = self.jobs.get(upstream);
+            job.graph.is_some() && other.is_some_and(|other| other.graph == job.graph)
+        };
+        let missing = job.missing().into_iter().filter(is_kin);
+        missing.map(|upstream| (upstream, key)).collect()
+    }
+
+    /// A job between others that end may have failed with the one or been let go by the other.
     fn may_have_ended_either_way(&mut self, ended: &BTreeSet<JobKey>) {
         for key in ended {
-            if ended.len() > 1 || self.due_now.len() > 1 || self.is_bulk {
-                let job = self.known_mut(*key);
-                let twins: Vec<Stand> = job.may.iter().filter_map(twin).collect();
-                job.may.extend(twins);
-            }
+            let job = self.known_mut(*key);
+            let twins: Vec<Stand> = job.may.iter().filter_map(twin).collect();
+            job.may.extend(twins);
         }
     }
 

@@ -1,6 +1,6 @@
 //! Compares what is believed with what is stored, and narrows what was open.
 
-use ganger_types::{Due, Elapsed, InputRow, InputState, JobKey, JobState};
+use ganger_types::{Due, Elapsed, InputRow, InputState, JobKey, JobRecord, JobState};
 
 use super::job::{Gone, Known, Slot, Stand, When};
 use super::{Judged, Oracle};
@@ -48,7 +48,7 @@ impl Oracle {
             self.narrow(key, rows)?;
             let has_ended = self.jobs.get(&key).is_some_and(Known::has_ended);
             if was_open && has_ended && self.live.contains(&key) {
-                self.has_ended(key);
+                self.have_ended(&[key]);
                 let touched: Vec<JobKey> = self.touched.iter().copied().collect();
                 waiting.extend(touched);
             }
@@ -68,7 +68,10 @@ impl Oracle {
 
     /// Holds every live job against the rows, and counts them.
     pub(crate) fn compare_all(&mut self, rows: &Rows) -> Judged {
-        if let Some(key) = rows.live.keys().find(|key| !self.live.contains(key)) {
+        let stranger = |(key, record): &(&JobKey, &JobRecord)| {
+            self.judges(&record.namespace) && !self.live.contains(key)
+        };
+        if let Some((key, _)) = rows.live.iter().find(stranger) {
             return Err(self.broken("A2", *key, format!("job {key} is stored as live")));
         }
         let live: Vec<JobKey> = self.live.iter().copied().collect();

@@ -76,7 +76,12 @@ impl Oracle {
     pub(super) fn after_expiry(&self, key: JobKey, hold: &Hold, stand: Stand) -> Vec<Stand> {
         let deaths_max = self.namespace(&self.known(key).namespace).deaths_max;
         let mut stands = Vec::new();
-        if hold.ends.0 <= self.now.elapsed {
+        // The earlier of the two ends the attempt; in the same moment it has run out of time.
+        let at = |end: Elapsed| end.max(self.settled);
+        let runs_out_first = hold
+            .times_out
+            .is_none_or(|(_, last)| at(hold.ends.0) < at(last));
+        if hold.ends.0 <= self.now.elapsed && runs_out_first {
             // A lost worker says nothing about the job: it is due again at once (`rel O4`).
             let died = Stand {
                 deaths: stand.deaths + 1,
@@ -88,7 +93,7 @@ impl Oracle {
         }
         if let Some(times_out) = hold
             .times_out
-            .filter(|(first, _)| *first <= self.now.elapsed)
+            .filter(|(first, _)| *first <= self.now.elapsed && at(*first) <= at(hold.ends.1))
         {
             stands.extend(self.after_end_within(key, times_out, stand, true, None));
         }

@@ -137,9 +137,8 @@ impl Oracle {
                 }
             }
         }
-        for answered in is_new.values() {
-            self.settle_new(answered.key);
-        }
+        let keys: Vec<JobKey> = is_new.values().map(|answered| answered.key).collect();
+        self.settle_new(keys);
         if let Some(claim) = &cmd.claim {
             let claimed = Claimed {
                 submission: cmd.clone(),
@@ -231,6 +230,7 @@ impl Oracle {
             result: None,
             is_ahead: false,
             is_revived: false,
+            jumps_at_end: 0,
             notes: Vec::new(),
             spec: spec.clone(),
         };
@@ -269,34 +269,45 @@ impl Oracle {
         let upstream = match &edge.upstream {
             Upstream::Member(member) => keys[usize::try_from(*member).expect("checked")],
             Upstream::Job(id) => self.find(&cmd.namespace, id).expect("checked"),
+            Upstream::Remote { .. } => unreachable!("there is one shard"),
         };
         self.slot_for(upstream, edge.policy)
     }
 
     pub(super) fn slot_for(&self, upstream: JobKey, policy: FailurePolicy) -> Slot {
-        let outcome = self.jobs.get(&upstream).and_then(Known::outcome);
-        match (outcome, policy) {
-            (Some(Outcome::Succeeded), _) => Slot::Delivered(upstream),
-            (Some(_), FailurePolicy::Ignore) => Slot::Ignored,
+        match self.jobs.get(&upstream) {
+            Some(job) if job.outcome() == Some(Outcome::Succeeded) => Slot::Delivered(upstream),
+            // Failed or called off: either way there is nothing to wait for.
+            Some(job) if job.has_failed() && policy == FailurePolicy::Ignore => Slot::Ignored,
             _ => Slot::Missing(upstream, policy),
         }
     }
 
-    /// Sends a new job where it belongs: failed with its upstream, blocked, to its time, or in line.
-    fn settle_new(&mut self, key: JobKey) {
-        let job = self.known(key);
-        if !self.live.contains(&key) {
-            return;
-        }
-        let dead_upstream = job.missing().into_iter().find(|upstream| {
-            let has_ended = self.jobs.get(upstream).is_some_and(Known::has_ended);
-            has_ended && job.policy_towards(*upstream) == Some(FailurePolicy::Fail)
-        });
-        if let Some(upstream) = dead_upstream {
+    /// Sends new jobs where they belong. Those behind an upstream that had not succeeded all fail before
+    /// any other is told of it.
+    fn settle_new(&mut self, keys: Vec<JobKey>) {
+        let mut failed = Vec::new();
+        for key in keys {
+            let job = self.known(key);
+            let is_dead = |upstream: &JobKey| {
+                let has_ended = self.jobs.get(upstream).is_some_and(Known::has_ended);
+                has_ended && job.policy_towards(*upstream) == Some(FailurePolicy::Fail)
+            };
+            let Some(upstream) = job.missing().into_iter().find(is_dead) else {
+                self.begin(key);
+                continue;
+            };
             self.goals.reach("enqueued-behind-a-failed-upstream");
             self.note(key, "its upstream had not succeeded:", upstream.0);
-            return self.ends_without_success(key, JobState::Failed);
+            self.known_mut(key).moves_to(JobState::Failed);
+            failed.push(key);
         }
+        self.have_ended(&failed);
+    }
+
+    /// The first state of a new job: blocked, on its way to its time, or in line.
+    fn begin(&mut self, key: JobKey) {
+        let job = self.known(key);
         let blank = Stand::new(JobState::Ready);
         let stand = if job.missing().is_empty() {
             match job.start {

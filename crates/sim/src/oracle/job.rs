@@ -158,6 +158,8 @@ pub(crate) struct Known {
     pub(crate) is_ahead: bool,
     /// It was revived: what was true of its first life need not be of this one.
     pub(crate) is_revived: bool,
+    /// How often the wall clock had jumped ahead when it ended.
+    pub(crate) jumps_at_end: u32,
     pub(crate) notes: Vec<Note>,
 }
 
@@ -186,6 +188,11 @@ impl Known {
 
     pub(crate) fn may_have_ended(&self) -> bool {
         self.may.iter().any(|stand| stand.state.is_terminal())
+    }
+
+    /// Whether it has ended for certain, and not with success.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.has_ended() && !self.may_be(JobState::Succeeded)
     }
 
     pub(crate) fn outcome(&self) -> Option<Outcome> {

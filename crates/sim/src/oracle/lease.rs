@@ -79,6 +79,11 @@ impl Oracle {
         let mut lines: BTreeMap<Queue, Line> = BTreeMap::new();
         for from in &cmd.queues {
             self.late_may_end(&cmd.namespace, &from.queue);
+        }
+        for grant in grants {
+            self.upstreams_have_ended(grant.key);
+        }
+        for from in &cmd.queues {
             lines.insert(from.queue.clone(), self.line(&cmd.namespace, &from.queue));
         }
         let is_open = lines.values().any(|line| line.is_open);
@@ -282,8 +287,14 @@ impl Oracle {
         Ok(())
     }
 
+    /// Its place in the line, if there is only one it can have.
     fn place(&self, key: JobKey) -> Option<Elapsed> {
-        self.known(key).may.first().and_then(|stand| stand.ready_at)
+        let stands = self.known(key).may.iter();
+        let mut places = stands
+            .filter(|stand| stand.state == JobState::Ready)
+            .map(|stand| stand.ready_at);
+        let first = places.next().flatten();
+        places.all(|place| place == first).then_some(first)?
     }
 
     fn lease_length(&self, cmd: &Lease, queue: &Queue) -> Duration {

@@ -14,6 +14,7 @@ mod enqueue;
 pub(crate) mod job;
 mod lease;
 mod operate;
+mod read;
 mod report;
 mod retention;
 mod schedule;
@@ -27,6 +28,7 @@ use ganger_types::{
     NamespaceSettings, Now, Queue, QueueSettings, RequestId, ScheduleId, Timestamp, UniqueKey,
 };
 
+use crate::actor::names;
 use crate::goals::Goals;
 use crate::rows::Rows;
 use job::{Known, Note};
@@ -69,6 +71,21 @@ pub(crate) struct Moment {
     pub(crate) applied: Vec<Applied>,
 }
 
+impl Moment {
+    /// Changes of settings do not carry their callers' time.
+    fn brings_no_time(&self) -> bool {
+        let is_setting = |one: &Applied| {
+            matches!(
+                one.command,
+                Command::ConfigureQueue(_)
+                    | Command::ForgetQueue(_)
+                    | Command::ConfigureNamespace(_)
+            )
+        };
+        !self.applied.is_empty() && self.applied.iter().all(is_setting)
+    }
+}
+
 /// What became durable together.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Turn {
@@ -77,6 +94,45 @@ pub(crate) struct Turn {
     pub(crate) touched: BTreeSet<JobKey>,
     /// Jobs whose rows were removed, as they were before.
     pub(crate) removed: Vec<JobRecord>,
+}
+
+impl Turn {
+    /// What concerns namespaces on the shard's clock, and what concerns the one on its callers' clocks.
+    pub(crate) fn parted(self, rows: &Rows, callers_now: Now) -> (Self, Self) {
+        let callers = names::callers();
+        let (mut ours, mut theirs) = (Self::default(), Self::default());
+        for moment in self.moments {
+            let is_theirs = |one: &Applied| names::namespace_of(&one.command) == Some(&callers);
+            let (of_callers, of_ours) = moment.applied.into_iter().partition(is_theirs);
+            let at_ours = Moment {
+                now: moment.now,
+                applied: of_ours,
+            };
+            ours.moments.push(at_ours);
+            let of_callers: Vec<Applied> = of_callers;
+            // Nothing happens there between calls.
+            theirs
+                .moments
+                .extend(of_callers.into_iter().map(|one| Moment {
+                    now: callers_now,
+                    applied: vec![one],
+                }));
+        }
+        for record in self.removed {
+            let is_theirs = record.namespace == callers;
+            let of = if is_theirs { &mut theirs } else { &mut ours };
+            of.touched.insert(record.key);
+            of.removed.push(record);
+        }
+        for key in self.touched {
+            if let Some(record) = rows.record(key) {
+                let is_theirs = record.namespace == callers;
+                let of = if is_theirs { &mut theirs } else { &mut ours };
+                of.touched.insert(key);
+            }
+        }
+        (ours, theirs)
+    }
 }
 
 struct Claimed {
@@ -108,18 +164,28 @@ pub(crate) struct Oracle {
     requests: BTreeMap<(Namespace, RequestId), Vec<LeaseToken>>,
     /// Jobs with a timer due in the present step: which of two such ends comes first is open.
     due_now: BTreeSet<JobKey>,
+    /// Schedules due in the present step that call off their earlier run.
+    replacing: usize,
     /// Records of the jobs that are gone after the present turn.
     leaving: Vec<JobRecord>,
-    /// When the wall clock last jumped ahead.
-    wall_jumped: Option<Now>,
+    /// The reading at which the wall clock was last looked at.
+    looked: Now,
+    /// When the wall clock last jumped ahead, and how often it has. A start counts as a jump.
+    wall_jumped: Option<Elapsed>,
+    jumps: u32,
+    /// A start that nobody has seen anything of yet: a process killed before its first commit leaves no
+    /// trace, and the next one may begin at an earlier reading.
+    started: Option<Now>,
     now: Now,
     /// The reading before the present turn.
     before: Now,
     /// What fell due earlier counts as of this reading: the last one applied, or the last start.
     settled: Elapsed,
     op: u64,
-    /// Several jobs are being ended by one command: what is told first is not promised.
-    is_bulk: bool,
+    /// It judges the namespace on its callers' clocks, and no other.
+    is_of_callers: bool,
+    /// The shard's own reading, where retention goes by it and the rest by callers' clocks.
+    pub(crate) retention_now: Option<Now>,
     key_max: Option<JobKey>,
     /// As it was before the present turn.
     key_before: Option<JobKey>,
@@ -127,14 +193,37 @@ pub(crate) struct Oracle {
 }
 
 impl Oracle {
+    /// One for the namespace on its callers' clocks.
+    pub(crate) fn of_callers() -> Self {
+        Self {
+            is_of_callers: true,
+            ..Self::default()
+        }
+    }
+
+    /// Whether it judges this namespace.
+    fn judges(&self, namespace: &Namespace) -> bool {
+        self.is_of_callers == (*namespace == names::callers())
+    }
+
+    /// Whether some job is held by a worker, as far as is known.
+    pub(crate) fn holds_anything(&self) -> bool {
+        self.live.iter().any(|key| self.known(*key).hold.is_some())
+    }
+
     /// Judges a turn that became durable: its moments in order, and the rows after it.
     pub(crate) fn turn(&mut self, turn: &Turn, rows: &Rows) -> Judged {
+        if let Some(now) = self.started.take() {
+            self.begins_anew(now);
+        }
         self.before = self.now;
         self.key_before = self.key_max;
         self.leaving.clone_from(&turn.removed);
         for moment in &turn.moments {
-            self.step_to(moment.now)?;
-            self.schedules_fire(rows)?;
+            if !(self.is_of_callers && moment.brings_no_time()) {
+                self.step_to(moment.now)?;
+                self.schedules_fire(rows)?;
+            }
             for one in &moment.applied {
                 self.op = one.op;
                 self.judge(&one.command, &one.answer, rows)?;
@@ -148,6 +237,11 @@ impl Oracle {
 
     /// A new epoch began at `now`: leases get their full length again (`rel T6`).
     pub(crate) fn restarted(&mut self, now: Now) {
+        self.started = Some(now);
+    }
+
+    fn begins_anew(&mut self, now: Now) {
+        self.wall_jumps(now);
         self.settled = self.settled.max(now.elapsed);
         for key in &self.live {
             let job = self.jobs.get_mut(key).expect("live jobs are known");
@@ -188,6 +282,12 @@ impl Oracle {
             Command::RemoveSchedule(cmd) => self.remove_schedule(cmd, answer),
             Command::Goodbye(cmd) => self.goodbye(cmd, answer),
             Command::Query(query) => self.query(query, answer),
+            Command::Reserve(_)
+            | Command::Prepare(_)
+            | Command::Decide(_)
+            | Command::Receive(_)
+            | Command::Confirm(_)
+            | Command::Reconcile(_) => unreachable!("there is one shard"),
         }
     }
 

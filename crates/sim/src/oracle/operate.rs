@@ -6,7 +6,6 @@ use ganger_types::command::{
     AddDependencies, Alter, Cancel, ConfigureNamespace, ConfigureQueue, Delete, ForgetQueue,
     Goodbye, QueueChange, RemoveDependencies, Revive, Selection, Start, TimeOut,
 };
-use ganger_types::query::Query;
 use ganger_types::{Answer, FailurePolicy, JobId, JobKey, JobState, Namespace, Reply, limits};
 
 use super::admission::due_of;
@@ -80,13 +79,8 @@ impl Oracle {
             let job = self.known_mut(key);
             job.end_hold(Gone::Cancelled);
             job.moves_to(JobState::Cancelled);
-            self.live.remove(&key);
         }
-        self.is_bulk = true;
-        for key in keys {
-            self.has_ended(key);
-        }
-        self.is_bulk = false;
+        self.have_ended(&keys);
         Ok(())
     }
 
@@ -109,24 +103,27 @@ impl Oracle {
         if self.changed(answer, &objections)?.is_none() {
             return Ok(());
         }
-        for key in keys {
-            self.note(key, "was timed out by hand", 0);
+        let keys: BTreeSet<JobKey> = keys.into_iter().collect();
+        let now = self.now.elapsed;
+        for key in &keys {
+            self.note(*key, "was timed out by hand", 0);
             self.goals.reach("timed-out-by-hand");
-            let now = self.now.elapsed;
-            let stands = self.stands_after(key, |stand| {
-                let after =
-                    self.after_failure(key, now, stand, true, Some(std::time::Duration::ZERO));
-                after
-                    .into_iter()
-                    .map(|stand| Stand {
-                        ready_at: None,
-                        ..stand
-                    })
-                    .collect()
+            let at_once = Some(std::time::Duration::ZERO);
+            let stands = self.stands_after(*key, |stand| {
+                let after = self.after_failure(*key, now, stand, true, at_once);
+                let somewhere = |stand| Stand {
+                    ready_at: None,
+                    ..stand
+                };
+                after.into_iter().map(somewhere).collect()
             });
-            self.known_mut(key).end_hold(Gone::ByHand);
-            self.stands_become(key, stands);
+            self.known_mut(*key).end_hold(Gone::ByHand);
+            self.stands_are(*key, stands);
         }
+        // All that were named are taken from their workers; only then do the others follow.
+        let has_ended = |key: &JobKey| self.known(*key).has_ended();
+        let ended: Vec<JobKey> = keys.into_iter().filter(has_ended).collect();
+        self.have_ended(&ended);
         Ok(())
     }
 
@@ -165,17 +162,17 @@ impl Oracle {
 
     /// A live job that holds the result of this one as an input.
     pub(super) fn user_of(&self, key: JobKey) -> Option<JobKey> {
+        self.users_of(key).next()
+    }
+
+    pub(super) fn users_of(&self, key: JobKey) -> impl Iterator<Item = JobKey> {
+        let takes = move |slot: &Slot| *slot == Slot::Delivered(key);
         self.known(key)
             .dependents
             .iter()
             .copied()
-            .find(|dependent| {
-                self.live.contains(dependent)
-                    && self
-                        .known(*dependent)
-                        .inputs
-                        .iter()
-                        .any(|slot| *slot == Slot::Delivered(key))
+            .filter(move |dependent| {
+                self.live.contains(dependent) && self.known(*dependent).inputs.iter().any(takes)
             })
     }
 
@@ -200,10 +197,13 @@ impl Oracle {
         let renewed: Vec<Slot> = slots
             .into_iter()
             .map(|slot| match slot {
-                Slot::Missing(upstream, policy) => match self.slot_for(upstream, policy) {
-                    Slot::Delivered(upstream) => Slot::Delivered(upstream),
-                    _ => Slot::Missing(upstream, policy),
-                },
+                // One that was removed since has not succeeded before it was: else it would be in use.
+                Slot::Missing(upstream, FailurePolicy::Ignore)
+                    if !self.jobs.contains_key(&upstream) =>
+                {
+                    Slot::Ignored
+                }
+                Slot::Missing(upstream, policy) => self.slot_for(upstream, policy),
                 Slot::Delivered(upstream) => match self.slot_for(upstream, FailurePolicy::Fail) {
                     Slot::Missing(upstream, _) => {
                         Slot::Missing(upstream, self.edge_policy(key, upstream))
@@ -245,21 +245,33 @@ impl Oracle {
         let Some((_, skipped)) = self.changed(answer, &objections)? else {
             return Ok(());
         };
+        let mut live = Vec::new();
+        let mut named = BTreeSet::new();
         for id in &cmd.jobs {
             let Some(key) = self.find(&cmd.namespace, id) else {
                 continue;
             };
-            if skipped.contains(id) {
-                continue;
+            let is_live = self.live.contains(&key) && !self.known(key).has_ended();
+            if !skipped.contains(id) {
+                named.insert(key);
+                live.extend(is_live.then_some(key));
+            } else if is_live && !self.known(key).may_have_ended() {
+                // What is named is what is deleted (`rel K5`), whatever else is named before it.
+                let what = format!("live job {id} was to be deleted and was skipped");
+                return Err(self.broken("K5", key, what));
             }
+        }
+        for key in &live {
+            self.goals.reach("deleted-while-live");
+            let job = self.known_mut(*key);
+            job.end_hold(Gone::Removed);
+            job.moves_to(JobState::Cancelled);
+        }
+        self.have_ended(&live);
+        for key in named {
             if let Some(user) = self.user_of(key) {
-                let what = format!("job {id} was deleted while job {user} holds its result");
+                let what = format!("job {key} was deleted while job {user} holds its result");
                 return Err(self.broken("K2", key, what));
-            }
-            if self.live.contains(&key) && !self.known(key).has_ended() {
-                self.goals.reach("deleted-while-live");
-                self.known_mut(key).end_hold(Gone::Removed);
-                self.ends_without_success(key, JobState::Cancelled);
             }
             self.remove(key);
         }
@@ -540,58 +552,6 @@ impl Oracle {
             });
             self.known_mut(key).end_hold(Gone::ByHand);
             self.stands_become(key, stands);
-        }
-        Ok(())
-    }
-
-    /// Every read must agree with what is believed (`rel D4`).
-    pub(super) fn query(&mut self, query: &Query, answer: &Answer) -> Judged {
-        match (query, answer) {
-            (Query::Audit, Ok(Reply::Audit(lines))) if !lines.is_empty() => {
-                Err(self.wrong("A1", format!("the audit says {lines:?}"), Vec::new()))
-            }
-            (Query::Queue(namespace, queue), Ok(Reply::Queue(view))) => {
-                self.check_counts(namespace, queue, &view.counts)
-            }
-            (Query::Queues(namespace), Ok(Reply::Queues(views))) => views
-                .iter()
-                .try_for_each(|view| self.check_counts(namespace, &view.queue, &view.counts)),
-            (Query::Why(namespace, id), Ok(Reply::Why(why))) => match self.find(namespace, id) {
-                Some(key) if self.known(key).may_be(why.state) => Ok(()),
-                Some(key) => Err(self.broken("D4", key, format!("`why` says {}", why.state))),
-                None => Err(self.wrong(
-                    "K5",
-                    format!("`why` knows the removed job {id}"),
-                    Vec::new(),
-                )),
-            },
-            _ => Ok(()),
-        }
-    }
-
-    fn check_counts(
-        &self,
-        namespace: &Namespace,
-        queue: &ganger_types::Queue,
-        counts: &ganger_types::QueueCounts,
-    ) -> Judged {
-        let here = || {
-            self.jobs
-                .values()
-                .filter(|job| job.namespace == *namespace && job.queue == *queue)
-        };
-        if here().any(|job| !job.is_certain()) {
-            return Ok(());
-        }
-        for state in JobState::ALL {
-            let count = here().filter(|job| job.state() == Some(state)).count();
-            if u64::try_from(count).ok() != Some(counts.of(state)) {
-                let what = format!(
-                    "queue {queue} shows {} {state} jobs, there are {count}",
-                    counts.of(state)
-                );
-                return Err(self.wrong("A1", what, Vec::new()));
-            }
         }
         Ok(())
     }

@@ -262,6 +262,7 @@ impl Oracle {
                 .dependents
                 .insert(key);
             if matches!(slot, Slot::Missing(..)) {
+                self.goals.reach("completed-behind-others");
                 self.known_mut(key).after.push(slot);
             }
         }
@@ -442,7 +443,7 @@ impl Oracle {
         let was_open = !job.has_ended();
         job.may.retain(|stand| stand.state == *state);
         if was_open && state.is_terminal() {
-            self.has_ended(key);
+            self.have_ended(&[key]);
         }
         Ok(())
     }

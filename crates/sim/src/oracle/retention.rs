@@ -17,7 +17,7 @@ impl Oracle {
             .leaving
             .iter()
             .filter(|record| keys.contains(&record.key) && self.jobs.contains_key(&record.key))
-            .filter(|record| self.may_be_gone(record.key, record).is_ok())
+            .filter(|record| self.may_be_gone(record.key, record, rows).is_ok())
             .cloned()
             .collect();
         self.removed_by_retention(&leaving, rows)
@@ -30,7 +30,7 @@ impl Oracle {
         };
         let records: Vec<&JobRecord> = records.iter().filter(is_gone).collect();
         for record in &records {
-            self.may_be_gone(record.key, record)?;
+            self.may_be_gone(record.key, record, rows)?;
         }
         for record in records {
             self.retired(record.key);
@@ -51,8 +51,9 @@ impl Oracle {
         self.remove(key);
     }
 
-    fn may_be_gone(&self, key: JobKey, record: &JobRecord) -> Judged {
+    fn may_be_gone(&self, key: JobKey, record: &JobRecord, rows: &Rows) -> Judged {
         let job = self.known(key);
+        let wall = self.retention_now.unwrap_or(self.now).wall;
         let Some(end) = record.finished.as_ref().filter(|_| job.has_ended()) else {
             return Err(self.broken(
                 "K1",
@@ -60,7 +61,10 @@ impl Oracle {
                 format!("job {} was removed before its end", job.id),
             ));
         };
-        if let Some(user) = self.user_of(key) {
+        // One that may have ended before, and has by the end of the turn, is no user any more.
+        let is_user =
+            |user: &JobKey| !self.known(*user).may_have_ended() || rows.live.contains_key(user);
+        if let Some(user) = self.users_of(key).find(is_user) {
             let what = format!(
                 "job {} was retired while job {user} holds its result",
                 job.id
@@ -74,8 +78,8 @@ impl Oracle {
             .unwrap_or(space.retention)
             .of(end.outcome);
         let is_old = match (end.keep_until, keep.age) {
-            (Some(until), _) => until.is_some_and(|until| until <= self.now.wall),
-            (None, Some(age)) => end.at.after(age) <= self.now.wall,
+            (Some(until), _) => until.is_some_and(|until| until <= wall),
+            (None, Some(age)) => end.at.after(age) <= wall,
             (None, None) => false,
         };
         let others = self
@@ -97,7 +101,7 @@ impl Oracle {
             );
             return Err(self.broken("K1", key, what));
         }
-        if !is_beyond && !self.wall_is_trusted(end.at) {
+        if !is_beyond && !self.wall_is_trusted(job) {
             let what = format!(
                 "job {} was retired right after the wall clock jumped",
                 job.id

@@ -36,6 +36,14 @@ impl Oracle {
         Ok(())
     }
 
+    /// Schedules due now that call off their earlier run.
+    pub(super) fn schedules_that_replace(&self) -> usize {
+        let is_due = |plan: &&Plan| plan.next_at <= self.now.wall && !plan.record.paused;
+        let due = self.schedules.values().filter(is_due);
+        due.filter(|plan| plan.record.overlap == Overlap::Replace)
+            .count()
+    }
+
     fn schedule_fires(&mut self, name: &(Namespace, ScheduleId), rows: &Rows) -> Judged {
         let made = self.new_of_schedule(name, rows);
         let plan = &self.schedules[name];
@@ -181,6 +189,7 @@ impl Oracle {
             result: None,
             is_ahead: false,
             is_revived: false,
+            jumps_at_end: 0,
             notes: Vec::new(),
             spec,
         };

@@ -5,7 +5,7 @@ use std::time::Duration;
 use ganger_types::limits::RETENTION_DISTRUST_FOR;
 use ganger_types::{Due, DueOrder, Elapsed, JobKey, JobState, Now, Timestamp};
 
-use super::job::{Gone, Hold, Stand, When};
+use super::job::{Gone, Hold, Known, Stand, When};
 use super::{Judged, Oracle};
 
 impl Oracle {
@@ -17,7 +17,11 @@ impl Oracle {
         }
         let before = std::mem::replace(&mut self.now, now);
         self.settled = self.settled.max(before.elapsed);
-        self.watch_wall(before);
+        if self.is_of_callers {
+            // What fell due before counts as of the command that brings the time.
+            self.settled = now.elapsed;
+        }
+        self.watch_wall(now);
         let wall = now.wall;
         self.uniques
             .retain(|_, occupied| occupied.until.is_none_or(|until| until > wall));
@@ -36,7 +40,14 @@ impl Oracle {
         if due.len() > 1 {
             self.goals.reach("two-timers-in-one-step");
         }
+        if self.is_of_callers && !due.is_empty() {
+            self.goals.reach("settled-by-a-callers-clock");
+            if due.iter().any(|key| self.known(*key).hold.is_some()) {
+                self.goals.reach("lease-ended-by-a-callers-clock");
+            }
+        }
         self.due_now.extend(due);
+        self.replacing = self.schedules_that_replace();
         // An end may make others due only through a zero pause, which `fire` settles itself; a
         // cascade only ends jobs or makes them ready.
         let mut rounds = 0;
@@ -76,15 +87,15 @@ impl Oracle {
         self.timer_of(key).is_some()
     }
 
-    fn first_due(&self) -> Option<(Elapsed, JobKey)> {
+    fn first_due(&self) -> Option<(Turn, JobKey)> {
         self.live
             .iter()
             .filter_map(|key| Some((self.timer_of(*key)?, *key)))
             .min()
     }
 
-    /// The moment of the first timer of a job that is due and not settled, on the elapsed line.
-    fn timer_of(&self, key: JobKey) -> Option<Elapsed> {
+    /// The moment of the first timer of a job that is due and not settled.
+    fn timer_of(&self, key: JobKey) -> Option<Turn> {
         let job = self.known(key);
         if job.has_ended() {
             return None;
@@ -92,14 +103,15 @@ impl Oracle {
         if let Some(hold) = &job.hold {
             let first = hold_ends(hold).0;
             let settled = !job.is_certain() && self.now.elapsed < hold_ends(hold).1;
-            return (first <= self.now.elapsed && !settled).then_some(first);
+            let is_due = first <= self.now.elapsed && !settled;
+            return is_due.then(|| turn_of(Due::Elapsed(first), self.now));
         }
-        let is_late = job
+        let late = job
             .spec
             .deadline
-            .is_some_and(|deadline| deadline <= self.now.wall);
-        if is_late && job.may.iter().any(|stand| !stand.state.is_terminal()) {
-            return Some(self.now.elapsed);
+            .filter(|deadline| *deadline <= self.now.wall);
+        if let Some(deadline) = late {
+            return Some(turn_of(Due::Wall(deadline), self.now));
         }
         job.may
             .iter()
@@ -155,13 +167,12 @@ impl Oracle {
             );
             return;
         }
-        let running: Vec<Stand> = job
+        // What an earlier moment of the turn may have made of it stays possible.
+        let (running, mut stands): (Vec<Stand>, Vec<Stand>) = job
             .may
             .iter()
             .copied()
-            .filter(|stand| stand.state == JobState::Running)
-            .collect();
-        let mut stands = Vec::new();
+            .partition(|stand| stand.state == JobState::Running);
         if self.now.elapsed < last {
             stands.extend(running.iter().copied());
         }
@@ -194,27 +205,43 @@ impl Oracle {
     }
 
     /// Remembers when the wall clock ran ahead of the elapsed one.
-    fn watch_wall(&mut self, before: Now) {
-        let moved = self.now.elapsed.since(before.elapsed);
+    fn watch_wall(&mut self, now: Now) {
+        let before = std::mem::replace(&mut self.looked, now);
+        let moved = now.elapsed.since(before.elapsed);
         // Drift and rounding are no jumps.
         let slack = moved.mul_f64(0.2) + Duration::from_secs(60);
         let is_first = before.elapsed == Elapsed(0);
-        if !is_first && self.now.wall > before.wall.after(moved + slack) {
-            self.wall_jumped = Some(self.now);
-        }
-        // The least reading since: what ended at or after it may have ended since.
-        if let Some(jumped) = &mut self.wall_jumped {
-            jumped.wall = jumped.wall.min(self.now.wall);
+        if !is_first && now.wall > before.wall.after(moved + slack) {
+            self.wall_jumps(now);
         }
     }
 
-    /// Whether retention may believe the wall clock for a job that ended at this time (`rel C4`): it has
-    /// been stable for long, or the job ended after the jump.
-    pub(super) fn wall_is_trusted(&self, ended_at: Timestamp) -> bool {
-        self.wall_jumped.is_none_or(|jumped| {
-            let stable_for = self.now.elapsed.since(jumped.elapsed);
-            stable_for >= RETENTION_DISTRUST_FOR || ended_at >= jumped.wall
+    /// The wall clock jumped at `now`, or nobody knows whether it did: a shard that starts has not seen it
+    /// run.
+    pub(super) fn wall_jumps(&mut self, now: Now) {
+        self.looked = now;
+        self.wall_jumped = Some(now.elapsed);
+        self.jumps += 1;
+    }
+
+    /// Whether retention may believe the wall clock for a job (`rel C4`): it has been stable for long, or
+    /// the job ended after the jump, so that its end and the present are of one clock.
+    pub(super) fn wall_is_trusted(&self, job: &Known) -> bool {
+        self.wall_jumped.is_none_or(|jumped_at| {
+            let stable_for = self.now.elapsed.since(jumped_at);
+            stable_for >= RETENTION_DISTRUST_FOR || job.jumps_at_end == self.jumps
         })
+    }
+}
+
+/// Where a timer stands in the order in which those of one step fire: each at its own time, those of
+/// the wall clock as far back as it says now.
+type Turn = (Elapsed, bool, Timestamp);
+
+fn turn_of(due: Due, now: Now) -> Turn {
+    match due {
+        Due::Elapsed(at) => (at, false, Timestamp(0)),
+        Due::Wall(at) => (now.elapsed.before(now.wall.since(at)), true, at),
     }
 }
 
@@ -234,10 +261,13 @@ fn due_by(stand: &Stand, now: Now) -> Option<Elapsed> {
     }
 }
 
-fn due_for_certain(stand: &Stand, now: Now) -> Option<Elapsed> {
+fn due_for_certain(stand: &Stand, now: Now) -> Option<Turn> {
     match stand.due {
-        When::Between(first, last) => (last <= now.elapsed).then_some(first),
-        _ => due_by(stand, now),
+        When::Never => None,
+        When::Between(first, last) => {
+            (last <= now.elapsed).then(|| turn_of(Due::Elapsed(first), now))
+        }
+        When::At(due) => due.is_past(now).then(|| turn_of(due, now)),
     }
 }
 

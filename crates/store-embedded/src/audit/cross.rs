@@ -40,7 +40,7 @@ const STRAYS: [(&str, &str, &str); 7] = [
     (
         "inputs",
         "SELECT DISTINCT i.job FROM inputs i JOIN jobs j ON j.key = i.job
-            WHERE i.upstream IS NOT NULL
+            WHERE i.upstream >= 0
             AND NOT EXISTS (SELECT 1 FROM jobs u WHERE u.key = i.upstream)
             AND NOT EXISTS (SELECT 1 FROM finished f WHERE f.key = i.upstream)",
         "it waits for, or has the result of, a job that is not there",
@@ -68,7 +68,7 @@ pub(super) fn compare(
     compare_header(connection, report);
     compare_marks(connection, report, tally)?;
     compare_counts(report, tally);
-    Ok(())
+    tally.shards.compare(connection, report)
 }
 
 fn compare_header(connection: &Connection, report: &mut Report) {

@@ -2,6 +2,7 @@
 
 mod cross;
 mod rows;
+mod shards;
 
 use std::fmt;
 use std::path::Path;

@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each test file uses its part")]
 
+pub(crate) mod fixture;
+
 use std::path::{Path, PathBuf};
 
 use ganger_store::suite::sample;

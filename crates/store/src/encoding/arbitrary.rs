@@ -3,26 +3,28 @@
 use std::fmt::Debug;
 use std::time::Duration;
 
-use ganger_types::change::{ClaimRecord, UniqueRecord};
+use ganger_types::change::UniqueRecord;
 use ganger_types::job::{AttemptEnd, LastReport, ReportKind};
 use ganger_types::{
-    Backoff, Bytes, CatchUp, ClaimKey, Clock, Day, Due, DueOrder, Elapsed, Epoch, Failure,
-    FailurePolicy, Finished, Graph, Group, HistoryEntry, IdTag, InputRow, InputState, JobId,
-    JobKey, JobRecord, JobState, Keep, Kind, LabelKey, LabelValue, LeaseRecord, LeaseToken, Meta,
-    NameError, Namespace, NamespaceRecord, NamespaceSettings, Outcome, Overlap, Position, Priority,
-    Progress, Queue, QueueRecord, QueueSettings, RequestId, Retention, RetryPolicy, Sample,
-    ScheduleId, ScheduleRecord, ScheduleSpec, StatisticsRecord, Tag, Timestamp, UniqueKey, What,
-    Worker,
+    Backoff, Bytes, CatchUp, Claim, ClaimKey, ClaimRecord, ClaimedJobs, ClaimedRun, Clock, Day,
+    Due, DueOrder, Elapsed, Epoch, Failure, FailurePolicy, Finished, Graph, Group, HistoryEntry,
+    IdTag, JobId, JobKey, JobRecord, JobState, Keep, Kind, LabelKey, LabelValue, LeaseRecord,
+    LeaseToken, Meta, NameError, Namespace, NamespaceRecord, NamespaceSettings, Outcome, Overlap,
+    Position, Priority, Progress, Queue, QueueRecord, QueueSettings, RequestId, Retention,
+    RetryPolicy, Sample, ScheduleId, ScheduleRecord, ScheduleSpec, StatisticsRecord, Tag,
+    Timestamp, UniqueKey, What, Worker,
 };
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 
-fn name<T: Debug>(make: fn(Vec<u8>) -> Result<T, NameError>) -> impl Strategy<Value = T> {
+pub(super) fn name<T: Debug>(
+    make: fn(Vec<u8>) -> Result<T, NameError>,
+) -> impl Strategy<Value = T> {
     vec(any::<u8>(), 0..20).prop_map(move |bytes| make(bytes).expect("short"))
 }
 
-fn wall() -> impl Strategy<Value = Timestamp> {
+pub(super) fn wall() -> impl Strategy<Value = Timestamp> {
     any::<u64>().prop_map(Timestamp)
 }
 
@@ -30,19 +32,19 @@ fn elapsed() -> impl Strategy<Value = Elapsed> {
     any::<u64>().prop_map(Elapsed)
 }
 
-fn duration() -> impl Strategy<Value = Duration> {
+pub(super) fn duration() -> impl Strategy<Value = Duration> {
     (any::<u64>(), 0..1_000_000_000_u32).prop_map(|(s, n)| Duration::new(s, n))
 }
 
-fn key() -> impl Strategy<Value = JobKey> {
+pub(super) fn key() -> impl Strategy<Value = JobKey> {
     prop_oneof![0..1_000_u64, any::<u64>()].prop_map(JobKey)
 }
 
-fn text() -> impl Strategy<Value = String> {
+pub(super) fn text() -> impl Strategy<Value = String> {
     ".{0,12}"
 }
 
-fn bytes() -> impl Strategy<Value = Bytes> {
+pub(super) fn bytes() -> impl Strategy<Value = Bytes> {
     vec(any::<u8>(), 0..40).prop_map(Bytes::from)
 }
 
@@ -56,7 +58,7 @@ fn token() -> impl Strategy<Value = LeaseToken> {
     })
 }
 
-fn retry() -> impl Strategy<Value = RetryPolicy> {
+pub(super) fn retry() -> impl Strategy<Value = RetryPolicy> {
     let backoff = prop_oneof![
         duration().prop_map(Backoff::Fixed),
         vec(duration(), 1..4).prop_map(Backoff::List),
@@ -72,7 +74,7 @@ fn retry() -> impl Strategy<Value = RetryPolicy> {
     prop_oneof![Just(RetryPolicy::default()), any]
 }
 
-fn policy() -> impl Strategy<Value = FailurePolicy> {
+pub(super) fn policy() -> impl Strategy<Value = FailurePolicy> {
     prop::sample::select(vec![
         FailurePolicy::Fail,
         FailurePolicy::Wait,
@@ -80,7 +82,7 @@ fn policy() -> impl Strategy<Value = FailurePolicy> {
     ])
 }
 
-fn outcome() -> impl Strategy<Value = Outcome> {
+pub(super) fn outcome() -> impl Strategy<Value = Outcome> {
     prop::sample::select(vec![
         Outcome::Succeeded,
         Outcome::Failed,
@@ -162,7 +164,7 @@ fn due() -> impl Strategy<Value = Due> {
     prop_oneof![elapsed().prop_map(Due::Elapsed), wall().prop_map(Due::Wall)]
 }
 
-fn labels() -> impl Strategy<Value = Vec<(LabelKey, LabelValue)>> {
+pub(super) fn labels() -> impl Strategy<Value = Vec<(LabelKey, LabelValue)>> {
     vec((name(LabelKey::new), name(LabelValue::new)), 0..3)
 }
 
@@ -506,25 +508,6 @@ pub(super) fn statistics() -> impl Strategy<Value = StatisticsRecord> {
     )
 }
 
-pub(super) fn input() -> impl Strategy<Value = InputRow> {
-    let edge = || (key(), name(JobId::new), policy());
-    let state = prop_oneof![
-        bytes().prop_map(InputState::Value),
-        edge().prop_map(|(upstream, id, policy)| InputState::Missing {
-            upstream,
-            id,
-            policy
-        }),
-        edge().prop_map(|(upstream, id, policy)| InputState::Delivered {
-            upstream,
-            id,
-            policy
-        }),
-        name(JobId::new).prop_map(|id| InputState::Ignored { id }),
-    ];
-    (key(), any::<u32>(), state).prop_map(|(job, slot, state)| InputRow { job, slot, state })
-}
-
 pub(super) fn unique() -> impl Strategy<Value = UniqueRecord> {
     (
         name(Namespace::new),
@@ -542,28 +525,40 @@ pub(super) fn unique() -> impl Strategy<Value = UniqueRecord> {
         })
 }
 
+fn claimed_run() -> impl Strategy<Value = ClaimedRun> {
+    let made = (0..1_u64 << 39, 1..=u32::MAX, 0..1_u32 << 20).prop_map(|(first, count, tag)| {
+        ClaimedRun::Made {
+            first: JobKey(first),
+            count,
+            tag: IdTag(tag),
+        }
+    });
+    let given = (0..u64::MAX >> 1, 1..=u32::MAX).prop_map(|(first, count)| ClaimedRun::Given {
+        first: JobKey(first),
+        count,
+    });
+    let other = (key(), name(JobId::new)).prop_map(|(key, id)| ClaimedRun::Other(key, id));
+    prop_oneof![made, given, other]
+}
+
 pub(super) fn claim() -> impl Strategy<Value = ClaimRecord> {
     let names = (
         name(Namespace::new),
         name(ClaimKey::new),
         option::of(name(Graph::new)),
     );
-    (
-        names,
-        any::<u64>(),
-        vec((key(), name(JobId::new)), 0..4),
-        wall(),
-    )
-        .prop_map(
-            |((namespace, key, graph), fingerprint, jobs, until)| ClaimRecord {
-                namespace,
-                key,
+    (names, any::<u64>(), vec(claimed_run(), 0..4), wall()).prop_map(
+        |((namespace, key, graph), fingerprint, runs, until)| ClaimRecord {
+            namespace,
+            key,
+            claim: Claim {
                 fingerprint,
-                jobs,
+                jobs: ClaimedJobs::from_runs(runs),
                 graph,
                 until,
             },
-        )
+        },
+    )
 }
 
 pub(super) fn meta() -> impl Strategy<Value = Meta> {

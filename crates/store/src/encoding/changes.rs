@@ -1,11 +1,12 @@
 //! Inputs, unique keys, idempotency keys, and the shard's counters.
 
-use ganger_types::change::{ClaimRecord, UniqueRecord};
+use ganger_types::change::UniqueRecord;
 use ganger_types::{
-    Bytes, ClaimKey, Elapsed, Graph, InputRow, InputState, JobId, JobKey, Meta, Namespace,
-    Position, Timestamp, UniqueKey,
+    Bytes, Elapsed, InputRow, InputState, JobId, JobKey, Meta, Namespace, Position, Timestamp,
+    UniqueKey,
 };
 
+use super::peer::{read_job_ref, write_job_ref};
 use super::policy::{read_policy, write_policy};
 use super::{Cursor, DecodeError, Record, Writer};
 
@@ -44,6 +45,26 @@ impl Record for InputRow {
                 out.byte(4);
                 out.bytes(id.as_bytes());
             }
+            InputState::Remote {
+                upstream,
+                policy,
+                is_member,
+            } => {
+                out.byte(5);
+                write_job_ref(out, upstream);
+                write_policy(out, *policy);
+                out.flag(*is_member);
+            }
+            InputState::Received {
+                upstream,
+                policy,
+                value,
+            } => {
+                out.byte(6);
+                write_job_ref(out, upstream);
+                write_policy(out, *policy);
+                out.bytes(value);
+            }
         }
     }
 
@@ -64,6 +85,16 @@ impl Record for InputRow {
             },
             4 => InputState::Ignored {
                 id: from.name(JobId::new)?,
+            },
+            5 => InputState::Remote {
+                upstream: read_job_ref(from)?,
+                policy: read_policy(from)?,
+                is_member: from.flag()?,
+            },
+            6 => InputState::Received {
+                upstream: read_job_ref(from)?,
+                policy: read_policy(from)?,
+                value: Bytes::copy_from_slice(from.bytes()?),
             },
             _ => return Err(from.error("has an unknown state")),
         };
@@ -89,38 +120,6 @@ impl Record for UniqueRecord {
             job: JobKey(from.number()?),
             id: from.name(JobId::new)?,
             until: from.option(Cursor::number)?.map(Timestamp),
-        })
-    }
-}
-
-impl Record for ClaimRecord {
-    const WHAT: &'static str = "idempotency key";
-
-    fn write(&self, out: &mut Writer<'_>) {
-        out.bytes(self.namespace.as_bytes());
-        out.bytes(self.key.as_bytes());
-        out.raw(&self.fingerprint.to_le_bytes());
-        out.length(self.jobs.len());
-        for (key, id) in &self.jobs {
-            out.number(key.0);
-            out.bytes(id.as_bytes());
-        }
-        out.option(self.graph.as_ref(), |out, graph| {
-            out.bytes(graph.as_bytes());
-        });
-        out.number(self.until.0);
-    }
-
-    fn read(_version: u8, from: &mut Cursor<'_>) -> Result<Self, DecodeError> {
-        Ok(Self {
-            namespace: from.name(Namespace::new)?,
-            key: from.name(ClaimKey::new)?,
-            fingerprint: u64::from_le_bytes(
-                from.raw(8)?.try_into().expect("eight bytes were taken"),
-            ),
-            jobs: from.list(|from| Ok((JobKey(from.number()?), from.name(JobId::new)?)))?,
-            graph: from.option(|from| from.name(Graph::new))?,
-            until: Timestamp(from.number()?),
         })
     }
 }

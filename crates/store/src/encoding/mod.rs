@@ -7,12 +7,18 @@
 
 #[cfg(test)]
 mod arbitrary;
+#[cfg(test)]
+mod arbitrary_shards;
 mod changes;
+mod claim;
 mod cursor;
 mod failure;
 mod history;
 mod job;
 mod lease;
+mod new_job;
+mod part;
+mod peer;
 mod policy;
 mod queue;
 mod schedule;

@@ -2,17 +2,16 @@
 
 use std::fmt::Debug;
 
-use ganger_types::change::{ClaimRecord, UniqueRecord};
+use ganger_types::change::UniqueRecord;
 use ganger_types::{
-    InputRow, JobRecord, LeaseRecord, Meta, NamespaceRecord, QueueRecord, ScheduleRecord,
-    StatisticsRecord,
+    ClaimRecord, Dependent, InputRow, JobRecord, LeaseRecord, Meta, NamespaceRecord, OutboxRecord,
+    Part, PartRecord, PeerRecord, QueueRecord, ScheduleRecord, StatisticsRecord,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use super::arbitrary::{
-    claim, input, job, lease, meta, namespace, queue, schedule, statistics, unique,
-};
+use super::arbitrary::{claim, job, lease, meta, namespace, queue, schedule, statistics, unique};
+use super::arbitrary_shards::{dependent, input, outbox, part, part_record, peer};
 use super::{Glance, Record, decode, encode};
 
 /// Reads back, is refused when cut short anywhere, and does not panic with a byte changed.
@@ -53,6 +52,11 @@ read_back! {
     unique_keys_read_back: unique;
     idempotency_keys_read_back: claim;
     counters_read_back: meta;
+    peers_read_back: peer;
+    messages_read_back: outbox;
+    dependents_read_back: dependent;
+    part_records_read_back: part_record;
+    parts_with_their_jobs_read_back: part;
 }
 
 proptest! {
@@ -83,5 +87,10 @@ proptest! {
         let _ = decode::<UniqueRecord>(&bytes);
         let _ = decode::<ClaimRecord>(&bytes);
         let _ = decode::<Meta>(&bytes);
+        let _ = decode::<PeerRecord>(&bytes);
+        let _ = decode::<OutboxRecord>(&bytes);
+        let _ = decode::<Dependent>(&bytes);
+        let _ = decode::<PartRecord>(&bytes);
+        let _ = decode::<Part>(&bytes);
     }
 }

@@ -2,6 +2,7 @@
 
 mod reader;
 mod rows;
+mod shards;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex};
 use ganger_types::command::{Retiree, RetireeQuery};
 use ganger_types::query::JobQuery;
 use ganger_types::{
-    Bytes, Day, InputRow, InputState, JobId, JobKey, JobRecord, Namespace, Queue, StatisticsRecord,
+    Bytes, Day, Graph, InputRow, InputState, JobId, JobKey, JobRecord, Namespace, Part, Queue,
+    StatisticsRecord,
 };
 
 use super::rows::Rows;
@@ -105,7 +106,10 @@ impl Reader for MemoryReader {
                 InputState::Missing { upstream, .. } | InputState::Delivered { upstream, .. } => {
                     *upstream == key
                 }
-                InputState::Value(_) | InputState::Ignored { .. } => false,
+                InputState::Value(_)
+                | InputState::Remote { .. }
+                | InputState::Received { .. }
+                | InputState::Ignored { .. } => false,
             })
             .map(|((job, _), _)| *job)
             .collect();
@@ -153,6 +157,10 @@ impl Reader for MemoryReader {
     ) -> Result<Option<StatisticsRecord>, StoreError> {
         let key = (day, namespace.clone(), queue.clone());
         Ok(lock(&self.state).rows.statistics.get(&key).cloned())
+    }
+
+    fn part(&mut self, namespace: &Namespace, graph: &Graph) -> Result<Option<Part>, StoreError> {
+        Ok(lock(&self.state).rows.shards.part(namespace, graph))
     }
 }
 

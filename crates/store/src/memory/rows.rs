@@ -2,13 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use ganger_types::change::{ClaimRecord, UniqueRecord};
+use ganger_types::ClaimRecord;
+use ganger_types::change::UniqueRecord;
 use ganger_types::{
     Bytes, Change, ClaimKey, Day, Group, InputRow, InputState, JobId, JobKey, JobRecord,
     LeaseRecord, Namespace, NamespaceRecord, Queue, QueueRecord, ScheduleId, ScheduleRecord,
     StatisticsRecord, Tag, Timestamp, UniqueKey,
 };
 
+use super::shards::ShardRows;
 use crate::reader::LogChunk;
 use crate::store::{Loaded, statistics_loaded_from};
 
@@ -32,6 +34,7 @@ pub(super) struct Rows {
     tag_counts: BTreeMap<(Namespace, Tag), u64>,
     group_counts: BTreeMap<(Namespace, Group), u64>,
     tracked: BTreeMap<(Namespace, JobId), Timestamp>,
+    pub(super) shards: ShardRows,
 }
 
 impl Rows {
@@ -130,7 +133,7 @@ impl Rows {
                 let key = (record.day, record.namespace.clone(), record.queue.clone());
                 self.statistics.insert(key, (**record).clone());
             }
-            _ => unreachable!("changes of jobs are applied above"),
+            _ => self.shards.apply(change),
         }
     }
 
@@ -168,7 +171,9 @@ impl Rows {
         for ((job, slot), state) in self.inputs.iter().filter(|((job, _), _)| is_live(job)) {
             if matches!(
                 state,
-                InputState::Missing { .. } | InputState::Delivered { .. }
+                InputState::Missing { .. }
+                    | InputState::Delivered { .. }
+                    | InputState::Remote { .. }
             ) {
                 each(Loaded::Input(InputRow {
                     job: *job,
@@ -203,6 +208,7 @@ impl Rows {
         for record in self.statistics.values().filter(|record| record.day >= from) {
             each(Loaded::Statistics(Box::new(record.clone())));
         }
+        self.shards.load(each);
     }
 }
 

@@ -14,6 +14,7 @@ mod queries;
 mod rows;
 pub mod sample;
 mod script;
+mod shards;
 
 use crate::store::Store;
 
@@ -23,6 +24,7 @@ pub use moves::*;
 pub use queries::*;
 pub use rows::*;
 pub use script::Script;
+pub use shards::*;
 
 /// Where a store is tested.
 pub trait Ground {
@@ -68,6 +70,11 @@ macro_rules! suite_tests {
             retirees_by_age_come_oldest_first_without_those_that_keep_themselves,
             retirees_by_count_are_the_first_that_ended,
             retirees_by_own_time_are_those_whose_time_has_passed,
+            rows_about_other_shards_are_given_back_in_order,
+            rows_about_other_shards_are_replaced_and_removed,
+            the_jobs_of_a_part_are_read_with_its_record_of_now,
+            the_removal_of_a_part_takes_its_jobs_along,
+            inputs_from_other_shards_are_loaded_while_they_are_missing,
         }
     };
     (@each $ground:expr => $($case:ident,)*) => {

@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
-use ganger_types::change::{ClaimRecord, UniqueRecord};
+use ganger_types::change::UniqueRecord;
 use ganger_types::job::{AttemptEnd, LastReport, ReportKind};
 use ganger_types::{
-    Backoff, Bytes, CatchUp, ClaimKey, Clock, Day, Due, DueOrder, Elapsed, Epoch, Failure,
-    Finished, Graph, Group, HistoryEntry, IdTag, JobId, JobKey, JobRecord, JobState, Keep, Kind,
-    LabelKey, LabelValue, LeaseRecord, LeaseToken, Namespace, NamespaceRecord, NamespaceSettings,
-    Outcome, Overlap, Priority, Progress, Queue, QueueRecord, QueueSettings, RequestId, Retention,
-    RetryPolicy, Sample, ScheduleId, ScheduleRecord, ScheduleSpec, StatisticsRecord, Tag,
-    Timestamp, UniqueKey, What, Worker,
+    Backoff, Bytes, CatchUp, Claim, ClaimKey, ClaimRecord, ClaimedJobs, ClaimedRun, Clock, Day,
+    Due, DueOrder, Elapsed, Epoch, Failure, Finished, Graph, Group, HistoryEntry, IdTag, JobId,
+    JobKey, JobRecord, JobState, Keep, Kind, LabelKey, LabelValue, LeaseRecord, LeaseToken,
+    Namespace, NamespaceRecord, NamespaceSettings, Outcome, Overlap, Priority, Progress, Queue,
+    QueueRecord, QueueSettings, RequestId, Retention, RetryPolicy, Sample, ScheduleId,
+    ScheduleRecord, ScheduleSpec, StatisticsRecord, Tag, Timestamp, UniqueKey, What, Worker,
 };
 
 /// A moment of the year 2026.
@@ -308,12 +308,23 @@ pub fn claim(key: &'static str) -> ClaimRecord {
     ClaimRecord {
         namespace: Namespace::default(),
         key: ClaimKey::from_static(key),
-        fingerprint: 99,
-        jobs: (1..4)
-            .map(|key| (JobKey(key), JobId::made(JobKey(key), IdTag(7))))
-            .collect(),
-        graph: Some(Graph::from_static("g")),
-        until: MORNING,
+        claim: Claim {
+            fingerprint: 99,
+            jobs: ClaimedJobs::from_runs(vec![
+                ClaimedRun::Made {
+                    first: JobKey(1),
+                    count: 3,
+                    tag: IdTag(7),
+                },
+                ClaimedRun::Given {
+                    first: JobKey(4),
+                    count: 2,
+                },
+                ClaimedRun::Other(JobKey(2), JobId::new("other").expect("short")),
+            ]),
+            graph: Some(Graph::from_static("g")),
+            until: MORNING,
+        },
     }
 }
 

@@ -1,8 +1,12 @@
 //! What a supervisor does to itself: it cannot be ended but by the worker, or with -9.
-#![expect(unsafe_code, reason = "the signal mask has no safe interface")]
+#![expect(unsafe_code, reason = "signals have no safe interface")]
 
 use std::fs;
+use std::io;
+use std::os::fd::{FromRawFd, OwnedFd};
 use std::ptr;
+
+use rustix::process::{Resource, Rlimit, setrlimit, setsid};
 
 /// Blocks every signal that can be blocked, and ignores none: a program inherits the latter, and gets a clean mask
 /// of its own.
@@ -25,6 +29,38 @@ pub(super) fn from_signals() {
             );
         }
     }
+}
+
+/// A descriptor that is readable when a child has ended. Once made it costs nothing more per program. The signal must
+/// be blocked, as all are.
+pub(super) fn child_ends() -> io::Result<OwnedFd> {
+    let flags = libc::SFD_CLOEXEC | libc::SFD_NONBLOCK;
+    // SAFETY: fills a set of its own; the descriptor that the call makes is nobody else's.
+    unsafe {
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&raw mut set);
+        libc::sigaddset(&raw mut set, libc::SIGCHLD);
+        match libc::signalfd(-1, &raw const set, flags) {
+            made if made >= 0 => Ok(OwnedFd::from_raw_fd(made)),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+}
+
+/// What programs inherit from here instead of asking for it one by one: a session without a terminal, in which each
+/// gets a process group of its own, and no core files, since they would fill the disk.
+///
+/// A session for each program would do as well, but the kernel's scheduler makes a group for each session, which
+/// costs a good part of a short program's life.
+pub(super) fn surroundings() {
+    // Fails only for the leader of a group, who has asked for a terminal's signals himself.
+    let _ = setsid();
+    let none = Rlimit {
+        current: Some(0),
+        maximum: Some(0),
+    };
+    // Less than that is always allowed.
+    let _ = setrlimit(Resource::Core, none);
 }
 
 /// When memory runs out the kernel shall take a program before it takes the worker or the server. Programs

@@ -3,21 +3,13 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{
-    Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, set_child_subreaper,
-};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::{Pid, Signal, kill_process_group, set_child_subreaper};
 
 use super::order::{Message, ORDER_BYTES_MAX, Order, RUN, SWEEP, Step, TERMINATE};
-use super::spawn::{NotStarted, RESERVED, spawn};
-use super::sweep::{Collected, collect, collect_for, kill_descendants};
+use super::spawn::{NotStarted, RESERVED, Stack, spawn};
+use super::sweep::{collect_for, kill_descendants};
 use super::{isolate, passing};
-
-/// Orphans of a running program are collected this often.
-const COLLECT_EVERY: Timespec = Timespec {
-    tv_sec: 1,
-    tv_nsec: 0,
-};
 
 /// Runs this process as a supervisor, until the worker is gone. Standard input is the socket to the worker.
 ///
@@ -33,78 +25,70 @@ pub fn supervisor_main() {
     }
 }
 
-/// A running program.
-struct Running {
-    main: Pid,
-    pidfd: OwnedFd,
-}
-
 fn serve() -> io::Result<()> {
     set_child_subreaper(Some(rustix::process::getpid()))?;
+    isolate::surroundings();
     isolate::prefer_us_to_die_second();
     let _reserved = reserve()?;
+    let ends = isolate::child_ends()?;
+    let mut stack = Stack::new();
     let stdin = io::stdin();
     let socket = stdin.as_fd();
     let mut buffer = vec![0; ORDER_BYTES_MAX];
-    let mut running: Option<Running> = None;
+    let mut running: Option<Pid> = None;
     loop {
-        let (has_word, has_exited) = wait_for(socket, running.as_ref())?;
-        // Looked at on every quiet second too, since that collects orphans that have ended.
-        let looks = has_exited || !has_word;
-        let ended = running
-            .as_ref()
-            .filter(|_| looks)
-            .and_then(|run| collect_for(run.main));
-        if let Some(status) = ended {
-            running = None;
-            let is_clean = matches!(collect(), Collected::NoneLeft(_));
-            let status = status.as_raw();
-            say(socket, Message::Exited { status, is_clean })?;
+        let (has_word, has_ended) = wait_for(socket, ends.as_fd())?;
+        if has_ended {
+            // Orphans are collected too, also when no program runs any more.
+            let (status, is_clean) = collect_for(running);
+            if let Some(status) = status {
+                running = None;
+                let status = status.as_raw();
+                say(socket, Message::Exited { status, is_clean })?;
+            }
         }
         if has_word {
-            obey(socket, &mut buffer, &mut running)?;
+            obey(socket, &mut buffer, &mut stack, &mut running)?;
         }
     }
 }
 
-/// Waits for a word of the worker, or for the program's end.
-fn wait_for(socket: BorrowedFd<'_>, running: Option<&Running>) -> io::Result<(bool, bool)> {
-    let mut polled = vec![PollFd::from_borrowed_fd(socket, PollFlags::IN)];
-    if let Some(run) = running {
-        polled.push(PollFd::new(&run.pidfd, PollFlags::IN));
-    }
-    let timeout = running.is_some().then_some(&COLLECT_EVERY);
-    match poll(&mut polled, timeout) {
+/// Waits for a word of the worker, or for the end of any child.
+fn wait_for(socket: BorrowedFd<'_>, ends: BorrowedFd<'_>) -> io::Result<(bool, bool)> {
+    let mut polled = [socket, ends].map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
+    match poll(&mut polled, None) {
         Ok(_) | Err(rustix::io::Errno::INTR) => {}
         Err(error) => return Err(error.into()),
     }
-    let has = |place: usize| {
-        polled
-            .get(place)
-            .is_some_and(|one| !one.revents().is_empty())
-    };
-    Ok((has(0), has(1)))
+    let [has_word, has_ended] = polled.map(|one| !one.revents().is_empty());
+    if has_ended {
+        // Any number of ends is one signal at a time: read before they are looked for, so that none is missed.
+        let mut signal = [0; size_of::<libc::signalfd_siginfo>()];
+        let _ = rustix::io::read(ends, &mut signal);
+    }
+    Ok((has_word, has_ended))
 }
 
 fn obey(
     socket: BorrowedFd<'_>,
     buffer: &mut [u8],
-    running: &mut Option<Running>,
+    stack: &mut Stack,
+    running: &mut Option<Pid>,
 ) -> io::Result<()> {
     let mut files = Vec::new();
     let length = passing::receive(socket, buffer, &mut files)?;
     match buffer[..length].split_first() {
-        Some((&RUN, order)) => match start(order, &files) {
-            Ok(run) => {
-                *running = Some(run);
+        Some((&RUN, order)) => match start(order, &files, stack) {
+            Ok(main) => {
+                *running = Some(main);
                 Ok(())
             }
             Err(NotStarted { step, errno }) => say(socket, Message::NotStarted { step, errno }),
         },
         Some((&TERMINATE, _)) => {
             // Only while the main process is uncollected can the group not belong to somebody else.
-            if let Some(run) = running.as_ref() {
-                let _ = kill_process_group(run.main, Signal::TERM);
+            if let Some(main) = *running {
+                let _ = kill_process_group(main, Signal::TERM);
             }
             Ok(())
         }
@@ -114,12 +98,11 @@ fn obey(
 }
 
 /// Kills all; tells the program's end first if it had not ended.
-fn sweep(socket: BorrowedFd<'_>, running: &mut Option<Running>) -> io::Result<()> {
-    if let Some(run) = running.take() {
-        let _ = kill_process_group(run.main, Signal::KILL);
-        let _ = rustix::process::kill_process(run.main, Signal::KILL);
-        let status =
-            rustix::process::waitpid(Some(run.main), rustix::process::WaitOptions::empty());
+fn sweep(socket: BorrowedFd<'_>, running: &mut Option<Pid>) -> io::Result<()> {
+    if let Some(main) = running.take() {
+        let _ = kill_process_group(main, Signal::KILL);
+        let _ = rustix::process::kill_process(main, Signal::KILL);
+        let status = rustix::process::waitpid(Some(main), rustix::process::WaitOptions::empty());
         let status = status
             .ok()
             .flatten()
@@ -137,16 +120,11 @@ fn sweep(socket: BorrowedFd<'_>, running: &mut Option<Running>) -> io::Result<()
     say(socket, word)
 }
 
-fn start(order: &[u8], files: &[OwnedFd]) -> Result<Running, NotStarted> {
+fn start(order: &[u8], files: &[OwnedFd], stack: &mut Stack) -> Result<Pid, NotStarted> {
     let failed = |step, errno| NotStarted { step, errno };
     let order = Order::decode(order).ok_or(failed(Step::Process, libc::EINVAL))?;
-    let pid = spawn(&order, files)?;
-    let main = Pid::from_raw(pid).ok_or(failed(Step::Process, libc::ESRCH))?;
-    let pidfd = pidfd_open(main, PidfdFlags::empty()).map_err(|error| {
-        kill_descendants();
-        failed(Step::Process, error.raw_os_error())
-    })?;
-    Ok(Running { main, pidfd })
+    let pid = spawn(&order, files, stack)?;
+    Pid::from_raw(pid).ok_or(failed(Step::Process, libc::ESRCH))
 }
 
 /// Fills the low descriptors, so that what arrives is above those a program is given.

@@ -22,7 +22,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-pub(crate) use cgroup::remove_empty_groups;
+pub(crate) use cgroup::{Groups, Refused};
 pub use main::supervisor_main;
 pub(crate) use order::{Limits, Order, Step, User};
 pub(crate) use orphans::kill_orphans;
@@ -75,17 +75,16 @@ pub(crate) struct Supervisor {
 }
 
 impl Supervisor {
-    /// Starts `binary` as a supervisor.
-    pub(crate) fn start(binary: &Path) -> io::Result<Self> {
+    /// Starts `binary` as a supervisor, in a control group if one can be made.
+    pub(crate) fn start(binary: &Path, groups: &Groups) -> io::Result<Self> {
         let (socket, other) = passing::pair()?;
         let process = Command::new(binary)
             .arg0(NAME)
             .env_clear()
             .stdin(other)
             .stdout(Stdio::null())
-            .process_group(0)
             .spawn()?;
-        let group = Group::around(process.id());
+        let group = Group::around(groups, process.id());
         Ok(Self {
             process,
             socket,
@@ -101,6 +100,18 @@ impl Supervisor {
     /// Starts a program. `files`: program, directory, then its descriptors 0 to 3.
     pub(crate) fn run(&self, order: &Order, files: [BorrowedFd<'_>; 6]) -> io::Result<()> {
         passing::send(self.socket(), &order.encode(), &files)
+    }
+
+    /// Bounds memory and processes of the next run as a whole. Gives whether that can be done here.
+    pub(crate) fn bound(&self, memory: Option<u64>, processes: Option<u64>) -> bool {
+        let group = self.group.as_ref();
+        group.is_some_and(|group| group.bound(memory, processes))
+    }
+
+    /// What the kernel refused to runs here since this was asked last.
+    pub(crate) fn refused(&self) -> Refused {
+        let group = self.group.as_ref();
+        group.map_or(Refused::default(), Group::refused)
     }
 
     /// Asks the program's process group to end.

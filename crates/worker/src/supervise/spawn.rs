@@ -40,8 +40,23 @@ struct Plan<'a> {
     failure: Option<(Step, i32)>,
 }
 
+/// The stack of a process that shares the supervisor's memory, kept for the next one.
+///
+/// 64 KiB, aligned as every machine wants its stack; the new process needs a fraction of it.
+pub(super) struct Stack(Vec<u128>);
+
+impl Stack {
+    pub(super) fn new() -> Self {
+        Self(vec![0; 4096])
+    }
+}
+
 /// Starts `order` with its files: program, directory, descriptors 0 to 3. Gives the process's number.
-pub(super) fn spawn(order: &Order, files: &[OwnedFd]) -> Result<i32, NotStarted> {
+pub(super) fn spawn(
+    order: &Order,
+    files: &[OwnedFd],
+    stack: &mut Stack,
+) -> Result<i32, NotStarted> {
     let files: Vec<RawFd> = files.iter().map(AsRawFd::as_raw_fd).collect();
     let &[program, directory, a, b, c, d] = files.as_slice() else {
         return Err(NotStarted {
@@ -70,14 +85,12 @@ pub(super) fn spawn(order: &Order, files: &[OwnedFd]) -> Result<i32, NotStarted>
         parent: unsafe { libc::getpid() },
         failure: None,
     };
-    clone(&mut plan)
+    clone(&mut plan, stack)
 }
 
-fn clone(plan: &mut Plan<'_>) -> Result<i32, NotStarted> {
-    // 64 KiB, aligned as every machine wants its stack; the new process needs a fraction of it.
-    let mut stack = vec![0_u128; 4096];
+fn clone(plan: &mut Plan<'_>, stack: &mut Stack) -> Result<i32, NotStarted> {
     let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
-    let top = stack.as_mut_ptr_range().end;
+    let top = stack.0.as_mut_ptr_range().end;
     // SAFETY: `child` runs on `stack` while this thread sleeps, and both outlive it: CLONE_VFORK returns only once
     // the child has executed the program or ended.
     let pid = unsafe { libc::clone(child, top.cast(), flags, ptr::from_mut(plan).cast()) };
@@ -129,7 +142,8 @@ fn ok(result: c_int) -> Option<()> {
 fn surroundings(plan: &Plan<'_>) -> Option<()> {
     // SAFETY: system calls on numbers only. The sources are all at RESERVED or above, so no target overwrites one.
     unsafe {
-        ok(libc::setsid())?;
+        // Its own group, by which it is ended; the session is the supervisor's, which has no terminal.
+        ok(libc::setpgid(0, 0))?;
         for (target, source) in (0..).zip(plan.standard) {
             ok(libc::dup2(source, target))?;
         }
@@ -153,8 +167,7 @@ fn surroundings(plan: &Plan<'_>) -> Option<()> {
 }
 
 fn limits(limits: &Limits) -> Option<()> {
-    // No core files: they would fill the disk. CPU time warns with SIGXCPU, and kills 5 s later.
-    set_limit(libc::RLIMIT_CORE, Some(0), 0)?;
+    // CPU time warns with SIGXCPU, and kills 5 s later.
     set_limit(libc::RLIMIT_CPU, limits.cpu_seconds, 5)?;
     set_limit(libc::RLIMIT_AS, limits.memory_bytes, 0)?;
     set_limit(libc::RLIMIT_NPROC, limits.processes, 0)?;

@@ -53,14 +53,15 @@ pub(super) fn collect() -> Collected {
     }
 }
 
-/// Collects children that have ended; gives `main`'s status if it is among them.
-pub(super) fn collect_for(main: Pid) -> Option<WaitStatus> {
+/// Collects children that have ended. Gives `main`'s status if it is among them, and whether no child is left.
+pub(super) fn collect_for(main: Option<Pid>) -> (Option<WaitStatus>, bool) {
     let mut found = None;
     loop {
         match wait(WaitOptions::NOHANG) {
-            Ok(Some((pid, status))) if pid == main => found = Some(status),
+            Ok(Some((pid, status))) if Some(pid) == main => found = Some(status),
             Ok(Some(_)) | Err(rustix::io::Errno::INTR) => {}
-            Ok(None) | Err(_) => return found,
+            Ok(None) => return (found, false),
+            Err(_) => return (found, true),
         }
     }
 }

@@ -176,6 +176,22 @@ impl Sink {
             .await;
     }
 
+    /// Waits until a job was given up: its lease abandoned, or released.
+    pub async fn abandoned_or_released(&self, job: &str) {
+        self.until(|heard| {
+            let is_released = |all: &Vec<Report>| matches!(all[0], Report::Release(_));
+            let is_given_up = heard.abandoned.iter().any(|one| one == job)
+                || heard.outcomes.get(job).is_some_and(is_released);
+            is_given_up.then_some(())
+        })
+        .await;
+    }
+
+    /// Deliveries allowed now.
+    pub fn credits_now(&self) -> i64 {
+        self.heard.lock().unwrap().credits
+    }
+
     /// Waits until a job's log has `text`.
     pub async fn logged(&self, job: &str, text: &str) {
         let has = |log: &Vec<u8>| String::from_utf8_lossy(log).contains(text);

@@ -1,32 +1,46 @@
-//! What a run found, as a table and as JSON.
+//! What a run found, as tables in Markdown and as JSON.
 
 use serde_json::{Value, json};
 
 use crate::command::bench::BenchArgs;
-use crate::command::bench::enqueue::Enqueued;
+use crate::command::bench::flow::DEEP;
 use crate::command::bench::latency::Latency;
-use crate::command::bench::lives::Lives;
+use crate::command::bench::lives::Measured;
+use crate::command::bench::load::Face;
 use crate::command::bench::target::Target;
-use crate::show::table::Rows;
 
 /// One measurement of full lives.
 pub(super) struct LifeRow {
+    pub(super) face: Face,
     pub(super) connections: usize,
     pub(super) batch: usize,
-    pub(super) measured: Lives,
+    pub(super) measured: Measured,
     /// What the bare log made of the same batch.
     pub(super) bare: f64,
-    pub(super) cpu_seconds: Option<f64>,
 }
 
-impl LifeRow {
-    fn ratio(&self) -> f64 {
-        self.measured.per_second / self.bare
-    }
+/// Another load through one face.
+pub(super) struct Row {
+    load: &'static str,
+    face: Face,
+    measured: Measured,
+}
 
-    fn cpu_per_million(&self) -> Option<f64> {
-        per_million(self.cpu_seconds?, self.measured.total)
+impl Row {
+    pub(super) fn new(load: &'static str, face: Face, measured: Measured) -> Self {
+        Self {
+            load,
+            face,
+            measured,
+        }
     }
+}
+
+/// The time from enqueue to start at so many jobs a second.
+pub(super) struct LatencyRow {
+    pub(super) face: Face,
+    pub(super) rate: u32,
+    pub(super) latency: Latency,
 }
 
 /// Everything found.
@@ -34,15 +48,10 @@ pub(super) struct Report {
     payload: usize,
     seconds: f64,
     server: String,
-    pub(super) bare: Vec<(usize, f64)>,
+    faces: Vec<Face>,
     pub(super) lives: Vec<LifeRow>,
-    pub(super) enqueue: Option<(Enqueued, Option<f64>)>,
-    pub(super) latency: Option<Latency>,
-}
-
-fn per_million(seconds: f64, count: u64) -> Option<f64> {
-    let count = u32::try_from(count).ok().filter(|count| *count > 0)?;
-    Some(seconds * 1e6 / f64::from(count))
+    pub(super) rows: Vec<Row>,
+    pub(super) latency: Vec<LatencyRow>,
 }
 
 impl Report {
@@ -56,10 +65,10 @@ impl Report {
             payload: args.payload,
             seconds: args.time.as_secs_f64(),
             server: format!("{} ({kind})", target.address()),
-            bare: Vec::new(),
+            faces: args.faces.clone(),
             lives: Vec::new(),
-            enqueue: None,
-            latency: None,
+            rows: Vec::new(),
+            latency: Vec::new(),
         }
     }
 
@@ -71,90 +80,229 @@ impl Report {
     }
 
     pub(super) fn text(&self) -> String {
-        let mut rows = Rows::new(&[
-            ">connections",
-            ">batch",
-            ">lives/s",
-            ">bare log/s",
-            ">ratio",
-            ">server cpu s per million",
-        ]);
-        for row in &self.lives {
-            rows.push([
-                row.connections.to_string(),
-                row.batch.to_string(),
-                format!("{:.0}", row.measured.per_second),
-                format!("{:.0}", row.bare),
-                format!("{:.2}", row.ratio()),
-                row.cpu_per_million()
-                    .map_or("-".to_owned(), |cpu| format!("{cpu:.1}")),
-            ]);
+        let mut out = String::new();
+        if !self.lives.is_empty() {
+            out.push_str(&self.lives_table());
         }
-        let mut out = vec![rows.text(), String::new()];
-        if let Some((enqueued, cpu)) = &self.enqueue {
-            let cpu = cpu.and_then(|cpu| per_million(cpu, enqueued.total));
-            let cpu = cpu
-                .map(|cpu| format!(", server cpu {cpu:.1} s per million"))
-                .unwrap_or_default();
-            out.push(format!(
-                "enqueue in batches of 100, 16 connections: {:.0} jobs/s{cpu}",
-                enqueued.per_second
-            ));
+        if !self.rows.is_empty() {
+            out.push_str(&self.loads_table());
         }
-        if let Some(latency) = &self.latency {
-            out.push(format!(
-                "enqueue to start, idle worker: p50 {:.2} ms, p99 {:.2} ms, max {:.2} ms ({} jobs)",
-                latency.p50.as_secs_f64() * 1e3,
-                latency.p99.as_secs_f64() * 1e3,
-                latency.max.as_secs_f64() * 1e3,
-                latency.samples
-            ));
+        if !self.latency.is_empty() {
+            out.push_str(&self.latency_table());
         }
-        out.join("\n")
+        out.trim_end().to_owned()
+    }
+
+    fn lives_table(&self) -> String {
+        let mut columns = vec!["connections".to_owned(), "batch".to_owned()];
+        let per_face = |what: &str| -> Vec<String> {
+            let name = |face: &Face| format!("{} {what}", face.name());
+            self.faces.iter().map(name).collect()
+        };
+        columns.push("bare log, lives/s".to_owned());
+        for what in ["lives/s", "/ log", "flushes per 1,000", "CPU s per million"] {
+            columns.extend(per_face(what));
+        }
+        let rows = self.lives.chunks(self.faces.len().max(1)).map(|faces| {
+            let first = &faces[0];
+            let mut cells = vec![
+                first.connections.to_string(),
+                first.batch.to_string(),
+                whole(first.bare),
+            ];
+            cells.extend(faces.iter().map(|row| whole(row.measured.per_second)));
+            cells.extend(
+                faces
+                    .iter()
+                    .map(|row| format!("{:.2}", row.measured.per_second / row.bare)),
+            );
+            cells.extend(faces.iter().map(|row| flushes(row.measured)));
+            cells.extend(faces.iter().map(|row| cpu(row.measured)));
+            cells
+        });
+        table("Full lives beside a bare log", &columns, true, rows)
+    }
+
+    fn loads_table(&self) -> String {
+        let columns = [
+            "load",
+            "face",
+            "jobs/s",
+            "flushes per 1,000",
+            "CPU s per million",
+        ];
+        let rows = self.rows.iter().map(|row| {
+            let mut words = words(row.load).to_owned();
+            if row.load == "mix_deep"
+                && let Some(empty) = self.beside(row)
+            {
+                let share = row.measured.per_second / empty.measured.per_second;
+                words = format!("{words} ({share:.2} of it)");
+            }
+            vec![
+                words,
+                row.face.name().to_owned(),
+                whole(row.measured.per_second),
+                flushes(row.measured),
+                cpu(row.measured),
+            ]
+        });
+        table(
+            "Other loads, batches of 100",
+            &columns.map(str::to_owned),
+            false,
+            rows,
+        )
+    }
+
+    /// The measurement of the empty queue that belongs to one of the deep queue.
+    fn beside(&self, deep: &Row) -> Option<&Row> {
+        let is_it = |row: &&Row| row.load == "mix_empty" && row.face == deep.face;
+        self.rows.iter().find(is_it)
+    }
+
+    fn latency_table(&self) -> String {
+        let columns = ["jobs/s", "face", "p50 ms", "p99 ms", "max ms", "jobs"];
+        let rows = self.latency.iter().map(|row| {
+            vec![
+                row.rate.to_string(),
+                row.face.name().to_owned(),
+                format!("{:.2}", row.latency.p50.as_secs_f64() * 1e3),
+                format!("{:.2}", row.latency.p99.as_secs_f64() * 1e3),
+                format!("{:.2}", row.latency.max.as_secs_f64() * 1e3),
+                row.latency.samples.to_string(),
+            ]
+        });
+        table(
+            "From enqueue to start, idle worker",
+            &columns.map(str::to_owned),
+            false,
+            rows,
+        )
     }
 
     pub(super) fn json(&self) -> Value {
-        let lives: Vec<Value> = self
-            .lives
-            .iter()
-            .map(|row| {
-                json!({
-                    "connections": row.connections,
-                    "batch": row.batch,
-                    "lives_per_second": row.measured.per_second,
-                    "lives_total": row.measured.total,
-                    "bare_log_per_second": row.bare,
-                    "ratio": row.ratio(),
-                    "server_cpu_seconds_per_million": row.cpu_per_million(),
-                })
-            })
-            .collect();
-        let bare: Vec<Value> = self
-            .bare
-            .iter()
-            .map(|(batch, per_second)| json!({ "batch": batch, "lives_per_second": per_second }))
-            .collect();
-        let enqueue = self.enqueue.as_ref().map(|(enqueued, cpu)| {
-            json!({
-                "jobs_per_second": enqueued.per_second,
-                "server_cpu_seconds_per_million": cpu.and_then(|cpu| per_million(cpu, enqueued.total)),
-            })
+        let lives = self.lives.iter().map(|row| {
+            let mut value = measured(row.measured);
+            value["face"] = json!(row.face.key());
+            value["connections"] = json!(row.connections);
+            value["batch"] = json!(row.batch);
+            value["bare_log_per_second"] = json!(row.bare);
+            value["ratio"] = json!(row.measured.per_second / row.bare);
+            value
         });
-        let latency = self.latency.as_ref().map(|latency| {
+        let loads = self.rows.iter().map(|row| {
+            let mut value = measured(row.measured);
+            value["load"] = json!(row.load);
+            value["face"] = json!(row.face.key());
+            value
+        });
+        let latency = self.latency.iter().map(|row| {
             json!({
-                "samples": latency.samples,
-                "p50_ms": latency.p50.as_secs_f64() * 1e3,
-                "p99_ms": latency.p99.as_secs_f64() * 1e3,
-                "max_ms": latency.max.as_secs_f64() * 1e3,
+                "face": row.face.key(),
+                "jobs_per_second": row.rate,
+                "samples": row.latency.samples,
+                "p50_ms": row.latency.p50.as_secs_f64() * 1e3,
+                "p99_ms": row.latency.p99.as_secs_f64() * 1e3,
+                "max_ms": row.latency.max.as_secs_f64() * 1e3,
             })
         });
         json!({
             "payload_bytes": self.payload,
             "seconds_each": self.seconds,
-            "bare_log": bare,
-            "lives": lives,
-            "enqueue": enqueue,
-            "latency": latency,
+            "lives": lives.collect::<Vec<_>>(),
+            "loads": loads.collect::<Vec<_>>(),
+            "latency": latency.collect::<Vec<_>>(),
         })
+    }
+}
+
+/// What a load is called in the table.
+fn words(load: &str) -> &str {
+    match load {
+        "enqueue" => "enqueue, 8 connections",
+        "take" => "take + complete 200,000 that wait, 8 connections",
+        "mix" => "2 producers, 4 consumers",
+        "mix_empty" => "the same, again, before the next row",
+        "mix_deep" => {
+            const { assert!(DEEP == 1_000_000) };
+            "the same with 1,000,000 waiting"
+        }
+        other => other,
+    }
+}
+
+fn measured(measured: Measured) -> Value {
+    json!({
+        "per_second": measured.per_second,
+        "flushes_per_thousand": measured.used.commits.map(|each| each * 1e3),
+        "server_cpu_seconds_per_million": measured.used.cpu.map(|each| each * 1e6),
+    })
+}
+
+fn flushes(measured: Measured) -> String {
+    let each = measured.used.commits.map(|each| each * 1e3);
+    each.map_or("-".to_owned(), |each| format!("{each:.1}"))
+}
+
+fn cpu(measured: Measured) -> String {
+    let each = measured.used.cpu.map(|each| each * 1e6);
+    each.map_or("-".to_owned(), |each| format!("{each:.1}"))
+}
+
+/// A rate with its thousands apart.
+fn whole(rate: f64) -> String {
+    let digits = format!("{rate:.0}");
+    let mut out = String::new();
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// A table in Markdown under its name. Numbers are aligned right: in all columns, or in those after the second.
+fn table(
+    name: &str,
+    columns: &[String],
+    all_numbers: bool,
+    rows: impl Iterator<Item = Vec<String>>,
+) -> String {
+    let mut out = format!("\n### {name}\n\n| {} |\n|", columns.join(" | "));
+    for place in 0..columns.len() {
+        out.push_str(if all_numbers || place > 1 {
+            "---:|"
+        } else {
+            "---|"
+        });
+    }
+    out.push('\n');
+    for row in rows {
+        out.extend(["| ", &row.join(" | "), " |\n"]);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thousands_stand_apart() {
+        let shown = [0.4, 999.0, 1_000.0, 1_234_567.8].map(whole);
+        assert_eq!(shown, ["0", "999", "1,000", "1,234,568"]);
+    }
+
+    #[test]
+    fn a_table_has_a_cell_for_every_column() {
+        let columns = ["a", "b", "c"].map(str::to_owned);
+        let rows = [vec!["x".to_owned(), "y".to_owned(), "1".to_owned()]];
+        let shown = table("T", &columns, false, rows.into_iter());
+        assert_eq!(
+            shown,
+            "\n### T\n\n| a | b | c |\n|---|---|---:|\n| x | y | 1 |\n"
+        );
     }
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use ganger_client::{Client, Options, Retry};
 
 use crate::command::bench::BenchArgs;
+use crate::command::bench::http::Http;
 use crate::context::Context;
 use crate::exit::Failure;
 
@@ -17,6 +18,35 @@ const START_WITHIN: Duration = Duration::from_secs(20);
 
 /// The unit of CPU times in `/proc`: `USER_HZ`, 100 a second on Linux.
 const TICKS_A_SECOND: f64 = 100.0;
+
+/// What the server has used so far, or for something.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Used {
+    /// CPU seconds, if its process is known.
+    pub(super) cpu: Option<f64>,
+    /// Commits, each one flush; not known of a server whose metrics cannot be read.
+    pub(super) commits: Option<f64>,
+}
+
+impl Used {
+    pub(super) fn since(self, before: Self) -> Self {
+        let since = |now: Option<f64>, before: Option<f64>| Some(now? - before?);
+        Self {
+            cpu: since(self.cpu, before.cpu),
+            commits: since(self.commits, before.commits),
+        }
+    }
+
+    /// The same for one of so many jobs.
+    pub(super) fn per_job(self, jobs: u64) -> Self {
+        let jobs = u32::try_from(jobs).ok().filter(|jobs| *jobs > 0);
+        let each = |used: Option<f64>| Some(used? / f64::from(jobs?));
+        Self {
+            cpu: each(self.cpu),
+            commits: each(self.commits),
+        }
+    }
+}
 
 /// The server under load. Our own ends, and its directory goes, when this is dropped.
 pub(super) struct Target {
@@ -72,6 +102,11 @@ impl Target {
         Client::new(self.options.clone()).map_err(Into::into)
     }
 
+    /// How to reach it.
+    pub(super) fn options(&self) -> &Options {
+        &self.options
+    }
+
     pub(super) fn dir(&self) -> &Path {
         &self.dir
     }
@@ -85,7 +120,7 @@ impl Target {
     }
 
     /// CPU seconds that the server has used, if its process is known.
-    pub(super) fn cpu(&self) -> Option<f64> {
+    fn cpu(&self) -> Option<f64> {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid?)).ok()?;
         // The name in brackets may hold anything; times are the 14th and 15th field.
         let (_, rest) = stat.rsplit_once(')')?;
@@ -95,8 +130,24 @@ impl Target {
         Some((f64::from(user) + f64::from(system)) / TICKS_A_SECOND)
     }
 
-    pub(super) fn cpu_since(&self, before: Option<f64>) -> Option<f64> {
-        Some(self.cpu()? - before?)
+    /// What it has used so far.
+    pub(super) async fn used(&self) -> Used {
+        Used {
+            cpu: self.cpu(),
+            commits: self.commits().await,
+        }
+    }
+
+    /// From its own metrics. Nothing if they cannot be read: for lack of a right, or behind TLS.
+    async fn commits(&self) -> Option<f64> {
+        let mut http = Http::connect(&self.options).await.ok()?;
+        let metrics = http.get("/metrics").await.ok()?;
+        // A line a shard.
+        let lines = str::from_utf8(metrics).ok()?.lines();
+        lines
+            .filter(|line| line.starts_with("ganger_commits_total{"))
+            .map(|line| line.rsplit_once(' ')?.1.trim().parse::<f64>().ok())
+            .sum()
     }
 }
 

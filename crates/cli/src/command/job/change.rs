@@ -60,7 +60,7 @@ pub(crate) struct TimeOutArgs {
 /// Changes a job.
 #[derive(Args, Debug)]
 pub(crate) struct SetArgs {
-    /// Its id.
+    /// Its id, or shard/id.
     pub(super) job: String,
 
     /// New priority; smaller runs first.
@@ -94,6 +94,10 @@ pub(crate) struct SetArgs {
     /// Set this label; may be repeated.
     #[arg(long, value_name = "KEY=VALUE", value_parser = read_label)]
     label: Vec<(String, String)>,
+
+    /// Take the label of this key off; may be repeated.
+    #[arg(long, value_name = "KEY")]
+    no_label: Vec<String>,
 
     /// Follow it, or not.
     #[arg(long)]
@@ -196,6 +200,7 @@ pub(crate) async fn set(context: &Context, args: SetArgs) -> Outcome {
         tags_added: args.tag,
         tags_removed: args.untag,
         labels_set: args.label,
+        labels_removed: args.no_label,
         tracked: args.tracked,
         note: args.note.map(|note| (note, String::new())),
     };

@@ -166,7 +166,7 @@ pub(crate) fn table(jobs: &[Job], palette: Palette, headed: bool) -> String {
     ]);
     for job in jobs {
         rows.push([
-            Cell::new(escape::line(&job.id)),
+            Cell::new(escape::line(&job.global_id())),
             Cell::new(escape::short(&job.kind, 40)),
             Cell::new(escape::short(&job.queue, 30)),
             palette.cell(job.state),

@@ -50,30 +50,7 @@ pub(crate) enum JobCommand {
     Inputs(result::InputsArgs),
 }
 
-impl JobCommand {
-    /// The names of jobs in it.
-    fn names(&mut self) -> Vec<&mut String> {
-        match self {
-            Self::Get(args) => args.jobs.iter_mut().collect(),
-            Self::Wait(args) => args.jobs.iter_mut().collect(),
-            Self::Cancel(args) => args.jobs.iter_mut().collect(),
-            Self::Retry(args) => args.jobs.iter_mut().collect(),
-            Self::Delete(args) => args.jobs.iter_mut().collect(),
-            Self::TimeOut(args) => args.jobs.iter_mut().collect(),
-            Self::Set(args) => vec![&mut args.job],
-            Self::Logs(args) => vec![&mut args.job],
-            Self::Graph(args) => vec![&mut args.job],
-            Self::Why(args) => vec![&mut args.job],
-            Self::Result(args) => vec![&mut args.job],
-            Self::Payload(args) => vec![&mut args.job],
-            Self::Inputs(args) => vec![&mut args.job],
-            Self::List(_) => Vec::new(),
-        }
-    }
-}
-
-pub(crate) async fn run(context: &Context, mut command: JobCommand) -> Outcome {
-    context.localize(command.names()).await?;
+pub(crate) async fn run(context: &Context, command: JobCommand) -> Outcome {
     match command {
         JobCommand::Get(args) => get::run(context, &args).await,
         JobCommand::List(args) => list::run(context, *args).await,

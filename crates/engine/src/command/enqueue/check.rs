@@ -131,11 +131,11 @@ pub(crate) fn check_retry(retry: &RetryPolicy) -> Result<(), Rejection> {
 }
 
 /// References between members: they exist, and do not go in circles.
-pub(super) fn check_references(cmd: &Enqueue) -> Result<(), Rejection> {
-    let members = cmd.jobs.len();
+pub(crate) fn check_references(jobs: &[&NewJob]) -> Result<(), Rejection> {
+    let members = jobs.len();
     let mut waits_for = vec![0_usize; members];
     let mut dependents: Vec<Vec<usize>> = vec![Vec::new(); members];
-    for (index, job) in cmd.jobs.iter().enumerate() {
+    for (index, job) in jobs.iter().enumerate() {
         for edge in edges_of(job) {
             let Upstream::Member(member) = edge.upstream else {
                 continue;

@@ -5,17 +5,17 @@ mod plan;
 
 use std::time::Duration;
 
-use ganger_types::change::{ClaimRecord, UniqueRecord};
+use ganger_types::change::UniqueRecord;
 use ganger_types::command::{Enqueue, NewEdge, NewInput, NewJob, Start, Upstream};
 use ganger_types::reply::Enqueued;
 use ganger_types::{
-    Answer, Change, Due, FailurePolicy, Graph, InputRow, InputState, JobId, JobKey, JobState, Now,
-    Outcome, Reply, RetryPolicy,
+    Answer, Change, Claim, ClaimRecord, ClaimedJobs, Due, FailurePolicy, Graph, IdTag, InputRow,
+    InputState, JobId, JobKey, JobRef, JobState, Now, Outcome, Rejection, Reply, RetryPolicy,
 };
 
-pub(crate) use self::check::{at_most, check_retry};
-use self::check::{check_references, check_sizes};
-use self::plan::Member;
+use self::check::check_sizes;
+pub(crate) use self::check::{at_most, check_references, check_retry};
+pub(crate) use self::plan::Member;
 use super::fingerprint::Fingerprint;
 use crate::Effects;
 use crate::endings::UPSTREAM_GROUP;
@@ -24,6 +24,7 @@ use crate::index::{Edge, Timer};
 use crate::job::{Extra, Job};
 use crate::names::SpaceIndex;
 use crate::past::Past;
+use crate::peers::RemoteEdge;
 use crate::transition::Move;
 
 /// How long an idempotency key is remembered.
@@ -32,11 +33,28 @@ const CLAIM_FOR: Duration = Duration::from_secs(86_400);
 /// An edge of a new job, with what is known of its upstream now.
 struct PlannedEdge {
     slot: u32,
-    upstream: JobKey,
-    id: JobId,
     policy: FailurePolicy,
-    /// How the upstream has ended, if it has.
-    ended: Option<Outcome>,
+    upstream: Planned,
+}
+
+enum Planned {
+    Here {
+        key: JobKey,
+        id: JobId,
+        /// How the upstream has ended, if it has.
+        ended: Option<Outcome>,
+    },
+    Elsewhere {
+        job: JobRef,
+        is_member: bool,
+    },
+}
+
+/// What jobs that are written together have in common.
+pub(crate) struct Batch {
+    pub space: SpaceIndex,
+    pub graph: Option<Graph>,
+    pub id_tag: IdTag,
 }
 
 impl Engine {
@@ -47,17 +65,28 @@ impl Engine {
         known: &Past,
         out: &mut Effects,
     ) -> Answer {
-        if let Some(answer) = self.repeated_claim(&cmd)? {
+        if let Some(answer) = self.repeated_claim(now, &cmd)? {
             return Ok(answer);
         }
-        let settings = self.settings(&cmd.namespace);
-        check_sizes(&cmd, &settings, now)?;
-        check_references(&cmd)?;
-        let members = self.plan_members(now, &cmd, known)?;
-        self.check_upstreams(&cmd, known)?;
-        self.check_room(&cmd, &members, &settings)?;
+        let members = self.check_submission(now, &cmd, known)?;
 
         Ok(self.write_submission(now, cmd, &members, known, out))
+    }
+
+    /// Everything that can be wrong with a submission, or what becomes of each member.
+    pub(crate) fn check_submission(
+        &self,
+        now: Now,
+        cmd: &Enqueue,
+        known: &Past,
+    ) -> Result<Vec<Member>, Rejection> {
+        let settings = self.settings(&cmd.namespace);
+        check_sizes(cmd, &settings, now)?;
+        check_references(&cmd.jobs.iter().collect::<Vec<_>>())?;
+        let members = self.plan_members(now, cmd, known)?;
+        self.check_upstreams(cmd, known)?;
+        self.check_room(cmd, &members, &settings)?;
+        Ok(members)
     }
 }
 
@@ -71,27 +100,45 @@ impl Engine {
         known: &Past,
         out: &mut Effects,
     ) -> Reply {
-        let fingerprint = cmd.claim.as_ref().map(|_| Fingerprint::of_submission(&cmd));
         let space = self.make_space(&cmd.namespace);
         let jobs = self.name_members(&cmd, members);
         let graph = graph_name(&cmd, &jobs);
-        let planned: Vec<_> = cmd
-            .jobs
-            .iter()
-            .map(|job| self.plan_edges(space, job, &jobs, known))
-            .collect();
-        let firsts: Vec<Move> = cmd.jobs.iter().map(|job| first_move(now, job)).collect();
-        let mut rows = Vec::with_capacity(cmd.jobs.len());
-        for ((job, member), answer) in cmd.jobs.into_iter().zip(members).zip(&jobs) {
-            let Member::New { fingerprint } = member else {
-                rows.push(None);
-                continue;
-            };
-            let (payload, values) =
-                self.add_job(now, space, job, answer, *fingerprint, graph.as_ref(), out);
-            rows.push(Some((payload, values)));
+        self.write_claim(now, space, &cmd, &jobs, graph.as_ref(), out);
+        let prints: Vec<Option<u64>> = members.iter().map(Member::fingerprint).collect();
+        let batch = Batch {
+            space,
+            graph: graph.clone(),
+            id_tag: self.id_tag,
+        };
+        self.write_jobs(now, &batch, cmd.jobs, (&jobs, &prints), known, out);
+        Reply::Enqueued {
+            jobs,
+            graph,
+            repeat: false,
         }
-        for (((row, edges), first), answer) in rows.into_iter().zip(planned).zip(firsts).zip(&jobs)
+    }
+
+    /// Writes the jobs that have a print, under the numbers and ids given; the others are there already.
+    pub(crate) fn write_jobs(
+        &mut self,
+        now: Now,
+        batch: &Batch,
+        jobs: Vec<NewJob>,
+        (answers, prints): (&[Enqueued], &[Option<u64>]),
+        known: &Past,
+        out: &mut Effects,
+    ) {
+        let planned: Vec<_> = jobs
+            .iter()
+            .map(|job| self.plan_edges(batch.space, job, answers, known))
+            .collect();
+        let firsts: Vec<Move> = jobs.iter().map(|job| first_move(now, job)).collect();
+        let mut rows = Vec::with_capacity(jobs.len());
+        for ((job, print), answer) in jobs.into_iter().zip(prints).zip(answers) {
+            rows.push(print.map(|print| self.add_job(now, batch, job, answer, print, out)));
+        }
+        for (((row, edges), first), answer) in
+            rows.into_iter().zip(planned).zip(firsts).zip(answers)
         {
             let Some((payload, values)) = row else {
                 continue;
@@ -103,27 +150,35 @@ impl Engine {
             });
             out.changes.extend(values.into_iter().map(Change::PutInput));
         }
-        if let (Some(key), Some(fingerprint)) = (cmd.claim, fingerprint) {
-            let record = ClaimRecord {
-                namespace: cmd.namespace,
-                key: key.clone(),
-                fingerprint,
-                jobs: jobs.iter().map(|job| (job.key, job.id.clone())).collect(),
-                graph: graph.clone(),
-                until: now.wall.after(CLAIM_FOR),
-            };
-            let state = &mut self.spaces[space.at()];
-            state
-                .timers
-                .arm(Due::Wall(record.until), Timer::ClaimEnd(key.clone()));
-            out.changes.push(Change::PutClaim(Box::new(record.clone())));
-            state.claims.insert(key, record);
-        }
-        Reply::Enqueued {
-            jobs,
-            graph,
-            repeat: false,
-        }
+    }
+
+    /// Remembers the answer for a repeat under the same key.
+    fn write_claim(
+        &mut self,
+        now: Now,
+        space: SpaceIndex,
+        cmd: &Enqueue,
+        jobs: &[Enqueued],
+        graph: Option<&Graph>,
+        out: &mut Effects,
+    ) {
+        let Some(key) = &cmd.claim else { return };
+        let members = cmd.jobs.iter().zip(jobs);
+        let claim = Claim {
+            fingerprint: Fingerprint::of_submission(cmd),
+            jobs: ClaimedJobs::collect(
+                members.map(|(job, made)| (made.key, &made.id, job.id.as_ref() == Some(&made.id))),
+            ),
+            graph: graph.cloned(),
+            until: now.wall.after(CLAIM_FOR),
+        };
+        let state = &mut self.spaces[space.at()];
+        state.remember(key.clone(), claim.clone());
+        out.changes.push(Change::PutClaim(Box::new(ClaimRecord {
+            namespace: cmd.namespace.clone(),
+            key: key.clone(),
+            claim,
+        })));
     }
 
     /// Numbers and ids for all members, in order.
@@ -181,48 +236,58 @@ impl Engine {
             .zip(InputRow::EDGE_FIRST..)
             .map(|(edge, slot)| (slot, edge));
         data.chain(pure)
-            .map(|(slot, edge)| {
-                let (upstream, id) = match &edge.upstream {
-                    Upstream::Member(place) => {
-                        let member = &jobs[usize::try_from(*place).expect("places were checked")];
-                        (member.key, member.id.clone())
-                    }
-                    Upstream::Job(id) => {
-                        let live = self.find_job(namespace, id);
-                        let key =
-                            live.or_else(|| known.find(namespace, id).map(|record| record.key));
-                        (key.expect("upstreams were checked"), id.clone())
-                    }
-                };
-                let finished = known
-                    .by_key(upstream)
-                    .and_then(|record| record.finished.as_ref());
-                let ended = finished
-                    .filter(|_| !self.is_live(upstream))
-                    .map(|finished| finished.outcome);
-                PlannedEdge {
-                    slot,
-                    upstream,
-                    id,
-                    policy: edge.policy,
-                    ended,
-                }
+            .map(|(slot, edge)| PlannedEdge {
+                slot,
+                policy: edge.policy,
+                upstream: self.plan_upstream(namespace, &edge.upstream, jobs, known),
             })
             .collect()
     }
 
+    fn plan_upstream(
+        &self,
+        namespace: &ganger_types::Namespace,
+        upstream: &Upstream,
+        jobs: &[Enqueued],
+        known: &Past,
+    ) -> Planned {
+        let (key, id) = match upstream {
+            Upstream::Member(place) => {
+                let member = &jobs[usize::try_from(*place).expect("places were checked")];
+                (member.key, member.id.clone())
+            }
+            Upstream::Job(id) => {
+                let live = self.find_job(namespace, id);
+                let key = live.or_else(|| known.find(namespace, id).map(|record| record.key));
+                (key.expect("upstreams were checked"), id.clone())
+            }
+            Upstream::Remote { job, is_member } => {
+                return Planned::Elsewhere {
+                    job: job.clone(),
+                    is_member: *is_member,
+                };
+            }
+        };
+        let finished = known
+            .by_key(key)
+            .and_then(|record| record.finished.as_ref());
+        let ended = finished
+            .filter(|_| !self.is_live(key))
+            .map(|finished| finished.outcome);
+        Planned::Here { key, id, ended }
+    }
+
     /// Puts a new job into the table, in no index yet. Gives its payload and input values back for writing.
-    #[expect(clippy::too_many_arguments, reason = "one private step of one command")]
     fn add_job(
         &mut self,
         now: Now,
-        space: SpaceIndex,
+        batch: &Batch,
         job: NewJob,
         answer: &Enqueued,
         fingerprint: u64,
-        graph: Option<&Graph>,
         out: &mut Effects,
     ) -> (ganger_types::Bytes, Vec<InputRow>) {
+        let space = batch.space;
         let queue = self.make_queue(space, &job.queue, now.wall);
         let state = &mut self.queues[queue.at()];
         state.known = true;
@@ -256,12 +321,12 @@ impl Engine {
             queue,
             kind: self.names.kind_index(&job.kind),
             retry,
-            id_tag: self.id_tag,
+            id_tag: batch.id_tag,
             attempt: 0,
             attempts_counted: 0,
             payload_bytes: u32::try_from(job.payload.len()).expect("payloads were checked"),
             state: JobState::Blocked,
-            extra: trimmings(&job, fingerprint, graph).map(Box::new),
+            extra: trimmings(&job, fingerprint, batch.graph.as_ref()).map(Box::new),
         });
         self.register(now, space, key, &job, answer, out);
         (job.payload, values)
@@ -334,14 +399,25 @@ impl Engine {
         let mut failed = None;
         let mut inputs = Vec::with_capacity(edges.len());
         let mut missing = 0;
-        for edge in edges {
-            let PlannedEdge {
-                slot,
-                upstream,
-                id,
-                policy,
-                ended,
-            } = edge;
+        for PlannedEdge {
+            slot,
+            policy,
+            upstream,
+        } in edges
+        {
+            let (upstream, id, ended) = match upstream {
+                Planned::Here { key, id, ended } => (key, id, ended),
+                Planned::Elsewhere { job, is_member } => {
+                    missing += 1;
+                    let edge = RemoteEdge {
+                        upstream: job,
+                        policy,
+                        is_member,
+                    };
+                    inputs.push(self.link(now, key, slot, edge, out));
+                    continue;
+                }
+            };
             let state = match (ended, policy) {
                 (Some(Outcome::Succeeded), _) => InputState::Delivered {
                     upstream,
@@ -452,7 +528,7 @@ fn graph_name(cmd: &Enqueue, jobs: &[Enqueued]) -> Option<Graph> {
     Some(Graph::new(first.id.as_bytes()).expect("an id is as long as a name at most"))
 }
 
-fn edges_of(job: &NewJob) -> impl Iterator<Item = &NewEdge> {
+pub(crate) fn edges_of(job: &NewJob) -> impl Iterator<Item = &NewEdge> {
     let data = job.inputs.iter().filter_map(|input| match input {
         NewInput::Value(_) => None,
         NewInput::Result(edge) => Some(edge),

@@ -12,7 +12,7 @@ use crate::engine::Engine;
 use crate::past::Past;
 
 /// What becomes of one member of the submission.
-pub(super) enum Member {
+pub(crate) enum Member {
     /// It makes a job.
     New { fingerprint: u64 },
     /// A job with its id or unique key is there already.
@@ -21,11 +21,28 @@ pub(super) enum Member {
     SameAs(usize),
 }
 
+impl Member {
+    /// The print of the job it makes, if it makes one.
+    pub(super) fn fingerprint(&self) -> Option<u64> {
+        match self {
+            Self::New { fingerprint } => Some(*fingerprint),
+            Self::Existing(..) | Self::SameAs(_) => None,
+        }
+    }
+}
+
 impl Engine {
-    pub(super) fn repeated_claim(&self, cmd: &Enqueue) -> Result<Option<Reply>, Rejection> {
+    pub(super) fn repeated_claim(
+        &self,
+        now: Now,
+        cmd: &Enqueue,
+    ) -> Result<Option<Reply>, Rejection> {
         let Some(claim) = &cmd.claim else {
             return Ok(None);
         };
+        if self.claimed_part(now, &cmd.namespace, claim).is_some() {
+            return Err(Rejection::ClaimConflict);
+        }
         let earlier = self
             .find_space(&cmd.namespace)
             .and_then(|space| self.spaces[space.at()].claims.get(claim));
@@ -35,13 +52,19 @@ impl Engine {
         if earlier.fingerprint != Fingerprint::of_submission(cmd) {
             return Err(Rejection::ClaimConflict);
         }
-        let answer = |(key, id): &(JobKey, JobId)| Enqueued {
-            key: *key,
-            id: id.clone(),
+        // The ids that the client gives are not kept: the same content gives the same ones.
+        let given: Vec<_> = cmd.jobs.iter().map(|job| job.id.as_ref()).collect();
+        let jobs = earlier
+            .jobs
+            .answer(&given)
+            .ok_or(Rejection::ClaimConflict)?;
+        let answer = |(key, id)| Enqueued {
+            key,
+            id,
             existed: true,
         };
         Ok(Some(Reply::Enqueued {
-            jobs: earlier.jobs.iter().map(answer).collect(),
+            jobs: jobs.into_iter().map(answer).collect(),
             graph: earlier.graph.clone(),
             repeat: true,
         }))
@@ -101,6 +124,10 @@ impl Engine {
         known: &Past,
     ) -> Result<Option<(JobKey, JobId)>, Rejection> {
         let Some(id) = &job.id else { return Ok(None) };
+        let space = self.find_space(&cmd.namespace);
+        if space.is_some_and(|space| self.spaces[space.at()].promised.contains_key(id)) {
+            return Err(Rejection::IdTaken { job: id.clone() });
+        }
         let found = match self.find_job(&cmd.namespace, id) {
             Some(key) => {
                 let print = self
@@ -131,8 +158,13 @@ impl Engine {
     pub(super) fn check_upstreams(&self, cmd: &Enqueue, known: &Past) -> Result<(), Rejection> {
         for (index, job) in cmd.jobs.iter().enumerate() {
             for edge in edges_of(job) {
-                let Upstream::Job(id) = &edge.upstream else {
-                    continue;
+                let id = match &edge.upstream {
+                    Upstream::Job(id) => id,
+                    Upstream::Remote { job, .. } if job.shard == self.shard => {
+                        let shard = job.shard.clone();
+                        return Err(Rejection::OwnShard { shard });
+                    }
+                    Upstream::Remote { .. } | Upstream::Member(_) => continue,
                 };
                 let is_there = self.find_job(&cmd.namespace, id).is_some()
                     || known.find(&cmd.namespace, id).is_some();

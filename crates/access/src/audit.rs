@@ -1,0 +1,187 @@
+//! The audit log: who did what, when, from where, and how it ended (`rel S15`).
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write as _};
+use std::net::SocketAddr;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use jiff::Timestamp;
+use serde_json::{Map, Value};
+
+/// How what is told of ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It was done.
+    Done,
+    /// It was allowed, and then refused for another reason.
+    Refused,
+    /// It was not allowed.
+    Denied,
+}
+
+impl Outcome {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Done => "done",
+            Self::Refused => "refused",
+            Self::Denied => "denied",
+        }
+    }
+}
+
+/// One line of the audit log. Never holds a secret: whoever makes one names things, not contents.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// Who, as [`crate::Identity`] shows itself.
+    pub who: String,
+    /// What: an operation's name, `login`, `configuration`, `token`.
+    pub what: String,
+    /// Upon what: a path, a job, a file.
+    pub on: Option<String>,
+    /// In which namespace.
+    pub namespace: Option<String>,
+    /// From where; absent for what the server does by itself.
+    pub from: Option<SocketAddr>,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// The code of a refusal, or words.
+    pub detail: Option<String>,
+}
+
+impl Record {
+    /// A record without the parts that may be absent.
+    pub fn new(who: impl Into<String>, what: impl Into<String>, outcome: Outcome) -> Self {
+        Self {
+            who: who.into(),
+            what: what.into(),
+            on: None,
+            namespace: None,
+            from: None,
+            outcome,
+            detail: None,
+        }
+    }
+
+    fn line(&self, at: Timestamp) -> String {
+        let mut line = Map::new();
+        let mut put = |key: &str, value: Option<String>| {
+            if let Some(value) = value {
+                line.insert(key.to_owned(), Value::String(value));
+            }
+        };
+        put("at", Some(format!("{at:.3}")));
+        put("who", Some(self.who.clone()));
+        put("what", Some(self.what.clone()));
+        put("on", self.on.clone());
+        put("namespace", self.namespace.clone());
+        put("from", self.from.map(|from| from.to_string()));
+        put("outcome", Some(self.outcome.as_str().to_owned()));
+        put("detail", self.detail.clone());
+        Value::Object(line).to_string()
+    }
+}
+
+/// Where records go. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub struct Audit {
+    file: Option<Arc<Target>>,
+}
+
+#[derive(Debug)]
+struct Target {
+    path: PathBuf,
+    file: Mutex<File>,
+}
+
+impl Audit {
+    /// Into the ordinary log, under the target `ganger::audit`.
+    pub fn to_log() -> Self {
+        Self::default()
+    }
+
+    /// Into a file of its own, a JSON object a line; made for its owner alone if it is not there.
+    ///
+    /// # Errors
+    /// If it cannot be opened for appending.
+    pub fn to_file(path: &Path) -> io::Result<Self> {
+        let file = Mutex::new(open(path)?);
+        let path = path.to_owned();
+        Ok(Self {
+            file: Some(Arc::new(Target { path, file })),
+        })
+    }
+
+    /// Opens the file again: whoever rotates logs has moved the old one away.
+    ///
+    /// # Errors
+    /// If it cannot be opened; the old one goes on.
+    pub fn reopen(&self) -> io::Result<()> {
+        let Some(target) = &self.file else {
+            return Ok(());
+        };
+        let fresh = open(&target.path)?;
+        *target.file.lock().unwrap_or_else(PoisonError::into_inner) = fresh;
+        Ok(())
+    }
+
+    /// Writes a record. One that cannot be written to its file goes into the ordinary log, and says why.
+    pub fn write(&self, record: &Record) {
+        let line = record.line(Timestamp::now());
+        let Some(target) = &self.file else {
+            tracing::info!(target: "ganger::audit", "{line}");
+            return;
+        };
+        let written = {
+            let mut file = target.file.lock().unwrap_or_else(PoisonError::into_inner);
+            file.write_all(format!("{line}\n").as_bytes())
+        };
+        if let Err(error) = written {
+            tracing::error!(target: "ganger::audit", path = %target.path.display(), %error, "the audit log cannot be written: {line}");
+        }
+    }
+}
+
+fn open(path: &Path) -> io::Result<File> {
+    OpenOptions::new()
+        .append(true)
+        .create(true)
+        .mode(0o600)
+        .open(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_is_one_line_of_json_whatever_it_holds() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("audit.log");
+        let audit = Audit::to_file(&path).expect("writable");
+        audit.write(&Record {
+            on: Some("a\nb\u{1b}[31m\"".to_owned()),
+            from: Some(SocketAddr::from(([127, 0, 0, 1], 9))),
+            ..Record::new("token \"x\"", "deleteJob", Outcome::Done)
+        });
+        std::fs::rename(&path, folder.path().join("old")).expect("moved");
+        audit.reopen().expect("writable");
+        audit.write(&Record::new("b", "login", Outcome::Denied));
+        let old = std::fs::read_to_string(folder.path().join("old")).expect("written");
+        assert_eq!(old.lines().count(), 1, "{old}");
+        let value: Value = serde_json::from_str(&old).expect("JSON");
+        assert_eq!(value["on"], "a\nb\u{1b}[31m\"");
+        assert_eq!(value["outcome"], "done");
+        assert_eq!(value["from"], "127.0.0.1:9");
+        assert!(
+            value["at"].as_str().is_some_and(|at| at.ends_with('Z')),
+            "{value}"
+        );
+        let fresh = std::fs::read_to_string(&path).expect("written");
+        assert!(
+            fresh.contains("\"login\"") && !fresh.contains('\u{1b}'),
+            "{fresh}"
+        );
+    }
+}

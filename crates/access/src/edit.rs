@@ -1,0 +1,187 @@
+//! Changes to the access file: a whole new file in place of the old one, under a lock of its folder.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+
+use crate::error::AccessError;
+use crate::file::{AccessFile, Entry};
+
+/// Only its owner may read or write it.
+const MODE: u32 = 0o600;
+
+/// Adds an entry; makes the file, for its owner alone, if it is not there.
+///
+/// # Errors
+/// If an entry of that kind and name is there already, or the file cannot be read or written.
+pub fn add(path: &Path, entry: &Entry) -> Result<(), AccessError> {
+    edit(path, |text| {
+        let file = read(path, text)?;
+        if file.entries.iter().any(|known| known.is_twin(entry)) {
+            return Err(AccessError::NameTaken {
+                path: path.to_owned(),
+                name: entry.name.clone(),
+            });
+        }
+        let mut text = text.to_owned();
+        if !text.is_empty() && !text.ends_with('\n') {
+            text.push('\n');
+        }
+        text.push_str(&entry.write());
+        text.push('\n');
+        Ok(text)
+    })
+}
+
+/// Removes the token or certificate of that name; all other lines stay as they are.
+///
+/// # Errors
+/// If there is none, or the file cannot be read or written.
+pub fn revoke(path: &Path, name: &str) -> Result<(), AccessError> {
+    edit(path, |text| {
+        read(path, text)?;
+        let is_meant = |line: &str| {
+            let entry = Entry::read(line).ok().flatten();
+            entry.is_some_and(|entry| entry.name == name)
+        };
+        let kept: String = text
+            .split_inclusive('\n')
+            .filter(|line| !is_meant(line))
+            .collect();
+        if kept.len() == text.len() {
+            return Err(AccessError::NotFound {
+                path: path.to_owned(),
+                name: name.to_owned(),
+            });
+        }
+        Ok(kept)
+    })
+}
+
+fn read(path: &Path, text: &str) -> Result<AccessFile, AccessError> {
+    AccessFile::read(text).map_err(|(line, reason)| AccessError::Line {
+        path: path.to_owned(),
+        line,
+        reason,
+    })
+}
+
+fn edit(
+    path: &Path,
+    change: impl FnOnce(&str) -> Result<String, AccessError>,
+) -> Result<(), AccessError> {
+    let failed = |doing: &'static str| {
+        move |source: io::Error| AccessError::File {
+            doing,
+            path: path.to_owned(),
+            source,
+        }
+    };
+    // A name that is a link stands for the file behind it; that one is replaced.
+    let real = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let folder = match real.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder.to_owned(),
+        _ => PathBuf::from("."),
+    };
+    let folder = File::open(&folder)
+        .and_then(|handle| handle.lock().map(|()| handle))
+        .map_err(failed("lock the folder of"))?;
+    let before = match fs::read_to_string(&real) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+        Err(error) => return Err(failed("read")(error)),
+    };
+    let after = change(&before)?;
+    replace(&real, &after)
+        .and_then(|()| folder.sync_all())
+        .map_err(failed("write"))
+}
+
+/// The new text is on disk before it takes the old one's place.
+fn replace(path: &Path, text: &str) -> io::Result<()> {
+    let mut fresh = path.as_os_str().to_owned();
+    fresh.push(".new");
+    let fresh = PathBuf::from(fresh);
+    // What an earlier attempt left behind, which the lock makes nobody's.
+    let _ = fs::remove_file(&fresh);
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(MODE)
+        .open(&fresh)?;
+    if let Ok(old) = fs::metadata(path) {
+        // A group that was allowed to read, such as the server's, stays allowed; others never are.
+        file.set_permissions(fs::Permissions::from_mode(old.mode() & 0o640 | MODE))?;
+        std::os::unix::fs::fchown(&file, Some(old.uid()), Some(old.gid()))?;
+    }
+    file.write_all(text.as_bytes())?;
+    file.sync_all()?;
+    fs::rename(&fresh, path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::file::Kind;
+    use crate::secret::Hash;
+
+    fn entry(name: &str) -> Entry {
+        Entry {
+            name: name.to_owned(),
+            kind: Kind::Token(Hash::of(name.as_bytes())),
+            grants: "reader@*".parse().expect("readable"),
+            expires: None,
+            created: None,
+        }
+    }
+
+    #[test]
+    fn entries_are_added_and_removed_and_the_rest_stays_byte_for_byte() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("access");
+        add(&path, &entry("a")).expect("added");
+        assert_eq!(fs::metadata(&path).expect("there").mode() & 0o777, 0o600);
+        let first = fs::read_to_string(&path).expect("there");
+        fs::write(&path, format!("# mine\n{first}# end, without a line end")).expect("writable");
+        add(&path, &entry("b")).expect("added");
+        assert!(matches!(
+            add(&path, &entry("b")),
+            Err(AccessError::NameTaken { .. })
+        ));
+        revoke(&path, "b").expect("removed");
+        let text = fs::read_to_string(&path).expect("there");
+        assert_eq!(text, format!("# mine\n{first}# end, without a line end\n"));
+        assert!(matches!(
+            revoke(&path, "b"),
+            Err(AccessError::NotFound { .. })
+        ));
+        let left: Vec<_> = fs::read_dir(folder.path()).expect("there").collect();
+        assert_eq!(left.len(), 1, "no other file stays behind");
+    }
+
+    #[test]
+    fn many_writers_lose_nothing() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("access");
+        std::thread::scope(|scope| {
+            for number in 0..8 {
+                let path = &path;
+                scope.spawn(move || add(path, &entry(&format!("t{number}"))).expect("added"));
+            }
+        });
+        assert_eq!(AccessFile::load(&path).expect("readable").entries.len(), 8);
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_understood_is_not_touched() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("access");
+        fs::write(&path, "what is this").expect("writable");
+        assert!(matches!(
+            add(&path, &entry("a")),
+            Err(AccessError::Line { line: 1, .. })
+        ));
+        assert_eq!(fs::read_to_string(&path).expect("there"), "what is this");
+    }
+}

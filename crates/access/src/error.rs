@@ -1,0 +1,52 @@
+//! Why an access file, or a change to it, cannot be used.
+
+use std::io;
+use std::path::PathBuf;
+
+/// Why an access file, or a change to it, cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AccessError {
+    /// The file cannot be read or written.
+    #[error("cannot {doing} the access file {}: {source}", path.display())]
+    File {
+        /// What was tried.
+        doing: &'static str,
+        /// Which.
+        path: PathBuf,
+        /// The system's words.
+        source: io::Error,
+    },
+    /// A line of the file cannot be understood. Says nothing of its text, which may hold a secret by mistake.
+    #[error("the access file {} line {line}: {reason}", path.display())]
+    Line {
+        /// Which file.
+        path: PathBuf,
+        /// Counted from 1.
+        line: usize,
+        /// What is wrong, and what would be right.
+        reason: String,
+    },
+    /// A grant, name or time cannot be understood.
+    #[error("{0}")]
+    Value(String),
+    /// The name is in use.
+    #[error("the access file {} has a token {name:?} already: revoke it first, or choose another name", path.display())]
+    NameTaken {
+        /// Which file.
+        path: PathBuf,
+        /// The name.
+        name: String,
+    },
+    /// There is nothing of that name.
+    #[error("the access file {} has no token {name:?}: `ganger token list` shows the names", path.display())]
+    NotFound {
+        /// Which file.
+        path: PathBuf,
+        /// The name.
+        name: String,
+    },
+    /// The system gave no random bytes.
+    #[error("the system gives no random bytes: {0}")]
+    Random(String),
+}

@@ -1,0 +1,374 @@
+//! The access file: a line for each token and each certificate, with what it may do.
+//!
+//! ```text
+//! # kind, then words NAME=VALUE
+//! token name=ci hash=sha256:... grants=producer@mail,reader@* expires=2030-01-01T00:00:00Z
+//! certificate name=worker-1 grants=worker@*
+//! ```
+
+use std::path::Path;
+
+use jiff::Timestamp;
+
+use crate::error::AccessError;
+use crate::grant::{Grants, escape, unescape};
+use crate::identity::{CertificateNames, Identity, Proof};
+use crate::secret::Hash;
+
+/// Bytes of an access file: about ten thousand tokens.
+const FILE_BYTES_MAX: u64 = 4 << 20;
+
+/// What an entry is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Whoever shows the secret of this hash.
+    Token(Hash),
+    /// Whoever has a certificate with this common name.
+    Certificate,
+}
+
+/// An entry of the file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Its name; a certificate's common name.
+    pub name: String,
+    /// What it is about.
+    pub kind: Kind,
+    /// What it may do, and where.
+    pub grants: Grants,
+    /// From when on it counts for nothing.
+    pub expires: Option<Timestamp>,
+    /// When it was made.
+    pub created: Option<Timestamp>,
+}
+
+/// All entries.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AccessFile {
+    /// In the order of the file.
+    pub entries: Vec<Entry>,
+}
+
+impl AccessFile {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// If it cannot be read, or a line of it cannot be understood: then none of it counts.
+    pub fn load(path: &Path) -> Result<Self, AccessError> {
+        let refused = |source| AccessError::File {
+            doing: "read",
+            path: path.to_owned(),
+            source,
+        };
+        let bytes = std::fs::metadata(path).map_err(refused)?.len();
+        if bytes > FILE_BYTES_MAX {
+            let reason = format!("it has {bytes} bytes, the limit is {FILE_BYTES_MAX}");
+            return Err(refused(std::io::Error::other(reason)));
+        }
+        let text = std::fs::read_to_string(path).map_err(refused)?;
+        Self::read(&text).map_err(|(line, reason)| AccessError::Line {
+            path: path.to_owned(),
+            line,
+            reason,
+        })
+    }
+
+    /// Reads the text of a file; a refusal comes with its line.
+    pub(crate) fn read(text: &str) -> Result<Self, (usize, String)> {
+        let mut entries: Vec<Entry> = Vec::new();
+        for (place, line) in text.lines().enumerate() {
+            let entry = Entry::read(line).map_err(|reason| (place + 1, reason))?;
+            let Some(entry) = entry else { continue };
+            if entries.iter().any(|known| known.is_twin(&entry)) {
+                let kind = entry.kind_word();
+                return Err((place + 1, format!("a second {kind} {:?}", entry.name)));
+            }
+            entries.push(entry);
+        }
+        Ok(Self { entries })
+    }
+
+    /// Who shows this token, if anybody may now.
+    pub fn token(&self, secret: &[u8], now: Timestamp) -> Option<Identity> {
+        let shown = Hash::of(secret);
+        // Every entry is looked at, so that time does not tell which one it was.
+        let mut found = None;
+        for entry in &self.entries {
+            if matches!(&entry.kind, Kind::Token(hash) if *hash == shown) {
+                found = Some(entry);
+            }
+        }
+        let entry = found.filter(|entry| entry.is_live(now))?;
+        Some(entry.identity(Proof::Token))
+    }
+
+    /// Who holds a certificate of this common name, if anybody may now.
+    pub fn certificate(&self, names: &CertificateNames, now: Timestamp) -> Option<Identity> {
+        let common_name = names.common_name.as_deref()?;
+        let entry = self
+            .entries
+            .iter()
+            .find(|entry| entry.kind == Kind::Certificate && entry.name == common_name)?;
+        entry
+            .is_live(now)
+            .then(|| entry.identity(Proof::Certificate))
+    }
+
+    /// What has changed against an earlier file, as words: `added token "a"`.
+    pub fn changes_since(&self, earlier: &Self) -> Vec<String> {
+        let twin =
+            |file: &Self, entry: &Entry| file.entries.iter().find(|it| it.is_twin(entry)).cloned();
+        let mut changes = Vec::new();
+        for entry in &self.entries {
+            let word = match twin(earlier, entry) {
+                None => "added",
+                Some(before) if before != *entry => "changed",
+                Some(_) => continue,
+            };
+            changes.push(format!(
+                "{word} {} {:?}: {}",
+                entry.kind_word(),
+                entry.name,
+                entry.grants
+            ));
+        }
+        for entry in &earlier.entries {
+            if twin(self, entry).is_none() {
+                changes.push(format!("removed {} {:?}", entry.kind_word(), entry.name));
+            }
+        }
+        changes
+    }
+}
+
+impl Entry {
+    /// Reads a line; an empty one and a comment are nothing.
+    pub(crate) fn read(line: &str) -> Result<Option<Self>, String> {
+        let line = line.trim();
+        if line.is_empty() || line.starts_with('#') {
+            return Ok(None);
+        }
+        let mut words = line.split_ascii_whitespace();
+        let kind = words.next().unwrap_or_default();
+        let is_token = match kind {
+            "token" => true,
+            "certificate" => false,
+            _ => return Err("a line begins with token or certificate".to_owned()),
+        };
+        let mut fields = Fields::default();
+        for word in words {
+            fields.take(word)?;
+        }
+        let name = fields.name.ok_or("name=... is missing")?;
+        let grants = fields
+            .grants
+            .ok_or("grants=ROLE@NAMESPACE,... is missing")?;
+        let kind = match (is_token, fields.hash) {
+            (true, Some(hash)) => Kind::Token(hash),
+            (false, None) => Kind::Certificate,
+            (true, None) => {
+                return Err(
+                    "a token needs hash=sha256:...: make it with `ganger token create`".to_owned(),
+                );
+            }
+            (false, Some(_)) => return Err("a certificate has no hash".to_owned()),
+        };
+        Ok(Some(Self {
+            name,
+            kind,
+            grants,
+            expires: fields.expires,
+            created: fields.created,
+        }))
+    }
+
+    /// Its line in the file.
+    pub(crate) fn write(&self) -> String {
+        let name = escape(self.name.as_bytes());
+        let mut words = vec![format!("{} name={name}", self.kind_word())];
+        if let Kind::Token(hash) = &self.kind {
+            words.push(format!("hash={hash}"));
+        }
+        words.push(format!("grants={}", self.grants));
+        words.extend(self.expires.map(|at| format!("expires={at}")));
+        words.extend(self.created.map(|at| format!("created={at:.0}")));
+        words.join(" ")
+    }
+
+    /// Whether it counts at this time.
+    pub fn is_live(&self, now: Timestamp) -> bool {
+        self.expires.is_none_or(|at| now < at)
+    }
+
+    fn identity(&self, proof: Proof) -> Identity {
+        Identity::principal(self.name.clone(), self.grants.clone(), proof)
+    }
+
+    /// Whether both are about the same token or certificate.
+    pub(crate) fn is_twin(&self, other: &Self) -> bool {
+        self.name == other.name && self.kind_word() == other.kind_word()
+    }
+
+    /// `token` or `certificate`.
+    pub fn kind_word(&self) -> &'static str {
+        match self.kind {
+            Kind::Token(_) => "token",
+            Kind::Certificate => "certificate",
+        }
+    }
+}
+
+/// The words of a line. Messages name the word, never its value: a secret may stand there by mistake.
+#[derive(Default)]
+struct Fields {
+    name: Option<String>,
+    hash: Option<Hash>,
+    grants: Option<Grants>,
+    expires: Option<Timestamp>,
+    created: Option<Timestamp>,
+}
+
+impl Fields {
+    fn take(&mut self, word: &str) -> Result<(), String> {
+        let (key, value) = word
+            .split_once('=')
+            .ok_or("after the first word all are NAME=VALUE")?;
+        match key {
+            "name" => once(&mut self.name, key, name(value)?),
+            "hash" => once(&mut self.hash, key, Hash::read(value)?),
+            "grants" => once(&mut self.grants, key, value.parse()?),
+            "expires" => once(&mut self.expires, key, time(key, value)?),
+            "created" => once(&mut self.created, key, time(key, value)?),
+            _ => Err("the words are name, hash, grants, expires, created".to_owned()),
+        }
+    }
+}
+
+fn once<T>(field: &mut Option<T>, key: &str, value: T) -> Result<(), String> {
+    if field.replace(value).is_some() {
+        return Err(format!("{key} stands twice"));
+    }
+    Ok(())
+}
+
+fn name(value: &str) -> Result<String, String> {
+    let bytes = unescape(value).map_err(|reason| format!("name: {reason}"))?;
+    let name = String::from_utf8(bytes).map_err(|_| "name: it is not UTF-8 text".to_owned())?;
+    if name.is_empty() || name.len() > 255 {
+        return Err("name: must have 1 to 255 bytes".to_owned());
+    }
+    Ok(name)
+}
+
+fn time(key: &str, value: &str) -> Result<Timestamp, String> {
+    let wanted = |_| format!("{key}: must be a time such as 2030-01-31T12:00:00Z");
+    value.parse().map_err(wanted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::role::Verb;
+
+    fn at(text: &str) -> Timestamp {
+        text.parse().expect("a time")
+    }
+
+    fn hash() -> String {
+        Hash::of(b"the-secret-of-ci").to_string()
+    }
+
+    #[test]
+    fn a_token_is_known_by_its_hash_until_it_expires() {
+        let text = format!(
+            "# ours\n\ntoken name=ci hash={} grants=producer@a expires=2030-01-01T00:00:00Z\n",
+            hash()
+        );
+        let file = AccessFile::read(&text).expect("readable");
+        let now = at("2029-12-31T23:59:59Z");
+        let Some(Identity::Principal(who)) = file.token(b"the-secret-of-ci", now) else {
+            panic!("it is there");
+        };
+        assert_eq!((who.name.as_str(), who.proof), ("ci", Proof::Token));
+        assert!(who.grants.allow(Verb::Submit, b"a"));
+        assert_eq!(file.token(b"the-secret-of-cI", now), None);
+        assert_eq!(
+            file.token(b"the-secret-of-ci", at("2030-01-01T00:00:00Z")),
+            None
+        );
+    }
+
+    #[test]
+    fn a_certificate_is_known_by_its_common_name() {
+        let file =
+            AccessFile::read("certificate name=worker%20one grants=worker@*").expect("readable");
+        let names = |name: &str| CertificateNames {
+            common_name: Some(name.to_owned()),
+            shard: None,
+        };
+        let now = at("2029-01-01T00:00:00Z");
+        assert!(file.certificate(&names("worker one"), now).is_some());
+        assert!(file.certificate(&names("worker"), now).is_none());
+        assert!(
+            file.certificate(&CertificateNames::default(), now)
+                .is_none()
+        );
+    }
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        let entry = Entry {
+            name: "a b=c".to_owned(),
+            kind: Kind::Token(Hash::of(b"x")),
+            grants: "reader@*,worker@q".parse().expect("readable"),
+            expires: Some(at("2030-01-01T00:00:00Z")),
+            created: Some(at("2026-01-01T00:00:00Z")),
+        };
+        assert_eq!(Entry::read(&entry.write()).expect("readable"), Some(entry));
+    }
+
+    #[test]
+    fn a_bad_line_is_told_with_its_number_and_without_its_text() {
+        let good = format!("token name=a hash={} grants=reader@*", hash());
+        for line in [
+            "tokens name=my-secret",
+            "token my-secret",
+            "token name=a grants=reader@*",
+            "token name=a hash=my-secret grants=reader@*",
+            "certificate name=a",
+            "certificate name= grants=reader@*",
+            "certificate name=a grants=reader@* expires=my-secret",
+            "certificate name=a name=b grants=reader@*",
+            "certificate name=a colour=my-secret grants=reader@*",
+            &good,
+        ] {
+            let (number, reason) = AccessFile::read(&format!("{good}\n{line}\n")).expect_err(line);
+            assert_eq!(number, 2, "{line}");
+            assert!(!reason.contains("my-secret"), "{reason}");
+        }
+    }
+
+    #[test]
+    fn what_changed_is_told_without_hashes() {
+        let before = AccessFile::read(&format!(
+            "token name=a hash={} grants=reader@*\ncertificate name=b grants=worker@*",
+            hash()
+        ))
+        .expect("readable");
+        let after = AccessFile::read(&format!(
+            "token name=a hash={} grants=reader@x\ncertificate name=c grants=worker@*",
+            hash()
+        ))
+        .expect("readable");
+        let changes = after.changes_since(&before);
+        assert_eq!(
+            changes,
+            [
+                "changed token \"a\": reader@x",
+                "added certificate \"c\": worker@*",
+                "removed certificate \"b\""
+            ]
+        );
+        assert!(after.changes_since(&after).is_empty());
+    }
+}

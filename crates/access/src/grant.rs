@@ -1,0 +1,241 @@
+//! A role in some namespaces, as it is written: `producer@mail`, `reader@*`, `worker@team-*`.
+
+use std::fmt;
+use std::str::FromStr;
+
+use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, percent_encode};
+
+use crate::role::{Role, Verb};
+
+/// What is escaped as `%NN` in the access file: what separates, and what is not visible.
+const ESCAPED: &AsciiSet = &CONTROLS
+    .add(b' ')
+    .add(b'%')
+    .add(b',')
+    .add(b'=')
+    .add(b'#')
+    .add(b'@');
+
+/// Which namespaces: a name, or the beginning of names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Pattern {
+    bytes: Vec<u8>,
+    /// Whether any name that begins with `bytes` is meant.
+    is_prefix: bool,
+}
+
+/// A role in some namespaces.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Grant {
+    /// The role.
+    pub role: Role,
+    within: Pattern,
+}
+
+impl Grant {
+    /// The role in every namespace.
+    pub fn everywhere(role: Role) -> Self {
+        let within = Pattern {
+            bytes: Vec::new(),
+            is_prefix: true,
+        };
+        Self { role, within }
+    }
+
+    /// The role in one namespace, or, if the text ends in `*`, in all that begin with what stands before it.
+    pub fn new(role: Role, namespace: &str) -> Self {
+        let (text, is_prefix) = match namespace.strip_suffix('*') {
+            Some(prefix) => (prefix, true),
+            None => (namespace, false),
+        };
+        let within = Pattern {
+            bytes: text.as_bytes().to_vec(),
+            is_prefix,
+        };
+        Self { role, within }
+    }
+
+    /// Whether it is about that namespace.
+    pub fn covers(&self, namespace: &[u8]) -> bool {
+        if self.within.is_prefix {
+            namespace.starts_with(&self.within.bytes)
+        } else {
+            namespace == self.within.bytes
+        }
+    }
+
+    /// Whether it is about every namespace there is and will be.
+    pub fn is_everywhere(&self) -> bool {
+        self.within.is_prefix && self.within.bytes.is_empty()
+    }
+}
+
+impl fmt::Display for Grant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let star = if self.within.is_prefix { "*" } else { "" };
+        write!(f, "{}@{}{star}", self.role, escape(&self.within.bytes))
+    }
+}
+
+impl FromStr for Grant {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (role, within) = text.split_once('@').ok_or_else(|| {
+            format!("{text:?} is no grant: write ROLE@NAMESPACE, such as producer@mail or reader@*")
+        })?;
+        let role = role.parse()?;
+        let (name, is_prefix) = match within.strip_suffix('*') {
+            Some(prefix) => (prefix, true),
+            None => (within, false),
+        };
+        let bytes = unescape(name)?;
+        if bytes.is_empty() && !is_prefix {
+            return Err(format!(
+                "{text:?} names no namespace: write {role}@NAMESPACE, or {role}@* for all"
+            ));
+        }
+        if bytes.contains(&b'*') {
+            return Err(format!("{text:?}: a * may stand at the end only"));
+        }
+        let within = Pattern { bytes, is_prefix };
+        Ok(Self { role, within })
+    }
+}
+
+/// What an identity may do, and where.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Grants(pub Vec<Grant>);
+
+impl Grants {
+    /// Every role's verbs everywhere.
+    pub fn everything() -> Self {
+        Self(vec![Grant::everywhere(Role::Admin)])
+    }
+
+    /// Whether the verb is allowed in that namespace.
+    pub fn allow(&self, verb: Verb, namespace: &[u8]) -> bool {
+        let mut grants = self.0.iter();
+        grants.any(|grant| grant.role.may(verb) && grant.covers(namespace))
+    }
+
+    /// Whether the verb is allowed in at least one namespace.
+    pub fn allow_somewhere(&self, verb: Verb) -> bool {
+        self.0.iter().any(|grant| grant.role.may(verb))
+    }
+
+    /// Whether the verb is allowed in every namespace.
+    pub fn allow_everywhere(&self, verb: Verb) -> bool {
+        let mut grants = self.0.iter();
+        grants.any(|grant| grant.role.may(verb) && grant.is_everywhere())
+    }
+
+    /// Whether anything at all is allowed in that namespace.
+    pub fn touch(&self, namespace: &[u8]) -> bool {
+        self.0.iter().any(|grant| grant.covers(namespace))
+    }
+
+    /// Whether they stand for the operator of the whole system.
+    pub fn are_total(&self) -> bool {
+        self.allow_everywhere(Verb::Govern)
+    }
+}
+
+impl fmt::Display for Grants {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (place, grant) in self.0.iter().enumerate() {
+            if place > 0 {
+                f.write_str(",")?;
+            }
+            write!(f, "{grant}")?;
+        }
+        Ok(())
+    }
+}
+
+impl FromStr for Grants {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let grants: Result<Vec<Grant>, String> = text.split(',').map(str::parse).collect();
+        grants.map(Self)
+    }
+}
+
+/// Writes a name so that it stands as one word.
+pub(crate) fn escape(bytes: &[u8]) -> String {
+    percent_encode(bytes, ESCAPED).to_string()
+}
+
+/// Reads such a word.
+pub(crate) fn unescape(text: &str) -> Result<Vec<u8>, String> {
+    let escapes = text.split('%').skip(1);
+    for escape in escapes {
+        let digits = escape.as_bytes().get(..2);
+        if !digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit)) {
+            return Err(
+                "a % must be followed by two hexadecimal digits; % itself is %25".to_owned(),
+            );
+        }
+    }
+    Ok(percent_decode_str(text).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn grants(text: &str) -> Grants {
+        text.parse().expect("readable")
+    }
+
+    #[test]
+    fn a_grant_counts_only_in_its_namespaces() {
+        let grants = grants("producer@mail,worker@team-*,reader@*");
+        assert!(grants.allow(Verb::Submit, b"mail"));
+        assert!(!grants.allow(Verb::Submit, b"mail2"));
+        assert!(!grants.allow(Verb::Submit, b"team-a"));
+        assert!(grants.allow(Verb::Work, b"team-a"));
+        assert!(grants.allow(Verb::Work, b"team-"));
+        assert!(!grants.allow(Verb::Work, b"team"));
+        assert!(grants.allow(Verb::Observe, b"anything"));
+        assert!(grants.allow_everywhere(Verb::Observe));
+        assert!(!grants.allow_everywhere(Verb::Work));
+        assert!(!grants.are_total());
+        assert!(Grants::everything().are_total());
+    }
+
+    #[test]
+    fn what_is_written_is_read_again_whatever_the_name() {
+        for namespace in [
+            "a",
+            "with space",
+            "a,b",
+            "x@y",
+            "50%",
+            "\u{e4}",
+            "pre*",
+            "*",
+        ] {
+            let grant = Grant::new(Role::Reader, namespace);
+            let text = grant.to_string();
+            assert_eq!(text.parse::<Grant>().expect("readable"), grant, "{text}");
+            assert!(!text.contains(' ') && !text.contains(','), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_grant_that_makes_no_sense_is_refused() {
+        for text in [
+            "",
+            "reader",
+            "boss@x",
+            "reader@",
+            "reader@a*b",
+            "reader@%zz",
+            "reader@%4",
+        ] {
+            assert!(text.parse::<Grant>().is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,27 @@
+//! Who may do what: identities, roles, the table of operations, the access file, the audit log.
+//!
+//! No network and no TLS here: the server finds out who asks (`Identity`), the faces ask whether that
+//! identity may (`Identity::may`), and both tell the audit log (`Audit`). Default deny: an operation
+//! that is not in [`OPERATIONS`] is refused to everyone.
+
+#![forbid(unsafe_code)]
+
+mod audit;
+mod edit;
+mod error;
+mod file;
+mod grant;
+mod identity;
+mod operations;
+mod role;
+mod secret;
+
+pub use audit::{Audit, Outcome, Record};
+pub use edit::{add, revoke};
+pub use error::AccessError;
+pub use file::{AccessFile, Entry, Kind};
+pub use grant::{Grant, Grants};
+pub use identity::{CertificateNames, Denied, Identity, Principal, Proof};
+pub use operations::{OPERATIONS, Operation, Scope, find};
+pub use role::{Role, Verb};
+pub use secret::{Hash, NewSecret};

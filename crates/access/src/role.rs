@@ -1,0 +1,105 @@
+//! Roles, and what each may do.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// What an operation does, as far as rights are concerned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Verb {
+    /// Learns what the server is; nothing of any job.
+    Greet,
+    /// Reads jobs, queues, statistics, events.
+    Observe,
+    /// Puts jobs in.
+    Submit,
+    /// Calls jobs off.
+    Cancel,
+    /// Takes jobs and reports on them.
+    Work,
+    /// Changes, removes and revives jobs; sets queues and schedules.
+    Operate,
+    /// Sets what a whole namespace may use.
+    Govern,
+    /// Speaks for another shard.
+    Peer,
+}
+
+impl Verb {
+    /// Whether the audit log tells of every use, not of refused ones only (`rel S15`).
+    pub fn is_audited(self) -> bool {
+        matches!(self, Self::Cancel | Self::Operate | Self::Govern)
+    }
+}
+
+/// A set of verbs with a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Role {
+    /// Everything.
+    Admin,
+    /// Everything about jobs, queues and schedules but running them.
+    Operator,
+    /// Submits, reads, and calls off.
+    Producer,
+    /// Takes jobs and reports on them; sees nothing else.
+    Worker,
+    /// Reads.
+    Reader,
+}
+
+impl Role {
+    /// All, from the most to the least.
+    pub const ALL: [Self; 5] = [
+        Self::Admin,
+        Self::Operator,
+        Self::Producer,
+        Self::Worker,
+        Self::Reader,
+    ];
+
+    /// Its name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Admin => "admin",
+            Self::Operator => "operator",
+            Self::Producer => "producer",
+            Self::Worker => "worker",
+            Self::Reader => "reader",
+        }
+    }
+
+    /// Whether the role holds the verb. `Verb::Peer` is no role's: see [`crate::Identity::may`].
+    pub fn may(self, verb: Verb) -> bool {
+        use Verb as V;
+        match verb {
+            V::Greet => true,
+            V::Observe => matches!(
+                self,
+                Self::Admin | Self::Operator | Self::Producer | Self::Reader
+            ),
+            V::Submit | V::Cancel => {
+                matches!(self, Self::Admin | Self::Operator | Self::Producer)
+            }
+            V::Work => matches!(self, Self::Admin | Self::Worker),
+            V::Operate => matches!(self, Self::Admin | Self::Operator),
+            V::Govern => self == Self::Admin,
+            V::Peer => false,
+        }
+    }
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl FromStr for Role {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let role = Self::ALL.into_iter().find(|role| role.as_str() == text);
+        role.ok_or_else(|| {
+            format!("{text:?} is no role: there are admin, operator, producer, worker, reader")
+        })
+    }
+}

@@ -1,0 +1,184 @@
+//! Three servers in a network of their own whose links are cut, in both directions and in one (f31, f32).
+
+use std::fs;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use ganger_e2e::api::Api;
+use ganger_e2e::history::Answered;
+use ganger_e2e::network::Network;
+use ganger_e2e::server::{PATIENCE, Server, Setup};
+use ganger_e2e::skip::skipped;
+use serde_json::{Value, json};
+
+const PORT: u16 = 3733;
+/// How long it may take until a shard is said to be unreachable; the promise is 5 s, the rest is the test's.
+const SAID_WITHIN: Duration = Duration::from_secs(8);
+
+struct Trio {
+    network: Network,
+    setups: Vec<Setup>,
+    servers: Vec<Server>,
+}
+
+impl Trio {
+    fn start(folder: &std::path::Path, network: Network) -> Result<Self> {
+        let token = folder.join("token");
+        fs::write(&token, "a-token-of-the-test-only-0123456789\n")?;
+        let places: Vec<SocketAddr> = (0..3)
+            .map(|node| SocketAddr::new(network.address(node), PORT))
+            .collect();
+        let list: Vec<String> = places
+            .iter()
+            .zip(1..)
+            .map(|(address, shard)| format!("{shard}={address}"))
+            .collect();
+        let topology = format!("static:{}", list.join(","));
+        let setups: Vec<Setup> = places
+            .iter()
+            .enumerate()
+            .map(|(node, address)| Setup {
+                store: folder.join(format!("{node}.db")),
+                log: folder.join(format!("{node}.log")),
+                address: *address,
+                arguments: vec![
+                    "--insecure".to_owned(),
+                    "--shard".to_owned(),
+                    (node + 1).to_string(),
+                    "--topology".to_owned(),
+                    topology.clone(),
+                ],
+                wrapper: network.wrapper(node),
+            })
+            .collect();
+        let servers = setups.iter().map(Setup::start).collect::<Result<_>>()?;
+        Ok(Self {
+            network,
+            setups,
+            servers,
+        })
+    }
+
+    fn api(&self, node: usize) -> Api {
+        Api::new(self.setups[node].client())
+    }
+
+    /// A chain over all shards and back: 1, 2, 3, 1.
+    fn submit(&self, node: usize) -> Result<Vec<String>> {
+        let step = |place: usize, shard: &str| {
+            let mut job = json!({ "name": format!("s{place}"), "kind": "step", "shard": shard });
+            if place > 0 {
+                job["inputs"] = json!([{ "result_of": format!("s{}", place - 1) }]);
+            }
+            job
+        };
+        let jobs: Vec<Value> = ["1", "2", "3", "1"]
+            .iter()
+            .enumerate()
+            .map(|(place, shard)| step(place, shard))
+            .collect();
+        let answer = self
+            .api(node)
+            .expect("POST", "graphs", &json!({ "jobs": jobs }))?;
+        let jobs = answer["jobs"].as_array().context("the jobs are listed")?;
+        let name = |job: &Value| job["ref"].as_str().map(str::to_owned);
+        let names: Option<Vec<String>> = jobs.iter().map(name).collect();
+        names.with_context(|| format!("the jobs are named: {answer}"))
+    }
+
+    /// Runs what is ready on a shard.
+    fn work(&self, node: usize) -> Result<usize> {
+        let mut api = self.api(node);
+        let lease_for = Duration::from_secs(60);
+        let wait = Duration::ZERO;
+        let held = match api.lease("default", "w", 100, lease_for, wait) {
+            Answered::Leased(held) => held,
+            other => bail!("a lease was answered with {other:?}"),
+        };
+        for held in &held {
+            api.complete(held, "done");
+        }
+        Ok(held.len())
+    }
+
+    fn state(&self, through: usize, job: &str) -> Option<String> {
+        let path = format!("jobs/{}", job.replace('/', "%2F"));
+        let job = self.api(through).expect("GET", &path, &Value::Null).ok()?;
+        job["state"].as_str().map(str::to_owned)
+    }
+
+    /// Works everywhere until these have succeeded.
+    fn drain(&self, jobs: &[String]) -> Result<()> {
+        let begun = Instant::now();
+        while begun.elapsed() < PATIENCE * 3 {
+            for node in 0..3 {
+                self.work(node)?;
+            }
+            let is_done = |job: &String| self.state(0, job).as_deref() == Some("succeeded");
+            if jobs.iter().all(is_done) {
+                return Ok(());
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        let states: Vec<_> = jobs.iter().map(|job| self.state(0, job)).collect();
+        bail!("after {:?} the jobs are {states:?}", begun.elapsed())
+    }
+
+    fn finish(mut self) -> Result<()> {
+        for server in &mut self.servers {
+            server.kill()?;
+        }
+        for setup in &self.setups {
+            setup.check()?;
+            setup.expect_no_panic()?;
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn cut_links_delay_only_what_needs_them_and_unreachable_is_said() -> Result<()> {
+    let network = match Network::new(3) {
+        Ok(network) => network,
+        Err(error) => {
+            skipped("partitions", &format!("{error:#}"));
+            return Ok(());
+        }
+    };
+    let folder = tempfile::tempdir()?;
+    let trio = Trio::start(folder.path(), network)?;
+
+    let first = trio.submit(0)?;
+    // Nothing passes between shards 1 and 2, either way.
+    trio.network.cut(0, 1)?;
+    trio.network.cut(1, 0)?;
+    ensure!(trio.work(0)? == 1, "shard 1 works for itself");
+    let begun = Instant::now();
+    let path = format!("jobs/{}", first[1].replace('/', "%2F"));
+    let answer = trio.api(0).call("GET", &path, &Value::Null);
+    let answer = answer.map_err(|error| anyhow::anyhow!("no answer: {error:?}"))?;
+    ensure!(
+        answer.status == 503 && begun.elapsed() < SAID_WITHIN,
+        "unreachable, never unknown: {} after {:?}",
+        answer.shown(),
+        begun.elapsed()
+    );
+    ensure!(
+        trio.state(2, &first[1]).as_deref() == Some("blocked"),
+        "shard 3 still reaches shard 2"
+    );
+    let refused = trio.submit(0).expect_err("a part of it would be lost");
+    ensure!(refused.to_string().contains("503"), "{refused}");
+    trio.network.heal()?;
+    trio.drain(&first)?;
+
+    // One direction only: what shard 2 answers does not reach shard 1.
+    let second = trio.submit(2)?;
+    ensure!(trio.work(0)? == 1, "shard 1 works for itself");
+    trio.network.cut(1, 0)?;
+    std::thread::sleep(Duration::from_secs(1));
+    trio.network.heal()?;
+    trio.drain(&second)?;
+    trio.finish()
+}

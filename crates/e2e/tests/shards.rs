@@ -1,0 +1,357 @@
+//! A graph over two servers, as the document that it comes from has it, with either server killed on the way.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use ganger_e2e::binary::ganger;
+use ganger_e2e::random::Random;
+use ganger_e2e::server::{PATIENCE, Server, Setup, free_addresses};
+use serde_json::Value;
+
+/// The third walk, with its trailing commas.
+const WALK: &str = r#"[{
+    "task_id": {
+        "shard": "1",
+        "id": "save",
+    },
+    "method": "save-user-data",
+    "args": [
+        {
+            "type": "VALUE",
+            "value_json": "{\"uid\": 1234}",
+        }
+    ]
+}, {
+    "task_id": {
+        "shard": "2",
+        "id": "save",
+    },
+    "method": "save-user-data",
+    "args": [
+        {
+            "type": "VALUE",
+            "value_json": "{\"uid\": 5678}",
+        }
+    ]
+}, {
+    "task_id": {
+        "shard": "1",
+        "id": "email",
+    },
+    "method": "send-mail",
+    "args": [
+        {
+            "type": "TASKREF",
+            "task_id": {
+                "shard": "1",
+                "id": "save",
+            },
+        },
+        {
+            "type": "TASKREF",
+            "task_id": {
+                "shard": "2",
+                "id": "save",
+            },
+        }
+    ]
+}]
+"#;
+
+const SAVE: &str = "#!/bin/sh\nuid=$(jq '.[].uid' -)\necho \"{\\\"link\\\": \\\"https://download/for/$uid\\\"}\"\n";
+const MAIL: &str = "#!/bin/sh\njq -c '[.[].link]' -\n";
+
+/// Rounds with kills, unless `GANGER_SHARD_ROUNDS` says otherwise.
+const ROUNDS: usize = 6;
+
+/// Two servers that know of each other.
+struct Pair {
+    setups: Vec<Setup>,
+    servers: Vec<Server>,
+}
+
+impl Pair {
+    fn start(folder: &Path) -> Result<Self> {
+        let addresses = free_addresses(2)?;
+        let topology = format!("static:1={},2={}", addresses[0], addresses[1]);
+        let setups: Vec<Setup> = addresses
+            .iter()
+            .enumerate()
+            .map(|(place, address)| setup(folder, place + 1, *address, &topology))
+            .collect();
+        let servers = setups.iter().map(Setup::start).collect::<Result<_>>()?;
+        Ok(Self { setups, servers })
+    }
+
+    fn address(&self, place: usize) -> String {
+        self.setups[place].address.to_string()
+    }
+
+    fn kill(&mut self, place: usize) -> Result<()> {
+        self.servers[place].kill()
+    }
+
+    fn start_again(&mut self, place: usize) -> Result<()> {
+        self.servers[place] = self.setups[place].start()?;
+        Ok(())
+    }
+
+    fn finish(mut self) -> Result<()> {
+        for server in &mut self.servers {
+            server.stop()?;
+        }
+        for setup in &self.setups {
+            setup.check()?;
+            setup.expect_no_panic()?;
+        }
+        Ok(())
+    }
+}
+
+fn setup(folder: &Path, shard: usize, address: SocketAddr, topology: &str) -> Setup {
+    Setup {
+        store: folder.join(format!("{shard}.db")),
+        log: folder.join(format!("{shard}.log")),
+        address,
+        arguments: ["--shard", &shard.to_string(), "--topology", topology]
+            .map(str::to_owned)
+            .into(),
+        wrapper: Vec::new(),
+    }
+}
+
+/// A worker; killed when dropped.
+struct Worker(Child);
+
+impl Worker {
+    fn start(server: &str, handlers: &Path, log: &Path) -> Result<Self> {
+        Self::start_with(server, handlers, log, &[])
+    }
+
+    fn start_with(server: &str, handlers: &Path, log: &Path, more: &[&str]) -> Result<Self> {
+        let log = fs::File::create(log)?;
+        let child = Command::new(ganger())
+            .args(["worker", "--server", server, "--id", "worker1", "--dir"])
+            .arg(handlers)
+            .args(more)
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            .spawn()
+            .context("the worker cannot be started")?;
+        Ok(Self(child))
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn handlers(folder: &Path) -> Result<PathBuf> {
+    let handlers = folder.join("worker.d");
+    fs::create_dir(&handlers)?;
+    for (name, text) in [("save-user-data", SAVE), ("send-mail", MAIL)] {
+        let path = handlers.join(name);
+        fs::write(&path, text)?;
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
+    }
+    Ok(handlers)
+}
+
+/// Submits the walk; gives the ids that the server made, in order.
+fn submit(server: &str, walk: &Path) -> Result<Vec<String>> {
+    let output = Command::new(ganger())
+        .args(["submit", "--server", server, "--json"])
+        .stdin(fs::File::open(walk)?)
+        .output()?;
+    ensure!(
+        output.status.success(),
+        "submit ended with {}: {}",
+        output.status,
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let answer: Value = serde_json::from_slice(&output.stdout)?;
+    let jobs = answer["jobs"].as_array().context("submit lists the jobs")?;
+    let name = |job: &Value| job["ref"].as_str().map(str::to_owned);
+    let names: Option<Vec<String>> = jobs.iter().map(name).collect();
+    names.with_context(|| format!("submit names the jobs: {answer}"))
+}
+
+/// A job as a server shows it, by its global id.
+fn job(server: &Setup, name: &str) -> Option<Value> {
+    get(server, name, "")
+}
+
+/// Something of a job.
+fn get(server: &Setup, name: &str, what: &str) -> Option<Value> {
+    let path = format!("/api/v1/jobs/{}{what}", name.replace('/', "%2F"));
+    let answer = server.client().request("GET", &path, &Value::Null).ok()?;
+    (answer.status == 200).then(|| answer.json())
+}
+
+/// Waits until a job has ended; asks whichever server answers.
+fn end_of(pair: &Pair, name: &str) -> Result<Value> {
+    let begun = Instant::now();
+    let mut last = None;
+    while begun.elapsed() < PATIENCE * 3 {
+        for setup in &pair.setups {
+            if let Some(job) = job(setup, name) {
+                if matches!(
+                    job["state"].as_str(),
+                    Some("succeeded" | "failed" | "cancelled")
+                ) {
+                    return Ok(job);
+                }
+                last = Some(job);
+            }
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+    bail!("job {name} has not ended: {last:?}")
+}
+
+fn expect_mail(pair: &Pair, jobs: &[String]) -> Result<()> {
+    let mail = end_of(pair, &jobs[2])?;
+    ensure!(mail["state"] == "succeeded", "the mail has failed: {mail}");
+    let links = ["https://download/for/1234", "https://download/for/5678"];
+    // Either server answers for it.
+    for setup in &pair.setups {
+        let result = get(setup, &jobs[2], "/result");
+        ensure!(
+            result == Some(Value::from(links.to_vec())),
+            "the mail had other links, or in another order: {result:?}"
+        );
+    }
+    Ok(())
+}
+
+#[test]
+fn the_third_walk_goes_through_either_server_as_it_is_written() -> Result<()> {
+    for through in [0, 1] {
+        let folder = tempfile::tempdir()?;
+        let walk = folder.path().join("task.json");
+        fs::write(&walk, WALK)?;
+        let handlers = handlers(folder.path())?;
+        let pair = Pair::start(folder.path())?;
+        let workers = (0..2)
+            .map(|place| {
+                let log = folder.path().join(format!("worker{place}.log"));
+                Worker::start(&pair.address(place), &handlers, &log)
+            })
+            .collect::<Result<Vec<_>>>()?;
+        let jobs = submit(&pair.address(through), &walk)?;
+        ensure!(
+            jobs[0].starts_with("1/") && jobs[1].starts_with("2/") && jobs[2].starts_with("1/"),
+            "the ids name their shards: {jobs:?}"
+        );
+        expect_mail(&pair, &jobs)?;
+        drop(workers);
+        pair.finish()?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_shard_that_is_stopped_for_a_while_only_delays_the_end() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let walk = folder.path().join("task.json");
+    fs::write(&walk, WALK)?;
+    let handlers = handlers(folder.path())?;
+    let mut pair = Pair::start(folder.path())?;
+    let log = folder.path().join("worker1.log");
+    let one = Worker::start(&pair.address(0), &handlers, &log)?;
+    let jobs = submit(&pair.address(0), &walk)?;
+    pair.kill(1)?;
+    let save = end_of(&pair, &jobs[0])?;
+    ensure!(save["state"] == "succeeded", "{save}");
+    let mail = job(&pair.setups[0], &jobs[2]).context("shard 1 is there")?;
+    ensure!(mail["state"] == "blocked", "the mail waits: {mail}");
+    pair.start_again(1)?;
+    let log = folder.path().join("worker2.log");
+    let two = Worker::start(&pair.address(1), &handlers, &log)?;
+    expect_mail(&pair, &jobs)?;
+    drop((one, two));
+    pair.finish()
+}
+
+#[test]
+fn either_server_may_be_killed_at_any_point() -> Result<()> {
+    let rounds = std::env::var("GANGER_SHARD_ROUNDS").map_or(Ok(ROUNDS), |text| text.parse())?;
+    let folder = tempfile::tempdir()?;
+    let walk = folder.path().join("task.json");
+    fs::write(&walk, WALK)?;
+    let handlers = handlers(folder.path())?;
+    let mut pair = Pair::start(folder.path())?;
+    let workers = (0..2)
+        .map(|place| {
+            let log = folder.path().join(format!("worker{place}.log"));
+            Worker::start(&pair.address(place), &handlers, &log)
+        })
+        .collect::<Result<Vec<_>>>()?;
+    let mut random = Random::new(20_261_121);
+    let mut all = Vec::new();
+    for round in 0..rounds {
+        let through = round % 2;
+        let jobs = submit(&pair.address(through), &walk)?;
+        all.push(jobs);
+        thread::sleep(Duration::from_millis(random.below(120)));
+        let victim = usize::try_from(random.below(2))?;
+        pair.kill(victim)?;
+        thread::sleep(Duration::from_millis(random.below(50)));
+        pair.start_again(victim)?;
+    }
+    for jobs in &all {
+        expect_mail(&pair, jobs)?;
+    }
+    drop(workers);
+    pair.finish()
+}
+
+#[test]
+fn several_shards_in_one_process_run_a_graph_together_over_a_kill() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let walk = folder.path().join("task.json");
+    fs::write(&walk, WALK)?;
+    let handlers = handlers(folder.path())?;
+    let mut setup = Setup::in_folder(folder.path())?;
+    setup.arguments = vec!["--shards".to_owned(), "2".to_owned()];
+    let mut server = setup.start()?;
+    let address = setup.address.to_string();
+    let jobs = submit(&address, &walk)?;
+    server.kill()?;
+    let server = setup.start()?;
+    let workers = ["1", "2"]
+        .map(|shard| {
+            let log = folder.path().join(format!("worker{shard}.log"));
+            Worker::start_with(&address, &handlers, &log, &["--shard", shard])
+        })
+        .into_iter()
+        .collect::<Result<Vec<_>>>()?;
+    let mut pair = Pair {
+        setups: vec![setup],
+        servers: vec![server],
+    };
+    expect_mail(&pair, &jobs)?;
+    drop(workers);
+    pair.servers[0].stop()?;
+    for shard in 1..=2 {
+        let store = folder.path().join(format!("store-{shard}.db"));
+        let setup = Setup {
+            store,
+            ..pair.setups[0].clone()
+        };
+        setup.check()?;
+        setup.expect_no_panic()?;
+    }
+    Ok(())
+}

@@ -1,0 +1,330 @@
+//! Lets the system calls of the store fail, one after the other: nothing acknowledged is lost, nothing is claimed that is
+//! not durable, the server says what happened, and goes on by itself or ends (`rel D6`, f13, f14, f15).
+
+use std::env;
+use std::fs;
+use std::ops::Range;
+use std::path::PathBuf;
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
+
+use anyhow::{Result, ensure};
+use ganger_e2e::api::Api;
+use ganger_e2e::checker;
+use ganger_e2e::history::Recorder;
+use ganger_e2e::scenario;
+use ganger_e2e::server::{PATIENCE, Server, Setup, tail};
+use ganger_e2e::skip::skipped;
+use ganger_e2e::trace::{self, Fault, Point};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// How many points are tried of each kind, evenly spread over all there are; `GANGER_FAULT_POINTS` may say otherwise,
+/// and a large number means every one.
+const POINTS: usize = 8;
+/// What is there before, in the file and in the log.
+const BEFORE: Range<u32> = 0..2;
+/// What is done under the fault.
+const DURING: Range<u32> = 2..4;
+/// What is done after it, by the same server if it still lives.
+const AFTER: Range<u32> = 4..5;
+/// The end of a process whose store could not be opened.
+const STORE_UNUSABLE: i32 = 3;
+/// The end of a process whose shard could not go on.
+const SHARD_ENDED: i32 = 5;
+
+const FAILS_ONCE: Fault = Fault {
+    error: "EIO",
+    lasts: false,
+};
+const IS_GONE: Fault = Fault {
+    error: "EIO",
+    lasts: true,
+};
+const FULL_ONCE: Fault = Fault {
+    error: "ENOSPC",
+    lasts: false,
+};
+const INTERRUPTED: Fault = Fault {
+    error: "EINTR",
+    lasts: false,
+};
+
+/// f13.
+#[test]
+fn a_flush_that_fails_once_is_not_ignored() -> Result<()> {
+    let reached = fail_each(&["fdatasync", "fsync"], FAILS_ONCE)?;
+    expect_told(reached.as_deref())?;
+    expect_some(reached.as_deref(), |end| end.has_complained)
+}
+
+/// f13.
+#[test]
+fn when_no_flush_succeeds_any_more_the_server_ends_and_says_so() -> Result<()> {
+    let reached = fail_each(&["fdatasync", "fsync"], IS_GONE)?;
+    expect_some(reached.as_deref(), |end| end.has_ended)
+}
+
+/// f14.
+#[test]
+fn a_write_that_fails_once_is_taken_back_or_told_of() -> Result<()> {
+    let reached = fail_each(&["pwrite64"], FAILS_ONCE)?;
+    expect_told(reached.as_deref())?;
+    expect_some(reached.as_deref(), |end| end.has_complained)
+}
+
+/// f14.
+#[test]
+fn when_no_write_succeeds_any_more_the_server_ends_and_says_so() -> Result<()> {
+    let reached = fail_each(&["pwrite64"], IS_GONE)?;
+    expect_some(reached.as_deref(), |end| end.has_ended)
+}
+
+/// f15.
+#[test]
+fn a_write_that_finds_no_space_is_told_of_and_service_returns() -> Result<()> {
+    let reached = fail_each(&["pwrite64", "ftruncate", "fallocate"], FULL_ONCE)?;
+    expect_some(reached.as_deref(), |end| {
+        end.has_complained && !end.has_ended
+    })
+}
+
+/// f14.
+#[test]
+fn an_interrupted_write_is_simply_done_again() -> Result<()> {
+    let reached = fail_each(&["pwrite64"], INTERRUPTED)?;
+    for end in reached.iter().flatten() {
+        ensure!(!end.has_complained && !end.has_ended, "{end:?}");
+    }
+    Ok(())
+}
+
+/// f14.
+#[test]
+fn any_other_call_that_fails_harms_nothing() -> Result<()> {
+    fail_each(&["openat", "ftruncate", "unlink", "fallocate"], FAILS_ONCE).map(drop)
+}
+
+/// What came of a fault.
+#[derive(Debug)]
+struct End {
+    point: Point,
+    /// The calls that failed.
+    failed: Vec<String>,
+    /// Whether the log tells of an error.
+    has_complained: bool,
+    /// Whether the server ended by itself.
+    has_ended: bool,
+}
+
+/// A write or a flush that fails is never passed over in silence.
+fn expect_told(reached: Option<&[End]>) -> Result<()> {
+    for end in reached.unwrap_or_default() {
+        ensure!(
+            end.failed.is_empty() || end.has_complained || end.has_ended,
+            "the log does not tell of {:?}: {:?}",
+            end.point,
+            end.failed
+        );
+    }
+    Ok(())
+}
+
+/// The faults must have been met, most of them at least: threads take turns a little differently each time.
+fn expect_some(reached: Option<&[End]>, is_as_expected: fn(&End) -> bool) -> Result<()> {
+    let Some(reached) = reached else {
+        return Ok(());
+    };
+    let met: Vec<&End> = reached
+        .iter()
+        .filter(|end| !end.failed.is_empty())
+        .collect();
+    ensure!(met.len() * 2 >= reached.len(), "few were met: {reached:#?}");
+    ensure!(
+        met.iter().any(|end| is_as_expected(end)),
+        "none ended as expected: {met:#?}"
+    );
+    Ok(())
+}
+
+/// Lets each of these calls fail, in a run of its own; `None` if there is no tracer.
+fn fail_each(calls: &[&str], fault: Fault) -> Result<Option<Vec<End>>> {
+    if Command::new("strace").arg("-V").output().is_err() {
+        skipped("failing system calls", "strace is not installed");
+        return Ok(None);
+    }
+    let limit = env::var("GANGER_FAULT_POINTS").map_or(Ok(POINTS), |text| text.parse())?;
+    let ground = Ground::make()?;
+    let points: Vec<Point> = ground
+        .note_points()?
+        .into_iter()
+        .filter(|point| calls.contains(&point.call.as_str()))
+        .collect();
+    ensure!(!points.is_empty(), "the scenario makes none of these calls");
+    let step = points.len().div_ceil(limit);
+    let mut ends = Vec::new();
+    for point in points.iter().step_by(step.max(1)) {
+        let end = ground.fail_at(point, fault);
+        ends.push(end.map_err(|error| error.context(format!("{fault:?} at {point:?}")))?);
+    }
+    let count = |what: fn(&End) -> bool| ends.iter().filter(|end| what(end)).count();
+    eprintln!(
+        "{fault:?}: {} of {} points: {} met, {} told of, {} ended the server",
+        ends.len(),
+        points.len(),
+        count(|end| !end.failed.is_empty()),
+        count(|end| end.has_complained),
+        count(|end| end.has_ended)
+    );
+    Ok(Some(ends))
+}
+
+/// A store with something in it, as a killed server left it, and what its clients saw.
+struct Ground {
+    folder: TempDir,
+    recorder: Recorder,
+}
+
+impl Ground {
+    fn make() -> Result<Self> {
+        let ground = Self {
+            folder: tempfile::tempdir()?,
+            recorder: Recorder::default(),
+        };
+        let data = ground.data();
+        fs::create_dir(&data)?;
+        let mut setup = Setup::in_folder(ground.folder.path())?;
+        setup.store = data.join("store.db");
+        let mut server = setup.start()?;
+        scenario::run(&ground.recorder, &mut Api::new(setup.client()), BEFORE);
+        server.kill()?;
+        Ok(ground)
+    }
+
+    fn data(&self) -> PathBuf {
+        self.folder.path().join("data")
+    }
+
+    /// A copy of the store to work on.
+    fn copy(&self) -> Result<(TempDir, Setup)> {
+        let folder = tempfile::tempdir()?;
+        let data = folder.path().join("data");
+        fs::create_dir(&data)?;
+        for name in ["store.db", "store.db-wal"] {
+            fs::copy(self.data().join(name), data.join(name))?;
+        }
+        let mut setup = Setup::in_folder(folder.path())?;
+        setup.store = data.join("store.db");
+        Ok((folder, setup))
+    }
+
+    /// Runs without harm from the start on, and notes the calls on the store's files.
+    fn note_points(&self) -> Result<Vec<Point>> {
+        let (folder, mut setup) = self.copy()?;
+        let log = folder.path().join("calls.txt");
+        setup.wrapper = trace::noting(&log);
+        let mut server = setup.start()?;
+        let recorder = Recorder::default();
+        scenario::run(&recorder, &mut Api::new(setup.client()), DURING);
+        server.kill()?;
+        // The tracer writes its last lines after the program's end.
+        thread::sleep(Duration::from_millis(200));
+        trace::points(
+            &log,
+            &folder.path().join("data"),
+            SystemTime::UNIX_EPOCH,
+            usize::MAX,
+        )
+    }
+
+    /// Runs with a call that fails, looks, and goes on without.
+    fn fail_at(&self, point: &Point, fault: Fault) -> Result<End> {
+        let (folder, mut setup) = self.copy()?;
+        let log = folder.path().join("calls.txt");
+        setup.wrapper = trace::failing_at(point, fault, &log);
+        let recorder = self.recorder.fork();
+        let mut server = setup.spawn()?;
+        let has_ended = live_through(&setup, &mut server, &recorder)?;
+        let words = setup.log_text();
+        let has_complained = words.contains("ERROR") || words.contains("WARN");
+        if has_ended {
+            ensure!(
+                words.contains("I/O") || words.contains("i/o") || words.contains("disk"),
+                "the server does not say why it ended:\n{}",
+                tail(&words)
+            );
+        }
+        server.kill()?;
+
+        setup.wrapper.clear();
+        setup.check()?;
+        let mut server = setup.start()?;
+        let history = scenario::settle(&mut Api::new(setup.client()), &recorder)?;
+        let (violations, _) = checker::check(&history);
+        ensure!(
+            violations.is_empty(),
+            "{violations:?}\n{:#?}\n{}",
+            history.exchanges,
+            tail(&words)
+        );
+        server.stop()?;
+        setup.check()?;
+        setup.expect_no_panic()?;
+        Ok(End {
+            point: point.clone(),
+            failed: trace::failed(&log, &folder.path().join("data"))?,
+            has_complained,
+            has_ended,
+        })
+    }
+}
+
+/// Works with a server whose disk fails, until it has ended or serves again. True if it has ended.
+fn live_through(setup: &Setup, server: &mut Server, recorder: &Recorder) -> Result<bool> {
+    if server.wait_until_ready(PATIENCE).is_err() {
+        return expect_end(setup, server, &[STORE_UNUSABLE, SHARD_ENDED]);
+    }
+    let mut api = Api::new(setup.client());
+    for round in DURING {
+        scenario::run(recorder, &mut api, round..round + 1);
+        if !serves_again(setup, server)? {
+            return expect_end(setup, server, &[SHARD_ENDED]);
+        }
+    }
+    scenario::run(recorder, &mut api, AFTER);
+    if !serves_again(setup, server)? {
+        return expect_end(setup, server, &[SHARD_ENDED]);
+    }
+    Ok(false)
+}
+
+/// Waits until the server is ready; false if it has ended.
+fn serves_again(setup: &Setup, server: &mut Server) -> Result<bool> {
+    let begun = Instant::now();
+    loop {
+        if server.ended()?.is_some() {
+            return Ok(false);
+        }
+        let ready = setup.client().request("GET", "/readyz", &Value::Null);
+        if ready.is_ok_and(|answer| answer.status == 200) {
+            return Ok(true);
+        }
+        ensure!(
+            begun.elapsed() < PATIENCE,
+            "the server neither serves nor ends:\n{}",
+            tail(&setup.log_text())
+        );
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn expect_end(setup: &Setup, server: &mut Server, codes: &[i32]) -> Result<bool> {
+    let status = server.wait(PATIENCE)?;
+    ensure!(
+        status.code().is_some_and(|code| codes.contains(&code)),
+        "the server ended with {status}:\n{}",
+        tail(&setup.log_text())
+    );
+    Ok(true)
+}

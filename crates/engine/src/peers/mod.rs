@@ -1,0 +1,104 @@
+//! Other shards: edges that lead to their jobs, messages to and from them, submissions that span several.
+//!
+//! Nothing here waits. What another shard must know is a message in the outbox, written in the same commit as
+//! its cause; what another shard says is a command like any other (`rel X1` to `X7`).
+
+mod links;
+mod outbox;
+mod part;
+mod receive;
+mod split;
+
+pub use split::{Numbers, Parts, Spread};
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use ganger_types::{
+    Change, Dependent, Due, FailurePolicy, Graph, JobKey, JobRef, Namespace, OutboxRecord,
+    PartRecord, PeerRecord, ShardId,
+};
+
+use crate::Effects;
+use crate::engine::Engine;
+
+/// One input or dependency of a live job that another shard's job is to meet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RemoteEdge {
+    pub upstream: JobRef,
+    pub policy: FailurePolicy,
+    /// Whether both were submitted together.
+    pub is_member: bool,
+}
+
+/// Who waits here for what elsewhere, who waits elsewhere for what is here, and the messages between.
+#[derive(Default)]
+pub(crate) struct Peers {
+    /// Drawn at each start; see [`OutboxRecord::tag`].
+    pub tag: u64,
+    pub known: BTreeMap<ShardId, Peer>,
+    /// Whose row is to be written at the end of the turn.
+    pub changed: BTreeSet<ShardId>,
+    /// Undelivered edges by dependent and slot.
+    pub up: BTreeMap<(JobKey, u32), RemoteEdge>,
+    /// By upstream, who waits for it: shard, number and slot, for finding; the rest beside it.
+    pub down: BTreeMap<JobKey, BTreeMap<(ShardId, JobKey, u32), Dependent>>,
+    /// Finished jobs whose results unconfirmed messages need, and how many of those there are.
+    pub pins: BTreeMap<JobKey, u32>,
+    /// Submissions over several shards that have a part here.
+    pub parts: BTreeMap<(Namespace, Graph), PartRecord>,
+    /// What their timers are armed for.
+    pub part_due: BTreeMap<(Namespace, Graph), Due>,
+    /// The undecided of them, by the number of their first job.
+    pub undecided: BTreeMap<JobKey, (Namespace, Graph)>,
+    /// Numbers given out for parts to come: the first, and how many.
+    pub reserved: BTreeMap<JobKey, u32>,
+    /// The graph that is being called off everywhere: its members need not tell each other.
+    pub falling: Option<(Namespace, Graph)>,
+}
+
+/// Another shard.
+pub(crate) struct Peer {
+    pub record: PeerRecord,
+    /// Not confirmed, in order.
+    pub outbox: VecDeque<OutboxRecord>,
+}
+
+impl Peer {
+    pub(crate) fn new(record: PeerRecord) -> Self {
+        Self {
+            record,
+            outbox: VecDeque::new(),
+        }
+    }
+}
+
+impl Engine {
+    /// Writes the rows of the peers that changed in this turn.
+    pub(crate) fn end_peers_turn(&mut self, out: &mut Effects) {
+        for shard in std::mem::take(&mut self.peers.changed) {
+            if let Some(peer) = self.peers.known.get(&shard) {
+                out.changes
+                    .push(Change::PutPeer(Box::new(peer.record.clone())));
+            }
+        }
+    }
+
+    pub(crate) fn peer(&mut self, shard: &ShardId) -> &mut Peer {
+        self.peers
+            .known
+            .entry(shard.clone())
+            .or_insert_with(|| Peer::new(PeerRecord::new(shard.clone())))
+    }
+
+    /// Whether a job, live or finished, must stay because of other jobs or of messages on their way (`rel K2`).
+    pub(crate) fn is_needed(&self, key: JobKey) -> bool {
+        self.edges.user_of(key).is_some() || self.is_needed_elsewhere(key)
+    }
+
+    /// Whether another shard, or a submission that is not decided, needs a job of this one.
+    pub(crate) fn is_needed_elsewhere(&self, key: JobKey) -> bool {
+        self.peers.down.contains_key(&key)
+            || self.peers.pins.contains_key(&key)
+            || self.is_needed_by_part(key)
+    }
+}

@@ -1,0 +1,478 @@
+//! Submissions over several shards: kept by each shard as a part, until the decider has decided (`rel G8`).
+//!
+//! Whoever submits reserves numbers on every shard, prepares the decider's part first and then the others, and
+//! lets the decider decide. If it vanishes on the way, the decider decides against the submission after a
+//! while, and whoever holds a part without knowing asks the decider.
+
+use std::time::Duration;
+
+use ganger_types::command::{Decide, Enqueue, NewJob, Reserve, Upstream};
+use ganger_types::limits::GRAPH_JOBS_MAX;
+use ganger_types::reply::Enqueued;
+use ganger_types::{
+    Answer, Change, ClaimKey, Due, Graph, JobId, JobKey, Message, Namespace, Now, Part, PartRecord,
+    Rejection, Reply,
+};
+
+use crate::Effects;
+use crate::command::{Batch, Fingerprint, at_most, edges_of};
+use crate::engine::Engine;
+use crate::index::Timer;
+use crate::names::SpaceIndex;
+use crate::past::Past;
+
+/// How long an idempotency key is remembered, as for other submissions.
+const CLAIM_FOR: Duration = Duration::from_secs(86_400);
+/// How long a decider waits for whoever submits.
+const UNDECIDED_FOR: Duration = Duration::from_secs(120);
+/// How often a shard that holds a part asks the decider.
+const ASK_EVERY: Duration = Duration::from_secs(30);
+/// How soon it asks for the first time.
+const ASK_AFTER: Duration = Duration::from_secs(2);
+/// A committed part is remembered so long at least, so that its graph can be called off from here.
+const REMEMBERED_FOR: Duration = Duration::from_secs(7 * 86_400);
+/// Reservations held open: beyond it the oldest is forgotten, and whoever made it submits again.
+const RESERVATIONS_MAX: usize = 100_000;
+
+impl Engine {
+    /// Gives numbers out. Nothing is stored: a reservation that a crash forgets is refused when it is used.
+    pub(crate) fn reserve(&mut self, cmd: Reserve) -> Answer {
+        at_most(
+            "the number of jobs of a submission",
+            u64::from(cmd.jobs),
+            u64::try_from(GRAPH_JOBS_MAX).unwrap_or(u64::MAX),
+        )?;
+        if cmd.jobs == 0 {
+            return Err(Rejection::NothingSubmitted);
+        }
+        let first = self.meta.next_key;
+        self.meta.next_key = JobKey(first.0 + u64::from(cmd.jobs));
+        self.peers.reserved.insert(first, cmd.jobs);
+        if self.peers.reserved.len() > RESERVATIONS_MAX {
+            self.peers.reserved.pop_first();
+        }
+        Ok(Reply::Reserved {
+            first,
+            id_tag: self.id_tag,
+        })
+    }
+
+    pub(crate) fn prepare(
+        &mut self,
+        now: Now,
+        mut part: Part,
+        known: &Past,
+        out: &mut Effects,
+    ) -> Answer {
+        let name = (part.record.namespace.clone(), part.record.graph.clone());
+        if self.peers.parts.contains_key(&name) {
+            // A repeat: the numbers were reserved for it alone.
+            return Ok(Reply::Done);
+        }
+        let count = u32::try_from(part.jobs.len()).unwrap_or(u32::MAX);
+        let first = part.record.first;
+        let is_reserved = self.peers.reserved.get(&first) == Some(&count)
+            && part.record.id_tag == self.id_tag
+            && part.record.count == count;
+        if !is_reserved {
+            return Err(Rejection::NotReserved { first });
+        }
+        if part
+            .dependents
+            .iter()
+            .any(|(_, waits)| waits.shard == self.shard)
+        {
+            let shard = self.shard.clone();
+            return Err(Rejection::OwnShard { shard });
+        }
+        self.check_claim(now, &part.record)?;
+        let cmd = as_submission(&mut part);
+        let outside = self.check_part(now, &cmd, known);
+        part.jobs = cmd.jobs;
+        let outside = outside?;
+
+        self.peers.reserved.remove(&first);
+        part.record.outside = outside;
+        let numbered = part.jobs.iter().zip(first.0..);
+        part.record.given = numbered
+            .filter_map(|(job, key)| Some((JobKey(key), job.id.clone()?)))
+            .collect();
+        part.record.prepared_at = now.wall;
+        part.record.is_committed = false;
+        part.record.cancelled = None;
+        let record = part.record.clone();
+        out.changes.push(Change::PutPart(Box::new(record.clone())));
+        out.changes.push(Change::PutPartJobs(Box::new(part)));
+        self.add_part(now, record);
+        Ok(Reply::Done)
+    }
+
+    /// Refuses a second submission under a key. Whoever submits has asked before, so this is rare.
+    fn check_claim(&self, now: Now, record: &PartRecord) -> Result<(), Rejection> {
+        let Some(claim) = &record.claim else {
+            return Ok(());
+        };
+        let space = self.find_space(&record.namespace);
+        if space.is_some_and(|space| self.spaces[space.at()].claims.contains_key(&claim.key)) {
+            return Err(Rejection::ClaimConflict);
+        }
+        match self.claimed_part(now, &record.namespace, &claim.key) {
+            None => Ok(()),
+            Some(earlier) => {
+                let print = earlier.claim.as_ref().map(|claim| claim.fingerprint);
+                Err(if print == Some(claim.fingerprint) {
+                    Rejection::ClaimBusy
+                } else {
+                    Rejection::ClaimConflict
+                })
+            }
+        }
+    }
+
+    /// The submission over several shards that was decided here, or will be, under an idempotency key.
+    pub(crate) fn claimed_part(
+        &self,
+        now: Now,
+        namespace: &Namespace,
+        key: &ClaimKey,
+    ) -> Option<&PartRecord> {
+        let space = self.find_space(namespace)?;
+        let graph = self.spaces[space.at()].part_claims.get(key)?;
+        let part = self.peers.parts.get(&(namespace.clone(), graph.clone()))?;
+        (now.wall < part.prepared_at.after(CLAIM_FOR)).then_some(part)
+    }
+
+    /// All that enqueueing would check, and what only one shard can do. Gives the jobs outside the submission
+    /// that it waits for.
+    fn check_part(
+        &self,
+        now: Now,
+        cmd: &Enqueue,
+        known: &Past,
+    ) -> Result<Vec<(JobKey, JobId)>, Rejection> {
+        if self.runs_on_callers_clock(&cmd.namespace) {
+            return Err(Rejection::OneShardOnly {
+                index: 0,
+                what: "a namespace on its callers' clocks",
+            });
+        }
+        if let Some(index) = cmd.jobs.iter().position(|job| job.unique.is_some()) {
+            return Err(Rejection::OneShardOnly {
+                index,
+                what: "a unique key",
+            });
+        }
+        self.check_submission(now, cmd, known)?;
+        let mut outside = std::collections::BTreeMap::new();
+        for edge in cmd.jobs.iter().flat_map(edges_of) {
+            if let Upstream::Job(id) = &edge.upstream {
+                let live = self.find_job(&cmd.namespace, id);
+                let key = live.or_else(|| known.find(&cmd.namespace, id).map(|record| record.key));
+                outside.insert(key.expect("upstreams were checked"), id.clone());
+            }
+        }
+        Ok(outside.into_iter().collect())
+    }
+
+    /// Takes a part in, new or loaded.
+    pub(crate) fn add_part(&mut self, now: Now, record: PartRecord) {
+        let space = self.make_space(&record.namespace);
+        let timer = Timer::Part(record.graph.clone());
+        let state = &mut self.spaces[space.at()];
+        let due = if record.is_committed {
+            Due::Wall(record.prepared_at.after(REMEMBERED_FOR))
+        } else if record.decider == self.shard {
+            Due::Elapsed(now.elapsed.after(UNDECIDED_FOR))
+        } else {
+            Due::Elapsed(now.elapsed.after(ASK_AFTER))
+        };
+        state.timers.arm(due, timer);
+        if !record.is_committed {
+            for (key, id) in &record.given {
+                state.promised.insert(id.clone(), *key);
+            }
+        }
+        if let Some(claim) = &record.claim {
+            let graph = record.graph.clone();
+            state.part_claims.insert(claim.key.clone(), graph);
+        }
+        let name = (record.namespace.clone(), record.graph.clone());
+        if !record.is_committed {
+            self.peers.undecided.insert(record.first, name.clone());
+        }
+        self.peers.part_due.insert(name.clone(), due);
+        self.peers.parts.insert(name, record);
+    }
+
+    /// Decides, on the decider. Repeating a decision is fine; taking it back is not possible.
+    pub(crate) fn decide(
+        &mut self,
+        now: Now,
+        cmd: &Decide,
+        known: &Past,
+        out: &mut Effects,
+    ) -> Answer {
+        let name = (cmd.namespace.clone(), cmd.graph.clone());
+        let refused = || Rejection::NotPrepared {
+            graph: cmd.graph.clone(),
+        };
+        let Some(record) = self.peers.parts.get(&name) else {
+            // Decided against, by time or by hand, or never prepared: nothing of it is there.
+            return if cmd.is_committed {
+                Err(refused())
+            } else {
+                Ok(Reply::Done)
+            };
+        };
+        if record.decider != self.shard || (record.is_committed && !cmd.is_committed) {
+            return Err(refused());
+        }
+        if record.is_committed {
+            return Ok(Reply::Done);
+        }
+        self.settle(now, &name, cmd.is_committed, known, out);
+        Ok(Reply::Done)
+    }
+
+    /// Carries a decision out on the decider and tells the others.
+    fn settle(
+        &mut self,
+        now: Now,
+        name: &(Namespace, Graph),
+        is_committed: bool,
+        known: &Past,
+        out: &mut Effects,
+    ) {
+        let others: Vec<_> = self.peers.parts[name]
+            .shards
+            .iter()
+            .filter(|shard| **shard != self.shard)
+            .cloned()
+            .collect();
+        for shard in others {
+            let message = Message::Decided {
+                namespace: name.0.clone(),
+                graph: name.1.clone(),
+                is_committed,
+            };
+            self.post(now, &shard, message, out);
+        }
+        if is_committed {
+            self.start_part(now, name, known, out);
+        } else {
+            self.drop_part(now, name, out);
+        }
+    }
+
+    /// Turns a prepared part into jobs. `known` has its jobs and the ended ones outside that it waits for.
+    pub(super) fn start_part(
+        &mut self,
+        now: Now,
+        name: &(Namespace, Graph),
+        known: &Past,
+        out: &mut Effects,
+    ) {
+        let mut part = known
+            .part(name)
+            .expect("the host reads the part that a command starts")
+            .clone();
+        let space = self.undecide(name);
+        let (first, id_tag) = (part.record.first, part.record.id_tag);
+        let answers: Vec<Enqueued> = part
+            .jobs
+            .iter()
+            .zip(first.0..)
+            .map(|(job, key)| Enqueued {
+                key: JobKey(key),
+                id: job
+                    .id
+                    .clone()
+                    .unwrap_or_else(|| JobId::made(JobKey(key), id_tag)),
+                existed: false,
+            })
+            .collect();
+        let prints: Vec<Option<u64>> = part.jobs.iter().map(|job| Some(print_of(job))).collect();
+        for (place, dependent) in std::mem::take(&mut part.dependents) {
+            self.add_dependent(JobKey(first.0 + u64::from(place)), dependent, out);
+        }
+        let graph = Some(name.1.clone());
+        let jobs = part.jobs;
+        let batch = Batch {
+            space,
+            graph,
+            id_tag,
+        };
+        self.write_jobs(now, &batch, jobs, (&answers, &prints), known, out);
+        out.changes
+            .push(Change::RemovePartJobs(name.0.clone(), name.1.clone()));
+
+        let record = self
+            .peers
+            .parts
+            .get_mut(name)
+            .expect("undecided parts are known");
+        record.is_committed = true;
+        record.given = Vec::new();
+        record.outside = Vec::new();
+        let cancelled = record.cancelled.take();
+        let record = record.clone();
+        let decides = record.decider == self.shard;
+        let due = Due::Wall(now.wall.after(REMEMBERED_FOR));
+        self.arm_part(space, name, due);
+        out.changes.push(Change::PutPart(Box::new(record)));
+        if let Some(reason) = cancelled {
+            self.spread_endings(now, out);
+            // Shards whose parts came after the first word of it had nothing to call off then; now they have.
+            if decides {
+                self.call_off_elsewhere(now, name, &reason, out);
+            }
+            self.call_off_graph(now, name, &reason, out);
+        }
+    }
+
+    /// Forgets a part that was decided against.
+    pub(super) fn drop_part(&mut self, now: Now, name: &(Namespace, Graph), out: &mut Effects) {
+        self.undecide(name);
+        let Some(record) = self.forget_part(name, out) else {
+            return;
+        };
+        let last = JobKey(record.first.0 + u64::from(record.count));
+        let asked: Vec<JobKey> = self
+            .peers
+            .down
+            .range(record.first..last)
+            .map(|(key, _)| *key)
+            .collect();
+        for key in asked {
+            let given = record.given.iter().find(|(given, _)| *given == key);
+            let id = given.map_or_else(|| JobId::made(key, record.id_tag), |(_, id)| id.clone());
+            self.deny_followers(now, &name.0, key, &id, out);
+        }
+    }
+
+    fn forget_part(&mut self, name: &(Namespace, Graph), out: &mut Effects) -> Option<PartRecord> {
+        let record = self.peers.parts.remove(name)?;
+        self.peers.part_due.remove(name);
+        let space = self.make_space(&record.namespace);
+        if let Some(claim) = &record.claim {
+            let claims = &mut self.spaces[space.at()].part_claims;
+            if claims.get(&claim.key) == Some(&record.graph) {
+                claims.remove(&claim.key);
+            }
+        }
+        let (namespace, graph) = name.clone();
+        out.changes.push(Change::RemovePart(namespace, graph));
+        Some(record)
+    }
+
+    /// Takes a part from among the undecided, with its timer.
+    fn undecide(&mut self, name: &(Namespace, Graph)) -> SpaceIndex {
+        let record = self.peers.parts[name].clone();
+        self.peers.undecided.remove(&record.first);
+        let space = self.make_space(&record.namespace);
+        for (_, id) in &record.given {
+            self.spaces[space.at()].promised.remove(id);
+        }
+        if let Some(due) = self.peers.part_due.get(name) {
+            self.spaces[space.at()]
+                .timers
+                .disarm_if_armed(*due, Timer::Part(name.1.clone()));
+        }
+        space
+    }
+
+    fn arm_part(&mut self, space: SpaceIndex, name: &(Namespace, Graph), due: Due) {
+        self.spaces[space.at()]
+            .timers
+            .arm(due, Timer::Part(name.1.clone()));
+        self.peers.part_due.insert(name.clone(), due);
+    }
+
+    /// The time of a part has come: to be decided against, to be asked about, or to be forgotten.
+    pub(crate) fn part_fell_due(
+        &mut self,
+        now: Now,
+        space: SpaceIndex,
+        graph: Graph,
+        out: &mut Effects,
+    ) {
+        let name = (self.spaces[space.at()].name.clone(), graph);
+        let Some(record) = self.peers.parts.get(&name).cloned() else {
+            return;
+        };
+        if record.is_committed {
+            if self.spaces[space.at()].graphs.contains_key(&name.1) {
+                self.arm_part(space, &name, Due::Wall(now.wall.after(REMEMBERED_FOR)));
+                return;
+            }
+            self.forget_part(&name, out);
+        } else if record.decider == self.shard {
+            self.settle(now, &name, false, &Past::default(), out);
+        } else {
+            let asked = |peer: &super::Peer| {
+                peer.outbox.iter().any(|waiting| {
+                    matches!(&waiting.message, Message::Inquire { namespace, graph }
+                        if (namespace, graph) == (&name.0, &name.1))
+                })
+            };
+            if !self.peers.known.get(&record.decider).is_some_and(asked) {
+                let message = Message::Inquire {
+                    namespace: name.0.clone(),
+                    graph: name.1.clone(),
+                };
+                self.post(now, &record.decider, message, out);
+            }
+            self.arm_part(space, &name, Due::Elapsed(now.elapsed.after(ASK_EVERY)));
+        }
+    }
+
+    /// Parts that are not decided, in order of their numbers.
+    pub(crate) fn undecided_parts(&self) -> Vec<PartRecord> {
+        let names = self.peers.undecided.values();
+        names.map(|name| self.peers.parts[name].clone()).collect()
+    }
+
+    /// Whether a submission that is not decided waits for this job, or holds messages for it.
+    pub(super) fn is_needed_by_part(&self, key: JobKey) -> bool {
+        self.peers.undecided.values().any(|name| {
+            let outside = &self.peers.parts[name].outside;
+            outside.binary_search_by_key(&key, |(key, _)| *key).is_ok()
+        })
+    }
+
+    /// The undecided part that has this number.
+    pub(super) fn undecided_with(&self, key: JobKey) -> Option<&(Namespace, Graph)> {
+        let (_, name) = self.peers.undecided.range(..=key).next_back()?;
+        let record = &self.peers.parts[name];
+        (key.0 < record.first.0 + u64::from(record.count)).then_some(name)
+    }
+
+    /// The number of a job of an undecided part, by its id.
+    pub(super) fn undecided_job(&self, namespace: &Namespace, id: &JobId) -> Option<JobKey> {
+        let space = self.find_space(namespace)?;
+        if let Some(key) = self.spaces[space.at()].promised.get(id) {
+            return Some(*key);
+        }
+        let (key, tag) = id.parts()?;
+        let name = self.undecided_with(key)?;
+        (self.peers.parts[name].id_tag == tag && name.0 == *namespace).then_some(key)
+    }
+}
+
+/// The part's jobs as a submission, for the checks that both share.
+fn as_submission(part: &mut Part) -> Enqueue {
+    Enqueue {
+        namespace: part.record.namespace.clone(),
+        jobs: std::mem::take(&mut part.jobs),
+        claim: None,
+        graph: true,
+    }
+}
+
+fn print_of(job: &NewJob) -> u64 {
+    if job.id.is_some() {
+        Fingerprint::of_job(job)
+    } else {
+        0
+    }
+}

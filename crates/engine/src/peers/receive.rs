@@ -1,0 +1,548 @@
+//! What other shards say, applied once and in order (`rel X2`).
+
+use ganger_types::command::{Receive, Reconcile};
+use ganger_types::{
+    Answer, Carried, Change, Command, Dependent, FailurePolicy, Graph, InputState, JobId, JobKey,
+    JobRef, Message, Namespace, Now, OutboxRecord, Outcome, PeerRecord, Rejection, Reply, ShardId,
+};
+
+use crate::Effects;
+use crate::endings::UPSTREAM_GROUP;
+use crate::engine::Engine;
+use crate::past::Past;
+use crate::transition::Ended;
+
+impl Engine {
+    /// Applies what is new among the messages. A peer that went back in time, or that knows us as later than we
+    /// are, is not listened to any more until a person reconciles the two (`rel X6`).
+    pub(crate) fn receive(
+        &mut self,
+        now: Now,
+        cmd: Receive,
+        known: &Past,
+        out: &mut Effects,
+    ) -> Answer {
+        if cmd.from == self.shard {
+            return Err(Rejection::OwnShard { shard: cmd.from });
+        }
+        self.find_the_line(now, &cmd, out);
+        if self.peer(&cmd.from).record.stopped.is_none() {
+            for message in cmd.messages {
+                let received = self.peer(&cmd.from).record.received;
+                if message.number <= received {
+                    continue;
+                }
+                if message.number > received + 1 {
+                    break;
+                }
+                let record = &mut self.peer(&cmd.from).record;
+                record.received = message.number;
+                record.received_tag = message.tag;
+                self.peers.changed.insert(cmd.from.clone());
+                self.hear(now, &cmd.from, message.message, known, out);
+                self.spread_endings(now, out);
+                self.peers.falling = None;
+            }
+        }
+        let record = &self.peer(&cmd.from).record;
+        Ok(Reply::Received {
+            up_to: record.received,
+            stopped: record.stopped.clone(),
+        })
+    }
+
+    /// Sees whether the peer goes on where we left off, starts a new line, or contradicts what we know.
+    fn find_the_line(&mut self, now: Now, cmd: &Receive, out: &mut Effects) {
+        let record = &mut self.peer(&cmd.from).record;
+        if cmd.line > record.received_line {
+            let is_first = record.received_line == 0;
+            record.received_line = cmd.line;
+            record.received = 0;
+            record.received_tag = 0;
+            record.adopts = false;
+            record.stopped = None;
+            self.peers.changed.insert(cmd.from.clone());
+            if !is_first {
+                self.ask_again(now, &cmd.from, out);
+            }
+        } else if record.adopts && cmd.line == record.received_line {
+            record.adopts = false;
+            record.received = cmd.confirmed;
+            record.received_tag = 0;
+            self.peers.changed.insert(cmd.from.clone());
+        }
+        let record = &self.peer(&cmd.from).record;
+        if record.stopped.is_none()
+            && let Some(reason) = contradiction(record, cmd)
+        {
+            self.peer(&cmd.from).record.stopped = Some(reason);
+            self.peers.changed.insert(cmd.from.clone());
+        }
+    }
+
+    /// Takes traffic up again, by hand: what waits here is written anew as a new line, the peer's own line is
+    /// taken from where it stands, and all that this shard waits for is asked for again. The peer does the
+    /// same when it sees the new line.
+    pub(crate) fn reconcile(&mut self, now: Now, cmd: &Reconcile, out: &mut Effects) -> Answer {
+        let not_stopped = || Rejection::PeerNotStopped {
+            shard: cmd.peer.clone(),
+        };
+        let peer = self
+            .peers
+            .known
+            .get_mut(&cmd.peer)
+            .ok_or_else(not_stopped)?;
+        if peer.record.stopped.is_none() {
+            return Err(not_stopped());
+        }
+
+        let waiting = std::mem::take(&mut peer.outbox);
+        let record = &mut peer.record;
+        // Larger than any line that a lost time may have had.
+        record.line = now.wall.0.max(record.line + 1);
+        record.given = 0;
+        record.confirmed = 0;
+        record.adopts = true;
+        record.stopped = None;
+        self.peers.changed.insert(cmd.peer.clone());
+        for old in waiting {
+            out.changes
+                .push(Change::RemoveOutbox(cmd.peer.clone(), old.number));
+            if let Message::Ended {
+                result: Carried::Stored(key),
+                ..
+            } = &old.message
+            {
+                self.unpin(*key);
+            }
+            self.post(now, &cmd.peer, old.message, out);
+        }
+        self.ask_again(now, &cmd.peer, out);
+        Ok(Reply::Done)
+    }
+
+    /// Asks a peer for everything that this shard waits for from it: what was said before may be lost.
+    fn ask_again(&mut self, now: Now, shard: &ShardId, out: &mut Effects) {
+        let edges = self.peers.up.iter();
+        let edges: Vec<_> = edges
+            .filter(|(_, edge)| edge.upstream.shard == *shard)
+            .map(|((key, slot), edge)| (*key, *slot, edge.clone()))
+            .collect();
+        for (key, slot, edge) in edges {
+            self.follow(now, key, slot, &edge, out);
+        }
+        let undecided = self.peers.undecided.values();
+        let names: Vec<_> = undecided
+            .filter(|name| self.peers.parts[*name].decider == *shard)
+            .cloned()
+            .collect();
+        for (namespace, graph) in names {
+            self.post(now, shard, Message::Inquire { namespace, graph }, out);
+        }
+    }
+
+    fn hear(
+        &mut self,
+        now: Now,
+        from: &ShardId,
+        message: Message,
+        known: &Past,
+        out: &mut Effects,
+    ) {
+        match message {
+            Message::Ended {
+                upstream,
+                dependent,
+                slot,
+                outcome,
+                result,
+                ..
+            } => {
+                let by = JobRef {
+                    shard: from.clone(),
+                    id: upstream,
+                };
+                self.start_if_undecided(now, dependent, known, out);
+                self.upstream_ended(now, &by, (dependent, slot), (outcome, result), out);
+            }
+            Message::NoSuchJob {
+                upstream,
+                dependent,
+                slot,
+                ..
+            } => {
+                let by = JobRef {
+                    shard: from.clone(),
+                    id: upstream,
+                };
+                self.upstream_unknown(now, &by, (dependent, slot), out);
+            }
+            Message::Follow {
+                namespace,
+                upstream,
+                dependent,
+            } => {
+                // A message tells of its sender's jobs only (`rel X7`).
+                if dependent.shard == *from {
+                    self.follower_came(now, &namespace, upstream, dependent, known, out);
+                }
+            }
+            Message::LetGo {
+                namespace,
+                upstream,
+                dependent,
+                slot,
+                unneeded_in,
+            } => {
+                if let Some(key) = self.undecided_job(&namespace, &upstream)
+                    && unneeded_in.is_some()
+                {
+                    self.start_if_undecided(now, key, known, out);
+                }
+                let place = (from.clone(), dependent, slot);
+                self.let_go_by(now, &namespace, &upstream, &place, unneeded_in, out);
+            }
+            Message::Decided {
+                namespace,
+                graph,
+                is_committed,
+            } => {
+                let name = (namespace, graph);
+                let is_due = self
+                    .peers
+                    .parts
+                    .get(&name)
+                    .is_some_and(|part| !part.is_committed && part.decider == *from);
+                if is_due && is_committed {
+                    self.start_part(now, &name, known, out);
+                } else if is_due {
+                    self.drop_part(now, &name, out);
+                }
+            }
+            Message::Inquire { namespace, graph } => {
+                self.answer_inquiry(now, from, namespace, graph, out);
+            }
+            Message::CancelGraph {
+                namespace,
+                graph,
+                reason,
+            } => {
+                let name = (namespace, graph);
+                // A shard may have heard of it before it had its part. Whatever the decider says comes after
+                // the decision, and so after every part (`rel G9`).
+                let passes_on = self
+                    .peers
+                    .parts
+                    .get(&name)
+                    .is_some_and(|part| part.is_committed && part.decider == self.shard);
+                if passes_on {
+                    self.call_off_elsewhere(now, &name, &reason, out);
+                }
+                self.call_off_graph(now, &name, &reason, out);
+            }
+        }
+    }
+
+    /// A message about a job of a part that is not decided here tells that it was decided for: nobody knows
+    /// of its jobs before.
+    fn start_if_undecided(&mut self, now: Now, key: JobKey, known: &Past, out: &mut Effects) {
+        if let Some(name) = self.undecided_with(key).cloned() {
+            self.start_part(now, &name, known, out);
+            self.spread_endings(now, out);
+        }
+    }
+
+    fn upstream_ended(
+        &mut self,
+        now: Now,
+        by: &JobRef,
+        (dependent, slot): (JobKey, u32),
+        (outcome, result): (Outcome, Carried),
+        out: &mut Effects,
+    ) {
+        let Some(policy) = self.take_remote_edge(by, dependent, slot) else {
+            return;
+        };
+        let state = match (outcome, policy) {
+            (Outcome::Succeeded, _) => Self::received(by.clone(), policy, result),
+            (_, FailurePolicy::Ignore) => Some(InputState::Ignored { id: by.id.clone() }),
+            (_, FailurePolicy::Fail | FailurePolicy::Wait) => None,
+        };
+        match state {
+            Some(state) => self.count_met(now, dependent, slot, state, out),
+            None => {
+                let message = format!("upstream job {}/{} {}", by.shard, by.id, outcome.state());
+                self.fail_unstarted(now, dependent, UPSTREAM_GROUP, message, out);
+            }
+        }
+    }
+
+    /// The peer does not know the job that one of ours waits for: the edge has failed (`rel X2`).
+    fn upstream_unknown(
+        &mut self,
+        now: Now,
+        by: &JobRef,
+        (dependent, slot): (JobKey, u32),
+        out: &mut Effects,
+    ) {
+        match self.take_remote_edge(by, dependent, slot) {
+            None => {}
+            Some(FailurePolicy::Ignore) => {
+                let state = InputState::Ignored { id: by.id.clone() };
+                self.count_met(now, dependent, slot, state, out);
+            }
+            Some(FailurePolicy::Fail | FailurePolicy::Wait) => {
+                let message = format!(
+                    "upstream job {}/{} does not exist: never enqueued there, or its retention has passed",
+                    by.shard, by.id
+                );
+                self.fail_unstarted(now, dependent, UPSTREAM_GROUP, message, out);
+            }
+        }
+    }
+
+    /// Takes the edge that a message is about, if it waits for that very job (`rel X7`).
+    fn take_remote_edge(
+        &mut self,
+        by: &JobRef,
+        dependent: JobKey,
+        slot: u32,
+    ) -> Option<FailurePolicy> {
+        let edge = self.peers.up.get(&(dependent, slot))?;
+        if edge.upstream != *by {
+            return None;
+        }
+        let policy = edge.policy;
+        self.peers.up.remove(&(dependent, slot));
+        Some(policy)
+    }
+
+    fn follower_came(
+        &mut self,
+        now: Now,
+        namespace: &Namespace,
+        upstream: JobId,
+        dependent: Dependent,
+        known: &Past,
+        out: &mut Effects,
+    ) {
+        let live = self
+            .find_job(namespace, &upstream)
+            .or_else(|| self.undecided_job(namespace, &upstream));
+        if let Some(key) = live {
+            self.add_dependent(key, dependent, out);
+            return;
+        }
+        let ended = known.find(namespace, &upstream).and_then(|record| {
+            let finished = record.finished.as_ref()?;
+            (!self.removed.contains_key(&record.key)).then(|| Ended {
+                key: record.key,
+                id: record.id.clone(),
+                outcome: finished.outcome,
+                graph: record.graph.clone(),
+                namespace: namespace.clone(),
+                has_result: finished.result_bytes.is_some(),
+            })
+        });
+        match ended {
+            Some(ended) => {
+                self.add_dependent(ended.key, dependent, out);
+                self.tell_dependents_elsewhere(now, &ended, out);
+            }
+            None => self.deny(now, namespace, upstream, &dependent, out),
+        }
+    }
+
+    fn deny(
+        &mut self,
+        now: Now,
+        namespace: &Namespace,
+        upstream: JobId,
+        dependent: &Dependent,
+        out: &mut Effects,
+    ) {
+        let message = Message::NoSuchJob {
+            namespace: namespace.clone(),
+            upstream,
+            dependent: dependent.key,
+            slot: dependent.slot,
+        };
+        self.post(now, &dependent.shard, message, out);
+    }
+
+    /// The job that was promised will not come.
+    pub(crate) fn deny_followers(
+        &mut self,
+        now: Now,
+        namespace: &Namespace,
+        key: JobKey,
+        upstream: &JobId,
+        out: &mut Effects,
+    ) {
+        for dependent in self
+            .peers
+            .down
+            .remove(&key)
+            .unwrap_or_default()
+            .into_values()
+        {
+            let (shard, job, slot) = (dependent.shard.clone(), dependent.key, dependent.slot);
+            out.changes
+                .push(Change::RemoveDependent(key, shard, job, slot));
+            self.deny(now, namespace, upstream.clone(), &dependent, out);
+        }
+    }
+
+    fn let_go_by(
+        &mut self,
+        now: Now,
+        namespace: &Namespace,
+        upstream: &JobId,
+        place: &(ShardId, JobKey, u32),
+        unneeded_in: Option<Graph>,
+        out: &mut Effects,
+    ) {
+        let key = self
+            .find_job(namespace, upstream)
+            .or_else(|| self.undecided_job(namespace, upstream))
+            .or_else(|| self.waited_for(place));
+        let Some(key) = key else { return };
+        if self.remove_dependent(key, place, out).is_none() {
+            return;
+        }
+        let Some(graph) = unneeded_in else { return };
+        let is_unneeded =
+            self.is_live(key) && !self.has_users(key) && self.job(key).graph() == Some(&graph);
+        if is_unneeded {
+            self.call_off(
+                now,
+                key,
+                &format!("a job of shard {} needs it no more", place.0),
+                out,
+            );
+        }
+    }
+
+    /// The job, live or finished, that this slot of another shard's job waits for.
+    fn waited_for(&self, place: &(ShardId, JobKey, u32)) -> Option<JobKey> {
+        let mut waits = self.peers.down.iter();
+        waits.find_map(|(key, waiting)| waiting.contains_key(place).then_some(*key))
+    }
+
+    fn answer_inquiry(
+        &mut self,
+        now: Now,
+        from: &ShardId,
+        namespace: Namespace,
+        graph: Graph,
+        out: &mut Effects,
+    ) {
+        let is_committed = match self.peers.parts.get(&(namespace.clone(), graph.clone())) {
+            // It will be told with the others.
+            Some(part) if !part.is_committed => return,
+            Some(part) => part.decider == self.shard,
+            None => false,
+        };
+        let message = Message::Decided {
+            namespace,
+            graph,
+            is_committed,
+        };
+        self.post(now, from, message, out);
+    }
+}
+
+/// Why what the peer says of the past cannot be true if both kept theirs.
+fn contradiction(known: &PeerRecord, cmd: &Receive) -> Option<String> {
+    let (from, received) = (&cmd.from, known.received);
+    if cmd.line < known.received_line {
+        return Some(format!(
+            "shard {from} writes an older line of messages than the one we have: it went back in time"
+        ));
+    }
+    // A letter that knows of fewer messages than we have may only be late: the sender sees by our answer
+    // whether it went back in time.
+    if cmd.confirmed > received {
+        let confirmed = cmd.confirmed;
+        return Some(format!(
+            "shard {from} knows {confirmed} messages as received here and we have {received}: this shard went back in time"
+        ));
+    }
+    let is_twice = |message: &OutboxRecord| {
+        message.number == received && known.received_tag != 0 && message.tag != known.received_tag
+    };
+    cmd.messages.iter().any(is_twice).then(|| {
+        format!(
+            "shard {from} has given number {received} to another message than the one we have: it went back in time"
+        )
+    })
+}
+
+/// Parts that a command will start, for the host to read.
+impl Engine {
+    /// Undecided parts that `command` turns into jobs: the host reads them into [`crate::Known::parts`].
+    pub fn wants_parts(&self, command: &Command) -> Vec<(Namespace, Graph)> {
+        let mut wants = std::collections::BTreeSet::new();
+        let undecided = |namespace: &Namespace, graph: &Graph| {
+            let name = (namespace.clone(), graph.clone());
+            let part = self.peers.parts.get(&name)?;
+            (!part.is_committed).then_some(name)
+        };
+        match command {
+            Command::Decide(cmd) if cmd.is_committed => {
+                wants.extend(undecided(&cmd.namespace, &cmd.graph));
+            }
+            Command::Receive(cmd) => {
+                for message in &cmd.messages {
+                    match &message.message {
+                        Message::Ended { dependent, .. } => {
+                            wants.extend(self.undecided_with(*dependent).cloned());
+                        }
+                        Message::LetGo {
+                            namespace,
+                            upstream,
+                            ..
+                        } => {
+                            let key = self.undecided_job(namespace, upstream);
+                            wants.extend(key.and_then(|key| self.undecided_with(key)).cloned());
+                        }
+                        Message::Decided {
+                            namespace,
+                            graph,
+                            is_committed: true,
+                        } => wants.extend(undecided(namespace, graph)),
+                        _ => {}
+                    }
+                }
+            }
+            _ => {}
+        }
+        wants.into_iter().collect()
+    }
+
+    /// Ended jobs that a decision or a message is about.
+    pub(crate) fn wants_of_peers(
+        &self,
+        command: &Command,
+        want: &mut impl FnMut(&Namespace, &JobId),
+    ) {
+        if let Command::Receive(cmd) = command {
+            for message in &cmd.messages {
+                if let Message::Follow {
+                    namespace,
+                    upstream,
+                    ..
+                } = &message.message
+                {
+                    want(namespace, upstream);
+                }
+            }
+        }
+        for name in self.wants_parts(command) {
+            let outside = &self.peers.parts[&name].outside;
+            for (_, id) in outside {
+                want(&name.0, id);
+            }
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! Several shards, and what carries messages between them: by order, twice, late, or not at all.
+
+use std::collections::BTreeMap;
+
+use ganger_engine::{Parts, Spread};
+use ganger_types::command::*;
+use ganger_types::query::Query;
+use ganger_types::*;
+
+use super::World;
+
+pub struct Cluster {
+    pub shards: BTreeMap<ShardId, World>,
+}
+
+pub fn shard(name: &str) -> ShardId {
+    ShardId::new(name).expect("a good name")
+}
+
+impl Cluster {
+    pub fn new(names: &[&str]) -> Self {
+        let shards = names.iter().map(|name| shard(name));
+        Self {
+            shards: shards
+                .map(|id| (id.clone(), World::of_shard(&id)))
+                .collect(),
+        }
+    }
+
+    pub fn at(&mut self, shard: &ShardId) -> &mut World {
+        self.shards.get_mut(shard).expect("the shard exists")
+    }
+
+    pub fn named(&mut self, name: &str) -> &mut World {
+        self.at(&shard(name))
+    }
+
+    /// Reserves numbers on every shard and cuts the submission.
+    pub fn cut(&mut self, spread: Spread) -> Parts {
+        spread.check().expect("the submission is sound");
+        let mut numbers = BTreeMap::new();
+        for (shard, jobs) in spread.counts() {
+            let reply = self.at(&shard).ok(Command::Reserve(Reserve { jobs }));
+            let Reply::Reserved { first, id_tag } = reply else {
+                panic!("{reply:?}");
+            };
+            numbers.insert(shard, (first, id_tag));
+        }
+        spread.split(&numbers)
+    }
+
+    pub fn prepare(&mut self, parts: &Parts) {
+        for (shard, part) in &parts.parts {
+            self.at(shard).ok(Command::Prepare(Box::new(part.clone())));
+        }
+    }
+
+    pub fn decide(&mut self, parts: &Parts, is_committed: bool) -> Answer {
+        let decider = &parts.parts[0].0;
+        self.at(decider).run(Command::Decide(Box::new(Decide {
+            namespace: Namespace::default(),
+            graph: parts.graph.clone(),
+            is_committed,
+        })))
+    }
+
+    pub fn submit(&mut self, jobs: Vec<(&str, NewJob)>) -> Vec<JobRef> {
+        let jobs = jobs.into_iter();
+        let spread = Spread {
+            namespace: Namespace::default(),
+            claim: None,
+            jobs: jobs.map(|(name, job)| (shard(name), job)).collect(),
+        };
+        let parts = self.cut(spread);
+        self.prepare(&parts);
+        self.decide(&parts, true).expect("it was prepared");
+        parts.ids
+    }
+
+    /// What waits at one shard for another, as it would be sent: results are in it.
+    pub fn letter(&mut self, from: &ShardId, to: &ShardId, limit: usize) -> Receive {
+        let world = self.at(from);
+        let query = Query::Outbox(to.clone(), 0, limit);
+        let Reply::Outbox(mut messages) = world.query(query) else {
+            panic!("not an outbox");
+        };
+        for message in &mut messages {
+            if let Message::Ended { result, .. } = &mut message.message
+                && let Carried::Stored(key) = result
+            {
+                let bytes = world.rows.results.get(key);
+                *result = Carried::Bytes(bytes.expect("the result is kept").clone());
+            }
+        }
+        let Reply::Peers(views) = world.query(Query::Peers) else {
+            panic!("not peers");
+        };
+        let view = views.into_iter().find(|view| view.record.shard == *to);
+        let record = view.map_or_else(|| PeerRecord::new(to.clone()), |view| view.record);
+        Receive {
+            from: from.clone(),
+            line: record.line,
+            given: record.given,
+            confirmed: record.confirmed,
+            messages,
+        }
+    }
+
+    /// Delivers a letter; gives what the receiver has now, and why it takes no more.
+    pub fn deliver(&mut self, to: &ShardId, letter: Receive) -> (u64, Option<String>) {
+        match self.at(to).ok(Command::Receive(Box::new(letter))) {
+            Reply::Received { up_to, stopped } => (up_to, stopped),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub fn confirm(&mut self, from: &ShardId, to: &ShardId, up_to: u64) {
+        let confirm = Confirm {
+            peer: to.clone(),
+            up_to,
+        };
+        self.at(from).ok(Command::Confirm(confirm));
+    }
+
+    /// Carries everything until nothing waits.
+    pub fn pump(&mut self) {
+        while self.pump_once() {}
+    }
+
+    fn pump_once(&mut self) -> bool {
+        let names: Vec<ShardId> = self.shards.keys().cloned().collect();
+        let mut moved = false;
+        for from in &names {
+            for to in names.iter().filter(|to| *to != from) {
+                let letter = self.letter(from, to, 100);
+                if letter.messages.is_empty() {
+                    continue;
+                }
+                let (up_to, stopped) = self.deliver(to, letter);
+                assert_eq!(stopped, None);
+                self.confirm(from, to, up_to);
+                moved = true;
+            }
+        }
+        moved
+    }
+
+    pub fn state(&self, job: &JobRef) -> Option<JobState> {
+        self.shards[&job.shard].state(&job.id)
+    }
+
+    pub fn restart_all(&mut self) {
+        self.shards.values_mut().for_each(World::restart);
+    }
+
+    pub fn pass(&mut self, time: std::time::Duration) {
+        self.shards.values_mut().for_each(|world| world.pass(time));
+    }
+}

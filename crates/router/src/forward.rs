@@ -1,0 +1,126 @@
+//! Passes a request on to another server as it is, and its answer back.
+
+use ganger_types::ShardId;
+use tonic::body::Body;
+use tonic::codegen::http::header::{self, HeaderName};
+use tonic::codegen::http::{HeaderMap, Request, Response, Uri, Version, uri};
+use tonic::codegen::{Body as HttpBody, Bytes, Service as _, StdError};
+
+use crate::{RouteError, Router};
+
+/// What is about one connection and not about the request, beside what `Connection` itself names.
+const OF_THE_CONNECTION: [HeaderName; 9] = [
+    header::CONNECTION,
+    header::EXPECT,
+    header::HOST,
+    header::PROXY_AUTHENTICATE,
+    header::PROXY_AUTHORIZATION,
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+    HeaderName::from_static("keep-alive"),
+    HeaderName::from_static("proxy-connection"),
+];
+
+impl Router {
+    /// Passes a request on to the server that has a shard: method, path, headers, and body in both ways while
+    /// they come.
+    ///
+    /// # Errors
+    /// If the shard is not known, or cannot be reached; what the server answers is no error.
+    pub async fn forward<B>(
+        &self,
+        shard: &ShardId,
+        request: Request<B>,
+    ) -> Result<Response<Body>, RouteError>
+    where
+        B: HttpBody<Data = Bytes> + Send + 'static,
+        B::Error: Into<StdError>,
+    {
+        let mut link = self.link(shard)?;
+        let unreachable = |error: tonic::transport::Error| RouteError::Unreachable {
+            shard: shard.clone(),
+            reason: words(&error),
+        };
+        let (mut head, body) = request.into_parts();
+        clean(&mut head.headers);
+        let path = head.uri.path_and_query().cloned();
+        let mut target = uri::Parts::default();
+        target.path_and_query = path;
+        head.uri = Uri::from_parts(target).unwrap_or_default();
+        head.version = Version::HTTP_2;
+        // What the front door has noted for those behind it is not for elsewhere.
+        head.extensions.clear();
+        let request = Request::from_parts(head, Body::new(body));
+        std::future::poll_fn(|cx| link.poll_ready(cx))
+            .await
+            .map_err(unreachable)?;
+        let mut response = link.call(request).await.map_err(unreachable)?;
+        clean(response.headers_mut());
+        *response.version_mut() = Version::HTTP_11;
+        response.extensions_mut().clear();
+        Ok(response)
+    }
+}
+
+fn clean(headers: &mut HeaderMap) {
+    let named: Vec<HeaderName> = headers
+        .get_all(header::CONNECTION)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .filter_map(|name| name.trim().parse().ok())
+        .collect();
+    for name in named.iter().chain(&OF_THE_CONNECTION) {
+        headers.remove(name);
+    }
+    // HTTP/2 knows this one value only.
+    if headers
+        .get(header::TE)
+        .is_some_and(|value| value != "trailers")
+    {
+        headers.remove(header::TE);
+    }
+}
+
+/// The error with the causes below it, which tell more.
+fn words(error: &dyn std::error::Error) -> String {
+    let mut text = String::new();
+    let mut next = Some(error);
+    while let Some(error) = next {
+        let more = error.to_string();
+        if !text.contains(&more) {
+            if !text.is_empty() {
+                text.push_str(": ");
+            }
+            text.push_str(&more);
+        }
+        next = error.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tonic::codegen::http::HeaderValue;
+
+    #[test]
+    fn what_is_about_the_connection_stays_behind() {
+        let mut headers = HeaderMap::new();
+        for (name, value) in [
+            ("connection", "close, x-own"),
+            ("x-own", "1"),
+            ("host", "a"),
+            ("te", "gzip"),
+            ("transfer-encoding", "chunked"),
+            ("ganger-namespace", "mail"),
+        ] {
+            headers.insert(name, HeaderValue::from_static(value));
+        }
+        clean(&mut headers);
+        assert_eq!(headers.len(), 1, "{headers:?}");
+        headers.insert(header::TE, HeaderValue::from_static("trailers"));
+        clean(&mut headers);
+        assert_eq!(headers.len(), 2, "gRPC needs its te: {headers:?}");
+    }
+}

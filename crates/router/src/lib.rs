@@ -1,0 +1,133 @@
+//! Which shard a request is for, and how to reach it: in this process, or through a peer.
+//!
+//! `topology` says where shards are; `reach` talks to one, wherever it is; `submit` brings a submission to
+//! several of them, all or none; `forward` passes a request on as it is; `post` carries their messages until they are confirmed; `service` is what
+//! peers call.
+
+#![forbid(unsafe_code)]
+
+mod error;
+mod forward;
+mod link;
+mod post;
+mod reach;
+mod service;
+mod status;
+mod submit;
+mod topology;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ganger_shard::Handle;
+use ganger_types::ShardId;
+
+pub use error::RouteError;
+pub use link::{Connector, Link, Plain, patient};
+pub use post::PeerState;
+pub use submit::Submitted;
+pub use topology::{Topology, TopologyError};
+
+use link::Links;
+use post::Post;
+use reach::Reach;
+
+/// How long it takes at most until a shard is said to be unreachable (`rel P4`).
+pub const REACH_WITHIN: Duration = Duration::from_secs(5);
+
+/// Finds shards. Cloning is a reference count.
+#[derive(Clone)]
+pub struct Router(Arc<Inner>);
+
+struct Inner {
+    home: ShardId,
+    here: BTreeMap<ShardId, Handle>,
+    topology: Topology,
+    links: Links,
+    post: Post,
+}
+
+impl Router {
+    /// A router over the shards of this process; the first is the one that requests mean which name none.
+    /// Messages between shards begin to be carried. To be called within a Tokio runtime.
+    ///
+    /// # Panics
+    /// Without any shard.
+    pub fn start(shards: Vec<Handle>, topology: Topology, connector: Arc<dyn Connector>) -> Self {
+        let home = shards.first().expect("a server has a shard").id().clone();
+        let here: BTreeMap<_, _> = shards
+            .into_iter()
+            .map(|handle| (handle.id().clone(), handle))
+            .collect();
+        let router = Self(Arc::new(Inner {
+            home,
+            here,
+            topology,
+            links: Links::new(connector),
+            post: Post::default(),
+        }));
+        router.start_post();
+        router
+    }
+
+    /// The shard that requests mean which name none.
+    pub fn home(&self) -> &Handle {
+        &self.0.here[&self.0.home]
+    }
+
+    /// The shards of this process, in order of their ids.
+    pub fn here(&self) -> impl Iterator<Item = &Handle> {
+        self.0.here.values()
+    }
+
+    /// A shard of this process.
+    pub fn handle(&self, shard: &ShardId) -> Option<&Handle> {
+        self.0.here.get(shard)
+    }
+
+    /// Where the others are.
+    pub fn topology(&self) -> &Topology {
+        &self.0.topology
+    }
+
+    /// All shards that are known by name: those here, and those listed.
+    pub fn known(&self) -> Vec<ShardId> {
+        let mut known: Vec<_> = self.0.here.keys().cloned().collect();
+        known.extend(self.0.topology.listed());
+        known.sort();
+        known.dedup();
+        known
+    }
+
+    /// The way to the server that has a shard.
+    ///
+    /// # Errors
+    /// If there is no such shard, or its address cannot be used.
+    pub fn link(&self, shard: &ShardId) -> Result<Link, RouteError> {
+        let address = self
+            .0
+            .topology
+            .address(shard)
+            .ok_or_else(|| self.unknown(shard))?;
+        self.0.links.link(shard, &address)
+    }
+
+    /// The refusal of a shard that is not known.
+    pub fn unknown(&self, shard: &ShardId) -> RouteError {
+        RouteError::Unknown {
+            shard: shard.clone(),
+            known: self.known(),
+        }
+    }
+
+    fn reach(&self, shard: &ShardId) -> Result<Reach, RouteError> {
+        match self.handle(shard) {
+            Some(handle) => Ok(Reach::Here(handle.clone())),
+            None => {
+                let link = self.link(shard)?;
+                Ok(Reach::There(shard.clone(), reach::client(link)))
+            }
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! Connections to other servers: one a shard, made when it is first needed, and kept.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use ganger_types::ShardId;
+use tonic::body::Body;
+use tonic::codegen::Service;
+use tonic::codegen::http::{HeaderValue, Request, Response, header};
+use tonic::transport::{Channel, Endpoint};
+
+use crate::RouteError;
+
+/// How connections to peers are made: where TLS and credentials come in.
+pub trait Connector: Send + Sync + 'static {
+    /// What is shown with every request, as the header `authorization`; asked for each time, so that a new
+    /// token counts at once. Nothing by default.
+    fn authorization(&self) -> Option<HeaderValue> {
+        None
+    }
+
+    /// A channel that connects when it is used.
+    ///
+    /// # Errors
+    /// If the endpoint cannot be used; the text says why.
+    fn connect(&self, shard: &ShardId, address: &str) -> Result<Channel, String>;
+}
+
+/// How soon a silent peer is asked whether it is still there, and how long it may take to say so.
+const PING_EVERY: Duration = Duration::from_secs(2);
+const PING_WITHIN: Duration = Duration::from_secs(2);
+/// Links that are kept.
+const LINKS_MAX: usize = 1_024;
+const CONNECT_WITHIN: Duration = Duration::from_secs(3);
+
+/// The time-outs that make an unreachable peer known within [`crate::REACH_WITHIN`].
+pub fn patient(endpoint: Endpoint) -> Endpoint {
+    endpoint
+        .connect_timeout(CONNECT_WITHIN)
+        .http2_keep_alive_interval(PING_EVERY)
+        .keep_alive_timeout(PING_WITHIN)
+        .keep_alive_while_idle(true)
+        .tcp_nodelay(true)
+        .tcp_keepalive(Some(PING_EVERY * 5))
+}
+
+/// Plain connections without credentials, for peers on loopback.
+pub struct Plain;
+
+impl Connector for Plain {
+    fn connect(&self, _shard: &ShardId, address: &str) -> Result<Channel, String> {
+        let endpoint = Endpoint::from_shared(format!("http://{address}"));
+        let endpoint = endpoint.map_err(|error| error.to_string())?;
+        Ok(patient(endpoint).connect_lazy())
+    }
+}
+
+/// The way to one shard: a connection that is made when it is needed, and what is shown there. Cloning is cheap.
+#[derive(Clone)]
+pub struct Link {
+    channel: Channel,
+    connector: Arc<dyn Connector>,
+}
+
+impl Service<Request<Body>> for Link {
+    type Response = Response<Body>;
+    type Error = tonic::transport::Error;
+    type Future = <Channel as Service<Request<Body>>>::Future;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        Service::<Request<Body>>::poll_ready(&mut self.channel, cx)
+    }
+
+    fn call(&mut self, mut request: Request<Body>) -> Self::Future {
+        if let Some(mut value) = self.connector.authorization() {
+            value.set_sensitive(true);
+            request.headers_mut().insert(header::AUTHORIZATION, value);
+        }
+        self.channel.call(request)
+    }
+}
+
+pub(crate) struct Links {
+    connector: Arc<dyn Connector>,
+    made: Mutex<BTreeMap<ShardId, Link>>,
+}
+
+impl Links {
+    pub(crate) fn new(connector: Arc<dyn Connector>) -> Self {
+        Self {
+            connector,
+            made: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn link(&self, shard: &ShardId, address: &str) -> Result<Link, RouteError> {
+        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(link) = made.get(shard) {
+            return Ok(link.clone());
+        }
+        let channel =
+            self.connector
+                .connect(shard, address)
+                .map_err(|reason| RouteError::Unreachable {
+                    shard: shard.clone(),
+                    reason,
+                })?;
+        let link = Link {
+            channel,
+            connector: Arc::clone(&self.connector),
+        };
+        // A pattern answers for any name: those that nobody has must not fill the memory.
+        if made.len() < LINKS_MAX {
+            made.insert(shard.clone(), link.clone());
+        }
+        Ok(link)
+    }
+}

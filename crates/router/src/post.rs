@@ -1,0 +1,295 @@
+//! Carries messages between shards: everything that waits is sent until the other shard has it durably.
+//!
+//! One task a pair of shards, only while something waits. A shard that is down costs a try now and then, at
+//! most every 30 seconds, and one at once when it shows itself (`rel X4`).
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use ganger_shard::Handle;
+use ganger_types::command::{Confirm, Receive};
+use ganger_types::query::Query;
+use ganger_types::reply::PeerView;
+use ganger_types::{Carried, Command, JobKey, Message, OutboxRecord, Reply, ShardId};
+use tokio::sync::Notify;
+
+use crate::{Inner, RouteError, Router};
+
+/// Messages in one letter, and about how many bytes of results.
+const LETTER_MESSAGES_MAX: usize = 1_000;
+const LETTER_BYTES_MAX: usize = 4 << 20;
+/// The pause after the first failure; each further one doubles it.
+const PAUSE_FIRST: Duration = Duration::from_millis(50);
+const PAUSE_MAX: Duration = Duration::from_secs(30);
+/// How long whoever submits waits for the other shards to hear of the decision.
+const DELIVER_WITHIN: Duration = Duration::from_secs(2);
+/// How often outboxes are looked at though nobody said that there is something.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
+
+/// How it goes with the messages of one shard for another.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PeerState {
+    /// Tries that failed since the last that succeeded.
+    pub failed_tries: u64,
+    /// Why the last one failed.
+    pub last_error: Option<String>,
+    /// Why the peer takes nothing any more, if it says so.
+    pub stopped_there: Option<String>,
+}
+
+/// The carriers, by sender and receiver.
+#[derive(Default)]
+pub(crate) struct Post {
+    carriers: Mutex<BTreeMap<(ShardId, ShardId), Arc<Carrier>>>,
+}
+
+#[derive(Default)]
+struct Carrier {
+    /// There may be something to carry.
+    wake: Notify,
+    /// The peer has shown itself: no need to go on pausing.
+    arrived: Notify,
+    /// A try has ended, well or badly.
+    tried: Notify,
+    state: Mutex<PeerState>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Router {
+    /// What waits at a shard of this process for others, and how it goes with it.
+    ///
+    /// # Errors
+    /// If the shard does not answer.
+    pub async fn peers(&self, shard: &Handle) -> Result<Vec<(PeerView, PeerState)>, RouteError> {
+        let views = views(shard).await?;
+        let carriers = lock(&self.0.post.carriers);
+        let with_state = views.into_iter().map(|view| {
+            let pair = (shard.id().clone(), view.record.shard.clone());
+            let state = carriers
+                .get(&pair)
+                .map(|carrier| lock(&carrier.state).clone());
+            (view, state.unwrap_or_default())
+        });
+        Ok(with_state.collect())
+    }
+
+    /// A peer has called: whatever waits for it is tried now.
+    pub(crate) fn peer_called(&self, peer: &ShardId) {
+        let carriers = lock(&self.0.post.carriers);
+        for ((_, to), carrier) in carriers.iter() {
+            if to == peer {
+                carrier.arrived.notify_waiters();
+                carrier.wake.notify_one();
+            }
+        }
+    }
+
+    /// Waits until all that a shard has for others now is durable there; not for those that do not answer, and
+    /// not for long.
+    pub(crate) async fn deliver_now(&self, from: &Handle, to: &[ShardId]) {
+        let until = tokio::time::Instant::now() + DELIVER_WITHIN;
+        for shard in to.iter().filter(|shard| *shard != from.id()) {
+            let carrier = self.carrier(from, shard);
+            carrier.wake.notify_one();
+            loop {
+                let mut tried = std::pin::pin!(carrier.tried.notified());
+                tried.as_mut().enable();
+                let waits = views(from).await.is_ok_and(|views| {
+                    let mut views = views.iter();
+                    views.any(|view| view.record.shard == *shard && view.waiting > 0)
+                });
+                if !waits || lock(&carrier.state).failed_tries > 0 {
+                    break;
+                }
+                if tokio::time::timeout_at(until, tried).await.is_err() {
+                    return;
+                }
+            }
+        }
+    }
+
+    pub(crate) fn start_post(&self) {
+        for handle in self.0.here.values() {
+            let watcher = watch_outbox(Arc::downgrade(&self.0), handle.clone());
+            tokio::spawn(watcher);
+        }
+    }
+
+    fn carrier(&self, from: &Handle, to: &ShardId) -> Arc<Carrier> {
+        let pair = (from.id().clone(), to.clone());
+        let mut carriers = lock(&self.0.post.carriers);
+        Arc::clone(carriers.entry(pair).or_insert_with(|| {
+            let carrier = Arc::new(Carrier::default());
+            let (router, from, to) = (Arc::downgrade(&self.0), from.clone(), to.clone());
+            tokio::spawn(carry(router, from, to, Arc::clone(&carrier)));
+            carrier
+        }))
+    }
+}
+
+async fn views(shard: &Handle) -> Result<Vec<PeerView>, RouteError> {
+    let query = Command::Query(Box::new(Query::Peers));
+    match shard.call(query).await? {
+        Reply::Peers(views) => Ok(views),
+        _ => Ok(Vec::new()),
+    }
+}
+
+/// Wakes the carriers of a shard whenever messages have come to wait. Ends with the router or the shard.
+async fn watch_outbox(router: Weak<Inner>, handle: Handle) {
+    let mut outbox = handle.outbox();
+    loop {
+        outbox.mark_unchanged();
+        let Some(inner) = router.upgrade() else {
+            return;
+        };
+        let router_now = Router(inner);
+        if let Ok(views) = views(&handle).await {
+            for view in views.iter().filter(|view| view.waiting > 0) {
+                let carrier = router_now.carrier(&handle, &view.record.shard);
+                carrier.wake.notify_one();
+            }
+        }
+        drop(router_now);
+        if let Ok(Err(_)) = tokio::time::timeout(LOOK_EVERY, outbox.changed()).await {
+            return;
+        }
+    }
+}
+
+/// Carries what one shard has for another.
+async fn carry(router: Weak<Inner>, from: Handle, to: ShardId, carrier: Arc<Carrier>) {
+    let mut pause = PAUSE_FIRST;
+    loop {
+        let Some(inner) = router.upgrade() else {
+            return;
+        };
+        let outcome = carry_once(&Router(inner), &from, &to).await;
+        let is_done = matches!(outcome, Ok(Progress::Nothing));
+        let failed = note(&carrier, &from, &to, outcome);
+        carrier.tried.notify_waiters();
+        if failed {
+            let until = Instant::now() + pause;
+            tokio::select! {
+                () = tokio::time::sleep_until(until.into()) => pause = (pause * 2).min(PAUSE_MAX),
+                () = carrier.arrived.notified() => pause = PAUSE_FIRST,
+            }
+        } else {
+            pause = PAUSE_FIRST;
+            if is_done {
+                let woken = tokio::time::timeout(LOOK_EVERY * 12, carrier.wake.notified());
+                // Without news the router is looked at again, in case it has gone.
+                let _ = woken.await;
+            }
+        }
+    }
+}
+
+enum Progress {
+    Nothing,
+    Carried,
+    StoppedHere,
+    StoppedThere(String),
+}
+
+/// Writes down how a try went; true if it shall be tried again only after a pause.
+fn note(
+    carrier: &Carrier,
+    from: &Handle,
+    to: &ShardId,
+    outcome: Result<Progress, RouteError>,
+) -> bool {
+    let mut state = lock(&carrier.state);
+    match outcome {
+        Ok(Progress::Nothing | Progress::Carried) => {
+            if state.failed_tries > 0 {
+                tracing::info!(from = %from.id(), %to, tries = state.failed_tries, "messages go through again");
+            }
+            *state = PeerState::default();
+            false
+        }
+        Ok(Progress::StoppedHere) => true,
+        Ok(Progress::StoppedThere(reason)) => {
+            if state.stopped_there.is_none() {
+                tracing::error!(from = %from.id(), %to, %reason, "the peer takes no messages until it is reconciled");
+            }
+            state.failed_tries += 1;
+            state.stopped_there = Some(reason);
+            true
+        }
+        Err(error) => {
+            if state.failed_tries == 0 {
+                tracing::warn!(from = %from.id(), %to, %error, "messages wait");
+            }
+            state.failed_tries += 1;
+            state.last_error = Some(error.to_string());
+            true
+        }
+    }
+}
+
+/// Sends one letter.
+async fn carry_once(router: &Router, from: &Handle, to: &ShardId) -> Result<Progress, RouteError> {
+    let views = views(from).await?;
+    let Some(view) = views.into_iter().find(|view| view.record.shard == *to) else {
+        return Ok(Progress::Nothing);
+    };
+    if view.waiting == 0 {
+        return Ok(Progress::Nothing);
+    }
+    let record = view.record;
+    if record.stopped.is_some() {
+        return Ok(Progress::StoppedHere);
+    }
+    let query = Query::Outbox(to.clone(), 0, LETTER_MESSAGES_MAX);
+    let messages = match from.call(Command::Query(Box::new(query))).await? {
+        Reply::Outbox(messages) => fill(from, messages).await?,
+        _ => Vec::new(),
+    };
+    let letter = Receive {
+        from: from.id().clone(),
+        line: record.line,
+        given: record.given,
+        confirmed: record.confirmed,
+        messages,
+    };
+    let (up_to, stopped) = router.reach(to)?.receive(letter).await?;
+    if up_to > record.confirmed && stopped.is_none() {
+        let confirm = Confirm {
+            peer: to.clone(),
+            up_to,
+        };
+        from.call(Command::Confirm(confirm)).await?;
+    }
+    Ok(stopped.map_or(Progress::Carried, Progress::StoppedThere))
+}
+
+/// Puts the results into the messages that carry them; as many messages as make a letter of a decent size.
+async fn fill(from: &Handle, messages: Vec<OutboxRecord>) -> Result<Vec<OutboxRecord>, RouteError> {
+    let mut filled = Vec::with_capacity(messages.len());
+    let mut bytes = 0;
+    let mut last: Option<(JobKey, bytes::Bytes)> = None;
+    for mut record in messages {
+        if let Message::Ended { result, .. } = &mut record.message
+            && let Carried::Stored(key) = *result
+        {
+            // One result may go to many dependents.
+            let value = match &last {
+                Some((known, value)) if *known == key => value.clone(),
+                _ => from.result(key).await?.unwrap_or_default(),
+            };
+            bytes += value.len();
+            last = Some((key, value.clone()));
+            *result = Carried::Bytes(value);
+        }
+        filled.push(record);
+        if bytes >= LETTER_BYTES_MAX {
+            break;
+        }
+    }
+    Ok(filled)
+}

@@ -1,0 +1,203 @@
+//! A shard, here or elsewhere: what submissions and messages need of it.
+
+use bytes::Bytes;
+use ganger_proto::v1;
+use ganger_proto::v1::peers_client::PeersClient;
+use ganger_shard::Handle;
+use ganger_store::encoding;
+use ganger_types::command::{Decide, Receive, Reserve};
+use ganger_types::query::Query;
+use ganger_types::{
+    ClaimKey, Command, IdTag, JobId, JobKey, Namespace, Part, PartRecord, Reply, ShardId,
+};
+
+use crate::status::from_status;
+use crate::{Link, RouteError};
+
+/// Bytes of a part in one piece on the wire.
+const PIECE_BYTES: usize = 1 << 20;
+/// Bytes of an answer that are read of a peer.
+const ANSWER_BYTES_MAX: usize = 64 << 20;
+
+/// A shard.
+#[derive(Clone)]
+pub(crate) enum Reach {
+    Here(Handle),
+    There(ShardId, PeersClient<Link>),
+}
+
+pub(crate) fn client(link: Link) -> PeersClient<Link> {
+    PeersClient::new(link)
+        .max_decoding_message_size(ANSWER_BYTES_MAX)
+        .max_encoding_message_size(ANSWER_BYTES_MAX)
+}
+
+fn unexpected(shard: &ShardId) -> RouteError {
+    RouteError::Unreachable {
+        shard: shard.clone(),
+        reason: "it answered something else than was asked".to_owned(),
+    }
+}
+
+impl Reach {
+    fn shard(&self) -> &ShardId {
+        match self {
+            Self::Here(handle) => handle.id(),
+            Self::There(shard, _) => shard,
+        }
+    }
+
+    pub(crate) async fn reserve(&self, jobs: u32) -> Result<(JobKey, IdTag), RouteError> {
+        match self {
+            Self::Here(handle) => match handle.call(Command::Reserve(Reserve { jobs })).await? {
+                Reply::Reserved { first, id_tag } => Ok((first, id_tag)),
+                _ => Err(unexpected(self.shard())),
+            },
+            Self::There(shard, client) => {
+                let request = v1::ReserveNumbers {
+                    shard: shard.to_string(),
+                    jobs,
+                };
+                let reply = client.clone().reserve(request).await;
+                let reply = reply.map_err(|status| from_status(shard, &status))?;
+                let reply = reply.into_inner();
+                Ok((JobKey(reply.first), IdTag(reply.id_tag)))
+            }
+        }
+    }
+
+    pub(crate) async fn prepare(&self, part: Part) -> Result<(), RouteError> {
+        match self {
+            Self::Here(handle) => {
+                handle.call(Command::Prepare(Box::new(part))).await?;
+            }
+            Self::There(shard, client) => {
+                let bytes = Bytes::from(encoding::encode(&part));
+                drop(part);
+                let mut name = Some(shard.to_string());
+                let pieces: Vec<v1::PartPiece> = (0..bytes.len())
+                    .step_by(PIECE_BYTES)
+                    .map(|at| v1::PartPiece {
+                        shard: name.take().unwrap_or_default(),
+                        bytes: bytes.slice(at..bytes.len().min(at + PIECE_BYTES)),
+                    })
+                    .collect();
+                let pieces = tokio_stream::iter(pieces);
+                let reply = client.clone().prepare(pieces).await;
+                reply.map_err(|status| from_status(shard, &status))?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) async fn decide(&self, decide: Decide) -> Result<(), RouteError> {
+        match self {
+            Self::Here(handle) => {
+                handle.call(Command::Decide(Box::new(decide))).await?;
+            }
+            Self::There(shard, client) => {
+                let request = v1::DecideSubmission {
+                    shard: shard.to_string(),
+                    namespace: Bytes::copy_from_slice(decide.namespace.as_bytes()),
+                    graph: Bytes::copy_from_slice(decide.graph.as_bytes()),
+                    is_committed: decide.is_committed,
+                };
+                let reply = client.clone().decide(request).await;
+                reply.map_err(|status| from_status(shard, &status))?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) async fn find_claim(
+        &self,
+        namespace: &Namespace,
+        key: &ClaimKey,
+    ) -> Result<Option<PartRecord>, RouteError> {
+        match self {
+            Self::Here(handle) => {
+                let query = Query::Claim(namespace.clone(), key.clone());
+                match handle.call(Command::Query(Box::new(query))).await? {
+                    Reply::Claim(part) => Ok(part.map(|part| *part)),
+                    _ => Err(unexpected(self.shard())),
+                }
+            }
+            Self::There(shard, client) => {
+                let request = v1::FindClaimRequest {
+                    shard: shard.to_string(),
+                    namespace: Bytes::copy_from_slice(namespace.as_bytes()),
+                    key: Bytes::copy_from_slice(key.as_bytes()),
+                };
+                let reply = client.clone().find_claim(request).await;
+                let reply = reply.map_err(|status| from_status(shard, &status))?;
+                let part = reply.into_inner().part;
+                let part = part.map(|bytes| encoding::decode::<PartRecord>(&bytes));
+                part.transpose().map_err(|_| unexpected(shard))
+            }
+        }
+    }
+
+    /// Those of the jobs that the shard does not know.
+    pub(crate) async fn find_missing(
+        &self,
+        namespace: &Namespace,
+        jobs: &[JobId],
+    ) -> Result<Vec<JobId>, RouteError> {
+        match self {
+            Self::Here(handle) => {
+                let mut missing = Vec::new();
+                for id in jobs {
+                    if handle.job(namespace, id).await?.is_none() {
+                        missing.push(id.clone());
+                    }
+                }
+                Ok(missing)
+            }
+            Self::There(shard, client) => {
+                let request = v1::FindMissingRequest {
+                    shard: shard.to_string(),
+                    namespace: Bytes::copy_from_slice(namespace.as_bytes()),
+                    jobs: jobs
+                        .iter()
+                        .map(|id| Bytes::copy_from_slice(id.as_bytes()))
+                        .collect(),
+                };
+                let reply = client.clone().find_missing(request).await;
+                let reply = reply.map_err(|status| from_status(shard, &status))?;
+                let ids = reply.into_inner().jobs;
+                let ids = ids.into_iter().map(JobId::new).collect::<Result<_, _>>();
+                ids.map_err(|_| unexpected(shard))
+            }
+        }
+    }
+
+    /// Delivers messages; gives up to which all are durable there, and why no more are taken.
+    pub(crate) async fn receive(
+        &self,
+        letter: Receive,
+    ) -> Result<(u64, Option<String>), RouteError> {
+        match self {
+            Self::Here(handle) => match handle.call(Command::Receive(Box::new(letter))).await? {
+                Reply::Received { up_to, stopped } => Ok((up_to, stopped)),
+                _ => Err(unexpected(self.shard())),
+            },
+            Self::There(shard, client) => {
+                let messages = letter.messages.iter();
+                let request = v1::Letter {
+                    to: shard.to_string(),
+                    from: letter.from.to_string(),
+                    line: letter.line,
+                    given: letter.given,
+                    confirmed: letter.confirmed,
+                    messages: messages
+                        .map(|message| Bytes::from(encoding::encode(message)))
+                        .collect(),
+                };
+                let reply = client.clone().receive(request).await;
+                let reply = reply.map_err(|status| from_status(shard, &status))?;
+                let reply = reply.into_inner();
+                Ok((reply.up_to, reply.stopped))
+            }
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! What peers call.
+
+use bytes::BytesMut;
+use ganger_access::Identity;
+use ganger_proto::v1;
+use ganger_proto::v1::peers_server::{Peers, PeersServer};
+use ganger_shard::Handle;
+use ganger_store::encoding;
+use ganger_types::command::{Decide, Receive};
+use ganger_types::limits::GRAPH_BYTES_MAX;
+use ganger_types::{ClaimKey, Graph, JobId, Namespace, OutboxRecord, Part, ShardId};
+use tonic::{Request, Response, Status, Streaming};
+
+use crate::reach::Reach;
+use crate::status::to_status;
+use crate::{RouteError, Router};
+
+/// Bytes of a letter: its results, and room for the rest.
+const LETTER_BYTES_MAX: usize = 64 << 20;
+/// Bytes of a part: what a submission may have, and room for what is not counted there.
+const PART_BYTES_MAX: usize = GRAPH_BYTES_MAX + (256 << 20);
+
+impl Router {
+    /// The service that peers call. Whoever lets a request through to it has made sure that it is a peer,
+    /// and has put its [`Identity`] into the request's extensions.
+    pub fn service(&self) -> PeersServer<impl Peers + Clone + use<>> {
+        PeersServer::new(self.clone())
+            .max_decoding_message_size(LETTER_BYTES_MAX)
+            .max_encoding_message_size(LETTER_BYTES_MAX)
+    }
+
+    /// The shard that a peer asks: only those of this process, so that nothing goes round in circles.
+    fn asked(&self, shard: &str) -> Result<Reach, Status> {
+        Ok(Reach::Here(self.asked_handle(shard)?))
+    }
+
+    fn asked_handle(&self, shard: &str) -> Result<Handle, Status> {
+        let shard = shard_id(shard)?;
+        let handle = self.handle(&shard).ok_or_else(|| {
+            to_status(&RouteError::Unknown {
+                shard,
+                known: self.here().map(|handle| handle.id().clone()).collect(),
+            })
+        })?;
+        Ok(handle.clone())
+    }
+}
+
+fn shard_id(text: &str) -> Result<ShardId, Status> {
+    ShardId::new(text).ok_or_else(|| Status::invalid_argument(format!("{text:?} is no shard")))
+}
+
+/// A message is taken only from the shard that says it (`rel X7`).
+fn check_sender(peer: Option<&Identity>, from: &ShardId) -> Result<(), Status> {
+    let peer = peer.unwrap_or(&Identity::Anonymous);
+    if peer.speaks_for(from.as_str()) {
+        return Ok(());
+    }
+    Err(Status::permission_denied(format!(
+        "{peer} may not speak for shard {from}"
+    )))
+}
+
+fn wrong(error: impl std::fmt::Display) -> Status {
+    Status::invalid_argument(error.to_string())
+}
+
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "errors are handed over as values"
+)]
+fn refused(error: RouteError) -> Status {
+    to_status(&error)
+}
+
+#[tonic::async_trait]
+impl Peers for Router {
+    async fn reserve(
+        &self,
+        request: Request<v1::ReserveNumbers>,
+    ) -> Result<Response<v1::NumbersReserved>, Status> {
+        let request = request.into_inner();
+        let reach = self.asked(&request.shard)?;
+        let (first, id_tag) = reach.reserve(request.jobs).await.map_err(refused)?;
+        Ok(Response::new(v1::NumbersReserved {
+            first: first.0,
+            id_tag: id_tag.0,
+        }))
+    }
+
+    async fn prepare(
+        &self,
+        request: Request<Streaming<v1::PartPiece>>,
+    ) -> Result<Response<v1::PartPrepared>, Status> {
+        let mut pieces = request.into_inner();
+        let mut shard = None;
+        let mut bytes = BytesMut::new();
+        while let Some(piece) = pieces.message().await? {
+            shard.get_or_insert(piece.shard);
+            if bytes.len() + piece.bytes.len() > PART_BYTES_MAX {
+                return Err(wrong(format!(
+                    "a part is longer than {PART_BYTES_MAX} bytes"
+                )));
+            }
+            bytes.extend_from_slice(&piece.bytes);
+        }
+        let reach = self.asked(&shard.unwrap_or_default())?;
+        let part: Part = encoding::decode(&bytes).map_err(wrong)?;
+        drop(bytes);
+        reach.prepare(part).await.map_err(refused)?;
+        Ok(Response::new(v1::PartPrepared {}))
+    }
+
+    async fn decide(
+        &self,
+        request: Request<v1::DecideSubmission>,
+    ) -> Result<Response<v1::SubmissionDecided>, Status> {
+        let request = request.into_inner();
+        let reach = self.asked(&request.shard)?;
+        let decide = Decide {
+            namespace: Namespace::new(&request.namespace).map_err(wrong)?,
+            graph: Graph::new(&request.graph).map_err(wrong)?,
+            is_committed: request.is_committed,
+        };
+        self.decide(&reach, decide).await.map_err(refused)?;
+        Ok(Response::new(v1::SubmissionDecided {}))
+    }
+
+    async fn find_claim(
+        &self,
+        request: Request<v1::FindClaimRequest>,
+    ) -> Result<Response<v1::ClaimFound>, Status> {
+        let request = request.into_inner();
+        let reach = self.asked(&request.shard)?;
+        let namespace = Namespace::new(&request.namespace).map_err(wrong)?;
+        let key = ClaimKey::new(&request.key).map_err(wrong)?;
+        let part = reach.find_claim(&namespace, &key).await.map_err(refused)?;
+        let part = part.map(|part| encoding::encode(&part).into());
+        Ok(Response::new(v1::ClaimFound { part }))
+    }
+
+    async fn find_missing(
+        &self,
+        request: Request<v1::FindMissingRequest>,
+    ) -> Result<Response<v1::MissingJobs>, Status> {
+        let request = request.into_inner();
+        let reach = self.asked(&request.shard)?;
+        let namespace = Namespace::new(&request.namespace).map_err(wrong)?;
+        let jobs = request.jobs.iter().map(JobId::new);
+        let jobs = jobs.collect::<Result<Vec<_>, _>>().map_err(wrong)?;
+        let missing = reach
+            .find_missing(&namespace, &jobs)
+            .await
+            .map_err(refused)?;
+        let jobs = missing.iter().map(|id| id.as_bytes().to_vec().into());
+        Ok(Response::new(v1::MissingJobs {
+            jobs: jobs.collect(),
+        }))
+    }
+
+    async fn receive(&self, request: Request<v1::Letter>) -> Result<Response<v1::Receipt>, Status> {
+        let peer = request.extensions().get::<Identity>().cloned();
+        let request = request.into_inner();
+        let reach = self.asked(&request.to)?;
+        let from = shard_id(&request.from)?;
+        check_sender(peer.as_ref(), &from)?;
+        self.peer_called(&from);
+        let messages = request.messages.iter();
+        let messages = messages.map(|bytes| encoding::decode::<OutboxRecord>(bytes));
+        let letter = Receive {
+            from,
+            line: request.line,
+            given: request.given,
+            confirmed: request.confirmed,
+            messages: messages.collect::<Result<_, _>>().map_err(wrong)?,
+        };
+        let (up_to, stopped) = reach.receive(letter).await.map_err(refused)?;
+        Ok(Response::new(v1::Receipt { up_to, stopped }))
+    }
+}

@@ -1,0 +1,190 @@
+//! Which shards there are, and where.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use ganger_types::ShardId;
+
+/// Longest topology text that is read.
+const TEXT_BYTES_MAX: usize = 64 << 10;
+
+/// Where other shards are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Topology {
+    /// There are none.
+    #[default]
+    Alone,
+    /// At these addresses.
+    Static(BTreeMap<ShardId, String>),
+    /// At an address with the shard's id in the place of `%s`.
+    Dns(String),
+}
+
+/// A topology that cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "topology {text:?}: {reason}; write static:1=HOST:PORT,2=HOST:PORT or dns:%s.example.com:3733"
+)]
+pub struct TopologyError {
+    /// As given, cut to what a line can hold.
+    pub text: String,
+    /// What is wrong with it.
+    pub reason: String,
+}
+
+impl Topology {
+    /// Reads `static:1=localhost:3733,2=localhost:3734` or `dns:%s.example.com:3733`.
+    ///
+    /// # Errors
+    /// If it is neither.
+    pub fn parse(text: &str) -> Result<Self, TopologyError> {
+        let refused = |reason: String| TopologyError {
+            text: text.chars().take(200).collect(),
+            reason,
+        };
+        if text.len() > TEXT_BYTES_MAX {
+            return Err(refused(format!("it is longer than {TEXT_BYTES_MAX} bytes")));
+        }
+        if let Some(list) = text.strip_prefix("static:") {
+            read_list(list).map(Self::Static).map_err(refused)
+        } else if let Some(pattern) = text.strip_prefix("dns:") {
+            check_pattern(pattern).map_err(refused)?;
+            Ok(Self::Dns(pattern.to_owned()))
+        } else {
+            Err(refused(
+                "it begins with neither static: nor dns:".to_owned(),
+            ))
+        }
+    }
+
+    /// Where a shard is, as `HOST:PORT`; `None` if there is no such shard.
+    pub fn address(&self, shard: &ShardId) -> Option<String> {
+        match self {
+            Self::Alone => None,
+            Self::Static(addresses) => addresses.get(shard).cloned(),
+            Self::Dns(pattern) => Some(pattern.replace("%s", shard.as_str())),
+        }
+    }
+
+    /// Whether it knows of no other shard.
+    pub fn is_alone(&self) -> bool {
+        matches!(self, Self::Alone)
+    }
+
+    /// The shards that are listed; a pattern lists none.
+    pub fn listed(&self) -> Vec<ShardId> {
+        match self {
+            Self::Static(addresses) => addresses.keys().cloned().collect(),
+            Self::Alone | Self::Dns(_) => Vec::new(),
+        }
+    }
+}
+
+fn read_list(list: &str) -> Result<BTreeMap<ShardId, String>, String> {
+    let mut addresses = BTreeMap::new();
+    for entry in list
+        .split(',')
+        .map(str::trim)
+        .filter(|entry| !entry.is_empty())
+    {
+        let (shard, address) = entry
+            .split_once('=')
+            .ok_or_else(|| format!("{entry:?} has no = between shard and address"))?;
+        let shard = ShardId::new(shard.trim()).ok_or_else(|| {
+            format!("{shard:?} is no shard: 1 to 64 characters of A-Z a-z 0-9 . _ -")
+        })?;
+        let address = address.trim();
+        check_address(address)?;
+        if addresses
+            .insert(shard.clone(), address.to_owned())
+            .is_some()
+        {
+            return Err(format!("shard {shard} stands twice"));
+        }
+    }
+    if addresses.is_empty() {
+        return Err("it lists no shard".to_owned());
+    }
+    Ok(addresses)
+}
+
+fn check_address(address: &str) -> Result<(), String> {
+    let (host, port) = address
+        .rsplit_once(':')
+        .ok_or_else(|| format!("{address:?} has no port"))?;
+    let is_port = port.parse::<u16>().is_ok_and(|port| port > 0);
+    if host.is_empty() || host.contains(['/', ' ', '@', '?', '#']) || !is_port {
+        return Err(format!("{address:?} is no HOST:PORT"));
+    }
+    Ok(())
+}
+
+fn check_pattern(pattern: &str) -> Result<(), String> {
+    if pattern.matches("%s").count() != 1 {
+        return Err("the pattern must have %s once, where the shard's id goes".to_owned());
+    }
+    check_address(&pattern.replace("%s", "1"))
+}
+
+impl fmt::Display for Topology {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Alone => f.write_str("alone"),
+            Self::Dns(pattern) => write!(f, "dns:{pattern}"),
+            Self::Static(addresses) => {
+                f.write_str("static:")?;
+                for (place, (shard, address)) in addresses.iter().enumerate() {
+                    let comma = if place == 0 { "" } else { "," };
+                    write!(f, "{comma}{shard}={address}")?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shard(name: &str) -> ShardId {
+        ShardId::new(name).expect("a good name")
+    }
+
+    #[test]
+    fn a_list_and_a_pattern_read_back() {
+        for text in [
+            "static:1=localhost:3733,2=localhost:3734",
+            "dns:%s.queue.example.com:3733",
+        ] {
+            let topology = Topology::parse(text).expect("it is written well");
+            assert_eq!(topology.to_string(), text);
+        }
+        let list = Topology::parse("static: a=[::1]:1 , b=h:65535,").expect("spaces are fine");
+        assert_eq!(list.address(&shard("a")).as_deref(), Some("[::1]:1"));
+        assert_eq!(list.address(&shard("c")), None);
+        let pattern = Topology::parse("dns:%s.q:3733").expect("it is written well");
+        assert_eq!(pattern.address(&shard("7")).as_deref(), Some("7.q:3733"));
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_said() {
+        for (text, reason) in [
+            ("", "neither"),
+            ("1=localhost:1", "neither"),
+            ("static:", "lists no shard"),
+            ("static:1", "no ="),
+            ("static:1=localhost", "no port"),
+            ("static:1=localhost:0", "HOST:PORT"),
+            ("static:1=http://localhost:1", "HOST:PORT"),
+            ("static:a b=h:1", "no shard"),
+            ("static:1=h:1,1=h:2", "twice"),
+            ("dns:q:3733", "%s once"),
+            ("dns:%s.%s:3733", "%s once"),
+            ("dns:%s", "no port"),
+        ] {
+            let error = Topology::parse(text).expect_err(text).to_string();
+            assert!(error.contains(reason), "{text}: {error}");
+        }
+    }
+}

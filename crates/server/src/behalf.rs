@@ -1,0 +1,112 @@
+//! For whom another server asks: what it passes on names the caller and what the caller may do.
+//!
+//! The server that a client speaks to knows who that is; the one that has the shard decides whether he may,
+//! with the same table, and writes the same name into its audit log. Only who may speak as a peer is
+//! believed; he could do everything himself.
+
+use ganger_access::{Grants, Identity, Proof};
+use http::HeaderValue;
+use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+
+/// The header.
+pub(crate) const ON_BEHALF: &str = "ganger-on-behalf-of";
+
+/// The row of the table of operations that tells who is believed.
+const PEERS: &str = "ganger.v1.Peers/*";
+
+/// The caller as a header; `None` for one who has shown nothing.
+pub(crate) fn write(identity: &Identity) -> Option<HeaderValue> {
+    let text = match identity {
+        Identity::Anonymous => return None,
+        Identity::Peer(shard) => line(
+            Proof::Certificate,
+            &format!("shard {shard}"),
+            &Grants::everything(),
+        ),
+        Identity::Principal(who) => line(who.proof, &who.name, &who.grants),
+    };
+    HeaderValue::from_str(&text).ok()
+}
+
+fn line(proof: Proof, name: &str, grants: &Grants) -> String {
+    let name = utf8_percent_encode(name, NON_ALPHANUMERIC);
+    format!("{};{name};{grants}", word(proof))
+}
+
+/// Who asks, given who has brought the request.
+///
+/// # Errors
+/// If it may not speak for others, or the header cannot be read; for whoever has brought it.
+pub(crate) fn read(bringer: &Identity, value: &HeaderValue) -> Result<Identity, String> {
+    bringer.may(PEERS, None).map_err(|_| {
+        format!("{bringer} may not ask on behalf of others: only other servers may")
+    })?;
+    let unreadable = || format!("the header {ON_BEHALF} cannot be read");
+    let text = value.to_str().map_err(|_| unreadable())?;
+    let mut parts = text.splitn(3, ';');
+    let (Some(proof), Some(name), Some(grants)) = (parts.next(), parts.next(), parts.next()) else {
+        return Err(unreadable());
+    };
+    let proof = PROOFS.into_iter().find(|known| word(*known) == proof);
+    let name = percent_decode_str(name).decode_utf8();
+    let grants = if grants.is_empty() {
+        Some(Grants::default())
+    } else {
+        grants.parse().ok()
+    };
+    match (proof, name, grants) {
+        (Some(proof), Ok(name), Some(grants)) => Ok(Identity::principal(name, grants, proof)),
+        _ => Err(unreadable()),
+    }
+}
+
+const PROOFS: [Proof; 4] = [
+    Proof::None,
+    Proof::SharedToken,
+    Proof::Token,
+    Proof::Certificate,
+];
+
+fn word(proof: Proof) -> &'static str {
+    match proof {
+        Proof::None => "none",
+        Proof::SharedToken => "shared-token",
+        Proof::Token => "token",
+        Proof::Certificate => "certificate",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn somebody(grants: &str) -> Identity {
+        let grants = grants.parse().expect("readable");
+        Identity::principal("a;b \u{e9}", grants, Proof::Token)
+    }
+
+    #[test]
+    fn a_caller_arrives_as_who_he_is() {
+        let peer = Identity::Peer("1".into());
+        for caller in [
+            somebody("producer@mail,reader@a;b*"),
+            Identity::unchecked(),
+            Identity::shared_token(),
+            Identity::principal("none", Grants::default(), Proof::Certificate),
+        ] {
+            let header = write(&caller).expect("somebody");
+            assert_eq!(read(&peer, &header), Ok(caller), "{header:?}");
+        }
+        assert!(write(&Identity::Anonymous).is_none());
+    }
+
+    #[test]
+    fn only_who_may_speak_as_a_peer_is_believed() {
+        let header = write(&Identity::shared_token()).expect("somebody");
+        assert!(read(&somebody("producer@mail,admin@a"), &header).is_err());
+        assert!(read(&Identity::Anonymous, &header).is_err());
+        assert!(read(&somebody("admin@*"), &header).is_ok());
+        let nonsense = HeaderValue::from_static("token;x");
+        assert!(read(&Identity::shared_token(), &nonsense).is_err());
+    }
+}

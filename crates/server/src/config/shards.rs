@@ -1,0 +1,172 @@
+//! The shards of a process, and where the store of each is.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use ganger_types::ShardId;
+
+use super::{Config, ConfigError, DB_IN_MEMORY};
+
+/// Each has a thread and a store of its own.
+const SHARDS_MAX: usize = 64;
+
+/// Reads ids with commas, or how many: then they are called 1, 2, 3 and so on.
+pub(super) fn read(text: &str) -> Result<Vec<ShardId>, String> {
+    let is_count = !text.contains(',') && text.bytes().all(|byte| byte.is_ascii_digit());
+    if is_count {
+        let count = text.parse().ok();
+        let count = count.filter(|count| (1..=SHARDS_MAX).contains(count));
+        let count = count.ok_or_else(|| {
+            format!("must be a number from 1 to {SHARDS_MAX}, or ids with commas, not {text:?}")
+        })?;
+        return Ok((1..=count)
+            .filter_map(|number| ShardId::new(&number.to_string()))
+            .collect());
+    }
+    let mut shards = Vec::new();
+    let names = text.split(',').map(str::trim);
+    for name in names.filter(|name| !name.is_empty()) {
+        let shard = ShardId::new(name).ok_or_else(|| {
+            format!("has {name:?}, which is no shard: 1 to 64 characters of A-Z a-z 0-9 . _ -")
+        })?;
+        if shards.contains(&shard) {
+            return Err(format!("has shard {shard} twice"));
+        }
+        shards.push(shard);
+    }
+    match shards.len() {
+        0 => Err("names no shard".to_owned()),
+        count if count > SHARDS_MAX => Err(format!(
+            "has {count} shards, a process has {SHARDS_MAX} at most"
+        )),
+        _ => Ok(shards),
+    }
+}
+
+impl Config {
+    /// The shards of this process; the first is the one that requests mean which name none.
+    pub fn shard_ids(&self) -> Vec<ShardId> {
+        if self.shards.is_empty() {
+            vec![self.shard.clone()]
+        } else {
+            self.shards.clone()
+        }
+    }
+
+    /// Where the store of a shard is: `db` itself for one shard, and with the shard before the extension for
+    /// several, as in `test-2.db`.
+    pub fn db_of(&self, shard: &ShardId) -> PathBuf {
+        if self.shards.is_empty() || self.is_in_memory() {
+            self.db.clone()
+        } else {
+            self.db_beside(shard)
+        }
+    }
+
+    /// Whether nothing is kept.
+    pub(crate) fn is_in_memory(&self) -> bool {
+        self.db.as_os_str() == DB_IN_MEMORY
+    }
+
+    fn db_beside(&self, shard: &ShardId) -> PathBuf {
+        let mut name: OsString = self.db.file_stem().unwrap_or_default().to_owned();
+        name.push("-");
+        name.push(shard.as_str());
+        if let Some(extension) = self.db.extension() {
+            name.push(".");
+            name.push(extension);
+        }
+        self.db.with_file_name(name)
+    }
+
+    /// Refuses to begin with an empty store where the same shard has one under the other name: that of a
+    /// process with one shard, or of one with several.
+    pub(crate) fn check_stores(&self) -> Result<(), ConfigError> {
+        if self.is_in_memory() {
+            return Ok(());
+        }
+        for shard in self.shard_ids() {
+            let beside = self.db_beside(&shard);
+            let (used, other) = if self.shards.is_empty() {
+                (&self.db, &beside)
+            } else if shard == self.shards[0] {
+                (&beside, &self.db)
+            } else {
+                continue;
+            };
+            if !used.exists() && other.exists() {
+                return Err(ConfigError {
+                    place: "db".to_owned(),
+                    reason: format!(
+                        "shard {shard} would begin with an empty store {}, but {} is there: a process with one shard uses the name as it is, one with several puts the shard before the extension; rename the store of shard {shard}, or name another one",
+                        used.display(),
+                        other.display()
+                    ),
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shards(text: &str) -> Vec<String> {
+        let shards = read(text).expect("readable");
+        shards.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn shards_are_counted_or_named() {
+        assert_eq!(shards("3"), ["1", "2", "3"]);
+        assert_eq!(shards("7,"), ["7"]);
+        assert_eq!(shards("b, a"), ["b", "a"]);
+        for wrong in ["", "0", "65", ",", "a,a", "a/b", "99999999999999999999"] {
+            assert!(read(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn each_of_several_shards_has_a_store_of_its_own() {
+        let shard = ShardId::new("eu.2").expect("a name");
+        let one = Config {
+            db: "data/test.db".into(),
+            ..Config::default()
+        };
+        assert_eq!(one.db_of(&shard), PathBuf::from("data/test.db"));
+        let several = Config {
+            shards: read("1,eu.2").expect("readable"),
+            ..one
+        };
+        assert_eq!(several.db_of(&shard), PathBuf::from("data/test-eu.2.db"));
+        let bare = Config {
+            db: "test".into(),
+            ..several
+        };
+        assert_eq!(bare.db_of(&shard), PathBuf::from("test-eu.2"));
+    }
+
+    #[test]
+    fn a_store_under_the_other_name_is_not_passed_over() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let db = folder.path().join("test.db");
+        std::fs::write(&db, "").expect("writable");
+        let several = Config {
+            shards: read("2").expect("readable"),
+            db: db.clone(),
+            ..Config::default()
+        };
+        let refused = several.check_stores().expect_err("test.db is there");
+        assert!(refused.reason.contains("test-1.db"), "{refused}");
+        std::fs::rename(&db, folder.path().join("test-1.db")).expect("renamed");
+        several.check_stores().expect("all is well");
+        let one = Config {
+            shards: Vec::new(),
+            ..several
+        };
+        let refused = one.check_stores().expect_err("test-1.db is there");
+        assert!(refused.reason.contains("rename"), "{refused}");
+    }
+}

@@ -1,0 +1,333 @@
+//! Which shard a request is for, and the way there: the dialects over a shard of this process, or the server
+//! that has it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use axum::body::Body;
+use axum::response::IntoResponse as _;
+use futures::StreamExt as _;
+use ganger_access::{Audit, Identity, Outcome, Record};
+use ganger_dialect_http::Problem;
+use ganger_router::{RouteError, Router};
+use ganger_types::{JobRef, ShardId};
+use http::request::Parts;
+use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode, header};
+use percent_encoding::percent_decode_str;
+use tokio_util::sync::CancellationToken;
+use tower::ServiceExt as _;
+
+use crate::behalf::{self, ON_BEHALF};
+use crate::doors::refuse;
+use crate::security::Door;
+
+/// Names the shard that a request is for, as a header or as gRPC's metadata.
+const SHARD: &str = "ganger-shard";
+/// The same as a parameter of the query.
+const SHARD_PARAMETER: &str = "shard";
+/// Which server has passed a request on; such a one is not passed on again.
+const FORWARDED_BY: &str = "ganger-forwarded-by";
+/// What stands before the job in a path.
+const JOBS: &str = "/api/v1/jobs/";
+/// Where peers speak to each other.
+const PEERS: &str = "/ganger.v1.Peers/";
+
+/// What a browser tells of the page that asks; it has been judged at the first door.
+const OF_THE_PAGE: [HeaderName; 3] = [
+    header::ORIGIN,
+    HeaderName::from_static("sec-fetch-site"),
+    HeaderName::from_static("sec-fetch-mode"),
+];
+
+/// The dialects over one shard.
+pub(crate) struct Dialects {
+    pub(crate) http: axum::Router,
+    pub(crate) grpc: axum::Router,
+}
+
+impl Dialects {
+    fn behind(&self, door: Door) -> &axum::Router {
+        match door {
+            Door::Http => &self.http,
+            Door::Grpc => &self.grpc,
+        }
+    }
+}
+
+/// Requests passed on, for the metrics.
+#[derive(Debug, Default)]
+pub(crate) struct Passed {
+    pub(crate) on: AtomicU64,
+    pub(crate) failed: AtomicU64,
+}
+
+/// The shards behind the doors.
+pub(crate) struct Front {
+    router: Router,
+    here: BTreeMap<ShardId, Dialects>,
+    peers: axum::Router,
+    audit: Audit,
+    passed: Arc<Passed>,
+    stopping: CancellationToken,
+}
+
+/// Where a request goes.
+enum Way<'a> {
+    Here(&'a axum::Router),
+    There(ShardId),
+}
+
+impl Front {
+    pub(crate) fn new(
+        router: Router,
+        here: BTreeMap<ShardId, Dialects>,
+        audit: Audit,
+        passed: Arc<Passed>,
+        stopping: CancellationToken,
+    ) -> Self {
+        let peers =
+            axum::Router::new().route_service("/ganger.v1.Peers/{method}", router.service());
+        Self {
+            router,
+            here,
+            peers,
+            audit,
+            passed,
+            stopping,
+        }
+    }
+
+    /// Answers a request of somebody who is known.
+    pub(crate) async fn answer(
+        &self,
+        door: Door,
+        mut request: Request<Body>,
+        bringer: &Identity,
+    ) -> Response<Body> {
+        if door == Door::Grpc && request.uri().path().starts_with(PEERS) {
+            return self.answer_peer(request, bringer).await;
+        }
+        let caller = match request.headers_mut().remove(ON_BEHALF) {
+            None => bringer.clone(),
+            Some(value) => match behalf::read(bringer, &value) {
+                Ok(caller) => caller,
+                Err(reason) => return refuse(door, &Problem::new("permission_denied", reason)),
+            },
+        };
+        let (head, body) = request.into_parts();
+        let way = match caller {
+            // What anyone may ask is about this server, and in nobody's name nothing is passed on.
+            Identity::Anonymous => Ok(Way::Here(self.home(door))),
+            _ => self.way(door, &head),
+        };
+        let mut request = Request::from_parts(head, body);
+        match way {
+            Err(problem) => refuse(door, &problem),
+            Ok(Way::Here(router)) => {
+                request.extensions_mut().insert(caller);
+                through(router, request).await
+            }
+            Ok(Way::There(shard)) => self.pass_on(door, &shard, request, &caller).await,
+        }
+    }
+
+    /// What one server says to another.
+    async fn answer_peer(&self, mut request: Request<Body>, peer: &Identity) -> Response<Body> {
+        let method = request.uri().path().trim_start_matches('/');
+        if let Err(denied) = peer.may(method, None) {
+            let from = request.extensions().get::<ganger_dialect_grpc::Peer>();
+            self.audit.write(&Record {
+                from: from.map(|from| from.0),
+                detail: Some(denied.needed.clone()),
+                ..Record::new(peer.to_string(), method, Outcome::Denied)
+            });
+            let problem = Problem::new("permission_denied", denied.to_string());
+            return refuse(Door::Grpc, &problem);
+        }
+        request.extensions_mut().insert(peer.clone());
+        through(&self.peers, request).await
+    }
+
+    fn home(&self, door: Door) -> &axum::Router {
+        self.here[self.router.home().id()].behind(door)
+    }
+
+    fn way(&self, door: Door, head: &Parts) -> Result<Way<'_>, Problem> {
+        let home = self.router.home().id();
+        let shard = named(door, head, home)?.unwrap_or_else(|| home.clone());
+        if let Some(dialects) = self.here.get(&shard) {
+            return Ok(Way::Here(dialects.behind(door)));
+        }
+        if let Some(by) = head.headers.get(FORWARDED_BY) {
+            let by = String::from_utf8_lossy(by.as_bytes());
+            return Err(Problem::new(
+                "shard_unreachable",
+                format!(
+                    "shard {shard} cannot be reached: the server of shard {by} has passed the request on to this one, which has shards {} only; the topologies of the servers disagree",
+                    self.list_here()
+                ),
+            ));
+        }
+        if self.router.topology().address(&shard).is_none() {
+            let error = self.router.unknown(&shard).to_string();
+            return Err(Problem::new(
+                "unknown_shard",
+                format!(
+                    "{error}; the id of a job of shard {home} that has a slash in it is written {home}/ID"
+                ),
+            ));
+        }
+        Ok(Way::There(shard))
+    }
+
+    fn list_here(&self) -> String {
+        let shards: Vec<&str> = self.here.keys().map(ShardId::as_str).collect();
+        shards.join(", ")
+    }
+
+    /// Has the server of another shard answer.
+    async fn pass_on(
+        &self,
+        door: Door,
+        shard: &ShardId,
+        mut request: Request<Body>,
+        caller: &Identity,
+    ) -> Response<Body> {
+        let is_reading = request.method() == Method::GET;
+        let headers = request.headers_mut();
+        for name in OF_THE_PAGE {
+            headers.remove(name);
+        }
+        for (name, shard) in [(SHARD, shard), (FORWARDED_BY, self.router.home().id())] {
+            let value = HeaderValue::from_str(shard.as_str());
+            headers.insert(name, value.expect("shards have plain names"));
+        }
+        if let Some(value) = behalf::write(caller) {
+            headers.insert(ON_BEHALF, value);
+        }
+        self.passed.on.fetch_add(1, Ordering::Relaxed);
+        let answer = self.router.forward(shard, request);
+        let answer = tokio::select! {
+            answer = answer => answer,
+            // Who only reads, and perhaps waits for long, comes again; who changes something is waited for.
+            () = self.stopping.cancelled(), if is_reading => {
+                let problem = Problem::new("unavailable", "the server is stopping: try again");
+                return refuse(door, &problem);
+            }
+        };
+        let response = match answer {
+            Ok(response) => response.map(Body::new),
+            Err(error) => return self.unreached(door, &error.to_string()),
+        };
+        if is_unknown_there(&response) {
+            let error = RouteError::Unreachable {
+                shard: shard.clone(),
+                reason: "its server does not accept the token or certificate of this one: see `peer_token_file` and docs/shards.md".to_owned(),
+            };
+            return self.unreached(door, &error.to_string());
+        }
+        if is_reading {
+            let stopping = self.stopping.clone().cancelled_owned();
+            return response
+                .map(|body| Body::from_stream(body.into_data_stream().take_until(stopping)));
+        }
+        response
+    }
+
+    fn unreached(&self, door: Door, words: &str) -> Response<Body> {
+        self.passed.failed.fetch_add(1, Ordering::Relaxed);
+        let problem = Problem::new("shard_unreachable", words);
+        refuse(
+            door,
+            &problem.retry_after(std::time::Duration::from_secs(1)),
+        )
+    }
+}
+
+async fn through(router: &axum::Router, request: Request<Body>) -> Response<Body> {
+    match router.clone().oneshot(request).await {
+        Ok(response) => response.into_response(),
+        Err(never) => match never {},
+    }
+}
+
+/// The shard that a request names: by the job in its path, its header, or its query.
+fn named(door: Door, head: &Parts, home: &ShardId) -> Result<Option<ShardId>, Problem> {
+    let path = head.uri.path();
+    if door == Door::Http
+        && let Some(rest) = path.strip_prefix(JOBS)
+    {
+        let segment = rest.split('/').next().unwrap_or_default();
+        let text: Vec<u8> = percent_decode_str(segment).collect();
+        // One that cannot be read is refused by the dialect, in its words.
+        if text.contains(&b'/')
+            && let Ok(job) = JobRef::read(&text, home)
+        {
+            return Ok(Some(job.shard));
+        }
+    }
+    if let Some(value) = head.headers.get(SHARD) {
+        let text = String::from_utf8_lossy(value.as_bytes());
+        return shard(&text, &format!("header {SHARD}")).map(Some);
+    }
+    if door == Door::Http {
+        for pair in head.uri.query().unwrap_or_default().split('&') {
+            if let Some((SHARD_PARAMETER, value)) = pair.split_once('=') {
+                let text = percent_decode_str(value).decode_utf8_lossy();
+                return shard(&text, "parameter shard").map(Some);
+            }
+        }
+    }
+    Ok(None)
+}
+
+fn shard(text: &str, place: &str) -> Result<ShardId, Problem> {
+    ShardId::new(text).ok_or_else(|| {
+        let shown: String = text.escape_debug().take(80).collect();
+        Problem::new(
+            "invalid_value",
+            format!("{place}: \"{shown}\" is no shard: 1 to 64 characters of A-Z a-z 0-9 . _ -"),
+        )
+    })
+}
+
+/// Whether the other server does not know this one. The caller has nothing to do with it.
+fn is_unknown_there(response: &Response<Body>) -> bool {
+    let status = response.headers().get("grpc-status");
+    response.status() == StatusCode::UNAUTHORIZED || status.is_some_and(|status| status == "16")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(door: Door, uri: &str, header: Option<&str>) -> Result<Option<String>, &'static str> {
+        let mut request = Request::builder().uri(uri);
+        if let Some(value) = header {
+            request = request.header(SHARD, value);
+        }
+        let (head, ()) = request.body(()).expect("a request").into_parts();
+        let home = ShardId::default();
+        named(door, &head, &home)
+            .map(|shard| shard.map(|shard| shard.to_string()))
+            .map_err(|problem| problem.code)
+    }
+
+    #[test]
+    fn a_request_names_its_shard_by_its_job_its_header_or_its_query() {
+        let http = |uri, header| found(Door::Http, uri, header);
+        let some = |shard: &str| Ok(Some(shard.to_owned()));
+        assert_eq!(http("/api/v1/jobs/2%2Fa", None), some("2"));
+        assert_eq!(http("/api/v1/jobs/2%2fa/log?shard=3", Some("4")), some("2"));
+        assert_eq!(http("/api/v1/jobs/a?shard=3", Some("4")), some("4"));
+        assert_eq!(http("/api/v1/jobs?limit=1&shard=eu.3", None), some("eu.3"));
+        assert_eq!(http("/api/v1/jobs/a", None), Ok(None));
+        assert_eq!(http("/api/v1/jobs/https%3A%2F%2Fa", None), some("1"));
+        assert_eq!(http("/api/v1/jobs?shard=a%2Fb", None), Err("invalid_value"));
+        assert_eq!(http("/api/v1/jobs", Some("")), Err("invalid_value"));
+        let grpc = "/ganger.v1.Jobs/Get?shard=3";
+        assert_eq!(found(Door::Grpc, grpc, None), Ok(None));
+        assert_eq!(found(Door::Grpc, grpc, Some("2")), some("2"));
+    }
+}

@@ -1,0 +1,152 @@
+//! From an accepted connection to one over which requests may come: plain, or after a TLS handshake.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use ganger_access::CertificateNames;
+use ganger_tls::{ServerConfig, ServerStream, TlsAcceptor, explain, names_of};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, ReadBuf};
+use tokio::net::TcpStream;
+
+/// The first byte of a TLS handshake.
+const HANDSHAKE: u8 = 0x16;
+/// What a client that spoke plainly is told.
+const TLS_ONLY: &str = "this port speaks TLS: use an address that begins with https://";
+/// Bytes that are read from such a client after its answer, so that it gets to read it.
+const LEFT_BYTES_MAX: usize = 64 << 10;
+
+/// A connection over which requests may come.
+pub(super) enum Opened {
+    Plain(TcpStream),
+    Tls(Box<ServerStream<TcpStream>>),
+}
+
+/// Makes TLS of a connection, within the time for it.
+///
+/// # Errors
+/// If it comes to none; the words are for the log.
+pub(super) async fn open(
+    stream: TcpStream,
+    config: Option<Arc<ServerConfig>>,
+    within: Duration,
+) -> Result<(Opened, Option<Arc<CertificateNames>>), String> {
+    let Some(config) = config else {
+        return Ok((Opened::Plain(stream), None));
+    };
+    let handshake = async {
+        let mut first = [0];
+        stream.peek(&mut first).await?;
+        if first[0] != HANDSHAKE {
+            send_away(stream).await?;
+            return Err(io::Error::other("it did not begin with a TLS handshake"));
+        }
+        TlsAcceptor::from(config).accept(stream).await
+    };
+    let stream = tokio::time::timeout(within, handshake)
+        .await
+        .map_err(|_| format!("no TLS handshake within {within:?}"))?
+        .map_err(|error| explain(&error).unwrap_or_else(|| error.to_string()))?;
+    let names = names_of(stream.get_ref().1).map(|names| {
+        Arc::new(CertificateNames {
+            common_name: names.common_name,
+            shard: names.shard,
+        })
+    });
+    Ok((Opened::Tls(Box::new(stream)), names))
+}
+
+/// Tells a client that speaks plainly, in the words of its protocol, that it should not.
+async fn send_away(mut stream: TcpStream) -> io::Result<()> {
+    let mut first = [0; 3];
+    stream.read_exact(&mut first).await?;
+    let answer = if &first == b"PRI" {
+        go_away()
+    } else {
+        let length = TLS_ONLY.len() + 1;
+        format!("HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{TLS_ONLY}\n").into_bytes()
+    };
+    stream.write_all(&answer).await?;
+    stream.shutdown().await?;
+    // Closing with unread bytes would make the system take the answer back.
+    tokio::io::copy(
+        &mut stream.take(u64::try_from(LEFT_BYTES_MAX).unwrap_or(u64::MAX)),
+        &mut tokio::io::sink(),
+    )
+    .await?;
+    Ok(())
+}
+
+/// HTTP/2: empty settings, then GOAWAY with `INADEQUATE_SECURITY` (RFC 9113, sections 6.8 and 7).
+fn go_away() -> Vec<u8> {
+    const SETTINGS: [u8; 9] = [0, 0, 0, 4, 0, 0, 0, 0, 0];
+    const GOAWAY: u8 = 7;
+    const INADEQUATE_SECURITY: [u8; 4] = [0, 0, 0, 0xc];
+    let length = u8::try_from(8 + TLS_ONLY.len()).expect("the words are few");
+    let mut frames = SETTINGS.to_vec();
+    frames.extend([0, 0, length, GOAWAY, 0, 0, 0, 0, 0]);
+    frames.extend([0; 4]);
+    frames.extend(INADEQUATE_SECURITY);
+    frames.extend(TLS_ONLY.as_bytes());
+    frames
+}
+
+impl AsyncRead for Opened {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_read(cx, buffer),
+            Self::Tls(stream) => Pin::new(stream).poll_read(cx, buffer),
+        }
+    }
+}
+
+impl AsyncWrite for Opened {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_write(cx, bytes),
+            Self::Tls(stream) => Pin::new(stream).poll_write(cx, bytes),
+        }
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_write_vectored(cx, slices),
+            Self::Tls(stream) => Pin::new(stream).poll_write_vectored(cx, slices),
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        match self {
+            Self::Plain(stream) => stream.is_write_vectored(),
+            Self::Tls(stream) => stream.is_write_vectored(),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_flush(cx),
+            Self::Tls(stream) => Pin::new(stream).poll_flush(cx),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
+            Self::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! How this server connects to others: encrypted if it is itself, with its own certificate and token.
+
+use std::sync::Arc;
+
+use ganger_router::{Connector, patient};
+use ganger_tls::Trust;
+use ganger_types::ShardId;
+use http::HeaderValue;
+use tonic::transport::{Channel, Endpoint};
+
+use crate::config::Config;
+use crate::error::StartError;
+use crate::security::Security;
+
+/// Makes connections to other servers.
+pub(crate) struct ToPeers {
+    security: Arc<Security>,
+    tls: Option<ganger_tls::Connector>,
+}
+
+impl ToPeers {
+    /// # Errors
+    /// If the certificates cannot be used for this.
+    pub(crate) fn new(config: &Config, security: Arc<Security>) -> Result<Self, StartError> {
+        let tls = &config.tls;
+        let trust = security.is_encrypted().then(|| Trust {
+            ca: tls.peer_ca.clone().or_else(|| tls.client_ca.clone()),
+            certificate: tls.cert.clone(),
+            key: tls.key.clone(),
+        });
+        if let (Some(trust), false) = (&trust, config.topology.is_alone()) {
+            trust.check()?;
+        }
+        let tls = trust.map(ganger_tls::Connector::new);
+        Ok(Self { security, tls })
+    }
+}
+
+impl Connector for ToPeers {
+    fn authorization(&self) -> Option<HeaderValue> {
+        self.security.peer_authorization()
+    }
+
+    fn connect(&self, shard: &ShardId, address: &str) -> Result<Channel, String> {
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        let endpoint = Endpoint::from_shared(format!("{scheme}://{address}"));
+        let endpoint = patient(endpoint.map_err(|error| error.to_string())?);
+        Ok(match &self.tls {
+            None => endpoint.connect_lazy(),
+            Some(tls) => {
+                let tls = tls.clone().expecting_shard(shard.as_str());
+                endpoint.connect_with_connector_lazy(tls)
+            }
+        })
+    }
+}

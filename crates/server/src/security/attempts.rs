@@ -1,0 +1,155 @@
+//! Failed logins by address: each next wrong token waits longer for its answer (`rel S13`).
+//!
+//! A right token is never made to wait, whatever others behind the same address do: it cannot be guessed,
+//! and a gateway with one badly set up client must not lock out the rest.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// The first wrong token waits so long; every further one twice as long as the one before.
+const DELAY_FIRST: Duration = Duration::from_millis(250);
+/// None waits longer.
+const DELAY_MAX: Duration = Duration::from_secs(15);
+/// An address without a wrong token for so long begins anew.
+const FORGIVEN_AFTER: Duration = Duration::from_secs(600);
+/// Wrong tokens of one address that wait at once; more are refused unheard.
+const WAITING_MAX: u32 = 64;
+/// Addresses remembered; beyond it those that have been quiet for longest are forgotten.
+const ADDRESSES_MAX: usize = 10_000;
+
+/// What stands for one client: an address of version 4, or a network of 64 bits of version 6, out of
+/// which anybody has as many addresses as he likes.
+pub(crate) fn address_group(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => {
+            let network = u128::from(address) & (u128::MAX << 64);
+            IpAddr::V6(Ipv6Addr::from(network))
+        }
+        address @ IpAddr::V4(_) => address,
+    }
+}
+
+/// Failed logins by address.
+#[derive(Default)]
+pub(crate) struct Attempts(Mutex<HashMap<IpAddr, Failures>>);
+
+struct Failures {
+    count: u32,
+    waiting: u32,
+    last: Instant,
+}
+
+impl Attempts {
+    /// Notes a wrong token: how long its answer shall wait, or nothing if too many wait already. Each
+    /// delay is to be ended with [`Self::answered`].
+    pub(crate) fn failed(&self, from: IpAddr, now: Instant) -> Option<Duration> {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if all.len() >= ADDRESSES_MAX {
+            make_room(&mut all, now);
+        }
+        let failures = all.entry(address_group(from)).or_insert(Failures {
+            count: 0,
+            waiting: 0,
+            last: now,
+        });
+        if now.duration_since(failures.last) >= FORGIVEN_AFTER {
+            failures.count = 0;
+        }
+        failures.last = now;
+        if failures.waiting >= WAITING_MAX {
+            return None;
+        }
+        failures.waiting += 1;
+        failures.count = failures.count.saturating_add(1);
+        let doublings = (failures.count - 1).min(16);
+        Some((DELAY_FIRST * (1 << doublings)).min(DELAY_MAX))
+    }
+
+    /// A wrong token has been answered.
+    pub(crate) fn answered(&self, from: IpAddr) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(failures) = all.get_mut(&address_group(from)) {
+            failures.waiting = failures.waiting.saturating_sub(1);
+        }
+    }
+}
+
+fn make_room(all: &mut HashMap<IpAddr, Failures>, now: Instant) {
+    all.retain(|_, it| it.waiting > 0 || now.duration_since(it.last) < FORGIVEN_AFTER);
+    if all.len() < ADDRESSES_MAX {
+        return;
+    }
+    let oldest = all
+        .iter()
+        .filter(|(_, it)| it.waiting == 0)
+        .min_by_key(|(_, it)| it.last)
+        .map(|(address, _)| *address);
+    if let Some(oldest) = oldest {
+        all.remove(&oldest);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ip(text: &str) -> IpAddr {
+        text.parse().expect("an address")
+    }
+
+    #[test]
+    fn each_wrong_token_waits_longer_up_to_a_bound_and_time_forgives() {
+        let attempts = Attempts::default();
+        let now = Instant::now();
+        let delay = |at| {
+            let delay = attempts.failed(ip("10.0.0.1"), at).expect("few wait");
+            attempts.answered(ip("10.0.0.1"));
+            delay
+        };
+        assert_eq!(delay(now), DELAY_FIRST);
+        assert_eq!(delay(now), DELAY_FIRST * 2);
+        assert_eq!(delay(now), DELAY_FIRST * 4);
+        for _ in 0..100 {
+            delay(now);
+        }
+        assert_eq!(delay(now), DELAY_MAX);
+        assert_eq!(delay(now + FORGIVEN_AFTER), DELAY_FIRST);
+        let other = attempts.failed(ip("10.0.0.2"), now).expect("few wait");
+        assert_eq!(other, DELAY_FIRST, "another address begins anew");
+    }
+
+    #[test]
+    fn too_many_at_once_are_refused_unheard() {
+        let attempts = Attempts::default();
+        let now = Instant::now();
+        for _ in 0..WAITING_MAX {
+            assert!(attempts.failed(ip("10.0.0.1"), now).is_some());
+        }
+        assert_eq!(attempts.failed(ip("10.0.0.1"), now), None);
+        attempts.answered(ip("10.0.0.1"));
+        assert!(attempts.failed(ip("10.0.0.1"), now).is_some());
+    }
+
+    #[test]
+    fn a_network_of_version_6_counts_as_one_address() {
+        let group = |text| address_group(ip(text));
+        assert_eq!(group("2001:db8::1"), group("2001:db8::ffff:1"));
+        assert_ne!(group("2001:db8::1"), group("2001:db8:0:1::1"));
+        assert_eq!(group("::ffff:10.0.0.1"), ip("10.0.0.1"));
+    }
+
+    #[test]
+    fn memory_is_bounded_whatever_comes() {
+        let attempts = Attempts::default();
+        let now = Instant::now();
+        for number in 0..u32::try_from(ADDRESSES_MAX).expect("small") + 100 {
+            let address = IpAddr::V4(std::net::Ipv4Addr::from(number));
+            attempts.failed(address, now);
+            attempts.answered(address);
+        }
+        let all = attempts.0.lock().expect("no panic");
+        assert!(all.len() <= ADDRESSES_MAX);
+    }
+}

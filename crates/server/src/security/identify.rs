@@ -1,0 +1,173 @@
+//! From what a request shows to who asks.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use ganger_access::{CertificateNames, Grants, Identity, Outcome, Proof, Record};
+use ganger_dialect_http::Problem;
+use http::{HeaderMap, HeaderValue, header};
+use jiff::Timestamp;
+
+use super::{Door, Now, Require, Security};
+use crate::doors::From;
+
+/// What a request shows.
+#[derive(Clone)]
+pub(crate) struct Shown {
+    /// The names in the connection's certificate.
+    pub(crate) certificate: Option<Arc<CertificateNames>>,
+    /// The header with a token. A value that is marked as sensitive, which no log shows.
+    authorization: Option<HeaderValue>,
+}
+
+/// Why nobody is known.
+enum Unknown {
+    /// Something is missing.
+    Missing(&'static str),
+    /// The token is wrong.
+    Wrong,
+}
+
+impl Shown {
+    pub(crate) fn of(headers: &HeaderMap, certificate: Option<Arc<CertificateNames>>) -> Self {
+        let mut authorization = headers.get(header::AUTHORIZATION).cloned();
+        if let Some(value) = &mut authorization {
+            value.set_sensitive(true);
+        }
+        Self {
+            certificate,
+            authorization,
+        }
+    }
+
+    fn token(&self) -> Option<&[u8]> {
+        let value = self.authorization.as_ref()?.as_bytes();
+        let at = value.iter().position(|byte| *byte == b' ');
+        // What is no bearer token is a wrong one.
+        let (scheme, token) = at.map_or((value, &b""[..]), |at| {
+            (&value[..at], value[at..].trim_ascii())
+        });
+        let is_bearer = scheme.eq_ignore_ascii_case(b"bearer");
+        Some(if is_bearer { token } else { b"" })
+    }
+}
+
+impl Security {
+    /// Who asks. A wrong token waits for its answer, and the audit log hears of it.
+    pub(crate) async fn identify(
+        &self,
+        door: Door,
+        shown: &Shown,
+        from: From,
+    ) -> Result<Identity, Problem> {
+        match self.look_up(door, shown) {
+            Ok(identity) => Ok(identity),
+            Err(Unknown::Missing(what)) => Err(unauthorized(what)),
+            Err(Unknown::Wrong) => Err(self.refuse_wrong(from).await),
+        }
+    }
+
+    /// Whether the same would be known as the same now.
+    pub(crate) fn is_still(&self, door: Door, shown: &Shown, identity: &Identity) -> bool {
+        self.look_up(door, shown).is_ok_and(|now| now == *identity)
+    }
+
+    fn look_up(&self, door: Door, shown: &Shown) -> Result<Identity, Unknown> {
+        let now = self.now();
+        let no_token = "a token is needed";
+        let no_certificate = "a client certificate is needed";
+        let by_certificate = || now.by_certificate(shown);
+        let by_token = |token| now.by_token(token).ok_or(Unknown::Wrong);
+        match (self.require(door), shown.token()) {
+            (Require::Nothing, _) => Ok(Identity::unchecked()),
+            (Require::Token, None) => Err(Unknown::Missing(no_token)),
+            (Require::ClientCert, _) => by_certificate().ok_or(Unknown::Missing(no_certificate)),
+            (Require::Either, None) => by_certificate().ok_or(Unknown::Missing(
+                "a token or a client certificate is needed",
+            )),
+            (Require::Both, None) => Err(Unknown::Missing(
+                "a token is needed beside the client certificate",
+            )),
+            (Require::Token | Require::Either, Some(token)) => {
+                let known = by_token(token)?;
+                Ok(peer(by_certificate()).unwrap_or(known))
+            }
+            (Require::Both, Some(token)) => {
+                let certified = by_certificate().ok_or(Unknown::Missing(no_certificate))?;
+                let known = by_token(token)?;
+                Ok(peer(Some(certified)).unwrap_or(known))
+            }
+        }
+    }
+
+    async fn refuse_wrong(&self, from: From) -> Problem {
+        self.logins_failed.fetch_add(1, Ordering::Relaxed);
+        let address = from.0.ip();
+        let delay = self.attempts.failed(address, Instant::now());
+        self.audit.write(&Record {
+            from: Some(from.0),
+            detail: Some("wrong token".to_owned()),
+            ..Record::new(Identity::Anonymous.to_string(), "login", Outcome::Denied)
+        });
+        let Some(delay) = delay else {
+            let detail =
+                "too many wrong tokens came from this address: correct the token, then come back";
+            return Problem::new("too_many_attempts", detail)
+                .retry_after(std::time::Duration::from_secs(15));
+        };
+        tokio::time::sleep(delay).await;
+        self.attempts.answered(address);
+        unauthorized("the token is not the right one, or has expired or been revoked")
+    }
+}
+
+impl Now {
+    fn by_token(&self, token: &[u8]) -> Option<Identity> {
+        if self
+            .shared_token
+            .as_ref()
+            .is_some_and(|shared| shared.is(token))
+        {
+            return Some(Identity::shared_token());
+        }
+        self.access.as_ref()?.token(token, Timestamp::now())
+    }
+
+    fn by_certificate(&self, shown: &Shown) -> Option<Identity> {
+        let names = shown.certificate.as_deref()?;
+        if let Some(shard) = &names.shard {
+            return Some(Identity::Peer(shard.as_str().into()));
+        }
+        let name = names.common_name.clone().unwrap_or_default();
+        let Some(access) = &self.access else {
+            // The authority of clients is all that was asked for.
+            return Some(Identity::principal(
+                name,
+                Grants::everything(),
+                Proof::Certificate,
+            ));
+        };
+        let listed = access.certificate(names, Timestamp::now());
+        // One that is not listed is known, and may do nothing: the refusal says who it is.
+        Some(
+            listed.unwrap_or_else(|| {
+                Identity::principal(name, Grants::default(), Proof::Certificate)
+            }),
+        )
+    }
+}
+
+/// A peer stays a peer, whatever token it shows beside its certificate.
+fn peer(certified: Option<Identity>) -> Option<Identity> {
+    certified.filter(|identity| matches!(identity, Identity::Peer(_)))
+}
+
+fn unauthorized(fault: &str) -> Problem {
+    Problem::new(
+        "unauthorized",
+        format!(
+            "{fault}: send a token as the header `Authorization: Bearer TOKEN` (the command line reads GANGER_TOKEN or GANGER_TOKEN_FILE), a certificate with --client-cert and --client-key"
+        ),
+    )
+}

@@ -1,0 +1,221 @@
+//! From files to what counts, at the start and again when they change.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use ganger_access::{AccessFile, Audit, Outcome, Record};
+use ganger_tls::{ServerFiles, server_config};
+use tokio::sync::watch as channel;
+
+use super::attempts::Attempts;
+use super::{Now, Require, Security};
+use crate::config::{Config, ConfigError};
+use crate::error::StartError;
+use crate::secret::Secret;
+
+/// Where it all comes from.
+pub(super) struct Files {
+    pub(super) tls: Option<ServerFiles>,
+    pub(super) token: Option<PathBuf>,
+    pub(super) access: Option<PathBuf>,
+    pub(super) peer_token: Option<PathBuf>,
+}
+
+fn fault(place: &str, reason: impl Into<String>) -> StartError {
+    StartError::Config(ConfigError {
+        place: place.to_owned(),
+        reason: reason.into(),
+    })
+}
+
+impl Security {
+    /// Reads everything that the settings name.
+    ///
+    /// # Errors
+    /// If settings contradict each other, or a file cannot be used.
+    pub(crate) fn load(config: &Config) -> Result<Self, StartError> {
+        let has_tokens =
+            config.token.is_some() || config.token_file.is_some() || config.access_file.is_some();
+        let has_client_ca = config.tls.client_ca.is_some();
+        let require = |own: Option<Require>, place: &str| {
+            let require = own.or(config.require);
+            let require =
+                require.unwrap_or_else(|| Require::default_for(has_tokens, has_client_ca));
+            let checked = require.check(has_tokens, has_client_ca);
+            checked.map_err(|reason| fault(place, format!("{require}: {reason}")))?;
+            Ok::<_, StartError>(require)
+        };
+        let http = require(config.require_http, "http.require or require")?;
+        let grpc = require(config.require_grpc, "grpc.require or require")?;
+        let is_client_required = http.always_wants_certificate() && grpc.always_wants_certificate();
+        let files = Files {
+            tls: tls_files(config, is_client_required)?,
+            token: config.token_file.clone(),
+            access: config.access_file.clone(),
+            peer_token: config.peer_token_file.clone(),
+        };
+        let audit = match &config.audit_log {
+            None => Audit::to_log(),
+            Some(path) => Audit::to_file(path).map_err(|error| {
+                fault(
+                    "audit_log",
+                    format!("{} cannot be written: {error}", path.display()),
+                )
+            })?,
+        };
+        let now = Now {
+            tls: files.tls.as_ref().map(server_config).transpose()?,
+            shared_token: match &files.token {
+                Some(path) => Some(read_token(path)?),
+                None => config.token.clone(),
+            },
+            access: files.access.as_deref().map(read_access).transpose()?,
+            peer_token: files.peer_token.as_deref().map(read_token).transpose()?,
+        };
+        Ok(Self {
+            files,
+            now: RwLock::new(now),
+            changes: channel::Sender::new(0),
+            http,
+            grpc,
+            attempts: Attempts::default(),
+            audit,
+            logins_failed: AtomicU64::new(0),
+        })
+    }
+
+    /// All files that are read again when they change.
+    pub(super) fn paths(&self) -> Vec<PathBuf> {
+        let tls = self.files.tls.iter().flat_map(ServerFiles::paths);
+        tls.chain(&self.files.token)
+            .chain(&self.files.access)
+            .chain(&self.files.peer_token)
+            .cloned()
+            .collect()
+    }
+
+    /// Reads all files again. What cannot be used is refused and said; the old goes on in its place.
+    pub(crate) fn reload(&self) {
+        if let Err(error) = self.audit.reopen() {
+            tracing::error!(%error, "the audit log cannot be opened again; the old one goes on");
+        }
+        let mut fresh = self.now();
+        let mut told = Vec::new();
+        if let Some(files) = &self.files.tls {
+            let loaded = server_config(files).map_err(StartError::from);
+            if let Some(tls) = self.judge("certificates", loaded) {
+                // Whether it is the same cannot be seen; connections in use keep what they have.
+                fresh.tls = Some(tls);
+            }
+        }
+        if let Some(path) = &self.files.token
+            && let Some(token) = self.judge("token_file", read_token(path))
+            && fresh.shared_token.replace(token.clone()) != Some(token)
+        {
+            told.push("the shared token has changed".to_owned());
+        }
+        if let Some(path) = &self.files.peer_token
+            && let Some(token) = self.judge("peer_token_file", read_token(path))
+            && fresh.peer_token.replace(token.clone()) != Some(token)
+        {
+            told.push("the token for other servers has changed".to_owned());
+        }
+        if let Some(path) = &self.files.access
+            && let Some(access) = self.judge("access_file", read_access(path))
+        {
+            let before = fresh.access.replace(Arc::clone(&access));
+            told.extend(access.changes_since(&before.unwrap_or_default()));
+        }
+        *self.now.write().unwrap_or_else(PoisonError::into_inner) = fresh;
+        self.changes.send_modify(|count| *count += 1);
+        for change in told {
+            tracing::info!(change, "rights have changed");
+            self.tell("rights", Outcome::Done, change);
+        }
+        tracing::info!("certificates and tokens have been read again");
+    }
+
+    fn judge<T>(&self, what: &'static str, loaded: Result<T, StartError>) -> Option<T> {
+        match loaded {
+            Ok(loaded) => Some(loaded),
+            Err(error) => {
+                tracing::error!(what, %error, "a new file is refused; the old one goes on");
+                self.tell("configuration", Outcome::Refused, error.to_string());
+                None
+            }
+        }
+    }
+
+    /// Tells the audit log what the server has done by itself.
+    pub(crate) fn tell(&self, what: &str, outcome: Outcome, detail: String) {
+        self.audit.write(&Record {
+            detail: Some(detail),
+            ..Record::new("the server", what, outcome)
+        });
+    }
+}
+
+fn tls_files(config: &Config, is_client_required: bool) -> Result<Option<ServerFiles>, StartError> {
+    let tls = &config.tls;
+    let (certificate, key) = match (&tls.cert, &tls.key) {
+        (Some(certificate), Some(key)) => (certificate.clone(), key.clone()),
+        (Some(_), None) => {
+            return Err(fault(
+                "tls.cert",
+                "needs the certificate's key: set tls.key",
+            ));
+        }
+        (None, Some(_)) => {
+            return Err(fault(
+                "tls.key",
+                "needs the key's certificate: set tls.cert",
+            ));
+        }
+        (None, None) if tls.client_ca.is_some() => {
+            return Err(fault(
+                "tls.client_ca",
+                "needs the server's own certificate: set tls.cert and tls.key",
+            ));
+        }
+        (None, None) => return Ok(None),
+    };
+    if tls.client_crl.is_some() && tls.client_ca.is_none() {
+        return Err(fault(
+            "tls.client_crl",
+            "needs the authority of clients: set tls.client_ca",
+        ));
+    }
+    warn_if_others_may_read(&key);
+    Ok(Some(ServerFiles {
+        certificate,
+        key,
+        client_ca: tls.client_ca.clone(),
+        client_crl: tls.client_crl.clone(),
+        is_client_required,
+    }))
+}
+
+fn read_token(path: &Path) -> Result<Secret, StartError> {
+    let refused = |reason: String| StartError::Token {
+        path: path.to_owned(),
+        reason,
+    };
+    warn_if_others_may_read(path);
+    let text = std::fs::read_to_string(path).map_err(|error| refused(error.to_string()))?;
+    Secret::new(&text).map_err(refused)
+}
+
+fn read_access(path: &Path) -> Result<Arc<AccessFile>, StartError> {
+    warn_if_others_may_read(path);
+    Ok(Arc::new(AccessFile::load(path)?))
+}
+
+fn warn_if_others_may_read(path: &Path) {
+    use std::os::unix::fs::PermissionsExt as _;
+    if let Ok(metadata) = std::fs::metadata(path)
+        && metadata.permissions().mode() & 0o007 != 0
+    {
+        tracing::warn!(path = %path.display(), "everybody on this machine may read this secret: chmod 600");
+    }
+}

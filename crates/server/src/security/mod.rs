@@ -1,0 +1,100 @@
+//! Who may pass: what each front door asks for, and the certificates, tokens and rights that count now.
+//!
+//! All of it comes from files that may change while the server runs. A new file that cannot be used is
+//! refused and said, and the old one goes on.
+
+mod attempts;
+mod held;
+mod identify;
+mod load;
+mod require;
+mod watch;
+
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use ganger_access::{AccessFile, Audit};
+use ganger_tls::ServerConfig;
+use http::HeaderValue;
+use tokio::sync::watch as channel;
+
+use crate::secret::Secret;
+
+pub(crate) use attempts::address_group;
+pub(crate) use held::Held;
+pub(crate) use identify::Shown;
+pub use require::Require;
+pub(crate) use watch::follow_files;
+
+use attempts::Attempts;
+use load::Files;
+
+/// A front door: a dialect on the port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Door {
+    Http,
+    Grpc,
+}
+
+/// What counts now.
+#[derive(Clone, Default)]
+struct Now {
+    tls: Option<Arc<ServerConfig>>,
+    shared_token: Option<Secret>,
+    /// The one for other servers, if it is another.
+    peer_token: Option<Secret>,
+    access: Option<Arc<AccessFile>>,
+}
+
+/// Who may pass. Shared by all connections.
+pub(crate) struct Security {
+    files: Files,
+    now: RwLock<Now>,
+    /// Counts the changes, so that open streams notice them.
+    changes: channel::Sender<u64>,
+    http: Require,
+    grpc: Require,
+    attempts: Attempts,
+    pub(crate) audit: Audit,
+    /// Wrong tokens ever shown.
+    pub(crate) logins_failed: AtomicU64,
+}
+
+impl Security {
+    /// The certificates for the next connection; none where nothing is encrypted.
+    pub(crate) fn tls(&self) -> Option<Arc<ServerConfig>> {
+        self.now().tls
+    }
+
+    /// Whether connections are encrypted.
+    pub(crate) fn is_encrypted(&self) -> bool {
+        self.files.tls.is_some()
+    }
+
+    /// What this server shows to others.
+    pub(crate) fn peer_authorization(&self) -> Option<HeaderValue> {
+        let now = self.now();
+        let token = now.peer_token.or(now.shared_token);
+        token.and_then(|token| token.authorization())
+    }
+
+    /// What a door asks for.
+    pub(crate) fn require(&self, door: Door) -> Require {
+        match door {
+            Door::Http => self.http,
+            Door::Grpc => self.grpc,
+        }
+    }
+
+    /// Whether every door asks for something.
+    pub(crate) fn is_checked(&self) -> bool {
+        self.http != Require::Nothing && self.grpc != Require::Nothing
+    }
+
+    fn now(&self) -> Now {
+        self.now
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+}

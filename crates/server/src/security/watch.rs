@@ -1,0 +1,58 @@
+//! Notices that files have changed.
+
+use std::os::unix::fs::MetadataExt as _;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use super::Security;
+
+/// How often the files are looked at.
+const LOOK_EVERY: Duration = Duration::from_secs(3);
+
+/// What tells one state of a file from another, without reading it.
+#[derive(PartialEq, Eq)]
+struct Stamp {
+    inode: u64,
+    bytes: u64,
+    modified: (i64, i64),
+}
+
+/// Reads certificates and tokens again when a file has changed, until `stopping`.
+pub(crate) async fn follow_files(security: Arc<Security>, stopping: CancellationToken) {
+    let paths = security.paths();
+    if paths.is_empty() {
+        return;
+    }
+    let mut seen = stamps(paths.clone()).await;
+    loop {
+        tokio::select! {
+            () = stopping.cancelled() => return,
+            () = tokio::time::sleep(LOOK_EVERY) => {}
+        }
+        let now = stamps(paths.clone()).await;
+        if now != seen {
+            seen = now;
+            let security = Arc::clone(&security);
+            // Reads files, which must not hold up other tasks. A panic there has been seen by its hook.
+            let _ = tokio::task::spawn_blocking(move || security.reload()).await;
+        }
+    }
+}
+
+async fn stamps(paths: Vec<PathBuf>) -> Vec<Option<Stamp>> {
+    let look = move || paths.iter().map(|path| stamp(path)).collect();
+    tokio::task::spawn_blocking(look).await.unwrap_or_default()
+}
+
+/// Of the file behind the name: secrets are often links that are turned to a new place.
+fn stamp(path: &std::path::Path) -> Option<Stamp> {
+    let metadata = std::fs::metadata(path).ok()?;
+    Some(Stamp {
+        inode: metadata.ino(),
+        bytes: metadata.len(),
+        modified: (metadata.mtime(), metadata.mtime_nsec()),
+    })
+}

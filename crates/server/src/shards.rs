@@ -1,0 +1,75 @@
+//! The shards of this process: each with a store and a thread of its own.
+
+use std::sync::Arc;
+
+use ganger_shard::{Handle, Hooks, Shard, StopCause, SystemClock};
+use ganger_store::{MemoryStore, StoreError};
+use ganger_store_embedded::EmbeddedStore;
+use ganger_types::ShardId;
+use tokio::sync::watch;
+
+use crate::config::Config;
+use crate::error::StartError;
+
+/// Hears which shard has ended first, and why.
+pub(crate) type Ended = watch::Sender<Option<(ShardId, StopCause)>>;
+
+/// Opens all of them, or none.
+pub(crate) async fn open_all(config: &Config, ended: &Ended) -> Result<Vec<Handle>, StartError> {
+    config.check_stores()?;
+    let mut opened: Vec<Handle> = Vec::new();
+    for shard in config.shard_ids() {
+        match open(config, shard, ended.clone()).await {
+            Ok(handle) => opened.push(handle),
+            Err(error) => {
+                stop_all(&opened).await;
+                return Err(error);
+            }
+        }
+    }
+    Ok(opened)
+}
+
+/// Stops all of them.
+pub(crate) async fn stop_all(shards: &[Handle]) {
+    for shard in shards {
+        shard.stop().await;
+    }
+}
+
+async fn open(config: &Config, shard: ShardId, ended: Ended) -> Result<Handle, StartError> {
+    let settings = ganger_shard::Settings {
+        shard: shard.clone(),
+        inbox_commands_max: config.limits.inbox_commands,
+        waiters_max: config.limits.waiters,
+        reserve_bytes: config.reserve_bytes,
+        ..ganger_shard::Settings::default()
+    };
+    let id = shard.clone();
+    let hooks = Hooks {
+        on_stopped: Some(Arc::new(move |cause| {
+            // The first one counts: the others end because of it.
+            ended.send_if_modified(|first| {
+                let is_first = first.is_none();
+                first.get_or_insert_with(|| (id.clone(), cause.clone()));
+                is_first
+            });
+        })),
+        at_point: None,
+    };
+    let db = (!config.is_in_memory()).then(|| config.db_of(&shard));
+    // Opening reads and writes files, which must not hold up other tasks.
+    let started = tokio::task::spawn_blocking(move || -> Result<Handle, StoreError> {
+        let clock = Arc::new(SystemClock);
+        let Some(db) = db else {
+            return Shard::start(MemoryStore::new(), settings, clock, hooks);
+        };
+        let store = EmbeddedStore::create_or_open(&db, &shard)?;
+        Shard::start(store, settings, clock, hooks)
+    });
+    let started = started.await.map_err(|error| StartError::System {
+        doing: "open the store",
+        reason: error.to_string(),
+    })?;
+    Ok(started?)
+}

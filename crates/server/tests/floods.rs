@@ -1,0 +1,126 @@
+//! What a connection may not do before anybody knows who it is (`rel S13`).
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use ganger_server::{Config, DB_IN_MEMORY, Limits, Running, start};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
+/// What a client of HTTP/2 says first, with empty settings.
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+/// `:method GET`, `:scheme http`, `:path /`, by their places in the static table.
+const GET: [u8; 3] = [0x82, 0x86, 0x84];
+
+const HEADERS: u8 = 1;
+const RESET: u8 = 3;
+const CONTINUATION: u8 = 9;
+const END_STREAM: u8 = 1;
+const END_HEADERS: u8 = 4;
+
+/// A generous bound against a test that would hang; what is asserted is the end of the connection.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+async fn started(limits: Limits) -> Running {
+    let config = Config {
+        addr: "127.0.0.1:0".to_owned(),
+        db: DB_IN_MEMORY.into(),
+        reserve_bytes: 0,
+        limits,
+        ..Config::default()
+    };
+    let running = start(config).await.expect("it starts");
+    running.ready().await;
+    running
+}
+
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(payload.len())
+        .expect("a short payload")
+        .to_be_bytes();
+    let mut frame = length[1..].to_vec();
+    frame.extend([kind, flags]);
+    frame.extend(stream.to_be_bytes());
+    frame.extend(payload);
+    frame
+}
+
+/// Sends what `next` makes until the server ends the connection; gives up after so many pieces.
+async fn flood(addr: SocketAddr, pieces: u32, next: impl Fn(u32) -> Vec<u8>) -> bool {
+    let stream = TcpStream::connect(addr).await.expect("it listens");
+    let (mut from, mut to) = stream.into_split();
+    let reading = tokio::spawn(async move {
+        let mut answer = Vec::new();
+        // A reset of the connection is an end as well.
+        let _ = from.read_to_end(&mut answer).await;
+    });
+    let _ = to.write_all(PREFACE).await;
+    for piece in 0..pieces {
+        if to.write_all(&next(piece)).await.is_err() || reading.is_finished() {
+            return true;
+        }
+    }
+    tokio::time::timeout(PATIENCE, reading).await.is_ok()
+}
+
+/// Others are still served.
+async fn expect_service(addr: SocketAddr) {
+    let mut stream = TcpStream::connect(addr).await.expect("it listens");
+    let request = format!("GET /healthz HTTP/1.1\r\nHost: {addr}\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.expect("sent");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.expect("answered");
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+}
+
+#[tokio::test]
+async fn a_flood_of_resets_ends_the_connection() {
+    let running = started(Limits::default()).await;
+    let ended = flood(running.addr(), 2_000, |piece| {
+        let each = |number: u32| {
+            let stream = 2 * (piece * 100 + number) + 1;
+            let mut frames = frame(HEADERS, END_STREAM | END_HEADERS, stream, &GET);
+            frames.extend(frame(RESET, 0, stream, &8_u32.to_be_bytes()));
+            frames
+        };
+        (0..100).flat_map(each).collect()
+    });
+    assert!(ended.await);
+    expect_service(running.addr()).await;
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn headers_that_never_end_end_the_connection() {
+    let running = started(Limits::default()).await;
+    let ended = flood(running.addr(), 20_000, |piece| match piece {
+        0 => frame(HEADERS, END_STREAM, 1, &GET),
+        // `x: y`, literal, not indexed.
+        _ => frame(CONTINUATION, 0, 1, &[0, 1, b'x', 1, b'y'].repeat(100)),
+    });
+    assert!(ended.await);
+    expect_service(running.addr()).await;
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn a_head_that_comes_too_slowly_ends_the_connection() {
+    let limits = Limits {
+        header_timeout: Duration::from_millis(200),
+        ..Limits::default()
+    };
+    let running = started(limits).await;
+    let mut stream = TcpStream::connect(running.addr())
+        .await
+        .expect("it listens");
+    let begun = b"GET / HTTP/1.1\r\nHost: x\r\nX-Slow: ";
+    stream.write_all(begun).await.expect("sent");
+    let mut answer = Vec::new();
+    let ended = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut answer)).await;
+    assert!(
+        ended.is_ok(),
+        "the rest never comes, and nobody waits for it"
+    );
+    expect_service(running.addr()).await;
+    running.stop().await;
+}

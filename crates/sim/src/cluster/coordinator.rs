@@ -1,0 +1,321 @@
+//! Those who submit: they reserve, prepare, let the decider decide, and die at any point on the way.
+
+use std::collections::VecDeque;
+
+use ganger_engine::{Numbers, Parts, Spread};
+use ganger_types::command::{Decide, Reserve};
+use ganger_types::query::Query;
+use ganger_types::{Command, Graph, JobRef, Namespace, Part, Reply, ShardId};
+
+use super::graphs;
+use super::world::{Event, Heard, World};
+use crate::dice::Dice;
+use crate::plan::{Fault, Feature};
+use crate::world::{Ran, broken};
+
+/// How often a decision is asked for anew when nothing is heard.
+const DECISIONS_MAX: u32 = 4;
+
+/// What is to be done next.
+enum Next {
+    /// Ask whether the key was used.
+    Ask,
+    Reserve(VecDeque<ShardId>),
+    Prepare(VecDeque<(ShardId, Part)>),
+    Decide(bool),
+    Over,
+}
+
+/// One try to submit.
+pub(crate) struct Coordinator {
+    spread: Spread,
+    numbers: Numbers,
+    graph: Option<Graph>,
+    ids: Vec<JobRef>,
+    next: Next,
+    /// After how many more requests it dies.
+    dies_in: Option<u64>,
+    decisions: u32,
+    has_prepared: bool,
+}
+
+impl World {
+    /// Somebody submits something new, or repeats what somebody submitted under a key.
+    pub(crate) fn submit(&mut self, dice: &mut Dice) {
+        let around = graphs::Around {
+            plan: &self.plan,
+            shards: &self.shards,
+            earlier: &self.jobs,
+            number: self.coordinators.len(),
+        };
+        let mut spread = graphs::draw(&around, dice);
+        if self.plan.does(Feature::Claims) && dice.chance(300) {
+            let key = graphs::key(dice.below(6));
+            let earlier = self.coordinators.iter().rev();
+            let earlier = earlier
+                .map(|coordinator| &coordinator.spread)
+                .find(|earlier| earlier.claim.as_ref() == Some(&key));
+            if let Some(earlier) = earlier {
+                spread = earlier.clone();
+            } else {
+                for (_, job) in &mut spread.jobs {
+                    job.id = None;
+                }
+            }
+            spread.claim = Some(key);
+        }
+        let dies = self.suffers(Fault::WorkersDie) && dice.chance(250);
+        let shards: VecDeque<ShardId> = spread.counts().into_keys().collect();
+        let next = if spread.claim.is_some() {
+            Next::Ask
+        } else {
+            Next::Reserve(shards)
+        };
+        let number = self.coordinators.len();
+        self.coordinators.push(Coordinator {
+            spread,
+            numbers: Numbers::new(),
+            graph: None,
+            ids: Vec::new(),
+            next,
+            dies_in: dies.then(|| dice.below(9)),
+            decisions: 0,
+            has_prepared: false,
+        });
+        self.at(0, Event::Coordinate(number));
+    }
+
+    /// A coordinator makes its next request.
+    pub(crate) fn coordinate(&mut self, number: usize) -> Ran {
+        let me = &mut self.coordinators[number];
+        if let Some(left) = &mut me.dies_in {
+            if *left == 0 {
+                self.coordinator_dies(number);
+                return Ok(());
+            }
+            *left -= 1;
+        }
+        let next = std::mem::replace(&mut me.next, Next::Over);
+        let next = match next {
+            Next::Ask => self.ask_for_key(number)?,
+            Next::Reserve(shards) => self.reserve(number, shards)?,
+            Next::Prepare(parts) => self.prepare(number, parts)?,
+            Next::Decide(is_committed) => self.decide(number, is_committed)?,
+            Next::Over => Next::Over,
+        };
+        let is_over = matches!(next, Next::Over);
+        self.coordinators[number].next = next;
+        if !is_over {
+            let after = self.latency();
+            self.at(after, Event::Coordinate(number));
+        }
+        Ok(())
+    }
+
+    fn coordinator_dies(&mut self, number: usize) {
+        let me = &self.coordinators[number];
+        let goal = match &me.next {
+            Next::Prepare(parts) if parts.len() == me.spread.counts().len() => {
+                "coordinator-died-after-a-reservation"
+            }
+            Next::Prepare(_) => "coordinator-died-before-the-last-part",
+            Next::Decide(_) if me.decisions == 0 => "decider-died-between-prepare-and-decide",
+            Next::Decide(_) => "coordinator-died-after-the-decision",
+            _ => return,
+        };
+        let graph = me.graph.clone();
+        self.reach(goal);
+        self.tell(|| format!("the coordinator of {graph:?} dies"));
+    }
+
+    fn ask_for_key(&mut self, number: usize) -> Result<Next, crate::oracle::Violation> {
+        let spread = self.coordinators[number].spread.clone();
+        let (Some(key), Some(decider)) = (&spread.claim, spread.decider()) else {
+            return Ok(Next::Over);
+        };
+        let query = Query::Claim(Namespace::default(), key.clone());
+        let node = self.place(decider);
+        let Heard::Answer(Ok(Reply::Claim(found))) =
+            self.ask(node, Command::Query(Box::new(query)))?
+        else {
+            return Ok(Next::Over);
+        };
+        if let Some(part) = found
+            && part.is_committed
+            && let Some(claim) = part.claim
+        {
+            if claim.fingerprint != spread.fingerprint() {
+                return Ok(Next::Over);
+            }
+            let numbers = claim.numbers.into_iter();
+            let numbers = numbers.map(|(shard, first, tag)| (shard, (first, tag)));
+            let ids = spread.ids(&numbers.collect());
+            self.reach("key-repeated-through-another-coordinator");
+            let known = self.oracle.find(&part.graph);
+            if let Some(known) = known
+                && self.oracle.graphs[known].ids != ids
+                && !self.oracle.is_lawless
+            {
+                let what = format!("the repeat under key {key} was told of {ids:?}");
+                return Err(broken("P1", what));
+            }
+            self.oracle.acknowledged(&part.graph)?;
+            return Ok(Next::Over);
+        }
+        Ok(Next::Reserve(spread.counts().into_keys().collect()))
+    }
+
+    fn reserve(
+        &mut self,
+        number: usize,
+        mut shards: VecDeque<ShardId>,
+    ) -> Result<Next, crate::oracle::Violation> {
+        let Some(shard) = shards.pop_front() else {
+            return self.cut_parts(number);
+        };
+        let jobs = self.coordinators[number].spread.counts()[&shard];
+        let node = self.place(&shard);
+        let heard = self.ask(node, Command::Reserve(Reserve { jobs }))?;
+        let Heard::Answer(Ok(Reply::Reserved { first, id_tag })) = heard else {
+            return Ok(Next::Over);
+        };
+        let me = &mut self.coordinators[number];
+        me.numbers.insert(shard, (first, id_tag));
+        if shards.is_empty() {
+            return self.cut_parts(number);
+        }
+        Ok(Next::Reserve(shards))
+    }
+
+    fn cut_parts(&mut self, number: usize) -> Result<Next, crate::oracle::Violation> {
+        let me = &mut self.coordinators[number];
+        if let Err(refused) = me.spread.check() {
+            return Err(broken(
+                "G7",
+                format!("a sound submission is refused: {refused}"),
+            ));
+        }
+        let jobs = me.spread.jobs.clone();
+        let Parts { graph, parts, ids } = me.spread.clone().split(&me.numbers);
+        me.graph = Some(graph.clone());
+        me.ids.clone_from(&ids);
+        self.oracle.submitted(&graph, &jobs, &ids);
+        self.tell(|| format!("graph {graph} is {ids:?}"));
+        Ok(Next::Prepare(parts.into()))
+    }
+
+    fn prepare(
+        &mut self,
+        number: usize,
+        mut parts: VecDeque<(ShardId, Part)>,
+    ) -> Result<Next, crate::oracle::Violation> {
+        let Some((shard, part)) = parts.pop_front() else {
+            return Ok(Next::Decide(true));
+        };
+        let node = self.place(&shard);
+        let command = Command::Prepare(Box::new(part));
+        self.may_stray(node, &command, true);
+        match self.ask(node, command)? {
+            Heard::Answer(Ok(_)) => {
+                self.coordinators[number].has_prepared = true;
+                Ok(if parts.is_empty() {
+                    Next::Decide(true)
+                } else {
+                    Next::Prepare(parts)
+                })
+            }
+            Heard::Answer(Err(refused)) => {
+                match refused.code() {
+                    "not_reserved" => self.reach("reservation-lost-by-a-restart"),
+                    "idempotency_busy" => self.reach("key-busy"),
+                    _ => {}
+                }
+                Ok(self.give_up(number))
+            }
+            Heard::Nothing => Ok(self.give_up(number)),
+        }
+    }
+
+    fn give_up(&mut self, number: usize) -> Next {
+        if !self.coordinators[number].has_prepared {
+            return Next::Over;
+        }
+        self.reach("submission-aborted-by-its-coordinator");
+        Next::Decide(false)
+    }
+
+    fn decide(
+        &mut self,
+        number: usize,
+        is_committed: bool,
+    ) -> Result<Next, crate::oracle::Violation> {
+        let me = &mut self.coordinators[number];
+        me.decisions += 1;
+        let tries = me.decisions;
+        let (Some(graph), Some(decider)) = (me.graph.clone(), me.spread.decider().cloned()) else {
+            return Ok(Next::Over);
+        };
+        let command = Command::Decide(Box::new(Decide {
+            namespace: Namespace::default(),
+            graph: graph.clone(),
+            is_committed,
+        }));
+        let node = self.place(&decider);
+        self.may_stray(node, &command, false);
+        match self.ask(node, command)? {
+            Heard::Answer(Ok(_)) if is_committed => {
+                if tries > 1 {
+                    self.reach("decision-repeated");
+                }
+                self.oracle.acknowledged(&graph)?;
+                let ids = self.coordinators[number].ids.clone();
+                self.refers(&ids);
+                self.jobs.extend(ids);
+                Ok(Next::Over)
+            }
+            Heard::Nothing if tries < DECISIONS_MAX => Ok(Next::Decide(is_committed)),
+            Heard::Answer(_) | Heard::Nothing => Ok(Next::Over),
+        }
+    }
+
+    fn refers(&mut self, ids: &[JobRef]) {
+        let upstreams: Vec<JobRef> = ids
+            .iter()
+            .flat_map(|id| self.oracle.members[id].edges.values())
+            .map(|(upstream, _)| upstream.clone())
+            .collect();
+        for upstream in upstreams.iter().filter(|upstream| !ids.contains(upstream)) {
+            if self.oracle.members.contains_key(upstream) {
+                self.reach("reference-to-a-job-elsewhere");
+            } else {
+                self.reach("reference-to-an-unknown-job");
+            }
+        }
+    }
+
+    /// A request may come a second time, much later.
+    fn may_stray(&mut self, node: usize, command: &Command, is_prepare: bool) {
+        if self.strikes(Fault::Repeats) {
+            let after = self.net.below(150_000_000);
+            let command = Box::new(command.clone());
+            self.at(
+                after,
+                Event::Stray {
+                    node,
+                    command,
+                    is_prepare,
+                },
+            );
+        }
+    }
+
+    pub(crate) fn stray(&mut self, node: usize, command: Command, is_prepare: bool) -> Ran {
+        self.reach(if is_prepare {
+            "stray-prepare"
+        } else {
+            "stray-decision"
+        });
+        self.turn(node, Some(command))?;
+        Ok(())
+    }
+}

@@ -1,0 +1,318 @@
+//! Faults stop, what is on its way arrives, honest workers finish the rest, and all is looked at once more.
+
+use ganger_types::command::{Cancel, Reconcile, Selection};
+use ganger_types::{Command, FailurePolicy, InputState, JobRef, JobState, Namespace, Outcome};
+
+use super::oracle::Place;
+use super::world::World;
+use crate::world::{Ran, broken};
+
+const SECOND: u64 = 1_000_000;
+/// Longer than a decider waits, and a part until it asks again.
+const QUIET: u64 = 400 * SECOND;
+const ROUNDS_MAX: usize = 150;
+
+impl World {
+    /// See the module.
+    pub(crate) fn finish(&mut self) -> Ran {
+        self.is_healed = true;
+        self.cut.clear();
+        for node in 0..self.nodes.len() {
+            self.nodes[node].clocks.heal();
+            self.start(node)?;
+            self.arm(node);
+        }
+        self.run_until(self.time + SECOND)?;
+        if self.oracle.is_lawless {
+            self.reconcile_all()?;
+        }
+        self.run_until(self.time + QUIET)?;
+        self.nothing_waits()?;
+        self.nobody_runs_for_nothing()?;
+        self.drain()?;
+        self.nothing_waits()?;
+        for node in 0..self.nodes.len() {
+            self.nodes[node].kill(self.time)?;
+            self.start(node)?;
+        }
+        self.outcomes()
+    }
+
+    /// All shards talk to each other; those that find out about lost time are reconciled by hand.
+    fn reconcile_all(&mut self) -> Ran {
+        for round in 0..6 {
+            for from in 0..self.nodes.len() {
+                for to in (0..self.nodes.len()).filter(|to| *to != from) {
+                    self.send(from, to)?;
+                }
+            }
+            self.run_until(self.time + 20 * SECOND)?;
+            for from in 0..self.nodes.len() {
+                for to in 0..self.nodes.len() {
+                    let (id, peer) = (self.shards[from].clone(), self.shards[to].clone());
+                    let record = self.nodes[from].store.peers.get(&peer);
+                    let is_stopped = record.is_some_and(|record| record.stopped.is_some());
+                    let back = self.nodes[to].store.peers.get(&id);
+                    let is_seen_there = back.is_some_and(|record| record.stopped.is_some());
+                    if round == 0
+                        && self.lost_time.contains(&(to, from))
+                        && !is_stopped
+                        && !is_seen_there
+                    {
+                        let what =
+                            format!("shard {id} does not see that shard {peer} went back in time");
+                        return Err(broken("X6", what));
+                    }
+                    if is_stopped {
+                        self.reach("reconciled");
+                        self.turn(from, Some(Command::Reconcile(Reconcile { peer })))?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// No message waits, and no part is undecided.
+    fn nothing_waits(&self) -> Ran {
+        for node in &self.nodes {
+            if let Some(record) = node.store.outbox.values().next() {
+                let what = format!("shard {} still has {record:?}", node.id);
+                return Err(broken("X3", what));
+            }
+            if let Some((_, graph)) = node.store.part_jobs.keys().next() {
+                let what = format!("graph {graph} is not decided on shard {}", node.id);
+                return Err(broken("G8", what));
+            }
+        }
+        Ok(())
+    }
+
+    /// Before anybody works: what nobody needs was called off, and so was what somebody called off.
+    fn nobody_runs_for_nothing(&self) -> Ran {
+        if self.oracle.is_lawless {
+            return Ok(());
+        }
+        for (job, member) in &self.oracle.members {
+            let graph = &self.oracle.graphs[member.graph];
+            if member.place != Place::Live || graph.is_wild {
+                continue;
+            }
+            if graph.is_cancelled {
+                let what = format!(
+                    "{job:?} lives on though its graph {} was called off",
+                    graph.name
+                );
+                return Err(broken("G9", what));
+            }
+            if self.oracle.is_unneeded(job) && !self.has_other_users(job) {
+                return Err(broken(
+                    "G5",
+                    format!("{job:?} lives on though nobody needs it"),
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn has_other_users(&self, job: &JobRef) -> bool {
+        self.oracle.members.values().any(|member| {
+            member.place == Place::Live
+                && member.edges.values().any(|(upstream, _)| upstream == job)
+        })
+    }
+
+    fn drain(&mut self) -> Ran {
+        for round in 0..ROUNDS_MAX {
+            let mut granted = 0;
+            for node in 0..self.nodes.len() {
+                let grants = self.lease(node, 100, 100)?;
+                granted += grants.len();
+                for grant in grants {
+                    self.report(node, &grant, 0)?;
+                }
+            }
+            let wait = if granted > 0 {
+                SECOND
+            } else {
+                30 * SECOND + self.plan.lease_ms * 1_000
+            };
+            self.run_until(self.time + wait)?;
+            let live: usize = self
+                .nodes
+                .iter()
+                .map(|node| node.store.rows.live.len())
+                .sum();
+            if live == 0 {
+                return self.run_until(self.time + 60 * SECOND);
+            }
+            if granted == 0 && round > 3 {
+                self.release_hopeless()?;
+            }
+        }
+        let left = self.nodes.iter().flat_map(|node| {
+            let jobs = node.store.rows.live.values();
+            jobs.map(|job| {
+                (
+                    node.id.clone(),
+                    job.id.clone(),
+                    job.state,
+                    node.store
+                        .rows
+                        .inputs
+                        .range((job.key, 0)..=(job.key, u32::MAX))
+                        .map(|(_, state)| state.clone())
+                        .collect::<Vec<_>>(),
+                )
+            })
+        });
+        let left: Vec<_> = left.take(3).collect();
+        Err(broken("T8", format!("jobs never end: {left:?}")))
+    }
+
+    /// Jobs that wait for a failed one to be revived would wait for ever: a person calls them off.
+    fn release_hopeless(&mut self) -> Ran {
+        for node in 0..self.nodes.len() {
+            let store = &self.nodes[node].store;
+            let blocked = store
+                .rows
+                .live
+                .values()
+                .filter(|job| job.state == JobState::Blocked);
+            let hopeless = blocked.filter(|job| {
+                let mut inputs = store.rows.inputs.range((job.key, 0)..=(job.key, u32::MAX));
+                inputs.any(|(_, state)| {
+                    matches!(
+                        state,
+                        InputState::Missing {
+                            policy: FailurePolicy::Wait,
+                            ..
+                        } | InputState::Remote {
+                            policy: FailurePolicy::Wait,
+                            ..
+                        }
+                    )
+                })
+            });
+            let ids: Vec<_> = hopeless.map(|job| job.id.clone()).collect();
+            for id in ids {
+                let job = JobRef {
+                    shard: self.shards[node].clone(),
+                    id: id.clone(),
+                };
+                if !self.waits_in_vain(&job) {
+                    continue;
+                }
+                self.oracle.touched(&job);
+                let cancel = Command::Cancel(Box::new(Cancel {
+                    namespace: Namespace::default(),
+                    jobs: Selection::Jobs(vec![id]),
+                    reason: "by hand".into(),
+                }));
+                self.turn(node, Some(cancel))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn waits_in_vain(&self, job: &JobRef) -> bool {
+        if self.oracle.is_lawless {
+            return true;
+        }
+        let edges = self.oracle.members.get(job).map(|member| &member.edges);
+        edges.is_some_and(|edges| {
+            edges.values().any(|(upstream, policy)| {
+                let by = self.oracle.members.get(upstream).map(|by| by.place);
+                let is_lost =
+                    matches!(by, Some(Place::Ended(outcome)) if outcome != Outcome::Succeeded);
+                *policy == FailurePolicy::Wait && is_lost
+            })
+        })
+    }
+
+    /// Everything or nothing of each submission, and outcomes that follow from each other (`rel G6`, `G8`).
+    fn outcomes(&self) -> Ran {
+        if self.oracle.is_lawless {
+            return Ok(());
+        }
+        for graph in &self.oracle.graphs {
+            let places = graph.ids.iter().map(|id| self.oracle.members[id].place);
+            let born = places
+                .clone()
+                .filter(|place| *place != Place::Unborn)
+                .count();
+            let expected = if graph.is_decided { graph.ids.len() } else { 0 };
+            if born != expected || (graph.is_acknowledged && !graph.is_decided) {
+                let what = format!(
+                    "graph {} has {born} of {} jobs",
+                    graph.name,
+                    graph.ids.len()
+                );
+                return Err(broken("G8", what));
+            }
+            if graph.is_decided && !graph.is_wild && !graph.is_cancelled {
+                for id in &graph.ids {
+                    self.outcome(id)?;
+                }
+            }
+        }
+        for node in &self.nodes {
+            for record in node.store.rows.finished.values().map(|row| &row.record) {
+                let job = JobRef {
+                    shard: node.id.clone(),
+                    id: record.id.clone(),
+                };
+                let stored = record
+                    .finished
+                    .as_ref()
+                    .map(|end| Place::Ended(end.outcome));
+                let known = self.oracle.members.get(&job).map(|member| member.place);
+                if stored != known {
+                    let what = format!("{job:?} is stored as {stored:?} and was {known:?}");
+                    return Err(broken("D2", what));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Holds an ending against those of the upstreams: by the edges' policies, and nothing else.
+    fn outcome(&self, job: &JobRef) -> Ran {
+        let member = &self.oracle.members[job];
+        let fails = member.edges.values().any(|(upstream, policy)| {
+            let by = self.oracle.members.get(upstream).map(|by| by.place);
+            let succeeded = by == Some(Place::Ended(Outcome::Succeeded));
+            match policy {
+                FailurePolicy::Fail => !succeeded,
+                FailurePolicy::Wait => by.is_none(),
+                FailurePolicy::Ignore => false,
+            }
+        });
+        let may_be_called_off = self.oracle.is_unneeded(job);
+        let is_right = match member.place {
+            Place::Ended(Outcome::Succeeded) => !fails,
+            Place::Ended(Outcome::Failed) => fails == (member.group == "upstream"),
+            Place::Ended(Outcome::Cancelled) => may_be_called_off,
+            _ => false,
+        };
+        if is_right {
+            return Ok(());
+        }
+        let upstreams: Vec<_> = member
+            .edges
+            .values()
+            .map(|(upstream, policy)| {
+                (
+                    upstream,
+                    policy,
+                    self.oracle.members.get(upstream).map(|by| by.place),
+                )
+            })
+            .collect();
+        let what = format!(
+            "{job:?} is {:?} ({}) behind {upstreams:?}",
+            member.place, member.group
+        );
+        Err(broken("G6", what))
+    }
+}

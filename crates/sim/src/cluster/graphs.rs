@@ -1,0 +1,153 @@
+//! Graphs of all shapes, spread over shards.
+
+use ganger_engine::Spread;
+use ganger_types::command::{NewEdge, NewInput, NewJob, Upstream};
+use ganger_types::{
+    Backoff, Bytes, ClaimKey, FailurePolicy, JobId, JobRef, Kind, Namespace, RetryPolicy, ShardId,
+};
+
+use crate::dice::Dice;
+use crate::plan::{Feature, Plan};
+
+/// What the next submission may refer to.
+pub(crate) struct Around<'a> {
+    pub(crate) plan: &'a Plan,
+    pub(crate) shards: &'a [ShardId],
+    /// Jobs of earlier submissions.
+    pub(crate) earlier: &'a [JobRef],
+    /// The submission's number, for ids and payloads of its own.
+    pub(crate) number: usize,
+}
+
+/// Draws a submission.
+pub(crate) fn draw(around: &Around<'_>, dice: &mut Dice) -> Spread {
+    let upstreams = shape(around.plan, dice);
+    let width = dice.index(around.shards.len()) + 1;
+    let first = dice.index(around.shards.len());
+    let mut jobs: Vec<(ShardId, NewJob)> = Vec::new();
+    for (place, members) in upstreams.iter().enumerate() {
+        let shard = &around.shards[(first + dice.index(width)) % around.shards.len()];
+        jobs.push((shard.clone(), member(around, place, members, dice)));
+    }
+    if dice.chance(300) && !around.earlier.is_empty() {
+        refer(around, &mut jobs, dice);
+    }
+    Spread {
+        namespace: Namespace::default(),
+        claim: None,
+        jobs,
+    }
+}
+
+/// Puts a submission under an idempotency key.
+pub(crate) fn key(number: u64) -> ClaimKey {
+    ClaimKey::new(format!("key-{number}")).expect("a key is short")
+}
+
+/// For each job, the members it waits for.
+fn shape(plan: &Plan, dice: &mut Dice) -> Vec<Vec<usize>> {
+    if !plan.does(Feature::Graphs) && dice.chance(500) {
+        return vec![Vec::new(); dice.index(3) + 1];
+    }
+    let size = dice.index(6) + 2;
+    match dice.below(5) {
+        // A chain.
+        0 => (0..size)
+            .map(|place| place.checked_sub(1).into_iter().collect())
+            .collect(),
+        // Many into one.
+        1 => (0..=size)
+            .map(|place| {
+                if place == size {
+                    (0..size).collect()
+                } else {
+                    Vec::new()
+                }
+            })
+            .collect(),
+        // Out and together again.
+        2 => (0..size + 2)
+            .map(|place| match place {
+                0 => Vec::new(),
+                last if last == size + 1 => (1..=size).collect(),
+                _ => vec![0],
+            })
+            .collect(),
+        // Wide: one and all who wait for it.
+        3 => (0..=size)
+            .map(|place| if place == 0 { Vec::new() } else { vec![0] })
+            .collect(),
+        // Any earlier ones.
+        _ => (0..size + 2)
+            .map(|place| (0..place).filter(|_| dice.chance(350)).collect())
+            .collect(),
+    }
+}
+
+fn policy(plan: &Plan, dice: &mut Dice) -> FailurePolicy {
+    if !plan.does(Feature::EdgePolicies) {
+        return FailurePolicy::Fail;
+    }
+    match dice.below(10) {
+        0 => FailurePolicy::Wait,
+        1..4 => FailurePolicy::Ignore,
+        _ => FailurePolicy::Fail,
+    }
+}
+
+fn member(around: &Around<'_>, place: usize, members: &[usize], dice: &mut Dice) -> NewJob {
+    let number = around.number;
+    let mut job = NewJob {
+        kind: Kind::from_static("echo"),
+        payload: Bytes::from(format!("[{number},{place}]")),
+        retry: Some(RetryPolicy {
+            retries_max: dice.small(3),
+            backoff: Backoff::Fixed(dice.millis(0, 2_000)),
+            jitter_percent: 0,
+        }),
+        ..NewJob::default()
+    };
+    if around.plan.does(Feature::GivenIds) && dice.chance(200) {
+        job.id = Some(JobId::new(format!("given-{number}-{place}")).expect("an id is short"));
+    }
+    if dice.chance(300) {
+        let value = Bytes::from(format!("\"value of {number}\""));
+        job.inputs.push(NewInput::Value(value));
+    }
+    for upstream in members {
+        let edge = NewEdge {
+            upstream: Upstream::Member(u32::try_from(*upstream).expect("graphs are small")),
+            policy: policy(around.plan, dice),
+        };
+        if dice.chance(200) {
+            job.after.push(edge);
+        } else {
+            job.inputs.push(NewInput::Result(edge));
+        }
+    }
+    job
+}
+
+/// Lets some jobs wait for jobs of earlier submissions, now and then for one that never was.
+fn refer(around: &Around<'_>, jobs: &mut [(ShardId, NewJob)], dice: &mut Dice) {
+    for (shard, job) in jobs {
+        if !dice.chance(400) {
+            continue;
+        }
+        let mut upstream = dice.pick(around.earlier).clone();
+        if dice.chance(100) && upstream.shard != *shard {
+            upstream.id = JobId::new(format!("never-{}", around.number)).expect("an id is short");
+        }
+        let upstream = if upstream.shard == *shard {
+            Upstream::Job(upstream.id)
+        } else {
+            Upstream::Remote {
+                job: upstream,
+                is_member: false,
+            }
+        };
+        let policy = policy(around.plan, dice);
+        job.inputs
+            .push(NewInput::Result(NewEdge { upstream, policy }));
+    }
+}

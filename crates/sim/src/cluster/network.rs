@@ -1,0 +1,177 @@
+//! Letters between shards: lost, doubled, late, out of order, cut off in one direction or both.
+
+use ganger_types::command::{Confirm, Receive};
+use ganger_types::{Command, Message, Reply};
+
+use super::world::{Event, World};
+use crate::plan::Fault;
+use crate::world::Ran;
+
+/// The pause between two tries, and the longest.
+const PAUSE: u64 = 60_000;
+const PAUSE_MAX: u64 = 8_000_000;
+
+impl World {
+    /// Sends what waits at a shard for another, and comes again until nothing does.
+    pub(crate) fn carry(&mut self, from: usize, to: usize) -> Ran {
+        let shard = self.shards[to].clone();
+        if !self.nodes[from].is_up() || !self.nodes[from].store.waits_for(&shard) {
+            self.carrying.remove(&(from, to));
+            return Ok(());
+        }
+        let tries = self.carrying.entry((from, to)).or_default();
+        *tries += 1;
+        let pause = (PAUSE << (*tries).min(7)).min(PAUSE_MAX);
+        let after = self.net.within(pause / 2, pause);
+        self.at(after, Event::Carry(from, to));
+        self.send(from, to)
+    }
+
+    pub(crate) fn send(&mut self, from: usize, to: usize) -> Ran {
+        let limit = *self.net.pick(&[1, 2, 100]);
+        let shard = self.shards[to].clone();
+        let Some(letter) = self.nodes[from].letter(self.time, &shard, limit) else {
+            return Ok(());
+        };
+        let last = letter.messages.last().map(|record| record.number);
+        if let (true, Some(up_to)) = (self.nodes[from].planted.is(301), last) {
+            let peer = shard;
+            self.turn(from, Some(Command::Confirm(Confirm { peer, up_to })))?;
+        }
+        if self.cut.contains(&(from, to)) {
+            self.reach("letter-stopped-by-a-partition");
+            return Ok(());
+        }
+        if self.strikes(Fault::RequestsLost) {
+            self.reach("letter-lost");
+            return Ok(());
+        }
+        if self.strikes(Fault::Repeats) {
+            self.reach("letter-doubled");
+            self.post(from, to, letter.clone());
+        }
+        self.post(from, to, letter);
+        Ok(())
+    }
+
+    fn post(&mut self, from: usize, to: usize, letter: Receive) {
+        let after = self.latency();
+        let starts = self.nodes[from].starts;
+        let letter = Box::new(letter);
+        self.at(after, Event::Letter { to, letter, starts });
+    }
+
+    pub(crate) fn arrive(&mut self, to: usize, mut letter: Receive, starts: u64) -> Ran {
+        if !self.nodes[to].is_up() {
+            return Ok(());
+        }
+        let from = self.place(&letter.from);
+        self.look_at_letter(from, to, &letter);
+        let most = letter
+            .messages
+            .last()
+            .map_or(u64::MAX, |record| record.number);
+        self.nodes[to].bend(&mut letter);
+        let answer = self.turn(to, Some(Command::Receive(Box::new(letter))))?;
+        let Some(Ok(Reply::Received { up_to, stopped })) = answer else {
+            return Ok(());
+        };
+        if stopped.is_some() {
+            if self.oracle.is_lawless {
+                self.reach("peer-in-the-past-recognised");
+                return Ok(());
+            }
+            let what = format!(
+                "shard {} hears shard {} no more though nobody went back in time: {stopped:?}",
+                self.shards[to], self.shards[from]
+            );
+            return Err(crate::world::broken("X6", what));
+        }
+        let planted = self.nodes[to].planted;
+        let up_to = if planted.is(303) || planted.is(308) {
+            up_to.min(most)
+        } else {
+            up_to
+        };
+        let had = self.nodes[to].starts;
+        self.had.insert((from, to), (had, up_to));
+        if self.cut.contains(&(to, from)) {
+            self.reach("letter-cut-by-a-partition-with-effect");
+            return Ok(());
+        }
+        if self.strikes(Fault::AnswersLost) {
+            self.reach("letter-with-effect-not-confirmed");
+            return Ok(());
+        }
+        let after = self.latency();
+        self.at(
+            after,
+            Event::Confirm {
+                from,
+                to,
+                up_to,
+                starts,
+            },
+        );
+        Ok(())
+    }
+
+    /// What a letter is an example of.
+    fn look_at_letter(&mut self, from: usize, to: usize, letter: &Receive) {
+        let store = &self.nodes[to].store;
+        let received = store
+            .peers
+            .get(&letter.from)
+            .map_or(0, |peer| peer.received);
+        let starts = self.nodes[to].starts;
+        let is_repeat = letter
+            .messages
+            .iter()
+            .any(|record| record.number <= received);
+        let before = self.had.get(&(from, to)).copied();
+        let restarted = before.is_some_and(|(at, up_to)| at < starts && up_to > 0);
+        let is_gap = letter
+            .messages
+            .first()
+            .is_some_and(|record| record.number > received + 1);
+        let undecided = |key: u64| {
+            store.part_jobs.values().any(|part| {
+                let first = part.record.first.0;
+                (first..first + u64::from(part.record.count)).contains(&key)
+            })
+        };
+        let is_evidence = letter.messages.first().is_some_and(|record| {
+            matches!(&record.message, Message::Ended { dependent, .. } if record.number == received + 1 && undecided(dependent.0))
+        });
+        let is_end = letter.messages.iter().any(|record| {
+            matches!(&record.message, Message::CancelGraph { namespace, graph, .. }
+                if record.number > received && store.part_jobs.contains_key(&(namespace.clone(), graph.clone())))
+        });
+        for (goal, is_reached) in [
+            (
+                "duplicate-after-the-receiver-restarted",
+                is_repeat && restarted,
+            ),
+            ("letter-out-of-order", is_gap || letter.given < received),
+            ("evidence-before-the-decision", is_evidence),
+            ("graph-cancelled-where-its-part-is-undecided", is_end),
+        ] {
+            if is_reached {
+                self.reach(goal);
+            }
+        }
+    }
+
+    pub(crate) fn confirm(&mut self, from: usize, to: usize, up_to: u64, starts: u64) -> Ran {
+        // The answer to a process that is gone reaches nobody.
+        if self.nodes[from].starts != starts || !self.nodes[from].is_up() {
+            return Ok(());
+        }
+        if let Some(tries) = self.carrying.get_mut(&(from, to)) {
+            *tries = 0;
+        }
+        let peer = self.shards[to].clone();
+        self.turn(from, Some(Command::Confirm(Confirm { peer, up_to })))?;
+        Ok(())
+    }
+}

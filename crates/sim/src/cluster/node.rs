@@ -1,0 +1,247 @@
+//! One shard: an engine, its rows and its clocks. Each turn is one atomic commit.
+
+use ganger_engine::{Effects, Engine, Start};
+use ganger_types::command::Receive;
+use ganger_types::query::Query;
+use ganger_types::{
+    Answer, Carried, Change, Command, Due, Epoch, Message, Now, PeerRecord, Reply, ShardId,
+};
+
+use super::planted::Planted;
+use super::store::Store;
+use crate::clock::Clocks;
+use crate::dice::Dice;
+use crate::oracle::Violation;
+use crate::world::broken;
+
+/// What becomes of a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// It is committed and answered.
+    Good,
+    /// The process dies before the commit.
+    DiesBefore,
+    /// The process dies between the commit and the answer.
+    DiesAfter,
+}
+
+/// What a turn did, if it became durable.
+pub(crate) struct Turned {
+    pub(crate) answer: Option<Answer>,
+    pub(crate) changes: Vec<Change>,
+}
+
+/// A shard and the process that serves it, if one does.
+pub(crate) struct Node {
+    pub(crate) id: ShardId,
+    pub(crate) store: Store,
+    pub(crate) clocks: Clocks,
+    /// How often a process was started: answers to an earlier one reach nobody.
+    pub(crate) starts: u64,
+    pub(crate) planted: Planted,
+    engine: Option<Engine>,
+    dice: Dice,
+    late: Vec<Change>,
+    letters: u64,
+}
+
+impl Node {
+    pub(crate) fn new(id: ShardId, clocks: Clocks, dice: Dice, planted: Planted) -> Self {
+        Self {
+            id,
+            store: Store::default(),
+            clocks,
+            starts: 0,
+            planted,
+            engine: None,
+            dice,
+            late: Vec::new(),
+            letters: 0,
+        }
+    }
+
+    pub(crate) fn is_up(&self) -> bool {
+        self.engine.is_some()
+    }
+
+    /// Starts a process from the rows.
+    pub(crate) fn start(&mut self, time: u64) -> Result<(), Violation> {
+        self.store.epoch += 1;
+        self.starts += 1;
+        self.late.clear();
+        self.clocks.restart(time, self.store.rows.meta);
+        let start = self.start_with(self.clocks.now(time));
+        let engine = self.store.load(start, self.planted);
+        check(&engine, &self.id)?;
+        self.engine = Some(engine);
+        Ok(())
+    }
+
+    fn start_with(&mut self, now: Now) -> Start {
+        Start {
+            shard: self.id.clone(),
+            epoch: Epoch(self.store.epoch),
+            seed: self.dice.bytes(),
+            meta: self.store.rows.meta,
+            now,
+        }
+    }
+
+    /// Kills the process between two turns. Its rows must rebuild what it knew.
+    pub(crate) fn kill(&mut self, time: u64) -> Result<(), Violation> {
+        let Some(engine) = self.engine.take() else {
+            return Ok(());
+        };
+        if self.planted.bends_restarts() {
+            return Ok(());
+        }
+        let start = self.start_with(self.clocks.now(time));
+        let again = self.store.load(start, self.planted);
+        let (before, after) = (engine.dump(), again.dump());
+        let only_in = |one: &[String], other: &[String]| -> Vec<String> {
+            // Of which days statistics are read depends on the clock.
+            let missing = one.iter().filter(|line| {
+                other.binary_search(line).is_err() && !line.starts_with("statistics")
+            });
+            missing.take(3).cloned().collect()
+        };
+        let (lost, new) = (only_in(&before, &after), only_in(&after, &before));
+        if lost.is_empty() && new.is_empty() {
+            return Ok(());
+        }
+        let what = format!(
+            "the rows of shard {} do not rebuild it: lost {lost:?}, new {new:?}",
+            self.id
+        );
+        Err(broken("A3", what))
+    }
+
+    /// The process dies in the middle of something: what it knew is gone.
+    pub(crate) fn drop_engine(&mut self) {
+        self.engine = None;
+    }
+
+    /// An older copy takes the place of the store.
+    pub(crate) fn restore(&mut self, copy: Store) {
+        self.engine = None;
+        self.store = copy;
+    }
+
+    /// Fires what is due, applies a command, commits. `None` if the process died before the commit.
+    pub(crate) fn turn(
+        &mut self,
+        time: u64,
+        command: Option<Command>,
+        fate: Fate,
+    ) -> Result<Option<Turned>, Violation> {
+        let now = self.clocks.now(time);
+        let Some(engine) = self.engine.as_mut() else {
+            return Ok(None);
+        };
+        let mut effects = Effects::default();
+        while engine.advance(now, 100, &mut effects) {}
+        let is_letter = matches!(command, Some(Command::Receive(_)));
+        let answer = command.map(|mut command| {
+            self.planted.command(&mut command, &self.id);
+            let mut known = crate::direct::known(engine, &command, &self.store.rows, &effects);
+            for name in engine.wants_parts(&command) {
+                known.parts.extend(self.store.part_jobs.get(&name).cloned());
+            }
+            engine.apply(now, command, &known, &mut effects)
+        });
+        engine.end_turn(now, &mut effects);
+        let meta = engine.meta();
+        if fate == Fate::DiesBefore {
+            self.drop_engine();
+            if !(self.planted.is(318) && is_letter) {
+                return Ok(None);
+            }
+            return Ok(Some(Turned {
+                answer,
+                changes: Vec::new(),
+            }));
+        }
+        let mut changes = effects.changes;
+        self.planted
+            .changes(&mut changes, &mut self.late, is_letter);
+        self.store
+            .apply(meta, &changes)
+            .map_err(|why| broken("A1", format!("shard {}: {why}", self.id)))?;
+        if let Some(engine) = &self.engine {
+            check(engine, &self.id)?;
+        }
+        Ok(Some(Turned { answer, changes }))
+    }
+
+    /// World microseconds until a timer of it is due.
+    pub(crate) fn due_in(&self, time: u64) -> Option<u64> {
+        let now = self.clocks.now(time);
+        let dues = self.engine.as_ref()?.next_due();
+        let waits = dues.into_iter().map(|due| match due {
+            Due::Elapsed(at) => at.since(now.elapsed),
+            Due::Wall(at) => at.since(now.wall),
+        });
+        waits.min().map(|wait| self.clocks.world_micros(wait))
+    }
+
+    /// Asks the engine something; nothing changes.
+    pub(crate) fn query(&mut self, time: u64, query: Query) -> Option<Reply> {
+        let now = self.clocks.now(time);
+        let engine = self.engine.as_mut()?;
+        let command = Command::Query(Box::new(query));
+        let known = ganger_engine::Known::default();
+        engine
+            .apply(now, command, &known, &mut Effects::default())
+            .ok()
+    }
+
+    /// What waits for another shard, as it would be sent: results are in it.
+    pub(crate) fn letter(&mut self, time: u64, to: &ShardId, limit: usize) -> Option<Receive> {
+        let Reply::Outbox(mut messages) = self.query(time, Query::Outbox(to.clone(), 0, limit))?
+        else {
+            return None;
+        };
+        for record in &mut messages {
+            if let Message::Ended { result, .. } = &mut record.message
+                && let Carried::Stored(key) = result
+            {
+                let row = self.store.rows.finished.get(key);
+                let bytes = row.and_then(|row| row.result.clone());
+                *result = bytes.map_or(Carried::Stored(*key), Carried::Bytes);
+            }
+        }
+        let record = self.peer(time, to)?;
+        Some(Receive {
+            from: self.id.clone(),
+            line: record.line,
+            given: record.given,
+            confirmed: record.confirmed,
+            messages,
+        })
+    }
+
+    /// What the shard knows of another.
+    pub(crate) fn peer(&mut self, time: u64, shard: &ShardId) -> Option<PeerRecord> {
+        let Reply::Peers(views) = self.query(time, Query::Peers)? else {
+            return None;
+        };
+        let view = views.into_iter().find(|view| view.record.shard == *shard);
+        Some(view.map_or_else(|| PeerRecord::new(shard.clone()), |view| view.record))
+    }
+
+    /// Bends a letter as the planted bug wants it; gives what it may confirm at most.
+    pub(crate) fn bend(&mut self, letter: &mut Receive) {
+        self.letters += 1;
+        let received = self.store.peers.get(&letter.from);
+        let received = received.map_or(0, |record| record.received);
+        self.planted.letter(letter, received, self.letters);
+    }
+}
+
+fn check(engine: &Engine, shard: &ShardId) -> Result<(), Violation> {
+    let wrong = engine.check_invariants();
+    if wrong.is_empty() {
+        return Ok(());
+    }
+    Err(broken("A1", format!("shard {shard}: {}", wrong.join("; "))))
+}

@@ -1,0 +1,662 @@
+//! The oracle of several shards: what was submitted, what became of each member, and whether that may be.
+//!
+//! It knows the submissions as they were sent, sees every commit of every shard, and shares nothing with the
+//! engine but the vocabulary.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ganger_types::command::{NewInput, NewJob, Upstream};
+use ganger_types::{
+    Bytes, Change, FailurePolicy, Graph, InputRow, InputState, JobKey, JobRecord, JobRef,
+    Namespace, Outcome, ShardId, What,
+};
+
+use super::store::Store;
+use crate::goals::Goals;
+use crate::oracle::Judged;
+use crate::world::broken;
+
+/// Where a member is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    Unborn,
+    Live,
+    Ended(Outcome),
+    Gone,
+}
+
+/// A member of a submission.
+pub(crate) struct Member {
+    pub(crate) graph: usize,
+    pub(crate) place: Place,
+    /// Whom it waits for, by slot.
+    pub(crate) edges: BTreeMap<u32, (JobRef, FailurePolicy)>,
+    /// Members that wait for it.
+    pub(crate) users: BTreeSet<JobRef>,
+    /// What its successful attempts gave; more than one only if it was revived.
+    results: Vec<Bytes>,
+    filled: BTreeSet<u32>,
+    seen: Option<Vec<Bytes>>,
+    attempts: u32,
+    attempts_max: u32,
+    is_leased: bool,
+    /// Its lease has ended, and nothing has been said of the job since.
+    just_ran: bool,
+    /// The failure group of its end.
+    pub(crate) group: String,
+}
+
+/// A submission as somebody sent it.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a fact of its own that the checks ask for"
+)]
+pub(crate) struct Submission {
+    pub(crate) name: Graph,
+    pub(crate) shards: BTreeSet<ShardId>,
+    pub(crate) ids: Vec<JobRef>,
+    /// Decided for, durably.
+    pub(crate) is_decided: bool,
+    pub(crate) is_acknowledged: bool,
+    /// Somebody called it off, with effect.
+    pub(crate) is_cancelled: bool,
+    /// A person touched it: outcomes follow no simple rule any more.
+    pub(crate) is_wild: bool,
+}
+
+/// See the module.
+#[derive(Default)]
+pub(crate) struct Oracle {
+    pub(crate) graphs: Vec<Submission>,
+    by_name: BTreeMap<Graph, usize>,
+    pub(crate) members: BTreeMap<JobRef, Member>,
+    by_key: BTreeMap<(ShardId, JobKey), JobRef>,
+    pub(crate) goals: Goals,
+    /// A store was restored: only what each shard is by itself is judged.
+    pub(crate) is_lawless: bool,
+}
+
+impl Oracle {
+    /// A submission was cut: its parts may now come to the shards.
+    pub(crate) fn submitted(&mut self, name: &Graph, jobs: &[(ShardId, NewJob)], ids: &[JobRef]) {
+        let graph = self.graphs.len();
+        for (place, (shard, job)) in jobs.iter().enumerate() {
+            let edges: BTreeMap<u32, (JobRef, FailurePolicy)> = edges_of(shard, job, ids);
+            let retries = job.retry.as_ref().map_or(3, |policy| policy.retries_max);
+            let member = Member {
+                graph,
+                place: Place::Unborn,
+                edges,
+                users: BTreeSet::new(),
+                results: Vec::new(),
+                filled: BTreeSet::new(),
+                seen: None,
+                attempts: 0,
+                attempts_max: retries + 1,
+                is_leased: false,
+                just_ran: false,
+                group: String::new(),
+            };
+            self.members.insert(ids[place].clone(), member);
+        }
+        for id in ids {
+            let upstreams: Vec<JobRef> = self.members[id]
+                .edges
+                .values()
+                .map(|e| e.0.clone())
+                .collect();
+            for upstream in upstreams.iter().filter(|upstream| ids.contains(upstream)) {
+                let member = self.members.get_mut(upstream).expect("a member");
+                member.users.insert(id.clone());
+            }
+        }
+        // What waits for a job that a person has touched follows no simple rule either.
+        let upstreams = ids.iter().flat_map(|id| self.members[id].edges.values());
+        let mut outside = upstreams.filter_map(|(upstream, _)| self.members.get(upstream));
+        let is_wild = outside.any(|by| by.graph != graph && self.graphs[by.graph].is_wild);
+        self.by_name.insert(name.clone(), graph);
+        self.graphs.push(Submission {
+            name: name.clone(),
+            shards: jobs.iter().map(|(shard, _)| shard.clone()).collect(),
+            ids: ids.to_vec(),
+            is_decided: false,
+            is_acknowledged: false,
+            is_cancelled: false,
+            is_wild,
+        });
+    }
+
+    /// Whether this attempt of a job is the live one.
+    pub(crate) fn holds(&self, job: &JobRef, attempt: u32) -> bool {
+        let member = self.members.get(job);
+        member.is_some_and(|member| member.is_leased && member.attempts == attempt)
+    }
+
+    /// A submission was acknowledged.
+    pub(crate) fn acknowledged(&mut self, name: &Graph) -> Judged {
+        let graph = &mut self.graphs[self.by_name[name]];
+        graph.is_acknowledged = true;
+        if graph.is_decided || self.is_lawless {
+            return Ok(());
+        }
+        Err(broken(
+            "G8",
+            format!("graph {name} was acknowledged and is not decided"),
+        ))
+    }
+
+    /// A person is about to change a job or all of a graph by hand. Whatever depends on it, over any border,
+    /// follows no simple rule from now on; nor does what it depends on.
+    pub(crate) fn touched(&mut self, job: &JobRef) {
+        let Some(member) = self.members.get(job) else {
+            return;
+        };
+        let graph = member.graph;
+        self.touched_graph(graph);
+    }
+
+    pub(crate) fn touched_graph(&mut self, graph: usize) {
+        if std::mem::replace(&mut self.graphs[graph].is_wild, true) {
+            return;
+        }
+        let ids: BTreeSet<JobRef> = self.graphs[graph].ids.iter().cloned().collect();
+        let followers: BTreeSet<usize> = self
+            .members
+            .values()
+            .filter(|member| {
+                member
+                    .edges
+                    .values()
+                    .any(|(upstream, _)| ids.contains(upstream))
+            })
+            .map(|member| member.graph)
+            .collect();
+        for follower in followers {
+            self.touched_graph(follower);
+        }
+    }
+
+    pub(crate) fn find(&self, name: &Graph) -> Option<usize> {
+        self.by_name.get(name).copied()
+    }
+
+    /// A shard has committed.
+    pub(crate) fn committed(
+        &mut self,
+        shard: &ShardId,
+        changes: &[Change],
+        stores: &BTreeMap<ShardId, &Store>,
+    ) -> Judged {
+        if self.is_lawless {
+            return Ok(());
+        }
+        for change in changes {
+            if let Change::PutPart(record) = change
+                && record.is_committed
+                && record.decider == *shard
+            {
+                self.decided(&record.graph, stores)?;
+            }
+        }
+        for (place, change) in changes.iter().enumerate() {
+            self.changed(shard, change, &changes[place + 1..], stores)?;
+        }
+        Ok(())
+    }
+
+    fn decided(&mut self, name: &Graph, stores: &BTreeMap<ShardId, &Store>) -> Judged {
+        let Some(graph) = self.find(name) else {
+            return Ok(());
+        };
+        let graph = &mut self.graphs[graph];
+        if std::mem::replace(&mut graph.is_decided, true) {
+            return Ok(());
+        }
+        let part = (Namespace::default(), name.clone());
+        for shard in &graph.shards {
+            if !stores[shard].parts.contains_key(&part) {
+                let what =
+                    format!("graph {name} was decided for without the part of shard {shard}");
+                return Err(broken("G8", what));
+            }
+        }
+        if graph.shards.len() > 1 {
+            self.goals.reach("decided-over-several-shards");
+        }
+        Ok(())
+    }
+
+    fn changed(
+        &mut self,
+        shard: &ShardId,
+        change: &Change,
+        rest: &[Change],
+        stores: &BTreeMap<ShardId, &Store>,
+    ) -> Judged {
+        match change {
+            Change::PutJob(record) => {
+                self.put(shard, record)?;
+                if let Some(member) = self.member(shard, record.key) {
+                    member.just_ran = false;
+                }
+                Ok(())
+            }
+            Change::FinishJob { record, result } => {
+                self.put(shard, record)?;
+                self.finished(shard, record, result.as_ref(), rest, stores[shard])
+            }
+            Change::PutInput(row) => self.input(shard, row),
+            Change::PutLease(lease) => self.leased(
+                shard,
+                lease.key,
+                lease.attempt,
+                lease.attempts_counted,
+                stores[shard],
+            ),
+            Change::RemoveLease(key) => {
+                if let Some(member) = self.member(shard, *key) {
+                    member.just_ran = member.is_leased;
+                    member.is_leased = false;
+                }
+                Ok(())
+            }
+            Change::ReviveJob(key) => {
+                if let Some(member) = self.member(shard, *key) {
+                    member.place = Place::Live;
+                    member.filled.clear();
+                    member.seen = None;
+                    member.attempts_max = u32::MAX;
+                }
+                Ok(())
+            }
+            Change::RemoveJob(key) => self.removed(shard, *key),
+            Change::RemovePart(_, name) => self.dropped(shard, name),
+            _ => Ok(()),
+        }
+    }
+
+    fn member(&mut self, shard: &ShardId, key: JobKey) -> Option<&mut Member> {
+        let job = self.by_key.get(&(shard.clone(), key))?;
+        self.members.get_mut(job)
+    }
+
+    fn put(&mut self, shard: &ShardId, record: &JobRecord) -> Judged {
+        let job = JobRef {
+            shard: shard.clone(),
+            id: record.id.clone(),
+        };
+        let Some(member) = self.members.get_mut(&job) else {
+            return Err(broken(
+                "A1",
+                format!("nobody submitted job {shard}/{}", job.id),
+            ));
+        };
+        let graph = &self.graphs[member.graph];
+        if member.place == Place::Unborn {
+            member.place = Place::Live;
+            if !graph.is_decided {
+                let what = format!(
+                    "job {shard}/{} exists and graph {} is not decided",
+                    job.id, graph.name
+                );
+                return Err(broken("G8", what));
+            }
+            if record.graph.as_ref() != Some(&graph.name) {
+                let what = format!("job {shard}/{} belongs to graph {:?}", job.id, record.graph);
+                return Err(broken("G8", what));
+            }
+            self.by_key.insert((shard.clone(), record.key), job);
+        } else if member.place == Place::Gone {
+            return Err(broken(
+                "K5",
+                format!("job {shard}/{} was deleted and is back", job.id),
+            ));
+        }
+        Ok(())
+    }
+
+    fn dropped(&mut self, shard: &ShardId, name: &Graph) -> Judged {
+        match self.find(name) {
+            Some(graph) if self.graphs[graph].is_decided => {
+                // A week after everything has ended a part is forgotten.
+                let over = self.graphs[graph].ids.iter().all(|id| {
+                    id.shard != *shard
+                        || !matches!(self.members[id].place, Place::Unborn | Place::Live)
+                });
+                if over {
+                    return Ok(());
+                }
+                let what =
+                    format!("graph {name} was decided for, and shard {shard} drops its part");
+                Err(broken("G8", what))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn input(&mut self, shard: &ShardId, row: &InputRow) -> Judged {
+        let Some(job) = self.by_key.get(&(shard.clone(), row.job)).cloned() else {
+            return Ok(());
+        };
+        let what = |why: String| format!("slot {} of job {shard}/{}: {why}", row.slot, job.id);
+        let (value, upstream_is) = match &row.state {
+            InputState::Received {
+                value, upstream, ..
+            } => (Some(value), Some(upstream.clone())),
+            InputState::Delivered { upstream, .. } => {
+                (None, self.by_key.get(&(shard.clone(), *upstream)).cloned())
+            }
+            InputState::Ignored { .. } => (None, None),
+            InputState::Value(_) | InputState::Missing { .. } | InputState::Remote { .. } => {
+                return Ok(());
+            }
+        };
+        let Some((upstream, policy)) = self.members[&job].edges.get(&row.slot).cloned() else {
+            return Err(broken("G2", what("there is no such edge".into())));
+        };
+        let by = self.members.get(&upstream);
+        let succeeded = by.is_some_and(|by| !by.results.is_empty());
+        if matches!(row.state, InputState::Ignored { .. }) {
+            let is_unsuccessful = by.is_none_or(|by| by.place != Place::Ended(Outcome::Succeeded));
+            if policy != FailurePolicy::Ignore || !is_unsuccessful {
+                return Err(broken(
+                    "G4",
+                    what(format!("{upstream:?} is ignored under {policy:?}")),
+                ));
+            }
+        } else {
+            if upstream_is.as_ref() != Some(&upstream) {
+                return Err(broken(
+                    "G2",
+                    what(format!(
+                        "it has the result of {upstream_is:?} and not of {upstream:?}"
+                    )),
+                ));
+            }
+            if !succeeded {
+                return Err(broken(
+                    "G1",
+                    what(format!("{upstream:?} has not succeeded")),
+                ));
+            }
+            if let Some(value) = value {
+                let results = &by.expect("it has succeeded").results;
+                if !results.contains(value) {
+                    return Err(broken(
+                        "G2",
+                        what(format!(
+                            "{value:?} was delivered, and the results are {results:?}"
+                        )),
+                    ));
+                }
+                self.goals.reach("result-over-a-border");
+            }
+        }
+        let is_new = self
+            .members
+            .get_mut(&job)
+            .expect("a member")
+            .filled
+            .insert(row.slot);
+        if !is_new {
+            return Err(broken("X2", what("it is filled twice".into())));
+        }
+        Ok(())
+    }
+
+    fn leased(
+        &mut self,
+        shard: &ShardId,
+        key: JobKey,
+        attempt: u32,
+        counted: u32,
+        store: &Store,
+    ) -> Judged {
+        let Some(job) = self.by_key.get(&(shard.clone(), key)).cloned() else {
+            return Ok(());
+        };
+        let member = self.members.get_mut(&job).expect("a member");
+        let what = |why: String| format!("attempt {attempt} of job {shard}/{}: {why}", job.id);
+        if attempt == member.attempts {
+            // A renewal.
+            return Ok(());
+        }
+        if member.is_leased {
+            return Err(broken("L1", what("the one before still runs".into())));
+        }
+        if attempt != member.attempts + 1 {
+            return Err(broken(
+                "L8",
+                what(format!("it follows attempt {}", member.attempts)),
+            ));
+        }
+        if counted > member.attempts_max {
+            return Err(broken(
+                "R1",
+                what(format!("{} were allowed", member.attempts_max)),
+            ));
+        }
+        member.attempts = attempt;
+        member.is_leased = true;
+        // The commit may have removed the job again: then it has no inputs to look at.
+        if store.rows.live.contains_key(&key) {
+            let inputs = store
+                .rows
+                .delivery(key)
+                .map_err(|why| broken("G1", what(why)))?;
+            if member.seen.get_or_insert_with(|| inputs.clone()) != &inputs {
+                return Err(broken(
+                    "G2",
+                    what(format!(
+                        "it sees {inputs:?} and an earlier one saw {:?}",
+                        member.seen
+                    )),
+                ));
+            }
+        }
+        for (slot, (upstream, policy)) in &member.edges {
+            if !member.filled.contains(slot) && member.attempts_max != u32::MAX {
+                let state = store.rows.inputs.get(&(key, *slot));
+                let is_there = matches!(
+                    state,
+                    Some(
+                        InputState::Delivered { .. }
+                            | InputState::Received { .. }
+                            | InputState::Ignored { .. }
+                    )
+                );
+                if !is_there {
+                    return Err(broken(
+                        "G1",
+                        what(format!(
+                            "{upstream:?} under {policy:?} is missing: {state:?}"
+                        )),
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn finished(
+        &mut self,
+        shard: &ShardId,
+        record: &JobRecord,
+        result: Option<&Bytes>,
+        rest: &[Change],
+        store: &Store,
+    ) -> Judged {
+        let job = JobRef {
+            shard: shard.clone(),
+            id: record.id.clone(),
+        };
+        let Some(end) = &record.finished else {
+            return Ok(());
+        };
+        let what = |why: &str| format!("job {shard}/{} ended as {:?}: {why}", job.id, end.outcome);
+        let member = &self.members[&job];
+        if matches!(member.place, Place::Ended(_)) {
+            return Err(broken("A2", what("it has ended before")));
+        }
+        let group = record
+            .failure
+            .as_ref()
+            .map(|failure| failure.group.to_string());
+        let group = group.unwrap_or_default();
+        let is_wild = self.graphs[member.graph].is_wild;
+        match end.outcome {
+            Outcome::Succeeded if !member.is_leased && !member.just_ran => {
+                return Err(broken("L3", what("nobody ran it")));
+            }
+            Outcome::Failed if group == "upstream" => {
+                let has_reason = member.edges.values().any(|(upstream, policy)| {
+                    let by = self.members.get(upstream);
+                    let place = by.map_or(Place::Gone, |by| by.place);
+                    match (place, policy) {
+                        (_, FailurePolicy::Ignore) => false,
+                        (Place::Gone | Place::Unborn, _) => true,
+                        (Place::Ended(outcome), FailurePolicy::Fail) => {
+                            outcome != Outcome::Succeeded
+                        }
+                        _ => false,
+                    }
+                });
+                if !has_reason && !is_wild {
+                    return Err(broken("G4", what("no upstream of it failed")));
+                }
+                self.failed_by_upstream(&job);
+            }
+            Outcome::Cancelled if called_off(record) => {
+                let unneeded = self.is_unneeded(&job);
+                let still_waits = store
+                    .dependents
+                    .range((record.key, ShardId::default(), JobKey(0), 0)..);
+                let mut still_waits = still_waits.take_while(|((key, ..), _)| *key == record.key);
+                let told_after = rest.iter().any(|change| matches!(change, Change::RemoveDependent(key, ..) if *key == record.key));
+                if !is_wild && !unneeded {
+                    return Err(broken("G5", what("members of its graph need it")));
+                }
+                if told_after || still_waits.next().is_some() {
+                    return Err(broken("G5", what("a job of another shard waits for it")));
+                }
+                if member.users.iter().any(|user| user.shard != *shard) {
+                    self.goals.reach("called-off-from-another-shard");
+                }
+            }
+            _ => {}
+        }
+        let member = self.members.get_mut(&job).expect("a member");
+        if end.outcome == Outcome::Succeeded {
+            let result = result
+                .cloned()
+                .unwrap_or_else(|| Bytes::from_static(b"null"));
+            member.results.push(result);
+        }
+        member.place = Place::Ended(end.outcome);
+        member.is_leased = false;
+        member.group = group;
+        Ok(())
+    }
+
+    fn failed_by_upstream(&mut self, job: &JobRef) {
+        let member = &self.members[job];
+        let places = member.edges.values().map(|(upstream, _)| {
+            let by = self.members.get(upstream);
+            (upstream.shard != job.shard, by.map(|by| by.place))
+        });
+        let places: Vec<_> = places.collect();
+        let fails = places
+            .iter()
+            .any(|(elsewhere, place)| *elsewhere && *place == Some(Place::Ended(Outcome::Failed)));
+        let succeeds = places
+            .iter()
+            .any(|(_, place)| *place == Some(Place::Ended(Outcome::Succeeded)));
+        if fails && succeeds {
+            self.goals
+                .reach("failure-over-a-border-while-a-sibling-succeeds");
+        }
+    }
+
+    /// Whether all members that waited for a job have ended, one of them without success.
+    pub(crate) fn is_unneeded(&self, job: &JobRef) -> bool {
+        let users = self.members[job]
+            .users
+            .iter()
+            .map(|user| self.members[user].place);
+        let places: Vec<Place> = users.collect();
+        let has_ended = |place: &Place| matches!(place, Place::Ended(_) | Place::Gone);
+        places.iter().all(has_ended)
+            && places
+                .iter()
+                .any(|place| *place != Place::Ended(Outcome::Succeeded))
+    }
+
+    fn removed(&mut self, shard: &ShardId, key: JobKey) -> Judged {
+        let Some(job) = self.by_key.get(&(shard.clone(), key)).cloned() else {
+            return Ok(());
+        };
+        let graph = &self.graphs[self.members[&job].graph];
+        if !graph.is_wild {
+            return Err(broken(
+                "K4",
+                format!("job {shard}/{} is removed and nobody deleted it", job.id),
+            ));
+        }
+        let succeeded = !self.members[&job].results.is_empty()
+            && self.members[&job].place == Place::Ended(Outcome::Succeeded);
+        for user in &self.members[&job].users {
+            let member = &self.members[user];
+            let mut waits = member
+                .edges
+                .iter()
+                .filter(|(slot, (upstream, _))| upstream == &job && !member.filled.contains(slot));
+            // Once revived it asks anew, and may ask too late.
+            let is_first_life = member.attempts_max != u32::MAX;
+            if succeeded && is_first_life && member.place == Place::Live && waits.next().is_some() {
+                let what = format!(
+                    "job {shard}/{} is removed while {user:?} needs its result",
+                    job.id
+                );
+                return Err(broken("K2", what));
+            }
+        }
+        let member = self.members.get_mut(&job).expect("a member");
+        member.place = Place::Gone;
+        member.is_leased = false;
+        Ok(())
+    }
+}
+
+/// Whom a job waits for, by slot.
+fn edges_of(
+    shard: &ShardId,
+    job: &NewJob,
+    ids: &[JobRef],
+) -> BTreeMap<u32, (JobRef, FailurePolicy)> {
+    let inputs = job.inputs.iter().zip(0_u32..);
+    let inputs = inputs.filter_map(|(input, slot)| match input {
+        NewInput::Result(edge) => Some((slot, edge)),
+        NewInput::Value(_) => None,
+    });
+    let after = job.after.iter().zip(InputRow::EDGE_FIRST..);
+    let after = after.map(|(edge, slot)| (slot, edge));
+    let both = inputs.chain(after).map(|(slot, edge)| {
+        let upstream = match &edge.upstream {
+            Upstream::Member(place) => ids[usize::try_from(*place).expect("few")].clone(),
+            Upstream::Job(id) => JobRef {
+                shard: shard.clone(),
+                id: id.clone(),
+            },
+            Upstream::Remote { job, .. } => job.clone(),
+        };
+        (slot, (upstream, edge.policy))
+    });
+    both.collect()
+}
+
+/// Whether the last line of a job's history says that it was called off because nobody needs it.
+fn called_off(record: &JobRecord) -> bool {
+    record.history.iter().rev().any(|entry| {
+        matches!(&entry.what, What::Cancelled { reason } if reason.contains("needs it no more"))
+    }) && record.history.last().is_some_and(|entry| matches!(entry.what, What::Cancelled { .. }))
+}

@@ -1,0 +1,174 @@
+//! Mistakes that only several shards can make, switched on one at a time, to prove that the oracle finds them.
+//! They bend letters, commits and rows on their way; the engine itself is never touched.
+
+use ganger_types::command::Receive;
+use ganger_types::{Bytes, Carried, Change, Command, JobId, JobKey, Message, Namespace, Outcome};
+
+/// Every planted bug of level 3. Numbers are stable.
+pub(crate) const BUGS: &[(u32, u8, &str)] = &[
+    (
+        301,
+        3,
+        "a message is removed from the outbox when it is sent",
+    ),
+    (
+        302,
+        3,
+        "the receiver keeps its position in a commit of its own",
+    ),
+    (303, 3, "a letter that comes again is applied again"),
+    (304, 3, "what was decided is forgotten after a restart"),
+    (305, 3, "a part is started without the decision"),
+    (306, 3, "the result of another upstream is delivered"),
+    (
+        307,
+        3,
+        "a submission is dropped on one shard after it was decided for",
+    ),
+    (
+        308,
+        3,
+        "letters are applied though one is missing before them",
+    ),
+    (309, 3, "the end of a graph is not told to the other shards"),
+    (
+        310,
+        3,
+        "messages that are not confirmed are lost with a restart",
+    ),
+    (311, 3, "nobody is told of jobs that do not exist"),
+    (312, 3, "upstreams elsewhere that nobody needs go on"),
+    (313, 3, "a failure elsewhere counts as a success"),
+    (314, 3, "results are lost on their way"),
+    (315, 3, "an inquiry is never answered"),
+    (316, 3, "who waits elsewhere is not stored"),
+    (317, 3, "a decision is told to one shard only"),
+    (
+        318,
+        3,
+        "a commit is lost in a crash after its letter was confirmed",
+    ),
+];
+
+/// The mistake of a run, if any.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Planted(pub(crate) u32);
+
+impl Planted {
+    pub(crate) fn is(self, bug: u32) -> bool {
+        self.0 == bug
+    }
+
+    /// Whether rows are bent such that a restart cannot come out the same.
+    pub(crate) fn bends_restarts(self) -> bool {
+        matches!(self.0, 302 | 304 | 310 | 316)
+    }
+
+    /// What a letter says when it arrives; `turn` makes mistakes that happen now and then.
+    pub(crate) fn letter(self, letter: &mut Receive, received: u64, turn: u64) {
+        match self.0 {
+            303 if turn.is_multiple_of(3)
+                && letter.messages.iter().all(|m| m.number <= received) =>
+            {
+                for (message, number) in letter.messages.iter_mut().zip(received + 1..) {
+                    message.number = number;
+                    letter.given = letter.given.max(number);
+                }
+            }
+            308 if letter.messages.len() > 1 => {
+                letter.messages.remove(0);
+                letter
+                    .messages
+                    .iter_mut()
+                    .for_each(|message| message.number -= 1);
+            }
+            _ => {}
+        }
+        for record in &mut letter.messages {
+            self.message(&mut record.message);
+        }
+    }
+
+    fn message(self, message: &mut Message) {
+        let is_dropped = match (self.0, &mut *message) {
+            (306, Message::Ended { result, .. }) => {
+                if let Carried::Bytes(bytes) = result {
+                    *bytes = Bytes::from_static(b"\"another\"");
+                }
+                false
+            }
+            (307, Message::Decided { is_committed, .. }) => {
+                *is_committed = false;
+                false
+            }
+            (312, Message::LetGo { unneeded_in, .. }) => {
+                *unneeded_in = None;
+                false
+            }
+            (313, Message::Ended { outcome, .. }) => {
+                *outcome = Outcome::Succeeded;
+                false
+            }
+            (314, Message::Ended { result, .. }) => {
+                *result = Carried::None;
+                false
+            }
+            (309, Message::CancelGraph { .. })
+            | (311, Message::NoSuchJob { .. })
+            | (315, Message::Inquire { .. }) => true,
+            _ => false,
+        };
+        if is_dropped {
+            *message = Message::LetGo {
+                namespace: Namespace::default(),
+                upstream: JobId::made(JobKey(0), ganger_types::IdTag(0)),
+                dependent: JobKey(0),
+                slot: 0,
+                unneeded_in: None,
+            };
+        }
+    }
+
+    /// What a shard is told of a command.
+    pub(crate) fn command(self, command: &mut Command, shard: &ganger_types::ShardId) {
+        if let (305, Command::Prepare(part)) = (self.0, command) {
+            part.record.decider = shard.clone();
+        }
+    }
+
+    /// What the store is told of a turn. `late` is what an earlier turn kept back.
+    pub(crate) fn changes(
+        self,
+        changes: &mut Vec<Change>,
+        late: &mut Vec<Change>,
+        is_letter: bool,
+    ) {
+        match self.0 {
+            302 => {
+                let kept = std::mem::take(late);
+                if is_letter {
+                    late.extend(
+                        changes.extract_if(.., |change| matches!(change, Change::PutPeer(_))),
+                    );
+                }
+                changes.splice(0..0, kept);
+            }
+            316 => changes.retain(|change| {
+                !matches!(
+                    change,
+                    Change::PutDependent(..) | Change::RemoveDependent(..)
+                )
+            }),
+            317 => {
+                let mut told = 0;
+                changes.retain(|change| {
+                    let is_decision = matches!(change, Change::PutOutbox(record)
+                        if matches!(record.message, Message::Decided { .. }));
+                    told += u32::from(is_decision);
+                    !(is_decision && told > 1)
+                });
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,322 @@
+//! The steps of a tape: who does what next.
+
+use ganger_types::command::{
+    Cancel, Complete, Delete, Fail, Held, Lease, Revive, Selection, TakeFrom,
+};
+use ganger_types::{Bytes, Command, Grant, Group, JobRef, Namespace, Queue, Reply, Worker};
+
+use super::oracle::Place;
+use super::world::{Event, Heard, World, hours};
+use crate::dice::Dice;
+use crate::plan::{Fault, Feature};
+use crate::tape::Actor;
+use crate::world::{Ran, broken};
+
+const SECOND: u64 = 1_000_000;
+
+/// How a worker's run ends.
+const SUCCEEDS: u64 = 0;
+const FAILS: u64 = 1;
+const FAILS_FOR_GOOD: u64 = 2;
+
+impl World {
+    pub(crate) fn step(&mut self, place: usize) -> Ran {
+        let step = self.tape.steps[place];
+        let mut dice = Dice::new(step.dice);
+        match step.actor {
+            Actor::Producer => {
+                let live: usize = self
+                    .nodes
+                    .iter()
+                    .map(|node| node.store.rows.live.len())
+                    .sum();
+                if live < self.plan.live_target * 2 {
+                    self.submit(&mut dice);
+                }
+                self.answered += 1;
+                Ok(())
+            }
+            Actor::Worker(number) => self.work(number, &mut dice),
+            Actor::Operator => self.operate(&mut dice),
+            Actor::Reader => {
+                self.answered += 1;
+                Ok(())
+            }
+            Actor::Chaos => {
+                self.answered += 1;
+                self.chaos(&mut dice)
+            }
+        }
+    }
+
+    fn work(&mut self, number: usize, dice: &mut Dice) -> Ran {
+        let node = dice.index(self.nodes.len());
+        let grants = self.lease(node, number, dice.small(3) + 1)?;
+        for grant in grants {
+            if self.suffers(Fault::WorkersDie) && dice.chance(100) {
+                self.reach("worker-vanished");
+                continue;
+            }
+            let how = if self.plan.does(Feature::Failures) {
+                match dice.below(100) {
+                    0..15 => FAILS,
+                    15..25 => FAILS_FOR_GOOD,
+                    _ => SUCCEEDS,
+                }
+            } else {
+                SUCCEEDS
+            };
+            let mut after = dice.below(3 * SECOND);
+            if self.suffers(Fault::WorkersSlow) && dice.chance(200) {
+                after += self.plan.lease_ms * 2_000;
+            }
+            let grant = Box::new(grant);
+            if self.suffers(Fault::Zombies) && dice.chance(150) {
+                let late = after + self.plan.lease_ms * 3_000;
+                let grant = grant.clone();
+                self.at(late, Event::Report { node, grant, how });
+            }
+            self.at(after, Event::Report { node, grant, how });
+        }
+        Ok(())
+    }
+
+    pub(crate) fn lease(
+        &mut self,
+        node: usize,
+        number: usize,
+        jobs_max: u32,
+    ) -> Result<Vec<Grant>, crate::oracle::Violation> {
+        let lease = Lease {
+            queues: vec![TakeFrom {
+                queue: Queue::default(),
+                weight: 1,
+            }],
+            worker: Some(Worker::new(format!("worker-{number}")).expect("a name is short")),
+            jobs_max,
+            lease_for: Some(std::time::Duration::from_millis(self.plan.lease_ms)),
+            ..Lease::default()
+        };
+        match self.ask(node, Command::Lease(Box::new(lease)))? {
+            Heard::Answer(Ok(Reply::Leased(grants))) => Ok(grants),
+            _ => Ok(Vec::new()),
+        }
+    }
+
+    /// A worker says how it went. Only the holder of the live lease is believed.
+    pub(crate) fn report(&mut self, node: usize, grant: &Grant, how: u64) -> Ran {
+        let held = Held {
+            namespace: grant.namespace.clone(),
+            job: grant.job.clone(),
+            token: grant.token,
+        };
+        let command = if how == SUCCEEDS {
+            let result = Bytes::from(format!("\"{} {}\"", grant.job.to_text(), grant.attempt));
+            Command::Complete(Box::new(Complete {
+                held,
+                result: Some(result),
+                next: None,
+            }))
+        } else {
+            Command::Fail(Box::new(Fail {
+                held,
+                group: Group::from_static("broken"),
+                message: "it broke".into(),
+                permanent: how == FAILS_FOR_GOOD,
+                retry_after: None,
+            }))
+        };
+        let job = JobRef {
+            shard: self.shards[node].clone(),
+            id: grant.job.clone(),
+        };
+        let holds = self.oracle.holds(&job, grant.attempt);
+        match self.ask(node, command)? {
+            Heard::Answer(Ok(Reply::Reported { repeat: false, .. }))
+                if !holds && !self.oracle.is_lawless =>
+            {
+                let what = format!(
+                    "a report of attempt {} of {job:?} was accepted after its end",
+                    grant.attempt
+                );
+                Err(broken("L5", what))
+            }
+            Heard::Answer(Err(refused)) if refused.code() == "lease_lost" => {
+                self.reach("stale-report-refused");
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn operate(&mut self, dice: &mut Dice) -> Ran {
+        self.answered += 1;
+        match dice.below(10) {
+            0..2 if self.plan.does(Feature::Cancels) => self.cancel_graph(dice),
+            2 if self.plan.does(Feature::Cancels) => self.by_hand(dice, 0),
+            3 if self.plan.does(Feature::Deletes) => self.by_hand(dice, 1),
+            4 | 5 if self.plan.does(Feature::Revives) => self.by_hand(dice, 2),
+            _ => Ok(()),
+        }
+    }
+
+    /// Calls a graph off, on any of its shards, decided or not.
+    fn cancel_graph(&mut self, dice: &mut Dice) -> Ran {
+        let recent = self.oracle.graphs.len().saturating_sub(6);
+        let Some(graph) = dice.maybe(&self.oracle.graphs[recent..]) else {
+            return Ok(());
+        };
+        let shards: Vec<_> = graph.shards.iter().cloned().collect();
+        let (name, shard) = (graph.name.clone(), dice.pick(&shards).clone());
+        let node = self.place(&shard);
+        let part = (Namespace::default(), name.clone());
+        let store = &self.nodes[node].store;
+        let (is_there, is_undecided) = (
+            store.parts.contains_key(&part),
+            store.part_jobs.contains_key(&part),
+        );
+        let command = Command::Cancel(Box::new(Cancel {
+            namespace: Namespace::default(),
+            jobs: Selection::Graph(name.clone()),
+            reason: "by hand".into(),
+        }));
+        let answer = self.turn(node, Some(command))?;
+        if is_there && matches!(answer, Some(Ok(_))) {
+            self.reach(if is_undecided {
+                "graph-cancelled-before-its-decision"
+            } else {
+                "graph-cancelled"
+            });
+            let graph = self.oracle.find(&name).expect("it was submitted");
+            self.oracle.graphs[graph].is_cancelled = true;
+        } else if is_there {
+            // Whether it had an effect is not known.
+            let graph = self.oracle.find(&name).expect("it was submitted");
+            self.oracle.touched_graph(graph);
+        }
+        Ok(())
+    }
+
+    /// A person cancels, deletes or revives a job.
+    fn by_hand(&mut self, dice: &mut Dice, what: u32) -> Ran {
+        let members = self.oracle.members.iter();
+        let fit = members.filter(|(_, member)| match what {
+            0 => member.place == Place::Live,
+            1 => matches!(member.place, Place::Live | Place::Ended(_)),
+            _ => matches!(member.place, Place::Ended(_)),
+        });
+        let jobs: Vec<JobRef> = fit.map(|(job, _)| job.clone()).collect();
+        let Some(job) = dice.maybe(&jobs).cloned() else {
+            return Ok(());
+        };
+        let node = self.place(&job.shard);
+        let (namespace, ids) = (Namespace::default(), vec![job.id.clone()]);
+        let (command, goal) = match what {
+            0 => (
+                Command::Cancel(Box::new(Cancel {
+                    namespace,
+                    jobs: Selection::Jobs(ids),
+                    reason: "by hand".into(),
+                })),
+                "job-cancelled",
+            ),
+            1 => (
+                Command::Delete(Delete {
+                    namespace,
+                    jobs: ids,
+                }),
+                "job-deleted",
+            ),
+            _ => (
+                Command::Revive(Box::new(Revive {
+                    namespace,
+                    jobs: ids,
+                    queue: None,
+                })),
+                "job-revived",
+            ),
+        };
+        self.oracle.touched(&job);
+        if let Some(Ok(Reply::Changed { count, .. })) = self.turn(node, Some(command))? {
+            if count > 0 {
+                self.reach(goal);
+            } else if what == 1 {
+                self.reach("delete-refused-because-another-shard-needs-it");
+            }
+        }
+        Ok(())
+    }
+
+    fn chaos(&mut self, dice: &mut Dice) -> Ran {
+        let node = dice.index(self.nodes.len());
+        match dice.below(8) {
+            0..3 if self.suffers(Fault::Crashes) => self.kill(node),
+            3..5 if self.suffers(Fault::Outages) => {
+                self.partition(node, dice);
+                Ok(())
+            }
+            5 if self.suffers(Fault::WallJumps) => {
+                self.reach("clock-jumped");
+                self.nodes[node].clocks.jump(hours(dice));
+                self.arm(node);
+                Ok(())
+            }
+            6 | 7 if self.suffers(Fault::Fences) && self.tape.seed.is_multiple_of(4) => {
+                self.restore(node)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Cuts a shard off from another, or from all; in one direction or both.
+    fn partition(&mut self, node: usize, dice: &mut Dice) {
+        let others: Vec<usize> = (0..self.nodes.len())
+            .filter(|other| *other != node)
+            .collect();
+        let others = if dice.chance(500) {
+            others
+        } else {
+            vec![*dice.pick(&others)]
+        };
+        let direction = dice.below(3);
+        let lasts = if dice.chance(200) {
+            200 * SECOND
+        } else {
+            5 * SECOND
+        };
+        for other in others {
+            let lasts = dice.below(lasts);
+            for (at, pair) in [(1, (node, other)), (2, (other, node))] {
+                if direction != at {
+                    self.cut.insert(pair);
+                    self.at(lasts, Event::Mend(pair.0, pair.1));
+                }
+            }
+        }
+    }
+
+    /// Copies a store, or puts the copy back.
+    fn restore(&mut self, node: usize) -> Ran {
+        let Some(copy) = self.copies.remove(&node) else {
+            let copy = self.nodes[node].store.clone();
+            self.copies.insert(node, copy);
+            return Ok(());
+        };
+        self.kill(node)?;
+        self.oracle.is_lawless = true;
+        self.reach("store-restored");
+        let id = self.shards[node].clone();
+        self.tell(|| format!("{id} is restored from an older copy"));
+        for other in 0..self.nodes.len() {
+            let there = self.nodes[other].store.peers.get(&id);
+            let here = copy.peers.get(&self.shards[other]);
+            let has = there.map_or(0, |peer| peer.received);
+            let given = here.map_or(0, |peer| peer.given);
+            if other != node && has > given {
+                self.lost_time.insert((node, other));
+            }
+        }
+        self.nodes[node].restore(copy);
+        Ok(())
+    }
+}

@@ -1,0 +1,403 @@
+//! The world of several shards: one queue of events, in order of time.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ganger_types::command::Receive;
+use ganger_types::{Answer, Change, Command, Grant, JobRef, Message, ShardId};
+
+use super::coordinator::Coordinator;
+use super::node::{Fate, Node};
+use super::oracle::Oracle;
+use super::planted::Planted;
+use super::store::Store;
+use crate::clock::Clocks;
+use crate::dice::{Dice, mix};
+use crate::plan::{Fault, Plan};
+use crate::story::{Recording, Story};
+use crate::tape::Tape;
+use crate::world::Ran;
+
+const SECOND: u64 = 1_000_000;
+
+/// Something that will happen.
+pub(crate) enum Event {
+    /// The tape's next step.
+    Step(usize),
+    /// A shard sends what waits for another.
+    Carry(usize, usize),
+    /// A letter arrives.
+    Letter {
+        to: usize,
+        letter: Box<Receive>,
+        starts: u64,
+    },
+    /// The answer to a letter arrives.
+    Confirm {
+        from: usize,
+        to: usize,
+        up_to: u64,
+        starts: u64,
+    },
+    /// A coordinator goes on.
+    Coordinate(usize),
+    /// A request that was repeated on its way arrives late.
+    Stray {
+        node: usize,
+        command: Box<Command>,
+        is_prepare: bool,
+    },
+    /// A worker reports.
+    Report {
+        node: usize,
+        grant: Box<Grant>,
+        how: u64,
+    },
+    /// A timer of a shard is due.
+    Due(usize),
+    /// A shard's process is started again.
+    Start(usize),
+    /// A cut between two shards ends.
+    Mend(usize, usize),
+}
+
+/// What a client hears.
+pub(crate) enum Heard {
+    Answer(Answer),
+    /// Nothing; the request had an effect, or it had none.
+    Nothing,
+}
+
+/// See the module.
+pub(crate) struct World {
+    pub(crate) tape: Tape,
+    pub(crate) plan: Plan,
+    pub(crate) time: u64,
+    pub(crate) shards: Vec<ShardId>,
+    pub(crate) nodes: Vec<Node>,
+    pub(crate) oracle: Oracle,
+    pub(crate) story: Story,
+    pub(crate) coordinators: Vec<Coordinator>,
+    /// Chance of all that has no step of its own: the network, deaths.
+    pub(crate) net: Dice,
+    pub(crate) is_healed: bool,
+    pub(crate) answered: u64,
+    /// Pairs between which nothing passes.
+    pub(crate) cut: BTreeSet<(usize, usize)>,
+    /// Pairs whose sender is at work, with how often it has tried.
+    pub(crate) carrying: BTreeMap<(usize, usize), u32>,
+    /// Which start of the receiver has had up to which message, for the goals.
+    pub(crate) had: BTreeMap<(usize, usize), (u64, u64)>,
+    pub(crate) copies: BTreeMap<usize, Store>,
+    /// Pairs that must find out that the first of them went back in time.
+    pub(crate) lost_time: BTreeSet<(usize, usize)>,
+    /// Jobs that were submitted and acknowledged.
+    pub(crate) jobs: Vec<JobRef>,
+    /// Tokens that a shard granted and that no report has used.
+    events: BTreeMap<(u64, u64), Event>,
+    next_event: u64,
+    due: Vec<Option<u64>>,
+}
+
+impl World {
+    pub(crate) fn new(tape: Tape, recording: Recording) -> Self {
+        let plan = tape.plan();
+        let mut dice = Dice::new(mix(tape.seed ^ 0x0005_4A2D));
+        let count = dice.index(4) + 2;
+        let planted = Planted(tape.planted);
+        let mut world = Self {
+            time: 1,
+            shards: Vec::new(),
+            nodes: Vec::new(),
+            oracle: Oracle::default(),
+            story: Story::new(recording),
+            coordinators: Vec::new(),
+            net: dice.split(),
+            is_healed: false,
+            answered: 0,
+            cut: BTreeSet::new(),
+            carrying: BTreeMap::new(),
+            had: BTreeMap::new(),
+            copies: BTreeMap::new(),
+            lost_time: BTreeSet::new(),
+            jobs: Vec::new(),
+            events: BTreeMap::new(),
+            next_event: 0,
+            due: vec![None; count],
+            plan,
+            tape,
+        };
+        for number in 1..=count {
+            let id = ShardId::new(&number.to_string()).expect("a number is a good name");
+            let mut clocks = Clocks::new(world.plan.rate);
+            if world.suffers(Fault::WallJumps) {
+                clocks.jump(hours(&mut dice));
+            }
+            world.shards.push(id.clone());
+            world
+                .nodes
+                .push(Node::new(id, clocks, dice.split(), planted));
+        }
+        world
+    }
+
+    pub(crate) fn suffers(&self, fault: Fault) -> bool {
+        !self.is_healed && self.plan.suffers(fault)
+    }
+
+    /// Whether a fault strikes now.
+    pub(crate) fn strikes(&mut self, fault: Fault) -> bool {
+        self.suffers(fault) && self.net.chance(self.plan.fault_rate.max(20))
+    }
+
+    pub(crate) fn reach(&mut self, goal: &'static str) {
+        self.oracle.goals.reach(goal);
+    }
+
+    pub(crate) fn place(&self, shard: &ShardId) -> usize {
+        let place = self.shards.iter().position(|id| id == shard);
+        place.expect("every shard is known")
+    }
+
+    pub(crate) fn tell(&mut self, line: impl FnOnce() -> String) {
+        self.story.tell(self.time, line);
+    }
+
+    pub(crate) fn at(&mut self, after: u64, event: Event) {
+        self.next_event += 1;
+        self.events
+            .insert((self.time + after, self.next_event), event);
+    }
+
+    /// A usual delay of the network, now and then a long one.
+    pub(crate) fn latency(&mut self) -> u64 {
+        let usual = self.net.within(500, 20_000);
+        if self.suffers(Fault::Latency) && self.net.chance(250) {
+            usual + self.net.below(5 * SECOND)
+        } else {
+            usual
+        }
+    }
+
+    /// All that happens until a moment, and not after it.
+    pub(crate) fn run_until(&mut self, time: u64) -> Ran {
+        while let Some(entry) = self.events.first_entry() {
+            if entry.key().0 > time {
+                break;
+            }
+            let ((at, _), event) = entry.remove_entry();
+            self.time = self.time.max(at);
+            self.happen(event)?;
+        }
+        self.time = self.time.max(time);
+        Ok(())
+    }
+
+    /// All steps of the tape.
+    pub(crate) fn load(&mut self) -> Ran {
+        for node in 0..self.nodes.len() {
+            self.start(node)?;
+        }
+        let mut at = 0;
+        for place in 0..self.tape.steps.len() {
+            at += self.tape.steps[place].after;
+            self.at(at, Event::Step(place));
+        }
+        self.run_until(self.time + at)
+    }
+
+    fn happen(&mut self, event: Event) -> Ran {
+        self.story.event(self.time, self.next_event);
+        match event {
+            Event::Step(place) => self.step(place),
+            Event::Carry(from, to) => self.carry(from, to),
+            Event::Letter { to, letter, starts } => self.arrive(to, *letter, starts),
+            Event::Confirm {
+                from,
+                to,
+                up_to,
+                starts,
+            } => self.confirm(from, to, up_to, starts),
+            Event::Coordinate(number) => self.coordinate(number),
+            Event::Stray {
+                node,
+                command,
+                is_prepare,
+            } => self.stray(node, *command, is_prepare),
+            Event::Report { node, grant, how } => self.report(node, &grant, how),
+            Event::Due(node) => {
+                self.due[node] = None;
+                self.turn(node, None).map(|_| ())
+            }
+            Event::Start(node) => self.start(node),
+            Event::Mend(from, to) => {
+                self.cut.remove(&(from, to));
+                Ok(())
+            }
+        }
+    }
+
+    /// A client asks; the network and the shard may fail it.
+    pub(crate) fn ask(
+        &mut self,
+        node: usize,
+        command: Command,
+    ) -> Result<Heard, crate::oracle::Violation> {
+        if self.strikes(Fault::RequestsLost) {
+            return Ok(Heard::Nothing);
+        }
+        let answer = self.turn(node, Some(command))?;
+        if self.strikes(Fault::AnswersLost) {
+            return Ok(Heard::Nothing);
+        }
+        Ok(answer.map_or(Heard::Nothing, |answer| {
+            self.answered += 1;
+            Heard::Answer(answer)
+        }))
+    }
+
+    /// One turn of a shard, judged. `None` if it is down, or dies on it.
+    pub(crate) fn turn(
+        &mut self,
+        node: usize,
+        command: Option<Command>,
+    ) -> Result<Option<Answer>, crate::oracle::Violation> {
+        if !self.nodes[node].is_up() {
+            return Ok(None);
+        }
+        let fate = if self.strikes(Fault::Crashes) && self.net.chance(200) {
+            if self.net.chance(500) {
+                Fate::DiesBefore
+            } else {
+                Fate::DiesAfter
+            }
+        } else {
+            Fate::Good
+        };
+        let shown = self.nodes[node].id.clone();
+        self.story
+            .tell(self.time, || format!("{shown} <- {command:?} {fate:?}"));
+        self.story.deep(&command);
+        let turned = self.nodes[node].turn(self.time, command, fate)?;
+        let Some(turned) = turned else {
+            self.reach("crash-before-commit");
+            self.died(node);
+            return Ok(None);
+        };
+        self.story.deep(&turned.answer);
+        self.story.deep(&turned.changes);
+        self.story
+            .tell(self.time, || format!("{shown} -> {:?}", turned.answer));
+        self.judge(node, &turned.changes)?;
+        if fate == Fate::DiesAfter {
+            self.reach("crash-between-commit-and-answer");
+            self.nodes[node].kill(self.time)?;
+        }
+        if !self.nodes[node].is_up() {
+            self.died(node);
+            return Ok(if fate == Fate::DiesBefore {
+                turned.answer
+            } else {
+                None
+            });
+        }
+        self.arm(node);
+        self.wake_carriers(node);
+        Ok(turned.answer)
+    }
+
+    fn judge(&mut self, node: usize, changes: &[Change]) -> Ran {
+        for change in changes {
+            if let Change::PutOutbox(record) = change
+                && let Message::Decided {
+                    is_committed: false,
+                    ..
+                } = &record.message
+            {
+                self.oracle.goals.reach("inquiry-answered-no");
+            }
+        }
+        let stores: BTreeMap<ShardId, &Store> = self
+            .nodes
+            .iter()
+            .map(|node| (node.id.clone(), &node.store))
+            .collect();
+        self.oracle.committed(&self.shards[node], changes, &stores)
+    }
+
+    pub(crate) fn start(&mut self, node: usize) -> Ran {
+        if self.nodes[node].is_up() {
+            return Ok(());
+        }
+        let store = &self.nodes[node].store;
+        let goals = [
+            ("restarted-with-messages-waiting", !store.outbox.is_empty()),
+            (
+                "restarted-with-an-undecided-part",
+                !store.part_jobs.is_empty(),
+            ),
+            ("restarted-with-live-leases", !store.rows.leases.is_empty()),
+        ];
+        for (goal, is_reached) in goals {
+            if is_reached && self.nodes[node].starts > 0 {
+                self.reach(goal);
+            }
+        }
+        let id = self.shards[node].clone();
+        self.tell(|| format!("{id} starts"));
+        self.nodes[node].start(self.time)?;
+        self.arm(node);
+        self.wake_carriers(node);
+        Ok(())
+    }
+
+    pub(crate) fn kill(&mut self, node: usize) -> Ran {
+        let id = self.shards[node].clone();
+        self.tell(|| format!("{id} is killed"));
+        self.nodes[node].kill(self.time)?;
+        self.died(node);
+        Ok(())
+    }
+
+    fn died(&mut self, node: usize) {
+        let long = if self.net.chance(200) {
+            200 * SECOND
+        } else {
+            2 * SECOND
+        };
+        let after = if self.is_healed {
+            0
+        } else {
+            self.net.below(long)
+        };
+        self.at(after, Event::Start(node));
+    }
+
+    /// Has the shard looked at when its next timer is due.
+    pub(crate) fn arm(&mut self, node: usize) {
+        let Some(wait) = self.nodes[node].due_in(self.time) else {
+            return;
+        };
+        let at = self.time + wait;
+        if self.due[node].is_none_or(|armed| at < armed) {
+            self.due[node] = Some(at);
+            self.at(wait, Event::Due(node));
+        }
+    }
+
+    fn wake_carriers(&mut self, from: usize) {
+        for to in 0..self.nodes.len() {
+            let waits = self.nodes[from].store.waits_for(&self.shards[to]);
+            if waits && !self.carrying.contains_key(&(from, to)) {
+                self.carrying.insert((from, to), 0);
+                let after = self.net.within(100, 5_000);
+                self.at(after, Event::Carry(from, to));
+            }
+        }
+    }
+}
+
+/// Some hours, forward or back.
+pub(crate) fn hours(dice: &mut Dice) -> i64 {
+    let micros = i64::try_from(dice.below(6 * 3_600 * SECOND)).expect("some hours");
+    if dice.chance(500) { micros } else { -micros }
+}

@@ -1,0 +1,125 @@
+//! Compares what is noted about other shards: messages with the counts of their peer, parts with their jobs,
+//! dependents with the jobs that they wait for.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ganger_store::Loaded;
+use ganger_types::{Graph, JobKey, Namespace, ShardId};
+use rusqlite::Connection;
+
+use super::Report;
+use crate::fault::Fault;
+use crate::names::Small;
+use crate::row::to_sql;
+
+/// A submission over several shards.
+type Name = (Namespace, Graph);
+
+/// What the rows about other shards say.
+#[derive(Default)]
+pub(super) struct Shards {
+    /// Messages written for each, and how many of them it has confirmed.
+    peers: BTreeMap<ShardId, (u64, u64)>,
+    outbox: BTreeMap<ShardId, BTreeSet<u64>>,
+    /// Whether each is decided.
+    parts: BTreeMap<Name, bool>,
+    part_jobs: BTreeSet<Name>,
+    upstreams: BTreeSet<JobKey>,
+}
+
+impl Shards {
+    /// Takes a row; false if it is of another kind.
+    pub(super) fn add(&mut self, small: Small, row: &Loaded) -> bool {
+        match row {
+            Loaded::Peer(peer) => {
+                let counts = (peer.given, peer.confirmed);
+                self.peers.insert(peer.shard.clone(), counts);
+            }
+            Loaded::Outbox(message) => {
+                let numbers = self.outbox.entry(message.to.clone()).or_default();
+                numbers.insert(message.number);
+            }
+            Loaded::Part(part) => {
+                let name = (part.namespace.clone(), part.graph.clone());
+                if small == Small::PartJobs {
+                    self.part_jobs.insert(name);
+                } else {
+                    self.parts.insert(name, part.is_committed);
+                }
+            }
+            Loaded::Dependent(upstream, _) => {
+                self.upstreams.insert(*upstream);
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    pub(super) fn compare(
+        &self,
+        connection: &Connection,
+        report: &mut Report,
+    ) -> Result<(), Fault> {
+        self.compare_messages(report);
+        self.compare_parts(report);
+        let sql = "SELECT EXISTS (SELECT 1 FROM jobs WHERE key = ?1)
+            OR EXISTS (SELECT 1 FROM finished WHERE key = ?1)";
+        let mut is_there = connection.prepare(sql)?;
+        for upstream in &self.upstreams {
+            if !is_there.query_row([to_sql(upstream.0)], |row| row.get(0))? {
+                let what = "jobs of other shards wait for it, and it is not there";
+                report.add("dependents", upstream, what);
+            }
+        }
+        Ok(())
+    }
+
+    /// Kept are those after the last confirmed one up to the last one written, each once.
+    fn compare_messages(&self, report: &mut Report) {
+        for (shard, (given, confirmed)) in &self.peers {
+            if confirmed > given {
+                let what = format!("it has confirmed {confirmed} messages of {given}");
+                report.add("peers", shard, what);
+                continue;
+            }
+            let none = BTreeSet::new();
+            let kept = self.outbox.get(shard).unwrap_or(&none);
+            // Each number once, so that as many between the right bounds are all of them.
+            let (first, last) = (kept.first().copied(), kept.last().copied());
+            let expected = (given > confirmed).then_some((confirmed + 1, *given));
+            let count = u64::try_from(kept.len()).unwrap_or(u64::MAX);
+            if first.zip(last) != expected || count != given - confirmed {
+                let what = format!(
+                    "{count} messages to it are kept, numbered from {first:?} to {last:?}, \
+                     where {confirmed} of {given} are confirmed"
+                );
+                report.add("outbox", shard, what);
+            }
+        }
+        for shard in self.outbox.keys() {
+            if !self.peers.contains_key(shard) {
+                report.add(
+                    "outbox",
+                    shard,
+                    "nothing is known of the shard that these messages are for",
+                );
+            }
+        }
+    }
+
+    fn compare_parts(&self, report: &mut Report) {
+        for (name, is_committed) in &self.parts {
+            let what = match (is_committed, self.part_jobs.contains(name)) {
+                (true, true) => "it is decided, and its jobs are still kept apart",
+                (false, false) => "it is not decided, and its jobs are missing",
+                _ => continue,
+            };
+            report.add("parts", &name.1, what);
+        }
+        for name in &self.part_jobs {
+            if !self.parts.contains_key(name) {
+                report.add("part_jobs", &name.1, "the jobs of a part that is not there");
+            }
+        }
+    }
+}

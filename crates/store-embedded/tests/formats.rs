@@ -1,0 +1,108 @@
+//! Stores of older formats open, and lose nothing (`rel D14`).
+
+mod kit;
+
+use std::path::Path;
+
+use ganger_store::{Loaded, Store};
+use ganger_store_embedded::check;
+use ganger_types::{ClaimRecord, JobKey};
+use kit::fixture::{as_it_is, expected, format_1};
+
+#[test]
+fn a_store_of_format_1_opens_with_every_row_as_it_was() {
+    let directory = kit::directory();
+    let path = format_1(&directory);
+    assert_eq!(as_it_is(&path), expected());
+    // And once more, now that it is of today.
+    assert_eq!(as_it_is(&path), expected());
+}
+
+#[test]
+fn a_store_of_format_1_passes_the_audit_as_it_is() {
+    let directory = kit::directory();
+    let path = format_1(&directory);
+    let report = check(&path, |_| {}).expect("it can be read");
+    assert_eq!((report.findings, report.sequence), (Vec::new(), 2));
+}
+
+#[test]
+fn an_upgraded_store_says_so_in_its_file_and_keeps_a_log() {
+    let directory = kit::directory();
+    let path = format_1(&directory);
+    drop(kit::open(&path).expect("it opens"));
+    let header = std::fs::read(&path).expect("it is there");
+    // Offsets 18 and 60 of <https://www.sqlite.org/fileformat2.html#the_database_header>.
+    assert_eq!(header[18..20], [2, 2], "it uses a log");
+    assert_eq!(header[60..64], [0, 0, 0, 3], "its version");
+}
+
+#[test]
+fn idempotency_keys_of_format_1_are_written_anew_as_runs() {
+    let directory = kit::directory();
+    let path = format_1(&directory);
+    let length = |path: &Path| -> i64 {
+        let connection = rusqlite::Connection::open(path).expect("SQLite opens it");
+        let sql = "SELECT sum(length(body)) FROM claims";
+        connection
+            .query_row(sql, [], |row| row.get(0))
+            .expect("the table is there")
+    };
+    let before = length(&path);
+    let mut store = kit::open(&path).expect("it opens");
+    store.open().expect("it opens");
+    let mut many: Option<ClaimRecord> = None;
+    let mut each = |row| match row {
+        Loaded::Claim(record) if record.key.as_bytes() == b"many" => many = Some(*record),
+        _ => {}
+    };
+    store.load(&mut each).expect("it is whole");
+    drop(store);
+    assert!(length(&path) * 10 < before, "{} of {before}", length(&path));
+    let jobs = many.expect("it is there").claim.jobs;
+    assert_eq!(jobs.runs().len(), 1);
+    let answer = jobs.answer(&[None; 300]).expect("so many jobs");
+    assert_eq!(answer[299], kit::fixture::made(299));
+    assert_eq!(answer[0].0, JobKey(0));
+}
+
+#[test]
+fn damage_stops_the_upgrade_and_nothing_is_changed() {
+    let directory = kit::directory();
+    let path = format_1(&directory);
+    let connection = rusqlite::Connection::open(&path).expect("SQLite opens it");
+    let sql = "UPDATE claims SET body = zeroblob(40) WHERE name = (SELECT max(name) FROM claims)";
+    assert_eq!(connection.execute(sql, []).expect("the table is there"), 1);
+    drop(connection);
+    let refused = kit::open(&path).map(drop).expect_err("it is damaged");
+    assert!(refused.to_string().contains("claims"), "{refused}");
+    let again = kit::open(&path).map(drop).expect_err("it is still damaged");
+    assert_eq!(refused.to_string(), again.to_string());
+    let file = std::fs::read(&path).expect("it is there");
+    assert_eq!(file[18..20], [2, 2], "it uses a log");
+    assert_eq!(file[60..64], [0, 0, 0, 1], "its version");
+}
+
+/// Makes such a file where `GANGER_FIXTURE` says, for the format that this program writes; else it does nothing. Run by
+/// hand before a format changes.
+#[test]
+fn make_a_fixture_of_the_format_of_today() {
+    let Some(target) = std::env::var_os("GANGER_FIXTURE") else {
+        return;
+    };
+    let directory = kit::directory();
+    let path = directory.path().join("1.db");
+    let [first, second] = kit::fixture::commits();
+    let mut store = kit::open(&path).expect("a store can be made");
+    kit::write(&mut store, vec![first]);
+    // Opening copies the log into the file; what comes then stays in the log.
+    store.open().expect("it opens");
+    kit::write(&mut store, vec![second]);
+    for suffix in ["", "-wal"] {
+        let mut to = target.clone();
+        to.push(suffix);
+        std::fs::copy(format!("{}{suffix}", path.display()), to).expect("it can be copied");
+    }
+    let report = check(&path, |_| {}).expect("it can be read");
+    assert_eq!(report.findings, []);
+}

@@ -1,0 +1,149 @@
+//! Parts of submissions over several shards.
+
+use ganger_types::name::ClaimKey;
+use ganger_types::peer::PartClaim;
+use ganger_types::{
+    Dependent, Graph, IdTag, JobId, JobKey, Namespace, Part, PartRecord, ShardId, Timestamp,
+};
+
+use super::new_job::{read_new_job, write_new_job};
+use super::peer::{read_bits, read_shard, write_bits, write_shard};
+use super::{Cursor, DecodeError, Record, Writer};
+
+/// An id made from a number and a mark has room for those below these.
+const MADE_KEYS: u64 = 1 << 40;
+const ID_TAGS: u32 = 1 << 20;
+
+impl Record for PartRecord {
+    const WHAT: &'static str = "part";
+
+    fn write(&self, out: &mut Writer<'_>) {
+        out.bytes(self.namespace.as_bytes());
+        out.bytes(self.graph.as_bytes());
+        write_shard(out, &self.decider);
+        out.length(self.shards.len());
+        self.shards.iter().for_each(|shard| write_shard(out, shard));
+        out.number(self.first.0);
+        out.number(u64::from(self.count));
+        out.number(u64::from(self.id_tag.0));
+        write_ids(out, &self.given);
+        write_ids(out, &self.outside);
+        out.number(self.prepared_at.0);
+        out.flag(self.is_committed);
+        out.option(self.cancelled.as_ref(), |out, why| {
+            out.bytes(why.as_bytes());
+        });
+        out.option(self.claim.as_ref(), write_claim);
+    }
+
+    fn read(_version: u8, from: &mut Cursor<'_>) -> Result<Self, DecodeError> {
+        let namespace = from.name(Namespace::new)?;
+        let graph = from.name(Graph::new)?;
+        let decider = read_shard(from)?;
+        let shards = from.list(read_shard)?;
+        let first = JobKey(from.number()?);
+        let count: u32 = from.small()?;
+        let end = first.0.checked_add(u64::from(count));
+        if end.is_none_or(|end| end > MADE_KEYS) {
+            return Err(from.error("has jobs with numbers that no id can tell"));
+        }
+        Ok(Self {
+            namespace,
+            graph,
+            decider,
+            shards,
+            first,
+            count,
+            id_tag: read_id_tag(from)?,
+            given: read_ids(from)?,
+            outside: read_ids(from)?,
+            prepared_at: Timestamp(from.number()?),
+            is_committed: from.flag()?,
+            cancelled: from.option(|from| from.text().map(str::to_owned))?,
+            claim: from.option(read_claim)?,
+        })
+    }
+}
+
+impl Record for Part {
+    const WHAT: &'static str = "part with its jobs";
+
+    fn write(&self, out: &mut Writer<'_>) {
+        self.record.write(out);
+        out.length(self.jobs.len());
+        self.jobs.iter().for_each(|job| write_new_job(out, job));
+        out.length(self.dependents.len());
+        for (place, dependent) in &self.dependents {
+            out.number(u64::from(*place));
+            dependent.write(out);
+        }
+    }
+
+    fn read(_version: u8, from: &mut Cursor<'_>) -> Result<Self, DecodeError> {
+        let record = PartRecord::read(PartRecord::VERSION, from)?;
+        let jobs = from.list(read_new_job)?;
+        if usize::try_from(record.count) != Ok(jobs.len()) {
+            return Err(from.error("has another number of jobs than it says"));
+        }
+        let dependents = from.list(|from| {
+            let place: u32 = from.small()?;
+            if place >= record.count {
+                return Err(from.error("has a dependent of a job beyond its last"));
+            }
+            Ok((place, Dependent::read(Dependent::VERSION, from)?))
+        })?;
+        Ok(Self {
+            record,
+            jobs,
+            dependents,
+        })
+    }
+}
+
+fn write_ids(out: &mut Writer<'_>, ids: &[(JobKey, JobId)]) {
+    out.length(ids.len());
+    for (key, id) in ids {
+        out.number(key.0);
+        out.bytes(id.as_bytes());
+    }
+}
+
+fn read_ids(from: &mut Cursor<'_>) -> Result<Vec<(JobKey, JobId)>, DecodeError> {
+    from.list(|from| Ok((JobKey(from.number()?), from.name(JobId::new)?)))
+}
+
+fn read_id_tag(from: &mut Cursor<'_>) -> Result<IdTag, DecodeError> {
+    let tag = from.small()?;
+    if tag >= ID_TAGS {
+        return Err(from.error("has a start that no id can tell"));
+    }
+    Ok(IdTag(tag))
+}
+
+fn write_claim(out: &mut Writer<'_>, claim: &PartClaim) {
+    out.bytes(claim.key.as_bytes());
+    write_bits(out, claim.fingerprint);
+    out.length(claim.numbers.len());
+    for (shard, first, tag) in &claim.numbers {
+        write_shard(out, shard);
+        out.number(first.0);
+        out.number(u64::from(tag.0));
+    }
+}
+
+fn read_claim(from: &mut Cursor<'_>) -> Result<PartClaim, DecodeError> {
+    Ok(PartClaim {
+        key: from.name(ClaimKey::new)?,
+        fingerprint: read_bits(from)?,
+        numbers: from.list(read_numbers)?,
+    })
+}
+
+fn read_numbers(from: &mut Cursor<'_>) -> Result<(ShardId, JobKey, IdTag), DecodeError> {
+    let shard = read_shard(from)?;
+    let first = JobKey(from.number()?);
+    if first.0 >= MADE_KEYS {
+        return Err(from.error("has jobs with numbers that no id can tell"));
+    }
+    Ok((shard, first, read_id_tag(from)?))
+}

@@ -1,0 +1,309 @@
+//! Other shards: what is known of them, what is said to them, who of theirs waits for a job of ours.
+//!
+//! Messages also travel in this form, so whatever comes is read with the same care as what was stored.
+
+use ganger_types::{
+    Bytes, Carried, Dependent, Graph, JobId, JobKey, JobRef, Message, Namespace, OutboxRecord,
+    PeerRecord, ShardId, Timestamp,
+};
+
+use super::policy::{read_outcome, read_policy, write_outcome, write_policy};
+use super::{Cursor, DecodeError, Record, Writer};
+
+const ENDED: u8 = 1;
+const NO_SUCH_JOB: u8 = 2;
+const FOLLOW: u8 = 3;
+const LET_GO: u8 = 4;
+const DECIDED: u8 = 5;
+const INQUIRE: u8 = 6;
+const CANCEL_GRAPH: u8 = 7;
+
+const NO_RESULT: u8 = 1;
+const STORED: u8 = 2;
+const BYTES: u8 = 3;
+
+pub(super) fn write_shard(out: &mut Writer<'_>, shard: &ShardId) {
+    out.bytes(shard.as_str().as_bytes());
+}
+
+pub(super) fn read_shard(from: &mut Cursor<'_>) -> Result<ShardId, DecodeError> {
+    let text = from.text()?;
+    ShardId::new(text).ok_or_else(|| from.error("names a shard as none can be named"))
+}
+
+pub(super) fn write_job_ref(out: &mut Writer<'_>, job: &JobRef) {
+    write_shard(out, &job.shard);
+    out.bytes(job.id.as_bytes());
+}
+
+pub(super) fn read_job_ref(from: &mut Cursor<'_>) -> Result<JobRef, DecodeError> {
+    Ok(JobRef {
+        shard: read_shard(from)?,
+        id: from.name(JobId::new)?,
+    })
+}
+
+/// Random bits, which a varint would only make longer.
+pub(super) fn write_bits(out: &mut Writer<'_>, bits: u64) {
+    out.raw(&bits.to_le_bytes());
+}
+
+pub(super) fn read_bits(from: &mut Cursor<'_>) -> Result<u64, DecodeError> {
+    let raw = from.raw(8)?.try_into().expect("eight bytes were taken");
+    Ok(u64::from_le_bytes(raw))
+}
+
+impl Record for PeerRecord {
+    const WHAT: &'static str = "peer";
+
+    fn write(&self, out: &mut Writer<'_>) {
+        write_shard(out, &self.shard);
+        out.number(self.line);
+        out.number(self.given);
+        out.number(self.confirmed);
+        out.number(self.received);
+        write_bits(out, self.received_tag);
+        out.number(self.received_line);
+        out.flag(self.adopts);
+        out.option(self.stopped.as_ref(), |out, why| out.bytes(why.as_bytes()));
+    }
+
+    fn read(_version: u8, from: &mut Cursor<'_>) -> Result<Self, DecodeError> {
+        Ok(Self {
+            shard: read_shard(from)?,
+            line: from.number()?,
+            given: from.number()?,
+            confirmed: from.number()?,
+            received: from.number()?,
+            received_tag: read_bits(from)?,
+            received_line: from.number()?,
+            adopts: from.flag()?,
+            stopped: from.option(|from| from.text().map(str::to_owned))?,
+        })
+    }
+}
+
+impl Record for Dependent {
+    const WHAT: &'static str = "dependent";
+
+    fn write(&self, out: &mut Writer<'_>) {
+        write_shard(out, &self.shard);
+        out.number(self.key.0);
+        out.number(u64::from(self.slot));
+        out.bytes(self.id.as_bytes());
+        write_policy(out, self.policy);
+        out.flag(self.is_member);
+    }
+
+    fn read(_version: u8, from: &mut Cursor<'_>) -> Result<Self, DecodeError> {
+        Ok(Self {
+            shard: read_shard(from)?,
+            key: JobKey(from.number()?),
+            slot: from.small()?,
+            id: from.name(JobId::new)?,
+            policy: read_policy(from)?,
+            is_member: from.flag()?,
+        })
+    }
+}
+
+impl Record for OutboxRecord {
+    const WHAT: &'static str = "message";
+
+    fn write(&self, out: &mut Writer<'_>) {
+        write_shard(out, &self.to);
+        out.number(self.number);
+        write_bits(out, self.tag);
+        out.number(self.at.0);
+        write_message(out, &self.message);
+    }
+
+    fn read(_version: u8, from: &mut Cursor<'_>) -> Result<Self, DecodeError> {
+        Ok(Self {
+            to: read_shard(from)?,
+            number: from.number()?,
+            tag: read_bits(from)?,
+            at: Timestamp(from.number()?),
+            message: read_message(from)?,
+        })
+    }
+}
+
+/// What every message begins with.
+fn begin(out: &mut Writer<'_>, letter: u8, namespace: &Namespace) {
+    out.byte(letter);
+    out.bytes(namespace.as_bytes());
+}
+
+fn write_message(out: &mut Writer<'_>, message: &Message) {
+    match message {
+        Message::Ended {
+            namespace,
+            upstream,
+            dependent,
+            slot,
+            outcome,
+            result,
+        } => {
+            begin(out, ENDED, namespace);
+            write_edge(out, upstream, *dependent, *slot);
+            write_outcome(out, *outcome);
+            write_carried(out, result);
+        }
+        Message::NoSuchJob {
+            namespace,
+            upstream,
+            dependent,
+            slot,
+        } => {
+            begin(out, NO_SUCH_JOB, namespace);
+            write_edge(out, upstream, *dependent, *slot);
+        }
+        Message::Follow {
+            namespace,
+            upstream,
+            dependent,
+        } => {
+            begin(out, FOLLOW, namespace);
+            out.bytes(upstream.as_bytes());
+            dependent.write(out);
+        }
+        Message::LetGo {
+            namespace,
+            upstream,
+            dependent,
+            slot,
+            unneeded_in,
+        } => {
+            begin(out, LET_GO, namespace);
+            write_edge(out, upstream, *dependent, *slot);
+            out.option(unneeded_in.as_ref(), |out, graph| {
+                out.bytes(graph.as_bytes());
+            });
+        }
+        Message::Decided {
+            namespace,
+            graph,
+            is_committed,
+        } => {
+            begin(out, DECIDED, namespace);
+            out.bytes(graph.as_bytes());
+            out.flag(*is_committed);
+        }
+        Message::Inquire { namespace, graph } => {
+            begin(out, INQUIRE, namespace);
+            out.bytes(graph.as_bytes());
+        }
+        Message::CancelGraph {
+            namespace,
+            graph,
+            reason,
+        } => {
+            begin(out, CANCEL_GRAPH, namespace);
+            out.bytes(graph.as_bytes());
+            out.bytes(reason.as_bytes());
+        }
+    }
+}
+
+fn read_message(from: &mut Cursor<'_>) -> Result<Message, DecodeError> {
+    let letter = from.byte()?;
+    if !(ENDED..=CANCEL_GRAPH).contains(&letter) {
+        return Err(from.error("says something that this program does not know"));
+    }
+    let namespace = from.name(Namespace::new)?;
+    match letter {
+        ENDED | NO_SUCH_JOB | LET_GO => read_of_edge(letter, namespace, from),
+        FOLLOW => Ok(Message::Follow {
+            namespace,
+            upstream: from.name(JobId::new)?,
+            dependent: Dependent::read(Dependent::VERSION, from)?,
+        }),
+        _ => read_of_graph(letter, namespace, from),
+    }
+}
+
+/// A message about one slot of one job.
+fn read_of_edge(
+    letter: u8,
+    namespace: Namespace,
+    from: &mut Cursor<'_>,
+) -> Result<Message, DecodeError> {
+    let upstream = from.name(JobId::new)?;
+    let dependent = JobKey(from.number()?);
+    let slot = from.small()?;
+    Ok(match letter {
+        ENDED => Message::Ended {
+            namespace,
+            upstream,
+            dependent,
+            slot,
+            outcome: read_outcome(from)?,
+            result: read_carried(from)?,
+        },
+        LET_GO => Message::LetGo {
+            namespace,
+            upstream,
+            dependent,
+            slot,
+            unneeded_in: from.option(|from| from.name(Graph::new))?,
+        },
+        _ => Message::NoSuchJob {
+            namespace,
+            upstream,
+            dependent,
+            slot,
+        },
+    })
+}
+
+/// A message about a whole submission.
+fn read_of_graph(
+    letter: u8,
+    namespace: Namespace,
+    from: &mut Cursor<'_>,
+) -> Result<Message, DecodeError> {
+    let graph = from.name(Graph::new)?;
+    Ok(match letter {
+        DECIDED => Message::Decided {
+            namespace,
+            graph,
+            is_committed: from.flag()?,
+        },
+        CANCEL_GRAPH => Message::CancelGraph {
+            namespace,
+            graph,
+            reason: from.text()?.to_owned(),
+        },
+        _ => Message::Inquire { namespace, graph },
+    })
+}
+
+fn write_edge(out: &mut Writer<'_>, upstream: &JobId, dependent: JobKey, slot: u32) {
+    out.bytes(upstream.as_bytes());
+    out.number(dependent.0);
+    out.number(u64::from(slot));
+}
+
+fn write_carried(out: &mut Writer<'_>, result: &Carried) {
+    match result {
+        Carried::None => out.byte(NO_RESULT),
+        Carried::Stored(key) => {
+            out.byte(STORED);
+            out.number(key.0);
+        }
+        Carried::Bytes(bytes) => {
+            out.byte(BYTES);
+            out.bytes(bytes);
+        }
+    }
+}
+
+fn read_carried(from: &mut Cursor<'_>) -> Result<Carried, DecodeError> {
+    match from.byte()? {
+        NO_RESULT => Ok(Carried::None),
+        STORED => Ok(Carried::Stored(JobKey(from.number()?))),
+        BYTES => Ok(Carried::Bytes(Bytes::copy_from_slice(from.bytes()?))),
+        _ => Err(from.error("carries its result in an unknown way")),
+    }
+}

@@ -1,0 +1,219 @@
+//! The client's side: makes connections for an HTTP library, plain or encrypted as the address says.
+
+use std::future::Future;
+use std::io;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use http::Uri;
+use hyper_util::rt::TokioIo;
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, RootCertStore};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tower::Service;
+
+use crate::error::TlsError;
+use crate::explain::explain;
+use crate::files::{chain, key, provider, roots};
+use crate::names::Names;
+use crate::stream::{Faults, Inner, Stream};
+
+/// A handshake that takes longer is given up.
+const HANDSHAKE_WITHIN: Duration = Duration::from_secs(10);
+
+/// Whom a client trusts, and how it shows who it is. The files are read at each connection, so that a
+/// renewed certificate counts from the next one on.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Trust {
+    /// Authorities of servers; without it those that the system trusts.
+    pub ca: Option<PathBuf>,
+    /// Our certificate, followed by those that lead to its authority.
+    pub certificate: Option<PathBuf>,
+    /// Its private key.
+    pub key: Option<PathBuf>,
+}
+
+impl Trust {
+    fn config(&self) -> Result<ClientConfig, TlsError> {
+        let roots = match &self.ca {
+            Some(path) => roots(path)?,
+            None => of_the_system()?,
+        };
+        let together = |error: rustls::Error| {
+            TlsError::Together(match error {
+                rustls::Error::InconsistentKeys(_) => {
+                    "the client's key is not the key of its certificate".to_owned()
+                }
+                error => format!("client certificate: {error}"),
+            })
+        };
+        let builder = ClientConfig::builder_with_provider(provider())
+            .with_safe_default_protocol_versions()
+            .map_err(together)?
+            .with_root_certificates(roots);
+        let mut config = match (&self.certificate, &self.key) {
+            (None, None) => builder.with_no_client_auth(),
+            (Some(certificate), Some(path)) => builder
+                .with_client_auth_cert(chain(certificate)?, key(path)?)
+                .map_err(together)?,
+            (Some(_), None) => return Err(incomplete("certificate", "--client-key")),
+            (None, Some(_)) => return Err(incomplete("key", "--client-cert")),
+        };
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        Ok(config)
+    }
+
+    /// Makes sure that the files can be used.
+    ///
+    /// # Errors
+    /// If one cannot be read or understood, or they do not go together.
+    pub fn check(&self) -> Result<(), TlsError> {
+        self.config().map(|_| ())
+    }
+}
+
+fn incomplete(has: &str, missing: &str) -> TlsError {
+    TlsError::Together(format!(
+        "a client {has} alone is of no use: give {missing} too"
+    ))
+}
+
+fn of_the_system() -> Result<RootCertStore, TlsError> {
+    let mut store = RootCertStore::empty();
+    let found = rustls_native_certs::load_native_certs();
+    store.add_parsable_certificates(found.certs);
+    if store.is_empty() {
+        let reason =
+            "this system has no list of trusted authorities: name the server's CA with --ca FILE";
+        return Err(TlsError::Together(reason.to_owned()));
+    }
+    Ok(store)
+}
+
+/// Makes connections: encrypted for `https`, plain for `http`.
+#[derive(Clone, Debug)]
+pub struct Connector {
+    trust: Arc<Trust>,
+    shard: Option<Arc<str>>,
+    faults: Faults,
+}
+
+/// A connection under way.
+pub type Connecting = Pin<Box<dyn Future<Output = io::Result<TokioIo<Stream>>> + Send>>;
+
+impl Connector {
+    /// A connector with this trust.
+    pub fn new(trust: Trust) -> Self {
+        Self {
+            trust: Arc::new(trust),
+            shard: None,
+            faults: Faults::default(),
+        }
+    }
+
+    /// Goes on only if the other side's certificate is of this shard. Plain connections are not affected.
+    #[must_use]
+    pub fn expecting_shard(mut self, shard: &str) -> Self {
+        self.shard = Some(shard.into());
+        self
+    }
+
+    /// What the other side of the last connection objected to, if it did: HTTP libraries tell only that a
+    /// connection has closed.
+    pub fn last_fault(&self) -> Option<String> {
+        self.faults.get()
+    }
+
+    /// Connects to the address of a URI.
+    ///
+    /// # Errors
+    /// If nobody answers, or the other side cannot be trusted; the words say which and what to do.
+    pub async fn connect(&self, uri: &Uri) -> io::Result<Stream> {
+        let is_secure = uri.scheme_str() == Some("https");
+        let host = uri.host().unwrap_or_default();
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        let port = uri.port_u16().unwrap_or(if is_secure { 443 } else { 80 });
+        let stream = TcpStream::connect((host, port)).await?;
+        // Small requests must not wait for more to come.
+        stream.set_nodelay(true)?;
+        if !is_secure {
+            return Ok(self.made(Inner::Plain(stream)));
+        }
+        let config = Arc::new(self.trust.config()?);
+        let name = ServerName::try_from(host.to_owned())
+            .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
+        let handshake = TlsConnector::from(config).connect(name, stream);
+        let stream = tokio::time::timeout(HANDSHAKE_WITHIN, handshake)
+            .await
+            .map_err(|_| timed_out())?
+            .map_err(|error| told(&error))?;
+        self.check_shard(stream.get_ref().1.peer_certificates())?;
+        Ok(self.made(Inner::Tls(Box::new(stream))))
+    }
+
+    fn made(&self, inner: Inner) -> Stream {
+        let faults = self.faults.clone();
+        faults.set(None);
+        Stream { inner, faults }
+    }
+
+    fn check_shard(
+        &self,
+        chain: Option<&[rustls::pki_types::CertificateDer<'_>]>,
+    ) -> io::Result<()> {
+        let Some(wanted) = &self.shard else {
+            return Ok(());
+        };
+        let names = chain
+            .and_then(|chain| chain.first())
+            .map(|first| Names::read(first));
+        let found = names.and_then(|names| names.shard);
+        if found.as_deref() == Some(&**wanted) {
+            return Ok(());
+        }
+        let prefix = crate::SHARD_URI_PREFIX;
+        let found = found.map_or("none".to_owned(), |shard| format!("{prefix}{shard}"));
+        Err(io::Error::new(
+            io::ErrorKind::PermissionDenied,
+            format!(
+                "its certificate is not of shard {wanted}: wanted the alternative name {prefix}{wanted}, it bears {found}"
+            ),
+        ))
+    }
+}
+
+fn timed_out() -> io::Error {
+    let words =
+        format!("no TLS handshake within {HANDSHAKE_WITHIN:?}: is this a port of a TLS server?");
+    io::Error::new(io::ErrorKind::TimedOut, words)
+}
+
+fn told(error: &io::Error) -> io::Error {
+    let words = match explain(error) {
+        Some(words) => words,
+        None if error.kind() == io::ErrorKind::UnexpectedEof => {
+            "the other side closed the connection during the TLS handshake: does it speak TLS there?".to_owned()
+        }
+        None => error.to_string(),
+    };
+    io::Error::new(error.kind(), words)
+}
+
+impl Service<Uri> for Connector {
+    type Response = TokioIo<Stream>;
+    type Error = io::Error;
+    type Future = Connecting;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, uri: Uri) -> Connecting {
+        let connector = self.clone();
+        Box::pin(async move { connector.connect(&uri).await.map(TokioIo::new) })
+    }
+}

@@ -1,0 +1,43 @@
+//! Why certificates and keys cannot be used.
+
+use std::io;
+use std::path::PathBuf;
+
+/// Why certificates and keys cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum TlsError {
+    /// A file cannot be read, or what is in it cannot be understood.
+    #[error("{what} {}: {reason}", path.display())]
+    File {
+        /// What it should be, such as `certificate`.
+        what: &'static str,
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
+    /// The files do not go together.
+    #[error("{0}")]
+    Together(String),
+}
+
+impl TlsError {
+    pub(crate) fn file(
+        what: &'static str,
+        path: &std::path::Path,
+        reason: impl Into<String>,
+    ) -> Self {
+        Self::File {
+            what,
+            path: path.to_owned(),
+            reason: reason.into(),
+        }
+    }
+}
+
+impl From<TlsError> for io::Error {
+    fn from(error: TlsError) -> Self {
+        Self::new(io::ErrorKind::InvalidInput, error)
+    }
+}

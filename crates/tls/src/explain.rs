@@ -1,0 +1,94 @@
+//! What goes wrong with TLS, in words that say what to do.
+
+use std::error::Error as StdError;
+use std::io;
+
+use rustls::{AlertDescription, CertificateError, Error, InvalidMessage};
+
+/// Words for a failed connection, if TLS has something to do with it.
+pub fn explain(error: &io::Error) -> Option<String> {
+    let mut cause: Option<&(dyn StdError + 'static)> = error
+        .get_ref()
+        .map(|inner| -> &(dyn StdError + 'static) { inner });
+    while let Some(error) = cause {
+        if let Some(error) = error.downcast_ref::<Error>() {
+            return Some(words(error));
+        }
+        cause = error.source();
+    }
+    None
+}
+
+fn words(error: &Error) -> String {
+    match error {
+        Error::InvalidCertificate(error) => certificate(error),
+        Error::AlertReceived(alert) => received(*alert),
+        Error::InvalidMessage(
+            InvalidMessage::InvalidContentType | InvalidMessage::UnknownProtocolVersion,
+        ) => "the other side does not speak TLS: use an address that begins with http://, or the port for https".to_owned(),
+        Error::NoCertificatesPresented => {
+            "no client certificate was shown: one is required here".to_owned()
+        }
+        Error::PeerIncompatible(error) => {
+            format!("no common version or method of TLS: {error:?}")
+        }
+        error => format!("TLS: {error}"),
+    }
+}
+
+fn certificate(error: &CertificateError) -> String {
+    use CertificateError as C;
+    match error {
+        C::Expired | C::ExpiredContext { .. } => {
+            "its certificate has expired: renew it, or check the clocks of both sides".to_owned()
+        }
+        C::NotValidYet | C::NotValidYetContext { .. } => {
+            "its certificate is not valid yet: check the clocks of both sides".to_owned()
+        }
+        C::NotValidForName => {
+            "its certificate is for another name: use the name that the certificate bears"
+                .to_owned()
+        }
+        C::NotValidForNameContext {
+            expected,
+            presented,
+        } => {
+            let name = expected.to_str();
+            let known = presented.join(", ");
+            format!(
+                "its certificate is for another name: wanted {name}, it bears {known}; use an address that it bears, or make one for {name}"
+            )
+        }
+        C::UnknownIssuer | C::BadSignature => {
+            "its certificate is not signed by an authority that is trusted here: name the right CA file (clients: --ca)".to_owned()
+        }
+        C::Revoked => "its certificate was called back by its authority".to_owned(),
+        C::InvalidPurpose | C::InvalidPurposeContext { .. } => {
+            "its certificate is not made for this side of a connection (extended key usage serverAuth or clientAuth)".to_owned()
+        }
+        error => format!("its certificate cannot be accepted: {error:?}"),
+    }
+}
+
+fn received(alert: AlertDescription) -> String {
+    use AlertDescription as A;
+    match alert {
+        A::CertificateRequired => {
+            "the server wants a client certificate: give --client-cert and --client-key".to_owned()
+        }
+        A::CertificateExpired => {
+            "the server refuses our certificate: it has expired; renew it".to_owned()
+        }
+        A::CertificateRevoked => {
+            "the server refuses our certificate: it was called back".to_owned()
+        }
+        A::UnknownCA | A::DecryptError => {
+            "the server refuses our certificate: it is not signed by an authority that the server trusts".to_owned()
+        }
+        A::BadCertificate | A::UnsupportedCertificate | A::CertificateUnknown => {
+            format!("the server refuses our certificate ({alert:?})")
+        }
+        A::NoApplicationProtocol => "the server does not speak HTTP/2 there".to_owned(),
+        alert => format!("the other side broke the TLS connection off ({alert:?})"),
+    }
+}

@@ -1,0 +1,102 @@
+//! Certificates and keys from PEM files.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use rustls::RootCertStore;
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::pem::{self, PemObject as _};
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
+use x509_parser::prelude::{FromDer as _, X509Certificate};
+
+use crate::error::TlsError;
+
+/// The cryptography, named rather than installed for the whole process.
+pub(crate) fn provider() -> Arc<CryptoProvider> {
+    Arc::new(rustls::crypto::ring::default_provider())
+}
+
+fn unreadable(
+    what: &'static str,
+    path: &Path,
+    wanted: &str,
+) -> impl FnOnce(pem::Error) -> TlsError {
+    move |error| {
+        let reason = match error {
+            pem::Error::NoItemsFound => format!("has no {wanted} in PEM form"),
+            // The words of the library repeat none of the file's text.
+            pem::Error::Io(error) => format!("cannot be read: {error}"),
+            _ => format!("is not well-formed PEM; {wanted} is needed"),
+        };
+        TlsError::file(what, path, reason)
+    }
+}
+
+/// A certificate with those that lead from it to its authority. Refuses one that has expired: it would
+/// be refused by everyone, and it is better said here.
+pub(crate) fn chain(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let what = "certificate";
+    let wanted = "-----BEGIN CERTIFICATE-----";
+    let chain: Result<Vec<_>, _> = CertificateDer::pem_file_iter(path)
+        .map_err(unreadable(what, path, wanted))?
+        .collect();
+    let chain = chain.map_err(unreadable(what, path, wanted))?;
+    let Some(first) = chain.first() else {
+        return Err(TlsError::file(what, path, format!("has no {wanted}")));
+    };
+    let (_, parsed) = X509Certificate::from_der(first)
+        .map_err(|error| TlsError::file(what, path, format!("cannot be understood: {error}")))?;
+    let validity = parsed.validity();
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let now = now.ok().and_then(|now| i64::try_from(now.as_secs()).ok());
+    if now.is_some_and(|now| validity.not_after.timestamp() < now) {
+        let reason = format!("has expired at {}: renew it", validity.not_after);
+        return Err(TlsError::file(what, path, reason));
+    }
+    Ok(chain)
+}
+
+pub(crate) fn key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
+    let what = "private key";
+    PrivateKeyDer::from_pem_file(path).map_err(unreadable(
+        what,
+        path,
+        "private key (PKCS#8, PKCS#1 or SEC1, without a passphrase)",
+    ))
+}
+
+/// Authorities that are trusted.
+pub(crate) fn roots(path: &Path) -> Result<RootCertStore, TlsError> {
+    let what = "CA file";
+    let wanted = "-----BEGIN CERTIFICATE-----";
+    let mut roots = RootCertStore::empty();
+    for certificate in
+        CertificateDer::pem_file_iter(path).map_err(unreadable(what, path, wanted))?
+    {
+        let certificate = certificate.map_err(unreadable(what, path, wanted))?;
+        roots
+            .add(certificate)
+            .map_err(|error| TlsError::file(what, path, error.to_string()))?;
+    }
+    if roots.is_empty() {
+        return Err(TlsError::file(what, path, format!("has no {wanted}")));
+    }
+    Ok(roots)
+}
+
+/// Certificates that their authority has called back.
+pub(crate) fn revocations(
+    path: &Path,
+) -> Result<Vec<CertificateRevocationListDer<'static>>, TlsError> {
+    let what = "revocation list";
+    let wanted = "-----BEGIN X509 CRL-----";
+    let lists: Result<Vec<_>, _> = CertificateRevocationListDer::pem_file_iter(path)
+        .map_err(unreadable(what, path, wanted))?
+        .collect();
+    let lists = lists.map_err(unreadable(what, path, wanted))?;
+    if lists.is_empty() {
+        return Err(TlsError::file(what, path, format!("has no {wanted}")));
+    }
+    Ok(lists)
+}

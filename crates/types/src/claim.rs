@@ -1,0 +1,228 @@
+//! Idempotency keys: what was answered to a submission, kept for its repeat (`rel P1`).
+//!
+//! A key is remembered for a day and a submission may have many thousand jobs, so the jobs are kept as runs:
+//! ids that the engine made follow from the numbers, and ids that the client gave stand in the repeat itself.
+
+use crate::id::{IdTag, JobId, JobKey};
+use crate::name::{ClaimKey, Graph, Namespace};
+use crate::time::Timestamp;
+
+/// A submission's idempotency key and its answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClaimRecord {
+    /// Whose.
+    pub namespace: Namespace,
+    /// The key.
+    pub key: ClaimKey,
+    /// What was submitted and answered.
+    pub claim: Claim,
+}
+
+/// What was submitted under an idempotency key, and the answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Claim {
+    /// Hash of what was submitted.
+    pub fingerprint: u64,
+    /// The jobs it made, in order.
+    pub jobs: ClaimedJobs,
+    /// The graph, if it was one.
+    pub graph: Option<Graph>,
+    /// Forgotten from this time on.
+    pub until: Timestamp,
+}
+
+/// The jobs of a submission, in its order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClaimedJobs {
+    runs: Vec<ClaimedRun>,
+}
+
+/// Jobs that follow each other in a submission.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ClaimedRun {
+    /// Numbered one after the other, with ids made by one start of the engine.
+    Made {
+        /// The first one's number.
+        first: JobKey,
+        /// How many.
+        count: u32,
+        /// The start that made their ids.
+        tag: IdTag,
+    },
+    /// Numbered one after the other, under the ids that the submission gave them.
+    Given {
+        /// The first one's number.
+        first: JobKey,
+        /// How many.
+        count: u32,
+    },
+    /// One that had another id already, by its unique key.
+    Other(JobKey, JobId),
+}
+
+impl ClaimedRun {
+    /// How many jobs.
+    pub fn count(&self) -> u32 {
+        match self {
+            Self::Made { count, .. } | Self::Given { count, .. } => *count,
+            Self::Other(..) => 1,
+        }
+    }
+
+    /// Whether it now ends with the next job; if not it is as it was.
+    fn takes(&mut self, next: &Self) -> bool {
+        let follows = |first: JobKey, count: u32, key: JobKey| {
+            count < u32::MAX && first.0.checked_add(u64::from(count)) == Some(key.0)
+        };
+        match (self, next) {
+            (
+                Self::Made { first, count, tag },
+                Self::Made {
+                    first: key,
+                    tag: other,
+                    ..
+                },
+            ) if tag == other && follows(*first, *count, *key) => *count += 1,
+            (Self::Given { first, count }, Self::Given { first: key, .. })
+                if follows(*first, *count, *key) =>
+            {
+                *count += 1;
+            }
+            _ => return false,
+        }
+        true
+    }
+}
+
+impl ClaimedJobs {
+    /// The jobs made of a submission: each with its number and id, and whether the submission itself has that id.
+    pub fn collect<'a>(jobs: impl IntoIterator<Item = (JobKey, &'a JobId, bool)>) -> Self {
+        let mut runs: Vec<ClaimedRun> = Vec::new();
+        for (key, id, is_given) in jobs {
+            let (first, count) = (key, 1);
+            let next = match id.parts() {
+                _ if is_given => ClaimedRun::Given { first, count },
+                Some((number, tag)) if number == key => ClaimedRun::Made { first, count, tag },
+                _ => ClaimedRun::Other(key, id.clone()),
+            };
+            if !runs.last_mut().is_some_and(|last| last.takes(&next)) {
+                runs.push(next);
+            }
+        }
+        runs.shrink_to_fit();
+        Self { runs }
+    }
+
+    /// Of runs as [`ClaimedJobs::runs`] gave them.
+    pub fn from_runs(runs: Vec<ClaimedRun>) -> Self {
+        Self { runs }
+    }
+
+    /// The runs.
+    pub fn runs(&self) -> &[ClaimedRun] {
+        &self.runs
+    }
+
+    /// How many jobs.
+    pub fn len(&self) -> u64 {
+        self.runs.iter().map(|run| u64::from(run.count())).sum()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.runs.is_empty()
+    }
+
+    /// Each job's number and id. `given` are the ids in a repeat of the submission; `None` if it cannot be one,
+    /// because it has another number of jobs or gives other ones an id.
+    pub fn answer(&self, given: &[Option<&JobId>]) -> Option<Vec<(JobKey, JobId)>> {
+        if u64::try_from(given.len()) != Ok(self.len()) {
+            return None;
+        }
+        let mut answer = Vec::with_capacity(given.len());
+        for run in &self.runs {
+            match run {
+                ClaimedRun::Made { first, count, tag } => {
+                    let keys = (first.0..).take(given.len()).zip(0..*count);
+                    answer.extend(keys.map(|(key, _)| {
+                        let key = JobKey(key);
+                        (key, JobId::made(key, *tag))
+                    }));
+                }
+                ClaimedRun::Given { first, count } => {
+                    for (key, _) in (first.0..).zip(0..*count) {
+                        let id = (*given.get(answer.len())?)?;
+                        answer.push((JobKey(key), id.clone()));
+                    }
+                }
+                ClaimedRun::Other(key, id) => answer.push((*key, id.clone())),
+            }
+        }
+        Some(answer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn made(key: u64, tag: u32) -> (JobKey, JobId) {
+        (JobKey(key), JobId::made(JobKey(key), IdTag(tag)))
+    }
+
+    fn named(key: u64, name: &str) -> (JobKey, JobId) {
+        (JobKey(key), JobId::new(name).expect("short"))
+    }
+
+    #[test]
+    fn every_answer_comes_back_as_it_was() {
+        let jobs = [
+            made(7, 1),
+            made(8, 1),
+            made(9, 2),
+            named(10, "a"),
+            named(11, "b"),
+            named(3, "holder"),
+            made(12, 2),
+            made(12, 2),
+            named(13, "c"),
+        ];
+        let is_given = |id: &JobId| id.parts().is_none() && id.as_bytes() != b"holder";
+        let claimed = ClaimedJobs::collect(jobs.iter().map(|(key, id)| (*key, id, is_given(id))));
+        let given: Vec<_> = jobs
+            .iter()
+            .map(|(_, id)| is_given(id).then_some(id))
+            .collect();
+        assert_eq!(claimed.answer(&given).expect("it is a repeat"), jobs);
+        assert_eq!((claimed.len(), claimed.runs().len()), (9, 7));
+    }
+
+    #[test]
+    fn many_made_ids_take_the_room_of_one() {
+        let jobs: Vec<_> = (5..100_005).map(|key| made(key, 9)).collect();
+        let claimed = ClaimedJobs::collect(jobs.iter().map(|(key, id)| (*key, id, false)));
+        let run = ClaimedRun::Made {
+            first: JobKey(5),
+            count: 100_000,
+            tag: IdTag(9),
+        };
+        assert_eq!(claimed.runs(), [run]);
+        assert_eq!(claimed.answer(&vec![None; 100_000]), Some(jobs));
+    }
+
+    #[test]
+    fn a_submission_of_another_shape_gets_no_answer() {
+        let (key, id) = named(1, "a");
+        let claimed = ClaimedJobs::collect([(key, &id, true)]);
+        assert_eq!(claimed.answer(&[None]), None);
+        assert_eq!(claimed.answer(&[Some(&id), Some(&id)]), None);
+        assert_eq!(claimed.answer(&[]), None);
+    }
+
+    #[test]
+    fn an_id_of_our_form_on_another_job_is_kept_as_it_is() {
+        let (_, id) = made(4, 9);
+        let claimed = ClaimedJobs::collect([(JobKey(5), &id, false)]);
+        assert_eq!(claimed.runs(), [ClaimedRun::Other(JobKey(5), id)]);
+    }
+}

@@ -1,0 +1,243 @@
+//! What shards say to each other, and what each remembers of it.
+//!
+//! Every message is written in the commit of the transition that causes it, numbered per pair of shards, sent
+//! until the receiver has confirmed it as durable, and applied once, in order (`rel X1` to `X3`).
+
+use bytes::Bytes;
+
+use crate::command::NewJob;
+use crate::id::{IdTag, JobId, JobKey, ShardId};
+use crate::job::{FailurePolicy, Outcome};
+use crate::name::{ClaimKey, Graph, Namespace};
+use crate::time::Timestamp;
+
+/// A job of another shard that waits for one of this shard.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Dependent {
+    /// Where it is.
+    pub shard: ShardId,
+    /// Its number there.
+    pub key: JobKey,
+    /// The slot that waits.
+    pub slot: u32,
+    /// Its id, for people.
+    pub id: JobId,
+    /// What the failure of the upstream means to it.
+    pub policy: FailurePolicy,
+    /// Whether both were submitted together: then both are called off together.
+    pub is_member: bool,
+}
+
+/// One shard's part of a submission over several shards, before it is decided.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Part {
+    /// What is kept of it.
+    pub record: PartRecord,
+    /// The jobs, numbered from [`PartRecord::first`] on.
+    pub jobs: Vec<NewJob>,
+    /// Members by their place among `jobs`, and who waits for them on other shards.
+    pub dependents: Vec<(u32, Dependent)>,
+}
+
+/// What a shard knows of a submission of which it holds a part.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PartRecord {
+    /// Whose.
+    pub namespace: Namespace,
+    /// The submission's name: the decider and a number there, as `2/00000k3v-x7qz`.
+    pub graph: Graph,
+    /// The shard that decides.
+    pub decider: ShardId,
+    /// All shards that hold a part, in order.
+    pub shards: Vec<ShardId>,
+    /// The first job's number here.
+    pub first: JobKey,
+    /// How many jobs there are here, consecutively numbered.
+    pub count: u32,
+    /// Part of the ids that are made of those numbers.
+    pub id_tag: IdTag,
+    /// Ids that the client gave, taken from now on.
+    pub given: Vec<(JobKey, JobId)>,
+    /// Jobs of this shard, outside the submission, that the part waits for.
+    pub outside: Vec<(JobKey, JobId)>,
+    /// When it was prepared.
+    pub prepared_at: Timestamp,
+    /// Whether it was decided for; one that was decided against is not kept.
+    pub is_committed: bool,
+    /// Why it was called off before it was decided.
+    pub cancelled: Option<String>,
+    /// On the decider, the idempotency key that it was submitted under.
+    pub claim: Option<PartClaim>,
+}
+
+/// The answer to a submission over several shards, kept for its repeat. The repeat brings the jobs, so their
+/// ids follow from the numbers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PartClaim {
+    /// The key.
+    pub key: ClaimKey,
+    /// Hash of what was submitted.
+    pub fingerprint: u64,
+    /// The first number on each shard, and what ids are made with there.
+    pub numbers: Vec<(ShardId, JobKey, IdTag)>,
+}
+
+/// A message as the sender keeps it until it is confirmed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OutboxRecord {
+    /// To whom.
+    pub to: ShardId,
+    /// Consecutive per receiver, from 1.
+    pub number: u64,
+    /// Random bits of the start in which it was written: a number that was given twice, because a store was
+    /// restored, bears two of them (`rel X6`).
+    pub tag: u64,
+    /// When it was written.
+    pub at: Timestamp,
+    /// What it says.
+    pub message: Message,
+}
+
+/// What one shard tells another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Message {
+    /// A job that one of yours waits for has ended.
+    Ended {
+        /// Whose.
+        namespace: Namespace,
+        /// Which.
+        upstream: JobId,
+        /// The one that waits.
+        dependent: JobKey,
+        /// Its slot.
+        slot: u32,
+        /// How it ended.
+        outcome: Outcome,
+        /// Its result.
+        result: Carried,
+    },
+    /// The job that one of yours asked about does not exist.
+    NoSuchJob {
+        /// Whose.
+        namespace: Namespace,
+        /// Which.
+        upstream: JobId,
+        /// The one that waits.
+        dependent: JobKey,
+        /// Its slot.
+        slot: u32,
+    },
+    /// One of mine waits for one of yours: say when it has ended.
+    Follow {
+        /// Whose.
+        namespace: Namespace,
+        /// Which.
+        upstream: JobId,
+        /// The one that waits.
+        dependent: Dependent,
+    },
+    /// One of mine waits for one of yours no more.
+    LetGo {
+        /// Whose.
+        namespace: Namespace,
+        /// Which.
+        upstream: JobId,
+        /// The one that waited.
+        dependent: JobKey,
+        /// Its slot.
+        slot: u32,
+        /// If this is its graph and nobody else needs it, it is called off (`rel G5`).
+        unneeded_in: Option<Graph>,
+    },
+    /// A submission was decided.
+    Decided {
+        /// Whose.
+        namespace: Namespace,
+        /// Which.
+        graph: Graph,
+        /// For it or against it.
+        is_committed: bool,
+    },
+    /// What became of this submission?
+    Inquire {
+        /// Whose.
+        namespace: Namespace,
+        /// Which.
+        graph: Graph,
+    },
+    /// A graph is called off.
+    CancelGraph {
+        /// Whose.
+        namespace: Namespace,
+        /// Which.
+        graph: Graph,
+        /// For people.
+        reason: String,
+    },
+}
+
+impl Message {
+    /// A word for it, for listings.
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Self::Ended { .. } => "ended",
+            Self::NoSuchJob { .. } => "no_such_job",
+            Self::Follow { .. } => "follow",
+            Self::LetGo { .. } => "let_go",
+            Self::Decided { .. } => "decided",
+            Self::Inquire { .. } => "inquire",
+            Self::CancelGraph { .. } => "cancel_graph",
+        }
+    }
+}
+
+/// A result on its way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Carried {
+    /// There is none: the input reads `null`.
+    None,
+    /// It is stored with this job of the sender; whoever sends the message puts the bytes in its place.
+    Stored(JobKey),
+    /// The bytes.
+    Bytes(Bytes),
+}
+
+/// What a shard knows of another one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PeerRecord {
+    /// Which.
+    pub shard: ShardId,
+    /// Which line of messages we are writing: 1, and later ones after a reconciliation. Each counts from 1.
+    pub line: u64,
+    /// Number of the last message written for it.
+    pub given: u64,
+    /// All up to this one are durable there.
+    pub confirmed: u64,
+    /// All of its messages up to this one were applied here.
+    pub received: u64,
+    /// The tag that the last of those bore.
+    pub received_tag: u64,
+    /// Of which line of its messages; 0 before the first.
+    pub received_line: u64,
+    /// Reconciled: the next thing it says tells where its line goes on.
+    pub adopts: bool,
+    /// Why nothing is exchanged any more: it, or this shard, went back in time (`rel X6`).
+    pub stopped: Option<String>,
+}
+
+impl PeerRecord {
+    /// A peer of which nothing is known yet.
+    pub fn new(shard: ShardId) -> Self {
+        Self {
+            shard,
+            line: 1,
+            given: 0,
+            confirmed: 0,
+            received: 0,
+            received_tag: 0,
+            received_line: 0,
+            adopts: false,
+            stopped: None,
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! Whose jobs a command is about.
+
+use crate::command::Command;
+use crate::name::Namespace;
+use crate::query::Query;
+
+impl Command {
+    /// The namespace in which it acts; `None` if it acts on the whole shard.
+    pub fn namespace(&self) -> Option<&Namespace> {
+        Some(match self {
+            Self::Enqueue(cmd) => &cmd.namespace,
+            Self::Lease(cmd) => &cmd.namespace,
+            Self::Renew(cmd) => &cmd.held.namespace,
+            Self::Complete(cmd) => &cmd.held.namespace,
+            Self::Fail(cmd) => &cmd.held.namespace,
+            Self::Release(cmd) => &cmd.held.namespace,
+            Self::AppendLog(cmd) => &cmd.held.namespace,
+            Self::Cancel(cmd) => &cmd.namespace,
+            Self::Revive(cmd) => &cmd.namespace,
+            Self::TimeOut(cmd) => &cmd.namespace,
+            Self::Delete(cmd) => &cmd.namespace,
+            Self::Alter(cmd) => &cmd.namespace,
+            Self::AddDependencies(cmd) => &cmd.namespace,
+            Self::RemoveDependencies(cmd) => &cmd.namespace,
+            Self::ConfigureQueue(cmd) => &cmd.namespace,
+            Self::ForgetQueue(cmd) => &cmd.namespace,
+            Self::ConfigureNamespace(cmd) => &cmd.namespace,
+            Self::PutSchedule(cmd) => &cmd.schedule.namespace,
+            Self::RemoveSchedule(cmd) => &cmd.namespace,
+            Self::Goodbye(cmd) => &cmd.namespace,
+            Self::Query(query) => return query.namespace(),
+            // Other shards know nothing of callers' clocks: what they say is of the whole shard.
+            Self::Retire(_)
+            | Self::Reserve(_)
+            | Self::Prepare(_)
+            | Self::Decide(_)
+            | Self::Receive(_)
+            | Self::Confirm(_)
+            | Self::Reconcile(_) => return None,
+        })
+    }
+}
+
+impl Query {
+    /// The namespace that is asked about; `None` if it is the whole shard.
+    pub fn namespace(&self) -> Option<&Namespace> {
+        match self {
+            Self::Queues(namespace)
+            | Self::Queue(namespace, _)
+            | Self::Workers(namespace)
+            | Self::FailureGroups(namespace)
+            | Self::TopTags(namespace, ..)
+            | Self::Tracked(namespace)
+            | Self::Schedules(namespace)
+            | Self::Schedule(namespace, _)
+            | Self::Statistics(namespace, ..)
+            | Self::Claim(namespace, _)
+            | Self::Why(namespace, _) => Some(namespace),
+            Self::Namespaces | Self::Peers | Self::Outbox(..) | Self::Undecided | Self::Audit => {
+                None
+            }
+        }
+    }
+}
