@@ -28,6 +28,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         "dialect-grpc",
         &["types", "engine", "shard", "router", "proto", "access"],
     ),
+    ("dialect-resp", &["types", "engine", "shard", "access"]),
     (
         "server",
         &[
@@ -39,6 +40,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "router",
             "dialect-http",
             "dialect-grpc",
+            "dialect-resp",
             "access",
             "tls",
         ],
@@ -73,6 +75,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "tls",
             "dialect-http",
             "dialect-grpc",
+            "dialect-resp",
             "server",
             "client",
             "worker",

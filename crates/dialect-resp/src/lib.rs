@@ -1,0 +1,3 @@
+//! The Redis face of a ganger server.
+
+#![forbid(unsafe_code)]
