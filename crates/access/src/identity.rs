@@ -12,8 +12,8 @@ use crate::role::{Role, Verb};
 pub struct CertificateNames {
     /// The subject's common name.
     pub common_name: Option<String>,
-    /// The shard of its name `ganger://shard/NAME` among the subject's alternative names.
-    pub shard: Option<String>,
+    /// The shards of its names `ganger://shard/NAME` among the subject's alternative names.
+    pub shards: Vec<String>,
 }
 
 /// How a principal has shown who it is.
@@ -43,8 +43,8 @@ pub struct Principal {
 /// Who asks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Identity {
-    /// The server of another shard, by its certificate.
-    Peer(Arc<str>),
+    /// The server of other shards, by its certificate: which they are; at least one.
+    Peer(Arc<[String]>),
     /// A client or worker.
     Principal(Arc<Principal>),
     /// Somebody who has shown nothing, where something is asked for.
@@ -74,6 +74,11 @@ impl Identity {
     /// The holder of the server's one token, who may do everything.
     pub fn shared_token() -> Self {
         Self::principal("shared-token", Grants::everything(), Proof::SharedToken)
+    }
+
+    /// The server of these shards.
+    pub fn peer<S: Into<String>>(shards: impl IntoIterator<Item = S>) -> Self {
+        Self::Peer(shards.into_iter().map(Into::into).collect())
     }
 
     /// A client or worker.
@@ -146,10 +151,10 @@ impl Identity {
         }
     }
 
-    /// Whether it may speak for that shard: the peer of this name, or whoever may do everything.
+    /// Whether it may speak for that shard: the peer that has it, or whoever may do everything.
     pub fn speaks_for(&self, shard: &str) -> bool {
         match self {
-            Self::Peer(name) => &**name == shard,
+            Self::Peer(shards) => shards.iter().any(|own| own == shard),
             Self::Principal(who) => who.grants.are_total(),
             Self::Anonymous => false,
         }
@@ -183,11 +188,18 @@ fn needed(row: &Operation) -> String {
     }
 }
 
-/// For logs and messages, such as `token "ci"`.
+/// For logs and messages, such as `token "ci"` or `shards "1", "2"`.
 impl fmt::Display for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Peer(shard) => write!(f, "shard \"{}\"", shard.escape_debug()),
+            Self::Peer(shards) => {
+                f.write_str(if shards.len() == 1 { "shard" } else { "shards" })?;
+                for (place, shard) in shards.iter().enumerate() {
+                    let before = if place == 0 { "" } else { "," };
+                    write!(f, "{before} \"{}\"", shard.escape_debug())?;
+                }
+                Ok(())
+            }
             Self::Principal(who) => {
                 let name = who.name.escape_debug();
                 match who.proof {
@@ -212,7 +224,7 @@ mod tests {
 
     #[test]
     fn what_is_not_in_the_table_is_allowed_to_nobody() {
-        for identity in [Identity::unchecked(), Identity::Peer("1".into()), reader()] {
+        for identity in [Identity::unchecked(), Identity::peer(["1"]), reader()] {
             assert!(identity.may("ganger.v1.Jobs/Explode", Some(b"a")).is_err());
             assert!(identity.may_somewhere("explode").is_err());
         }
@@ -235,8 +247,11 @@ mod tests {
 
     #[test]
     fn only_a_peer_or_the_operator_of_everything_speaks_for_a_shard() {
-        let peer = Identity::Peer("2".into());
+        let peer = Identity::peer(["2"]);
         assert!(peer.speaks_for("2") && !peer.speaks_for("3"));
+        let several = Identity::peer(["2", "4"]);
+        assert!(several.speaks_for("2") && several.speaks_for("4") && !several.speaks_for("3"));
+        assert_eq!(several.to_string(), "shards \"2\", \"4\"");
         assert!(Identity::shared_token().speaks_for("3"));
         assert!(!reader().speaks_for("2") && !Identity::Anonymous.speaks_for("2"));
     }

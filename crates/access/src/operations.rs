@@ -189,6 +189,15 @@ pub const OPERATIONS: &[Operation] = &[
     inside("ganger.v1.Insight/Tags", Verb::Observe),
     inside("ganger.v1.Insight/Tracked", Verb::Observe),
     inside("ganger.v1.Insight/Events", Verb::Observe),
+    // Redis's protocol. A command takes one of several: those who clean up after workers are workers themselves.
+    row("resp.connect", Verb::Greet, Scope::Known),
+    row("resp.listConnections", Verb::Observe, Scope::Server),
+    row("resp.endConnection", Verb::Operate, Scope::Server),
+    inside("resp.read", Verb::Observe),
+    inside("resp.add", Verb::Submit),
+    inside("resp.work", Verb::Work),
+    inside("resp.repair", Verb::Operate),
+    inside("resp.clear", Verb::Operate),
 ];
 
 #[cfg(test)]

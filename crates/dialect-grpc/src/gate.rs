@@ -34,6 +34,8 @@ pub(crate) struct Caller {
     identity: Identity,
     /// Its name in the table of operations.
     method: String,
+    from: Option<SocketAddr>,
+    audit: Audit,
     seen: Mutex<Seen>,
 }
 
@@ -43,6 +45,8 @@ struct Seen {
     namespace: Option<Namespace>,
     named: Vec<String>,
     denied: Option<Denied>,
+    /// The call's own record is written; a stream goes on, and what it is denied later is told by itself.
+    is_told: bool,
 }
 
 /// What the layer needs.
@@ -65,6 +69,8 @@ pub(crate) async fn pass(State(gate): State<Gate>, mut request: Request, next: N
     let caller = Arc::new(Caller {
         identity,
         method,
+        from,
+        audit: gate.audit,
         seen: Mutex::default(),
     });
     let response = match caller.identity.may_somewhere(&caller.method) {
@@ -77,11 +83,12 @@ pub(crate) async fn pass(State(gate): State<Gate>, mut request: Request, next: N
     };
     let code = response.headers().get("grpc-status").cloned();
     let failed = code.filter(|code| code.as_bytes() != b"0");
-    let seen = caller.seen();
+    let mut seen = caller.seen();
+    seen.is_told = true;
     if seen.denied.is_some() || row.verb.is_audited() {
         let failed =
             failed.map(|code| format!("grpc-status {}", String::from_utf8_lossy(code.as_bytes())));
-        gate.audit.write(&caller.record(&seen, from, failed));
+        caller.audit.write(&caller.record(&seen, failed));
     }
     drop(seen);
     response
@@ -92,7 +99,7 @@ impl Caller {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn record(&self, seen: &Seen, from: Option<SocketAddr>, failed: Option<String>) -> Record {
+    fn record(&self, seen: &Seen, failed: Option<String>) -> Record {
         let (outcome, detail) = match &seen.denied {
             Some(denied) => (Outcome::Denied, Some(denied.needed.clone())),
             None if failed.is_some() => (Outcome::Refused, failed),
@@ -102,7 +109,7 @@ impl Caller {
         Record {
             on: (!seen.named.is_empty()).then(|| seen.named.join(", ")),
             namespace: namespace.map(|name| String::from_utf8_lossy(name.as_bytes()).into_owned()),
-            from,
+            from: self.from,
             detail,
             ..Record::new(self.identity.to_string(), &self.method, outcome)
         }
@@ -131,7 +138,13 @@ pub(crate) fn check(namespace: &Namespace) -> Result<(), Problem> {
             .may(&caller.method, Some(namespace.as_bytes()));
         let mut seen = caller.seen();
         seen.namespace = Some(namespace.clone());
-        seen.denied = allowed.as_ref().err().cloned();
+        if let Err(denied) = &allowed {
+            let is_first = seen.denied.replace(denied.clone()).is_none();
+            // One record for all batches of a stream: else whoever is denied could fill the disk with them.
+            if seen.is_told && is_first {
+                caller.audit.write(&caller.record(&seen, None));
+            }
+        }
         allowed.map_err(|denied| refusal(&caller.identity, &denied))
     });
     let outside = |_| {

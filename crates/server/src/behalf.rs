@@ -18,9 +18,9 @@ const PEERS: &str = "ganger.v1.Peers/*";
 pub(crate) fn write(identity: &Identity) -> Option<HeaderValue> {
     let text = match identity {
         Identity::Anonymous => return None,
-        Identity::Peer(shard) => line(
+        Identity::Peer(shards) => line(
             Proof::Certificate,
-            &format!("shard {shard}"),
+            &format!("shard {}", shards.join(", ")),
             &Grants::everything(),
         ),
         Identity::Principal(who) => line(who.proof, &who.name, &who.grants),
@@ -87,7 +87,7 @@ mod tests {
 
     #[test]
     fn a_caller_arrives_as_who_he_is() {
-        let peer = Identity::Peer("1".into());
+        let peer = Identity::peer(["1"]);
         for caller in [
             somebody("producer@mail,reader@a;b*"),
             Identity::unchecked(),

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use axum::body::{Body, HttpBody as _};
 use axum::response::IntoResponse as _;
-use ganger_access::{CertificateNames, Identity};
+use ganger_access::Identity;
 use ganger_dialect_http::{Guard, Peer, Problem};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
 
 use crate::front::Front;
-use crate::security::{Door, Held, Require, Security, Shown};
+use crate::security::{Door, Held, Proven, Require, Security, Shown};
 
 /// What anyone may ask: whether the process lives and can work.
 const OPEN_PATHS: [&str; 4] = [
@@ -39,7 +39,7 @@ impl Doors {
         self,
         request: Request<Body>,
         from: From,
-        certificate: Option<Arc<CertificateNames>>,
+        certificate: Option<Arc<Proven>>,
     ) -> Response<Body> {
         let (mut head, body) = request.into_parts();
         let door = if is_grpc(&head.headers) {
@@ -48,6 +48,7 @@ impl Doors {
             Door::Http
         };
         let shown = Shown::of(&head.headers, certificate);
+        let changes_seen = self.security.changes_count();
         let identity = match self.admit(door, &head, &shown, from).await {
             Ok(identity) => identity,
             Err(problem) => return refuse(door, &problem),
@@ -69,8 +70,8 @@ impl Doors {
             && identity != Identity::Anonymous
         {
             let security = self.security;
-            return response
-                .map(|body| Body::new(Held::new(body, security, door, shown, identity)));
+            let held = |body| Held::new(body, security, door, shown, identity, changes_seen);
+            return response.map(|body| Body::new(held(body)));
         }
         response
     }

@@ -8,19 +8,18 @@ use std::time::Duration;
 use ganger_access::{Entry, Grant, Grants, Kind, NewSecret, Role};
 use ganger_proto::v1;
 use ganger_proto::v1::jobs_client::JobsClient;
+use ganger_proto::v1::leases_client::LeasesClient;
 use ganger_proto::v1::peers_client::PeersClient;
 use ganger_router::{REACH_WITHIN, Topology};
 use ganger_server::{Config, Running, Secret, Tls, start};
 use ganger_tls::{Connector, Trust};
 use ganger_types::ShardId;
-use kit::{Authority, Wanted, config, started, status};
+use kit::{Authority, Wanted, With, config, started, status};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
-use tonic::metadata::MetadataValue;
-use tonic::service::Interceptor;
+use tonic::Code;
 use tonic::service::interceptor::InterceptedService;
 use tonic::transport::{Channel, Endpoint};
-use tonic::{Code, Request, Status};
 
 const TOKEN: &str = "a-token-for-tests-only";
 const GRPC: &str = "application/grpc";
@@ -89,6 +88,31 @@ fn document(answer: &str) -> serde_json::Value {
     serde_json::from_str(body).unwrap_or_else(|error| panic!("{error}: {answer}"))
 }
 
+/// The result of a job of the same submission.
+fn reference(name: &str) -> v1::Input {
+    let edge = v1::Edge {
+        upstream: Some(v1::edge::Upstream::Name(name.to_owned())),
+        ..v1::Edge::default()
+    };
+    v1::Input {
+        input: Some(v1::input::Input::Result(edge)),
+    }
+}
+
+/// Asks for the next job, which may become ready only in a moment.
+fn take_one() -> v1::LeaseRequest {
+    v1::LeaseRequest {
+        namespace: "default".into(),
+        queues: vec![v1::TakeFrom {
+            queue: "default".into(),
+            ..v1::TakeFrom::default()
+        }],
+        worker: "w".into(),
+        wait_ms: 30_000,
+        ..v1::LeaseRequest::default()
+    }
+}
+
 /// Takes the one ready job of a shard; gives the token of its lease.
 async fn lease(addr: SocketAddr, headers: &str) -> String {
     let answer = ask(addr, "POST /api/v1/leases", headers, r#"{"worker":"w"}"#).await;
@@ -97,20 +121,6 @@ async fn lease(addr: SocketAddr, headers: &str) -> String {
         .as_str()
         .unwrap_or_else(|| panic!("no job: {answer}"))
         .to_owned()
-}
-
-/// Calls with metadata.
-#[derive(Clone)]
-struct With(Vec<(&'static str, String)>);
-
-impl Interceptor for With {
-    fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
-        for (name, value) in &self.0 {
-            let value = MetadataValue::try_from(value.as_str()).expect("plain text");
-            request.metadata_mut().insert(*name, value);
-        }
-        Ok(request)
-    }
 }
 
 async fn jobs_of(addr: SocketAddr, shard: &str) -> JobsClient<InterceptedService<Channel, With>> {
@@ -487,12 +497,12 @@ async fn a_server_that_does_not_know_this_one_is_unreachable_and_the_caller_not_
     there.stop().await;
 }
 
-fn certified(authority: &Authority, name: &str, uri: Option<&str>) -> Trust {
+fn certified(authority: &Authority, name: &str, uris: &[&str]) -> Trust {
     let wanted = Wanted {
         name,
         hosts: &["127.0.0.1"],
-        uri,
-        is_expired: false,
+        uris,
+        ..Wanted::default()
     };
     let (certificate, key) = authority.sign(name, &wanted);
     Trust {
@@ -512,10 +522,10 @@ async fn rel_x7_servers_know_each_other_by_their_certificates_and_speak_for_thei
     let authority = Authority::new();
     let (first, second) = (free_address().await, free_address().await);
     let trusts = [
-        certified(&authority, "one", Some("ganger://shard/1")),
-        certified(&authority, "two", Some("ganger://shard/2")),
+        certified(&authority, "one", &["ganger://shard/1"]),
+        certified(&authority, "two", &["ganger://shard/2"]),
     ];
-    let worker = certified(&authority, "worker", None);
+    let worker = certified(&authority, "worker", &[]);
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("access");
     let secret = NewSecret::make().expect("random");
@@ -590,6 +600,105 @@ async fn rel_x7_servers_know_each_other_by_their_certificates_and_speak_for_thei
     assert_eq!(denied.code(), Code::PermissionDenied, "{denied:?}");
     one.stop().await;
     two.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rel_x7_one_certificate_names_all_shards_of_a_process_and_no_others() {
+    let authority = Authority::new();
+    let (first, second) = (free_address().await, free_address().await);
+    let alone = certified(&authority, "one", &["ganger://shard/1"]);
+    let both = certified(
+        &authority,
+        "several",
+        &["ganger://shard/2", "ganger://shard/3"],
+    );
+    let server = |addr: SocketAddr, shards: &[&str], trust: &Trust| Config {
+        addr: addr.to_string(),
+        shard: shard(shards[0]),
+        shards: shards.iter().map(|name| shard(name)).collect(),
+        topology: topology(&[("1", first), ("2", second), ("3", second), ("4", second)]),
+        tls: Tls {
+            cert: trust.certificate.clone(),
+            key: trust.key.clone(),
+            client_ca: trust.ca.clone(),
+            ..Tls::default()
+        },
+        ..config()
+    };
+    let one = started(server(first, &["1"], &alone)).await;
+    let several = started(server(second, &["2", "3"], &both)).await;
+
+    // A chain 1 <- 3 <- 2, submitted to either server: both speak for what they have.
+    for addr in [first, second] {
+        let mut jobs = JobsClient::new(secure(addr, &alone));
+        let job = |name: &str, shard: &str, upstream: Option<&str>| v1::NewJob {
+            kind: "k".into(),
+            name: name.into(),
+            shard: shard.into(),
+            inputs: upstream.iter().map(|name| reference(name)).collect(),
+            ..v1::NewJob::default()
+        };
+        let submission = v1::EnqueueRequest {
+            namespace: "default".into(),
+            jobs: vec![
+                job("a", "2", None),
+                job("b", "3", Some("a")),
+                job("c", "1", Some("b")),
+            ],
+            graph: true,
+            ..v1::EnqueueRequest::default()
+        };
+        let reply = jobs.enqueue(submission).await.expect("taken").into_inner();
+        for job in &reply.jobs {
+            let mut leases = LeasesClient::with_interceptor(
+                secure(addr, &alone),
+                With(vec![("ganger-shard", job.shard.clone())]),
+            );
+            let leased = leases.lease(take_one()).await.expect("leased").into_inner();
+            let leased = leased.deliveries.first().expect("it is ready").clone();
+            assert_eq!((&leased.job, &leased.shard), (&job.id, &job.shard));
+            let report = v1::CompleteRequest {
+                namespace: "default".into(),
+                items: vec![v1::Completion {
+                    held: Some(v1::Held {
+                        job: leased.job,
+                        token: leased.token,
+                    }),
+                    ..v1::Completion::default()
+                }],
+            };
+            leases.complete(report).await.expect("completed");
+        }
+    }
+    let letter = |from: &str| v1::Letter {
+        to: "1".to_owned(),
+        from: from.to_owned(),
+        line: 1,
+        ..v1::Letter::default()
+    };
+    let mut peers = PeersClient::new(secure(first, &both));
+    let denied = peers.receive(letter("4")).await.expect_err("not its own");
+    assert_eq!(denied.code(), Code::PermissionDenied, "{denied:?}");
+    assert!(
+        denied
+            .message()
+            .contains("shards \"2\", \"3\" may not speak for shard 4"),
+        "{denied:?}"
+    );
+    let mut root = JobsClient::with_interceptor(
+        secure(first, &alone),
+        With(vec![("ganger-shard", "4".to_owned())]),
+    );
+    let error = root.get(get("x")).await.expect_err("another shard");
+    assert!(
+        error.message().contains("not of shard 4")
+            && error
+                .message()
+                .contains("ganger://shard/2, ganger://shard/3"),
+        "{error:?}"
+    );
+    one.stop().await;
+    several.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

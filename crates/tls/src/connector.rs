@@ -171,12 +171,20 @@ impl Connector {
         let names = chain
             .and_then(|chain| chain.first())
             .map(|first| Names::read(first));
-        let found = names.and_then(|names| names.shard);
-        if found.as_deref() == Some(&**wanted) {
+        let found = names.unwrap_or_default().shards;
+        if found.iter().any(|shard| **shard == **wanted) {
             return Ok(());
         }
         let prefix = crate::SHARD_URI_PREFIX;
-        let found = found.map_or("none".to_owned(), |shard| format!("{prefix}{shard}"));
+        let found: Vec<String> = found
+            .iter()
+            .map(|shard| format!("{prefix}{shard}"))
+            .collect();
+        let found = if found.is_empty() {
+            "none".to_owned()
+        } else {
+            found.join(", ")
+        };
         Err(io::Error::new(
             io::ErrorKind::PermissionDenied,
             format!(

@@ -47,14 +47,19 @@ pub(crate) fn chain(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsErro
     };
     let (_, parsed) = X509Certificate::from_der(first)
         .map_err(|error| TlsError::file(what, path, format!("cannot be understood: {error}")))?;
-    let validity = parsed.validity();
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    let now = now.ok().and_then(|now| i64::try_from(now.as_secs()).ok());
-    if now.is_some_and(|now| validity.not_after.timestamp() < now) {
-        let reason = format!("has expired at {}: renew it", validity.not_after);
+    let not_after = parsed.validity().not_after;
+    if is_past(not_after.timestamp()) {
+        let reason = format!("has expired at {not_after}: renew it");
         return Err(TlsError::file(what, path, reason));
     }
     Ok(chain)
+}
+
+/// Whether a point in time, in seconds since 1970, is over. A clock before 1970 knows of no past.
+pub(crate) fn is_past(at: i64) -> bool {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let now = now.ok().and_then(|now| i64::try_from(now.as_secs()).ok());
+    now.is_some_and(|now| at < now)
 }
 
 pub(crate) fn key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {

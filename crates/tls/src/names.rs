@@ -11,13 +11,13 @@ pub const SHARD_URI_PREFIX: &str = "ganger://shard/";
 pub struct Names {
     /// The subject's common name.
     pub common_name: Option<String>,
-    /// The shard that it is of.
-    pub shard: Option<String>,
+    /// The shards that it is of; a process with several of them has one certificate.
+    pub shards: Vec<String>,
 }
 
 impl Names {
-    /// Reads them from a certificate that has been verified. One with several common names, or several
-    /// shards, has none: which was meant cannot be told.
+    /// Reads them from a certificate that has been verified. One with several common names has none: which was
+    /// meant cannot be told.
     pub fn read(der: &[u8]) -> Self {
         let Ok((_, certificate)) = X509Certificate::from_der(der) else {
             return Self::default();
@@ -32,9 +32,10 @@ impl Names {
             GeneralName::URI(uri) => uri.strip_prefix(SHARD_URI_PREFIX),
             _ => None,
         });
+        let shards = shards.filter(|shard| !shard.is_empty());
         Self {
             common_name,
-            shard: only(shards.map(Some)),
+            shards: shards.map(str::to_owned).collect(),
         }
     }
 }
@@ -67,17 +68,15 @@ mod tests {
     fn a_certificate_names_its_holder_and_its_shard() {
         let found = names("worker-1", &["https://example.org", "ganger://shard/eu.1"]);
         assert_eq!(found.common_name.as_deref(), Some("worker-1"));
-        assert_eq!(found.shard.as_deref(), Some("eu.1"));
-        assert_eq!(names("w", &[]).shard, None);
+        assert_eq!(found.shards, ["eu.1"]);
+        assert!(names("w", &[]).shards.is_empty());
     }
 
     #[test]
-    fn two_shards_are_none() {
-        assert_eq!(
-            names("s", &["ganger://shard/1", "ganger://shard/2"]).shard,
-            None
-        );
-        assert_eq!(names("s", &["ganger://shard/"]).shard, None);
+    fn a_certificate_may_be_of_several_shards_and_of_none_without_a_name() {
+        let several = names("s", &["ganger://shard/1", "ganger://shard/2"]);
+        assert_eq!(several.shards, ["1", "2"]);
+        assert!(names("s", &["ganger://shard/"]).shards.is_empty());
         assert_eq!(Names::read(b"nonsense"), Names::default());
     }
 }

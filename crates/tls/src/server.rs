@@ -3,12 +3,15 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use rustls::ServerConfig;
+use rustls::pki_types::UnixTime;
 use rustls::server::WebPkiClientVerifier;
-use rustls::{ServerConfig, ServerConnection};
+use rustls::server::danger::ClientCertVerifier;
+use tokio_rustls::TlsAcceptor;
 
+use crate::certificate::Certificate;
 use crate::error::TlsError;
 use crate::files::{chain, key, provider, revocations, roots};
-use crate::names::Names;
 
 /// The files of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,56 +36,85 @@ impl ServerFiles {
             .chain(&self.client_ca)
             .chain(&self.client_crl)
     }
-}
 
-/// Reads the files and makes sure that they go together.
-///
-/// # Errors
-/// If a file cannot be read or understood, the certificate has expired, or the key is not the certificate's.
-pub fn server_config(files: &ServerFiles) -> Result<Arc<ServerConfig>, TlsError> {
-    let together = |error: rustls::Error| {
-        let reason = match error {
-            rustls::Error::InconsistentKeys(_) => format!(
-                "the key {} is not the key of the certificate {}",
-                files.key.display(),
-                files.certificate.display()
-            ),
-            error => format!("certificate {}: {error}", files.certificate.display()),
+    fn clients(&self) -> Result<Option<Arc<dyn ClientCertVerifier>>, TlsError> {
+        let Some(path) = &self.client_ca else {
+            return Ok(None);
         };
-        TlsError::Together(reason)
-    };
-    let builder = ServerConfig::builder_with_provider(provider())
-        .with_safe_default_protocol_versions()
-        .map_err(together)?;
-    let builder = match &files.client_ca {
-        None => builder.with_no_client_auth(),
-        Some(path) => {
-            let roots = Arc::new(roots(path)?);
-            let mut verifier = WebPkiClientVerifier::builder_with_provider(roots, provider());
-            if let Some(path) = &files.client_crl {
-                verifier = verifier
-                    .with_crls(revocations(path)?)
-                    .only_check_end_entity_revocation()
-                    .allow_unknown_revocation_status();
-            }
-            if !files.is_client_required {
-                verifier = verifier.allow_unauthenticated();
-            }
-            let verifier = verifier
-                .build()
-                .map_err(|error| TlsError::file("CA file", path, error.to_string()))?;
-            builder.with_client_cert_verifier(verifier)
+        let roots = Arc::new(roots(path)?);
+        let mut verifier = WebPkiClientVerifier::builder_with_provider(roots, provider());
+        if let Some(path) = &self.client_crl {
+            verifier = verifier
+                .with_crls(revocations(path)?)
+                .only_check_end_entity_revocation()
+                .allow_unknown_revocation_status();
         }
-    };
-    let mut config = builder
-        .with_single_cert(chain(&files.certificate)?, key(&files.key)?)
-        .map_err(together)?;
-    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    Ok(Arc::new(config))
+        if !self.is_client_required {
+            verifier = verifier.allow_unauthenticated();
+        }
+        let verifier = verifier
+            .build()
+            .map_err(|error| TlsError::file("CA file", path, error.to_string()))?;
+        Ok(Some(verifier))
+    }
 }
 
-/// The names in the certificate that the other side has shown and proven, if any.
-pub fn names_of(connection: &ServerConnection) -> Option<Names> {
-    let chain = connection.peer_certificates()?;
-    chain.first().map(|certificate| Names::read(certificate))
+/// What a server shows, and whom it lets in.
+#[derive(Debug)]
+pub struct Server {
+    config: Arc<ServerConfig>,
+    clients: Option<Arc<dyn ClientCertVerifier>>,
+}
+
+impl Server {
+    /// Reads the files and makes sure that they go together.
+    ///
+    /// # Errors
+    /// If a file cannot be read or understood, the certificate has expired, or the key is not the certificate's.
+    pub fn read(files: &ServerFiles) -> Result<Self, TlsError> {
+        let together = |error: rustls::Error| {
+            let reason = match error {
+                rustls::Error::InconsistentKeys(_) => format!(
+                    "the key {} is not the key of the certificate {}",
+                    files.key.display(),
+                    files.certificate.display()
+                ),
+                error => format!("certificate {}: {error}", files.certificate.display()),
+            };
+            TlsError::Together(reason)
+        };
+        let builder = ServerConfig::builder_with_provider(provider())
+            .with_safe_default_protocol_versions()
+            .map_err(together)?;
+        let clients = files.clients()?;
+        let builder = match &clients {
+            None => builder.with_no_client_auth(),
+            Some(clients) => builder.with_client_cert_verifier(Arc::clone(clients)),
+        };
+        let mut config = builder
+            .with_single_cert(chain(&files.certificate)?, key(&files.key)?)
+            .map_err(together)?;
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        Ok(Self {
+            config: Arc::new(config),
+            clients,
+        })
+    }
+
+    /// Makes TLS of accepted connections.
+    pub fn acceptor(&self) -> TlsAcceptor {
+        TlsAcceptor::from(Arc::clone(&self.config))
+    }
+
+    /// Whether a certificate would be let in now: signed by an authority of these files, in its time, and not called
+    /// back. Costs some signatures' verification.
+    pub fn accepts(&self, certificate: &Certificate) -> bool {
+        let (Some(clients), Some((first, rest))) = (&self.clients, certificate.chain.split_first())
+        else {
+            return false;
+        };
+        clients
+            .verify_client_cert(first, rest, UnixTime::now())
+            .is_ok()
+    }
 }

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use ganger_access::CertificateNames;
-use ganger_tls::{ServerConfig, ServerStream, TlsAcceptor, explain, names_of};
+use ganger_tls::{Certificate, Server, ServerStream, explain};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 use tokio::net::TcpStream;
+
+use crate::security::Proven;
 
 /// The first byte of a TLS handshake.
 const HANDSHAKE: u8 = 0x16;
@@ -30,10 +31,10 @@ pub(super) enum Opened {
 /// If it comes to none; the words are for the log.
 pub(super) async fn open(
     stream: TcpStream,
-    config: Option<Arc<ServerConfig>>,
+    tls: Option<Arc<Server>>,
     within: Duration,
-) -> Result<(Opened, Option<Arc<CertificateNames>>), String> {
-    let Some(config) = config else {
+) -> Result<(Opened, Option<Arc<Proven>>), String> {
+    let Some(tls) = tls else {
         return Ok((Opened::Plain(stream), None));
     };
     let handshake = async {
@@ -43,19 +44,15 @@ pub(super) async fn open(
             send_away(stream).await?;
             return Err(io::Error::other("it did not begin with a TLS handshake"));
         }
-        TlsAcceptor::from(config).accept(stream).await
+        tls.acceptor().accept(stream).await
     };
     let stream = tokio::time::timeout(within, handshake)
         .await
         .map_err(|_| format!("no TLS handshake within {within:?}"))?
         .map_err(|error| explain(&error).unwrap_or_else(|| error.to_string()))?;
-    let names = names_of(stream.get_ref().1).map(|names| {
-        Arc::new(CertificateNames {
-            common_name: names.common_name,
-            shard: names.shard,
-        })
-    });
-    Ok((Opened::Tls(Box::new(stream)), names))
+    let certificate = Certificate::of(stream.get_ref().1);
+    let proven = certificate.map(|certificate| Arc::new(Proven::new(certificate, tls)));
+    Ok((Opened::Tls(Box::new(stream)), proven))
 }
 
 /// Tells a client that speaks plainly, in the words of its protocol, that it should not.

@@ -24,26 +24,41 @@ pub(crate) struct Held {
     door: Door,
     shown: Shown,
     identity: Identity,
+    /// The changes that its reader's identity took account of.
+    changes_seen: u64,
     /// Made when the body first has to wait: an answer that is there at once costs nothing.
     ended: Option<Ended>,
 }
 
 impl Held {
+    /// `changes_seen` is how many there were before the reader was identified.
     pub(crate) fn new(
         body: Body,
         security: Arc<Security>,
         door: Door,
         shown: Shown,
         identity: Identity,
+        changes_seen: u64,
     ) -> Self {
         Self {
             body,
+            changes_seen,
             security,
             door,
             shown,
             identity,
             ended: None,
         }
+    }
+
+    fn is_still(&self) -> bool {
+        let Self {
+            door,
+            shown,
+            identity,
+            ..
+        } = self;
+        self.security.is_still(*door, shown, identity)
     }
 
     fn watch(&self) -> Ended {
@@ -59,6 +74,12 @@ impl Held {
     }
 }
 
+fn changed() -> axum::Error {
+    axum::Error::new(std::io::Error::other(
+        "the rights of whoever reads this have changed",
+    ))
+}
+
 impl HttpBody for Held {
     type Data = Bytes;
     type Error = axum::Error;
@@ -67,13 +88,20 @@ impl HttpBody for Held {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        // A body that always has something to say never waits, and must end all the same.
+        let changes = self.security.changes_count();
+        if changes != self.changes_seen {
+            self.changes_seen = changes;
+            if !self.is_still() {
+                return Poll::Ready(Some(Err(changed())));
+            }
+        }
         if let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(cx) {
             return Poll::Ready(frame);
         }
         let mut ended = self.ended.take().unwrap_or_else(|| self.watch());
         if ended.as_mut().poll(cx).is_ready() {
-            let error = std::io::Error::other("the rights of whoever reads this have changed");
-            return Poll::Ready(Some(Err(axum::Error::new(error))));
+            return Poll::Ready(Some(Err(changed())));
         }
         self.ended = Some(ended);
         Poll::Pending
@@ -85,5 +113,47 @@ impl HttpBody for Held {
 
     fn size_hint(&self) -> SizeHint {
         self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use futures::{StreamExt as _, stream};
+    use http::{HeaderMap, HeaderValue, header};
+
+    use super::*;
+    use crate::config::Config;
+
+    #[tokio::test]
+    async fn a_body_that_never_waits_ends_too() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("token");
+        std::fs::write(&path, "the-first-token-of-the-server").expect("writable");
+        let config = Config {
+            token_file: Some(path.clone()),
+            ..Config::default()
+        };
+        let security = Arc::new(Security::load(&config).expect("readable"));
+        let shown = HeaderValue::from_static("Bearer the-first-token-of-the-server");
+        let headers = HeaderMap::from_iter([(header::AUTHORIZATION, shown)]);
+        let always = stream::repeat_with(|| Ok::<_, Infallible>(Bytes::from_static(b"x")));
+        let held = Held::new(
+            Body::from_stream(always),
+            Arc::clone(&security),
+            Door::Http,
+            Shown::of(&headers, None),
+            Identity::shared_token(),
+            security.changes_count(),
+        );
+        let mut pieces = Body::new(held).into_data_stream();
+        assert!(pieces.next().await.is_some_and(|piece| piece.is_ok()));
+        // What changes nothing for the reader does not end it.
+        security.reload();
+        assert!(pieces.next().await.is_some_and(|piece| piece.is_ok()));
+        std::fs::write(&path, "the-second-token-of-the-server").expect("writable");
+        security.reload();
+        assert!(pieces.next().await.is_some_and(|piece| piece.is_err()));
     }
 }

@@ -9,14 +9,14 @@ use ganger_dialect_http::Problem;
 use http::{HeaderMap, HeaderValue, header};
 use jiff::Timestamp;
 
-use super::{Door, Now, Require, Security};
+use super::{Door, Now, Proven, Require, Security};
 use crate::doors::From;
 
 /// What a request shows.
 #[derive(Clone)]
 pub(crate) struct Shown {
-    /// The names in the connection's certificate.
-    pub(crate) certificate: Option<Arc<CertificateNames>>,
+    /// The connection's certificate.
+    certificate: Option<Arc<Proven>>,
     /// The header with a token. A value that is marked as sensitive, which no log shows.
     authorization: Option<HeaderValue>,
 }
@@ -30,7 +30,7 @@ enum Unknown {
 }
 
 impl Shown {
-    pub(crate) fn of(headers: &HeaderMap, certificate: Option<Arc<CertificateNames>>) -> Self {
+    pub(crate) fn of(headers: &HeaderMap, certificate: Option<Arc<Proven>>) -> Self {
         let mut authorization = headers.get(header::AUTHORIZATION).cloned();
         if let Some(value) = &mut authorization {
             value.set_sensitive(true);
@@ -76,14 +76,14 @@ impl Security {
     fn look_up(&self, door: Door, shown: &Shown) -> Result<Identity, Unknown> {
         let now = self.now();
         let no_token = "a token is needed";
-        let no_certificate = "a client certificate is needed";
-        let by_certificate = || now.by_certificate(shown);
+        let no_certificate = Unknown::Missing("a client certificate is needed");
+        let by_certificate = |none| now.by_certificate(shown).unwrap_or(Err(none));
         let by_token = |token| now.by_token(token).ok_or(Unknown::Wrong);
         match (self.require(door), shown.token()) {
             (Require::Nothing, _) => Ok(Identity::unchecked()),
             (Require::Token, None) => Err(Unknown::Missing(no_token)),
-            (Require::ClientCert, _) => by_certificate().ok_or(Unknown::Missing(no_certificate)),
-            (Require::Either, None) => by_certificate().ok_or(Unknown::Missing(
+            (Require::ClientCert, _) => by_certificate(no_certificate),
+            (Require::Either, None) => by_certificate(Unknown::Missing(
                 "a token or a client certificate is needed",
             )),
             (Require::Both, None) => Err(Unknown::Missing(
@@ -91,10 +91,10 @@ impl Security {
             )),
             (Require::Token | Require::Either, Some(token)) => {
                 let known = by_token(token)?;
-                Ok(peer(by_certificate()).unwrap_or(known))
+                Ok(peer(by_certificate(no_certificate).ok()).unwrap_or(known))
             }
             (Require::Both, Some(token)) => {
-                let certified = by_certificate().ok_or(Unknown::Missing(no_certificate))?;
+                let certified = by_certificate(no_certificate)?;
                 let known = by_token(token)?;
                 Ok(peer(Some(certified)).unwrap_or(known))
             }
@@ -134,27 +134,34 @@ impl Now {
         self.access.as_ref()?.token(token, Timestamp::now())
     }
 
-    fn by_certificate(&self, shown: &Shown) -> Option<Identity> {
-        let names = shown.certificate.as_deref()?;
-        if let Some(shard) = &names.shard {
-            return Some(Identity::Peer(shard.as_str().into()));
+    /// `None` without a certificate.
+    fn by_certificate(&self, shown: &Shown) -> Option<Result<Identity, Unknown>> {
+        let certificate = shown.certificate.as_deref()?;
+        let is_good = self
+            .tls
+            .as_ref()
+            .is_some_and(|tls| certificate.is_good(tls));
+        Some(if is_good {
+            Ok(self.certified(certificate.names()))
+        } else {
+            Err(Unknown::Missing(
+                "the client certificate has expired, or was called back, since this connection began",
+            ))
+        })
+    }
+
+    fn certified(&self, names: &CertificateNames) -> Identity {
+        if !names.shards.is_empty() {
+            return Identity::peer(&names.shards);
         }
         let name = names.common_name.clone().unwrap_or_default();
         let Some(access) = &self.access else {
             // The authority of clients is all that was asked for.
-            return Some(Identity::principal(
-                name,
-                Grants::everything(),
-                Proof::Certificate,
-            ));
+            return Identity::principal(name, Grants::everything(), Proof::Certificate);
         };
         let listed = access.certificate(names, Timestamp::now());
         // One that is not listed is known, and may do nothing: the refusal says who it is.
-        Some(
-            listed.unwrap_or_else(|| {
-                Identity::principal(name, Grants::default(), Proof::Certificate)
-            }),
-        )
+        listed.unwrap_or_else(|| Identity::principal(name, Grants::default(), Proof::Certificate))
     }
 }
 

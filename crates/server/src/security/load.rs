@@ -5,10 +5,11 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use ganger_access::{AccessFile, Audit, Outcome, Record};
-use ganger_tls::{ServerFiles, server_config};
+use ganger_tls::{Server, ServerFiles};
 use tokio::sync::watch as channel;
 
 use super::attempts::Attempts;
+use super::watch::stamps;
 use super::{Now, Require, Security};
 use crate::config::{Config, ConfigError};
 use crate::error::StartError;
@@ -20,6 +21,18 @@ pub(super) struct Files {
     pub(super) token: Option<PathBuf>,
     pub(super) access: Option<PathBuf>,
     pub(super) peer_token: Option<PathBuf>,
+}
+
+impl Files {
+    /// All that are read again when they change.
+    pub(super) fn paths(&self) -> Vec<PathBuf> {
+        let tls = self.tls.iter().flat_map(ServerFiles::paths);
+        tls.chain(&self.token)
+            .chain(&self.access)
+            .chain(&self.peer_token)
+            .cloned()
+            .collect()
+    }
 }
 
 fn fault(place: &str, reason: impl Into<String>) -> StartError {
@@ -55,6 +68,8 @@ impl Security {
             access: config.access_file.clone(),
             peer_token: config.peer_token_file.clone(),
         };
+        // Before they are read, so that no change in between goes unnoticed.
+        let stamps_at_start = stamps(&files.paths());
         let audit = match &config.audit_log {
             None => Audit::to_log(),
             Some(path) => Audit::to_file(path).map_err(|error| {
@@ -65,7 +80,7 @@ impl Security {
             })?,
         };
         let now = Now {
-            tls: files.tls.as_ref().map(server_config).transpose()?,
+            tls: files.tls.as_ref().map(read_certificates).transpose()?,
             shared_token: match &files.token {
                 Some(path) => Some(read_token(path)?),
                 None => config.token.clone(),
@@ -75,6 +90,7 @@ impl Security {
         };
         Ok(Self {
             files,
+            stamps_at_start,
             now: RwLock::new(now),
             changes: channel::Sender::new(0),
             http,
@@ -85,16 +101,6 @@ impl Security {
         })
     }
 
-    /// All files that are read again when they change.
-    pub(super) fn paths(&self) -> Vec<PathBuf> {
-        let tls = self.files.tls.iter().flat_map(ServerFiles::paths);
-        tls.chain(&self.files.token)
-            .chain(&self.files.access)
-            .chain(&self.files.peer_token)
-            .cloned()
-            .collect()
-    }
-
     /// Reads all files again. What cannot be used is refused and said; the old goes on in its place.
     pub(crate) fn reload(&self) {
         if let Err(error) = self.audit.reopen() {
@@ -103,9 +109,9 @@ impl Security {
         let mut fresh = self.now();
         let mut told = Vec::new();
         if let Some(files) = &self.files.tls {
-            let loaded = server_config(files).map_err(StartError::from);
-            if let Some(tls) = self.judge("certificates", loaded) {
-                // Whether it is the same cannot be seen; connections in use keep what they have.
+            if let Some(tls) = self.judge("certificates", read_certificates(files)) {
+                // Whether it is the same cannot be seen. Connections in use keep what they speak with; the certificates of
+                // their clients are judged again.
                 fresh.tls = Some(tls);
             }
         }
@@ -194,6 +200,10 @@ fn tls_files(config: &Config, is_client_required: bool) -> Result<Option<ServerF
         client_crl: tls.client_crl.clone(),
         is_client_required,
     }))
+}
+
+fn read_certificates(files: &ServerFiles) -> Result<Arc<Server>, StartError> {
+    Ok(Arc::new(Server::read(files)?))
 }
 
 fn read_token(path: &Path) -> Result<Secret, StartError> {

@@ -7,6 +7,7 @@ mod attempts;
 mod held;
 mod identify;
 mod load;
+mod proven;
 mod require;
 mod watch;
 
@@ -14,7 +15,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use ganger_access::{AccessFile, Audit};
-use ganger_tls::ServerConfig;
+use ganger_tls::Server;
 use http::HeaderValue;
 use tokio::sync::watch as channel;
 
@@ -23,11 +24,13 @@ use crate::secret::Secret;
 pub(crate) use attempts::address_group;
 pub(crate) use held::Held;
 pub(crate) use identify::Shown;
+pub(crate) use proven::Proven;
 pub use require::Require;
 pub(crate) use watch::follow_files;
 
 use attempts::Attempts;
 use load::Files;
+use watch::Stamp;
 
 /// A front door: a dialect on the port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +42,7 @@ pub(crate) enum Door {
 /// What counts now.
 #[derive(Clone, Default)]
 struct Now {
-    tls: Option<Arc<ServerConfig>>,
+    tls: Option<Arc<Server>>,
     shared_token: Option<Secret>,
     /// The one for other servers, if it is another.
     peer_token: Option<Secret>,
@@ -49,6 +52,7 @@ struct Now {
 /// Who may pass. Shared by all connections.
 pub(crate) struct Security {
     files: Files,
+    stamps_at_start: Vec<Option<Stamp>>,
     now: RwLock<Now>,
     /// Counts the changes, so that open streams notice them.
     changes: channel::Sender<u64>,
@@ -62,7 +66,7 @@ pub(crate) struct Security {
 
 impl Security {
     /// The certificates for the next connection; none where nothing is encrypted.
-    pub(crate) fn tls(&self) -> Option<Arc<ServerConfig>> {
+    pub(crate) fn tls(&self) -> Option<Arc<Server>> {
         self.now().tls
     }
 
@@ -76,6 +80,11 @@ impl Security {
         let now = self.now();
         let token = now.peer_token.or(now.shared_token);
         token.and_then(|token| token.authorization())
+    }
+
+    /// How often files were read again.
+    pub(crate) fn changes_count(&self) -> u64 {
+        *self.changes.borrow()
     }
 
     /// What a door asks for.

@@ -1,7 +1,7 @@
 //! Notices that files have changed.
 
 use std::os::unix::fs::MetadataExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,8 +13,8 @@ use super::Security;
 const LOOK_EVERY: Duration = Duration::from_secs(3);
 
 /// What tells one state of a file from another, without reading it.
-#[derive(PartialEq, Eq)]
-struct Stamp {
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Stamp {
     inode: u64,
     bytes: u64,
     modified: (i64, i64),
@@ -22,17 +22,19 @@ struct Stamp {
 
 /// Reads certificates and tokens again when a file has changed, until `stopping`.
 pub(crate) async fn follow_files(security: Arc<Security>, stopping: CancellationToken) {
-    let paths = security.paths();
+    let paths = security.files.paths();
     if paths.is_empty() {
         return;
     }
-    let mut seen = stamps(paths.clone()).await;
+    let mut seen = security.stamps_at_start.clone();
     loop {
         tokio::select! {
             () = stopping.cancelled() => return,
             () = tokio::time::sleep(LOOK_EVERY) => {}
         }
-        let now = stamps(paths.clone()).await;
+        let look = paths.clone();
+        let looked = tokio::task::spawn_blocking(move || stamps(&look)).await;
+        let now = looked.unwrap_or_default();
         if now != seen {
             seen = now;
             let security = Arc::clone(&security);
@@ -42,13 +44,13 @@ pub(crate) async fn follow_files(security: Arc<Security>, stopping: Cancellation
     }
 }
 
-async fn stamps(paths: Vec<PathBuf>) -> Vec<Option<Stamp>> {
-    let look = move || paths.iter().map(|path| stamp(path)).collect();
-    tokio::task::spawn_blocking(look).await.unwrap_or_default()
+/// In the order of the files; `None` for one that cannot be looked at.
+pub(super) fn stamps(paths: &[PathBuf]) -> Vec<Option<Stamp>> {
+    paths.iter().map(|path| stamp(path)).collect()
 }
 
 /// Of the file behind the name: secrets are often links that are turned to a new place.
-fn stamp(path: &std::path::Path) -> Option<Stamp> {
+fn stamp(path: &Path) -> Option<Stamp> {
     let metadata = std::fs::metadata(path).ok()?;
     Some(Stamp {
         inode: metadata.ino(),

@@ -12,11 +12,15 @@ use std::time::Duration;
 
 use ganger_server::{Config, DB_IN_MEMORY, Running, Tls, start};
 use rcgen::{
-    BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, SanType, date_time_ymd,
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, DnType, IsCa, Issuer,
+    KeyIdMethod, KeyPair, RevokedCertParams, SanType, SerialNumber, date_time_ymd,
 };
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
+use tonic::metadata::MetadataValue;
+use tonic::service::Interceptor;
+use tonic::{Request, Status};
 
 pub fn config() -> Config {
     Config {
@@ -45,8 +49,10 @@ pub struct Authority {
 pub struct Wanted<'a> {
     pub name: &'a str,
     pub hosts: &'a [&'a str],
-    pub uri: Option<&'a str>,
+    pub uris: &'a [&'a str],
     pub is_expired: bool,
+    /// Its number, by which it is called back.
+    pub serial: Option<u64>,
 }
 
 impl Authority {
@@ -75,11 +81,11 @@ impl Authority {
         params
             .distinguished_name
             .push(DnType::CommonName, wanted.name);
-        if let Some(uri) = wanted.uri {
-            params
-                .subject_alt_names
-                .push(SanType::URI(uri.try_into().expect("plain text")));
+        for uri in wanted.uris {
+            let uri = (*uri).try_into().expect("plain text");
+            params.subject_alt_names.push(SanType::URI(uri));
         }
+        params.serial_number = wanted.serial.map(SerialNumber::from);
         if wanted.is_expired {
             params.not_before = date_time_ymd(2020, 1, 1);
             params.not_after = date_time_ymd(2021, 1, 1);
@@ -95,13 +101,35 @@ impl Authority {
         paths
     }
 
+    /// Writes the list of the certificates that are called back.
+    pub fn call_back(&self, serials: &[u64]) -> PathBuf {
+        let revoked = serials.iter().map(|serial| RevokedCertParams {
+            serial_number: SerialNumber::from(*serial),
+            revocation_time: date_time_ymd(2025, 1, 1),
+            reason_code: None,
+            invalidity_date: None,
+        });
+        let params = CertificateRevocationListParams {
+            this_update: date_time_ymd(2025, 1, 1),
+            next_update: date_time_ymd(2100, 1, 1),
+            crl_number: SerialNumber::from(1),
+            issuing_distribution_point: None,
+            revoked_certs: revoked.collect(),
+            key_identifier_method: KeyIdMethod::Sha256,
+        };
+        let list = params.signed_by(&self.issuer).expect("signed");
+        let path = self.folder.path().join("called-back.pem");
+        write(&path, &list.pem().expect("PEM"));
+        path
+    }
+
     /// A server's settings, with a certificate for this machine.
     pub fn tls(&self, with_clients: bool) -> Tls {
         let wanted = Wanted {
             name: "server",
             hosts: &["localhost", "127.0.0.1"],
-            uri: Some("ganger://shard/1"),
-            is_expired: false,
+            uris: &["ganger://shard/1"],
+            ..Wanted::default()
         };
         let (cert, key) = self.sign("server", &wanted);
         Tls {
@@ -135,6 +163,36 @@ pub async fn head(addr: SocketAddr, request: &[u8]) -> String {
     String::from_utf8_lossy(&answer).into_owned()
 }
 
+/// Sends raw bytes over a connection of its own that ends with the answer, and reads all of it.
+pub async fn whole(addr: SocketAddr, request: &[u8]) -> String {
+    let mut stream = TcpStream::connect(addr).await.expect("it listens");
+    let line_end = request
+        .windows(2)
+        .position(|pair| pair == b"\r\n")
+        .expect("a request")
+        + 2;
+    let (line, rest) = request.split_at(line_end);
+    let request = [line, b"Connection: close\r\n", rest].concat();
+    stream.write_all(&request).await.expect("sent");
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer).await;
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
 pub fn status(answer: &str) -> &str {
     answer.split(' ').nth(1).unwrap_or("none")
+}
+
+/// Calls with metadata.
+#[derive(Clone)]
+pub struct With(pub Vec<(&'static str, String)>);
+
+impl Interceptor for With {
+    fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
+        for (name, value) in &self.0 {
+            let value = MetadataValue::try_from(value.as_str()).expect("plain text");
+            request.metadata_mut().insert(*name, value);
+        }
+        Ok(request)
+    }
 }
