@@ -264,6 +264,8 @@ fn every_operation_of_both_faces_is_in_the_table_and_none_that_is_not() {
         .iter()
         .map(|row| row.name)
         .filter(|name| !name.ends_with("/*") && !known.contains(*name))
+        // Redis's protocol has commands, not methods; which row each takes is for its dialect to test.
+        .filter(|name| !name.starts_with("resp."))
         .collect();
     assert!(stale.is_empty(), "the table has rows of nothing: {stale:?}");
 }
