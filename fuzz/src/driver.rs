@@ -14,16 +14,16 @@ use crate::mutation::Mutator;
 /// Seconds to run, unless told otherwise.
 const SECONDS: u64 = 10;
 
-/// The `main` of a target: `--seconds N`, `--seed S`, or files to run the target on once. It starts from the saved
-/// inputs and from `seeds`.
+/// The `main` of a target: `--seconds N` or `--runs N`, `--seed S`, or files to run the target on once. It starts from
+/// the saved inputs and from `seeds`. The same seed and number of runs try the same inputs on every machine.
 pub fn main(name: &str, target: fn(&[u8]), seeds: Vec<Vec<u8>>) -> ExitCode {
     match parse(std::env::args().skip(1)) {
         Ok(Order::Files(files)) => run_files(&files, target),
-        Ok(Order::Search { seconds, seed }) => {
-            search(name, target, seeds, Duration::from_secs(seconds), seed)
-        }
+        Ok(Order::Search { until, seed }) => search(name, target, seeds, until, seed),
         Err(error) => {
-            eprintln!("error: {error}\nusage: {name} [--seconds N] [--seed S] | {name} FILE...");
+            eprintln!(
+                "error: {error}\nusage: {name} [--seconds N | --runs N] [--seed S] | {name} FILE..."
+            );
             ExitCode::FAILURE
         }
     }
@@ -31,11 +31,27 @@ pub fn main(name: &str, target: fn(&[u8]), seeds: Vec<Vec<u8>>) -> ExitCode {
 
 enum Order {
     Files(Vec<PathBuf>),
-    Search { seconds: u64, seed: u64 },
+    Search { until: Until, seed: u64 },
+}
+
+/// When a search has tried enough.
+#[derive(Clone, Copy)]
+enum Until {
+    Seconds(u64),
+    Runs(u64),
+}
+
+impl Until {
+    fn is_over(self, begun: Instant, runs: u64) -> bool {
+        match self {
+            Self::Seconds(seconds) => begun.elapsed() >= Duration::from_secs(seconds),
+            Self::Runs(limit) => runs >= limit,
+        }
+    }
 }
 
 fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Order, String> {
-    let (mut seconds, mut seed) = (SECONDS, None);
+    let (mut until, mut seed) = (Until::Seconds(SECONDS), None);
     let mut files = Vec::new();
     while let Some(argument) = arguments.next() {
         let mut number = |name: &str| {
@@ -46,7 +62,8 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Order, String> {
                 .map_err(|error| format!("{name} {text:?}: {error}"))
         };
         match argument.as_str() {
-            "--seconds" => seconds = number("--seconds")?,
+            "--seconds" => until = Until::Seconds(number("--seconds")?),
+            "--runs" => until = Until::Runs(number("--runs")?),
             "--seed" => seed = Some(number("--seed")?),
             file => files.push(PathBuf::from(file)),
         }
@@ -59,7 +76,7 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Order, String> {
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         now.map_or(0, |now| u64::from(now.subsec_nanos()) ^ now.as_secs())
     });
-    Ok(Order::Search { seconds, seed })
+    Ok(Order::Search { until, seed })
 }
 
 fn run_files(files: &[PathBuf], target: fn(&[u8])) -> ExitCode {
@@ -75,13 +92,7 @@ fn run_files(files: &[PathBuf], target: fn(&[u8])) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-fn search(
-    name: &str,
-    target: fn(&[u8]),
-    seeds: Vec<Vec<u8>>,
-    time: Duration,
-    seed: u64,
-) -> ExitCode {
+fn search(name: &str, target: fn(&[u8]), seeds: Vec<Vec<u8>>, until: Until, seed: u64) -> ExitCode {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut corpus = saved(&folder.join("corpus").join(name));
     corpus.extend(seeds);
@@ -99,7 +110,7 @@ fn search(
             );
             return ExitCode::FAILURE;
         }
-        if begun.elapsed() >= time {
+        if until.is_over(begun, runs) {
             break;
         }
     }

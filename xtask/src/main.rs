@@ -26,7 +26,8 @@ usage: cargo xtask COMMAND
   tidy           compare the sources with the house rules: arrows between crates, sizes, words, error codes
   ci             everything that CI does: format, lints, documents, tidy, simulator, fuzzing, all tests
   sim [ARGS]     run the simulator: `--seed N` replays one run; `--help` tells the rest
-  fuzz [SECONDS] run every fuzz target on the stable toolchain, 10 seconds each unless said otherwise
+  fuzz [ARGS]    run every fuzz target on the stable toolchain: [--seconds N | --runs N] [--seed S], 10 seconds
+                 each and a new seed unless said otherwise
   bench-peers    measure ganger beside Redis, PostgreSQL and beanstalkd, in one run on this machine";
 
 fn main() -> ExitCode {
@@ -48,8 +49,7 @@ fn run(arguments: &[String]) -> Result<()> {
         ("tidy", []) => tidy::run(),
         ("ci", []) => ci::run(),
         ("sim", rest) => ci::simulate(rest),
-        ("fuzz", []) => ci::fuzz(ci::FUZZ_SECONDS),
-        ("fuzz", [seconds]) => ci::fuzz(seconds.parse()?),
+        ("fuzz", rest) => ci::fuzz(rest),
         ("bench-peers", rest) => bench_peers::run(rest),
         ("help" | "--help" | "-h", _) => {
             println!("{USAGE}");

@@ -83,6 +83,9 @@ impl Engine {
         for part in self.peers.parts.values() {
             line("part", part);
         }
+        let (keys, elements) = self.keys.rows();
+        keys.iter().for_each(|key| line("key", key));
+        elements.iter().for_each(|element| line("element", element));
         lines.sort();
         lines
     }

@@ -2,16 +2,18 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use ganger_types::keys::KeyKind;
 use ganger_types::limits::RETENTION_DISTRUST_FOR;
 use ganger_types::{
-    Answer, Command, Due, Elapsed, Epoch, Event, Happening, IdTag, JobId, JobKey, Meta, Namespace,
-    NamespaceSettings, Now, Position, Queue, Rejection, ShardId, Timestamp,
+    Answer, Bytes, Command, Due, Elapsed, Epoch, Event, Happening, IdTag, JobId, JobKey, Meta,
+    Namespace, NamespaceSettings, Now, Position, Queue, Rejection, Reply, ShardId, Timestamp,
 };
 use rand_chacha::ChaCha12Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 
 use crate::index::Edges;
 use crate::job::Job;
+use crate::keys::Keys;
 use crate::names::{Names, QueueIndex, SpaceIndex};
 use crate::past::Past;
 use crate::peers::Peers;
@@ -44,6 +46,7 @@ pub struct Engine {
     pub(crate) edges: Edges,
     pub(crate) statistics: Statistics,
     pub(crate) peers: Peers,
+    pub(crate) keys: Keys,
     /// Jobs that ended during this command and whose dependents have not been told.
     pub(crate) ended: VecDeque<Ended>,
     /// Queues whose row is to be written at the end of the turn.
@@ -89,6 +92,7 @@ impl Engine {
             edges: Edges::default(),
             statistics: Statistics::default(),
             peers,
+            keys: Keys::default(),
             ended: VecDeque::new(),
             changed_queues: BTreeSet::new(),
             woken: BTreeSet::new(),
@@ -143,6 +147,7 @@ impl Engine {
             Command::Receive(cmd) => self.receive(now, *cmd, known, out),
             Command::Confirm(cmd) => Ok(self.confirm(&cmd, out)),
             Command::Reconcile(cmd) => self.reconcile(now, &cmd, out),
+            Command::Keys(calls) => Ok(Reply::Keys(self.keys.apply(now, *calls, out))),
             Command::Query(query) => self.query(now, &query, known),
         };
         self.spread_endings(now, out);
@@ -156,7 +161,7 @@ impl Engine {
         for _ in 0..limit {
             let Some((space, due_at)) = self.earliest_due(now) else {
                 self.latest = now;
-                return false;
+                return self.keys.expire(now, limit, out);
             };
             self.fire_next(space, due_at, now, out);
         }
@@ -302,7 +307,8 @@ impl Engine {
                 .iter()
                 .filter(|space| !space.runs_on_callers_clock())
         };
-        let elapsed = ours().filter_map(|space| space.timers.next_elapsed()).min();
+        let of_jobs = ours().filter_map(|space| space.timers.next_elapsed());
+        let elapsed = of_jobs.chain(self.keys.next_due()).min();
         let wall = ours().filter_map(|space| space.timers.next_wall()).min();
         elapsed
             .map(Due::Elapsed)
@@ -324,6 +330,16 @@ impl Engine {
                 )
             })
             .collect()
+    }
+
+    /// Lists of raw keys that got elements since the last call, for serving those who wait.
+    pub fn take_grown(&mut self) -> Vec<(Namespace, Bytes)> {
+        self.keys.take_grown()
+    }
+
+    /// What a raw key holds at `now`.
+    pub fn kind_of_key(&self, now: Now, namespace: &Namespace, name: &Bytes) -> Option<KeyKind> {
+        self.keys.kind(now, namespace, name)
     }
 
     /// Whether a lease of this queue would get a job right now.

@@ -13,6 +13,7 @@ mod firing;
 mod index;
 mod invariants;
 mod job;
+mod keys;
 mod load;
 mod names;
 mod past;
@@ -27,6 +28,7 @@ mod wants;
 mod why;
 
 pub use engine::Engine;
+pub use keys::glob_matches;
 pub use load::Loader;
 pub use peers::{Numbers, Parts, Spread};
 

@@ -1,10 +1,13 @@
 //! Rebuilds the engine from the rows of a store.
 
+use std::collections::BTreeMap;
+
 use ganger_types::change::UniqueRecord;
 use ganger_types::{
-    Carried, ClaimRecord, Dependent, Due, Group, InputRow, InputState, JobId, JobKey, JobRecord,
-    JobState, LeaseRecord, Message, Namespace, NamespaceRecord, Now, OutboxRecord, PartRecord,
-    PeerRecord, QueueRecord, ScheduleRecord, StatisticsRecord, Tag, Timestamp,
+    Carried, ClaimRecord, Dependent, Due, ElementRecord, Group, InputRow, InputState, JobId,
+    JobKey, JobRecord, JobState, KeyRecord, LeaseRecord, Message, Namespace, NamespaceRecord, Now,
+    OutboxRecord, PartRecord, PeerRecord, QueueRecord, ScheduleRecord, StatisticsRecord, Tag,
+    Timestamp,
 };
 
 use crate::Start;
@@ -19,6 +22,8 @@ use crate::space::WorkerState;
 pub struct Loader {
     engine: Engine,
     now: Now,
+    /// Whose each list of raw keys is.
+    lists: BTreeMap<u64, Namespace>,
 }
 
 impl Loader {
@@ -28,6 +33,7 @@ impl Loader {
         Self {
             engine: Engine::new(start),
             now,
+            lists: BTreeMap::new(),
         }
     }
 
@@ -232,6 +238,21 @@ impl Loader {
             .statistics
             .days
             .insert((queue, record.day), record);
+    }
+
+    /// A raw key.
+    pub fn key(&mut self, record: KeyRecord) {
+        if record.value.is_none() {
+            self.lists.insert(record.number, record.namespace.clone());
+        }
+        self.engine.keys.load(record);
+    }
+
+    /// An element of a list; after the list.
+    pub fn element(&mut self, record: ElementRecord) {
+        if let Some(namespace) = self.lists.get(&record.list) {
+            self.engine.keys.load_element(namespace, record);
+        }
     }
 
     /// The engine. What fell due is left to the first `advance`.

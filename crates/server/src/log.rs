@@ -9,8 +9,11 @@ use crate::config::{Config, LogFormat};
 
 /// Reads which lines are wanted.
 pub(crate) fn filter(text: &str) -> Result<EnvFilter, String> {
+    // The library reads a directive's places in its trimmed text and cuts the untrimmed one there, which misreads it or
+    // panics in the middle of a character: it gets none with space around it.
+    let trimmed: Vec<&str> = text.split(',').map(str::trim).collect();
     EnvFilter::builder()
-        .parse(text)
+        .parse(trimmed.join(","))
         .map_err(|error| format!("must be a level or directives, not {text:?}: {error}"))
 }
 
@@ -76,6 +79,14 @@ fn escape(line: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn space_around_directives_changes_nothing() {
+        let plain = filter("info,ganger_shard=debug").expect("two directives");
+        let spaced = filter(" info ,\r\nganger_shard=debug ").expect("the same two");
+        assert_eq!(spaced.to_string(), plain.to_string());
+        assert!(filter("\r\n9\u{fffd}=99d").is_err());
+    }
 
     #[test]
     fn control_characters_are_escaped_but_for_the_last_line_end() {

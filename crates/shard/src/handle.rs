@@ -10,13 +10,13 @@ use ganger_types::command::Lease;
 use ganger_types::query::{JobQuery, Query};
 use ganger_types::time::MICROS_PER_SECOND;
 use ganger_types::{
-    Bytes, Command, Day, InputRow, JobId, JobKey, Namespace, Position, Queue, Reply, ShardId,
-    StatisticsRecord, Timestamp,
+    Bytes, Command, Day, InputRow, JobId, JobKey, KeyWait, Namespace, Popped, Position, Queue,
+    Reply, ShardId, StatisticsRecord, Timestamp,
 };
 use tokio::sync::{oneshot, watch};
 
 use crate::clock::Clock;
-use crate::core::{Request, WaiterId, bytes_of};
+use crate::core::{Request, Unpopped, WaiterId, bytes_of};
 use crate::door::Door;
 use crate::events::{Hub, Subscription};
 use crate::metrics::{MetricsSnapshot, Numbers};
@@ -165,6 +165,43 @@ impl Handle {
         let parcel = self.receive(answered).await;
         guard.waiter = None;
         Ok(parcel?.open())
+    }
+
+    /// Takes an element from the first of some lists that has one, waiting for it up to `wait_for`, or for ever.
+    /// Dropping the future gives the place up.
+    ///
+    /// # Errors
+    /// See [`CallError`].
+    pub async fn pop(
+        &self,
+        wait: KeyWait,
+        wait_for: Option<Duration>,
+    ) -> Result<Popped, CallError> {
+        let permit = self.shared.door.enter_waiting()?;
+        let waiter = self.new_waiter();
+        let (answer, answered) = oneshot::channel();
+        let inbox = self.shared.inbox.clone();
+        self.send(Request::Pop {
+            wait: Box::new(wait.clone()),
+            wait_for,
+            waiter,
+            ticket: Channel::Pop(answer, permit, inbox, wait),
+        })?;
+        let mut guard = GiveUp {
+            inbox: self.shared.inbox.clone(),
+            waiter: Some(waiter),
+        };
+        let popped = self.receive(answered).await;
+        guard.waiter = None;
+        popped
+    }
+
+    /// Puts an element back that [`Self::pop`] gave and that could not be passed on: where it was next, unless it has
+    /// gone meanwhile from the list that it was moved to.
+    pub fn put_back(&self, wait: KeyWait, list: Bytes, value: Bytes) {
+        let unpopped = Unpopped { wait, list, value };
+        // If the shard has ended, the element is where the store says it is.
+        drop(self.send(Request::Unpop(Box::new(unpopped))));
     }
 
     /// The job as stored, or `None`.

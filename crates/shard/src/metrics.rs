@@ -168,6 +168,8 @@ numbers! {
         waiting_workers,
         /// Waits for the end of a job.
         waiting_ends,
+        /// Waits for elements of lists of raw keys.
+        waiting_pops,
         /// Subscriptions to events.
         subscriptions,
         /// Reads that wait for a reader.

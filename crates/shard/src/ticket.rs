@@ -5,10 +5,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use ganger_store::StoredJob;
 use ganger_types::command::Held;
-use ganger_types::{Grant, Namespace, Reply, RequestId};
+use ganger_types::{Grant, KeyWait, Namespace, Popped, Reply, RequestId};
 use tokio::sync::oneshot;
 
-use crate::core::{Given, QueueGauge, Request, Ticket, WaiterId};
+use crate::core::{Given, QueueGauge, Request, Ticket, Unpopped, WaiterId};
 use crate::door::Permit;
 use crate::{CallError, Delivery};
 
@@ -90,6 +90,8 @@ pub(crate) enum Channel {
     Lease(Answer<Parcel>, Permit, Origin),
     /// A job that has ended.
     End(Answer<Option<StoredJob>>, Permit),
+    /// An element of a list, which is put back if nobody is there.
+    Pop(Answer<Popped>, Permit, Sender<Message>, KeyWait),
     /// Counts, for metrics.
     Census(Option<Answer<()>>, Arc<Mutex<Census>>),
 }
@@ -101,6 +103,7 @@ impl Ticket for Channel {
             Self::CallAll(answer, _) => answer.is_closed(),
             Self::Lease(answer, ..) => answer.is_closed(),
             Self::End(answer, _) => answer.is_closed(),
+            Self::Pop(answer, ..) => answer.is_closed(),
             Self::Census(..) => false,
         }
     }
@@ -142,6 +145,17 @@ impl Channel {
                     Given::Job(job) => job.map(|job| *job),
                     other => unreachable!("a wait is answered with a job, not {other:?}"),
                 })));
+            }
+            Self::Pop(channel, permit, home, wait) => {
+                drop(permit);
+                let popped = answer.map(|given| match given {
+                    Given::Popped(popped) => popped,
+                    other => unreachable!("a pop is answered with an element, not {other:?}"),
+                });
+                if let Err(Ok(Ok(Some((list, value))))) = channel.send(popped) {
+                    let unpopped = Unpopped { wait, list, value };
+                    drop(home.send(Message::Request(Request::Unpop(Box::new(unpopped)))));
+                }
             }
             Self::Census(channel, census) => send_census(channel, &census, answer),
         }

@@ -61,6 +61,8 @@ pub(crate) fn load(rows: &Rows, start: Start, planted: &mut Planted) -> Engine {
             Loaded::Outbox(record) => loader.outbox(*record),
             Loaded::Part(record) => loader.part(*record),
             Loaded::Dependent(upstream, dependent) => loader.dependent(upstream, *dependent),
+            Loaded::Key(record) => loader.key(*record),
+            Loaded::Element(record) => loader.element(*record),
         }
     });
     loader.finish()

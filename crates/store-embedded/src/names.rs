@@ -64,6 +64,8 @@ pub(crate) fn row_name(key: &RowKey<'_>) -> (Small, Vec<u8>) {
             Small::Dependents,
             dependent_name(*upstream, shard, *key, *slot),
         ),
+        RowKey::Key(number) => (Small::Keys, number.to_be_bytes().to_vec()),
+        RowKey::Element(list, place) => (Small::Elements, element_name(*list, *place)),
     }
 }
 
@@ -95,6 +97,14 @@ pub(crate) fn dependent_name(upstream: JobKey, shard: &ShardId, key: JobKey, slo
     name
 }
 
+/// Elements sort by list and place, those to the left first.
+pub(crate) fn element_name(list: u64, place: i64) -> Vec<u8> {
+    let mut name = list.to_be_bytes().to_vec();
+    let from_the_leftmost = place.cast_unsigned() ^ (1 << 63);
+    name.extend_from_slice(&from_the_leftmost.to_be_bytes());
+    name
+}
+
 /// The upstream in a dependent's name.
 pub(crate) fn upstream_of(dependent: &[u8]) -> Option<JobKey> {
     let (upstream, _) = dependent.split_first_chunk()?;
@@ -118,11 +128,13 @@ pub(crate) enum Small {
     Parts,
     PartJobs,
     Dependents,
+    Keys,
+    Elements,
 }
 
 impl Small {
     /// In the order in which they are loaded; the first three before the jobs.
-    pub(crate) const ALL: [Self; 14] = [
+    pub(crate) const ALL: [Self; 16] = [
         Self::Namespaces,
         Self::Queues,
         Self::Schedules,
@@ -137,12 +149,15 @@ impl Small {
         Self::Parts,
         Self::PartJobs,
         Self::Dependents,
+        Self::Keys,
+        Self::Elements,
     ];
 
     /// Since which version of the tables it is there.
     pub(crate) fn since(self) -> u32 {
         match self {
             Self::Peers | Self::Outbox | Self::Parts | Self::PartJobs | Self::Dependents => 3,
+            Self::Keys | Self::Elements => 4,
             _ => 1,
         }
     }
@@ -163,6 +178,8 @@ impl Small {
             Self::Parts => "parts",
             Self::PartJobs => "part_jobs",
             Self::Dependents => "dependents",
+            Self::Keys => "keys",
+            Self::Elements => "elements",
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::small;
 /// "gang", so that `file` and we know whose database it is.
 pub(crate) const APPLICATION_ID: i64 = 0x6761_6e67;
 /// Version of the tables.
-pub(crate) const FORMAT: u32 = 3;
+pub(crate) const FORMAT: u32 = 4;
 
 /// Version 1. Rows of `body BLOB` are records of the `store` crate with their checksum behind them.
 ///
@@ -86,11 +86,17 @@ CREATE TABLE part_jobs (name BLOB PRIMARY KEY, body BLOB NOT NULL);
 CREATE TABLE dependents (name BLOB PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID;
 ";
 
+/// Raw keys by their number, and the elements of lists from left to right.
+const KEYS: &str = "
+CREATE TABLE keys (name BLOB PRIMARY KEY, body BLOB NOT NULL);
+CREATE TABLE elements (name BLOB PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID;
+";
+
 /// What makes a store of one version a store of the next.
 type Step = fn(&Connection) -> Result<(), Fault>;
 
 /// The first makes an empty file a store of version 1. A step, once released, is never changed.
-const STEPS: [Step; 3] = [version_1, version_2, version_3];
+const STEPS: [Step; 4] = [version_1, version_2, version_3, version_4];
 
 fn version_1(connection: &Connection) -> Result<(), Fault> {
     Ok(connection.execute_batch(VERSION_1)?)
@@ -104,6 +110,11 @@ fn version_2(connection: &Connection) -> Result<(), Fault> {
 /// There are other shards.
 fn version_3(connection: &Connection) -> Result<(), Fault> {
     Ok(connection.execute_batch(SHARDS)?)
+}
+
+/// There are raw keys.
+fn version_4(connection: &Connection) -> Result<(), Fault> {
+    Ok(connection.execute_batch(KEYS)?)
 }
 
 /// Brings the tables to [`FORMAT`], each step whole or not at all, so that one that was cut short is

@@ -5,14 +5,15 @@ use ganger_store::encoding::{Cursor, Record, Writer, seal};
 use ganger_store::merge::RowKey;
 use ganger_types::change::UniqueRecord;
 use ganger_types::{
-    Change, ClaimRecord, Dependent, Group, JobId, Namespace, NamespaceRecord, OutboxRecord, Part,
-    PartRecord, PeerRecord, QueueRecord, ScheduleRecord, StatisticsRecord, Tag, Timestamp,
+    Change, ClaimRecord, Dependent, ElementRecord, Group, JobId, KeyRecord, Namespace,
+    NamespaceRecord, OutboxRecord, Part, PartRecord, PeerRecord, QueueRecord, ScheduleRecord,
+    StatisticsRecord, Tag, Timestamp,
 };
 use rusqlite::Connection;
 
 use crate::fault::Fault;
 use crate::names::{
-    Small, dependent_name, outbox_name, part_name, row_name, two_parts, upstream_of,
+    Small, dependent_name, element_name, outbox_name, part_name, row_name, two_parts, upstream_of,
 };
 use crate::row::{open, open_record, seal_record, show};
 
@@ -83,6 +84,8 @@ fn encode(table: &str, name: &[u8], change: &Change, buffer: &mut Vec<u8>) -> bo
         Change::PutPart(record) => seal_record(table, name, &**record, buffer),
         Change::PutPartJobs(part) => seal_record(table, name, &**part, buffer),
         Change::PutDependent(_, dependent) => seal_record(table, name, &**dependent, buffer),
+        Change::PutKey(record) => seal_record(table, name, &**record, buffer),
+        Change::PutElement(record) => seal_record(table, name, &**record, buffer),
         Change::PutTagCount(_, _, count) | Change::PutGroupCount(_, _, count) if *count > 0 => {
             seal_number(table, name, *count, buffer);
         }
@@ -126,6 +129,7 @@ pub(crate) fn read(small: Small, name: &[u8], body: &[u8]) -> Result<Loaded, Fau
         Small::Peers | Small::Outbox | Small::Parts | Small::PartJobs | Small::Dependents => {
             return read_of_shards(small, name, body);
         }
+        Small::Keys | Small::Elements => return read_of_keys(small, name, body),
     };
     Ok(loaded)
 }
@@ -163,14 +167,34 @@ fn read_of_shards(small: Small, at: &[u8], body: &[u8]) -> Result<Loaded, Fault>
             (named, Loaded::Part(Box::new(part)))
         }
     };
-    if named != at {
-        return Err(Fault::row(
-            table,
-            show(at),
-            "it holds the record of another row",
-        ));
-    }
+    expect_name(table, at, &named)?;
     Ok(loaded)
+}
+
+/// Reads a raw key or an element, and compares it with its name.
+fn read_of_keys(small: Small, at: &[u8], body: &[u8]) -> Result<Loaded, Fault> {
+    let table = small.table();
+    let (named, loaded) = if small == Small::Keys {
+        let key = record::<KeyRecord>(table, at, body)?;
+        (
+            key.number.to_be_bytes().to_vec(),
+            Loaded::Key(Box::new(key)),
+        )
+    } else {
+        let element = record::<ElementRecord>(table, at, body)?;
+        let named = element_name(element.list, element.place);
+        (named, Loaded::Element(Box::new(element)))
+    };
+    expect_name(table, at, &named)?;
+    Ok(loaded)
+}
+
+fn expect_name(table: &str, at: &[u8], named: &[u8]) -> Result<(), Fault> {
+    if named != at {
+        let what = "it holds the record of another row";
+        return Err(Fault::row(table, show(at), what));
+    }
+    Ok(())
 }
 
 fn record<R: Record>(table: &str, name: &[u8], body: &[u8]) -> Result<R, Fault> {

@@ -60,6 +60,8 @@ pub enum RowKey<'a> {
     Part(&'a Namespace, &'a Graph),
     PartJobs(&'a Namespace, &'a Graph),
     Dependent(JobKey, &'a ShardId, JobKey, u32),
+    Key(u64),
+    Element(u64, i64),
 }
 
 /// A piece of log to append.
@@ -196,7 +198,7 @@ fn row_key(change: &Change) -> Option<RowKey<'_>> {
     })
 }
 
-/// The key of a row about other shards. The removal of a part is of two rows.
+/// The key of a row about other shards, or of raw keys. The removal of a part is of two rows.
 fn shard_row_key(change: &Change) -> Option<RowKey<'_>> {
     Some(match change {
         Change::PutPeer(record) => RowKey::Peer(&record.shard),
@@ -211,6 +213,10 @@ fn shard_row_key(change: &Change) -> Option<RowKey<'_>> {
         Change::RemoveDependent(upstream, shard, key, slot) => {
             RowKey::Dependent(*upstream, shard, *key, *slot)
         }
+        Change::PutKey(record) => RowKey::Key(record.number),
+        Change::RemoveKey(number) => RowKey::Key(*number),
+        Change::PutElement(record) => RowKey::Element(record.list, record.place),
+        Change::RemoveElement(list, place) => RowKey::Element(*list, *place),
         _ => return None,
     })
 }

@@ -3,9 +3,9 @@
 use ganger_types::ClaimRecord;
 use ganger_types::change::UniqueRecord;
 use ganger_types::{
-    Commit, Day, Dependent, Epoch, Group, InputRow, JobId, JobKey, JobRecord, LeaseRecord, Meta,
-    Namespace, NamespaceRecord, OutboxRecord, PartRecord, PeerRecord, QueueRecord, ScheduleRecord,
-    StatisticsRecord, Tag, Timestamp,
+    Commit, Day, Dependent, ElementRecord, Epoch, Group, InputRow, JobId, JobKey, JobRecord,
+    KeyRecord, LeaseRecord, Meta, Namespace, NamespaceRecord, OutboxRecord, PartRecord, PeerRecord,
+    QueueRecord, ScheduleRecord, StatisticsRecord, Tag, Timestamp,
 };
 
 use crate::error::{CommitError, StoreError};
@@ -50,6 +50,10 @@ pub enum Loaded {
     Part(Box<PartRecord>),
     /// A job of another shard that waits for this one.
     Dependent(JobKey, Box<Dependent>),
+    /// A raw key; by number.
+    Key(Box<KeyRecord>),
+    /// An element of a list; by number of the list, and place.
+    Element(Box<ElementRecord>),
 }
 
 /// What a store was when it was opened: the epoch is already raised, durably.

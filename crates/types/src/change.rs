@@ -8,6 +8,7 @@ use bytes::Bytes;
 use crate::claim::ClaimRecord;
 use crate::id::{Epoch, JobId, JobKey, Position, ShardId};
 use crate::job::{FailurePolicy, JobRecord, LeaseRecord};
+use crate::keys::{ElementRecord, KeyRecord};
 use crate::name::{ClaimKey, Graph, Group, Namespace, Queue, ScheduleId, Tag, UniqueKey};
 use crate::peer::{Dependent, OutboxRecord, Part, PartRecord, PeerRecord};
 use crate::queue::{NamespaceRecord, QueueRecord};
@@ -175,6 +176,14 @@ pub enum Change {
     PutDependent(JobKey, Box<Dependent>),
     /// Removes it: upstream, and whose slot it was.
     RemoveDependent(JobKey, ShardId, JobKey, u32),
+    /// Writes a raw key.
+    PutKey(Box<KeyRecord>),
+    /// Removes it, by its number. The elements of a list are removed one by one.
+    RemoveKey(u64),
+    /// Writes an element of a list.
+    PutElement(Box<ElementRecord>),
+    /// Removes it: number of the list, and place.
+    RemoveElement(u64, i64),
 }
 
 /// A unique key and the job that stands under it.

@@ -6,6 +6,7 @@ use bytes::Bytes;
 
 use crate::id::{JobId, LeaseToken, ShardId};
 use crate::job::{FailurePolicy, Outcome, Priority, Progress, RetryPolicy};
+use crate::keys::KeyCalls;
 use crate::name::{
     ClaimKey, Graph, Group, Kind, LabelKey, LabelValue, Namespace, Queue, RequestId, ScheduleId,
     Tag, UniqueKey, Worker,
@@ -74,6 +75,8 @@ pub enum Command {
     Confirm(Confirm),
     /// Takes traffic up again with a peer that went back in time.
     Reconcile(Reconcile),
+    /// Calls on raw keys.
+    Keys(Box<KeyCalls>),
     /// Reads from memory, in the order of commands.
     Query(Box<Query>),
 }
@@ -533,6 +536,8 @@ pub struct Receive {
 pub struct Confirm {
     /// Which shard.
     pub peer: ShardId,
+    /// Of which line of ours it speaks: the newest that it has seen.
+    pub line: u64,
     /// All up to this number.
     pub up_to: u64,
 }

@@ -10,6 +10,7 @@ pub mod command;
 pub mod event;
 pub mod id;
 pub mod job;
+pub mod keys;
 pub mod limits;
 pub mod name;
 pub mod peer;
@@ -33,6 +34,7 @@ pub use job::{
     Backoff, Failure, FailurePolicy, Finished, HistoryEntry, JobRecord, JobState, LeaseRecord,
     Outcome, Priority, Progress, RetryPolicy, What,
 };
+pub use keys::{ElementRecord, KeyAnswers, KeyCalls, KeyRecord, KeyWait, Popped};
 pub use name::{
     ClaimKey, Graph, Group, Kind, LabelKey, LabelValue, NameError, Namespace, Queue, RequestId,
     ScheduleId, Tag, UniqueKey, Worker,

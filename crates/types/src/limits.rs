@@ -44,6 +44,10 @@ pub const LOG_BYTES_MAX: u64 = 16 << 20;
 pub const LOG_CHUNK_BYTES_MAX: usize = 256 << 10;
 /// Bytes of a progress message.
 pub const PROGRESS_MESSAGE_BYTES_MAX: usize = 1_024;
+/// Bytes of a raw key's string, and of an element of a list.
+pub const KEY_VALUE_MAX: usize = 64 << 20;
+/// Bytes of a raw key's name.
+pub const KEY_NAME_MAX: usize = 64 << 10;
 /// Jobs on one page of a listing.
 pub const PAGE_JOBS_MAX: usize = 1_000;
 /// Overdue runs that one schedule may make up for.

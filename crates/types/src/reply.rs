@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::id::{IdTag, JobId, JobKey, LeaseToken};
 use crate::job::{JobState, Priority};
+use crate::keys::KeyAnswers;
 use crate::name::{Graph, Group, Kind, LabelKey, LabelValue, Namespace, Queue, Tag, Worker};
 use crate::peer::{OutboxRecord, PartRecord, PeerRecord};
 use crate::queue::{NamespaceRecord, QueueCounts, QueueSettings};
@@ -65,6 +66,8 @@ pub enum Reply {
         /// Where it stands.
         state: JobState,
     },
+    /// To [`crate::command::Command::Keys`].
+    Keys(KeyAnswers),
     /// Done.
     Done,
     /// To [`crate::query::Query::Queues`].
@@ -98,7 +101,9 @@ pub enum Reply {
     },
     /// What was taken in of another shard's messages.
     Received {
-        /// All up to this one are applied.
+        /// The newest line of its messages that was seen; a letter of an older one is not looked at.
+        line: u64,
+        /// All of that line up to this one are applied.
         up_to: u64,
         /// Why nothing more is taken, if so.
         stopped: Option<String>,

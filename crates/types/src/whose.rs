@@ -5,7 +5,7 @@ use crate::name::Namespace;
 use crate::query::Query;
 
 impl Command {
-    /// The namespace in which it acts; `None` if it acts on the whole shard.
+    /// The namespace whose clock it runs by; `None` if that is the server's in any case.
     pub fn namespace(&self) -> Option<&Namespace> {
         Some(match self {
             Self::Enqueue(cmd) => &cmd.namespace,
@@ -29,8 +29,10 @@ impl Command {
             Self::RemoveSchedule(cmd) => &cmd.namespace,
             Self::Goodbye(cmd) => &cmd.namespace,
             Self::Query(query) => return query.namespace(),
-            // Other shards know nothing of callers' clocks: what they say is of the whole shard.
-            Self::Retire(_)
+            // Other shards know nothing of callers' clocks: what they say is of the whole shard. Raw keys live by the
+            // server's clock in every namespace.
+            Self::Keys(_)
+            | Self::Retire(_)
             | Self::Reserve(_)
             | Self::Prepare(_)
             | Self::Decide(_)

@@ -19,7 +19,7 @@ use ganger_types::command::*;
 use ganger_types::query::Query;
 use ganger_types::*;
 
-#[derive(Default, Clone)]
+#[derive(Default, Clone, PartialEq)]
 pub struct Rows {
     pub jobs: BTreeMap<JobKey, JobRecord>,
     pub finished: BTreeMap<JobKey, JobRecord>,
@@ -42,6 +42,8 @@ pub struct Rows {
     pub parts: BTreeMap<(Namespace, Graph), PartRecord>,
     pub part_jobs: BTreeMap<(Namespace, Graph), Part>,
     pub dependents: BTreeMap<(JobKey, ShardId, JobKey, u32), Dependent>,
+    pub keys: BTreeMap<u64, KeyRecord>,
+    pub elements: BTreeMap<(u64, i64), ElementRecord>,
 }
 
 impl Rows {
@@ -202,6 +204,18 @@ impl Rows {
                 self.dependents
                     .remove(&(upstream, shard, key, slot))
                     .expect("it is there");
+            }
+            Change::PutKey(record) => {
+                self.keys.insert(record.number, *record);
+            }
+            Change::RemoveKey(number) => {
+                self.keys.remove(&number);
+            }
+            Change::PutElement(record) => {
+                self.elements.insert((record.list, record.place), *record);
+            }
+            Change::RemoveElement(list, place) => {
+                self.elements.remove(&(list, place)).expect("it is there");
             }
             other => panic!("{other:?} is written above"),
         }
@@ -408,6 +422,10 @@ impl World {
         rows.dependents
             .into_iter()
             .for_each(|((upstream, ..), row)| loader.dependent(upstream, row));
+        rows.keys.into_values().for_each(|row| loader.key(row));
+        rows.elements
+            .into_values()
+            .for_each(|row| loader.element(row));
         self.engine = loader.finish();
         let wrong = self.engine.check_invariants();
         assert!(wrong.is_empty(), "after a restart: {wrong:#?}");

@@ -66,6 +66,13 @@ impl<R: Reader, T: Ticket> Core<R, T> {
             } => {
                 self.take_await(now, namespace, id, wait_for, waiter, ticket);
             }
+            Request::Pop {
+                wait,
+                wait_for,
+                waiter,
+                ticket,
+            } => self.take_pop(now, wait, wait_for, waiter, ticket),
+            Request::Unpop(unpopped) => self.unpop(now, *unpopped),
             Request::GiveUp(waiter) => drop(self.waiters.take(waiter)),
             Request::Undelivered {
                 held,

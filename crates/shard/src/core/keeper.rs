@@ -230,5 +230,7 @@ fn give(loader: &mut Loader, row: Loaded) {
         Loaded::Outbox(record) => loader.outbox(*record),
         Loaded::Part(record) => loader.part(*record),
         Loaded::Dependent(upstream, dependent) => loader.dependent(upstream, *dependent),
+        Loaded::Key(record) => loader.key(*record),
+        Loaded::Element(record) => loader.element(*record),
     }
 }

@@ -17,6 +17,7 @@ mod deliver;
 mod keeper;
 mod lookup;
 mod pipeline;
+mod popping;
 mod recovery;
 mod request;
 mod setback;
@@ -34,6 +35,7 @@ use ganger_store::{Opened, Reader};
 use ganger_types::{Due, Elapsed, Epoch, Meta, Now};
 
 pub use self::keeper::{Fresh, Keeper, Order, Report};
+pub use self::popping::Unpopped;
 pub(crate) use self::request::bytes_of;
 pub use self::request::{Given, Output, QueueGauge, Request, Ticket, WaiterId};
 
@@ -286,9 +288,10 @@ impl<R: Reader, T: Ticket> Core<R, T> {
 
     fn gauge(&self) {
         let gauges = &self.numbers.gauges;
-        let (leases, slots, ends) = self.waiters.sizes();
+        let (leases, slots, ends, pops) = self.waiters.sizes();
         gauges.waiting_workers.set(crate::metrics::count(leases));
         gauges.waiting_ends.set(crate::metrics::count(ends));
+        gauges.waiting_pops.set(crate::metrics::count(pops));
         self.numbers.slots_waiting.set(slots);
         gauges
             .turns_in_flight

@@ -178,6 +178,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
             let ticket = match waiter {
                 Waiter::Lease(waiter) => waiter.ticket,
                 Waiter::End(waiter) => waiter.ticket,
+                Waiter::Pop(waiter) => waiter.ticket,
             };
             self.outputs
                 .push(Output::Answer(ticket, Err(refusal.clone())));
@@ -204,8 +205,9 @@ impl<R: Reader, T: Ticket> Core<R, T> {
                 | Request::CallAll { ticket, .. }
                 | Request::Lease { ticket, .. }
                 | Request::AwaitEnd { ticket, .. }
+                | Request::Pop { ticket, .. }
                 | Request::Census { ticket } => ticket,
-                Request::GiveUp(_) | Request::Undelivered { .. } => continue,
+                Request::GiveUp(_) | Request::Undelivered { .. } | Request::Unpop(_) => continue,
             };
             self.outputs
                 .push(Output::Answer(ticket, Err(refusal.clone())));

@@ -4,11 +4,13 @@ use std::time::Duration;
 
 use ganger_store::StoredJob;
 use ganger_types::command::{Held, Lease, NewInput, NewJob};
+use ganger_types::keys::KeyCall;
 use ganger_types::{
-    Bytes, Carried, Command, Event, JobId, Message, Namespace, OutboxRecord, Queue, QueueCounts,
-    Reply, RequestId, Timestamp,
+    Bytes, Carried, Command, Event, JobId, KeyWait, Message, Namespace, OutboxRecord, Popped,
+    Queue, QueueCounts, Reply, RequestId, Timestamp,
 };
 
+use super::popping::Unpopped;
 use crate::{CallError, Delivery};
 
 /// The name of a request that may wait; chosen by the caller, never used twice, smaller waits longer.
@@ -68,6 +70,19 @@ pub enum Request<T> {
         /// Where the answer goes.
         ticket: T,
     },
+    /// Takes an element from the first of some lists that has one, waiting for it if need be.
+    Pop {
+        /// From where.
+        wait: Box<KeyWait>,
+        /// How long to wait; `None`: for ever.
+        wait_for: Option<Duration>,
+        /// Its name while it waits.
+        waiter: WaiterId,
+        /// Where the answer goes.
+        ticket: T,
+    },
+    /// An element that was taken for somebody who has gone: it goes back.
+    Unpop(Box<Unpopped>),
     /// Whoever waited under this name has gone.
     GiveUp(WaiterId),
     /// Grants that nobody picked up: they go back to their old places, uncounted.
@@ -100,6 +115,8 @@ pub enum Given {
     Deliveries(Vec<Delivery>),
     /// To [`Request::AwaitEnd`]: the job as it is now, or `None` if there is no such job.
     Job(Option<Box<StoredJob>>),
+    /// To [`Request::Pop`].
+    Popped(Popped),
     /// To [`Request::Census`].
     Census(Vec<QueueGauge>),
 }
@@ -128,7 +145,7 @@ pub(super) fn is_new_work(command: &Command) -> bool {
     matches!(
         command,
         Command::Enqueue(_) | Command::PutSchedule(_) | Command::Prepare(_)
-    )
+    ) || matches!(command, Command::Keys(cmd) if cmd.calls.iter().any(KeyCall::is_new))
 }
 
 /// Bytes of payloads that a command carries, to bound what is in flight.
@@ -145,6 +162,7 @@ pub(crate) fn bytes_of(command: &Command) -> usize {
         Command::Alter(cmd) => cmd.payload.as_ref().map_or(0, Bytes::len),
         Command::AppendLog(cmd) => cmd.bytes.len(),
         Command::PutSchedule(cmd) => cmd.schedule.payload.len(),
+        Command::Keys(cmd) => cmd.calls.iter().map(KeyCall::bytes).sum(),
         _ => 0,
     }
 }

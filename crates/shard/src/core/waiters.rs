@@ -1,4 +1,4 @@
-//! Requests that wait: leases for a job to be there, others for a job to end.
+//! Requests that wait: leases for a job to be there, others for a job to end, or for an element of a list.
 //!
 //! Waiting costs a place in a few ordered sets and nothing else: nobody polls. Within a queue the
 //! request that has waited longest goes first.
@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ganger_types::command::Lease;
-use ganger_types::{Elapsed, JobId, Namespace, Queue};
+use ganger_types::{Bytes, Elapsed, JobId, KeyWait, Namespace, Queue};
 
 use super::request::WaiterId;
 
@@ -25,21 +25,33 @@ pub(super) struct EndWaiter<T> {
     pub(super) ticket: T,
 }
 
+/// A wait for an element of a list.
+pub(super) struct PopWaiter<T> {
+    pub(super) wait: Box<KeyWait>,
+    /// `None`: waits for ever.
+    pub(super) deadline: Option<Elapsed>,
+    pub(super) ticket: T,
+}
+
 /// One that was taken out.
 pub(super) enum Waiter<T> {
     Lease(LeaseWaiter<T>),
     End(EndWaiter<T>),
+    Pop(PopWaiter<T>),
 }
 
 /// All that waits.
 pub(super) struct Waiters<T> {
     leases: BTreeMap<WaiterId, LeaseWaiter<T>>,
     ends: BTreeMap<WaiterId, EndWaiter<T>>,
+    pops: BTreeMap<WaiterId, PopWaiter<T>>,
+    /// Exactly the waits for elements, under each list they name.
+    by_list: BTreeMap<(Namespace, Bytes), BTreeSet<WaiterId>>,
     /// Exactly the waiting lease requests, under each queue they name.
     by_queue: BTreeMap<(Namespace, Queue), BTreeSet<WaiterId>>,
     /// Exactly the waits for ends, under the job.
     by_job: BTreeMap<(Namespace, JobId), BTreeSet<WaiterId>>,
-    /// Exactly all of them, by the end of their patience.
+    /// Exactly those whose patience ends, by when.
     by_deadline: BTreeSet<(Elapsed, WaiterId)>,
     slots: u64,
 }
@@ -49,6 +61,8 @@ impl<T> Default for Waiters<T> {
         Self {
             leases: BTreeMap::new(),
             ends: BTreeMap::new(),
+            pops: BTreeMap::new(),
+            by_list: BTreeMap::new(),
             by_queue: BTreeMap::new(),
             by_job: BTreeMap::new(),
             by_deadline: BTreeSet::new(),
@@ -75,6 +89,41 @@ impl<T> Waiters<T> {
         self.by_job.entry(name).or_default().insert(id);
         self.by_deadline.insert((waiter.deadline, id));
         self.ends.insert(id, waiter);
+    }
+
+    /// Lets a request wait for an element.
+    pub(super) fn wait_for_element(&mut self, id: WaiterId, waiter: PopWaiter<T>) {
+        for list in &waiter.wait.lists {
+            let name = (waiter.wait.namespace.clone(), list.clone());
+            self.by_list.entry(name).or_default().insert(id);
+        }
+        if let Some(deadline) = waiter.deadline {
+            self.by_deadline.insert((deadline, id));
+        }
+        self.pops.insert(id, waiter);
+    }
+
+    /// Takes out who has waited longest for an element of this list.
+    pub(super) fn take_first_at_list(&mut self, list: &(Namespace, Bytes)) -> Option<PopWaiter<T>> {
+        let first = *self.by_list.get(list)?.first()?;
+        self.take_pop(first)
+    }
+
+    /// Every list somebody waits at.
+    pub(super) fn lists(&self) -> Vec<(Namespace, Bytes)> {
+        self.by_list.keys().cloned().collect()
+    }
+
+    fn take_pop(&mut self, id: WaiterId) -> Option<PopWaiter<T>> {
+        let waiter = self.pops.remove(&id)?;
+        if let Some(deadline) = waiter.deadline {
+            self.by_deadline.remove(&(deadline, id));
+        }
+        for list in &waiter.wait.lists {
+            let name = (waiter.wait.namespace.clone(), list.clone());
+            remove(&mut self.by_list, &name, id);
+        }
+        Some(waiter)
     }
 
     /// The lease request that has waited longest at this queue, after `after`.
@@ -124,6 +173,7 @@ impl<T> Waiters<T> {
         self.take_lease(id)
             .map(Waiter::Lease)
             .or_else(|| self.take_end(id).map(Waiter::End))
+            .or_else(|| self.take_pop(id).map(Waiter::Pop))
     }
 
     /// Takes everybody out who waits for the end of this job.
@@ -147,7 +197,8 @@ impl<T> Waiters<T> {
 
     /// Takes everybody out, those who wait longest first.
     pub(super) fn take_all(&mut self) -> Vec<Waiter<T>> {
-        let ids: BTreeSet<_> = self.by_deadline.iter().map(|(_, id)| *id).collect();
+        let timed = self.by_deadline.iter().map(|(_, id)| *id);
+        let ids: BTreeSet<_> = timed.chain(self.pops.keys().copied()).collect();
         ids.into_iter().filter_map(|id| self.take(id)).collect()
     }
 
@@ -166,9 +217,14 @@ impl<T> Waiters<T> {
         !self.leases.is_empty()
     }
 
-    /// Waiting lease requests, slots they ask for, waits for ends.
-    pub(super) fn sizes(&self) -> (usize, u64, usize) {
-        (self.leases.len(), self.slots, self.ends.len())
+    /// Waiting lease requests, slots they ask for, waits for ends, waits for elements.
+    pub(super) fn sizes(&self) -> (usize, u64, usize, usize) {
+        (
+            self.leases.len(),
+            self.slots,
+            self.ends.len(),
+            self.pops.len(),
+        )
     }
 }
 
@@ -236,7 +292,7 @@ mod tests {
         assert!(waiters.take_impatient(Elapsed(39)).is_none());
         assert!(waiters.take_impatient(Elapsed(40)).is_some());
         assert_eq!(waiters.take_all().len(), 1);
-        assert_eq!(waiters.sizes(), (0, 0, 0));
+        assert_eq!(waiters.sizes(), (0, 0, 0, 0));
         assert!(waiters.queues().is_empty());
         assert_eq!(waiters.next_deadline(), None);
     }

@@ -47,8 +47,9 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         );
     }
 
-    /// Tries waiting requests wherever a job may have become leasable.
+    /// Tries waiting requests wherever a job may have become leasable, or a list has got elements.
     pub(super) fn serve_woken(&mut self, now: Now) {
+        self.serve_grown(now);
         loop {
             let woken = self.live().engine.take_woken();
             if woken.is_empty() || !self.waiters.has_leases() {
@@ -64,6 +65,9 @@ impl<R: Reader, T: Ticket> Core<R, T> {
     pub(super) fn serve_all(&mut self, now: Now) {
         for (namespace, queue) in self.waiters.queues() {
             self.serve(now, &namespace, &queue);
+        }
+        for list in self.waiters.lists() {
+            self.serve_list(now, &list);
         }
         self.serve_woken(now);
     }
@@ -136,6 +140,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         while let Some(waiter) = self.waiters.take_impatient(now.elapsed) {
             let (ticket, answer) = match waiter {
                 Waiter::Lease(waiter) => (waiter.ticket, Ok(Given::Deliveries(Vec::new()))),
+                Waiter::Pop(waiter) => (waiter.ticket, Ok(Given::Popped(Ok(None)))),
                 Waiter::End(waiter) if self.live.is_some() => {
                     (waiter.ticket, self.read_job(&waiter.namespace, &waiter.id))
                 }

@@ -68,6 +68,7 @@ pub(super) fn compare(
     compare_header(connection, report);
     compare_marks(connection, report, tally)?;
     compare_counts(report, tally);
+    tally.keys.compare(report);
     tally.shards.compare(connection, report)
 }
 

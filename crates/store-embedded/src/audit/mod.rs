@@ -1,6 +1,7 @@
 //! The audit of a store, at rest or in use: every row read, every count counted again (`rel A1`).
 
 mod cross;
+mod keys;
 mod rows;
 mod shards;
 

@@ -9,6 +9,7 @@ use ganger_types::{
 use rusqlite::{Connection, Row, Statement};
 
 use super::Report;
+use super::keys::Keys;
 use super::shards::Shards;
 use crate::commit::{own_time, upstream_column};
 use crate::fault::Fault;
@@ -35,6 +36,7 @@ pub(super) struct Tally {
     /// What the small tables say.
     pub(super) stored: Vec<Loaded>,
     pub(super) shards: Shards,
+    pub(super) keys: Keys,
 }
 
 struct Auditor<'a> {
@@ -273,7 +275,7 @@ impl Auditor<'_> {
 
     fn small(&mut self, small: Small, row: &Row<'_>) -> Result<(), Fault> {
         let loaded = small::read(small, blob(row, 0)?, blob(row, 1)?)?;
-        if self.tally.shards.add(small, &loaded) {
+        if self.tally.shards.add(small, &loaded) || self.tally.keys.add(&loaded) {
             return Ok(());
         }
         if matches!(

@@ -1,11 +1,11 @@
-//! Any record about other shards, and any input, for the property tests.
+//! Any record about other shards or of raw keys, and any input, for the property tests.
 
 use ganger_types::command::{NewEdge, NewInput, NewJob, Start, Unique, Upstream};
 use ganger_types::peer::PartClaim;
 use ganger_types::{
-    Carried, ClaimKey, Dependent, Graph, IdTag, InputRow, InputState, JobId, JobKey, JobRef, Kind,
-    Message, Namespace, OutboxRecord, Part, PartRecord, PeerRecord, Priority, Queue, ShardId, Tag,
-    UniqueKey,
+    Bytes, Carried, ClaimKey, Dependent, Elapsed, ElementRecord, Graph, IdTag, InputRow,
+    InputState, JobId, JobKey, JobRef, KeyRecord, Kind, Message, Namespace, OutboxRecord, Part,
+    PartRecord, PeerRecord, Priority, Queue, ShardId, Tag, UniqueKey,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -85,6 +85,30 @@ pub(super) fn dependent() -> impl Strategy<Value = Dependent> {
             id,
             policy,
             is_member,
+        }
+    })
+}
+
+pub(super) fn raw_key() -> impl Strategy<Value = KeyRecord> {
+    let words = (vec(any::<u8>(), 0..40), option::of(vec(any::<u8>(), 0..40)));
+    let numbers = (any::<u64>(), option::of(any::<u64>()));
+    (name(Namespace::new), words, numbers).prop_map(|(namespace, (name, value), (number, at))| {
+        KeyRecord {
+            number,
+            namespace,
+            name: name.into(),
+            value: value.map(Bytes::from),
+            expires_at: at.map(Elapsed),
+        }
+    })
+}
+
+pub(super) fn element() -> impl Strategy<Value = ElementRecord> {
+    (any::<u64>(), any::<i64>(), vec(any::<u8>(), 0..40)).prop_map(|(list, place, value)| {
+        ElementRecord {
+            list,
+            place,
+            value: value.into(),
         }
     })
 }

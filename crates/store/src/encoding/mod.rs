@@ -21,6 +21,7 @@ mod part;
 mod peer;
 mod policy;
 mod queue;
+mod raw_key;
 mod schedule;
 mod seal;
 mod statistics;

@@ -4,14 +4,17 @@ use std::fmt::Debug;
 
 use ganger_types::change::UniqueRecord;
 use ganger_types::{
-    ClaimRecord, Dependent, InputRow, JobRecord, LeaseRecord, Meta, NamespaceRecord, OutboxRecord,
-    Part, PartRecord, PeerRecord, QueueRecord, ScheduleRecord, StatisticsRecord,
+    ClaimRecord, Dependent, ElementRecord, InputRow, JobRecord, KeyRecord, LeaseRecord, Meta,
+    NamespaceRecord, OutboxRecord, Part, PartRecord, PeerRecord, QueueRecord, ScheduleRecord,
+    StatisticsRecord,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::arbitrary::{claim, job, lease, meta, namespace, queue, schedule, statistics, unique};
-use super::arbitrary_shards::{dependent, input, outbox, part, part_record, peer};
+use super::arbitrary_shards::{
+    dependent, element, input, outbox, part, part_record, peer, raw_key,
+};
 use super::{Glance, Record, decode, encode};
 
 /// Reads back, is refused when cut short anywhere, and does not panic with a byte changed.
@@ -57,6 +60,8 @@ read_back! {
     dependents_read_back: dependent;
     part_records_read_back: part_record;
     parts_with_their_jobs_read_back: part;
+    raw_keys_read_back: raw_key;
+    elements_read_back: element;
 }
 
 proptest! {
@@ -92,5 +97,7 @@ proptest! {
         let _ = decode::<Dependent>(&bytes);
         let _ = decode::<PartRecord>(&bytes);
         let _ = decode::<Part>(&bytes);
+        let _ = decode::<KeyRecord>(&bytes);
+        let _ = decode::<ElementRecord>(&bytes);
     }
 }

@@ -1,10 +1,10 @@
-//! The rows of the memory store that are about other shards.
+//! The rows of the memory store that are about other shards, and those of raw keys.
 
 use std::collections::BTreeMap;
 
 use ganger_types::{
-    Change, Dependent, Graph, JobKey, Namespace, OutboxRecord, Part, PartRecord, PeerRecord,
-    ShardId,
+    Change, Dependent, ElementRecord, Graph, JobKey, KeyRecord, Namespace, OutboxRecord, Part,
+    PartRecord, PeerRecord, ShardId,
 };
 
 use crate::store::Loaded;
@@ -20,6 +20,8 @@ pub(super) struct ShardRows {
     parts: BTreeMap<Name, PartRecord>,
     part_jobs: BTreeMap<Name, Part>,
     dependents: BTreeMap<(JobKey, ShardId, JobKey, u32), Dependent>,
+    keys: BTreeMap<u64, KeyRecord>,
+    elements: BTreeMap<(u64, i64), ElementRecord>,
 }
 
 impl ShardRows {
@@ -61,6 +63,19 @@ impl ShardRows {
                 self.dependents
                     .remove(&(*upstream, shard.clone(), *key, *slot));
             }
+            Change::PutKey(record) => {
+                self.keys.insert(record.number, (**record).clone());
+            }
+            Change::RemoveKey(number) => {
+                self.keys.remove(number);
+            }
+            Change::PutElement(record) => {
+                let place = (record.list, record.place);
+                self.elements.insert(place, (**record).clone());
+            }
+            Change::RemoveElement(list, place) => {
+                self.elements.remove(&(*list, *place));
+            }
             _ => unreachable!("changes of other rows are applied elsewhere"),
         }
     }
@@ -78,6 +93,12 @@ impl ShardRows {
         for ((upstream, ..), row) in &self.dependents {
             each(Loaded::Dependent(*upstream, Box::new(row.clone())));
         }
+        self.keys
+            .values()
+            .for_each(|row| each(Loaded::Key(Box::new(row.clone()))));
+        self.elements
+            .values()
+            .for_each(|row| each(Loaded::Element(Box::new(row.clone()))));
     }
 
     /// An undecided part with its jobs.

@@ -8,6 +8,7 @@
 )]
 
 mod commits;
+mod keys;
 mod listings;
 mod moves;
 mod queries;
@@ -19,6 +20,7 @@ mod shards;
 use crate::store::Store;
 
 pub use commits::*;
+pub use keys::*;
 pub use listings::*;
 pub use moves::*;
 pub use queries::*;
@@ -75,6 +77,8 @@ macro_rules! suite_tests {
             the_jobs_of_a_part_are_read_with_its_record_of_now,
             the_removal_of_a_part_takes_its_jobs_along,
             inputs_from_other_shards_are_loaded_while_they_are_missing,
+            raw_keys_and_elements_are_given_back_in_order,
+            raw_keys_and_elements_are_replaced_and_removed,
         }
     };
     (@each $ground:expr => $($case:ident,)*) => {

@@ -1,0 +1,171 @@
+//! Calls that are about keys whatever they hold, and the way to those about strings and lists.
+
+use ganger_types::keys::{Expiry, KeyCall, KeyError, KeyKind, KeyReply, TimeLeft};
+use ganger_types::{Bytes, Elapsed, limits};
+
+use super::{Desk, glob};
+
+pub(super) type Called = Result<KeyReply, KeyError>;
+
+/// When a key is to expire, worked out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Until {
+    /// At once: it has passed already.
+    Past,
+    Never,
+    At(Elapsed),
+    /// As before.
+    Kept,
+}
+
+impl Desk<'_> {
+    /// Applies one call.
+    pub(super) fn call(&mut self, call: KeyCall) -> Called {
+        match call {
+            KeyCall::Get { key } => self.get(&key),
+            KeyCall::GetMany { keys } => Ok(self.get_many(&keys)),
+            KeyCall::Set {
+                key,
+                value,
+                expiry,
+                condition,
+                gets,
+            } => self.set(&key, value, expiry, condition, gets),
+            KeyCall::SetMany { pairs } => self.set_many(pairs),
+            KeyCall::GetAndDelete { key } => self.get_and_delete(&key),
+            KeyCall::Append { key, value } => self.append(&key, &value),
+            KeyCall::Add { key, by } => self.add(&key, by),
+            KeyCall::StringLength { key } => {
+                let length = self.string(&key)?.map_or(0, |(_, value)| value.len());
+                Ok(number_of(length))
+            }
+            KeyCall::Delete { keys } => Ok(self.delete(&keys)),
+            KeyCall::Exists { keys } => {
+                let there = keys.iter().filter(|key| self.number(key).is_some());
+                Ok(number_of(there.count()))
+            }
+            KeyCall::Kind { key } => Ok(KeyReply::Kind(self.kind(&key))),
+            KeyCall::Names { pattern } => Ok(KeyReply::Values(self.space.names_like(&pattern))),
+            KeyCall::Scan {
+                cursor,
+                count,
+                pattern,
+                kind,
+            } => Ok(self.scan(cursor, count, pattern.as_ref(), kind)),
+            KeyCall::Count => Ok(number_of(self.space.names.len())),
+            KeyCall::Clear => {
+                let all: Vec<_> = self.space.entries.keys().copied().collect();
+                all.into_iter().for_each(|number| self.remove(number));
+                Ok(KeyReply::Done)
+            }
+            KeyCall::Expire { key, expiry } => Ok(KeyReply::Number(self.expire(&key, expiry))),
+            KeyCall::TimeLeft { key } => Ok(KeyReply::TimeLeft(self.time_left(&key))),
+            KeyCall::Revision { key } => {
+                let found = self.space.find(&key);
+                Ok(KeyReply::Revision(
+                    found.map_or(0, |(_, entry)| entry.revision),
+                ))
+            }
+            of_a_list => self.call_list(of_a_list),
+        }
+    }
+
+    pub(super) fn number(&self, key: &Bytes) -> Option<u64> {
+        self.space.names.get(key).copied()
+    }
+
+    fn kind(&self, key: &Bytes) -> Option<KeyKind> {
+        self.space.find(key).map(|(_, entry)| entry.kind())
+    }
+
+    fn delete(&mut self, keys: &[Bytes]) -> KeyReply {
+        let mut deleted = 0;
+        for key in keys {
+            if let Some(number) = self.number(key) {
+                self.remove(number);
+                deleted += 1;
+            }
+        }
+        KeyReply::Number(deleted)
+    }
+
+    fn scan(
+        &self,
+        cursor: u64,
+        count: u64,
+        pattern: Option<&Bytes>,
+        kind: Option<KeyKind>,
+    ) -> KeyReply {
+        let count = usize::try_from(count.max(1)).unwrap_or(usize::MAX);
+        let mut names = Vec::new();
+        let mut last = 0;
+        // A cursor is the number of the last key that was looked at.
+        let mut rest = self.space.entries.range(cursor.saturating_add(1)..);
+        for (number, entry) in rest.by_ref().take(count) {
+            last = *number;
+            let is_wanted = pattern.is_none_or(|pattern| glob::matches(pattern, &entry.name))
+                && kind.is_none_or(|kind| kind == entry.kind());
+            if is_wanted {
+                names.push(entry.name.clone());
+            }
+        }
+        let next = if rest.next().is_some() { last } else { 0 };
+        KeyReply::Page(next, names)
+    }
+
+    fn expire(&mut self, key: &Bytes, expiry: Expiry) -> i64 {
+        let Some((number, entry)) = self.space.find(key) else {
+            return 0;
+        };
+        let has_expiry = entry.expires_at.is_some();
+        let at = match self.until(expiry) {
+            Until::Past => {
+                self.remove(number);
+                return 1;
+            }
+            Until::Kept => return i64::from(has_expiry),
+            Until::Never if !has_expiry => return 0,
+            Until::Never => None,
+            Until::At(at) => Some(at),
+        };
+        self.expire_at(number, at);
+        self.write(number);
+        1
+    }
+
+    pub(super) fn until(&self, expiry: Expiry) -> Until {
+        let left = match expiry {
+            Expiry::Never => return Until::Never,
+            Expiry::Kept => return Until::Kept,
+            Expiry::After(left) => left,
+            Expiry::At(at) => at.since(self.now.wall),
+        };
+        if left.is_zero() {
+            Until::Past
+        } else {
+            Until::At(self.now.elapsed.after(left))
+        }
+    }
+
+    fn time_left(&self, key: &Bytes) -> TimeLeft {
+        match self.space.find(key) {
+            None => TimeLeft::Absent,
+            Some((_, entry)) => entry.expires_at.map_or(TimeLeft::Unlimited, |at| {
+                TimeLeft::For(at.since(self.now.elapsed))
+            }),
+        }
+    }
+}
+
+/// Refuses what is longer than anything may be.
+pub(super) fn within(key: &Bytes, value: usize) -> Result<(), KeyError> {
+    if key.len() > limits::KEY_NAME_MAX || value > limits::KEY_VALUE_MAX {
+        return Err(KeyError::TooLong);
+    }
+    Ok(())
+}
+
+/// A length or a count as a reply.
+pub(super) fn number_of(size: usize) -> KeyReply {
+    KeyReply::Number(i64::try_from(size).unwrap_or(i64::MAX))
+}

@@ -1,0 +1,194 @@
+//! A list: elements in order of their places.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ganger_types::Bytes;
+use ganger_types::keys::End;
+
+/// From so many elements on, a list that is searched keeps an index of its elements: short ones are read through faster.
+const INDEXED_FROM: usize = 128;
+
+/// Elements in order. Places are consecutive but for those removed from the middle; they are what is stored.
+#[derive(Debug, Default)]
+pub(crate) struct List {
+    elements: BTreeMap<i64, Bytes>,
+    /// The places of each element, once a long list was searched.
+    index: Option<BTreeMap<Bytes, BTreeSet<i64>>>,
+}
+
+impl List {
+    pub(crate) fn len(&self) -> usize {
+        self.elements.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.elements.is_empty()
+    }
+
+    /// Places with their elements, from the left.
+    pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = (i64, &Bytes)> {
+        self.elements.iter().map(|(place, value)| (*place, value))
+    }
+
+    /// Writes an element at a place, new or old.
+    pub(crate) fn put(&mut self, place: i64, value: Bytes) {
+        if let Some(index) = &mut self.index {
+            index.entry(value.clone()).or_default().insert(place);
+        }
+        if let Some(old) = self.elements.insert(place, value) {
+            self.forget(place, &old);
+        }
+    }
+
+    /// Takes the element at a place out.
+    pub(crate) fn take(&mut self, place: i64) -> Option<Bytes> {
+        let value = self.elements.remove(&place)?;
+        self.forget(place, &value);
+        Some(value)
+    }
+
+    fn forget(&mut self, place: i64, value: &Bytes) {
+        // An element that was written over by an equal one is still there.
+        if self.elements.get(&place) == Some(value) {
+            return;
+        }
+        let Some(index) = &mut self.index else { return };
+        if let Some(places) = index.get_mut(value) {
+            places.remove(&place);
+            if places.is_empty() {
+                index.remove(value);
+            }
+        }
+    }
+
+    /// Puts an element at an end; its place.
+    pub(crate) fn push(&mut self, end: End, value: Bytes) -> i64 {
+        let place = match end {
+            End::Left => self.elements.first_key_value().map(|(first, _)| first - 1),
+            End::Right => self.elements.last_key_value().map(|(last, _)| last + 1),
+        };
+        let place = place.unwrap_or(0);
+        self.put(place, value);
+        place
+    }
+
+    /// Takes an element from an end.
+    pub(crate) fn pop(&mut self, end: End) -> Option<(i64, Bytes)> {
+        let (place, _) = match end {
+            End::Left => self.elements.first_key_value(),
+            End::Right => self.elements.last_key_value(),
+        }?;
+        let place = *place;
+        Some((place, self.take(place)?))
+    }
+
+    /// The element at an index, with its place; negative indexes count from the right.
+    pub(crate) fn at(&self, index: i64) -> Option<(i64, &Bytes)> {
+        let (from, is_right) = if index < 0 {
+            (index.unsigned_abs() - 1, true)
+        } else {
+            (index.unsigned_abs(), false)
+        };
+        let from = usize::try_from(from).ok().filter(|at| *at < self.len())?;
+        if is_right {
+            self.iter().nth_back(from)
+        } else if from > self.len() / 2 {
+            self.iter().nth_back(self.len() - 1 - from)
+        } else {
+            self.iter().nth(from)
+        }
+    }
+
+    /// The indexes from `start` to `stop`, both included, that there are: the first, and how many.
+    pub(crate) fn bounds(&self, start: i64, stop: i64) -> (usize, usize) {
+        let length = i64::try_from(self.len()).unwrap_or(i64::MAX);
+        let absolute = |index: i64| {
+            if index < 0 {
+                index.saturating_add(length)
+            } else {
+                index
+            }
+        };
+        let (start, stop) = (absolute(start).max(0), absolute(stop).min(length - 1));
+        if start > stop {
+            return (0, 0);
+        }
+        let as_size = |index: i64| usize::try_from(index).unwrap_or(0);
+        (as_size(start), as_size(stop - start + 1))
+    }
+
+    /// The elements from `start` to `stop`, with their places; read from the nearer end.
+    pub(crate) fn range(&self, start: i64, stop: i64) -> Vec<(i64, &Bytes)> {
+        let (first, count) = self.bounds(start, stop);
+        let behind = self.len() - first - count;
+        if first <= behind {
+            return self.iter().skip(first).take(count).collect();
+        }
+        let mut range: Vec<_> = self.iter().rev().skip(behind).take(count).collect();
+        range.reverse();
+        range
+    }
+
+    /// Places of up to `count` elements equal to `value`: from the left, if negative from the right, all if 0.
+    pub(crate) fn places_of(&mut self, value: &Bytes, count: i64) -> Vec<i64> {
+        let limit = match usize::try_from(count.unsigned_abs()) {
+            Ok(0) | Err(_) => usize::MAX,
+            Ok(limit) => limit,
+        };
+        if self.index.is_none() && self.len() >= INDEXED_FROM {
+            self.index = Some(self.make_index());
+        }
+        match &self.index {
+            Some(index) => {
+                let places = index.get(value).into_iter().flatten().copied();
+                bounded(places, count < 0, limit)
+            }
+            None => {
+                let places = self.iter().filter(|(_, each)| *each == value);
+                bounded(places.map(|(place, _)| place), count < 0, limit)
+            }
+        }
+    }
+
+    fn make_index(&self) -> BTreeMap<Bytes, BTreeSet<i64>> {
+        let mut index: BTreeMap<Bytes, BTreeSet<i64>> = BTreeMap::new();
+        for (place, value) in self.iter() {
+            index.entry(value.clone()).or_default().insert(place);
+        }
+        index
+    }
+
+    /// Makes room for an element before or behind the one at a place: the place for it, and which elements had to
+    /// move, each with its old place and its new one, in the order in which to move them.
+    pub(crate) fn room_beside(&self, place: i64, is_before: bool) -> (i64, Vec<(i64, i64)>) {
+        let step = if is_before { -1 } else { 1 };
+        // Elements without a gap between them and the new one move towards the nearer gap on its side.
+        let mut run = Vec::new();
+        let mut at = place + step;
+        while self.elements.contains_key(&at) {
+            run.push((at, at + step));
+            at += step;
+        }
+        run.reverse();
+        (place + step, run)
+    }
+
+    /// Whether the index, if there is one, says what the elements say.
+    pub(crate) fn is_sound(&self) -> bool {
+        self.index
+            .as_ref()
+            .is_none_or(|index| *index == self.make_index())
+    }
+}
+
+fn bounded(
+    places: impl DoubleEndedIterator<Item = i64>,
+    is_from_right: bool,
+    limit: usize,
+) -> Vec<i64> {
+    if is_from_right {
+        places.rev().take(limit).collect()
+    } else {
+        places.take(limit).collect()
+    }
+}

@@ -1,0 +1,344 @@
+//! Raw keys: strings with an expiry, and lists, as clients of Redis know them.
+//!
+//! They share nothing with jobs but the turns and the commits. Values are held in memory, as in Redis. An expired key
+//! is removed before anything is applied at or after its time, so nothing below needs to look for expired ones.
+
+mod calls;
+mod glob;
+mod list;
+mod lists;
+mod strings;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
+
+use ganger_types::keys::{ElementRecord, KeyAnswers, KeyCalls, KeyKind, KeyRecord};
+use ganger_types::{Bytes, Change, Elapsed, Namespace, Now};
+
+use crate::Effects;
+pub use glob::matches as glob_matches;
+use list::List;
+
+/// The keys of all namespaces.
+#[derive(Debug, Default)]
+pub(crate) struct Keys {
+    spaces: BTreeMap<Namespace, KeySpace>,
+    /// Exactly those that expire, by when.
+    due: Due,
+    counters: Counters,
+    /// Lists that got elements and had none, or got more, since somebody asked.
+    grown: BTreeSet<(Namespace, Bytes)>,
+}
+
+/// Keys that expire: when, its number, whose.
+type Due = BTreeSet<(Elapsed, u64, Namespace)>;
+
+/// Numbers that are never used twice.
+#[derive(Debug, Default)]
+struct Counters {
+    /// The last number given to a key. After a restart it goes on behind those that are still there.
+    number: u64,
+    revision: u64,
+}
+
+/// The keys of one namespace.
+#[derive(Debug, Default)]
+struct KeySpace {
+    names: BTreeMap<Bytes, u64>,
+    /// By number, which is the order of [`ganger_types::keys::KeyCall::Scan`].
+    entries: BTreeMap<u64, Entry>,
+}
+
+/// A key.
+#[derive(Debug)]
+struct Entry {
+    name: Bytes,
+    value: Value,
+    /// Changes with every change.
+    revision: u64,
+    expires_at: Option<Elapsed>,
+}
+
+#[derive(Debug)]
+enum Value {
+    String(Bytes),
+    List(List),
+}
+
+impl Entry {
+    fn kind(&self) -> KeyKind {
+        match self.value {
+            Value::String(_) => KeyKind::String,
+            Value::List(_) => KeyKind::List,
+        }
+    }
+
+    fn record(&self, number: u64, namespace: &Namespace) -> KeyRecord {
+        KeyRecord {
+            number,
+            namespace: namespace.clone(),
+            name: self.name.clone(),
+            value: match &self.value {
+                Value::String(value) => Some(value.clone()),
+                Value::List(_) => None,
+            },
+            expires_at: self.expires_at,
+        }
+    }
+}
+
+impl KeySpace {
+    fn find(&self, name: &Bytes) -> Option<(u64, &Entry)> {
+        let number = *self.names.get(name)?;
+        Some((number, self.entries.get(&number)?))
+    }
+
+    /// Names that match, in order of their bytes.
+    fn names_like(&self, pattern: &[u8]) -> Vec<Bytes> {
+        let prefix = glob::literal_prefix(pattern);
+        let from = (
+            Bound::Included(Bytes::from(prefix.clone())),
+            Bound::Unbounded,
+        );
+        self.names
+            .range(from)
+            .map(|(name, _)| name)
+            .take_while(|name| name.starts_with(&prefix))
+            .filter(|name| glob::matches(pattern, name))
+            .cloned()
+            .collect()
+    }
+}
+
+impl Keys {
+    /// Removes keys that have expired by now, at most `limit`; true if more have.
+    pub(crate) fn expire(&mut self, now: Now, limit: usize, out: &mut Effects) -> bool {
+        for _ in 0..limit {
+            let Some((at, number, namespace)) = self.due.first().cloned() else {
+                return false;
+            };
+            if at > now.elapsed {
+                return false;
+            }
+            self.desk(&namespace, now, out).remove(number);
+        }
+        self.next_due().is_some_and(|at| at <= now.elapsed)
+    }
+
+    /// When the next key expires.
+    pub(crate) fn next_due(&self) -> Option<Elapsed> {
+        self.due.first().map(|(at, ..)| *at)
+    }
+
+    /// Applies calls in order.
+    pub(crate) fn apply(&mut self, now: Now, calls: KeyCalls, out: &mut Effects) -> KeyAnswers {
+        self.expire(now, usize::MAX, out);
+        let namespace = &calls.namespace;
+        let is_as_watched = calls
+            .watched
+            .iter()
+            .all(|(name, revision)| self.revision(namespace, name) == *revision);
+        if !is_as_watched {
+            return KeyAnswers::Changed;
+        }
+        let mut desk = self.desk(namespace, now, out);
+        KeyAnswers::Each(
+            calls
+                .calls
+                .into_iter()
+                .map(|call| desk.call(call))
+                .collect(),
+        )
+    }
+
+    fn desk<'a>(
+        &'a mut self,
+        namespace: &'a Namespace,
+        now: Now,
+        out: &'a mut Effects,
+    ) -> Desk<'a> {
+        if !self.spaces.contains_key(namespace) {
+            self.spaces.insert(namespace.clone(), KeySpace::default());
+        }
+        Desk {
+            namespace,
+            space: self.spaces.get_mut(namespace).expect("it was just made"),
+            due: &mut self.due,
+            counters: &mut self.counters,
+            grown: &mut self.grown,
+            now,
+            changes: &mut out.changes,
+        }
+    }
+
+    fn revision(&self, namespace: &Namespace, name: &Bytes) -> u64 {
+        let space = self.spaces.get(namespace);
+        let found = space.and_then(|space| space.find(name));
+        found.map_or(0, |(_, entry)| entry.revision)
+    }
+
+    /// What a key holds at `now`.
+    pub(crate) fn kind(&self, now: Now, namespace: &Namespace, name: &Bytes) -> Option<KeyKind> {
+        let (_, entry) = self.spaces.get(namespace)?.find(name)?;
+        let is_there = entry.expires_at.is_none_or(|at| at > now.elapsed);
+        is_there.then(|| entry.kind())
+    }
+
+    /// Lists that got elements since the last call.
+    pub(crate) fn take_grown(&mut self) -> Vec<(Namespace, Bytes)> {
+        std::mem::take(&mut self.grown).into_iter().collect()
+    }
+
+    /// A key as it was stored.
+    pub(crate) fn load(&mut self, record: KeyRecord) {
+        let number = record.number;
+        self.counters.number = self.counters.number.max(number);
+        self.counters.revision += 1;
+        if let Some(at) = record.expires_at {
+            self.due.insert((at, number, record.namespace.clone()));
+        }
+        let value = record
+            .value
+            .map_or_else(|| Value::List(List::default()), Value::String);
+        let space = self.spaces.entry(record.namespace).or_default();
+        space.names.insert(record.name.clone(), number);
+        let entry = Entry {
+            name: record.name,
+            value,
+            revision: self.counters.revision,
+            expires_at: record.expires_at,
+        };
+        space.entries.insert(number, entry);
+    }
+
+    /// An element as it was stored; its list was loaded before.
+    pub(crate) fn load_element(&mut self, namespace: &Namespace, record: ElementRecord) {
+        let space = self.spaces.get_mut(namespace);
+        let entry = space.and_then(|space| space.entries.get_mut(&record.list));
+        if let Some(Entry {
+            value: Value::List(list),
+            ..
+        }) = entry
+        {
+            list.put(record.place, record.value);
+        }
+    }
+
+    /// Every row that is stored of them, for comparing.
+    pub(crate) fn rows(&self) -> (Vec<KeyRecord>, Vec<ElementRecord>) {
+        let (mut keys, mut elements) = (Vec::new(), Vec::new());
+        for (namespace, space) in &self.spaces {
+            for (number, entry) in &space.entries {
+                keys.push(entry.record(*number, namespace));
+                if let Value::List(list) = &entry.value {
+                    elements.extend(list.iter().map(|(place, value)| ElementRecord {
+                        list: *number,
+                        place,
+                        value: value.clone(),
+                    }));
+                }
+            }
+        }
+        (keys, elements)
+    }
+
+    /// Compares the indexes with the keys; each line names what disagrees.
+    pub(crate) fn check(&self, wrong: &mut Vec<String>) {
+        let mut due = Due::new();
+        for (namespace, space) in &self.spaces {
+            if space.names.len() != space.entries.len() {
+                wrong.push(format!("namespace {namespace} has keys without names"));
+            }
+            for (number, entry) in &space.entries {
+                if space.names.get(&entry.name) != Some(number) {
+                    wrong.push(format!("key {number} is not found by its name"));
+                }
+                if let Some(at) = entry.expires_at {
+                    due.insert((at, *number, namespace.clone()));
+                }
+                if let Value::List(list) = &entry.value
+                    && (list.is_empty() || !list.is_sound())
+                {
+                    wrong.push(format!("list {number} is empty or its index is wrong"));
+                }
+            }
+        }
+        if due != self.due {
+            wrong.push("the order of expiries differs from the keys".to_owned());
+        }
+    }
+}
+
+/// The place where calls are applied: a namespace's keys, and what goes out.
+struct Desk<'a> {
+    namespace: &'a Namespace,
+    space: &'a mut KeySpace,
+    due: &'a mut Due,
+    counters: &'a mut Counters,
+    grown: &'a mut BTreeSet<(Namespace, Bytes)>,
+    now: Now,
+    changes: &'a mut Vec<Change>,
+}
+
+impl Desk<'_> {
+    /// Makes a key that does not exist; its row is still to be written.
+    fn make(&mut self, name: &Bytes, value: Value) -> u64 {
+        self.counters.number += 1;
+        let number = self.counters.number;
+        self.space.names.insert(name.clone(), number);
+        let entry = Entry {
+            name: name.clone(),
+            value,
+            revision: 0,
+            expires_at: None,
+        };
+        self.space.entries.insert(number, entry);
+        number
+    }
+
+    /// Writes the row of a key, of a list without its elements.
+    fn write(&mut self, number: u64) {
+        let record = self.space.entries[&number].record(number, self.namespace);
+        self.changes.push(Change::PutKey(Box::new(record)));
+        self.touch(number);
+    }
+
+    fn touch(&mut self, number: u64) {
+        self.counters.revision += 1;
+        if let Some(entry) = self.space.entries.get_mut(&number) {
+            entry.revision = self.counters.revision;
+        }
+    }
+
+    /// Sets when a key expires; its row is still to be written.
+    fn expire_at(&mut self, number: u64, at: Option<Elapsed>) {
+        let Some(entry) = self.space.entries.get_mut(&number) else {
+            return;
+        };
+        if let Some(old) = std::mem::replace(&mut entry.expires_at, at) {
+            self.due.remove(&(old, number, self.namespace.clone()));
+        }
+        if let Some(at) = at {
+            self.due.insert((at, number, self.namespace.clone()));
+        }
+    }
+
+    /// Removes a key with all that it holds.
+    fn remove(&mut self, number: u64) {
+        self.expire_at(number, None);
+        let Some(entry) = self.space.entries.remove(&number) else {
+            return;
+        };
+        self.space.names.remove(&entry.name);
+        self.drop_elements(number, &entry.value);
+        self.changes.push(Change::RemoveKey(number));
+    }
+
+    fn drop_elements(&mut self, number: u64, value: &Value) {
+        if let Value::List(list) = value {
+            let places = list.iter().map(|(place, _)| place);
+            self.changes
+                .extend(places.map(|place| Change::RemoveElement(number, place)));
+        }
+    }
+}

@@ -1,0 +1,658 @@
+//! Raw keys: random calls against a plain model, restarts in between, and the rules one by one.
+
+mod support;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use ganger_types::keys::{
+    Condition, End, Expiry, KeyAnswers, KeyCall, KeyCalls, KeyError, KeyKind, KeyReply, TimeLeft,
+};
+use ganger_types::{Bytes, Command, Namespace, Reply};
+use proptest::collection::vec;
+use proptest::option;
+use proptest::prelude::*;
+use support::World;
+
+type Called = Result<KeyReply, KeyError>;
+
+fn run(world: &mut World, calls: Vec<KeyCall>) -> Vec<Called> {
+    let calls = KeyCalls {
+        namespace: Namespace::default(),
+        watched: Vec::new(),
+        calls,
+    };
+    match world.run(Command::Keys(Box::new(calls))) {
+        Ok(Reply::Keys(KeyAnswers::Each(answers))) => answers,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn call(world: &mut World, one: KeyCall) -> Called {
+    run(world, vec![one]).remove(0)
+}
+
+fn b(text: &str) -> Bytes {
+    Bytes::copy_from_slice(text.as_bytes())
+}
+
+fn set(key: &str, value: &str, expiry: Expiry) -> KeyCall {
+    KeyCall::Set {
+        key: b(key),
+        value: b(value),
+        expiry,
+        condition: Condition::Always,
+        gets: false,
+    }
+}
+
+fn push(key: &str, values: &[&str]) -> KeyCall {
+    KeyCall::Push {
+        key: b(key),
+        end: End::Left,
+        values: values.iter().map(|value| b(value)).collect(),
+        condition: Condition::Always,
+    }
+}
+
+fn range(key: &str) -> KeyCall {
+    KeyCall::Range {
+        key: b(key),
+        start: 0,
+        stop: -1,
+    }
+}
+
+fn values(texts: &[&str]) -> Called {
+    Ok(KeyReply::Values(texts.iter().map(|text| b(text)).collect()))
+}
+
+/// A key as the model has it: written so that it is plainly right, however slow.
+#[derive(Clone, Debug, PartialEq)]
+enum Held {
+    Text(Vec<u8>),
+    List(VecDeque<Bytes>),
+}
+
+#[derive(Default)]
+struct Model {
+    keys: BTreeMap<Bytes, (Held, Option<u64>)>,
+    now: u64,
+}
+
+impl Model {
+    fn expire(&mut self) {
+        let now = self.now;
+        self.keys.retain(|_, (_, at)| at.is_none_or(|at| at > now));
+    }
+
+    fn text(&self, key: &Bytes) -> Result<Option<Vec<u8>>, KeyError> {
+        match self.keys.get(key) {
+            None => Ok(None),
+            Some((Held::Text(text), _)) => Ok(Some(text.clone())),
+            Some(_) => Err(KeyError::WrongKind),
+        }
+    }
+
+    fn list(&self, key: &Bytes) -> Result<VecDeque<Bytes>, KeyError> {
+        match self.keys.get(key) {
+            None => Ok(VecDeque::new()),
+            Some((Held::List(list), _)) => Ok(list.clone()),
+            Some(_) => Err(KeyError::WrongKind),
+        }
+    }
+
+    fn put_list(&mut self, key: &Bytes, list: VecDeque<Bytes>) {
+        let at = self.keys.get(key).and_then(|(_, at)| *at);
+        if list.is_empty() {
+            self.keys.remove(key);
+        } else {
+            self.keys.insert(key.clone(), (Held::List(list), at));
+        }
+    }
+
+    fn until(&self, key: &Bytes, expiry: Expiry) -> Option<u64> {
+        match expiry {
+            Expiry::Never => None,
+            Expiry::Kept => self.keys.get(key).and_then(|(_, at)| *at),
+            Expiry::After(left) => Some(self.now + u64::try_from(left.as_micros()).unwrap()),
+            Expiry::At(_) => unreachable!("the model has no wall clock"),
+        }
+    }
+
+    fn call(&mut self, one: &KeyCall) -> Called {
+        self.expire();
+        let answer = self.apply(one);
+        self.expire();
+        answer
+    }
+
+    #[allow(clippy::too_many_lines, reason = "one arm a call, as plain as can be")]
+    fn apply(&mut self, one: &KeyCall) -> Called {
+        let count = |n: usize| Ok(KeyReply::Number(i64::try_from(n).unwrap()));
+        let value = |found: Option<Bytes>| Ok(found.map_or(KeyReply::Nil, KeyReply::Value));
+        match one {
+            KeyCall::Get { key } => value(self.text(key)?.map(Bytes::from)),
+            KeyCall::Set {
+                key,
+                value: new,
+                expiry,
+                condition,
+                gets,
+            } => {
+                let old = if *gets { Some(self.text(key)?) } else { None };
+                let is_there = self.keys.contains_key(key);
+                let is_wanted = match condition {
+                    Condition::Always => true,
+                    Condition::IfAbsent => !is_there,
+                    Condition::IfPresent => is_there,
+                };
+                if is_wanted {
+                    let until = self.until(key, *expiry);
+                    self.keys
+                        .insert(key.clone(), (Held::Text(new.to_vec()), until));
+                }
+                match old {
+                    Some(old) => value(old.map(Bytes::from)),
+                    None if is_wanted => Ok(KeyReply::Done),
+                    None => Ok(KeyReply::Nil),
+                }
+            }
+            KeyCall::Append { key, value: more } => {
+                let mut text = self.text(key)?.unwrap_or_default();
+                text.extend_from_slice(more);
+                let length = text.len();
+                let until = self.until(key, Expiry::Kept);
+                if length > 0 {
+                    self.keys.insert(key.clone(), (Held::Text(text), until));
+                }
+                count(length)
+            }
+            KeyCall::Delete { keys } => count(
+                keys.iter()
+                    .filter(|key| self.keys.remove(*key).is_some())
+                    .count(),
+            ),
+            KeyCall::Exists { keys } => count(
+                keys.iter()
+                    .filter(|key| self.keys.contains_key(*key))
+                    .count(),
+            ),
+            KeyCall::Expire { key, expiry } => {
+                let until = self.until(key, *expiry);
+                let Some((_, at)) = self.keys.get_mut(key) else {
+                    return count(0);
+                };
+                let was = at.is_some();
+                *at = until;
+                count(usize::from(until.is_some() || was))
+            }
+            KeyCall::Push {
+                key, end, values, ..
+            } => {
+                let mut list = self.list(key)?;
+                for value in values {
+                    match end {
+                        End::Left => list.push_front(value.clone()),
+                        End::Right => list.push_back(value.clone()),
+                    }
+                }
+                let length = list.len();
+                self.put_list(key, list);
+                count(length)
+            }
+            KeyCall::Pop { key, end, count } => {
+                let mut list = self.list(key)?;
+                if list.is_empty() {
+                    return Ok(match count {
+                        Some(_) => KeyReply::NilList,
+                        None => KeyReply::Nil,
+                    });
+                }
+                let mut taken = Vec::new();
+                for _ in 0..count.unwrap_or(1) {
+                    taken.extend(match end {
+                        End::Left => list.pop_front(),
+                        End::Right => list.pop_back(),
+                    });
+                }
+                self.put_list(key, list);
+                match count {
+                    Some(_) => Ok(KeyReply::Values(taken)),
+                    None => value(taken.pop()),
+                }
+            }
+            KeyCall::Move {
+                from,
+                to,
+                from_end,
+                to_end,
+            } => {
+                let mut source = self.list(from)?;
+                if source.is_empty() {
+                    return Ok(KeyReply::Nil);
+                }
+                self.list(to)?;
+                let moved = match from_end {
+                    End::Left => source.pop_front(),
+                    End::Right => source.pop_back(),
+                }
+                .expect("it has one");
+                let mut target = if from == to {
+                    source
+                } else {
+                    self.put_list(from, source);
+                    self.list(to)?
+                };
+                match to_end {
+                    End::Left => target.push_front(moved.clone()),
+                    End::Right => target.push_back(moved.clone()),
+                }
+                self.put_list(to, target);
+                value(Some(moved))
+            }
+            KeyCall::Range { key, start, stop } => {
+                let list = self.list(key)?;
+                let kept = within(&list, *start, *stop);
+                Ok(KeyReply::Values(kept.into_iter().collect()))
+            }
+            KeyCall::Trim { key, start, stop } => {
+                let list = self.list(key)?;
+                if !list.is_empty() {
+                    self.put_list(key, within(&list, *start, *stop));
+                }
+                Ok(KeyReply::Done)
+            }
+            KeyCall::Remove {
+                key,
+                count: limit,
+                value,
+            } => {
+                let list = self.list(key)?;
+                let mut equal: Vec<usize> =
+                    (0..list.len()).filter(|at| list[*at] == *value).collect();
+                if *limit < 0 {
+                    equal.reverse();
+                }
+                if *limit != 0 {
+                    equal.truncate(usize::try_from(limit.unsigned_abs()).unwrap());
+                }
+                let kept = list
+                    .iter()
+                    .enumerate()
+                    .filter(|(at, _)| !equal.contains(at));
+                let kept = kept.map(|(_, each)| each.clone()).collect();
+                self.put_list(key, kept);
+                count(equal.len())
+            }
+            KeyCall::Insert {
+                key,
+                is_before,
+                pivot,
+                value,
+            } => {
+                let mut list = self.list(key)?;
+                if list.is_empty() {
+                    return count(0);
+                }
+                let Some(at) = list.iter().position(|each| each == pivot) else {
+                    return Ok(KeyReply::Number(-1));
+                };
+                list.insert(if *is_before { at } else { at + 1 }, value.clone());
+                let length = list.len();
+                self.put_list(key, list);
+                count(length)
+            }
+            KeyCall::SetElement { key, index, value } => {
+                let mut list = self.list(key)?;
+                if list.is_empty() {
+                    return Err(KeyError::NoSuchKey);
+                }
+                let at = position(&list, *index).ok_or(KeyError::OutOfRange)?;
+                list[at] = value.clone();
+                self.put_list(key, list);
+                Ok(KeyReply::Done)
+            }
+            KeyCall::ElementAt { key, index } => {
+                let list = self.list(key)?;
+                value(position(&list, *index).map(|at| list[at].clone()))
+            }
+            KeyCall::Length { key } => count(self.list(key)?.len()),
+            KeyCall::Count => count(self.keys.len()),
+            other => unreachable!("{other:?} is not drawn"),
+        }
+    }
+}
+
+fn position(list: &VecDeque<Bytes>, index: i64) -> Option<usize> {
+    let length = i64::try_from(list.len()).unwrap();
+    let at = if index < 0 { index + length } else { index };
+    usize::try_from(at).ok().filter(|at| *at < list.len())
+}
+
+fn within(list: &VecDeque<Bytes>, start: i64, stop: i64) -> VecDeque<Bytes> {
+    let length = i64::try_from(list.len()).unwrap();
+    let absolute = |index: i64| if index < 0 { index + length } else { index };
+    let inside = absolute(start)..=absolute(stop);
+    let numbered = list.iter().zip(0_i64..);
+    let kept = numbered.filter(|(_, at)| inside.contains(at));
+    kept.map(|(each, _)| each.clone()).collect()
+}
+
+fn key() -> impl Strategy<Value = Bytes> {
+    prop_oneof![Just(b("a")), Just(b("b")), Just(b("c"))]
+}
+
+fn word() -> impl Strategy<Value = Bytes> {
+    prop_oneof![Just(b("x")), Just(b("y")), Just(b("")), Just(b("12"))]
+}
+
+fn end() -> impl Strategy<Value = End> {
+    prop_oneof![Just(End::Left), Just(End::Right)]
+}
+
+fn expiry() -> impl Strategy<Value = Expiry> {
+    prop_oneof![
+        Just(Expiry::Never),
+        Just(Expiry::Kept),
+        (1_u64..20).prop_map(|seconds| Expiry::After(Duration::from_secs(seconds))),
+    ]
+}
+
+fn condition() -> impl Strategy<Value = Condition> {
+    prop_oneof![
+        Just(Condition::Always),
+        Just(Condition::IfAbsent),
+        Just(Condition::IfPresent)
+    ]
+}
+
+fn any_call() -> impl Strategy<Value = KeyCall> {
+    let index = || -6_i64..6;
+    prop_oneof![
+        1 => key().prop_map(|key| KeyCall::Get { key }),
+        1 => (key(), word(), expiry(), condition(), any::<bool>()).prop_map(
+            |(key, value, expiry, condition, gets)| KeyCall::Set {
+                key,
+                value,
+                expiry,
+                condition,
+                gets
+            }
+        ),
+        1 => (key(), word()).prop_map(|(key, value)| KeyCall::Append { key, value }),
+        1 => vec(key(), 1..3).prop_map(|keys| KeyCall::Delete { keys }),
+        1 => vec(key(), 1..3).prop_map(|keys| KeyCall::Exists { keys }),
+        1 => (key(), 1_u64..20).prop_map(|(key, seconds)| KeyCall::Expire {
+            key,
+            expiry: Expiry::After(Duration::from_secs(seconds)),
+        }),
+        1 => key().prop_map(|key| KeyCall::Expire {
+            key,
+            expiry: Expiry::Never
+        }),
+        4 => (key(), end(), vec(word(), 1..5)).prop_map(|(key, end, values)| KeyCall::Push {
+            key,
+            end,
+            values,
+            condition: Condition::Always
+        }),
+        1 => (key(), end(), option::of(0_u64..4))
+            .prop_map(|(key, end, count)| KeyCall::Pop { key, end, count }),
+        2 => (key(), key(), end(), end()).prop_map(|(from, to, from_end, to_end)| KeyCall::Move {
+            from,
+            to,
+            from_end,
+            to_end
+        }),
+        2 => (key(), index(), index()).prop_map(|(key, start, stop)| KeyCall::Range { key, start, stop }),
+        1 => (key(), index(), index()).prop_map(|(key, start, stop)| KeyCall::Trim { key, start, stop }),
+        1 => (key(), -2_i64..3, word()).prop_map(|(key, count, value)| KeyCall::Remove { key, count, value }),
+        2 => (key(), any::<bool>(), word(), word()).prop_map(|(key, is_before, pivot, value)| {
+            KeyCall::Insert {
+                key,
+                is_before,
+                pivot,
+                value,
+            }
+        }),
+        1 => (key(), index(), word())
+            .prop_map(|(key, index, value)| KeyCall::SetElement { key, index, value }),
+        1 => (key(), index()).prop_map(|(key, index)| KeyCall::ElementAt { key, index }),
+        1 => key().prop_map(|key| KeyCall::Length { key }),
+        1 => Just(KeyCall::Count),
+    ]
+}
+
+/// A turn of calls, time, or a restart.
+#[derive(Clone, Debug)]
+enum Step {
+    Calls(Vec<KeyCall>),
+    Time(u64),
+    Restart,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        8 => vec(any_call(), 1..6).prop_map(Step::Calls),
+        2 => (1_u64..10_000_000).prop_map(Step::Time),
+        1 => Just(Step::Restart),
+    ]
+}
+
+proptest! {
+    /// Every answer is the model's; the rows alone rebuild everything.
+    #[test]
+    fn calls_do_what_the_plain_model_does(steps in vec(step(), 1..60)) {
+        let mut world = World::new();
+        let mut model = Model::default();
+        for step in steps {
+            match step {
+                Step::Calls(calls) => {
+                    let expected: Vec<_> = calls.iter().map(|one| model.call(one)).collect();
+                    prop_assert_eq!(run(&mut world, calls), expected);
+                }
+                Step::Time(micros) => {
+                    world.pass(Duration::from_micros(micros));
+                    model.now += micros;
+                }
+                Step::Restart => world.restart(),
+            }
+        }
+    }
+
+    /// A page of a scan never gives a key twice, and all pages give each key that was there throughout.
+    #[test]
+    fn a_scan_gives_each_key_once_while_others_come_and_go(
+        names in vec("[a-z]{1,3}", 1..40),
+        others in vec(("[A-Z]{1,2}", any::<bool>()), 0..40),
+        count in 1_u64..7,
+    ) {
+        let mut world = World::new();
+        for name in &names {
+            call(&mut world, set(name, "", Expiry::Never)).expect("a string");
+        }
+        let mut others = others.into_iter();
+        let mut seen = Vec::new();
+        let mut cursor = 0;
+        loop {
+            let page = KeyCall::Scan { cursor, count, pattern: None, kind: Some(KeyKind::String) };
+            let Ok(KeyReply::Page(next, found)) = call(&mut world, page) else {
+                panic!("no page");
+            };
+            seen.extend(found);
+            if next == 0 {
+                break;
+            }
+            cursor = next;
+            if let Some((name, comes)) = others.next() {
+                let change = if comes {
+                    set(&name, "", Expiry::Never)
+                } else {
+                    KeyCall::Delete { keys: vec![b(&name)] }
+                };
+                call(&mut world, change).expect("it is a string or absent");
+            }
+        }
+        seen.retain(|name| name[0].is_ascii_lowercase());
+        seen.sort();
+        let mut expected: Vec<Bytes> = names.iter().map(|name| b(name)).collect();
+        expected.sort();
+        expected.dedup();
+        prop_assert_eq!(seen, expected);
+    }
+}
+
+#[test]
+fn a_long_list_is_searched_by_its_index_and_stays_in_order() {
+    let mut world = World::new();
+    let names: Vec<String> = (0..1_000).map(|n| (n % 500).to_string()).collect();
+    let texts: Vec<&str> = names.iter().map(String::as_str).collect();
+    call(&mut world, push("l", &texts)).expect("a list");
+    for (count, left) in [(1, 1), (-1, 0)] {
+        let gone = KeyCall::Remove {
+            key: b("l"),
+            count,
+            value: b("7"),
+        };
+        assert_eq!(call(&mut world, gone), Ok(KeyReply::Number(1)));
+        let find = KeyCall::Find {
+            key: b("l"),
+            value: b("7"),
+            rank: 1,
+            count: Some(0),
+            compared_max: 0,
+        };
+        let Ok(KeyReply::Indexes(found)) = call(&mut world, find) else {
+            panic!("no indexes");
+        };
+        assert_eq!(found.len(), left);
+    }
+    let all = KeyCall::Remove {
+        key: b("l"),
+        count: 0,
+        value: b("499"),
+    };
+    assert_eq!(call(&mut world, all), Ok(KeyReply::Number(2)));
+    let mut expected: Vec<&str> = texts.into_iter().rev().collect();
+    expected.retain(|text| !["7", "499"].contains(text));
+    assert_eq!(call(&mut world, range("l")), values(&expected));
+    world.restart();
+    assert_eq!(call(&mut world, range("l")), values(&expected));
+}
+
+#[test]
+fn elements_are_found_by_rank_from_either_end() {
+    let mut world = World::new();
+    // From the left: c b a c b a.
+    call(&mut world, push("l", &["a", "b", "c", "a", "b", "c"])).expect("a list");
+    let find = |rank, count, compared_max| KeyCall::Find {
+        key: b("l"),
+        value: b("a"),
+        rank,
+        count,
+        compared_max,
+    };
+    let table = [
+        (find(1, None, 0), KeyReply::Number(2)),
+        (find(2, None, 0), KeyReply::Number(5)),
+        (find(3, None, 0), KeyReply::Nil),
+        (find(-1, None, 0), KeyReply::Number(5)),
+        (find(-2, None, 0), KeyReply::Number(2)),
+        (find(1, Some(0), 0), KeyReply::Indexes(vec![2, 5])),
+        (find(-1, Some(0), 0), KeyReply::Indexes(vec![5, 2])),
+        (find(1, Some(1), 0), KeyReply::Indexes(vec![2])),
+        (find(1, Some(0), 3), KeyReply::Indexes(vec![2])),
+        (find(1, None, 2), KeyReply::Nil),
+    ];
+    for (one, expected) in table {
+        assert_eq!(call(&mut world, one.clone()), Ok(expected), "{one:?}");
+    }
+}
+
+#[test]
+fn an_expiry_counts_down_also_over_a_restart() {
+    let mut world = World::new();
+    let left = |seconds| {
+        Ok(KeyReply::TimeLeft(TimeLeft::For(Duration::from_secs(
+            seconds,
+        ))))
+    };
+    let ask = || KeyCall::TimeLeft { key: b("k") };
+    let ten = Expiry::After(Duration::from_secs(10));
+    call(&mut world, set("k", "v", ten)).expect("a string");
+    assert_eq!(call(&mut world, ask()), left(10));
+    world.pass(Duration::from_secs(4));
+    world.restart();
+    assert_eq!(call(&mut world, ask()), left(6));
+    // Written again without an expiry it has none; kept, it goes on.
+    call(&mut world, set("k", "w", Expiry::Kept)).expect("a string");
+    assert_eq!(call(&mut world, ask()), left(6));
+    world.pass(Duration::from_secs(6));
+    assert_eq!(
+        call(&mut world, ask()),
+        Ok(KeyReply::TimeLeft(TimeLeft::Absent))
+    );
+    assert!(
+        world.rows.keys.is_empty(),
+        "what has expired is gone from the store"
+    );
+}
+
+#[test]
+fn nothing_is_applied_if_a_watched_key_has_changed() {
+    let mut world = World::new();
+    call(&mut world, set("k", "v", Expiry::Never)).expect("a string");
+    let ask = |key: &str| KeyCall::Revision { key: b(key) };
+    let Ok(KeyReply::Revision(seen)) = call(&mut world, ask("k")) else {
+        panic!("no revision");
+    };
+    assert_eq!(call(&mut world, ask("none")), Ok(KeyReply::Revision(0)));
+    let mut exec = |watched: Vec<(&str, u64)>, value: &str| {
+        let calls = KeyCalls {
+            namespace: Namespace::default(),
+            watched: watched
+                .into_iter()
+                .map(|(key, seen)| (b(key), seen))
+                .collect(),
+            calls: vec![set("k", value, Expiry::Never)],
+        };
+        world.run(Command::Keys(Box::new(calls)))
+    };
+    let done = Ok(Reply::Keys(KeyAnswers::Each(vec![Ok(KeyReply::Done)])));
+    assert_eq!(exec(vec![("k", seen), ("none", 0)], "w"), done);
+    let changed = Ok(Reply::Keys(KeyAnswers::Changed));
+    assert_eq!(exec(vec![("k", seen)], "x"), changed);
+    assert_eq!(exec(vec![("none", 7)], "x"), changed);
+    assert_eq!(
+        call(&mut world, KeyCall::Get { key: b("k") }),
+        Ok(KeyReply::Value(b("w")))
+    );
+}
+
+#[test]
+fn namespaces_do_not_see_each_others_keys() {
+    let mut world = World::new();
+    call(&mut world, set("k", "v", Expiry::Never)).expect("a string");
+    let calls = KeyCalls {
+        namespace: Namespace::from_static("other"),
+        watched: Vec::new(),
+        calls: vec![
+            KeyCall::Get { key: b("k") },
+            KeyCall::Clear,
+            KeyCall::Count,
+            KeyCall::Names { pattern: b("*") },
+        ],
+    };
+    let answers = vec![
+        Ok(KeyReply::Nil),
+        Ok(KeyReply::Done),
+        Ok(KeyReply::Number(0)),
+        Ok(KeyReply::Values(Vec::new())),
+    ];
+    assert_eq!(
+        world.run(Command::Keys(Box::new(calls))),
+        Ok(Reply::Keys(KeyAnswers::Each(answers)))
+    );
+    assert_eq!(call(&mut world, KeyCall::Count), Ok(KeyReply::Number(1)));
+}

@@ -1,0 +1,162 @@
+//! Waiting for elements of lists of raw keys, and serving those who wait.
+//!
+//! A request is tried, and set waiting, in one step of the shard, and served right behind the command that brought the
+//! element, in the same turn: nobody sees it between. Nothing of the waiting is stored.
+
+use std::time::Duration;
+
+use ganger_store::Reader;
+use ganger_types::keys::{Condition, End, KeyAnswers, KeyCall, KeyError, KeyKind, KeyReply};
+use ganger_types::{Bytes, Command, KeyCalls, KeyWait, Namespace, Now, Popped, Reply};
+
+use super::Core;
+use super::request::{Given, Ticket, WaiterId};
+use super::waiters::PopWaiter;
+use crate::CallError;
+
+/// An element that was taken for somebody who is gone.
+#[derive(Clone, Debug)]
+pub struct Unpopped {
+    /// What was asked for.
+    pub wait: KeyWait,
+    /// The list that it came from.
+    pub list: Bytes,
+    /// The element.
+    pub value: Bytes,
+}
+
+impl<R: Reader, T: Ticket> Core<R, T> {
+    pub(super) fn take_pop(
+        &mut self,
+        now: Now,
+        wait: Box<KeyWait>,
+        wait_for: Option<Duration>,
+        id: WaiterId,
+        ticket: T,
+    ) {
+        if ticket.is_gone() {
+            return;
+        }
+        let answer = self.try_pop(now, &wait);
+        if !matches!(answer, Ok(Ok(None))) || wait_for.is_some_and(|time| time.is_zero()) {
+            self.answer(now, ticket, answer.map(Given::Popped));
+            return;
+        }
+        let waiter = PopWaiter {
+            wait,
+            deadline: wait_for.map(|time| now.elapsed.after(time)),
+            ticket,
+        };
+        self.waiters.wait_for_element(id, waiter);
+    }
+
+    /// Takes an element from the first list that has one.
+    fn try_pop(&mut self, now: Now, wait: &KeyWait) -> Result<Popped, CallError> {
+        for list in &wait.lists {
+            match self.live().engine.kind_of_key(now, &wait.namespace, list) {
+                None => continue,
+                Some(KeyKind::String) => return Ok(Err(KeyError::WrongKind)),
+                Some(KeyKind::List) => {}
+            }
+            let call = match &wait.to {
+                None => KeyCall::Pop {
+                    key: list.clone(),
+                    end: wait.end,
+                    count: None,
+                },
+                Some((to, to_end)) => KeyCall::Move {
+                    from: list.clone(),
+                    to: to.clone(),
+                    from_end: wait.end,
+                    to_end: *to_end,
+                },
+            };
+            match self.call_key(now, &wait.namespace, call)? {
+                Ok(KeyReply::Value(value)) => return Ok(Ok(Some((list.clone(), value)))),
+                Ok(_) => {}
+                Err(error) => return Ok(Err(error)),
+            }
+        }
+        Ok(Ok(None))
+    }
+
+    fn call_key(
+        &mut self,
+        now: Now,
+        namespace: &Namespace,
+        call: KeyCall,
+    ) -> Result<Result<KeyReply, KeyError>, CallError> {
+        let calls = KeyCalls {
+            namespace: namespace.clone(),
+            watched: Vec::new(),
+            calls: vec![call],
+        };
+        match self.apply(now, Command::Keys(Box::new(calls)), None)? {
+            Reply::Keys(KeyAnswers::Each(mut answers)) if answers.len() == 1 => {
+                Ok(answers.remove(0))
+            }
+            other => unreachable!("one call is answered once, not with {other:?}"),
+        }
+    }
+
+    /// Serves those who wait for elements of lists that got some.
+    pub(super) fn serve_grown(&mut self, now: Now) {
+        loop {
+            let grown = self.live().engine.take_grown();
+            if grown.is_empty() {
+                return;
+            }
+            for list in grown {
+                self.serve_list(now, &list);
+            }
+        }
+    }
+
+    pub(super) fn serve_list(&mut self, now: Now, list: &(Namespace, Bytes)) {
+        let has_elements = |core: &mut Self| {
+            core.live().engine.kind_of_key(now, &list.0, &list.1) == Some(KeyKind::List)
+        };
+        while has_elements(self) {
+            let Some(waiter) = self.waiters.take_first_at_list(list) else {
+                return;
+            };
+            if waiter.ticket.is_gone() {
+                continue;
+            }
+            self.numbers.counters.wakes_total.inc();
+            let answer = self.try_pop(now, &waiter.wait);
+            self.numbers.counters.wakes_served_total.inc();
+            self.answer(now, waiter.ticket, answer.map(Given::Popped));
+        }
+    }
+
+    /// Puts an element back where it was next, unless it has gone from the list that it was moved to: then somebody
+    /// else has taken care of it.
+    pub(super) fn unpop(&mut self, now: Now, unpopped: Unpopped) {
+        let Unpopped { wait, list, value } = unpopped;
+        self.numbers.counters.undelivered_total.inc();
+        if let Some((to, to_end)) = &wait.to {
+            let call = KeyCall::Remove {
+                key: to.clone(),
+                count: match to_end {
+                    End::Left => 1,
+                    End::Right => -1,
+                },
+                value: value.clone(),
+            };
+            let removed = self.call_key(now, &wait.namespace, call);
+            if !matches!(removed, Ok(Ok(KeyReply::Number(1)))) {
+                return;
+            }
+        }
+        let call = KeyCall::Push {
+            key: list,
+            end: wait.end,
+            values: vec![value],
+            condition: Condition::Always,
+        };
+        if let Err(error) = self.call_key(now, &wait.namespace, call) {
+            tracing::error!(%error, "an element that nobody received could not be put back");
+        }
+    }
+}

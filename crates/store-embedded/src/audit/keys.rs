@@ -1,0 +1,59 @@
+//! Compares raw keys with the elements of lists.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ganger_store::Loaded;
+use ganger_types::{Bytes, Namespace};
+
+use super::Report;
+
+/// What the rows of raw keys say.
+#[derive(Default)]
+pub(super) struct Keys {
+    names: BTreeSet<(Namespace, Bytes)>,
+    /// Names that came twice.
+    twice: Vec<u64>,
+    strings: BTreeSet<u64>,
+    lists: BTreeSet<u64>,
+    /// How many elements each list has.
+    elements: BTreeMap<u64, u64>,
+}
+
+impl Keys {
+    /// Takes a row; false if it is of another kind.
+    pub(super) fn add(&mut self, row: &Loaded) -> bool {
+        match row {
+            Loaded::Key(key) => {
+                if !self.names.insert((key.namespace.clone(), key.name.clone())) {
+                    self.twice.push(key.number);
+                }
+                let kind = match key.value {
+                    Some(_) => &mut self.strings,
+                    None => &mut self.lists,
+                };
+                kind.insert(key.number);
+            }
+            Loaded::Element(element) => *self.elements.entry(element.list).or_default() += 1,
+            _ => return false,
+        }
+        true
+    }
+
+    pub(super) fn compare(&self, report: &mut Report) {
+        for number in &self.twice {
+            report.add("keys", number, "another key has the same name");
+        }
+        for number in &self.lists {
+            if !self.elements.contains_key(number) {
+                report.add("keys", number, "a list without elements");
+            }
+        }
+        for number in self.elements.keys() {
+            if self.strings.contains(number) {
+                report.add("elements", number, "elements of a key that is a string");
+            } else if !self.lists.contains(number) {
+                report.add("elements", number, "elements of a list that is not there");
+            }
+        }
+    }
+}
