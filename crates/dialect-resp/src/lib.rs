@@ -1,3 +1,39 @@
-//! The Redis face of a ganger server.
+//! The Redis face of a ganger server: RESP2 and RESP3, raw keys, transactions, publish and subscribe.
+//!
+//! Bytes become calls on the keys of a shard, and answers become bytes. No rule of strings and lists is here: the
+//! engine has them. Commands that come in one read make one commit.
+//!
+//! The one table of commands is in `table.rs`; whoever adds a family of commands adds its rows there.
 
 #![forbid(unsafe_code)]
+
+mod batch;
+mod client;
+mod clients;
+mod connection;
+mod counters;
+mod hello;
+mod hub;
+mod info;
+mod keys;
+mod limits;
+mod login;
+mod number;
+mod plan;
+mod port;
+mod pubsub;
+mod request;
+mod rights;
+mod scripts;
+mod session;
+mod table;
+mod transaction;
+mod value;
+mod words;
+
+pub use counters::Counters;
+pub use hub::Hub;
+pub use login::{Login, LoginError};
+pub use port::{Port, Settings};
+pub use request::{Decoder, ProtocolError, Request};
+pub use value::{Protocol, Value};

@@ -1,0 +1,201 @@
+//! Commands that came together: their calls make one commit, and their replies keep their order.
+
+use ganger_shard::{CallError, Handle};
+use ganger_types::keys::{KeyAnswers, KeyCall, KeyCalls, KeyError, KeyReply};
+use ganger_types::{Bytes, Command, Namespace, Reply};
+
+use crate::limits::{BATCH_BYTES_MAX, BATCH_CALLS_MAX, BATCH_WIDE_CALLS_MAX};
+use crate::plan::{Planned, Shape};
+use crate::value::Value;
+
+/// Commands that came together.
+#[derive(Default)]
+pub(crate) struct Batch {
+    slots: Vec<Slot>,
+    /// The calls; a new entry whenever the database changes.
+    commands: Vec<KeyCalls>,
+    calls: usize,
+    wide: usize,
+    bytes: usize,
+}
+
+/// Makes one reply of the answers to several calls.
+pub(crate) type Join = Box<dyn FnOnce(Vec<Result<KeyReply, KeyError>>) -> Value + Send>;
+
+/// The place of a reply.
+enum Slot {
+    /// It is there.
+    Ready(Value),
+    /// It is made of the answer to the next call.
+    Call(Shape),
+    /// Of the answers to the next so many.
+    Several(usize, Join),
+}
+
+/// What came of it.
+pub(crate) enum Gathered {
+    /// A reply for each command.
+    Replies(Vec<Value>),
+    /// A watched key has changed; nothing was done.
+    Changed,
+}
+
+impl Batch {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.slots.is_empty()
+    }
+
+    /// Whether it should be run before more is put in.
+    pub(crate) fn is_full(&self) -> bool {
+        self.calls >= BATCH_CALLS_MAX
+            || self.wide >= BATCH_WIDE_CALLS_MAX
+            || self.bytes >= BATCH_BYTES_MAX
+    }
+
+    /// A reply that needs no call; its place.
+    pub(crate) fn ready(&mut self, value: Value) -> usize {
+        self.slots.push(Slot::Ready(value));
+        self.slots.len() - 1
+    }
+
+    /// A call.
+    pub(crate) fn call(&mut self, namespace: &Namespace, planned: Planned, is_wide: bool) {
+        self.wide += usize::from(is_wide);
+        self.put(namespace, planned.call);
+        self.slots.push(Slot::Call(planned.shape));
+    }
+
+    /// Calls that make one reply together.
+    pub(crate) fn several<'a>(
+        &mut self,
+        namespaces: impl IntoIterator<Item = &'a Namespace>,
+        call: &KeyCall,
+        join: Join,
+    ) {
+        let before = self.calls;
+        for namespace in namespaces {
+            self.put(namespace, call.clone());
+        }
+        self.slots.push(Slot::Several(self.calls - before, join));
+    }
+
+    /// Refuses to run unless these keys are as they were.
+    pub(crate) fn watch(&mut self, namespace: &Namespace, watched: Vec<(Bytes, u64)>) {
+        if self.commands.is_empty() {
+            self.open(namespace);
+        }
+        self.commands[0].watched = watched;
+    }
+
+    /// The namespaces of its calls, one after the other.
+    pub(crate) fn namespaces(&self) -> impl Iterator<Item = &Namespace> {
+        self.commands.iter().map(|calls| &calls.namespace)
+    }
+
+    fn open(&mut self, namespace: &Namespace) {
+        self.commands.push(KeyCalls {
+            namespace: namespace.clone(),
+            watched: Vec::new(),
+            calls: Vec::new(),
+        });
+    }
+
+    fn put(&mut self, namespace: &Namespace, call: KeyCall) {
+        if self
+            .commands
+            .last()
+            .is_none_or(|last| last.namespace != *namespace)
+        {
+            self.open(namespace);
+        }
+        self.calls += 1;
+        self.bytes += call.bytes();
+        let last = self.commands.last_mut().expect("it was opened");
+        last.calls.push(call);
+    }
+
+    /// Runs the calls in one commit and gives the replies once it is durable.
+    pub(crate) async fn gather(self, handle: &Handle) -> Gathered {
+        let mut answers = Vec::with_capacity(self.calls);
+        if !self.commands.is_empty() {
+            let counts: Vec<_> = self
+                .commands
+                .iter()
+                .map(|calls| calls.calls.len())
+                .collect();
+            let replies = call(handle, self.commands).await;
+            for (reply, count) in replies.into_iter().zip(counts) {
+                match reply {
+                    Ok(Reply::Keys(KeyAnswers::Each(all))) => {
+                        answers.extend(all.into_iter().map(Ok))
+                    }
+                    Ok(Reply::Keys(KeyAnswers::Changed)) => return Gathered::Changed,
+                    Ok(other) => {
+                        unreachable!("calls on keys are answered as such, not with {other:?}")
+                    }
+                    Err(error) => {
+                        answers.extend(std::iter::repeat_n(Err(unavailable(&error)), count))
+                    }
+                }
+            }
+        }
+        let mut answers = answers.into_iter();
+        let mut next = move || answers.next().expect("there is an answer for each call");
+        Gathered::Replies(
+            self.slots
+                .into_iter()
+                .map(|slot| slot.reply(&mut next))
+                .collect(),
+        )
+    }
+}
+
+impl Slot {
+    fn reply(self, next: &mut impl FnMut() -> Result<Result<KeyReply, KeyError>, Value>) -> Value {
+        match self {
+            Self::Ready(value) => value,
+            Self::Call(shape) => match next() {
+                Ok(answer) => shape.reply(answer),
+                Err(error) => error,
+            },
+            Self::Several(count, join) => {
+                let answers: Vec<_> = (0..count).map(|_| next()).collect();
+                answers
+                    .into_iter()
+                    .collect::<Result<_, _>>()
+                    .map_or_else(|error| error, join)
+            }
+        }
+    }
+}
+
+async fn call(handle: &Handle, mut commands: Vec<KeyCalls>) -> Vec<Result<Reply, CallError>> {
+    if commands.len() == 1
+        && let Some(calls) = commands.pop()
+    {
+        return vec![handle.call(Command::Keys(Box::new(calls))).await];
+    }
+    let count = commands.len();
+    let commands = commands
+        .into_iter()
+        .map(|calls| Command::Keys(Box::new(calls)));
+    match handle.call_all(commands.collect()).await {
+        Ok(replies) => replies,
+        Err(error) => vec![Err(error); count],
+    }
+}
+
+/// Why nothing came of a call, with a code that tells clients whether to come back.
+pub(crate) fn unavailable(error: &CallError) -> Value {
+    let code = match error {
+        // Libraries take this for a server that will serve them soon, and come back.
+        CallError::Unavailable { .. } => "LOADING",
+        CallError::Overloaded { .. } => "BUSY",
+        // What Redis says when it cannot write to its disk.
+        CallError::Full { .. } => "MISCONF",
+        CallError::Rejected(_) | CallError::Damaged { .. } | CallError::PositionTooOld { .. } => {
+            "ERR"
+        }
+    };
+    Value::error(format!("{code} {error}"))
+}

@@ -1,0 +1,186 @@
+//! `CLIENT` and its second words.
+
+use bytes::Bytes;
+use ganger_access::Outcome;
+
+use crate::number::integer;
+use crate::plan::{is, syntax_error, wrong_arity};
+use crate::rights::Right;
+use crate::session::Session;
+use crate::table::{Command, local, unknown_subcommand};
+use crate::value::Value;
+
+pub(crate) const COMMANDS: &[Command] = &[local("client", -2, Right::Known, client)];
+
+/// Second words that take more rights than the first.
+static LIST: Command = local("client|list", -2, Right::Inspect, list);
+static KILL: Command = local("client|kill", -3, Right::Rule, kill);
+
+type Run = fn(&mut Session, &[Bytes]) -> Value;
+
+/// Second word, words in all (at least, if negative), how it is run.
+const WORDS: &[(&str, isize, Run)] = &[
+    ("id", 2, |session, _| {
+        Value::Number(i64::try_from(session.client.id).unwrap_or(i64::MAX))
+    }),
+    ("getname", 2, |session, _| {
+        let name = session.client.facts().name.clone();
+        if name.is_empty() {
+            Value::Nil
+        } else {
+            Value::Bulk(name)
+        }
+    }),
+    ("setname", 3, |session, a| {
+        set_name(session, &a[2]).map_or_else(|error| error, |()| Value::OK)
+    }),
+    ("setinfo", 4, set_info),
+    ("info", 2, |session, _| Value::Text(session.client.line())),
+    ("list", -2, |session, a| checked(session, &LIST, list, a)),
+    ("kill", -3, |session, a| checked(session, &KILL, kill, a)),
+    ("no-evict", 3, |_, a| on_or_off(&a[2])),
+    ("no-touch", 3, |_, a| on_or_off(&a[2])),
+    ("reply", 3, |_, a| {
+        if is(&a[2], "on") {
+            Value::OK
+        } else if is(&a[2], "off") || is(&a[2], "skip") {
+            Value::error("ERR ganger answers every command: CLIENT REPLY takes ON only")
+        } else {
+            syntax_error()
+        }
+    }),
+];
+
+fn client(session: &mut Session, arguments: &[Bytes]) -> Value {
+    second_word("client", WORDS, session, arguments)
+}
+
+/// Runs the second word of a command.
+pub(crate) fn second_word(
+    name: &str,
+    words: &[(&str, isize, Run)],
+    session: &mut Session,
+    arguments: &[Bytes],
+) -> Value {
+    let Some((word, arity, run)) = words.iter().find(|(word, ..)| is(&arguments[1], word)) else {
+        return unknown_subcommand(arguments);
+    };
+    let is_enough = if *arity < 0 {
+        arguments.len() >= arity.unsigned_abs()
+    } else {
+        arguments.len() == arity.unsigned_abs()
+    };
+    if is_enough {
+        run(session, arguments)
+    } else {
+        wrong_arity(&format!("{name}|{word}"))
+    }
+}
+
+/// Runs a second word that takes more rights than the first.
+fn checked(session: &mut Session, row: &Command, run: Run, arguments: &[Bytes]) -> Value {
+    match session.check(row) {
+        Ok(()) => run(session, arguments),
+        Err(refusal) => refusal,
+    }
+}
+
+/// Takes a connection's name, which may be empty: then it has none.
+pub(crate) fn set_name(session: &mut Session, name: &Bytes) -> Result<(), Value> {
+    check_name("Client names", name)?;
+    session.client.facts().name = name.clone();
+    Ok(())
+}
+
+fn check_name(what: &str, name: &[u8]) -> Result<(), Value> {
+    if name.iter().all(u8::is_ascii_graphic) {
+        return Ok(());
+    }
+    Err(Value::error(format!(
+        "ERR {what} cannot contain spaces, newlines or special characters."
+    )))
+}
+
+fn set_info(session: &mut Session, arguments: &[Bytes]) -> Value {
+    let (what, value) = (&arguments[2], &arguments[3]);
+    let (name, is_version) = if is(what, "lib-name") {
+        ("lib-name", false)
+    } else if is(what, "lib-ver") {
+        ("lib-ver", true)
+    } else {
+        let what = String::from_utf8_lossy(what);
+        return Value::error(format!("ERR Unrecognized option '{what}'"));
+    };
+    if let Err(refusal) = check_name(name, value) {
+        return refusal;
+    }
+    let mut facts = session.client.facts();
+    if is_version {
+        facts.library_version = value.clone();
+    } else {
+        facts.library = value.clone();
+    }
+    Value::OK
+}
+
+fn on_or_off(word: &[u8]) -> Value {
+    if is(word, "on") || is(word, "off") {
+        Value::OK
+    } else {
+        syntax_error()
+    }
+}
+
+fn list(session: &mut Session, arguments: &[Bytes]) -> Value {
+    let clients = &session.shared.clients;
+    match &arguments[2..] {
+        [] => Value::Text(clients.list(None)),
+        [word, kind] if is(word, "type") => {
+            if is(kind, "normal") {
+                Value::Text(clients.list(None))
+            } else if ["master", "replica", "slave", "pubsub"]
+                .iter()
+                .any(|known| is(kind, known))
+            {
+                Value::Text(String::new())
+            } else {
+                let kind = String::from_utf8_lossy(kind);
+                Value::error(format!("ERR Unknown client type '{kind}'"))
+            }
+        }
+        [word, ids @ ..] if is(word, "id") && !ids.is_empty() => {
+            let ids: Option<Vec<u64>> = ids.iter().map(|id| client_id(id)).collect();
+            ids.map_or_else(
+                || Value::error("ERR Invalid client ID"),
+                |ids| Value::Text(clients.list(Some(&ids))),
+            )
+        }
+        _ => syntax_error(),
+    }
+}
+
+fn client_id(text: &[u8]) -> Option<u64> {
+    integer(text)
+        .and_then(|id| u64::try_from(id).ok())
+        .filter(|id| *id > 0)
+}
+
+/// `CLIENT KILL ID n`; other filters are refused.
+fn kill(session: &mut Session, arguments: &[Bytes]) -> Value {
+    let [word, id] = &arguments[2..] else {
+        return syntax_error();
+    };
+    if !is(word, "id") {
+        return syntax_error();
+    }
+    let Some(id) = client_id(id) else {
+        return Value::error("ERR client-id should be greater than 0");
+    };
+    session.tell(Right::Rule, KILL.name, Outcome::Done);
+    if id == session.client.id {
+        // It hears its reply yet.
+        session.is_ending = true;
+        return Value::Number(1);
+    }
+    Value::Number(i64::from(session.shared.clients.end(id)))
+}

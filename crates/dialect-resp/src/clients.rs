@@ -1,0 +1,159 @@
+//! The connections that are open, as `CLIENT LIST` shows them and `CLIENT KILL` ends them.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use bytes::Bytes;
+use tokio_util::sync::CancellationToken;
+
+/// All open connections.
+#[derive(Default)]
+pub(crate) struct Clients {
+    next: AtomicU64,
+    open: Mutex<BTreeMap<u64, Arc<Client>>>,
+}
+
+/// What others may know of a connection.
+pub(crate) struct Client {
+    pub(crate) id: u64,
+    from: SocketAddr,
+    at: SocketAddr,
+    since: Instant,
+    /// Ends it.
+    pub(crate) cut: CancellationToken,
+    facts: Mutex<Facts>,
+}
+
+/// What changes of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Facts {
+    pub(crate) name: Bytes,
+    pub(crate) library: Bytes,
+    pub(crate) library_version: Bytes,
+    pub(crate) database: usize,
+    pub(crate) channels: usize,
+    pub(crate) patterns: usize,
+    /// Commands of a transaction; `None` outside of one.
+    pub(crate) queued: Option<usize>,
+    pub(crate) command: &'static str,
+    pub(crate) is_blocked: bool,
+    pub(crate) is_three: bool,
+    pub(crate) user: String,
+    last: Instant,
+}
+
+impl Clients {
+    /// A new one; numbers are never used again.
+    pub(crate) fn enter(
+        &self,
+        from: SocketAddr,
+        at: SocketAddr,
+        stopping: &CancellationToken,
+    ) -> Arc<Client> {
+        let now = Instant::now();
+        let client = Arc::new(Client {
+            id: self.next.fetch_add(1, Ordering::Relaxed) + 1,
+            from,
+            at,
+            since: now,
+            cut: stopping.child_token(),
+            facts: Mutex::new(Facts {
+                name: Bytes::new(),
+                library: Bytes::new(),
+                library_version: Bytes::new(),
+                database: 0,
+                channels: 0,
+                patterns: 0,
+                queued: None,
+                command: "NULL",
+                is_blocked: false,
+                is_three: false,
+                user: String::new(),
+                last: now,
+            }),
+        });
+        self.open().insert(client.id, Arc::clone(&client));
+        client
+    }
+
+    /// One that has ended.
+    pub(crate) fn leave(&self, id: u64) {
+        self.open().remove(&id);
+    }
+
+    /// All, or those with these numbers, a line each.
+    pub(crate) fn list(&self, ids: Option<&[u64]>) -> String {
+        let open: Vec<_> = self.open().values().cloned().collect();
+        let wanted = |client: &&Arc<Client>| ids.is_none_or(|ids| ids.contains(&client.id));
+        open.iter()
+            .filter(wanted)
+            .map(|client| client.line())
+            .collect()
+    }
+
+    /// Ends one; false if there is none such.
+    pub(crate) fn end(&self, id: u64) -> bool {
+        let found = self.open().get(&id).cloned();
+        found.inspect(|client| client.cut.cancel()).is_some()
+    }
+
+    fn open(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Client>>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Client {
+    /// What changes of it, to be read and written.
+    pub(crate) fn facts(&self) -> MutexGuard<'_, Facts> {
+        self.facts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Where it comes from.
+    pub(crate) fn from(&self) -> SocketAddr {
+        self.from
+    }
+
+    /// Notes the last command.
+    pub(crate) fn note(&self, command: &'static str) {
+        let mut facts = self.facts();
+        facts.command = command;
+        facts.last = Instant::now();
+    }
+
+    /// As `CLIENT LIST` shows it, in the form of Redis. What ganger does not measure is 0.
+    pub(crate) fn line(&self) -> String {
+        let facts = self.facts().clone();
+        let Self { id, from, at, .. } = self;
+        let age = self.since.elapsed().as_secs();
+        let idle = facts.last.elapsed().as_secs();
+        let flags = match (
+            facts.channels + facts.patterns > 0,
+            facts.queued.is_some(),
+            facts.is_blocked,
+        ) {
+            (_, _, true) => "b",
+            (_, true, _) => "x",
+            (true, ..) => "P",
+            _ => "N",
+        };
+        let multi = facts
+            .queued
+            .map_or("-1".to_owned(), |count| count.to_string());
+        let text = |bytes: &Bytes| String::from_utf8_lossy(bytes).into_owned();
+        format!(
+            "id={id} addr={from} laddr={at} fd=0 name={name} age={age} idle={idle} flags={flags} db={database} sub={channels} psub={patterns} ssub=0 multi={multi} qbuf=0 qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem=0 tot-mem=0 events=r cmd={command} user={user} redir=-1 resp={resp} lib-name={library} lib-ver={version}\n",
+            name = text(&facts.name),
+            database = facts.database,
+            channels = facts.channels,
+            patterns = facts.patterns,
+            command = facts.command,
+            user = facts.user,
+            resp = if facts.is_three { 3 } else { 2 },
+            library = text(&facts.library),
+            version = text(&facts.library_version),
+        )
+    }
+}

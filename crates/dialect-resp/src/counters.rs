@@ -1,0 +1,119 @@
+//! Numbers of the port, for the metrics.
+
+use std::fmt::Write as _;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Numbers of the port since the server's start.
+#[derive(Debug, Default)]
+pub struct Counters {
+    /// Connections open now.
+    pub open: AtomicU64,
+    /// Connections ever accepted.
+    pub accepted: AtomicU64,
+    /// Connections closed at once: there were too many, or they came to no TLS.
+    pub refused: AtomicU64,
+    pub(crate) blocked: AtomicU64,
+    pub(crate) commands: AtomicU64,
+    pub(crate) unknown: AtomicU64,
+    pub(crate) malformed: AtomicU64,
+    pub(crate) denied: AtomicU64,
+    pub(crate) cut: AtomicU64,
+    pub(crate) published: AtomicU64,
+}
+
+/// Adds one.
+pub(crate) fn count(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
+}
+
+impl Counters {
+    /// Writes them in the form of Prometheus.
+    pub fn metrics(&self, out: &mut String) {
+        let rows = [
+            (
+                "connections",
+                "gauge",
+                "Redis connections open now.",
+                &self.open,
+            ),
+            (
+                "connections_total",
+                "counter",
+                "Redis connections ever accepted.",
+                &self.accepted,
+            ),
+            (
+                "connections_refused_total",
+                "counter",
+                "Redis connections closed at once: too many, or no TLS.",
+                &self.refused,
+            ),
+            (
+                "blocked",
+                "gauge",
+                "Redis connections that wait for an element now.",
+                &self.blocked,
+            ),
+            (
+                "commands_total",
+                "counter",
+                "Redis commands ever received.",
+                &self.commands,
+            ),
+            (
+                "commands_unknown_total",
+                "counter",
+                "Redis commands that ganger does not have.",
+                &self.unknown,
+            ),
+            (
+                "protocol_errors_total",
+                "counter",
+                "Redis connections closed because their bytes were no requests.",
+                &self.malformed,
+            ),
+            (
+                "commands_denied_total",
+                "counter",
+                "Redis commands refused for lack of rights.",
+                &self.denied,
+            ),
+            (
+                "connections_cut_total",
+                "counter",
+                "Redis connections cut because they did not read.",
+                &self.cut,
+            ),
+            (
+                "published_total",
+                "counter",
+                "Messages ever published.",
+                &self.published,
+            ),
+        ];
+        for (name, kind, help, value) in rows {
+            let value = value.load(Ordering::Relaxed);
+            write!(
+                out,
+                "# HELP ganger_resp_{name} {help}\n# TYPE ganger_resp_{name} {kind}\nganger_resp_{name} {value}\n"
+            )
+            .expect("strings take everything");
+        }
+    }
+}
+
+/// Counts for as long as it lives.
+pub(crate) struct Gauge<'a>(&'a AtomicU64);
+
+impl<'a> Gauge<'a> {
+    pub(crate) fn of(counter: &'a AtomicU64) -> Self {
+        counter.fetch_add(1, Ordering::Relaxed);
+        Self(counter)
+    }
+}
+
+impl Drop for Gauge<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,169 @@
+//! What the server tells of itself: `INFO`, `COMMAND`, `CONFIG`.
+
+use std::fmt::Write as _;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+use ganger_shard::Health;
+use ganger_types::keys::{KeyError, KeyReply};
+
+use crate::client::second_word;
+use crate::plan::is;
+use crate::rights::Right;
+use crate::session::Session;
+use crate::table::{self, Command, local, unknown_subcommand};
+use crate::value::Value;
+
+/// The version of Redis that clients are told: libraries decide by it what they may send.
+pub(crate) const VERSION: &str = "7.0.15";
+
+pub(crate) const COMMANDS: &[Command] = &[
+    local("command", -1, Right::Known, command),
+    local("config", -2, Right::Known, |session, a| {
+        second_word(
+            "config",
+            &[("get", -3, |_, _| Value::Map(Vec::new()))],
+            session,
+            a,
+        )
+    }),
+];
+
+/// Descriptions are for programs that complete what people type; there are none.
+fn command(session: &mut Session, arguments: &[Bytes]) -> Value {
+    if arguments.len() == 1 {
+        return Value::Array(Vec::new());
+    }
+    match &arguments[1] {
+        word if is(word, "docs") => Value::Map(Vec::new()),
+        word if is(word, "info") || is(word, "list") => Value::Array(Vec::new()),
+        word if is(word, "count") => second_word(
+            "command",
+            &[("count", 2, |_, _| {
+                Value::Number(i64::try_from(table::count()).unwrap_or(i64::MAX))
+            })],
+            session,
+            arguments,
+        ),
+        _ => unknown_subcommand(arguments),
+    }
+}
+
+/// The text of `INFO` without the counts of keys, which come last.
+pub(crate) struct Head {
+    text: String,
+    /// Whether they are asked for.
+    pub(crate) has_keyspace: bool,
+}
+
+impl Head {
+    /// The whole text; without counts if they are not known.
+    pub(crate) fn with_counts(self, counts: &[Result<KeyReply, KeyError>]) -> Value {
+        let mut text = self.text;
+        if self.has_keyspace {
+            begin(&mut text, "Keyspace");
+            for (database, count) in counts.iter().enumerate() {
+                if let Ok(KeyReply::Number(count)) = count
+                    && *count > 0
+                {
+                    write!(text, "db{database}:keys={count},expires=0,avg_ttl=0\r\n")
+                        .expect("strings take everything");
+                }
+            }
+        }
+        Value::Text(text)
+    }
+}
+
+fn begin(text: &mut String, section: &str) {
+    if !text.is_empty() {
+        text.push_str("\r\n");
+    }
+    write!(text, "# {section}\r\n").expect("strings take everything");
+}
+
+/// The sections that are asked for, all if none is named.
+pub(crate) fn head(session: &Session, sections: &[Bytes]) -> Head {
+    let wants = |section: &str| {
+        let is_wanted = |word: &Bytes| {
+            is(word, section)
+                || ["all", "everything", "default"]
+                    .iter()
+                    .any(|all| is(word, all))
+        };
+        sections.is_empty() || sections.iter().any(is_wanted)
+    };
+    let mut text = String::new();
+    for (section, rows) in [
+        ("Server", server(session)),
+        ("Clients", clients(session)),
+        ("Persistence", persistence(session)),
+        ("Stats", stats(session)),
+        (
+            "Replication",
+            vec![
+                ("role", "master".to_owned()),
+                ("connected_slaves", "0".to_owned()),
+            ],
+        ),
+    ] {
+        if wants(section) {
+            begin(&mut text, section);
+            for (name, value) in rows {
+                write!(text, "{name}:{value}\r\n").expect("strings take everything");
+            }
+        }
+    }
+    Head {
+        text,
+        has_keyspace: wants("Keyspace"),
+    }
+}
+
+type Rows = Vec<(&'static str, String)>;
+
+fn server(session: &Session) -> Rows {
+    let uptime = session.shared.since.elapsed().as_secs();
+    vec![
+        ("redis_version", VERSION.to_owned()),
+        ("redis_mode", "standalone".to_owned()),
+        ("ganger_version", env!("CARGO_PKG_VERSION").to_owned()),
+        ("process_id", std::process::id().to_string()),
+        ("tcp_port", session.shared.settings.tcp_port.to_string()),
+        ("uptime_in_seconds", uptime.to_string()),
+        ("uptime_in_days", (uptime / 86_400).to_string()),
+    ]
+}
+
+fn read(counter: &AtomicU64) -> String {
+    counter.load(Ordering::Relaxed).to_string()
+}
+
+fn clients(session: &Session) -> Rows {
+    let counters = &session.shared.counters;
+    vec![
+        ("connected_clients", read(&counters.open)),
+        ("blocked_clients", read(&counters.blocked)),
+    ]
+}
+
+fn persistence(session: &Session) -> Rows {
+    let is_loading = matches!(session.shared.handle.health(), Health::Starting { .. });
+    vec![("loading", u8::from(is_loading).to_string())]
+}
+
+fn stats(session: &Session) -> Rows {
+    let counters = &session.shared.counters;
+    vec![
+        ("total_connections_received", read(&counters.accepted)),
+        ("total_commands_processed", read(&counters.commands)),
+        (
+            "pubsub_channels",
+            session.shared.hub.channels(None).len().to_string(),
+        ),
+        (
+            "pubsub_patterns",
+            session.shared.hub.patterns_count().to_string(),
+        ),
+    ]
+}

@@ -1,0 +1,169 @@
+//! Commands on keys of either kind, and on all keys.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use ganger_types::keys::{Expiry, KeyCall, KeyKind, KeyReply, TimeLeft};
+use ganger_types::time::Timestamp;
+
+use crate::limits::EXPIRY_MILLIS_MAX;
+use crate::number::integer_argument;
+use crate::plan::{Plan, Planned, is, syntax_error};
+use crate::rights::Right;
+use crate::table::{Command, Run, command, wide};
+use crate::value::Value;
+
+pub(super) const COMMANDS: &[Command] = &[
+    command("del", -2, Right::Take, delete),
+    command("unlink", -2, Right::Take, delete),
+    command("exists", -2, Right::Read, |a| {
+        Planned::plain(KeyCall::Exists {
+            keys: a[1..].to_vec(),
+        })
+    }),
+    command("type", 2, Right::Read, |a| {
+        Planned::plain(KeyCall::Kind { key: a[1].clone() })
+    }),
+    wide("keys", 2, Right::Read, |a| {
+        Planned::plain(KeyCall::Names {
+            pattern: a[1].clone(),
+        })
+    }),
+    wide("scan", -2, Right::Read, scan),
+    command("dbsize", 1, Right::Read, |_| Planned::plain(KeyCall::Count)),
+    Command {
+        name: "flushdb",
+        arity: -1,
+        right: Right::Clear,
+        run: Run::Call(flush),
+        is_wide: false,
+    },
+    command("expire", -3, Right::Add, |a| {
+        expire("expire", a, 1_000, false)
+    }),
+    command("pexpire", -3, Right::Add, |a| {
+        expire("pexpire", a, 1, false)
+    }),
+    command("expireat", -3, Right::Add, |a| {
+        expire("expireat", a, 1_000, true)
+    }),
+    command("pexpireat", -3, Right::Add, |a| {
+        expire("pexpireat", a, 1, true)
+    }),
+    command("persist", 2, Right::Add, |a| {
+        Planned::plain(KeyCall::Expire {
+            key: a[1].clone(),
+            expiry: Expiry::Never,
+        })
+    }),
+    command("ttl", 2, Right::Read, |a| {
+        // Redis rounds to the nearest second.
+        Planned::of(KeyCall::TimeLeft { key: a[1].clone() }, |reply| {
+            left(reply, |left| (left + 500) / 1_000)
+        })
+    }),
+    command("pttl", 2, Right::Read, |a| {
+        Planned::of(KeyCall::TimeLeft { key: a[1].clone() }, |reply| {
+            left(reply, |left| left)
+        })
+    }),
+];
+
+fn delete(arguments: &[Bytes]) -> Plan {
+    Planned::plain(KeyCall::Delete {
+        keys: arguments[1..].to_vec(),
+    })
+}
+
+/// `FLUSHDB`, and what `FLUSHALL` does to each database.
+pub(crate) fn flush(arguments: &[Bytes]) -> Plan {
+    match &arguments[1..] {
+        [] => {}
+        [how] if is(how, "async") || is(how, "sync") => {}
+        _ => return Err(syntax_error()),
+    }
+    Planned::plain(KeyCall::Clear)
+}
+
+fn left(reply: KeyReply, unit: fn(i64) -> i64) -> Value {
+    Value::Number(match reply {
+        KeyReply::TimeLeft(TimeLeft::For(left)) => {
+            unit(i64::try_from(left.as_millis()).unwrap_or(i64::MAX - 500))
+        }
+        KeyReply::TimeLeft(TimeLeft::Unlimited) => -1,
+        _ => -2,
+    })
+}
+
+fn expire(name: &str, arguments: &[Bytes], unit: i64, is_date: bool) -> Plan {
+    if let Some(option) = arguments.get(3) {
+        let option = String::from_utf8_lossy(option);
+        return Err(Value::error(format!("ERR Unsupported option {option}")));
+    }
+    let number = integer_argument(&arguments[2])?;
+    let millis = number
+        .checked_mul(unit)
+        .filter(|millis| *millis <= EXPIRY_MILLIS_MAX);
+    let Some(millis) = millis else {
+        return Err(Value::error(format!(
+            "ERR invalid expire time in '{name}' command"
+        )));
+    };
+    // What is over already is a time in the past, whenever that was.
+    let millis = u64::try_from(millis).unwrap_or(0);
+    let expiry = if is_date || millis == 0 {
+        Expiry::At(Timestamp(millis * 1_000))
+    } else {
+        Expiry::After(Duration::from_millis(millis))
+    };
+    Planned::plain(KeyCall::Expire {
+        key: arguments[1].clone(),
+        expiry,
+    })
+}
+
+fn scan(arguments: &[Bytes]) -> Plan {
+    let cursor = std::str::from_utf8(&arguments[1])
+        .ok()
+        .and_then(|text| text.parse().ok());
+    let cursor = cursor.ok_or_else(|| Value::error("ERR invalid cursor"))?;
+    let (mut count, mut pattern, mut kind) = (10, None, None);
+    let mut is_unknown_kind = false;
+    let (pairs, rest) = arguments[2..].as_chunks::<2>();
+    for [name, value] in pairs {
+        if is(name, "count") {
+            let number = integer_argument(value)?;
+            count = u64::try_from(number)
+                .ok()
+                .filter(|count| *count > 0)
+                .ok_or_else(syntax_error)?;
+        } else if is(name, "match") {
+            pattern = Some(value.clone());
+        } else if is(name, "type") {
+            kind = match () {
+                () if is(value, "string") => Some(KeyKind::String),
+                () if is(value, "list") => Some(KeyKind::List),
+                () => None,
+            };
+            is_unknown_kind = kind.is_none();
+        } else {
+            return Err(syntax_error());
+        }
+    }
+    if !rest.is_empty() {
+        return Err(syntax_error());
+    }
+    if is_unknown_kind {
+        // There are no keys of any other kind.
+        return Err(Value::Array(vec![
+            Value::word("0"),
+            Value::Bulks(Vec::new()),
+        ]));
+    }
+    Planned::plain(KeyCall::Scan {
+        cursor,
+        count,
+        pattern,
+        kind,
+    })
+}

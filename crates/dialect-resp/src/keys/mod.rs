@@ -1,0 +1,18 @@
+//! Commands on keys: from arguments to calls. What the calls do is the engine's.
+
+mod general;
+mod lists;
+mod strings;
+
+use crate::table::Command;
+
+pub(crate) use general::flush;
+
+/// All of them.
+pub(crate) fn commands() -> impl Iterator<Item = Command> {
+    strings::COMMANDS
+        .iter()
+        .chain(lists::COMMANDS)
+        .chain(general::COMMANDS)
+        .copied()
+}

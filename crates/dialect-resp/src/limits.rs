@@ -1,0 +1,51 @@
+//! Bounds on what comes from outside and on what waits to go out.
+
+use std::time::Duration;
+
+use ganger_types::limits::KEY_VALUE_MAX;
+
+/// Bytes of an argument that is kept. A longer one is read past, and its command refused.
+pub(crate) const BULK_BYTES_MAX: usize = KEY_VALUE_MAX;
+/// Bytes of an argument that are read past; more is an error of the protocol, as in Redis.
+pub(crate) const BULK_BYTES_PASSED_MAX: usize = 512 << 20;
+/// Bytes of all arguments of a command.
+pub(crate) const FRAME_BYTES_MAX: usize = 256 << 20;
+/// Arguments of a command.
+pub(crate) const ARGUMENTS_MAX: usize = 1 << 20;
+/// Bytes of a line: a length, or a command that is written as words.
+pub(crate) const LINE_BYTES_MAX: usize = 64 << 10;
+/// Arguments of a command of somebody who has not shown who it is.
+pub(crate) const ARGUMENTS_UNKNOWN_MAX: usize = 10;
+/// Bytes of an argument of such a command.
+pub(crate) const BULK_BYTES_UNKNOWN_MAX: usize = 16 << 10;
+
+/// Bytes to make room for before a read.
+pub(crate) const READ_BYTES: usize = 4 << 10;
+/// Bytes that are read together, if they are there, before the commands among them are run.
+pub(crate) const READ_TOGETHER_BYTES: usize = 256 << 10;
+/// Memory of a buffer that an idle connection keeps.
+pub(crate) const IDLE_BYTES: usize = 16 << 10;
+/// Bytes of replies that are gathered before they are written.
+pub(crate) const WRITE_BYTES: usize = 256 << 10;
+/// Calls that make one commit.
+pub(crate) const BATCH_CALLS_MAX: usize = 4_096;
+/// Calls with large answers that make one commit.
+pub(crate) const BATCH_WIDE_CALLS_MAX: usize = 64;
+/// Bytes of values that make one commit.
+pub(crate) const BATCH_BYTES_MAX: usize = 8 << 20;
+/// Bytes that a client may send behind a command that waits.
+pub(crate) const BEHIND_WAIT_BYTES_MAX: usize = FRAME_BYTES_MAX;
+/// Commands of a transaction.
+pub(crate) const QUEUED_COMMANDS_MAX: usize = 100_000;
+/// Bytes of their arguments.
+pub(crate) const QUEUED_BYTES_MAX: usize = FRAME_BYTES_MAX;
+/// Keys that a connection may watch.
+pub(crate) const WATCHED_KEYS_MAX: usize = 10_000;
+/// Channels and patterns that a connection may listen to.
+pub(crate) const SUBSCRIPTIONS_MAX: usize = 10_000;
+/// Bytes of messages that wait for a subscriber who does not read; past it the connection is cut.
+pub(crate) const MAILBOX_BYTES_MAX: usize = 32 << 20;
+/// How often the rights of an open connection are looked at again, if nothing has told of a change.
+pub(crate) const LOOK_EVERY: Duration = Duration::from_secs(30);
+/// Largest expiry in milliseconds, counted from now or from 1970: about 30,000 years.
+pub(crate) const EXPIRY_MILLIS_MAX: i64 = 1_000_000_000_000_000;

@@ -1,0 +1,88 @@
+//! Numbers in arguments, read as Redis reads them.
+
+use std::time::Duration;
+
+use crate::value::Value;
+
+/// A whole number written in the one way that Redis takes: no sign but a minus, no zeros in front, no spaces.
+pub(crate) fn integer(text: &[u8]) -> Option<i64> {
+    let digits = text.strip_prefix(b"-").unwrap_or(text);
+    match digits {
+        [b'0'] => return (digits.len() == text.len()).then_some(0),
+        [b'1'..=b'9', ..] => {}
+        _ => return None,
+    }
+    std::str::from_utf8(text).ok()?.parse().ok()
+}
+
+/// Likewise, or the error that names no argument.
+pub(crate) fn integer_argument(text: &[u8]) -> Result<i64, Value> {
+    integer(text).ok_or_else(|| Value::error("ERR value is not an integer or out of range"))
+}
+
+/// A decimal number, also in the notation with an exponent; not `nan`.
+pub(crate) fn decimal(text: &[u8]) -> Option<f64> {
+    let text = std::str::from_utf8(text).ok()?;
+    text.parse().ok().filter(|number: &f64| !number.is_nan())
+}
+
+/// How long a blocking command waits, written in seconds: `None` for ever, else up to the next whole millisecond.
+pub(crate) fn timeout(text: &[u8]) -> Result<Option<Duration>, Value> {
+    const MILLIS_MAX: f64 = 9.2e18;
+    let Some(seconds) = decimal(text) else {
+        return Err(Value::error("ERR timeout is not a float or out of range"));
+    };
+    let millis = (seconds * 1_000.0).ceil();
+    if millis > MILLIS_MAX {
+        return Err(Value::error("ERR timeout is out of range"));
+    }
+    if millis < 0.0 {
+        return Err(Value::error("ERR timeout is negative"));
+    }
+    let wait = Duration::try_from_secs_f64(millis / 1_000.0).unwrap_or(Duration::MAX);
+    Ok((millis > 0.0).then_some(wait))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whole_numbers_are_written_in_one_way() {
+        assert_eq!(integer(b"0"), Some(0));
+        assert_eq!(integer(b"-12"), Some(-12));
+        assert_eq!(integer(b"9223372036854775807"), Some(i64::MAX));
+        assert_eq!(integer(b"-9223372036854775808"), Some(i64::MIN));
+        for wrong in [
+            "",
+            "-",
+            "-0",
+            "+1",
+            "01",
+            " 1",
+            "1 ",
+            "1.0",
+            "9223372036854775808",
+            "x",
+        ] {
+            assert_eq!(integer(wrong.as_bytes()), None, "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn timeouts_are_decimal_and_zero_is_for_ever() {
+        for forever in ["0", "0.0", "-0"] {
+            assert_eq!(timeout(forever.as_bytes()), Ok(None), "{forever}");
+        }
+        assert_eq!(timeout(b"2.0"), Ok(Some(Duration::from_secs(2))));
+        assert_eq!(timeout(b"0.0001"), Ok(Some(Duration::from_millis(1))));
+        let error = |text: &[u8]| match timeout(text) {
+            Err(Value::Error(text)) => text.into_owned(),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(error(b"-1"), "ERR timeout is negative");
+        assert_eq!(error(b"x"), "ERR timeout is not a float or out of range");
+        assert_eq!(error(b"nan"), "ERR timeout is not a float or out of range");
+        assert_eq!(error(b"inf"), "ERR timeout is out of range");
+    }
+}

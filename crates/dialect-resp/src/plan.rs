@@ -1,0 +1,185 @@
+//! What a command asks of the key space, and how the answer becomes a reply.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use ganger_types::keys::{End, KeyCall, KeyError, KeyKind, KeyReply};
+
+use crate::value::Value;
+
+/// A call on keys, and the form of its reply.
+pub(crate) struct Planned {
+    pub(crate) call: KeyCall,
+    pub(crate) shape: Shape,
+}
+
+/// How an answer becomes a reply.
+pub(crate) enum Shape {
+    /// In the way that most do.
+    Plain,
+    /// In a way of its own.
+    Of(fn(KeyReply) -> Value),
+    /// In a way of its own, which knows the arguments.
+    With(Box<dyn FnOnce(KeyReply) -> Value + Send>),
+}
+
+/// What a handler gives: a call, or a reply that needs none.
+pub(crate) type Plan = Result<Planned, Value>;
+
+/// A command that waits for an element.
+#[derive(Debug)]
+pub(crate) struct Wait {
+    pub(crate) lists: Vec<Bytes>,
+    pub(crate) end: End,
+    /// Where the element goes; if it goes nowhere, the reply names the list beside it.
+    pub(crate) to: Option<(Bytes, End)>,
+    /// For ever, if absent.
+    pub(crate) wait_for: Option<Duration>,
+}
+
+impl Planned {
+    /// A call with the usual form of reply.
+    pub(crate) fn plain(call: KeyCall) -> Plan {
+        Ok(Self {
+            call,
+            shape: Shape::Plain,
+        })
+    }
+
+    /// A call with a reply of its own form.
+    pub(crate) fn of(call: KeyCall, shape: fn(KeyReply) -> Value) -> Plan {
+        Ok(Self {
+            call,
+            shape: Shape::Of(shape),
+        })
+    }
+
+    /// Likewise, with a form that depends on the arguments.
+    pub(crate) fn with(
+        call: KeyCall,
+        shape: impl FnOnce(KeyReply) -> Value + Send + 'static,
+    ) -> Plan {
+        Ok(Self {
+            call,
+            shape: Shape::With(Box::new(shape)),
+        })
+    }
+}
+
+impl Shape {
+    /// The reply.
+    pub(crate) fn reply(self, answer: Result<KeyReply, KeyError>) -> Value {
+        match answer {
+            Err(error) => refused(error),
+            Ok(reply) => match self {
+                Self::Plain => plain(reply),
+                Self::Of(shape) => shape(reply),
+                Self::With(shape) => shape(reply),
+            },
+        }
+    }
+}
+
+impl Wait {
+    /// The reply to what came of it.
+    pub(crate) fn reply(&self, popped: Option<(Bytes, Bytes)>) -> Value {
+        match popped {
+            None => Value::NilList,
+            Some((_, element)) if self.to.is_some() => Value::Bulk(element),
+            Some((list, element)) => Value::Bulks(vec![list, element]),
+        }
+    }
+
+    /// The same without waiting, as within a transaction.
+    pub(crate) fn at_once(self) -> Plan {
+        let Self {
+            mut lists, end, to, ..
+        } = self;
+        let Some(from) = lists.pop().filter(|_| lists.is_empty()) else {
+            return Err(Value::error(
+                "ERR ganger takes from one list only inside a transaction: send a command for each",
+            ));
+        };
+        match to {
+            Some((to, to_end)) => Planned::plain(KeyCall::Move {
+                from,
+                to,
+                from_end: end,
+                to_end,
+            }),
+            None => {
+                let call = KeyCall::Pop {
+                    key: from.clone(),
+                    end,
+                    count: None,
+                };
+                Planned::with(call, move |reply| match reply {
+                    KeyReply::Value(element) => Value::Bulks(vec![from, element]),
+                    _ => Value::NilList,
+                })
+            }
+        }
+    }
+}
+
+/// The form that most replies have.
+pub(crate) fn plain(reply: KeyReply) -> Value {
+    match reply {
+        KeyReply::Done => Value::OK,
+        KeyReply::Nil => Value::Nil,
+        KeyReply::NilList => Value::NilList,
+        KeyReply::Number(number) => Value::Number(number),
+        KeyReply::Value(bytes) => Value::Bulk(bytes),
+        KeyReply::Values(all) => Value::Bulks(all),
+        KeyReply::Options(all) => {
+            let option = |bytes: Option<Bytes>| bytes.map_or(Value::Nil, Value::Bulk);
+            Value::Array(all.into_iter().map(option).collect())
+        }
+        KeyReply::Indexes(all) => Value::Array(all.into_iter().map(Value::Number).collect()),
+        KeyReply::Kind(kind) => Value::Simple(match kind {
+            None => "none",
+            Some(KeyKind::String) => "string",
+            Some(KeyKind::List) => "list",
+        }),
+        KeyReply::Page(cursor, names) => Value::Array(vec![
+            Value::Bulk(Bytes::from(cursor.to_string())),
+            Value::Bulks(names),
+        ]),
+        // Each command that asks for these has a form of its own.
+        KeyReply::TimeLeft(_) | KeyReply::Revision(_) => Value::Nil,
+    }
+}
+
+/// 1 for what was done, 0 for what was not.
+pub(crate) fn one_or_zero(reply: KeyReply) -> Value {
+    Value::Number(i64::from(reply == KeyReply::Done))
+}
+
+/// A refusal in the words of Redis.
+pub(crate) fn refused(error: KeyError) -> Value {
+    Value::error(match error {
+        KeyError::WrongKind => "WRONGTYPE Operation against a key holding the wrong kind of value",
+        KeyError::NotANumber => "ERR value is not an integer or out of range",
+        KeyError::Overflow => "ERR increment or decrement would overflow",
+        KeyError::NoSuchKey => "ERR no such key",
+        KeyError::OutOfRange => "ERR index out of range",
+        KeyError::TooLong => "ERR string exceeds maximum allowed size (proto-max-bulk-len)",
+    })
+}
+
+/// The refusal of what nothing is known about.
+pub(crate) fn syntax_error() -> Value {
+    Value::error("ERR syntax error")
+}
+
+/// The refusal of a wrong number of arguments.
+pub(crate) fn wrong_arity(command: &str) -> Value {
+    Value::error(format!(
+        "ERR wrong number of arguments for '{command}' command"
+    ))
+}
+
+/// Whether an option is this one, in any letter case.
+pub(crate) fn is(argument: &[u8], word: &str) -> bool {
+    argument.eq_ignore_ascii_case(word.as_bytes())
+}

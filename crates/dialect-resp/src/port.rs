@@ -1,0 +1,111 @@
+//! The port: what all its connections share.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ganger_access::Audit;
+use ganger_shard::Handle;
+use ganger_types::Namespace;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_util::sync::CancellationToken;
+
+use crate::clients::Clients;
+use crate::connection::Connection;
+use crate::counters::{Counters, Gauge};
+use crate::hub::Hub;
+use crate::login::Login;
+use crate::session::Session;
+
+/// How the port behaves.
+#[derive(Clone)]
+pub struct Settings {
+    /// Whose keys each database holds: `SELECT n` chooses the n-th. Not empty.
+    pub databases: Vec<Namespace>,
+    /// Whether `FLUSHDB` and `FLUSHALL` do anything.
+    pub may_flush: bool,
+    /// How long a write may make no progress before the connection is cut.
+    pub write_timeout: Duration,
+    /// How long a connection may take to show who it is, where that is asked for.
+    pub login_timeout: Duration,
+    /// The TCP port, as `INFO` tells it.
+    pub tcp_port: u16,
+    /// Hears of refusals and of what removes everything.
+    pub audit: Audit,
+    /// Ends all connections, each once what it asked for is answered.
+    pub stopping: CancellationToken,
+}
+
+impl Settings {
+    /// Databases as Redis has them: 0 is the namespace `default`, 1 to 15 are `db1` to `db15`.
+    pub fn usual_databases() -> Vec<Namespace> {
+        let numbered =
+            (1..16).map(|number| Namespace::new(format!("db{number}")).expect("a short name"));
+        std::iter::once(Namespace::from_static("default"))
+            .chain(numbered)
+            .collect()
+    }
+}
+
+/// The port. Cheap to clone.
+#[derive(Clone)]
+pub struct Port {
+    shared: Arc<Shared>,
+}
+
+/// What all connections share.
+pub(crate) struct Shared {
+    pub(crate) handle: Handle,
+    pub(crate) settings: Settings,
+    pub(crate) hub: Arc<Hub>,
+    pub(crate) clients: Clients,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) since: Instant,
+}
+
+impl Port {
+    /// A port in front of a shard.
+    ///
+    /// # Panics
+    /// If there is no database.
+    pub fn new(handle: Handle, settings: Settings) -> Self {
+        assert!(
+            !settings.databases.is_empty(),
+            "there is at least database 0"
+        );
+        let shared = Shared {
+            handle,
+            settings,
+            hub: Arc::default(),
+            clients: Clients::default(),
+            counters: Arc::default(),
+            since: Instant::now(),
+        };
+        Self {
+            shared: Arc::new(shared),
+        }
+    }
+
+    /// Its numbers.
+    pub fn counters(&self) -> &Arc<Counters> {
+        &self.shared.counters
+    }
+
+    /// Where messages are published.
+    pub fn hub(&self) -> &Arc<Hub> {
+        &self.shared.hub
+    }
+
+    /// Serves a connection until it ends: `from` is the client's address, `at` this side's.
+    pub async fn serve<S>(&self, stream: S, login: Box<dyn Login>, from: SocketAddr, at: SocketAddr)
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send,
+    {
+        let shared = &self.shared;
+        let _open = Gauge::of(&shared.counters.open);
+        let client = shared.clients.enter(from, at, &shared.settings.stopping);
+        let session = Session::new(Arc::clone(shared), client, login);
+        let ended = Connection::new(stream, session).run().await;
+        tracing::debug!(%from, ended = ended.as_str(), "a Redis connection ended");
+    }
+}

@@ -1,0 +1,139 @@
+//! Commands of publish and subscribe.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::client::second_word;
+use crate::counters::count;
+use crate::limits::SUBSCRIPTIONS_MAX;
+use crate::rights::Right;
+use crate::session::Session;
+use crate::table::{Command, Run, Special, local};
+use crate::value::Value;
+
+pub(crate) const COMMANDS: &[Command] = &[local("pubsub", -2, Right::Inspect, |session, a| {
+    second_word(
+        "pubsub",
+        &[
+            ("channels", -2, channels),
+            ("numsub", -2, numbers),
+            ("numpat", 2, patterns),
+        ],
+        session,
+        a,
+    )
+})];
+
+/// Whether a connection that only listens may send it.
+pub(crate) fn is_for_listeners(command: &Command) -> bool {
+    match command.run {
+        Run::Special(special) => matches!(
+            special,
+            Special::Subscribe(_) | Special::Unsubscribe(_) | Special::Quit | Special::Reset
+        ),
+        _ => command.name == "ping",
+    }
+}
+
+fn channels(session: &mut Session, arguments: &[Bytes]) -> Value {
+    Value::Bulks(session.shared.hub.channels(arguments.get(2)))
+}
+
+fn numbers(session: &mut Session, arguments: &[Bytes]) -> Value {
+    let number = |channel: &Bytes| {
+        let count = session.shared.hub.count(channel);
+        [
+            Value::Bulk(channel.clone()),
+            Value::Number(i64::try_from(count).unwrap_or(i64::MAX)),
+        ]
+    };
+    Value::Array(arguments[2..].iter().flat_map(number).collect())
+}
+
+fn patterns(session: &mut Session, _: &[Bytes]) -> Value {
+    Value::Number(i64::try_from(session.shared.hub.patterns_count()).unwrap_or(i64::MAX))
+}
+
+/// `PUBLISH`: how many heard it.
+pub(crate) fn publish(session: &mut Session, arguments: &[Bytes]) -> Value {
+    count(&session.shared.counters.published);
+    let heard = session
+        .shared
+        .hub
+        .publish(session.namespace(), &arguments[1], &arguments[2]);
+    Value::Number(i64::try_from(heard).unwrap_or(i64::MAX))
+}
+
+/// `SUBSCRIBE` and `PSUBSCRIBE`: a confirmation for each name.
+pub(crate) fn subscribe(session: &mut Session, is_pattern: bool, names: &[Bytes]) -> Vec<Value> {
+    let mut confirmations = Vec::with_capacity(names.len());
+    for name in names {
+        if session.channels.len() + session.patterns.len() >= SUBSCRIPTIONS_MAX {
+            confirmations.push(Value::error(format!(
+                "ERR a connection may have {SUBSCRIPTIONS_MAX} subscriptions at most"
+            )));
+            continue;
+        }
+        if subscriptions(session, is_pattern).insert(name.clone()) {
+            let (id, mailbox) = (session.client.id, Arc::clone(&session.mailbox));
+            session.shared.hub.subscribe(is_pattern, name, id, &mailbox);
+        }
+        let word = if is_pattern {
+            "psubscribe"
+        } else {
+            "subscribe"
+        };
+        confirmations.push(confirmation(session, word, Value::Bulk(name.clone())));
+    }
+    confirmations
+}
+
+/// `UNSUBSCRIBE` and `PUNSUBSCRIBE`: a confirmation for each name, for all there are if none is named.
+pub(crate) fn unsubscribe(session: &mut Session, is_pattern: bool, names: &[Bytes]) -> Vec<Value> {
+    let word = if is_pattern {
+        "punsubscribe"
+    } else {
+        "unsubscribe"
+    };
+    let all: Vec<_> = if names.is_empty() {
+        subscriptions(session, is_pattern).iter().cloned().collect()
+    } else {
+        names.to_vec()
+    };
+    if all.is_empty() {
+        return vec![confirmation(session, word, Value::Nil)];
+    }
+    let mut confirmations = Vec::with_capacity(all.len());
+    for name in all {
+        if subscriptions(session, is_pattern).remove(&name) {
+            session
+                .shared
+                .hub
+                .unsubscribe(is_pattern, &name, session.client.id);
+        }
+        confirmations.push(confirmation(session, word, Value::Bulk(name)));
+    }
+    confirmations
+}
+
+fn subscriptions(
+    session: &mut Session,
+    is_pattern: bool,
+) -> &mut std::collections::BTreeSet<Bytes> {
+    if is_pattern {
+        &mut session.patterns
+    } else {
+        &mut session.channels
+    }
+}
+
+fn confirmation(session: &Session, word: &'static str, name: Value) -> Value {
+    let (channels, patterns) = (session.channels.len(), session.patterns.len());
+    {
+        let mut facts = session.client.facts();
+        (facts.channels, facts.patterns) = (channels, patterns);
+    }
+    let count = i64::try_from(channels + patterns).unwrap_or(i64::MAX);
+    Value::Push(vec![Value::word(word), name, Value::Number(count)])
+}

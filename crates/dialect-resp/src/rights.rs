@@ -1,0 +1,122 @@
+//! Which rights a command takes, in terms of the one table of operations in `ganger-access`.
+
+use ganger_access::Identity;
+use ganger_types::Namespace;
+
+/// What a command takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Right {
+    /// Nothing: anyone may send it.
+    Open,
+    /// That the server knows who asks.
+    Known,
+    /// Reading keys. Workers may as well: cleaning is theirs.
+    Read,
+    /// Writing keys.
+    Add,
+    /// Taking elements and removing keys.
+    Take,
+    /// Removing everything.
+    Clear,
+    /// Seeing other connections.
+    Inspect,
+    /// Ending other connections.
+    Rule,
+}
+
+impl Right {
+    const ALL: [Self; 8] = [
+        Self::Open,
+        Self::Known,
+        Self::Read,
+        Self::Add,
+        Self::Take,
+        Self::Clear,
+        Self::Inspect,
+        Self::Rule,
+    ];
+
+    /// The operations that bring it: each of them does.
+    fn operations(self) -> &'static [&'static str] {
+        match self {
+            Self::Open => &[],
+            Self::Known => &["resp.connect"],
+            Self::Read => &["resp.read", "resp.work"],
+            Self::Add => &["resp.add", "resp.work"],
+            Self::Take => &["resp.work", "resp.repair"],
+            Self::Clear => &["resp.clear"],
+            Self::Inspect => &["resp.listConnections"],
+            Self::Rule => &["resp.endConnection"],
+        }
+    }
+
+    /// The operation that the audit log tells of.
+    pub(crate) fn operation(self) -> &'static str {
+        self.operations().first().copied().unwrap_or("resp.connect")
+    }
+
+    fn bit(self) -> u8 {
+        1 << Self::ALL
+            .iter()
+            .position(|right| *right == self)
+            .unwrap_or(7)
+    }
+}
+
+/// What an identity may do in a namespace, looked up once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Rights(u8);
+
+impl Rights {
+    /// Looks it up.
+    pub(crate) fn of(identity: &Identity, namespace: &Namespace) -> Self {
+        let place = Some(namespace.as_bytes());
+        let may = |operation: &&str| identity.may(operation, place).is_ok();
+        let held = Right::ALL
+            .into_iter()
+            .filter(|right| *right == Right::Open || right.operations().iter().any(may));
+        Self(held.fold(0, |bits, right| bits | right.bit()))
+    }
+
+    /// Whether this one is among them.
+    pub(crate) fn hold(self, right: Right) -> bool {
+        self.0 & right.bit() != 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ganger_access::Proof;
+
+    use super::*;
+
+    #[test]
+    fn each_role_may_do_its_part() {
+        let rights = |grants: &str| {
+            let identity =
+                Identity::principal("x", grants.parse().expect("readable"), Proof::Token);
+            let namespace = Namespace::from_static("default");
+            let rights = Rights::of(&identity, &namespace);
+            let held = Right::ALL.into_iter().filter(|right| rights.hold(*right));
+            held.collect::<Vec<_>>()
+        };
+        use Right as R;
+        assert_eq!(rights("reader@default"), [R::Open, R::Known, R::Read]);
+        assert_eq!(
+            rights("producer@default"),
+            [R::Open, R::Known, R::Read, R::Add]
+        );
+        assert_eq!(
+            rights("worker@default"),
+            [R::Open, R::Known, R::Read, R::Add, R::Take]
+        );
+        assert_eq!(
+            rights("operator@default"),
+            [R::Open, R::Known, R::Read, R::Add, R::Take, R::Clear]
+        );
+        assert_eq!(rights("admin@*"), Right::ALL);
+        assert_eq!(rights("admin@other"), [R::Open, R::Known]);
+        let nobody = Rights::of(&Identity::Anonymous, &Namespace::from_static("default"));
+        assert_eq!(nobody, Rights(Right::Open.bit()));
+    }
+}

@@ -1,0 +1,273 @@
+//! The one table of commands: names, arguments, rights, and how each is run.
+//!
+//! A family of commands is a list of rows; to add one, chain it in [`all`].
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use bytes::Bytes;
+
+use crate::plan::{Plan, Wait};
+use crate::rights::Right;
+use crate::session::Session;
+use crate::value::Value;
+use crate::{client, hello, info, keys, pubsub, scripts};
+
+/// A row.
+#[derive(Clone, Copy)]
+pub(crate) struct Command {
+    /// In lower case.
+    pub(crate) name: &'static str,
+    /// Words, the name among them; if negative, at least so many.
+    pub(crate) arity: isize,
+    pub(crate) right: Right,
+    pub(crate) run: Run,
+    /// Whether its answer may be large.
+    pub(crate) is_wide: bool,
+}
+
+/// How a command is run.
+#[derive(Clone, Copy)]
+pub(crate) enum Run {
+    /// As a call on the keys of the connection's database.
+    Call(fn(&[Bytes]) -> Plan),
+    /// As a wait for an element.
+    Wait(fn(&[Bytes]) -> Result<Wait, Value>),
+    /// Within the connection. What others see of it may come before earlier calls are durable.
+    Local(fn(&mut Session, &[Bytes]) -> Value),
+    /// In a way that the connection itself knows.
+    Special(Special),
+}
+
+/// Commands that change how the connection goes on, or that others see.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Special {
+    Multi,
+    Exec,
+    Discard,
+    Watch,
+    Auth,
+    Hello,
+    Quit,
+    Reset,
+    Select,
+    Info,
+    FlushAll,
+    Publish,
+    /// To patterns, if true.
+    Subscribe(bool),
+    Unsubscribe(bool),
+}
+
+/// A row for a call on keys.
+pub(crate) const fn command(
+    name: &'static str,
+    arity: isize,
+    right: Right,
+    plan: fn(&[Bytes]) -> Plan,
+) -> Command {
+    Command {
+        name,
+        arity,
+        right,
+        run: Run::Call(plan),
+        is_wide: false,
+    }
+}
+
+/// Likewise, with an answer that may be large.
+pub(crate) const fn wide(
+    name: &'static str,
+    arity: isize,
+    right: Right,
+    plan: fn(&[Bytes]) -> Plan,
+) -> Command {
+    Command {
+        name,
+        arity,
+        right,
+        run: Run::Call(plan),
+        is_wide: true,
+    }
+}
+
+/// A row for a command that waits.
+pub(crate) const fn waiting(
+    name: &'static str,
+    arity: isize,
+    plan: fn(&[Bytes]) -> Result<Wait, Value>,
+) -> Command {
+    Command {
+        name,
+        arity,
+        right: Right::Take,
+        run: Run::Wait(plan),
+        is_wide: false,
+    }
+}
+
+/// A row for a command that needs no keys.
+pub(crate) const fn local(
+    name: &'static str,
+    arity: isize,
+    right: Right,
+    run: fn(&mut Session, &[Bytes]) -> Value,
+) -> Command {
+    Command {
+        name,
+        arity,
+        right,
+        run: Run::Local(run),
+        is_wide: false,
+    }
+}
+
+const fn special(name: &'static str, arity: isize, right: Right, special: Special) -> Command {
+    Command {
+        name,
+        arity,
+        right,
+        run: Run::Special(special),
+        is_wide: false,
+    }
+}
+
+const SPECIAL: &[Command] = &[
+    special("multi", 1, Right::Known, Special::Multi),
+    special("exec", 1, Right::Known, Special::Exec),
+    special("discard", 1, Right::Known, Special::Discard),
+    special("watch", -2, Right::Read, Special::Watch),
+    special("auth", -2, Right::Open, Special::Auth),
+    special("hello", -1, Right::Open, Special::Hello),
+    special("quit", -1, Right::Open, Special::Quit),
+    special("reset", 1, Right::Open, Special::Reset),
+    special("select", 2, Right::Known, Special::Select),
+    special("info", -1, Right::Known, Special::Info),
+    special("flushall", -1, Right::Clear, Special::FlushAll),
+    special("publish", 3, Right::Add, Special::Publish),
+    special("subscribe", -2, Right::Read, Special::Subscribe(false)),
+    special("psubscribe", -2, Right::Read, Special::Subscribe(true)),
+    special("unsubscribe", -1, Right::Read, Special::Unsubscribe(false)),
+    special("punsubscribe", -1, Right::Read, Special::Unsubscribe(true)),
+];
+
+/// Every command there is.
+fn all() -> impl Iterator<Item = Command> {
+    SPECIAL
+        .iter()
+        .copied()
+        .chain(keys::commands())
+        .chain(client::COMMANDS.iter().copied())
+        .chain(hello::COMMANDS.iter().copied())
+        .chain(info::COMMANDS.iter().copied())
+        .chain(pubsub::COMMANDS.iter().copied())
+        .chain(scripts::COMMANDS.iter().copied())
+}
+
+static TABLE: LazyLock<HashMap<&'static [u8], Command>> =
+    LazyLock::new(|| all().map(|row| (row.name.as_bytes(), row)).collect());
+
+/// The row of a command, in any letter case.
+pub(crate) fn find(name: &[u8]) -> Option<&'static Command> {
+    let mut lower = [0; 32];
+    let lower = lower.get_mut(..name.len())?;
+    lower.copy_from_slice(name);
+    lower.make_ascii_lowercase();
+    TABLE.get(&*lower)
+}
+
+/// How many commands there are.
+pub(crate) fn count() -> usize {
+    TABLE.len()
+}
+
+impl Command {
+    /// Whether there are as many words as it takes.
+    pub(crate) fn takes(&self, words: usize) -> bool {
+        if self.arity < 0 {
+            words >= self.arity.unsigned_abs()
+        } else {
+            words == self.arity.unsigned_abs()
+        }
+    }
+}
+
+/// The refusal of what is not in the table, as Redis 7 says it.
+pub(crate) fn unknown(arguments: &[Bytes]) -> Value {
+    // Redis counts in bytes and stops at the first zero, as C does.
+    let text = |bytes: &[u8], max: usize| {
+        let end = bytes
+            .iter()
+            .position(|byte| *byte == 0)
+            .unwrap_or(bytes.len());
+        String::from_utf8_lossy(&bytes[..end.min(max)]).into_owned()
+    };
+    let mut shown = String::new();
+    for argument in &arguments[1..] {
+        if shown.len() >= 128 {
+            break;
+        }
+        shown += &format!("'{}' ", text(argument, 128 - shown.len()));
+    }
+    let name = text(&arguments[0], 128);
+    Value::error(format!(
+        "ERR unknown command '{name}', with args beginning with: {shown}"
+    ))
+}
+
+/// The refusal of a second word that is not known.
+pub(crate) fn unknown_subcommand(arguments: &[Bytes]) -> Value {
+    let shown = &arguments[1][..arguments[1].len().min(128)];
+    let shown = String::from_utf8_lossy(shown);
+    let name = String::from_utf8_lossy(&arguments[0]).to_uppercase();
+    Value::error(format!(
+        "ERR unknown subcommand '{shown}'. Try {name} HELP."
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_command_stands_twice_and_all_are_found_in_any_case() {
+        assert_eq!(all().count(), count());
+        for row in all() {
+            assert!(
+                row.name.bytes().all(|byte| !byte.is_ascii_uppercase()),
+                "{}",
+                row.name
+            );
+            assert_eq!(
+                find(row.name.to_uppercase().as_bytes()).map(|row| row.name),
+                Some(row.name)
+            );
+        }
+        assert!(find(&[b'x'; 100]).is_none() && find(b"").is_none());
+    }
+
+    #[test]
+    fn refusals_of_the_unknown_are_those_of_redis() {
+        let words = |words: &[&'static str]| {
+            words
+                .iter()
+                .map(|word| Bytes::from(*word))
+                .collect::<Vec<_>>()
+        };
+        let error = |value| match value {
+            Value::Error(text) => text.into_owned(),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(
+            error(unknown(&words(&["FOO", "a", "b"]))),
+            "ERR unknown command 'FOO', with args beginning with: 'a' 'b' "
+        );
+        assert_eq!(
+            error(unknown_subcommand(&words(&[
+                "client",
+                "MAINT_NOTIFICATIONS"
+            ]))),
+            "ERR unknown subcommand 'MAINT_NOTIFICATIONS'. Try CLIENT HELP."
+        );
+    }
+}

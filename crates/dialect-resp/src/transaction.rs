@@ -1,0 +1,269 @@
+//! Transactions, and what acts on several databases.
+
+use bytes::Bytes;
+use ganger_access::Outcome;
+use ganger_shard::Health;
+use ganger_types::keys::{KeyAnswers, KeyCall, KeyCalls, KeyReply};
+use ganger_types::{Command as EngineCommand, Namespace, Reply};
+
+use crate::batch::{Batch, Gathered, unavailable};
+use crate::info;
+use crate::keys;
+use crate::limits::WATCHED_KEYS_MAX;
+use crate::number::integer_argument;
+use crate::plan::refused;
+use crate::pubsub;
+use crate::session::Session;
+use crate::table::{Command, Run, Special};
+use crate::value::Value;
+
+/// Whether a command is run at once even between `MULTI` and `EXEC`.
+pub(crate) fn is_at_once(command: &Command) -> bool {
+    matches!(
+        command.run,
+        Run::Special(
+            Special::Multi
+                | Special::Exec
+                | Special::Discard
+                | Special::Watch
+                | Special::Quit
+                | Special::Reset
+        )
+    )
+}
+
+/// Whether a command may not stand between them: it waits for a login, or has more than one reply.
+pub(crate) fn is_refused(command: &Command) -> bool {
+    matches!(
+        command.run,
+        Run::Special(
+            Special::Auth | Special::Hello | Special::Subscribe(_) | Special::Unsubscribe(_)
+        )
+    )
+}
+
+/// `DISCARD`.
+pub(crate) fn discard(session: &mut Session) -> Value {
+    session.watched.clear();
+    session.client.facts().queued = None;
+    match session.queue.take() {
+        Some(_) => Value::OK,
+        None => Value::error("ERR DISCARD without MULTI"),
+    }
+}
+
+/// `SELECT`.
+pub(crate) fn select(session: &mut Session, arguments: &[Bytes]) -> Value {
+    match database(session, &arguments[1]) {
+        Ok(database) => {
+            session.select(database);
+            Value::OK
+        }
+        Err(refusal) => refusal,
+    }
+}
+
+fn database(session: &Session, text: &[u8]) -> Result<usize, Value> {
+    let number = integer_argument(text)?;
+    if i32::try_from(number).is_err() {
+        return Err(Value::error(
+            "ERR value is out of range, value must between -2147483648 and 2147483647",
+        ));
+    }
+    let database = usize::try_from(number).ok();
+    database
+        .filter(|database| *database < session.shared.settings.databases.len())
+        .ok_or_else(|| Value::error("ERR DB index is out of range"))
+}
+
+/// `WATCH`: notes the revisions of keys as they are now.
+pub(crate) async fn watch(session: &mut Session, keys: &[Bytes]) -> Value {
+    if session.queue.is_some() {
+        return Value::error("ERR WATCH inside MULTI is not allowed");
+    }
+    if session.watched.len() + keys.len() > WATCHED_KEYS_MAX {
+        return Value::error(format!(
+            "ERR a connection may watch {WATCHED_KEYS_MAX} keys at most"
+        ));
+    }
+    let database = session.database;
+    let is_new = |key: &&Bytes| {
+        !session
+            .watched
+            .iter()
+            .any(|(at, name, _)| *at == database && name == *key)
+    };
+    let keys: Vec<_> = keys.iter().filter(is_new).cloned().collect();
+    let calls = keys
+        .iter()
+        .map(|key| KeyCall::Revision { key: key.clone() });
+    let command = KeyCalls {
+        namespace: session.namespace().clone(),
+        watched: Vec::new(),
+        calls: calls.collect(),
+    };
+    let answers = match session
+        .shared
+        .handle
+        .call(EngineCommand::Keys(Box::new(command)))
+        .await
+    {
+        Ok(Reply::Keys(KeyAnswers::Each(answers))) => answers,
+        Ok(other) => unreachable!("calls on keys are answered as such, not with {other:?}"),
+        Err(error) => return unavailable(&error),
+    };
+    for (key, answer) in keys.into_iter().zip(answers) {
+        match answer {
+            Ok(KeyReply::Revision(revision)) => session.watched.push((database, key, revision)),
+            Ok(other) => unreachable!("a revision was asked for, not {other:?}"),
+            Err(error) => return refused(error),
+        }
+    }
+    Value::OK
+}
+
+/// `EXEC`: all calls in one commit, then what needs none, in the order in which they were queued.
+pub(crate) async fn execute(session: &mut Session) -> Value {
+    let Some(queue) = session.queue.take() else {
+        return Value::error("ERR EXEC without MULTI");
+    };
+    session.client.facts().queued = None;
+    let watched = std::mem::take(&mut session.watched);
+    if queue.is_broken {
+        return Value::error("EXECABORT Transaction discarded because of previous errors.");
+    }
+    let begun_in = session.database;
+    let (mut batch, later) = plan(session, queue.commands);
+    if !watched.is_empty()
+        && let Err(refusal) = put_watched(session, &mut batch, begun_in, watched)
+    {
+        session.select(begun_in);
+        return refusal;
+    }
+    match batch.gather(&session.shared.handle).await {
+        Gathered::Changed => {
+            session.select(begun_in);
+            Value::NilList
+        }
+        Gathered::Replies(mut replies) => {
+            for (place, command, arguments) in later {
+                replies[place] = at_last(session, command, &arguments);
+            }
+            Value::Array(replies)
+        }
+    }
+}
+
+/// A command that needs no call, and the place of its reply.
+type Later = (usize, &'static Command, Vec<Bytes>);
+
+fn plan(
+    session: &mut Session,
+    commands: Vec<(&'static Command, Vec<Bytes>)>,
+) -> (Batch, Vec<Later>) {
+    let (mut batch, mut later) = (Batch::default(), Vec::new());
+    for (command, arguments) in commands {
+        // Rights may have changed since it was queued, and differ from database to database.
+        if let Err(refusal) = session.check(command) {
+            batch.ready(refusal);
+            continue;
+        }
+        let planned = match command.run {
+            Run::Call(plan) => plan(&arguments),
+            Run::Wait(plan) => plan(&arguments).and_then(crate::plan::Wait::at_once),
+            Run::Special(Special::Select) => Err(select(session, &arguments)),
+            Run::Special(special @ (Special::Info | Special::FlushAll)) => {
+                spread(session, &mut batch, special, &arguments);
+                continue;
+            }
+            Run::Local(_) | Run::Special(_) => {
+                let place = batch.ready(Value::Nil);
+                later.push((place, command, arguments));
+                continue;
+            }
+        };
+        match planned {
+            Ok(planned) => batch.call(session.namespace(), planned, false),
+            Err(value) => {
+                batch.ready(value);
+            }
+        }
+    }
+    (batch, later)
+}
+
+fn at_last(session: &mut Session, command: &Command, arguments: &[Bytes]) -> Value {
+    match command.run {
+        Run::Local(run) => run(session, arguments),
+        Run::Special(Special::Publish) => pubsub::publish(session, arguments),
+        _ => unreachable!("{} has been planned or refused", command.name),
+    }
+}
+
+/// Watched keys are compared within the commit, which is possible where all is about one namespace.
+fn put_watched(
+    session: &Session,
+    batch: &mut Batch,
+    begun_in: usize,
+    watched: Vec<(usize, Bytes, u64)>,
+) -> Result<(), Value> {
+    let databases = &session.shared.settings.databases;
+    let place: &Namespace = watched
+        .first()
+        .map_or(&databases[begun_in], |(database, ..)| &databases[*database]);
+    let is_one = watched
+        .iter()
+        .all(|(database, ..)| databases[*database] == *place)
+        && batch.namespaces().all(|namespace| namespace == place);
+    if !is_one {
+        return Err(Value::error(
+            "ERR ganger compares watched keys only with a transaction in their own database: WATCH and EXEC there",
+        ));
+    }
+    batch.watch(
+        place,
+        watched
+            .into_iter()
+            .map(|(_, key, revision)| (key, revision))
+            .collect(),
+    );
+    Ok(())
+}
+
+/// `INFO` and `FLUSHALL`, which ask all databases.
+pub(crate) fn spread(
+    session: &mut Session,
+    batch: &mut Batch,
+    special: Special,
+    arguments: &[Bytes],
+) {
+    let databases = &session.shared.settings.databases;
+    if special == Special::FlushAll {
+        if let Err(refusal) = keys::flush(arguments) {
+            batch.ready(refusal);
+            return;
+        }
+        session.tell(crate::rights::Right::Clear, "flushall", Outcome::Done);
+        let may = |namespace: &&Namespace| session.may_clear(namespace);
+        let join = |answers: Vec<_>| {
+            let failed = answers.into_iter().find_map(Result::err);
+            failed.map_or(Value::OK, refused)
+        };
+        batch.several(
+            databases.iter().filter(may),
+            &KeyCall::Clear,
+            Box::new(join),
+        );
+        return;
+    }
+    let head = info::head(session, &arguments[1..]);
+    if head.has_keyspace && matches!(session.shared.handle.health(), Health::Ready | Health::Full) {
+        batch.several(
+            databases,
+            &KeyCall::Count,
+            Box::new(move |answers| head.with_counts(&answers)),
+        );
+    } else {
+        batch.ready(head.with_counts(&[]));
+    }
+}

@@ -1,0 +1,209 @@
+//! Replies, and how they are written in each version of the protocol.
+
+use std::borrow::Cow;
+
+use bytes::{BufMut as _, Bytes, BytesMut};
+
+/// A version of the protocol.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Protocol {
+    /// RESP2.
+    #[default]
+    Two,
+    /// RESP3.
+    Three,
+}
+
+/// A reply.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value {
+    /// A word such as `OK`.
+    Simple(&'static str),
+    /// A refusal that begins with its code. Line ends in it are written as spaces.
+    Error(Cow<'static, str>),
+    /// A whole number.
+    Number(i64),
+    /// Any bytes.
+    Bulk(Bytes),
+    /// Nothing, where bytes might have been.
+    Nil,
+    /// Nothing, where an array might have been.
+    NilList,
+    /// An array of any bytes.
+    Bulks(Vec<Bytes>),
+    /// An array.
+    Array(Vec<Value>),
+    /// Names and values.
+    Map(Vec<(Value, Value)>),
+    /// What the client has not asked for just now.
+    Push(Vec<Value>),
+    /// A number with a fraction.
+    Double(f64),
+    /// Text for people.
+    Text(String),
+}
+
+impl Value {
+    /// The most common one.
+    pub const OK: Self = Self::Simple("OK");
+
+    /// A refusal.
+    pub fn error(text: impl Into<Cow<'static, str>>) -> Self {
+        Self::Error(text.into())
+    }
+
+    /// Bytes that are part of the program.
+    pub fn word(text: &'static str) -> Self {
+        Self::Bulk(Bytes::from_static(text.as_bytes()))
+    }
+
+    /// Writes it behind `out`.
+    pub fn write(&self, protocol: Protocol, out: &mut BytesMut) {
+        let is_three = protocol == Protocol::Three;
+        match self {
+            Self::Simple(word) => line(out, b'+', word.as_bytes()),
+            Self::Error(text) => error(out, text),
+            Self::Number(number) => header(out, b':', *number),
+            Self::Bulk(bytes) => bulk(out, b'$', b"", bytes),
+            Self::Nil | Self::NilList if is_three => out.put_slice(b"_\r\n"),
+            Self::Nil => out.put_slice(b"$-1\r\n"),
+            Self::NilList => out.put_slice(b"*-1\r\n"),
+            Self::Bulks(all) => {
+                length(out, b'*', all.len());
+                all.iter().for_each(|bytes| bulk(out, b'$', b"", bytes));
+            }
+            Self::Array(all) => array(out, b'*', all, protocol),
+            Self::Push(all) => array(out, if is_three { b'>' } else { b'*' }, all, protocol),
+            Self::Map(pairs) => {
+                if is_three {
+                    length(out, b'%', pairs.len());
+                } else {
+                    length(out, b'*', pairs.len() * 2);
+                }
+                for (name, value) in pairs {
+                    name.write(protocol, out);
+                    value.write(protocol, out);
+                }
+            }
+            Self::Double(number) if is_three => line(out, b',', double(*number).as_bytes()),
+            Self::Double(number) => bulk(out, b'$', b"", double(*number).as_bytes()),
+            Self::Text(text) if is_three => bulk(out, b'=', b"txt:", text.as_bytes()),
+            Self::Text(text) => bulk(out, b'$', b"", text.as_bytes()),
+        }
+    }
+}
+
+fn array(out: &mut BytesMut, kind: u8, all: &[Value], protocol: Protocol) {
+    length(out, kind, all.len());
+    all.iter().for_each(|value| value.write(protocol, out));
+}
+
+fn line(out: &mut BytesMut, kind: u8, text: &[u8]) {
+    out.put_u8(kind);
+    out.put_slice(text);
+    out.put_slice(b"\r\n");
+}
+
+fn error(out: &mut BytesMut, text: &str) {
+    out.put_u8(b'-');
+    let text = text.trim_end_matches(['\r', '\n']).bytes();
+    out.extend(text.map(|byte| {
+        if matches!(byte, b'\r' | b'\n') {
+            b' '
+        } else {
+            byte
+        }
+    }));
+    out.put_slice(b"\r\n");
+}
+
+fn header(out: &mut BytesMut, kind: u8, number: i64) {
+    // Digits of the largest number, and a sign.
+    let mut digits = [0; 20];
+    let mut at = digits.len();
+    let mut left = number.unsigned_abs();
+    loop {
+        at -= 1;
+        digits[at] = b'0' + u8::try_from(left % 10).unwrap_or_default();
+        left /= 10;
+        if left == 0 {
+            break;
+        }
+    }
+    if number < 0 {
+        at -= 1;
+        digits[at] = b'-';
+    }
+    line(out, kind, &digits[at..]);
+}
+
+fn length(out: &mut BytesMut, kind: u8, length: usize) {
+    header(out, kind, i64::try_from(length).unwrap_or(i64::MAX));
+}
+
+fn bulk(out: &mut BytesMut, kind: u8, tag: &[u8], bytes: &[u8]) {
+    length(out, kind, tag.len() + bytes.len());
+    out.reserve(tag.len() + bytes.len() + 2);
+    out.put_slice(tag);
+    out.put_slice(bytes);
+    out.put_slice(b"\r\n");
+}
+
+/// With the fewest digits from which the same number is read again.
+fn double(number: f64) -> String {
+    if number.is_infinite() {
+        return if number > 0.0 { "inf" } else { "-inf" }.to_owned();
+    }
+    format!("{number}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(value: &Value, protocol: Protocol) -> String {
+        let mut out = BytesMut::new();
+        value.write(protocol, &mut out);
+        String::from_utf8(out.to_vec()).expect("text")
+    }
+
+    #[test]
+    fn each_kind_has_its_form_in_each_version() {
+        let map = Value::Map(vec![(Value::word("a"), Value::Number(1))]);
+        let cases = [
+            (Value::OK, "+OK\r\n", "+OK\r\n"),
+            (Value::error("ERR a\r\nb"), "-ERR a  b\r\n", "-ERR a  b\r\n"),
+            (
+                Value::Number(i64::MIN),
+                ":-9223372036854775808\r\n",
+                ":-9223372036854775808\r\n",
+            ),
+            (Value::Number(0), ":0\r\n", ":0\r\n"),
+            (Value::word(""), "$0\r\n\r\n", "$0\r\n\r\n"),
+            (Value::Nil, "$-1\r\n", "_\r\n"),
+            (Value::NilList, "*-1\r\n", "_\r\n"),
+            (
+                Value::Bulks(vec![Bytes::from_static(b"x")]),
+                "*1\r\n$1\r\nx\r\n",
+                "*1\r\n$1\r\nx\r\n",
+            ),
+            (
+                Value::Array(vec![Value::Nil]),
+                "*1\r\n$-1\r\n",
+                "*1\r\n_\r\n",
+            ),
+            (map, "*2\r\n$1\r\na\r\n:1\r\n", "%1\r\n$1\r\na\r\n:1\r\n"),
+            (Value::Push(vec![]), "*0\r\n", ">0\r\n"),
+            (Value::Double(1.5), "$3\r\n1.5\r\n", ",1.5\r\n"),
+            (
+                Value::Text("a".to_owned()),
+                "$1\r\na\r\n",
+                "=5\r\ntxt:a\r\n",
+            ),
+        ];
+        for (value, two, three) in cases {
+            assert_eq!(written(&value, Protocol::Two), two);
+            assert_eq!(written(&value, Protocol::Three), three);
+        }
+    }
+}
