@@ -50,6 +50,7 @@ pub struct Client {
     server: SocketAddr,
     timeout: Duration,
     connection: Option<BufReader<TcpStream>>,
+    token: Option<String>,
 }
 
 impl Client {
@@ -59,7 +60,15 @@ impl Client {
             server,
             timeout,
             connection: None,
+            token: None,
         }
+    }
+
+    /// Shows this token with every request.
+    #[must_use]
+    pub fn bearing(mut self, token: &str) -> Self {
+        self.token = Some(token.to_owned());
+        self
     }
 
     /// Sends a request with a JSON body, or none if it is `Null`.
@@ -100,8 +109,12 @@ impl Client {
         } else {
             format!("Content-Type: {content}\r\n")
         };
+        let token = self.token.as_ref();
+        let shown = token.map_or(String::new(), |token| {
+            format!("Authorization: Bearer {token}\r\n")
+        });
         let request = format!(
-            "{method} {path} HTTP/1.1\r\nHost: {}\r\n{kind}Content-Length: {}\r\n\r\n",
+            "{method} {path} HTTP/1.1\r\nHost: {}\r\n{shown}{kind}Content-Length: {}\r\n\r\n",
             self.server,
             body.len()
         );

@@ -12,6 +12,7 @@
 pub mod api;
 pub mod binary;
 pub mod checker;
+pub mod command;
 pub mod ground;
 pub mod history;
 pub mod http;

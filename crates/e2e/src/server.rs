@@ -31,6 +31,8 @@ pub struct Setup {
     pub arguments: Vec<String>,
     /// Put in front of the program: a tracer and its arguments.
     pub wrapper: Vec<String>,
+    /// Variables of its environment.
+    pub variables: Vec<(String, String)>,
 }
 
 impl Setup {
@@ -42,6 +44,7 @@ impl Setup {
             address: free_address()?,
             arguments: Vec::new(),
             wrapper: Vec::new(),
+            variables: Vec::new(),
         })
     }
 
@@ -68,7 +71,9 @@ impl Setup {
             .stdout(log.try_clone()?)
             .stderr(log)
             .env_remove("GANGER_CONFIG")
-            .env_remove("GANGER_TOKEN");
+            .env_remove("GANGER_TOKEN")
+            .env_remove("NOTIFY_SOCKET")
+            .envs(self.variables.iter().cloned());
         let child = command
             .spawn()
             .with_context(|| format!("cannot start {command:?}"))?;

@@ -50,6 +50,7 @@ impl Trio {
                     topology.clone(),
                 ],
                 wrapper: network.wrapper(node),
+                variables: Vec::new(),
             })
             .collect();
         let servers = setups.iter().map(Setup::start).collect::<Result<_>>()?;

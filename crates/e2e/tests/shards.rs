@@ -2,14 +2,12 @@
 
 use std::fs;
 use std::net::SocketAddr;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
-use ganger_e2e::binary::ganger;
+use ganger_e2e::command::{Worker, command, programs, words};
 use ganger_e2e::random::Random;
 use ganger_e2e::server::{PATIENCE, Server, Setup, free_addresses};
 use serde_json::Value;
@@ -123,62 +121,30 @@ fn setup(folder: &Path, shard: usize, address: SocketAddr, topology: &str) -> Se
             .map(str::to_owned)
             .into(),
         wrapper: Vec::new(),
+        variables: Vec::new(),
     }
 }
 
-/// A worker; killed when dropped.
-struct Worker(Child);
-
-impl Worker {
-    fn start(server: &str, handlers: &Path, log: &Path) -> Result<Self> {
-        Self::start_with(server, handlers, log, &[])
-    }
-
-    fn start_with(server: &str, handlers: &Path, log: &Path, more: &[&str]) -> Result<Self> {
-        let log = fs::File::create(log)?;
-        let child = Command::new(ganger())
-            .args(["worker", "--server", server, "--id", "worker1", "--dir"])
-            .arg(handlers)
-            .args(more)
-            .stdin(Stdio::null())
-            .stdout(log.try_clone()?)
-            .stderr(log)
-            .spawn()
-            .context("the worker cannot be started")?;
-        Ok(Self(child))
-    }
-}
-
-impl Drop for Worker {
-    fn drop(&mut self) {
-        // It may have ended already.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+fn worker(server: &str, handlers: &Path, log: &Path, more: &[&str]) -> Result<Worker> {
+    let arguments = [&["--server", server, "--id", "worker1"], more].concat();
+    Worker::start(handlers, log, &arguments, &[])
 }
 
 fn handlers(folder: &Path) -> Result<PathBuf> {
-    let handlers = folder.join("worker.d");
-    fs::create_dir(&handlers)?;
-    for (name, text) in [("save-user-data", SAVE), ("send-mail", MAIL)] {
-        let path = handlers.join(name);
-        fs::write(&path, text)?;
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
-    }
-    Ok(handlers)
+    let folder = folder.join("worker.d");
+    programs(&folder, &[("save-user-data", SAVE), ("send-mail", MAIL)])
 }
 
 /// Submits the walk; gives the ids that the server made, in order.
 fn submit(server: &str, walk: &Path) -> Result<Vec<String>> {
-    let output = Command::new(ganger())
-        .args(["submit", "--server", server, "--json"])
+    let output = command(&["submit", "--server", server, "--json"], &[])
         .stdin(fs::File::open(walk)?)
         .output()?;
     ensure!(
         output.status.success(),
         "submit ended with {}: {}",
         output.status,
-        String::from_utf8_lossy(&output.stderr)
+        words(&output)
     );
     let answer: Value = serde_json::from_slice(&output.stdout)?;
     let jobs = answer["jobs"].as_array().context("submit lists the jobs")?;
@@ -246,7 +212,7 @@ fn the_third_walk_goes_through_either_server_as_it_is_written() -> Result<()> {
         let workers = (0..2)
             .map(|place| {
                 let log = folder.path().join(format!("worker{place}.log"));
-                Worker::start(&pair.address(place), &handlers, &log)
+                worker(&pair.address(place), &handlers, &log, &[])
             })
             .collect::<Result<Vec<_>>>()?;
         let jobs = submit(&pair.address(through), &walk)?;
@@ -269,7 +235,7 @@ fn a_shard_that_is_stopped_for_a_while_only_delays_the_end() -> Result<()> {
     let handlers = handlers(folder.path())?;
     let mut pair = Pair::start(folder.path())?;
     let log = folder.path().join("worker1.log");
-    let one = Worker::start(&pair.address(0), &handlers, &log)?;
+    let one = worker(&pair.address(0), &handlers, &log, &[])?;
     let jobs = submit(&pair.address(0), &walk)?;
     pair.kill(1)?;
     let save = end_of(&pair, &jobs[0])?;
@@ -278,7 +244,7 @@ fn a_shard_that_is_stopped_for_a_while_only_delays_the_end() -> Result<()> {
     ensure!(mail["state"] == "blocked", "the mail waits: {mail}");
     pair.start_again(1)?;
     let log = folder.path().join("worker2.log");
-    let two = Worker::start(&pair.address(1), &handlers, &log)?;
+    let two = worker(&pair.address(1), &handlers, &log, &[])?;
     expect_mail(&pair, &jobs)?;
     drop((one, two));
     pair.finish()
@@ -295,7 +261,7 @@ fn either_server_may_be_killed_at_any_point() -> Result<()> {
     let workers = (0..2)
         .map(|place| {
             let log = folder.path().join(format!("worker{place}.log"));
-            Worker::start(&pair.address(place), &handlers, &log)
+            worker(&pair.address(place), &handlers, &log, &[])
         })
         .collect::<Result<Vec<_>>>()?;
     let mut random = Random::new(20_261_121);
@@ -333,7 +299,7 @@ fn several_shards_in_one_process_run_a_graph_together_over_a_kill() -> Result<()
     let workers = ["1", "2"]
         .map(|shard| {
             let log = folder.path().join(format!("worker{shard}.log"));
-            Worker::start_with(&address, &handlers, &log, &["--shard", shard])
+            worker(&address, &handlers, &log, &["--shard", shard])
         })
         .into_iter()
         .collect::<Result<Vec<_>>>()?;

@@ -12,6 +12,7 @@ mod error;
 mod front;
 mod listen;
 mod log;
+mod notify;
 mod peers;
 mod run;
 mod secret;

@@ -10,6 +10,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::config::Config;
 use crate::error::StartError;
 use crate::log::start_log;
+use crate::notify::{READY, STOPPING, notify};
 use crate::start::{Running, start};
 
 /// The exit code after a second signal, as shells give it for an interrupted program.
@@ -69,6 +70,7 @@ async fn serve(config: Config) -> Result<(), StartError> {
             }
         }
     };
+    notify(STOPPING);
     if let Some(reason) = by_itself {
         tracing::error!(%reason, "the shard has stopped; the server ends");
         return Err(StartError::ShardEnded { reason });
@@ -100,6 +102,7 @@ fn tell(running: &Running, health: &Health, begun: Instant) {
             "http"
         };
         tracing::info!(%addr, url = %format_args!("{scheme}://{addr}"), after_ms, "ready");
+        notify(READY);
     }
 }
 

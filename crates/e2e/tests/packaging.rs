@@ -1,0 +1,116 @@
+//! The units for systemd: what they start is there, and what they count on is told.
+
+use std::fs;
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, Result, ensure};
+use ganger_e2e::binary::ganger;
+use ganger_e2e::command::{run, words};
+use ganger_e2e::server::{PATIENCE, Setup};
+use ganger_e2e::skip::skipped;
+use rustix::process::Signal;
+use serde_json::Value;
+
+const UNITS: [&str; 2] = ["ganger.service", "ganger-worker.service"];
+/// Where the units expect the program.
+const INSTALLED: &str = "/usr/bin/ganger";
+
+fn unit(name: &str) -> Result<String> {
+    let folder = PathBuf::from(concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../packaging/systemd"
+    ));
+    Ok(fs::read_to_string(folder.join(name))?)
+}
+
+fn heard(socket: &UnixDatagram) -> Result<String> {
+    let mut words = [0; 256];
+    let count = socket.recv(&mut words).context("nothing was told")?;
+    Ok(String::from_utf8_lossy(&words[..count]).into_owned())
+}
+
+#[test]
+fn a_service_manager_is_told_when_the_server_is_ready_and_when_it_stops() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let path = folder.path().join("notify");
+    let socket = UnixDatagram::bind(&path)?;
+    socket.set_read_timeout(Some(PATIENCE))?;
+    let mut setup = Setup::in_folder(folder.path())?;
+    let path = path.to_str().context("a plain name")?.to_owned();
+    setup.variables = vec![("NOTIFY_SOCKET".to_owned(), path)];
+    let mut server = setup.spawn()?;
+    ensure!(heard(&socket)? == "READY=1");
+    // Told no earlier than it is true.
+    let answer = setup.client().request("GET", "/readyz", &Value::Null);
+    let answer = answer.ok().context("it answers")?;
+    ensure!(answer.status == 200, "{}", answer.shown());
+    server.signal(Signal::TERM)?;
+    ensure!(heard(&socket)? == "STOPPING=1");
+    ensure!(server.wait(PATIENCE)?.success());
+    setup.expect_no_panic()
+}
+
+#[test]
+fn the_units_start_the_program_with_arguments_that_it_knows() -> Result<()> {
+    for name in UNITS {
+        let text = unit(name)?;
+        let line = text
+            .lines()
+            .find_map(|line| line.strip_prefix("ExecStart="))
+            .context("a unit starts something")?;
+        let arguments = line.strip_prefix(INSTALLED).context("it starts ganger")?;
+        let known: Vec<&str> = arguments
+            .split_whitespace()
+            .filter(|word| !word.starts_with('$') || word.contains('{'))
+            .chain(["--help"])
+            .collect();
+        let output = run(&known, &[])?;
+        ensure!(output.status.success(), "{name}: {}", words(&output));
+    }
+    Ok(())
+}
+
+#[test]
+fn systemd_understands_the_units() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let program = ganger();
+    let program = program.to_str().context("a plain name")?;
+    for name in UNITS {
+        let text = unit(name)?.replace(INSTALLED, program);
+        fs::write(folder.path().join(name), text)?;
+    }
+    let files: Vec<PathBuf> = UNITS.iter().map(|name| folder.path().join(name)).collect();
+    let verify = Command::new("systemd-analyze")
+        .args(["verify", "--man=no"])
+        .args(&files)
+        .output();
+    let Ok(output) = verify else {
+        skipped("systemd_understands_the_units", "no systemd-analyze here");
+        return Ok(());
+    };
+    let said = words(&output);
+    let is_ours = |line: &&str| UNITS.iter().any(|name| line.contains(name));
+    let faults: Vec<&str> = said.lines().filter(is_ours).collect();
+    ensure!(output.status.success() && faults.is_empty(), "{said}");
+    expect_hardened(&files)
+}
+
+/// `systemd-analyze security` gives 0 for what is closed up and 10 for what is wide open.
+fn expect_hardened(units: &[PathBuf]) -> Result<()> {
+    for unit in units {
+        let output = Command::new("systemd-analyze")
+            .args(["security", "--offline=yes", "--threshold=40", "--no-pager"])
+            .arg(unit)
+            .output()?;
+        let said = words(&output);
+        if said.contains("unrecognized option") {
+            skipped("systemd_understands_the_units", "no offline judgement here");
+            return Ok(());
+        }
+        let name = unit.file_name().map(Path::new).context("a name")?;
+        ensure!(output.status.success(), "{}: {said}", name.display());
+    }
+    Ok(())
+}

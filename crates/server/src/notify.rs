@@ -1,0 +1,64 @@
+//! Tells a service manager how the server is: the protocol of systemd's `sd_notify`, a datagram to the socket that the
+//! variable `NOTIFY_SOCKET` names. Without the variable nothing is told.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+
+/// Where the service manager listens.
+const VARIABLE: &str = "NOTIFY_SOCKET";
+/// The store is loaded and requests are served.
+pub(crate) const READY: &str = "READY=1";
+/// Nothing new is taken any more.
+pub(crate) const STOPPING: &str = "STOPPING=1";
+
+/// Tells it, if somebody listens. That nobody hears it is no reason to do anything but work.
+pub(crate) fn notify(state: &str) {
+    let Some(socket) = std::env::var_os(VARIABLE).filter(|socket| !socket.is_empty()) else {
+        return;
+    };
+    if let Err(error) = send(&socket, state) {
+        tracing::warn!(%error, state, "the service manager cannot be told");
+    }
+}
+
+fn send(socket: &OsStr, state: &str) -> io::Result<()> {
+    let address = match socket.as_bytes() {
+        // No file, but a name that the kernel keeps.
+        [b'@', name @ ..] => SocketAddr::from_abstract_name(name)?,
+        _ => SocketAddr::from_pathname(socket)?,
+    };
+    let sender = UnixDatagram::unbound()?;
+    sender.send_to_addr(state.as_bytes(), &address)?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn heard(listener: &UnixDatagram) -> String {
+        let mut words = [0; 64];
+        let count = listener.recv(&mut words).expect("something is told");
+        String::from_utf8_lossy(&words[..count]).into_owned()
+    }
+
+    #[test]
+    fn a_socket_is_a_file_or_a_name_that_the_kernel_keeps() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("notify");
+        let file = UnixDatagram::bind(&path).expect("a socket");
+        send(path.as_os_str(), READY).expect("told");
+        assert_eq!(heard(&file), "READY=1");
+
+        let name = path.as_os_str().as_bytes();
+        let address = SocketAddr::from_abstract_name(name).expect("a short name");
+        let kept = UnixDatagram::bind_addr(&address).expect("a socket");
+        let named = [b"@", name].concat();
+        send(OsStr::from_bytes(&named), STOPPING).expect("told");
+        assert_eq!(heard(&kept), "STOPPING=1");
+        assert!(send(OsStr::new("/nowhere/socket"), READY).is_err());
+    }
+}
