@@ -1488,6 +1488,28 @@ fn rel_k5_what_is_named_is_deleted_whatever_is_named_before_it() {
 }
 
 #[test]
+fn rel_t1_who_waits_for_the_revival_of_a_deleted_job_fails_with_it() {
+    let mut world = World::new();
+    let with = |member, policy| NewJob {
+        inputs: vec![result_of(member, policy)],
+        ..job()
+    };
+    let ids = world.enqueue(vec![
+        job(),
+        with(0, FailurePolicy::Wait),
+        with(1, FailurePolicy::Ignore),
+        with(1, FailurePolicy::Fail),
+    ]);
+    world.ok(Command::Delete(Delete {
+        namespace: Namespace::default(),
+        jobs: ids[..1].to_vec(),
+    }));
+    let states: Vec<_> = ids.iter().map(|id| world.state(id)).collect();
+    let (failed, ready) = (Some(JobState::Failed), Some(JobState::Ready));
+    assert_eq!(states, [None, failed, ready, failed]);
+}
+
+#[test]
 fn a_revived_job_ignores_the_failure_that_its_edge_ignores() {
     let mut world = World::new();
     let deadline = Some(world.now.wall.after(secs(5)));

@@ -425,6 +425,31 @@ fn rel_k2_a_result_stays_until_the_other_shard_has_it() {
     );
 }
 
+#[test]
+fn rel_k2_what_an_undecided_submission_waits_for_is_not_deleted() {
+    let mut cluster = Cluster::new(&["1", "2"]);
+    let outside = cluster.named("1").enqueue_one(job());
+    let mut waits = job();
+    waits.inputs.push(NewInput::Result(NewEdge {
+        upstream: Upstream::Job(outside.clone()),
+        policy: FailurePolicy::Fail,
+    }));
+    let jobs = vec![(shard("1"), waits), (shard("2"), job())];
+    let parts = cluster.cut(Spread {
+        namespace: Namespace::default(),
+        claim: None,
+        jobs,
+    });
+    cluster.prepare(&parts);
+    let world = cluster.named("1");
+    assert_eq!(world.ok(delete(&[outside.clone()])), skipped(&outside));
+    assert_eq!(world.state(&outside), Some(JobState::Ready));
+    cluster.decide(&parts, true).unwrap();
+    assert_eq!(cluster.state(&parts.ids[0]), Some(JobState::Blocked));
+    finish_one(cluster.named("1"), "1");
+    assert_eq!(cluster.state(&parts.ids[0]), Some(JobState::Ready));
+}
+
 fn delete(ids: &[JobId]) -> Command {
     Command::Delete(Delete {
         namespace: Namespace::default(),
@@ -477,6 +502,63 @@ fn rel_x6_a_peer_that_went_back_in_time_is_recognised_and_heard_again_after_reco
     assert_eq!(cluster.named("2").state(&waits), Some(JobState::Ready));
     // The save that was done before runs once more, since shard 2 forgot it; nobody waits for it.
     assert_eq!(cluster.state(&ids[1]), Some(JobState::Ready));
+}
+
+#[test]
+fn rel_x2_what_comes_late_from_before_a_reconciliation_changes_nothing() {
+    let mut cluster = Cluster::new(&["1", "2"]);
+    let (one, two) = (shard("1"), shard("2"));
+    let ids = two_saves_and_a_mail(&mut cluster);
+    cluster.pump();
+    let backup = cluster.named("1").rows.clone();
+    let meta = cluster.named("1").engine.meta();
+    let waits = |to: &ganger_types::JobId| {
+        let mut waits = job();
+        waits.inputs.push(remote("2", to, FailurePolicy::Fail));
+        waits
+    };
+    // Shard 1 gives a message, forgets it, and gives its number to another.
+    cluster.named("1").enqueue_one(waits(&ids[1].id));
+    let late = cluster.letter(&one, &two, 9);
+    let (up_to, _) = cluster.deliver(&two, late.clone());
+    cluster.named("1").restore(backup, meta);
+    let answer = |line| {
+        let peer = shard("2");
+        Command::Confirm(Confirm { peer, line, up_to })
+    };
+    let other = cluster.named("1").enqueue_one(waits(&ids[1].id));
+    let letter = cluster.letter(&one, &two, 9);
+    let (_, stopped) = cluster.deliver(&two, letter);
+    assert!(stopped.is_some());
+    cluster
+        .named("2")
+        .ok(Command::Reconcile(Reconcile { peer: one.clone() }));
+    let news = cluster.letter(&two, &one, 9);
+    cluster.deliver(&one, news);
+    // And shard 1 is reconciled too, since its own past is the lost one.
+    let line = cluster.peer(&one, &two).line;
+    cluster.named("1").ok(answer(line + 1));
+    cluster
+        .named("1")
+        .ok(Command::Reconcile(Reconcile { peer: two.clone() }));
+    let waiting = cluster.letter(&one, &two, 9);
+    assert!(waiting.line > line + 1 && !waiting.messages.is_empty());
+
+    cluster.named("1").ok(answer(line));
+    assert_eq!(
+        cluster.letter(&one, &two, 9),
+        waiting,
+        "it is not confirmed"
+    );
+    cluster.deliver(&two, waiting);
+    let before = cluster.peer(&two, &one);
+    let (_, stopped) = cluster.deliver(&two, late);
+    assert_eq!(stopped, None);
+    assert_eq!(cluster.peer(&two, &one), before);
+    cluster.pump();
+    finish_one(cluster.named("2"), "2");
+    cluster.pump();
+    assert_eq!(cluster.named("1").state(&other), Some(JobState::Ready));
 }
 
 #[test]

@@ -257,15 +257,19 @@ async fn carry_once(router: &Router, from: &Handle, to: &ShardId) -> Result<Prog
         confirmed: record.confirmed,
         messages,
     };
-    let (up_to, stopped) = router.reach(to)?.receive(letter).await?;
-    if up_to > record.confirmed && stopped.is_none() {
+    let receipt = router.reach(to)?.receive(letter).await?;
+    let is_news = receipt.line != record.line || receipt.up_to > record.confirmed;
+    if is_news && receipt.stopped.is_none() {
         let confirm = Confirm {
             peer: to.clone(),
-            up_to,
+            line: receipt.line,
+            up_to: receipt.up_to,
         };
         from.call(Command::Confirm(confirm)).await?;
     }
-    Ok(stopped.map_or(Progress::Carried, Progress::StoppedThere))
+    Ok(receipt
+        .stopped
+        .map_or(Progress::Carried, Progress::StoppedThere))
 }
 
 /// Puts the results into the messages that carry them; as many messages as make a letter of a decent size.

@@ -171,14 +171,19 @@ impl Reach {
         }
     }
 
-    /// Delivers messages; gives up to which all are durable there, and why no more are taken.
-    pub(crate) async fn receive(
-        &self,
-        letter: Receive,
-    ) -> Result<(u64, Option<String>), RouteError> {
+    /// Delivers messages.
+    pub(crate) async fn receive(&self, letter: Receive) -> Result<Receipt, RouteError> {
         match self {
             Self::Here(handle) => match handle.call(Command::Receive(Box::new(letter))).await? {
-                Reply::Received { up_to, stopped } => Ok((up_to, stopped)),
+                Reply::Received {
+                    line,
+                    up_to,
+                    stopped,
+                } => Ok(Receipt {
+                    line,
+                    up_to,
+                    stopped,
+                }),
                 _ => Err(unexpected(self.shard())),
             },
             Self::There(shard, client) => {
@@ -196,8 +201,22 @@ impl Reach {
                 let reply = client.clone().receive(request).await;
                 let reply = reply.map_err(|status| from_status(shard, &status))?;
                 let reply = reply.into_inner();
-                Ok((reply.up_to, reply.stopped))
+                Ok(Receipt {
+                    line: reply.line,
+                    up_to: reply.up_to,
+                    stopped: reply.stopped,
+                })
             }
         }
     }
+}
+
+/// What a shard has of another one's messages.
+pub(crate) struct Receipt {
+    /// The newest line of them that it has seen.
+    pub(crate) line: u64,
+    /// All of that line up to this one are durable there.
+    pub(crate) up_to: u64,
+    /// Why no more are taken, if so.
+    pub(crate) stopped: Option<String>,
 }

@@ -174,7 +174,11 @@ impl Peers for Router {
             confirmed: request.confirmed,
             messages: messages.collect::<Result<_, _>>().map_err(wrong)?,
         };
-        let (up_to, stopped) = reach.receive(letter).await.map_err(refused)?;
-        Ok(Response::new(v1::Receipt { up_to, stopped }))
+        let receipt = reach.receive(letter).await.map_err(refused)?;
+        Ok(Response::new(v1::Receipt {
+            up_to: receipt.up_to,
+            stopped: receipt.stopped,
+            line: receipt.line,
+        }))
     }
 }

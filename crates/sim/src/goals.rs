@@ -42,6 +42,7 @@ const GOALS: &[(&str, u8)] = &[
     ("cancelled-while-running", 1),
     ("timed-out-by-hand", 1),
     ("deleted-while-live", 1),
+    ("waited-for-a-deleted-job", 1),
     ("revived", 1),
     // Retention.
     ("retired", 1),

@@ -1,7 +1,7 @@
 //! Shrinking: cuts a failing tape down while the same invariant fails.
 
 use crate::plan::{Fault, Feature};
-use crate::run::{Outcome, run};
+use crate::run::run;
 use crate::story::Recording;
 use crate::tape::{Actor, Tape};
 
@@ -14,20 +14,11 @@ struct Shrinker {
     runs: usize,
 }
 
-/// The smallest tape found that breaks the same invariant, and its run with a story.
-pub fn shrink(tape: &Tape) -> (Tape, Outcome) {
+/// The smallest tape found that breaks the same invariant; the same tape if none is broken.
+pub fn shrink(tape: &Tape) -> Tape {
     let first = run(tape, Recording::default());
     let Some(violation) = first.violation else {
-        return (
-            tape.clone(),
-            run(
-                tape,
-                Recording {
-                    story: true,
-                    deep: false,
-                },
-            ),
-        );
+        return tape.clone();
     };
     let mut shrinker = Shrinker {
         rule: violation.rule,
@@ -43,14 +34,7 @@ pub fn shrink(tape: &Tape) -> (Tape, Outcome) {
         shrinker.remove_blocks();
         shrinker.shorten();
     }
-    let outcome = run(
-        &shrinker.best,
-        Recording {
-            story: true,
-            deep: false,
-        },
-    );
-    (shrinker.best, outcome)
+    shrinker.best
 }
 
 impl Shrinker {

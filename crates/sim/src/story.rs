@@ -11,7 +11,7 @@ const LINES_MAX: usize = 50;
 /// What a run records.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Recording {
-    /// Keep the last events in words; slower.
+    /// Keep the last events in words, shortened; slower. With `deep` all of them, in full.
     pub story: bool,
     /// Hash every byte of commands, answers and changes; slower.
     pub deep: bool,
@@ -60,11 +60,12 @@ impl Story {
         if !self.recording.story {
             return;
         }
-        if self.lines.len() == LINES_MAX {
+        let is_whole = self.recording.deep;
+        if self.lines.len() == LINES_MAX && !is_whole {
             self.lines.pop_front();
         }
         let mut line = line();
-        if line.len() > 600 {
+        if line.len() > 600 && !is_whole {
             let end = (0..=600)
                 .rev()
                 .find(|end| line.is_char_boundary(*end))

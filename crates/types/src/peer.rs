@@ -226,11 +226,14 @@ pub struct PeerRecord {
 }
 
 impl PeerRecord {
+    /// The line that a shard writes before the first reconciliation.
+    pub const LINE_FIRST: u64 = 1;
+
     /// A peer of which nothing is known yet.
     pub fn new(shard: ShardId) -> Self {
         Self {
             shard,
-            line: 1,
+            line: Self::LINE_FIRST,
             given: 0,
             confirmed: 0,
             received: 0,

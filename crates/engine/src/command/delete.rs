@@ -9,6 +9,7 @@ use ganger_types::{
 
 use super::cancel::check_bulk;
 use crate::Effects;
+use crate::endings::UPSTREAM_GROUP;
 use crate::engine::{Engine, not_found};
 use crate::names::QueueIndex;
 use crate::past::Past;
@@ -19,7 +20,9 @@ const LOOKS_PER_AGE: u64 = 100;
 
 impl Engine {
     /// Live ones are called off first, with all that follows for their dependents. Those whose results
-    /// live jobs still use are skipped and named.
+    /// live jobs still use are skipped and named, and so are those that a submission which is not decided yet
+    /// waits for. Who waits for one to be revived would wait for ever, so it
+    /// fails (`rel T1`), here as on other shards.
     pub(crate) fn delete(
         &mut self,
         now: Now,
@@ -40,10 +43,15 @@ impl Engine {
         // does not depend on its place in the list (`rel K5`).
         let mut gone = BTreeMap::new();
         for id in &cmd.jobs {
-            if let Some(key) = self.find_job(&cmd.namespace, id) {
+            let live = self.find_job(&cmd.namespace, id);
+            if let Some(key) = live.filter(|key| !self.is_needed_by_part(*key)) {
                 gone.insert(id, self.record(key));
                 self.call_off(now, key, "deleted", out);
             }
+        }
+        self.spread_endings(now, out);
+        for record in gone.values() {
+            self.fail_those_who_wait(now, record, out);
         }
         self.spread_endings(now, out);
 
@@ -64,6 +72,15 @@ impl Engine {
             }
         }
         Ok(Reply::Changed { count, skipped })
+    }
+
+    fn fail_those_who_wait(&mut self, now: Now, upstream: &JobRecord, out: &mut Effects) {
+        for (dependent, ..) in self.edges.waiting_for(upstream.key) {
+            if self.is_live(dependent) {
+                let message = format!("upstream job {} was deleted", upstream.id);
+                self.fail_unstarted(now, dependent, UPSTREAM_GROUP, message, out);
+            }
+        }
     }
 
     fn delete_finished(

@@ -2,7 +2,9 @@
 
 use ganger_types::command::Confirm;
 use ganger_types::reply::PeerView;
-use ganger_types::{Carried, Change, JobKey, Message, Now, OutboxRecord, Reply, ShardId};
+use ganger_types::{
+    Carried, Change, JobKey, Message, Now, OutboxRecord, PeerRecord, Reply, ShardId,
+};
 
 use crate::Effects;
 use crate::engine::Engine;
@@ -33,29 +35,51 @@ impl Engine {
         out.changes.push(Change::PutOutbox(Box::new(record)));
     }
 
+    /// Writes a message unless the same one waits already: what is asked again and again while a peer is away
+    /// makes no pile.
+    pub(super) fn post_once(
+        &mut self,
+        now: Now,
+        to: &ShardId,
+        message: Message,
+        out: &mut Effects,
+    ) {
+        let mut waiting = self.peer(to).outbox.iter();
+        if !waiting.any(|record| record.message == message) {
+            self.post(now, to, message, out);
+        }
+    }
+
     /// A peer has our messages up to a number, durably: they are done (`rel X3`).
     pub(crate) fn confirm(&mut self, cmd: &Confirm, out: &mut Effects) -> Reply {
-        if cmd.up_to == 0 || cmd.peer == self.shard {
+        if cmd.peer == self.shard || (cmd.up_to == 0 && cmd.line <= PeerRecord::LINE_FIRST) {
             return Reply::Done;
         }
         self.peer(&cmd.peer);
         let Some(peer) = self.peers.known.get_mut(&cmd.peer) else {
             return Reply::Done;
         };
+        if cmd.line < peer.record.line || peer.record.stopped.is_some() {
+            // It speaks of other messages than those that wait: from before a reconciliation, or a lost time.
+            return Reply::Done;
+        }
         let given = peer.record.given;
         // It has what was never given: only the sender can tell that, since to the receiver a letter that
         // comes very late looks the same (`rel X6`).
-        if cmd.up_to > given && peer.record.stopped.is_none() {
+        if cmd.line > peer.record.line || cmd.up_to > given {
             peer.record.stopped = Some(format!(
-                "shard {} has {} of our messages and we have given {given}: this shard went back in time",
-                cmd.peer, cmd.up_to
+                "shard {} has {} messages of line {} of ours and we have given {given} of line {}: this shard went \
+                 back in time",
+                cmd.peer, cmd.up_to, cmd.line, peer.record.line
             ));
+            // The line after the reconciliation shall be newer than all that the peer has seen.
+            peer.record.line = cmd.line;
             self.peers.changed.insert(cmd.peer.clone());
+            return Reply::Done;
         }
-        let up_to = cmd.up_to.min(given);
         let mut unpinned = Vec::new();
         while let Some(first) = peer.outbox.front() {
-            if first.number > up_to {
+            if first.number > cmd.up_to {
                 break;
             }
             let Some(done) = peer.outbox.pop_front() else {

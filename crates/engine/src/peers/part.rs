@@ -409,19 +409,11 @@ impl Engine {
         } else if record.decider == self.shard {
             self.settle(now, &name, false, &Past::default(), out);
         } else {
-            let asked = |peer: &super::Peer| {
-                peer.outbox.iter().any(|waiting| {
-                    matches!(&waiting.message, Message::Inquire { namespace, graph }
-                        if (namespace, graph) == (&name.0, &name.1))
-                })
+            let message = Message::Inquire {
+                namespace: name.0.clone(),
+                graph: name.1.clone(),
             };
-            if !self.peers.known.get(&record.decider).is_some_and(asked) {
-                let message = Message::Inquire {
-                    namespace: name.0.clone(),
-                    graph: name.1.clone(),
-                };
-                self.post(now, &record.decider, message, out);
-            }
+            self.post_once(now, &record.decider, message, out);
             self.arm_part(space, &name, Due::Elapsed(now.elapsed.after(ASK_EVERY)));
         }
     }
@@ -433,7 +425,7 @@ impl Engine {
     }
 
     /// Whether a submission that is not decided waits for this job, or holds messages for it.
-    pub(super) fn is_needed_by_part(&self, key: JobKey) -> bool {
+    pub(crate) fn is_needed_by_part(&self, key: JobKey) -> bool {
         self.peers.undecided.values().any(|name| {
             let outside = &self.peers.parts[name].outside;
             outside.binary_search_by_key(&key, |(key, _)| *key).is_ok()

@@ -25,8 +25,13 @@ impl Engine {
         if cmd.from == self.shard {
             return Err(Rejection::OwnShard { shard: cmd.from });
         }
-        self.find_the_line(now, &cmd, out);
-        if self.peer(&cmd.from).record.stopped.is_none() {
+        // A letter of an older line comes late, or from a peer that went back in time: that one sees by the
+        // line in our answer that it did.
+        let is_old = cmd.line < self.peer(&cmd.from).record.received_line;
+        if !is_old {
+            self.find_the_line(now, &cmd, out);
+        }
+        if !is_old && self.peer(&cmd.from).record.stopped.is_none() {
             for message in cmd.messages {
                 let received = self.peer(&cmd.from).record.received;
                 if message.number <= received {
@@ -46,6 +51,7 @@ impl Engine {
         }
         let record = &self.peer(&cmd.from).record;
         Ok(Reply::Received {
+            line: record.received_line,
             up_to: record.received,
             stopped: record.stopped.clone(),
         })
@@ -54,17 +60,20 @@ impl Engine {
     /// Sees whether the peer goes on where we left off, starts a new line, or contradicts what we know.
     fn find_the_line(&mut self, now: Now, cmd: &Receive, out: &mut Effects) {
         let record = &mut self.peer(&cmd.from).record;
+        if record.received_line == 0 && cmd.line == PeerRecord::LINE_FIRST {
+            // Its very first line tells of no reconciliation.
+            record.received_line = cmd.line;
+            self.peers.changed.insert(cmd.from.clone());
+        }
+        let record = &mut self.peer(&cmd.from).record;
         if cmd.line > record.received_line {
-            let is_first = record.received_line == 0;
             record.received_line = cmd.line;
             record.received = 0;
             record.received_tag = 0;
             record.adopts = false;
             record.stopped = None;
             self.peers.changed.insert(cmd.from.clone());
-            if !is_first {
-                self.ask_again(now, &cmd.from, out);
-            }
+            self.ask_again(now, &cmd.from, out);
         } else if record.adopts && cmd.line == record.received_line {
             record.adopts = false;
             record.received = cmd.confirmed;
@@ -448,18 +457,13 @@ impl Engine {
             graph,
             is_committed,
         };
-        self.post(now, from, message, out);
+        self.post_once(now, from, message, out);
     }
 }
 
 /// Why what the peer says of the past cannot be true if both kept theirs.
 fn contradiction(known: &PeerRecord, cmd: &Receive) -> Option<String> {
     let (from, received) = (&cmd.from, known.received);
-    if cmd.line < known.received_line {
-        return Some(format!(
-            "shard {from} writes an older line of messages than the one we have: it went back in time"
-        ));
-    }
     // A letter that knows of fewer messages than we have may only be late: the sender sees by our answer
     // whether it went back in time.
     if cmd.confirmed > received {

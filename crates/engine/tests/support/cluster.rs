@@ -92,11 +92,7 @@ impl Cluster {
                 *result = Carried::Bytes(bytes.expect("the result is kept").clone());
             }
         }
-        let Reply::Peers(views) = world.query(Query::Peers) else {
-            panic!("not peers");
-        };
-        let view = views.into_iter().find(|view| view.record.shard == *to);
-        let record = view.map_or_else(|| PeerRecord::new(to.clone()), |view| view.record);
+        let record = self.peer(from, to);
         Receive {
             from: from.clone(),
             line: record.line,
@@ -106,17 +102,28 @@ impl Cluster {
         }
     }
 
+    /// What one shard knows of another.
+    pub fn peer(&mut self, of: &ShardId, other: &ShardId) -> PeerRecord {
+        let Reply::Peers(views) = self.at(of).query(Query::Peers) else {
+            panic!("not peers");
+        };
+        let view = views.into_iter().find(|view| view.record.shard == *other);
+        view.map_or_else(|| PeerRecord::new(other.clone()), |view| view.record)
+    }
+
     /// Delivers a letter; gives what the receiver has now, and why it takes no more.
     pub fn deliver(&mut self, to: &ShardId, letter: Receive) -> (u64, Option<String>) {
         match self.at(to).ok(Command::Receive(Box::new(letter))) {
-            Reply::Received { up_to, stopped } => (up_to, stopped),
+            Reply::Received { up_to, stopped, .. } => (up_to, stopped),
             other => panic!("{other:?}"),
         }
     }
 
     pub fn confirm(&mut self, from: &ShardId, to: &ShardId, up_to: u64) {
+        let record = self.peer(from, to);
         let confirm = Confirm {
             peer: to.clone(),
+            line: record.line,
             up_to,
         };
         self.at(from).ok(Command::Confirm(confirm));

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use ganger_sim::{Recording, Tape, campaign, hunt, run, shrink};
 
-const USAGE: &str = "usage: ganger-sim [--level 1|2|3] [--planted N] [--threads N] [--shrink] \
+const USAGE: &str = "usage: ganger-sim [--level 1|2|3] [--planted N] [--threads N] [--shrink] [--whole] \
     (--seed N | --seeds A..B | --tape FILE | --hunt SEEDS)";
 
 struct Options {
@@ -15,6 +15,8 @@ struct Options {
     planted: u32,
     threads: u64,
     shrink: bool,
+    /// Print all of the story, in full.
+    whole: bool,
     what: What,
 }
 
@@ -58,6 +60,7 @@ fn read(mut words: impl Iterator<Item = String>) -> Option<Options> {
         planted: 0,
         threads: u64::try_from(threads).ok()?,
         shrink: false,
+        whole: false,
         what: What::Seeds(0..0),
     };
     let mut has_what = false;
@@ -68,6 +71,7 @@ fn read(mut words: impl Iterator<Item = String>) -> Option<Options> {
             "--planted" => options.planted = value()?.parse().ok()?,
             "--threads" => options.threads = value()?.parse().ok()?,
             "--shrink" => options.shrink = true,
+            "--whole" => options.whole = true,
             "--seed" => options.what = What::Seed(value()?.parse().ok()?),
             "--tape" => options.what = What::Tape(value()?),
             "--hunt" => options.what = What::Hunt(value()?.parse().ok()?),
@@ -91,13 +95,14 @@ fn fails(why: &str) -> bool {
 fn one(options: &Options, tape: &Tape) -> bool {
     let recording = Recording {
         story: true,
-        deep: false,
+        deep: options.whole,
     };
-    let (tape, outcome) = if options.shrink {
+    let tape = if options.shrink {
         shrink(tape)
     } else {
-        (tape.clone(), run(tape, recording))
+        tape.clone()
     };
+    let outcome = run(&tape, recording);
     for line in &outcome.story {
         println!("{line}");
     }

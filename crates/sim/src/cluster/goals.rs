@@ -52,4 +52,6 @@ pub(crate) const GOALS: &[&str] = &[
     "store-restored",
     "peer-in-the-past-recognised",
     "reconciled",
+    "letter-from-before-a-reconciliation",
+    "answer-from-before-a-reconciliation",
 ];

@@ -30,13 +30,18 @@ impl World {
     pub(crate) fn send(&mut self, from: usize, to: usize) -> Ran {
         let limit = *self.net.pick(&[1, 2, 100]);
         let shard = self.shards[to].clone();
+        let record = self.nodes[from].store.peers.get(&shard);
+        if record.is_some_and(|record| record.stopped.is_some()) {
+            return Ok(());
+        }
         let Some(letter) = self.nodes[from].letter(self.time, &shard, limit) else {
             return Ok(());
         };
         let last = letter.messages.last().map(|record| record.number);
         if let (true, Some(up_to)) = (self.nodes[from].planted.is(301), last) {
-            let peer = shard;
-            self.turn(from, Some(Command::Confirm(Confirm { peer, up_to })))?;
+            let (peer, line) = (shard, letter.line);
+            let confirm = Confirm { peer, line, up_to };
+            self.turn(from, Some(Command::Confirm(confirm)))?;
         }
         if self.cut.contains(&(from, to)) {
             self.reach("letter-stopped-by-a-partition");
@@ -73,7 +78,12 @@ impl World {
             .map_or(u64::MAX, |record| record.number);
         self.nodes[to].bend(&mut letter);
         let answer = self.turn(to, Some(Command::Receive(Box::new(letter))))?;
-        let Some(Ok(Reply::Received { up_to, stopped })) = answer else {
+        let Some(Ok(Reply::Received {
+            line,
+            up_to,
+            stopped,
+        })) = answer
+        else {
             return Ok(());
         };
         if stopped.is_some() {
@@ -104,12 +114,13 @@ impl World {
             return Ok(());
         }
         let after = self.latency();
+        let peer = self.shards[to].clone();
+        let confirm = Box::new(Confirm { peer, line, up_to });
         self.at(
             after,
             Event::Confirm {
                 from,
-                to,
-                up_to,
+                confirm,
                 starts,
             },
         );
@@ -147,7 +158,12 @@ impl World {
             matches!(&record.message, Message::CancelGraph { namespace, graph, .. }
                 if record.number > received && store.part_jobs.contains_key(&(namespace.clone(), graph.clone())))
         });
+        let is_old = store
+            .peers
+            .get(&letter.from)
+            .is_some_and(|peer| letter.line < peer.received_line);
         for (goal, is_reached) in [
+            ("letter-from-before-a-reconciliation", is_old),
             (
                 "duplicate-after-the-receiver-restarted",
                 is_repeat && restarted,
@@ -162,16 +178,21 @@ impl World {
         }
     }
 
-    pub(crate) fn confirm(&mut self, from: usize, to: usize, up_to: u64, starts: u64) -> Ran {
+    pub(crate) fn confirm(&mut self, from: usize, confirm: Confirm, starts: u64) -> Ran {
         // The answer to a process that is gone reaches nobody.
         if self.nodes[from].starts != starts || !self.nodes[from].is_up() {
             return Ok(());
         }
+        let to = self.place(&confirm.peer);
         if let Some(tries) = self.carrying.get_mut(&(from, to)) {
             *tries = 0;
         }
-        let peer = self.shards[to].clone();
-        self.turn(from, Some(Command::Confirm(Confirm { peer, up_to })))?;
+        let store = &self.nodes[from].store;
+        let record = store.peers.get(&confirm.peer);
+        if record.is_some_and(|record| confirm.line < record.line) {
+            self.reach("answer-from-before-a-reconciliation");
+        }
+        self.turn(from, Some(Command::Confirm(confirm)))?;
         Ok(())
     }
 }

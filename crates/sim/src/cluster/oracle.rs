@@ -656,7 +656,6 @@ fn edges_of(
 
 /// Whether the last line of a job's history says that it was called off because nobody needs it.
 fn called_off(record: &JobRecord) -> bool {
-    record.history.iter().rev().any(|entry| {
-        matches!(&entry.what, What::Cancelled { reason } if reason.contains("needs it no more"))
-    }) && record.history.last().is_some_and(|entry| matches!(entry.what, What::Cancelled { .. }))
+    let last = record.history.last().map(|entry| &entry.what);
+    matches!(last, Some(What::Cancelled { reason }) if reason.contains("needs it no more"))
 }

@@ -307,16 +307,33 @@ impl World {
         self.reach("store-restored");
         let id = self.shards[node].clone();
         self.tell(|| format!("{id} is restored from an older copy"));
-        for other in 0..self.nodes.len() {
-            let there = self.nodes[other].store.peers.get(&id);
-            let here = copy.peers.get(&self.shards[other]);
-            let has = there.map_or(0, |peer| peer.received);
-            let given = here.map_or(0, |peer| peer.given);
-            if other != node && has > given {
-                self.lost_time.insert((node, other));
+        self.nodes[node].restore(copy);
+        for other in (0..self.nodes.len()).filter(|other| *other != node) {
+            for (back, pair) in [
+                ((node, other), (other, node)),
+                ((other, node), (node, other)),
+            ] {
+                let (given, has) = (self.given(back), self.received(pair));
+                // If both went back, they may agree again.
+                if has > given && back.0 == node {
+                    self.lost_time.insert(back);
+                } else if has <= given {
+                    self.lost_time.remove(&back);
+                }
             }
         }
-        self.nodes[node].restore(copy);
         Ok(())
+    }
+
+    /// How many messages a shard remembers to have given to another.
+    fn given(&self, (here, there): (usize, usize)) -> u64 {
+        let record = self.nodes[here].store.peers.get(&self.shards[there]);
+        record.map_or(0, |peer| peer.given)
+    }
+
+    /// How many messages a shard remembers to have of another.
+    fn received(&self, (here, there): (usize, usize)) -> u64 {
+        let record = self.nodes[here].store.peers.get(&self.shards[there]);
+        record.map_or(0, |peer| peer.received)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ganger_types::command::Receive;
+use ganger_types::command::{Confirm, Receive};
 use ganger_types::{Answer, Change, Command, Grant, JobRef, Message, ShardId};
 
 use super::coordinator::Coordinator;
@@ -34,8 +34,7 @@ pub(crate) enum Event {
     /// The answer to a letter arrives.
     Confirm {
         from: usize,
-        to: usize,
-        up_to: u64,
+        confirm: Box<Confirm>,
         starts: u64,
     },
     /// A coordinator goes on.
@@ -213,10 +212,9 @@ impl World {
             Event::Letter { to, letter, starts } => self.arrive(to, *letter, starts),
             Event::Confirm {
                 from,
-                to,
-                up_to,
+                confirm,
                 starts,
-            } => self.confirm(from, to, up_to, starts),
+            } => self.confirm(from, *confirm, starts),
             Event::Coordinate(number) => self.coordinate(number),
             Event::Stray {
                 node,

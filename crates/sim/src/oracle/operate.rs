@@ -268,6 +268,7 @@ impl Oracle {
             job.moves_to(JobState::Cancelled);
         }
         self.have_ended(&live);
+        self.wait_in_vain(&live);
         for key in named {
             if let Some(user) = self.user_of(key) {
                 let what = format!("job {key} was deleted while job {user} holds its result");
@@ -276,6 +277,24 @@ impl Oracle {
             self.remove(key);
         }
         Ok(())
+    }
+
+    /// Who still waits for jobs that will never be revived fails.
+    fn wait_in_vain(&mut self, gone: &[JobKey]) {
+        let dependents = gone.iter().flat_map(|key| &self.known(*key).dependents);
+        let waiting: BTreeSet<JobKey> = dependents
+            .copied()
+            .filter(|dependent| {
+                let missing = self.known(*dependent).missing();
+                self.live.contains(dependent) && missing.iter().any(|key| gone.contains(key))
+            })
+            .collect();
+        for key in &waiting {
+            self.goals.reach("waited-for-a-deleted-job");
+            self.note(*key, "waited for a job that was deleted", 0);
+            self.known_mut(*key).moves_to(JobState::Failed);
+        }
+        self.have_ended(&waiting.into_iter().collect::<Vec<_>>());
     }
 
     /// Forgets a job that was removed for good.
