@@ -11,7 +11,7 @@ fn key(number: u64, value: Option<&'static str>) -> KeyRecord {
         number,
         namespace: Namespace::default(),
         name: Bytes::from(format!("key \0 {number}")),
-        value: value.map(Bytes::from_static),
+        value: value.map(|text| Bytes::from_static(text.as_bytes())),
         expires_at: value.map(|_| Elapsed(number)),
     }
 }
