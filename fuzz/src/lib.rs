@@ -9,4 +9,5 @@ pub mod driver;
 mod mutation;
 pub mod record;
 mod record_seeds;
+pub mod resp;
 pub mod submission;

@@ -230,7 +230,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         let command = match self.judge(&arguments) {
             Ok(command) => command,
             Err(refusal) => {
-                self.session.break_queue();
+                let refusal = transaction::refused(&mut self.session, &arguments[0], refusal);
                 self.batch.ready(refusal);
                 return Ok(());
             }

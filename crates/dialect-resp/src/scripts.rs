@@ -13,8 +13,8 @@ use crate::value::Value;
 pub(crate) const COMMANDS: &[Command] = &[
     local("eval", -3, Right::Take, |_, a| run(a, unknown_script)),
     local("eval_ro", -3, Right::Read, |_, a| run(a, unknown_script)),
-    local("evalsha", -3, Right::Take, |_, a| run(a, not_loaded)),
-    local("evalsha_ro", -3, Right::Read, |_, a| run(a, not_loaded)),
+    local("evalsha", -3, Right::Take, |_, a| by_digest(a)),
+    local("evalsha_ro", -3, Right::Read, |_, a| by_digest(a)),
     local("script", -2, Right::Known, |session, a| {
         second_word(
             "script",
@@ -36,6 +36,16 @@ fn unknown_script() -> Value {
 /// The text is compared as a whole by some clients.
 fn not_loaded() -> Value {
     Value::error("NOSCRIPT No matching script. Please use EVAL.")
+}
+
+/// What cannot be a digest is not looked at further.
+fn by_digest(arguments: &[Bytes]) -> Value {
+    const DIGITS: usize = 40;
+    if arguments[1].len() == DIGITS {
+        run(arguments, not_loaded)
+    } else {
+        not_loaded()
+    }
 }
 
 /// Looks at the number of keys, as Redis does before anything else.

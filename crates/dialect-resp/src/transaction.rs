@@ -11,7 +11,7 @@ use crate::info;
 use crate::keys;
 use crate::limits::WATCHED_KEYS_MAX;
 use crate::number::integer_argument;
-use crate::plan::refused;
+use crate::plan::{is, refused as refused_call};
 use crate::pubsub;
 use crate::session::Session;
 use crate::table::{Command, Run, Special};
@@ -40,6 +40,23 @@ pub(crate) fn is_refused(command: &Command) -> bool {
             Special::Auth | Special::Hello | Special::Subscribe(_) | Special::Unsubscribe(_)
         )
     )
+}
+
+/// A command was refused before it was run or queued: the transaction will not be executed. Where the command is
+/// `EXEC` itself, it has ended, and Redis says so.
+pub(crate) fn refused(session: &mut Session, name: &[u8], refusal: Value) -> Value {
+    if !is(name, "exec") {
+        session.break_queue();
+        return refusal;
+    }
+    discard(session);
+    match refusal {
+        Value::Error(text) => {
+            let why = text.strip_prefix("ERR ").unwrap_or(&text);
+            Value::error(format!("EXECABORT Transaction discarded because of: {why}"))
+        }
+        other => other,
+    }
 }
 
 /// `DISCARD`.
@@ -116,7 +133,7 @@ pub(crate) async fn watch(session: &mut Session, keys: &[Bytes]) -> Value {
         match answer {
             Ok(KeyReply::Revision(revision)) => session.watched.push((database, key, revision)),
             Ok(other) => unreachable!("a revision was asked for, not {other:?}"),
-            Err(error) => return refused(error),
+            Err(error) => return refused_call(error),
         }
     }
     Value::OK
@@ -247,7 +264,7 @@ pub(crate) fn spread(
         let may = |namespace: &&Namespace| session.may_clear(namespace);
         let join = |answers: Vec<_>| {
             let failed = answers.into_iter().find_map(Result::err);
-            failed.map_or(Value::OK, refused)
+            failed.map_or(Value::OK, refused_call)
         };
         batch.several(
             databases.iter().filter(may),

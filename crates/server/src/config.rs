@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use ganger_router::Topology;
-use ganger_types::ShardId;
+use ganger_types::{Namespace, ShardId};
 
 use crate::secret::Secret;
 use crate::security::Require;
@@ -59,6 +59,14 @@ pub struct Config {
     pub require_http: Option<Require>,
     /// Likewise, over gRPC only.
     pub require_grpc: Option<Require>,
+    /// Likewise, on the Redis port only.
+    pub require_resp: Option<Require>,
+    /// Where to listen for clients of Redis; nowhere by default.
+    pub resp: Option<String>,
+    /// Whether `FLUSHDB` and `FLUSHALL` remove anything there. Default no.
+    pub resp_allow_flush: bool,
+    /// The namespaces of the Redis port's databases, from 0 on.
+    pub resp_databases: Vec<Namespace>,
     /// Where the audit log goes; into the ordinary log, if absent.
     pub audit_log: Option<PathBuf>,
     /// Listen beyond loopback although something is missing: encryption, or a check of who asks.
@@ -176,6 +184,10 @@ impl Default for Config {
             require: None,
             require_http: None,
             require_grpc: None,
+            require_resp: None,
+            resp: None,
+            resp_allow_flush: false,
+            resp_databases: ganger_dialect_resp::Settings::usual_databases(),
             audit_log: None,
             insecure: false,
             hosts: Vec::new(),

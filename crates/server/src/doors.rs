@@ -60,7 +60,7 @@ impl Doors {
                 .extensions
                 .insert(ganger_dialect_grpc::Peer(from.0))
                 .is_some(),
-            Door::Http => head.extensions.insert(Peer(from.0)).is_some(),
+            Door::Http | Door::Resp => head.extensions.insert(Peer(from.0)).is_some(),
         };
         let request = Request::from_parts(head, body);
         let response = self.front.answer(door, request, &identity).await;
@@ -99,7 +99,7 @@ fn is_grpc(headers: &HeaderMap) -> bool {
 /// A refusal in the words of the door's dialect.
 pub(crate) fn refuse(door: Door, problem: &Problem) -> Response<Body> {
     match door {
-        Door::Http => problem.clone().into_response(),
+        Door::Http | Door::Resp => problem.clone().into_response(),
         Door::Grpc => refuse_grpc(problem),
     }
 }

@@ -49,7 +49,7 @@ pub(crate) struct Dialects {
 impl Dialects {
     fn behind(&self, door: Door) -> &axum::Router {
         match door {
-            Door::Http => &self.http,
+            Door::Http | Door::Resp => &self.http,
             Door::Grpc => &self.grpc,
         }
     }

@@ -3,6 +3,7 @@
 mod addresses;
 mod open;
 mod patient;
+mod resp;
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -27,6 +28,8 @@ use crate::doors::{Doors, From};
 use addresses::Addresses;
 use open::open;
 use patient::Patient;
+
+pub(crate) use resp::serve_resp;
 
 /// Between two signs of life over an idle HTTP/2 connection.
 const PING_EVERY: Duration = Duration::from_secs(20);

@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use ganger_access::Identity;
 use ganger_dialect_http::{Guard, Settings};
+use ganger_dialect_resp::Port;
 use ganger_router::Router;
 use ganger_shard::{Handle, Health, StopCause};
 use ganger_types::ShardId;
@@ -33,6 +34,7 @@ pub struct Running {
     draining: watch::Sender<bool>,
     ended: watch::Receiver<Option<(ShardId, StopCause)>>,
     listener: JoinHandle<()>,
+    resp: Option<(SocketAddr, JoinHandle<()>)>,
     security: Arc<Security>,
 }
 
@@ -64,6 +66,11 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
         reason: error.to_string(),
     })?;
 
+    let resp_listener = match &config.resp {
+        Some(addr) => Some(listen_resp(addr, &config, &security).await?),
+        None => None,
+    };
+
     let (ended_out, ended) = watch::channel(None);
     let to_peers = ToPeers::new(&config, Arc::clone(&security))?;
     let shards = open_all(&config, &ended_out).await?;
@@ -72,7 +79,15 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
     let (draining, drained) = watch::channel(false);
     let counters = Arc::new(Counters::default());
     let passed = Arc::new(Passed::default());
+    let resp = resp_listener.map(|(listener, addr)| {
+        let port = Port::new(
+            shards[0].clone(),
+            resp_settings(&config, addr, &security, &stopping),
+        );
+        (listener, addr, port)
+    });
     let wiring = Wiring {
+        resp: resp.as_ref().map(|(.., port)| port),
         router: &router,
         shards: &shards,
         stopping: &stopping,
@@ -105,6 +120,17 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
         security: Arc::clone(&security),
     };
     tokio::spawn(follow_files(Arc::clone(&security), stopping.clone()));
+    let resp = resp.map(|(listener, addr, port)| {
+        let served = listen::serve_resp(
+            listener,
+            port,
+            Arc::clone(&security),
+            config.limits.clone(),
+            stopping.clone(),
+            config.stop_timeout,
+        );
+        (addr, tokio::spawn(served))
+    });
     let listener = tokio::spawn(listen::serve(
         listener,
         doors,
@@ -120,6 +146,7 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
         draining,
         ended,
         listener,
+        resp,
         security,
     })
 }
@@ -128,6 +155,11 @@ impl Running {
     /// Where it listens.
     pub fn addr(&self) -> SocketAddr {
         self.addr
+    }
+
+    /// Where it listens for clients of Redis, if it does.
+    pub fn resp_addr(&self) -> Option<SocketAddr> {
+        self.resp.as_ref().map(|(addr, _)| *addr)
     }
 
     /// Whether it speaks TLS.
@@ -181,6 +213,9 @@ impl Running {
         self.stopping.cancel();
         // The listener's task ends by itself; it cannot have panicked without having been seen.
         let _ = self.listener.await;
+        if let Some((_, listener)) = self.resp {
+            let _ = listener.await;
+        }
         stop_all(&self.shards).await;
     }
 }
@@ -203,6 +238,43 @@ fn address(text: &str) -> Result<SocketAddr, StartError> {
     found
         .next()
         .ok_or_else(|| refused("the name stands for no address"))
+}
+
+/// Listens for clients of Redis, under the same conditions as for others.
+async fn listen_resp(
+    text: &str,
+    config: &Config,
+    security: &Security,
+) -> Result<(TcpListener, SocketAddr), StartError> {
+    let addr = address(text)?;
+    let require = security.require(Door::Resp);
+    let is_checked = require != Require::Nothing;
+    check_exposure(addr, config.insecure, security.is_encrypted(), is_checked)?;
+    let failed = |error: std::io::Error| StartError::Listen {
+        addr,
+        reason: error.to_string(),
+    };
+    let listener = TcpListener::bind(addr).await.map_err(failed)?;
+    let addr = listener.local_addr().map_err(failed)?;
+    tracing::info!(%addr, %require, "listening for clients of Redis");
+    Ok((listener, addr))
+}
+
+fn resp_settings(
+    config: &Config,
+    addr: SocketAddr,
+    security: &Security,
+    stopping: &CancellationToken,
+) -> ganger_dialect_resp::Settings {
+    ganger_dialect_resp::Settings {
+        databases: config.resp_databases.clone(),
+        may_flush: config.resp_allow_flush,
+        write_timeout: config.limits.write_timeout,
+        login_timeout: config.limits.header_timeout,
+        tcp_port: addr.port(),
+        audit: security.audit.clone(),
+        stopping: stopping.clone(),
+    }
 }
 
 /// Refuses to be open to others unless everything is encrypted and everyone checked, or it is told so.
@@ -230,6 +302,7 @@ fn check_exposure(
 
 /// What the dialects over every shard share.
 struct Wiring<'a> {
+    resp: Option<&'a Port>,
     router: &'a Router,
     shards: &'a [Handle],
     stopping: &'a CancellationToken,
@@ -248,6 +321,7 @@ fn http(config: &Config, shard: &Handle, wiring: &Wiring<'_>) -> axum::Router {
         ..
     } = *wiring;
     let (counters, passed) = (Arc::clone(wiring.counters), Arc::clone(wiring.passed));
+    let resp = wiring.resp.map(|port| Arc::clone(port.counters()));
     let settings = Settings {
         version: env!("CARGO_PKG_VERSION"),
         body_bytes_max: config.limits.body_bytes,
@@ -263,7 +337,12 @@ fn http(config: &Config, shard: &Handle, wiring: &Wiring<'_>) -> axum::Router {
         shards: wiring.shards.to_vec(),
         more_metrics: {
             let security = Arc::clone(security);
-            Arc::new(move |out| metrics(&counters, &passed, &security, started, out))
+            Arc::new(move |out| {
+                metrics(&counters, &passed, &security, started, out);
+                if let Some(resp) = &resp {
+                    resp.metrics(out);
+                }
+            })
         },
     };
     ganger_dialect_http::routes(shard.clone(), settings)

@@ -21,6 +21,14 @@ pub(crate) struct ServerArgs {
     #[arg(long, value_name = "HOST:PORT")]
     addr: Option<String>,
 
+    /// Where to listen for clients of Redis, such as 127.0.0.1:6379; nowhere if not given.
+    #[arg(long, value_name = "HOST:PORT")]
+    resp: Option<String>,
+
+    /// Let FLUSHDB and FLUSHALL of the Redis port remove all keys.
+    #[arg(long)]
+    resp_allow_flush: bool,
+
     /// The id of the shard.
     #[arg(long, value_name = "ID")]
     shard: Option<String>,
@@ -150,11 +158,14 @@ fn list() -> Outcome {
 
 fn flags(args: ServerArgs) -> Result<Vec<Flag>, Failure> {
     let insecure = args.insecure.then(|| "true".to_owned());
+    let allow_flush = args.resp_allow_flush.then(|| "true".to_owned());
     let hosts = (!args.hosts.is_empty()).then(|| args.hosts.join(","));
     let named = [
         ("data_dir", "--data-dir", args.data_dir),
         ("db", "--db", args.db),
         ("addr", "--addr", args.addr),
+        ("resp", "--resp", args.resp),
+        ("resp_allow_flush", "--resp-allow-flush", allow_flush),
         ("shard", "--shard", args.shard),
         ("shards", "--shards", args.shards),
         ("topology", "--topology", args.topology),

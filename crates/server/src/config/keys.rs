@@ -5,7 +5,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use ganger_router::Topology;
-use ganger_types::ShardId;
+use ganger_types::{Namespace, ShardId};
 
 use crate::config::{Config, Limits, LogFormat};
 use crate::secret::Secret;
@@ -215,6 +215,42 @@ pub const KEYS: &[Key] = &[
         },
     ),
     Key::new(
+        "resp_require",
+        "",
+        "likewise, on the Redis port only",
+        |config, value| {
+            config.require_resp = Some(value.parse()?);
+            Ok(())
+        },
+    ),
+    Key::new(
+        "resp",
+        "",
+        "where to listen for clients of Redis, such as 127.0.0.1:6379; :PORT is loopback",
+        |config, value| {
+            config.resp = Some(value.to_owned());
+            Ok(())
+        },
+    ),
+    Key::new(
+        "resp_allow_flush",
+        "false",
+        "let FLUSHDB and FLUSHALL remove all keys",
+        |config, value| {
+            config.resp_allow_flush = flag(value)?;
+            Ok(())
+        },
+    ),
+    Key::new(
+        "resp_databases",
+        "",
+        "namespaces of the databases 0, 1, 2, ... with commas; without it default, db1 to db15",
+        |config, value| {
+            config.resp_databases = namespaces(value)?;
+            Ok(())
+        },
+    ),
+    Key::new(
         "audit_log",
         "",
         "a file for the audit log; without it, it goes into the ordinary log",
@@ -410,6 +446,12 @@ fn path(value: &str) -> Result<PathBuf, String> {
         return Err("must not be empty".to_owned());
     }
     Ok(PathBuf::from(value))
+}
+
+fn namespaces(value: &str) -> Result<Vec<Namespace>, String> {
+    let names = value.split(',').map(str::trim);
+    let read = |name| Namespace::new(name).map_err(|error| format!("{name:?}: {error}"));
+    names.map(read).collect()
 }
 
 fn flag(value: &str) -> Result<bool, String> {

@@ -41,6 +41,21 @@ impl Shown {
         }
     }
 
+    /// What a connection shows whose protocol has no headers.
+    pub(crate) fn with(token: Option<&[u8]>, certificate: Option<Arc<Proven>>) -> Self {
+        let authorization = token.map(|token| {
+            // What no header could carry is no token of ours.
+            let value = HeaderValue::from_bytes(&[b"Bearer ", token].concat());
+            let mut value = value.unwrap_or(HeaderValue::from_static("Bearer"));
+            value.set_sensitive(true);
+            value
+        });
+        Self {
+            certificate,
+            authorization,
+        }
+    }
+
     fn token(&self) -> Option<&[u8]> {
         let value = self.authorization.as_ref()?.as_bytes();
         let at = value.iter().position(|byte| *byte == b' ');
@@ -66,6 +81,11 @@ impl Security {
             Err(Unknown::Missing(what)) => Err(unauthorized(what)),
             Err(Unknown::Wrong) => Err(self.refuse_wrong(from).await),
         }
+    }
+
+    /// Who asks, if it can be told.
+    pub(crate) fn known(&self, door: Door, shown: &Shown) -> Option<Identity> {
+        self.look_up(door, shown).ok()
     }
 
     /// Whether the same would be known as the same now.

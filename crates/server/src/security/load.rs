@@ -61,7 +61,10 @@ impl Security {
         };
         let http = require(config.require_http, "http.require or require")?;
         let grpc = require(config.require_grpc, "grpc.require or require")?;
-        let is_client_required = http.always_wants_certificate() && grpc.always_wants_certificate();
+        let resp = require(config.require_resp, "resp_require or require")?;
+        let is_client_required = http.always_wants_certificate()
+            && grpc.always_wants_certificate()
+            && (config.resp.is_none() || resp.always_wants_certificate());
         let files = Files {
             tls: tls_files(config, is_client_required)?,
             token: config.token_file.clone(),
@@ -95,6 +98,7 @@ impl Security {
             changes: channel::Sender::new(0),
             http,
             grpc,
+            resp,
             attempts: Attempts::default(),
             audit,
             logins_failed: AtomicU64::new(0),

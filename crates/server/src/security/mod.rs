@@ -32,11 +32,12 @@ use attempts::Attempts;
 use load::Files;
 use watch::Stamp;
 
-/// A front door: a dialect on the port.
+/// A front door: a dialect on the port, or the Redis port, over which no HTTP comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Door {
     Http,
     Grpc,
+    Resp,
 }
 
 /// What counts now.
@@ -58,6 +59,7 @@ pub(crate) struct Security {
     changes: channel::Sender<u64>,
     http: Require,
     grpc: Require,
+    resp: Require,
     attempts: Attempts,
     pub(crate) audit: Audit,
     /// Wrong tokens ever shown.
@@ -92,10 +94,11 @@ impl Security {
         match door {
             Door::Http => self.http,
             Door::Grpc => self.grpc,
+            Door::Resp => self.resp,
         }
     }
 
-    /// Whether every door asks for something.
+    /// Whether every door of the main port asks for something.
     pub(crate) fn is_checked(&self) -> bool {
         self.http != Require::Nothing && self.grpc != Require::Nothing
     }

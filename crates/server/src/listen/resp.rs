@@ -1,0 +1,137 @@
+//! The Redis port: accepts connections within the same limits, and tells each who asks.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use futures::future::{BoxFuture, FutureExt as _};
+use ganger_access::Identity;
+use ganger_dialect_resp::{Login, LoginError, Port};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::addresses::Addresses;
+use super::{accept, open};
+use crate::config::Limits;
+use crate::doors::From;
+use crate::security::{Door, Proven, Require, Security, Shown};
+
+/// Accepts until `stopping`, then lets connections end, for at most `stop_timeout`.
+pub(crate) async fn serve_resp(
+    listener: TcpListener,
+    port: Port,
+    security: Arc<Security>,
+    limits: Limits,
+    stopping: CancellationToken,
+    stop_timeout: Duration,
+) {
+    let places = Arc::new(Semaphore::new(
+        limits.connections.min(Semaphore::MAX_PERMITS),
+    ));
+    let addresses = Addresses::new(limits.connections_per_address);
+    let tasks = TaskTracker::new();
+    loop {
+        let accepted = tokio::select! {
+            () = stopping.cancelled() => break,
+            accepted = accept(&listener, &places) => accepted,
+        };
+        let Some((stream, from, place)) = accepted else {
+            continue;
+        };
+        let Some(counted) = addresses.count(from.ip()) else {
+            port.counters().refused.fetch_add(1, Ordering::Relaxed);
+            continue;
+        };
+        port.counters().accepted.fetch_add(1, Ordering::Relaxed);
+        let (port, security) = (port.clone(), Arc::clone(&security));
+        let within = limits.handshake_timeout;
+        tasks.spawn(async move {
+            // A task of its own: a panic ends this connection and no other.
+            attend(&port, stream, from, security, within).await;
+            drop((counted, place));
+        });
+    }
+    drop(listener);
+    tasks.close();
+    if tokio::time::timeout(stop_timeout, tasks.wait())
+        .await
+        .is_err()
+    {
+        tracing::warn!(after = ?stop_timeout, "Redis commands were still in flight; their connections are cut");
+    }
+}
+
+async fn attend(
+    port: &Port,
+    stream: TcpStream,
+    from: SocketAddr,
+    security: Arc<Security>,
+    within: Duration,
+) {
+    let at = stream.local_addr().unwrap_or(from);
+    match open::open(stream, security.tls(), within).await {
+        Ok((stream, certificate)) => {
+            let login = Asked {
+                security,
+                certificate,
+                from: From(from),
+            };
+            port.serve(stream, Box::new(login), from, at).await;
+        }
+        Err(words) => {
+            port.counters().refused.fetch_add(1, Ordering::Relaxed);
+            tracing::debug!(%from, words, "a Redis connection came to no TLS");
+        }
+    }
+}
+
+/// Tells of one connection who it is.
+struct Asked {
+    security: Arc<Security>,
+    certificate: Option<Arc<Proven>>,
+    from: From,
+}
+
+impl Asked {
+    fn shown(&self, token: Option<&[u8]>) -> Shown {
+        Shown::with(token, self.certificate.clone())
+    }
+}
+
+impl Login for Asked {
+    fn is_open(&self) -> bool {
+        self.security.require(Door::Resp) == Require::Nothing
+    }
+
+    fn stranger(&self) -> Identity {
+        let known = self.security.known(Door::Resp, &self.shown(None));
+        known.unwrap_or(Identity::Anonymous)
+    }
+
+    fn login<'a>(&'a self, token: &'a [u8]) -> BoxFuture<'a, Result<Identity, LoginError>> {
+        let shown = self.shown(Some(token));
+        async move {
+            let identity = self.security.identify(Door::Resp, &shown, self.from).await;
+            identity.map_err(|problem| match problem.code {
+                "too_many_attempts" => LoginError::TooMany,
+                _ => LoginError::Wrong,
+            })
+        }
+        .boxed()
+    }
+
+    fn changes(&self) -> u64 {
+        self.security.changes_count()
+    }
+
+    fn is_still(&self, token: Option<&[u8]>, identity: &Identity) -> bool {
+        // Who is unknown has nothing to lose.
+        *identity == Identity::Anonymous
+            || self
+                .security
+                .is_still(Door::Resp, &self.shown(token), identity)
+    }
+}
