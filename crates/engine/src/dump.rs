@@ -84,8 +84,12 @@ impl Engine {
             line("part", part);
         }
         let (keys, elements) = self.keys.rows();
-        keys.iter().for_each(|key| line("key", key));
-        elements.iter().for_each(|element| line("element", element));
+        for key in &keys {
+            line("key", key);
+        }
+        for element in &elements {
+            line("element", element);
+        }
         lines.sort();
         lines
     }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use ganger_types::keys::KeyKind;
+use ganger_types::keys::{KeyKind, KeyUpkeep, UpkeepCounts};
 use ganger_types::limits::RETENTION_DISTRUST_FOR;
 use ganger_types::{
     Answer, Bytes, Command, Due, Elapsed, Epoch, Event, Happening, IdTag, JobId, JobKey, Meta,
@@ -161,7 +161,7 @@ impl Engine {
         for _ in 0..limit {
             let Some((space, due_at)) = self.earliest_due(now) else {
                 self.latest = now;
-                return self.keys.expire(now, limit, out);
+                return self.keys.advance(now, limit, out);
             };
             self.fire_next(space, due_at, now, out);
         }
@@ -335,6 +335,16 @@ impl Engine {
     /// Lists of raw keys that got elements since the last call, for serving those who wait.
     pub fn take_grown(&mut self) -> Vec<(Namespace, Bytes)> {
         self.keys.take_grown()
+    }
+
+    /// Begins the upkeep of work queues of raw keys; without it none is done.
+    pub fn begin_key_upkeep(&mut self, now: Now, settings: KeyUpkeep) {
+        self.keys.begin_upkeep(now.elapsed, settings);
+    }
+
+    /// What the upkeep of raw keys has done since it was begun.
+    pub fn key_upkeep_counts(&self) -> UpkeepCounts {
+        self.keys.upkeep_counts()
     }
 
     /// What a raw key holds at `now`.

@@ -21,7 +21,7 @@ use crate::door::Door;
 use crate::events::{Hub, Subscription};
 use crate::metrics::{MetricsSnapshot, Numbers};
 use crate::readers::ReadPool;
-use crate::ticket::{Census, Channel, Message, Origin};
+use crate::ticket::{Census, Channel, Message, Origin, PopOrigin};
 use crate::{CallError, Delivery, Health};
 
 /// A cheap handle to a running shard. All methods may be called from any task.
@@ -180,12 +180,15 @@ impl Handle {
         let permit = self.shared.door.enter_waiting()?;
         let waiter = self.new_waiter();
         let (answer, answered) = oneshot::channel();
-        let inbox = self.shared.inbox.clone();
+        let origin = Box::new(PopOrigin {
+            home: self.shared.inbox.clone(),
+            wait: wait.clone(),
+        });
         self.send(Request::Pop {
-            wait: Box::new(wait.clone()),
+            wait: Box::new(wait),
             wait_for,
             waiter,
-            ticket: Channel::Pop(answer, permit, inbox, wait),
+            ticket: Channel::Pop(answer, permit, origin),
         })?;
         let mut guard = GiveUp {
             inbox: self.shared.inbox.clone(),

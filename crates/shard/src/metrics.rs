@@ -170,6 +170,10 @@ numbers! {
         waiting_ends,
         /// Waits for elements of lists of raw keys.
         waiting_pops,
+        /// Items of raw keys put back from processing without a lease, since the engine was read back.
+        keys_put_back,
+        /// Items of raw keys put on their queue that were in no list, since the engine was read back.
+        keys_rescued,
         /// Subscriptions to events.
         subscriptions,
         /// Reads that wait for a reader.

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ganger_types::keys::KeyUpkeep;
 use ganger_types::{ShardId, limits};
 
 /// The longest that a turn may wait for company, whatever the settings say.
@@ -49,6 +50,8 @@ pub struct Settings {
     pub retire_slice: usize,
     /// Bytes of payloads and inputs handed out by one lease request; its first job always fits. 64 MiB.
     pub delivery_bytes_max: usize,
+    /// When work queues of raw keys are put in order.
+    pub key_upkeep: KeyUpkeep,
 }
 
 impl Default for Settings {
@@ -72,6 +75,7 @@ impl Default for Settings {
             upkeep_every: Duration::from_secs(1),
             retire_slice: 500,
             delivery_bytes_max: 64 << 20,
+            key_upkeep: KeyUpkeep::default(),
         }
     }
 }

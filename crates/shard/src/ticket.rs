@@ -60,6 +60,12 @@ impl Origin {
     }
 }
 
+/// What an element was asked for, so that it can be put back.
+pub(crate) struct PopOrigin {
+    pub(crate) home: Sender<Message>,
+    pub(crate) wait: KeyWait,
+}
+
 /// Jobs on their way to whoever asked. Dropped before they are taken out, they are given back.
 pub(crate) struct Parcel {
     deliveries: Vec<Delivery>,
@@ -91,7 +97,7 @@ pub(crate) enum Channel {
     /// A job that has ended.
     End(Answer<Option<StoredJob>>, Permit),
     /// An element of a list, which is put back if nobody is there.
-    Pop(Answer<Popped>, Permit, Sender<Message>, KeyWait),
+    Pop(Answer<Popped>, Permit, Box<PopOrigin>),
     /// Counts, for metrics.
     Census(Option<Answer<()>>, Arc<Mutex<Census>>),
 }
@@ -146,13 +152,14 @@ impl Channel {
                     other => unreachable!("a wait is answered with a job, not {other:?}"),
                 })));
             }
-            Self::Pop(channel, permit, home, wait) => {
+            Self::Pop(channel, permit, origin) => {
                 drop(permit);
                 let popped = answer.map(|given| match given {
                     Given::Popped(popped) => popped,
                     other => unreachable!("a pop is answered with an element, not {other:?}"),
                 });
                 if let Err(Ok(Ok(Some((list, value))))) = channel.send(popped) {
+                    let PopOrigin { home, wait } = *origin;
                     let unpopped = Unpopped { wait, list, value };
                     drop(home.send(Message::Request(Request::Unpop(Box::new(unpopped)))));
                 }

@@ -328,3 +328,39 @@ pub struct ElementRecord {
     /// The element.
     pub value: Bytes,
 }
+
+/// How long work queues of raw keys are left alone before they are put in order; `None`: for ever.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeyUpkeep {
+    /// An item in processing without a lease goes back to its queue after this. 10 s.
+    pub put_back_after: Option<Duration>,
+    /// An item in no list, without a lease, is put on its queue after this. 60 s: much longer than any producer needs
+    /// between its two commands.
+    pub rescue_after: Option<Duration>,
+}
+
+impl Default for KeyUpkeep {
+    fn default() -> Self {
+        Self {
+            put_back_after: Some(Duration::from_secs(10)),
+            rescue_after: Some(Duration::from_secs(60)),
+        }
+    }
+}
+
+impl KeyUpkeep {
+    /// None is done.
+    pub const OFF: Self = Self {
+        put_back_after: None,
+        rescue_after: None,
+    };
+}
+
+/// What the upkeep of raw keys has done since it was begun.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UpkeepCounts {
+    /// Items taken out of processing and put back.
+    pub put_back: u64,
+    /// Items put on their queue that were in no list.
+    pub rescued: u64,
+}

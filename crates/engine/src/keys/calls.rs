@@ -55,7 +55,9 @@ impl Desk<'_> {
             KeyCall::Count => Ok(number_of(self.space.names.len())),
             KeyCall::Clear => {
                 let all: Vec<_> = self.space.entries.keys().copied().collect();
-                all.into_iter().for_each(|number| self.remove(number));
+                for number in all {
+                    self.remove(number);
+                }
                 Ok(KeyReply::Done)
             }
             KeyCall::Expire { key, expiry } => Ok(KeyReply::Number(self.expire(&key, expiry))),

@@ -33,12 +33,8 @@ pub(crate) fn literal_prefix(pattern: &[u8]) -> Vec<u8> {
     let mut rest = pattern;
     loop {
         match rest {
-            [b'\\', next, tail @ ..] => {
-                prefix.push(*next);
-                rest = tail;
-            }
             [] | [b'*' | b'?' | b'[', ..] => return prefix,
-            [next, tail @ ..] => {
+            [b'\\', next, tail @ ..] | [next, tail @ ..] => {
                 prefix.push(*next);
                 rest = tail;
             }

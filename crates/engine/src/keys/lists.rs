@@ -140,6 +140,7 @@ impl Desk<'_> {
         }
         let number = self.list_to_grow(key)?;
         for value in values {
+            self.listed(key, &value);
             self.push_one(number, end, value);
         }
         self.touch(number);
@@ -155,15 +156,19 @@ impl Desk<'_> {
             });
         };
         let Some(count) = count else {
-            let value = self.pop_one(number, end);
+            let value = self.pop_one(number, end).expect("no list is empty");
             self.settle(number);
-            return Ok(value.map_or(KeyReply::Nil, KeyReply::Value));
+            self.unlisted(key, &value);
+            return Ok(KeyReply::Value(value));
         };
         let count = usize::try_from(count).unwrap_or(usize::MAX).min(list.len());
         let values = (0..count).filter_map(|_| self.pop_one(number, end));
         let values: Vec<_> = values.collect();
         if !values.is_empty() {
             self.settle(number);
+        }
+        for value in &values {
+            self.unlisted(key, value);
         }
         Ok(KeyReply::Values(values))
     }
@@ -183,6 +188,7 @@ impl Desk<'_> {
             self.list_to_grow(to)?
         };
         self.push_one(target, to_end, value.clone());
+        self.listed(to, &value);
         self.touch(target);
         self.has_grown(to);
         Ok(KeyReply::Value(value))
@@ -208,6 +214,7 @@ impl Desk<'_> {
         }
         if !places.is_empty() {
             self.settle(number);
+            self.unlisted(key, value);
         }
         Ok(number_of(places.len()))
     }

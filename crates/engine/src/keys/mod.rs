@@ -8,6 +8,7 @@ mod glob;
 mod list;
 mod lists;
 mod strings;
+mod upkeep;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -18,6 +19,7 @@ use ganger_types::{Bytes, Change, Elapsed, Namespace, Now};
 use crate::Effects;
 pub use glob::matches as glob_matches;
 use list::List;
+use upkeep::Upkeep;
 
 /// The keys of all namespaces.
 #[derive(Debug, Default)]
@@ -26,6 +28,7 @@ pub(crate) struct Keys {
     /// Exactly those that expire, by when.
     due: Due,
     counters: Counters,
+    upkeep: Upkeep,
     /// Lists that got elements and had none, or got more, since somebody asked.
     grown: BTreeSet<(Namespace, Bytes)>,
 }
@@ -111,28 +114,37 @@ impl KeySpace {
 }
 
 impl Keys {
-    /// Removes keys that have expired by now, at most `limit`; true if more have.
-    pub(crate) fn expire(&mut self, now: Now, limit: usize, out: &mut Effects) -> bool {
+    /// Removes what has expired by now and looks at what is due, each at its own time, at most `limit` in all; true if
+    /// more is due.
+    pub(crate) fn advance(&mut self, now: Now, limit: usize, out: &mut Effects) -> bool {
         for _ in 0..limit {
-            let Some((at, number, namespace)) = self.due.first().cloned() else {
+            let is_due = |at: &Elapsed| *at <= now.elapsed;
+            let Some(at) = self.next_due().filter(is_due) else {
                 return false;
             };
-            if at > now.elapsed {
-                return false;
+            // What expires is gone before anything is looked at.
+            match self.due.first().cloned() {
+                Some((expires_at, number, namespace)) if expires_at <= at => {
+                    self.desk(&namespace, now, out).remove(number);
+                }
+                _ => self.look(now, out),
             }
-            self.desk(&namespace, now, out).remove(number);
         }
         self.next_due().is_some_and(|at| at <= now.elapsed)
     }
 
-    /// When the next key expires.
+    /// When there is next something to do.
     pub(crate) fn next_due(&self) -> Option<Elapsed> {
-        self.due.first().map(|(at, ..)| *at)
+        let expires_at = self.due.first().map(|(at, ..)| *at);
+        [expires_at, self.upkeep.next_due()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// Applies calls in order.
     pub(crate) fn apply(&mut self, now: Now, calls: KeyCalls, out: &mut Effects) -> KeyAnswers {
-        self.expire(now, usize::MAX, out);
+        self.advance(now, usize::MAX, out);
         let namespace = &calls.namespace;
         let is_as_watched = calls
             .watched
@@ -165,6 +177,7 @@ impl Keys {
             space: self.spaces.get_mut(namespace).expect("it was just made"),
             due: &mut self.due,
             counters: &mut self.counters,
+            upkeep: &mut self.upkeep,
             grown: &mut self.grown,
             now,
             changes: &mut out.changes,
@@ -275,6 +288,7 @@ struct Desk<'a> {
     space: &'a mut KeySpace,
     due: &'a mut Due,
     counters: &'a mut Counters,
+    upkeep: &'a mut Upkeep,
     grown: &'a mut BTreeSet<(Namespace, Bytes)>,
     now: Now,
     changes: &'a mut Vec<Change>,

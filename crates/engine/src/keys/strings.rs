@@ -82,11 +82,9 @@ impl Desk<'_> {
         let old = old.unwrap_or_default();
         let length = old.len() + value.len();
         within(key, length)?;
-        // As in Redis, nothing put behind nothing makes no key.
-        if length > 0 {
-            let joined = Bytes::from([&old[..], &value[..]].concat());
-            self.put_string(key, joined, Until::Kept);
-        }
+        // As in Redis, nothing put behind nothing makes an empty string.
+        let joined = Bytes::from([&old[..], &value[..]].concat());
+        self.put_string(key, joined, Until::Kept);
         Ok(number_of(length))
     }
 
@@ -110,7 +108,10 @@ impl Desk<'_> {
                 self.drop_elements(number, &old);
                 number
             }
-            None => self.make(key, Value::String(value)),
+            None => {
+                self.made(key);
+                self.make(key, Value::String(value))
+            }
         };
         match until {
             Until::Past => return self.remove(number),

@@ -118,8 +118,10 @@ impl<R: Reader, T: Ticket> Core<R, T> {
             return;
         }
         self.numbers.counters.loads_total.inc();
+        let mut engine = fresh.engine;
+        engine.begin_key_upkeep(now, self.settings.key_upkeep);
         self.live = Some(Live {
-            engine: fresh.engine,
+            engine,
             reader: fresh.reader,
         });
         self.stage = Stage::Running;
