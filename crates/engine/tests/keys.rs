@@ -1,5 +1,7 @@
 //! Raw keys: random calls against a plain model, restarts in between, and the rules one by one.
 
+#![expect(clippy::unnecessary_wraps, reason = "answers are compared whole")]
+
 mod support;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -116,7 +118,7 @@ impl Model {
         match expiry {
             Expiry::Never => None,
             Expiry::Kept => self.keys.get(key).and_then(|(_, at)| *at),
-            Expiry::After(left) => Some(self.now + u64::try_from(left.as_micros()).unwrap()),
+            Expiry::After(left) => Some(self.now + u64::try_from(left.as_micros()).expect("small")),
             Expiry::At(_) => unreachable!("the model has no wall clock"),
         }
     }
@@ -130,7 +132,7 @@ impl Model {
 
     #[allow(clippy::too_many_lines, reason = "one arm a call, as plain as can be")]
     fn apply(&mut self, one: &KeyCall) -> Called {
-        let count = |n: usize| Ok(KeyReply::Number(i64::try_from(n).unwrap()));
+        let count = |n: usize| Ok(KeyReply::Number(i64::try_from(n).expect("small")));
         let value = |found: Option<Bytes>| Ok(found.map_or(KeyReply::Nil, KeyReply::Value));
         match one {
             KeyCall::Get { key } => value(self.text(key)?.map(Bytes::from)),
@@ -274,7 +276,7 @@ impl Model {
                     equal.reverse();
                 }
                 if *limit != 0 {
-                    equal.truncate(usize::try_from(limit.unsigned_abs()).unwrap());
+                    equal.truncate(usize::try_from(limit.unsigned_abs()).expect("small"));
                 }
                 let kept = list
                     .iter()
@@ -324,13 +326,13 @@ impl Model {
 }
 
 fn position(list: &VecDeque<Bytes>, index: i64) -> Option<usize> {
-    let length = i64::try_from(list.len()).unwrap();
+    let length = i64::try_from(list.len()).expect("small");
     let at = if index < 0 { index + length } else { index };
     usize::try_from(at).ok().filter(|at| *at < list.len())
 }
 
 fn within(list: &VecDeque<Bytes>, start: i64, stop: i64) -> VecDeque<Bytes> {
-    let length = i64::try_from(list.len()).unwrap();
+    let length = i64::try_from(list.len()).expect("small");
     let absolute = |index: i64| if index < 0 { index + length } else { index };
     let inside = absolute(start)..=absolute(stop);
     let numbered = list.iter().zip(0_i64..);
