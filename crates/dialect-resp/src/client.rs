@@ -4,22 +4,19 @@ use bytes::Bytes;
 use ganger_access::Outcome;
 
 use crate::number::integer;
-use crate::plan::{is, syntax_error, wrong_arity};
+use crate::plan::{is, syntax_error};
 use crate::rights::Right;
 use crate::session::Session;
-use crate::table::{Command, local, unknown_subcommand};
+use crate::table::{Command, Local, Word, family, local};
 use crate::value::Value;
 
-pub(crate) const COMMANDS: &[Command] = &[local("client", -2, Right::Known, client)];
+pub(crate) const COMMANDS: &[Command] = &[family("client", -2, Right::Known, WORDS)];
 
 /// Second words that take more rights than the first.
 static LIST: Command = local("client|list", -2, Right::Inspect, list);
 static KILL: Command = local("client|kill", -3, Right::Rule, kill);
 
-type Run = fn(&mut Session, &[Bytes]) -> Value;
-
-/// Second word, words in all (at least, if negative), how it is run.
-const WORDS: &[(&str, isize, Run)] = &[
+const WORDS: &[Word] = &[
     ("id", 2, |session, _| {
         Value::Number(i64::try_from(session.client.id).unwrap_or(i64::MAX))
     }),
@@ -51,34 +48,8 @@ const WORDS: &[(&str, isize, Run)] = &[
     }),
 ];
 
-fn client(session: &mut Session, arguments: &[Bytes]) -> Value {
-    second_word("client", WORDS, session, arguments)
-}
-
-/// Runs the second word of a command.
-pub(crate) fn second_word(
-    name: &str,
-    words: &[(&str, isize, Run)],
-    session: &mut Session,
-    arguments: &[Bytes],
-) -> Value {
-    let Some((word, arity, run)) = words.iter().find(|(word, ..)| is(&arguments[1], word)) else {
-        return unknown_subcommand(arguments);
-    };
-    let is_enough = if *arity < 0 {
-        arguments.len() >= arity.unsigned_abs()
-    } else {
-        arguments.len() == arity.unsigned_abs()
-    };
-    if is_enough {
-        run(session, arguments)
-    } else {
-        wrong_arity(&format!("{name}|{word}"))
-    }
-}
-
 /// Runs a second word that takes more rights than the first.
-fn checked(session: &mut Session, row: &Command, run: Run, arguments: &[Bytes]) -> Value {
+fn checked(session: &mut Session, row: &Command, run: Local, arguments: &[Bytes]) -> Value {
     match session.check(row) {
         Ok(()) => run(session, arguments),
         Err(refusal) => refusal,

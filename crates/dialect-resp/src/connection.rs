@@ -6,7 +6,8 @@ use std::time::Duration;
 use bytes::{Buf as _, Bytes, BytesMut};
 use futures::FutureExt as _;
 use ganger_shard::Health;
-use ganger_types::KeyWait;
+use ganger_types::keys::{Condition, KeyCall, KeyCalls};
+use ganger_types::{Command as EngineCommand, KeyWait, Namespace};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::time::{Instant, sleep_until, timeout};
 
@@ -15,7 +16,8 @@ use crate::counters::{Gauge, count};
 use crate::limits::{
     BEHIND_WAIT_BYTES_MAX, IDLE_BYTES, LOOK_EVERY, READ_BYTES, READ_TOGETHER_BYTES, WRITE_BYTES,
 };
-use crate::plan::{Wait, refused, wrong_arity};
+use crate::plan::{Wait, refused};
+use crate::port::Shared;
 use crate::request::{Decoder, Request};
 use crate::session::{Queue, Session};
 use crate::table::{self, Command, Run, Special};
@@ -268,6 +270,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                 self.batch.ready(value);
                 Ok(())
             }
+            Run::Second(words) => {
+                let value = table::run_second(words, &mut self.session, &arguments);
+                self.batch.ready(value);
+                Ok(())
+            }
             Run::Wait(plan) => match plan(&arguments) {
                 Ok(wait) => self.block(wait).await,
                 Err(value) => {
@@ -286,9 +293,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
             count(&session.shared.counters.unknown);
             return Err(table::unknown(arguments));
         };
-        if !command.takes(arguments.len()) {
-            return Err(wrong_arity(command.name));
-        }
+        command.check_words(arguments)?;
         session.check(command)?;
         if session.is_listening_only() && !pubsub::is_for_listeners(command) {
             return Err(Value::error(format!(
@@ -304,7 +309,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
             Run::Special(special) => {
                 matches!(special, Special::Watch | Special::Exec | Special::FlushAll)
             }
-            Run::Local(_) => false,
+            Run::Local(_) | Run::Second(_) => false,
         };
         if needs_keys && is_loading(&session.shared.handle.health()) {
             return Err(Value::error("LOADING ganger is loading its store"));
@@ -398,10 +403,20 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         );
         let blocked = Gauge::of(&shared.counters.blocked);
         self.session.client.facts().is_blocked = true;
-        let woken = self.wait(pop, false).await;
+        tokio::pin!(pop);
+        let woken = self.wait(&mut pop, false).await;
         self.session.client.facts().is_blocked = false;
         drop(blocked);
-        let value = match woken? {
+        let woken = match woken {
+            Ok(woken) => woken,
+            Err(end) => {
+                if let Some(Ok(Ok(Some(popped)))) = pop.now_or_never() {
+                    give_back(&shared, self.session.namespace(), &wait, popped).await;
+                }
+                return Err(end);
+            }
+        };
+        let value = match woken {
             Woken::Ready(Ok(Ok(popped))) => wait.reply(popped),
             Woken::Ready(Ok(Err(error))) => refused(error),
             Woken::Ready(Err(error)) => unavailable(&error),
@@ -470,6 +485,32 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
             self.out = BytesMut::new();
         }
         Ok(())
+    }
+}
+
+/// The client went away in the moment in which it was served. An element that is in no list goes back to where it was
+/// next; one that was moved to another list is there, as Redis leaves it, and whoever cleans up finds it.
+async fn give_back(shared: &Shared, namespace: &Namespace, wait: &Wait, popped: (Bytes, Bytes)) {
+    if wait.to.is_some() {
+        return;
+    }
+    let (key, element) = popped;
+    let push = KeyCalls {
+        namespace: namespace.clone(),
+        watched: Vec::new(),
+        calls: vec![KeyCall::Push {
+            key,
+            end: wait.end,
+            values: vec![element],
+            condition: Condition::Always,
+        }],
+    };
+    if let Err(error) = shared
+        .handle
+        .call(EngineCommand::Keys(Box::new(push)))
+        .await
+    {
+        tracing::warn!(%error, "an element that was not delivered could not be put back");
     }
 }
 

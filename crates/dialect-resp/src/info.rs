@@ -7,47 +7,37 @@ use bytes::Bytes;
 use ganger_shard::Health;
 use ganger_types::keys::{KeyError, KeyReply};
 
-use crate::client::second_word;
 use crate::plan::is;
 use crate::rights::Right;
 use crate::session::Session;
-use crate::table::{self, Command, local, unknown_subcommand};
+use crate::table::{self, Command, family};
 use crate::value::Value;
 
 /// The version of Redis that clients are told: libraries decide by it what they may send.
 pub(crate) const VERSION: &str = "7.0.15";
 
 pub(crate) const COMMANDS: &[Command] = &[
-    local("command", -1, Right::Known, command),
-    local("config", -2, Right::Known, |session, a| {
-        second_word(
-            "config",
-            &[("get", -3, |_, _| Value::Map(Vec::new()))],
-            session,
-            a,
-        )
-    }),
-];
-
-/// Descriptions are for programs that complete what people type; there are none.
-fn command(session: &mut Session, arguments: &[Bytes]) -> Value {
-    if arguments.len() == 1 {
-        return Value::Array(Vec::new());
-    }
-    match &arguments[1] {
-        word if is(word, "docs") => Value::Map(Vec::new()),
-        word if is(word, "info") || is(word, "list") => Value::Array(Vec::new()),
-        word if is(word, "count") => second_word(
-            "command",
-            &[("count", 2, |_, _| {
+    // Descriptions are for programs that complete what people type; there are none.
+    family(
+        "command",
+        -1,
+        Right::Known,
+        &[
+            ("docs", -2, |_, _| Value::Map(Vec::new())),
+            ("info", -2, |_, _| Value::Array(Vec::new())),
+            ("list", -2, |_, _| Value::Array(Vec::new())),
+            ("count", 2, |_, _| {
                 Value::Number(i64::try_from(table::count()).unwrap_or(i64::MAX))
-            })],
-            session,
-            arguments,
-        ),
-        _ => unknown_subcommand(arguments),
-    }
-}
+            }),
+        ],
+    ),
+    family(
+        "config",
+        -2,
+        Right::Known,
+        &[("get", -3, |_, _| Value::Map(Vec::new()))],
+    ),
+];
 
 /// The text of `INFO` without the counts of keys, which come last.
 pub(crate) struct Head {
@@ -57,14 +47,17 @@ pub(crate) struct Head {
 }
 
 impl Head {
-    /// The whole text; without counts if they are not known.
-    pub(crate) fn with_counts(self, counts: &[Result<KeyReply, KeyError>]) -> Value {
+    /// The whole text, with the counts that are known: number of the database, and answer.
+    pub(crate) fn with_counts(
+        self,
+        counts: impl IntoIterator<Item = (usize, Result<KeyReply, KeyError>)>,
+    ) -> Value {
         let mut text = self.text;
         if self.has_keyspace {
             begin(&mut text, "Keyspace");
-            for (database, count) in counts.iter().enumerate() {
+            for (database, count) in counts {
                 if let Ok(KeyReply::Number(count)) = count
-                    && *count > 0
+                    && count > 0
                 {
                     write!(text, "db{database}:keys={count},expires=0,avg_ttl=0\r\n")
                         .expect("strings take everything");

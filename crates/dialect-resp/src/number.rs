@@ -28,16 +28,19 @@ pub(crate) fn decimal(text: &[u8]) -> Option<f64> {
 
 /// How long a blocking command waits, written in seconds: `None` for ever, else up to the next whole millisecond.
 pub(crate) fn timeout(text: &[u8]) -> Result<Option<Duration>, Value> {
-    const MILLIS_MAX: f64 = 9.2e18;
+    // The largest number of 64 bits, and the same without the time of now.
+    const TOO_LARGE: f64 = 9_223_372_036_854_775_808.0;
+    const BEHIND_ALL_TIME: f64 = 9_223_370_000_000_000_000.0;
     let Some(seconds) = decimal(text) else {
         return Err(Value::error("ERR timeout is not a float or out of range"));
     };
     let millis = (seconds * 1_000.0).ceil();
-    if millis > MILLIS_MAX {
-        return Err(Value::error("ERR timeout is out of range"));
-    }
-    if millis < 0.0 {
+    // What is too large turns negative in Redis.
+    if millis < 0.0 || millis >= TOO_LARGE {
         return Err(Value::error("ERR timeout is negative"));
+    }
+    if millis > BEHIND_ALL_TIME {
+        return Err(Value::error("ERR timeout is out of range"));
     }
     let wait = Duration::try_from_secs_f64(millis / 1_000.0).unwrap_or(Duration::MAX);
     Ok((millis > 0.0).then_some(wait))
@@ -83,6 +86,7 @@ mod tests {
         assert_eq!(error(b"-1"), "ERR timeout is negative");
         assert_eq!(error(b"x"), "ERR timeout is not a float or out of range");
         assert_eq!(error(b"nan"), "ERR timeout is not a float or out of range");
-        assert_eq!(error(b"inf"), "ERR timeout is out of range");
+        assert_eq!(error(b"inf"), "ERR timeout is negative");
+        assert_eq!(error(b"9223371000000000"), "ERR timeout is out of range");
     }
 }

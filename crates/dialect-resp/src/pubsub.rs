@@ -4,26 +4,23 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::client::second_word;
 use crate::counters::count;
 use crate::limits::SUBSCRIPTIONS_MAX;
 use crate::rights::Right;
 use crate::session::Session;
-use crate::table::{Command, Run, Special, local};
+use crate::table::{Command, Run, Special, family};
 use crate::value::Value;
 
-pub(crate) const COMMANDS: &[Command] = &[local("pubsub", -2, Right::Inspect, |session, a| {
-    second_word(
-        "pubsub",
-        &[
-            ("channels", -2, channels),
-            ("numsub", -2, numbers),
-            ("numpat", 2, patterns),
-        ],
-        session,
-        a,
-    )
-})];
+pub(crate) const COMMANDS: &[Command] = &[family(
+    "pubsub",
+    -2,
+    Right::Inspect,
+    &[
+        ("channels", -2, channels),
+        ("numsub", -2, numbers),
+        ("numpat", 2, patterns),
+    ],
+)];
 
 /// Whether a connection that only listens may send it.
 pub(crate) fn is_for_listeners(command: &Command) -> bool {

@@ -2,12 +2,11 @@
 
 use bytes::Bytes;
 
-use crate::client::second_word;
 use crate::number::integer_argument;
 use crate::plan::{is, syntax_error};
 use crate::rights::Right;
 use crate::session::Session;
-use crate::table::{Command, local};
+use crate::table::{Command, family, local};
 use crate::value::Value;
 
 pub(crate) const COMMANDS: &[Command] = &[
@@ -15,18 +14,16 @@ pub(crate) const COMMANDS: &[Command] = &[
     local("eval_ro", -3, Right::Read, |_, a| run(a, unknown_script)),
     local("evalsha", -3, Right::Take, |_, a| by_digest(a)),
     local("evalsha_ro", -3, Right::Read, |_, a| by_digest(a)),
-    local("script", -2, Right::Known, |session, a| {
-        second_word(
-            "script",
-            &[
-                ("load", 3, |_, _| unknown_script()),
-                ("exists", -3, exists),
-                ("flush", -2, flush),
-            ],
-            session,
-            a,
-        )
-    }),
+    family(
+        "script",
+        -2,
+        Right::Known,
+        &[
+            ("load", 3, |_, _| unknown_script()),
+            ("exists", -3, exists),
+            ("flush", -2, flush),
+        ],
+    ),
 ];
 
 fn unknown_script() -> Value {

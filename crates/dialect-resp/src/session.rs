@@ -168,9 +168,11 @@ impl Session {
         Ok(())
     }
 
-    /// Whether it may remove everything in a namespace.
-    pub(crate) fn may_clear(&self, namespace: &Namespace) -> bool {
-        Rights::of(&self.identity, namespace).hold(Right::Clear)
+    /// The databases in which it has a right, by their numbers.
+    pub(crate) fn databases_with(&self, right: Right) -> Vec<(usize, &Namespace)> {
+        let all = self.shared.settings.databases.iter().enumerate();
+        all.filter(|(_, namespace)| Rights::of(&self.identity, namespace).hold(right))
+            .collect()
     }
 
     fn deny(&self, name: &'static str, right: Right) -> Value {

@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 
 use bytes::Bytes;
 
-use crate::plan::{Plan, Wait};
+use crate::plan::{Plan, Wait, is, wrong_arity};
 use crate::rights::Right;
 use crate::session::Session;
 use crate::value::Value;
@@ -34,10 +34,18 @@ pub(crate) enum Run {
     /// As a wait for an element.
     Wait(fn(&[Bytes]) -> Result<Wait, Value>),
     /// Within the connection. What others see of it may come before earlier calls are durable.
-    Local(fn(&mut Session, &[Bytes]) -> Value),
+    Local(Local),
+    /// Likewise, by its second word; one without is answered with an empty array.
+    Second(&'static [Word]),
     /// In a way that the connection itself knows.
     Special(Special),
 }
+
+/// Runs a command within the connection.
+pub(crate) type Local = fn(&mut Session, &[Bytes]) -> Value;
+
+/// A second word: in lower case, words in all (at least so many, if negative), and how it is run.
+pub(crate) type Word = (&'static str, isize, Local);
 
 /// Commands that change how the connection goes on, or that others see.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,17 +115,28 @@ pub(crate) const fn waiting(
 }
 
 /// A row for a command that needs no keys.
-pub(crate) const fn local(
-    name: &'static str,
-    arity: isize,
-    right: Right,
-    run: fn(&mut Session, &[Bytes]) -> Value,
-) -> Command {
+pub(crate) const fn local(name: &'static str, arity: isize, right: Right, run: Local) -> Command {
     Command {
         name,
         arity,
         right,
         run: Run::Local(run),
+        is_wide: false,
+    }
+}
+
+/// A row for a command that is known by its second word.
+pub(crate) const fn family(
+    name: &'static str,
+    arity: isize,
+    right: Right,
+    words: &'static [Word],
+) -> Command {
+    Command {
+        name,
+        arity,
+        right,
+        run: Run::Second(words),
         is_wide: false,
     }
 }
@@ -181,14 +200,50 @@ pub(crate) fn count() -> usize {
     TABLE.len()
 }
 
+fn is_enough(arity: isize, words: usize) -> bool {
+    if arity < 0 {
+        words >= arity.unsigned_abs()
+    } else {
+        words == arity.unsigned_abs()
+    }
+}
+
 impl Command {
-    /// Whether there are as many words as it takes.
-    pub(crate) fn takes(&self, words: usize) -> bool {
-        if self.arity < 0 {
-            words >= self.arity.unsigned_abs()
-        } else {
-            words == self.arity.unsigned_abs()
+    /// Whether there are as many words as it takes, and the second is known.
+    pub(crate) fn check_words(&self, arguments: &[Bytes]) -> Result<(), Value> {
+        if !is_enough(self.arity, arguments.len()) {
+            return Err(wrong_arity(self.name));
         }
+        if let Run::Second(words) = self.run
+            && arguments.len() > 1
+        {
+            let Some((word, arity, _)) = second(words, arguments) else {
+                return Err(unknown_subcommand(arguments));
+            };
+            if !is_enough(*arity, arguments.len()) {
+                return Err(wrong_arity(&format!("{}|{word}", self.name)));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn second(words: &'static [Word], arguments: &[Bytes]) -> Option<&'static Word> {
+    words.iter().find(|(word, ..)| is(&arguments[1], word))
+}
+
+/// Runs the second word of a command whose words have been checked.
+pub(crate) fn run_second(
+    words: &'static [Word],
+    session: &mut Session,
+    arguments: &[Bytes],
+) -> Value {
+    if arguments.len() == 1 {
+        return Value::Array(Vec::new());
+    }
+    match second(words, arguments) {
+        Some((.., run)) => run(session, arguments),
+        None => unknown_subcommand(arguments),
     }
 }
 
@@ -216,7 +271,7 @@ pub(crate) fn unknown(arguments: &[Bytes]) -> Value {
 }
 
 /// The refusal of a second word that is not known.
-pub(crate) fn unknown_subcommand(arguments: &[Bytes]) -> Value {
+fn unknown_subcommand(arguments: &[Bytes]) -> Value {
     let shown = &arguments[1][..arguments[1].len().min(128)];
     let shown = String::from_utf8_lossy(shown);
     let name = String::from_utf8_lossy(&arguments[0]).to_uppercase();

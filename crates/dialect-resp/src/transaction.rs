@@ -13,8 +13,9 @@ use crate::limits::WATCHED_KEYS_MAX;
 use crate::number::integer_argument;
 use crate::plan::{is, refused as refused_call};
 use crate::pubsub;
+use crate::rights::Right;
 use crate::session::Session;
-use crate::table::{Command, Run, Special};
+use crate::table::{Command, Run, Special, run_second};
 use crate::value::Value;
 
 /// Whether a command is run at once even between `MULTI` and `EXEC`.
@@ -193,7 +194,7 @@ fn plan(
                 spread(session, &mut batch, special, &arguments);
                 continue;
             }
-            Run::Local(_) | Run::Special(_) => {
+            Run::Local(_) | Run::Second(_) | Run::Special(_) => {
                 let place = batch.ready(Value::Nil);
                 later.push((place, command, arguments));
                 continue;
@@ -212,6 +213,7 @@ fn plan(
 fn at_last(session: &mut Session, command: &Command, arguments: &[Bytes]) -> Value {
     match command.run {
         Run::Local(run) => run(session, arguments),
+        Run::Second(words) => run_second(words, session, arguments),
         Run::Special(Special::Publish) => pubsub::publish(session, arguments),
         _ => unreachable!("{} has been planned or refused", command.name),
     }
@@ -254,33 +256,31 @@ pub(crate) fn spread(
     special: Special,
     arguments: &[Bytes],
 ) {
-    let databases = &session.shared.settings.databases;
+    let namespaces = |right| {
+        let databases = session.databases_with(right);
+        let (numbers, namespaces): (Vec<_>, Vec<_>) = databases.into_iter().unzip();
+        (numbers, namespaces)
+    };
     if special == Special::FlushAll {
         if let Err(refusal) = keys::flush(arguments) {
             batch.ready(refusal);
             return;
         }
-        session.tell(crate::rights::Right::Clear, "flushall", Outcome::Done);
-        let may = |namespace: &&Namespace| session.may_clear(namespace);
+        session.tell(Right::Clear, "flushall", Outcome::Done);
         let join = |answers: Vec<_>| {
             let failed = answers.into_iter().find_map(Result::err);
             failed.map_or(Value::OK, refused_call)
         };
-        batch.several(
-            databases.iter().filter(may),
-            &KeyCall::Clear,
-            Box::new(join),
-        );
+        batch.several(namespaces(Right::Clear).1, &KeyCall::Clear, Box::new(join));
         return;
     }
     let head = info::head(session, &arguments[1..]);
-    if head.has_keyspace && matches!(session.shared.handle.health(), Health::Ready | Health::Full) {
-        batch.several(
-            databases,
-            &KeyCall::Count,
-            Box::new(move |answers| head.with_counts(&answers)),
-        );
+    let is_loaded = matches!(session.shared.handle.health(), Health::Ready | Health::Full);
+    if head.has_keyspace && is_loaded {
+        let (numbers, namespaces) = namespaces(Right::Read);
+        let join = move |answers: Vec<_>| head.with_counts(numbers.into_iter().zip(answers));
+        batch.several(namespaces, &KeyCall::Count, Box::new(join));
     } else {
-        batch.ready(head.with_counts(&[]));
+        batch.ready(head.with_counts([]));
     }
 }
