@@ -8,6 +8,7 @@
 #![allow(missing_docs, unreachable_pub, reason = "a test's own support")]
 
 pub mod cluster;
+pub mod key_model;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
