@@ -17,6 +17,7 @@ use crate::meta::Counts;
 use crate::row::{
     log_place, open_record, place, seal_bytes, seal_log, seal_record, slot_place, to_sql,
 };
+use crate::run::{Course, Run};
 use crate::small;
 
 /// Numbers given to (namespace, queue).
@@ -52,7 +53,7 @@ statements! {
     update_unmarked = "UPDATE jobs SET body = ?2 WHERE key = ?1 AND marked = 0";
     update_job = "UPDATE jobs SET marked = ?2, body = ?3 WHERE key = ?1";
     select_job = "SELECT body FROM jobs WHERE key = ?1";
-    delete_unmarked = "DELETE FROM jobs WHERE key = ?1 AND marked = 0";
+    delete_unmarked = "DELETE FROM jobs WHERE key BETWEEN ?1 AND ?2 AND marked = 0";
     delete_job = "DELETE FROM jobs WHERE key = ?1";
     insert_finished = "INSERT INTO finished
         (key, marked, place, outcome, ended_at, ended_order, own, body, result)
@@ -60,21 +61,21 @@ statements! {
     update_finished = "UPDATE finished SET marked = ?2, place = ?3, outcome = ?4, ended_at = ?5,
         ended_order = ?6, own = ?7, body = ?8 WHERE key = ?1";
     select_finished = "SELECT body FROM finished WHERE key = ?1";
-    delete_finished_unmarked = "DELETE FROM finished WHERE key = ?1 AND marked = 0";
+    delete_finished_unmarked = "DELETE FROM finished WHERE key BETWEEN ?1 AND ?2 AND marked = 0";
     delete_finished = "DELETE FROM finished WHERE key = ?1";
     put_payload = "INSERT INTO payloads (key, body) VALUES (?1, ?2)
         ON CONFLICT (key) DO UPDATE SET body = excluded.body";
-    delete_payload = "DELETE FROM payloads WHERE key = ?1";
+    delete_payloads = "DELETE FROM payloads WHERE key BETWEEN ?1 AND ?2";
     insert_lease = "INSERT INTO leases (key, body) VALUES (?1, ?2) ON CONFLICT (key) DO NOTHING";
     update_lease = "UPDATE leases SET body = ?2 WHERE key = ?1";
-    delete_lease = "DELETE FROM leases WHERE key = ?1";
+    delete_leases = "DELETE FROM leases WHERE key BETWEEN ?1 AND ?2";
     put_input = "INSERT INTO inputs (job, slot, upstream, body) VALUES (?1, ?2, ?3, ?4)
         ON CONFLICT (job, slot) DO UPDATE SET upstream = excluded.upstream, body = excluded.body";
     delete_input = "DELETE FROM inputs WHERE job = ?1 AND slot = ?2";
-    delete_inputs = "DELETE FROM inputs WHERE job = ?1";
+    delete_inputs = "DELETE FROM inputs WHERE job BETWEEN ?1 AND ?2";
     put_log = "INSERT INTO logs (job, attempt, start, body) VALUES (?1, ?2, ?3, ?4)
         ON CONFLICT (job, attempt, start) DO UPDATE SET body = excluded.body";
-    delete_logs = "DELETE FROM logs WHERE job = ?1";
+    delete_logs = "DELETE FROM logs WHERE job BETWEEN ?1 AND ?2";
     insert_mark = "INSERT INTO marks (mark, key) VALUES (?1, ?2) ON CONFLICT DO NOTHING";
     delete_mark = "DELETE FROM marks WHERE mark = ?1 AND key = ?2";
 }
@@ -100,8 +101,8 @@ impl<'a> Writing<'a> {
 
     /// Writes all rows.
     pub(crate) fn write(&mut self, merged: &Merged<'_>) -> Result<(), Fault> {
-        for (key, change) in &merged.jobs {
-            self.write_job(*key, change)?;
+        for run in Run::all(&merged.jobs, self.new_from) {
+            self.write_run(&run)?;
         }
         for ((job, slot), row) in &merged.inputs {
             match row {
@@ -127,9 +128,37 @@ impl<'a> Writing<'a> {
         key >= self.new_from
     }
 
+    /// What goes is deleted for the whole run at once: a statement costs as much as a few rows.
+    fn write_run(&mut self, run: &Run<'_>) -> Result<(), Fault> {
+        match run.course {
+            Course::Usual => {
+                let mut jobs = run.jobs.iter();
+                return jobs.try_for_each(|(key, change)| self.write_job(*key, change));
+            }
+            Course::Removed => return self.remove(run),
+            Course::Ended => {}
+        }
+        let are_unmarked = self.delete_live(run.keys())? == run.jobs.len();
+        self.end_leases(run.keys())?;
+        for (key, change) in &run.jobs {
+            let Body::Finished(record, result) = change.body else {
+                continue;
+            };
+            let old = if are_unmarked {
+                Vec::new()
+            } else {
+                self.take_live(*key)?
+            };
+            self.finish(record, result, &old)?;
+            self.put_payload(*key, change)?;
+        }
+        Ok(())
+    }
+
     fn write_job(&mut self, key: JobKey, change: &JobChange<'_>) -> Result<(), Fault> {
         if change.is_removed {
-            return self.remove(key);
+            // It came and went in this commit.
+            return Ok(());
         }
         let mut old = Vec::new();
         if change.is_revived {
@@ -138,19 +167,29 @@ impl<'a> Writing<'a> {
         match change.body {
             Body::Same => {}
             Body::Live(record) => self.put_live(record, old)?,
-            Body::Finished(record, result) => self.finish(record, result, old)?,
+            Body::Finished(record, result) => {
+                if !self.is_new(key) {
+                    old.extend(self.take_live(key)?);
+                }
+                self.finish(record, result, &old)?;
+            }
             Body::Anew(record) => self.put_anew(record)?,
         }
+        self.put_payload(key, change)?;
+        match change.lease {
+            None => Ok(()),
+            Some(Some(lease)) => self.put_lease(lease),
+            Some(None) if self.is_new(key) => Ok(()),
+            Some(None) => self.end_leases((key, key)),
+        }
+    }
+
+    fn put_payload(&mut self, key: JobKey, change: &JobChange<'_>) -> Result<(), Fault> {
         if let Some(payload) = change.payload {
             seal_bytes("payloads", &place(key), payload, &mut self.buffer);
             self.statements
                 .put_payload
                 .execute((to_sql(key.0), &self.buffer))?;
-        }
-        match change.lease {
-            None => {}
-            Some(Some(lease)) => self.put_lease(lease)?,
-            Some(None) => self.end_lease(key)?,
         }
         Ok(())
     }
@@ -193,11 +232,8 @@ impl<'a> Writing<'a> {
         &mut self,
         record: &JobRecord,
         result: Option<&Bytes>,
-        mut old: Vec<Mark>,
+        old: &[Mark],
     ) -> Result<(), Fault> {
-        if !self.is_new(record.key) {
-            old.extend(self.take_live(record.key)?);
-        }
         let end = end_of(record)?;
         let queue = self.place_of(record)?;
         let at = place(record.key);
@@ -219,7 +255,7 @@ impl<'a> Writing<'a> {
             result,
         ))?;
         self.counts.finished += 1;
-        self.change_marks(record, &old)
+        self.change_marks(record, old)
     }
 
     fn put_anew(&mut self, record: &JobRecord) -> Result<(), Fault> {
@@ -243,50 +279,73 @@ impl<'a> Writing<'a> {
         self.change_marks(record, &old)
     }
 
+    /// Removes live rows that have no marks; says how many.
+    fn delete_live(&mut self, keys: (JobKey, JobKey)) -> Result<usize, Fault> {
+        let deleted = self.statements.delete_unmarked.execute(between(keys))?;
+        subtract(&mut self.counts.jobs, deleted);
+        Ok(deleted)
+    }
+
+    /// Likewise finished ones, with their results.
+    fn delete_finished(&mut self, keys: (JobKey, JobKey)) -> Result<usize, Fault> {
+        let delete = &mut self.statements.delete_finished_unmarked;
+        let deleted = delete.execute(between(keys))?;
+        subtract(&mut self.counts.finished, deleted);
+        Ok(deleted)
+    }
+
     /// Removes the live row; gives the marks that still stand.
     fn take_live(&mut self, key: JobKey) -> Result<Vec<Mark>, Fault> {
-        let number = to_sql(key.0);
-        if self.statements.delete_unmarked.execute([number])? == 1 {
-            self.counts.jobs = self.counts.jobs.saturating_sub(1);
+        if self.delete_live((key, key))? == 1 {
             return Ok(Vec::new());
         }
+        let number = to_sql(key.0);
         let Some(body) = select_body(&mut self.statements.select_job, number)? else {
             return Ok(Vec::new());
         };
-        self.statements.delete_job.execute([number])?;
-        self.counts.jobs = self.counts.jobs.saturating_sub(1);
+        subtract(
+            &mut self.counts.jobs,
+            self.statements.delete_job.execute([number])?,
+        );
         marks_of("jobs", key, &body)
     }
 
     /// Removes the finished row and its result; gives the marks that still stand.
     fn take_finished(&mut self, key: JobKey) -> Result<Vec<Mark>, Fault> {
-        let number = to_sql(key.0);
-        if self.statements.delete_finished_unmarked.execute([number])? == 1 {
-            self.counts.finished = self.counts.finished.saturating_sub(1);
+        if self.delete_finished((key, key))? == 1 {
             return Ok(Vec::new());
         }
+        let number = to_sql(key.0);
         let Some(body) = select_body(&mut self.statements.select_finished, number)? else {
             return Ok(Vec::new());
         };
-        self.statements.delete_finished.execute([number])?;
-        self.counts.finished = self.counts.finished.saturating_sub(1);
+        subtract(
+            &mut self.counts.finished,
+            self.statements.delete_finished.execute([number])?,
+        );
         marks_of("finished", key, &body)
     }
 
-    fn remove(&mut self, key: JobKey) -> Result<(), Fault> {
-        if self.is_new(key) {
-            return Ok(());
+    /// Removes all that is stored of these jobs.
+    ///
+    /// The usual ones have ended and have no marks; what has ended is not among the live and has no lease.
+    fn remove(&mut self, run: &Run<'_>) -> Result<(), Fault> {
+        let keys = run.keys();
+        if self.delete_finished(keys)? < run.jobs.len() {
+            self.end_leases(keys)?;
+            for (key, _) in &run.jobs {
+                let mut old = self.take_finished(*key)?;
+                old.extend(self.take_live(*key)?);
+                for mark in &old {
+                    let place = (mark, to_sql(key.0));
+                    self.statements.delete_mark.execute(place)?;
+                }
+            }
         }
-        let mut old = self.take_finished(key)?;
-        old.extend(self.take_live(key)?);
-        self.end_lease(key)?;
-        let number = to_sql(key.0);
-        for mark in &old {
-            self.statements.delete_mark.execute((mark, number))?;
-        }
-        self.statements.delete_payload.execute([number])?;
-        self.statements.delete_inputs.execute([number])?;
-        self.statements.delete_logs.execute([number])?;
+        let keys = between(keys);
+        self.statements.delete_payloads.execute(keys)?;
+        self.statements.delete_inputs.execute(keys)?;
+        self.statements.delete_logs.execute(keys)?;
         Ok(())
     }
 
@@ -301,13 +360,9 @@ impl<'a> Writing<'a> {
         Ok(())
     }
 
-    fn end_lease(&mut self, key: JobKey) -> Result<(), Fault> {
-        if self.is_new(key) {
-            return Ok(());
-        }
-        if self.statements.delete_lease.execute([to_sql(key.0)])? == 1 {
-            self.counts.leases = self.counts.leases.saturating_sub(1);
-        }
+    fn end_leases(&mut self, keys: (JobKey, JobKey)) -> Result<(), Fault> {
+        let ended = self.statements.delete_leases.execute(between(keys))?;
+        subtract(&mut self.counts.leases, ended);
         Ok(())
     }
 
@@ -372,6 +427,15 @@ impl<'a> Writing<'a> {
         self.places.insert(name, number);
         Ok(number)
     }
+}
+
+/// The first and the last number of a run, as SQLite knows them.
+fn between((first, last): (JobKey, JobKey)) -> (i64, i64) {
+    (to_sql(first.0), to_sql(last.0))
+}
+
+fn subtract(count: &mut u64, deleted: usize) {
+    *count = count.saturating_sub(u64::try_from(deleted).unwrap_or(u64::MAX));
 }
 
 /// In the place of an upstream's number: it is a job of another shard.

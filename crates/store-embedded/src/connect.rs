@@ -13,8 +13,9 @@ use crate::schema::{APPLICATION_ID, FORMAT};
 
 /// Before 3.51.3 a write racing a checkpoint could lose committed data.
 const SQLITE_VERSION_MIN: i32 = 3_051_003;
-/// Below the file's growth by a checkpoint, above what a shard's hot pages take.
-const WRITER_CACHE_KIB: i64 = 65_536;
+/// Above what a shard's hot pages and its largest usual commit take. More costs time, not only memory:
+/// SQLite looks through the whole cache at the end of a commit that has reordered pages of a tree.
+const WRITER_CACHE_KIB: i64 = 16_384;
 const READER_CACHE_KIB: i64 = 8_192;
 /// Reading everything once, in order, finds nothing in a cache again.
 const LOAD_CACHE_KIB: i64 = 2_048;

@@ -20,6 +20,7 @@ mod names;
 mod reader;
 mod retirees;
 mod row;
+mod run;
 mod schema;
 mod small;
 mod store;
