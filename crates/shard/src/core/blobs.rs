@@ -3,41 +3,70 @@
 //! Two generations: when the young one has taken half of the room, the old one is dropped and the
 //! young one becomes old. What is left out is read from the store.
 
-use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, DefaultHasher};
+use std::collections::{BTreeSet, HashMap};
+use std::hash::{BuildHasherDefault, Hasher};
 
-use ganger_types::{Bytes, Change, JobKey};
+use ganger_types::{Bytes, Change, InputRow, InputState, JobKey};
 
-/// Hashes alike in every run, so that runs can be repeated. Keys are the shard's own numbers.
-pub(super) type FixedMap<K, V> = HashMap<K, V, BuildHasherDefault<DefaultHasher>>;
+/// Hashes alike in every run, so that runs can be repeated. Keys are the shard's own numbers, so
+/// nobody outside can choose them to collide.
+pub(super) type FixedMap<K, V> = HashMap<K, V, BuildHasherDefault<NumberHasher>>;
 
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-enum Part {
-    Payload,
-    Result,
+/// Spreads numbers over all bits with one multiplication.
+#[derive(Clone, Copy, Default)]
+pub(super) struct NumberHasher(u64);
+
+/// An odd number near 2^64 divided by the golden ratio (Knuth's multiplicative hashing).
+const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
+
+impl Hasher for NumberHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u64(u64::from(*byte));
+        }
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        self.0 = (self.0 ^ number).wrapping_mul(SPREAD);
+    }
+
+    fn finish(&self) -> u64 {
+        // The upper half is the well mixed one; tables take their place from the lower.
+        self.0.rotate_left(32)
+    }
 }
 
 /// What an entry costs beside its bytes.
 const ENTRY_BYTES: usize = 96;
 
+/// A blob of at most so many bytes is copied: as it comes it is a piece of a whole message from a client,
+/// which would stay in memory as long as any of its pieces.
+const COPIED_BYTES_MAX: usize = 4_096;
+
+/// Blobs by the number of their job.
 #[derive(Default)]
 struct Generation {
     bytes: usize,
-    blobs: FixedMap<(JobKey, Part), Bytes>,
+    payloads: FixedMap<JobKey, Bytes>,
+    results: FixedMap<JobKey, Bytes>,
 }
 
 impl Generation {
-    fn take(&mut self, key: JobKey, part: Part) -> Option<Bytes> {
-        let blob = self.blobs.remove(&(key, part))?;
-        self.bytes -= blob.len() + ENTRY_BYTES;
+    fn take_payload(&mut self, key: JobKey) -> Option<Bytes> {
+        let blob = self.payloads.remove(&key)?;
+        self.bytes -= cost(&blob);
         Some(blob)
     }
 
-    fn put(&mut self, key: JobKey, part: Part, blob: Bytes) {
-        self.take(key, part);
-        self.bytes += blob.len() + ENTRY_BYTES;
-        self.blobs.insert((key, part), blob);
+    fn forget_result(&mut self, key: JobKey) {
+        if let Some(blob) = self.results.remove(&key) {
+            self.bytes -= cost(&blob);
+        }
     }
+}
+
+fn cost(blob: &Bytes) -> usize {
+    blob.len() + ENTRY_BYTES
 }
 
 /// The cache. It holds what is committed and nothing else.
@@ -59,33 +88,35 @@ impl Blobs {
 
     /// Takes a payload out: once handed out it is rarely wanted again.
     pub(super) fn take_payload(&mut self, key: JobKey) -> Option<Bytes> {
-        self.take(key, Part::Payload)
+        let young = self.young.take_payload(key);
+        young.or_else(|| self.old.take_payload(key))
     }
 
     /// A result; it stays, several may need it.
     pub(super) fn result(&self, key: JobKey) -> Option<&Bytes> {
-        let place = (key, Part::Result);
-        self.young
-            .blobs
-            .get(&place)
-            .or_else(|| self.old.blobs.get(&place))
+        let young = self.young.results.get(&key);
+        young.or_else(|| self.old.results.get(&key))
     }
 
-    /// Learns from a durable turn.
+    /// Learns from a durable turn. Of results it keeps those that live jobs wait for, which the same turn
+    /// tells.
     pub(super) fn learn(&mut self, changes: &[Change]) {
+        let wanted = delivered(changes);
         for change in changes {
             match change {
-                Change::PutPayload { key, payload } => self.put(*key, Part::Payload, payload),
+                Change::PutPayload { key, payload } => self.put_payload(*key, payload),
                 Change::FinishJob { record, result } => {
-                    self.take(record.key, Part::Payload);
-                    if let Some(result) = result {
-                        self.put(record.key, Part::Result, result);
+                    self.take_payload(record.key);
+                    if let Some(result) = result
+                        && wanted.contains(&record.key)
+                    {
+                        self.put_result(record.key, result);
                     }
                 }
-                Change::ReviveJob(key) => drop(self.take(*key, Part::Result)),
+                Change::ReviveJob(key) => self.forget_result(*key),
                 Change::RemoveJob(key) => {
-                    self.take(*key, Part::Payload);
-                    self.take(*key, Part::Result);
+                    self.take_payload(*key);
+                    self.forget_result(*key);
                 }
                 _ => {}
             }
@@ -97,22 +128,63 @@ impl Blobs {
         self.young.bytes + self.old.bytes
     }
 
-    fn take(&mut self, key: JobKey, part: Part) -> Option<Bytes> {
-        self.young
-            .take(key, part)
-            .or_else(|| self.old.take(key, part))
+    fn forget_result(&mut self, key: JobKey) {
+        self.young.forget_result(key);
+        self.old.forget_result(key);
     }
 
-    fn put(&mut self, key: JobKey, part: Part, blob: &Bytes) {
-        self.take(key, part);
-        if blob.len() + ENTRY_BYTES > self.half_bytes {
+    fn put_payload(&mut self, key: JobKey, payload: &Bytes) {
+        if !self.make_room(cost(payload)) {
+            self.take_payload(key);
             return;
         }
-        if self.young.bytes + blob.len() + ENTRY_BYTES > self.half_bytes {
+        // Looked at now: making room may have moved the one that is replaced there.
+        self.old.take_payload(key);
+        self.young.bytes += cost(payload);
+        if let Some(replaced) = self.young.payloads.insert(key, kept(payload)) {
+            self.young.bytes -= cost(&replaced);
+        }
+    }
+
+    fn put_result(&mut self, key: JobKey, result: &Bytes) {
+        self.forget_result(key);
+        if self.make_room(cost(result)) {
+            self.young.bytes += cost(result);
+            self.young.results.insert(key, kept(result));
+        }
+    }
+
+    /// Whether a blob of this cost may be kept; if so the young generation has room for it then.
+    fn make_room(&mut self, cost: usize) -> bool {
+        if cost > self.half_bytes {
+            return false;
+        }
+        if self.young.bytes + cost > self.half_bytes {
             self.old = std::mem::take(&mut self.young);
         }
-        self.young.put(key, part, blob.clone());
+        true
     }
+}
+
+/// The blob as it is kept.
+fn kept(blob: &Bytes) -> Bytes {
+    if blob.len() <= COPIED_BYTES_MAX {
+        Bytes::copy_from_slice(blob)
+    } else {
+        blob.clone()
+    }
+}
+
+/// The upstreams whose results this turn gave to live jobs.
+fn delivered(changes: &[Change]) -> BTreeSet<JobKey> {
+    let upstream = |change: &Change| match change {
+        Change::PutInput(InputRow {
+            state: InputState::Delivered { upstream, .. },
+            ..
+        }) => Some(*upstream),
+        _ => None,
+    };
+    changes.iter().filter_map(upstream).collect()
 }
 
 #[cfg(test)]
@@ -158,6 +230,58 @@ mod tests {
     fn a_blob_larger_than_half_is_not_kept() {
         let mut blobs = Blobs::new(1_000);
         blobs.learn(&[payload(1, 450)]);
+        assert_eq!(blobs.bytes(), 0);
+    }
+
+    #[test]
+    fn small_blobs_do_not_keep_the_message_they_came_in() {
+        let message = Bytes::from(vec![b'm'; 100_000]);
+        let mut blobs = Blobs::new(1_000_000);
+        blobs.learn(&[Change::PutPayload {
+            key: JobKey(1),
+            payload: message.slice(10..20),
+        }]);
+        assert!(message.is_unique(), "nothing else holds the message");
+        assert_eq!(
+            blobs.take_payload(JobKey(1)),
+            Some(Bytes::from_static(b"mmmmmmmmmm"))
+        );
+    }
+
+    #[test]
+    fn a_payload_replaced_after_the_generations_changed_is_held_once() {
+        let mut blobs = Blobs::new(2_000);
+        blobs.learn(&[payload(1, 500), payload(2, 500)]);
+        blobs.learn(&[payload(1, 600)]);
+        assert_eq!(blobs.bytes(), 500 + 600 + 2 * ENTRY_BYTES);
+        blobs.learn(&[payload(1, 600)]);
+        assert_eq!(blobs.bytes(), 500 + 600 + 2 * ENTRY_BYTES);
+    }
+
+    #[test]
+    fn results_are_kept_for_those_who_wait_for_them() {
+        let finish = |key| Change::FinishJob {
+            record: Box::new(ganger_store::suite::sample::job(key)),
+            result: Some(Bytes::from_static(b"7")),
+        };
+        let input = Change::PutInput(InputRow {
+            job: JobKey(9),
+            slot: 0,
+            state: InputState::Delivered {
+                upstream: JobKey(2),
+                id: ganger_types::JobId::new("two").expect("short"),
+                policy: ganger_types::FailurePolicy::Fail,
+            },
+        });
+        let mut blobs = Blobs::new(10_000);
+        blobs.learn(&[finish(1), finish(2), input]);
+        assert_eq!(blobs.result(JobKey(1)), None);
+        assert_eq!(
+            blobs.result(JobKey(2)).map(|result| &result[..]),
+            Some(&b"7"[..])
+        );
+        blobs.learn(&[Change::RemoveJob(JobKey(2))]);
+        assert_eq!(blobs.result(JobKey(2)), None);
         assert_eq!(blobs.bytes(), 0);
     }
 }
