@@ -110,8 +110,9 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         let (engine, turn) = self.engine_and_turn(now);
         engine.settle_callers_clock(moment, &command, &mut turn.effects);
         let known = self.known(&command)?;
+        let expected = self.expected;
         let (engine, turn) = self.engine_and_turn(now);
-        turn.commands += 1;
+        turn.begin_command(expected);
         engine
             .apply(moment, command, &known, &mut turn.effects)
             .map_err(|rejection| {

@@ -41,7 +41,7 @@ pub use self::request::{Given, Output, QueueGauge, Request, Ticket, WaiterId};
 
 use self::blobs::Blobs;
 use self::setback::Setbacks;
-use self::turn::{Flight, Turn, Unseen};
+use self::turn::{Expected, Flight, Turn, Unseen};
 use self::upkeep::Upkeep;
 use self::waiters::Waiters;
 use self::waiting::LatestRequests;
@@ -93,6 +93,7 @@ pub struct Core<R, T> {
     closed_meta: Meta,
     inbox: VecDeque<Request<T>>,
     open: Option<Turn<T>>,
+    expected: Expected,
     /// In order; the store is given those with a commit, in the same order.
     flights: VecDeque<Flight<T>>,
     waiters: Waiters<T>,
@@ -134,6 +135,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
             closed_meta: opened.meta,
             inbox: VecDeque::new(),
             open: None,
+            expected: Expected::default(),
             flights: VecDeque::new(),
             waiters: Waiters::default(),
             latest_requests: LatestRequests::default(),

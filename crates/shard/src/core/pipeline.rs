@@ -6,7 +6,7 @@ use ganger_store::{Reader, StoredJob};
 use ganger_types::{Change, Commit, Elapsed, Happening, Meta, Now};
 
 use super::request::{Given, Output, Ticket};
-use super::turn::{Flight, Turn};
+use super::turn::{Expected, Flight, Turn};
 use super::{Core, IN_FLIGHT_TURNS_MAX, Order, Stage};
 use crate::settings::GROUP_WAIT_MAX;
 
@@ -82,6 +82,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         let must_flush = turn.has_written() || counters(&meta) != counters(&self.closed_meta);
         self.closed_meta = meta;
         let effects = std::mem::take(&mut turn.effects);
+        self.expected = Expected::like(&effects);
         let commit = must_flush.then(|| {
             self.given += 1;
             Arc::new(Commit {

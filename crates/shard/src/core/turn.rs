@@ -38,6 +38,15 @@ impl<T> Turn<T> {
         }
     }
 
+    /// Counts a command, and with the first one makes room for as much as the last turn caused.
+    pub(super) fn begin_command(&mut self, expected: Expected) {
+        if self.commands == 0 {
+            self.effects.changes.reserve(expected.changes);
+            self.effects.events.reserve(expected.events);
+        }
+        self.commands += 1;
+    }
+
     /// Whether nothing at all has happened in it.
     pub(super) fn is_empty(&self) -> bool {
         self.answers.is_empty() && self.effects.changes.is_empty() && self.effects.events.is_empty()
@@ -46,6 +55,23 @@ impl<T> Turn<T> {
     /// Whether it must be flushed before anybody hears of it.
     pub(super) fn has_written(&self) -> bool {
         !self.effects.changes.is_empty() || !self.effects.events.is_empty()
+    }
+}
+
+/// How much a turn is expected to cause.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Expected {
+    changes: usize,
+    events: usize,
+}
+
+impl Expected {
+    /// As much as another turn.
+    pub(super) fn like(effects: &Effects) -> Self {
+        Self {
+            changes: effects.changes.len(),
+            events: effects.events.len(),
+        }
     }
 }
 
