@@ -216,14 +216,14 @@ impl Driver {
                 call = calls.recv(), if has_room => {
                     let Some(call) = call else { return Ok(()) };
                     let mut numbers = self.accept(call);
-                    // What else waits travels in the same message.
-                    while self.pending.has_room() {
-                        let Ok(call) = calls.try_recv() else { break };
-                        numbers.extend(self.accept(call));
-                    }
+                    self.accept_waiting(calls, &mut numbers);
                     self.send_reports(&mut link, &numbers).await?;
                 }
-                () = shared.changed.notified() => self.send_reports(&mut link, &[]).await?,
+                () = shared.changed.notified() => {
+                    let mut numbers = Vec::new();
+                    self.accept_waiting(calls, &mut numbers);
+                    self.send_reports(&mut link, &numbers).await?;
+                }
                 () = events.closed() => return Ok(()),
                 () = tokio::time::sleep_until(self.tick_at.into()) => self.tick(&mut link).await?,
                 () = tokio::time::sleep_until(silent_until.into()) => {
@@ -245,6 +245,15 @@ impl Driver {
         }
         drop(leases);
         self.pending.take(call, Instant::now())
+    }
+
+    /// Takes in what else waits, so that it travels in the same message: the end of a run and the credit for
+    /// the next one then reach the same turn of the shard.
+    fn accept_waiting(&mut self, calls: &mut mpsc::Receiver<Call>, numbers: &mut Vec<u64>) {
+        while self.pending.has_room() {
+            let Ok(call) = calls.try_recv() else { return };
+            numbers.extend(self.accept(call));
+        }
     }
 
     /// Sends reports by number, and credits that were granted meanwhile, in messages of a bounded size.
