@@ -63,3 +63,43 @@ impl<'a> Run<'a> {
         (key(first), key(last))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ganger_store::merge::Merged;
+    use ganger_store::suite::sample::{ended, job};
+    use ganger_types::{Change, Outcome};
+
+    #[test]
+    fn a_run_ends_at_a_gap_at_another_course_and_at_new_numbers() {
+        let finish = |key| Change::FinishJob {
+            record: Box::new(ended(job(key), Outcome::Succeeded, key, 5)),
+            result: None,
+        };
+        let remove = |key| Change::RemoveJob(JobKey(key));
+        let changes = [
+            finish(1),
+            finish(2),
+            finish(4),
+            remove(5),
+            remove(6),
+            finish(7),
+            finish(8),
+        ];
+        let merged = Merged::new(&changes);
+        let runs = Run::all(&merged.jobs, JobKey(8));
+        let runs: Vec<_> = runs
+            .iter()
+            .map(|run| (run.course, run.keys().0.0, run.keys().1.0))
+            .collect();
+        let expected = [
+            (Course::Ended, 1, 2),
+            (Course::Ended, 4, 4),
+            (Course::Removed, 5, 6),
+            (Course::Ended, 7, 7),
+            (Course::Usual, 8, 8),
+        ];
+        assert_eq!(runs, expected);
+    }
+}

@@ -1,4 +1,6 @@
-//! What needs a look behind the store's face: a full disk.
+//! What needs a look behind the store's face: a full disk, and rows that are written together.
+
+mod runs;
 
 use ganger_store::suite::sample::job;
 use ganger_store::{CommitError, Loaded, Store};
