@@ -205,11 +205,21 @@ pub(super) async fn consume(client: Client, number: usize, load: Arc<Load>) -> R
             .map(|job| (job.held, done.clone()))
             .collect();
         let (reporter, load) = (reporter.clone(), Arc::clone(&load));
+        let count = reports.len();
+        let grant = {
+            let reporter = reporter.clone();
+            move || reporter.grant(u32::try_from(count).unwrap_or(0))
+        };
+        if credits == 1 {
+            // The run has ended, so its place is free, as with `ganger worker`.
+            grant();
+        }
         let report = async move {
-            let count = reports.len();
             let answers = reporter.report_all(reports).await;
             load.note_completed(answers.iter().filter(|answer| answer.is_ok()).count());
-            reporter.grant(u32::try_from(count).unwrap_or(0));
+            if credits > 1 {
+                grant();
+            }
         };
         if credits == 1 {
             report.await;
