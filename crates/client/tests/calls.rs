@@ -193,6 +193,7 @@ async fn a_graph_is_submitted_shown_and_watched_to_its_end() {
         (view.jobs.len(), view.edges.len(), view.more),
         (3, 2, false)
     );
+    assert_eq!(view.jobs[0].id, graph.jobs[2].to_string());
     assert_eq!(
         view.edges.iter().filter_map(|edge| edge.input).sum::<u32>(),
         1
@@ -301,7 +302,7 @@ async fn jobs_are_changed_in_every_way() {
         .expect("cancelled");
     assert_eq!(
         (cancelled.count, cancelled.skipped),
-        (1, vec!["nowhere".to_owned()])
+        (1, vec!["1/nowhere".to_owned()])
     );
     assert_eq!(
         client
@@ -555,7 +556,11 @@ async fn events_are_followed_over_a_restart() {
         })
         .await
         .expect("followed");
-    let id = client.enqueue(NewJob::new("k")).await.expect("accepted").id;
+    let id = client
+        .enqueue(NewJob::new("k"))
+        .await
+        .expect("accepted")
+        .to_string();
     let moved = loop {
         let event = events.next().await.expect("open").expect("followed");
         if let Happening::JobMoved(moved) = event.happening {
@@ -568,7 +573,11 @@ async fn events_are_followed_over_a_restart() {
     );
     assert!(events.position().is_some());
     let server = server.vanish().await.come_back();
-    let id = client.enqueue(NewJob::new("k")).await.expect("accepted").id;
+    let id = client
+        .enqueue(NewJob::new("k"))
+        .await
+        .expect("accepted")
+        .to_string();
     loop {
         let event = events.next().await.expect("open").expect("followed");
         if matches!(event.happening, Happening::JobMoved(moved) if moved.job == id) {

@@ -276,7 +276,7 @@ async fn many_jobs_are_acted_on_by_ids_and_by_filter() {
         .await;
     assert_eq!(
         (&done["changed"], &done["skipped_jobs"]),
-        (&json!(2), &json!(["nobody"]))
+        (&json!(2), &json!(["1/nobody"]))
     );
     let done = face
         .post(
@@ -339,6 +339,8 @@ async fn a_graph_is_submitted_in_our_form_shown_and_cancelled() {
     let shown = face.get(&format!("/api/v1/jobs/{id}/graph")).await;
     assert_eq!(shown["jobs"].as_array().map(Vec::len), Some(3));
     assert_eq!(shown["edges"].as_array().map(Vec::len), Some(2));
+    assert_eq!(shown["jobs"][0]["id"], format!("1/{id}"));
+    assert_eq!(shown["edges"][0]["to"], format!("1/{id}"));
     let name = done["graph"].as_str().expect("a graph");
     let cancelled = face
         .post(&format!("/api/v1/graphs/{name}/cancel"), json!({}))
@@ -395,6 +397,8 @@ async fn dependencies_are_added_and_taken_back() {
     );
     let why = face.get("/api/v1/jobs/c/why").await;
     assert_eq!(why["reasons"][0]["count"], 2, "{why}");
+    assert_eq!(why["job"], "1/c", "{why}");
+    assert_eq!(why["reasons"][0]["jobs"][0]["job"], "1/a", "{why}");
     assert_eq!(
         face.done(Method::DELETE, path, json!({"on": ["a"]})).await["state"],
         "blocked"

@@ -145,6 +145,15 @@ async fn one_job_waits_for_a_job_of_another_shard() {
             answer["ref"].as_str().expect("a name").starts_with("1/"),
             "{answer}"
         );
+        let id = answer["id"].as_str().expect("an id");
+        let why = one.get(&format!("/api/v1/jobs/{id}/why")).await;
+        let expected = json!([{
+            "reason": "waits_elsewhere",
+            "text": "it waits for a job of another shard",
+            "count": 1,
+            "jobs": [{"job": "2/x"}],
+        }]);
+        assert_eq!(why["reasons"], expected, "{why}");
     }
     run(&two, json!("done")).await;
     assert_eq!(one.lease().await["kind"], "down");

@@ -167,12 +167,12 @@ async fn events_resume_after_the_last_position_without_a_gap() {
     }
     let seen = events(&mut stream, 2).await;
     drop(stream);
-    assert_eq!(seen[0].1["job"], "j0");
+    assert_eq!(seen[0].1["job"], "1/j0");
     assert_eq!(seen[0].1["to"], "ready");
     let mut stream = follow(&face, "/api/v1/events?event=job_moved", Some(seen[1].0)).await;
     let rest = events(&mut stream, 2).await;
     let jobs: Vec<_> = rest.iter().map(|(_, data)| data["job"].clone()).collect();
-    assert_eq!(jobs, ["j2", "j3"]);
+    assert_eq!(jobs, ["1/j2", "1/j3"]);
     assert!(rest[0].0 > seen[1].0);
 }
 
@@ -193,7 +193,7 @@ async fn events_are_filtered_by_job_queue_and_namespace() {
         let seen = events(stream, 1).await;
         assert_eq!(
             (&seen[0].1["job"], &seen[0].1["namespace"]),
-            (&json!("mine"), &json!("default"))
+            (&json!("1/mine"), &json!("default"))
         );
     }
 }

@@ -199,6 +199,7 @@ pub(crate) fn why(why: &Explanation) -> Value {
             "at": at(reason.at),
             "lasts": span(reason.lasts),
             "jobs": (!jobs.is_empty()).then_some(jobs),
+            "elsewhere": (!reason.elsewhere.is_empty()).then_some(&reason.elsewhere),
             "worker": (!reason.worker.is_empty()).then_some(&reason.worker),
             "attempt": (reason.attempt > 0).then_some(reason.attempt),
         }))

@@ -273,6 +273,7 @@ impl TryFrom<v1::Reason> for Reason {
             at: reason.at_us.map(at),
             lasts: reason.for_ms.map(Duration::from_millis),
             jobs: jobs.collect::<Result<_, Error>>()?,
+            elsewhere: reason.elsewhere,
             worker: reason.worker,
             attempt: reason.attempt,
         })

@@ -66,7 +66,7 @@ pub struct Explanation {
 /// One cause.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reason {
-    /// Stable: `waits_for`, `not_before`, `queue_paused`, `queue_limit`, `behind`, `no_worker`,
+    /// Stable: `waits_for`, `waits_elsewhere`, `not_before`, `queue_paused`, `queue_limit`, `behind`, `no_worker`,
     /// `released`, `runs`, `ended`, `next`.
     pub code: String,
     /// A sentence for people.
@@ -81,6 +81,8 @@ pub struct Reason {
     pub lasts: Option<Duration>,
     /// Some of the jobs it waits for.
     pub jobs: Vec<(String, JobState)>,
+    /// Some of the jobs of other shards that it waits for, as `shard/id`.
+    pub elsewhere: Vec<String>,
     /// Who runs it; empty: nobody.
     pub worker: String,
     /// Which attempt runs, or failed before this pause.

@@ -1,20 +1,22 @@
 //! Why a job is not running: codes for programs, sentences for people.
 
 use ganger_proto::v1;
+use ganger_types::ShardId;
 use ganger_types::reply::{Explanation, Reason};
 
-use super::{ms, state};
+use super::{global, ms, state};
 
 /// Why a job is not running, or that it is.
-pub(crate) fn explanation(why: &Explanation) -> v1::Explanation {
+pub(crate) fn explanation(shard: &ShardId, why: &Explanation) -> v1::Explanation {
+    let reasons = why.reasons.iter();
     v1::Explanation {
-        job: why.job.to_text().into_owned(),
+        job: global(shard, &why.job),
         state: state(why.state),
-        reasons: why.reasons.iter().map(reason).collect(),
+        reasons: reasons.map(|one| reason(shard, one)).collect(),
     }
 }
 
-fn reason(reason: &Reason) -> v1::Reason {
+fn reason(shard: &ShardId, reason: &Reason) -> v1::Reason {
     let mut view = v1::Reason::default();
     let code = match reason {
         Reason::WaitsFor { count, some } => {
@@ -22,14 +24,15 @@ fn reason(reason: &Reason) -> v1::Reason {
             view.jobs = some
                 .iter()
                 .map(|(id, stands)| v1::JobInState {
-                    job: id.to_text().into_owned(),
+                    job: global(shard, id),
                     state: state(*stands),
                 })
                 .collect();
             "waits_for"
         }
-        Reason::WaitsElsewhere { count, .. } => {
+        Reason::WaitsElsewhere { count, some } => {
             view.count = Some(*count);
+            view.elsewhere = some.iter().map(|job| global(&job.shard, &job.id)).collect();
             "waits_elsewhere"
         }
         Reason::NotBefore { at, after_attempt } => {
@@ -77,12 +80,9 @@ fn sentence(reason: &Reason) -> String {
     match reason {
         Reason::WaitsFor { count: 1, .. } => "it waits for another job".into(),
         Reason::WaitsFor { count, .. } => format!("it waits for {count} other jobs"),
-        Reason::WaitsElsewhere { count, some } => {
-            let some: Vec<String> = some.iter().map(ToString::to_string).collect();
-            format!(
-                "it waits for {count} jobs of other shards, such as {}",
-                some.join(", ")
-            )
+        Reason::WaitsElsewhere { count: 1, .. } => "it waits for a job of another shard".into(),
+        Reason::WaitsElsewhere { count, .. } => {
+            format!("it waits for {count} jobs of other shards")
         }
         Reason::NotBefore {
             after_attempt: 0, ..

@@ -2,9 +2,9 @@
 
 use ganger_proto::v1;
 use ganger_types::reply::WorkerView;
-use ganger_types::{Event, Happening, JobState, Sample, StatisticsRecord};
+use ganger_types::{Event, Happening, JobState, Sample, ShardId, StatisticsRecord};
 
-use super::{progress, state, text};
+use super::{global, progress, state, text};
 
 /// What happened in one queue on one day.
 pub(crate) fn statistics(record: &StatisticsRecord) -> v1::StatisticsReply {
@@ -54,16 +54,16 @@ pub(crate) fn worker(view: &WorkerView) -> v1::WorkerView {
     }
 }
 
-/// An announcement.
-pub(crate) fn event(event: Event) -> v1::Event {
+/// An announcement of this shard.
+pub(crate) fn event(shard: &ShardId, event: Event) -> v1::Event {
     v1::Event {
         position: event.position.0,
         at_us: event.at.0,
-        happening: Some(happening(event.happening)),
+        happening: Some(happening(shard, event.happening)),
     }
 }
 
-fn happening(happening: Happening) -> v1::event::Happening {
+fn happening(shard: &ShardId, happening: Happening) -> v1::event::Happening {
     use v1::event::Happening as Wire;
     match happening {
         Happening::JobMoved {
@@ -77,7 +77,7 @@ fn happening(happening: Happening) -> v1::event::Happening {
             worker,
             reason,
         } => Wire::JobMoved(v1::JobMoved {
-            job: job.to_text().into_owned(),
+            job: global(shard, &job),
             number: key.0,
             queue: queue.to_text().into_owned(),
             kind: kind.to_text().into_owned(),
@@ -92,7 +92,7 @@ fn happening(happening: Happening) -> v1::event::Happening {
             job,
             progress: made,
         } => Wire::JobProgressed(v1::JobProgressed {
-            job: job.to_text().into_owned(),
+            job: global(shard, &job),
             number: key.0,
             progress: Some(progress(&made)),
         }),
@@ -106,7 +106,7 @@ fn happening(happening: Happening) -> v1::event::Happening {
             bytes,
         }),
         Happening::JobRemoved { key, job, queue } => Wire::JobRemoved(v1::JobRemoved {
-            job: job.to_text().into_owned(),
+            job: global(shard, &job),
             number: key.0,
             queue: queue.to_text().into_owned(),
         }),

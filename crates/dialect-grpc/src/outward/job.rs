@@ -5,7 +5,7 @@ use ganger_shard::{LogChunk, StoredJob};
 use ganger_types::job::AttemptEnd;
 use ganger_types::{Due, HistoryEntry, InputRow, InputState, JobId, JobState, ShardId, What};
 
-use super::{labels, ms, policy, progress, retry, state, tags, text};
+use super::{global, labels, ms, policy, progress, retry, state, tags, text};
 
 /// A job as it stands.
 pub(crate) fn job(shard: &ShardId, stored: StoredJob, brief: bool) -> v1::Job {
@@ -144,10 +144,10 @@ pub(crate) fn enqueued(shard: &ShardId, id: &JobId, existed: bool, name: String)
     }
 }
 
-pub(crate) fn changed(count: u64, skipped: &[ganger_types::JobId]) -> v1::Changed {
+pub(crate) fn changed(shard: &ShardId, count: u64, skipped: &[ganger_types::JobId]) -> v1::Changed {
     v1::Changed {
         count,
-        skipped: skipped.iter().map(|id| id.to_text().into_owned()).collect(),
+        skipped: skipped.iter().map(|id| global(shard, id)).collect(),
     }
 }
 

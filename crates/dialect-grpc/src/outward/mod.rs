@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use ganger_proto::v1;
 use ganger_types::{
-    Backoff, FailurePolicy, JobState, LabelKey, LabelValue, Progress, RetryPolicy, Tag,
+    Backoff, FailurePolicy, JobId, JobState, LabelKey, LabelValue, Progress, RetryPolicy, ShardId,
+    Tag,
 };
 
 pub(crate) use explain::explanation;
@@ -22,6 +23,11 @@ pub(crate) use settings::{namespace, queue, schedule};
 /// Whole milliseconds, rounded up: what is left of a time must not read as nothing.
 pub(crate) fn ms(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
+}
+
+/// A job as it is called everywhere: `shard/id`.
+pub(crate) fn global(shard: &ShardId, id: &JobId) -> String {
+    format!("{shard}/{}", id.to_text())
 }
 
 pub(crate) fn count(number: usize) -> u64 {

@@ -41,6 +41,8 @@ async fn send<T>(
 
 /// Which events a reader wants.
 pub(crate) struct Wanted {
+    /// Whose events these are: their jobs are told as `shard/id`.
+    shard: ShardId,
     namespace: Namespace,
     jobs: HashSet<JobId>,
     queues: HashSet<Queue>,
@@ -61,6 +63,7 @@ impl Wanted {
             ganger_types::limits::LEASE_QUEUES_MAX,
         )?;
         Ok(Self {
+            shard: here.clone(),
             namespace: inward::namespace(&request.namespace)?,
             jobs: inward::each_job(here, At::top("jobs"), &request.jobs)?,
             queues: queues
@@ -243,7 +246,7 @@ fn take(
 ) -> Result<(), Problem> {
     let event = next?;
     if wanted.takes(&event) {
-        batch.push(outward::event(event));
+        batch.push(outward::event(&wanted.shard, event));
     }
     Ok(())
 }

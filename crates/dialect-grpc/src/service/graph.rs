@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 
 use ganger_proto::v1;
 use ganger_shard::StoredJob;
-use ganger_types::{InputRow, InputState, JobKey};
+use ganger_types::{InputRow, InputState, JobKey, ShardId};
 
 use crate::Face;
 use crate::inward::{self, At};
@@ -51,7 +51,7 @@ impl Face {
             edges: BTreeSet::new(),
             limit: usize::try_from(limit).expect("the limit is small"),
         };
-        found.add(&start, 0);
+        found.add(self.handle.id(), &start, 0);
         while let Some((key, depth)) = found.waiting.pop_front() {
             self.look_around(key, depth, depth_max, &mut found).await?;
         }
@@ -88,7 +88,7 @@ impl Face {
                 break;
             }
             if let Some(stored) = self.handle.job_by_key(neighbour).await? {
-                found.add(&stored, depth + 1);
+                found.add(self.handle.id(), &stored, depth + 1);
             }
         }
         Ok(())
@@ -108,9 +108,9 @@ fn upstream_of(row: &InputRow) -> Option<(JobKey, u32)> {
 }
 
 impl Found {
-    fn add(&mut self, stored: &StoredJob, depth: u32) {
+    fn add(&mut self, shard: &ShardId, stored: &StoredJob, depth: u32) {
         let record = &stored.record;
-        let id = record.id.to_text().into_owned();
+        let id = outward::global(shard, &record.id);
         let shown = match stored.lease {
             Some(_) => ganger_types::JobState::Running,
             None => record.state,

@@ -70,7 +70,9 @@ impl Face {
     async fn change(&self, command: Command) -> Result<Response<v1::Changed>, Status> {
         let reply = self.call(command).await?;
         let changed = match reply {
-            Reply::Changed { count, skipped } => outward::changed(count, &skipped),
+            Reply::Changed { count, skipped } => {
+                outward::changed(self.handle.id(), count, &skipped)
+            }
             Reply::Done => v1::Changed {
                 count: 1,
                 skipped: Vec::new(),
@@ -188,7 +190,7 @@ impl Jobs for Face {
         let (namespace, id) = named(self.handle.id(), request.get_ref())?;
         let reply = self.ask(Query::Why(namespace, id)).await?;
         let why = reply_as!(reply, Reply::Why(why) => why)?;
-        Ok(Response::new(outward::explanation(&why)))
+        Ok(Response::new(outward::explanation(self.handle.id(), &why)))
     }
 
     async fn graph(

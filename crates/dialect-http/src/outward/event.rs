@@ -1,10 +1,11 @@
 //! Events as documents.
 
-use ganger_types::{Event, Happening};
+use ganger_types::{Event, Happening, ShardId};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::names::{JobName, KindName, Named, NamespaceName, QueueName, ScheduleName, WorkerName};
+use crate::api::full_name;
+use crate::names::{KindName, Named, NamespaceName, QueueName, ScheduleName, WorkerName};
 use crate::outward::job::{ProgressView, progress};
 use crate::time::Moment;
 
@@ -33,9 +34,9 @@ pub(crate) struct EventView {
     /// `job_moved`, `job_progressed`, `log_appended`, `job_removed`, `queue_changed`, `schedule_changed`,
     /// `worker_seen`, `worker_gone`.
     event: &'static str,
-    /// The job.
+    /// The job, as `shard/id`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    job: Option<JobName>,
+    job: Option<String>,
     /// The queue.
     #[serde(skip_serializing_if = "Option::is_none")]
     queue: Option<QueueName>,
@@ -86,8 +87,8 @@ pub(crate) fn kind(happening: &Happening) -> &'static str {
     KINDS[place]
 }
 
-/// The document of an event.
-pub(crate) fn view(event: Event) -> EventView {
+/// The document of an event of this shard.
+pub(crate) fn view(shard: &ShardId, event: Event) -> EventView {
     let mut view = EventView {
         position: event.position.0,
         at: Moment(event.at),
@@ -106,11 +107,11 @@ pub(crate) fn view(event: Event) -> EventView {
         paused: None,
         schedule: None,
     };
-    fill(&mut view, event.happening);
+    fill(&mut view, shard, event.happening);
     view
 }
 
-fn fill(view: &mut EventView, happening: Happening) {
+fn fill(view: &mut EventView, shard: &ShardId, happening: Happening) {
     match happening {
         Happening::JobMoved {
             job,
@@ -123,7 +124,7 @@ fn fill(view: &mut EventView, happening: Happening) {
             reason,
             ..
         } => {
-            view.job = Some(Named(job));
+            view.job = Some(full_name(shard, &job));
             view.queue = Some(Named(queue));
             view.kind = Some(Named(kind));
             view.from = from.map(ganger_types::JobState::as_str);
@@ -137,7 +138,7 @@ fn fill(view: &mut EventView, happening: Happening) {
             progress: how_far,
             ..
         } => {
-            view.job = Some(Named(job));
+            view.job = Some(full_name(shard, &job));
             view.progress = Some(progress(&how_far));
         }
         Happening::LogAppended { attempt, bytes, .. } => {
@@ -145,7 +146,7 @@ fn fill(view: &mut EventView, happening: Happening) {
             view.bytes = Some(bytes);
         }
         Happening::JobRemoved { job, queue, .. } => {
-            view.job = Some(Named(job));
+            view.job = Some(full_name(shard, &job));
             view.queue = Some(Named(queue));
         }
         Happening::QueueChanged { queue, paused } => {

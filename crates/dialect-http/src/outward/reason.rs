@@ -1,19 +1,20 @@
 //! Why a job is not running, as a document.
 
-use ganger_types::Timestamp;
 use ganger_types::reply::{Explanation, Reason};
+use ganger_types::{ShardId, Timestamp};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::names::{self, JobName, Named, WorkerName};
+use crate::api::full_name;
+use crate::names::{Named, WorkerName};
 use crate::time::Moment;
 
 /// Why a job is not running, or that it is.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Explanation)]
 pub(crate) struct WhyView {
-    /// The job.
-    job: JobName,
+    /// The job, as `shard/id`.
+    job: String,
     /// Where it stands.
     state: &'static str,
     /// The causes, most important first.
@@ -24,17 +25,18 @@ pub(crate) struct WhyView {
 #[derive(Debug, Default, Serialize, ToSchema)]
 #[schema(as = Reason)]
 struct ReasonView {
-    /// `waits_for`, `not_before`, `queue_paused`, `queue_limit`, behind, `no_worker`, released, runs, ended, next.
+    /// `waits_for`, `waits_elsewhere`, `not_before`, `queue_paused`, `queue_limit`, behind, `no_worker`, released, runs,
+    /// ended, next.
     reason: &'static str,
     /// A sentence for people.
     text: String,
-    /// Of `waits_for` and `behind`: how many jobs.
+    /// Of `waits_for`, `waits_elsewhere` and `behind`: how many jobs.
     #[serde(skip_serializing_if = "Option::is_none")]
     count: Option<u64>,
     /// Of `behind`: there are more than counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     more: Option<bool>,
-    /// Of `waits_for`: some of them.
+    /// Of `waits_for` and `waits_elsewhere`: some of them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     jobs: Vec<JobAndState>,
     /// Of `not_before`: when.
@@ -69,18 +71,20 @@ struct ReasonView {
 /// A job and where it stands.
 #[derive(Debug, Serialize, ToSchema)]
 struct JobAndState {
-    /// The job.
-    job: JobName,
-    /// Its state.
-    state: &'static str,
+    /// The job, as `shard/id`.
+    job: String,
+    /// Its state; absent if only its own shard knows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    state: Option<&'static str>,
 }
 
-/// The whole explanation.
-pub(crate) fn view(explanation: Explanation) -> WhyView {
+/// The whole explanation, of a job of this shard.
+pub(crate) fn view(shard: &ShardId, explanation: Explanation) -> WhyView {
+    let reasons = explanation.reasons.into_iter();
     WhyView {
-        job: Named(explanation.job),
+        job: full_name(shard, &explanation.job),
         state: explanation.state.as_str(),
-        reasons: explanation.reasons.into_iter().map(reason).collect(),
+        reasons: reasons.map(|one| reason(shard, one)).collect(),
     }
 }
 
@@ -92,7 +96,7 @@ pub(crate) fn not_before(explanation: &Explanation) -> Option<Timestamp> {
     })
 }
 
-fn reason(reason: Reason) -> ReasonView {
+fn reason(shard: &ShardId, reason: Reason) -> ReasonView {
     let plain = |reason, text: String| ReasonView {
         reason,
         text,
@@ -104,24 +108,31 @@ fn reason(reason: Reason) -> ReasonView {
             jobs: some
                 .into_iter()
                 .map(|(job, state)| JobAndState {
-                    job: Named(job),
-                    state: state.as_str(),
+                    job: full_name(shard, &job),
+                    state: Some(state.as_str()),
                 })
                 .collect(),
-            ..plain("waits_for", format!("it waits for {count} other jobs"))
+            ..plain(
+                "waits_for",
+                match count {
+                    1 => "it waits for another job".to_owned(),
+                    more => format!("it waits for {more} other jobs"),
+                },
+            )
         },
         Reason::WaitsElsewhere { count, some } => {
-            let some: Vec<String> = some
-                .iter()
-                .map(|job| names::show(job.to_name().as_bytes()).into_owned())
-                .collect();
-            let some = some.join(", ");
+            let text = match count {
+                1 => "it waits for a job of another shard".to_owned(),
+                more => format!("it waits for {more} jobs of other shards"),
+            };
+            let jobs = some.into_iter().map(|job| JobAndState {
+                job: full_name(&job.shard, &job.id),
+                state: None,
+            });
             ReasonView {
                 count: Some(count),
-                ..plain(
-                    "waits_elsewhere",
-                    format!("it waits for {count} jobs of other shards, such as {some}"),
-                )
+                jobs: jobs.collect(),
+                ..plain("waits_elsewhere", text)
             }
         }
         Reason::NotBefore { at, after_attempt } => ReasonView {

@@ -8,10 +8,10 @@ use ganger_types::{Command, JobId, Reply};
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use crate::api::full_name;
 use crate::ask::Ask;
 use crate::inward::filter::BulkIn;
 use crate::json::{self, Doc};
-use crate::names::{JobName, Named};
 use crate::problem::Problem;
 use crate::refusal::unexpected_reply;
 
@@ -26,8 +26,8 @@ pub(crate) struct ChangedView {
     changed: u64,
     /// How many were not there, or not in a state for it.
     skipped: u64,
-    /// The first of those.
-    skipped_jobs: Vec<JobName>,
+    /// The first of those, as `shard/id`.
+    skipped_jobs: Vec<String>,
 }
 
 /// What is done to the jobs.
@@ -124,8 +124,10 @@ async fn act(
     done.changed += count;
     done.skipped += u64::try_from(skipped.len()).unwrap_or(u64::MAX);
     let room = SKIPPED_SHOWN.saturating_sub(done.skipped_jobs.len());
+    let shard = ask.shard().id();
+    let shown = skipped.into_iter().take(room);
     done.skipped_jobs
-        .extend(skipped.into_iter().take(room).map(Named));
+        .extend(shown.map(|id| full_name(shard, &id)));
     Ok(())
 }
 

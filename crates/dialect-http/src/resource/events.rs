@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use axum::response::{IntoResponse, Response};
 use ganger_shard::{CallError, Subscription};
-use ganger_types::{Event, Happening, JobId, Namespace, Position, Queue};
+use ganger_types::{Event, Happening, JobId, Namespace, Position, Queue, ShardId};
 use http::{HeaderValue, header};
 
 use crate::arguments::refused;
@@ -99,7 +99,11 @@ async fn run(ask: Ask, filter: Filter, mut events: Subscription, pieces: Pieces)
             event = events.next() => match event {
                 Ok(event) => {
                     seen = Some(event.position);
-                    if filter.takes(&event) { send(&pieces, event).await } else { Ok(()) }
+                    if filter.takes(&event) {
+                        send(ask.shard().id(), &pieces, event).await
+                    } else {
+                        Ok(())
+                    }
                 }
                 Err(error) => {
                     let _ = pieces.send(farewell(error)).await;
@@ -111,9 +115,9 @@ async fn run(ask: Ask, filter: Filter, mut events: Subscription, pieces: Pieces)
     }
 }
 
-async fn send(pieces: &Pieces, event: Event) -> Result<(), Gone> {
+async fn send(shard: &ShardId, pieces: &Pieces, event: Event) -> Result<(), Gone> {
     let (position, kind) = (event.position.0, kind(&event.happening));
-    let data = serde_json::to_string(&view(event)).expect("our documents are plain data");
+    let data = serde_json::to_string(&view(shard, event)).expect("our documents are plain data");
     pieces
         .send(format!("id: {position}\nevent: {kind}\ndata: {data}\n\n"))
         .await

@@ -7,7 +7,7 @@ use ganger_shard::CallError;
 use ganger_shard::StoredJob;
 use ganger_types::command::{Cancel, Selection};
 use ganger_types::query::JobQuery;
-use ganger_types::{Command, InputRow, InputState, JobId, JobRef, Reply};
+use ganger_types::{Command, InputRow, InputState, JobId, JobRef, Reply, ShardId};
 use http::StatusCode;
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -175,8 +175,8 @@ pub(crate) struct GraphView {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Node)]
 struct NodeView {
-    /// Its id.
-    id: JobName,
+    /// Which, as `shard/id`.
+    id: String,
     /// Its program.
     kind: KindName,
     /// Where it stands.
@@ -189,10 +189,10 @@ struct NodeView {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Edge)]
 struct EdgeView {
-    /// The upstream job.
-    from: JobName,
-    /// The job that waits for it.
-    to: JobName,
+    /// The upstream job, as `shard/id`.
+    from: String,
+    /// The job that waits for it, likewise.
+    to: String,
     /// Whether the result is an input.
     carries_data: bool,
     /// What the failure of the upstream means.
@@ -220,15 +220,18 @@ pub(crate) async fn show_around(ask: Ask) -> Result<Response, Problem> {
         }
         None => neighbours(&ask, job).await?,
     };
+    let shard = ask.shard().id();
     for job in jobs {
         let rows = ask
             .shard()
             .inputs(job.record.key, 0, EDGES_SHOWN_MAX)
             .await?;
-        view.edges
-            .extend(rows.into_iter().filter_map(|row| edge(&job.record.id, row)));
+        view.edges.extend(
+            rows.into_iter()
+                .filter_map(|row| edge(shard, &job.record.id, row)),
+        );
         view.jobs.push(NodeView {
-            id: Named(job.record.id),
+            id: full_name(shard, &job.record.id),
             kind: Named(job.record.kind),
             state: job.record.state.as_str(),
             attempt: job.record.attempt,
@@ -263,7 +266,7 @@ async fn neighbours(ask: &Ask, job: StoredJob) -> Result<Vec<StoredJob>, Problem
     Ok(jobs)
 }
 
-fn edge(to: &JobId, row: InputRow) -> Option<EdgeView> {
+fn edge(shard: &ShardId, to: &JobId, row: InputRow) -> Option<EdgeView> {
     let carries_data = row.slot < InputRow::EDGE_FIRST;
     let (from, policy) = match row.state {
         InputState::Value(_) => return None,
@@ -272,8 +275,8 @@ fn edge(to: &JobId, row: InputRow) -> Option<EdgeView> {
         }
         | InputState::Delivered {
             id, policy: means, ..
-        } => (id, policy(means)),
-        InputState::Ignored { id } => (id, "ignore"),
+        } => (full_name(shard, &id), policy(means)),
+        InputState::Ignored { id } => (full_name(shard, &id), "ignore"),
         InputState::Remote {
             upstream,
             policy: means,
@@ -283,11 +286,11 @@ fn edge(to: &JobId, row: InputRow) -> Option<EdgeView> {
             upstream,
             policy: means,
             ..
-        } => (upstream.to_name(), policy(means)),
+        } => (full_name(&upstream.shard, &upstream.id), policy(means)),
     };
     Some(EdgeView {
-        from: Named(from),
-        to: Named(to.clone()),
+        from,
+        to: full_name(shard, to),
         carries_data,
         policy,
     })

@@ -85,7 +85,7 @@ pub(crate) async fn show(ask: Ask) -> Result<Response, Problem> {
 
 pub(crate) async fn why(ask: Ask) -> Result<Response, Problem> {
     let explanation = explain(&ask, ask.job()?).await?;
-    Ok(json::ok(&reason::view(explanation)))
+    Ok(json::ok(&reason::view(ask.shard().id(), explanation)))
 }
 
 async fn explain(ask: &Ask, id: JobId) -> Result<Explanation, Problem> {

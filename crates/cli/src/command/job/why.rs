@@ -69,6 +69,26 @@ fn sentence(reason: &Reason, queue: &str, now: SystemTime) -> String {
                 counted(count, "other job")
             )
         }
+        "waits_elsewhere" => {
+            let some: Vec<String> = reason
+                .elsewhere
+                .iter()
+                .map(|job| escape::line(job))
+                .collect();
+            let more = if u64::try_from(some.len()).is_ok_and(|shown| shown < count) {
+                ", ..."
+            } else {
+                ""
+            };
+            let what = match count {
+                1 => "a job of another shard".to_owned(),
+                count => format!("{count} jobs of other shards"),
+            };
+            format!(
+                "It waits for {what} to succeed first: {}{more}.",
+                some.join(", ")
+            )
+        }
         "not_before" => {
             let when = reason.at.map(|at| time::both(at, now)).unwrap_or_default();
             match reason.attempt {
@@ -109,6 +129,7 @@ fn next_step(reason: &Reason, job: &str, queue: &str) -> Option<String> {
             let first = reason.jobs.first().map_or(job, |(id, _)| escape::line(id));
             format!("ganger job why {first}")
         }
+        "waits_elsewhere" => format!("ganger job why {}", escape::line(reason.elsewhere.first()?)),
         "not_before" => format!("ganger job set {job} --delay 0   runs it now"),
         "queue_paused" => format!("ganger queue resume {queue}"),
         "queue_limit" => format!("ganger queue set {queue} --running-max N   allows more"),
@@ -141,6 +162,7 @@ mod tests {
             at: None,
             lasts: None,
             jobs: Vec::new(),
+            elsewhere: Vec::new(),
             worker: String::new(),
             attempt: 0,
         }
@@ -157,6 +179,11 @@ mod tests {
                     jobs: vec![("u\x1b1".to_owned(), JobState::Running)],
                     ..reason("waits_for")
                 },
+                Reason {
+                    count: Some(1),
+                    elsewhere: vec!["2/v1".to_owned()],
+                    ..reason("waits_elsewhere")
+                },
                 reason("queue_paused"),
             ],
         };
@@ -166,6 +193,8 @@ mod tests {
             "j1 is blocked.\n  \
              It waits for 2 other jobs to succeed first: u\\x1b1 (running), ....\n    \
              -> ganger job why u\\x1b1\n  \
+             It waits for a job of another shard to succeed first: 2/v1.\n    \
+             -> ganger job why 2/v1\n  \
              The queue mail is paused: nothing is taken from it.\n    \
              -> ganger queue resume mail"
         );
