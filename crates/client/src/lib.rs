@@ -102,6 +102,7 @@ pub use error::{Error, code};
 pub use follow::{EventStream, GraphProgress, GraphWatch, LogStream};
 pub use ganger_tls::Trust;
 pub use ganger_types::ShardId;
+pub use ganger_types::span::{SpanError, read_span, show_span};
 pub use model::*;
 pub use options::{Options, Retry};
 pub use work::{Lost, Reporter, WorkEvent, WorkOptions, WorkStream};

@@ -20,6 +20,7 @@ pub mod reference;
 pub mod rejection;
 pub mod reply;
 pub mod schedule;
+pub mod span;
 pub mod statistics;
 pub mod time;
 mod whose;

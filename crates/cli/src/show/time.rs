@@ -54,26 +54,8 @@ pub(crate) fn span(span: Duration) -> String {
     out
 }
 
-/// Writes a duration as documents have it: `1h30m`, `500ms`, in whole units.
-pub(crate) fn exact_span(span: Duration) -> String {
-    const UNITS: [(&str, u128); 6] = [
-        ("d", 86_400_000_000),
-        ("h", 3_600_000_000),
-        ("m", 60_000_000),
-        ("s", 1_000_000),
-        ("ms", 1_000),
-        ("us", 1),
-    ];
-    let mut rest = span.as_micros();
-    let mut out = String::new();
-    for (unit, scale) in UNITS {
-        if rest >= scale {
-            write!(out, "{}{unit}", rest / scale).expect("writing to a string cannot fail");
-            rest %= scale;
-        }
-    }
-    if out.is_empty() { "0s".to_owned() } else { out }
-}
+/// A duration as documents have it: `1h30m`, `500ms`, in whole units.
+pub(crate) use ganger_client::show_span as exact_span;
 
 #[cfg(test)]
 mod tests {
