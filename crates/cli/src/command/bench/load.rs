@@ -19,6 +19,9 @@ use crate::exit::Failure;
 /// What is left after a measurement is completed within this time, or left alone.
 const DRAIN_WITHIN: Duration = Duration::from_secs(20);
 
+/// A delivery that is lost with a server that is killed comes again after so long.
+const LEASE_FOR: Duration = Duration::from_secs(5);
+
 /// How a server is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Face {
@@ -188,7 +191,7 @@ pub(super) async fn consume(client: Client, number: usize, load: Arc<Load>) -> R
         worker: format!("bench-{number}"),
         queues: vec![TakeFrom::new(&load.queue)],
         mode: TakeMode::Ordered,
-        lease_for: None,
+        lease_for: Some(LEASE_FOR),
         credits: u32::try_from(credits).unwrap_or(1),
     });
     let reporter = stream.reporter();

@@ -9,6 +9,8 @@ mod lives;
 mod load;
 mod log;
 mod report;
+mod servers;
+mod shards;
 mod target;
 
 use std::path::PathBuf;
@@ -46,6 +48,8 @@ pub(crate) enum Kind {
     Latency,
     /// As mix, on an empty queue and above a million jobs that wait.
     Deep,
+    /// Several shards, in one process and as servers of their own: lives, graphs over 8 of them, messages, cancelling.
+    Shards,
 }
 
 /// Measures full lives (enqueue, lease, complete) per second, enqueueing and taking by themselves, a
@@ -113,7 +117,11 @@ pub(crate) async fn run(context: &Context, args: BenchArgs) -> Outcome {
     if args.loads.contains(&Kind::Lives) {
         measure_lives(&target, &args, &mut report).await?;
     }
-    for &kind in args.loads.iter().filter(|kind| **kind != Kind::Lives) {
+    if args.loads.contains(&Kind::Shards) {
+        report.shards = shards::measure(&target, args.payload, args.time).await?;
+    }
+    let by_face = |kind: &&Kind| !matches!(kind, Kind::Lives | Kind::Shards);
+    for &kind in args.loads.iter().filter(by_face) {
         for &face in &args.faces {
             remark(format!("measuring {}: {kind:?}", face.name()).to_lowercase());
             measure(&target, &args, kind, face, &mut report).await?;
@@ -165,7 +173,7 @@ async fn measure(
 ) -> Result<(), Failure> {
     let (payload, time) = (args.payload, args.time);
     match kind {
-        Kind::Lives => {}
+        Kind::Lives | Kind::Shards => {}
         Kind::Enqueue => {
             let load = Load::new(face, "enqueue", BATCH, payload, 0);
             let measured = enqueue::measure(target, &load, CONNECTIONS, time).await?;
@@ -207,6 +215,11 @@ fn check(args: &BenchArgs) -> Result<(), Failure> {
     {
         return Err(Failure::usage(
             "--connections and --batches must be at least 1",
+        ));
+    }
+    if args.attach && args.loads.contains(&Kind::Shards) {
+        return Err(Failure::usage(
+            "--loads shards starts and stops servers of its own: leave --attach out",
         ));
     }
     if args.rates.contains(&0) {

@@ -43,6 +43,24 @@ pub(super) struct LatencyRow {
     pub(super) latency: Latency,
 }
 
+/// Something done by several shards.
+pub(super) struct ShardsRow {
+    pub(super) what: String,
+    /// What is counted.
+    pub(super) unit: &'static str,
+    pub(super) count: f64,
+    pub(super) seconds: f64,
+    /// Of all servers together.
+    pub(super) cpu: f64,
+}
+
+impl ShardsRow {
+    /// A second; of a difference of two times there may be none.
+    fn rate(&self) -> Option<f64> {
+        (self.seconds > 0.0).then(|| self.count / self.seconds)
+    }
+}
+
 /// Everything found.
 pub(super) struct Report {
     payload: usize,
@@ -52,6 +70,7 @@ pub(super) struct Report {
     pub(super) lives: Vec<LifeRow>,
     pub(super) rows: Vec<Row>,
     pub(super) latency: Vec<LatencyRow>,
+    pub(super) shards: Vec<ShardsRow>,
 }
 
 impl Report {
@@ -69,6 +88,7 @@ impl Report {
             lives: Vec::new(),
             rows: Vec::new(),
             latency: Vec::new(),
+            shards: Vec::new(),
         }
     }
 
@@ -90,7 +110,34 @@ impl Report {
         if !self.latency.is_empty() {
             out.push_str(&self.latency_table());
         }
+        if !self.shards.is_empty() {
+            out.push_str(&self.shards_table());
+        }
         out.trim_end().to_owned()
+    }
+
+    fn shards_table(&self) -> String {
+        let columns = [
+            "what",
+            "of",
+            "count",
+            "seconds",
+            "a second",
+            "servers' CPU s",
+            "CPU \u{b5}s each",
+        ];
+        let rows = self.shards.iter().map(|row| {
+            vec![
+                row.what.clone(),
+                row.unit.to_owned(),
+                whole(row.count),
+                format!("{:.2}", row.seconds),
+                row.rate().map_or("-".to_owned(), whole),
+                format!("{:.2}", row.cpu),
+                format!("{:.1}", row.cpu / row.count * 1e6),
+            ]
+        });
+        table("Several shards", &columns.map(str::to_owned), false, rows)
     }
 
     fn lives_table(&self) -> String {
@@ -207,12 +254,22 @@ impl Report {
                 "max_ms": row.latency.max.as_secs_f64() * 1e3,
             })
         });
+        let shards = self.shards.iter().map(|row| {
+            json!({
+                "what": row.what,
+                "unit": row.unit,
+                "count": row.count,
+                "seconds": row.seconds,
+                "servers_cpu_seconds": row.cpu,
+            })
+        });
         json!({
             "payload_bytes": self.payload,
             "seconds_each": self.seconds,
             "lives": lives.collect::<Vec<_>>(),
             "loads": loads.collect::<Vec<_>>(),
             "latency": latency.collect::<Vec<_>>(),
+            "shards": shards.collect::<Vec<_>>(),
         })
     }
 }

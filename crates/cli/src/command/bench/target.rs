@@ -73,27 +73,11 @@ impl Target {
             return Ok(target);
         }
         let addr = free_address()?;
-        let child = Command::new(std::env::current_exe()?)
-            .args(["server", "--log", "warn", "--addr", &addr, "--db"])
-            .arg(target.dir.join("bench.db"))
-            .env_remove("GANGER_CONFIG")
-            .env_remove("GANGER_TOKEN")
-            .env_remove("GANGER_TOKEN_FILE")
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .spawn()?;
+        let child = spawn_server(&addr, &target.dir.join("bench.db"), &["--log", "warn"])?;
         target.pid = Some(child.id());
         target.own = Some(child);
         target.options = Options::new(addr);
-        let retry = Retry {
-            total_max: START_WITHIN,
-            ..Retry::default()
-        };
-        Client::connect(Options {
-            retry,
-            ..target.options.clone()
-        })
-        .await?;
+        until_ready(&target.options).await?;
         Ok(target)
     }
 
@@ -119,21 +103,10 @@ impl Target {
         &self.options.url
     }
 
-    /// CPU seconds that the server has used, if its process is known.
-    fn cpu(&self) -> Option<f64> {
-        let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid?)).ok()?;
-        // The name in brackets may hold anything; times are the 14th and 15th field.
-        let (_, rest) = stat.rsplit_once(')')?;
-        let mut fields = rest.split_whitespace().skip(11);
-        let user: u32 = fields.next()?.parse().ok()?;
-        let system: u32 = fields.next()?.parse().ok()?;
-        Some((f64::from(user) + f64::from(system)) / TICKS_A_SECOND)
-    }
-
     /// What it has used so far.
     pub(super) async fn used(&self) -> Used {
         Used {
-            cpu: self.cpu(),
+            cpu: self.pid.and_then(cpu_of),
             commits: self.commits().await,
         }
     }
@@ -162,7 +135,46 @@ impl Drop for Target {
     }
 }
 
-fn free_address() -> Result<String, Failure> {
+/// Starts this program as a server with a store at `db`.
+pub(super) fn spawn_server(addr: &str, db: &Path, more: &[&str]) -> Result<Child, Failure> {
+    let child = Command::new(std::env::current_exe()?)
+        .args(["server", "--addr", addr, "--db"])
+        .arg(db)
+        .args(more)
+        .env_remove("GANGER_CONFIG")
+        .env_remove("GANGER_TOKEN")
+        .env_remove("GANGER_TOKEN_FILE")
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .spawn()?;
+    Ok(child)
+}
+
+/// Waits until a server that was started answers.
+pub(super) async fn until_ready(options: &Options) -> Result<Client, Failure> {
+    let retry = Retry {
+        total_max: START_WITHIN,
+        ..Retry::default()
+    };
+    let options = Options {
+        retry,
+        ..options.clone()
+    };
+    Client::connect(options).await.map_err(Into::into)
+}
+
+/// CPU seconds that a process has used.
+pub(super) fn cpu_of(pid: u32) -> Option<f64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name in brackets may hold anything; times are the 14th and 15th field.
+    let (_, rest) = stat.rsplit_once(')')?;
+    let mut fields = rest.split_whitespace().skip(11);
+    let user: u32 = fields.next()?.parse().ok()?;
+    let system: u32 = fields.next()?.parse().ok()?;
+    Some((f64::from(user) + f64::from(system)) / TICKS_A_SECOND)
+}
+
+pub(super) fn free_address() -> Result<String, Failure> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     Ok(listener.local_addr()?.to_string())
 }

@@ -1,0 +1,366 @@
+//! Several shards: full lives in one process, graphs over eight servers, messages between two, cancelling over four.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ganger_client::{Client, Edge, NewJob, Upstream};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
+
+use crate::command::bench::load::{self, Face, Load};
+use crate::command::bench::report::ShardsRow;
+use crate::command::bench::servers::Servers;
+use crate::command::bench::target::Target;
+use crate::context::remark;
+use crate::exit::Failure;
+
+/// Shards of one process whose full lives are counted.
+const IN_ONE: [usize; 3] = [1, 2, 4];
+/// Connections of that, spread over the shards.
+const CONNECTIONS: usize = 16;
+/// Jobs in one enqueue, delivery and report.
+const BATCH: usize = 64;
+/// Batches of each connection that may be enqueued and not completed.
+const BATCHES_AHEAD: usize = 4;
+
+/// The graph: layers of jobs, each waiting for two of the layer before.
+const SERVERS: usize = 8;
+const WIDTH: usize = 80;
+const LAYERS: usize = 125;
+/// Between one server that is killed and the next, and how long each is away.
+const NEXT_KILL_AFTER: Duration = Duration::from_millis(500);
+const AWAY_FOR: Duration = Duration::from_millis(300);
+
+/// Messages that wait for a server that is away.
+const MESSAGES: usize = 50_000;
+
+/// Members of the graph that is cancelled, and over how many shards.
+const MEMBERS: usize = 100_000;
+const CANCEL_SHARDS: usize = 4;
+
+/// How often it is looked whether something is done.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+/// What takes longer has gone wrong.
+const DONE_WITHIN: Duration = Duration::from_secs(300);
+
+const QUEUE: &str = "bench";
+
+/// All of it, a row each.
+pub(super) async fn measure(
+    target: &Target,
+    payload_bytes: usize,
+    time: Duration,
+) -> Result<Vec<ShardsRow>, Failure> {
+    let dir = target.dir();
+    let mut rows = Vec::new();
+    for shards in IN_ONE {
+        remark(format!("measuring lives: {shards} shards in one process"));
+        let servers = Servers::in_one(dir, "lives", shards).await?;
+        rows.push(lives(&servers, payload_bytes, time).await?);
+    }
+    for (name, what, kills, crosses) in [
+        (
+            "same",
+            "graph over 8 servers, no edge crosses",
+            false,
+            false,
+        ),
+        (
+            "cross",
+            "graph over 8 servers, every edge crosses",
+            false,
+            true,
+        ),
+        (
+            "kills",
+            "the same while servers are killed and started",
+            true,
+            true,
+        ),
+    ] {
+        remark(format!("measuring {what}"));
+        let mut servers = Servers::of_their_own(dir, name, SERVERS).await?;
+        rows.push(graph(&mut servers, what, kills, crosses).await?);
+    }
+    rows.push(edges(&rows));
+    remark("measuring messages between two servers");
+    rows.push(messages(Servers::of_their_own(dir, "messages", 2).await?).await?);
+    remark("measuring cancelling");
+    rows.push(cancel(&Servers::in_one(dir, "cancel", CANCEL_SHARDS).await?).await?);
+    Ok(rows)
+}
+
+fn counted(count: usize) -> f64 {
+    f64::from(u32::try_from(count).unwrap_or(u32::MAX))
+}
+
+/// Full lives on all shards of one process at once.
+async fn lives(
+    servers: &Servers,
+    payload_bytes: usize,
+    time: Duration,
+) -> Result<ShardsRow, Failure> {
+    let each = CONNECTIONS / servers.shards();
+    let mut tasks = JoinSet::new();
+    let mut loads = Vec::new();
+    for place in 0..servers.shards() {
+        let ahead = each * BATCH * BATCHES_AHEAD;
+        let load = Load::on(QUEUE.to_owned(), Face::Grpc, BATCH, payload_bytes, ahead);
+        for number in 0..each {
+            let client = servers.client(place)?;
+            tasks.spawn(load::produce(client.clone(), Arc::clone(&load)));
+            tasks.spawn(load::consume(client, number, Arc::clone(&load)));
+        }
+        loads.push(load);
+    }
+    // Runs in.
+    sleep(time / 4).await;
+    let completed = || loads.iter().map(|load| load.completed()).sum::<u64>();
+    let (begun, before, cpu) = (Instant::now(), completed(), servers.cpu());
+    sleep(time).await;
+    let (took, after) = (begun.elapsed(), completed());
+    let cpu = servers.cpu() - cpu;
+    tasks.shutdown().await;
+    Ok(ShardsRow {
+        what: format!("{} shards in one process", servers.shards()),
+        unit: "lives",
+        count: counted(usize::try_from(after - before).unwrap_or(0)),
+        seconds: took.as_secs_f64(),
+        cpu,
+    })
+}
+
+/// The place of a job's shard: that of its column, or another one in each layer, so that every edge crosses.
+fn place(layer: usize, column: usize, crosses: bool) -> usize {
+    let shift = if crosses { layer } else { 0 };
+    (column + shift) % SERVERS
+}
+
+/// Layers of jobs. Each waits for the results of two of the layer before: of its own column, and of the column that is
+/// as many further as there are servers.
+fn layers(crosses: bool) -> Vec<NewJob> {
+    let mut jobs = Vec::with_capacity(WIDTH * LAYERS);
+    for layer in 0..LAYERS {
+        for column in 0..WIDTH {
+            let mut job = NewJob::new("bench").queue(QUEUE);
+            job.shard = Some((place(layer, column, crosses) + 1).to_string());
+            if layer > 0 {
+                for above in [column, (column + SERVERS) % WIDTH] {
+                    job = job.result_of(member((layer - 1) * WIDTH + above));
+                }
+            }
+            jobs.push(job);
+        }
+    }
+    jobs
+}
+
+fn member(place: usize) -> Upstream {
+    Upstream::Member(u32::try_from(place).unwrap_or(u32::MAX))
+}
+
+/// Workers on some shards that complete at once whatever comes.
+fn workers(
+    servers: &Servers,
+    places: impl Iterator<Item = usize>,
+) -> Result<JoinSet<Result<(), Failure>>, Failure> {
+    let mut workers = JoinSet::new();
+    for place in places {
+        let load = Load::on(QUEUE.to_owned(), Face::Grpc, BATCH, 0, 0);
+        workers.spawn(load::consume(servers.client(place)?, place, load));
+    }
+    Ok(workers)
+}
+
+/// Waits until so few jobs of a shard are live.
+async fn until_live(client: &Client, left: u64) -> Result<(), Failure> {
+    let begun = Instant::now();
+    loop {
+        // A server that is away is asked again by the client itself.
+        let counts = client.queue(QUEUE).await?.counts;
+        let live = counts.blocked + counts.scheduled + counts.ready + counts.running;
+        if live <= left {
+            return Ok(());
+        }
+        if begun.elapsed() > DONE_WITHIN {
+            let words = format!("{live} jobs of a shard are live after {DONE_WITHIN:?}");
+            return Err(Failure::failed(words));
+        }
+        sleep(LOOK_EVERY).await;
+    }
+}
+
+async fn until_all_ended(servers: &Servers) -> Result<(), Failure> {
+    for place in 0..servers.shards() {
+        until_live(&servers.client(place)?, 0).await?;
+    }
+    Ok(())
+}
+
+/// A graph from its submission to the end of its last job.
+async fn graph(
+    servers: &mut Servers,
+    what: &str,
+    kills: bool,
+    crosses: bool,
+) -> Result<ShardsRow, Failure> {
+    let mut workers = workers(servers, 0..SERVERS)?;
+    let (begun, cpu) = (Instant::now(), servers.cpu());
+    let submitter = servers.client(0)?;
+    submitter.submit_graph(layers(crosses), None).await?;
+    let last = servers.client(place(LAYERS - 1, 0, crosses))?;
+    let mut end = tokio::spawn(async move { until_live(&last, 0).await });
+    let mut killed = 0;
+    while kills && !end.is_finished() {
+        let victim = killed % SERVERS;
+        killed += 1;
+        servers.kill(victim)?;
+        sleep(AWAY_FOR).await;
+        servers.start_again(victim).await?;
+        tokio::select! {
+            _ = &mut end => break,
+            () = sleep(NEXT_KILL_AFTER) => {}
+        }
+    }
+    until_all_ended(servers).await?;
+    let took = begun.elapsed();
+    let cpu = servers.cpu() - cpu;
+    workers.shutdown().await;
+    let what = if kills {
+        format!("{what}, {killed} times")
+    } else {
+        what.to_owned()
+    };
+    Ok(ShardsRow {
+        what,
+        unit: "jobs",
+        count: counted(WIDTH * LAYERS),
+        seconds: took.as_secs_f64(),
+        cpu,
+    })
+}
+
+/// What an edge costs more if it crosses: the difference of two of the graphs.
+fn edges(rows: &[ShardsRow]) -> ShardsRow {
+    let of = |word: &str| rows.iter().find(|row| row.what.contains(word));
+    let (same, cross) = (of("no edge"), of("every edge"));
+    let less = |value: fn(&ShardsRow) -> f64| cross.map_or(0.0, value) - same.map_or(0.0, value);
+    ShardsRow {
+        what: "what its edges cost more if they cross".to_owned(),
+        unit: "edges",
+        count: counted(2 * WIDTH * (LAYERS - 1)),
+        seconds: less(|row| row.seconds),
+        cpu: less(|row| row.cpu),
+    }
+}
+
+/// Messages that wait for a server which was away, from when it is back until it has them on disk.
+async fn messages(mut servers: Servers) -> Result<ShardsRow, Failure> {
+    let mut jobs = Vec::with_capacity(2 * MESSAGES);
+    for place in 0..2 * MESSAGES {
+        let mut job = NewJob::new("bench").queue(QUEUE);
+        let is_upstream = place < MESSAGES;
+        job.shard = Some(if is_upstream { "1" } else { "2" }.to_owned());
+        if !is_upstream {
+            job.after = vec![Edge::on(member(place - MESSAGES))];
+        }
+        jobs.push(job);
+    }
+    let one = servers.client(0)?;
+    one.submit_graph(jobs, None).await?;
+    // What the submission itself has to tell is told first.
+    until_told(&one).await?;
+    servers.kill(1)?;
+    let mut workers = workers(&servers, 0..1)?;
+    until_live(&one, 0).await?;
+    workers.shutdown().await;
+    let before = confirmed(&one).await?;
+    let cpu = servers.cpu();
+    servers.start_again(1).await?;
+    let begun = Instant::now();
+    until_told(&one).await?;
+    let took = begun.elapsed();
+    Ok(ShardsRow {
+        what: "from one server to another that was away".to_owned(),
+        unit: "messages",
+        count: counted(usize::try_from(confirmed(&one).await? - before).unwrap_or(0)),
+        seconds: took.as_secs_f64(),
+        cpu: servers.cpu() - cpu,
+    })
+}
+
+async fn confirmed(client: &Client) -> Result<u64, Failure> {
+    let (_, peers) = client.peers().await?;
+    Ok(peers.iter().map(|peer| peer.confirmed).sum())
+}
+
+/// Waits until nothing waits for other shards.
+async fn until_told(client: &Client) -> Result<(), Failure> {
+    let begun = Instant::now();
+    loop {
+        let (_, peers) = client.peers().await?;
+        if peers.iter().all(|peer| peer.waiting == 0) {
+            return Ok(());
+        }
+        if begun.elapsed() > DONE_WITHIN {
+            return Err(Failure::failed("messages still wait"));
+        }
+        sleep(LOOK_EVERY).await;
+    }
+}
+
+/// A binary tree over all shards, called off as a whole: from the call until no member is live.
+async fn cancel(servers: &Servers) -> Result<ShardsRow, Failure> {
+    let mut jobs = Vec::with_capacity(MEMBERS);
+    for place in 0..MEMBERS {
+        let mut job = NewJob::new("bench").queue(QUEUE);
+        job.shard = Some((place % CANCEL_SHARDS + 1).to_string());
+        if place > 0 {
+            job = job.result_of(member((place - 1) / 2));
+        }
+        jobs.push(job);
+    }
+    let client = servers.client(0)?;
+    let accepted = client.submit_graph(jobs, None).await?;
+    let graph = accepted
+        .graph
+        .ok_or_else(|| Failure::failed("a graph without a name"))?;
+    let (begun, cpu) = (Instant::now(), servers.cpu());
+    client.cancel_graph(&graph, "measured").await?;
+    until_all_ended(servers).await?;
+    Ok(ShardsRow {
+        what: "graph over 4 shards in one process, cancelled".to_owned(),
+        unit: "jobs",
+        count: counted(MEMBERS),
+        seconds: begun.elapsed().as_secs_f64(),
+        cpu: servers.cpu() - cpu,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_edges_of_the_graph_cross_or_none_does() {
+        for crosses in [false, true] {
+            let jobs = layers(crosses);
+            assert_eq!(jobs.len(), 10_000);
+            let mut edges = 0;
+            for job in &jobs {
+                for input in &job.inputs {
+                    let ganger_client::Input::Result(edge) = input else {
+                        panic!("no values");
+                    };
+                    let Upstream::Member(upstream) = edge.upstream else {
+                        panic!("members only");
+                    };
+                    let upstream = usize::try_from(upstream).expect("a place");
+                    assert_eq!(jobs[upstream].shard != job.shard, crosses);
+                    edges += 1;
+                }
+            }
+            assert_eq!(edges, 2 * WIDTH * (LAYERS - 1));
+        }
+    }
+}
