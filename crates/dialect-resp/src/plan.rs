@@ -179,6 +179,13 @@ pub(crate) fn wrong_arity(command: &str) -> Value {
     ))
 }
 
+/// An argument within an error, up to a number of bytes, and to the first that is zero, as in C.
+pub(crate) fn shown(argument: &[u8], bytes_max: usize) -> String {
+    let end = argument.iter().position(|byte| *byte == 0);
+    let end = end.unwrap_or(argument.len()).min(bytes_max);
+    String::from_utf8_lossy(&argument[..end]).into_owned()
+}
+
 /// Whether an option is this one, in any letter case.
 pub(crate) fn is(argument: &[u8], word: &str) -> bool {
     argument.eq_ignore_ascii_case(word.as_bytes())

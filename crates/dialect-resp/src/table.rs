@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 
 use bytes::Bytes;
 
-use crate::plan::{Plan, Wait, is, wrong_arity};
+use crate::plan::{Plan, Wait, is, shown, wrong_arity};
 use crate::rights::Right;
 use crate::session::Session;
 use crate::value::Value;
@@ -247,37 +247,29 @@ pub(crate) fn run_second(
     }
 }
 
+/// Bytes of a name, and of all arguments, that a refusal of the unknown shows.
+const SHOWN_BYTES_MAX: usize = 128;
+
 /// The refusal of what is not in the table, as Redis 7 says it.
 pub(crate) fn unknown(arguments: &[Bytes]) -> Value {
-    // Redis counts in bytes and stops at the first zero, as C does.
-    let text = |bytes: &[u8], max: usize| {
-        let end = bytes
-            .iter()
-            .position(|byte| *byte == 0)
-            .unwrap_or(bytes.len());
-        String::from_utf8_lossy(&bytes[..end.min(max)]).into_owned()
-    };
-    let mut shown = String::new();
+    let mut rest = String::new();
     for argument in &arguments[1..] {
-        if shown.len() >= 128 {
+        if rest.len() >= SHOWN_BYTES_MAX {
             break;
         }
-        shown += &format!("'{}' ", text(argument, 128 - shown.len()));
+        rest += &format!("'{}' ", shown(argument, SHOWN_BYTES_MAX - rest.len()));
     }
-    let name = text(&arguments[0], 128);
+    let name = shown(&arguments[0], SHOWN_BYTES_MAX);
     Value::error(format!(
-        "ERR unknown command '{name}', with args beginning with: {shown}"
+        "ERR unknown command '{name}', with args beginning with: {rest}"
     ))
 }
 
 /// The refusal of a second word that is not known.
 fn unknown_subcommand(arguments: &[Bytes]) -> Value {
-    let shown = &arguments[1][..arguments[1].len().min(128)];
-    let shown = String::from_utf8_lossy(shown);
+    let word = shown(&arguments[1], SHOWN_BYTES_MAX);
     let name = String::from_utf8_lossy(&arguments[0]).to_uppercase();
-    Value::error(format!(
-        "ERR unknown subcommand '{shown}'. Try {name} HELP."
-    ))
+    Value::error(format!("ERR unknown subcommand '{word}'. Try {name} HELP."))
 }
 
 #[cfg(test)]

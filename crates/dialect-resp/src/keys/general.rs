@@ -8,7 +8,7 @@ use ganger_types::time::Timestamp;
 
 use crate::limits::EXPIRY_MILLIS_MAX;
 use crate::number::integer_argument;
-use crate::plan::{Plan, Planned, is, syntax_error};
+use crate::plan::{Plan, Planned, is, shown, syntax_error};
 use crate::rights::Right;
 use crate::table::{Command, Run, command, wide};
 use crate::value::Value;
@@ -97,7 +97,7 @@ fn left(reply: KeyReply, unit: fn(i64) -> i64) -> Value {
 
 fn expire(name: &str, arguments: &[Bytes], unit: i64, is_date: bool) -> Plan {
     if let Some(option) = arguments.get(3) {
-        let option = String::from_utf8_lossy(option);
+        let option = shown(option, usize::MAX);
         return Err(Value::error(format!("ERR Unsupported option {option}")));
     }
     let number = integer_argument(&arguments[2])?;

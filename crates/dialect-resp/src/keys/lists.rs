@@ -221,9 +221,7 @@ fn lpos_rank(text: &[u8]) -> Result<i64, Value> {
         0 => Err(Value::error(
             "ERR RANK can't be zero: use 1 to start from the first match, 2 from the second ... or use negative to start from the end of the list",
         )),
-        i64::MIN => Err(Value::error(
-            "ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807",
-        )),
-        rank => Ok(rank),
+        // Its amount is no number of 64 bits; the next one finds as little.
+        rank => Ok(rank.max(-i64::MAX)),
     }
 }
