@@ -1,0 +1,240 @@
+//! What waits for another shard, as its operator sees it: listed, told why, and taken up again after a store went back
+//! in time.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, ensure};
+use ganger_e2e::command::{Worker, command, good, programs, run, until, words};
+use ganger_e2e::server::{Server, Setup, free_addresses};
+use serde_json::Value;
+
+/// A job on shard 2 waits for one on shard 1.
+const GRAPH: &str = r#"[
+    {"task_id": {"shard": "1", "id": "up"}, "method": "up", "args": []},
+    {"task_id": {"shard": "2", "id": "down"}, "method": "down", "args": [
+        {"type": "TASKREF", "task_id": {"shard": "1", "id": "up"}}]}
+]"#;
+
+/// Two servers, and the programs of their workers.
+struct World {
+    folder: tempfile::TempDir,
+    setups: Vec<Setup>,
+    servers: Vec<Server>,
+    handlers: PathBuf,
+}
+
+impl World {
+    fn new() -> Result<Self> {
+        let folder = tempfile::tempdir()?;
+        let path = folder.path();
+        let addresses = free_addresses(2)?;
+        let topology = format!("static:1={},2={}", addresses[0], addresses[1]);
+        let setups: Vec<Setup> = ["1", "2"]
+            .iter()
+            .zip(&addresses)
+            .map(|(shard, address)| Setup {
+                store: path.join(format!("{shard}.db")),
+                log: path.join(format!("{shard}.log")),
+                address: *address,
+                arguments: ["--shard", shard, "--topology", &topology]
+                    .map(str::to_owned)
+                    .into(),
+                wrapper: Vec::new(),
+                variables: Vec::new(),
+            })
+            .collect();
+        let servers = setups.iter().map(Setup::start).collect::<Result<_>>()?;
+        let one = "#!/bin/sh\necho 1\n";
+        let handlers = programs(&path.join("worker.d"), &[("up", one), ("down", one)])?;
+        Ok(Self {
+            folder,
+            setups,
+            servers,
+            handlers,
+        })
+    }
+
+    fn worker(&self, place: usize) -> Result<Worker> {
+        let log = self.folder.path().join(format!("worker{place}.log"));
+        let address = self.setups[place].address.to_string();
+        Worker::start(&self.handlers, &log, &["--server", &address], &[])
+    }
+
+    /// Submits the graph to the first server; gives the ids.
+    fn submit(&self) -> Result<Vec<String>> {
+        let path = self.folder.path().join("graph.json");
+        fs::write(&path, GRAPH)?;
+        let address = self.setups[0].address.to_string();
+        let output = command(&["submit", "--server", &address, "--json"], &[])
+            .stdin(fs::File::open(&path)?)
+            .output()?;
+        ensure!(output.status.success(), "{}", words(&output));
+        let answer: Value = serde_json::from_slice(&output.stdout)?;
+        let jobs = answer["jobs"].as_array().context("submit lists the jobs")?;
+        let names = jobs
+            .iter()
+            .filter_map(|job| job["ref"].as_str().map(str::to_owned));
+        Ok(names.collect())
+    }
+
+    fn until_state(&self, job: &str, state: &str) -> Result<()> {
+        let address = self.setups[0].address.to_string();
+        until(&format!("{job} being {state}"), || {
+            let output = run(&["job", "get", job, "--json", "--server", &address], &[])?;
+            let shown: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+            Ok((shown["state"] == state).then_some(()))
+        })
+    }
+
+    /// `ganger outbox` about a shard, asked at the first server: one document for each other shard.
+    fn outbox(&self, shard: &str, more: &[&str]) -> Result<Vec<Value>> {
+        let address = self.setups[0].address.to_string();
+        let arguments = ["outbox", "--json", "--server", &address, "--shard", shard];
+        let said = good(&[&arguments, more].concat(), &[])?;
+        let lines = said.lines().map(serde_json::from_str);
+        Ok(lines.collect::<Result<_, _>>()?)
+    }
+
+    fn finish(mut self) -> Result<()> {
+        for server in &mut self.servers {
+            server.stop()?;
+        }
+        for setup in &self.setups {
+            setup.check()?;
+            setup.expect_no_panic()?;
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn what_waits_is_listed_with_the_reason_and_gone_when_the_shard_is_back() -> Result<()> {
+    let mut world = World::new()?;
+    let jobs = world.submit()?;
+    let address = world.setups[0].address.to_string();
+    let why = ["job", "why", &jobs[1], "--server", &address];
+    let said = good(&why, &[])?;
+    for words in [
+        format!("{} is blocked.", jobs[1]),
+        format!(
+            "It waits for a job of another shard to succeed first: {}.",
+            jobs[0]
+        ),
+        format!("-> ganger job why {}", jobs[0]),
+    ] {
+        ensure!(said.contains(&words), "{words}: {said}");
+    }
+    world.servers[1].kill()?;
+    let one = world.worker(0)?;
+    world.until_state(&jobs[0], "succeeded")?;
+    let peer = until("a try that failed", || {
+        let peers = world.outbox("1", &[])?;
+        let two = peers.into_iter().find(|peer| peer["peer"] == "2");
+        Ok(two.filter(|two| two["tries_failed"].as_u64() > Some(0)))
+    })?;
+    ensure!(peer["shard"] == "1" && peer["waiting"] == 1, "{peer}");
+    ensure!(
+        peer["oldest_at"].is_string() && peer["last_error"].is_string(),
+        "{peer}"
+    );
+    let messages = world.outbox("1", &["--to", "2"])?;
+    ensure!(messages.len() == 1, "{messages:?}");
+    ensure!(
+        messages[0]["number"] == peer["written"],
+        "{messages:?} {peer}"
+    );
+    ensure!(messages[0]["kind"].is_string() && messages[0]["at"].is_string());
+    let said = good(&["outbox", "--server", &address], &[])?;
+    ensure!(
+        said.contains("BECAUSE") && said.contains("cannot be reached"),
+        "{said}"
+    );
+
+    // Nothing has stopped, so there is nothing to take up again.
+    let output = run(&["outbox", "--server", &address, "reconcile", "2"], &[])?;
+    ensure!(output.status.code() == Some(5), "{}", words(&output));
+    ensure!(
+        words(&output).contains("peer_not_stopped"),
+        "{}",
+        words(&output)
+    );
+
+    world.servers[1] = world.setups[1].start()?;
+    let two = world.worker(1)?;
+    world.until_state(&jobs[1], "succeeded")?;
+    until("an empty outbox", || {
+        let peers = world.outbox("1", &[])?;
+        Ok(peers.iter().all(|peer| peer["waiting"] == 0).then_some(()))
+    })?;
+    ensure!(world.outbox("1", &["--to", "2"])?.is_empty());
+    drop((one, two));
+    world.finish()
+}
+
+/// Copies a store at rest with all that lies beside it.
+fn copy_store(from: &Path, to: &Path) -> Result<()> {
+    for ending in ["", "-wal", "-shm"] {
+        let beside = |path: &Path| PathBuf::from(format!("{}{ending}", path.display()));
+        let (from, to) = (beside(from), beside(to));
+        if from.exists() {
+            fs::copy(&from, &to)?;
+        } else if to.exists() {
+            fs::remove_file(&to)?;
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn rel_x6_traffic_with_a_shard_that_went_back_in_time_goes_on_when_an_operator_says_so()
+-> Result<()> {
+    let mut world = World::new()?;
+    let saved = world.folder.path().join("saved.db");
+    let workers = [world.worker(0)?, world.worker(1)?];
+    let first = world.submit()?;
+    world.until_state(&first[1], "succeeded")?;
+    world.servers[1].kill()?;
+    copy_store(&world.setups[1].store, &saved)?;
+    world.servers[1] = world.setups[1].start()?;
+    let second = world.submit()?;
+    world.until_state(&second[1], "succeeded")?;
+    world.servers[1].kill()?;
+    copy_store(&saved, &world.setups[1].store)?;
+    world.servers[1] = world.setups[1].start()?;
+
+    // Either side may be the one that notices.
+    let stopped = until("the end of the traffic", || {
+        // Something to say, whatever comes of it.
+        let _ = world.submit();
+        for (shard, peer) in [("1", "2"), ("2", "1")] {
+            let peers = world.outbox(shard, &[])?;
+            if peers.iter().any(|peer| peer["stopped"].is_string()) {
+                return Ok(Some((shard, peer)));
+            }
+        }
+        Ok(None)
+    })?;
+    let (shard, peer) = stopped;
+    let address = world.setups[0].address.to_string();
+    let reconcile = ["outbox", "--server", &address, "--shard", shard];
+    good(&[&reconcile[..], &["reconcile", peer]].concat(), &[])?;
+    until("traffic on both sides", || {
+        for (shard, other) in [("1", "2"), ("2", "1")] {
+            for peer in world.outbox(shard, &[])? {
+                if peer["stopped"].is_string() {
+                    let reconcile = ["outbox", "--server", &address, "--shard", shard];
+                    good(&[&reconcile[..], &["reconcile", other]].concat(), &[])?;
+                }
+                if peer["stopped"].is_string() || peer["stopped_there"].is_string() {
+                    return Ok(None);
+                }
+            }
+        }
+        Ok(Some(()))
+    })?;
+    let last = until("a submission", || Ok(world.submit().ok()))?;
+    world.until_state(&last[1], "succeeded")?;
+    drop(workers);
+    world.finish()
+}

@@ -1,0 +1,380 @@
+//! Tokens as people handle them: made, used, revoked, read again on a signal, and never shown.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::path::Path;
+
+use anyhow::{Context as _, Result, ensure};
+use ganger_e2e::command::{Worker, command, good, programs, run, until, words};
+use ganger_e2e::http::Client;
+use ganger_e2e::server::{PATIENCE, Server, Setup, free_addresses};
+use rustix::process::Signal;
+use serde_json::Value;
+
+/// Shows its environment in its log, and gives its input back.
+const SHOW: &str = "#!/bin/sh\nenv >&2\ncat\n";
+
+fn text(path: &Path) -> String {
+    fs::read(path)
+        .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+        .unwrap_or_default()
+}
+
+fn shown(path: &Path) -> &str {
+    path.to_str().expect("test folders have plain names")
+}
+
+/// Makes a token; gives the file with its secret.
+fn token(folder: &Path, access: &Path, name: &str, more: &[&str]) -> Result<String> {
+    let secret = folder.join(format!("{name}.secret"));
+    let mut arguments = vec!["token", "create", "--access-file", shown(access)];
+    arguments.extend(["--name", name, "--secret-file", shown(&secret)]);
+    arguments.extend(more);
+    let said = good(&arguments, &[])?;
+    ensure!(said.is_empty(), "the secret is in the file only: {said}");
+    Ok(shown(&secret).to_owned())
+}
+
+/// A server that lets in who has a token of an access file.
+fn guarded(folder: &Path, access: &Path) -> Result<Setup> {
+    let mut setup = Setup::in_folder(folder)?;
+    setup.arguments = ["--access-file", shown(access)].map(str::to_owned).into();
+    Ok(setup)
+}
+
+/// Waits until the server's log says that rights have changed. Trying a token until it is right would cost the pauses
+/// that wrong ones cost.
+fn until_told(setup: &Setup, what: &str) -> Result<()> {
+    until(what, || Ok(setup.log_text().contains(what).then_some(())))
+}
+
+/// Runs a command as whoever has the secret in a file; its exit code, and what it says.
+fn as_whoever(secret: &str, server: &str, arguments: &[&str]) -> Result<(i32, String)> {
+    let arguments = [&["--server", server, "--retry-for", "0"], arguments].concat();
+    let output = run(&arguments, &[("GANGER_TOKEN_FILE", secret)])?;
+    let code = output.status.code().context("it was not killed")?;
+    Ok((code, words(&output)))
+}
+
+#[test]
+fn a_token_does_what_its_roles_allow_until_it_is_revoked() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let access = folder.path().join("access");
+    let path = folder.path();
+    let producer = token(path, &access, "ci", &["--role", "producer"])?;
+    let setup = guarded(path, &access)?;
+    let mut server = setup.start()?;
+    let address = setup.address.to_string();
+
+    // Made while the server runs: it finds out by itself.
+    let worker = token(path, &access, "box", &["--role", "worker"])?;
+    let other = [
+        "--role",
+        "reader",
+        "--namespace",
+        "team-*",
+        "--expires",
+        "1d",
+    ];
+    let reader = token(path, &access, "eyes", &other)?;
+    until_told(&setup, r#"added token \"eyes\""#)?;
+
+    let submit = &["run", "--detach", "show"][..];
+    let list = &["job", "list"][..];
+    let elsewhere = &["job", "list", "--namespace", "team-a"][..];
+    let limits = &["queue", "pause", "default"][..];
+    let allowed = [
+        (&producer, vec![submit, list]),
+        (&worker, vec![]),
+        (&reader, vec![elsewhere]),
+    ];
+    for (who, may) in &allowed {
+        for what in [submit, list, elsewhere, limits] {
+            let (code, said) = as_whoever(who, &address, what)?;
+            let is_allowed = may.contains(&what);
+            ensure!(
+                code == if is_allowed { 0 } else { 5 },
+                "{who} {what:?}: {code} {said}"
+            );
+            ensure!(
+                is_allowed || said.contains("permission_denied"),
+                "{who} {what:?}: {said}"
+            );
+        }
+    }
+
+    // The worker's token runs what the producer's has enqueued.
+    let handlers = programs(&path.join("worker.d"), &[("show", "#!/bin/sh\ncat\n")])?;
+    let working = Worker::start(
+        &handlers,
+        &path.join("worker.log"),
+        &["--server", &address],
+        &[("GANGER_TOKEN_FILE", &worker)],
+    )?;
+    until("the end of the job", || {
+        let (_, said) = as_whoever(&producer, &address, &["job", "list", "--json"])?;
+        Ok(said.contains("\"succeeded\"").then_some(()))
+    })?;
+    drop(working);
+
+    let listed = good(&["token", "list", "--access-file", shown(&access)], &[])?;
+    for words in ["producer@default", "worker@default", "reader@team-*"] {
+        ensure!(listed.contains(words), "{words}: {listed}");
+    }
+    let revoke = ["token", "revoke", "--access-file", shown(&access), "ci"];
+    good(&revoke, &[])?;
+    until_told(&setup, r#"removed token \"ci\""#)?;
+    let (code, said) = as_whoever(&producer, &address, list)?;
+    ensure!(code == 5 && said.contains("unauthorized"), "{said}");
+    let again = run(&revoke, &[])?;
+    ensure!(again.status.code() == Some(3), "{}", words(&again));
+    let (code, said) = as_whoever(&reader, &address, elsewhere)?;
+    ensure!(code == 0, "the others go on: {said}");
+    server.stop()
+}
+
+#[test]
+fn a_hangup_reads_secrets_again_and_begins_a_new_audit_log() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let path = folder.path().join("token");
+    let audit = folder.path().join("audit.log");
+    let (old, new) = ("the-first-token-of-ours", "the-other-token-of-ours");
+    fs::write(&path, old)?;
+    let modified = fs::metadata(&path)?.modified()?;
+    let mut setup = Setup::in_folder(folder.path())?;
+    let arguments = ["--token-file", shown(&path), "--audit-log", shown(&audit)];
+    setup.arguments = arguments.map(str::to_owned).into();
+    let mut server = setup.start()?;
+    let ask = |token: &str| -> Result<u16> {
+        let mut client = Client::new(setup.address, PATIENCE).bearing(token);
+        let answer = client.request("GET", "/api/v1/queues", &Value::Null);
+        Ok(answer.ok().context("it answers")?.status)
+    };
+    ensure!(ask(old)? == 200 && ask(new)? == 401);
+
+    // So that nothing but the signal can tell: same place, same length, same time.
+    fs::write(&path, new)?;
+    File::options()
+        .write(true)
+        .open(&path)?
+        .set_modified(modified)?;
+    let moved = folder.path().join("audit.log.1");
+    fs::rename(&audit, &moved)?;
+    server.signal(Signal::HUP)?;
+    until("the new token", || Ok((ask(new)? == 200).then_some(())))?;
+    ensure!(ask(old)? == 401);
+    ensure!(text(&moved).contains("wrong token"), "{}", text(&moved));
+    let fresh = text(&audit);
+    ensure!(fresh.contains("the shared token has changed"), "{fresh}");
+    ensure!(fresh.contains("wrong token"), "{fresh}");
+    server.stop()?;
+    setup.expect_no_panic()
+}
+
+/// Two servers that know each other by tokens, and tell all they can.
+struct Loud {
+    setups: Vec<Setup>,
+    servers: Vec<Server>,
+    audits: Vec<std::path::PathBuf>,
+}
+
+impl Loud {
+    fn start(folder: &Path, shared: &str) -> Result<Self> {
+        let addresses = free_addresses(2)?;
+        let topology = format!("static:1={},2={}", addresses[0], addresses[1]);
+        let accesses = [folder.join("access-1"), folder.join("access-2")];
+        let everything = ["--role", "admin", "--namespace", "*"];
+        // Each server makes the token by which the other is let in.
+        let to_two = token(folder, &accesses[1], "one", &everything)?;
+        let to_one = token(folder, &accesses[0], "two", &everything)?;
+        let mut setups = Vec::new();
+        let mut audits = Vec::new();
+        for (place, address) in addresses.iter().enumerate() {
+            let shard = (place + 1).to_string();
+            let audit = folder.join(format!("audit-{shard}"));
+            let peer = if place == 0 { &to_two } else { &to_one };
+            let mut arguments = vec!["--shard", &shard, "--topology", &topology];
+            arguments.extend(["--access-file", shown(&accesses[place])]);
+            arguments.extend(["--peer-token-file", peer, "--log", "trace"]);
+            arguments.extend(["--audit-log", shown(&audit)]);
+            setups.push(Setup {
+                store: folder.join(format!("{shard}.db")),
+                log: folder.join(format!("{shard}.log")),
+                address: *address,
+                arguments: arguments.into_iter().map(str::to_owned).collect(),
+                wrapper: Vec::new(),
+                variables: vec![("GANGER_TOKEN".to_owned(), shared.to_owned())],
+            });
+            audits.push(audit);
+        }
+        let servers = setups.iter().map(Setup::start).collect::<Result<_>>()?;
+        Ok(Self {
+            setups,
+            servers,
+            audits,
+        })
+    }
+}
+
+/// A graph over both shards.
+const GRAPH: &str = r#"[
+    {"task_id": {"shard": "2", "id": "a"}, "method": "show", "args": [{"type": "VALUE", "value_json": "{}"}]},
+    {"task_id": {"shard": "1", "id": "b"}, "method": "show", "args": [
+        {"type": "TASKREF", "task_id": {"shard": "2", "id": "a"}}]}
+]"#;
+
+#[test]
+fn rel_s3_no_secret_is_shown_anywhere() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let path = folder.path();
+    let shared = "canary-shared-token-of-the-environment";
+    let wrong = "canary-wrong-token-that-opens-nothing";
+    let mut loud = Loud::start(path, shared)?;
+    let producer = token(path, &path.join("access-1"), "ci", &["--role", "producer"])?;
+    let address = loud.setups[0].address.to_string();
+    let mut heard = BTreeMap::new();
+
+    // Work over both servers, with secrets from files and from the environment.
+    let handlers = programs(&path.join("worker.d"), &[("show", SHOW)])?;
+    let log = path.join("worker.log");
+    let workers = ["1", "2"]
+        .map(|shard| {
+            Worker::start(
+                &handlers,
+                &log.with_extension(shard),
+                &["--server", &address, "--shard", shard, "--log", "trace"],
+                &[("GANGER_TOKEN", shared)],
+            )
+        })
+        .into_iter()
+        .collect::<Result<Vec<_>>>()?;
+    until_told(&loud.setups[0], r#"added token \"ci\""#)?;
+    let graph = path.join("graph.json");
+    fs::write(&graph, GRAPH)?;
+    let submit = ["submit", "--server", &address, "--json", "--wait"];
+    let output = command(&submit, &[("GANGER_TOKEN_FILE", &producer)])
+        .stdin(File::open(&graph)?)
+        .output()?;
+    ensure!(output.status.success(), "{}", words(&output));
+    heard.insert("submit".to_owned(), words(&output));
+    let lines: Vec<Value> = String::from_utf8(output.stdout)?
+        .lines()
+        .filter_map(|line| serde_json::from_str(line).ok())
+        .collect();
+    let job = lines
+        .iter()
+        .find_map(|line| line["jobs"][0]["ref"].as_str())
+        .context("submit names the jobs")?
+        .to_owned();
+    let (_, said) = as_whoever(&producer, &address, &["job", "logs", &job])?;
+    ensure!(
+        said.contains("GANGER_TASK_ID="),
+        "the program's log: {said}"
+    );
+    heard.insert("the program's environment".to_owned(), said);
+
+    // Whoever is wrong, and whatever a server tells.
+    let output = run(
+        &["job", "list", "--server", &address, "--retry-for", "0"],
+        &[("GANGER_TOKEN", wrong)],
+    )?;
+    ensure!(output.status.code() == Some(5), "{}", words(&output));
+    heard.insert("a wrong token".to_owned(), words(&output));
+    let settings = run(&["server", "--list-settings"], &[("GANGER_TOKEN", shared)])?;
+    heard.insert("the settings".to_owned(), words(&settings));
+    let refused = run(&["server", "--addr", "x"], &[("GANGER_TOKEN", shared)])?;
+    heard.insert("a server that does not start".to_owned(), words(&refused));
+    for setup in &loud.setups {
+        let told = ["/metrics", "/healthz", "/version", "/openapi.json"];
+        let refused = ["/api/v1/peers", "/api/v1/nothing", "/api/v1/jobs/2%2Fx"];
+        let asked = told.iter().chain(&refused).map(|what| (shared, *what));
+        // Each wrong token waits longer for its answer: one is enough.
+        for (token, what) in asked.chain([(wrong, "/api/v1/peers")]) {
+            let mut client = setup.client().bearing(token);
+            let answer = client.request("GET", what, &Value::Null);
+            let answer = answer.ok().context("it answers")?;
+            heard.insert(
+                format!("{what} {} {}", setup.address, answer.status),
+                answer.shown(),
+            );
+        }
+    }
+    let servers = loud.servers.iter().map(Server::id);
+    for id in servers.chain(workers.iter().map(Worker::id)) {
+        let line = Path::new("/proc").join(id.to_string()).join("cmdline");
+        heard.insert(format!("process {id}"), text(&line));
+    }
+    drop(workers);
+    for server in &mut loud.servers {
+        server.stop()?;
+    }
+    for setup in &loud.setups {
+        let files = [
+            &setup.log,
+            &setup.store,
+            &setup.store.with_extension("db-wal"),
+        ];
+        for file in files {
+            heard.insert(shown(file).to_owned(), text(file));
+        }
+    }
+    let logs = ["1", "2"].map(|shard| log.with_extension(shard));
+    for file in loud.audits.iter().chain(&logs) {
+        heard.insert(shown(file).to_owned(), text(file));
+    }
+    for place in ["1.log", "2.log", "worker.1", "audit-1"] {
+        let there = heard.get(shown(&path.join(place)));
+        ensure!(
+            there.is_some_and(|text| !text.is_empty()),
+            "{place} is empty"
+        );
+    }
+
+    let mut secrets = vec![shared.to_owned(), wrong.to_owned()];
+    for name in ["one", "two", "ci"] {
+        let secret = text(&path.join(format!("{name}.secret")));
+        secrets.push(secret.trim().to_owned());
+    }
+    for secret in &secrets {
+        ensure!(secret.len() > 16, "a canary that could be anything");
+        for (place, text) in &heard {
+            let line = text.lines().find(|line| line.contains(secret.as_str()));
+            ensure!(line.is_none(), "{place} shows a secret: {line:?}");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn rel_s3_a_secret_in_the_wrong_place_is_refused_without_being_repeated() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let short = "canary-short";
+    let spaced = "canary with white space in it";
+    let key = "-----BEGIN PRIVATE KEY-----\ncanarykeymaterial\n-----END PRIVATE KEY-----\n";
+    let place = |name: &str, content: &str| -> Result<String> {
+        let path = folder.path().join(name);
+        fs::write(&path, content)?;
+        Ok(shown(&path).to_owned())
+    };
+    let short = place("short", short)?;
+    let spaced = place("spaced", spaced)?;
+    let key = place("key.pem", key)?;
+    let settings = place("ganger.toml", "token = \"canary-of-the-file\nport = 1\n")?;
+    let access = place("access", "token name=a hash=canary-of-the-access-file\n")?;
+    for arguments in [
+        vec!["server", "--token-file", &short],
+        vec!["server", "--token-file", &spaced],
+        vec!["server", "--peer-token-file", &spaced],
+        vec!["server", "--tls-cert", &key, "--tls-key", &key],
+        vec!["server", "--config", &settings],
+        vec!["server", "--access-file", &access],
+        vec!["server", "--set", "token=canary-on-the-command-line"],
+        vec!["token", "list", "--access-file", &access],
+    ] {
+        let output = run(&arguments, &[])?;
+        let said = words(&output);
+        ensure!(output.status.code() == Some(2), "{arguments:?}: {said}");
+        ensure!(!said.contains("canary"), "{arguments:?}: {said}");
+    }
+    Ok(())
+}
