@@ -12,6 +12,7 @@
 pub mod api;
 pub mod binary;
 pub mod checker;
+pub mod clients;
 pub mod command;
 pub mod ground;
 pub mod history;

@@ -1,0 +1,42 @@
+// Every operation of redis-work-queue for Node against a server: lives.cjs PORT. Ends with 0 if all is as promised.
+const assert = require('node:assert');
+const Redis = require('ioredis');
+const { WorkQueue } = require('@mevitae/redis-work-queue/dist/WorkQueue');
+const { Item } = require('@mevitae/redis-work-queue/dist/Item');
+const { KeyPrefix } = require('@mevitae/redis-work-queue/dist/KeyPrefix');
+
+async function main() {
+  const db = new Redis(Number(process.argv[2]), '127.0.0.1');
+  const queue = new WorkQueue(new KeyPrefix('node'));
+  for (const data of ['one', '', 'zwei\r\n\u0000']) await queue.addItem(db, new Item(data, `id ${data.length}`));
+  assert.equal(await queue.queueLen(db), 3);
+  for (const data of ['one', '', 'zwei\r\n\u0000']) {
+    const item = await queue.lease(db, 30);
+    assert.equal(item.data.toString(), data);
+    assert.equal(await queue.complete(db, item), true);
+    assert.equal(await queue.complete(db, item), false);
+  }
+  const begun = performance.now();
+  assert.equal(await queue.lease(db, 30, true, 1), null);
+  assert(performance.now() - begun >= 999);
+  assert.equal(await queue.lease(db, 30, false), null);
+
+  // A lease that runs out; this version's cleaner pushes a junk id "0" before the real one, as on Redis.
+  await queue.addItem(db, new Item('slow', 'x'));
+  assert.equal((await queue.lease(db, 1)).id, 'x');
+  while (await queue.leaseExists(db, 'x')) await new Promise((done) => setTimeout(done, 50));
+  await queue.lightClean(db);
+  assert.equal(await queue.queueLen(db), 2);
+  assert.equal((await queue.lease(db, 30)).id, '0');
+  const item = await queue.lease(db, 30);
+  assert.equal(item.data.toString(), 'slow');
+  assert.equal(await queue.complete(db, item), true);
+
+  assert.deepEqual(await db.multi().set('a', 1).incr('a').exec(), [[null, 'OK'], [null, 2]]);
+  await db.quit();
+}
+
+main().catch((error) => {
+  console.error(error);
+  process.exit(1);
+});

@@ -1,0 +1,104 @@
+//! Published client libraries of other systems, installed as their users install them.
+//!
+//! Under `target/clients`, once; what cannot be installed here (no network, no program) is said by the caller.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context as _, Result, ensure};
+
+/// What Python's tests import: the registry's only release line of the library, with the newest library below it.
+const PYTHON: &[&str] = &["redis==8.*", "redis-work-queue==0.1.5"];
+/// What Node's tests import.
+const NODE: &[&str] = &["@mevitae/redis-work-queue@0.1.5", "ioredis@5"];
+
+/// A Python that has the libraries.
+pub fn python() -> Result<Command> {
+    let folder = installed("python", PYTHON, |folder| {
+        run(Command::new("python3").args(["-m", "venv"]).arg(folder))?;
+        run(Command::new(folder.join("bin/pip"))
+            .args(["install", "--quiet", "--disable-pip-version-check"])
+            .args(PYTHON))
+    })?;
+    Ok(Command::new(folder.join("bin/python")))
+}
+
+/// A Node that has the libraries.
+pub fn node() -> Result<Command> {
+    let folder = installed("node", NODE, |folder| {
+        fs::create_dir_all(folder)?;
+        fs::write(folder.join("package.json"), "{\"private\": true}")?;
+        run(Command::new("npm")
+            .current_dir(folder)
+            .args(["install", "--silent", "--no-audit", "--no-fund"])
+            .args(NODE))
+    })?;
+    let mut command = Command::new("node");
+    command.env("NODE_PATH", folder.join("node_modules"));
+    Ok(command)
+}
+
+/// The program that uses the library for Rust, with the port and the prefix as its arguments.
+pub fn rust() -> Result<Command> {
+    let source = script("rust");
+    let folder = all()?.join("rust");
+    // Cargo does nothing where nothing has changed, and lets one build at a time.
+    run(
+        Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+            .current_dir(&source)
+            .env("CARGO_TARGET_DIR", &folder)
+            .args(["build", "--quiet", "--locked"]),
+    )?;
+    Ok(Command::new(folder.join("debug/lives")))
+}
+
+fn all() -> Result<PathBuf> {
+    let all = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/clients");
+    fs::create_dir_all(&all)?;
+    Ok(all.canonicalize()?)
+}
+
+/// A program of these tests.
+pub fn script(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("clients")
+        .join(name)
+}
+
+/// The folder with these packages: made anew if it is not there, or was made for others.
+fn installed(
+    name: &str,
+    packages: &[&str],
+    install: impl FnOnce(&Path) -> Result<()>,
+) -> Result<PathBuf> {
+    let all = all()?;
+    // Tests run side by side; one installs, the others wait.
+    let lock = File::create(all.join(format!("{name}.lock")))?;
+    lock.lock()?;
+    let (folder, stamp) = (all.join(name), all.join(format!("{name}.stamp")));
+    let wanted = packages.join("\n");
+    if fs::read_to_string(&stamp).is_ok_and(|found| found == wanted) {
+        return Ok(folder);
+    }
+    if folder.exists() {
+        fs::remove_dir_all(&folder)?;
+    }
+    install(&folder)?;
+    fs::write(&stamp, wanted)?;
+    Ok(folder)
+}
+
+fn run(command: &mut Command) -> Result<()> {
+    let output = command
+        .stdin(Stdio::null())
+        .output()
+        .with_context(|| format!("cannot start {command:?}"))?;
+    ensure!(
+        output.status.success(),
+        "{command:?}: {}\n{}",
+        output.status,
+        String::from_utf8_lossy(&output.stderr)
+    );
+    Ok(())
+}
