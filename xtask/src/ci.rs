@@ -18,7 +18,11 @@ use crate::tidy;
 /// `cargo xtask fuzz` goes further, with a new seed each time.
 const FUZZ_IN_CI: &str = "--seed 1 --runs 100000";
 /// What the simulator runs: seeds on each level, and the search for planted bugs.
-const SIMULATIONS: &[&str] = &["--level 1 --seeds 0..300", "--level 2 --seeds 0..300"];
+const SIMULATIONS: &[&str] = &[
+    "--level 1 --seeds 0..300",
+    "--level 2 --seeds 0..300",
+    "--level 3 --seeds 0..300",
+];
 
 /// Runs every step, stops at the first that fails, and tells how long each took.
 pub(crate) fn run() -> Result<()> {

@@ -5,6 +5,7 @@ use ganger_sim::{Recording, Tape, campaign, hunt, run, shrink};
 /// Seeds of the campaigns that every test run makes. `cargo xtask sim` makes more.
 const SEEDS: u64 = 300;
 const SEEDS_OF_LEVEL_2: u64 = 80;
+const SEEDS_OF_LEVEL_3: u64 = 300;
 /// Seeds that a planted bug may need.
 const HUNT_SEEDS: u64 = 120;
 
@@ -49,12 +50,17 @@ fn seeds_of_level_two_find_nothing_and_reach_every_goal() {
 }
 
 #[test]
+fn seeds_of_level_three_find_nothing_and_reach_every_goal() {
+    a_campaign_finds_nothing_and_reaches_every_goal(SEEDS_OF_LEVEL_3, 3);
+}
+
+#[test]
 fn the_same_seed_gives_the_same_trace_byte_for_byte() {
     let recording = Recording {
         story: false,
         deep: true,
     };
-    for (seed, level) in (0..20).flat_map(|seed| [(seed, 1), (seed, 2)]) {
+    for (seed, level) in (0..20).flat_map(|seed| [(seed, 1), (seed, 2), (seed, 3)]) {
         let tape = Tape::draw(seed, level, 0);
         let (first, second) = (run(&tape, recording), run(&tape, recording));
         assert_eq!(first.hash, second.hash, "seed {seed} at level {level}");
@@ -67,6 +73,7 @@ fn every_planted_bug_is_found() {
     let hunts = hunt(1, HUNT_SEEDS).into_iter();
     let missed: Vec<String> = hunts
         .chain(hunt(2, HUNT_SEEDS))
+        .chain(hunt(3, HUNT_SEEDS))
         .filter(|hunt| hunt.found.is_none())
         .map(|hunt| format!("planted {}: {}", hunt.bug, hunt.what))
         .collect();
@@ -78,12 +85,20 @@ fn every_planted_bug_is_found() {
 
 #[test]
 fn a_failing_tape_is_shrunk_and_still_fails_by_the_same_rule() {
-    let tape = Tape::draw(0, 1, 5);
-    let rule = run(&tape, Recording::default())
+    is_shrunk(&Tape::draw(0, 1, 5));
+}
+
+#[test]
+fn a_failing_tape_of_several_shards_is_shrunk_and_still_fails_by_the_same_rule() {
+    is_shrunk(&Tape::draw(1, 3, 306));
+}
+
+fn is_shrunk(tape: &Tape) {
+    let rule = run(tape, Recording::default())
         .violation
         .map(|violation| violation.rule);
-    assert!(rule.is_some(), "planted bug 5 is found by seed 0");
-    let small = shrink(&tape);
+    assert!(rule.is_some(), "the planted bug is found by this seed");
+    let small = shrink(tape);
     let recording = Recording {
         story: true,
         deep: false,

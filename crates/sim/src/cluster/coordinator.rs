@@ -16,6 +16,9 @@ use crate::world::{Ran, broken};
 /// How often a decision is asked for anew when nothing is heard.
 const DECISIONS_MAX: u32 = 4;
 
+/// So long a key is remembered, whatever the clocks do: world microseconds.
+const KEY_SURE_FOR: u64 = 6 * 3_600_000_000;
+
 /// What is to be done next.
 enum Next {
     /// Ask whether the key was used.
@@ -37,6 +40,8 @@ pub(crate) struct Coordinator {
     dies_in: Option<u64>,
     decisions: u32,
     has_prepared: bool,
+    /// When it began, in world microseconds.
+    began_at: u64,
 }
 
 impl World {
@@ -81,6 +86,7 @@ impl World {
             dies_in: dies.then(|| dice.below(9)),
             decisions: 0,
             has_prepared: false,
+            began_at: self.time,
         });
         self.at(0, Event::Coordinate(number));
     }
@@ -215,6 +221,7 @@ impl World {
         let node = self.place(&shard);
         let command = Command::Prepare(Box::new(part));
         self.may_stray(node, &command, true);
+        let late = command.clone();
         match self.ask(node, command)? {
             Heard::Answer(Ok(_)) => {
                 self.coordinators[number].has_prepared = true;
@@ -232,7 +239,23 @@ impl World {
                 }
                 Ok(self.give_up(number))
             }
-            Heard::Nothing => Ok(self.give_up(number)),
+            Heard::Nothing => {
+                // What seems lost may only be late: it comes when the submission was given up.
+                if self.suffers(Fault::Repeats) && self.net.chance(500) {
+                    let after = self.net.below(150_000_000);
+                    let command = Box::new(late);
+                    let is_prepare = true;
+                    self.at(
+                        after,
+                        Event::Stray {
+                            node,
+                            command,
+                            is_prepare,
+                        },
+                    );
+                }
+                Ok(self.give_up(number))
+            }
         }
     }
 
@@ -268,6 +291,7 @@ impl World {
                     self.reach("decision-repeated");
                 }
                 self.oracle.acknowledged(&graph)?;
+                self.is_first_under_its_key(number)?;
                 let ids = self.coordinators[number].ids.clone();
                 self.refers(&ids);
                 self.jobs.extend(ids);
@@ -275,6 +299,35 @@ impl World {
             }
             Heard::Nothing if tries < DECISIONS_MAX => Ok(Next::Decide(is_committed)),
             Heard::Answer(_) | Heard::Nothing => Ok(Next::Over),
+        }
+    }
+
+    /// One key, one submission, as long as the key is surely remembered (`rel P1`).
+    fn is_first_under_its_key(&self, number: usize) -> Ran {
+        let me = &self.coordinators[number];
+        let is_clear = !self.plan.suffers(Fault::WallJumps) && !self.oracle.is_lawless;
+        let Some(key) = me.spread.claim.as_ref().filter(|_| is_clear) else {
+            return Ok(());
+        };
+        let twin = self.coordinators.iter().find(|other| {
+            let graph = other
+                .graph
+                .as_ref()
+                .filter(|graph| Some(*graph) != me.graph.as_ref());
+            let known = graph.and_then(|graph| self.oracle.find(graph));
+            other.spread.claim.as_ref() == Some(key)
+                && me.began_at.abs_diff(other.began_at) < KEY_SURE_FOR
+                && known.is_some_and(|known| self.oracle.graphs[known].is_decided)
+        });
+        match twin {
+            None => Ok(()),
+            Some(twin) => {
+                let what = format!(
+                    "graphs {:?} and {:?} were both decided for under key {key}",
+                    me.graph, twin.graph
+                );
+                Err(broken("P1", what))
+            }
         }
     }
 

@@ -247,7 +247,7 @@ impl World {
                 if !self.waits_in_vain(&job) {
                     continue;
                 }
-                self.oracle.touched(&job);
+                self.oracle.ended_by_hand(&job);
                 let cancel = Command::Cancel(Box::new(Cancel {
                     namespace: Namespace::default(),
                     jobs: Selection::Jobs(vec![id]),
@@ -339,17 +339,20 @@ impl World {
     /// Holds an ending against those of the upstreams: by the edges' policies, and nothing else.
     fn outcome(&self, job: &JobRef) -> Ran {
         let member = &self.oracle.members[job];
-        let fails = member.edges.values().any(|(upstream, policy)| {
+        let fails = member.edges.iter().any(|(slot, (upstream, policy))| {
             let by = self.oracle.members.get(upstream).map(|by| by.place);
-            let succeeded = by == Some(Place::Ended(Outcome::Succeeded));
+            // One that is deleted may have succeeded before.
+            let is_gone = matches!(by, None | Some(Place::Gone)) && !member.has(*slot);
+            let failed = matches!(by, Some(Place::Ended(end)) if end != Outcome::Succeeded);
             match policy {
-                FailurePolicy::Fail => !succeeded,
-                FailurePolicy::Wait => by.is_none(),
+                FailurePolicy::Fail => is_gone || failed,
+                FailurePolicy::Wait => is_gone,
                 FailurePolicy::Ignore => false,
             }
         });
-        let may_be_called_off = self.oracle.is_unneeded(job);
+        let may_be_called_off = self.oracle.is_unneeded(job) || member.is_by_hand;
         let is_right = match member.place {
+            Place::Gone => member.is_by_hand,
             Place::Ended(Outcome::Succeeded) => !fails,
             Place::Ended(Outcome::Failed) => fails == (member.group == "upstream"),
             Place::Ended(Outcome::Cancelled) => may_be_called_off,

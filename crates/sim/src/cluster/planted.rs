@@ -145,13 +145,15 @@ impl Planted {
     ) {
         match self.0 {
             302 => {
-                let kept = std::mem::take(late);
                 if is_letter {
                     late.extend(
                         changes.extract_if(.., |change| matches!(change, Change::PutPeer(_))),
                     );
                 }
-                changes.splice(0..0, kept);
+                // It is written now and then, for several letters together.
+                if late.len() > 3 {
+                    changes.append(late);
+                }
             }
             316 => changes.retain(|change| {
                 !matches!(

@@ -236,7 +236,11 @@ impl World {
                 "job-revived",
             ),
         };
-        self.oracle.touched(&job);
+        if what == 2 {
+            self.oracle.touched(&job);
+        } else {
+            self.oracle.ended_by_hand(&job);
+        }
         if let Some(Ok(Reply::Changed { count, .. })) = self.turn(node, Some(command))? {
             if count > 0 {
                 self.reach(goal);

@@ -272,6 +272,7 @@ impl World {
             Fate::Good
         };
         let shown = self.nodes[node].id.clone();
+        let is_by_time = command.is_none();
         self.story
             .tell(self.time, || format!("{shown} <- {command:?} {fate:?}"));
         self.story.deep(&command);
@@ -285,6 +286,9 @@ impl World {
         self.story.deep(&turned.changes);
         self.story
             .tell(self.time, || format!("{shown} -> {:?}", turned.answer));
+        if is_by_time {
+            self.look_at_timers(&turned.changes);
+        }
         self.judge(node, &turned.changes)?;
         if fate == Fate::DiesAfter {
             self.reach("crash-between-commit-and-answer");
@@ -301,6 +305,23 @@ impl World {
         self.arm(node);
         self.wake_carriers(node);
         Ok(turned.answer)
+    }
+
+    /// What a turn that no command caused is an example of.
+    fn look_at_timers(&mut self, changes: &[Change]) {
+        for change in changes {
+            match change {
+                Change::RemoveLease(_) => self.reach("lease-expired"),
+                Change::PutOutbox(record) => {
+                    if let Message::Decided { is_committed, .. } = record.message
+                        && !is_committed
+                    {
+                        self.reach("undecided-given-up-by-time");
+                    }
+                }
+                _ => {}
+            }
+        }
     }
 
     fn judge(&mut self, node: usize, changes: &[Change]) -> Ran {

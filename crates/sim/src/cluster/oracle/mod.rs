@@ -3,12 +3,15 @@
 //! It knows the submissions as they were sent, sees every commit of every shard, and shares nothing with the
 //! engine but the vocabulary.
 
+mod endings;
+mod inputs;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use ganger_types::command::{NewInput, NewJob, Upstream};
 use ganger_types::{
-    Bytes, Change, FailurePolicy, Graph, InputRow, InputState, JobKey, JobRecord, JobRef,
-    Namespace, Outcome, ShardId, What,
+    Bytes, Change, FailurePolicy, Graph, InputRow, JobKey, JobRecord, JobRef, Namespace, Outcome,
+    ShardId,
 };
 
 use super::store::Store;
@@ -44,6 +47,15 @@ pub(crate) struct Member {
     just_ran: bool,
     /// The failure group of its end.
     pub(crate) group: String,
+    /// A person cancelled or deleted it, or tried to.
+    pub(crate) is_by_hand: bool,
+}
+
+impl Member {
+    /// Whether a slot has been met.
+    pub(crate) fn has(&self, slot: u32) -> bool {
+        self.filled.contains(&slot)
+    }
 }
 
 /// A submission as somebody sent it.
@@ -60,7 +72,7 @@ pub(crate) struct Submission {
     pub(crate) is_acknowledged: bool,
     /// Somebody called it off, with effect.
     pub(crate) is_cancelled: bool,
-    /// A person touched it: outcomes follow no simple rule any more.
+    /// A person revived a job of it, or may have called it off: outcomes follow no simple rule any more.
     pub(crate) is_wild: bool,
 }
 
@@ -96,6 +108,7 @@ impl Oracle {
                 is_leased: false,
                 just_ran: false,
                 group: String::new(),
+                is_by_hand: false,
             };
             self.members.insert(ids[place].clone(), member);
         }
@@ -145,8 +158,15 @@ impl Oracle {
         ))
     }
 
-    /// A person is about to change a job or all of a graph by hand. Whatever depends on it, over any border,
-    /// follows no simple rule from now on; nor does what it depends on.
+    /// A person is about to cancel or delete a job: to all others that is an end like any other.
+    pub(crate) fn ended_by_hand(&mut self, job: &JobRef) {
+        if let Some(member) = self.members.get_mut(job) {
+            member.is_by_hand = true;
+        }
+    }
+
+    /// A person is about to revive a job. Whatever depends on it, over any border, follows no simple rule from
+    /// now on; nor does what it depends on.
     pub(crate) fn touched(&mut self, job: &JobRef) {
         let Some(member) = self.members.get(job) else {
             return;
@@ -333,298 +353,6 @@ impl Oracle {
             _ => Ok(()),
         }
     }
-
-    fn input(&mut self, shard: &ShardId, row: &InputRow) -> Judged {
-        let Some(job) = self.by_key.get(&(shard.clone(), row.job)).cloned() else {
-            return Ok(());
-        };
-        let what = |why: String| format!("slot {} of job {shard}/{}: {why}", row.slot, job.id);
-        let (value, upstream_is) = match &row.state {
-            InputState::Received {
-                value, upstream, ..
-            } => (Some(value), Some(upstream.clone())),
-            InputState::Delivered { upstream, .. } => {
-                (None, self.by_key.get(&(shard.clone(), *upstream)).cloned())
-            }
-            InputState::Ignored { .. } => (None, None),
-            InputState::Value(_) | InputState::Missing { .. } | InputState::Remote { .. } => {
-                return Ok(());
-            }
-        };
-        let Some((upstream, policy)) = self.members[&job].edges.get(&row.slot).cloned() else {
-            return Err(broken("G2", what("there is no such edge".into())));
-        };
-        let by = self.members.get(&upstream);
-        let succeeded = by.is_some_and(|by| !by.results.is_empty());
-        if matches!(row.state, InputState::Ignored { .. }) {
-            let is_unsuccessful = by.is_none_or(|by| by.place != Place::Ended(Outcome::Succeeded));
-            if policy != FailurePolicy::Ignore || !is_unsuccessful {
-                return Err(broken(
-                    "G4",
-                    what(format!("{upstream:?} is ignored under {policy:?}")),
-                ));
-            }
-        } else {
-            if upstream_is.as_ref() != Some(&upstream) {
-                return Err(broken(
-                    "G2",
-                    what(format!(
-                        "it has the result of {upstream_is:?} and not of {upstream:?}"
-                    )),
-                ));
-            }
-            if !succeeded {
-                return Err(broken(
-                    "G1",
-                    what(format!("{upstream:?} has not succeeded")),
-                ));
-            }
-            if let Some(value) = value {
-                let results = &by.expect("it has succeeded").results;
-                if !results.contains(value) {
-                    return Err(broken(
-                        "G2",
-                        what(format!(
-                            "{value:?} was delivered, and the results are {results:?}"
-                        )),
-                    ));
-                }
-                self.goals.reach("result-over-a-border");
-            }
-        }
-        let is_new = self
-            .members
-            .get_mut(&job)
-            .expect("a member")
-            .filled
-            .insert(row.slot);
-        if !is_new {
-            return Err(broken("X2", what("it is filled twice".into())));
-        }
-        Ok(())
-    }
-
-    fn leased(
-        &mut self,
-        shard: &ShardId,
-        key: JobKey,
-        attempt: u32,
-        counted: u32,
-        store: &Store,
-    ) -> Judged {
-        let Some(job) = self.by_key.get(&(shard.clone(), key)).cloned() else {
-            return Ok(());
-        };
-        let member = self.members.get_mut(&job).expect("a member");
-        let what = |why: String| format!("attempt {attempt} of job {shard}/{}: {why}", job.id);
-        if attempt == member.attempts {
-            // A renewal.
-            return Ok(());
-        }
-        if member.is_leased {
-            return Err(broken("L1", what("the one before still runs".into())));
-        }
-        if attempt != member.attempts + 1 {
-            return Err(broken(
-                "L8",
-                what(format!("it follows attempt {}", member.attempts)),
-            ));
-        }
-        if counted > member.attempts_max {
-            return Err(broken(
-                "R1",
-                what(format!("{} were allowed", member.attempts_max)),
-            ));
-        }
-        member.attempts = attempt;
-        member.is_leased = true;
-        // The commit may have removed the job again: then it has no inputs to look at.
-        if store.rows.live.contains_key(&key) {
-            let inputs = store
-                .rows
-                .delivery(key)
-                .map_err(|why| broken("G1", what(why)))?;
-            if member.seen.get_or_insert_with(|| inputs.clone()) != &inputs {
-                return Err(broken(
-                    "G2",
-                    what(format!(
-                        "it sees {inputs:?} and an earlier one saw {:?}",
-                        member.seen
-                    )),
-                ));
-            }
-        }
-        for (slot, (upstream, policy)) in &member.edges {
-            if !member.filled.contains(slot) && member.attempts_max != u32::MAX {
-                let state = store.rows.inputs.get(&(key, *slot));
-                let is_there = matches!(
-                    state,
-                    Some(
-                        InputState::Delivered { .. }
-                            | InputState::Received { .. }
-                            | InputState::Ignored { .. }
-                    )
-                );
-                if !is_there {
-                    return Err(broken(
-                        "G1",
-                        what(format!(
-                            "{upstream:?} under {policy:?} is missing: {state:?}"
-                        )),
-                    ));
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn finished(
-        &mut self,
-        shard: &ShardId,
-        record: &JobRecord,
-        result: Option<&Bytes>,
-        rest: &[Change],
-        store: &Store,
-    ) -> Judged {
-        let job = JobRef {
-            shard: shard.clone(),
-            id: record.id.clone(),
-        };
-        let Some(end) = &record.finished else {
-            return Ok(());
-        };
-        let what = |why: &str| format!("job {shard}/{} ended as {:?}: {why}", job.id, end.outcome);
-        let member = &self.members[&job];
-        if matches!(member.place, Place::Ended(_)) {
-            return Err(broken("A2", what("it has ended before")));
-        }
-        let group = record
-            .failure
-            .as_ref()
-            .map(|failure| failure.group.to_string());
-        let group = group.unwrap_or_default();
-        let is_wild = self.graphs[member.graph].is_wild;
-        match end.outcome {
-            Outcome::Succeeded if !member.is_leased && !member.just_ran => {
-                return Err(broken("L3", what("nobody ran it")));
-            }
-            Outcome::Failed if group == "upstream" => {
-                let has_reason = member.edges.values().any(|(upstream, policy)| {
-                    let by = self.members.get(upstream);
-                    let place = by.map_or(Place::Gone, |by| by.place);
-                    match (place, policy) {
-                        (_, FailurePolicy::Ignore) => false,
-                        (Place::Gone | Place::Unborn, _) => true,
-                        (Place::Ended(outcome), FailurePolicy::Fail) => {
-                            outcome != Outcome::Succeeded
-                        }
-                        _ => false,
-                    }
-                });
-                if !has_reason && !is_wild {
-                    return Err(broken("G4", what("no upstream of it failed")));
-                }
-                self.failed_by_upstream(&job);
-            }
-            Outcome::Cancelled if called_off(record) => {
-                let unneeded = self.is_unneeded(&job);
-                let still_waits = store
-                    .dependents
-                    .range((record.key, ShardId::default(), JobKey(0), 0)..);
-                let mut still_waits = still_waits.take_while(|((key, ..), _)| *key == record.key);
-                let told_after = rest.iter().any(|change| matches!(change, Change::RemoveDependent(key, ..) if *key == record.key));
-                if !is_wild && !unneeded {
-                    return Err(broken("G5", what("members of its graph need it")));
-                }
-                if told_after || still_waits.next().is_some() {
-                    return Err(broken("G5", what("a job of another shard waits for it")));
-                }
-                if member.users.iter().any(|user| user.shard != *shard) {
-                    self.goals.reach("called-off-from-another-shard");
-                }
-            }
-            _ => {}
-        }
-        let member = self.members.get_mut(&job).expect("a member");
-        if end.outcome == Outcome::Succeeded {
-            let result = result
-                .cloned()
-                .unwrap_or_else(|| Bytes::from_static(b"null"));
-            member.results.push(result);
-        }
-        member.place = Place::Ended(end.outcome);
-        member.is_leased = false;
-        member.group = group;
-        Ok(())
-    }
-
-    fn failed_by_upstream(&mut self, job: &JobRef) {
-        let member = &self.members[job];
-        let places = member.edges.values().map(|(upstream, _)| {
-            let by = self.members.get(upstream);
-            (upstream.shard != job.shard, by.map(|by| by.place))
-        });
-        let places: Vec<_> = places.collect();
-        let fails = places
-            .iter()
-            .any(|(elsewhere, place)| *elsewhere && *place == Some(Place::Ended(Outcome::Failed)));
-        let succeeds = places
-            .iter()
-            .any(|(_, place)| *place == Some(Place::Ended(Outcome::Succeeded)));
-        if fails && succeeds {
-            self.goals
-                .reach("failure-over-a-border-while-a-sibling-succeeds");
-        }
-    }
-
-    /// Whether all members that waited for a job have ended, one of them without success.
-    pub(crate) fn is_unneeded(&self, job: &JobRef) -> bool {
-        let users = self.members[job]
-            .users
-            .iter()
-            .map(|user| self.members[user].place);
-        let places: Vec<Place> = users.collect();
-        let has_ended = |place: &Place| matches!(place, Place::Ended(_) | Place::Gone);
-        places.iter().all(has_ended)
-            && places
-                .iter()
-                .any(|place| *place != Place::Ended(Outcome::Succeeded))
-    }
-
-    fn removed(&mut self, shard: &ShardId, key: JobKey) -> Judged {
-        let Some(job) = self.by_key.get(&(shard.clone(), key)).cloned() else {
-            return Ok(());
-        };
-        let graph = &self.graphs[self.members[&job].graph];
-        if !graph.is_wild {
-            return Err(broken(
-                "K4",
-                format!("job {shard}/{} is removed and nobody deleted it", job.id),
-            ));
-        }
-        let succeeded = !self.members[&job].results.is_empty()
-            && self.members[&job].place == Place::Ended(Outcome::Succeeded);
-        for user in &self.members[&job].users {
-            let member = &self.members[user];
-            let mut waits = member
-                .edges
-                .iter()
-                .filter(|(slot, (upstream, _))| upstream == &job && !member.filled.contains(slot));
-            // Once revived it asks anew, and may ask too late.
-            let is_first_life = member.attempts_max != u32::MAX;
-            if succeeded && is_first_life && member.place == Place::Live && waits.next().is_some() {
-                let what = format!(
-                    "job {shard}/{} is removed while {user:?} needs its result",
-                    job.id
-                );
-                return Err(broken("K2", what));
-            }
-        }
-        let member = self.members.get_mut(&job).expect("a member");
-        member.place = Place::Gone;
-        member.is_leased = false;
-        Ok(())
-    }
 }
 
 /// Whom a job waits for, by slot.
@@ -652,10 +380,4 @@ fn edges_of(
         (slot, (upstream, edge.policy))
     });
     both.collect()
-}
-
-/// Whether the last line of a job's history says that it was called off because nobody needs it.
-fn called_off(record: &JobRecord) -> bool {
-    let last = record.history.last().map(|entry| &entry.what);
-    matches!(last, Some(What::Cancelled { reason }) if reason.contains("needs it no more"))
 }

@@ -1,0 +1,154 @@
+//! What jobs get from their upstreams, and when they may start (`rel G1`, `G2`, `L1`, `R1`).
+
+use ganger_types::{FailurePolicy, InputRow, InputState, JobKey, Outcome, ShardId};
+
+use super::{Oracle, Place};
+use crate::cluster::store::Store;
+use crate::oracle::Judged;
+use crate::world::broken;
+
+impl Oracle {
+    pub(super) fn input(&mut self, shard: &ShardId, row: &InputRow) -> Judged {
+        let Some(job) = self.by_key.get(&(shard.clone(), row.job)).cloned() else {
+            return Ok(());
+        };
+        let what = |why: String| format!("slot {} of job {shard}/{}: {why}", row.slot, job.id);
+        let (value, upstream_is) = match &row.state {
+            InputState::Received {
+                value, upstream, ..
+            } => (Some(value), Some(upstream.clone())),
+            InputState::Delivered { upstream, .. } => {
+                (None, self.by_key.get(&(shard.clone(), *upstream)).cloned())
+            }
+            InputState::Ignored { .. } => (None, None),
+            InputState::Value(_) | InputState::Missing { .. } | InputState::Remote { .. } => {
+                return Ok(());
+            }
+        };
+        let Some((upstream, policy)) = self.members[&job].edges.get(&row.slot).cloned() else {
+            return Err(broken("G2", what("there is no such edge".into())));
+        };
+        let by = self.members.get(&upstream);
+        let succeeded = by.is_some_and(|by| !by.results.is_empty());
+        if matches!(row.state, InputState::Ignored { .. }) {
+            let is_unsuccessful = by.is_none_or(|by| by.place != Place::Ended(Outcome::Succeeded));
+            if policy != FailurePolicy::Ignore || !is_unsuccessful {
+                return Err(broken(
+                    "G4",
+                    what(format!("{upstream:?} is ignored under {policy:?}")),
+                ));
+            }
+        } else {
+            if upstream_is.as_ref() != Some(&upstream) {
+                return Err(broken(
+                    "G2",
+                    what(format!(
+                        "it has the result of {upstream_is:?} and not of {upstream:?}"
+                    )),
+                ));
+            }
+            if !succeeded {
+                return Err(broken(
+                    "G1",
+                    what(format!("{upstream:?} has not succeeded")),
+                ));
+            }
+            if let Some(value) = value {
+                let results = &by.expect("it has succeeded").results;
+                if !results.contains(value) {
+                    return Err(broken(
+                        "G2",
+                        what(format!(
+                            "{value:?} was delivered, and the results are {results:?}"
+                        )),
+                    ));
+                }
+                self.goals.reach("result-over-a-border");
+            }
+        }
+        let is_new = self
+            .members
+            .get_mut(&job)
+            .expect("a member")
+            .filled
+            .insert(row.slot);
+        if !is_new {
+            return Err(broken("X2", what("it is filled twice".into())));
+        }
+        Ok(())
+    }
+
+    pub(super) fn leased(
+        &mut self,
+        shard: &ShardId,
+        key: JobKey,
+        attempt: u32,
+        counted: u32,
+        store: &Store,
+    ) -> Judged {
+        let Some(job) = self.by_key.get(&(shard.clone(), key)).cloned() else {
+            return Ok(());
+        };
+        let member = self.members.get_mut(&job).expect("a member");
+        let what = |why: String| format!("attempt {attempt} of job {shard}/{}: {why}", job.id);
+        if attempt == member.attempts {
+            // A renewal.
+            return Ok(());
+        }
+        if member.is_leased {
+            return Err(broken("L1", what("the one before still runs".into())));
+        }
+        if attempt != member.attempts + 1 {
+            return Err(broken(
+                "L8",
+                what(format!("it follows attempt {}", member.attempts)),
+            ));
+        }
+        if counted > member.attempts_max {
+            return Err(broken(
+                "R1",
+                what(format!("{} were allowed", member.attempts_max)),
+            ));
+        }
+        member.attempts = attempt;
+        member.is_leased = true;
+        // The commit may have removed the job again: then it has no inputs to look at.
+        if store.rows.live.contains_key(&key) {
+            let inputs = store
+                .rows
+                .delivery(key)
+                .map_err(|why| broken("G1", what(why)))?;
+            if member.seen.get_or_insert_with(|| inputs.clone()) != &inputs {
+                return Err(broken(
+                    "G2",
+                    what(format!(
+                        "it sees {inputs:?} and an earlier one saw {:?}",
+                        member.seen
+                    )),
+                ));
+            }
+        }
+        for (slot, (upstream, policy)) in &member.edges {
+            if !member.filled.contains(slot) && member.attempts_max != u32::MAX {
+                let state = store.rows.inputs.get(&(key, *slot));
+                let is_there = matches!(
+                    state,
+                    Some(
+                        InputState::Delivered { .. }
+                            | InputState::Received { .. }
+                            | InputState::Ignored { .. }
+                    )
+                );
+                if !is_there {
+                    return Err(broken(
+                        "G1",
+                        what(format!(
+                            "{upstream:?} under {policy:?} is missing: {state:?}"
+                        )),
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+}
