@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use ganger_router::Topology;
+use ganger_types::keys::KeyUpkeep;
 use ganger_types::{Namespace, ShardId};
 
 use crate::secret::Secret;
@@ -67,6 +68,8 @@ pub struct Config {
     pub resp_allow_flush: bool,
     /// The namespaces of the Redis port's databases, from 0 on.
     pub resp_databases: Vec<Namespace>,
+    /// When queues of the Redis port are put in order without being asked.
+    pub key_upkeep: KeyUpkeep,
     /// Where the audit log goes; into the ordinary log, if absent.
     pub audit_log: Option<PathBuf>,
     /// Listen beyond loopback although something is missing: encryption, or a check of who asks.
@@ -188,6 +191,7 @@ impl Default for Config {
             resp: None,
             resp_allow_flush: false,
             resp_databases: ganger_dialect_resp::Settings::usual_databases(),
+            key_upkeep: KeyUpkeep::default(),
             audit_log: None,
             insecure: false,
             hosts: Vec::new(),

@@ -43,6 +43,7 @@ async fn open(config: &Config, shard: ShardId, ended: Ended) -> Result<Handle, S
         inbox_commands_max: config.limits.inbox_commands,
         waiters_max: config.limits.waiters,
         reserve_bytes: config.reserve_bytes,
+        key_upkeep: config.key_upkeep,
         ..ganger_shard::Settings::default()
     };
     let id = shard.clone();

@@ -251,6 +251,24 @@ pub const KEYS: &[Key] = &[
         },
     ),
     Key::new(
+        "resp_put_back_after",
+        "10s",
+        "when an item of a Redis queue in processing without a lease goes back to its queue, or off",
+        |config, value| {
+            config.key_upkeep.put_back_after = grace(value)?;
+            Ok(())
+        },
+    ),
+    Key::new(
+        "resp_rescue_after",
+        "60s",
+        "when an item of a Redis queue that is in no list is put on its queue, or off",
+        |config, value| {
+            config.key_upkeep.rescue_after = grace(value)?;
+            Ok(())
+        },
+    ),
+    Key::new(
         "audit_log",
         "",
         "a file for the audit log; without it, it goes into the ordinary log",
@@ -489,6 +507,15 @@ fn bytes(value: &str) -> Result<usize, String> {
         .checked_mul(scale)
         .filter(|bytes| *bytes > 0)
         .ok_or_else(wanted)
+}
+
+/// A duration, or `off`.
+fn grace(value: &str) -> Result<Option<Duration>, String> {
+    if value == "off" {
+        return Ok(None);
+    }
+    let or_off = |reason| format!("{reason}, nor `off`");
+    span(value).map(Some).map_err(or_off)
 }
 
 /// A duration: a whole number of `ms`, `s`, `m` or `h`.
