@@ -285,8 +285,8 @@ impl Oracle {
         let waiting: BTreeSet<JobKey> = dependents
             .copied()
             .filter(|dependent| {
-                let missing = self.known(*dependent).missing();
-                self.live.contains(dependent) && missing.iter().any(|key| gone.contains(key))
+                let waits = || self.known(*dependent).missing();
+                self.live.contains(dependent) && waits().iter().any(|key| gone.contains(key))
             })
             .collect();
         for key in &waiting {
