@@ -170,10 +170,10 @@ async fn an_element_that_nobody_received_is_next_again() {
     run(&bench, vec![push("q", &["1", "2"])]).await;
     for to in [None, Some("p")] {
         bench.control.hold();
+        let arrived = bench.control.arrived();
         // It is on its way when whoever asked goes.
         let mut pop = Box::pin(bench.handle.pop(wait(&["q"], to), None));
         assert!(poll_once(pop.as_mut()).is_none());
-        let arrived = bench.control.arrived();
         bench.control.wait_arrived(arrived + 1);
         drop(pop);
         bench.control.release();
