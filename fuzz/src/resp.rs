@@ -124,7 +124,7 @@ impl World {
         // The port must not be told of what would wait for ever: the client's end comes right behind.
         let (client, server) = tokio::io::duplex(PIPE_BYTES);
         let address = ([127, 0, 0, 1], 1).into();
-        let served = self.port.serve(server, Box::new(sender), address, address);
+        let task = self.port.serve(server, Box::new(sender), address, address);
         let spoken = async {
             let (mut read, mut write) = tokio::io::split(client);
             let written = async {
@@ -139,7 +139,7 @@ impl World {
             tokio::join!(written, read);
             replies
         };
-        let both = async { tokio::join!(served, spoken).1 };
+        let both = async { tokio::join!(task, spoken).1 };
         let replies = self.runtime.block_on(async {
             tokio::time::timeout(Duration::from_secs(30), both)
                 .await

@@ -127,14 +127,14 @@ impl Batch {
             for (reply, count) in replies.into_iter().zip(counts) {
                 match reply {
                     Ok(Reply::Keys(KeyAnswers::Each(all))) => {
-                        answers.extend(all.into_iter().map(Ok))
+                        answers.extend(all.into_iter().map(Ok));
                     }
                     Ok(Reply::Keys(KeyAnswers::Changed)) => return Gathered::Changed,
                     Ok(other) => {
                         unreachable!("calls on keys are answered as such, not with {other:?}")
                     }
                     Err(error) => {
-                        answers.extend(std::iter::repeat_n(Err(unavailable(&error)), count))
+                        answers.extend(std::iter::repeat_n(Err(unavailable(&error)), count));
                     }
                 }
             }

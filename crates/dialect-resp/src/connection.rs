@@ -370,7 +370,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                 self.put_messages();
                 let confirmations =
                     pubsub::subscribe(&mut self.session, is_pattern, &arguments[1..]);
-                confirmations.iter().for_each(|value| self.put(value));
+                for value in &confirmations {
+                    self.put(value);
+                }
                 return Ok(());
             }
             Special::Unsubscribe(is_pattern) => {
@@ -379,7 +381,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                 let confirmations =
                     pubsub::unsubscribe(&mut self.session, is_pattern, &arguments[1..]);
                 self.put_messages();
-                confirmations.iter().for_each(|value| self.put(value));
+                for value in &confirmations {
+                    self.put(value);
+                }
                 return Ok(());
             }
         };
@@ -399,7 +403,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                 end: wait.end,
                 to: wait.to.clone(),
             },
-            wait.wait_for,
+            wait.patience,
         );
         let blocked = Gauge::of(&shared.counters.blocked);
         self.session.client.facts().is_blocked = true;

@@ -155,9 +155,9 @@ impl Hub {
         }
         for (pattern, mailboxes) in &listeners.patterns {
             if glob_matches(pattern, channel) {
-                mailboxes
-                    .values()
-                    .for_each(|mailbox| send(mailbox, Some(pattern)));
+                for mailbox in mailboxes.values() {
+                    send(mailbox, Some(pattern));
+                }
             }
         }
         count

@@ -36,7 +36,7 @@ pub(crate) fn timeout(text: &[u8]) -> Result<Option<Duration>, Value> {
     };
     let millis = (seconds * 1_000.0).ceil();
     // What is too large turns negative in Redis.
-    if millis < 0.0 || millis >= TOO_LARGE {
+    if !(0.0..TOO_LARGE).contains(&millis) {
         return Err(Value::error("ERR timeout is negative"));
     }
     if millis > BEHIND_ALL_TIME {

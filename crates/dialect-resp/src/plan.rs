@@ -34,11 +34,12 @@ pub(crate) struct Wait {
     /// Where the element goes; if it goes nowhere, the reply names the list beside it.
     pub(crate) to: Option<(Bytes, End)>,
     /// For ever, if absent.
-    pub(crate) wait_for: Option<Duration>,
+    pub(crate) patience: Option<Duration>,
 }
 
 impl Planned {
     /// A call with the usual form of reply.
+    #[expect(clippy::unnecessary_wraps, reason = "the last word of a handler")]
     pub(crate) fn plain(call: KeyCall) -> Plan {
         Ok(Self {
             call,
@@ -47,6 +48,7 @@ impl Planned {
     }
 
     /// A call with a reply of its own form.
+    #[expect(clippy::unnecessary_wraps, reason = "the last word of a handler")]
     pub(crate) fn of(call: KeyCall, shape: fn(KeyReply) -> Value) -> Plan {
         Ok(Self {
             call,
@@ -55,6 +57,7 @@ impl Planned {
     }
 
     /// Likewise, with a form that depends on the arguments.
+    #[expect(clippy::unnecessary_wraps, reason = "the last word of a handler")]
     pub(crate) fn with(
         call: KeyCall,
         shape: impl FnOnce(KeyReply) -> Value + Send + 'static,
@@ -126,7 +129,6 @@ impl Wait {
 pub(crate) fn plain(reply: KeyReply) -> Value {
     match reply {
         KeyReply::Done => Value::OK,
-        KeyReply::Nil => Value::Nil,
         KeyReply::NilList => Value::NilList,
         KeyReply::Number(number) => Value::Number(number),
         KeyReply::Value(bytes) => Value::Bulk(bytes),
@@ -145,12 +147,13 @@ pub(crate) fn plain(reply: KeyReply) -> Value {
             Value::Bulk(Bytes::from(cursor.to_string())),
             Value::Bulks(names),
         ]),
-        // Each command that asks for these has a form of its own.
-        KeyReply::TimeLeft(_) | KeyReply::Revision(_) => Value::Nil,
+        // Each command that asks for one of the last two has a form of its own.
+        KeyReply::Nil | KeyReply::TimeLeft(_) | KeyReply::Revision(_) => Value::Nil,
     }
 }
 
 /// 1 for what was done, 0 for what was not.
+#[expect(clippy::needless_pass_by_value, reason = "it is a `Shape::Of`")]
 pub(crate) fn one_or_zero(reply: KeyReply) -> Value {
     Value::Number(i64::from(reply == KeyReply::Done))
 }

@@ -39,8 +39,7 @@ pub struct Settings {
 impl Settings {
     /// Databases as Redis has them: 0 is the namespace `default`, 1 to 15 are `db1` to `db15`.
     pub fn usual_databases() -> Vec<Namespace> {
-        let numbered =
-            (1..16).map(|number| Namespace::new(format!("db{number}")).expect("a short name"));
+        let numbered = (1..16).filter_map(|number| Namespace::new(format!("db{number}")).ok());
         std::iter::once(Namespace::from_static("default"))
             .chain(numbered)
             .collect()

@@ -64,12 +64,9 @@ impl Decoder {
     ) -> Result<Option<Request>, ProtocolError> {
         loop {
             if self.left == 0 {
-                match input.first() {
-                    None => return Ok(None),
-                    Some(b'*') => match self.begin(input, is_known)? {
-                        true => continue,
-                        false => return Ok(None),
-                    },
+                match input.first().copied() {
+                    Some(b'*') if self.begin(input, is_known)? => continue,
+                    None | Some(b'*') => return Ok(None),
                     Some(_) => match line_of_words(input)? {
                         None => return Ok(None),
                         Some(words) if words.is_empty() => continue,

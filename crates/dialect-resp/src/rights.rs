@@ -100,22 +100,37 @@ mod tests {
             let held = Right::ALL.into_iter().filter(|right| rights.hold(*right));
             held.collect::<Vec<_>>()
         };
-        use Right as R;
-        assert_eq!(rights("reader@default"), [R::Open, R::Known, R::Read]);
+        assert_eq!(
+            rights("reader@default"),
+            [Right::Open, Right::Known, Right::Read]
+        );
         assert_eq!(
             rights("producer@default"),
-            [R::Open, R::Known, R::Read, R::Add]
+            [Right::Open, Right::Known, Right::Read, Right::Add]
         );
         assert_eq!(
             rights("worker@default"),
-            [R::Open, R::Known, R::Read, R::Add, R::Take]
+            [
+                Right::Open,
+                Right::Known,
+                Right::Read,
+                Right::Add,
+                Right::Take
+            ]
         );
         assert_eq!(
             rights("operator@default"),
-            [R::Open, R::Known, R::Read, R::Add, R::Take, R::Clear]
+            [
+                Right::Open,
+                Right::Known,
+                Right::Read,
+                Right::Add,
+                Right::Take,
+                Right::Clear
+            ]
         );
         assert_eq!(rights("admin@*"), Right::ALL);
-        assert_eq!(rights("admin@other"), [R::Open, R::Known]);
+        assert_eq!(rights("admin@other"), [Right::Open, Right::Known]);
         let nobody = Rights::of(&Identity::Anonymous, &Namespace::from_static("default"));
         assert_eq!(nobody, Rights(Right::Open.bit()));
     }

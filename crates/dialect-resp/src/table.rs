@@ -257,7 +257,8 @@ pub(crate) fn unknown(arguments: &[Bytes]) -> Value {
         if rest.len() >= SHOWN_BYTES_MAX {
             break;
         }
-        rest += &format!("'{}' ", shown(argument, SHOWN_BYTES_MAX - rest.len()));
+        let left = SHOWN_BYTES_MAX - rest.len();
+        rest.extend(["'", &shown(argument, left), "' "]);
     }
     let name = shown(&arguments[0], SHOWN_BYTES_MAX);
     Value::error(format!(

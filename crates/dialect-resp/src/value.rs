@@ -70,7 +70,9 @@ impl Value {
             Self::NilList => out.put_slice(b"*-1\r\n"),
             Self::Bulks(all) => {
                 length(out, b'*', all.len());
-                all.iter().for_each(|bytes| bulk(out, b'$', b"", bytes));
+                for bytes in all {
+                    bulk(out, b'$', b"", bytes);
+                }
             }
             Self::Array(all) => array(out, b'*', all, protocol),
             Self::Push(all) => array(out, if is_three { b'>' } else { b'*' }, all, protocol),
@@ -95,7 +97,9 @@ impl Value {
 
 fn array(out: &mut BytesMut, kind: u8, all: &[Value], protocol: Protocol) {
     length(out, kind, all.len());
-    all.iter().for_each(|value| value.write(protocol, out));
+    for value in all {
+        value.write(protocol, out);
+    }
 }
 
 fn line(out: &mut BytesMut, kind: u8, text: &[u8]) {

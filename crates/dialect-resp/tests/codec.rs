@@ -105,9 +105,8 @@ fn as_read(value: Value, protocol: Protocol) -> Value {
     match value {
         Value::NilList if is_three => Value::Nil,
         Value::Bulks(bulks) => Value::Array(bulks.into_iter().map(Value::Bulk).collect()),
-        Value::Array(values) => Value::Array(all(values)),
         Value::Push(values) if is_three => Value::Push(all(values)),
-        Value::Push(values) => Value::Array(all(values)),
+        Value::Array(values) | Value::Push(values) => Value::Array(all(values)),
         Value::Map(pairs) if is_three => Value::Map(
             pairs
                 .into_iter()

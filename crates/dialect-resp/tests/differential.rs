@@ -259,9 +259,8 @@ impl Dice {
         let (name, rest) = match name {
             "lpush" | "rpush" | "lpushx" | "rpushx" => (name, self.many(Self::value)),
             "lrange" | "ltrim" => (name, vec![self.number(), self.number()]),
-            "lrem" => (name, vec![self.number(), self.value()]),
             "lindex" => (name, vec![self.number()]),
-            "lset" => (name, vec![self.number(), self.value()]),
+            "lrem" | "lset" => (name, vec![self.number(), self.value()]),
             "lpos" => (name, vec![self.value()]),
             "rpoplpush" => (name, vec![self.key().to_owned()]),
             "lmove" => (name, vec![self.key().to_owned(), end(self), end(self)]),

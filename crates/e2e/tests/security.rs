@@ -190,16 +190,16 @@ impl Loud {
         let mut setups = Vec::new();
         let mut audits = Vec::new();
         for (place, address) in addresses.iter().enumerate() {
-            let shard = (place + 1).to_string();
-            let audit = folder.join(format!("audit-{shard}"));
+            let id = (place + 1).to_string();
+            let audit = folder.join(format!("audit-{id}"));
             let peer = if place == 0 { &to_two } else { &to_one };
-            let mut arguments = vec!["--shard", &shard, "--topology", &topology];
+            let mut arguments = vec!["--shard", &id, "--topology", &topology];
             arguments.extend(["--access-file", shown(&accesses[place])]);
             arguments.extend(["--peer-token-file", peer, "--log", "trace"]);
             arguments.extend(["--audit-log", shown(&audit)]);
             setups.push(Setup {
-                store: folder.join(format!("{shard}.db")),
-                log: folder.join(format!("{shard}.log")),
+                store: folder.join(format!("{id}.db")),
+                log: folder.join(format!("{id}.log")),
                 address: *address,
                 arguments: arguments.into_iter().map(str::to_owned).collect(),
                 wrapper: Vec::new(),
@@ -213,6 +213,38 @@ impl Loud {
             servers,
             audits,
         })
+    }
+
+    /// What is told to whoever is wrong, and whatever a server tells.
+    fn ask_around(&self, shared: &str, wrong: &str) -> Result<BTreeMap<String, String>> {
+        let address = self.setups[0].address.to_string();
+        let mut heard = BTreeMap::new();
+        let output = run(
+            &["job", "list", "--server", &address, "--retry-for", "0"],
+            &[("GANGER_TOKEN", wrong)],
+        )?;
+        ensure!(output.status.code() == Some(5), "{}", words(&output));
+        heard.insert("a wrong token".to_owned(), words(&output));
+        let settings = run(&["server", "--list-settings"], &[("GANGER_TOKEN", shared)])?;
+        heard.insert("the settings".to_owned(), words(&settings));
+        let refused = run(&["server", "--addr", "x"], &[("GANGER_TOKEN", shared)])?;
+        heard.insert("a server that does not start".to_owned(), words(&refused));
+        for setup in &self.setups {
+            let told = ["/metrics", "/healthz", "/version", "/openapi.json"];
+            let refused = ["/api/v1/peers", "/api/v1/nothing", "/api/v1/jobs/2%2Fx"];
+            let asked = told.iter().chain(&refused).map(|what| (shared, *what));
+            // Each wrong token waits longer for its answer: one is enough.
+            for (token, what) in asked.chain([(wrong, "/api/v1/peers")]) {
+                let mut client = setup.client().bearing(token);
+                let answer = client.request("GET", what, &Value::Null);
+                let answer = answer.ok().context("it answers")?;
+                heard.insert(
+                    format!("{what} {} {}", setup.address, answer.status),
+                    answer.shown(),
+                );
+            }
+        }
+        Ok(heard)
     }
 }
 
@@ -273,32 +305,7 @@ fn rel_s3_no_secret_is_shown_anywhere() -> Result<()> {
     );
     heard.insert("the program's environment".to_owned(), said);
 
-    // Whoever is wrong, and whatever a server tells.
-    let output = run(
-        &["job", "list", "--server", &address, "--retry-for", "0"],
-        &[("GANGER_TOKEN", wrong)],
-    )?;
-    ensure!(output.status.code() == Some(5), "{}", words(&output));
-    heard.insert("a wrong token".to_owned(), words(&output));
-    let settings = run(&["server", "--list-settings"], &[("GANGER_TOKEN", shared)])?;
-    heard.insert("the settings".to_owned(), words(&settings));
-    let refused = run(&["server", "--addr", "x"], &[("GANGER_TOKEN", shared)])?;
-    heard.insert("a server that does not start".to_owned(), words(&refused));
-    for setup in &loud.setups {
-        let told = ["/metrics", "/healthz", "/version", "/openapi.json"];
-        let refused = ["/api/v1/peers", "/api/v1/nothing", "/api/v1/jobs/2%2Fx"];
-        let asked = told.iter().chain(&refused).map(|what| (shared, *what));
-        // Each wrong token waits longer for its answer: one is enough.
-        for (token, what) in asked.chain([(wrong, "/api/v1/peers")]) {
-            let mut client = setup.client().bearing(token);
-            let answer = client.request("GET", what, &Value::Null);
-            let answer = answer.ok().context("it answers")?;
-            heard.insert(
-                format!("{what} {} {}", setup.address, answer.status),
-                answer.shown(),
-            );
-        }
-    }
+    heard.extend(loud.ask_around(shared, wrong)?);
     let servers = loud.servers.iter().map(Server::id);
     for id in servers.chain(workers.iter().map(Worker::id)) {
         let line = Path::new("/proc").join(id.to_string()).join("cmdline");
@@ -335,9 +342,14 @@ fn rel_s3_no_secret_is_shown_anywhere() -> Result<()> {
         let secret = text(&path.join(format!("{name}.secret")));
         secrets.push(secret.trim().to_owned());
     }
-    for secret in &secrets {
+    expect_none(&secrets, &heard)
+}
+
+/// No text shows a secret.
+fn expect_none(secrets: &[String], heard: &BTreeMap<String, String>) -> Result<()> {
+    for secret in secrets {
         ensure!(secret.len() > 16, "a canary that could be anything");
-        for (place, text) in &heard {
+        for (place, text) in heard {
             let line = text.lines().find(|line| line.contains(secret.as_str()));
             ensure!(line.is_none(), "{place} shows a secret: {line:?}");
         }

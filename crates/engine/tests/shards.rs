@@ -442,7 +442,10 @@ fn rel_k2_what_an_undecided_submission_waits_for_is_not_deleted() {
     });
     cluster.prepare(&parts);
     let world = cluster.named("1");
-    assert_eq!(world.ok(delete(&[outside.clone()])), skipped(&outside));
+    assert_eq!(
+        world.ok(delete(std::slice::from_ref(&outside))),
+        skipped(&outside)
+    );
     assert_eq!(world.state(&outside), Some(JobState::Ready));
     cluster.decide(&parts, true).unwrap();
     assert_eq!(cluster.state(&parts.ids[0]), Some(JobState::Blocked));

@@ -70,8 +70,16 @@ impl Doors {
             && identity != Identity::Anonymous
         {
             let security = self.security;
-            let held = |body| Held::new(body, security, door, shown, identity, changes_seen);
-            return response.map(|body| Body::new(held(body)));
+            return response.map(|body| {
+                Body::new(Held::new(
+                    body,
+                    security,
+                    door,
+                    shown,
+                    identity,
+                    changes_seen,
+                ))
+            });
         }
         response
     }

@@ -55,17 +55,7 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
         grpc = %security.require(Door::Grpc),
         "what clients must show"
     );
-    let listener = TcpListener::bind(addr)
-        .await
-        .map_err(|error| StartError::Listen {
-            addr,
-            reason: error.to_string(),
-        })?;
-    let addr = listener.local_addr().map_err(|error| StartError::System {
-        doing: "tell the address",
-        reason: error.to_string(),
-    })?;
-
+    let (listener, addr) = listen_at(addr).await?;
     let resp_listener = match &config.resp {
         Some(addr) => Some(listen_resp(addr, &config, &security).await?),
         None => None,
@@ -149,6 +139,20 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
         resp,
         security,
     })
+}
+
+async fn listen_at(addr: SocketAddr) -> Result<(TcpListener, SocketAddr), StartError> {
+    let listener = TcpListener::bind(addr)
+        .await
+        .map_err(|error| StartError::Listen {
+            addr,
+            reason: error.to_string(),
+        })?;
+    let addr = listener.local_addr().map_err(|error| StartError::System {
+        doing: "tell the address",
+        reason: error.to_string(),
+    })?;
+    Ok((listener, addr))
 }
 
 impl Running {
@@ -250,12 +254,7 @@ async fn listen_resp(
     let require = security.require(Door::Resp);
     let is_checked = require != Require::Nothing;
     check_exposure(addr, config.insecure, security.is_encrypted(), is_checked)?;
-    let failed = |error: std::io::Error| StartError::Listen {
-        addr,
-        reason: error.to_string(),
-    };
-    let listener = TcpListener::bind(addr).await.map_err(failed)?;
-    let addr = listener.local_addr().map_err(failed)?;
+    let (listener, addr) = listen_at(addr).await?;
     tracing::info!(%addr, %require, "listening for clients of Redis");
     Ok((listener, addr))
 }

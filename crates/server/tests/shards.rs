@@ -654,15 +654,15 @@ async fn rel_x7_one_certificate_names_all_shards_of_a_process_and_no_others() {
                 secure(addr, &alone),
                 With(vec![("ganger-shard", job.shard.clone())]),
             );
-            let leased = leases.lease(take_one()).await.expect("leased").into_inner();
-            let leased = leased.deliveries.first().expect("it is ready").clone();
-            assert_eq!((&leased.job, &leased.shard), (&job.id, &job.shard));
+            let answer = leases.lease(take_one()).await.expect("leased").into_inner();
+            let delivery = answer.deliveries.first().expect("it is ready").clone();
+            assert_eq!((&delivery.job, &delivery.shard), (&job.id, &job.shard));
             let report = v1::CompleteRequest {
                 namespace: "default".into(),
                 items: vec![v1::Completion {
                     held: Some(v1::Held {
-                        job: leased.job,
-                        token: leased.token,
+                        job: delivery.job,
+                        token: delivery.token,
                     }),
                     ..v1::Completion::default()
                 }],

@@ -59,12 +59,12 @@ pub(super) const COMMANDS: &[Command] = &[
     command("ttl", 2, Right::Read, |a| {
         // Redis rounds to the nearest second.
         Planned::of(KeyCall::TimeLeft { key: a[1].clone() }, |reply| {
-            left(reply, |left| (left + 500) / 1_000)
+            left(&reply, |left| (left + 500) / 1_000)
         })
     }),
     command("pttl", 2, Right::Read, |a| {
         Planned::of(KeyCall::TimeLeft { key: a[1].clone() }, |reply| {
-            left(reply, |left| left)
+            left(&reply, |left| left)
         })
     }),
 ];
@@ -85,7 +85,7 @@ pub(crate) fn flush(arguments: &[Bytes]) -> Plan {
     Planned::plain(KeyCall::Clear)
 }
 
-fn left(reply: KeyReply, unit: fn(i64) -> i64) -> Value {
+fn left(reply: &KeyReply, unit: fn(i64) -> i64) -> Value {
     Value::Number(match reply {
         KeyReply::TimeLeft(TimeLeft::For(left)) => {
             unit(i64::try_from(left.as_millis()).unwrap_or(i64::MAX - 500))

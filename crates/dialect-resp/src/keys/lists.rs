@@ -117,7 +117,7 @@ fn pop(name: &str, arguments: &[Bytes], end: End) -> Plan {
 
 fn brpoplpush(arguments: &[Bytes]) -> Result<Wait, Value> {
     Ok(Wait {
-        wait_for: timeout(&arguments[3])?,
+        patience: timeout(&arguments[3])?,
         lists: vec![arguments[1].clone()],
         end: End::Right,
         to: Some((arguments[2].clone(), End::Left)),
@@ -127,7 +127,7 @@ fn brpoplpush(arguments: &[Bytes]) -> Result<Wait, Value> {
 fn blmove(arguments: &[Bytes]) -> Result<Wait, Value> {
     let (from_end, to_end) = (end(&arguments[3])?, end(&arguments[4])?);
     Ok(Wait {
-        wait_for: timeout(&arguments[5])?,
+        patience: timeout(&arguments[5])?,
         lists: vec![arguments[1].clone()],
         end: from_end,
         to: Some((arguments[2].clone(), to_end)),
@@ -137,7 +137,7 @@ fn blmove(arguments: &[Bytes]) -> Result<Wait, Value> {
 fn pop_waiting(arguments: &[Bytes], end: End) -> Result<Wait, Value> {
     let last = arguments.len() - 1;
     Ok(Wait {
-        wait_for: timeout(&arguments[last])?,
+        patience: timeout(&arguments[last])?,
         lists: arguments[1..last].to_vec(),
         end,
         to: None,

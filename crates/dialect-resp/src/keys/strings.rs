@@ -144,8 +144,7 @@ fn expiry(name: &str, unit: i64, is_date: bool, text: &[u8]) -> Result<Expiry, V
 /// The options of `SET`.
 #[derive(Default)]
 struct Options<'a> {
-    is_new: bool,
-    is_old: bool,
+    condition: Condition,
     gets: bool,
     keeps: bool,
     /// Unit in milliseconds, whether it is a date, and the number.
@@ -159,16 +158,11 @@ fn set(arguments: &[Bytes]) -> Plan {
         None if options.keeps => Expiry::Kept,
         None => Expiry::Never,
     };
-    let condition = match (options.is_new, options.is_old) {
-        (true, _) => Condition::IfAbsent,
-        (_, true) => Condition::IfPresent,
-        _ => Condition::Always,
-    };
     Planned::plain(KeyCall::Set {
         key: arguments[1].clone(),
         value: arguments[2].clone(),
         expiry,
-        condition,
+        condition: options.condition,
         gets: options.gets,
     })
 }
@@ -183,10 +177,10 @@ fn options(arguments: &[Bytes]) -> Option<Options<'_>> {
     let mut options = Options::default();
     let mut rest = arguments.iter();
     while let Some(word) = rest.next() {
-        if is(word, "nx") && !options.is_old {
-            options.is_new = true;
-        } else if is(word, "xx") && !options.is_new {
-            options.is_old = true;
+        if is(word, "nx") && options.condition != Condition::IfPresent {
+            options.condition = Condition::IfAbsent;
+        } else if is(word, "xx") && options.condition != Condition::IfAbsent {
+            options.condition = Condition::IfPresent;
         } else if is(word, "get") {
             options.gets = true;
         } else if is(word, "keepttl") && options.expiry.is_none() {

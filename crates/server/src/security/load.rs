@@ -112,12 +112,12 @@ impl Security {
         }
         let mut fresh = self.now();
         let mut told = Vec::new();
-        if let Some(files) = &self.files.tls {
-            if let Some(tls) = self.judge("certificates", read_certificates(files)) {
-                // Whether it is the same cannot be seen. Connections in use keep what they speak with; the certificates of
-                // their clients are judged again.
-                fresh.tls = Some(tls);
-            }
+        if let Some(files) = &self.files.tls
+            && let Some(tls) = self.judge("certificates", read_certificates(files))
+        {
+            // Whether it is the same cannot be seen. Connections in use keep what they speak with; the certificates of
+            // their clients are judged again.
+            fresh.tls = Some(tls);
         }
         if let Some(path) = &self.files.token
             && let Some(token) = self.judge("token_file", read_token(path))
