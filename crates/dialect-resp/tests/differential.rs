@@ -18,7 +18,7 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore as _, SeedableRng as _};
 
 /// Commands in each version of the protocol.
-const COMMANDS: usize = 60_000;
+const COMMANDS: usize = 50_000;
 /// Commands that are sent together.
 const TOGETHER: usize = 500;
 
@@ -155,7 +155,12 @@ impl Dice {
             0 => {
                 words.pop();
             }
-            1 => words.push(self.value()),
+            1 => {
+                let more = self.value();
+                // Behind the lists of one that waits it would be the time to wait, and 0 is for ever.
+                let waits = words[0].to_ascii_lowercase().starts_with('b');
+                words.push(if waits { "x".to_owned() } else { more });
+            }
             _ => {}
         }
         if words.is_empty() {

@@ -134,15 +134,10 @@ impl Blobs {
     }
 
     fn put_payload(&mut self, key: JobKey, payload: &Bytes) {
-        if !self.make_room(cost(payload)) {
-            self.take_payload(key);
-            return;
-        }
-        // Looked at now: making room may have moved the one that is replaced there.
-        self.old.take_payload(key);
-        self.young.bytes += cost(payload);
-        if let Some(replaced) = self.young.payloads.insert(key, kept(payload)) {
-            self.young.bytes -= cost(&replaced);
+        self.take_payload(key);
+        if self.make_room(cost(payload)) {
+            self.young.bytes += cost(payload);
+            self.young.payloads.insert(key, kept(payload));
         }
     }
 
