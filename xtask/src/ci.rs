@@ -14,6 +14,9 @@ use anyhow::{Result, bail};
 use crate::process::{self, built, cargo, exists, root, shown};
 use crate::tidy;
 
+/// What builds the optimised programs.
+const BUILD: &str =
+    "build --profile sim --locked --bins -p ganger-cli -p ganger-sim -p ganger-fuzz";
 /// The seed and how many inputs each fuzz target tries in CI: the same every time, so that the same sources get the same
 /// answer. `cargo xtask fuzz` goes further, with a new seed each time.
 const FUZZ_SEED: u64 = 1;
@@ -44,10 +47,7 @@ pub(crate) fn run() -> Result<()> {
         "documents",
         line("doc --workspace --no-deps --locked").env("RUSTDOCFLAGS", "-D warnings"),
     )?;
-    steps.cargo(
-        "build",
-        "build --profile sim --locked --bins -p ganger-cli -p ganger-sim -p ganger-fuzz",
-    )?;
+    steps.cargo("build", BUILD)?;
     for run in SIMULATIONS {
         steps.step(
             &format!("simulator, {run}"),
@@ -79,21 +79,14 @@ pub(crate) fn run() -> Result<()> {
 
 /// Runs the simulator with the arguments given.
 pub(crate) fn simulate(arguments: &[String]) -> Result<()> {
-    process::run(
-        cargo()
-            .args([
-                "run",
-                "--quiet",
-                "--profile",
-                "sim",
-                "--package",
-                "ganger-sim",
-                "--bin",
-                "ganger-sim",
-                "--",
-            ])
-            .args(arguments),
-    )
+    run_optimised("ganger-sim", arguments)
+}
+
+/// Runs a program of the optimised profile. It is built together with the others: by itself it would have other features
+/// of the libraries, and all of them would be compiled again.
+fn run_optimised(program: &str, arguments: &[String]) -> Result<()> {
+    process::run(line(BUILD).arg("--quiet"))?;
+    process::run(Command::new(built("sim", program)).args(arguments))
 }
 
 /// Runs each fuzz target with the same arguments, which the targets' driver reads.
@@ -117,13 +110,7 @@ fn fuzz_as_ci() -> Result<()> {
 
 fn fuzz_one(target: &str, arguments: &[String]) -> Result<()> {
     println!("fuzz target {target} {}", arguments.join(" "));
-    let options = ["run", "--quiet", "--profile", "sim", "--package"];
-    process::run(
-        cargo()
-            .args(options)
-            .args(["ganger-fuzz", "--bin", target, "--"])
-            .args(arguments),
-    )
+    run_optimised(target, arguments)
 }
 
 /// The names of the fuzz targets: the files of their folder.
