@@ -6,8 +6,7 @@ use std::time::Duration;
 use bytes::{Buf as _, Bytes, BytesMut};
 use futures::FutureExt as _;
 use ganger_shard::Health;
-use ganger_types::keys::{Condition, KeyCall, KeyCalls};
-use ganger_types::{Command as EngineCommand, KeyWait, Namespace};
+use ganger_types::KeyWait;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::time::{Instant, sleep_until, timeout};
 
@@ -17,7 +16,6 @@ use crate::limits::{
     BEHIND_WAIT_BYTES_MAX, IDLE_BYTES, LOOK_EVERY, READ_BYTES, READ_TOGETHER_BYTES, WRITE_BYTES,
 };
 use crate::plan::{Wait, refused};
-use crate::port::Shared;
 use crate::request::{Decoder, Request};
 use crate::session::{Queue, Session};
 use crate::table::{self, Command, Run, Special};
@@ -73,6 +71,8 @@ pub(crate) struct Connection<S> {
     batch: Batch,
     session: Session,
     begun: Instant,
+    /// An element that was taken for the client and is not written yet: what was asked, the list, and it.
+    undelivered: Option<(KeyWait, Bytes, Bytes)>,
 }
 
 /// What woke a connection that waited.
@@ -93,6 +93,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
             batch: Batch::default(),
             session,
             begun: Instant::now(),
+            undelivered: None,
         }
     }
 
@@ -103,6 +104,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                 break end;
             }
         };
+        if let Some((asked, list, element)) = self.undelivered.take() {
+            self.session.shared.handle.put_back(asked, list, element);
+        }
         if end == End::Slow || self.session.mailbox.is_full() {
             count(&self.session.shared.counters.cut);
             return End::Slow;
@@ -396,32 +400,26 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         self.settle().await?;
         self.write().await?;
         let shared = std::sync::Arc::clone(&self.session.shared);
-        let pop = shared.handle.pop(
-            KeyWait {
-                namespace: self.session.namespace().clone(),
-                lists: wait.lists.clone(),
-                end: wait.end,
-                to: wait.to.clone(),
-            },
-            wait.patience,
-        );
+        let asked = KeyWait {
+            namespace: self.session.namespace().clone(),
+            lists: wait.lists.clone(),
+            end: wait.end,
+            to: wait.to.clone(),
+        };
+        let pop = shared.handle.pop(asked.clone(), wait.patience);
         let blocked = Gauge::of(&shared.counters.blocked);
         self.session.client.facts().is_blocked = true;
-        tokio::pin!(pop);
-        let woken = self.wait(&mut pop, false).await;
+        // When the client goes away it is dropped: its place is given up, and an element on its way goes back.
+        let woken = self.wait(pop, false).await;
         self.session.client.facts().is_blocked = false;
         drop(blocked);
-        let woken = match woken {
-            Ok(woken) => woken,
-            Err(end) => {
-                if let Some(Ok(Ok(Some(popped)))) = pop.now_or_never() {
-                    give_back(&shared, self.session.namespace(), &wait, popped).await;
+        let value = match woken? {
+            Woken::Ready(Ok(Ok(popped))) => {
+                if let Some((list, element)) = &popped {
+                    self.undelivered = Some((asked, list.clone(), element.clone()));
                 }
-                return Err(end);
+                wait.reply(popped)
             }
-        };
-        let value = match woken {
-            Woken::Ready(Ok(Ok(popped))) => wait.reply(popped),
             Woken::Ready(Ok(Err(error))) => refused(error),
             Woken::Ready(Err(error)) => unavailable(&error),
             Woken::Input => unreachable!("bytes are gathered only"),
@@ -485,36 +483,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
             self.out.advance(written);
         }
         self.stream.flush().await?;
+        // What is still in the batch is not written.
+        if self.batch.is_empty() {
+            self.undelivered = None;
+        }
         if self.out.capacity() > WRITE_BYTES {
             self.out = BytesMut::new();
         }
         Ok(())
-    }
-}
-
-/// The client went away in the moment in which it was served. An element that is in no list goes back to where it was
-/// next; one that was moved to another list is there, as Redis leaves it, and whoever cleans up finds it.
-async fn give_back(shared: &Shared, namespace: &Namespace, wait: &Wait, popped: (Bytes, Bytes)) {
-    if wait.to.is_some() {
-        return;
-    }
-    let (key, element) = popped;
-    let push = KeyCalls {
-        namespace: namespace.clone(),
-        watched: Vec::new(),
-        calls: vec![KeyCall::Push {
-            key,
-            end: wait.end,
-            values: vec![element],
-            condition: Condition::Always,
-        }],
-    };
-    if let Err(error) = shared
-        .handle
-        .call(EngineCommand::Keys(Box::new(push)))
-        .await
-    {
-        tracing::warn!(%error, "an element that was not delivered could not be put back");
     }
 }
 

@@ -91,11 +91,8 @@ pub(crate) const fn wide(
     plan: fn(&[Bytes]) -> Plan,
 ) -> Command {
     Command {
-        name,
-        arity,
-        right,
-        run: Run::Call(plan),
         is_wide: true,
+        ..command(name, arity, right, plan)
     }
 }
 

@@ -75,15 +75,19 @@ fn a_mail_takes_the_results_of_two_shards_in_order() {
     assert_eq!(cluster.state(&ids[2]), Some(JobState::Succeeded));
 }
 
-#[test]
-fn rel_g8_nothing_runs_before_the_decision_and_everything_after() {
-    let mut cluster = Cluster::new(&["1", "2"]);
-    let spread = Spread {
+/// A submission of a job for each of two shards.
+fn one_on_each() -> Spread {
+    Spread {
         namespace: Namespace::default(),
         claim: None,
         jobs: vec![(shard("1"), job()), (shard("2"), job())],
-    };
-    let parts = cluster.cut(spread);
+    }
+}
+
+#[test]
+fn rel_g8_nothing_runs_before_the_decision_and_everything_after() {
+    let mut cluster = Cluster::new(&["1", "2"]);
+    let parts = cluster.cut(one_on_each());
     cluster.prepare(&parts);
     cluster.restart_all();
     cluster.pump();
@@ -152,12 +156,7 @@ fn rel_g8_a_part_that_does_not_know_asks_the_decider() {
 #[test]
 fn a_part_whose_numbers_were_lost_is_refused() {
     let mut cluster = Cluster::new(&["1", "2"]);
-    let spread = Spread {
-        namespace: Namespace::default(),
-        claim: None,
-        jobs: vec![(shard("1"), job()), (shard("2"), job())],
-    };
-    let parts = cluster.cut(spread);
+    let parts = cluster.cut(one_on_each());
     cluster.named("2").restart();
     let (home, part) = parts.parts[1].clone();
     let code = cluster.at(&home).refused(Command::Prepare(Box::new(part)));

@@ -168,7 +168,7 @@ impl Handle {
     }
 
     /// Takes an element from the first of some lists that has one, waiting for it up to `wait_for`, or for ever.
-    /// Dropping the future gives the place up.
+    /// Dropping the future gives the place up; an element that was on its way is put back.
     ///
     /// # Errors
     /// See [`CallError`].
@@ -194,9 +194,9 @@ impl Handle {
             inbox: self.shared.inbox.clone(),
             waiter: Some(waiter),
         };
-        let popped = self.receive(answered).await;
+        let parcel = self.receive(answered).await;
         guard.waiter = None;
-        popped
+        Ok(parcel?.open())
     }
 
     /// Puts an element back that [`Self::pop`] gave and that could not be passed on: where it was next, unless it has

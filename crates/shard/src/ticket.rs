@@ -66,6 +66,34 @@ pub(crate) struct PopOrigin {
     pub(crate) wait: KeyWait,
 }
 
+/// An element on its way to whoever asked. Dropped before it is taken out, it is put back.
+pub(crate) struct PopParcel {
+    popped: Popped,
+    origin: Box<PopOrigin>,
+}
+
+impl PopParcel {
+    pub(crate) fn open(mut self) -> Popped {
+        std::mem::replace(&mut self.popped, Ok(None))
+    }
+}
+
+impl Drop for PopParcel {
+    fn drop(&mut self) {
+        let Ok(Some((list, value))) = std::mem::replace(&mut self.popped, Ok(None)) else {
+            return;
+        };
+        let wait = self.origin.wait.clone();
+        let unpopped = Box::new(Unpopped { wait, list, value });
+        // If the shard has ended, the element is where the store says it is.
+        drop(
+            self.origin
+                .home
+                .send(Message::Request(Request::Unpop(unpopped))),
+        );
+    }
+}
+
 /// Jobs on their way to whoever asked. Dropped before they are taken out, they are given back.
 pub(crate) struct Parcel {
     deliveries: Vec<Delivery>,
@@ -97,7 +125,7 @@ pub(crate) enum Channel {
     /// A job that has ended.
     End(Answer<Option<StoredJob>>, Permit),
     /// An element of a list, which is put back if nobody is there.
-    Pop(Answer<Popped>, Permit, Box<PopOrigin>),
+    Pop(Answer<PopParcel>, Permit, Box<PopOrigin>),
     /// Counts, for metrics.
     Census(Option<Answer<()>>, Arc<Mutex<Census>>),
 }
@@ -154,15 +182,10 @@ impl Channel {
             }
             Self::Pop(channel, permit, origin) => {
                 drop(permit);
-                let popped = answer.map(|given| match given {
-                    Given::Popped(popped) => popped,
+                drop(channel.send(answer.map(|given| match given {
+                    Given::Popped(popped) => PopParcel { popped, origin },
                     other => unreachable!("a pop is answered with an element, not {other:?}"),
-                });
-                if let Err(Ok(Ok(Some((list, value))))) = channel.send(popped) {
-                    let PopOrigin { home, wait } = *origin;
-                    let unpopped = Unpopped { wait, list, value };
-                    drop(home.send(Message::Request(Request::Unpop(Box::new(unpopped)))));
-                }
+                })));
             }
             Self::Census(channel, census) => send_census(channel, &census, answer),
         }

@@ -6,7 +6,7 @@ mod kit;
 
 use std::time::Duration;
 
-use ganger_shard::Settings;
+use ganger_shard::{CallError, Health, Settings};
 use ganger_types::keys::{Condition, End, Expiry, KeyAnswers, KeyCall, KeyError, KeyReply};
 use ganger_types::{Bytes, Command, KeyCalls, KeyWait, Namespace, Popped, Reply};
 use kit::{Bench, Fault, poll_once};
@@ -184,6 +184,12 @@ async fn an_element_that_nobody_received_is_next_again() {
             }
         }
     }
+    // It has arrived when whoever asked goes.
+    let mut pop = Box::pin(bench.handle.pop(wait(&["q"], None), None));
+    assert!(poll_once(pop.as_mut()).is_none());
+    assert_eq!(run(&bench, vec![all_of("q")]).await, [values(&["2"])]);
+    drop(pop);
+    assert_eq!(run(&bench, vec![all_of("q")]).await, [values(&["2", "1"])]);
     // One that could be received but not passed on is put back by hand, once.
     let asked = wait(&["q"], Some("p"));
     assert_eq!(
@@ -237,5 +243,48 @@ async fn those_who_wait_are_served_after_a_commit_that_failed() {
     assert!(waiting.await.is_err(), "the test's task expects an element");
     run(&bench, vec![push("q", &["2"])]).await;
     assert_eq!(other.await.expect("no panic"), popped("q", "2"));
+    bench.handle.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_element_goes_back_also_on_a_full_device_and_never_gets_lost_between() {
+    let bench = Bench::start().await;
+    run(&bench, vec![push("q", &["1"]), push("r", &["2"])]).await;
+    let (plain, moved) = (wait(&["q"], None), wait(&["r"], Some("p")));
+    for asked in [&plain, &moved] {
+        let taken = bench.handle.pop(asked.clone(), None).await;
+        assert!(matches!(taken, Ok(Ok(Some(_)))), "{taken:?}");
+    }
+    bench.control.set_free(1_000);
+    bench.clock.advance(Duration::from_secs(2));
+    while bench.handle.health() != Health::Full {
+        tokio::task::yield_now().await;
+    }
+    let refused = bench.handle.call(calls(vec![push("q", &["3"])])).await;
+    assert!(
+        matches!(refused, Err(CallError::Full { .. })),
+        "{refused:?}"
+    );
+    bench.handle.put_back(plain, b("q"), b("1"));
+    bench.handle.put_back(moved.clone(), b("r"), b("2"));
+    let lists = run(&bench, vec![all_of("q"), all_of("r"), all_of("p")]).await;
+    assert_eq!(lists, [values(&["1"]), values(&["2"]), values(&[])]);
+    bench.control.set_free(1 << 40);
+    bench.clock.advance(Duration::from_secs(2));
+    while bench.handle.health() != Health::Ready {
+        tokio::task::yield_now().await;
+    }
+    // Where it came from is no list any more: it stays where it is.
+    assert!(bench.handle.pop(moved.clone(), None).await.is_ok());
+    let string = KeyCall::Set {
+        key: b("r"),
+        value: b(""),
+        expiry: Expiry::Never,
+        condition: Condition::Always,
+        gets: false,
+    };
+    run(&bench, vec![string]).await;
+    bench.handle.put_back(moved, b("r"), b("2"));
+    assert_eq!(run(&bench, vec![all_of("p")]).await, [values(&["2"])]);
     bench.handle.stop().await;
 }

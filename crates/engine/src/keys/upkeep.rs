@@ -263,11 +263,15 @@ fn is_item_like(name: &[u8]) -> bool {
     name.windows(ITEM.len()).any(|window| window == ITEM)
 }
 
-/// Every way to read a key as a queue and an id: both may have anything in them.
+/// Ways to read one key that are tried. Names with more are nobody's; each costs a look at two lists.
+const READINGS_MAX: usize = 16;
+
+/// The ways to read a key as a queue and an id: both may have anything in them.
 fn readings(item: &Bytes) -> Vec<(Bytes, Bytes)> {
     let places = item.windows(ITEM.len()).enumerate();
     let splits = places.filter(|(_, window)| *window == ITEM);
     splits
+        .take(READINGS_MAX)
         .map(|(at, _)| (item.slice(..at), item.slice(at + ITEM.len()..)))
         .collect()
 }

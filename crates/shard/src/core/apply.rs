@@ -101,10 +101,20 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         command: Command,
         at: Option<Timestamp>,
     ) -> Result<Reply, CallError> {
-        self.numbers.counters.commands_total.inc();
         if is_new_work(&command) {
             self.refuse_if_full()?;
         }
+        self.apply_if_full(now, command, at)
+    }
+
+    /// Likewise, also on a device that is nearly full: for what only restores what was there.
+    pub(super) fn apply_if_full(
+        &mut self,
+        now: Now,
+        command: Command,
+        at: Option<Timestamp>,
+    ) -> Result<Reply, CallError> {
+        self.numbers.counters.commands_total.inc();
         let moment = self.moment(now, &command, at)?;
         // What ends by the caller's time is found among the ended, so it is settled before the look.
         let (engine, turn) = self.engine_and_turn(now);

@@ -86,12 +86,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         namespace: &Namespace,
         call: KeyCall,
     ) -> Result<Result<KeyReply, KeyError>, CallError> {
-        let calls = KeyCalls {
-            namespace: namespace.clone(),
-            watched: Vec::new(),
-            calls: vec![call],
-        };
-        match self.apply(now, Command::Keys(Box::new(calls)), None)? {
+        match self.apply(now, keys(namespace, call), None)? {
             Reply::Keys(KeyAnswers::Each(mut answers)) if answers.len() == 1 => {
                 Ok(answers.remove(0))
             }
@@ -131,32 +126,61 @@ impl<R: Reader, T: Ticket> Core<R, T> {
     }
 
     /// Puts an element back where it was next, unless it has gone from the list that it was moved to: then somebody
-    /// else has taken care of it.
+    /// else has taken care of it. It leaves that list only once it is back, and a full device does not refuse it: it is
+    /// nothing new.
     pub(super) fn unpop(&mut self, now: Now, unpopped: Unpopped) {
         let Unpopped { wait, list, value } = unpopped;
         self.numbers.counters.undelivered_total.inc();
         if let Some((to, to_end)) = &wait.to {
-            let call = KeyCall::Remove {
+            let find = KeyCall::Find {
                 key: to.clone(),
-                count: match to_end {
-                    End::Left => 1,
-                    End::Right => -1,
-                },
                 value: value.clone(),
+                rank: from_end(*to_end),
+                count: None,
+                compared_max: 0,
             };
-            let removed = self.call_key(now, &wait.namespace, call);
-            if !matches!(removed, Ok(Ok(KeyReply::Number(1)))) {
+            let found = self.call_key(now, &wait.namespace, find);
+            if !matches!(found, Ok(Ok(KeyReply::Number(_)))) {
                 return;
             }
         }
-        let call = KeyCall::Push {
+        let push = KeyCall::Push {
             key: list,
             end: wait.end,
-            values: vec![value],
+            values: vec![value.clone()],
             condition: Condition::Always,
         };
-        if let Err(error) = self.call_key(now, &wait.namespace, call) {
-            tracing::error!(%error, "an element that nobody received could not be put back");
+        let pushed = self.apply_if_full(now, keys(&wait.namespace, push), None);
+        if !matches!(&pushed, Ok(Reply::Keys(KeyAnswers::Each(answers))) if answers[0].is_ok()) {
+            tracing::error!(
+                ?pushed,
+                "an element that nobody received could not be put back"
+            );
+            return;
+        }
+        if let Some((to, to_end)) = &wait.to {
+            let remove = KeyCall::Remove {
+                key: to.clone(),
+                count: from_end(*to_end),
+                value,
+            };
+            drop(self.call_key(now, &wait.namespace, remove));
         }
     }
+}
+
+/// The first match from an end, as lists count.
+fn from_end(end: End) -> i64 {
+    match end {
+        End::Left => 1,
+        End::Right => -1,
+    }
+}
+
+fn keys(namespace: &Namespace, call: KeyCall) -> Command {
+    Command::Keys(Box::new(KeyCalls {
+        namespace: namespace.clone(),
+        watched: Vec::new(),
+        calls: vec![call],
+    }))
 }
