@@ -2,6 +2,7 @@
 //!
 //! The history alone is enough to judge a run; see [`crate::checker`].
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -118,6 +119,8 @@ pub struct History {
 pub struct Recorder {
     begun: Instant,
     exchanges: Arc<Mutex<Vec<Exchange>>>,
+    /// Even while there is power; counts its goings and comings.
+    power: Arc<AtomicU64>,
 }
 
 impl Default for Recorder {
@@ -125,6 +128,7 @@ impl Default for Recorder {
         Self {
             begun: Instant::now(),
             exchanges: Arc::default(),
+            power: Arc::default(),
         }
     }
 }
@@ -135,10 +139,27 @@ impl Recorder {
         self.begun.elapsed()
     }
 
+    /// From now on the server is to be taken for dead, though its process may still speak: no answer comes from a
+    /// machine without power. The system shuts a file system down while flushes are on their way, and one that it cut
+    /// off may still be told as done.
+    pub fn power_off(&self) {
+        self.power.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Answers to requests that are sent from here on count again.
+    pub fn power_on(&self) {
+        self.power.fetch_add(1, Ordering::SeqCst);
+    }
+
     /// Does a request and notes it with its answer.
     pub fn exchange(&self, asked: Asked, request: impl FnOnce() -> Answered) -> Answered {
         let sent_at = self.now();
-        let answered = request();
+        let power = self.power.load(Ordering::SeqCst);
+        let mut answered = request();
+        let had_power = power.is_multiple_of(2) && self.power.load(Ordering::SeqCst) == power;
+        if !had_power && answered != Answered::NotSent {
+            answered = Answered::Unknown;
+        }
         let exchange = Exchange {
             sent_at,
             answered_at: self.now(),
@@ -158,6 +179,7 @@ impl Recorder {
         Self {
             begun: self.begun,
             exchanges: Arc::new(Mutex::new(self.exchanges())),
+            power: Arc::default(),
         }
     }
 

@@ -19,6 +19,7 @@ pub mod history;
 pub mod http;
 pub mod load;
 pub mod network;
+pub mod ports;
 pub mod random;
 pub mod scenario;
 pub mod server;

@@ -88,6 +88,11 @@ impl Load {
         }
     }
 
+    /// What the clients see is recorded here.
+    pub fn recorder(&self) -> &Recorder {
+        &self.recorder
+    }
+
     /// Jobs completed so far, as far as the clients know.
     pub fn completed(&self) -> usize {
         self.shared.completed.load(Ordering::Relaxed)

@@ -1,7 +1,7 @@
 //! The real server as a process: start, wait until it is ready, kill, stop.
 
 use std::fs::{self, File, OpenOptions};
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -14,6 +14,7 @@ use serde_json::Value;
 
 use crate::binary::ganger;
 use crate::http::Client;
+use crate::ports::free_address;
 
 /// How long a server may take to get ready, or to end, before a test gives up.
 pub const PATIENCE: Duration = Duration::from_secs(30);
@@ -232,31 +233,6 @@ impl Drop for Server {
         // A test that fails must not leave a server behind; there is nobody left to tell of an error.
         let _ = self.kill();
     }
-}
-
-/// An address of the loopback on which nobody listens, below the range from which the system takes ports for
-/// outgoing connections: a server that starts again must find it still free.
-pub fn free_address() -> Result<SocketAddr> {
-    free_addresses(1).map(|addresses| addresses[0])
-}
-
-/// Likewise, so many different ones.
-pub fn free_addresses(count: usize) -> Result<Vec<SocketAddr>> {
-    let first = 20_000 + (std::process::id() % 10_000);
-    let mut found = Vec::new();
-    for port in first..first + 2_000 {
-        let address = SocketAddr::from(([127, 0, 0, 1], u16::try_from(port)?));
-        if TcpListener::bind(address).is_ok() {
-            found.push(address);
-            if found.len() == count {
-                return Ok(found);
-            }
-        }
-    }
-    bail!(
-        "not {count} free ports on the loopback between {first} and {}",
-        first + 2_000
-    )
 }
 
 /// The last lines of a text.

@@ -2,7 +2,8 @@
 
 use anyhow::{Result, ensure};
 use ganger_e2e::api::Api;
-use ganger_e2e::server::{PATIENCE, Setup, free_address};
+use ganger_e2e::ports::free_address;
+use ganger_e2e::server::{PATIENCE, Setup};
 use serde_json::json;
 
 #[test]

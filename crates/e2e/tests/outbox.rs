@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, ensure};
 use ganger_e2e::command::{Worker, command, good, programs, run, until, words};
-use ganger_e2e::server::{Server, Setup, free_addresses};
+use ganger_e2e::ports::free_addresses;
+use ganger_e2e::server::{Server, Setup};
 use serde_json::Value;
 
 /// A job on shard 2 waits for one on shard 1.

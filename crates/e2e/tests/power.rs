@@ -102,6 +102,7 @@ fn cut_and_judge(disk: &mut LoopDisk, setup: &Setup, cycles: u64, seed: u64) -> 
     for cycle in 0..cycles {
         let mut server = setup.start()?;
         thread::sleep(Duration::from_millis(30 + random.below(370)));
+        load.recorder().power_off();
         disk.cut_power()?;
         let still_writes = File::create(disk.path().join("probe")).is_ok();
         ensure!(
@@ -111,6 +112,7 @@ fn cut_and_judge(disk: &mut LoopDisk, setup: &Setup, cycles: u64, seed: u64) -> 
         server.kill()?;
         disk.unmount()?;
         disk.mount()?;
+        load.recorder().power_on();
         if cycle % 10 == 9 {
             setup.check()?;
         }

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use ganger_e2e::clients::{node, python, rust, script};
-use ganger_e2e::server::{Setup, free_addresses};
+use ganger_e2e::ports::free_addresses;
+use ganger_e2e::server::Setup;
 use ganger_e2e::skip::skipped;
 
 /// Items of the run that goes through kills.

@@ -7,7 +7,8 @@ use std::path::Path;
 use anyhow::{Context as _, Result, ensure};
 use ganger_e2e::command::{Worker, command, good, programs, run, until, words};
 use ganger_e2e::http::Client;
-use ganger_e2e::server::{PATIENCE, Server, Setup, free_addresses};
+use ganger_e2e::ports::free_addresses;
+use ganger_e2e::server::{PATIENCE, Server, Setup};
 use rustix::process::Signal;
 use serde_json::Value;
 

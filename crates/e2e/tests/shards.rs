@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use ganger_e2e::command::{Worker, command, programs, words};
+use ganger_e2e::ports::free_addresses;
 use ganger_e2e::random::Random;
-use ganger_e2e::server::{PATIENCE, Server, Setup, free_addresses};
+use ganger_e2e::server::{PATIENCE, Server, Setup};
 use serde_json::Value;
 
 /// The third walk, with its trailing commas.
