@@ -14,6 +14,7 @@ pub mod keys;
 pub mod limits;
 pub mod name;
 pub mod peer;
+pub mod qless;
 pub mod query;
 pub mod queue;
 pub mod reference;

@@ -1,0 +1,11 @@
+//! qless without Lua: the rules of its script, as a state machine on the clocks of its callers.
+//!
+//! Pure and deterministic, as the engine whose part it is: requests in; replies, messages and changed rows out. What a
+//! call does is described by the commands of the qless script, whose clients depend on each detail; the rules are those
+//! of its second generation, and where the first and the third differ, the code says so.
+
+#![forbid(unsafe_code)]
+
+mod state;
+
+pub use state::Qless;

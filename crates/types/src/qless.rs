@@ -1,0 +1,445 @@
+//! qless: jobs, queues and all else that clients of the qless script know, on the clocks of the callers.
+//!
+//! Names, ids and texts are any bytes. Times are seconds since the epoch as a client said them, at full precision and
+//! in any order: no timer acts on them, and every call settles what is due by its own time.
+
+use std::cmp::Ordering;
+
+use bytes::Bytes;
+
+use crate::name::Namespace;
+use crate::time::Elapsed;
+
+/// Seconds since the epoch on a caller's clock. Never infinite and never not a number.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct QlessTime(f64);
+
+impl QlessTime {
+    /// Of so many seconds; what is not finite counts as 0.
+    pub fn new(seconds: f64) -> Self {
+        // Adding 0 makes the negative zero an ordinary one.
+        Self(if seconds.is_finite() {
+            seconds + 0.0
+        } else {
+            0.0
+        })
+    }
+
+    /// In seconds.
+    pub fn seconds(self) -> f64 {
+        self.0
+    }
+}
+
+impl PartialEq for QlessTime {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for QlessTime {}
+
+impl PartialOrd for QlessTime {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for QlessTime {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.0.total_cmp(&other.0)
+    }
+}
+
+/// Which form of the script a client speaks; told by the script's text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Generation {
+    /// Of 2013, and of the Python client in the package index.
+    One,
+    /// The present one.
+    Two,
+    /// With throttles.
+    Three,
+}
+
+/// A request about the qless state of a namespace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QlessCall {
+    /// Whose.
+    pub namespace: Namespace,
+    /// What.
+    pub request: QlessRequest,
+}
+
+/// What is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum QlessRequest {
+    /// A call of the script.
+    Script {
+        /// Which form of it.
+        generation: Generation,
+        /// The command, the caller's time, and what follows, as they came.
+        words: Vec<Bytes>,
+    },
+    /// How many there are in a set of a queue: [`QlessReply::Number`].
+    Count {
+        /// The queue.
+        queue: Bytes,
+        /// Which of its sets.
+        set: QlessSet,
+    },
+    /// When a recurring job runs next: [`QlessReply::Score`] or [`QlessReply::Nil`].
+    NextRun {
+        /// The queue in which it must be.
+        queue: Bytes,
+        /// Which.
+        jid: Bytes,
+    },
+    /// Forgets everything: [`QlessReply::Nil`].
+    Clear,
+}
+
+/// The sets of a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum QlessSet {
+    /// Jobs that are ready: highest rank first, then earliest, then the jid that is last by bytes.
+    Work = 1,
+    /// Jobs that somebody holds, by when the lock runs out.
+    Locks = 2,
+    /// Jobs that wait for their time.
+    Scheduled = 3,
+    /// Jobs that wait for others, by when they began to.
+    Depends = 4,
+    /// Recurring jobs, by their next run.
+    Recur = 5,
+    /// Jobs that wait for room under a throttle, by when they began to.
+    Throttled = 6,
+}
+
+/// What a request gives.
+#[derive(Clone, Debug, PartialEq)]
+pub enum QlessReply {
+    /// Nothing.
+    Nil,
+    /// A whole number; true is 1.
+    Number(i64),
+    /// A string, or JSON.
+    Text(Bytes),
+    /// A list of strings.
+    List(Vec<Bytes>),
+    /// A number with a fraction.
+    Score(f64),
+}
+
+/// Why a call was refused: the script's words for it. It has changed nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QlessRefusal(pub Bytes);
+
+/// What comes of a request.
+pub type QlessAnswer = Result<QlessReply, QlessRefusal>;
+
+/// A message to all who listen to a channel, whatever their namespace. It goes out before the answer to its call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QlessMessage {
+    /// The channel.
+    pub channel: Bytes,
+    /// The text.
+    pub payload: Bytes,
+}
+
+/// A tag, which keeps the type that JSON gave it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum QlessTag {
+    /// A string.
+    Text(Bytes),
+    /// A number.
+    Number(f64),
+}
+
+/// Where a job stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum QlessState {
+    /// Ready.
+    Waiting = 1,
+    /// Waits for its time.
+    Scheduled = 2,
+    /// Waits for other jobs.
+    Depends = 3,
+    /// Handed out.
+    Running = 4,
+    /// Taken from its holder by the command `timeout`.
+    Stalled = 5,
+    /// Failed for good.
+    Failed = 6,
+    /// Done.
+    Complete = 7,
+    /// Waits for room under a throttle.
+    Throttled = 8,
+}
+
+impl QlessState {
+    /// Every state.
+    pub const ALL: [Self; 8] = [
+        Self::Waiting,
+        Self::Scheduled,
+        Self::Depends,
+        Self::Running,
+        Self::Stalled,
+        Self::Failed,
+        Self::Complete,
+        Self::Throttled,
+    ];
+
+    /// The word that clients know.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Waiting => "waiting",
+            Self::Scheduled => "scheduled",
+            Self::Depends => "depends",
+            Self::Running => "running",
+            Self::Stalled => "stalled",
+            Self::Failed => "failed",
+            Self::Complete => "complete",
+            Self::Throttled => "throttled",
+        }
+    }
+}
+
+/// A job's place in a set of a queue. It is in one at most.
+#[derive(Clone, Debug, PartialEq)]
+pub struct QlessPlace {
+    /// The queue.
+    pub queue: Bytes,
+    /// [`QlessSet::Work`], `Locks`, `Scheduled` or `Depends`.
+    pub set: QlessSet,
+    /// In `Work` the priority, or infinity for a job that was timed out; elsewhere 0.
+    pub rank: f64,
+    /// The time that orders the set.
+    pub at: QlessTime,
+}
+
+/// Why a job failed, as it says itself.
+#[derive(Clone, Debug, PartialEq)]
+pub struct QlessFailure {
+    /// Its group.
+    pub group: Bytes,
+    /// For people.
+    pub message: Bytes,
+    /// When.
+    pub when: f64,
+    /// Who held it; empty if nobody.
+    pub worker: Bytes,
+}
+
+/// An entry of a job's history.
+#[derive(Clone, Debug, PartialEq)]
+pub struct QlessHappening {
+    /// What happened.
+    pub what: Bytes,
+    /// When, in whole seconds.
+    pub when: f64,
+    /// Further keys with their values as JSON text, in order.
+    pub extra: Vec<(Bytes, Bytes)>,
+}
+
+/// A job.
+#[derive(Clone, Debug, PartialEq)]
+pub struct QlessJob {
+    /// Its id.
+    pub jid: Bytes,
+    /// The class that runs it.
+    pub klass: Bytes,
+    /// JSON text as it came.
+    pub data: Bytes,
+    /// Where it stands.
+    pub state: QlessState,
+    /// Its queue; empty once complete.
+    pub queue: Bytes,
+    /// Who holds or last held it; empty if nobody.
+    pub worker: Bytes,
+    /// Higher comes first.
+    pub priority: f64,
+    /// When its lock runs out; 0 if there is none.
+    pub expires: f64,
+    /// Retries that it is allowed.
+    pub retries: f64,
+    /// Retries that are left; -1 once they are used up.
+    pub remaining: f64,
+    /// Its tags, in order, repeats included.
+    pub tags: Vec<QlessTag>,
+    /// Under which tags it is found, and since when. By tag.
+    pub tagged: Vec<(Bytes, QlessTime)>,
+    /// Its last failure.
+    pub failure: Option<QlessFailure>,
+    /// The recurring job that made it.
+    pub spawned_from: Option<Bytes>,
+    /// What happened, oldest first.
+    pub history: Vec<QlessHappening>,
+    /// Jobs that it waits for, by jid.
+    pub dependencies: Vec<Bytes>,
+    /// Jobs that wait for it, by jid.
+    pub dependents: Vec<Bytes>,
+    /// When it last was put, popped or completed, for statistics.
+    pub time: f64,
+    /// Whether its holder was told that the lock ran out.
+    pub is_warned: bool,
+    /// When to schedule it once its dependencies are met.
+    pub scheduled: Option<QlessTime>,
+    /// Where it is in line.
+    pub place: Option<QlessPlace>,
+    /// Workers that list it among their jobs, and until when they hold it. By worker.
+    pub listed: Vec<(Bytes, QlessTime)>,
+    /// When it completed, while it is in the list of completed jobs.
+    pub completed_at: Option<QlessTime>,
+    /// Its place in its failure's group, the newest is the largest, while it is in it.
+    pub failed_order: Option<u64>,
+    /// Throttles that it needs.
+    pub throttles: Vec<Bytes>,
+    /// Throttles that it holds, and since when. By throttle.
+    pub holds: Vec<(Bytes, QlessTime)>,
+    /// Throttles for which it waits, and since when. By throttle.
+    pub pending: Vec<(Bytes, QlessTime)>,
+    /// The queue in whose throttled jobs it is, and since when.
+    pub throttled: Option<(Bytes, QlessTime)>,
+}
+
+/// A recurring job.
+#[derive(Clone, Debug, PartialEq)]
+pub struct QlessRecurring {
+    /// Its id, of a name space of its own.
+    pub jid: Bytes,
+    /// The class of its children.
+    pub klass: Bytes,
+    /// Their data.
+    pub data: Bytes,
+    /// Their queue, and its own.
+    pub queue: Bytes,
+    /// Their priority.
+    pub priority: f64,
+    /// Their retries.
+    pub retries: f64,
+    /// Seconds between runs.
+    pub interval: f64,
+    /// Runs in the past that are made up for; 0: all.
+    pub backlog: f64,
+    /// Children so far.
+    pub count: u64,
+    /// Their tags.
+    pub tags: Vec<QlessTag>,
+    /// When it runs next.
+    pub next_at: QlessTime,
+    /// Their throttles.
+    pub throttles: Vec<Bytes>,
+}
+
+/// What is known of a queue besides its jobs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct QlessQueue {
+    /// Its name.
+    pub name: Bytes,
+    /// When it was first seen, while it is known.
+    pub seen_at: Option<QlessTime>,
+    /// Whether it gives nothing out.
+    pub is_paused: bool,
+}
+
+/// A sample in streaming form.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct QlessSample {
+    /// Values.
+    pub total: u64,
+    /// Their mean.
+    pub mean: f64,
+    /// Sum of squared distances from it.
+    pub vk: f64,
+    /// Values in each bin that has any, by bin: 60 of seconds, 60 of minutes, 24 of hours, 7 of days; later days and
+    /// negative values are in none.
+    pub bins: Vec<(u16, u64)>,
+}
+
+/// A queue's statistics of a day.
+#[derive(Clone, Debug, PartialEq)]
+pub struct QlessStatistics {
+    /// The queue.
+    pub queue: Bytes,
+    /// The beginning of the day.
+    pub day: QlessTime,
+    /// Jobs that are failed; may be negative.
+    pub failed: i64,
+    /// Failures.
+    pub failures: i64,
+    /// Locks that ran out.
+    pub retries: i64,
+    /// From entering to being handed out.
+    pub wait: QlessSample,
+    /// From being handed out to completion.
+    pub run: QlessSample,
+}
+
+/// A limit of jobs that run at a time.
+#[derive(Clone, Debug, PartialEq)]
+pub struct QlessThrottle {
+    /// Its id.
+    pub id: Bytes,
+    /// How many may hold it; 0: any number.
+    pub maximum: f64,
+    /// When the maximum is forgotten, on the server's clock.
+    pub ends_at: Option<Elapsed>,
+}
+
+/// A row as stored.
+#[derive(Clone, Debug, PartialEq)]
+pub enum QlessRow {
+    /// A job.
+    Job(Box<QlessJob>),
+    /// A recurring job.
+    Recurring(Box<QlessRecurring>),
+    /// A queue that is known or paused.
+    Queue(QlessQueue),
+    /// A worker, and its last sign of life.
+    Worker(Bytes, QlessTime),
+    /// An option that was set, and its value.
+    Setting(Bytes, Bytes),
+    /// A tag and its counter.
+    TagCount(Bytes, i64),
+    /// A jid that is tracked, and since when.
+    Tracked(Bytes, QlessTime),
+    /// Statistics.
+    Statistics(Box<QlessStatistics>),
+    /// A throttle with a maximum.
+    Throttle(QlessThrottle),
+}
+
+/// Names a row within its namespace.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[expect(missing_docs, reason = "each variant names the row of the same name")]
+pub enum QlessKey {
+    Job(Bytes),
+    Recurring(Bytes),
+    Queue(Bytes),
+    Worker(Bytes),
+    Setting(Bytes),
+    TagCount(Bytes),
+    Tracked(Bytes),
+    Statistics(Bytes, QlessTime),
+    Throttle(Bytes),
+}
+
+impl QlessRow {
+    /// Its name.
+    pub fn key(&self) -> QlessKey {
+        match self {
+            Self::Job(job) => QlessKey::Job(job.jid.clone()),
+            Self::Recurring(job) => QlessKey::Recurring(job.jid.clone()),
+            Self::Queue(queue) => QlessKey::Queue(queue.name.clone()),
+            Self::Worker(name, _) => QlessKey::Worker(name.clone()),
+            Self::Setting(option, _) => QlessKey::Setting(option.clone()),
+            Self::TagCount(tag, _) => QlessKey::TagCount(tag.clone()),
+            Self::Tracked(jid, _) => QlessKey::Tracked(jid.clone()),
+            Self::Statistics(it) => QlessKey::Statistics(it.queue.clone(), it.day),
+            Self::Throttle(it) => QlessKey::Throttle(it.id.clone()),
+        }
+    }
+}
