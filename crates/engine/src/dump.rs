@@ -90,6 +90,9 @@ impl Engine {
         for element in &elements {
             line("element", element);
         }
+        for row in self.qless.rows() {
+            line("qless", &row);
+        }
         lines.sort();
         lines
     }

@@ -17,6 +17,7 @@ use crate::keys::Keys;
 use crate::names::{Names, QueueIndex, SpaceIndex};
 use crate::past::Past;
 use crate::peers::Peers;
+use crate::qless::QlessSpaces;
 use crate::space::{QueueState, Space};
 use crate::statistics::Statistics;
 use crate::table::JobTable;
@@ -47,6 +48,7 @@ pub struct Engine {
     pub(crate) statistics: Statistics,
     pub(crate) peers: Peers,
     pub(crate) keys: Keys,
+    pub(crate) qless: QlessSpaces,
     /// Jobs that ended during this command and whose dependents have not been told.
     pub(crate) ended: VecDeque<Ended>,
     /// Queues whose row is to be written at the end of the turn.
@@ -93,6 +95,7 @@ impl Engine {
             statistics: Statistics::default(),
             peers,
             keys: Keys::default(),
+            qless: QlessSpaces::default(),
             ended: VecDeque::new(),
             changed_queues: BTreeSet::new(),
             woken: BTreeSet::new(),
@@ -148,6 +151,7 @@ impl Engine {
             Command::Confirm(cmd) => Ok(self.confirm(&cmd, out)),
             Command::Reconcile(cmd) => self.reconcile(now, &cmd, out),
             Command::Keys(calls) => Ok(Reply::Keys(self.keys.apply(now, *calls, out))),
+            Command::Qless(call) => Ok(Reply::Qless(self.qless.call(now.elapsed, *call, out))),
             Command::Query(query) => self.query(now, &query, known),
         };
         self.spread_endings(now, out);
@@ -230,7 +234,7 @@ impl Engine {
         }
     }
 
-    /// Writes what changed during the turn but is stored once a turn (queues, counts, statistics).
+    /// Writes what changed during the turn but is stored once a turn (queues, counts, statistics, qless).
     /// To be called once, after the last command of a turn and before its commit.
     pub fn end_turn(&mut self, now: Now, out: &mut Effects) {
         self.turns += 1;
@@ -259,6 +263,7 @@ impl Engine {
         }
         self.end_peers_turn(out);
         self.end_statistics_turn(now, out);
+        self.qless.end_turn(out);
         self.forget_silent_workers(now, out);
         while let Some(entry) = self.removed.first_entry() {
             if *entry.get() + REMOVED_TURNS > self.turns {
@@ -335,6 +340,12 @@ impl Engine {
     /// Lists of raw keys that got elements since the last call, for serving those who wait.
     pub fn take_grown(&mut self) -> Vec<(Namespace, Bytes)> {
         self.keys.take_grown()
+    }
+
+    /// Whether the end of the turn may have more to write than the changes of its commands: those of qless come only
+    /// there.
+    pub fn may_write_at_end(&self) -> bool {
+        self.qless.was_called()
     }
 
     /// Begins the upkeep of work queues of raw keys; without it none is done.

@@ -18,6 +18,7 @@ mod load;
 mod names;
 mod past;
 mod peers;
+mod qless;
 mod query;
 mod recurrence;
 mod space;
@@ -32,15 +33,19 @@ pub use keys::glob_matches;
 pub use load::Loader;
 pub use peers::{Numbers, Parts, Spread};
 
-use ganger_types::{Change, Epoch, Event, InputRow, JobRecord, Meta, Now, Part, ShardId};
+use ganger_types::{
+    Change, Epoch, Event, InputRow, JobRecord, Meta, Now, Part, QlessMessage, ShardId,
+};
 
-/// All that a turn caused: `changes` are committed first, then `events` go out.
+/// All that a turn caused: `changes` are committed first, then `events` and `messages` go out.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Effects {
     /// Durable writes, in order.
     pub changes: Vec<Change>,
     /// Announcements, in order.
     pub events: Vec<Event>,
+    /// Messages of qless to whoever listens, in order.
+    pub messages: Vec<QlessMessage>,
 }
 
 /// What the engine is given at start.

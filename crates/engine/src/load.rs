@@ -6,8 +6,8 @@ use ganger_types::change::UniqueRecord;
 use ganger_types::{
     Carried, ClaimRecord, Dependent, Due, ElementRecord, Group, InputRow, InputState, JobId,
     JobKey, JobRecord, JobState, KeyRecord, LeaseRecord, Message, Namespace, NamespaceRecord, Now,
-    OutboxRecord, PartRecord, PeerRecord, QueueRecord, ScheduleRecord, StatisticsRecord, Tag,
-    Timestamp,
+    OutboxRecord, PartRecord, PeerRecord, QlessRow, QueueRecord, ScheduleRecord, StatisticsRecord,
+    Tag, Timestamp,
 };
 
 use crate::Start;
@@ -253,6 +253,11 @@ impl Loader {
         if let Some(namespace) = self.lists.get(&record.list) {
             self.engine.keys.load_element(namespace, record);
         }
+    }
+
+    /// A row of qless.
+    pub fn qless(&mut self, namespace: Namespace, row: QlessRow) {
+        self.engine.qless.load(namespace, row);
     }
 
     /// The engine. What fell due is left to the first `advance`.

@@ -11,6 +11,7 @@ use crate::job::{FailurePolicy, JobRecord, LeaseRecord};
 use crate::keys::{ElementRecord, KeyRecord};
 use crate::name::{ClaimKey, Graph, Group, Namespace, Queue, ScheduleId, Tag, UniqueKey};
 use crate::peer::{Dependent, OutboxRecord, Part, PartRecord, PeerRecord};
+use crate::qless::{QlessKey, QlessRow};
 use crate::queue::{NamespaceRecord, QueueRecord};
 use crate::reference::JobRef;
 use crate::schedule::ScheduleRecord;
@@ -184,6 +185,10 @@ pub enum Change {
     PutElement(Box<ElementRecord>),
     /// Removes it: number of the list, and place.
     RemoveElement(u64, i64),
+    /// Writes a row of qless.
+    PutQless(Namespace, Box<QlessRow>),
+    /// Removes it.
+    RemoveQless(Namespace, QlessKey),
 }
 
 /// A unique key and the job that stands under it.

@@ -12,6 +12,7 @@ use crate::name::{
     Tag, UniqueKey, Worker,
 };
 use crate::peer::{OutboxRecord, Part};
+use crate::qless::QlessCall;
 use crate::query::Query;
 use crate::queue::{NamespaceSettings, QueueSettings};
 use crate::reference::JobRef;
@@ -77,6 +78,8 @@ pub enum Command {
     Reconcile(Reconcile),
     /// Calls on raw keys.
     Keys(Box<KeyCalls>),
+    /// A call of qless.
+    Qless(Box<QlessCall>),
     /// Reads from memory, in the order of commands.
     Query(Box<Query>),
 }

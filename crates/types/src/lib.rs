@@ -44,6 +44,7 @@ pub use name::{
 pub use peer::{
     Carried, Dependent, Message, OutboxRecord, Part, PartClaim, PartRecord, PeerRecord,
 };
+pub use qless::{QlessAnswer, QlessCall, QlessKey, QlessMessage, QlessRow};
 pub use queue::{
     Clock, DueOrder, Keep, NamespaceRecord, NamespaceSettings, QueueCounts, QueueRecord,
     QueueSettings, Retention,

@@ -7,6 +7,7 @@ use crate::job::{JobState, Priority};
 use crate::keys::KeyAnswers;
 use crate::name::{Graph, Group, Kind, LabelKey, LabelValue, Namespace, Queue, Tag, Worker};
 use crate::peer::{OutboxRecord, PartRecord, PeerRecord};
+use crate::qless::QlessAnswer;
 use crate::queue::{NamespaceRecord, QueueCounts, QueueSettings};
 use crate::reference::JobRef;
 use crate::rejection::Rejection;
@@ -68,6 +69,8 @@ pub enum Reply {
     },
     /// To [`crate::command::Command::Keys`].
     Keys(KeyAnswers),
+    /// To [`crate::command::Command::Qless`]. A call that the script refuses is accepted here, and has changed nothing.
+    Qless(QlessAnswer),
     /// Done.
     Done,
     /// To [`crate::query::Query::Queues`].

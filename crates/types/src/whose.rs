@@ -30,8 +30,9 @@ impl Command {
             Self::Goodbye(cmd) => &cmd.namespace,
             Self::Query(query) => return query.namespace(),
             // Other shards know nothing of callers' clocks: what they say is of the whole shard. Raw keys live by the
-            // server's clock in every namespace.
+            // server's clock in every namespace, and a call of qless has its caller's time in it.
             Self::Keys(_)
+            | Self::Qless(_)
             | Self::Retire(_)
             | Self::Reserve(_)
             | Self::Prepare(_)
