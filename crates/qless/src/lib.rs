@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+mod number;
 mod state;
 
 pub use state::Qless;
