@@ -14,8 +14,8 @@ mod postgres;
 mod programs;
 mod redis;
 mod report;
-mod scratch;
-mod wire;
+pub(crate) mod scratch;
+pub(crate) mod wire;
 
 use anyhow::{Result, bail};
 

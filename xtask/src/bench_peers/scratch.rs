@@ -12,10 +12,10 @@ use anyhow::{Context as _, Result, bail};
 use crate::process::{output, shown};
 
 /// A folder that is removed at the end.
-pub(super) struct Scratch(PathBuf);
+pub(crate) struct Scratch(PathBuf);
 
 impl Scratch {
-    pub(super) fn new() -> Result<Self> {
+    pub(crate) fn new() -> Result<Self> {
         let path = output(Command::new("mktemp").arg("-d"))?;
         let path = PathBuf::from(path.trim());
         // Servers that must not run as root need to reach their own folders below.
@@ -24,7 +24,7 @@ impl Scratch {
     }
 
     /// A new folder in it.
-    pub(super) fn folder(&self, name: &str) -> Result<PathBuf> {
+    pub(crate) fn folder(&self, name: &str) -> Result<PathBuf> {
         let path = self.0.join(name);
         fs::create_dir(&path)?;
         Ok(path)
@@ -39,11 +39,11 @@ impl Drop for Scratch {
 }
 
 /// A started server; stopped when dropped.
-pub(super) struct Process(Child);
+pub(crate) struct Process(Child);
 
 impl Process {
     /// Starts it with its words in a file of the folder, and waits until somebody listens at `address`.
-    pub(super) fn start(command: &mut Command, folder: &Path, address: SocketAddr) -> Result<Self> {
+    pub(crate) fn start(command: &mut Command, folder: &Path, address: SocketAddr) -> Result<Self> {
         let log = fs::File::create(folder.join("log.txt"))?;
         let child = command
             .stdin(Stdio::null())
@@ -67,6 +67,13 @@ impl Process {
     }
 }
 
+impl Process {
+    /// Its number.
+    pub(crate) fn id(&self) -> u32 {
+        self.0.id()
+    }
+}
+
 impl Drop for Process {
     fn drop(&mut self) {
         // The polite signal first: PostgreSQL's children end with it.
@@ -85,6 +92,6 @@ impl Drop for Process {
 }
 
 /// An address of the loopback on which nobody listens now.
-pub(super) fn free_address() -> Result<SocketAddr> {
+pub(crate) fn free_address() -> Result<SocketAddr> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)
 }

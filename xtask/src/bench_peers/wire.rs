@@ -7,13 +7,13 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 
 /// One connection.
-pub(super) struct Wire {
+pub(crate) struct Wire {
     reader: BufReader<TcpStream>,
     unsent: Vec<u8>,
 }
 
 impl Wire {
-    pub(super) fn connect(address: SocketAddr) -> Result<Self> {
+    pub(crate) fn connect(address: SocketAddr) -> Result<Self> {
         let stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(Duration::from_secs(60)))?;
@@ -24,19 +24,19 @@ impl Wire {
     }
 
     /// Adds bytes to what the next flush sends.
-    pub(super) fn add(&mut self, bytes: &[u8]) {
+    pub(crate) fn add(&mut self, bytes: &[u8]) {
         self.unsent.extend_from_slice(bytes);
     }
 
     /// Sends what was gathered.
-    pub(super) fn flush(&mut self) -> Result<()> {
+    pub(crate) fn flush(&mut self) -> Result<()> {
         self.reader.get_mut().write_all(&self.unsent)?;
         self.unsent.clear();
         Ok(())
     }
 
     /// The next line, without its end.
-    pub(super) fn line(&mut self) -> Result<String> {
+    pub(crate) fn line(&mut self) -> Result<String> {
         let mut line = Vec::new();
         if self.reader.read_until(b'\n', &mut line)? == 0 {
             bail!("the server closed the connection");
@@ -45,7 +45,7 @@ impl Wire {
     }
 
     /// The next so many bytes.
-    pub(super) fn bytes(&mut self, count: usize) -> Result<Vec<u8>> {
+    pub(crate) fn bytes(&mut self, count: usize) -> Result<Vec<u8>> {
         let mut bytes = vec![0; count];
         self.reader.read_exact(&mut bytes)?;
         Ok(bytes)

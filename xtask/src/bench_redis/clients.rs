@@ -1,0 +1,98 @@
+//! The published clients as loads: redis-work-queue for Rust, qless for Python.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::OnceLock;
+
+use anyhow::{Context as _, Result, ensure};
+
+use super::{Figures, Server};
+use crate::process::{cargo, output, root, run as run_command};
+
+/// Items that redis-work-queue takes through their lives.
+const ITEMS: usize = 20_000;
+/// Jobs that qless-py takes through theirs.
+const JOBS: usize = 2_000;
+/// Lets a Redis that protects its libraries take a script that adds to one of them.
+const FIRST_LINE: &str = "local table = setmetatable({}, {__index = table})\n";
+
+fn folder() -> PathBuf {
+    root().join("target/clients/bench")
+}
+
+/// Installs the Python library with its script made fit, and builds the Rust program.
+pub(super) fn install() -> Result<()> {
+    let folder = folder();
+    if !folder.join("ready").exists() {
+        run_command(Command::new("python3").args(["-m", "venv"]).arg(&folder))?;
+        run_command(Command::new(folder.join("bin/pip")).args([
+            "install",
+            "--quiet",
+            "--disable-pip-version-check",
+            "qless-py==0.11.4",
+            "redis==5.*",
+            "setuptools<81",
+        ]))?;
+        let path = script_path()?;
+        let text = fs::read_to_string(&path)?;
+        fs::write(&path, format!("{FIRST_LINE}{text}"))?;
+        fs::write(folder.join("ready"), "")?;
+    }
+    run_command(
+        cargo()
+            .current_dir(root().join("crates/e2e/clients/rust"))
+            .env("CARGO_TARGET_DIR", folder.join("rust"))
+            .args(["build", "--quiet", "--release", "--locked", "--bin", "load"]),
+    )
+}
+
+fn script_path() -> Result<PathBuf> {
+    let program = "import importlib.util as u; print(u.find_spec('qless').origin)";
+    let found = output(Command::new(folder().join("bin/python")).args(["-c", program]))?;
+    let package = PathBuf::from(found.trim());
+    let package = package.parent().context("the library has no folder")?;
+    Ok(package.join("qless-core/qless.lua"))
+}
+
+/// The script of qless, as both servers are given it.
+pub(super) fn script() -> Result<&'static str> {
+    static TEXT: OnceLock<String> = OnceLock::new();
+    if TEXT.get().is_none() {
+        let text = fs::read_to_string(script_path()?)?;
+        return Ok(TEXT.get_or_init(|| text));
+    }
+    Ok(TEXT.get().map_or("", String::as_str))
+}
+
+/// Runs both clients.
+pub(super) fn measure(name: &'static str, server: &Server, figures: &mut Figures) -> Result<()> {
+    let port = server.address.port().to_string();
+    for workers in ["1", "4", "16"] {
+        let mut command = Command::new(folder().join("rust/release/load"));
+        let said = command.args([&port, workers, &ITEMS.to_string()]);
+        let mut seconds = Vec::new();
+        let row = format!("redis-work-queue, adds in pipelines of 100, then {workers} workers");
+        figures.measure(&row, name, server, ITEMS, || {
+            seconds = numbers(&output(said)?)?;
+            Ok(seconds.iter().sum())
+        })?;
+    }
+    let program = root().join("crates/e2e/clients/qless_load.py");
+    figures.measure("qless-py, lives of jobs", name, server, JOBS, || {
+        let mut command = Command::new(folder().join("bin/python"));
+        command.arg(program).args([&port, &JOBS.to_string()]);
+        Ok(numbers(&output(&mut command)?)?.iter().sum())
+    })
+}
+
+/// The numbers in a line.
+fn numbers(line: &str) -> Result<Vec<f64>> {
+    let numbers: Vec<f64> = line
+        .split_whitespace()
+        .map(str::parse)
+        .collect::<Result<_, _>>()
+        .with_context(|| format!("the load said {line:?}"))?;
+    ensure!(!numbers.is_empty(), "the load said nothing");
+    Ok(numbers)
+}

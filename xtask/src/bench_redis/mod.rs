@@ -1,0 +1,169 @@
+//! Measures ganger's Redis port beside Redis itself: the same clients and the same bytes, on the same machine, in one run.
+//!
+//! Redis runs with `appendfsync always`, so that both answer when a write is on the device. Both get the same script of
+//! qless, with one line in front that lets a Redis of today take it.
+
+mod clients;
+mod script;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, Result, bail};
+
+use crate::bench_peers::scratch::{Process, Scratch, free_address};
+use crate::process::{cargo, root, run as run_command};
+
+/// Says that this is the optimised build, started by the other one.
+const INNER: &str = "--optimised";
+/// The two columns.
+const SERVERS: [&str; 2] = ["ganger", "redis"];
+
+/// Installs what is missing, measures both, prints the table.
+pub(crate) fn run(arguments: &[String]) -> Result<()> {
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match words.as_slice() {
+        [] => start_optimised(),
+        [INNER] => measure(),
+        [other, ..] => bail!("`{other}` is not known: bench-redis takes no arguments"),
+    }
+}
+
+fn start_optimised() -> Result<()> {
+    clients::install()?;
+    run_command(cargo().args([
+        "build",
+        "--release",
+        "--package",
+        "ganger-cli",
+        "--bin",
+        "ganger",
+    ]))?;
+    run_command(cargo().args([
+        "run",
+        "--quiet",
+        "--release",
+        "--package",
+        "xtask",
+        "--",
+        "bench-redis",
+        INNER,
+    ]))
+}
+
+/// A server under load.
+pub(crate) struct Server {
+    process: Process,
+    pub(crate) address: SocketAddr,
+}
+
+impl Server {
+    fn start(name: &str, folder: &Path) -> Result<Self> {
+        let address = free_address()?;
+        let mut command = match name {
+            "redis" => redis(address, folder),
+            _ => ganger(address, folder)?,
+        };
+        let process = Process::start(&mut command, folder, address)?;
+        Ok(Self { process, address })
+    }
+
+    /// CPU seconds that it has used.
+    fn cpu(&self) -> Result<f64> {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.process.id()))?;
+        // The name in brackets may hold anything; times are the 14th and 15th field, in hundredths.
+        let (_, rest) = stat.rsplit_once(')').context("no name in its statistics")?;
+        let fields: Vec<&str> = rest.split_whitespace().collect();
+        let [user, system] = [fields[11].parse::<f64>()?, fields[12].parse::<f64>()?];
+        Ok((user + system) / 100.0)
+    }
+}
+
+fn redis(address: SocketAddr, folder: &Path) -> Command {
+    let mut command = Command::new("redis-server");
+    command
+        .args(["--bind", "127.0.0.1", "--port", &address.port().to_string()])
+        .args(["--appendonly", "yes", "--appendfsync", "always"])
+        .args(["--save", "", "--dir"])
+        .arg(folder);
+    command
+}
+
+fn ganger(address: SocketAddr, folder: &Path) -> Result<Command> {
+    let program: PathBuf = root().join("target/release/ganger");
+    let mut command = Command::new(program);
+    command
+        .args(["server", "--addr", &free_address()?.to_string()])
+        .args(["--resp", &address.to_string(), "--resp-allow-flush"])
+        .arg("--db")
+        .arg(folder.join("store.db"));
+    Ok(command)
+}
+
+/// What was measured: a row a load, with operations a second and CPU seconds a million of them by server.
+#[derive(Default)]
+pub(crate) struct Figures {
+    rows: Vec<String>,
+    values: BTreeMap<(String, &'static str), (f64, f64)>,
+}
+
+impl Figures {
+    /// Runs a load of so many operations, which says how many seconds count, and notes it.
+    pub(crate) fn measure(
+        &mut self,
+        row: &str,
+        name: &'static str,
+        server: &Server,
+        operations: usize,
+        load: impl FnOnce() -> Result<f64>,
+    ) -> Result<()> {
+        let before = server.cpu()?;
+        let seconds = load().with_context(|| format!("{row} on {name}"))?;
+        let operations = f64::from(u32::try_from(operations)?);
+        let rate = operations / seconds;
+        let cpu = (server.cpu()? - before) / operations * 1e6;
+        println!("  {row}: {name} {rate:.0} a second, {cpu:.1} CPU s a million");
+        if !self.rows.iter().any(|known| known == row) {
+            self.rows.push(row.to_owned());
+        }
+        self.values.insert((row.to_owned(), name), (rate, cpu));
+        Ok(())
+    }
+
+    fn print(&self) {
+        println!(
+            "\n| load | ganger, a second | Redis, a second | ratio | ganger, CPU s a million | Redis | ratio |"
+        );
+        println!("|---|---:|---:|---:|---:|---:|---:|");
+        for row in &self.rows {
+            let value = |name| self.values.get(&(row.clone(), name)).copied();
+            let [ours, theirs] = SERVERS.map(value);
+            if let (Some(ours), Some(theirs)) = (ours, theirs) {
+                println!(
+                    "| {row} | {:.0} | {:.0} | {:.2} | {:.1} | {:.1} | {:.2} |",
+                    ours.0,
+                    theirs.0,
+                    ours.0 / theirs.0,
+                    ours.1,
+                    theirs.1,
+                    ours.1 / theirs.1
+                );
+            }
+        }
+    }
+}
+
+fn measure() -> Result<()> {
+    let scratch = Scratch::new()?;
+    let mut figures = Figures::default();
+    for name in SERVERS {
+        let server = Server::start(name, &scratch.folder(name)?)?;
+        clients::measure(name, &server, &mut figures)?;
+        script::measure(name, &server, &mut figures)?;
+    }
+    figures.print();
+    Ok(())
+}
