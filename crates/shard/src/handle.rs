@@ -18,6 +18,7 @@ use tokio::sync::{oneshot, watch};
 use crate::clock::Clock;
 use crate::core::{Request, Unpopped, WaiterId, bytes_of};
 use crate::door::Door;
+use crate::ears::{Ears, Listener};
 use crate::events::{Hub, Subscription};
 use crate::metrics::{MetricsSnapshot, Numbers};
 use crate::readers::ReadPool;
@@ -46,6 +47,7 @@ pub(crate) struct Shared {
     pub(crate) is_over: watch::Receiver<bool>,
     /// Counts how often messages for other shards have come to wait.
     pub(crate) outbox: watch::Receiver<u64>,
+    pub(crate) ears: Arc<Ears>,
     pub(crate) census: Arc<Mutex<Census>>,
     pub(crate) next_waiter: AtomicU64,
 }
@@ -375,6 +377,13 @@ impl Handle {
     /// Changes whenever messages for other shards have come to wait; they are durable by then.
     pub fn outbox(&self) -> watch::Receiver<u64> {
         self.shared.outbox.clone()
+    }
+
+    /// Tells `listener` the messages of qless from now on, instead of whoever was told so far. It is called on the shard's
+    /// thread: turn by turn in the order of commits, once a turn is durable and before its answers go out. So it must be
+    /// quick and wait for nothing. Without a listener messages are dropped.
+    pub fn listen(&self, listener: Listener) {
+        self.shared.ears.listen(listener);
     }
 
     /// Whether the shard can work.

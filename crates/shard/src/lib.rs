@@ -10,6 +10,7 @@
 pub mod clock;
 pub mod core;
 mod door;
+mod ears;
 mod error;
 mod events;
 mod handle;
@@ -25,6 +26,7 @@ use ganger_types::{Bytes, Grant};
 pub use ganger_store::{LogChunk, Page, StoredJob};
 
 pub use crate::clock::{Clock, ManualClock, SystemClock, TimeLine};
+pub use crate::ears::Listener;
 pub use crate::error::CallError;
 pub use crate::events::Subscription;
 pub use crate::handle::Handle;

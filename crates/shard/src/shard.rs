@@ -14,6 +14,7 @@ use tokio::sync::watch;
 use crate::clock::{Clock, TimeLine};
 use crate::core::{Core, Keeper, Order, Output, Report, Seeds};
 use crate::door::Door;
+use crate::ears::Ears;
 use crate::events::Hub;
 use crate::handle::{Handle, Shared};
 use crate::metrics::Numbers;
@@ -61,6 +62,7 @@ fn spawn<S: Store>(
     let (health_out, health) = watch::channel(Health::Starting { jobs: 0 });
     let (over_out, is_over) = watch::channel(false);
     let (outbox_out, outbox) = watch::channel(0);
+    let ears = Arc::new(Ears::default());
     let (reads, mut threads) = ReadPool::start(
         &settings.shard,
         settings.reads_max,
@@ -102,6 +104,7 @@ fn spawn<S: Store>(
             health,
             is_over,
             outbox,
+            ears: Arc::clone(&ears),
             census: Arc::new(Mutex::new(Census::default())),
             next_waiter: AtomicU64::new(1),
         }),
@@ -125,6 +128,7 @@ fn spawn<S: Store>(
             health: health_out,
             over: over_out,
             outbox: outbox_out,
+            ears,
             hooks,
         },
         batch_max,
@@ -280,6 +284,7 @@ impl<R: Reader> Host<R> {
             match output {
                 Output::Answer(channel, answer) => channel.send(answer),
                 Output::Events(events) => self.ending.hub.publish(events),
+                Output::Messages(messages) => self.ending.ears.tell(&messages),
                 Output::Outbox => self.ending.outbox.send_modify(|times| *times += 1),
             }
         }
@@ -334,6 +339,7 @@ struct Ending {
     threads: Vec<JoinHandle<()>>,
     health: watch::Sender<Health>,
     outbox: watch::Sender<u64>,
+    ears: Arc<Ears>,
     over: watch::Sender<bool>,
     hooks: Hooks,
 }

@@ -356,7 +356,7 @@ impl Served {
         for output in self.core.take_outputs() {
             match output {
                 Output::Events(events) => came.events.extend(events),
-                Output::Outbox => {}
+                Output::Outbox | Output::Messages(_) => {}
                 Output::Answer(slip, answer) => {
                     let Some(op) = slip.op() else { continue };
                     self.waiting.remove(&op);

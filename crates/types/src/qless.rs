@@ -99,6 +99,42 @@ pub enum QlessRequest {
     Clear,
 }
 
+impl QlessRequest {
+    /// Whether it brings new bytes to keep, which a full device refuses (`rel D9`). What moves jobs on, or ends them, does
+    /// not, even if it may bring a few.
+    pub fn is_new(&self) -> bool {
+        let Self::Script { words, .. } = self else {
+            return false;
+        };
+        let word = |place: usize| words.get(place).map(|word| &word[..]);
+        match word(0) {
+            Some(
+                b"put"
+                | b"requeue"
+                | b"recur"
+                | b"recur.update"
+                | b"recur.tag"
+                | b"log"
+                | b"config.set"
+                | b"throttle.set"
+                | b"queue.throttle.set",
+            ) => true,
+            // The caller's time is between them.
+            Some(b"tag") => word(2) == Some(b"add"),
+            Some(b"track") => word(2) == Some(b"track"),
+            _ => false,
+        }
+    }
+
+    /// Bytes that it brings.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Self::Script { words, .. } => words.iter().map(Bytes::len).sum(),
+            Self::Count { .. } | Self::NextRun { .. } | Self::Clear => 0,
+        }
+    }
+}
+
 /// The sets of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]

@@ -63,8 +63,13 @@ impl<R: Reader, T: Ticket> Core<R, T> {
     pub(super) fn waits_for_company_until(&self) -> Option<Elapsed> {
         let turn = self.open.as_ref()?;
         let hoped_for = self.company.min(self.settings.group_enough);
+        let is_to_be_written = turn.has_written()
+            || self
+                .live
+                .as_ref()
+                .is_some_and(|live| live.engine.may_write_at_end());
         let may_wait = matches!(self.stage, Stage::Running)
-            && turn.has_written()
+            && is_to_be_written
             && hoped_for >= COMPANY_MIN
             && turn.commands < hoped_for
             && self.unconfirmed() == 0;
@@ -81,20 +86,18 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         let meta = engine.meta();
         let must_flush = turn.has_written() || counters(&meta) != counters(&self.closed_meta);
         self.closed_meta = meta;
-        let effects = std::mem::take(&mut turn.effects);
-        self.expected = Expected::like(&effects);
+        self.expected = Expected::like(&turn.effects);
         let commit = must_flush.then(|| {
             self.given += 1;
             Arc::new(Commit {
                 epoch: self.epoch,
                 sequence: self.given,
                 meta,
-                changes: effects.changes,
+                changes: std::mem::take(&mut turn.effects.changes),
             })
         });
         self.orders.extend(commit.clone().map(Order::Commit));
-        self.flights
-            .push_back(Flight::new(turn, effects.events, commit));
+        self.flights.push_back(Flight::new(turn, commit));
         self.release();
     }
 
@@ -139,13 +142,18 @@ impl<R: Reader, T: Ticket> Core<R, T> {
             self.blobs.learn(&commit.changes);
             self.upkeep.note_touched(&commit.changes);
         }
-        self.numbers.observe_events(&flight.events);
+        self.numbers.observe_events(&flight.effects.events);
+        // Messages before every answer: clients count on it.
+        if !flight.effects.messages.is_empty() {
+            let messages = std::mem::take(&mut flight.effects.messages);
+            self.outputs.push(Output::Messages(messages));
+        }
         if self.waiters.has_ends() {
             self.tell_ends(&mut flight);
         }
         // Events first: whoever has an answer may rely on its events having been told.
-        if !flight.events.is_empty() {
-            self.outputs.push(Output::Events(flight.events));
+        if !flight.effects.events.is_empty() {
+            self.outputs.push(Output::Events(flight.effects.events));
         }
         let grew = |change: &Change| matches!(change, Change::PutOutbox(_));
         if let Some(commit) = &flight.commit
@@ -160,7 +168,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
 
     /// Answers those who wait for the end of a job that ended in this turn.
     fn tell_ends(&mut self, flight: &mut Flight<T>) {
-        for event in &flight.events {
+        for event in &flight.effects.events {
             let (key, id, is_gone) = match &event.happening {
                 Happening::JobMoved { key, job, to, .. } if to.is_terminal() => (*key, job, false),
                 Happening::JobRemoved { key, job, .. } => (*key, job, true),

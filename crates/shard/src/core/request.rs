@@ -7,7 +7,7 @@ use ganger_types::command::{Held, Lease, NewInput, NewJob};
 use ganger_types::keys::KeyCall;
 use ganger_types::{
     Bytes, Carried, Command, Event, JobId, KeyWait, Message, Namespace, OutboxRecord, Popped,
-    Queue, QueueCounts, Reply, RequestId, Timestamp,
+    QlessMessage, Queue, QueueCounts, Reply, RequestId, Timestamp,
 };
 
 use super::popping::Unpopped;
@@ -128,6 +128,8 @@ pub enum Output<T> {
     Answer(T, Result<Given, CallError>),
     /// Events of one turn.
     Events(Vec<Event>),
+    /// Messages of qless, of one turn, for whoever listens.
+    Messages(Vec<QlessMessage>),
     /// Messages for other shards have come to wait.
     Outbox,
 }
@@ -142,10 +144,12 @@ pub(super) fn is_setting(command: &Command) -> bool {
 
 /// Whether a command brings new work, which a full device refuses (`rel D9`).
 pub(super) fn is_new_work(command: &Command) -> bool {
-    matches!(
-        command,
-        Command::Enqueue(_) | Command::PutSchedule(_) | Command::Prepare(_)
-    ) || matches!(command, Command::Keys(cmd) if cmd.calls.iter().any(KeyCall::is_new))
+    match command {
+        Command::Enqueue(_) | Command::PutSchedule(_) | Command::Prepare(_) => true,
+        Command::Keys(cmd) => cmd.calls.iter().any(KeyCall::is_new),
+        Command::Qless(call) => call.request.is_new(),
+        _ => false,
+    }
 }
 
 /// Bytes of payloads that a command carries, to bound what is in flight.
@@ -163,6 +167,7 @@ pub(crate) fn bytes_of(command: &Command) -> usize {
         Command::AppendLog(cmd) => cmd.bytes.len(),
         Command::PutSchedule(cmd) => cmd.schedule.payload.len(),
         Command::Keys(cmd) => cmd.calls.iter().map(KeyCall::bytes).sum(),
+        Command::Qless(call) => call.request.bytes(),
         _ => 0,
     }
 }

@@ -4,9 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ganger_engine::Effects;
-use ganger_types::{
-    Bytes, Change, Commit, Event, InputRow, JobId, JobKey, JobRecord, Namespace, Now,
-};
+use ganger_types::{Bytes, Change, Commit, InputRow, JobId, JobKey, JobRecord, Namespace, Now};
 
 use super::blobs::FixedMap;
 use super::request::Given;
@@ -49,7 +47,7 @@ impl<T> Turn<T> {
 
     /// Whether nothing at all has happened in it.
     pub(super) fn is_empty(&self) -> bool {
-        self.answers.is_empty() && self.effects.changes.is_empty() && self.effects.events.is_empty()
+        self.answers.is_empty() && !self.has_written() && self.effects.messages.is_empty()
     }
 
     /// Whether it must be flushed before anybody hears of it.
@@ -80,7 +78,8 @@ pub(super) struct Flight<T> {
     /// What the store was given; `None` if the turn wrote nothing.
     pub(super) commit: Option<Arc<Commit>>,
     pub(super) commands: usize,
-    pub(super) events: Vec<Event>,
+    /// What else it caused; the changes have become the commit.
+    pub(super) effects: Effects,
     pub(super) answers: Answers<T>,
     /// Whether the store has said so.
     pub(super) is_durable: bool,
@@ -89,12 +88,12 @@ pub(super) struct Flight<T> {
 
 impl<T> Flight<T> {
     /// Closes a turn whose changes have become `commit`.
-    pub(super) fn new(turn: Turn<T>, events: Vec<Event>, commit: Option<Arc<Commit>>) -> Self {
+    pub(super) fn new(turn: Turn<T>, commit: Option<Arc<Commit>>) -> Self {
         Self {
             is_durable: commit.is_none(),
             commit,
             commands: turn.commands,
-            events,
+            effects: turn.effects,
             answers: turn.answers,
             rows: turn.rows,
         }

@@ -1,0 +1,32 @@
+//! Who is told the messages of qless.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ganger_types::QlessMessage;
+
+/// Is told the messages of one durable turn, in order.
+pub type Listener = Arc<dyn Fn(&[QlessMessage]) + Send + Sync>;
+
+/// A listener, if there is one.
+#[derive(Default)]
+pub(crate) struct Ears {
+    listener: Mutex<Option<Listener>>,
+}
+
+impl Ears {
+    /// From now on this one is told.
+    pub(crate) fn listen(&self, listener: Listener) {
+        let mut place = self.listener.lock().unwrap_or_else(PoisonError::into_inner);
+        *place = Some(listener);
+    }
+
+    /// Tells the messages of a turn. The lock is not held meanwhile.
+    pub(crate) fn tell(&self, messages: &[QlessMessage]) {
+        let place = self.listener.lock().unwrap_or_else(PoisonError::into_inner);
+        let listener = place.clone();
+        drop(place);
+        if let Some(listener) = listener {
+            listener(messages);
+        }
+    }
+}
