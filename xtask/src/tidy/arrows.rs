@@ -9,7 +9,8 @@ use crate::process::{cargo, output};
 /// Each crate with the crates of ours that it may use. A crate that is missing here is an error.
 const ARROWS: &[(&str, &[&str])] = &[
     ("types", &[]),
-    ("engine", &["types"]),
+    ("qless", &["types"]),
+    ("engine", &["types", "qless"]),
     ("store", &["types"]),
     ("store-embedded", &["types", "store"]),
     ("shard", &["types", "engine", "store"]),
@@ -28,7 +29,10 @@ const ARROWS: &[(&str, &[&str])] = &[
         "dialect-grpc",
         &["types", "engine", "shard", "router", "proto", "access"],
     ),
-    ("dialect-resp", &["types", "engine", "shard", "access"]),
+    (
+        "dialect-resp",
+        &["types", "qless", "engine", "shard", "access"],
+    ),
     (
         "server",
         &[
@@ -65,6 +69,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         "fuzz",
         &[
             "types",
+            "qless",
             "engine",
             "store",
             "store-embedded",
@@ -87,6 +92,7 @@ const ARROWS: &[(&str, &[&str])] = &[
 /// What the pure crates may use of others' crates: nothing that reads a clock, draws, or does I/O.
 const PURE: &[(&str, &[&str])] = &[
     ("types", &["bytes", "thiserror"]),
+    ("qless", &["bytes"]),
     (
         "engine",
         &[
