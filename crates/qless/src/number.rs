@@ -10,7 +10,7 @@ const DIGITS: i32 = 14;
 const WHOLE_MAX: f64 = 9_007_199_254_740_992.0;
 
 /// Reads a number: decimal or hexadecimal, spaces before and after. `None` for all else, and for what is not finite.
-pub(crate) fn read(text: &[u8]) -> Option<f64> {
+pub(crate) fn parse(text: &[u8]) -> Option<f64> {
     let text = std::str::from_utf8(text).ok()?;
     let text = text.trim_matches(|it: char| matches!(it, ' ' | '\t'..='\r'));
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
@@ -40,6 +40,11 @@ pub(crate) fn whole(number: f64) -> Option<i64> {
 )]
 pub(crate) fn cut(number: f64) -> i64 {
     number as i64
+}
+
+/// The sum, or the largest number there is in its direction: times never become infinite.
+pub(crate) fn sum(left: f64, right: f64) -> f64 {
+    (left + right).clamp(f64::MIN, f64::MAX)
 }
 
 /// A count as a number.
@@ -174,7 +179,7 @@ fn scale(mut number: f64, mut exponent: i64) -> f64 {
 mod tests {
     use proptest::prelude::*;
 
-    use super::{cut, read, whole, write};
+    use super::{cut, parse, sum, whole, write};
 
     /// What C writes for these.
     const WRITTEN: [(f64, &str); 34] = [
@@ -257,7 +262,7 @@ mod tests {
         ];
         for (text, number) in cases {
             assert_eq!(
-                read(text.as_bytes()).map(f64::to_bits),
+                parse(text.as_bytes()).map(f64::to_bits),
                 Some(number.to_bits()),
                 "{text}"
             );
@@ -272,9 +277,9 @@ mod tests {
             "0x1p+", "0x1p9999", "0x1p1x", "0x-1", "1_000", "5\0", "\u{a0}5", "null", "true",
             "0b1", "1f",
         ] {
-            assert_eq!(read(text.as_bytes()), None, "{text:?}");
+            assert_eq!(parse(text.as_bytes()), None, "{text:?}");
         }
-        assert_eq!(read(b"\xff5"), None);
+        assert_eq!(parse(b"\xff5"), None);
     }
 
     #[test]
@@ -284,6 +289,13 @@ mod tests {
         assert_eq!(whole(-0.0), Some(0));
         assert_eq!(whole(0.5), None);
         assert_eq!(whole(1e300), None);
+    }
+
+    #[test]
+    fn a_sum_stays_finite() {
+        assert_eq!(write(sum(1.5, 2.0)), "3.5");
+        assert_eq!(write(sum(1e308, 1e308)), "1.7976931348623e+308");
+        assert_eq!(write(sum(-1e308, -1e308)), "-1.7976931348623e+308");
     }
 
     #[test]
@@ -297,7 +309,7 @@ mod tests {
         #[test]
         fn what_is_written_reads_back_but_for_the_digits_that_are_cut(number in any::<f64>()) {
             prop_assume!(number.is_finite());
-            let back = read(write(number).as_bytes());
+            let back = parse(write(number).as_bytes());
             // The largest of all is rounded up to what is not finite; then nothing comes back.
             let is_near = back.is_some_and(|it| (it - number).abs() <= number.abs() * 1e-13 || number.abs() < 1e-300);
             prop_assert!(is_near || number.abs() > 1e308);
@@ -306,17 +318,17 @@ mod tests {
         #[test]
         fn a_decimal_number_is_read_at_full_precision(number in any::<f64>()) {
             prop_assume!(number.is_finite());
-            prop_assert_eq!(read(format!("{number:e}").as_bytes()).map(f64::to_bits), Some(number.to_bits()));
+            prop_assert_eq!(parse(format!("{number:e}").as_bytes()).map(f64::to_bits), Some(number.to_bits()));
         }
 
         #[test]
         fn no_text_makes_the_reader_panic(text in proptest::collection::vec(any::<u8>(), 0..40)) {
-            let _ = read(&text);
+            let _ = parse(&text);
         }
 
         #[test]
         fn no_text_of_the_letters_of_numbers_makes_the_reader_panic(text in "[ +-]?(0x)?[0-9a-fA-F.]{0,40}[eEpP]?[+-]?[0-9]{0,25}") {
-            prop_assert!(read(text.as_bytes()).is_none_or(f64::is_finite));
+            prop_assert!(parse(text.as_bytes()).is_none_or(f64::is_finite));
         }
     }
 }
