@@ -6,6 +6,10 @@
 
 #![forbid(unsafe_code)]
 
+mod call;
+mod commands;
+mod dispatch;
+mod json;
 mod number;
 mod state;
 

@@ -1,17 +1,55 @@
-//! The state of a database, with its indexes.
+//! The state of a database: its rows, and the indexes that are derived from them.
+//!
+//! Fields are private to this module. Commands read through `queries`, and change through the functions of `jobs` and
+//! `others`, each of which changes a row, the indexes made from it, and the list of changed rows together.
 
-use std::collections::BTreeSet;
+mod indexes;
+mod jobs;
+mod order;
+mod others;
+mod queries;
+mod soundness;
 
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
 use ganger_types::Elapsed;
 use ganger_types::qless::{
-    QlessAnswer, QlessKey, QlessMessage, QlessReply, QlessRequest, QlessRow,
+    QlessAnswer, QlessJob, QlessKey, QlessMessage, QlessQueue, QlessRecurring, QlessReply,
+    QlessRequest, QlessRow, QlessStatistics, QlessThrottle, QlessTime,
 };
+
+use crate::dispatch;
+use indexes::Indexes;
+
+pub(crate) use jobs::Details;
+pub(crate) use order::{ByTime, InLine, between, since, until};
 
 /// All that qless knows in one namespace.
 #[derive(Clone, Debug, Default)]
 pub struct Qless {
+    rows: Rows,
+    /// Derived from `rows`.
+    indexes: Indexes,
     /// Rows that changed since somebody took them.
     changed: BTreeSet<QlessKey>,
+}
+
+/// What is stored.
+#[derive(Clone, Debug, Default)]
+struct Rows {
+    jobs: BTreeMap<Bytes, QlessJob>,
+    recurring: BTreeMap<Bytes, QlessRecurring>,
+    /// Queues that are known or paused.
+    queues: BTreeMap<Bytes, QlessQueue>,
+    workers: BTreeMap<Bytes, QlessTime>,
+    settings: BTreeMap<Bytes, Bytes>,
+    /// Counters that are not 0.
+    tag_counts: BTreeMap<Bytes, i64>,
+    tracked: BTreeMap<Bytes, QlessTime>,
+    statistics: BTreeMap<(Bytes, QlessTime), QlessStatistics>,
+    /// Throttles with a maximum.
+    throttles: BTreeMap<Bytes, QlessThrottle>,
 }
 
 impl Qless {
@@ -26,28 +64,129 @@ impl Qless {
         request: QlessRequest,
         messages: &mut Vec<QlessMessage>,
     ) -> QlessAnswer {
-        let _ = (at, request, messages);
-        Ok(QlessReply::Nil)
+        match request {
+            QlessRequest::Script { generation, words } => {
+                dispatch::script(self, at, generation, &words, messages)
+            }
+            QlessRequest::Count { queue, set } => Ok(dispatch::number(self.size(&queue, set))),
+            QlessRequest::NextRun { queue, jid } => Ok(self
+                .recurring(&jid)
+                .filter(|job| job.queue == queue)
+                .map_or(QlessReply::Nil, |job| {
+                    QlessReply::Score(job.next_at.seconds())
+                })),
+            QlessRequest::Clear => {
+                self.clear();
+                Ok(QlessReply::Nil)
+            }
+        }
     }
 
     /// The rows that changed since the last call, each in its last state; `None` for one that is gone.
     pub fn take_changed(&mut self) -> Vec<(QlessKey, Option<QlessRow>)> {
         let changed = std::mem::take(&mut self.changed);
-        changed.into_iter().map(|key| (key, None)).collect()
+        let rows = changed.into_iter().map(|key| {
+            let row = self.rows.get(&key);
+            (key, row)
+        });
+        rows.collect()
     }
 
     /// Takes a row as it was stored, in any order of rows.
     pub fn load(&mut self, row: QlessRow) {
-        drop(row);
+        self.indexes.add(&row);
+        self.rows.put(row);
     }
 
     /// Every row, in order of their keys.
     pub fn rows(&self) -> Vec<QlessRow> {
-        Vec::new()
+        self.rows.all().collect()
     }
 
     /// Compares the indexes with the rows; each line names what disagrees.
     pub fn check(&self, wrong: &mut Vec<String>) {
-        let _ = wrong;
+        self.compare(wrong);
     }
+
+    /// Forgets everything.
+    fn clear(&mut self) {
+        self.changed
+            .extend(self.rows.all().map(|row| QlessRow::key(&row)));
+        self.rows = Rows::default();
+        self.indexes = Indexes::default();
+    }
+}
+
+impl Rows {
+    fn get(&self, key: &QlessKey) -> Option<QlessRow> {
+        match key {
+            QlessKey::Job(jid) => self.jobs.get(jid).map(job_row),
+            QlessKey::Recurring(jid) => self.recurring.get(jid).map(recurring_row),
+            QlessKey::Queue(name) => self.queues.get(name).cloned().map(QlessRow::Queue),
+            QlessKey::Worker(name) => {
+                (self.workers.get(name)).map(|at| QlessRow::Worker(name.clone(), *at))
+            }
+            QlessKey::Setting(option) => (self.settings.get(option))
+                .map(|value| QlessRow::Setting(option.clone(), value.clone())),
+            QlessKey::TagCount(tag) => {
+                (self.tag_counts.get(tag)).map(|count| QlessRow::TagCount(tag.clone(), *count))
+            }
+            QlessKey::Tracked(jid) => {
+                (self.tracked.get(jid)).map(|at| QlessRow::Tracked(jid.clone(), *at))
+            }
+            QlessKey::Statistics(queue, day) => (self.statistics)
+                .get(&(queue.clone(), *day))
+                .map(statistics_row),
+            QlessKey::Throttle(id) => self.throttles.get(id).cloned().map(QlessRow::Throttle),
+        }
+    }
+
+    fn put(&mut self, row: QlessRow) {
+        match row {
+            QlessRow::Job(job) => drop(self.jobs.insert(job.jid.clone(), *job)),
+            QlessRow::Recurring(job) => drop(self.recurring.insert(job.jid.clone(), *job)),
+            QlessRow::Queue(queue) => drop(self.queues.insert(queue.name.clone(), queue)),
+            QlessRow::Worker(name, at) => drop(self.workers.insert(name, at)),
+            QlessRow::Setting(option, value) => drop(self.settings.insert(option, value)),
+            QlessRow::TagCount(tag, count) => drop(self.tag_counts.insert(tag, count)),
+            QlessRow::Tracked(jid, at) => drop(self.tracked.insert(jid, at)),
+            QlessRow::Statistics(it) => {
+                drop(self.statistics.insert((it.queue.clone(), it.day), *it));
+            }
+            QlessRow::Throttle(it) => drop(self.throttles.insert(it.id.clone(), it)),
+        }
+    }
+
+    /// Every row, in order of their keys.
+    fn all(&self) -> impl Iterator<Item = QlessRow> {
+        let jobs = self.jobs.values().map(job_row);
+        let recurring = self.recurring.values().map(recurring_row);
+        let queues = self.queues.values().cloned().map(QlessRow::Queue);
+        let workers = (self.workers.iter()).map(|(name, at)| QlessRow::Worker(name.clone(), *at));
+        let settings = (self.settings.iter())
+            .map(|(option, value)| QlessRow::Setting(option.clone(), value.clone()));
+        let tag_counts =
+            (self.tag_counts.iter()).map(|(tag, count)| QlessRow::TagCount(tag.clone(), *count));
+        let tracked = (self.tracked.iter()).map(|(jid, at)| QlessRow::Tracked(jid.clone(), *at));
+        let statistics = self.statistics.values().map(statistics_row);
+        let throttles = self.throttles.values().cloned().map(QlessRow::Throttle);
+        (jobs.chain(recurring).chain(queues).chain(workers))
+            .chain(settings)
+            .chain(tag_counts)
+            .chain(tracked)
+            .chain(statistics)
+            .chain(throttles)
+    }
+}
+
+fn job_row(job: &QlessJob) -> QlessRow {
+    QlessRow::Job(Box::new(job.clone()))
+}
+
+fn recurring_row(job: &QlessRecurring) -> QlessRow {
+    QlessRow::Recurring(Box::new(job.clone()))
+}
+
+fn statistics_row(it: &QlessStatistics) -> QlessRow {
+    QlessRow::Statistics(Box::new(it.clone()))
 }

@@ -1,0 +1,42 @@
+//! From the words of a call to its command.
+
+use bytes::Bytes;
+use ganger_types::Elapsed;
+use ganger_types::qless::{Generation, QlessAnswer, QlessMessage, QlessReply};
+
+use crate::call::{Arguments, Call, refuse};
+use crate::commands;
+use crate::number;
+use crate::state::Qless;
+
+/// Carries out a call of the script: the command, the caller's time, and the command's own arguments.
+pub(crate) fn script(
+    state: &mut Qless,
+    server: Elapsed,
+    generation: Generation,
+    words: &[Bytes],
+    messages: &mut Vec<QlessMessage>,
+) -> QlessAnswer {
+    let Some(name) = words.first() else {
+        return Err(refuse(&[b"Must provide a command"]));
+    };
+    let Some(command) = commands::find(name, generation) else {
+        return Err(refuse(&[b"Unknown command ", name]));
+    };
+    let Some(now) = words.get(1).and_then(|text| number::parse(text)) else {
+        return Err(refuse(&[b"Arg \"now\" missing or not a number: nil"]));
+    };
+    let mut call = Call {
+        // Adding 0 makes the negative zero an ordinary one.
+        now: now + 0.0,
+        server,
+        generation,
+        messages,
+    };
+    command(state, &mut call, Arguments(&words[2..]))
+}
+
+/// A number of things as a reply.
+pub(crate) fn number(count: usize) -> QlessReply {
+    QlessReply::Number(i64::try_from(count).unwrap_or(i64::MAX))
+}

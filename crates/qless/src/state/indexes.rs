@@ -1,0 +1,281 @@
+//! Orders that are derived from the rows, and rebuilt from them on start.
+//!
+//! A row enters and leaves all its indexes here, in one place; [`super::Qless::check`] builds them a second time and
+//! compares.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+use ganger_types::qless::{
+    QlessJob, QlessPlace, QlessQueue, QlessRecurring, QlessRow, QlessSet, QlessTime,
+};
+
+use super::order::{ByTime, InLine};
+
+/// The sets of a queue.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Sets {
+    pub(super) work: BTreeSet<InLine>,
+    pub(super) locks: ByTime,
+    pub(super) scheduled: ByTime,
+    pub(super) depends: ByTime,
+    pub(super) recur: ByTime,
+    pub(super) throttled: ByTime,
+}
+
+impl Sets {
+    fn is_empty(&self) -> bool {
+        self.work.is_empty()
+            && self.locks.is_empty()
+            && self.scheduled.is_empty()
+            && self.depends.is_empty()
+            && self.recur.is_empty()
+            && self.throttled.is_empty()
+    }
+
+    /// The set, if it is one that goes by time.
+    pub(super) fn by_time(&self, set: QlessSet) -> Option<&ByTime> {
+        Some(match set {
+            QlessSet::Work => return None,
+            QlessSet::Locks => &self.locks,
+            QlessSet::Scheduled => &self.scheduled,
+            QlessSet::Depends => &self.depends,
+            QlessSet::Recur => &self.recur,
+            QlessSet::Throttled => &self.throttled,
+        })
+    }
+
+    fn by_time_mut(&mut self, set: QlessSet) -> Option<&mut ByTime> {
+        Some(match set {
+            QlessSet::Work => return None,
+            QlessSet::Locks => &mut self.locks,
+            QlessSet::Scheduled => &mut self.scheduled,
+            QlessSet::Depends => &mut self.depends,
+            QlessSet::Recur => &mut self.recur,
+            QlessSet::Throttled => &mut self.throttled,
+        })
+    }
+}
+
+/// Every derived order of a namespace. A name with nothing under it is not there.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Indexes {
+    /// The sets of each queue.
+    pub(super) queues: BTreeMap<Bytes, Sets>,
+    /// Known queues by when they were first seen.
+    pub(super) known: ByTime,
+    /// Completed jobs by when they completed.
+    pub(super) completed: ByTime,
+    /// Per failure group its jobs; the newest is last.
+    pub(super) failures: BTreeMap<Bytes, BTreeSet<(u64, Bytes)>>,
+    /// Per tag its jobs, by when they were tagged.
+    pub(super) tags: BTreeMap<Bytes, ByTime>,
+    /// Tags by their counters.
+    pub(super) tag_ranks: BTreeSet<(i64, Bytes)>,
+    /// Workers by their last sign of life.
+    pub(super) workers: ByTime,
+    /// Per worker its jobs, by when their locks run out.
+    pub(super) worker_jobs: BTreeMap<Bytes, ByTime>,
+    /// Tracked jids by when that began.
+    pub(super) tracked: ByTime,
+    /// Per throttle the jobs that hold it, by jid.
+    pub(super) holders: BTreeMap<Bytes, BTreeSet<Bytes>>,
+    /// Per throttle the jobs that wait for it, by when they began to.
+    pub(super) pending: BTreeMap<Bytes, ByTime>,
+}
+
+impl Indexes {
+    /// Enters a row into all its indexes.
+    pub(super) fn add(&mut self, row: &QlessRow) {
+        match row {
+            QlessRow::Job(job) => self.add_job(job),
+            QlessRow::Recurring(job) => self.add_recurring(job),
+            QlessRow::Queue(queue) => self.add_queue(queue),
+            QlessRow::Worker(name, at) => add(&mut self.workers, *at, name),
+            QlessRow::TagCount(tag, count) => {
+                self.tag_ranks.insert((*count, tag.clone()));
+            }
+            QlessRow::Tracked(jid, at) => add(&mut self.tracked, *at, jid),
+            QlessRow::Setting(..) | QlessRow::Statistics(_) | QlessRow::Throttle(_) => {}
+        }
+    }
+
+    pub(super) fn add_job(&mut self, job: &QlessJob) {
+        let jid = &job.jid;
+        self.add_place(jid, job.place.as_ref());
+        for (tag, at) in &job.tagged {
+            self.add_tag(tag, *at, jid);
+        }
+        for (worker, until) in &job.listed {
+            add(
+                self.worker_jobs.entry(worker.clone()).or_default(),
+                *until,
+                jid,
+            );
+        }
+        if let Some(at) = job.completed_at {
+            add(&mut self.completed, at, jid);
+        }
+        self.add_failure(job);
+        for (throttle, _) in &job.holds {
+            self.add_holder(throttle, jid);
+        }
+        for (throttle, at) in &job.pending {
+            add(self.pending.entry(throttle.clone()).or_default(), *at, jid);
+        }
+        if let Some((queue, at)) = &job.throttled {
+            self.add_throttled(queue, *at, jid);
+        }
+    }
+
+    pub(super) fn remove_job(&mut self, job: &QlessJob) {
+        let jid = &job.jid;
+        self.remove_place(jid, job.place.as_ref());
+        for (tag, at) in &job.tagged {
+            self.remove_tag(tag, *at, jid);
+        }
+        for (worker, until) in &job.listed {
+            remove_under(&mut self.worker_jobs, worker, *until, jid);
+        }
+        if let Some(at) = job.completed_at {
+            self.completed.remove(&(at, jid.clone()));
+        }
+        self.remove_failure(job);
+        for (throttle, _) in &job.holds {
+            self.remove_holder(throttle, jid);
+        }
+        for (throttle, at) in &job.pending {
+            remove_under(&mut self.pending, throttle, *at, jid);
+        }
+        if let Some((queue, at)) = &job.throttled {
+            self.remove_throttled(queue, *at, jid);
+        }
+    }
+
+    pub(super) fn add_recurring(&mut self, job: &QlessRecurring) {
+        let sets = self.queues.entry(job.queue.clone()).or_default();
+        add(&mut sets.recur, job.next_at, &job.jid);
+    }
+
+    pub(super) fn remove_recurring(&mut self, job: &QlessRecurring) {
+        self.remove_at(&job.queue, QlessSet::Recur, job.next_at, &job.jid);
+    }
+
+    pub(super) fn add_queue(&mut self, queue: &QlessQueue) {
+        if let Some(at) = queue.seen_at {
+            add(&mut self.known, at, &queue.name);
+        }
+    }
+
+    pub(super) fn remove_queue(&mut self, queue: &QlessQueue) {
+        if let Some(at) = queue.seen_at {
+            self.known.remove(&(at, queue.name.clone()));
+        }
+    }
+
+    pub(super) fn add_place(&mut self, jid: &Bytes, place: Option<&QlessPlace>) {
+        let Some(place) = place else { return };
+        let sets = self.queues.entry(place.queue.clone()).or_default();
+        match sets.by_time_mut(place.set) {
+            Some(set) => add(set, place.at, jid),
+            None => {
+                sets.work.insert(InLine::new(jid, place));
+            }
+        }
+    }
+
+    pub(super) fn remove_place(&mut self, jid: &Bytes, place: Option<&QlessPlace>) {
+        let Some(place) = place else { return };
+        if place.set != QlessSet::Work {
+            self.remove_at(&place.queue, place.set, place.at, jid);
+        } else if let Some(sets) = self.queues.get_mut(&place.queue) {
+            sets.work.remove(&InLine::new(jid, place));
+            self.drop_if_empty(&place.queue);
+        }
+    }
+
+    pub(super) fn add_throttled(&mut self, queue: &Bytes, at: QlessTime, jid: &Bytes) {
+        let sets = self.queues.entry(queue.clone()).or_default();
+        add(&mut sets.throttled, at, jid);
+    }
+
+    pub(super) fn remove_throttled(&mut self, queue: &Bytes, at: QlessTime, jid: &Bytes) {
+        self.remove_at(queue, QlessSet::Throttled, at, jid);
+    }
+
+    pub(super) fn add_tag(&mut self, tag: &Bytes, at: QlessTime, jid: &Bytes) {
+        add(self.tags.entry(tag.clone()).or_default(), at, jid);
+    }
+
+    pub(super) fn remove_tag(&mut self, tag: &Bytes, at: QlessTime, jid: &Bytes) {
+        remove_under(&mut self.tags, tag, at, jid);
+    }
+
+    /// Enters the job into its failure's group, if it is to be in it.
+    pub(super) fn add_failure(&mut self, job: &QlessJob) {
+        if let (Some(order), Some(failure)) = (job.failed_order, &job.failure) {
+            let group = self.failures.entry(failure.group.clone()).or_default();
+            group.insert((order, job.jid.clone()));
+        }
+    }
+
+    pub(super) fn remove_failure(&mut self, job: &QlessJob) {
+        if let (Some(order), Some(failure)) = (job.failed_order, &job.failure)
+            && let Some(group) = self.failures.get_mut(&failure.group)
+        {
+            group.remove(&(order, job.jid.clone()));
+            if group.is_empty() {
+                self.failures.remove(&failure.group);
+            }
+        }
+    }
+
+    pub(super) fn add_holder(&mut self, throttle: &Bytes, jid: &Bytes) {
+        let holders = self.holders.entry(throttle.clone()).or_default();
+        holders.insert(jid.clone());
+    }
+
+    pub(super) fn remove_holder(&mut self, throttle: &Bytes, jid: &Bytes) {
+        if let Some(holders) = self.holders.get_mut(throttle) {
+            holders.remove(jid);
+            if holders.is_empty() {
+                self.holders.remove(throttle);
+            }
+        }
+    }
+
+    fn remove_at(&mut self, queue: &Bytes, set: QlessSet, at: QlessTime, jid: &Bytes) {
+        if let Some(sets) = self.queues.get_mut(queue) {
+            if let Some(set) = sets.by_time_mut(set) {
+                set.remove(&(at, jid.clone()));
+            }
+            self.drop_if_empty(queue);
+        }
+    }
+
+    fn drop_if_empty(&mut self, queue: &Bytes) {
+        if self.queues.get(queue).is_some_and(Sets::is_empty) {
+            self.queues.remove(queue);
+        }
+    }
+}
+
+/// Enters a name at a time.
+pub(super) fn add(set: &mut ByTime, at: QlessTime, name: &Bytes) {
+    set.insert((at, name.clone()));
+}
+
+/// Takes an entry out of the set of that name, and the set away if nothing is left.
+pub(super) fn remove_under(
+    sets: &mut BTreeMap<Bytes, ByTime>,
+    name: &Bytes,
+    at: QlessTime,
+    jid: &Bytes,
+) {
+    if let Some(set) = sets.get_mut(name) {
+        set.remove(&(at, jid.clone()));
+        if set.is_empty() {
+            sets.remove(name);
+        }
+    }
+}

@@ -1,0 +1,278 @@
+//! The one way to change each thing about a job.
+//!
+//! What is in an index (place, tags, workers' lists, completion, failure, throttles) has a function of its own; all
+//! else is changed through [`Qless::edit`], whose view of a job cannot reach the rest. A job that is not there is left
+//! alone: callers have looked it up.
+
+use bytes::Bytes;
+use ganger_types::qless::{
+    QlessFailure, QlessHappening, QlessJob, QlessKey, QlessPlace, QlessSet, QlessState, QlessTag,
+    QlessTime,
+};
+
+use super::Qless;
+use super::indexes::{Indexes, add, remove_under};
+
+/// The fields of a job that no index is made from.
+#[expect(missing_docs, reason = "the fields are those of the job")]
+pub(crate) struct Details<'a> {
+    pub(crate) klass: &'a mut Bytes,
+    pub(crate) data: &'a mut Bytes,
+    pub(crate) state: &'a mut QlessState,
+    pub(crate) queue: &'a mut Bytes,
+    pub(crate) worker: &'a mut Bytes,
+    pub(crate) priority: &'a mut f64,
+    pub(crate) expires: &'a mut f64,
+    pub(crate) retries: &'a mut f64,
+    pub(crate) remaining: &'a mut f64,
+    pub(crate) tags: &'a mut Vec<QlessTag>,
+    pub(crate) spawned_from: &'a mut Option<Bytes>,
+    pub(crate) history: &'a mut Vec<QlessHappening>,
+    pub(crate) time: &'a mut f64,
+    pub(crate) is_warned: &'a mut bool,
+    pub(crate) scheduled: &'a mut Option<QlessTime>,
+    pub(crate) throttles: &'a mut Vec<Bytes>,
+}
+
+impl Qless {
+    /// Adds a job that nobody waits for, in no set and no list. There must be none with its id.
+    pub(crate) fn add_job(&mut self, job: QlessJob) {
+        debug_assert!(self.job(&job.jid).is_none(), "{:?} twice", job.jid);
+        self.changed.insert(QlessKey::Job(job.jid.clone()));
+        self.indexes.add_job(&job);
+        self.rows.jobs.insert(job.jid.clone(), job);
+    }
+
+    /// Removes a job from everywhere: from its queue, from workers' lists, from the jobs that it waits for and that
+    /// wait for it, from the tag index (the tags' counters are the caller's business).
+    pub(crate) fn remove_job(&mut self, jid: &Bytes) {
+        self.unlink_all(jid);
+        for dependent in self.dependents(jid) {
+            self.unlink(&dependent, jid);
+        }
+        if let Some(job) = self.rows.jobs.remove(jid) {
+            self.indexes.remove_job(&job);
+            self.changed.insert(QlessKey::Job(job.jid));
+        }
+    }
+
+    /// Changes what no index is made from.
+    pub(crate) fn edit(&mut self, jid: &Bytes, change: impl FnOnce(Details<'_>)) {
+        self.with_job(jid, |job, _| {
+            change(Details {
+                klass: &mut job.klass,
+                data: &mut job.data,
+                state: &mut job.state,
+                queue: &mut job.queue,
+                worker: &mut job.worker,
+                priority: &mut job.priority,
+                expires: &mut job.expires,
+                retries: &mut job.retries,
+                remaining: &mut job.remaining,
+                tags: &mut job.tags,
+                spawned_from: &mut job.spawned_from,
+                history: &mut job.history,
+                time: &mut job.time,
+                is_warned: &mut job.is_warned,
+                scheduled: &mut job.scheduled,
+                throttles: &mut job.throttles,
+            });
+        });
+    }
+
+    /// Moves the job into a set of a queue, out of the one it is in; `None`: into none.
+    pub(crate) fn place(&mut self, jid: &Bytes, place: Option<QlessPlace>) {
+        self.with_job(jid, |job, indexes| {
+            indexes.remove_place(jid, job.place.as_ref());
+            indexes.add_place(jid, place.as_ref());
+            job.place = place;
+        });
+    }
+
+    /// Moves the job into the work of `queue` with its priority and this time.
+    pub(crate) fn make_ready(&mut self, jid: &Bytes, queue: &Bytes, at: QlessTime) {
+        if let Some(job) = self.job(jid) {
+            let rank = job.priority;
+            self.place(jid, Some(place(queue, QlessSet::Work, rank, at)));
+        }
+    }
+
+    /// Moves the job into a set of `queue` that goes by time.
+    pub(crate) fn place_at(&mut self, jid: &Bytes, queue: &Bytes, set: QlessSet, at: QlessTime) {
+        self.place(jid, Some(place(queue, set, 0.0, at)));
+    }
+
+    /// Lists the job among those of `worker`, which holds it until then; `None`: no longer lists it.
+    pub(crate) fn list(&mut self, jid: &Bytes, worker: &Bytes, until: Option<QlessTime>) {
+        self.with_job(jid, |job, indexes| {
+            if let Some(before) = set(&mut job.listed, worker, until) {
+                remove_under(&mut indexes.worker_jobs, worker, before, jid);
+            }
+            if let Some(until) = until {
+                let jobs = indexes.worker_jobs.entry(worker.clone()).or_default();
+                add(jobs, until, jid);
+            }
+        });
+    }
+
+    /// Enters the job into the index of `tag` as of `at`; `None`: takes it out. Neither touches the tag's counter nor
+    /// the list of the job's tags.
+    pub(crate) fn tag(&mut self, jid: &Bytes, tag: &Bytes, at: Option<QlessTime>) {
+        self.with_job(jid, |job, indexes| {
+            if let Some(before) = set(&mut job.tagged, tag, at) {
+                indexes.remove_tag(tag, before, jid);
+            }
+            if let Some(at) = at {
+                indexes.add_tag(tag, at, jid);
+            }
+        });
+    }
+
+    /// Enters the job into the list of completed ones; `None`: takes it out.
+    pub(crate) fn complete_at(&mut self, jid: &Bytes, at: Option<QlessTime>) {
+        self.with_job(jid, |job, indexes| {
+            if let Some(before) = std::mem::replace(&mut job.completed_at, at) {
+                indexes.completed.remove(&(before, jid.clone()));
+            }
+            if let Some(at) = at {
+                add(&mut indexes.completed, at, jid);
+            }
+        });
+    }
+
+    /// Notes a failure, or that there is none; the job is in no failure group then.
+    pub(crate) fn note_failure(&mut self, jid: &Bytes, failure: Option<QlessFailure>) {
+        self.with_job(jid, |job, indexes| {
+            indexes.remove_failure(job);
+            job.failed_order = None;
+            job.failure = failure;
+        });
+    }
+
+    /// Notes a failure, and makes the job the newest of its group.
+    pub(crate) fn enter_failures(&mut self, jid: &Bytes, failure: QlessFailure) {
+        self.with_job(jid, |job, indexes| {
+            indexes.remove_failure(job);
+            let group = indexes.failures.get(&failure.group);
+            let newest = group.and_then(|group| group.last());
+            job.failed_order = Some(newest.map_or(0, |(order, _)| order + 1));
+            job.failure = Some(failure);
+            indexes.add_failure(job);
+        });
+    }
+
+    /// Takes the job out of its failure group; the failure stays noted.
+    pub(crate) fn leave_failures(&mut self, jid: &Bytes) {
+        self.with_job(jid, |job, indexes| {
+            indexes.remove_failure(job);
+            job.failed_order = None;
+        });
+    }
+
+    /// Makes `jid` wait for `on`. Both must exist.
+    pub(crate) fn link(&mut self, jid: &Bytes, on: &Bytes) {
+        if self.job(jid).is_some() && self.job(on).is_some() {
+            self.with_job(jid, |job, _| insert(&mut job.dependencies, on));
+            self.with_job(on, |job, _| insert(&mut job.dependents, jid));
+        }
+    }
+
+    /// Lets `jid` wait for `on` no longer.
+    pub(crate) fn unlink(&mut self, jid: &Bytes, on: &Bytes) {
+        if self.waits_for(jid, on) {
+            self.with_job(jid, |job, _| take(&mut job.dependencies, on));
+            self.with_job(on, |job, _| take(&mut job.dependents, jid));
+        }
+    }
+
+    /// Lets `jid` wait for nothing.
+    pub(crate) fn unlink_all(&mut self, jid: &Bytes) {
+        let dependencies = self.job(jid).map(|job| job.dependencies.clone());
+        for on in dependencies.unwrap_or_default() {
+            self.unlink(jid, &on);
+        }
+    }
+
+    /// Lets the job hold a throttle since then; `None`: no longer.
+    pub(crate) fn hold(&mut self, jid: &Bytes, throttle: &Bytes, since: Option<QlessTime>) {
+        self.with_job(jid, |job, indexes| {
+            set(&mut job.holds, throttle, since);
+            match since {
+                Some(_) => indexes.add_holder(throttle, jid),
+                None => indexes.remove_holder(throttle, jid),
+            }
+        });
+    }
+
+    /// Lets the job wait for a throttle since then; `None`: no longer.
+    pub(crate) fn pend(&mut self, jid: &Bytes, throttle: &Bytes, since: Option<QlessTime>) {
+        self.with_job(jid, |job, indexes| {
+            if let Some(before) = set(&mut job.pending, throttle, since) {
+                remove_under(&mut indexes.pending, throttle, before, jid);
+            }
+            if let Some(since) = since {
+                let waiting = indexes.pending.entry(throttle.clone()).or_default();
+                add(waiting, since, jid);
+            }
+        });
+    }
+
+    /// Enters the job into a queue's throttled ones; `None`: takes it out of those it is in.
+    pub(crate) fn throttled(&mut self, jid: &Bytes, place: Option<(Bytes, QlessTime)>) {
+        self.with_job(jid, |job, indexes| {
+            if let Some((queue, at)) = &job.throttled {
+                indexes.remove_throttled(queue, *at, jid);
+            }
+            if let Some((queue, at)) = &place {
+                indexes.add_throttled(queue, *at, jid);
+            }
+            job.throttled = place;
+        });
+    }
+
+    fn with_job(&mut self, jid: &Bytes, change: impl FnOnce(&mut QlessJob, &mut Indexes)) {
+        if let Some(job) = self.rows.jobs.get_mut(jid) {
+            change(job, &mut self.indexes);
+            self.changed.insert(QlessKey::Job(jid.clone()));
+        }
+    }
+}
+
+fn place(queue: &Bytes, set: QlessSet, rank: f64, at: QlessTime) -> QlessPlace {
+    QlessPlace {
+        queue: queue.clone(),
+        set,
+        // Adding 0 makes the negative zero an ordinary one, so that they are a tie.
+        rank: rank + 0.0,
+        at,
+    }
+}
+
+/// Sets or drops an entry of a list that is ordered by name; what it was before.
+fn set(
+    list: &mut Vec<(Bytes, QlessTime)>,
+    name: &Bytes,
+    at: Option<QlessTime>,
+) -> Option<QlessTime> {
+    match (list.binary_search_by(|(it, _)| it.cmp(name)), at) {
+        (Ok(index), Some(at)) => Some(std::mem::replace(&mut list[index].1, at)),
+        (Ok(index), None) => Some(list.remove(index).1),
+        (Err(index), Some(at)) => {
+            list.insert(index, (name.clone(), at));
+            None
+        }
+        (Err(_), None) => None,
+    }
+}
+
+fn insert(list: &mut Vec<Bytes>, jid: &Bytes) {
+    if let Err(index) = list.binary_search(jid) {
+        list.insert(index, jid.clone());
+    }
+}
+
+fn take(list: &mut Vec<Bytes>, jid: &Bytes) {
+    if let Ok(index) = list.binary_search(jid) {
+        list.remove(index);
+    }
+}
