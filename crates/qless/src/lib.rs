@@ -11,6 +11,9 @@ mod commands;
 mod dispatch;
 mod json;
 mod number;
+mod pages;
+mod recognise;
 mod state;
 
+pub use recognise::{Recognised, recognise};
 pub use state::Qless;
