@@ -1,0 +1,332 @@
+//! Telling the script of qless by its text, and its generation.
+//!
+//! The same script exists with and without comments and with several first lines, so its digest says little. What tells
+//! is which entries it puts into the table of its commands. The text is therefore taken apart into the tokens of its
+//! language, without comments and spaces, and looked through for these assignments.
+
+use ganger_types::qless::Generation;
+
+/// Longer texts are not looked into: the scripts have some 65 KB.
+const TEXT_BYTES_MAX: usize = 1 << 20;
+
+/// What a text is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Recognised {
+    /// The script of qless in a generation that is served.
+    Served(Generation),
+    /// The script of reqless since 0.14, whose commands have other names. It is not served yet.
+    Later,
+    /// No script of qless.
+    Unknown,
+}
+
+/// Tells what `text` is.
+pub fn recognise(text: &[u8]) -> Recognised {
+    if text.len() > TEXT_BYTES_MAX || !contains(text, b"'ql:'") || !contains(text, b"cjson") {
+        return Recognised::Unknown;
+    }
+    let tokens: Vec<Token<'_>> = Tokens { text, at: 0 }.collect();
+    let assigns = |table: &'static str, entry: &'static str| {
+        (0..tokens.len()).any(|at| assignment(&tokens[at..], table, entry).is_some())
+    };
+    if assigns("ReqlessAPI", "queue.put") {
+        Recognised::Later
+    } else if assigns("QlessAPI", "throttle.set") {
+        Recognised::Served(Generation::Three)
+    } else {
+        (0..tokens.len())
+            .find_map(|at| generation_of_put(&tokens[at..]))
+            .map_or(Recognised::Unknown, Recognised::Served)
+    }
+}
+
+/// The first or the second generation, if the tokens begin with an assignment of `put`: the second puts a worker between
+/// the time and the queue.
+fn generation_of_put(tokens: &[Token<'_>]) -> Option<Generation> {
+    use Token::{Name, Sign};
+    let parameters = match tokens {
+        [Name(b"function"), rest @ ..] => entry_name(rest, "QlessAPI", "put")?,
+        _ => match assignment(tokens, "QlessAPI", "put")? {
+            [Name(b"function"), rest @ ..] => rest,
+            _ => return None,
+        },
+    };
+    match parameters {
+        [Sign(b'('), Name(b"now"), Sign(b','), Name(b"queue"), ..] => Some(Generation::One),
+        [
+            Sign(b'('),
+            Name(b"now"),
+            Sign(b','),
+            Name(_),
+            Sign(b','),
+            Name(b"queue"),
+            ..,
+        ] => Some(Generation::Two),
+        _ => None,
+    }
+}
+
+/// What follows the sign of equality, if the tokens begin with an assignment to that entry of the table.
+fn assignment<'a, 'b>(
+    tokens: &'b [Token<'a>],
+    table: &str,
+    entry: &str,
+) -> Option<&'b [Token<'a>]> {
+    match entry_name(tokens, table, entry)? {
+        [Token::Sign(b'='), rest @ ..] => Some(rest),
+        _ => None,
+    }
+}
+
+/// What follows the entry of the table, `table.entry` or `table['entry']`, if the tokens begin with it.
+fn entry_name<'a, 'b>(
+    tokens: &'b [Token<'a>],
+    table: &str,
+    entry: &str,
+) -> Option<&'b [Token<'a>]> {
+    use Token::{Name, Sign, Text};
+    match tokens {
+        [Name(name), Sign(b'.'), Name(key), rest @ ..]
+        | [Name(name), Sign(b'['), Text(key), Sign(b']'), rest @ ..]
+            if *name == table.as_bytes() && *key == entry.as_bytes() =>
+        {
+            Some(rest)
+        }
+        _ => None,
+    }
+}
+
+fn contains(text: &[u8], part: &[u8]) -> bool {
+    text.windows(part.len()).any(|it| it == part)
+}
+
+/// A token of the script's language, as far as it is told apart here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Token<'a> {
+    /// A name, a word of the language, or a number.
+    Name(&'a [u8]),
+    /// A string; its inside as it is written.
+    Text(&'a [u8]),
+    /// A single sign.
+    Sign(u8),
+    /// A comparison of two signs, such as `==`.
+    Comparison,
+}
+
+/// The tokens of a text, in order.
+struct Tokens<'a> {
+    text: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Iterator for Tokens<'a> {
+    type Item = Token<'a>;
+
+    fn next(&mut self) -> Option<Token<'a>> {
+        self.skip_comments();
+        let begin = self.at;
+        let first = *self.text.get(begin)?;
+        if let Some(inside) = self.long_bracket() {
+            return Some(Token::Text(inside));
+        }
+        Some(match first {
+            b'\'' | b'"' => Token::Text(self.quoted(first)),
+            _ if is_of_name(first) => {
+                self.skip_while(is_of_name);
+                Token::Name(&self.text[begin..self.at])
+            }
+            b'=' | b'~' | b'<' | b'>' if self.text.get(begin + 1) == Some(&b'=') => {
+                self.at += 2;
+                Token::Comparison
+            }
+            sign => {
+                self.at += 1;
+                Token::Sign(sign)
+            }
+        })
+    }
+}
+
+impl<'a> Tokens<'a> {
+    /// Passes over spaces and comments.
+    fn skip_comments(&mut self) {
+        loop {
+            self.skip_while(|it| it.is_ascii_whitespace() || it == 0x0b);
+            if !self.rest().starts_with(b"--") {
+                return;
+            }
+            self.at += 2;
+            if self.long_bracket().is_none() {
+                self.skip_while(|it| it != b'\n');
+            }
+        }
+    }
+
+    /// Passes over a long bracket, `[[..]]` or `[=[..]=]`, if one begins here, and gives its inside. One that does not
+    /// end goes to the end of the text.
+    fn long_bracket(&mut self) -> Option<&'a [u8]> {
+        let rest = self.rest().strip_prefix(b"[")?;
+        let level = rest.iter().take_while(|it| **it == b'=').count();
+        if rest.get(level) != Some(&b'[') {
+            return None;
+        }
+        let inside = &rest[level + 1..];
+        let end = [b"]".as_slice(), &vec![b'='; level], b"]"].concat();
+        let length = inside.windows(end.len()).position(|it| it == end);
+        let length = length.unwrap_or(inside.len());
+        self.at = (self.at + level + 2 + length + end.len()).min(self.text.len());
+        Some(&inside[..length])
+    }
+
+    /// Passes over a string in quotes and gives its inside. One that does not end goes to the end of the text.
+    fn quoted(&mut self, quote: u8) -> &'a [u8] {
+        self.at += 1;
+        let begin = self.at;
+        while let Some(&byte) = self.text.get(self.at) {
+            if byte == quote {
+                self.at += 1;
+                return &self.text[begin..self.at - 1];
+            }
+            self.at += if byte == b'\\' { 2 } else { 1 };
+        }
+        self.at = self.text.len();
+        &self.text[begin..]
+    }
+
+    fn skip_while(&mut self, may_pass: impl Fn(u8) -> bool) {
+        self.at += self.rest().iter().take_while(|it| may_pass(**it)).count();
+    }
+
+    fn rest(&self) -> &'a [u8] {
+        self.text.get(self.at..).unwrap_or(&[])
+    }
+}
+
+fn is_of_name(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || byte == b'_'
+}
+
+#[cfg(test)]
+mod tests {
+    use ganger_types::qless::Generation;
+    use proptest::prelude::*;
+
+    use super::{Recognised, recognise};
+
+    /// A script with what every script of qless has, and `rest`.
+    fn script(rest: &str) -> Recognised {
+        let text = format!(
+            "-- Current SHA: 0123\nlocal ns = 'ql:' local it = cjson.encode({{}})\n{rest}\n"
+        );
+        recognise(text.as_bytes())
+    }
+
+    #[test]
+    fn the_first_generation_puts_without_a_worker() {
+        for rest in [
+            "QlessAPI.put = function(now, queue, jid, klass, data, delay, ...)",
+            "QlessAPI.put=function(now,queue)",
+            "QlessAPI\n.\tput\r\n=  function ( now ,\n queue , jid)",
+            "QlessAPI['put'] = function(now, queue, jid)",
+            "function QlessAPI.put(now, queue, jid)",
+            "QlessAPI.put = function(now, --[[ a comment ]] queue, jid)",
+            "QlessAPI.put = -- it puts\nfunction(now, queue)",
+        ] {
+            assert_eq!(script(rest), Recognised::Served(Generation::One), "{rest}");
+        }
+    }
+
+    #[test]
+    fn the_second_generation_puts_with_a_worker() {
+        for rest in [
+            "QlessAPI.put = function(now, me, queue, jid, klass, data, delay, ...)",
+            "QlessAPI.put=function(now,worker,queue)",
+        ] {
+            assert_eq!(script(rest), Recognised::Served(Generation::Two), "{rest}");
+        }
+    }
+
+    #[test]
+    fn throttles_make_the_third_generation_and_new_names_the_later_one() {
+        let put = "QlessAPI.put = function(now, me, queue)";
+        let throttles = "QlessAPI['throttle.set'] = function(now, tid, max)";
+        let later = "ReqlessAPI[\"queue.put\"] = function(now, me, queue)";
+        let third = Recognised::Served(Generation::Three);
+        assert_eq!(script(&format!("{put}\n{throttles}")), third);
+        assert_eq!(script(&throttles.replace('\'', "\"")), third);
+        assert_eq!(
+            script(&throttles.replace("['", " [ '").replace("']", "' ] ")),
+            third
+        );
+        assert_eq!(script(later), Recognised::Later);
+        assert_eq!(
+            script(&format!("{put}\n{throttles}\n{later}")),
+            Recognised::Later
+        );
+    }
+
+    #[test]
+    fn what_does_not_assign_the_entry_is_no_script_of_qless() {
+        for rest in [
+            "",
+            "QlessAPI.put == function(now, queue)",
+            "QlessAPI.put(now, queue)",
+            "QlessAPI.put = function(queue, now)",
+            "QlessAPI.put = function(now)",
+            "QlessAPI.put = put",
+            "MyQlessAPI.put = function(now, queue)",
+            "QlessAPI.putting = function(now, queue)",
+            "QlessAPI.throttle.set = function(now, tid)",
+            "x = QlessAPI['throttle.set']",
+            "-- QlessAPI.put = function(now, queue)",
+            "--[==[ ]] QlessAPI.put = function(now, queue) ]==]",
+            "x = 'QlessAPI.put = function(now, queue)'",
+            "x = [[QlessAPI.put = function(now, queue)]]",
+        ] {
+            assert_eq!(script(rest), Recognised::Unknown, "{rest}");
+        }
+    }
+
+    #[test]
+    fn the_prefix_of_its_keys_and_the_encoder_must_occur() {
+        let put = "QlessAPI.put = function(now, queue)";
+        assert_eq!(recognise(put.as_bytes()), Recognised::Unknown);
+        assert_eq!(
+            recognise(format!("cjson {put}").as_bytes()),
+            Recognised::Unknown
+        );
+        assert_eq!(
+            recognise(format!("'ql:' {put}").as_bytes()),
+            Recognised::Unknown
+        );
+        let whole = format!("cjson 'ql:' {put}");
+        assert_eq!(
+            recognise(whole.as_bytes()),
+            Recognised::Served(Generation::One)
+        );
+    }
+
+    #[test]
+    fn a_text_of_more_than_a_megabyte_is_not_looked_into() {
+        let put = "QlessAPI.put = function(now, queue)";
+        assert_eq!(
+            script(&format!("{put}{}", " ".repeat(1 << 20))),
+            Recognised::Unknown
+        );
+    }
+
+    #[test]
+    fn strings_and_comments_that_do_not_end_end_with_the_text() {
+        for rest in ["'", "\"\\", "[[", "--[[", "--[==[ ]]", "--", "[=", "'\\"] {
+            assert_eq!(script(rest), Recognised::Unknown, "{rest}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_it_panic(rest in r#"[\[\]='"\\\n -]{0,40}"#, bytes in proptest::collection::vec(any::<u8>(), 0..40)) {
+            script(&rest);
+            recognise(&[b"cjson'ql:' ", &bytes[..]].concat());
+        }
+    }
+}
