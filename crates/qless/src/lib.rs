@@ -14,6 +14,8 @@ mod number;
 mod pages;
 mod recognise;
 mod state;
+mod statistics;
+mod view;
 
 pub use recognise::{Recognised, recognise};
 pub use state::Qless;

@@ -65,6 +65,11 @@ impl Writer {
         self.number(number::from_length(count));
     }
 
+    /// Writes a whole number.
+    pub(crate) fn whole(&mut self, number: i64) {
+        self.raw(number.to_string().as_bytes());
+    }
+
     /// Writes `true` or `false`.
     pub(crate) fn truth(&mut self, is_true: bool) {
         self.raw(if is_true { b"true" } else { b"false" });
