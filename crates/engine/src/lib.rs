@@ -34,7 +34,7 @@ pub use load::Loader;
 pub use peers::{Numbers, Parts, Spread};
 
 use ganger_types::{
-    Change, Epoch, Event, InputRow, JobRecord, Meta, Now, Part, QlessMessage, ShardId,
+    Change, Epoch, Event, InputRow, JobRecord, Meta, Namespace, Now, Part, QlessMessage, ShardId,
 };
 
 /// All that a turn caused: `changes` are committed first, then `events` and `messages` go out.
@@ -44,8 +44,8 @@ pub struct Effects {
     pub changes: Vec<Change>,
     /// Announcements, in order.
     pub events: Vec<Event>,
-    /// Messages of qless to whoever listens, in order.
-    pub messages: Vec<QlessMessage>,
+    /// Messages of qless to whoever listens, in order, and whose calls caused them.
+    pub messages: Vec<(Namespace, QlessMessage)>,
 }
 
 /// What the engine is given at start.

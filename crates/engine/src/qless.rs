@@ -25,8 +25,12 @@ impl QlessSpaces {
         if !self.called.contains(&namespace) {
             self.called.insert(namespace.clone());
         }
-        let qless = self.spaces.entry(namespace).or_default();
-        qless.call(at, request, &mut out.messages)
+        let qless = self.spaces.entry(namespace.clone()).or_default();
+        let mut messages = Vec::new();
+        let answer = qless.call(at, request, &mut messages);
+        let from = |message| (namespace.clone(), message);
+        out.messages.extend(messages.into_iter().map(from));
+        answer
     }
 
     /// Whether the end of the turn may have rows to write.

@@ -2,10 +2,10 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ganger_types::QlessMessage;
+use ganger_types::{Namespace, QlessMessage};
 
-/// Is told the messages of one durable turn, in order.
-pub type Listener = Arc<dyn Fn(&[QlessMessage]) + Send + Sync>;
+/// Is told the messages of one durable turn, in order, each with the namespace whose call caused it.
+pub type Listener = Arc<dyn Fn(&[(Namespace, QlessMessage)]) + Send + Sync>;
 
 /// A listener, if there is one.
 #[derive(Default)]
@@ -21,7 +21,7 @@ impl Ears {
     }
 
     /// Tells the messages of a turn. The lock is not held meanwhile.
-    pub(crate) fn tell(&self, messages: &[QlessMessage]) {
+    pub(crate) fn tell(&self, messages: &[(Namespace, QlessMessage)]) {
         let place = self.listener.lock().unwrap_or_else(PoisonError::into_inner);
         let listener = place.clone();
         drop(place);

@@ -129,7 +129,7 @@ pub enum Output<T> {
     /// Events of one turn.
     Events(Vec<Event>),
     /// Messages of qless, of one turn, for whoever listens.
-    Messages(Vec<QlessMessage>),
+    Messages(Vec<(Namespace, QlessMessage)>),
     /// Messages for other shards have come to wait.
     Outbox,
 }
