@@ -63,6 +63,7 @@ pub(crate) fn load(rows: &Rows, start: Start, planted: &mut Planted) -> Engine {
             Loaded::Dependent(upstream, dependent) => loader.dependent(upstream, *dependent),
             Loaded::Key(record) => loader.key(*record),
             Loaded::Element(record) => loader.element(*record),
+            Loaded::Qless(namespace, row) => loader.qless(namespace, *row),
         }
     });
     loader.finish()

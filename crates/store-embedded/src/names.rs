@@ -2,7 +2,7 @@
 
 use ganger_store::encoding::{Cursor, Writer};
 use ganger_store::merge::RowKey;
-use ganger_types::{Graph, JobKey, Namespace, ShardId};
+use ganger_types::{Graph, JobKey, Namespace, QlessKey, ShardId};
 
 /// The key made of `parts`.
 pub(crate) fn name(parts: &[&[u8]]) -> Vec<u8> {
@@ -66,6 +66,7 @@ pub(crate) fn row_name(key: &RowKey<'_>) -> (Small, Vec<u8>) {
         ),
         RowKey::Key(number) => (Small::Keys, number.to_be_bytes().to_vec()),
         RowKey::Element(list, place) => (Small::Elements, element_name(*list, *place)),
+        RowKey::Qless(namespace, key) => (Small::Qless, qless_name(namespace, key)),
     }
 }
 
@@ -105,6 +106,34 @@ pub(crate) fn element_name(list: u64, place: i64) -> Vec<u8> {
     name
 }
 
+/// Rows of qless sort by namespace and kind.
+pub(crate) fn qless_name(namespace: &Namespace, key: &QlessKey) -> Vec<u8> {
+    let (kind, part) = match key {
+        QlessKey::Job(jid) => (1, jid),
+        QlessKey::Recurring(jid) => (2, jid),
+        QlessKey::Queue(queue) => (3, queue),
+        QlessKey::Worker(worker) => (4, worker),
+        QlessKey::Setting(option) => (5, option),
+        QlessKey::TagCount(tag) => (6, tag),
+        QlessKey::Tracked(jid) => (7, jid),
+        QlessKey::Statistics(queue, _) => (8, queue),
+        QlessKey::Throttle(id) => (9, id),
+    };
+    let mut key_of_row = name(&[namespace.as_bytes()]);
+    let mut out = Writer::new(&mut key_of_row);
+    out.byte(kind);
+    out.bytes(part);
+    if let QlessKey::Statistics(_, day) = key {
+        out.float(day.seconds());
+    }
+    key_of_row
+}
+
+/// The namespace in the name of a row of qless.
+pub(crate) fn namespace_of(qless: &[u8]) -> Option<Namespace> {
+    Namespace::new(Cursor::new(qless, "name").bytes().ok()?).ok()
+}
+
 /// The upstream in a dependent's name.
 pub(crate) fn upstream_of(dependent: &[u8]) -> Option<JobKey> {
     let (upstream, _) = dependent.split_first_chunk()?;
@@ -130,11 +159,12 @@ pub(crate) enum Small {
     Dependents,
     Keys,
     Elements,
+    Qless,
 }
 
 impl Small {
     /// In the order in which they are loaded; the first three before the jobs.
-    pub(crate) const ALL: [Self; 16] = [
+    pub(crate) const ALL: [Self; 17] = [
         Self::Namespaces,
         Self::Queues,
         Self::Schedules,
@@ -151,6 +181,7 @@ impl Small {
         Self::Dependents,
         Self::Keys,
         Self::Elements,
+        Self::Qless,
     ];
 
     /// Since which version of the tables it is there.
@@ -158,6 +189,7 @@ impl Small {
         match self {
             Self::Peers | Self::Outbox | Self::Parts | Self::PartJobs | Self::Dependents => 3,
             Self::Keys | Self::Elements => 4,
+            Self::Qless => 5,
             _ => 1,
         }
     }
@@ -180,6 +212,7 @@ impl Small {
             Self::Dependents => "dependents",
             Self::Keys => "keys",
             Self::Elements => "elements",
+            Self::Qless => "qless",
         }
     }
 }

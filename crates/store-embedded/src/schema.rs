@@ -10,7 +10,7 @@ use crate::small;
 /// "gang", so that `file` and we know whose database it is.
 pub(crate) const APPLICATION_ID: i64 = 0x6761_6e67;
 /// Version of the tables.
-pub(crate) const FORMAT: u32 = 4;
+pub(crate) const FORMAT: u32 = 5;
 
 /// Version 1. Rows of `body BLOB` are records of the `store` crate with their checksum behind them.
 ///
@@ -92,11 +92,16 @@ CREATE TABLE keys (name BLOB PRIMARY KEY, body BLOB NOT NULL);
 CREATE TABLE elements (name BLOB PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID;
 ";
 
+/// Everything of qless, by namespace, kind and name.
+const QLESS: &str = "
+CREATE TABLE qless (name BLOB PRIMARY KEY, body BLOB NOT NULL);
+";
+
 /// What makes a store of one version a store of the next.
 type Step = fn(&Connection) -> Result<(), Fault>;
 
 /// The first makes an empty file a store of version 1. A step, once released, is never changed.
-const STEPS: [Step; 4] = [version_1, version_2, version_3, version_4];
+const STEPS: [Step; 5] = [version_1, version_2, version_3, version_4, version_5];
 
 fn version_1(connection: &Connection) -> Result<(), Fault> {
     Ok(connection.execute_batch(VERSION_1)?)
@@ -115,6 +120,11 @@ fn version_3(connection: &Connection) -> Result<(), Fault> {
 /// There are raw keys.
 fn version_4(connection: &Connection) -> Result<(), Fault> {
     Ok(connection.execute_batch(KEYS)?)
+}
+
+/// There is qless.
+fn version_5(connection: &Connection) -> Result<(), Fault> {
+    Ok(connection.execute_batch(QLESS)?)
 }
 
 /// Brings the tables to [`FORMAT`], each step whole or not at all, so that one that was cut short is

@@ -6,14 +6,15 @@ use ganger_store::merge::RowKey;
 use ganger_types::change::UniqueRecord;
 use ganger_types::{
     Change, ClaimRecord, Dependent, ElementRecord, Group, JobId, KeyRecord, Namespace,
-    NamespaceRecord, OutboxRecord, Part, PartRecord, PeerRecord, QueueRecord, ScheduleRecord,
-    StatisticsRecord, Tag, Timestamp,
+    NamespaceRecord, OutboxRecord, Part, PartRecord, PeerRecord, QlessRow, QueueRecord,
+    ScheduleRecord, StatisticsRecord, Tag, Timestamp,
 };
 use rusqlite::Connection;
 
 use crate::fault::Fault;
 use crate::names::{
-    Small, dependent_name, element_name, outbox_name, part_name, row_name, two_parts, upstream_of,
+    Small, dependent_name, element_name, namespace_of, outbox_name, part_name, qless_name,
+    row_name, two_parts, upstream_of,
 };
 use crate::row::{open, open_record, seal_record, show};
 
@@ -86,6 +87,7 @@ fn encode(table: &str, name: &[u8], change: &Change, buffer: &mut Vec<u8>) -> bo
         Change::PutDependent(_, dependent) => seal_record(table, name, &**dependent, buffer),
         Change::PutKey(record) => seal_record(table, name, &**record, buffer),
         Change::PutElement(record) => seal_record(table, name, &**record, buffer),
+        Change::PutQless(_, row) => seal_record(table, name, &**row, buffer),
         Change::PutTagCount(_, _, count) | Change::PutGroupCount(_, _, count) if *count > 0 => {
             seal_number(table, name, *count, buffer);
         }
@@ -130,6 +132,7 @@ pub(crate) fn read(small: Small, name: &[u8], body: &[u8]) -> Result<Loaded, Fau
             return read_of_shards(small, name, body);
         }
         Small::Keys | Small::Elements => return read_of_keys(small, name, body),
+        Small::Qless => return read_of_qless(name, body),
     };
     Ok(loaded)
 }
@@ -187,6 +190,16 @@ fn read_of_keys(small: Small, at: &[u8], body: &[u8]) -> Result<Loaded, Fault> {
     };
     expect_name(table, at, &named)?;
     Ok(loaded)
+}
+
+/// Reads a row of qless, and compares it with its name.
+fn read_of_qless(at: &[u8], body: &[u8]) -> Result<Loaded, Fault> {
+    let table = Small::Qless.table();
+    let namespace =
+        namespace_of(at).ok_or_else(|| Fault::row(table, show(at), "its name has a wrong form"))?;
+    let row = record::<QlessRow>(table, at, body)?;
+    expect_name(table, at, &qless_name(&namespace, &row.key()))?;
+    Ok(Loaded::Qless(namespace, Box::new(row)))
 }
 
 fn expect_name(table: &str, at: &[u8], named: &[u8]) -> Result<(), Fault> {

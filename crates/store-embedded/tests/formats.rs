@@ -7,34 +7,41 @@ use std::path::Path;
 use ganger_store::{Loaded, Store};
 use ganger_store_embedded::check;
 use ganger_types::{ClaimRecord, JobKey};
-use kit::fixture::{as_it_is, expected, format_1};
+use kit::fixture::{FORMATS, as_it_is, expected, format_1, of_format};
 
 #[test]
-fn a_store_of_format_1_opens_with_every_row_as_it_was() {
-    let directory = kit::directory();
-    let path = format_1(&directory);
-    assert_eq!(as_it_is(&path), expected());
-    // And once more, now that it is of today.
-    assert_eq!(as_it_is(&path), expected());
+fn a_store_of_an_older_format_opens_with_every_row_as_it_was() {
+    for format in FORMATS {
+        let directory = kit::directory();
+        let path = of_format(format, &directory);
+        assert_eq!(as_it_is(&path), expected(), "format {format}");
+        // And once more, now that it is of today.
+        assert_eq!(as_it_is(&path), expected(), "format {format}");
+    }
 }
 
 #[test]
-fn a_store_of_format_1_passes_the_audit_as_it_is() {
-    let directory = kit::directory();
-    let path = format_1(&directory);
-    let report = check(&path, |_| {}).expect("it can be read");
-    assert_eq!((report.findings, report.sequence), (Vec::new(), 2));
+fn a_store_of_an_older_format_passes_the_audit_as_it_is() {
+    for format in FORMATS {
+        let directory = kit::directory();
+        let path = of_format(format, &directory);
+        let report = check(&path, |_| {}).expect("it can be read");
+        let found = (report.findings, report.sequence);
+        assert_eq!(found, (Vec::new(), 2), "format {format}");
+    }
 }
 
 #[test]
 fn an_upgraded_store_says_so_in_its_file_and_keeps_a_log() {
-    let directory = kit::directory();
-    let path = format_1(&directory);
-    drop(kit::open(&path).expect("it opens"));
-    let header = std::fs::read(&path).expect("it is there");
-    // Offsets 18 and 60 of <https://www.sqlite.org/fileformat2.html#the_database_header>.
-    assert_eq!(header[18..20], [2, 2], "it uses a log");
-    assert_eq!(header[60..64], [0, 0, 0, 4], "its version");
+    for format in FORMATS {
+        let directory = kit::directory();
+        let path = of_format(format, &directory);
+        drop(kit::open(&path).expect("it opens"));
+        let header = std::fs::read(&path).expect("it is there");
+        // Offsets 18 and 60 of <https://www.sqlite.org/fileformat2.html#the_database_header>.
+        assert_eq!(header[18..20], [2, 2], "it uses a log");
+        assert_eq!(header[60..64], [0, 0, 0, 5], "its version");
+    }
 }
 
 #[test]

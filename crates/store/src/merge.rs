@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use ganger_types::{
     Bytes, Change, ClaimKey, Day, Graph, Group, InputRow, JobId, JobKey, JobRecord, LeaseRecord,
-    Namespace, Queue, ScheduleId, ShardId, Tag, Timestamp, UniqueKey,
+    Namespace, QlessKey, Queue, ScheduleId, ShardId, Tag, Timestamp, UniqueKey,
 };
 
 /// All that a commit does to one job.
@@ -40,7 +40,7 @@ pub enum Body<'a> {
 }
 
 /// Names a row that is not part of a job.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[expect(
     missing_docs,
     reason = "each variant is the key of the change of the same name"
@@ -62,6 +62,7 @@ pub enum RowKey<'a> {
     Dependent(JobKey, &'a ShardId, JobKey, u32),
     Key(u64),
     Element(u64, i64),
+    Qless(&'a Namespace, QlessKey),
 }
 
 /// A piece of log to append.
@@ -198,7 +199,7 @@ fn row_key(change: &Change) -> Option<RowKey<'_>> {
     })
 }
 
-/// The key of a row about other shards, or of raw keys. The removal of a part is of two rows.
+/// The key of a row about other shards, of raw keys, or of qless. The removal of a part is of two rows.
 fn shard_row_key(change: &Change) -> Option<RowKey<'_>> {
     Some(match change {
         Change::PutPeer(record) => RowKey::Peer(&record.shard),
@@ -217,6 +218,8 @@ fn shard_row_key(change: &Change) -> Option<RowKey<'_>> {
         Change::RemoveKey(number) => RowKey::Key(*number),
         Change::PutElement(record) => RowKey::Element(record.list, record.place),
         Change::RemoveElement(list, place) => RowKey::Element(*list, *place),
+        Change::PutQless(namespace, row) => RowKey::Qless(namespace, row.key()),
+        Change::RemoveQless(namespace, key) => RowKey::Qless(namespace, key.clone()),
         _ => return None,
     })
 }

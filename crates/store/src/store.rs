@@ -5,7 +5,7 @@ use ganger_types::change::UniqueRecord;
 use ganger_types::{
     Commit, Day, Dependent, ElementRecord, Epoch, Group, InputRow, JobId, JobKey, JobRecord,
     KeyRecord, LeaseRecord, Meta, Namespace, NamespaceRecord, OutboxRecord, PartRecord, PeerRecord,
-    QueueRecord, ScheduleRecord, StatisticsRecord, Tag, Timestamp,
+    QlessRow, QueueRecord, ScheduleRecord, StatisticsRecord, Tag, Timestamp,
 };
 
 use crate::error::{CommitError, StoreError};
@@ -54,6 +54,8 @@ pub enum Loaded {
     Key(Box<KeyRecord>),
     /// An element of a list; by number of the list, and place.
     Element(Box<ElementRecord>),
+    /// A row of qless; in any order.
+    Qless(Namespace, Box<QlessRow>),
 }
 
 /// What a store was when it was opened: the epoch is already raised, durably.

@@ -232,5 +232,6 @@ fn give(loader: &mut Loader, row: Loaded) {
         Loaded::Dependent(upstream, dependent) => loader.dependent(upstream, *dependent),
         Loaded::Key(record) => loader.key(*record),
         Loaded::Element(record) => loader.element(*record),
+        Loaded::Qless(namespace, row) => loader.qless(namespace, *row),
     }
 }

@@ -2,6 +2,7 @@
 
 mod cross;
 mod keys;
+mod qless;
 mod rows;
 mod shards;
 
@@ -48,6 +49,8 @@ pub struct Report {
     pub finished_jobs: u64,
     /// Leases.
     pub leases: u64,
+    /// Rows of qless.
+    pub qless_rows: u64,
     /// Rows read, of all tables.
     pub rows: u64,
     /// Sequence of the last commit.

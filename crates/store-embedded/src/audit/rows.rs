@@ -8,9 +8,9 @@ use ganger_types::{
 };
 use rusqlite::{Connection, Row, Statement};
 
-use super::Report;
 use super::keys::Keys;
 use super::shards::Shards;
+use super::{Report, qless};
 use crate::commit::{own_time, upstream_column};
 use crate::fault::Fault;
 use crate::load::read_keyed;
@@ -275,7 +275,10 @@ impl Auditor<'_> {
 
     fn small(&mut self, small: Small, row: &Row<'_>) -> Result<(), Fault> {
         let loaded = small::read(small, blob(row, 0)?, blob(row, 1)?)?;
-        if self.tally.shards.add(small, &loaded) || self.tally.keys.add(&loaded) {
+        if self.tally.shards.add(small, &loaded)
+            || self.tally.keys.add(&loaded)
+            || qless::add(self.report, &loaded)
+        {
             return Ok(());
         }
         if matches!(

@@ -14,15 +14,24 @@ use ganger_types::{
 const LIVE: u64 = 12;
 const ALL: u64 = 20;
 
-/// A copy of the store of format 1 that is kept beside the tests: its file and its log.
-pub(crate) fn format_1(directory: &tempfile::TempDir) -> PathBuf {
-    let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/format-1");
+/// The formats of which a store is kept beside the tests.
+pub(crate) const FORMATS: [u8; 2] = [1, 4];
+
+/// A copy of the store of a format that is kept beside the tests: its file and its log.
+pub(crate) fn of_format(format: u8, directory: &tempfile::TempDir) -> PathBuf {
+    let kept =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/fixtures/format-{format}"));
     let path = directory.path().join("1.db");
     for suffix in ["", "-wal"] {
         let from = format!("{}{suffix}", kept.display());
         std::fs::copy(from, format!("{}{suffix}", path.display())).expect("it is there");
     }
     path
+}
+
+/// A copy of the store of format 1, which has the longest way to go.
+pub(crate) fn format_1(directory: &tempfile::TempDir) -> PathBuf {
+    of_format(1, directory)
 }
 
 /// What a store made by this program from the same changes shows.

@@ -8,6 +8,8 @@
 #[cfg(test)]
 mod arbitrary;
 #[cfg(test)]
+mod arbitrary_qless;
+#[cfg(test)]
 mod arbitrary_shards;
 mod changes;
 mod claim;
@@ -20,6 +22,7 @@ mod new_job;
 mod part;
 mod peer;
 mod policy;
+mod qless;
 mod queue;
 mod raw_key;
 mod schedule;

@@ -5,13 +5,14 @@ use std::fmt::Debug;
 use ganger_types::change::UniqueRecord;
 use ganger_types::{
     ClaimRecord, Dependent, ElementRecord, InputRow, JobRecord, KeyRecord, LeaseRecord, Meta,
-    NamespaceRecord, OutboxRecord, Part, PartRecord, PeerRecord, QueueRecord, ScheduleRecord,
-    StatisticsRecord,
+    NamespaceRecord, OutboxRecord, Part, PartRecord, PeerRecord, QlessRow, QueueRecord,
+    ScheduleRecord, StatisticsRecord,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::arbitrary::{claim, job, lease, meta, namespace, queue, schedule, statistics, unique};
+use super::arbitrary_qless::qless;
 use super::arbitrary_shards::{
     dependent, element, input, outbox, part, part_record, peer, raw_key,
 };
@@ -62,6 +63,7 @@ read_back! {
     parts_with_their_jobs_read_back: part;
     raw_keys_read_back: raw_key;
     elements_read_back: element;
+    rows_of_qless_read_back: qless;
 }
 
 proptest! {
@@ -99,5 +101,6 @@ proptest! {
         let _ = decode::<Part>(&bytes);
         let _ = decode::<KeyRecord>(&bytes);
         let _ = decode::<ElementRecord>(&bytes);
+        let _ = decode::<QlessRow>(&bytes);
     }
 }

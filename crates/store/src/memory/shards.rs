@@ -1,10 +1,10 @@
-//! The rows of the memory store that are about other shards, and those of raw keys.
+//! The rows of the memory store that are about other shards, of raw keys, and of qless.
 
 use std::collections::BTreeMap;
 
 use ganger_types::{
     Change, Dependent, ElementRecord, Graph, JobKey, KeyRecord, Namespace, OutboxRecord, Part,
-    PartRecord, PeerRecord, ShardId,
+    PartRecord, PeerRecord, QlessKey, QlessRow, ShardId,
 };
 
 use crate::store::Loaded;
@@ -22,6 +22,7 @@ pub(super) struct ShardRows {
     dependents: BTreeMap<(JobKey, ShardId, JobKey, u32), Dependent>,
     keys: BTreeMap<u64, KeyRecord>,
     elements: BTreeMap<(u64, i64), ElementRecord>,
+    qless: BTreeMap<(Namespace, QlessKey), QlessRow>,
 }
 
 impl ShardRows {
@@ -76,6 +77,13 @@ impl ShardRows {
             Change::RemoveElement(list, place) => {
                 self.elements.remove(&(*list, *place));
             }
+            Change::PutQless(namespace, row) => {
+                let name = (namespace.clone(), row.key());
+                self.qless.insert(name, (**row).clone());
+            }
+            Change::RemoveQless(namespace, key) => {
+                self.qless.remove(&(namespace.clone(), key.clone()));
+            }
             _ => unreachable!("changes of other rows are applied elsewhere"),
         }
     }
@@ -99,6 +107,9 @@ impl ShardRows {
         self.elements
             .values()
             .for_each(|row| each(Loaded::Element(Box::new(row.clone()))));
+        for ((namespace, _), row) in &self.qless {
+            each(Loaded::Qless(namespace.clone(), Box::new(row.clone())));
+        }
     }
 
     /// An undecided part with its jobs.

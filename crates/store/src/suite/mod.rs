@@ -11,6 +11,7 @@ mod commits;
 mod keys;
 mod listings;
 mod moves;
+mod qless;
 mod queries;
 mod rows;
 pub mod sample;
@@ -23,6 +24,7 @@ pub use commits::*;
 pub use keys::*;
 pub use listings::*;
 pub use moves::*;
+pub use qless::*;
 pub use queries::*;
 pub use rows::*;
 pub use script::Script;
@@ -79,6 +81,8 @@ macro_rules! suite_tests {
             inputs_from_other_shards_are_loaded_while_they_are_missing,
             raw_keys_and_elements_are_given_back_in_order,
             raw_keys_and_elements_are_replaced_and_removed,
+            rows_of_qless_are_given_back_as_they_were_put,
+            rows_of_qless_are_replaced_and_removed,
         }
     };
     (@each $ground:expr => $($case:ident,)*) => {
