@@ -148,7 +148,7 @@ impl Engine {
             Command::Prepare(part) => self.prepare(now, *part, known, out),
             Command::Decide(cmd) => self.decide(now, &cmd, known, out),
             Command::Receive(cmd) => self.receive(now, *cmd, known, out),
-            Command::Confirm(cmd) => Ok(self.confirm(&cmd, out)),
+            Command::Confirm(cmd) => Ok(self.confirm(now, &cmd, out)),
             Command::Reconcile(cmd) => self.reconcile(now, &cmd, out),
             Command::Keys(calls) => Ok(Reply::Keys(self.keys.apply(now, *calls, out))),
             Command::Qless(call) => Ok(Reply::Qless(self.qless.call(now.elapsed, *call, out))),

@@ -269,6 +269,7 @@ impl Engine {
     }
 
     fn check_peers(&self, wrong: &mut Vec<String>) {
+        self.check_waits(wrong);
         let mut pins: BTreeMap<JobKey, u32> = BTreeMap::new();
         for (shard, peer) in &self.peers.known {
             let record = &peer.record;

@@ -111,7 +111,7 @@ impl Loader {
                     is_member: *is_member,
                 };
                 if self.engine.is_live(row.job) {
-                    self.engine.peers.up.insert((row.job, row.slot), edge);
+                    self.engine.peers.add_edge(self.now, (row.job, row.slot), edge);
                     self.engine.job_mut(row.job).extra_mut().missing += 1;
                 }
                 return;
@@ -205,9 +205,7 @@ impl Loader {
 
     /// A job of another shard that waits for one here.
     pub fn dependent(&mut self, upstream: JobKey, dependent: Dependent) {
-        let place = (dependent.shard.clone(), dependent.key, dependent.slot);
-        let waiting = self.engine.peers.down.entry(upstream).or_default();
-        waiting.insert(place, dependent);
+        self.engine.peers.add_dependent(upstream, dependent);
     }
 
     /// How many jobs bear a tag.

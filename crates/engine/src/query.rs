@@ -80,7 +80,8 @@ impl Engine {
                 Reply::Statistics(Box::new(found.cloned().unwrap_or_else(empty)))
             }
             Query::Why(namespace, id) => Reply::Why(Box::new(self.why(now, namespace, id, known)?)),
-            Query::Peers => self.peer_views(),
+            Query::Peers => self.peer_views(now),
+            Query::Waits(shard) => self.waits_due(now, shard),
             Query::Outbox(shard, from, limit) => self.outbox_page(shard, *from, *limit),
             Query::Claim(namespace, key) => {
                 let part = self.claimed_part(now, namespace, key);

@@ -59,6 +59,7 @@ impl Engine {
         let elsewhere = Reason::WaitsElsewhere {
             count: count(edges().count()),
             some: edges().take(NAMED_MAX).cloned().collect(),
+            asked_at: self.asked_at(key),
         };
         let mut reasons = Vec::new();
         if missing().next().is_some() {

@@ -396,6 +396,7 @@ fn rel_x7_a_shard_speaks_for_its_own_jobs_only() {
         given: 1,
         confirmed: 0,
         messages: vec![forged],
+        waits: Vec::new(),
     };
     cluster.deliver(&shard("1"), letter);
     let inputs = inputs(&cluster.shards[&shard("1")], &ids[2].id);
@@ -526,7 +527,13 @@ fn rel_x2_what_comes_late_from_before_a_reconciliation_changes_nothing() {
     cluster.named("1").restore(backup, meta);
     let answer = |line| {
         let peer = shard("2");
-        Command::Confirm(Confirm { peer, line, up_to })
+        let looked = None;
+        Command::Confirm(Confirm {
+            peer,
+            line,
+            up_to,
+            looked,
+        })
     };
     let other = cluster.named("1").enqueue_one(waits(&ids[1].id));
     let letter = cluster.letter(&one, &two, 9);
@@ -657,4 +664,68 @@ fn a_part_whose_jobs_are_waited_for_here_through_the_outbox_is_refused() {
     part.dependents[0].1.shard = home.clone();
     let code = cluster.at(&home).refused(Command::Prepare(Box::new(part)));
     assert_eq!(code, "own_shard");
+}
+
+/// A job on shard 1 and one on shard 2, of one graph that is decided.
+fn a_pair(cluster: &mut Cluster) -> (Graph, Vec<JobRef>) {
+    let parts = cluster.cut(one_on_each());
+    cluster.prepare(&parts);
+    cluster.decide(&parts, true).unwrap();
+    cluster.pump();
+    (parts.graph, parts.ids)
+}
+
+fn cancel_graph(graph: Graph) -> Command {
+    Command::Cancel(Box::new(Cancel {
+        namespace: Namespace::default(),
+        jobs: Selection::Graph(graph),
+        reason: "by hand".into(),
+    }))
+}
+
+#[test]
+fn rel_g4_a_job_that_ends_earlier_in_a_letter_that_asks_about_it_exists() {
+    let mut cluster = Cluster::new(&["1", "2"]);
+    let (graph, ids) = a_pair(&mut cluster);
+    cluster.named("2").ok(cancel_graph(graph));
+    let mut waits = job();
+    waits
+        .inputs
+        .push(remote("1", &ids[0].id, FailurePolicy::Wait));
+    let waits = cluster.named("2").enqueue_one(waits);
+    let (one, two) = (shard("1"), shard("2"));
+    assert_eq!(
+        cluster.letter(&two, &one, 9).messages.len(),
+        2,
+        "both come at once"
+    );
+    cluster.pump();
+    assert_eq!(cluster.state(&ids[0]), Some(JobState::Cancelled));
+    assert_eq!(cluster.named("2").state(&waits), Some(JobState::Blocked));
+    cluster.named("1").ok(revive(&[ids[0].id.clone()]));
+    finish_one(cluster.named("1"), "1");
+    cluster.pump();
+    assert_eq!(cluster.named("2").state(&waits), Some(JobState::Ready));
+}
+
+#[test]
+fn rel_g8_a_part_starts_though_what_it_waits_for_ended_earlier_in_the_same_letter() {
+    let mut cluster = Cluster::new(&["1", "2"]);
+    let (graph, ids) = a_pair(&mut cluster);
+    cluster.named("2").ok(cancel_graph(graph));
+    let mut waits = job();
+    waits.inputs.push(NewInput::Result(NewEdge {
+        upstream: Upstream::Job(ids[0].id.clone()),
+        policy: FailurePolicy::Ignore,
+    }));
+    let later = cluster.submit(vec![("2", job()), ("1", waits)]);
+    let (one, two) = (shard("1"), shard("2"));
+    assert_eq!(
+        cluster.letter(&two, &one, 9).messages.len(),
+        2,
+        "both come at once"
+    );
+    cluster.pump();
+    assert_eq!(cluster.state(&ids[0]), Some(JobState::Cancelled));
+    assert_eq!(cluster.state(&later[1]), Some(JobState::Ready));
 }

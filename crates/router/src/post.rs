@@ -1,7 +1,8 @@
 //! Carries messages between shards: everything that waits is sent until the other shard has it durably.
 //!
 //! One task a pair of shards, only while something waits. A shard that is down costs a try now and then, at
-//! most every 30 seconds, and one at once when it shows itself (`rel X4`).
+//! most every 30 seconds, and one at once when it shows itself (`rel X4`). With the letters go the questions whether
+//! the other shard knows of the jobs that wait for its own (`rel T1`).
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -11,7 +12,7 @@ use ganger_shard::Handle;
 use ganger_types::command::{Confirm, Receive};
 use ganger_types::query::Query;
 use ganger_types::reply::PeerView;
-use ganger_types::{Carried, Command, JobKey, Message, OutboxRecord, Reply, ShardId};
+use ganger_types::{Carried, Command, JobKey, Looked, Message, OutboxRecord, Reply, ShardId};
 use tokio::sync::Notify;
 
 use crate::{Inner, RouteError, Router};
@@ -149,7 +150,10 @@ async fn watch_outbox(router: Weak<Inner>, handle: Handle) {
         };
         let router_now = Router(inner);
         if let Ok(views) = views(&handle).await {
-            for view in views.iter().filter(|view| view.waiting > 0) {
+            for view in views
+                .iter()
+                .filter(|view| view.waiting > 0 || view.is_to_ask)
+            {
                 let carrier = router_now.carrier(&handle, &view.record.shard);
                 carrier.wake.notify_one();
             }
@@ -238,13 +242,23 @@ async fn carry_once(router: &Router, from: &Handle, to: &ShardId) -> Result<Prog
     let Some(view) = views.into_iter().find(|view| view.record.shard == *to) else {
         return Ok(Progress::Nothing);
     };
-    if view.waiting == 0 {
+    if view.waiting == 0 && !view.is_to_ask {
         return Ok(Progress::Nothing);
     }
     let record = view.record;
     if record.stopped.is_some() {
         return Ok(Progress::StoppedHere);
     }
+    let waits = if view.is_to_ask {
+        let query = Query::Waits(to.clone());
+        match from.call(Command::Query(Box::new(query))).await? {
+            Reply::Waits(waits) => waits,
+            _ => Vec::new(),
+        }
+    } else {
+        Vec::new()
+    };
+    let last_wait = waits.last().map(|wait| (wait.dependent, wait.slot));
     let query = Query::Outbox(to.clone(), 0, LETTER_MESSAGES_MAX);
     let messages = match from.call(Command::Query(Box::new(query))).await? {
         Reply::Outbox(messages) => fill(from, messages).await?,
@@ -256,14 +270,18 @@ async fn carry_once(router: &Router, from: &Handle, to: &ShardId) -> Result<Prog
         given: record.given,
         confirmed: record.confirmed,
         messages,
+        waits,
     };
     let receipt = router.reach(to)?.receive(letter).await?;
     let is_news = receipt.line != record.line || receipt.up_to > record.confirmed;
-    if is_news && receipt.stopped.is_none() {
+    let unknown = receipt.unknown;
+    let looked = last_wait.map(|up_to| Looked { up_to, unknown });
+    if (is_news || looked.is_some()) && receipt.stopped.is_none() {
         let confirm = Confirm {
             peer: to.clone(),
             line: receipt.line,
             up_to: receipt.up_to,
+            looked,
         };
         from.call(Command::Confirm(confirm)).await?;
     }

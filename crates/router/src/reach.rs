@@ -8,7 +8,7 @@ use ganger_store::encoding;
 use ganger_types::command::{Decide, Receive, Reserve};
 use ganger_types::query::Query;
 use ganger_types::{
-    ClaimKey, Command, IdTag, JobId, JobKey, Namespace, Part, PartRecord, Reply, ShardId,
+    ClaimKey, Command, IdTag, JobId, JobKey, Namespace, Part, PartRecord, Reply, ShardId, Wait,
 };
 
 use crate::status::from_status;
@@ -179,10 +179,12 @@ impl Reach {
                     line,
                     up_to,
                     stopped,
+                    unknown,
                 } => Ok(Receipt {
                     line,
                     up_to,
                     stopped,
+                    unknown,
                 }),
                 _ => Err(unexpected(self.shard())),
             },
@@ -197,14 +199,19 @@ impl Reach {
                     messages: messages
                         .map(|message| Bytes::from(encoding::encode(message)))
                         .collect(),
+                    waits: letter.waits.iter().map(from_wait).collect(),
                 };
                 let reply = client.clone().receive(request).await;
                 let reply = reply.map_err(|status| from_status(shard, &status))?;
                 let reply = reply.into_inner();
+                let unknown = reply.unknown.into_iter().map(to_wait);
                 Ok(Receipt {
                     line: reply.line,
                     up_to: reply.up_to,
                     stopped: reply.stopped,
+                    unknown: unknown
+                        .collect::<Option<_>>()
+                        .ok_or_else(|| unexpected(shard))?,
                 })
             }
         }
@@ -219,4 +226,28 @@ pub(crate) struct Receipt {
     pub(crate) up_to: u64,
     /// Why no more are taken, if so.
     pub(crate) stopped: Option<String>,
+    /// Waits that it was asked about and knows nothing of.
+    pub(crate) unknown: Vec<Wait>,
+}
+
+/// A wait for the wire.
+pub(crate) fn from_wait(wait: &Wait) -> v1::WaitingJob {
+    v1::WaitingJob {
+        namespace: Bytes::copy_from_slice(wait.namespace.as_bytes()),
+        upstream: Bytes::copy_from_slice(wait.upstream.as_bytes()),
+        dependent: wait.dependent.0,
+        slot: wait.slot,
+        is_member: wait.is_member,
+    }
+}
+
+/// A wait from the wire; `None` if its names are none.
+pub(crate) fn to_wait(wire: v1::WaitingJob) -> Option<Wait> {
+    Some(Wait {
+        namespace: Namespace::new(wire.namespace).ok()?,
+        upstream: JobId::new(wire.upstream).ok()?,
+        dependent: JobKey(wire.dependent),
+        slot: wire.slot,
+        is_member: wire.is_member,
+    })
 }

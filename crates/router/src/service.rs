@@ -11,7 +11,7 @@ use ganger_types::limits::GRAPH_BYTES_MAX;
 use ganger_types::{ClaimKey, Graph, JobId, Namespace, OutboxRecord, Part, ShardId};
 use tonic::{Request, Response, Status, Streaming};
 
-use crate::reach::Reach;
+use crate::reach::{Reach, from_wait, to_wait};
 use crate::status::to_status;
 use crate::{RouteError, Router};
 
@@ -167,18 +167,22 @@ impl Peers for Router {
         self.peer_called(&from);
         let messages = request.messages.iter();
         let messages = messages.map(|bytes| encoding::decode::<OutboxRecord>(bytes));
+        let waits = request.waits.into_iter().map(to_wait);
+        let waits = waits.collect::<Option<_>>();
         let letter = Receive {
             from,
             line: request.line,
             given: request.given,
             confirmed: request.confirmed,
             messages: messages.collect::<Result<_, _>>().map_err(wrong)?,
+            waits: waits.ok_or_else(|| wrong("a wait names what cannot be a job"))?,
         };
         let receipt = reach.receive(letter).await.map_err(refused)?;
         Ok(Response::new(v1::Receipt {
             up_to: receipt.up_to,
             stopped: receipt.stopped,
             line: receipt.line,
+            unknown: receipt.unknown.iter().map(from_wait).collect(),
         }))
     }
 }

@@ -11,7 +11,7 @@ use crate::name::{
     ClaimKey, Graph, Group, Kind, LabelKey, LabelValue, Namespace, Queue, RequestId, ScheduleId,
     Tag, UniqueKey, Worker,
 };
-use crate::peer::{OutboxRecord, Part};
+use crate::peer::{Looked, OutboxRecord, Part, Wait};
 use crate::qless::QlessCall;
 use crate::query::Query;
 use crate::queue::{NamespaceSettings, QueueSettings};
@@ -532,6 +532,8 @@ pub struct Receive {
     pub confirmed: u64,
     /// Consecutive; results are in them.
     pub messages: Vec<OutboxRecord>,
+    /// Jobs of the sender that wait for jobs of ours: do we know of them?
+    pub waits: Vec<Wait>,
 }
 
 /// Another shard has our messages, durably.
@@ -543,6 +545,8 @@ pub struct Confirm {
     pub line: u64,
     /// All up to this number.
     pub up_to: u64,
+    /// What it said of the waits that came with them.
+    pub looked: Option<Looked>,
 }
 
 /// Takes traffic with a peer up again after one of the two went back in time (`rel X6`).

@@ -202,6 +202,33 @@ pub enum Carried {
     Bytes(Bytes),
 }
 
+/// A job of one shard that waits for one of another, as the first asks whether the second knows of it.
+///
+/// Such a question is not durable and changes nothing where it is asked: lost, late or repeated, it is only
+/// asked again.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Wait {
+    /// Whose.
+    pub namespace: Namespace,
+    /// The job that is waited for.
+    pub upstream: JobId,
+    /// The one that waits.
+    pub dependent: JobKey,
+    /// Its slot.
+    pub slot: u32,
+    /// Whether both were submitted together: then nobody says that it waits before both parts are decided.
+    pub is_member: bool,
+}
+
+/// What a peer said of the waits that it was asked about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Looked {
+    /// The last of them in order: its job and slot.
+    pub up_to: (JobKey, u32),
+    /// Those that it does not know of, and to which no answer is on its way.
+    pub unknown: Vec<Wait>,
+}
+
 /// What a shard knows of another one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerRecord {

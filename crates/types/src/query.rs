@@ -37,6 +37,8 @@ pub enum Query {
     Peers,
     /// Messages that wait for a shard, from this number on, at most so many.
     Outbox(ShardId, u64, usize),
+    /// Jobs that wait for jobs of this shard, and about which it is time to ask it; none before that time.
+    Waits(ShardId),
     /// Submissions over several shards that are not decided.
     Undecided,
     /// The submission over several shards that this shard decided under an idempotency key.

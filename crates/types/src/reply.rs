@@ -6,7 +6,7 @@ use crate::id::{IdTag, JobId, JobKey, LeaseToken};
 use crate::job::{JobState, Priority};
 use crate::keys::KeyAnswers;
 use crate::name::{Graph, Group, Kind, LabelKey, LabelValue, Namespace, Queue, Tag, Worker};
-use crate::peer::{OutboxRecord, PartRecord, PeerRecord};
+use crate::peer::{OutboxRecord, PartRecord, PeerRecord, Wait};
 use crate::qless::QlessAnswer;
 use crate::queue::{NamespaceRecord, QueueCounts, QueueSettings};
 use crate::reference::JobRef;
@@ -110,11 +110,15 @@ pub enum Reply {
         up_to: u64,
         /// Why nothing more is taken, if so.
         stopped: Option<String>,
+        /// Of the waits that came with them, those that nothing is known of here.
+        unknown: Vec<Wait>,
     },
     /// To [`crate::query::Query::Peers`].
     Peers(Vec<PeerView>),
     /// To [`crate::query::Query::Outbox`].
     Outbox(Vec<OutboxRecord>),
+    /// To [`crate::query::Query::Waits`].
+    Waits(Vec<Wait>),
     /// To [`crate::query::Query::Undecided`].
     Undecided(Vec<PartRecord>),
     /// To [`crate::query::Query::Claim`].
@@ -132,6 +136,8 @@ pub struct PeerView {
     pub waiting: u64,
     /// When the oldest of them was written.
     pub oldest_at: Option<Timestamp>,
+    /// Whether it is time to ask whether it knows of jobs here that wait for jobs there.
+    pub is_to_ask: bool,
 }
 
 /// One enqueued job.
@@ -243,6 +249,8 @@ pub enum Reason {
         count: u64,
         /// Some.
         some: Vec<JobRef>,
+        /// When those shards were last asked whether they know that it waits; of several, the longest ago.
+        asked_at: Option<Timestamp>,
     },
     /// Its time has not come.
     NotBefore {

@@ -59,9 +59,12 @@ impl Query {
             | Self::Statistics(namespace, ..)
             | Self::Claim(namespace, _)
             | Self::Why(namespace, _) => Some(namespace),
-            Self::Namespaces | Self::Peers | Self::Outbox(..) | Self::Undecided | Self::Audit => {
-                None
-            }
+            Self::Namespaces
+            | Self::Peers
+            | Self::Outbox(..)
+            | Self::Waits(_)
+            | Self::Undecided
+            | Self::Audit => None,
         }
     }
 }

@@ -75,7 +75,7 @@ pub struct Reason {
     pub count: Option<u64>,
     /// The queue's limit.
     pub limit: Option<u64>,
-    /// When its time comes.
+    /// When its time comes; of `waits_elsewhere`: when the other shards were last asked whether they know of it.
     pub at: Option<SystemTime>,
     /// Since when no worker has asked, or how long its lease still lasts.
     pub lasts: Option<Duration>,

@@ -30,7 +30,12 @@ fn reason(shard: &ShardId, reason: &Reason) -> v1::Reason {
                 .collect();
             "waits_for"
         }
-        Reason::WaitsElsewhere { count, some } => {
+        Reason::WaitsElsewhere {
+            count,
+            some,
+            asked_at,
+        } => {
+            view.at_us = asked_at.map(|at| at.0);
             view.count = Some(*count);
             view.elsewhere = some.iter().map(|job| global(&job.shard, &job.id)).collect();
             "waits_elsewhere"

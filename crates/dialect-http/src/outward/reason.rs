@@ -39,7 +39,7 @@ struct ReasonView {
     /// Of `waits_for` and `waits_elsewhere`: some of them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     jobs: Vec<JobAndState>,
-    /// Of `not_before`: when.
+    /// Of `not_before`: when; of `waits_elsewhere`: when the other shards were last asked whether they know of it.
     #[serde(skip_serializing_if = "Option::is_none")]
     at: Option<Moment>,
     /// Of `not_before`: the attempt that failed; of `runs`: the attempt.
@@ -120,7 +120,11 @@ fn reason(shard: &ShardId, reason: Reason) -> ReasonView {
                 },
             )
         },
-        Reason::WaitsElsewhere { count, some } => {
+        Reason::WaitsElsewhere {
+            count,
+            some,
+            asked_at,
+        } => {
             let text = match count {
                 1 => "it waits for a job of another shard".to_owned(),
                 more => format!("it waits for {more} jobs of other shards"),
@@ -132,6 +136,7 @@ fn reason(shard: &ShardId, reason: Reason) -> ReasonView {
             ReasonView {
                 count: Some(count),
                 jobs: jobs.collect(),
+                at: asked_at.map(Moment),
                 ..plain("waits_elsewhere", text)
             }
         }

@@ -28,7 +28,7 @@ impl Engine {
             policy: edge.policy,
             is_member: edge.is_member,
         };
-        self.peers.up.insert((key, slot), edge);
+        self.peers.add_edge(now, (key, slot), edge);
         InputRow {
             job: key,
             slot,
@@ -69,9 +69,7 @@ impl Engine {
         dependent: Dependent,
         out: &mut Effects,
     ) {
-        let place = (dependent.shard.clone(), dependent.key, dependent.slot);
-        let waiting = self.peers.down.entry(upstream).or_default();
-        if waiting.insert(place, dependent.clone()).as_ref() != Some(&dependent) {
+        if self.peers.add_dependent(upstream, dependent.clone()) {
             out.changes
                 .push(Change::PutDependent(upstream, Box::new(dependent)));
         }
@@ -83,11 +81,7 @@ impl Engine {
         place: &(ganger_types::ShardId, JobKey, u32),
         out: &mut Effects,
     ) -> Option<Dependent> {
-        let waiting = self.peers.down.get_mut(&upstream)?;
-        let dependent = waiting.remove(place)?;
-        if waiting.is_empty() {
-            self.peers.down.remove(&upstream);
-        }
+        let dependent = self.peers.remove_dependent(upstream, place)?;
         let (shard, key, slot) = place.clone();
         out.changes
             .push(Change::RemoveDependent(upstream, shard, key, slot));
@@ -97,6 +91,10 @@ impl Engine {
     /// Tells the shards whose jobs wait for one that has ended. Those that wait until it is revived and
     /// succeeds stay on the list.
     pub(crate) fn tell_dependents_elsewhere(&mut self, now: Now, ended: &Ended, out: &mut Effects) {
+        if self.peers.is_reading {
+            let name = (ended.namespace.clone(), ended.id.clone());
+            self.peers.ended_since.insert(name);
+        }
         let Some(waiting) = self.peers.down.get(&ended.key) else {
             return;
         };
@@ -194,7 +192,7 @@ impl Engine {
         let slots: Vec<u32> = self.remote_edges(key).map(|(slot, _)| slot).collect();
         slots
             .into_iter()
-            .filter_map(|slot| Some((slot, self.peers.up.remove(&(key, slot))?)))
+            .filter_map(|slot| Some((slot, self.peers.remove_edge((key, slot))?)))
             .collect()
     }
 

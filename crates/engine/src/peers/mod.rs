@@ -8,13 +8,14 @@ mod outbox;
 mod part;
 mod receive;
 mod split;
+mod waits;
 
 pub use split::{Numbers, Parts, Spread};
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use ganger_types::{
-    Change, Dependent, Due, FailurePolicy, Graph, JobKey, JobRef, Namespace, OutboxRecord,
+    Change, Dependent, Due, FailurePolicy, Graph, JobId, JobKey, JobRef, Namespace, OutboxRecord,
     PartRecord, PeerRecord, ShardId,
 };
 
@@ -38,10 +39,14 @@ pub(crate) struct Peers {
     pub known: BTreeMap<ShardId, Peer>,
     /// Whose row is to be written at the end of the turn.
     pub changed: BTreeSet<ShardId>,
-    /// Undelivered edges by dependent and slot.
+    /// Undelivered edges by dependent and slot. Changed through [`Peers::add_edge`] and its counterpart only.
     pub up: BTreeMap<(JobKey, u32), RemoteEdge>,
+    /// The same edges by peer, with how far it was asked about them.
+    pub asking: BTreeMap<ShardId, waits::Asking>,
     /// By upstream, who waits for it: shard, number and slot, for finding; the rest beside it.
     pub down: BTreeMap<JobKey, BTreeMap<(ShardId, JobKey, u32), Dependent>>,
+    /// The same the other way round: shard, number, slot, upstream.
+    pub upstreams: BTreeSet<(ShardId, JobKey, u32, JobKey)>,
     /// Finished jobs whose results unconfirmed messages need, and how many of those there are.
     pub pins: BTreeMap<JobKey, u32>,
     /// Submissions over several shards that have a part here.
@@ -54,6 +59,10 @@ pub(crate) struct Peers {
     pub reserved: BTreeMap<JobKey, u32>,
     /// The graph that is being called off everywhere: its members need not tell each other.
     pub falling: Option<(Namespace, Graph)>,
+    /// Jobs that ended while this letter was applied: what the host looked up before does not tell of them.
+    pub ended_since: BTreeSet<(Namespace, JobId)>,
+    /// Whether a letter is being applied.
+    pub is_reading: bool,
 }
 
 /// Another shard.

@@ -50,18 +50,33 @@ impl Engine {
         }
     }
 
-    /// A peer has our messages up to a number, durably: they are done (`rel X3`).
-    pub(crate) fn confirm(&mut self, cmd: &Confirm, out: &mut Effects) -> Reply {
-        if cmd.peer == self.shard || (cmd.up_to == 0 && cmd.line <= PeerRecord::LINE_FIRST) {
+    /// A peer has answered a letter.
+    pub(crate) fn confirm(&mut self, now: Now, cmd: &Confirm, out: &mut Effects) -> Reply {
+        if cmd.peer == self.shard {
             return Reply::Done;
         }
+        if cmd.up_to > 0 || cmd.line > PeerRecord::LINE_FIRST {
+            self.remove_confirmed(cmd, out);
+        }
+        if let Some(looked) = &cmd.looked {
+            self.was_answered(now, &cmd.peer, looked);
+            let line = self.peers.known.get(&cmd.peer).map(|peer| &peer.record);
+            let is_heard = line.is_none_or(|record| is_of_this_line(cmd, record));
+            if is_heard {
+                self.waits_were_looked_at(now, &cmd.peer, looked, out);
+            }
+        }
+        Reply::Done
+    }
+
+    /// A peer has our messages up to a number, durably: they are done (`rel X3`).
+    fn remove_confirmed(&mut self, cmd: &Confirm, out: &mut Effects) {
         self.peer(&cmd.peer);
         let Some(peer) = self.peers.known.get_mut(&cmd.peer) else {
-            return Reply::Done;
+            return;
         };
-        if cmd.line < peer.record.line || peer.record.stopped.is_some() {
-            // It speaks of other messages than those that wait: from before a reconciliation, or a lost time.
-            return Reply::Done;
+        if !is_of_this_line(cmd, &peer.record) {
+            return;
         }
         let given = peer.record.given;
         // It has what was never given: only the sender can tell that, since to the receiver a letter that
@@ -75,7 +90,7 @@ impl Engine {
             // The line after the reconciliation shall be newer than all that the peer has seen.
             peer.record.line = cmd.line;
             self.peers.changed.insert(cmd.peer.clone());
-            return Reply::Done;
+            return;
         }
         let mut unpinned = Vec::new();
         while let Some(first) = peer.outbox.front() {
@@ -100,7 +115,6 @@ impl Engine {
         for key in unpinned {
             self.unpin(key);
         }
-        Reply::Done
     }
 
     pub(super) fn unpin(&mut self, key: JobKey) {
@@ -113,13 +127,20 @@ impl Engine {
     }
 
     /// What is known of other shards.
-    pub(crate) fn peer_views(&self) -> Reply {
+    pub(crate) fn peer_views(&self, now: Now) -> Reply {
         let view = |peer: &super::Peer| PeerView {
             record: peer.record.clone(),
             waiting: u64::try_from(peer.outbox.len()).unwrap_or(u64::MAX),
             oldest_at: peer.outbox.front().map(|record| record.at),
+            is_to_ask: self.is_to_ask(now, &peer.record.shard),
         };
-        Reply::Peers(self.peers.known.values().map(view).collect())
+        let mut views: Vec<PeerView> = self.peers.known.values().map(view).collect();
+        // Jobs here may wait for one with whom nothing was exchanged: a third one decided on their submission.
+        let silent = self.peers.asking.keys();
+        let silent = silent.filter(|shard| !self.peers.known.contains_key(shard));
+        views.extend(silent.map(|shard| view(&super::Peer::new(PeerRecord::new(shard.clone())))));
+        views.sort_by(|one, other| one.record.shard.cmp(&other.record.shard));
+        Reply::Peers(views)
     }
 
     /// Messages that wait for a shard, from a number on.
@@ -132,4 +153,10 @@ impl Engine {
         let skip = usize::try_from(from.saturating_sub(first)).unwrap_or(usize::MAX);
         Reply::Outbox(peer.outbox.iter().skip(skip).take(limit).cloned().collect())
     }
+}
+
+/// Whether an answer speaks of the messages that wait now, and not of some from before a reconciliation or from a
+/// lost time.
+fn is_of_this_line(cmd: &Confirm, record: &PeerRecord) -> bool {
+    cmd.line >= record.line && record.stopped.is_none()
 }

@@ -1,5 +1,7 @@
 //! What other shards say, applied once and in order (`rel X2`).
 
+use std::collections::BTreeSet;
+
 use ganger_types::command::{Receive, Reconcile};
 use ganger_types::{
     Answer, Carried, Change, Command, Dependent, FailurePolicy, Graph, InputState, JobId, JobKey,
@@ -31,30 +33,74 @@ impl Engine {
         if !is_old {
             self.find_the_line(now, &cmd, out);
         }
+        let mut unknown = Vec::new();
         if !is_old && self.peer(&cmd.from).record.stopped.is_none() {
+            self.peers.is_reading = true;
             for message in cmd.messages {
-                let received = self.peer(&cmd.from).record.received;
-                if message.number <= received {
-                    continue;
-                }
-                if message.number > received + 1 {
+                if !self.take_next(now, &cmd.from, message, known, out) {
                     break;
                 }
-                let record = &mut self.peer(&cmd.from).record;
-                record.received = message.number;
-                record.received_tag = message.tag;
-                self.peers.changed.insert(cmd.from.clone());
-                self.hear(now, &cmd.from, message.message, known, out);
-                self.spread_endings(now, out);
-                self.peers.falling = None;
             }
+            self.peers.is_reading = false;
+            self.peers.ended_since.clear();
+            unknown = self.unknown_waits(&cmd.from, cmd.waits);
         }
         let record = &self.peer(&cmd.from).record;
         Ok(Reply::Received {
             line: record.received_line,
             up_to: record.received,
             stopped: record.stopped.clone(),
+            unknown,
         })
+    }
+
+    /// Applies a message if it is the next one; false if it is not its turn yet.
+    fn take_next(
+        &mut self,
+        now: Now,
+        from: &ShardId,
+        message: OutboxRecord,
+        known: &Past,
+        out: &mut Effects,
+    ) -> bool {
+        let record = &mut self.peer(from).record;
+        if message.number <= record.received {
+            return true;
+        }
+        if message.number > record.received + 1 || self.is_beyond(&message.message) {
+            return false;
+        }
+        let record = &mut self.peer(from).record;
+        let has_restarted = record.received_tag != 0 && record.received_tag != message.tag;
+        record.received = message.number;
+        record.received_tag = message.tag;
+        self.peers.changed.insert(from.clone());
+        if has_restarted {
+            self.peers.ask_soon(now, from);
+        }
+        self.hear(now, from, message.message, known, out);
+        self.spread_endings(now, out);
+        self.peers.falling = None;
+        true
+    }
+
+    /// Whether a message is about a job that ended while earlier ones of its letter were applied: the host looked up
+    /// before what has become of it, and found it live. The message is applied when it comes again.
+    fn is_beyond(&self, message: &Message) -> bool {
+        if self.peers.ended_since.is_empty() {
+            return false;
+        }
+        let mut is_beyond = false;
+        let mut want = |namespace: &Namespace, id: &JobId| {
+            let name = (namespace.clone(), id.clone());
+            is_beyond |=
+                self.peers.ended_since.contains(&name) && self.find_job(namespace, id).is_none();
+        };
+        wants_of_follow(message, &mut want);
+        if let Some(name) = self.part_of(message) {
+            self.wants_of_part(&name, &mut want);
+        }
+        is_beyond
     }
 
     /// Sees whether the peer goes on where we left off, starts a new line, or contradicts what we know.
@@ -321,9 +367,8 @@ impl Engine {
         if edge.upstream != *by {
             return None;
         }
-        let policy = edge.policy;
-        self.peers.up.remove(&(dependent, slot));
-        Some(policy)
+        let edge = self.peers.remove_edge((dependent, slot))?;
+        Some(edge.policy)
     }
 
     fn follower_came(
@@ -388,17 +433,15 @@ impl Engine {
         upstream: &JobId,
         out: &mut Effects,
     ) {
-        for dependent in self
-            .peers
-            .down
-            .remove(&key)
-            .unwrap_or_default()
-            .into_values()
-        {
-            let (shard, job, slot) = (dependent.shard.clone(), dependent.key, dependent.slot);
-            out.changes
-                .push(Change::RemoveDependent(key, shard, job, slot));
-            self.deny(now, namespace, upstream.clone(), &dependent, out);
+        let waiting = self.peers.down.get(&key);
+        let places: Vec<_> = waiting
+            .into_iter()
+            .flat_map(|all| all.keys().cloned())
+            .collect();
+        for place in places {
+            if let Some(dependent) = self.remove_dependent(key, &place, out) {
+                self.deny(now, namespace, upstream.clone(), &dependent, out);
+            }
         }
     }
 
@@ -414,7 +457,7 @@ impl Engine {
         let key = self
             .find_job(namespace, upstream)
             .or_else(|| self.undecided_job(namespace, upstream))
-            .or_else(|| self.waited_for(place));
+            .or_else(|| self.peers.upstreams_of(place).next());
         let Some(key) = key else { return };
         if self.remove_dependent(key, place, out).is_none() {
             return;
@@ -430,12 +473,6 @@ impl Engine {
                 out,
             );
         }
-    }
-
-    /// The job, live or finished, that this slot of another shard's job waits for.
-    fn waited_for(&self, place: &(ShardId, JobKey, u32)) -> Option<JobKey> {
-        let mut waits = self.peers.down.iter();
-        waits.find_map(|(key, waiting)| waiting.contains_key(place).then_some(*key))
     }
 
     fn answer_inquiry(
@@ -486,42 +523,45 @@ fn contradiction(known: &PeerRecord, cmd: &Receive) -> Option<String> {
 impl Engine {
     /// Undecided parts that `command` turns into jobs: the host reads them into [`crate::Known::parts`].
     pub fn wants_parts(&self, command: &Command) -> Vec<(Namespace, Graph)> {
-        let mut wants = std::collections::BTreeSet::new();
-        let undecided = |namespace: &Namespace, graph: &Graph| {
-            let name = (namespace.clone(), graph.clone());
-            let part = self.peers.parts.get(&name)?;
-            (!part.is_committed).then_some(name)
-        };
+        let mut wants = BTreeSet::new();
         match command {
             Command::Decide(cmd) if cmd.is_committed => {
-                wants.extend(undecided(&cmd.namespace, &cmd.graph));
+                wants.extend(self.undecided_part(&cmd.namespace, &cmd.graph));
             }
             Command::Receive(cmd) => {
-                for message in &cmd.messages {
-                    match &message.message {
-                        Message::Ended { dependent, .. } => {
-                            wants.extend(self.undecided_with(*dependent).cloned());
-                        }
-                        Message::LetGo {
-                            namespace,
-                            upstream,
-                            ..
-                        } => {
-                            let key = self.undecided_job(namespace, upstream);
-                            wants.extend(key.and_then(|key| self.undecided_with(key)).cloned());
-                        }
-                        Message::Decided {
-                            namespace,
-                            graph,
-                            is_committed: true,
-                        } => wants.extend(undecided(namespace, graph)),
-                        _ => {}
-                    }
-                }
+                let messages = cmd.messages.iter();
+                wants.extend(messages.filter_map(|record| self.part_of(&record.message)));
             }
             _ => {}
         }
         wants.into_iter().collect()
+    }
+
+    fn undecided_part(&self, namespace: &Namespace, graph: &Graph) -> Option<(Namespace, Graph)> {
+        let name = (namespace.clone(), graph.clone());
+        let part = self.peers.parts.get(&name)?;
+        (!part.is_committed).then_some(name)
+    }
+
+    /// The undecided part that a message turns into jobs.
+    fn part_of(&self, message: &Message) -> Option<(Namespace, Graph)> {
+        match message {
+            Message::Ended { dependent, .. } => self.undecided_with(*dependent).cloned(),
+            Message::LetGo {
+                namespace,
+                upstream,
+                ..
+            } => {
+                let key = self.undecided_job(namespace, upstream)?;
+                self.undecided_with(key).cloned()
+            }
+            Message::Decided {
+                namespace,
+                graph,
+                is_committed: true,
+            } => self.undecided_part(namespace, graph),
+            _ => None,
+        }
     }
 
     /// Ended jobs that a decision or a message is about.
@@ -531,22 +571,30 @@ impl Engine {
         want: &mut impl FnMut(&Namespace, &JobId),
     ) {
         if let Command::Receive(cmd) = command {
-            for message in &cmd.messages {
-                if let Message::Follow {
-                    namespace,
-                    upstream,
-                    ..
-                } = &message.message
-                {
-                    want(namespace, upstream);
-                }
+            for record in &cmd.messages {
+                wants_of_follow(&record.message, want);
             }
         }
         for name in self.wants_parts(command) {
-            let outside = &self.peers.parts[&name].outside;
-            for (_, id) in outside {
-                want(&name.0, id);
-            }
+            self.wants_of_part(&name, want);
         }
+    }
+
+    fn wants_of_part(&self, name: &(Namespace, Graph), want: &mut impl FnMut(&Namespace, &JobId)) {
+        for (_, id) in &self.peers.parts[name].outside {
+            want(&name.0, id);
+        }
+    }
+}
+
+/// The job that a peer asks about.
+fn wants_of_follow(message: &Message, want: &mut impl FnMut(&Namespace, &JobId)) {
+    if let Message::Follow {
+        namespace,
+        upstream,
+        ..
+    } = message
+    {
+        want(namespace, upstream);
     }
 }

@@ -99,7 +99,46 @@ impl Cluster {
             given: record.given,
             confirmed: record.confirmed,
             messages,
+            waits: self.waits_due(from, to),
         }
+    }
+
+    /// The waits that one shard would ask another about now.
+    pub fn waits_due(&mut self, of: &ShardId, other: &ShardId) -> Vec<Wait> {
+        match self.at(of).query(Query::Waits(other.clone())) {
+            Reply::Waits(waits) => waits,
+            reply => panic!("{reply:?}"),
+        }
+    }
+
+    /// Sends what is to be asked from each shard to each other one, and takes the answers back.
+    pub fn ask(&mut self) {
+        for (from, to) in self.pairs() {
+            let letter = self.letter(&from, &to, 0);
+            let Some(last) = letter.waits.last() else {
+                continue;
+            };
+            let up_to = (last.dependent, last.slot);
+            let Reply::Received {
+                unknown,
+                stopped: None,
+                ..
+            } = self.at(&to).ok(Command::Receive(Box::new(letter)))
+            else {
+                continue;
+            };
+            let confirmed = self.peer(&from, &to).confirmed;
+            self.answer(&from, &to, confirmed, Some(Looked { up_to, unknown }));
+        }
+    }
+
+    pub fn pairs(&self) -> Vec<(ShardId, ShardId)> {
+        let names = self.shards.keys();
+        let pairs = names.flat_map(|from| self.shards.keys().map(move |to| (from, to)));
+        let others = pairs.filter(|(from, to)| from != to);
+        others
+            .map(|(from, to)| (from.clone(), to.clone()))
+            .collect()
     }
 
     /// What one shard knows of another.
@@ -120,11 +159,16 @@ impl Cluster {
     }
 
     pub fn confirm(&mut self, from: &ShardId, to: &ShardId, up_to: u64) {
+        self.answer(from, to, up_to, None);
+    }
+
+    fn answer(&mut self, from: &ShardId, to: &ShardId, up_to: u64, looked: Option<Looked>) {
         let record = self.peer(from, to);
         let confirm = Confirm {
             peer: to.clone(),
             line: record.line,
             up_to,
+            looked,
         };
         self.at(from).ok(Command::Confirm(confirm));
     }
@@ -135,19 +179,16 @@ impl Cluster {
     }
 
     fn pump_once(&mut self) -> bool {
-        let names: Vec<ShardId> = self.shards.keys().cloned().collect();
         let mut moved = false;
-        for from in &names {
-            for to in names.iter().filter(|to| *to != from) {
-                let letter = self.letter(from, to, 100);
-                if letter.messages.is_empty() {
-                    continue;
-                }
-                let (up_to, stopped) = self.deliver(to, letter);
-                assert_eq!(stopped, None);
-                self.confirm(from, to, up_to);
-                moved = true;
+        for (from, to) in self.pairs() {
+            let letter = self.letter(&from, &to, 100);
+            if letter.messages.is_empty() {
+                continue;
             }
+            let (up_to, stopped) = self.deliver(&to, letter);
+            assert_eq!(stopped, None);
+            self.confirm(&from, &to, up_to);
+            moved = true;
         }
         moved
     }

@@ -84,8 +84,14 @@ fn sentence(reason: &Reason, queue: &str, now: SystemTime) -> String {
                 1 => "a job of another shard".to_owned(),
                 count => format!("{count} jobs of other shards"),
             };
+            let asked = reason.at.map_or(String::new(), |at| {
+                format!(
+                    " Whether that still comes was last asked at {}.",
+                    time::both(at, now)
+                )
+            });
             format!(
-                "It waits for {what} to succeed first: {}{more}.",
+                "It waits for {what} to succeed first: {}{more}.{asked}",
                 some.join(", ")
             )
         }

@@ -1,0 +1,294 @@
+//! The slow timer of jobs that wait for jobs of other shards.
+//!
+//! Whoever ends a job tells those who wait for it, so none of this is needed while nobody errs. But a store may be
+//! restored from a backup, and a mistake of this program may lose a word; then nobody must wait for ever (`rel T1`).
+//! So a shard asks each peer every minute whether it knows of the jobs here that wait for jobs there, some of them at
+//! a time. The question changes nothing and is not stored; it is answered with those waits that the peer knows
+//! nothing of. For each of these the shard says once more that it waits, and what the peer answers to that is stored
+//! and numbered like everything else that shards tell each other: that it will say when the upstream has ended, how it
+//! ended, or that there is no such job.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
+use std::time::Duration;
+
+use ganger_types::{
+    Dependent, Elapsed, FailurePolicy, JobKey, Looked, Message, Now, Reply, ShardId, Timestamp,
+    Wait,
+};
+
+use super::{Peers, RemoteEdge};
+use crate::Effects;
+use crate::engine::Engine;
+
+/// How long after the beginning of one round the next one begins.
+const ASK_EVERY: Duration = Duration::from_secs(60);
+/// The pause between two questions of a round.
+const ASK_PAUSE: Duration = Duration::from_secs(5);
+/// Waits that are asked about at once.
+const ASKED_MAX: usize = 1_000;
+
+/// The edges that lead to one peer, and how far this shard is with asking about them. Not stored: after a start it
+/// begins anew.
+#[derive(Debug, Default)]
+pub(crate) struct Asking {
+    /// The dependents and their slots; never empty.
+    places: BTreeSet<(JobKey, u32)>,
+    /// How far this round has come; `None` between two of them.
+    reached: Option<(JobKey, u32)>,
+    /// When the next question may be asked.
+    due_at: Elapsed,
+    began_at: Elapsed,
+    /// When the last answer of this round came, and of the one before.
+    answered_at: Option<Timestamp>,
+    answered_before_at: Option<Timestamp>,
+}
+
+impl Asking {
+    /// Those that the next question is about.
+    fn next(&self) -> impl Iterator<Item = &(JobKey, u32)> + '_ {
+        let after = self.reached.map_or(Bound::Unbounded, Bound::Excluded);
+        self.places.range((after, Bound::Unbounded)).take(ASKED_MAX)
+    }
+
+    /// A question was answered, up to a place. Answers that come twice are not counted.
+    fn answered(&mut self, now: Now, up_to: (JobKey, u32)) {
+        if self.due_at > now.elapsed {
+            return;
+        }
+        if self.reached.is_none() {
+            self.began_at = now.elapsed;
+            self.answered_before_at = self.answered_at;
+        }
+        self.answered_at = Some(now.wall);
+        self.due_at = now.elapsed.after(ASK_PAUSE);
+        self.reached = self.reached.max(Some(up_to));
+        if self.next().next().is_none() {
+            self.reached = None;
+            self.due_at = self.due_at.max(self.began_at.after(ASK_EVERY));
+        }
+    }
+
+    /// When this edge was asked about.
+    fn asked_at(&self, place: (JobKey, u32)) -> Option<Timestamp> {
+        match self.reached {
+            Some(reached) if place > reached => self.answered_before_at,
+            _ => self.answered_at,
+        }
+    }
+}
+
+impl Peers {
+    /// A job waits for one elsewhere from now on.
+    pub(crate) fn add_edge(&mut self, now: Now, place: (JobKey, u32), edge: RemoteEdge) {
+        let asking = self.asking.entry(edge.upstream.shard.clone()).or_default();
+        if asking.places.is_empty() {
+            asking.due_at = now.elapsed.after(ASK_EVERY);
+        }
+        asking.places.insert(place);
+        self.up.insert(place, edge);
+    }
+
+    pub(super) fn remove_edge(&mut self, place: (JobKey, u32)) -> Option<RemoteEdge> {
+        let edge = self.up.remove(&place)?;
+        if let Some(asking) = self.asking.get_mut(&edge.upstream.shard) {
+            asking.places.remove(&place);
+            if asking.places.is_empty() {
+                self.asking.remove(&edge.upstream.shard);
+            }
+        }
+        Some(edge)
+    }
+
+    /// A job elsewhere waits for one here; false if that was known.
+    pub(crate) fn add_dependent(&mut self, upstream: JobKey, dependent: Dependent) -> bool {
+        let place = (dependent.shard.clone(), dependent.key, dependent.slot);
+        let (shard, key, slot) = place.clone();
+        self.upstreams.insert((shard, key, slot, upstream));
+        let waiting = self.down.entry(upstream).or_default();
+        waiting.insert(place, dependent.clone()).as_ref() != Some(&dependent)
+    }
+
+    pub(super) fn remove_dependent(
+        &mut self,
+        upstream: JobKey,
+        place: &(ShardId, JobKey, u32),
+    ) -> Option<Dependent> {
+        let waiting = self.down.get_mut(&upstream)?;
+        let dependent = waiting.remove(place)?;
+        if waiting.is_empty() {
+            self.down.remove(&upstream);
+        }
+        let (shard, key, slot) = place.clone();
+        self.upstreams.remove(&(shard, key, slot, upstream));
+        Some(dependent)
+    }
+
+    /// The jobs, live or finished, that this slot of another shard's job waits for. It is one, unless that shard
+    /// forgot the job that had the number first.
+    pub(super) fn upstreams_of(
+        &self,
+        (shard, key, slot): &(ShardId, JobKey, u32),
+    ) -> impl Iterator<Item = JobKey> + '_ {
+        let first = (shard.clone(), *key, *slot, JobKey(0));
+        let last = (shard.clone(), *key, *slot, JobKey(u64::MAX));
+        let range = self.upstreams.range(first..=last);
+        range.map(|(.., upstream)| *upstream)
+    }
+
+    /// The peer has started anew since it was last heard: it is asked soon.
+    pub(super) fn ask_soon(&mut self, now: Now, peer: &ShardId) {
+        if let Some(asking) = self.asking.get_mut(peer) {
+            asking.due_at = asking.due_at.min(now.elapsed.after(ASK_PAUSE));
+        }
+    }
+}
+
+impl Engine {
+    /// Whether it is time to ask a peer about jobs here that wait for jobs there.
+    pub(super) fn is_to_ask(&self, now: Now, peer: &ShardId) -> bool {
+        let is_stopped = self
+            .peers
+            .known
+            .get(peer)
+            .is_some_and(|peer| peer.record.stopped.is_some());
+        let asking = self.peers.asking.get(peer);
+        !is_stopped && asking.is_some_and(|asking| asking.due_at <= now.elapsed)
+    }
+
+    /// The waits to ask a peer about now.
+    pub(crate) fn waits_due(&self, now: Now, peer: &ShardId) -> Reply {
+        let asking = self.peers.asking.get(peer);
+        let asking = asking.filter(|_| self.is_to_ask(now, peer));
+        let wait = |place: &(JobKey, u32)| {
+            let edge = &self.peers.up[place];
+            Wait {
+                namespace: self.spaces[self.space_of_job(place.0).at()].name.clone(),
+                upstream: edge.upstream.id.clone(),
+                dependent: place.0,
+                slot: place.1,
+                is_member: edge.is_member,
+            }
+        };
+        Reply::Waits(
+            asking
+                .into_iter()
+                .flat_map(Asking::next)
+                .map(wait)
+                .collect(),
+        )
+    }
+
+    /// Of the waits that a peer asks about, those that nothing is known of here: not that it waits, and no answer is
+    /// on its way.
+    pub(super) fn unknown_waits(&self, from: &ShardId, mut waits: Vec<Wait>) -> Vec<Wait> {
+        waits.retain(|wait| !self.knows_of(from, wait));
+        if waits.is_empty() {
+            return waits;
+        }
+        let outbox = self.peers.known.get(from).map(|peer| peer.outbox.iter());
+        let messages = outbox.into_iter().flatten().map(|record| &record.message);
+        let answered: BTreeSet<(JobKey, u32)> = messages
+            .filter_map(|message| match message {
+                Message::Ended {
+                    dependent, slot, ..
+                }
+                | Message::NoSuchJob {
+                    dependent, slot, ..
+                } => Some((*dependent, *slot)),
+                _ => None,
+            })
+            .collect();
+        waits.retain(|wait| !answered.contains(&(wait.dependent, wait.slot)));
+        waits
+    }
+
+    /// Whether the peer will be told when the job that it waits for has ended.
+    fn knows_of(&self, from: &ShardId, wait: &Wait) -> bool {
+        let place = (from.clone(), wait.dependent, wait.slot);
+        let listed = |key: JobKey| self.peers.down.get(&key).and_then(|all| all.get(&place));
+        if let Some(key) = self.find_job(&wait.namespace, &wait.upstream) {
+            return listed(key).is_some();
+        }
+        if let Some(key) = self.undecided_job(&wait.namespace, &wait.upstream) {
+            return wait.is_member || listed(key).is_some();
+        }
+        // It has ended, or never was. Only who waits until it is revived is still on the list then.
+        self.peers.upstreams_of(&place).any(|key| {
+            let waits_on = |dependent: &Dependent| dependent.policy == FailurePolicy::Wait;
+            let has_ended = !self.is_live(key) && self.undecided_with(key).is_none();
+            has_ended && listed(key).is_some_and(waits_on)
+        })
+    }
+
+    /// A peer has answered. Of what it does not know it is told once more, unless that is on its way already.
+    pub(super) fn waits_were_looked_at(
+        &mut self,
+        now: Now,
+        peer: &ShardId,
+        looked: &Looked,
+        out: &mut Effects,
+    ) {
+        if looked.unknown.is_empty() {
+            return;
+        }
+        let outbox = self.peers.known.get(peer).map(|peer| peer.outbox.iter());
+        let messages = outbox.into_iter().flatten().map(|record| &record.message);
+        let told: BTreeSet<(JobKey, u32)> = messages
+            .filter_map(|message| match message {
+                Message::Follow { dependent, .. } => Some((dependent.key, dependent.slot)),
+                _ => None,
+            })
+            .collect();
+        for wait in &looked.unknown {
+            let place = (wait.dependent, wait.slot);
+            let is_meant = |edge: &&RemoteEdge| {
+                edge.upstream.shard == *peer && edge.upstream.id == wait.upstream
+            };
+            // It may have been answered since.
+            let edge = self.peers.up.get(&place).filter(is_meant).cloned();
+            if let Some(edge) = edge.filter(|_| !told.contains(&place)) {
+                self.follow(now, place.0, place.1, &edge, out);
+            }
+        }
+    }
+
+    /// A question was answered: the next one has time.
+    pub(super) fn was_answered(&mut self, now: Now, peer: &ShardId, looked: &Looked) {
+        if let Some(asking) = self.peers.asking.get_mut(peer) {
+            asking.answered(now, looked.up_to);
+        }
+    }
+
+    /// When the peers that a job waits for were asked about it; the longest ago, and `None` if one was not yet.
+    pub(crate) fn asked_at(&self, key: JobKey) -> Option<Timestamp> {
+        let created_at = self.job(key).created_at;
+        let asked = self.remote_edges(key).map(|(slot, edge)| {
+            let asking = self.peers.asking.get(&edge.upstream.shard)?;
+            asking.asked_at((key, slot)).filter(|at| *at >= created_at)
+        });
+        asked.min().flatten()
+    }
+
+    /// What is found by peer and by dependent is what there is (`rel A1`).
+    pub(crate) fn check_waits(&self, wrong: &mut Vec<String>) {
+        let mut places: BTreeMap<&ShardId, BTreeSet<(JobKey, u32)>> = BTreeMap::new();
+        for (place, edge) in &self.peers.up {
+            let of_peer = places.entry(&edge.upstream.shard).or_default();
+            of_peer.insert(*place);
+        }
+        let asked = self.peers.asking.iter();
+        let asked = asked.map(|(peer, asking)| (peer, &asking.places));
+        if !asked.eq(places.iter().map(|(peer, places)| (*peer, places))) {
+            wrong.push("peers are asked about other waits than there are".to_owned());
+        }
+        let down = self.peers.down.iter();
+        let upstreams: BTreeSet<_> = down
+            .flat_map(|(upstream, waiting)| waiting.keys().map(|place| (place, *upstream)))
+            .map(|((shard, key, slot), upstream)| (shard.clone(), *key, *slot, upstream))
+            .collect();
+        if upstreams != self.peers.upstreams {
+            wrong.push("upstreams are found by other dependents than wait for them".to_owned());
+        }
+    }
+}
