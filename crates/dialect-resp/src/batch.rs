@@ -1,26 +1,27 @@
-//! Commands that came together: their calls make one commit, and their replies keep their order.
+//! Commands that came together: their calls, on keys and of qless, make one commit, and their replies keep their order.
 
 use ganger_shard::{CallError, Handle};
-use ganger_types::keys::{KeyAnswers, KeyCall, KeyCalls, KeyError, KeyReply};
+use ganger_types::keys::{KeyAnswers, KeyCalls};
+use ganger_types::qless::QlessCall;
 use ganger_types::{Bytes, Command, Namespace, Reply};
 
 use crate::limits::{BATCH_BYTES_MAX, BATCH_CALLS_MAX, BATCH_WIDE_CALLS_MAX};
-use crate::plan::{Planned, Shape};
+use crate::plan::{Answer, Call, Planned, Shape};
 use crate::value::Value;
 
 /// Commands that came together.
 #[derive(Default)]
 pub(crate) struct Batch {
     slots: Vec<Slot>,
-    /// The calls; a new entry whenever the database changes.
-    commands: Vec<KeyCalls>,
+    /// The calls: those on keys of one database that follow each other are one entry.
+    commands: Vec<Command>,
     calls: usize,
     wide: usize,
     bytes: usize,
 }
 
 /// Makes one reply of the answers to several calls.
-pub(crate) type Join = Box<dyn FnOnce(Vec<Result<KeyReply, KeyError>>) -> Value + Send>;
+pub(crate) type Join = Box<dyn FnOnce(Vec<Answer>) -> Value + Send>;
 
 /// The place of a reply.
 enum Slot {
@@ -60,81 +61,82 @@ impl Batch {
 
     /// A call.
     pub(crate) fn call(&mut self, namespace: &Namespace, planned: Planned, is_wide: bool) {
-        self.wide += usize::from(is_wide);
+        self.wide += usize::from(is_wide || planned.is_wide);
         self.put(namespace, planned.call);
         self.slots.push(Slot::Call(planned.shape));
     }
 
-    /// Calls that make one reply together.
+    /// Calls that make one reply together: each of these in each namespace.
     pub(crate) fn several<'a>(
         &mut self,
         namespaces: impl IntoIterator<Item = &'a Namespace>,
-        call: &KeyCall,
+        calls: &[Call],
         join: Join,
     ) {
         let before = self.calls;
         for namespace in namespaces {
-            self.put(namespace, call.clone());
+            for call in calls {
+                self.put(namespace, call.clone());
+            }
         }
         self.slots.push(Slot::Several(self.calls - before, join));
     }
 
-    /// Refuses to run unless these keys are as they were.
-    pub(crate) fn watch(&mut self, namespace: &Namespace, watched: Vec<(Bytes, u64)>) {
+    /// Refuses to run unless these keys are as they were; false if it is about more than the keys of this namespace,
+    /// which cannot be compared in one step.
+    pub(crate) fn watch(&mut self, namespace: &Namespace, watched: Vec<(Bytes, u64)>) -> bool {
         if self.commands.is_empty() {
-            self.open(namespace);
+            self.commands.push(no_calls(namespace));
         }
-        self.commands[0].watched = watched;
-    }
-
-    /// The namespaces of its calls, one after the other.
-    pub(crate) fn namespaces(&self) -> impl Iterator<Item = &Namespace> {
-        self.commands.iter().map(|calls| &calls.namespace)
-    }
-
-    fn open(&mut self, namespace: &Namespace) {
-        self.commands.push(KeyCalls {
-            namespace: namespace.clone(),
-            watched: Vec::new(),
-            calls: Vec::new(),
-        });
-    }
-
-    fn put(&mut self, namespace: &Namespace, call: KeyCall) {
-        if self
-            .commands
-            .last()
-            .is_none_or(|last| last.namespace != *namespace)
-        {
-            self.open(namespace);
+        match &mut *self.commands {
+            [Command::Keys(calls)] if calls.namespace == *namespace => {
+                calls.watched = watched;
+                true
+            }
+            _ => false,
         }
+    }
+
+    fn put(&mut self, namespace: &Namespace, call: Call) {
         self.calls += 1;
         self.bytes += call.bytes();
-        let last = self.commands.last_mut().expect("it was opened");
-        last.calls.push(call);
+        let call = match call {
+            Call::Keys(call) => call,
+            Call::Qless(request) => {
+                let namespace = namespace.clone();
+                let call = QlessCall { namespace, request };
+                self.commands.push(Command::Qless(Box::new(call)));
+                return;
+            }
+        };
+        match self.commands.last_mut() {
+            Some(Command::Keys(last)) if last.namespace == *namespace => last.calls.push(call),
+            _ => {
+                let mut command = no_calls(namespace);
+                if let Command::Keys(calls) = &mut command {
+                    calls.calls.push(call);
+                }
+                self.commands.push(command);
+            }
+        }
     }
 
     /// Runs the calls in one commit and gives the replies once it is durable.
     pub(crate) async fn gather(self, handle: &Handle) -> Gathered {
         let mut answers = Vec::with_capacity(self.calls);
         if !self.commands.is_empty() {
-            let counts: Vec<_> = self
-                .commands
-                .iter()
-                .map(|calls| calls.calls.len())
-                .collect();
+            let counts: Vec<_> = self.commands.iter().map(calls_in).collect();
             let replies = call(handle, self.commands).await;
             for (reply, count) in replies.into_iter().zip(counts) {
                 match reply {
                     Ok(Reply::Keys(KeyAnswers::Each(all))) => {
-                        answers.extend(all.into_iter().map(Ok));
+                        answers.extend(all.into_iter().map(Answer::Keys).map(Ok));
                     }
                     Ok(Reply::Keys(KeyAnswers::Changed)) => return Gathered::Changed,
-                    Ok(other) => {
-                        unreachable!("calls on keys are answered as such, not with {other:?}")
-                    }
+                    Ok(Reply::Qless(answer)) => answers.push(Ok(Answer::Qless(answer))),
+                    Ok(other) => unreachable!("calls are answered as such, not with {other:?}"),
                     Err(error) => {
-                        answers.extend(std::iter::repeat_n(Err(unavailable(&error)), count));
+                        answers.extend((0..count).map(|_| Err(unavailable(&error))));
                     }
                 }
             }
@@ -150,8 +152,23 @@ impl Batch {
     }
 }
 
+fn no_calls(namespace: &Namespace) -> Command {
+    Command::Keys(Box::new(KeyCalls {
+        namespace: namespace.clone(),
+        watched: Vec::new(),
+        calls: Vec::new(),
+    }))
+}
+
+fn calls_in(command: &Command) -> usize {
+    match command {
+        Command::Keys(calls) => calls.calls.len(),
+        _ => 1,
+    }
+}
+
 impl Slot {
-    fn reply(self, next: &mut impl FnMut() -> Result<Result<KeyReply, KeyError>, Value>) -> Value {
+    fn reply(self, next: &mut impl FnMut() -> Result<Answer, Value>) -> Value {
         match self {
             Self::Ready(value) => value,
             Self::Call(shape) => match next() {
@@ -169,17 +186,14 @@ impl Slot {
     }
 }
 
-async fn call(handle: &Handle, mut commands: Vec<KeyCalls>) -> Vec<Result<Reply, CallError>> {
+async fn call(handle: &Handle, mut commands: Vec<Command>) -> Vec<Result<Reply, CallError>> {
     if commands.len() == 1
-        && let Some(calls) = commands.pop()
+        && let Some(command) = commands.pop()
     {
-        return vec![handle.call(Command::Keys(Box::new(calls))).await];
+        return vec![handle.call(command).await];
     }
     let count = commands.len();
-    let commands = commands
-        .into_iter()
-        .map(|calls| Command::Keys(Box::new(calls)));
-    match handle.call_all(commands.collect()).await {
+    match handle.call_all(commands).await {
         Ok(replies) => replies,
         Err(error) => vec![Err(error); count],
     }

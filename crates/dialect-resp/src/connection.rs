@@ -15,7 +15,7 @@ use crate::counters::{Gauge, count};
 use crate::limits::{
     BEHIND_WAIT_BYTES_MAX, IDLE_BYTES, LOOK_EVERY, READ_BYTES, READ_TOGETHER_BYTES, WRITE_BYTES,
 };
-use crate::plan::{Wait, refused};
+use crate::plan::{Plan, Wait, refused};
 use crate::request::{Decoder, Request};
 use crate::session::{Queue, Session};
 use crate::table::{self, Command, Run, Special};
@@ -257,16 +257,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         }
         match command.run {
             Run::Call(plan) => {
-                match plan(&arguments) {
-                    Ok(planned) => {
-                        let namespace =
-                            &self.session.shared.settings.databases[self.session.database];
-                        self.batch.call(namespace, planned, command.is_wide);
-                    }
-                    Err(value) => {
-                        self.batch.ready(value);
-                    }
-                }
+                self.put_in(plan(&arguments), command.is_wide);
+                Ok(())
+            }
+            Run::Script(plan) => {
+                let planned = plan(&mut self.session, &arguments);
+                self.put_in(planned, command.is_wide);
                 Ok(())
             }
             Run::Local(run) => {
@@ -274,7 +270,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                 self.batch.ready(value);
                 Ok(())
             }
-            Run::Second(words) => {
+            Run::Second(words) | Run::Scripts(words) => {
                 let value = table::run_second(words, &mut self.session, &arguments);
                 self.batch.ready(value);
                 Ok(())
@@ -287,6 +283,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                 }
             },
             Run::Special(special) => self.special(special, &arguments).await,
+        }
+    }
+
+    /// Puts a call, or the reply to what needs none, to what is run together.
+    fn put_in(&mut self, plan: Plan, is_wide: bool) {
+        match plan {
+            Ok(planned) => self.batch.call(self.session.namespace(), planned, is_wide),
+            Err(value) => {
+                self.batch.ready(value);
+            }
         }
     }
 
@@ -309,11 +315,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
             return Err(Value::error("ERR Command not allowed inside a transaction"));
         }
         let needs_keys = match command.run {
-            Run::Call(_) | Run::Wait(_) => true,
-            Run::Special(special) => {
-                matches!(special, Special::Watch | Special::Exec | Special::FlushAll)
-            }
-            Run::Local(_) | Run::Second(_) => false,
+            Run::Call(_) | Run::Wait(_) | Run::Script(_) => true,
+            Run::Special(special) => matches!(
+                special,
+                Special::Watch | Special::Exec | Special::FlushAll | Special::FlushDb
+            ),
+            Run::Local(_) | Run::Second(_) | Run::Scripts(_) => false,
         };
         if needs_keys && is_loading(&session.shared.handle.health()) {
             return Err(Value::error("LOADING ganger is loading its store"));
@@ -359,7 +366,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                 self.session.reset();
                 Value::Simple("RESET")
             }
-            Special::Info | Special::FlushAll => {
+            Special::Info | Special::FlushAll | Special::FlushDb => {
                 transaction::spread(&mut self.session, &mut self.batch, special, arguments);
                 return Ok(());
             }

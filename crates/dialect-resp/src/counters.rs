@@ -3,6 +3,8 @@
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::qless::Family;
+
 /// Numbers of the port since the server's start.
 #[derive(Debug, Default)]
 pub struct Counters {
@@ -19,6 +21,9 @@ pub struct Counters {
     pub(crate) denied: AtomicU64,
     pub(crate) cut: AtomicU64,
     pub(crate) published: AtomicU64,
+    qless_calls: [AtomicU64; Family::ALL.len()],
+    pub(crate) qless_refused: AtomicU64,
+    pub(crate) qless_messages: AtomicU64,
 }
 
 /// Adds one.
@@ -90,6 +95,18 @@ impl Counters {
                 "Messages ever published.",
                 &self.published,
             ),
+            (
+                "qless_refused_total",
+                "counter",
+                "Calls of the qless script that were answered with an error of the script.",
+                &self.qless_refused,
+            ),
+            (
+                "qless_messages_total",
+                "counter",
+                "Messages of qless to whoever listens.",
+                &self.qless_messages,
+            ),
         ];
         for (name, kind, help, value) in rows {
             let value = value.load(Ordering::Relaxed);
@@ -99,6 +116,24 @@ impl Counters {
             )
             .expect("strings take everything");
         }
+        out.push_str(
+            "# HELP ganger_resp_qless_calls_total Calls of the qless script, by family of its commands.\n# TYPE ganger_resp_qless_calls_total counter\n",
+        );
+        for family in Family::ALL {
+            let calls = self.qless_calls(family).load(Ordering::Relaxed);
+            let family = family.as_str();
+            writeln!(
+                out,
+                "ganger_resp_qless_calls_total{{family=\"{family}\"}} {calls}"
+            )
+            .expect("strings take everything");
+        }
+    }
+
+    /// The counter of a family of commands of qless.
+    pub(crate) fn qless_calls(&self, family: Family) -> &AtomicU64 {
+        let place = Family::ALL.iter().position(|known| *known == family);
+        &self.qless_calls[place.expect("all are there")]
     }
 }
 

@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::limits::MAILBOX_BYTES_MAX;
-use crate::rights::{Right, Rights};
+use crate::rights::Right;
 use crate::value::Value;
 
 /// What weighs on memory beside a message's bytes.
@@ -106,7 +106,7 @@ impl Mailbox {
     fn deliver(&self, namespace: &Namespace, message: Message) -> bool {
         {
             let identity = self.identity.read().unwrap_or_else(PoisonError::into_inner);
-            if !Rights::of(&identity, namespace).hold(Right::Read) {
+            if !Right::Read.is_held(&identity, namespace) {
                 return false;
             }
         }

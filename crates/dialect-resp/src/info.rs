@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use ganger_shard::Health;
-use ganger_types::keys::{KeyError, KeyReply};
 
 use crate::plan::is;
 use crate::rights::Right;
@@ -47,18 +46,13 @@ pub(crate) struct Head {
 }
 
 impl Head {
-    /// The whole text, with the counts that are known: number of the database, and answer.
-    pub(crate) fn with_counts(
-        self,
-        counts: impl IntoIterator<Item = (usize, Result<KeyReply, KeyError>)>,
-    ) -> Value {
+    /// The whole text, with the counts that are known: number of the database, and its count.
+    pub(crate) fn with_counts(self, counts: impl IntoIterator<Item = (usize, i64)>) -> Value {
         let mut text = self.text;
         if self.has_keyspace {
             begin(&mut text, "Keyspace");
             for (database, count) in counts {
-                if let Ok(KeyReply::Number(count)) = count
-                    && count > 0
-                {
+                if count > 0 {
                     write!(text, "db{database}:keys={count},expires=0,avg_ttl=0\r\n")
                         .expect("strings take everything");
                 }

@@ -1,7 +1,7 @@
-//! The Redis face of a ganger server: RESP2 and RESP3, raw keys, transactions, publish and subscribe.
+//! The Redis face of a ganger server: RESP2 and RESP3, raw keys, qless, transactions, publish and subscribe.
 //!
-//! Bytes become calls on the keys of a shard, and answers become bytes. No rule of strings and lists is here: the
-//! engine has them. Commands that come in one read make one commit.
+//! Bytes become calls on the keys of a shard or of its qless, and answers become bytes. No rule of strings, lists and
+//! qless is here: the engine has them. Commands that come in one read make one commit.
 //!
 //! The one table of commands is in `table.rs`; whoever adds a family of commands adds its rows there.
 
@@ -22,6 +22,7 @@ mod number;
 mod plan;
 mod port;
 mod pubsub;
+mod qless;
 mod request;
 mod rights;
 mod scripts;

@@ -1,16 +1,33 @@
-//! What a command asks of the key space, and how the answer becomes a reply.
+//! What a command asks of the key space or of qless, and how the answer becomes a reply.
 
 use std::time::Duration;
 
 use bytes::Bytes;
 use ganger_types::keys::{End, KeyCall, KeyError, KeyKind, KeyReply};
+use ganger_types::qless::{QlessAnswer, QlessRequest};
 
+use crate::qless::{self, Told};
 use crate::value::Value;
 
-/// A call on keys, and the form of its reply.
+/// A call, and the form of its reply.
 pub(crate) struct Planned {
-    pub(crate) call: KeyCall,
+    pub(crate) call: Call,
     pub(crate) shape: Shape,
+    /// Whether the answer may be large.
+    pub(crate) is_wide: bool,
+}
+
+/// What is asked for.
+#[derive(Clone)]
+pub(crate) enum Call {
+    Keys(KeyCall),
+    Qless(QlessRequest),
+}
+
+/// What comes of it.
+pub(crate) enum Answer {
+    Keys(Result<KeyReply, KeyError>),
+    Qless(QlessAnswer),
 }
 
 /// How an answer becomes a reply.
@@ -21,6 +38,8 @@ pub(crate) enum Shape {
     Of(fn(KeyReply) -> Value),
     /// In a way of its own, which knows the arguments.
     With(Box<dyn FnOnce(KeyReply) -> Value + Send>),
+    /// As a script's result or error.
+    Script(Told),
 }
 
 /// What a handler gives: a call, or a reply that needs none.
@@ -41,19 +60,13 @@ impl Planned {
     /// A call with the usual form of reply.
     #[expect(clippy::unnecessary_wraps, reason = "the last word of a handler")]
     pub(crate) fn plain(call: KeyCall) -> Plan {
-        Ok(Self {
-            call,
-            shape: Shape::Plain,
-        })
+        Ok(Self::new(Call::Keys(call), Shape::Plain))
     }
 
     /// A call with a reply of its own form.
     #[expect(clippy::unnecessary_wraps, reason = "the last word of a handler")]
     pub(crate) fn of(call: KeyCall, shape: fn(KeyReply) -> Value) -> Plan {
-        Ok(Self {
-            call,
-            shape: Shape::Of(shape),
-        })
+        Ok(Self::new(Call::Keys(call), Shape::Of(shape)))
     }
 
     /// Likewise, with a form that depends on the arguments.
@@ -62,23 +75,59 @@ impl Planned {
         call: KeyCall,
         shape: impl FnOnce(KeyReply) -> Value + Send + 'static,
     ) -> Plan {
-        Ok(Self {
+        Ok(Self::new(Call::Keys(call), Shape::With(Box::new(shape))))
+    }
+
+    fn new(call: Call, shape: Shape) -> Self {
+        Self {
             call,
-            shape: Shape::With(Box::new(shape)),
-        })
+            shape,
+            is_wide: false,
+        }
+    }
+
+    /// A question about qless that no script has asked.
+    #[expect(clippy::unnecessary_wraps, reason = "the last word of a handler")]
+    pub(crate) fn qless(request: QlessRequest) -> Plan {
+        Ok(Self::new(Call::Qless(request), Shape::Plain))
+    }
+
+    /// A call of the script of qless.
+    pub(crate) fn script(request: QlessRequest, told: Told, is_wide: bool) -> Self {
+        Self {
+            is_wide,
+            ..Self::new(Call::Qless(request), Shape::Script(told))
+        }
     }
 }
 
 impl Shape {
     /// The reply.
-    pub(crate) fn reply(self, answer: Result<KeyReply, KeyError>) -> Value {
+    pub(crate) fn reply(self, answer: Answer) -> Value {
         match answer {
-            Err(error) => refused(error),
-            Ok(reply) => match self {
-                Self::Plain => plain(reply),
+            Answer::Keys(Err(error)) => refused(error),
+            Answer::Keys(Ok(reply)) => match self {
+                Self::Plain | Self::Script(_) => plain(reply),
                 Self::Of(shape) => shape(reply),
                 Self::With(shape) => shape(reply),
             },
+            Answer::Qless(answer) => match (self, answer) {
+                (Self::Script(told), answer) => told.reply(answer),
+                (_, Ok(reply)) => qless::result(reply),
+                (_, Err(refusal)) => {
+                    unreachable!("only a script's commands are refused, not with {refusal:?}")
+                }
+            },
+        }
+    }
+}
+
+impl Call {
+    /// About how much memory it takes.
+    pub(crate) fn bytes(&self) -> usize {
+        match self {
+            Self::Keys(call) => call.bytes(),
+            Self::Qless(request) => request.bytes(),
         }
     }
 }

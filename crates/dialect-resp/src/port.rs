@@ -12,9 +12,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::clients::Clients;
 use crate::connection::Connection;
-use crate::counters::{Counters, Gauge};
+use crate::counters::{Counters, Gauge, count};
 use crate::hub::Hub;
 use crate::login::Login;
+use crate::qless::Library;
 use crate::session::Session;
 
 /// How the port behaves.
@@ -59,7 +60,22 @@ pub(crate) struct Shared {
     pub(crate) hub: Arc<Hub>,
     pub(crate) clients: Clients,
     pub(crate) counters: Arc<Counters>,
+    /// Scripts that were sent and are known.
+    pub(crate) library: Library,
     pub(crate) since: Instant,
+}
+
+impl Shared {
+    /// Has the messages of qless published, on the shard's thread: they are there before the reply to their call.
+    fn listen(&self) {
+        let (hub, counters) = (Arc::clone(&self.hub), Arc::clone(&self.counters));
+        self.handle.listen(Arc::new(move |messages| {
+            for (namespace, message) in messages {
+                count(&counters.qless_messages);
+                hub.publish(namespace, &message.channel, &message.payload);
+            }
+        }));
+    }
 }
 
 impl Port {
@@ -78,8 +94,10 @@ impl Port {
             hub: Arc::default(),
             clients: Clients::default(),
             counters: Arc::default(),
+            library: Library::default(),
             since: Instant::now(),
         };
+        shared.listen();
         Self {
             shared: Arc::new(shared),
         }

@@ -16,6 +16,8 @@ pub(crate) enum Right {
     Add,
     /// Taking elements and removing keys.
     Take,
+    /// Changing what others have put in and how it is worked on.
+    Manage,
     /// Removing everything.
     Clear,
     /// Seeing other connections.
@@ -25,12 +27,13 @@ pub(crate) enum Right {
 }
 
 impl Right {
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 9] = [
         Self::Open,
         Self::Known,
         Self::Read,
         Self::Add,
         Self::Take,
+        Self::Manage,
         Self::Clear,
         Self::Inspect,
         Self::Rule,
@@ -44,6 +47,7 @@ impl Right {
             Self::Read => &["resp.read", "resp.work"],
             Self::Add => &["resp.add", "resp.work"],
             Self::Take => &["resp.work", "resp.repair"],
+            Self::Manage => &["resp.repair"],
             Self::Clear => &["resp.clear"],
             Self::Inspect => &["resp.listConnections"],
             Self::Rule => &["resp.endConnection"],
@@ -55,26 +59,29 @@ impl Right {
         self.operations().first().copied().unwrap_or("resp.connect")
     }
 
-    fn bit(self) -> u8 {
-        1 << Self::ALL
-            .iter()
-            .position(|right| *right == self)
-            .unwrap_or(7)
+    fn bit(self) -> u16 {
+        let place = Self::ALL.iter().position(|right| *right == self);
+        1 << place.expect("all are there")
+    }
+
+    /// Whether an identity holds it in a namespace.
+    pub(crate) fn is_held(self, identity: &Identity, namespace: &Namespace) -> bool {
+        let place = Some(namespace.as_bytes());
+        let may = |operation: &&str| identity.may(operation, place).is_ok();
+        self == Self::Open || self.operations().iter().any(may)
     }
 }
 
 /// What an identity may do in a namespace, looked up once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Rights(u8);
+pub(crate) struct Rights(u16);
 
 impl Rights {
     /// Looks it up.
     pub(crate) fn of(identity: &Identity, namespace: &Namespace) -> Self {
-        let place = Some(namespace.as_bytes());
-        let may = |operation: &&str| identity.may(operation, place).is_ok();
         let held = Right::ALL
             .into_iter()
-            .filter(|right| *right == Right::Open || right.operations().iter().any(may));
+            .filter(|right| right.is_held(identity, namespace));
         Self(held.fold(0, |bits, right| bits | right.bit()))
     }
 
@@ -126,6 +133,7 @@ mod tests {
                 Right::Read,
                 Right::Add,
                 Right::Take,
+                Right::Manage,
                 Right::Clear
             ]
         );

@@ -1,33 +1,47 @@
-//! Scripts: ganger runs no Lua. What it knows of a script, a family of commands will tell.
+//! Scripts: ganger runs no Lua. It knows the script of qless when it sees it, and carries its calls out itself.
+
+use std::sync::Arc;
 
 use bytes::Bytes;
+use ganger_access::Outcome;
+use ganger_types::qless::{Generation, QlessRequest};
 
+use crate::counters::count;
 use crate::number::integer_argument;
-use crate::plan::{is, syntax_error};
+use crate::plan::{Plan, Planned, is, syntax_error};
+use crate::qless::{self, Digest, Told, script_error};
 use crate::rights::Right;
 use crate::session::Session;
-use crate::table::{Command, family, local};
+use crate::table::{Command, Run};
 use crate::value::Value;
 
+/// Which right a call takes, its own command says.
 pub(crate) const COMMANDS: &[Command] = &[
-    local("eval", -3, Right::Take, |_, a| run(a, unknown_script)),
-    local("eval_ro", -3, Right::Read, |_, a| run(a, unknown_script)),
-    local("evalsha", -3, Right::Take, |_, a| by_digest(a)),
-    local("evalsha_ro", -3, Right::Read, |_, a| by_digest(a)),
-    family(
-        "script",
-        -2,
-        Right::Known,
-        &[
-            ("load", 3, |_, _| unknown_script()),
+    script("eval", |session, a| by_text(session, a, false)),
+    script("eval_ro", |session, a| by_text(session, a, true)),
+    script("evalsha", |session, a| by_digest(session, a, false)),
+    script("evalsha_ro", |session, a| by_digest(session, a, true)),
+    Command {
+        name: "script",
+        arity: -2,
+        right: Right::Known,
+        run: Run::Scripts(&[
+            ("load", 3, load),
             ("exists", -3, exists),
             ("flush", -2, flush),
-        ],
-    ),
+        ]),
+        is_wide: false,
+    },
 ];
 
-fn unknown_script() -> Value {
-    Value::error("ERR ganger does not run Lua and does not know this script")
+const fn script(name: &'static str, plan: fn(&mut Session, &[Bytes]) -> Plan) -> Command {
+    Command {
+        name,
+        arity: -3,
+        right: Right::Known,
+        run: Run::Script(plan),
+        is_wide: false,
+    }
 }
 
 /// The text is compared as a whole by some clients.
@@ -35,39 +49,107 @@ fn not_loaded() -> Value {
     Value::error("NOSCRIPT No matching script. Please use EVAL.")
 }
 
-/// What cannot be a digest is not looked at further.
-fn by_digest(arguments: &[Bytes]) -> Value {
-    const DIGITS: usize = 40;
-    if arguments[1].len() == DIGITS {
-        run(arguments, not_loaded)
-    } else {
-        not_loaded()
-    }
+/// `EVAL`.
+fn by_text(session: &mut Session, arguments: &[Bytes], only_reads: bool) -> Plan {
+    let keys = keys(arguments)?;
+    let (digest, generation) = session.shared.library.learn(&arguments[1])?;
+    call(
+        session,
+        digest,
+        generation,
+        &arguments[3..],
+        keys,
+        only_reads,
+    )
 }
 
-/// Looks at the number of keys, as Redis does before anything else.
-fn run(arguments: &[Bytes], otherwise: fn() -> Value) -> Value {
-    let keys = match integer_argument(&arguments[2]) {
-        Ok(keys) => keys,
-        Err(refusal) => return refusal,
-    };
-    let Ok(keys) = usize::try_from(keys) else {
-        return Value::error("ERR Number of keys can't be negative");
+/// `EVALSHA`. What cannot be a digest is not looked at further.
+fn by_digest(session: &mut Session, arguments: &[Bytes], only_reads: bool) -> Plan {
+    let digest = Digest::read(&arguments[1]).ok_or_else(not_loaded)?;
+    let keys = keys(arguments)?;
+    let generation = session.shared.library.find(digest).ok_or_else(not_loaded)?;
+    call(
+        session,
+        digest,
+        generation,
+        &arguments[3..],
+        keys,
+        only_reads,
+    )
+}
+
+/// The number of keys, which Redis looks at before anything else.
+fn keys(arguments: &[Bytes]) -> Result<usize, Value> {
+    let Ok(keys) = usize::try_from(integer_argument(&arguments[2])?) else {
+        return Err(Value::error("ERR Number of keys can't be negative"));
     };
     if keys > arguments.len() - 3 {
-        return Value::error("ERR Number of keys can't be greater than number of args");
+        return Err(Value::error(
+            "ERR Number of keys can't be greater than number of args",
+        ));
     }
-    otherwise()
+    Ok(keys)
 }
 
-fn exists(_: &mut Session, arguments: &[Bytes]) -> Value {
-    Value::Array(arguments[2..].iter().map(|_| Value::Number(0)).collect())
+/// A call of the script: a command, the caller's time, and what follows.
+fn call(
+    session: &Session,
+    digest: Digest,
+    generation: Generation,
+    words: &[Bytes],
+    keys: usize,
+    only_reads: bool,
+) -> Plan {
+    if keys > 0 {
+        return Err(script_error(b"No Keys should be provided", digest));
+    }
+    let row = qless::find(words);
+    session.check_right(row.name, row.right)?;
+    if only_reads && row.right != Right::Read {
+        let text: &[u8] = b"Write commands are not allowed from read-only scripts.";
+        return Err(script_error(text, digest));
+    }
+    let counters = &session.shared.counters;
+    count(counters.qless_calls(row.family));
+    let audit = (row.right == Right::Manage).then(|| {
+        let record = session.record(row.right, row.name, Outcome::Done);
+        Box::new((session.shared.settings.audit.clone(), record))
+    });
+    let told = Told {
+        digest,
+        counters: Arc::clone(counters),
+        audit,
+    };
+    let request = QlessRequest::Script {
+        generation,
+        words: words.to_vec(),
+    };
+    Ok(Planned::script(request, told, row.is_wide))
 }
 
-fn flush(_: &mut Session, arguments: &[Bytes]) -> Value {
+fn load(session: &mut Session, arguments: &[Bytes]) -> Value {
+    let learned = session.shared.library.learn(&arguments[2]);
+    learned.map_or_else(
+        |refusal| refusal,
+        |(digest, _)| Value::Bulk(Bytes::from(digest.to_string())),
+    )
+}
+
+fn exists(session: &mut Session, arguments: &[Bytes]) -> Value {
+    let library = &session.shared.library;
+    let is_there = |text: &Bytes| {
+        let found = Digest::read(text).and_then(|digest| library.find(digest));
+        Value::Number(i64::from(found.is_some()))
+    };
+    Value::Array(arguments[2..].iter().map(is_there).collect())
+}
+
+fn flush(session: &mut Session, arguments: &[Bytes]) -> Value {
     match &arguments[2..] {
-        [] => Value::OK,
-        [how] if is(how, "async") || is(how, "sync") => Value::OK,
-        _ => syntax_error(),
+        [] => {}
+        [how] if is(how, "async") || is(how, "sync") => {}
+        _ => return syntax_error(),
     }
+    session.shared.library.forget();
+    Value::OK
 }

@@ -155,9 +155,7 @@ impl Session {
 
     /// Whether a command may be sent; else its refusal, which the audit log hears of.
     pub(crate) fn check(&self, command: &Command) -> Result<(), Value> {
-        if !self.rights.hold(command.right) {
-            return Err(self.deny(command.name, command.right));
-        }
+        self.check_right(command.name, command.right)?;
         if command.right == Right::Clear && !self.shared.settings.may_flush {
             let name = command.name.to_uppercase();
             let text = format!(
@@ -168,10 +166,19 @@ impl Session {
         Ok(())
     }
 
+    /// Whether it has a right in its database; else the refusal of what needs it.
+    pub(crate) fn check_right(&self, name: &'static str, right: Right) -> Result<(), Value> {
+        if self.rights.hold(right) {
+            Ok(())
+        } else {
+            Err(self.deny(name, right))
+        }
+    }
+
     /// The databases in which it has a right, by their numbers.
     pub(crate) fn databases_with(&self, right: Right) -> Vec<(usize, &Namespace)> {
         let all = self.shared.settings.databases.iter().enumerate();
-        all.filter(|(_, namespace)| Rights::of(&self.identity, namespace).hold(right))
+        all.filter(|(_, namespace)| right.is_held(&self.identity, namespace))
             .collect()
     }
 
@@ -188,12 +195,18 @@ impl Session {
 
     /// Tells the audit log.
     pub(crate) fn tell(&self, right: Right, command: &str, outcome: Outcome) {
-        self.shared.settings.audit.write(&Record {
+        let record = self.record(right, command, outcome);
+        self.shared.settings.audit.write(&record);
+    }
+
+    /// What the audit log hears of a command.
+    pub(crate) fn record(&self, right: Right, command: &str, outcome: Outcome) -> Record {
+        Record {
             on: Some(command.to_owned()),
             namespace: Some(self.namespace().to_text().into_owned()),
             from: Some(self.client.from()),
             ..Record::new(self.identity.to_string(), right.operation(), outcome)
-        });
+        }
     }
 
     /// Whether it listens to anything.

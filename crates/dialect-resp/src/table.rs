@@ -11,7 +11,7 @@ use crate::plan::{Plan, Wait, is, shown, wrong_arity};
 use crate::rights::Right;
 use crate::session::Session;
 use crate::value::Value;
-use crate::{client, hello, info, keys, pubsub, scripts};
+use crate::{client, hello, info, keys, pubsub, qless, scripts};
 
 /// A row.
 #[derive(Clone, Copy)]
@@ -33,10 +33,14 @@ pub(crate) enum Run {
     Call(fn(&[Bytes]) -> Plan),
     /// As a wait for an element.
     Wait(fn(&[Bytes]) -> Result<Wait, Value>),
+    /// As a call of a script, if the connection knows it.
+    Script(fn(&mut Session, &[Bytes]) -> Plan),
     /// Within the connection. What others see of it may come before earlier calls are durable.
     Local(Local),
     /// Likewise, by its second word; one without is answered with an empty array.
     Second(&'static [Word]),
+    /// Likewise, where commands behind it depend on it: within a transaction it is run in its place.
+    Scripts(&'static [Word]),
     /// In a way that the connection itself knows.
     Special(Special),
 }
@@ -61,6 +65,7 @@ pub(crate) enum Special {
     Select,
     Info,
     FlushAll,
+    FlushDb,
     Publish,
     /// To patterns, if true.
     Subscribe(bool),
@@ -160,6 +165,7 @@ const SPECIAL: &[Command] = &[
     special("select", 2, Right::Known, Special::Select),
     special("info", -1, Right::Known, Special::Info),
     special("flushall", -1, Right::Clear, Special::FlushAll),
+    special("flushdb", -1, Right::Clear, Special::FlushDb),
     special("publish", 3, Right::Add, Special::Publish),
     special("subscribe", -2, Right::Read, Special::Subscribe(false)),
     special("psubscribe", -2, Right::Read, Special::Subscribe(true)),
@@ -177,6 +183,7 @@ fn all() -> impl Iterator<Item = Command> {
         .chain(hello::COMMANDS.iter().copied())
         .chain(info::COMMANDS.iter().copied())
         .chain(pubsub::COMMANDS.iter().copied())
+        .chain(qless::COMMANDS.iter().copied())
         .chain(scripts::COMMANDS.iter().copied())
 }
 
@@ -211,7 +218,7 @@ impl Command {
         if !is_enough(self.arity, arguments.len()) {
             return Err(wrong_arity(self.name));
         }
-        if let Run::Second(words) = self.run
+        if let Run::Second(words) | Run::Scripts(words) = self.run
             && arguments.len() > 1
         {
             let Some((word, arity, _)) = second(words, arguments) else {

@@ -4,6 +4,7 @@ use bytes::Bytes;
 use ganger_access::Outcome;
 use ganger_shard::Health;
 use ganger_types::keys::{KeyAnswers, KeyCall, KeyCalls, KeyReply};
+use ganger_types::qless::QlessRequest;
 use ganger_types::{Command as EngineCommand, Namespace, Reply};
 
 use crate::batch::{Batch, Gathered, unavailable};
@@ -11,7 +12,7 @@ use crate::info;
 use crate::keys;
 use crate::limits::WATCHED_KEYS_MAX;
 use crate::number::integer_argument;
-use crate::plan::{is, refused as refused_call};
+use crate::plan::{Answer, Call, is, refused as refused_call};
 use crate::pubsub;
 use crate::rights::Right;
 use crate::session::Session;
@@ -189,8 +190,10 @@ fn plan(
         let planned = match command.run {
             Run::Call(plan) => plan(&arguments),
             Run::Wait(plan) => plan(&arguments).and_then(crate::plan::Wait::at_once),
+            Run::Script(plan) => plan(session, &arguments),
+            Run::Scripts(words) => Err(run_second(words, session, &arguments)),
             Run::Special(Special::Select) => Err(select(session, &arguments)),
-            Run::Special(special @ (Special::Info | Special::FlushAll)) => {
+            Run::Special(special @ (Special::Info | Special::FlushAll | Special::FlushDb)) => {
                 spread(session, &mut batch, special, &arguments);
                 continue;
             }
@@ -219,7 +222,7 @@ fn at_last(session: &mut Session, command: &Command, arguments: &[Bytes]) -> Val
     }
 }
 
-/// Watched keys are compared within the commit, which is possible where all is about one namespace.
+/// Watched keys are compared within the commit, which is possible where all is about the keys of one namespace.
 fn put_watched(
     session: &Session,
     batch: &mut Batch,
@@ -232,55 +235,70 @@ fn put_watched(
         .map_or(&databases[begun_in], |(database, ..)| &databases[*database]);
     let is_one = watched
         .iter()
-        .all(|(database, ..)| databases[*database] == *place)
-        && batch.namespaces().all(|namespace| namespace == place);
-    if !is_one {
-        return Err(Value::error(
-            "ERR ganger compares watched keys only with a transaction in their own database: WATCH and EXEC there",
-        ));
+        .all(|(database, ..)| databases[*database] == *place);
+    let watched = watched
+        .into_iter()
+        .map(|(_, key, revision)| (key, revision));
+    if is_one && batch.watch(place, watched.collect()) {
+        return Ok(());
     }
-    batch.watch(
-        place,
-        watched
-            .into_iter()
-            .map(|(_, key, revision)| (key, revision))
-            .collect(),
-    );
-    Ok(())
+    Err(Value::error(
+        "ERR ganger compares watched keys only with a transaction on keys in their own database: WATCH and EXEC there",
+    ))
 }
 
-/// `INFO` and `FLUSHALL`, which ask all databases.
+/// `INFO`, which asks all databases, and what clears one or all of them.
 pub(crate) fn spread(
     session: &mut Session,
     batch: &mut Batch,
     special: Special,
     arguments: &[Bytes],
 ) {
-    let namespaces = |right| {
-        let databases = session.databases_with(right);
-        let (numbers, namespaces): (Vec<_>, Vec<_>) = databases.into_iter().unzip();
-        (numbers, namespaces)
-    };
-    if special == Special::FlushAll {
-        if let Err(refusal) = keys::flush(arguments) {
-            batch.ready(refusal);
-            return;
-        }
-        session.tell(Right::Clear, "flushall", Outcome::Done);
-        let join = |answers: Vec<_>| {
-            let failed = answers.into_iter().find_map(Result::err);
-            failed.map_or(Value::OK, refused_call)
-        };
-        batch.several(namespaces(Right::Clear).1, &KeyCall::Clear, Box::new(join));
+    if special == Special::Info {
+        return info(session, batch, arguments);
+    }
+    if let Err(refusal) = keys::check_flush(arguments) {
+        batch.ready(refusal);
         return;
     }
+    let (name, namespaces) = if special == Special::FlushAll {
+        ("flushall", databases(session, Right::Clear).1)
+    } else {
+        ("flushdb", vec![session.namespace()])
+    };
+    session.tell(Right::Clear, name, Outcome::Done);
+    let calls = [Call::Keys(KeyCall::Clear), Call::Qless(QlessRequest::Clear)];
+    batch.several(namespaces, &calls, Box::new(all_done));
+}
+
+/// `OK`, or the first refusal.
+fn all_done(answers: Vec<Answer>) -> Value {
+    let failed = answers.into_iter().find_map(|answer| match answer {
+        Answer::Keys(Err(error)) => Some(error),
+        Answer::Keys(Ok(_)) | Answer::Qless(_) => None,
+    });
+    failed.map_or(Value::OK, refused_call)
+}
+
+/// The databases in which the session has a right: their numbers, and their names.
+fn databases(session: &Session, right: Right) -> (Vec<usize>, Vec<&Namespace>) {
+    session.databases_with(right).into_iter().unzip()
+}
+
+fn info(session: &Session, batch: &mut Batch, arguments: &[Bytes]) {
     let head = info::head(session, &arguments[1..]);
     let is_loaded = matches!(session.shared.handle.health(), Health::Ready | Health::Full);
-    if head.has_keyspace && is_loaded {
-        let (numbers, namespaces) = namespaces(Right::Read);
-        let join = move |answers: Vec<_>| head.with_counts(numbers.into_iter().zip(answers));
-        batch.several(namespaces, &KeyCall::Count, Box::new(join));
-    } else {
+    if !head.has_keyspace || !is_loaded {
         batch.ready(head.with_counts([]));
+        return;
     }
+    let (numbers, namespaces) = databases(session, Right::Read);
+    let join = move |answers: Vec<Answer>| {
+        let counts = answers.into_iter().filter_map(|answer| match answer {
+            Answer::Keys(Ok(KeyReply::Number(count))) => Some(count),
+            _ => None,
+        });
+        head.with_counts(numbers.into_iter().zip(counts))
+    };
+    batch.several(namespaces, &[Call::Keys(KeyCall::Count)], Box::new(join));
 }

@@ -21,6 +21,8 @@ pub enum Value {
     Simple(&'static str),
     /// A refusal that begins with its code. Line ends in it are written as spaces.
     Error(Cow<'static, str>),
+    /// Likewise, with any bytes in it.
+    Failure(Bytes),
     /// A whole number.
     Number(i64),
     /// Any bytes.
@@ -62,7 +64,8 @@ impl Value {
         let is_three = protocol == Protocol::Three;
         match self {
             Self::Simple(word) => line(out, b'+', word.as_bytes()),
-            Self::Error(text) => error(out, text),
+            Self::Error(text) => error(out, text.as_bytes()),
+            Self::Failure(text) => error(out, text),
             Self::Number(number) => header(out, b':', *number),
             Self::Bulk(bytes) => bulk(out, b'$', b"", bytes),
             Self::Nil | Self::NilList if is_three => out.put_slice(b"_\r\n"),
@@ -108,16 +111,12 @@ fn line(out: &mut BytesMut, kind: u8, text: &[u8]) {
     out.put_slice(b"\r\n");
 }
 
-fn error(out: &mut BytesMut, text: &str) {
+fn error(out: &mut BytesMut, text: &[u8]) {
+    let is_end = |byte: &u8| matches!(byte, b'\r' | b'\n');
+    let end = text.iter().rposition(|byte| !is_end(byte));
     out.put_u8(b'-');
-    let text = text.trim_end_matches(['\r', '\n']).bytes();
-    out.extend(text.map(|byte| {
-        if matches!(byte, b'\r' | b'\n') {
-            b' '
-        } else {
-            byte
-        }
-    }));
+    let text = text[..end.map_or(0, |end| end + 1)].iter();
+    out.extend(text.map(|byte| if is_end(byte) { b' ' } else { *byte }));
     out.put_slice(b"\r\n");
 }
 
@@ -177,6 +176,11 @@ mod tests {
         let cases = [
             (Value::OK, "+OK\r\n", "+OK\r\n"),
             (Value::error("ERR a\r\nb"), "-ERR a  b\r\n", "-ERR a  b\r\n"),
+            (
+                Value::Failure(Bytes::from_static(b"ERR a\n\n")),
+                "-ERR a\r\n",
+                "-ERR a\r\n",
+            ),
             (
                 Value::Number(i64::MIN),
                 ":-9223372036854775808\r\n",

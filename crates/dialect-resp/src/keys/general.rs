@@ -10,7 +10,7 @@ use crate::limits::EXPIRY_MILLIS_MAX;
 use crate::number::integer_argument;
 use crate::plan::{Plan, Planned, is, shown, syntax_error};
 use crate::rights::Right;
-use crate::table::{Command, Run, command, wide};
+use crate::table::{Command, command, wide};
 use crate::value::Value;
 
 pub(super) const COMMANDS: &[Command] = &[
@@ -31,13 +31,6 @@ pub(super) const COMMANDS: &[Command] = &[
     }),
     wide("scan", -2, Right::Read, scan),
     command("dbsize", 1, Right::Read, |_| Planned::plain(KeyCall::Count)),
-    Command {
-        name: "flushdb",
-        arity: -1,
-        right: Right::Clear,
-        run: Run::Call(flush),
-        is_wide: false,
-    },
     command("expire", -3, Right::Add, |a| {
         expire("expire", a, 1_000, false)
     }),
@@ -75,14 +68,13 @@ fn delete(arguments: &[Bytes]) -> Plan {
     })
 }
 
-/// `FLUSHDB`, and what `FLUSHALL` does to each database.
-pub(crate) fn flush(arguments: &[Bytes]) -> Plan {
+/// Looks at the words behind `FLUSHDB` and `FLUSHALL`.
+pub(crate) fn check_flush(arguments: &[Bytes]) -> Result<(), Value> {
     match &arguments[1..] {
-        [] => {}
-        [how] if is(how, "async") || is(how, "sync") => {}
-        _ => return Err(syntax_error()),
+        [] => Ok(()),
+        [how] if is(how, "async") || is(how, "sync") => Ok(()),
+        _ => Err(syntax_error()),
     }
-    Planned::plain(KeyCall::Clear)
 }
 
 fn left(reply: &KeyReply, unit: fn(i64) -> i64) -> Value {

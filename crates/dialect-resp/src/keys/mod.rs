@@ -6,7 +6,7 @@ mod strings;
 
 use crate::table::Command;
 
-pub(crate) use general::flush;
+pub(crate) use general::check_flush;
 
 /// All of them.
 pub(crate) fn commands() -> impl Iterator<Item = Command> {

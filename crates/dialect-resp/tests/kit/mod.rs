@@ -10,7 +10,7 @@ use std::time::Duration;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use ganger_access::{Audit, Identity};
-use ganger_dialect_resp::{Login, LoginError, Port, Settings};
+use ganger_dialect_resp::{Counters, Login, LoginError, Port, Settings};
 use ganger_shard::{Handle, Hooks, Shard, SystemClock};
 use ganger_store::MemoryStore;
 use tokio::runtime::Runtime;
@@ -82,6 +82,7 @@ pub(crate) struct World {
     pub(crate) shard: Handle,
     pub(crate) address: SocketAddr,
     pub(crate) tokens: Tokens,
+    pub(crate) counters: Arc<Counters>,
     pub(crate) stopping: CancellationToken,
 }
 
@@ -112,6 +113,7 @@ impl World {
         };
         change(&mut settings);
         let port = Port::new(shard.clone(), settings);
+        let counters = Arc::clone(port.counters());
         let tokens = Tokens::default();
         let known = tokens.clone();
         let listener = runtime
@@ -129,6 +131,7 @@ impl World {
             shard,
             address,
             tokens,
+            counters,
             stopping,
         }
     }

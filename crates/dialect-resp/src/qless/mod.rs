@@ -1,0 +1,13 @@
+//! qless on this port: which scripts are its, who may call what, and the few plain commands that read its keys.
+//!
+//! A call of the script becomes a call of the engine, with its words as they came; what a command does is not known here.
+
+mod commands;
+mod keys;
+mod library;
+mod told;
+
+pub(crate) use commands::{Family, find};
+pub(crate) use keys::COMMANDS;
+pub(crate) use library::{Digest, Library};
+pub(crate) use told::{Told, result, script_error};
