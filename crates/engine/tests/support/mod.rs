@@ -45,6 +45,7 @@ pub struct Rows {
     pub dependents: BTreeMap<(JobKey, ShardId, JobKey, u32), Dependent>,
     pub keys: BTreeMap<u64, KeyRecord>,
     pub elements: BTreeMap<(u64, i64), ElementRecord>,
+    pub qless: BTreeMap<(Namespace, QlessKey), QlessRow>,
 }
 
 impl Rows {
@@ -218,6 +219,12 @@ impl Rows {
             Change::RemoveElement(list, place) => {
                 self.elements.remove(&(list, place)).expect("it is there");
             }
+            Change::PutQless(namespace, row) => {
+                self.qless.insert((namespace, row.key()), *row);
+            }
+            Change::RemoveQless(namespace, key) => {
+                self.qless.remove(&(namespace, key));
+            }
             other => panic!("{other:?} is written above"),
         }
     }
@@ -238,6 +245,7 @@ pub struct World {
     pub now: Now,
     pub epoch: u64,
     pub events: Vec<Event>,
+    pub messages: Vec<(Namespace, QlessMessage)>,
 }
 
 /// Other bits for each shard and start.
@@ -277,6 +285,7 @@ impl World {
             now,
             epoch: 1,
             events: Vec::new(),
+            messages: Vec::new(),
         }
     }
 
@@ -316,6 +325,7 @@ impl World {
             self.rows.write(change);
         }
         self.events.extend(out.events);
+        self.messages.extend(out.messages);
         let wrong = self.engine.check_invariants();
         assert!(wrong.is_empty(), "{wrong:#?}");
         for (key, record) in &self.rows.jobs {
@@ -427,6 +437,9 @@ impl World {
         rows.elements
             .into_values()
             .for_each(|row| loader.element(row));
+        rows.qless
+            .into_iter()
+            .for_each(|((space, _), row)| loader.qless(space, row));
         self.engine = loader.finish();
         let wrong = self.engine.check_invariants();
         assert!(wrong.is_empty(), "after a restart: {wrong:#?}");
