@@ -7,7 +7,7 @@
 use std::fmt;
 
 use bytes::Bytes;
-use ganger_types::qless::QlessTag;
+use ganger_types::qless::{QlessRefusal, QlessTag};
 
 use super::write::Writer;
 use crate::number;
@@ -44,6 +44,12 @@ impl fmt::Display for Wrong {
             "Expected {wanted} but found invalid token at character {}",
             at + 1
         )
+    }
+}
+
+impl From<Wrong> for QlessRefusal {
+    fn from(wrong: Wrong) -> Self {
+        Self(wrong.to_string().into())
     }
 }
 

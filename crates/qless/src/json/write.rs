@@ -1,6 +1,6 @@
 //! The writer, with its habits: `{}` for an empty list, 14 digits, and a backslash before each slash.
 
-use ganger_types::qless::QlessTag;
+use ganger_types::qless::{QlessReply, QlessTag};
 
 use crate::number;
 
@@ -140,6 +140,12 @@ impl Writer {
             }
         };
         self.out.extend_from_slice(&[b'\\', letter]);
+    }
+}
+
+impl From<Writer> for QlessReply {
+    fn from(json: Writer) -> Self {
+        Self::Text(json.finish().into())
     }
 }
 

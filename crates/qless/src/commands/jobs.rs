@@ -1,0 +1,86 @@
+//! `jobs`: the jids of jobs in a state.
+
+use bytes::Bytes;
+use ganger_types::qless::{QlessAnswer, QlessRefusal, QlessReply, QlessSet, QlessTime};
+
+use crate::call::{Arguments, Call, refuse};
+use crate::pages::{by_limit, by_range};
+use crate::procedures::promotion::promote;
+use crate::state::{ByTime, Qless, since, until};
+
+/// `jobs complete [offset] [count]`, `jobs state queue [offset] [count]`.
+pub(super) fn jobs(
+    state: &mut Qless,
+    call: &mut Call<'_>,
+    arguments: Arguments<'_>,
+) -> QlessAnswer {
+    let kind = arguments.required(0, "Jobs(): Arg \"state\" missing")?;
+    let jids = if kind == "complete" {
+        let page = Page::read(arguments, 1)?;
+        page.of_range(state.completed().iter().rev(), state.completed().len())
+    } else {
+        let queue = arguments.required(1, "Jobs(): Arg \"queue\" missing")?;
+        let page = Page::read(arguments, 2)?;
+        of_queue(state, call, kind, queue, page)?
+    };
+    Ok(QlessReply::List(jids))
+}
+
+fn of_queue(
+    state: &mut Qless,
+    call: &Call<'_>,
+    kind: &Bytes,
+    queue: &Bytes,
+    page: Page,
+) -> Result<Vec<Bytes>, QlessRefusal> {
+    let all = |set: &ByTime| page.of_range(set.iter(), set.len());
+    let locks = state.in_order(queue, QlessSet::Locks);
+    Ok(match &kind[..] {
+        b"running" => page.of_limit(since(locks, call.at())),
+        b"stalled" => page.of_limit(until(locks, call.at())),
+        b"scheduled" => {
+            promote(state, queue, call.at(), usize::MAX);
+            all(state.in_order(queue, QlessSet::Scheduled))
+        }
+        b"depends" => all(state.in_order(queue, QlessSet::Depends)),
+        b"recurring" => page.of_limit(state.in_order(queue, QlessSet::Recur).iter()),
+        b"throttled" if call.has_throttles() => all(state.in_order(queue, QlessSet::Throttled)),
+        _ => return Err(refuse(&[b"Jobs(): Unknown type \"", kind, b"\""])),
+    })
+}
+
+/// Which part of a list is wanted.
+#[derive(Clone, Copy)]
+struct Page {
+    offset: i64,
+    count: i64,
+}
+
+impl Page {
+    /// The offset at `index` and the count behind it.
+    fn read(arguments: Arguments<'_>, index: usize) -> Result<Self, QlessRefusal> {
+        Ok(Self {
+            offset: arguments.whole_or(index, 0.0, "Jobs(): Arg \"offset\" not a number: ")?,
+            count: arguments.whole_or(index + 1, 25.0, "Jobs(): Arg \"count\" not a number: ")?,
+        })
+    }
+
+    /// The part by the range rule of a list of that length.
+    fn of_range<'a>(
+        self,
+        list: impl Iterator<Item = &'a (QlessTime, Bytes)>,
+        length: usize,
+    ) -> Vec<Bytes> {
+        let range = by_range(length, self.offset, self.count);
+        let part = list.skip(range.start).take(range.len());
+        part.map(|(_, jid)| jid.clone()).collect()
+    }
+
+    /// The part by the limit rule.
+    fn of_limit<'a>(self, list: impl Iterator<Item = &'a (QlessTime, Bytes)>) -> Vec<Bytes> {
+        // The list ends where it ends; no length cuts the range before that.
+        let range = by_limit(usize::MAX, self.offset, self.count);
+        let part = list.skip(range.start).take(range.len());
+        part.map(|(_, jid)| jid.clone()).collect()
+    }
+}

@@ -1,0 +1,109 @@
+//! `queues`, `length`, `pause`, `unpause`, `queue.forget`, `stats`: queues as a whole.
+
+use bytes::Bytes;
+use ganger_types::qless::{QlessAnswer, QlessRefusal, QlessReply, QlessSet, QlessTime};
+
+use crate::call::{Arguments, Call, refuse};
+use crate::dispatch;
+use crate::json::Writer;
+use crate::procedures::promotion::promote;
+use crate::state::{Qless, between};
+use crate::statistics;
+
+/// `queues [queue]`: how many jobs a queue has of each kind; or those of all known queues. What is due becomes ready
+/// before. A queue does not become known by asking.
+pub(super) fn queues(
+    state: &mut Qless,
+    call: &mut Call<'_>,
+    arguments: Arguments<'_>,
+) -> QlessAnswer {
+    let mut out = Writer::default();
+    if let Some(queue) = arguments.get(0) {
+        write_counts(state, call, queue, &mut out);
+    } else {
+        let known: Vec<Bytes> = (state.known_queues().iter())
+            .map(|(_, queue)| queue.clone())
+            .collect();
+        out.list(&known, |out, queue| write_counts(state, call, queue, out));
+    }
+    Ok(out.into())
+}
+
+fn write_counts(state: &mut Qless, call: &Call<'_>, queue: &Bytes, out: &mut Writer) {
+    promote(state, queue, call.at(), usize::MAX);
+    let locks = state.in_order(queue, QlessSet::Locks);
+    let stalled = between(locks, QlessTime::default(), call.at()).count();
+    out.begin();
+    out.key("name").string(queue);
+    out.key("waiting").count(state.size(queue, QlessSet::Work));
+    out.key("stalled").count(stalled);
+    out.key("running").count(locks.len() - stalled);
+    out.key("scheduled")
+        .count(state.size(queue, QlessSet::Scheduled));
+    out.key("depends")
+        .count(state.size(queue, QlessSet::Depends));
+    out.key("recurring")
+        .count(state.size(queue, QlessSet::Recur));
+    if call.has_throttles() {
+        out.key("throttled")
+            .count(state.size(queue, QlessSet::Throttled));
+    }
+    out.key("paused").truth(state.is_paused(queue));
+    out.end();
+}
+
+/// `length queue`: jobs that are held, ready or scheduled.
+pub(super) fn length(state: &mut Qless, _: &mut Call<'_>, arguments: Arguments<'_>) -> QlessAnswer {
+    let queue = arguments.queue(0)?;
+    let sets = [QlessSet::Locks, QlessSet::Work, QlessSet::Scheduled];
+    let length = sets.map(|set| state.size(queue, set)).iter().sum();
+    Ok(dispatch::number(length))
+}
+
+/// `pause queue..`.
+pub(super) fn pause(state: &mut Qless, _: &mut Call<'_>, arguments: Arguments<'_>) -> QlessAnswer {
+    for queue in some(arguments, "Pause(): No queues specified")? {
+        state.pause(queue, true);
+    }
+    Ok(QlessReply::Nil)
+}
+
+/// `unpause queue..`.
+pub(super) fn unpause(
+    state: &mut Qless,
+    _: &mut Call<'_>,
+    arguments: Arguments<'_>,
+) -> QlessAnswer {
+    for queue in some(arguments, "Unpause(): No queues specified")? {
+        state.pause(queue, false);
+    }
+    Ok(QlessReply::Nil)
+}
+
+/// `queue.forget queue..`: they are no longer known; all else stays.
+pub(super) fn forget(state: &mut Qless, _: &mut Call<'_>, arguments: Arguments<'_>) -> QlessAnswer {
+    for queue in some(arguments, "QueueForget(): No queues specified")? {
+        state.forget_queue(queue);
+    }
+    Ok(QlessReply::Nil)
+}
+
+/// `stats queue date`: the statistics of the day of that date.
+pub(super) fn stats(state: &mut Qless, _: &mut Call<'_>, arguments: Arguments<'_>) -> QlessAnswer {
+    let queue = arguments.queue(0)?;
+    let date = arguments.number(1, "Stats(): Arg \"date\" missing or not a number: ")?;
+    let mut out = Writer::default();
+    statistics::write(&mut out, state.statistics(queue, statistics::day(date)));
+    Ok(out.into())
+}
+
+/// All arguments, of which there must be one.
+pub(super) fn some<'a>(
+    arguments: Arguments<'a>,
+    otherwise: &str,
+) -> Result<&'a [Bytes], QlessRefusal> {
+    match arguments.from(0) {
+        [] => Err(refuse(&[otherwise.as_bytes()])),
+        names => Ok(names),
+    }
+}

@@ -1,0 +1,56 @@
+//! `track`: jobs of which everybody hears who listens.
+
+use bytes::Bytes;
+use ganger_types::qless::{QlessAnswer, QlessReply};
+
+use crate::call::{Arguments, Call, refuse};
+use crate::json::Writer;
+use crate::state::Qless;
+use crate::view;
+
+/// `track`: what is tracked. `track track jid`, `track untrack jid`: begins to, and stops; whether that changed the list.
+/// Tracking outlives the job, but only of a job that is there can it begin and end.
+pub(super) fn track(
+    state: &mut Qless,
+    call: &mut Call<'_>,
+    arguments: Arguments<'_>,
+) -> QlessAnswer {
+    let Some(command) = arguments.get(0) else {
+        return Ok(list(state, call));
+    };
+    let jid = arguments.required(1, "Track(): Arg \"jid\" missing")?;
+    if state.job(jid).is_none() {
+        return Err(refuse(&[b"Track(): Job does not exist"]));
+    }
+    let begins = match &command.to_ascii_lowercase()[..] {
+        b"track" => true,
+        b"untrack" => false,
+        _ => return Err(refuse(&[b"Track(): Unknown action \"", command, b"\""])),
+    };
+
+    let changes = state.is_tracked(jid) != begins;
+    if begins {
+        call.publish("ql:track", jid.clone());
+        state.track(jid, Some(call.at()));
+    } else {
+        call.publish("ql:untrack", jid.clone());
+        state.track(jid, None);
+    }
+    let answer = if changes { "1" } else { "0" };
+    Ok(QlessReply::Text(Bytes::from_static(answer.as_bytes())))
+}
+
+/// Tracked jobs, and tracked jids without a job, each by when tracking began.
+fn list(state: &Qless, call: &Call<'_>) -> QlessReply {
+    let tracked = || state.tracked().iter().map(|(_, jid)| jid);
+    let mut out = Writer::default();
+    out.begin();
+    let jobs = tracked().filter_map(|jid| state.job(jid));
+    out.key("jobs").list(jobs, |out, job| {
+        view::job(out, state, call.generation, job);
+    });
+    let expired = tracked().filter(|jid| state.job(jid).is_none());
+    out.key("expired").strings(expired);
+    out.end();
+    out.into()
+}
