@@ -4,8 +4,9 @@
 
 use bytes::Bytes;
 use ganger_types::Elapsed;
-use ganger_types::qless::{Generation, QlessMessage, QlessRefusal, QlessTime};
+use ganger_types::qless::{Generation, QlessMessage, QlessRefusal, QlessTag, QlessTime};
 
+use crate::json::{self, Kind};
 use crate::number;
 
 /// The circumstances of a call.
@@ -97,6 +98,16 @@ impl<'a> Arguments<'a> {
         }
     }
 
+    /// The argument at `index` as a whole number, with a value for a missing one.
+    pub(crate) fn whole_or(
+        self,
+        index: usize,
+        default: f64,
+        complaint: &str,
+    ) -> Result<i64, QlessRefusal> {
+        whole(self.number_or(index, default, complaint)?)
+    }
+
     /// The arguments from `index` on; none if the list is shorter.
     pub(crate) fn from(self, index: usize) -> &'a [Bytes] {
         self.0.get(index..).unwrap_or(&[])
@@ -139,6 +150,30 @@ impl<'a> Pairs<'a> {
 /// The number that `text` is; if it is none, the refusal `complaint` followed by the text.
 pub(crate) fn number_of(text: &Bytes, complaint: &str) -> Result<f64, QlessRefusal> {
     number::parse(text).ok_or_else(|| refuse(&[complaint.as_bytes(), text]))
+}
+
+/// The argument as JSON text, which stays as it is; `complaint`, then the argument, if it is missing or `false`.
+pub(crate) fn data_of<'a>(
+    argument: Option<&'a Bytes>,
+    complaint: &str,
+) -> Result<&'a Bytes, QlessRefusal> {
+    let Some(text) = argument else {
+        return Err(refuse(&[complaint.as_bytes(), b"nil"]));
+    };
+    match json_of(text)? {
+        Kind::False => Err(refuse(&[complaint.as_bytes(), text])),
+        _ => Ok(text),
+    }
+}
+
+/// What kind of JSON an argument is; if it is none, the reader's own words.
+pub(crate) fn json_of(text: &Bytes) -> Result<Kind, QlessRefusal> {
+    json::kind(text).map_err(|wrong| refuse(&[wrong.to_string().as_bytes()]))
+}
+
+/// A list of tags or jids that is sent as JSON.
+pub(crate) fn list_of(text: &Bytes) -> Result<Vec<QlessTag>, QlessRefusal> {
+    json::list(text).map_err(|wrong| refuse(&[wrong.to_string().as_bytes()]))
 }
 
 /// A whole number, as pages and counts must be.

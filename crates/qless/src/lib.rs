@@ -9,9 +9,11 @@
 mod call;
 mod commands;
 mod dispatch;
+mod events;
 mod json;
 mod number;
 mod pages;
+mod procedures;
 mod recognise;
 mod state;
 mod statistics;

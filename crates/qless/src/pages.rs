@@ -44,7 +44,8 @@ mod tests {
         assert_eq!(by_range(5, 1, 2), 1..3);
         assert_eq!(by_range(5, 0, 0), 0..5);
         assert_eq!(by_range(5, 1, 0), 1..1);
-        assert_eq!(by_range(5, -2, 2), 0..0);
+        assert_eq!(by_range(5, -2, 2), 3..5);
+        assert_eq!(by_range(5, -2, 3), 3..3);
         assert_eq!(by_range(5, -2, 1), 3..4);
         assert_eq!(by_range(5, -9, 6), 0..2);
         assert_eq!(by_range(5, 7, 3), 5..5);

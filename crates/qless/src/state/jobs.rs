@@ -35,12 +35,11 @@ pub(crate) struct Details<'a> {
 }
 
 impl Qless {
-    /// Adds a job that nobody waits for, in no set and no list. There must be none with its id.
-    pub(crate) fn add_job(&mut self, job: QlessJob) {
-        debug_assert!(self.job(&job.jid).is_none(), "{:?} twice", job.jid);
-        self.changed.insert(QlessKey::Job(job.jid.clone()));
-        self.indexes.add_job(&job);
-        self.rows.jobs.insert(job.jid.clone(), job);
+    /// Begins the record of a job, unless there is one: waiting, in no set and no list, and nothing said about it.
+    pub(crate) fn begin_job(&mut self, jid: &Bytes) {
+        let entry = self.rows.jobs.entry(jid.clone());
+        entry.or_insert_with(|| blank(jid.clone()));
+        self.changed.insert(QlessKey::Job(jid.clone()));
     }
 
     /// Removes a job from everywhere: from its queue, from workers' lists, from the jobs that it waits for and that
@@ -235,6 +234,42 @@ impl Qless {
             change(job, &mut self.indexes);
             self.changed.insert(QlessKey::Job(jid.clone()));
         }
+    }
+}
+
+/// Retries of a job for which nobody said how many.
+const RETRIES: f64 = 5.0;
+
+fn blank(jid: Bytes) -> QlessJob {
+    QlessJob {
+        jid,
+        klass: Bytes::new(),
+        data: Bytes::new(),
+        state: QlessState::Waiting,
+        queue: Bytes::new(),
+        worker: Bytes::new(),
+        priority: 0.0,
+        expires: 0.0,
+        retries: RETRIES,
+        remaining: RETRIES,
+        tags: Vec::new(),
+        tagged: Vec::new(),
+        failure: None,
+        spawned_from: None,
+        history: Vec::new(),
+        dependencies: Vec::new(),
+        dependents: Vec::new(),
+        time: 0.0,
+        is_warned: false,
+        scheduled: None,
+        place: None,
+        listed: Vec::new(),
+        completed_at: None,
+        failed_order: None,
+        throttles: Vec::new(),
+        holds: Vec::new(),
+        pending: Vec::new(),
+        throttled: None,
     }
 }
 

@@ -148,6 +148,12 @@ impl Qless {
         self.indexes.holders.get(throttle).unwrap_or(&NO_HOLDERS)
     }
 
+    /// Whether a job waits for a throttle.
+    pub(crate) fn is_pending(&self, jid: &Bytes, throttle: &Bytes) -> bool {
+        let job = self.job(jid);
+        job.is_some_and(|job| job.pending.iter().any(|(it, _)| it == throttle))
+    }
+
     /// The jobs that wait for a throttle, by when they began to.
     pub(crate) fn pending(&self, throttle: &Bytes) -> &ByTime {
         self.indexes.pending.get(throttle).unwrap_or(&NOTHING)

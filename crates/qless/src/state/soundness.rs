@@ -50,6 +50,9 @@ impl Qless {
         if job.place.is_some() && job.throttled.is_some() {
             say("is throttled and in line");
         }
+        if job.throttled.is_some() == job.pending.is_empty() {
+            say("waits for a throttle and is not throttled, or the other way round");
+        }
         if job.failed_order.is_some() && job.failure.is_none() {
             say("is in a failure group without a failure");
         }

@@ -1,0 +1,60 @@
+//! `cancel jid...`: jobs go, unless they are complete.
+
+use std::collections::BTreeSet;
+
+use bytes::Bytes;
+use ganger_types::qless::{QlessAnswer, QlessRefusal, QlessReply, QlessState};
+
+use crate::call::{Arguments, Call, refuse};
+use crate::events;
+use crate::procedures::{ending, retention, throttles};
+use crate::state::Qless;
+
+/// The jids as they were given. Either all go or, if a job waits for one of them that is not given itself, none.
+pub(super) fn cancel(
+    state: &mut Qless,
+    call: &mut Call<'_>,
+    arguments: Arguments<'_>,
+) -> QlessAnswer {
+    let jids = arguments.from(0);
+    check(state, jids)?;
+    for jid in jids {
+        cancel_one(state, call, jid);
+    }
+    Ok(QlessReply::List(jids.to_vec()))
+}
+
+fn check(state: &Qless, jids: &[Bytes]) -> Result<(), QlessRefusal> {
+    let given: BTreeSet<&Bytes> = jids.iter().collect();
+    for job in jids.iter().filter_map(|jid| state.job(jid)) {
+        if let Some(other) = job.dependents.iter().find(|it| !given.contains(it)) {
+            return Err(refuse(&[
+                b"Cancel(): ",
+                &job.jid,
+                b" is a dependency of ",
+                other,
+                b" but is not mentioned to be canceled",
+            ]));
+        }
+    }
+    Ok(())
+}
+
+fn cancel_one(state: &mut Qless, call: &mut Call<'_>, jid: &Bytes) {
+    let Some(job) = state.job(jid).cloned() else {
+        events::canceled(call, jid, None, None);
+        events::tracked(state, call, "ql:canceled", jid);
+        return;
+    };
+    if job.state == QlessState::Complete {
+        return;
+    }
+    events::canceled(call, jid, Some(&job.queue), Some(&job.worker));
+    throttles::leave_line(state, jid);
+    ending::stop(state, call, jid);
+    if let (QlessState::Failed, Some(failure)) = (job.state, &job.failure) {
+        ending::unfailed(state, &job.queue, failure.when);
+    }
+    events::tracked(state, call, "ql:canceled", jid);
+    retention::forget(state, call, jid);
+}

@@ -1,0 +1,54 @@
+//! `depends jid on|off [jid...]`: changes what a job waits for, while it waits.
+
+use bytes::Bytes;
+use ganger_types::qless::{QlessAnswer, QlessReply, QlessState};
+
+use crate::call::{Arguments, Call, refuse};
+use crate::procedures::links;
+use crate::state::Qless;
+
+/// True.
+pub(super) fn depends(
+    state: &mut Qless,
+    call: &mut Call<'_>,
+    arguments: Arguments<'_>,
+) -> QlessAnswer {
+    let jid = arguments.job(0)?;
+    let command = arguments.required(1, "Depends(): Arg \"command\" missing")?;
+    let standing = state.job(jid).map(|job| job.state);
+    if standing != Some(QlessState::Depends) {
+        let standing = standing.map_or("false", QlessState::as_str);
+        return Err(refuse(&[
+            b"Depends(): Job ",
+            jid,
+            b" not in the depends state: ",
+            standing.as_bytes(),
+        ]));
+    }
+    let others = arguments.from(2);
+    match &command[..] {
+        b"on" => links::link(state, jid, others),
+        b"off" => off(state, call, jid, others),
+        _ => {
+            return Err(refuse(&[
+                b"Depends(): Argument \"command\" must be \"on\" or \"off\"",
+            ]));
+        }
+    }
+    Ok(QlessReply::Number(1))
+}
+
+/// Lets the job wait no longer for these. If it waits for nothing then it is ready, also if it was to be scheduled.
+fn off(state: &mut Qless, call: &Call<'_>, jid: &Bytes, others: &[Bytes]) {
+    if others.first().is_some_and(|it| it == "all") {
+        state.unlink_all(jid);
+    }
+    for on in others {
+        state.unlink(jid, on);
+    }
+    if !links::is_waiting(state, jid)
+        && let Some(queue) = state.job(jid).map(|job| job.queue.clone())
+    {
+        links::make_ready(state, jid, &queue, call.at());
+    }
+}

@@ -1,0 +1,39 @@
+//! `get jid` and `multiget jid...`: jobs as JSON.
+
+use bytes::Bytes;
+use ganger_types::qless::{QlessAnswer, QlessReply};
+
+use crate::call::{Arguments, Call};
+use crate::json::Writer;
+use crate::state::Qless;
+use crate::view;
+
+/// The job, or nil.
+pub(super) fn get(state: &mut Qless, call: &mut Call<'_>, arguments: Arguments<'_>) -> QlessAnswer {
+    let jid = arguments.job(0)?;
+    let Some(job) = state.job(jid) else {
+        return Ok(QlessReply::Nil);
+    };
+    let mut json = Writer::default();
+    view::job(&mut json, state, call.generation, job);
+    Ok(QlessReply::Text(json.finish().into()))
+}
+
+/// The jobs that exist, in the order asked for; one that is asked for twice comes twice.
+pub(super) fn multiget(
+    state: &mut Qless,
+    call: &mut Call<'_>,
+    arguments: Arguments<'_>,
+) -> QlessAnswer {
+    Ok(jobs(state, call, arguments.from(0)))
+}
+
+/// A list of those jobs that exist, in full.
+pub(super) fn jobs(state: &Qless, call: &Call<'_>, jids: &[Bytes]) -> QlessReply {
+    let mut json = Writer::default();
+    let jobs = jids.iter().filter_map(|jid| state.job(jid));
+    json.list(jobs, |json, job| {
+        view::job(json, state, call.generation, job);
+    });
+    QlessReply::Text(json.finish().into())
+}

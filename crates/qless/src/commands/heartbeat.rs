@@ -1,0 +1,54 @@
+//! `heartbeat jid worker [data]`: a holder keeps its lock, also one that ran out if nobody has taken the job since.
+
+use bytes::Bytes;
+use ganger_types::qless::{
+    QlessAnswer, QlessJob, QlessRefusal, QlessReply, QlessSet, QlessState,
+};
+
+use crate::call::{Arguments, Call, json_of, refuse};
+use crate::number;
+use crate::procedures::configuration;
+use crate::state::Qless;
+
+/// When the lock runs out now, cut to whole seconds.
+pub(super) fn heartbeat(
+    state: &mut Qless,
+    call: &mut Call<'_>,
+    arguments: Arguments<'_>,
+) -> QlessAnswer {
+    let jid = arguments.job(0)?;
+    let worker = arguments.required(1, "Heartbeat(): Arg \"worker\" missing")?;
+    let data = arguments.get(2);
+    data.map(json_of).transpose()?;
+    let queue = check(state, jid, worker)?.queue.clone();
+    let expires = call.after(configuration::heartbeat(state, &queue)?);
+
+    state.edit(jid, |job| {
+        *job.expires = expires.seconds();
+        if let Some(data) = data {
+            *job.data = data.clone();
+        }
+    });
+    state.list(jid, worker, Some(expires));
+    state.place_at(jid, &queue, QlessSet::Locks, expires);
+    state.see_worker(worker, Some(call.at()));
+    Ok(QlessReply::Number(number::cut(expires.seconds())))
+}
+
+/// The job, if it runs and that worker holds it.
+fn check<'a>(state: &'a Qless, jid: &Bytes, worker: &Bytes) -> Result<&'a QlessJob, QlessRefusal> {
+    let of_job = |what: &str, name: &[u8]| {
+        let parts: [&[u8]; 4] = [b"Heartbeat(): Job ", jid, what.as_bytes(), name];
+        Err(refuse(&parts))
+    };
+    match state.job(jid) {
+        None => of_job(" does not exist", b""),
+        Some(QlessJob { state, .. }) if *state != QlessState::Running => {
+            of_job(" not currently running: ", state.as_str().as_bytes())
+        }
+        Some(job) if job.worker != worker || worker.is_empty() => {
+            of_job(" given out to another worker: ", &job.worker)
+        }
+        Some(job) => Ok(job),
+    }
+}

@@ -1,0 +1,44 @@
+//! `peek queue count`: what a pop would give next, without giving it. What is due by the caller's time becomes ready all
+//! the same.
+
+use bytes::Bytes;
+use ganger_types::qless::QlessAnswer;
+
+use super::get;
+use crate::call::{Arguments, Call, at_most, whole};
+use crate::procedures::expiry::overdue;
+use crate::procedures::history;
+use crate::procedures::promotion::promote;
+use crate::procedures::spawning::spawn;
+use crate::state::Qless;
+
+/// The jobs. The third generation says `peek queue offset count`, and skips so many.
+pub(super) fn peek(
+    state: &mut Qless,
+    call: &mut Call<'_>,
+    arguments: Arguments<'_>,
+) -> QlessAnswer {
+    let queue = arguments.queue(0)?;
+    let (offset, next) = match call.has_throttles() {
+        true => {
+            let complaint = "Peek(): Arg \"offset\" missing or not a number: ";
+            (whole(arguments.number(1, complaint)?)?, 2)
+        }
+        false => (0, 1),
+    };
+    let complaint = "Peek(): Arg \"count\" missing or not a number: ";
+    let count = whole(arguments.number(next, complaint)?)?;
+    let history = history::limit(state)?;
+
+    let (offset, count) = (at_most(offset), at_most(count));
+    let end = match count {
+        0 => 0,
+        _ => offset.saturating_add(count),
+    };
+    let mut jids: Vec<Bytes> = overdue(state, call, queue, end);
+    spawn(state, call, queue, end - jids.len(), history);
+    promote(state, queue, call.at(), end - jids.len());
+    let ready = state.work(queue).take(end - jids.len()).cloned();
+    jids.extend(ready);
+    Ok(get::jobs(state, call, jids.get(offset..).unwrap_or(&[])))
+}

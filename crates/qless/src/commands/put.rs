@@ -1,0 +1,186 @@
+//! `put` and `requeue`: a new job into a queue, or an existing one there, whatever its state.
+
+use bytes::Bytes;
+use ganger_types::qless::{
+    Generation, QlessAnswer, QlessJob, QlessRefusal, QlessReply, QlessSet, QlessState, QlessTag,
+    QlessTime,
+};
+
+use crate::call::{Arguments, Call, Pairs, data_of, list_of, refuse};
+use crate::events;
+use crate::procedures::history::{self, Limit};
+use crate::procedures::{ending, links, tags, throttles};
+use crate::state::Qless;
+
+/// What is to be put.
+struct Put<'a> {
+    /// Who puts, if the caller's generation says so.
+    worker: Option<&'a Bytes>,
+    queue: &'a Bytes,
+    jid: &'a Bytes,
+    klass: &'a Bytes,
+    data: &'a Bytes,
+    delay: f64,
+    options: Options,
+    history: Limit,
+}
+
+/// What may be said besides.
+struct Options {
+    retries: Option<f64>,
+    tags: Option<Vec<QlessTag>>,
+    priority: Option<f64>,
+    depends: Vec<Bytes>,
+    throttles: Vec<Bytes>,
+}
+
+/// `put worker queue jid klass data delay [option value]...`; the first generation has no worker.
+pub(super) fn put(state: &mut Qless, call: &mut Call<'_>, arguments: Arguments<'_>) -> QlessAnswer {
+    let (worker, rest) = match call.generation {
+        Generation::One => (None, arguments),
+        _ => (arguments.get(0), Arguments(arguments.from(1))),
+    };
+    let queue = rest.queue(0)?;
+    let put = Put {
+        worker,
+        queue,
+        jid: rest.required(1, "Put(): Arg \"jid\" missing")?,
+        klass: rest.required(2, "Put(): Arg \"klass\" missing")?,
+        data: data_of(rest.get(3), "Put(): Arg \"data\" missing or not JSON: ")?,
+        delay: rest.number(4, "Put(): Arg \"delay\" not a number: ")?,
+        options: options(rest.pairs(5)?, call)?,
+        history: history::limit(state)?,
+    };
+    Ok(QlessReply::Text(carry_out(state, call, put)))
+}
+
+/// The same for a job that must exist.
+pub(super) fn requeue(
+    state: &mut Qless,
+    call: &mut Call<'_>,
+    arguments: Arguments<'_>,
+) -> QlessAnswer {
+    let jid = arguments.job(2)?;
+    if state.job(jid).is_none() {
+        return Err(refuse(&[b"Requeue(): Job ", jid, b" does not exist"]));
+    }
+    put(state, call, arguments)
+}
+
+fn options(pairs: Pairs<'_>, call: &Call<'_>) -> Result<Options, QlessRefusal> {
+    let list = |option| pairs.get(option).map(list_of).transpose();
+    let retries = pairs.number("retries", "Put(): Arg \"retries\" not a number: ")?;
+    let tags = list("tags")?;
+    let priority = pairs.number("priority", "Put(): Arg \"priority\" not a number")?;
+    let depends = list("depends")?.unwrap_or_default();
+    let throttles = match call.has_throttles() {
+        true => list("throttles")?.unwrap_or_default(),
+        false => Vec::new(),
+    };
+    Ok(Options {
+        retries,
+        tags,
+        priority,
+        depends: links::jids(&depends),
+        throttles: links::jids(&throttles),
+    })
+}
+
+fn carry_out(state: &mut Qless, call: &mut Call<'_>, mut put: Put<'_>) -> Bytes {
+    let (jid, now) = (put.jid, call.at());
+    let before = state.job(jid).cloned();
+    tags::leave(state, call, jid);
+    drop_dependencies(state, jid, &put.options.depends);
+    events::put(call, jid, put.queue);
+    state.begin_job(jid);
+    history::put(state, jid, put.history, put.queue, call.now);
+    if let Some(before) = &before {
+        take_out(state, call, before, put.worker);
+        put.options.throttles.retain(|it| *it != throttles::of_queue(&before.queue));
+        count_unfailed(state, before, put.queue);
+    }
+    write_record(state, call, &put);
+    let tags = state.job(jid).map(|job| job.tags.clone());
+    tags::enter(state, jid, &tags.unwrap_or_default(), now);
+    links::link(state, jid, &put.options.depends);
+    line_up(state, call, &put);
+    state.know(put.queue, now);
+    events::tracked(state, call, "ql:put", jid);
+    jid.clone()
+}
+
+/// Drops present dependencies that are not among new ones, if there are new ones.
+fn drop_dependencies(state: &mut Qless, jid: &Bytes, depends: &[Bytes]) {
+    let Some(job) = state.job(jid).filter(|_| !depends.is_empty()) else {
+        return;
+    };
+    for on in job.dependencies.clone() {
+        if !depends.contains(&on) {
+            state.unlink(jid, &on);
+        }
+    }
+}
+
+/// Takes a job out of where it was. Its holder hears of it, unless it is the one that puts it.
+fn take_out(state: &mut Qless, call: &mut Call<'_>, before: &QlessJob, worker: Option<&Bytes>) {
+    let jid = &before.jid;
+    state.place(jid, None);
+    throttles::leave_line(state, jid);
+    state.complete_at(jid, None);
+    state.leave_failures(jid);
+    if !before.worker.is_empty() {
+        state.list(jid, &before.worker, None);
+        if worker != Some(&before.worker) {
+            events::lock_lost(call, jid, &before.worker);
+        }
+    }
+}
+
+/// A failed job that is put counts as one failed job less, in the queue where it is put now.
+fn count_unfailed(state: &mut Qless, before: &QlessJob, queue: &Bytes) {
+    if let (QlessState::Failed, Some(failure)) = (before.state, &before.failure) {
+        ending::unfailed(state, queue, failure.when);
+    }
+}
+
+fn write_record(state: &mut Qless, call: &Call<'_>, put: &Put<'_>) {
+    let Put { options, .. } = put;
+    let mut throttles = options.throttles.clone();
+    throttles.push(throttles::of_queue(put.queue));
+    state.edit(put.jid, |job| {
+        *job.klass = put.klass.clone();
+        *job.data = put.data.clone();
+        *job.priority = options.priority.unwrap_or(*job.priority);
+        if let Some(tags) = &options.tags {
+            job.tags.clone_from(tags);
+        }
+        *job.state = match put.delay > 0.0 {
+            true => QlessState::Scheduled,
+            false => QlessState::Waiting,
+        };
+        *job.worker = Bytes::new();
+        *job.expires = 0.0;
+        *job.queue = put.queue.clone();
+        *job.retries = options.retries.unwrap_or(*job.retries);
+        *job.remaining = *job.retries;
+        *job.time = call.now;
+        if call.has_throttles() {
+            *job.throttles = throttles;
+        }
+    });
+}
+
+/// Puts the job in line: behind what it waits for, at its time, behind a throttle, or among the ready ones.
+fn line_up(state: &mut Qless, call: &Call<'_>, put: &Put<'_>) {
+    let (jid, queue, now) = (put.jid, put.queue, call.at());
+    let scheduled: Option<QlessTime> = (put.delay > 0.0).then(|| call.after(put.delay));
+    if links::is_waiting(state, jid) {
+        links::await_others(state, jid, queue, now, scheduled);
+    } else if let Some(at) = scheduled {
+        state.place_at(jid, queue, QlessSet::Scheduled, at);
+    } else if let Some(throttle) = throttles::obstacle(state, jid, call) {
+        throttles::wait(state, call, jid, queue, &throttle, put.history);
+    } else {
+        state.make_ready(jid, queue, now);
+    }
+}

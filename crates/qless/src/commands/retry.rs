@@ -1,0 +1,113 @@
+//! `retry jid queue worker [delay] [group] [message]`: a holder gives a job back, which costs a retry.
+
+use bytes::Bytes;
+use ganger_types::qless::{
+    QlessAnswer, QlessFailure, QlessJob, QlessRefusal, QlessReply, QlessSet, QlessState,
+};
+
+use crate::call::{Arguments, Call, refuse};
+use crate::events;
+use crate::number;
+use crate::procedures::history::{self, Limit};
+use crate::procedures::{ending, links};
+use crate::state::Qless;
+
+/// How a job is given back.
+struct Retry<'a> {
+    jid: &'a Bytes,
+    queue: &'a Bytes,
+    delay: f64,
+    group: Option<&'a Bytes>,
+    /// What its holder says about it, if it says both group and message.
+    failure: Option<QlessFailure>,
+    history: Limit,
+}
+
+/// The retries that are left; -1 when they are used up.
+pub(super) fn retry(
+    state: &mut Qless,
+    call: &mut Call<'_>,
+    arguments: Arguments<'_>,
+) -> QlessAnswer {
+    let jid = arguments.job(0)?;
+    let queue = arguments.required(1, "Retry(): Arg \"queue\" missing")?;
+    let worker = arguments.required(2, "Retry(): Arg \"worker\" missing")?;
+    let delay = arguments.number_or(3, 0.0, "Retry(): Arg \"delay\" not a number: ")?;
+    let (group, message) = (arguments.get(4), arguments.get(5));
+    let failure = group.zip(message).map(|(group, message)| QlessFailure {
+        group: group.clone(),
+        message: message.clone(),
+        when: call.now.floor(),
+        worker: worker.clone(),
+    });
+    let history = history::limit(state)?;
+    let remaining = check(state, jid, worker)?.remaining - 1.0;
+
+    state.edit(jid, |job| {
+        *job.remaining = remaining;
+        *job.is_warned = false;
+    });
+    ending::stop(state, call, jid);
+    let retry = Retry {
+        jid,
+        queue,
+        delay,
+        group,
+        failure,
+        history,
+    };
+    if remaining >= 0.0 {
+        line_up(state, call, retry);
+    } else {
+        give_up(state, call, retry);
+    }
+    Ok(QlessReply::Number(number::cut(remaining.floor())))
+}
+
+/// The job, if it runs and that worker holds it.
+fn check<'a>(state: &'a Qless, jid: &Bytes, worker: &Bytes) -> Result<&'a QlessJob, QlessRefusal> {
+    let of_job = |what: &str, name: &[u8]| {
+        let parts: [&[u8]; 4] = [b"Retry(): Job ", jid, what.as_bytes(), name];
+        Err(refuse(&parts))
+    };
+    match state.job(jid) {
+        None => of_job(" does not exist", b""),
+        Some(QlessJob { state, .. }) if *state != QlessState::Running => {
+            of_job(" is not currently running: ", state.as_str().as_bytes())
+        }
+        Some(job) if job.worker != worker => {
+            of_job(" has been given to another worker: ", &job.worker)
+        }
+        Some(job) => Ok(job),
+    }
+}
+
+/// Back in line, in the queue that was named. Its worker and the end of its lock are still shown.
+fn line_up(state: &mut Qless, call: &Call<'_>, retry: Retry<'_>) {
+    let Retry { jid, queue, .. } = retry;
+    state.edit(jid, |job| *job.queue = queue.clone());
+    if retry.delay > 0.0 {
+        state.place_at(jid, queue, QlessSet::Scheduled, call.after(retry.delay));
+        state.edit(jid, |job| *job.state = QlessState::Scheduled);
+    } else {
+        links::make_ready(state, jid, queue, call.at());
+    }
+    if let Some(failure) = retry.failure {
+        state.note_failure(jid, Some(failure));
+    }
+}
+
+/// Fails the job, whose retries are used up. Only those hear of it who listen to tracked jobs.
+fn give_up(state: &mut Qless, call: &mut Call<'_>, retry: Retry<'_>) {
+    let Retry { jid, queue, .. } = retry;
+    let failure = retry.failure.unwrap_or_else(|| {
+        let mut failure = ending::exhausted(queue, call.now);
+        if let Some(group) = retry.group {
+            failure.group.clone_from(group);
+        }
+        failure
+    });
+    ending::note_exhausted(state, call, jid, &failure.group, retry.history);
+    events::tracked(state, call, "ql:failed", jid);
+    ending::fail(state, call, jid, queue, failure);
+}

@@ -1,0 +1,124 @@
+//! Messages to those who listen, with their keys in the order that is part of the contract.
+
+use bytes::Bytes;
+
+use crate::call::Call;
+use crate::json::Writer;
+use crate::state::Qless;
+
+/// Where everything is told.
+const LOG: Bytes = Bytes::from_static(b"ql:log");
+
+/// Tells, if the job is tracked, that something happened to it.
+pub(crate) fn tracked(state: &Qless, call: &mut Call<'_>, what: &'static str, jid: &Bytes) {
+    if state.is_tracked(jid) {
+        call.publish(what, jid.clone());
+    }
+}
+
+/// A job was put.
+pub(crate) fn put(call: &mut Call<'_>, jid: &Bytes, queue: &Bytes) {
+    let payload = object(&[("jid", jid), ("event", b"put"), ("queue", queue)]);
+    call.publish(LOG, payload);
+}
+
+/// A job is complete.
+pub(crate) fn completed(call: &mut Call<'_>, jid: &Bytes, queue: &Bytes) {
+    let payload = object(&[("jid", jid), ("event", b"completed"), ("queue", queue)]);
+    call.publish(LOG, payload);
+}
+
+/// A job is complete in `queue`, and goes on in `to`.
+pub(crate) fn advanced(call: &mut Call<'_>, jid: &Bytes, queue: &Bytes, to: &Bytes) {
+    let payload = object(&[
+        ("jid", jid),
+        ("to", to),
+        ("event", b"advanced"),
+        ("queue", queue),
+    ]);
+    call.publish(LOG, payload);
+}
+
+/// A job failed.
+pub(crate) fn failed(
+    call: &mut Call<'_>,
+    jid: &Bytes,
+    group: &[u8],
+    message: &[u8],
+    worker: &Bytes,
+) {
+    let payload = object(&[
+        ("message", message),
+        ("jid", jid),
+        ("group", group),
+        ("event", b"failed"),
+        ("worker", worker),
+    ]);
+    call.publish(LOG, payload);
+}
+
+/// A worker lost the lock of a job: it hears of it, then everybody.
+pub(crate) fn lock_lost(call: &mut Call<'_>, jid: &Bytes, worker: &Bytes) {
+    let payload = object(&[("jid", jid), ("event", b"lock_lost"), ("worker", worker)]);
+    call.publish(of_worker(worker), payload.clone());
+    call.publish(LOG, payload);
+}
+
+/// A job was cancelled, of which queue and worker are known if it was there: everybody hears of it, then its holder.
+pub(crate) fn canceled(
+    call: &mut Call<'_>,
+    jid: &Bytes,
+    queue: Option<&Bytes>,
+    worker: Option<&Bytes>,
+) {
+    let mut json = Writer::default();
+    json.begin();
+    json.key("jid").string(jid);
+    text_or_false(&mut json, "queue", queue);
+    json.key("event").string("canceled");
+    text_or_false(&mut json, "worker", worker);
+    json.end();
+    let payload = Bytes::from(json.finish());
+    call.publish(LOG, payload.clone());
+    if let Some(worker) = worker.filter(|it| !it.is_empty()) {
+        call.publish(of_worker(worker), payload);
+    }
+}
+
+/// An option was set.
+pub(crate) fn config_set(call: &mut Call<'_>, option: &Bytes, value: &Bytes) {
+    let payload = object(&[
+        ("option", option),
+        ("event", b"config_set"),
+        ("value", value),
+    ]);
+    call.publish(LOG, payload);
+}
+
+/// An option was unset.
+pub(crate) fn config_unset(call: &mut Call<'_>, option: &Bytes) {
+    let payload = object(&[("event", b"config_unset"), ("option", option)]);
+    call.publish(LOG, payload);
+}
+
+/// The channel on which a worker hears of its jobs.
+fn of_worker(worker: &Bytes) -> Bytes {
+    [b"ql:w:", &worker[..]].concat().into()
+}
+
+fn object(members: &[(&str, &[u8])]) -> Bytes {
+    let mut json = Writer::default();
+    json.begin();
+    for (key, text) in members {
+        json.key(key).string(text);
+    }
+    json.end();
+    json.finish().into()
+}
+
+fn text_or_false(json: &mut Writer, key: &str, text: Option<&Bytes>) {
+    match text {
+        Some(text) => json.key(key).string(text),
+        None => json.key(key).truth(false),
+    }
+}

@@ -1,0 +1,112 @@
+//! Locks that ran out. Only a pop looks for them: first the holder is warned, and gets some grace; after that the job is
+//! taken away, and handed out again while it has retries left.
+
+use bytes::Bytes;
+use ganger_types::qless::{QlessRefusal, QlessSet};
+
+use super::configuration::{GRACE, number_of};
+use super::history::{self, Limit};
+use super::{ending, throttles};
+use crate::call::Call;
+use crate::events;
+use crate::state::{Qless, until};
+use crate::statistics;
+
+/// Seconds that a holder gets after the warning; at 0 or less there is none.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Grace(f64);
+
+/// As it is configured.
+pub(crate) fn grace(state: &Qless) -> Result<Grace, QlessRefusal> {
+    number_of(state, "grace-period", GRACE).map(Grace)
+}
+
+/// The first `count` jobs of the queue whose locks have run out.
+pub(crate) fn overdue(state: &Qless, call: &Call<'_>, queue: &Bytes, count: usize) -> Vec<Bytes> {
+    until(state.in_order(queue, QlessSet::Locks), call.at())
+        .take(count)
+        .map(|(_, jid)| jid.clone())
+        .collect()
+}
+
+/// Deals with up to `count` locks that ran out; which jobs are to be handed out again, in order. Those are still where
+/// they were, but nobody lists them.
+pub(crate) fn expire(
+    state: &mut Qless,
+    call: &mut Call<'_>,
+    queue: &Bytes,
+    count: usize,
+    grace: Grace,
+    history: Limit,
+) -> Vec<Bytes> {
+    let mut again = overdue(state, call, queue, count);
+    again.retain(|jid| is_to_be_handed_out(state, call, queue, jid, grace, history));
+    again
+}
+
+fn is_to_be_handed_out(
+    state: &mut Qless,
+    call: &mut Call<'_>,
+    queue: &Bytes,
+    jid: &Bytes,
+    grace: Grace,
+    history: Limit,
+) -> bool {
+    let Some(job) = state.job(jid) else {
+        return false;
+    };
+    let (worker, was_warned) = (job.worker.clone(), job.is_warned);
+    state.list(jid, &worker, None);
+    if !was_warned || grace.0 <= 0.0 {
+        warn(state, call, queue, jid, grace, history);
+    }
+    (was_warned || grace.0 <= 0.0) && take_away(state, call, queue, jid, history)
+}
+
+/// Tells the holder, and lets the lock run on for the grace period.
+fn warn(
+    state: &mut Qless,
+    call: &mut Call<'_>,
+    queue: &Bytes,
+    jid: &Bytes,
+    grace: Grace,
+    limit: Limit,
+) {
+    let Some(worker) = state.job(jid).map(|job| job.worker.clone()) else {
+        return;
+    };
+    events::tracked(state, call, "ql:stalled", jid);
+    history::timed_out(state, jid, limit, call.now);
+    state.edit(jid, |job| *job.is_warned = true);
+    events::lock_lost(call, jid, &worker);
+    state.place_at(jid, queue, QlessSet::Locks, call.after(grace.0));
+    state.edit_statistics(queue, statistics::day(call.now), |it| {
+        it.retries = it.retries.saturating_add(1);
+    });
+}
+
+/// Takes the job from its holder. True if it has a retry for this; else it failed.
+fn take_away(
+    state: &mut Qless,
+    call: &mut Call<'_>,
+    queue: &Bytes,
+    jid: &Bytes,
+    limit: Limit,
+) -> bool {
+    state.edit(jid, |job| {
+        *job.is_warned = false;
+        *job.remaining -= 1.0;
+    });
+    let Some(job) = state.job(jid).filter(|job| job.remaining < 0.0) else {
+        return true;
+    };
+    let worker = job.worker.clone();
+    let failure = ending::exhausted(queue, call.now);
+    state.place(jid, None);
+    throttles::release(state, call, jid);
+    ending::note_exhausted(state, call, jid, &failure.group, limit);
+    ending::fail(state, call, jid, queue, failure.clone());
+    events::tracked(state, call, "ql:failed", jid);
+    events::failed(call, jid, &failure.group, &failure.message, &worker);
+    false
+}

@@ -1,0 +1,77 @@
+//! Jobs that wait for jobs.
+
+use bytes::Bytes;
+use ganger_types::qless::{QlessSet, QlessState, QlessTag, QlessTime};
+
+use crate::json::tag_text;
+use crate::state::Qless;
+
+/// The jids of a list as it was sent.
+pub(crate) fn jids(list: &[QlessTag]) -> Vec<Bytes> {
+    list.iter().map(tag_text).collect()
+}
+
+/// Lets the job wait for those of `on` that exist and are not complete; the others count as met.
+pub(crate) fn link(state: &mut Qless, jid: &Bytes, on: &[Bytes]) {
+    for on in on {
+        let other = state.job(on);
+        if other.is_some_and(|it| it.state != QlessState::Complete) {
+            state.link(jid, on);
+        }
+    }
+}
+
+/// Whether the job waits for anything.
+pub(crate) fn is_waiting(state: &Qless, jid: &Bytes) -> bool {
+    let job = state.job(jid);
+    job.is_some_and(|job| !job.dependencies.is_empty())
+}
+
+/// Puts a job that waits for others into `depends`, and remembers when to schedule it after that. A time that was
+/// remembered before stays if there is no new one.
+pub(crate) fn await_others(
+    state: &mut Qless,
+    jid: &Bytes,
+    queue: &Bytes,
+    now: QlessTime,
+    scheduled: Option<QlessTime>,
+) {
+    state.place_at(jid, queue, QlessSet::Depends, now);
+    state.edit(jid, |job| {
+        *job.state = QlessState::Depends;
+        if scheduled.is_some() {
+            *job.scheduled = scheduled;
+        }
+    });
+}
+
+/// Lets those wait no longer that waited for a job which is complete. One that waits for nothing else is scheduled, if
+/// it is to be, or ready. `dependents` was read before the job itself went, if it did.
+pub(crate) fn release(state: &mut Qless, jid: &Bytes, dependents: &[Bytes], now: QlessTime) {
+    for dependent in dependents {
+        state.unlink(dependent, jid);
+        let Some(job) = state.job(dependent) else {
+            continue;
+        };
+        if !job.dependencies.is_empty() || job.state != QlessState::Depends {
+            continue;
+        }
+        let (queue, scheduled) = (job.queue.clone(), job.scheduled);
+        match scheduled {
+            Some(at) => {
+                state.place_at(dependent, &queue, QlessSet::Scheduled, at);
+                state.edit(dependent, |job| {
+                    *job.state = QlessState::Scheduled;
+                    *job.scheduled = None;
+                });
+            }
+            None => make_ready(state, dependent, &queue, now),
+        }
+    }
+}
+
+/// Makes a job ready that waited.
+pub(crate) fn make_ready(state: &mut Qless, jid: &Bytes, queue: &Bytes, now: QlessTime) {
+    state.make_ready(jid, queue, now);
+    state.edit(jid, |job| *job.state = QlessState::Waiting);
+}

@@ -1,0 +1,20 @@
+//! Scheduled jobs whose time has come.
+
+use bytes::Bytes;
+use ganger_types::qless::{QlessSet, QlessTime};
+
+use super::links::make_ready;
+use crate::state::{Qless, between};
+
+/// Makes up to `count` scheduled jobs of the queue ready whose time is from 0 to `now`. They enter the work as of now,
+/// not as of their time.
+pub(crate) fn promote(state: &mut Qless, queue: &Bytes, now: QlessTime, count: usize) {
+    let scheduled = state.in_order(queue, QlessSet::Scheduled);
+    let due: Vec<Bytes> = between(scheduled, QlessTime::default(), now)
+        .take(count)
+        .map(|(_, jid)| jid.clone())
+        .collect();
+    for jid in due {
+        make_ready(state, &jid, queue, now);
+    }
+}

@@ -1,0 +1,50 @@
+//! Jobs that go: when they have been complete for long, and when they are cancelled.
+
+use bytes::Bytes;
+use ganger_types::qless::{QlessRefusal, QlessTime};
+
+use super::configuration::{JOBS_HISTORY, JOBS_HISTORY_COUNT, number_of};
+use super::tags;
+use crate::call::{Call, at_most};
+use crate::number;
+use crate::state::{Qless, between};
+
+/// For how long completed jobs are kept, and how many.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Retention {
+    seconds: f64,
+    count: usize,
+}
+
+/// As it is configured.
+pub(crate) fn retention(state: &Qless) -> Result<Retention, QlessRefusal> {
+    let count = number_of(state, "jobs-history-count", JOBS_HISTORY_COUNT)?;
+    Ok(Retention {
+        seconds: number_of(state, "jobs-history", JOBS_HISTORY)?,
+        count: at_most(number::cut(count)),
+    })
+}
+
+/// Forgets what has been complete for too long, then the oldest of what is too many.
+pub(crate) fn retain(state: &mut Qless, call: &Call<'_>, retention: Retention) {
+    let until = call.after(-retention.seconds);
+    let old: Vec<Bytes> = between(state.completed(), QlessTime::default(), until)
+        .map(|(_, jid)| jid.clone())
+        .collect();
+    for jid in old {
+        forget(state, call, &jid);
+    }
+    let excess = state.completed().len().saturating_sub(retention.count);
+    let oldest: Vec<Bytes> = (state.completed().iter().take(excess))
+        .map(|(_, jid)| jid.clone())
+        .collect();
+    for jid in oldest {
+        forget(state, call, &jid);
+    }
+}
+
+/// Forgets a job: its tags, its record, its history.
+pub(crate) fn forget(state: &mut Qless, call: &Call<'_>, jid: &Bytes) {
+    tags::leave(state, call, jid);
+    state.remove_job(jid);
+}

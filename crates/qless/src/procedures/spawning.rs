@@ -1,0 +1,124 @@
+//! Children of recurring jobs.
+
+use bytes::Bytes;
+use ganger_types::qless::{QlessRecurring, QlessSet, QlessState, QlessTime};
+
+use super::history::{self, Limit};
+use super::{tags, throttles};
+use crate::call::Call;
+use crate::number;
+use crate::state::{Details, Qless, between};
+
+/// Children that one call makes at most: a short interval and a great count would make any number. A run that falls
+/// behind is made up for over several calls.
+const SPAWNED_MAX: usize = 10_000;
+
+/// Makes the children that are due, `count` at most over all of the queue's recurring jobs. The queue does not become
+/// known by it.
+pub(crate) fn spawn(
+    state: &mut Qless,
+    call: &Call<'_>,
+    queue: &Bytes,
+    count: usize,
+    history: Limit,
+) {
+    let mut wanted = count.min(SPAWNED_MAX);
+    let recur = state.in_order(queue, QlessSet::Recur);
+    let due: Vec<Bytes> = between(recur, QlessTime::default(), call.at())
+        .take(wanted)
+        .map(|(_, jid)| jid.clone())
+        .collect();
+    for jid in due {
+        if let Some(recurring) = state.recurring(&jid).cloned() {
+            wanted -= spawn_of(state, call, recurring, wanted, history);
+        }
+    }
+}
+
+/// Makes the children of one recurring job that are due, `wanted` at most; how many it made.
+fn spawn_of(
+    state: &mut Qless,
+    call: &Call<'_>,
+    mut recurring: QlessRecurring,
+    wanted: usize,
+    history: Limit,
+) -> usize {
+    let mut due = first_due(&recurring, call.now);
+    let mut made = 0;
+    while due <= call.now && made < wanted {
+        recurring.count += 1;
+        add_child(state, call, &recurring, due, history);
+        due = number::sum(due, recurring.interval);
+        made += 1;
+    }
+    // What was skipped is skipped for good only once a child came of it.
+    if made > 0 {
+        recurring.next_at = QlessTime::new(due);
+        state.put_recurring(recurring);
+    }
+    made
+}
+
+/// When the first child is due: in whole seconds, and not so far back that more runs than the backlog are made up for.
+fn first_due(recurring: &QlessRecurring, now: f64) -> f64 {
+    let due = recurring.next_at.seconds().floor();
+    if recurring.backlog == 0.0 {
+        return due;
+    }
+    let runs = (now - due) / recurring.interval;
+    if runs > recurring.backlog {
+        let skipped = (runs - recurring.backlog).ceil();
+        number::sum(due, number::sum(skipped * recurring.interval, 0.0))
+    } else {
+        due
+    }
+}
+
+fn add_child(
+    state: &mut Qless,
+    call: &Call<'_>,
+    recurring: &QlessRecurring,
+    due: f64,
+    limit: Limit,
+) {
+    let count = recurring.count.to_string();
+    let jid = Bytes::from([&recurring.jid[..], b"-", count.as_bytes()].concat());
+    displace(state, call, &jid);
+    state.begin_job(&jid);
+    tags::enter(state, &jid, &recurring.tags, call.at());
+    state.edit(&jid, |job| write_record(job, recurring, due));
+    history::put(state, &jid, limit, &recurring.queue, due);
+    state.make_ready(&jid, &recurring.queue, QlessTime::new(due));
+}
+
+/// Takes an older job of that name out of wherever it is, quietly: a recurring job that was removed and made again
+/// counts from 1. Its history, its place in the tag index, and who waits for it stay.
+fn displace(state: &mut Qless, call: &Call<'_>, jid: &Bytes) {
+    let Some(older) = state.job(jid) else { return };
+    let worker = older.worker.clone();
+    state.place(jid, None);
+    state.list(jid, &worker, None);
+    throttles::leave_line(state, jid);
+    throttles::release(state, call, jid);
+    state.complete_at(jid, None);
+    state.note_failure(jid, None);
+    state.unlink_all(jid);
+}
+
+fn write_record(job: Details<'_>, recurring: &QlessRecurring, due: f64) {
+    job.klass.clone_from(&recurring.klass);
+    job.data.clone_from(&recurring.data);
+    *job.state = QlessState::Waiting;
+    job.queue.clone_from(&recurring.queue);
+    *job.worker = Bytes::new();
+    *job.priority = recurring.priority;
+    *job.expires = 0.0;
+    *job.retries = recurring.retries;
+    *job.remaining = recurring.retries;
+    job.tags.clone_from(&recurring.tags);
+    *job.spawned_from = Some(recurring.jid.clone());
+    *job.time = due;
+    *job.is_warned = false;
+    *job.scheduled = None;
+    job.throttles.clone_from(&recurring.throttles);
+}

@@ -1,0 +1,139 @@
+//! Limits of jobs that run at a time: who may go, who waits, and who goes on when there is room again.
+//!
+//! A job that waits is in `pending` of one throttle and in its queue's throttled ones, both or neither.
+
+use bytes::Bytes;
+use ganger_types::Elapsed;
+use ganger_types::qless::QlessState;
+
+use super::history::{self, Limit};
+use crate::call::Call;
+use crate::number;
+use crate::state::Qless;
+
+/// How many go on at a release of a throttle without a maximum.
+const UNLIMITED_STEP: f64 = 10.0;
+
+/// The throttle that every queue has.
+pub(crate) fn of_queue(queue: &Bytes) -> Bytes {
+    [b"ql:q:", &queue[..]].concat().into()
+}
+
+/// How many may hold a throttle; 0: any number.
+pub(crate) fn maximum(state: &Qless, throttle: &Bytes, server: Elapsed) -> f64 {
+    let throttle = state.throttle(throttle, server);
+    throttle.map_or(0.0, |it| it.maximum)
+}
+
+/// Whether one more may hold a throttle.
+pub(crate) fn is_available(state: &Qless, throttle: &Bytes, server: Elapsed) -> bool {
+    let maximum = maximum(state, throttle, server);
+    maximum == 0.0 || number::from_length(state.holders(throttle).len()) < maximum
+}
+
+/// Whether the queue's own throttle lets ready jobs go at all, if the caller knows of throttles.
+pub(crate) fn has_room(state: &Qless, call: &Call<'_>, queue: &Bytes) -> bool {
+    !call.has_throttles() || is_available(state, &of_queue(queue), call.server)
+}
+
+/// The first throttle that keeps the job from running. One that it holds already does not, and callers who know of no
+/// throttles see none.
+pub(crate) fn obstacle(state: &Qless, jid: &Bytes, call: &Call<'_>) -> Option<Bytes> {
+    let job = state.job(jid).filter(|_| call.has_throttles())?;
+    let mut missing = (job.throttles.iter()).filter(|it| !state.holders(it).contains(jid));
+    missing
+        .find(|it| !is_available(state, it, call.server))
+        .cloned()
+}
+
+/// Lets the job hold all its throttles, if the caller knows of any.
+pub(crate) fn acquire(state: &mut Qless, call: &Call<'_>, jid: &Bytes) {
+    if !call.has_throttles() {
+        return;
+    }
+    for throttle in throttles(state, jid) {
+        if !state.holders(&throttle).contains(jid) {
+            state.hold(jid, &throttle, Some(call.at()));
+        }
+    }
+}
+
+/// Lets the job wait for a throttle, out of its queue's work.
+pub(crate) fn wait(
+    state: &mut Qless,
+    call: &Call<'_>,
+    jid: &Bytes,
+    queue: &Bytes,
+    throttle: &Bytes,
+    limit: Limit,
+) {
+    state.place(jid, None);
+    state.pend(jid, throttle, Some(call.at()));
+    state.throttled(jid, Some((queue.clone(), call.at())));
+    let job = state.job(jid);
+    if job.is_some_and(|job| job.state != QlessState::Throttled) {
+        let extra = vec![history::text("queue", queue)];
+        history::append(state, jid, limit, b"throttled", call.now, extra);
+        state.edit(jid, |job| *job.state = QlessState::Throttled);
+    }
+}
+
+/// Lets the job wait for no throttle any more, because it goes elsewhere.
+pub(crate) fn leave_line(state: &mut Qless, jid: &Bytes) {
+    state.throttled(jid, None);
+    let pending = state.job(jid).map(|job| job.pending.clone());
+    for (throttle, _) in pending.unwrap_or_default() {
+        state.pend(jid, &throttle, None);
+    }
+}
+
+/// Takes all its throttles from a job that ends or goes back, also those that it kept when it was moved.
+pub(crate) fn release(state: &mut Qless, call: &Call<'_>, jid: &Bytes) {
+    let holds = state.job(jid).map(|job| job.holds.clone());
+    let mut list = throttles(state, jid);
+    list.extend(holds.unwrap_or_default().into_iter().map(|it| it.0));
+    list.sort();
+    list.dedup();
+    for throttle in list {
+        release_one(state, call, jid, &throttle);
+    }
+}
+
+/// Takes a throttle from a job that holds it, or else lets it wait for it no longer; then those go on for whom there is
+/// room.
+pub(crate) fn release_one(state: &mut Qless, call: &Call<'_>, jid: &Bytes, throttle: &Bytes) {
+    if state.holders(throttle).contains(jid) {
+        state.hold(jid, throttle, None);
+    } else if state.is_pending(jid, throttle) {
+        go_on(state, call, jid, throttle);
+    }
+    let maximum = maximum(state, throttle, call.server);
+    let holders = number::from_length(state.holders(throttle).len());
+    let mut room = match maximum {
+        0.0 => UNLIMITED_STEP,
+        _ => maximum - holders,
+    };
+    while room > 0.0 {
+        let Some((_, next)) = state.pending(throttle).first().cloned() else {
+            break;
+        };
+        go_on(state, call, &next, throttle);
+        room -= 1.0;
+    }
+}
+
+/// Lets a job wait for a throttle no longer. It enters the work of its queue, and takes its throttles when it is popped;
+/// until then its state says that it waits.
+fn go_on(state: &mut Qless, call: &Call<'_>, jid: &Bytes, throttle: &Bytes) {
+    state.pend(jid, throttle, None);
+    let place = state.job(jid).and_then(|job| job.throttled.clone());
+    if let Some((queue, _)) = place {
+        state.throttled(jid, None);
+        state.make_ready(jid, &queue, call.at());
+    }
+}
+
+fn throttles(state: &Qless, jid: &Bytes) -> Vec<Bytes> {
+    let job = state.job(jid);
+    job.map(|job| job.throttles.clone()).unwrap_or_default()
+}
