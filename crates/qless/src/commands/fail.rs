@@ -57,9 +57,7 @@ fn check<'a>(state: &'a Qless, jid: &Bytes, worker: &Bytes) -> Result<&'a QlessJ
         Some(QlessJob { state, .. }) if *state != QlessState::Running => {
             of_job(" not currently running: ", state.as_str().as_bytes())
         }
-        Some(job) if job.worker != worker => {
-            of_job(" running with another worker: ", &job.worker)
-        }
+        Some(job) if job.worker != worker => of_job(" running with another worker: ", &job.worker),
         Some(job) => Ok(job),
     }
 }

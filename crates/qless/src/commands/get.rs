@@ -20,6 +20,10 @@ pub(super) fn get(state: &mut Qless, call: &mut Call<'_>, arguments: Arguments<'
 }
 
 /// The jobs that exist, in the order asked for; one that is asked for twice comes twice.
+#[expect(
+    clippy::unnecessary_wraps,
+    reason = "commands are alike, whether or not they may refuse"
+)]
 pub(super) fn multiget(
     state: &mut Qless,
     call: &mut Call<'_>,

@@ -1,9 +1,7 @@
 //! `heartbeat jid worker [data]`: a holder keeps its lock, also one that ran out if nobody has taken the job since.
 
 use bytes::Bytes;
-use ganger_types::qless::{
-    QlessAnswer, QlessJob, QlessRefusal, QlessReply, QlessSet, QlessState,
-};
+use ganger_types::qless::{QlessAnswer, QlessJob, QlessRefusal, QlessReply, QlessSet, QlessState};
 
 use crate::call::{Arguments, Call, json_of, refuse};
 use crate::number;

@@ -19,12 +19,11 @@ pub(super) fn peek(
     arguments: Arguments<'_>,
 ) -> QlessAnswer {
     let queue = arguments.queue(0)?;
-    let (offset, next) = match call.has_throttles() {
-        true => {
-            let complaint = "Peek(): Arg \"offset\" missing or not a number: ";
-            (whole(arguments.number(1, complaint)?)?, 2)
-        }
-        false => (0, 1),
+    let (offset, next) = if call.has_throttles() {
+        let complaint = "Peek(): Arg \"offset\" missing or not a number: ";
+        (whole(arguments.number(1, complaint)?)?, 2)
+    } else {
+        (0, 1)
     };
     let complaint = "Peek(): Arg \"count\" missing or not a number: ";
     let count = whole(arguments.number(next, complaint)?)?;

@@ -80,9 +80,10 @@ fn take_ready(
 /// How many more jobs of the queue may be held. Locks that ran out do not count; generations with throttles have those
 /// instead.
 fn room(state: &Qless, call: &Call<'_>, queue: &Bytes) -> Result<usize, QlessRefusal> {
-    let maximum = match call.has_throttles() {
-        true => 0.0,
-        false => max_concurrency(state, queue)?,
+    let maximum = if call.has_throttles() {
+        0.0
+    } else {
+        max_concurrency(state, queue)?
     };
     if maximum <= 0.0 {
         return Ok(usize::MAX);
@@ -94,8 +95,9 @@ fn room(state: &Qless, call: &Call<'_>, queue: &Bytes) -> Result<usize, QlessRef
 
 /// How often ready jobs are looked at.
 fn rounds(state: &Qless, call: &Call<'_>, queue: &Bytes) -> Result<i64, QlessRefusal> {
-    match call.has_throttles() {
-        true => Ok(number::cut(max_pop_retry(state, queue)?.ceil())),
-        false => Ok(1),
+    if call.has_throttles() {
+        Ok(number::cut(max_pop_retry(state, queue)?.ceil()))
+    } else {
+        Ok(1)
     }
 }

@@ -73,9 +73,10 @@ fn options(pairs: Pairs<'_>, call: &Call<'_>) -> Result<Options, QlessRefusal> {
     let tags = list("tags")?;
     let priority = pairs.number("priority", "Put(): Arg \"priority\" not a number")?;
     let depends = list("depends")?.unwrap_or_default();
-    let throttles = match call.has_throttles() {
-        true => list("throttles")?.unwrap_or_default(),
-        false => Vec::new(),
+    let throttles = if call.has_throttles() {
+        list("throttles")?.unwrap_or_default()
+    } else {
+        Vec::new()
     };
     Ok(Options {
         retries,
@@ -96,7 +97,9 @@ fn carry_out(state: &mut Qless, call: &mut Call<'_>, mut put: Put<'_>) -> Bytes 
     history::put(state, jid, put.history, put.queue, call.now);
     if let Some(before) = &before {
         take_out(state, call, before, put.worker);
-        put.options.throttles.retain(|it| *it != throttles::of_queue(&before.queue));
+        put.options
+            .throttles
+            .retain(|it| *it != throttles::of_queue(&before.queue));
         count_unfailed(state, before, put.queue);
     }
     write_record(state, call, &put);
@@ -154,9 +157,10 @@ fn write_record(state: &mut Qless, call: &Call<'_>, put: &Put<'_>) {
         if let Some(tags) = &options.tags {
             job.tags.clone_from(tags);
         }
-        *job.state = match put.delay > 0.0 {
-            true => QlessState::Scheduled,
-            false => QlessState::Waiting,
+        *job.state = if put.delay > 0.0 {
+            QlessState::Scheduled
+        } else {
+            QlessState::Waiting
         };
         *job.worker = Bytes::new();
         *job.expires = 0.0;

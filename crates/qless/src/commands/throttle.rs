@@ -17,7 +17,8 @@ const MICROS_PER_SECOND: u64 = 1_000_000;
 pub(super) fn set(state: &mut Qless, call: &mut Call<'_>, arguments: Arguments<'_>) -> QlessAnswer {
     let id = id(arguments)?;
     let maximum = arguments.number(1, "Throttle(): Arg \"maximum\" not a number: ")?;
-    let expiration = arguments.number_or(2, 0.0, "Throttle(): Arg \"expiration\" not a number: ")?;
+    let expiration =
+        arguments.number_or(2, 0.0, "Throttle(): Arg \"expiration\" not a number: ")?;
     state.set_throttle(QlessThrottle {
         id: id.clone(),
         maximum,
@@ -32,11 +33,7 @@ pub(super) fn get(state: &mut Qless, call: &mut Call<'_>, arguments: Arguments<'
 }
 
 /// `throttle.delete id`: nil. Forgets the maximum; who holds the throttle holds it still.
-pub(super) fn delete(
-    state: &mut Qless,
-    _: &mut Call<'_>,
-    arguments: Arguments<'_>,
-) -> QlessAnswer {
+pub(super) fn delete(state: &mut Qless, _: &mut Call<'_>, arguments: Arguments<'_>) -> QlessAnswer {
     state.forget_throttle(id(arguments)?);
     Ok(QlessReply::Nil)
 }

@@ -86,7 +86,7 @@ fn add_child(
     displace(state, call, &jid);
     state.begin_job(&jid);
     tags::enter(state, &jid, &recurring.tags, call.at());
-    state.edit(&jid, |job| write_record(job, recurring, due));
+    state.edit(&jid, |mut job| write_record(&mut job, recurring, due));
     history::put(state, &jid, limit, &recurring.queue, due);
     state.make_ready(&jid, &recurring.queue, QlessTime::new(due));
 }
@@ -105,7 +105,7 @@ fn displace(state: &mut Qless, call: &Call<'_>, jid: &Bytes) {
     state.unlink_all(jid);
 }
 
-fn write_record(job: Details<'_>, recurring: &QlessRecurring, due: f64) {
+fn write_record(job: &mut Details<'_>, recurring: &QlessRecurring, due: f64) {
     job.klass.clone_from(&recurring.klass);
     job.data.clone_from(&recurring.data);
     *job.state = QlessState::Waiting;

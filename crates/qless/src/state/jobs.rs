@@ -14,7 +14,6 @@ use super::Qless;
 use super::indexes::{Indexes, add, remove_under};
 
 /// The fields of a job that no index is made from.
-#[expect(missing_docs, reason = "the fields are those of the job")]
 pub(crate) struct Details<'a> {
     pub(crate) klass: &'a mut Bytes,
     pub(crate) data: &'a mut Bytes,

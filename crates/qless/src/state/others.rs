@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use ganger_types::qless::{
-    QlessKey, QlessQueue, QlessRecurring, QlessStatistics, QlessThrottle, QlessTime,
+    QlessKey, QlessQueue, QlessRecurring, QlessSample, QlessStatistics, QlessThrottle, QlessTime,
 };
 
 use super::Qless;
@@ -159,8 +159,8 @@ impl Qless {
                 failed: 0,
                 failures: 0,
                 retries: 0,
-                wait: Default::default(),
-                run: Default::default(),
+                wait: QlessSample::default(),
+                run: QlessSample::default(),
             });
         change(statistics);
         self.changed

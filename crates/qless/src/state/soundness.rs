@@ -64,7 +64,7 @@ impl Qless {
         }
         for on in &job.dependencies {
             let other = self.job(on);
-            if !other.is_some_and(|it| it.dependents.binary_search(jid).is_ok()) {
+            if other.is_none_or(|it| it.dependents.binary_search(jid).is_err()) {
                 say("waits for a job that does not know");
             }
         }
