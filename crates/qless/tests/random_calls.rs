@@ -1,0 +1,341 @@
+//! Random calls of all commands, on few names and on times that go back and forth. After each call the indexes agree
+//! with the rows, a refused call has left no trace, and a state that is read back from its rows is the same: it has the
+//! same rows and answers alike, whatever is called next.
+
+use bytes::Bytes;
+use ganger_qless::Qless;
+use ganger_types::Elapsed;
+use ganger_types::qless::{
+    Generation, QlessAnswer, QlessKey, QlessMessage, QlessReply, QlessRequest, QlessRow, QlessSet,
+};
+use proptest::prelude::*;
+use proptest::sample::select;
+use std::collections::BTreeMap;
+
+/// A call: who, when by the server, and the words.
+#[derive(Clone, Debug)]
+struct Step {
+    generation: Generation,
+    at: Elapsed,
+    words: Vec<String>,
+    /// Whether the state is read back from its rows before.
+    is_restarted: bool,
+}
+
+/// The arguments of each command: a letter for each kind, as [`argument`] reads them; what follows `*` may come any
+/// number of times.
+const COMMANDS: [(&str, &str); 66] = [
+    ("put", "wqjkdt*O"),
+    ("put", "wqjkdt*O"),
+    ("put", "wqjkdt*O"),
+    ("put", "wqjkdt*O"),
+    ("put", "qjkdt*O"),
+    ("requeue", "wqjkdt*O"),
+    ("pop", "qwn"),
+    ("pop", "qwn"),
+    ("pop", "qwn"),
+    ("pop", "qwn"),
+    ("pop", "qwn"),
+    ("peek", "qnn"),
+    ("complete", "jwqd*N"),
+    ("complete", "jwqd*N"),
+    ("complete", "jwqd*N"),
+    ("complete", "jwqd"),
+    ("fail", "jwgm"),
+    ("fail", "jwgmd"),
+    ("retry", "jqwtgm"),
+    ("retry", "jqw"),
+    ("unfail", "qgn"),
+    ("failed", "gnn"),
+    ("failed", ""),
+    ("cancel", "*j"),
+    ("cancel", "*j"),
+    ("heartbeat", "jw"),
+    ("heartbeat", "jwd"),
+    ("depends", "jo*j"),
+    ("depends", "jo*j"),
+    ("timeout", "*j"),
+    ("priority", "jn"),
+    ("get", "j"),
+    ("multiget", "*j"),
+    ("track", "xj"),
+    ("track", ""),
+    ("jobs", "sqnn"),
+    ("log", "jmd"),
+    ("tag", "ajjj"),
+    ("tag", "aqqq"),
+    ("tag", "ann"),
+    ("recur", "qjkditt*R"),
+    ("recur", "qjkditt*R"),
+    ("recur", "qjkditt*R"),
+    ("recur.get", "j"),
+    ("recur.update", "j*U"),
+    ("recur.tag", "j*q"),
+    ("recur.untag", "j*q"),
+    ("unrecur", "j"),
+    ("length", "q"),
+    ("queues", "*q"),
+    ("pause", "q"),
+    ("unpause", "q"),
+    ("unpause", "q"),
+    ("queue.forget", "q"),
+    ("stats", "qt"),
+    ("workers", "*w"),
+    ("worker.deregister", "w"),
+    ("config.get", "*c"),
+    ("config.set", "cn"),
+    ("config.unset", "c"),
+    ("throttle.set", "Tnt"),
+    ("throttle.delete", "T"),
+    ("throttle.release", "Tj"),
+    ("throttle.pending", "T"),
+    ("queue.throttle.set", "qn"),
+    ("queue.throttle.get", "q"),
+];
+
+const JIDS: [&str; 7] = ["a", "b", "c", "r", "r-1", "r-2", ""];
+const TIMES: [&str; 10] = [
+    "0", "1", "1.5", "59.75", "60", "61", "86400", "700000", "-5", "10",
+];
+
+/// An argument of a kind, or several.
+fn argument(kind: char) -> BoxedStrategy<Vec<String>> {
+    let one_of = |words: &'static [&'static str]| {
+        select(words)
+            .prop_map(|words| words.split(' ').map(str::to_owned).collect())
+            .boxed()
+    };
+    match kind {
+        'w' => one_of(&["w", "v", ""]),
+        'q' => one_of(&["q", "p"]),
+        'j' => one_of(&JIDS),
+        'k' | 'm' => one_of(&["k", "m\n"]),
+        'd' => one_of(&["{}", "[1,2]", "{\"a\":\"b\"}", "no"]),
+        't' => one_of(&["0", "0", "0", "1.5", "30", "-10", "x"]),
+        'n' => one_of(&["0", "1", "2", "10", "-1", "0.5", "1e18", "x"]),
+        'i' => one_of(&["interval", "interval", "interval", "daily"]),
+        'g' => one_of(&["failed-retries-q", "g", "h"]),
+        'o' => one_of(&["on", "off", "on", "off", "off all", "maybe"]),
+        'x' => one_of(&["track", "untrack"]),
+        'a' => one_of(&["add", "remove", "get", "top"]),
+        's' => one_of(&[
+            "complete",
+            "running",
+            "stalled",
+            "scheduled",
+            "depends",
+            "recurring",
+            "throttled",
+        ]),
+        'c' => one_of(&[
+            "heartbeat",
+            "q-heartbeat",
+            "grace-period",
+            "max-job-history",
+            "jobs-history",
+            "jobs-history-count",
+            "q-max-concurrency",
+            "max-worker-age",
+            "max-pop-retry",
+        ]),
+        'T' => one_of(&["T", "ql:q:q"]),
+        'O' => pair(&[
+            ("depends", "[\"a\"]"),
+            ("depends", "[\"b\",\"r-1\"]"),
+            ("depends", "[]"),
+            ("priority", "1"),
+            ("priority", "-2.5"),
+            ("retries", "0"),
+            ("retries", "1"),
+            ("tags", "[\"q\",1,\"q\"]"),
+            ("tags", "{}"),
+            ("throttles", "[\"T\"]"),
+            ("throttles", "[\"T\",\"ql:q:p\"]"),
+            ("tags", "{\"a\":1}"),
+        ]),
+        'N' => pair(&[
+            ("next", "q"),
+            ("next", "p"),
+            ("delay", "0"),
+            ("delay", "20"),
+            ("depends", "[\"a\",\"b\"]"),
+            ("depends", "[]"),
+        ]),
+        'R' => pair(&[
+            ("backlog", "1"),
+            ("priority", "3"),
+            ("retries", "1"),
+            ("tags", "[\"q\"]"),
+            ("throttles", "[\"T\"]"),
+        ]),
+        'U' => pair(&[
+            ("interval", "10"),
+            ("interval", "0.25"),
+            ("queue", "p"),
+            ("backlog", "-1"),
+            ("klass", "l"),
+            ("unknown", "1"),
+        ]),
+        kind => unreachable!("no kind {kind}"),
+    }
+}
+
+fn pair(pairs: &'static [(&'static str, &'static str)]) -> BoxedStrategy<Vec<String>> {
+    select(pairs)
+        .prop_map(|(option, value)| vec![option.to_owned(), value.to_owned()])
+        .boxed()
+}
+
+fn arguments(kinds: &str) -> BoxedStrategy<Vec<String>> {
+    let (fixed, repeated) = kinds.split_once('*').unwrap_or((kinds, ""));
+    let fixed: Vec<_> = fixed.chars().map(argument).collect();
+    let repeated: Vec<_> = repeated
+        .chars()
+        .map(|kind| prop::collection::vec(argument(kind), 0..4).prop_map(|it| it.concat()))
+        .collect();
+    (fixed, repeated)
+        .prop_map(|(fixed, repeated)| [fixed.concat(), repeated.concat()].concat())
+        .boxed()
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let words = select(&COMMANDS[..]).prop_flat_map(|(command, kinds)| {
+        (select(&TIMES[..]), arguments(kinds)).prop_map(move |(now, arguments)| {
+            let mut words = vec![command.to_owned(), now.to_owned()];
+            words.extend(arguments);
+            words
+        })
+    });
+    // The second generation calls as often as the others together.
+    let generation = select(vec![
+        Generation::Two,
+        Generation::Three,
+        Generation::Two,
+        Generation::Three,
+        Generation::One,
+    ]);
+    let at = (0..100_u64).prop_map(|seconds| Elapsed(seconds * 1_000_000));
+    let is_restarted = (0..10_u8).prop_map(|it| it == 0);
+    (generation, at, words, is_restarted).prop_map(|(generation, at, words, is_restarted)| Step {
+        generation,
+        at,
+        words,
+        is_restarted,
+    })
+}
+
+fn call(qless: &mut Qless, step: &Step) -> (QlessAnswer, Vec<QlessMessage>) {
+    let mut messages = Vec::new();
+    let request = QlessRequest::Script {
+        generation: step.generation,
+        words: step.words.iter().cloned().map(Bytes::from).collect(),
+    };
+    let answer = qless.call(step.at, request, &mut messages);
+    (answer, messages)
+}
+
+fn assert_sound(qless: &Qless, step: &Step) {
+    let mut wrong = Vec::new();
+    qless.check(&mut wrong);
+    assert!(wrong.is_empty(), "after {:?}: {wrong:#?}", step.words);
+}
+
+/// The state again, from its rows in another order.
+fn read_back(rows: &BTreeMap<QlessKey, QlessRow>) -> Qless {
+    let mut qless = Qless::default();
+    for row in rows.values().rev() {
+        qless.load(row.clone());
+    }
+    assert!(qless.take_changed().is_empty());
+    qless
+}
+
+/// What several commands say that change little.
+fn answers(qless: &Qless) -> Vec<(QlessAnswer, Vec<QlessMessage>)> {
+    let lines = [
+        "queues 61",
+        "workers 61",
+        "workers 61 w",
+        "failed 0",
+        "failed 0 g",
+        "tag 0 top 0 25",
+        "tag 0 get q",
+        "track 0",
+        "jobs 0 complete 0 25",
+        "jobs 0 depends q",
+        "jobs 0 recurring q",
+        "jobs 0 throttled q",
+        "stats 0 q 0",
+        "config.get 0",
+        "throttle.locks 0 T",
+        "throttle.pending 0 T",
+        "peek 61 q 0 100",
+        "peek 61 p 0 100",
+        "multiget 0 a b c r r-1 r-2",
+    ];
+    let mut copy = qless.clone();
+    lines
+        .iter()
+        .map(|line| {
+            let step = Step {
+                generation: Generation::Three,
+                at: Elapsed(0),
+                words: line.split(' ').map(str::to_owned).collect(),
+                is_restarted: false,
+            };
+            call(&mut copy, &step)
+        })
+        .collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+
+    #[test]
+    fn whatever_is_called_the_state_is_sound_and_reads_back_the_same(steps in prop::collection::vec(step(), 1..80)) {
+        let mut qless = Qless::default();
+        // The rows as a store has them: changed by what each call says has changed.
+        let mut stored = BTreeMap::new();
+        for step in &steps {
+            if step.is_restarted {
+                qless = read_back(&stored);
+            }
+            let before = qless.rows();
+            let (answer, messages) = call(&mut qless, step);
+            assert_sound(&qless, step);
+            let changed = qless.take_changed();
+            if answer.is_err() {
+                prop_assert_eq!(&qless.rows(), &before);
+                prop_assert!(messages.is_empty() && changed.is_empty());
+            }
+            for (key, row) in changed {
+                match row {
+                    Some(row) => drop(stored.insert(key, row)),
+                    None => drop(stored.remove(&key)),
+                }
+            }
+            let rows: Vec<QlessRow> = stored.values().cloned().collect();
+            prop_assert_eq!(&qless.rows(), &rows, "after {:?}", step.words);
+        }
+        let again = read_back(&stored);
+        prop_assert_eq!(again.rows(), qless.rows());
+        prop_assert_eq!(answers(&again), answers(&qless));
+    }
+
+    #[test]
+    fn nothing_is_left_when_everything_is_forgotten(steps in prop::collection::vec(step(), 1..40)) {
+        let mut qless = Qless::default();
+        for step in &steps {
+            call(&mut qless, step).0.ok();
+        }
+        let known: Vec<QlessKey> = qless.rows().iter().map(QlessRow::key).collect();
+        qless.take_changed();
+        prop_assert_eq!(qless.call(Elapsed(0), QlessRequest::Clear, &mut Vec::new()), Ok(QlessReply::Nil));
+        let changed = qless.take_changed();
+        prop_assert!(changed.iter().all(|(_, row)| row.is_none()));
+        let gone: Vec<QlessKey> = changed.into_iter().map(|(key, _)| key).collect();
+        prop_assert_eq!(gone, known);
+        let work = QlessRequest::Count { queue: Bytes::from("q"), set: QlessSet::Work };
+        prop_assert_eq!(qless.call(Elapsed(0), work, &mut Vec::new()), Ok(QlessReply::Number(0)));
+    }
+}
