@@ -313,19 +313,19 @@ fn messages_come_to_all_databases_before_the_reply_to_their_call() {
     // Whoever has its reply finds the messages before the answer to whatever it asks next on another connection.
     assert_eq!(
         listener.ask(&["UNSUBSCRIBE", "ql:put"]),
-        "*3 $7 message $6 ql:log $36 {\"jid\":\"a\",\"event\":\"put\",\"queue\":\"q\"}"
+        "*3 $7 message $6 ql:log $37 {\"jid\":\"a\",\"event\":\"put\",\"queue\":\"q\"}"
     );
     assert_eq!(listener.shown(), "*3 $11 unsubscribe $6 ql:put :1");
     assert_eq!(
         second.shown(),
-        ">4 $8 pmessage $4 ql:* $6 ql:log $36 {\"jid\":\"a\",\"event\":\"put\",\"queue\":\"q\"}"
+        ">4 $8 pmessage $4 ql:* $6 ql:log $37 {\"jid\":\"a\",\"event\":\"put\",\"queue\":\"q\"}"
     );
     assert_eq!(second.shown(), ">4 $8 pmessage $4 ql:* $8 ql:track $1 a");
     // One that both listens and calls hears the message before its reply.
     let mut both = Caller::of(second, SCRIPT);
     assert_eq!(
         both.call("put 2 w q a k {} 0"),
-        ">4 $8 pmessage $4 ql:* $6 ql:log $36 {\"jid\":\"a\",\"event\":\"put\",\"queue\":\"q\"}"
+        ">4 $8 pmessage $4 ql:* $6 ql:log $37 {\"jid\":\"a\",\"event\":\"put\",\"queue\":\"q\"}"
     );
     assert_eq!(both.client.shown(), ">4 $8 pmessage $4 ql:* $6 ql:put $1 a");
     assert_eq!(both.client.shown(), "$1 a");
