@@ -30,6 +30,10 @@ const DEFAULTS: [(&str, Default); 7] = [
 ];
 
 /// `config.get [option]`: an option's value, nil if it has none; or all there are.
+#[expect(
+    clippy::unnecessary_wraps,
+    reason = "commands are alike, whether or not they may refuse"
+)]
 pub(super) fn get(state: &mut Qless, _: &mut Call<'_>, arguments: Arguments<'_>) -> QlessAnswer {
     let Some(option) = arguments.get(0) else {
         return Ok(all(state));

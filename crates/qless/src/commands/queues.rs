@@ -12,6 +12,10 @@ use crate::statistics;
 
 /// `queues [queue]`: how many jobs a queue has of each kind; or those of all known queues. What is due becomes ready
 /// before. A queue does not become known by asking.
+#[expect(
+    clippy::unnecessary_wraps,
+    reason = "commands are alike, whether or not they may refuse"
+)]
 pub(super) fn queues(
     state: &mut Qless,
     call: &mut Call<'_>,

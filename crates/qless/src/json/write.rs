@@ -101,7 +101,7 @@ impl Writer {
 
     /// Writes a list of strings.
     pub(crate) fn strings(&mut self, texts: impl IntoIterator<Item: AsRef<[u8]>>) {
-        self.list(texts, |it, text| it.string(text));
+        self.list(texts, Self::string);
     }
 
     /// Writes a list of tags, each as the type that it came as.
@@ -173,7 +173,7 @@ mod tests {
             it.key("").truth(false);
             it.end();
             it.key("d").raw(b"[[]]");
-            it.key("e").list([0, 2], |it, count| it.count(count));
+            it.key("e").list([0, 2], Writer::count);
             it.end();
         });
         assert_eq!(
