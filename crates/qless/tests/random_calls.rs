@@ -6,7 +6,8 @@ use bytes::Bytes;
 use ganger_qless::Qless;
 use ganger_types::Elapsed;
 use ganger_types::qless::{
-    Generation, QlessAnswer, QlessKey, QlessMessage, QlessReply, QlessRequest, QlessRow, QlessSet,
+    Generation, QlessAnswer, QlessJob, QlessKey, QlessMessage, QlessReply, QlessRequest, QlessRow,
+    QlessSet, QlessState,
 };
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -23,38 +24,46 @@ struct Step {
 }
 
 /// The arguments of each command: a letter for each kind, as [`argument`] reads them; what follows `*` may come any
-/// number of times.
-const COMMANDS: [(&str, &str); 66] = [
+/// number of times. How often a command is here is how often it is called.
+const COMMANDS: [(&str, &str); 74] = [
     ("put", "wqjkdt*O"),
     ("put", "wqjkdt*O"),
     ("put", "wqjkdt*O"),
     ("put", "wqjkdt*O"),
-    ("put", "qjkdt*O"),
+    ("put", "wqjkdt*O"),
+    ("put", "wqjkdt*O"),
     ("requeue", "wqjkdt*O"),
     ("pop", "qwn"),
     ("pop", "qwn"),
     ("pop", "qwn"),
     ("pop", "qwn"),
     ("pop", "qwn"),
+    ("pop", "qwn"),
     ("peek", "qnn"),
-    ("complete", "jwqd*N"),
-    ("complete", "jwqd*N"),
-    ("complete", "jwqd*N"),
-    ("complete", "jwqd"),
-    ("fail", "jwgm"),
-    ("fail", "jwgmd"),
-    ("retry", "jqwtgm"),
-    ("retry", "jqw"),
+    ("complete", "JWQd*N"),
+    ("complete", "JWQd*N"),
+    ("complete", "JWQd*N"),
+    ("complete", "JWQd"),
+    ("complete", "JWQd"),
+    ("fail", "JWgm"),
+    ("fail", "JWgmd"),
+    ("fail", "JWgmd"),
+    ("retry", "JQWtgm"),
+    ("retry", "JQW"),
+    ("retry", "JqWtg"),
     ("unfail", "qgn"),
     ("failed", "gnn"),
     ("failed", ""),
     ("cancel", "*j"),
     ("cancel", "*j"),
-    ("heartbeat", "jw"),
-    ("heartbeat", "jwd"),
+    ("heartbeat", "JW"),
+    ("heartbeat", "JWd"),
     ("depends", "jo*j"),
     ("depends", "jo*j"),
-    ("timeout", "*j"),
+    ("depends", "jo*j"),
+    ("timeout", "J"),
+    ("timeout", "J"),
+    ("timeout", "J*j"),
     ("priority", "jn"),
     ("get", "j"),
     ("multiget", "*j"),
@@ -65,17 +74,18 @@ const COMMANDS: [(&str, &str); 66] = [
     ("tag", "ajjj"),
     ("tag", "aqqq"),
     ("tag", "ann"),
-    ("recur", "qjkditt*R"),
-    ("recur", "qjkditt*R"),
-    ("recur", "qjkditt*R"),
-    ("recur.get", "j"),
-    ("recur.update", "j*U"),
-    ("recur.tag", "j*q"),
-    ("recur.untag", "j*q"),
-    ("unrecur", "j"),
+    ("recur", "qrkdit*R"),
+    ("recur", "qrkdit*R"),
+    ("recur", "qrkdit*R"),
+    ("recur.get", "r"),
+    ("recur.update", "r*U"),
+    ("recur.tag", "r*q"),
+    ("recur.untag", "r*q"),
+    ("unrecur", "r"),
     ("length", "q"),
     ("queues", "*q"),
     ("pause", "q"),
+    ("unpause", "q"),
     ("unpause", "q"),
     ("unpause", "q"),
     ("queue.forget", "q"),
@@ -88,14 +98,13 @@ const COMMANDS: [(&str, &str); 66] = [
     ("throttle.set", "Tnt"),
     ("throttle.delete", "T"),
     ("throttle.release", "Tj"),
-    ("throttle.pending", "T"),
     ("queue.throttle.set", "qn"),
     ("queue.throttle.get", "q"),
 ];
 
-const JIDS: [&str; 7] = ["a", "b", "c", "r", "r-1", "r-2", ""];
+const JIDS: [&str; 9] = ["a", "a", "a", "b", "b", "c", "r-1", "r-2", "''"];
 const TIMES: [&str; 10] = [
-    "0", "1", "1.5", "59.75", "60", "61", "86400", "700000", "-5", "10",
+    "0", "1", "1.5", "59.75", "60", "61", "75", "140", "700000", "-5",
 ];
 
 /// An argument of a kind, or several.
@@ -106,14 +115,25 @@ fn argument(kind: char) -> BoxedStrategy<Vec<String>> {
             .boxed()
     };
     match kind {
-        'w' => one_of(&["w", "v", ""]),
-        'q' => one_of(&["q", "p"]),
+        'w' => one_of(&["w", "w", "w", "w", "v", "''"]),
+        'q' => one_of(&["q", "q", "q", "q", "p"]),
         'j' => one_of(&JIDS),
+        'r' => one_of(&["r", "r", "r", "a"]),
+        // Of a job that somebody holds when the call is made.
+        'J' => one_of(&["@jid", "@jid", "@jid", "@jid", "@jid", "@jid", "a"]),
+        'W' => one_of(&["@worker", "@worker", "@worker", "@worker", "@worker", "v"]),
+        'Q' => one_of(&["@queue", "@queue", "@queue", "@queue", "@queue", "p"]),
         'k' | 'm' => one_of(&["k", "m\n"]),
-        'd' => one_of(&["{}", "[1,2]", "{\"a\":\"b\"}", "no"]),
-        't' => one_of(&["0", "0", "0", "1.5", "30", "-10", "x"]),
-        'n' => one_of(&["0", "1", "2", "10", "-1", "0.5", "1e18", "x"]),
-        'i' => one_of(&["interval", "interval", "interval", "daily"]),
+        'd' => one_of(&["{}", "{}", "[1,2]", "{\"a\":\"b\"}", "{}", "{}", "{}", "no"]),
+        't' => one_of(&["0", "0", "0", "0", "0", "0", "1.5", "30", "-10", "x"]),
+        'n' => one_of(&["0", "1", "1", "1", "2", "2", "3", "5", "-1", "0.5", "x"]),
+        'i' => one_of(&[
+            "interval 60",
+            "interval 7.5",
+            "interval 60",
+            "interval 0.25",
+            "daily 1",
+        ]),
         'g' => one_of(&["failed-retries-q", "g", "h"]),
         'o' => one_of(&["on", "off", "on", "off", "off all", "maybe"]),
         'x' => one_of(&["track", "untrack"]),
@@ -214,7 +234,7 @@ fn step() -> impl Strategy<Value = Step> {
         Generation::Three,
         Generation::One,
     ]);
-    let at = (0..100_u64).prop_map(|seconds| Elapsed(seconds * 1_000_000));
+    let at = (0..100_u64).prop_map(|seconds| Elapsed(seconds * 1_000_001));
     let is_restarted = (0..10_u8).prop_map(|it| it == 0);
     (generation, at, words, is_restarted).prop_map(|(generation, at, words, is_restarted)| Step {
         generation,
@@ -225,13 +245,38 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 fn call(qless: &mut Qless, step: &Step) -> (QlessAnswer, Vec<QlessMessage>) {
+    let held = held_job(qless, step);
     let mut messages = Vec::new();
+    let words = step.words.iter().map(|word| match (&held, &word[..]) {
+        (_, "''") => Bytes::new(),
+        (Some(job), "@jid") => job.jid.clone(),
+        (Some(job), "@worker") => job.worker.clone(),
+        (Some(job), "@queue") => job.queue.clone(),
+        (_, word) => Bytes::from(word.to_owned()),
+    });
+    let mut words: Vec<Bytes> = words.collect();
+    // The first generation does not say who puts.
+    if step.generation == Generation::One && words[0] == "put" {
+        words.remove(2);
+    }
     let request = QlessRequest::Script {
         generation: step.generation,
-        words: step.words.iter().cloned().map(Bytes::from).collect(),
+        words,
     };
     let answer = qless.call(step.at, request, &mut messages);
     (answer, messages)
+}
+
+/// One of the jobs that somebody holds, if there is any.
+fn held_job(qless: &Qless, step: &Step) -> Option<QlessJob> {
+    let is_about_one = step.words.iter().any(|word| word.starts_with('@'));
+    let mut held = qless.rows();
+    held.retain(|row| matches!(row, QlessRow::Job(job) if job.state == QlessState::Running));
+    let wanted = usize::try_from(step.at.0).ok()?.checked_rem(held.len())?;
+    match held.swap_remove(wanted) {
+        QlessRow::Job(job) if is_about_one => Some(*job),
+        _ => None,
+    }
 }
 
 fn assert_sound(qless: &Qless, step: &Step) {
@@ -292,7 +337,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
 
     #[test]
-    fn whatever_is_called_the_state_is_sound_and_reads_back_the_same(steps in prop::collection::vec(step(), 1..80)) {
+    fn whatever_is_called_the_state_is_sound_and_reads_back_the_same(steps in prop::collection::vec(step(), 1..120)) {
         let mut qless = Qless::default();
         // The rows as a store has them: changed by what each call says has changed.
         let mut stored = BTreeMap::new();
