@@ -10,18 +10,74 @@ use anyhow::{Context as _, Result, ensure};
 
 /// What Python's tests import: the registry's only release line of the library, with the newest library below it.
 const PYTHON: &[&str] = &["redis==8.*", "redis-work-queue==0.1.5"];
+/// qless with the library of Redis of its time's successors, which speaks RESP2 unless told otherwise.
+const QLESS_OLD: &[&str] = &["redis==5.2.1", "qless-py==0.11.4"];
+/// With the newest one, which speaks RESP3.
+const QLESS: &[&str] = &["redis==8.*", "qless-py==0.11.4"];
+/// reqless with throttles, as the registry has it last.
+const REQLESS: &[&str] = &["redis==8.*", "reqless==0.13.3"];
 /// What Node's tests import.
 const NODE: &[&str] = &["@mevitae/redis-work-queue@0.1.5", "ioredis@5"];
 
 /// A Python that has the libraries.
 pub fn python() -> Result<Command> {
-    let folder = installed("python", PYTHON, |folder| {
+    program_of("python", PYTHON, "python")
+}
+
+/// A published client of qless.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Qless {
+    /// qless-py over an older library of Redis.
+    Old,
+    /// qless-py over the newest one.
+    New,
+    /// reqless.
+    Throttles,
+}
+
+impl Qless {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Old, Self::New, Self::Throttles];
+
+    /// What its scripts import.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Old | Self::New => "qless",
+            Self::Throttles => "reqless",
+        }
+    }
+
+    /// A Python that has it.
+    pub fn python(self) -> Result<Command> {
+        self.program("python")
+    }
+
+    /// The program that runs workers.
+    pub fn worker(self) -> Result<Command> {
+        self.program(match self {
+            Self::Old | Self::New => "qless-py-worker",
+            Self::Throttles => "reqless-py-worker",
+        })
+    }
+
+    fn program(self, program: &str) -> Result<Command> {
+        match self {
+            Self::Old => program_of("qless-old", QLESS_OLD, program),
+            Self::New => program_of("qless", QLESS, program),
+            Self::Throttles => program_of("reqless", REQLESS, program),
+        }
+    }
+}
+
+/// A program of an environment of Python with these packages.
+fn program_of(name: &str, packages: &[&str], program: &str) -> Result<Command> {
+    let folder = installed(name, packages, |folder| {
         run(Command::new("python3").args(["-m", "venv"]).arg(folder))?;
         run(Command::new(folder.join("bin/pip"))
             .args(["install", "--quiet", "--disable-pip-version-check"])
-            .args(PYTHON))
+            .args(packages))
     })?;
-    Ok(Command::new(folder.join("bin/python")))
+    Ok(Command::new(folder.join("bin").join(program)))
 }
 
 /// A Node that has the libraries.

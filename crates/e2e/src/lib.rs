@@ -21,6 +21,7 @@ pub mod load;
 pub mod network;
 pub mod ports;
 pub mod random;
+pub mod redis;
 pub mod scenario;
 pub mod server;
 pub mod skip;

@@ -1,16 +1,13 @@
 //! The Redis port of the real server, used by the published libraries of redis-work-queue as they are.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
-use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, bail, ensure};
-use ganger_e2e::clients::{node, python, rust, script};
-use ganger_e2e::ports::free_addresses;
-use ganger_e2e::server::Setup;
-use ganger_e2e::skip::skipped;
+use anyhow::{Result, bail, ensure};
+use ganger_e2e::clients::{node, python, rust};
+use ganger_e2e::redis::{Line, World, listen, or_skip};
 
 /// Items of the run that goes through kills.
 const ITEMS: usize = 2_000;
@@ -19,88 +16,12 @@ const KILLS: usize = 3;
 /// How long a run may take before a test gives up.
 const PATIENCE: Duration = Duration::from_secs(240);
 
-/// A server with a Redis port, in a folder that goes with it.
-struct World {
-    setup: Setup,
-    resp: SocketAddr,
-    _folder: tempfile::TempDir,
-}
-
-fn world() -> Result<World> {
-    let folder = tempfile::tempdir()?;
-    let mut setup = Setup::in_folder(folder.path())?;
-    let addresses = free_addresses(2)?;
-    setup.address = addresses[0];
-    setup.arguments = vec!["--resp".to_owned(), addresses[1].to_string()];
-    Ok(World {
-        setup,
-        resp: addresses[1],
-        _folder: folder,
-    })
-}
-
-impl World {
-    /// Starts a client: a program, or one that runs a script.
-    fn start(&self, mut command: Command, name: &str, arguments: &[&str]) -> Result<Child> {
-        if !name.is_empty() {
-            command.arg(script(name));
-        }
-        command
-            .arg(self.resp.port().to_string())
-            .args(arguments)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped());
-        command
-            .spawn()
-            .with_context(|| format!("cannot start {command:?}"))
-    }
-
-    fn lives(&self, command: Command, name: &str) -> Result<()> {
-        let mut server = self.setup.start()?;
-        let status = self.start(command, name, &[])?.wait()?;
-        ensure!(status.success(), "{name} ended with {status}");
-        server.stop()?;
-        self.setup.expect_no_panic()?;
-        self.setup.check()
-    }
-}
-
-/// Says what cannot be installed here.
-fn or_skip(test: &str, command: Result<Command>) -> Option<Command> {
-    command
-        .inspect_err(|error| skipped(test, &format!("{error:#}")))
-        .ok()
-}
-
-/// A client that sends a command in a line and reads its reply.
-struct Line(BufReader<TcpStream>);
-
-impl Line {
-    fn new(address: SocketAddr) -> Result<Self> {
-        let stream = TcpStream::connect(address)?;
-        stream.set_read_timeout(Some(Duration::from_secs(30)))?;
-        Ok(Self(BufReader::new(stream)))
-    }
-
-    fn ask(&mut self, line: &str) -> Result<String> {
-        self.0
-            .get_mut()
-            .write_all(format!("{line}\r\n").as_bytes())?;
-        let mut reply = String::new();
-        ensure!(
-            self.0.read_line(&mut reply)? > 0,
-            "the connection was closed"
-        );
-        Ok(reply.trim_end().to_owned())
-    }
-}
-
 #[test]
 fn python_lives_on_the_port() -> Result<()> {
     let Some(python) = or_skip("python_lives_on_the_port", python()) else {
         return Ok(());
     };
-    world()?.lives(python, "lives.py")
+    World::new(&[])?.lives(python, "lives.py", &[])
 }
 
 #[test]
@@ -108,7 +29,7 @@ fn node_lives_on_the_port() -> Result<()> {
     let Some(node) = or_skip("node_lives_on_the_port", node()) else {
         return Ok(());
     };
-    world()?.lives(node, "lives.cjs")
+    World::new(&[])?.lives(node, "lives.cjs", &[])
 }
 
 #[test]
@@ -116,18 +37,7 @@ fn rust_lives_on_the_port() -> Result<()> {
     let Some(rust) = or_skip("rust_lives_on_the_port", rust()) else {
         return Ok(());
     };
-    world()?.lives(rust, "")
-}
-
-/// What the workers have said, as it comes.
-fn listen(child: &mut Child) -> Result<std::thread::JoinHandle<Vec<String>>> {
-    let out = child.stdout.take().context("it was piped")?;
-    Ok(std::thread::spawn(move || {
-        let lines = BufReader::new(out).lines().map_while(Result::ok);
-        lines
-            .filter_map(|line| line.strip_prefix("worked ").map(str::to_owned))
-            .collect()
-    }))
+    World::new(&[])?.lives(rust, "", &[])
 }
 
 #[test]
@@ -140,9 +50,9 @@ fn workers_in_python_rust_and_node_share_a_queue_through_kills() -> Result<()> {
     ) else {
         return Ok(());
     };
-    let world = world()?;
+    let world = World::new(&[])?;
     let mut server = world.setup.start()?;
-    let mut line = Line::new(world.resp)?;
+    let mut line = world.line()?;
     for number in 0..ITEMS {
         ensure!(line.ask(&format!("SETNX mixed:item:{number} data"))? == ":1");
         ensure!(
@@ -162,7 +72,7 @@ fn workers_in_python_rust_and_node_share_a_queue_through_kills() -> Result<()> {
         wait_until_left(&mut line, left)?;
         server.kill()?;
         server = world.setup.start()?;
-        line = Line::new(world.resp)?;
+        line = world.line()?;
     }
     for mut worker in workers {
         let status = worker.wait()?;
@@ -198,8 +108,7 @@ fn workers_in_python_rust_and_node_share_a_queue_through_kills() -> Result<()> {
 fn wait_until_left(line: &mut Line, left: usize) -> Result<()> {
     let begun = Instant::now();
     loop {
-        let length = line.ask("LLEN mixed:queue")?;
-        let length: usize = length.trim_start_matches(':').parse()?;
+        let length = usize::try_from(line.number("LLEN mixed:queue")?)?;
         if length <= left {
             return Ok(());
         }
@@ -218,10 +127,31 @@ fn metrics(address: SocketAddr) -> Result<String> {
 }
 
 #[test]
-fn everything_acknowledged_is_there_after_a_kill() -> Result<()> {
-    let world = world()?;
+fn messages_go_from_one_connection_to_another() -> Result<()> {
+    let world = World::new(&[])?;
     let mut server = world.setup.start()?;
-    let mut line = Line::new(world.resp)?;
+    let (mut listener, mut publisher) = (world.line()?, world.line()?);
+    listener.send("SUBSCRIBE news")?;
+    ensure!(listener.hear_lines(6)? == "*3 $9 subscribe $4 news :1");
+    listener.send("PSUBSCRIBE n?ws")?;
+    ensure!(listener.hear_lines(6)? == "*3 $10 psubscribe $4 n?ws :2");
+    ensure!(publisher.ask("SELECT 3")? == "+OK");
+    ensure!(publisher.ask("PUBLISH news hello")? == ":2");
+    ensure!(listener.hear_lines(7)? == "*3 $7 message $4 news $5 hello");
+    ensure!(listener.hear_lines(9)? == "*4 $8 pmessage $4 n?ws $4 news $5 hello");
+    listener.send("UNSUBSCRIBE news")?;
+    ensure!(listener.hear_lines(6)? == "*3 $11 unsubscribe $4 news :1");
+    ensure!(publisher.ask("PUBLISH news again")? == ":1");
+    drop(listener);
+    server.stop()?;
+    world.setup.expect_no_panic()
+}
+
+#[test]
+fn everything_acknowledged_is_there_after_a_kill() -> Result<()> {
+    let world = World::new(&[])?;
+    let mut server = world.setup.start()?;
+    let mut line = world.line()?;
     let before = [
         "SET text \"a b\"",
         "SET lease x EX 1000",
@@ -240,7 +170,7 @@ fn everything_acknowledged_is_there_after_a_kill() -> Result<()> {
     }
     server.kill()?;
     let mut server = world.setup.start()?;
-    let mut line = Line::new(world.resp)?;
+    let mut line = world.line()?;
     for (command, expected) in [
         ("STRLEN text", ":3"),
         ("LLEN list", ":2"),
@@ -258,8 +188,7 @@ fn everything_acknowledged_is_there_after_a_kill() -> Result<()> {
         let reply = line.ask(command)?;
         ensure!(reply == expected, "{command}: {reply}");
     }
-    let left = line.ask("TTL lease")?;
-    let left: u64 = left.trim_start_matches(':').parse()?;
+    let left = line.number("TTL lease")?;
     ensure!((1..=1_000).contains(&left), "{left}");
     let metrics = metrics(world.setup.address)?;
     ensure!(metrics.contains("ganger_resp_connections 1\n"), "{metrics}");

@@ -1,0 +1,155 @@
+//! A server with a Redis port, and what its tests need: published clients as processes, and a client that sends lines.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use tempfile::TempDir;
+
+use crate::clients::script;
+use crate::ports::free_addresses;
+use crate::server::Setup;
+use crate::skip::skipped;
+
+/// How long a reply may take before a test gives up.
+const REPLY_PATIENCE: Duration = Duration::from_secs(30);
+
+/// A server with a Redis port, in a folder that goes with it.
+#[derive(Debug)]
+pub struct World {
+    /// What the server is started with.
+    pub setup: Setup,
+    /// Where its Redis port listens.
+    pub resp: SocketAddr,
+    /// Where its files are.
+    pub folder: TempDir,
+}
+
+impl World {
+    /// A server with further arguments.
+    pub fn new(arguments: &[&str]) -> Result<Self> {
+        let folder = tempfile::tempdir()?;
+        let mut setup = Setup::in_folder(folder.path())?;
+        let addresses = free_addresses(2)?;
+        setup.address = addresses[0];
+        setup.arguments = vec!["--resp".to_owned(), addresses[1].to_string()];
+        let more = arguments.iter().map(|argument| (*argument).to_owned());
+        setup.arguments.extend(more);
+        Ok(Self {
+            setup,
+            resp: addresses[1],
+            folder,
+        })
+    }
+
+    /// Starts a client: a program, or one that runs a script of these tests. It is told the port first.
+    pub fn start(&self, mut command: Command, name: &str, arguments: &[&str]) -> Result<Child> {
+        if !name.is_empty() {
+            command.arg(script(name));
+        }
+        command
+            .arg(self.resp.port().to_string())
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped());
+        command
+            .spawn()
+            .with_context(|| format!("cannot start {command:?}"))
+    }
+
+    /// Runs a client to its end, which must be a good one; what it said.
+    pub fn run(&self, command: Command, name: &str, arguments: &[&str]) -> Result<String> {
+        let output = self.start(command, name, arguments)?.wait_with_output()?;
+        ensure!(
+            output.status.success(),
+            "{name} {arguments:?} ended with {}",
+            output.status
+        );
+        Ok(String::from_utf8(output.stdout)?)
+    }
+
+    /// Runs a client against a server of its own.
+    pub fn lives(&self, command: Command, name: &str, arguments: &[&str]) -> Result<()> {
+        let mut server = self.setup.start()?;
+        self.run(command, name, arguments)?;
+        server.stop()?;
+        self.setup.expect_no_panic()?;
+        self.setup.check()
+    }
+
+    /// A client that sends lines.
+    pub fn line(&self) -> Result<Line> {
+        Line::new(self.resp)
+    }
+}
+
+/// Says what cannot be installed here.
+pub fn or_skip(test: &str, command: Result<Command>) -> Option<Command> {
+    command
+        .inspect_err(|error| skipped(test, &format!("{error:#}")))
+        .ok()
+}
+
+/// What a worker says behind the word `worked`, line by line, until it ends.
+pub fn listen(child: &mut Child) -> Result<JoinHandle<Vec<String>>> {
+    let out = child.stdout.take().context("it was piped")?;
+    Ok(std::thread::spawn(move || {
+        let lines = BufReader::new(out).lines().map_while(Result::ok);
+        lines
+            .filter_map(|line| line.strip_prefix("worked ").map(str::to_owned))
+            .collect()
+    }))
+}
+
+/// A client that sends a command in a line and reads its reply.
+#[derive(Debug)]
+pub struct Line(BufReader<TcpStream>);
+
+impl Line {
+    /// Connects.
+    pub fn new(address: SocketAddr) -> Result<Self> {
+        let stream = TcpStream::connect(address)?;
+        stream.set_read_timeout(Some(REPLY_PATIENCE))?;
+        Ok(Self(BufReader::new(stream)))
+    }
+
+    /// Sends a command; the first line of its reply.
+    pub fn ask(&mut self, line: &str) -> Result<String> {
+        self.send(line)?;
+        self.hear()
+    }
+
+    /// Sends a command.
+    pub fn send(&mut self, line: &str) -> Result<()> {
+        self.0
+            .get_mut()
+            .write_all(format!("{line}\r\n").as_bytes())?;
+        Ok(())
+    }
+
+    /// The next line.
+    pub fn hear(&mut self) -> Result<String> {
+        let mut reply = String::new();
+        ensure!(
+            self.0.read_line(&mut reply)? > 0,
+            "the connection was closed"
+        );
+        Ok(reply.trim_end().to_owned())
+    }
+
+    /// The next so many lines, with spaces between them.
+    pub fn hear_lines(&mut self, count: usize) -> Result<String> {
+        let lines = (0..count).map(|_| self.hear());
+        Ok(lines.collect::<Result<Vec<_>>>()?.join(" "))
+    }
+
+    /// The number that a command gives.
+    pub fn number(&mut self, line: &str) -> Result<i64> {
+        let reply = self.ask(line)?;
+        let number = reply.strip_prefix(':').context(reply.clone())?;
+        Ok(number.parse()?)
+    }
+}

@@ -1,0 +1,196 @@
+//! qless on the Redis port of the real server, used by its published clients and worker programs as they are.
+
+use std::collections::BTreeMap;
+use std::process::{Child, Command};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use ganger_e2e::clients::{Qless, script};
+use ganger_e2e::redis::{Line, World, listen, or_skip};
+use rustix::process::{Pid, Signal, kill_process_group};
+
+/// Jobs of the run that goes through kills.
+const JOBS: usize = 1_500;
+/// Kills in the middle of it.
+const KILLS: usize = 3;
+/// Jobs for the worker programs.
+const JOBS_OF_PROGRAMS: usize = 60;
+/// How long a run may take before a test gives up.
+const PATIENCE: Duration = Duration::from_secs(240);
+
+/// A Python with the client, unless it cannot be installed here.
+fn python(test: &str, client: Qless) -> Option<Command> {
+    or_skip(test, client.python())
+}
+
+fn lives(test: &str, client: Qless) -> Result<()> {
+    for protocol in ["2", "3"] {
+        let Some(python) = python(test, client) else {
+            return Ok(());
+        };
+        let world = World::new(&["--resp-allow-flush"])?;
+        world.lives(python, "qless_lives.py", &[client.name(), protocol])?;
+    }
+    Ok(())
+}
+
+#[test]
+fn qless_lives_on_the_port_over_an_older_library() -> Result<()> {
+    lives("qless_lives_on_the_port_over_an_older_library", Qless::Old)
+}
+
+#[test]
+fn qless_lives_on_the_port_over_the_newest_library() -> Result<()> {
+    lives(
+        "qless_lives_on_the_port_over_the_newest_library",
+        Qless::New,
+    )
+}
+
+#[test]
+fn reqless_lives_on_the_port() -> Result<()> {
+    lives("reqless_lives_on_the_port", Qless::Throttles)
+}
+
+#[test]
+fn everything_that_qless_knows_is_there_after_a_kill() -> Result<()> {
+    const NAME: &str = "everything_that_qless_knows_is_there_after_a_kill";
+    for client in [Qless::New, Qless::Throttles] {
+        let say = |world: &World, what: &str| {
+            let arguments = [client.name(), what];
+            world.run(client.python()?, "qless_keeps.py", &arguments)
+        };
+        if python(NAME, client).is_none() {
+            return Ok(());
+        }
+        let world = World::new(&[])?;
+        let mut server = world.setup.start()?;
+        say(&world, "fill")?;
+        let before = say(&world, "tell")?;
+        ensure!(before.contains("\"running\""), "{before}");
+        server.kill()?;
+        let mut server = world.setup.start()?;
+        let after = say(&world, "tell")?;
+        ensure!(before == after, "before:\n{before}\nafter:\n{after}");
+        server.stop()?;
+        world.setup.expect_no_panic()?;
+        world.setup.check()?;
+    }
+    Ok(())
+}
+
+#[test]
+fn workers_of_three_libraries_complete_each_job_once_through_kills() -> Result<()> {
+    const NAME: &str = "workers_of_three_libraries_complete_each_job_once_through_kills";
+    let pythons = Qless::ALL.map(|client| python(NAME, client));
+    let [Some(old), Some(new), Some(throttles)] = pythons else {
+        return Ok(());
+    };
+    let world = World::new(&[])?;
+    let mut server = world.setup.start()?;
+    let jobs = JOBS.to_string();
+    let arguments = ["qless", "put", &jobs];
+    world.run(Qless::New.python()?, "qless_work.py", &arguments)?;
+    let mut workers = vec![
+        world.start(old, "qless_work.py", &["qless", "work"])?,
+        world.start(new, "qless_work.py", &["qless", "work"])?,
+        world.start(throttles, "qless_work.py", &["reqless", "work"])?,
+    ];
+    let heard = workers.iter_mut().map(listen).collect::<Result<Vec<_>>>()?;
+    for kill in 1..=KILLS {
+        // In the middle: when so many have been taken.
+        let left = JOBS - JOBS * kill / (KILLS + 1);
+        until_left(&mut world.line()?, &["work"], left)?;
+        server.kill()?;
+        server = world.setup.start()?;
+    }
+    for mut worker in workers {
+        let status = worker.wait()?;
+        ensure!(status.success(), "a worker ended with {status}");
+    }
+    let arguments = ["qless", "check", &jobs];
+    world.run(Qless::New.python()?, "qless_work.py", &arguments)?;
+    let mut worked: BTreeMap<String, usize> = BTreeMap::new();
+    for ids in heard {
+        for id in ids.join().expect("a reader does not panic") {
+            *worked.entry(id).or_default() += 1;
+        }
+    }
+    let twice: Vec<_> = worked.iter().filter(|(_, count)| **count > 1).collect();
+    ensure!(
+        twice.is_empty(),
+        "told as completed more than once: {twice:?}"
+    );
+    // Each kill swallows the reply to the last call of each worker at most.
+    let unsaid = JOBS - worked.len();
+    ensure!(unsaid <= 3 * KILLS, "{unsaid} jobs were never completed");
+    server.stop()?;
+    world.setup.expect_no_panic()?;
+    world.setup.check()
+}
+
+/// Waits until so many jobs at most are in these sets of the queue.
+fn until_left(line: &mut Line, sets: &[&str], left: usize) -> Result<()> {
+    let begun = Instant::now();
+    line.ask("SELECT 1")?;
+    loop {
+        let mut found = 0;
+        for set in sets {
+            found += usize::try_from(line.number(&format!("ZCARD ql:q:work-{set}"))?)?;
+        }
+        if found <= left {
+            return Ok(());
+        }
+        ensure!(begun.elapsed() < PATIENCE, "{found} jobs are left");
+    }
+}
+
+/// A worker program with the processes that it has started; all end with it.
+struct Program(Child);
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        // An error would say that they have ended.
+        kill_process_group(Pid::from_child(&self.0), Signal::KILL).ok();
+        drop(self.0.wait());
+    }
+}
+
+#[test]
+fn the_published_worker_programs_run_jobs() -> Result<()> {
+    use std::os::unix::process::CommandExt as _;
+
+    const NAME: &str = "the_published_worker_programs_run_jobs";
+    for client in Qless::ALL {
+        let (Some(python), Some(mut program)) =
+            (python(NAME, client), or_skip(NAME, client.worker()))
+        else {
+            return Ok(());
+        };
+        let world = World::new(&[])?;
+        let mut server = world.setup.start()?;
+        let jobs = JOBS_OF_PROGRAMS.to_string();
+        world.run(python, "qless_work.py", &[client.name(), "put", &jobs])?;
+        let modules = script("");
+        let url = format!("redis://127.0.0.1:{}/1", world.resp.port());
+        program
+            .args(["--host", &url, "--queue", "work", "--workers", "2"])
+            .args(["--interval", "1", "--import", "qless_jobs", "--path"])
+            .arg(&modules)
+            .env("PYTHONPATH", &modules)
+            // Nothing is written beside the modules.
+            .env("PYTHONDONTWRITEBYTECODE", "1")
+            .arg("--workdir")
+            .arg(world.folder.path())
+            .process_group(0);
+        let program = Program(program.spawn().with_context(|| format!("{program:?}"))?);
+        until_left(&mut world.line()?, &["work", "locks"], 0)?;
+        let arguments = [client.name(), "check", &jobs];
+        world.run(client.python()?, "qless_work.py", &arguments)?;
+        drop(program);
+        server.stop()?;
+        world.setup.expect_no_panic()?;
+        world.setup.check()?;
+    }
+    Ok(())
+}
