@@ -65,8 +65,9 @@ impl World {
         let output = self.start(command, name, arguments)?.wait_with_output()?;
         ensure!(
             output.status.success(),
-            "{name} {arguments:?} ended with {}",
-            output.status
+            "{name} {arguments:?} ended with {}:\n{}",
+            output.status,
+            String::from_utf8_lossy(&output.stdout)
         );
         Ok(String::from_utf8(output.stdout)?)
     }
