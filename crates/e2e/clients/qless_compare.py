@@ -1,0 +1,278 @@
+"""Random calls of the qless script, sent to ganger and to a Redis that runs the script itself; all that they answer and
+publish is compared: `qless_compare.py PORT REDIS_PORT SEED CALLS`.
+
+The script is that of reqless 0.13.3. A line in front of it lets a Redis of today take it, which protects the library that
+the script adds to. What ganger does differently on purpose is not called, or said below where it is let pass.
+"""
+
+import importlib.util
+import json
+import pathlib
+import random
+import sys
+
+import redis
+
+FIRST_LINE = "local table = setmetatable({}, {__index = table})\n"
+JIDS = ["a", "b", "c", "d", "e"]
+QUEUES = ["q", "p"]
+WORKERS = ["w1", "w2"]
+TAGS = ["t1", "t2", "t3"]
+GROUPS = ["g1", "g2", "failed-retries-q", "failed-retries-p"]
+DATA = ["{}", '{"a":1}', "[1,2]", '"x"']
+
+
+class Server:
+    """One of the two."""
+
+    def __init__(self, port, text):
+        self.db = redis.Redis(port=port)
+        self.db.flushall()
+        self.digest = self.db.script_load(text)
+        self.messages = self.db.pubsub()
+        self.messages.psubscribe("*")
+        assert self.messages.get_message(timeout=30)["type"] == "psubscribe"
+
+    def call(self, words):
+        """What a call answers, and what was published before it did."""
+        try:
+            answer = shape(self.db.execute_command("EVALSHA", self.digest, 0, *words))
+        except redis.ResponseError:
+            # The words of refusals differ in places, where ganger puts in a space or a name that is missing.
+            answer = "refused"
+        self.db.publish("end", "")
+        heard = []
+        while True:
+            message = self.messages.get_message(timeout=30)
+            assert message is not None, "a message is missing"
+            if message["channel"] == b"end":
+                return answer, heard
+            heard.append((message["channel"], message["data"]))
+
+
+def shape(answer):
+    """An answer as it is compared: JSON by its content, since objects have no order."""
+    if isinstance(answer, bytes):
+        try:
+            return unordered(json.loads(answer.decode("latin1")))
+        except json.JSONDecodeError:
+            return answer
+    return answer
+
+
+def unordered(value, key=None):
+    """Links between jobs come in any order."""
+    if isinstance(value, dict):
+        return {key: unordered(inner, key) for key, inner in value.items()}
+    if isinstance(value, list):
+        inner = [unordered(inner) for inner in value]
+        return sorted(inner) if key in ("dependents", "dependencies") else inner
+    return value
+
+
+class Calls:
+    """Draws calls with few names, so that they meet, at times that go on and back."""
+
+    def __init__(self, seed):
+        self.random = random.Random(seed)
+        self.now = 1000.0
+        self.kinds = [
+            name.removeprefix("call_")
+            for name in dir(self)
+            if name.startswith("call_")
+            for _ in range(6 if name[5:] in ("put", "pop", "complete") else 1)
+        ]
+
+    def one_of(self, *choices):
+        return self.random.choice(choices)
+
+    def may(self, chance):
+        return self.random.random() < chance
+
+    def next(self, held):
+        """The next call; `held` tells a job's worker and queue, so that most reports are its holder's."""
+        steps = [0, 0, 0.25, 1, 1.5, 10, 30, 61, -5.5]
+        self.now += self.random.choice(steps if self.may(0.9) else [400, 4000, 90000])
+        self.jid, self.queue = self.random.choice(JIDS), self.random.choice(QUEUES)
+        self.worker = self.random.choice(WORKERS)
+        worker, queue = held(self.jid)
+        self.owner = worker if worker and self.may(0.8) else self.worker
+        self.home = queue or self.queue
+        kind = self.random.choice(self.kinds)
+        name, *rest = getattr(self, f"call_{kind}")()
+        return [str(word) for word in [name, repr(self.now), *rest]]
+
+    def tags(self, most):
+        return json.dumps([self.random.choice(TAGS) for _ in range(self.random.randint(0, most))])
+
+    def options(self):
+        words = []
+        if self.may(0.3):
+            words += ["priority", self.one_of(0, 1, 2.5, -1)]
+        if self.may(0.3):
+            words += ["tags", self.tags(3)]
+        if self.may(0.3):
+            words += ["retries", self.one_of(0, 1, 2)]
+        return words
+
+    def put(self, name):
+        words = [name, self.worker, self.queue, self.jid, "k", self.random.choice(DATA)]
+        words += [self.one_of(0, 0, 0, 5, 30), *self.options()]
+        if self.may(0.2):
+            words += ["depends", json.dumps(self.random.sample(JIDS, self.random.randint(1, 2)))]
+        return words
+
+    def call_put(self):
+        return self.put("put")
+
+    def call_put_again(self):
+        return self.put("requeue")
+
+    def call_pop(self):
+        return ["pop", self.queue, self.worker, self.one_of(1, 2, 5)]
+
+    def call_peek(self):
+        return ["peek", self.queue, 0, self.one_of(1, 3, 10)]
+
+    def call_complete(self):
+        words = ["complete", self.jid, self.owner, self.home, self.random.choice(DATA)]
+        if self.may(0.4):
+            words += ["next", self.random.choice(QUEUES)]
+            words += self.one_of([], ["delay", 7], ["depends", json.dumps([self.random.choice(JIDS)])])
+        return words
+
+    def call_fail(self):
+        # Data of one key: the script writes it anew, in an order of its own.
+        data = [self.one_of('{"a":1}', '{"b":"x"}')] if self.may(0.4) else []
+        return ["fail", self.jid, self.owner, self.one_of("g1", "g2"), "message", *data]
+
+    def call_retry(self):
+        # In the job's own queue: with another the script leaves it in two.
+        reason = ["g1", "message"] if self.may(0.4) else []
+        return ["retry", self.jid, self.home, self.owner, self.one_of(0, 0, 8), *reason]
+
+    def call_unfail(self):
+        return ["unfail", self.queue, self.random.choice(GROUPS), self.one_of(1, 5)]
+
+    def call_failed(self):
+        return ["failed"] if self.may(0.5) else ["failed", self.random.choice(GROUPS), 0, 10]
+
+    def call_cancel(self):
+        return ["cancel", *self.random.sample(JIDS, self.random.randint(1, 2))]
+
+    def call_heartbeat(self):
+        return ["heartbeat", self.jid, self.owner]
+
+    def call_depends(self):
+        other = self.random.choice(JIDS)
+        return ["depends", self.jid, *self.one_of(["on", other], ["off", other], ["off", "all"])]
+
+    def call_timeout(self):
+        return ["timeout", self.jid]
+
+    def call_priority(self):
+        return ["priority", self.jid, self.one_of(3, -2, 0.5)]
+
+    def call_get(self):
+        return ["get", self.jid]
+
+    def call_multiget(self):
+        return ["multiget", *JIDS]
+
+    def call_tag(self):
+        tag = self.random.choice(TAGS)
+        return ["tag", *self.one_of(["add", self.jid, tag], ["remove", self.jid, tag], ["get", tag, 0, 10], ["top", 0, 10])]
+
+    def call_track(self):
+        return ["track", *self.one_of([], ["track", self.jid], ["untrack", self.jid])]
+
+    def call_jobs(self):
+        state = self.one_of("complete", "running", "stalled", "scheduled", "depends", "recurring")
+        return ["jobs", state, *([] if state == "complete" else [self.queue]), 0, 10]
+
+    def call_log(self):
+        return ["log", self.jid, "hello", *(['{"x":1}'] if self.may(0.5) else [])]
+
+    def call_recur(self):
+        words = ["recur", self.queue, self.one_of("r", "s"), "k", self.random.choice(DATA)]
+        words += ["interval", self.one_of(60, 10.5, 1), self.one_of(0, 3, -5), *self.options()]
+        return words + (["backlog", self.one_of(0, 1, 3)] if self.may(0.4) else [])
+
+    def call_recur_get(self):
+        return ["recur.get", self.one_of("r", "s")]
+
+    def call_recur_update(self):
+        pair = self.one_of(
+            ["priority", 2], ["interval", 20], ["retries", 3], ["data", '{"z":1}'], ["klass", "kk"],
+            ["queue", self.queue], ["backlog", 2],
+        )
+        return ["recur.update", self.one_of("r", "s"), *pair]
+
+    def call_recur_tag(self):
+        return [self.one_of("recur.tag", "recur.untag"), self.one_of("r", "s"), self.random.choice(TAGS)]
+
+    def call_length(self):
+        return ["length", self.queue]
+
+    def call_queues(self):
+        return ["queues", *([self.queue] if self.may(0.5) else [])]
+
+    def call_pause(self):
+        return [self.one_of("pause", "unpause", "unpause"), self.queue]
+
+    def call_forget(self):
+        return ["queue.forget", self.queue]
+
+    def call_stats(self):
+        return ["stats", self.queue, repr(self.now)]
+
+    def call_workers(self):
+        return ["workers", *([self.worker] if self.may(0.5) else [])]
+
+    def call_deregister(self):
+        return ["worker.deregister", self.worker]
+
+    def call_config(self):
+        own = f"{self.queue}-heartbeat"
+        return self.one_of(
+            ["config.get"], ["config.get", "heartbeat"], ["config.get", "nothing"],
+            ["config.set", "grace-period", self.one_of(0, 10)], ["config.set", own, self.one_of(5, -10, 60)],
+            ["config.unset", own], ["config.unset", "grace-period"],
+            ["config.set", "jobs-history-count", self.one_of(0, 2, 100)],
+            ["config.set", "max-job-history", self.one_of(5, 100)],
+        )
+
+
+def allowed(words, heard):
+    """Messages as they are compared: of a retry that uses the last one up, this script publishes none, the newer one and
+    ganger do for a tracked job."""
+    return [message for message in heard if words[0] != "retry" or message[0] != b"ql:failed"]
+
+
+def main():
+    port, redis_port, seed, calls = (int(word) for word in sys.argv[1:5])
+    folder = pathlib.Path(importlib.util.find_spec("reqless").origin).parent
+    text = FIRST_LINE + (folder / "lua" / "qless.lua").read_text()
+    ours, theirs = Server(port, text), Server(redis_port, text)
+    # By this script a heartbeat does not make a worker known; so long no worker is forgotten.
+    for server in (ours, theirs):
+        server.call(["config.set", "0", "max-worker-age", "1000000000"])
+    drawn = Calls(seed)
+
+    def held(jid):
+        record = theirs.db.hmget(f"ql:j:{jid}", "worker", "queue")
+        return [value.decode() if value else None for value in record]
+
+    story = []
+    for number in range(calls):
+        words = drawn.next(held)
+        story.append(" ".join(words))
+        (answer, heard), (expected, published) = ours.call(words), theirs.call(words)
+        if answer != expected or allowed(words, heard) != allowed(words, published):
+            print(f"call {number} of seed {seed} differs, after\n  " + "\n  ".join(story[-40:]))
+            print(f"ganger: {answer} {heard}\nRedis:  {expected} {published}")
+            sys.exit(1)
+    print(f"{calls} calls of seed {seed} are alike")
+
+
+main()
