@@ -28,9 +28,11 @@ impl World {
         }
         self.run_until(self.time + QUIET)?;
         self.nothing_waits()?;
+        self.nobody_waits_in_vain()?;
         self.nobody_runs_for_nothing()?;
         self.drain()?;
         self.nothing_waits()?;
+        self.nobody_waits_in_vain()?;
         for node in 0..self.nodes.len() {
             self.nodes[node].kill(self.time)?;
             self.start(node)?;
@@ -114,6 +116,7 @@ impl World {
                 peer: peer.clone(),
                 line,
                 up_to,
+                looked: None,
             };
             let event = Event::Confirm {
                 from: here,
@@ -139,6 +142,48 @@ impl World {
             }
         }
         Ok(())
+    }
+
+    /// Nobody waits for a job of another shard that has ended, or is gone; and where it lives on it is known who
+    /// waits for it. That holds for restored stores too (`rel T1`, `X6`).
+    fn nobody_waits_in_vain(&self) -> Ran {
+        for node in &self.nodes {
+            let rows = &node.store.rows;
+            for ((key, slot), state) in &rows.inputs {
+                let InputState::Remote {
+                    upstream, policy, ..
+                } = state
+                else {
+                    continue;
+                };
+                let Some(job) = rows.live.get(key) else {
+                    continue;
+                };
+                let there = &self.nodes[self.place(&upstream.shard)].store;
+                let mut live = there.rows.live.values();
+                let may_come = live.any(|job| job.id == upstream.id)
+                    || (*policy == FailurePolicy::Wait && self.has_failed(upstream));
+                let mut dependents = there.dependents.keys();
+                let is_known =
+                    dependents.any(|(_, shard, by, at)| (shard, by, at) == (&node.id, key, slot));
+                if !may_come || !is_known {
+                    let what = format!(
+                        "job {}/{} waits for {upstream:?} under {policy:?}: it may come: {may_come}, its shard knows: {is_known}",
+                        node.id, job.id
+                    );
+                    return Err(broken("T1", what));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a job has ended without success and is there to be revived.
+    fn has_failed(&self, job: &JobRef) -> bool {
+        let rows = &self.nodes[self.place(&job.shard)].store.rows;
+        let ended = rows.find(&Namespace::default(), &job.id);
+        let end = ended.and_then(|record| record.finished.as_ref());
+        end.is_some_and(|end| end.outcome != Outcome::Succeeded)
     }
 
     /// Before anybody works: what nobody needs was called off, and so was what somebody called off.
@@ -236,7 +281,7 @@ impl World {
                 .filter(|job| job.state == JobState::Blocked);
             let hopeless = blocked.filter(|job| {
                 let mut inputs = store.rows.inputs.range((job.key, 0)..=(job.key, u32::MAX));
-                inputs.any(|(_, state)| self.is_hopeless(state))
+                inputs.any(|(_, state)| may_wait_for_a_revival(state))
             });
             let ids: Vec<_> = hopeless.map(|job| job.id.clone()).collect();
             for id in ids {
@@ -257,22 +302,6 @@ impl World {
             }
         }
         Ok(())
-    }
-
-    /// Whether an input waits for a job to be revived; or for one of a shard that went back to before it had it,
-    /// which that shard does not say by itself to those with whom it has exchanged nothing that was lost.
-    fn is_hopeless(&self, state: &InputState) -> bool {
-        match state {
-            InputState::Missing { policy, .. } => *policy == FailurePolicy::Wait,
-            InputState::Remote {
-                upstream, policy, ..
-            } => {
-                let rows = &self.nodes[self.place(&upstream.shard)].store.rows;
-                let is_lost = || rows.live.values().all(|job| job.id != upstream.id);
-                *policy == FailurePolicy::Wait || (self.oracle.is_lawless && is_lost())
-            }
-            _ => false,
-        }
     }
 
     fn waits_in_vain(&self, job: &JobRef) -> bool {
@@ -377,5 +406,14 @@ impl World {
             member.place, member.group
         );
         Err(broken("G6", what))
+    }
+}
+
+fn may_wait_for_a_revival(state: &InputState) -> bool {
+    match state {
+        InputState::Missing { policy, .. } | InputState::Remote { policy, .. } => {
+            *policy == FailurePolicy::Wait
+        }
+        _ => false,
     }
 }

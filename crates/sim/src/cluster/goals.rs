@@ -26,6 +26,8 @@ pub(crate) const GOALS: &[&str] = &[
     "letter-stopped-by-a-partition",
     "duplicate-after-the-receiver-restarted",
     "evidence-before-the-decision",
+    "asked-about-waits",
+    "unknown-wait-told-again",
     // Graphs.
     "result-over-a-border",
     "failure-over-a-border-while-a-sibling-succeeds",

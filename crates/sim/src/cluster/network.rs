@@ -1,21 +1,49 @@
 //! Letters between shards: lost, doubled, late, out of order, cut off in one direction or both.
 
 use ganger_types::command::{Confirm, Receive};
-use ganger_types::{Command, Message, Reply};
+use ganger_types::{Change, Command, JobRef, Looked, Message, Reply};
 
 use super::world::{Event, World};
 use crate::plan::Fault;
-use crate::world::Ran;
+use crate::world::{Ran, broken};
 
 /// The pause between two tries, and the longest.
 const PAUSE: u64 = 60_000;
 const PAUSE_MAX: u64 = 8_000_000;
+/// How often a shard sees whether there is something to ask.
+const LOOK_EVERY: u64 = 15_000_000;
+/// About how often in all, before the faults stop.
+const LOOKS_MAX: u64 = 100;
 
 impl World {
+    /// Now and then each shard sees whether it is time to ask others about jobs that wait for theirs.
+    pub(crate) fn look(&mut self) {
+        // Runs of days would be nothing but questions.
+        let every = if self.is_healed {
+            LOOK_EVERY
+        } else {
+            LOOK_EVERY.max(self.load_lasts / LOOKS_MAX)
+        };
+        self.at(every, Event::Look);
+        for from in 0..self.nodes.len() {
+            for to in 0..self.nodes.len() {
+                if self.is_to_ask(from, to) && !self.carrying.contains_key(&(from, to)) {
+                    self.carrying.insert((from, to), 0);
+                    self.at(0, Event::Carry(from, to));
+                }
+            }
+        }
+    }
+
+    fn is_to_ask(&mut self, from: usize, to: usize) -> bool {
+        self.nodes[from].is_to_ask(self.time, &self.shards[to])
+    }
+
     /// Sends what waits at a shard for another, and comes again until nothing does.
     pub(crate) fn carry(&mut self, from: usize, to: usize) -> Ran {
         let shard = self.shards[to].clone();
-        if !self.nodes[from].is_up() || !self.nodes[from].store.waits_for(&shard) {
+        let waits = self.nodes[from].store.waits_for(&shard);
+        if !self.nodes[from].is_up() || !(waits || self.is_to_ask(from, to)) {
             self.carrying.remove(&(from, to));
             return Ok(());
         }
@@ -40,7 +68,13 @@ impl World {
         let last = letter.messages.last().map(|record| record.number);
         if let (true, Some(up_to)) = (self.nodes[from].planted.is(301), last) {
             let (peer, line) = (shard, letter.line);
-            let confirm = Confirm { peer, line, up_to };
+            let looked = None;
+            let confirm = Confirm {
+                peer,
+                line,
+                up_to,
+                looked,
+            };
             self.turn(from, Some(Command::Confirm(confirm)))?;
         }
         if self.cut.contains(&(from, to)) {
@@ -77,11 +111,13 @@ impl World {
             .last()
             .map_or(u64::MAX, |record| record.number);
         self.nodes[to].bend(&mut letter);
+        let last_wait = letter.waits.last().map(|wait| (wait.dependent, wait.slot));
         let answer = self.turn(to, Some(Command::Receive(Box::new(letter))))?;
         let Some(Ok(Reply::Received {
             line,
             up_to,
             stopped,
+            unknown,
         })) = answer
         else {
             return Ok(());
@@ -95,7 +131,7 @@ impl World {
                 "shard {} hears shard {} no more though nobody went back in time: {stopped:?}",
                 self.shards[to], self.shards[from]
             );
-            return Err(crate::world::broken("X6", what));
+            return Err(broken("X6", what));
         }
         let planted = self.nodes[to].planted;
         let up_to = if planted.is(303) || planted.is(308) {
@@ -115,7 +151,16 @@ impl World {
         }
         let after = self.latency();
         let peer = self.shards[to].clone();
-        let confirm = Box::new(Confirm { peer, line, up_to });
+        let looked = last_wait.map(|up_to| Looked { up_to, unknown });
+        if looked.is_some() {
+            self.reach("asked-about-waits");
+        }
+        let confirm = Box::new(Confirm {
+            peer,
+            line,
+            up_to,
+            looked,
+        });
         self.at(
             after,
             Event::Confirm {
@@ -193,6 +238,39 @@ impl World {
             self.reach("answer-from-before-a-reconciliation");
         }
         self.turn(from, Some(Command::Confirm(confirm)))?;
+        Ok(())
+    }
+
+    /// A shard that asked whether its waits are known says some of them once more. That is only for what a restored
+    /// store forgot: as long as none was restored, nobody forgets (`rel X1`, `X2`).
+    pub(crate) fn look_at_repairs(&mut self, changes: &[Change]) -> Ran {
+        for change in changes {
+            let Change::PutOutbox(record) = change else {
+                continue;
+            };
+            let Message::Follow {
+                upstream,
+                dependent,
+                ..
+            } = &record.message
+            else {
+                continue;
+            };
+            self.reach("unknown-wait-told-again");
+            let job = JobRef {
+                shard: dependent.shard.clone(),
+                id: dependent.id.clone(),
+            };
+            let graph = &self.oracle.graphs[self.oracle.members[&job].graph];
+            // When a graph is called off, its members do not tell each other that they end.
+            if !self.oracle.is_lawless && !graph.is_wild && !graph.is_cancelled {
+                let what = format!(
+                    "shard {} does not know that {job:?} waits for its job {upstream}",
+                    record.to
+                );
+                return Err(broken("T1", what));
+            }
+        }
         Ok(())
     }
 }

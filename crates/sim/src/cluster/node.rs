@@ -211,13 +211,27 @@ impl Node {
             }
         }
         let record = self.peer(time, to)?;
+        let waits = match self.query(time, Query::Waits(to.clone()))? {
+            Reply::Waits(waits) if !self.planted.is(319) => waits,
+            _ => Vec::new(),
+        };
         Some(Receive {
             from: self.id.clone(),
             line: record.line,
             given: record.given,
             confirmed: record.confirmed,
             messages,
+            waits,
         })
+    }
+
+    /// Whether it is time to ask another shard about jobs that wait for its own.
+    pub(crate) fn is_to_ask(&mut self, time: u64, shard: &ShardId) -> bool {
+        let Some(Reply::Peers(views)) = self.query(time, Query::Peers) else {
+            return false;
+        };
+        let mut views = views.into_iter().filter(|view| view.is_to_ask);
+        !self.planted.is(319) && views.any(|view| view.record.shard == *shard)
     }
 
     /// What the shard knows of another.

@@ -48,6 +48,8 @@ pub(crate) const BUGS: &[(u32, u8, &str)] = &[
         3,
         "a commit is lost in a crash after its letter was confirmed",
     ),
+    (319, 3, "nobody asks whether what is waited for still comes"),
+    (320, 3, "that a job was called off is lost on its way"),
 ];
 
 /// The mistake of a run, if any.
@@ -113,7 +115,14 @@ impl Planted {
                 *result = Carried::None;
                 false
             }
-            (309, Message::CancelGraph { .. })
+            (
+                320,
+                Message::Ended {
+                    outcome: Outcome::Cancelled,
+                    ..
+                },
+            )
+            | (309, Message::CancelGraph { .. })
             | (311, Message::NoSuchJob { .. })
             | (315, Message::Inquire { .. }) => true,
             _ => false,

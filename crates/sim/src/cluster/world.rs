@@ -57,6 +57,8 @@ pub(crate) enum Event {
     Start(usize),
     /// A cut between two shards ends.
     Mend(usize, usize),
+    /// All shards see whether there is something to ask.
+    Look,
 }
 
 /// What a client hears.
@@ -91,7 +93,8 @@ pub(crate) struct World {
     pub(crate) lost_time: BTreeSet<(usize, usize)>,
     /// Jobs that were submitted and acknowledged.
     pub(crate) jobs: Vec<JobRef>,
-    /// Tokens that a shard granted and that no report has used.
+    /// How long the tape's steps take.
+    pub(crate) load_lasts: u64,
     events: BTreeMap<(u64, u64), Event>,
     next_event: u64,
     due: Vec<Option<u64>>,
@@ -119,6 +122,7 @@ impl World {
             copies: BTreeMap::new(),
             lost_time: BTreeSet::new(),
             jobs: Vec::new(),
+            load_lasts: tape.steps.iter().map(|step| step.after).sum(),
             events: BTreeMap::new(),
             next_event: 0,
             due: vec![None; count],
@@ -196,6 +200,7 @@ impl World {
         for node in 0..self.nodes.len() {
             self.start(node)?;
         }
+        self.at(0, Event::Look);
         let mut at = 0;
         for place in 0..self.tape.steps.len() {
             at += self.tape.steps[place].after;
@@ -227,6 +232,10 @@ impl World {
                 self.turn(node, None).map(|_| ())
             }
             Event::Start(node) => self.start(node),
+            Event::Look => {
+                self.look();
+                Ok(())
+            }
             Event::Mend(from, to) => {
                 self.cut.remove(&(from, to));
                 Ok(())
@@ -273,6 +282,7 @@ impl World {
         };
         let shown = self.nodes[node].id.clone();
         let is_by_time = command.is_none();
+        let is_answer = matches!(command, Some(Command::Confirm(_)));
         self.story
             .tell(self.time, || format!("{shown} <- {command:?} {fate:?}"));
         self.story.deep(&command);
@@ -288,6 +298,9 @@ impl World {
             .tell(self.time, || format!("{shown} -> {:?}", turned.answer));
         if is_by_time {
             self.look_at_timers(&turned.changes);
+        }
+        if is_answer {
+            self.look_at_repairs(&turned.changes)?;
         }
         self.judge(node, &turned.changes)?;
         if fate == Fate::DiesAfter {
