@@ -1,0 +1,95 @@
+//! The Redis port of the real server where it speaks TLS and asks who comes: tokens, certificates, roles.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Result, ensure};
+use ganger_e2e::clients::python;
+use ganger_e2e::command::{good, until};
+use ganger_e2e::redis::{World, or_skip};
+use ganger_e2e::skip::skipped;
+
+/// Makes an authority and what it signs, as the guide says; false where that cannot be done.
+fn certificates(folder: &Path) -> Result<bool> {
+    let makes = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/test-ca");
+    for words in [
+        &["server", "localhost", "127.0.0.1"][..],
+        &["client", "box"],
+    ] {
+        let made = Command::new(&makes).arg(folder).args(words).output()?;
+        if !made.status.success() {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+#[test]
+fn over_tls_each_role_does_its_part_on_the_port() -> Result<()> {
+    const NAME: &str = "over_tls_each_role_does_its_part_on_the_port";
+    let Some(python) = or_skip(NAME, python()) else {
+        return Ok(());
+    };
+    let mut world = World::new(&["--require", "either"])?;
+    let folder = world.folder.path();
+    let path = |name: &str| folder.join(name).to_string_lossy().into_owned();
+    let access = path("access");
+    if !certificates(&folder.join("ca"))? {
+        skipped(NAME, "certificates cannot be made here");
+        return Ok(());
+    }
+    for role in ["reader", "producer", "worker"] {
+        let secret = path(&format!("{role}.secret"));
+        let arguments = [
+            "token",
+            "create",
+            "--access-file",
+            &access,
+            "--name",
+            role,
+            "--role",
+            role,
+            "--secret-file",
+            &secret,
+        ];
+        good(&arguments, &[])?;
+    }
+    let certificate = "certificate name=box grants=worker@*\n";
+    fs::write(&access, fs::read_to_string(&access)? + certificate)?;
+    for (option, file) in [
+        ("--tls-cert", "ca/server.pem"),
+        ("--tls-key", "ca/server.key"),
+        ("--tls-client-ca", "ca/ca.pem"),
+        ("--access-file", "access"),
+        ("--audit-log", "audit"),
+    ] {
+        world
+            .setup
+            .arguments
+            .extend([option.to_owned(), path(file)]);
+    }
+    // Where it speaks TLS, only its words say that it is ready.
+    let mut server = world.setup.spawn()?;
+    until("the server's start", || {
+        let is_ready = world.setup.log_text().contains("ready addr=");
+        Ok(is_ready.then_some(()))
+    })?;
+    world.run(python, "guarded.py", &[&path("")])?;
+    server.stop()?;
+    let audit = fs::read_to_string(path("audit"))?;
+    for what in [
+        "\"rpop\"",
+        "\"set\"",
+        "\"put\"",
+        "\"pop\"",
+        "\"config.set\"",
+    ] {
+        let told = audit
+            .lines()
+            .any(|line| line.contains(what) && line.contains("\"denied\""));
+        ensure!(told, "{what} is not in the audit log: {audit}");
+    }
+    world.setup.expect_no_panic()?;
+    world.setup.check()
+}
