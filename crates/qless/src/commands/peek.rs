@@ -36,6 +36,8 @@ pub(super) fn peek(
     };
     let mut jids: Vec<Bytes> = overdue(state, call, queue, end);
     spawn(state, call, queue, end - jids.len(), history);
+    // A child may have taken the place of an older job of its name.
+    jids.retain(|jid| state.is_held(jid));
     promote(state, queue, call.at(), end - jids.len());
     let ready = state.work(queue).take(end - jids.len()).cloned();
     jids.extend(ready);

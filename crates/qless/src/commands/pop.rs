@@ -42,6 +42,8 @@ pub(super) fn pop(state: &mut Qless, call: &mut Call<'_>, arguments: Arguments<'
     }
     if throttles::has_room(state, call, queue) {
         spawn(state, call, queue, count - handed.len(), history);
+        // A child may have taken the place of an older job of its name that was handed out just now.
+        handed.retain(|jid| state.is_held(jid));
         promote(state, queue, call.at(), count - handed.len());
         take_ready(state, call, queue, count, rounds, hand, &mut handed);
     }

@@ -22,6 +22,12 @@ impl Qless {
         self.rows.jobs.get(jid)
     }
 
+    /// Whether somebody holds the job.
+    pub(crate) fn is_held(&self, jid: &Bytes) -> bool {
+        let place = self.job(jid).and_then(|job| job.place.as_ref());
+        place.is_some_and(|place| place.set == QlessSet::Locks)
+    }
+
     /// A recurring job.
     pub(crate) fn recurring(&self, jid: &Bytes) -> Option<&QlessRecurring> {
         self.rows.recurring.get(jid)
@@ -58,6 +64,11 @@ impl Qless {
     pub(crate) fn in_order(&self, queue: &Bytes, set: QlessSet) -> &ByTime {
         let sets = self.indexes.queues.get(queue);
         sets.and_then(|sets| sets.by_time(set)).unwrap_or(&NOTHING)
+    }
+
+    /// Queues that hold anything.
+    pub(crate) fn queues_in_use(&self) -> impl Iterator<Item = &Bytes> {
+        self.indexes.queues.keys()
     }
 
     /// Known queues, by when they were first seen.
