@@ -154,8 +154,8 @@ fn end(
         *job.queue = Bytes::new();
     });
     state.complete_at(jid, Some(call.at()));
-    let dependents = state.dependents(jid);
+    let dependents = state.release_dependents(jid);
     retain(state, call, retention);
-    links::release(state, jid, &dependents, call.at());
+    links::go_on(state, &dependents, call.at());
     "complete"
 }

@@ -1,5 +1,7 @@
 //! `put` and `requeue`: a new job into a queue, or an existing one there, whatever its state.
 
+use std::collections::BTreeSet;
+
 use bytes::Bytes;
 use ganger_types::qless::{
     Generation, QlessAnswer, QlessJob, QlessRefusal, QlessReply, QlessSet, QlessState, QlessTag,
@@ -117,8 +119,9 @@ fn drop_dependencies(state: &mut Qless, jid: &Bytes, depends: &[Bytes]) {
     let Some(job) = state.job(jid).filter(|_| !depends.is_empty()) else {
         return;
     };
+    let stay: BTreeSet<&Bytes> = depends.iter().collect();
     for on in job.dependencies.clone() {
-        if !depends.contains(&on) {
+        if !stay.contains(&on) {
             state.unlink(jid, &on);
         }
     }

@@ -45,11 +45,10 @@ pub(crate) fn await_others(
     });
 }
 
-/// Lets those wait no longer that waited for a job which is complete. One that waits for nothing else is scheduled, if
-/// it is to be, or ready. `dependents` was read before the job itself went, if it did.
-pub(crate) fn release(state: &mut Qless, jid: &Bytes, dependents: &[Bytes], now: QlessTime) {
+/// Lets those go on that waited for a job which is complete. One that waits for nothing else is scheduled, if it is to
+/// be, or ready.
+pub(crate) fn go_on(state: &mut Qless, dependents: &[Bytes], now: QlessTime) {
     for dependent in dependents {
-        state.unlink(dependent, jid);
         let Some(job) = state.job(dependent) else {
             continue;
         };

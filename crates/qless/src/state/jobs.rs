@@ -4,6 +4,8 @@
 //! else is changed through [`Qless::edit`], whose view of a job cannot reach the rest. A job that is not there is left
 //! alone: callers have looked it up.
 
+use std::mem;
+
 use bytes::Bytes;
 use ganger_types::qless::{
     QlessFailure, QlessHappening, QlessJob, QlessKey, QlessPlace, QlessSet, QlessState, QlessTag,
@@ -45,9 +47,7 @@ impl Qless {
     /// wait for it, from the tag index (the tags' counters are the caller's business).
     pub(crate) fn remove_job(&mut self, jid: &Bytes) {
         self.unlink_all(jid);
-        for dependent in self.dependents(jid) {
-            self.unlink(&dependent, jid);
-        }
+        self.release_dependents(jid);
         if let Some(job) = self.rows.jobs.remove(jid) {
             self.indexes.remove_job(&job);
             self.changed.insert(QlessKey::Job(job.jid));
@@ -129,7 +129,7 @@ impl Qless {
     /// Enters the job into the list of completed ones; `None`: takes it out.
     pub(crate) fn complete_at(&mut self, jid: &Bytes, at: Option<QlessTime>) {
         self.with_job(jid, |job, indexes| {
-            if let Some(before) = std::mem::replace(&mut job.completed_at, at) {
+            if let Some(before) = mem::replace(&mut job.completed_at, at) {
                 indexes.completed.remove(&(before, jid.clone()));
             }
             if let Some(at) = at {
@@ -185,10 +185,30 @@ impl Qless {
 
     /// Lets `jid` wait for nothing.
     pub(crate) fn unlink_all(&mut self, jid: &Bytes) {
-        let dependencies = self.job(jid).map(|job| job.dependencies.clone());
-        for on in dependencies.unwrap_or_default() {
-            self.unlink(jid, &on);
+        let mut dependencies = Vec::new();
+        if self
+            .job(jid)
+            .is_some_and(|job| !job.dependencies.is_empty())
+        {
+            self.with_job(jid, |job, _| {
+                dependencies = mem::take(&mut job.dependencies)
+            });
         }
+        for on in &dependencies {
+            self.with_job(on, |job, _| take(&mut job.dependents, jid));
+        }
+    }
+
+    /// Lets nobody wait for `jid`; who did.
+    pub(crate) fn release_dependents(&mut self, jid: &Bytes) -> Vec<Bytes> {
+        let mut dependents = Vec::new();
+        if self.job(jid).is_some_and(|job| !job.dependents.is_empty()) {
+            self.with_job(jid, |job, _| dependents = mem::take(&mut job.dependents));
+        }
+        for dependent in &dependents {
+            self.with_job(dependent, |job, _| take(&mut job.dependencies, jid));
+        }
+        dependents
     }
 
     /// Lets the job hold a throttle since then; `None`: no longer.
@@ -289,7 +309,7 @@ fn set(
     at: Option<QlessTime>,
 ) -> Option<QlessTime> {
     match (list.binary_search_by(|(it, _)| it.cmp(name)), at) {
-        (Ok(index), Some(at)) => Some(std::mem::replace(&mut list[index].1, at)),
+        (Ok(index), Some(at)) => Some(mem::replace(&mut list[index].1, at)),
         (Ok(index), None) => Some(list.remove(index).1),
         (Err(index), Some(at)) => {
             list.insert(index, (name.clone(), at));

@@ -39,12 +39,6 @@ impl Qless {
         dependencies.is_some_and(|list| list.binary_search(on).is_ok())
     }
 
-    /// The jobs that wait for `jid`.
-    pub(crate) fn dependents(&self, jid: &Bytes) -> Vec<Bytes> {
-        let job = self.job(jid);
-        job.map(|job| job.dependents.clone()).unwrap_or_default()
-    }
-
     /// How many there are in a set of a queue.
     pub(crate) fn size(&self, queue: &Bytes, set: QlessSet) -> usize {
         match set {
@@ -64,6 +58,12 @@ impl Qless {
     pub(crate) fn in_order(&self, queue: &Bytes, set: QlessSet) -> &ByTime {
         let sets = self.indexes.queues.get(queue);
         sets.and_then(|sets| sets.by_time(set)).unwrap_or(&NOTHING)
+    }
+
+    /// Whether there is any job, recurring job or queue.
+    pub fn is_in_use(&self) -> bool {
+        let rows = &self.rows;
+        !(rows.jobs.is_empty() && rows.recurring.is_empty() && rows.queues.is_empty())
     }
 
     /// Queues that hold anything.
