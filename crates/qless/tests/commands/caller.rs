@@ -1,20 +1,20 @@
-//! A client whose every call is checked: what is refused changes nothing, indexes agree with rows, and the rows that were
-//! told of as changed are enough to build the state again.
+//! A client whose every call is checked: besides what the harness looks at, the rows that were told of as changed must be
+//! enough to build the state again.
 
 use std::collections::BTreeMap;
 
-use bytes::Bytes;
 use ganger_qless::Qless;
-use ganger_types::Elapsed;
 use ganger_types::qless::{Generation, QlessAnswer, QlessKey, QlessReply, QlessRequest, QlessRow};
 use serde_json::Value;
 
-/// A client of a state of its own.
+use crate::harness::Database;
+
+/// A client of a database of its own.
 pub(crate) struct Caller {
-    state: Qless,
+    database: Database,
     /// As a store has them that is given every change.
     stored: BTreeMap<QlessKey, QlessRow>,
-    generation: Generation,
+    /// What was told since somebody asked.
     messages: Vec<String>,
 }
 
@@ -27,54 +27,18 @@ impl Caller {
     /// A client of that generation.
     pub(crate) fn of(generation: Generation) -> Self {
         Self {
-            state: Qless::default(),
+            database: Database::new(generation),
             stored: BTreeMap::new(),
-            generation,
             messages: Vec::new(),
         }
     }
 
     /// Goes on as a client of another generation.
     pub(crate) fn speak(&mut self, generation: Generation) {
-        self.generation = generation;
+        self.database.generation = generation;
     }
 
-    /// A call of words between spaces, `''` for an empty one.
-    pub(crate) fn call(&mut self, words: &str) -> QlessAnswer {
-        let words = words.split(' ');
-        let word = |it: &str| Bytes::copy_from_slice(if it == "''" { b"" } else { it.as_bytes() });
-        self.call_with(words.map(word).collect())
-    }
-
-    /// A call of these words, which may be any bytes.
-    pub(crate) fn call_with(&mut self, words: Vec<Bytes>) -> QlessAnswer {
-        let mut messages = Vec::new();
-        let request = QlessRequest::Script {
-            generation: self.generation,
-            words,
-        };
-        let answer = self.state.call(Elapsed::default(), request, &mut messages);
-        let changed = self.state.take_changed();
-        if answer.is_err() {
-            assert!(messages.is_empty(), "a refused call told {messages:?}");
-            assert!(changed.is_empty(), "a refused call changed {changed:?}");
-        }
-        for (key, row) in changed {
-            match row {
-                Some(row) => self.stored.insert(key, row),
-                None => self.stored.remove(&key),
-            };
-        }
-        let text = |it: &[u8]| String::from_utf8_lossy(it).into_owned();
-        let told = messages
-            .iter()
-            .map(|it| format!("{} {}", text(&it.channel), text(&it.payload)));
-        self.messages.extend(told);
-        self.check();
-        answer
-    }
-
-    /// The answer to a call that is not refused.
+    /// The answer to a call that is not refused: words between spaces, `''` for an empty one.
     pub(crate) fn ask(&mut self, words: &str) -> QlessReply {
         self.call(words)
             .unwrap_or_else(|refusal| panic!("{words}: {refusal:?}"))
@@ -83,9 +47,7 @@ impl Caller {
     /// The text that a call answers.
     pub(crate) fn text(&mut self, words: &str) -> String {
         match self.ask(words) {
-            QlessReply::Text(text) => {
-                String::from_utf8(text.to_vec()).expect("the test reads UTF-8")
-            }
+            QlessReply::Text(text) => lossy(&text),
             other => panic!("{words}: {other:?}"),
         }
     }
@@ -99,8 +61,8 @@ impl Caller {
     pub(crate) fn list(&mut self, words: &str) -> String {
         match self.ask(words) {
             QlessReply::List(list) => {
-                let texts = list.iter().map(|it| String::from_utf8_lossy(it));
-                texts.collect::<Vec<_>>().join(" ")
+                let texts: Vec<String> = list.iter().map(|it| lossy(it)).collect();
+                texts.join(" ")
             }
             other => panic!("{words}: {other:?}"),
         }
@@ -122,7 +84,7 @@ impl Caller {
     /// The words in which a call is refused.
     pub(crate) fn refused(&mut self, words: &str) -> String {
         match self.call(words) {
-            Err(refusal) => String::from_utf8_lossy(&refusal.0).into_owned(),
+            Err(refusal) => lossy(&refusal.0),
             Ok(reply) => panic!("{words}: {reply:?}"),
         }
     }
@@ -137,23 +99,40 @@ impl Caller {
         self.stored.get(key)
     }
 
-    /// Other requests than those of the script.
+    /// Another request than those of the script.
     pub(crate) fn request(&mut self, request: QlessRequest) -> QlessReply {
-        let answer = self
-            .state
-            .call(Elapsed::default(), request, &mut Vec::new());
-        for (key, row) in self.state.take_changed() {
+        let at = self.database.at;
+        let answer = self.database.qless.call(at, request, &mut Vec::new());
+        self.store();
+        answer.expect("such a request is not refused")
+    }
+
+    fn call(&mut self, words: &str) -> QlessAnswer {
+        let words: Vec<&[u8]> = words
+            .split(' ')
+            .map(|it| if it == "''" { b"" } else { it.as_bytes() })
+            .collect();
+        let answer = self.database.words(&words);
+        self.messages.append(&mut self.database.messages);
+        let changed = self.store();
+        assert!(
+            answer.is_ok() || changed == 0,
+            "a refused call changed rows"
+        );
+        answer
+    }
+
+    /// Stores what changed; how many rows.
+    fn store(&mut self) -> usize {
+        let changed = self.database.qless.take_changed();
+        let count = changed.len();
+        for (key, row) in changed {
             match row {
                 Some(row) => self.stored.insert(key, row),
                 None => self.stored.remove(&key),
             };
         }
-        self.check();
-        answer.expect("such a request is not refused")
-    }
-
-    fn check(&self) {
-        let rows = self.state.rows();
+        let rows = self.database.qless.rows();
         assert!(
             self.stored.values().eq(&rows),
             "the changes that were told of do not make the rows"
@@ -164,8 +143,12 @@ impl Caller {
             again.load(row);
         }
         let mut wrong = Vec::new();
-        self.state.check(&mut wrong);
         again.check(&mut wrong);
         assert!(wrong.is_empty(), "{wrong:#?}");
+        count
     }
+}
+
+fn lossy(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
 }

@@ -57,7 +57,6 @@ fn an_entry_has_the_keys_of_its_data_but_what_and_when_are_its_own() {
 fn the_oldest_entry_stays_and_of_the_others_the_newest() {
     for (limit, expected) in [
         ("5", vec![1, 97, 98, 99, 100]),
-        ("4.5", vec![1, 97, 98, 99, 100]),
         ("2", vec![1, 100]),
         ("1", vec![1, 100]),
     ] {

@@ -2,6 +2,8 @@
 
 mod caller;
 mod config;
+#[path = "../harness/mod.rs"]
+mod harness;
 mod jobs;
 mod log;
 mod queues;
