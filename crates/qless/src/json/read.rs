@@ -285,20 +285,33 @@ impl<'a> Reader<'a> {
     }
 
     fn member<S: Sink>(&mut self, sink: &mut S) -> Result<(), Wrong> {
-        let key = self.key()?;
-        sink.key(key);
-        Ok(())
+        if S::WANTS_TEXT {
+            let key = self.key()?;
+            sink.key(key);
+            Ok(())
+        } else {
+            self.begin_key()?;
+            self.skip_string()?;
+            self.expect(b':', "colon")
+        }
     }
 
     /// Reads a key and the colon behind it.
     fn key(&mut self) -> Result<Vec<u8>, Wrong> {
-        self.skip_spaces();
-        if self.peek() != Some(b'"') {
-            return Err(self.wrong("object key string"));
-        }
+        self.begin_key()?;
         let key = self.string()?;
         self.expect(b':', "colon")?;
         Ok(key)
+    }
+
+    /// A key must begin here.
+    fn begin_key(&mut self) -> Result<(), Wrong> {
+        self.skip_spaces();
+        if self.peek() == Some(b'"') {
+            Ok(())
+        } else {
+            Err(self.wrong("object key string"))
+        }
     }
 
     /// Reads an element of a list of tags.
