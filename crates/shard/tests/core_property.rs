@@ -9,9 +9,11 @@ use std::time::Duration;
 
 use ganger_shard::core::{Core, Given, Keeper, Order, Output, Report, Request, WaiterId};
 use ganger_shard::{Hooks, Numbers, Settings};
-use ganger_store::{MemoryStore, Reader, Store};
+use ganger_store::{Loaded, MemoryStore, Reader, Store};
+use ganger_types::qless::{Generation, QlessReply, QlessRequest, QlessRow};
 use ganger_types::{
-    Command, Elapsed, Happening, JobId, JobState, Namespace, Now, Reply, Timestamp,
+    Bytes, Command, Elapsed, Happening, JobId, JobState, Namespace, Now, QlessCall, QlessMessage,
+    Reply, Timestamp,
 };
 use kit::{Control, Fault, Gate, GateReader, complete, enqueue, lease, new_job};
 use proptest::prelude::*;
@@ -24,6 +26,7 @@ enum Step {
     GiveUp(usize),
     Ask,
     AwaitEnd(usize),
+    Qless(usize),
     Run,
     StoreWorks(Fault),
     Time(u64),
@@ -46,6 +49,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => any::<usize>().prop_map(Step::GiveUp),
         1 => Just(Step::Ask),
         2 => any::<usize>().prop_map(Step::AwaitEnd),
+        4 => (0_usize..6).prop_map(Step::Qless),
         6 => Just(Step::Run),
         6 => fault().prop_map(Step::StoreWorks),
         1 => (0_u64..2_000_000).prop_map(Step::Time),
@@ -70,6 +74,25 @@ struct World {
     completing: BTreeMap<u64, JobId>,
     next_event: u64,
     held_tokens: BTreeSet<JobId>,
+    /// Jobs of qless on their way: their ids.
+    putting: BTreeMap<u64, Bytes>,
+    /// Jobs of qless that a message has told of.
+    told: BTreeSet<Bytes>,
+}
+
+/// A namespace for each job of qless, by the number in its id.
+fn namespace_of(number: u64) -> Namespace {
+    Namespace::from_static(["one", "two"][usize::from(number.is_multiple_of(2))])
+}
+
+/// What a call does with the jobs of a queue that all share.
+fn words_of_qless(which: usize, number: u64) -> String {
+    match which {
+        0..=2 => format!("put {number}.5 w q {number} k {{}} 0"),
+        3 => format!("pop {number} q w 2"),
+        4 => format!("complete {number} {} w q {{}}", number.saturating_sub(4)),
+        _ => format!("queues {number} q"),
+    }
 }
 
 impl World {
@@ -112,6 +135,8 @@ impl World {
             completing: BTreeMap::new(),
             next_event: 0,
             held_tokens: BTreeSet::new(),
+            putting: BTreeMap::new(),
+            told: BTreeSet::new(),
         }
     }
 
@@ -191,6 +216,7 @@ impl World {
                     ticket,
                 });
             }
+            Step::Qless(which) => self.call_qless(which),
             Step::Run => self.run(),
             Step::StoreWorks(fault) => self.let_store_work(fault),
             Step::Time(micros) => {
@@ -199,6 +225,25 @@ impl World {
             }
             Step::Complete(_) | Step::GiveUp(_) | Step::AwaitEnd(_) => {}
         }
+    }
+
+    fn call_qless(&mut self, which: usize) {
+        let ticket = self.ticket();
+        let words = words_of_qless(which, ticket);
+        if words.starts_with("put") {
+            self.putting.insert(ticket, ticket.to_string().into());
+        }
+        let words = words.split(' ').map(str::to_owned).map(Bytes::from);
+        let request = QlessRequest::Script {
+            generation: Generation::Two,
+            words: words.collect(),
+        };
+        let namespace = namespace_of(ticket);
+        self.core.push(Request::Call {
+            command: Command::Qless(Box::new(QlessCall { namespace, request })),
+            at: None,
+            ticket,
+        });
     }
 
     fn run(&mut self) {
@@ -242,7 +287,8 @@ impl World {
     fn check(&mut self, output: Output<u64>) {
         let (ticket, answer) = match output {
             Output::Events(events) => return self.check_events(events),
-            Output::Outbox | Output::Messages(_) => return,
+            Output::Messages(messages) => return self.check_messages(&messages),
+            Output::Outbox => return,
             Output::Answer(ticket, answer) => (ticket, answer),
         };
         let was_open = self.open.remove(&ticket);
@@ -251,6 +297,11 @@ impl World {
             "answered twice"
         );
         self.waiting.retain(|waiter| waiter.0 != ticket);
+        if let Some(jid) = self.putting.remove(&ticket) {
+            let is_put = matches!(&answer, Ok(Given::Reply(Reply::Qless(Ok(QlessReply::Text(put))))) if *put == jid);
+            assert_eq!(is_put, answer.is_ok(), "{answer:?}");
+            assert_eq!(is_put, self.told.contains(&jid), "told before, or never");
+        }
         match answer {
             Ok(Given::Reply(Reply::Enqueued { jobs, .. })) => {
                 for job in jobs {
@@ -285,6 +336,33 @@ impl World {
                 assert_eq!(self.state_of(&job.record.id), Some(job.record.state));
             }
             _ => {}
+        }
+    }
+
+    /// Rows of qless in the store, as an engine shows them.
+    fn stored_qless(&self) -> Vec<(Namespace, QlessRow)> {
+        let mut rows = Vec::new();
+        let each = &mut |row| {
+            if let Loaded::Qless(namespace, row) = row {
+                rows.push((namespace, *row));
+            }
+        };
+        self.store.clone().load(each).expect("memory reads");
+        rows
+    }
+
+    fn check_messages(&mut self, messages: &[(Namespace, QlessMessage)]) {
+        let stored = self.stored_qless();
+        for (namespace, message) in messages {
+            let text = String::from_utf8_lossy(&message.payload);
+            let Some(jid) = text.strip_suffix(r#"","event":"put","queue":"q"}"#) else {
+                continue;
+            };
+            let jid = jid.strip_prefix(r#"{"jid":""#).expect("it has this form");
+            let is_it = |row: &QlessRow| matches!(row, QlessRow::Job(job) if job.jid == jid);
+            let is_there = stored.iter().any(|(of, row)| of == namespace && is_it(row));
+            assert!(is_there, "told of job {jid} before its commit");
+            assert!(self.told.insert(jid.to_owned().into()), "told twice");
         }
     }
 
@@ -329,6 +407,12 @@ impl World {
         }
         let engine = self.core.engine().expect("in service");
         assert_eq!(engine.check_invariants(), Vec::<String>::new());
+        let known = engine.dump().into_iter();
+        let known: Vec<_> = known.filter(|line| line.starts_with("qless ")).collect();
+        let stored = self.stored_qless().into_iter();
+        let mut stored: Vec<_> = stored.map(|row| format!("qless {row:?}")).collect();
+        stored.sort();
+        assert_eq!(known, stored, "the store has what the engine knows");
         assert_eq!(self.core.turns_in_flight(), 0);
         assert_eq!(self.core.durable_sequence(), self.store.sequence());
     }
