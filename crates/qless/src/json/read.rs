@@ -4,13 +4,14 @@
 //! script does. Strings may hold any bytes, control characters included. The words `NaN` and `Infinity`, which the
 //! client's language writes for such numbers and the script accepts, pass in texts that are kept as they came.
 
+mod scalars;
+
 use std::fmt;
 
 use bytes::Bytes;
 use ganger_types::qless::{QlessRefusal, QlessTag};
 
 use super::write::Writer;
-use crate::number;
 
 /// Levels of lists and objects within each other that are accepted.
 const DEPTH_MAX: usize = 1000;
@@ -198,7 +199,7 @@ struct Reader<'a> {
     at: usize,
 }
 
-impl<'a> Reader<'a> {
+impl Reader<'_> {
     /// Reads a value whole and tells its kind.
     fn value<S: Sink>(&mut self, sink: &mut S) -> Result<Kind, Wrong> {
         let mut open = Vec::new();
@@ -350,177 +351,6 @@ impl<'a> Reader<'a> {
         self.literal(word)?;
         sink.word(word);
         Ok(kind)
-    }
-
-    fn literal(&mut self, word: &str) -> Result<(), Wrong> {
-        if !self.rest().starts_with(word.as_bytes()) {
-            return Err(self.wrong("value"));
-        }
-        self.at += word.len();
-        Ok(())
-    }
-
-    /// Reads a number; one that is too large, or one of the words for what is not finite, becomes what it says.
-    fn number(&mut self) -> Result<f64, Wrong> {
-        let begin = self.at;
-        let is_negative = self.take(b'-');
-        match self.peek() {
-            Some(b'N') if !is_negative => {
-                self.literal("NaN")?;
-                return Ok(f64::NAN);
-            }
-            Some(b'I') => {
-                self.literal("Infinity")?;
-                return Ok(f64::INFINITY);
-            }
-            Some(b'0') => self.at += 1,
-            _ => self.digits()?,
-        }
-        if self.take(b'.') {
-            self.digits()?;
-        }
-        if self.take(b'e') || self.take(b'E') {
-            if !self.take(b'+') {
-                self.take(b'-');
-            }
-            self.digits()?;
-        }
-        Ok(number::parse(&self.text[begin..self.at]).unwrap_or(f64::INFINITY))
-    }
-
-    fn digits(&mut self) -> Result<(), Wrong> {
-        let rest = self.rest();
-        let count = rest.iter().take_while(|it| it.is_ascii_digit()).count();
-        if count == 0 {
-            return Err(self.wrong("number"));
-        }
-        self.at += count;
-        Ok(())
-    }
-
-    /// Passes over a string.
-    fn skip_string(&mut self) -> Result<(), Wrong> {
-        self.at += 1;
-        loop {
-            match self.peek() {
-                Some(b'"') => break,
-                Some(b'\\') => {
-                    self.escape()?;
-                }
-                Some(_) => self.at += 1,
-                None => return Err(self.wrong("string end")),
-            }
-        }
-        self.at += 1;
-        Ok(())
-    }
-
-    /// Reads a string; what its escapes stand for is in it as UTF-8.
-    fn string(&mut self) -> Result<Vec<u8>, Wrong> {
-        let begin = self.at + 1;
-        self.skip_string()?;
-        let end = self.at - 1;
-        let mut inside = Reader {
-            text: &self.text[..end],
-            at: begin,
-        };
-        let mut out = Vec::with_capacity(end - begin);
-        while let Some(byte) = inside.peek() {
-            if byte == b'\\' {
-                let letter = inside.escape()?;
-                out.extend_from_slice(letter.encode_utf8(&mut [0; 4]).as_bytes());
-            } else {
-                inside.at += 1;
-                out.push(byte);
-            }
-        }
-        Ok(out)
-    }
-
-    /// Reads an escape: the backslash and what belongs to it.
-    fn escape(&mut self) -> Result<char, Wrong> {
-        let begin = self.at;
-        self.at += 1;
-        let letter = self.peek();
-        self.at += 1;
-        let found = match letter {
-            Some(it @ (b'"' | b'\\' | b'/')) => Some(char::from(it)),
-            Some(b'b') => Some('\u{8}'),
-            Some(b'f') => Some('\u{c}'),
-            Some(b'n') => Some('\n'),
-            Some(b'r') => Some('\r'),
-            Some(b't') => Some('\t'),
-            Some(b'u') => self.escaped_character(),
-            _ => None,
-        };
-        found.ok_or(Wrong {
-            wanted: "escape",
-            at: begin,
-        })
-    }
-
-    /// Reads four hexadecimal digits, or a pair of surrogates. A lone surrogate is none, to the script as well.
-    fn escaped_character(&mut self) -> Option<char> {
-        let first = self.four_digits()?;
-        if !(0xd800..0xe000).contains(&first) {
-            return char::from_u32(first);
-        }
-        let is_pair = self.take(b'\\') && self.take(b'u');
-        let second = is_pair.then(|| self.four_digits()).flatten()?;
-        let pair = (first < 0xdc00 && (0xdc00..0xe000).contains(&second))
-            .then(|| 0x1_0000 + ((first & 0x3ff) << 10) + (second & 0x3ff))?;
-        char::from_u32(pair)
-    }
-
-    fn four_digits(&mut self) -> Option<u32> {
-        let digits = self.text.get(self.at..self.at + 4)?;
-        self.at += 4;
-        let mut value = 0;
-        for &digit in digits {
-            value = value << 4 | char::from(digit).to_digit(16)?;
-        }
-        Some(value)
-    }
-
-    /// Passes over `byte`, if it is next but for spaces.
-    fn is_next(&mut self, byte: u8) -> bool {
-        self.skip_spaces();
-        self.take(byte)
-    }
-
-    fn expect(&mut self, byte: u8, wanted: &'static str) -> Result<(), Wrong> {
-        if self.is_next(byte) {
-            Ok(())
-        } else {
-            Err(self.wrong(wanted))
-        }
-    }
-
-    fn take(&mut self, byte: u8) -> bool {
-        let is_here = self.peek() == Some(byte);
-        self.at += usize::from(is_here);
-        is_here
-    }
-
-    fn skip_spaces(&mut self) {
-        while matches!(self.peek(), Some(b' ' | b'\t' | b'\n' | b'\r')) {
-            self.at += 1;
-        }
-    }
-
-    fn peek(&self) -> Option<u8> {
-        self.text.get(self.at).copied()
-    }
-
-    fn rest(&self) -> &'a [u8] {
-        self.text.get(self.at..).unwrap_or(&[])
-    }
-
-    fn wrong(&self, wanted: &'static str) -> Wrong {
-        Wrong {
-            wanted,
-            at: self.at.min(self.text.len()),
-        }
     }
 }
 
