@@ -71,7 +71,7 @@ fn what_is_missing_is_named() {
         ),
         (
             "put 1 w q j k {} 0 tags",
-            r#"Odd number of additional args: tags"#,
+            "Odd number of additional args: tags",
         ),
         (
             "put 1 w q j k {} 0 retries x",

@@ -191,7 +191,7 @@ impl Qless {
             .is_some_and(|job| !job.dependencies.is_empty())
         {
             self.with_job(jid, |job, _| {
-                dependencies = mem::take(&mut job.dependencies)
+                dependencies = mem::take(&mut job.dependencies);
             });
         }
         for on in &dependencies {
