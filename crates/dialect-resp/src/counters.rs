@@ -32,83 +32,28 @@ pub(crate) fn count(counter: &AtomicU64) {
 }
 
 impl Counters {
+    /// The plain ones: name, kind, what it is, and the number.
+    #[rustfmt::skip] // A table reads better with a row on each line.
+    fn rows(&self) -> [(&str, &str, &str, &AtomicU64); 12] {
+        [
+            ("connections", "gauge", "Redis connections open now.", &self.open),
+            ("connections_total", "counter", "Redis connections ever accepted.", &self.accepted),
+            ("connections_refused_total", "counter", "Redis connections closed at once: too many, or no TLS.", &self.refused),
+            ("blocked", "gauge", "Redis connections that wait for an element now.", &self.blocked),
+            ("commands_total", "counter", "Redis commands ever received.", &self.commands),
+            ("commands_unknown_total", "counter", "Redis commands that ganger does not have.", &self.unknown),
+            ("protocol_errors_total", "counter", "Redis connections closed because their bytes were no requests.", &self.malformed),
+            ("commands_denied_total", "counter", "Redis commands refused for lack of rights.", &self.denied),
+            ("connections_cut_total", "counter", "Redis connections cut because they did not read.", &self.cut),
+            ("published_total", "counter", "Messages ever published.", &self.published),
+            ("qless_refused_total", "counter", "Calls of the qless script that were answered with an error of the script.", &self.qless_refused),
+            ("qless_messages_total", "counter", "Messages of qless to whoever listens.", &self.qless_messages),
+        ]
+    }
+
     /// Writes them in the form of Prometheus.
     pub fn metrics(&self, out: &mut String) {
-        let rows = [
-            (
-                "connections",
-                "gauge",
-                "Redis connections open now.",
-                &self.open,
-            ),
-            (
-                "connections_total",
-                "counter",
-                "Redis connections ever accepted.",
-                &self.accepted,
-            ),
-            (
-                "connections_refused_total",
-                "counter",
-                "Redis connections closed at once: too many, or no TLS.",
-                &self.refused,
-            ),
-            (
-                "blocked",
-                "gauge",
-                "Redis connections that wait for an element now.",
-                &self.blocked,
-            ),
-            (
-                "commands_total",
-                "counter",
-                "Redis commands ever received.",
-                &self.commands,
-            ),
-            (
-                "commands_unknown_total",
-                "counter",
-                "Redis commands that ganger does not have.",
-                &self.unknown,
-            ),
-            (
-                "protocol_errors_total",
-                "counter",
-                "Redis connections closed because their bytes were no requests.",
-                &self.malformed,
-            ),
-            (
-                "commands_denied_total",
-                "counter",
-                "Redis commands refused for lack of rights.",
-                &self.denied,
-            ),
-            (
-                "connections_cut_total",
-                "counter",
-                "Redis connections cut because they did not read.",
-                &self.cut,
-            ),
-            (
-                "published_total",
-                "counter",
-                "Messages ever published.",
-                &self.published,
-            ),
-            (
-                "qless_refused_total",
-                "counter",
-                "Calls of the qless script that were answered with an error of the script.",
-                &self.qless_refused,
-            ),
-            (
-                "qless_messages_total",
-                "counter",
-                "Messages of qless to whoever listens.",
-                &self.qless_messages,
-            ),
-        ];
-        for (name, kind, help, value) in rows {
+        for (name, kind, help, value) in self.rows() {
             let value = value.load(Ordering::Relaxed);
             write!(
                 out,

@@ -52,12 +52,12 @@ one.redis.flushdb()
 queue = one.queues["mail"]
 
 # Put, pop, complete. Data and tags come back as they were, also if they are not ASCII.
-assert put(queue, "a", {"text": "añb/\"c", "none": []}, tags=["x", "ü"], retries=2) == "a"
+assert put(queue, "a", {"text": "a\u00f1b/\"c", "none": []}, tags=["x", "\u00fc"], retries=2) == "a"
 assert len(queue) == 1 and queue.counts["waiting"] == 1
 job = one.jobs["a"]
 data = json.loads(job.data) if has_throttles else job.data
-assert data == {"text": "añb/\"c", "none": []}, data
-assert job.state == "waiting" and list(job.tags) == ["x", "ü"] and job.retries_left == 2
+assert data == {"text": "a\u00f1b/\"c", "none": []}, data
+assert job.state == "waiting" and list(job.tags) == ["x", "\u00fc"] and job.retries_left == 2
 assert [entry["what"] for entry in job.history] == ["put"]
 assert ids(queue.peek(0, 5) if has_throttles else queue.peek(5)) == ["a"]
 popped = queue.pop()
