@@ -87,9 +87,9 @@ impl World {
     }
 }
 
-/// Says what cannot be installed here.
-pub fn or_skip(test: &str, command: Result<Command>) -> Option<Command> {
-    command
+/// Says what cannot be installed or started here.
+pub fn or_skip<T>(test: &str, program: Result<T>) -> Option<T> {
+    program
         .inspect_err(|error| skipped(test, &format!("{error:#}")))
         .ok()
 }
