@@ -55,6 +55,7 @@ pub(crate) fn print(context: &Context, report: &Report) -> Outcome {
             "live_jobs": report.live_jobs,
             "finished_jobs": report.finished_jobs,
             "leases": report.leases,
+            "qless_rows": report.qless_rows,
             "rows": report.rows,
             "sequence": report.sequence,
             "findings": findings,
