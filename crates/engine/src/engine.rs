@@ -130,7 +130,7 @@ impl Engine {
             Command::Fail(cmd) => self.fail(now, *cmd, known, out),
             Command::Release(cmd) => self.release(now, *cmd, known, out),
             Command::AppendLog(cmd) => self.append_log(now, &cmd, known, out),
-            Command::Cancel(cmd) => self.cancel(now, &cmd, out),
+            Command::Cancel(cmd) => self.cancel(now, &cmd, known, out),
             Command::Revive(cmd) => self.revive(now, &cmd, known, out),
             Command::TimeOut(cmd) => self.time_out(now, &cmd, out),
             Command::Delete(cmd) => self.delete(now, &cmd, known, out),
@@ -379,6 +379,11 @@ impl Engine {
     /// Number of live jobs.
     pub fn live_jobs(&self) -> usize {
         self.jobs.len()
+    }
+
+    /// Number of namespaces that have jobs or queues of qless.
+    pub fn qless_namespaces(&self) -> usize {
+        self.qless.namespaces().count()
     }
 
     /// Whether this job is live.

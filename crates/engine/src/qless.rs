@@ -1,12 +1,21 @@
 //! qless: in each namespace a state machine of its own, on the clocks of its callers.
 //!
-//! It shares nothing with jobs but the turns and the commits. What is here hands it its calls, writes its rows once a
-//! turn, and gives them back after a start.
+//! What is here hands it its calls, writes its rows once a turn, and gives them back after a start. Its jobs are shown
+//! among ours (`as_job`, `as_queue`, `explain`), but stay rows of their own, and no timer of the engine acts on them.
+
+mod as_job;
+mod as_queue;
+mod cancel;
+mod explain;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use ganger_qless::Qless;
-use ganger_types::{Change, Elapsed, Namespace, QlessAnswer, QlessCall, QlessRow};
+use ganger_types::reply::{Explanation, QlessJobView, QueueView};
+use ganger_types::{
+    Change, Elapsed, JobId, Namespace, Now, QlessAnswer, QlessCall, QlessMessage, QlessRow, Queue,
+    Timestamp,
+};
 
 use crate::Effects;
 
@@ -22,12 +31,24 @@ impl QlessSpaces {
     /// Carries a call out. It runs by the time in it; the server's time counts for the lives of throttles alone.
     pub(crate) fn call(&mut self, at: Elapsed, call: QlessCall, out: &mut Effects) -> QlessAnswer {
         let QlessCall { namespace, request } = call;
-        if !self.called.contains(&namespace) {
+        self.change(&namespace, out, |qless, messages| {
+            qless.call(at, request, messages)
+        })
+    }
+
+    /// Lets `act` change the state of a namespace, and passes its messages on.
+    fn change<T>(
+        &mut self,
+        namespace: &Namespace,
+        out: &mut Effects,
+        act: impl FnOnce(&mut Qless, &mut Vec<QlessMessage>) -> T,
+    ) -> T {
+        if !self.called.contains(namespace) {
             self.called.insert(namespace.clone());
         }
         let qless = self.spaces.entry(namespace.clone()).or_default();
         let mut messages = Vec::new();
-        let answer = qless.call(at, request, &mut messages);
+        let answer = act(qless, &mut messages);
         let from = |message| (namespace.clone(), message);
         out.messages.extend(messages.into_iter().map(from));
         answer
@@ -51,6 +72,57 @@ impl QlessSpaces {
                     None => Change::RemoveQless(namespace, key),
                 });
             }
+        }
+    }
+
+    /// The state of a namespace, if it has any.
+    fn space(&self, namespace: &Namespace) -> Option<&Qless> {
+        self.spaces.get(namespace)
+    }
+
+    /// Whether there is a job of that id.
+    pub(crate) fn has_job(&self, namespace: &Namespace, id: &JobId) -> bool {
+        let qless = self.space(namespace);
+        qless.is_some_and(|qless| qless.look_up(id.as_bytes()).is_some())
+    }
+
+    /// The job with this id, as if it were one of ours.
+    pub(crate) fn job(&self, namespace: &Namespace, id: &JobId) -> Option<QlessJobView> {
+        as_job::view(self.space(namespace)?, namespace, id)
+    }
+
+    /// Why the job is not running.
+    pub(crate) fn why(&self, now: Now, namespace: &Namespace, id: &JobId) -> Option<Explanation> {
+        explain::explain(self.space(namespace)?, id, now.elapsed, now.wall)
+    }
+
+    /// Namespaces that have anything of qless.
+    pub(crate) fn namespaces(&self) -> impl Iterator<Item = &Namespace> {
+        let in_use = self.spaces.iter().filter(|(_, qless)| qless.is_in_use());
+        in_use.map(|(namespace, _)| namespace)
+    }
+
+    /// Its queues whose names may be those of ours.
+    pub(crate) fn queues(&self, namespace: &Namespace) -> Vec<Queue> {
+        let names = self.space(namespace).map(Qless::queue_names);
+        let names = names.unwrap_or_default();
+        names
+            .iter()
+            .filter_map(|name| Queue::new(name).ok())
+            .collect()
+    }
+
+    /// The queue as qless knows it, if it does.
+    pub(crate) fn queue(&self, namespace: &Namespace, queue: &Queue) -> Option<QueueView> {
+        let qless = self.space(namespace)?;
+        let is_there = qless.queue_names().contains(queue.as_bytes());
+        is_there.then(|| as_queue::view(qless, queue))
+    }
+
+    /// Adds what is in its queue of that name to the view of one of ours.
+    pub(crate) fn add_to(&self, namespace: &Namespace, view: &mut QueueView) {
+        if let Some(qless) = self.space(namespace) {
+            as_queue::add(view, qless);
         }
     }
 
@@ -79,4 +151,14 @@ impl QlessSpaces {
             );
         }
     }
+}
+
+/// A time as qless has it.
+#[expect(
+    clippy::as_conversions,
+    clippy::cast_precision_loss,
+    reason = "microseconds of the next centuries have all their digits"
+)]
+fn seconds(at: Timestamp) -> f64 {
+    at.0 as f64 / 1e6
 }

@@ -2,8 +2,11 @@
 //! commit as those of the commands before them: nothing is shown that a crash could take back (`rel D4`).
 
 use ganger_types::query::Query;
-use ganger_types::reply::{QueueView, WorkerView};
-use ganger_types::{Answer, Namespace, Now, Rejection, Reply, Sample, StatisticsRecord};
+use ganger_types::reply::{QlessJobView, QueueView, WorkerView};
+use ganger_types::{
+    Answer, JobId, Namespace, NamespaceRecord, NamespaceSettings, Now, Rejection, Reply, Sample,
+    StatisticsRecord,
+};
 
 use crate::engine::Engine;
 use crate::names::QueueIndex;
@@ -15,13 +18,16 @@ impl Engine {
         Ok(match query {
             Query::Queues(namespace) => Reply::Queues(self.queue_views(now, namespace)),
             Query::Queue(namespace, queue) => {
-                let found = self.find_queue(namespace, queue);
-                let index = found.ok_or_else(|| Rejection::QueueNotFound {
+                let found = match self.find_queue(namespace, queue) {
+                    Some(index) => Some(self.queue_view(now, index)),
+                    None => self.qless.queue(namespace, queue),
+                };
+                let view = found.ok_or_else(|| Rejection::QueueNotFound {
                     queue: queue.clone(),
                 })?;
-                Reply::Queue(Box::new(self.queue_view(now, index)))
+                Reply::Queue(Box::new(view))
             }
-            Query::Namespaces => Reply::Namespaces(self.spaces.iter().map(Space::record).collect()),
+            Query::Namespaces => Reply::Namespaces(self.namespace_records()),
             Query::Workers(namespace) => Reply::Workers(self.worker_views(namespace)),
             Query::FailureGroups(namespace) => {
                 Reply::FailureGroups(self.in_space(namespace, |space| {
@@ -80,6 +86,7 @@ impl Engine {
                 Reply::Statistics(Box::new(found.cloned().unwrap_or_else(empty)))
             }
             Query::Why(namespace, id) => Reply::Why(Box::new(self.why(now, namespace, id, known)?)),
+            Query::QlessJob(namespace, id) => Reply::QlessJob(self.qless_job(namespace, id)),
             Query::Peers => self.peer_views(now),
             Query::Waits(shard) => self.waits_due(now, shard),
             Query::Outbox(shard, from, limit) => self.outbox_page(shard, *from, *limit),
@@ -101,11 +108,37 @@ impl Engine {
     fn queue_views(&self, now: Now, namespace: &Namespace) -> Vec<QueueView> {
         let queues: Vec<QueueIndex> =
             self.in_space(namespace, |space| space.queues.values().copied().collect());
-        queues
-            .into_iter()
-            .filter(|queue| self.queues[queue.at()].known)
-            .map(|queue| self.queue_view(now, queue))
-            .collect()
+        let is_shown = |queue: &QueueIndex| self.queues[queue.at()].known;
+        let ours = queues.into_iter().filter(is_shown);
+        let mut views: Vec<QueueView> = ours.map(|queue| self.queue_view(now, queue)).collect();
+        for queue in self.qless.queues(namespace) {
+            if !views.iter().any(|view| view.queue == queue) {
+                views.extend(self.qless.queue(namespace, &queue));
+            }
+        }
+        views.sort_by(|a, b| a.queue.cmp(&b.queue));
+        views
+    }
+
+    /// Namespaces that were used, by jobs of ours or of qless.
+    fn namespace_records(&self) -> Vec<NamespaceRecord> {
+        let ours = self.spaces.iter().map(Space::record);
+        let others = self.qless.namespaces();
+        let others = others.filter(|name| self.find_space(name).is_none());
+        let others = others.map(|namespace| NamespaceRecord {
+            namespace: namespace.clone(),
+            settings: NamespaceSettings::default(),
+        });
+        ours.chain(others).collect()
+    }
+
+    /// The job of qless with this id, unless a live one of ours has it. The host asks once it has found none that has
+    /// ended.
+    fn qless_job(&self, namespace: &Namespace, id: &JobId) -> Option<Box<QlessJobView>> {
+        if self.find_job(namespace, id).is_some() {
+            return None;
+        }
+        self.qless.job(namespace, id).map(Box::new)
     }
 
     fn queue_view(&self, now: Now, index: QueueIndex) -> QueueView {
@@ -115,7 +148,7 @@ impl Engine {
             .values()
             .filter(|schedule| schedule.queue == queue.name)
             .count();
-        QueueView {
+        let mut view = QueueView {
             queue: queue.name.clone(),
             settings: queue.settings.clone(),
             counts: queue.counts,
@@ -127,7 +160,10 @@ impl Engine {
             created_at: queue.created_at,
             enqueued_total: queue.enqueued_total,
             finished_total: queue.finished_total,
-        }
+        };
+        let namespace = &self.spaces[queue.space.at()].name;
+        self.qless.add_to(namespace, &mut view);
+        view
     }
 
     fn worker_views(&self, namespace: &Namespace) -> Vec<WorkerView> {

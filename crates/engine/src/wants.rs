@@ -3,7 +3,7 @@
 //! The engine holds live jobs only. The host asks here which others a command names, reads them from the
 //! store, and hands them over as [`Known`]; so the engine stays free of I/O.
 
-use ganger_types::command::{NewInput, NewJob, Upstream};
+use ganger_types::command::{NewInput, NewJob, Selection, Upstream};
 use ganger_types::query::Query;
 use ganger_types::{Command, JobId, Namespace};
 
@@ -40,6 +40,15 @@ impl Engine {
             Command::Fail(cmd) => want(&cmd.held.namespace, &cmd.held.job),
             Command::Release(cmd) => want(&cmd.held.namespace, &cmd.held.job),
             Command::AppendLog(cmd) => want(&cmd.held.namespace, &cmd.held.job),
+            Command::Cancel(cmd) => {
+                // Of those that are not live only a job of qless is cancelled, unless one of ours has its id.
+                if let Selection::Jobs(ids) = &cmd.jobs {
+                    let of_qless = ids
+                        .iter()
+                        .filter(|id| self.qless.has_job(&cmd.namespace, id));
+                    of_qless.for_each(|id| want(&cmd.namespace, id));
+                }
+            }
             Command::Revive(cmd) => cmd.jobs.iter().for_each(|id| want(&cmd.namespace, id)),
             Command::Delete(cmd) => cmd.jobs.iter().for_each(|id| want(&cmd.namespace, id)),
             Command::Alter(cmd) => cmd.job.iter().for_each(|id| want(&cmd.namespace, id)),

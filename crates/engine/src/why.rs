@@ -22,8 +22,10 @@ impl Engine {
         known: &Past,
     ) -> Result<Explanation, Rejection> {
         let Some(key) = self.find_job(namespace, id) else {
-            let record = known.find(namespace, id).ok_or_else(|| not_found(id))?;
-            return Ok(explain_ended(record));
+            return match known.find(namespace, id) {
+                Some(record) => Ok(explain_ended(record)),
+                None => (self.qless.why(now, namespace, id)).ok_or_else(|| not_found(id)),
+            };
         };
         let job = self.job(key);
         let mut reasons = match job.state {

@@ -11,6 +11,7 @@ mod commands;
 mod dispatch;
 mod events;
 mod json;
+mod look;
 mod number;
 mod pages;
 mod procedures;
@@ -19,5 +20,6 @@ mod state;
 mod statistics;
 mod view;
 
+pub use look::{Sizes, tag_text, text_of};
 pub use recognise::{Recognised, recognise};
 pub use state::Qless;

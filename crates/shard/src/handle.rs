@@ -8,10 +8,11 @@ use std::time::Duration;
 use ganger_store::{LogChunk, Page, StoredJob};
 use ganger_types::command::Lease;
 use ganger_types::query::{JobQuery, Query};
+use ganger_types::reply::QlessJobView;
 use ganger_types::time::MICROS_PER_SECOND;
 use ganger_types::{
-    Bytes, Command, Day, InputRow, JobId, JobKey, KeyWait, Namespace, Popped, Position, Queue,
-    Reply, ShardId, StatisticsRecord, Timestamp,
+    Bytes, Command, Day, InputRow, JobId, JobKey, JobRecord, KeyWait, Namespace, Popped, Position,
+    Queue, Reply, ShardId, StatisticsRecord, Timestamp,
 };
 use tokio::sync::{oneshot, watch};
 
@@ -209,7 +210,7 @@ impl Handle {
         drop(self.send(Request::Unpop(Box::new(unpopped))));
     }
 
-    /// The job as stored, or `None`.
+    /// The job as stored, or `None`. If none is stored under that id, it may be one of qless, which the engine knows.
     ///
     /// # Errors
     /// See [`CallError`].
@@ -218,15 +219,34 @@ impl Handle {
         namespace: &Namespace,
         id: &JobId,
     ) -> Result<Option<StoredJob>, CallError> {
-        let (namespace, id) = (namespace.clone(), id.clone());
-        self.shared
+        let wanted = (namespace.clone(), id.clone());
+        let stored = self
+            .shared
             .reads
-            .read(move |reader| reader.find(&namespace, &id))
-            .await
+            .read(move |reader| reader.find(&wanted.0, &wanted.1))
+            .await?;
+        let has_qless = self.shared.numbers.gauges.qless_namespaces.get() > 0;
+        if stored.is_some() || !has_qless {
+            return Ok(stored);
+        }
+        let found = self.qless_job(namespace, id).await?;
+        Ok(found.map(|job| StoredJob::new(job.record, job.lease)))
+    }
+
+    async fn qless_job(
+        &self,
+        namespace: &Namespace,
+        id: &JobId,
+    ) -> Result<Option<Box<QlessJobView>>, CallError> {
+        let query = Query::QlessJob(namespace.clone(), id.clone());
+        match self.call(Command::Query(Box::new(query))).await? {
+            Reply::QlessJob(job) => Ok(job),
+            _ => Ok(None),
+        }
     }
 
     /// The job once it has ended, or as it is after `wait_for`; `None` if there is no such job, or
-    /// none any more.
+    /// none any more. One of qless comes as it is at once.
     ///
     /// # Errors
     /// See [`CallError`].
@@ -266,6 +286,18 @@ impl Handle {
             .reads
             .read(move |reader| reader.list(&query))
             .await
+    }
+
+    /// The payload of a job that was found, also of one of qless.
+    ///
+    /// # Errors
+    /// See [`CallError`].
+    pub async fn payload_of(&self, job: &JobRecord) -> Result<Option<Bytes>, CallError> {
+        if job.key == JobKey::OF_QLESS {
+            let found = self.qless_job(&job.namespace, &job.id).await?;
+            return Ok(found.map(|job| job.payload));
+        }
+        self.payload(job.key).await
     }
 
     /// A job's payload.

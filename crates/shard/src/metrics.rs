@@ -180,6 +180,8 @@ numbers! {
         waiting_reads,
         /// Jobs that have not ended.
         live_jobs,
+        /// Namespaces that have jobs or queues of qless.
+        qless_namespaces,
         /// Bytes of payloads and results kept in memory.
         blob_cache_bytes,
         /// Turns given to the store and not yet durable.

@@ -10,6 +10,11 @@ use crate::name::NameError;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct JobKey(pub u64);
 
+impl JobKey {
+    /// What stands for a number in the record of a job of qless, which has none. No row has it.
+    pub const OF_QLESS: Self = Self(u64::MAX);
+}
+
 /// How often the shard was taken over; every start raises it, durably.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Epoch(pub u64);

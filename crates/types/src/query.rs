@@ -33,6 +33,8 @@ pub enum Query {
     Statistics(Namespace, Queue, Day),
     /// Why a job is not running.
     Why(Namespace, JobId),
+    /// A job of qless, as if it were one of ours.
+    QlessJob(Namespace, JobId),
     /// What is known of other shards.
     Peers,
     /// Messages that wait for a shard, from this number on, at most so many.

@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
+
 use crate::id::{IdTag, JobId, JobKey, LeaseToken};
-use crate::job::{JobState, Priority};
+use crate::job::{JobRecord, JobState, LeaseRecord, Priority};
 use crate::keys::KeyAnswers;
 use crate::name::{Graph, Group, Kind, LabelKey, LabelValue, Namespace, Queue, Tag, Worker};
 use crate::peer::{OutboxRecord, PartRecord, PeerRecord, Wait};
@@ -95,6 +97,8 @@ pub enum Reply {
     Statistics(Box<StatisticsRecord>),
     /// To [`crate::query::Query::Why`].
     Why(Box<Explanation>),
+    /// To [`crate::query::Query::QlessJob`]; `None` if there is none, or one of ours has that id.
+    QlessJob(Option<Box<QlessJobView>>),
     /// Numbers for a submission over several shards.
     Reserved {
         /// The first of them; the others follow.
@@ -188,6 +192,17 @@ pub struct Grant {
     pub tags: Vec<Tag>,
     /// Its labels.
     pub labels: Vec<(LabelKey, LabelValue)>,
+}
+
+/// A job of qless as shown: what a record and its lease would say of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct QlessJobView {
+    /// The record, under [`JobKey::OF_QLESS`].
+    pub record: JobRecord,
+    /// Who holds it, while it runs.
+    pub lease: Option<LeaseRecord>,
+    /// Its data.
+    pub payload: Bytes,
 }
 
 /// A queue as shown.
@@ -295,6 +310,20 @@ pub enum Reason {
         attempt: u32,
         /// The lease ends after so long.
         lease_left: Duration,
+    },
+    /// It runs under a lock of qless, which nothing ends but a call that comes after its time.
+    Locked {
+        /// With whom.
+        worker: Worker,
+        /// Which attempt.
+        attempt: u32,
+        /// Until then, on the clock of whoever took it.
+        until: Timestamp,
+    },
+    /// It waits for room under throttles of qless.
+    Throttled {
+        /// Which.
+        by: Vec<String>,
     },
     /// It has ended.
     Ended {

@@ -58,6 +58,7 @@ impl Query {
             | Self::Schedule(namespace, _)
             | Self::Statistics(namespace, ..)
             | Self::Claim(namespace, _)
+            | Self::QlessJob(namespace, _)
             | Self::Why(namespace, _) => Some(namespace),
             Self::Namespaces
             | Self::Peers

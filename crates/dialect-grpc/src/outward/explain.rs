@@ -73,6 +73,17 @@ fn reason(shard: &ShardId, reason: &Reason) -> v1::Reason {
             view.for_ms = Some(ms(*lease_left));
             "runs"
         }
+        Reason::Locked {
+            worker,
+            attempt,
+            until,
+        } => {
+            view.worker = worker.to_text().into_owned();
+            view.attempt = *attempt;
+            view.at_us = Some(until.0);
+            "locked"
+        }
+        Reason::Throttled { .. } => "throttled",
         Reason::Ended { .. } => "ended",
         Reason::Next => "next",
     };
@@ -124,6 +135,11 @@ fn sentence(reason: &Reason) -> String {
                 worker.to_text()
             )
         }
+        Reason::Locked { worker, .. } => format!(
+            "it runs with worker {}, whose lock of qless is good until then by its own clock",
+            worker.to_text()
+        ),
+        Reason::Throttled { by } => format!("it waits for room under {}", by.join(", ")),
         Reason::Ended { detail } if detail.is_empty() => "it has ended".into(),
         Reason::Ended { detail } => format!("it has ended: {detail}"),
         Reason::Next => "it may run now: the next worker that asks gets it".into(),

@@ -217,10 +217,10 @@ impl Jobs for Face {
         request: Request<v1::GetRequest>,
     ) -> Result<Response<v1::PayloadReply>, Status> {
         let (namespace, id) = named(self.handle.id(), request.get_ref())?;
-        let key = self.find(&namespace, &id).await?.record.key;
+        let job = self.find(&namespace, &id).await?.record;
         let payload = self
             .handle
-            .payload(key)
+            .payload_of(&job)
             .await
             .map_err(Problem::from)?
             .unwrap_or_default();

@@ -26,7 +26,7 @@ pub(crate) struct WhyView {
 #[schema(as = Reason)]
 struct ReasonView {
     /// `waits_for`, `waits_elsewhere`, `not_before`, `queue_paused`, `queue_limit`, behind, `no_worker`, released, runs,
-    /// ended, next.
+    /// locked, throttled, ended, next.
     reason: &'static str,
     /// A sentence for people.
     text: String,
@@ -39,10 +39,11 @@ struct ReasonView {
     /// Of `waits_for` and `waits_elsewhere`: some of them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     jobs: Vec<JobAndState>,
-    /// Of `not_before`: when; of `waits_elsewhere`: when the other shards were last asked whether they know of it.
+    /// Of `not_before`: when; of `locked`: until when; of `waits_elsewhere`: when the other shards were last asked whether
+    /// they know of it.
     #[serde(skip_serializing_if = "Option::is_none")]
     at: Option<Moment>,
-    /// Of `not_before`: the attempt that failed; of `runs`: the attempt.
+    /// Of `not_before`: the attempt that failed; of `runs` and `locked`: the attempt.
     #[serde(skip_serializing_if = "Option::is_none")]
     attempt: Option<u32>,
     /// Of `queue_limit`: how many run.
@@ -57,13 +58,13 @@ struct ReasonView {
     /// Of `released`: how often.
     #[serde(skip_serializing_if = "Option::is_none")]
     times: Option<u32>,
-    /// Of `runs`: with whom.
+    /// Of `runs` and `locked`: with whom.
     #[serde(skip_serializing_if = "Option::is_none")]
     worker: Option<WorkerName>,
     /// Of `runs`: the lease ends after so many seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     lease_left_seconds: Option<f64>,
-    /// Of `released` and `ended`: why.
+    /// Of `released` and `ended`: why; of `throttled`: by what.
     #[serde(skip_serializing_if = "Option::is_none")]
     detail: Option<String>,
 }
@@ -184,6 +185,27 @@ fn reason(shard: &ShardId, reason: Reason) -> ReasonView {
             worker: Some(Named(worker)),
             ..plain("runs", String::new())
         },
+        Reason::Locked {
+            worker,
+            attempt,
+            until,
+        } => ReasonView {
+            at: Some(Moment(until)),
+            attempt: Some(attempt),
+            text: format!(
+                "it runs with {worker}, whose lock of qless is good until then by its own clock"
+            ),
+            worker: Some(Named(worker)),
+            ..plain("locked", String::new())
+        },
+        Reason::Throttled { by } => {
+            let by = by.join(", ");
+            ReasonView {
+                text: format!("it waits for room under {by}"),
+                detail: Some(by),
+                ..plain("throttled", String::new())
+            }
+        }
         Reason::Ended { detail } => ReasonView {
             detail: Some(detail),
             ..plain("ended", "it has ended".to_owned())

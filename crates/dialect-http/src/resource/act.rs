@@ -19,7 +19,7 @@ use crate::resource::jobs::not_found;
 pub(crate) struct ActedView {
     /// Whether the job was changed; if not, it was not in a state for it.
     changed: bool,
-    /// Where it stands now; absent if it was deleted.
+    /// Where it stands now; absent if it is gone.
     #[serde(skip_serializing_if = "Option::is_none")]
     state: Option<&'static str>,
 }
@@ -94,17 +94,16 @@ pub(crate) async fn delete(ask: Ask) -> Result<Response, Problem> {
     }
 }
 
-/// Sends the command and says where the job stands then.
+/// Sends the command and says where the job stands then. One of qless that was cancelled is gone.
 async fn act(ask: &Ask, id: JobId, command: Command) -> Result<Response, Problem> {
     let Reply::Changed { count, .. } = ask.call(command).await? else {
         return Err(unexpected_reply());
     };
-    let job = ask
-        .shard()
-        .job(&ask.namespace, &id)
-        .await?
-        .ok_or_else(|| not_found(id))?;
-    let state = Some(job.record.state.as_str());
+    let job = ask.shard().job(&ask.namespace, &id).await?;
+    if job.is_none() && count == 0 {
+        return Err(not_found(id));
+    }
+    let state = job.map(|job| job.record.state.as_str());
     Ok(json::ok(&ActedView {
         changed: count > 0,
         state,

@@ -99,7 +99,7 @@ async fn explain(ask: &Ask, id: JobId) -> Result<Explanation, Problem> {
 /// The stored payload, byte for byte.
 pub(crate) async fn payload(ask: Ask) -> Result<Response, Problem> {
     let job = find(&ask).await?;
-    let payload = ask.shard().payload(job.record.key).await?;
+    let payload = ask.shard().payload_of(&job.record).await?;
     Ok(raw(payload.unwrap_or_default()))
 }
 

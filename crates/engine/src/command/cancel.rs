@@ -12,10 +12,17 @@ use super::enqueue::at_most;
 use super::fail::cut;
 use crate::Effects;
 use crate::engine::{Engine, not_found};
+use crate::past::Past;
 use crate::transition::Move;
 
 impl Engine {
-    pub(crate) fn cancel(&mut self, now: Now, cmd: &Cancel, out: &mut Effects) -> Answer {
+    pub(crate) fn cancel(
+        &mut self,
+        now: Now,
+        cmd: &Cancel,
+        known: &Past,
+        out: &mut Effects,
+    ) -> Answer {
         let (keys, skipped) = match &cmd.jobs {
             Selection::Jobs(ids) => {
                 check_bulk(ids.len())?;
@@ -42,7 +49,30 @@ impl Engine {
             }
             count += 1;
         }
+        let (more, skipped) = self.cancel_of_qless(now, &cmd.namespace, skipped, known, out);
+        count += more;
         Ok(Reply::Changed { count, skipped })
+    }
+
+    /// Cancels those that are jobs of qless, by its own rules: one that is complete stays, and so does one for which a
+    /// job waits that is not named too. How many went, and the ids of the others.
+    fn cancel_of_qless(
+        &mut self,
+        now: Now,
+        namespace: &Namespace,
+        ids: Vec<JobId>,
+        known: &Past,
+        out: &mut Effects,
+    ) -> (u64, Vec<JobId>) {
+        let is_of_qless =
+            |id: &JobId| known.find(namespace, id).is_none() && self.qless.has_job(namespace, id);
+        let named = ids.iter().filter(|id| is_of_qless(id)).cloned().collect();
+        let gone = self.qless.cancel(now, namespace, named, out);
+        let left = ids.into_iter().filter(|id| !gone.contains(id));
+        (
+            u64::try_from(gone.len()).unwrap_or(u64::MAX),
+            left.collect(),
+        )
     }
 
     /// Calls the members of a graph off that are here. A part that is not decided falls once it is decided for

@@ -18,5 +18,6 @@ mod revive;
 mod schedule;
 
 pub(crate) use enqueue::{Batch, at_most, check_references, edges_of};
+pub(crate) use fail::cut;
 pub(crate) use fingerprint::Fingerprint;
 pub(crate) use revive::job_of;

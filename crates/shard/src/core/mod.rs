@@ -307,6 +307,9 @@ impl<R: Reader, T: Ticket> Core<R, T> {
             gauges
                 .live_jobs
                 .set(crate::metrics::count(live.engine.live_jobs()));
+            gauges
+                .qless_namespaces
+                .set(crate::metrics::count(live.engine.qless_namespaces()));
             let upkeep = live.engine.key_upkeep_counts();
             gauges.keys_put_back.set(upkeep.put_back);
             gauges.keys_rescued.set(upkeep.rescued);

@@ -6,9 +6,10 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use ganger_store::Reader;
+use ganger_store::{Reader, StoredJob};
 use ganger_types::command::{Held, Lease, Release};
-use ganger_types::{Command, JobId, Namespace, Now, Queue, RequestId};
+use ganger_types::query::Query;
+use ganger_types::{Command, JobId, Namespace, Now, Queue, Reply, RequestId};
 
 use super::Core;
 use super::request::{Given, Output, Ticket, WaiterId};
@@ -112,6 +113,13 @@ impl<R: Reader, T: Ticket> Core<R, T> {
             return;
         }
         let answer = self.read_job(&namespace, &id);
+        let has_qless = self.live().engine.qless_namespaces() > 0;
+        if has_qless && matches!(&answer, Ok(Given::Job(None))) {
+            // What the engine says of a job of qless may not be durable before this turn is.
+            let answer = self.ask_for_job(now, namespace, id);
+            self.answer(now, ticket, answer);
+            return;
+        }
         let lives = matches!(&answer, Ok(Given::Job(Some(job))) if job.record.finished.is_none());
         if !lives || wait_for.is_zero() {
             self.outputs.push(Output::Answer(ticket, answer));
@@ -133,6 +141,22 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         let found = self.live().reader.find(namespace, id);
         let found = found.map_err(|error| CallError::from_read(&self.settings.shard, &error))?;
         Ok(Given::Job(found.map(Box::new)))
+    }
+
+    /// A job that is not stored as one of ours: it may be one of qless.
+    fn ask_for_job(
+        &mut self,
+        now: Now,
+        namespace: Namespace,
+        id: JobId,
+    ) -> Result<Given, CallError> {
+        let query = Command::Query(Box::new(Query::QlessJob(namespace, id)));
+        let found = match self.apply(now, query, None)? {
+            Reply::QlessJob(found) => found,
+            _ => None,
+        };
+        let stored = found.map(|job| Box::new(StoredJob::new(job.record, job.lease)));
+        Ok(Given::Job(stored))
     }
 
     /// Answers those who have waited long enough.

@@ -123,6 +123,11 @@ fn sentence(reason: &Reason, queue: &str, now: SystemTime) -> String {
             escape::line(&reason.worker),
             reason.attempt
         ),
+        "locked" => format!(
+            "Worker {} holds it under a lock of qless, good until {} by its own clock.",
+            escape::line(&reason.worker),
+            reason.at.map(|at| time::both(at, now)).unwrap_or_default()
+        ),
         "next" => "It may run now: the next worker that asks gets it.".to_owned(),
         _ => text,
     }

@@ -1,0 +1,341 @@
+//! A job of qless as a job of ours: what a record, its lease and its payload would say of it.
+//!
+//! It stays where it is. Times come over in microseconds, the priority with its sign turned (here the smaller runs
+//! first), and words longer than a name may be are cut. A jid or a queue's name that is too long has no job here.
+
+use std::time::Duration;
+
+use ganger_qless::{Qless, tag_text, text_of};
+use ganger_types::job::AttemptEnd;
+use ganger_types::qless::{QlessFailure, QlessHappening, QlessJob, QlessSet, QlessState};
+use ganger_types::reply::QlessJobView;
+use ganger_types::{
+    Backoff, Bytes, Due, Elapsed, Epoch, Failure, Finished, Group, HistoryEntry, IdTag, JobId,
+    JobKey, JobRecord, JobState, Kind, LeaseRecord, LeaseToken, NameError, Namespace, Outcome,
+    Priority, Queue, RetryPolicy, ScheduleId, Tag, Timestamp, What, Worker, limits,
+};
+
+/// What says of a job of qless that nobody holds it by a token.
+const NO_TOKEN: LeaseToken = LeaseToken {
+    epoch: Epoch(0),
+    counter: 0,
+    secret: [0; 12],
+};
+
+/// The job with this id, if there is one that can be shown.
+pub(super) fn view(qless: &Qless, namespace: &Namespace, id: &JobId) -> Option<QlessJobView> {
+    let job = qless.look_up(id.as_bytes())?;
+    let mut record = record(namespace, id, job)?;
+    record.tracked = qless.is_followed(id.as_bytes());
+    let lease = (record.state == JobState::Running).then(|| lease(&record, job));
+    Some(QlessJobView {
+        record,
+        lease,
+        payload: job.data.clone(),
+    })
+}
+
+/// Where a job of qless stands, in our words. Its place counts more than its state, which says of some jobs in line
+/// what they last did.
+pub(super) fn state(job: &QlessJob) -> JobState {
+    match (job.place.as_ref().map(|place| place.set), job.state) {
+        (Some(QlessSet::Scheduled), _) | (_, QlessState::Scheduled) => JobState::Scheduled,
+        (_, QlessState::Waiting | QlessState::Stalled | QlessState::Throttled) => JobState::Ready,
+        (_, QlessState::Depends) => JobState::Blocked,
+        (_, QlessState::Running) => JobState::Running,
+        (_, QlessState::Failed) => JobState::Failed,
+        (_, QlessState::Complete) => JobState::Succeeded,
+    }
+}
+
+fn record(namespace: &Namespace, id: &JobId, job: &QlessJob) -> Option<JobRecord> {
+    let state = state(job);
+    let attempt = attempts(job);
+    let used_up = (job.retries - job.remaining).max(0.0);
+    let running = if state == JobState::Running { 1.0 } else { 0.0 };
+    Some(JobRecord {
+        key: JobKey::OF_QLESS,
+        id: id.clone(),
+        id_tag: IdTag::default(),
+        id_is_given: true,
+        namespace: namespace.clone(),
+        queue: Queue::new(queue(job)).ok()?,
+        kind: short(&job.klass, Kind::new)?,
+        state,
+        priority: priority(job.priority),
+        created_at: job.history.first().map_or(moment(job.time), happened_at),
+        ready_at: Elapsed::default(),
+        is_ahead: job.place.as_ref().is_some_and(|it| it.rank.is_infinite()),
+        due: due(job),
+        deadline: None,
+        timeout: None,
+        retry: RetryPolicy {
+            retries_max: count(job.retries),
+            backoff: Backoff::Fixed(Duration::ZERO),
+            jitter_percent: 0,
+        },
+        attempt,
+        attempts_counted: count(used_up + running),
+        releases: 0,
+        deaths: 0,
+        payload_bytes: u64::try_from(job.data.len()).unwrap_or(u64::MAX),
+        inputs: 0,
+        fingerprint: 0,
+        failure: job.failure.as_ref().and_then(failure),
+        graph: None,
+        tags: tags(job),
+        labels: Vec::new(),
+        tracked: false,
+        unique: None,
+        schedule: job
+            .spawned_from
+            .as_ref()
+            .and_then(|it| short(it, ScheduleId::new)),
+        keep_succeeded: None,
+        keep_failed: None,
+        progress: None,
+        last_report: None,
+        history: history(job),
+        history_dropped: 0,
+        finished: finished(job),
+    })
+}
+
+fn lease(record: &JobRecord, job: &QlessJob) -> LeaseRecord {
+    LeaseRecord {
+        key: record.key,
+        attempt: record.attempt,
+        attempts_counted: record.attempts_counted,
+        worker: worker(&job.worker),
+        token: NO_TOKEN,
+        granted_at: moment(job.time),
+        lease_for: span(job.expires - job.time),
+        expires_at: Elapsed::default(),
+        timeout_at: None,
+        ready_at: Elapsed::default(),
+        granted_elapsed: Elapsed::default(),
+        request: None,
+        is_warned: job.is_warned,
+    }
+}
+
+/// How often the job was handed out, as far as its history goes back.
+pub(super) fn attempts(job: &QlessJob) -> u32 {
+    let popped = job.history.iter().filter(|entry| entry.what == "popped");
+    u32::try_from(popped.count()).unwrap_or(u32::MAX)
+}
+
+/// The job's queue; of one that is complete, where it was last.
+fn queue(job: &QlessJob) -> Bytes {
+    if !job.queue.is_empty() {
+        return job.queue.clone();
+    }
+    let mut puts = job.history.iter().rev().filter(|entry| entry.what == "put");
+    puts.find_map(|entry| text_of(entry, "q"))
+        .unwrap_or_default()
+}
+
+fn due(job: &QlessJob) -> Option<Due> {
+    let scheduled = job
+        .place
+        .as_ref()
+        .filter(|it| it.set == QlessSet::Scheduled);
+    let at = scheduled.map(|place| place.at).or(job.scheduled)?;
+    Some(Due::Wall(moment(at.seconds())))
+}
+
+fn tags(job: &QlessJob) -> Vec<Tag> {
+    let tags = job
+        .tags
+        .iter()
+        .filter_map(|tag| short(&tag_text(tag), Tag::new));
+    tags.collect()
+}
+
+fn failure(failure: &QlessFailure) -> Option<Failure> {
+    let mut message = String::from_utf8_lossy(&failure.message).into_owned();
+    crate::command::cut(&mut message, limits::MESSAGE_BYTES_MAX);
+    Some(Failure {
+        group: short(&failure.group, Group::new)?,
+        message,
+        at: moment(failure.when),
+        worker: (!failure.worker.is_empty()).then(|| worker(&failure.worker)),
+    })
+}
+
+fn finished(job: &QlessJob) -> Option<Finished> {
+    let (outcome, at) = match job.state {
+        QlessState::Complete => (Outcome::Succeeded, job.time),
+        QlessState::Failed => {
+            let failed_at = job.failure.as_ref().map(|failure| failure.when);
+            (Outcome::Failed, failed_at.unwrap_or(job.time))
+        }
+        _ => return None,
+    };
+    Some(Finished {
+        outcome,
+        at: moment(at),
+        order: 0,
+        result_bytes: None,
+        keep_until: None,
+    })
+}
+
+/// What happened: puts, and attempts each at its end, with the end that the next entry tells; all else as notes.
+fn history(job: &QlessJob) -> Vec<HistoryEntry> {
+    let mut entries = Vec::with_capacity(job.history.len());
+    // Who was handed it, and when, until it is told how that ended.
+    let mut running: Option<(Worker, Timestamp)> = None;
+    let mut number = 0;
+    for entry in &job.history {
+        let at = happened_at(entry);
+        let word = |key| text_of(entry, key).unwrap_or_default();
+        let end = match &entry.what[..] {
+            b"done" => Some(AttemptEnd::Succeeded),
+            b"timed-out" => Some(AttemptEnd::Expired),
+            b"failed" => short(&word("group"), Group::new).map(failed),
+            // It was given back before, and that is not told.
+            b"popped" => Some(released(true)),
+            // Somebody put it anew while it ran.
+            b"put" => Some(released(false)),
+            _ => None,
+        };
+        if let Some((attempt_end, (worker, leased_at))) = end.zip(running.take_if(|_| ends(entry)))
+        {
+            let what = What::Attempt {
+                number,
+                worker,
+                leased_at,
+                end: attempt_end,
+            };
+            entries.push(HistoryEntry { at, what });
+            if entry.what != "popped" && entry.what != "put" {
+                continue;
+            }
+        }
+        let what = match &entry.what[..] {
+            b"popped" => {
+                number += 1;
+                running = Some((worker(&word("worker")), at));
+                continue;
+            }
+            b"put" => Queue::new(word("q"))
+                .ok()
+                .map(|queue| What::Enqueued { queue }),
+            b"failed" => short(&word("group"), Group::new).map(|group| What::Failed { group }),
+            _ => None,
+        };
+        let what = what.unwrap_or_else(|| note(entry));
+        entries.push(HistoryEntry { at, what });
+    }
+    entries
+}
+
+/// Whether an entry tells that an attempt is over.
+fn ends(entry: &QlessHappening) -> bool {
+    matches!(
+        &entry.what[..],
+        b"done" | b"timed-out" | b"failed" | b"popped" | b"put"
+    )
+}
+
+fn released(counted: bool) -> AttemptEnd {
+    AttemptEnd::Released {
+        counted,
+        reason: String::new(),
+    }
+}
+
+fn failed(group: Group) -> AttemptEnd {
+    AttemptEnd::Failed {
+        group,
+        message: String::new(),
+        permanent: true,
+    }
+}
+
+/// An entry in its own words, with its further keys as a JSON object.
+fn note(entry: &QlessHappening) -> What {
+    let lossy = |bytes: &Bytes| String::from_utf8_lossy(bytes).into_owned();
+    let members = entry.extra.iter().map(|(key, value)| {
+        let key = lossy(key).replace('\\', "\\\\").replace('"', "\\\"");
+        format!("\"{key}\":{}", lossy(value))
+    });
+    let members: Vec<String> = members.collect();
+    What::Note {
+        text: lossy(&entry.what),
+        data: if members.is_empty() {
+            String::new()
+        } else {
+            format!("{{{}}}", members.join(","))
+        },
+    }
+}
+
+fn happened_at(entry: &QlessHappening) -> Timestamp {
+    moment(entry.when)
+}
+
+/// A worker's name, cut if need be.
+pub(super) fn worker(name: &Bytes) -> Worker {
+    short(name, Worker::new).unwrap_or_else(|| Worker::from_static(""))
+}
+
+/// A name of these bytes, cut to what a name may have.
+fn short<T>(bytes: &Bytes, name: impl Fn(Bytes) -> Result<T, NameError>) -> Option<T> {
+    name(bytes.slice(..bytes.len().min(limits::NAME_BYTES_MAX))).ok()
+}
+
+/// A time of qless; what is before the epoch counts as the epoch.
+pub(super) fn moment(seconds: f64) -> Timestamp {
+    Timestamp(micros(seconds))
+}
+
+fn span(seconds: f64) -> Duration {
+    Duration::from_micros(micros(seconds))
+}
+
+#[expect(
+    clippy::as_conversions,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "such a cast keeps within the type's range, and what is negative was cut before"
+)]
+fn micros(seconds: f64) -> u64 {
+    (seconds.max(0.0) * 1e6).round() as u64
+}
+
+#[expect(
+    clippy::as_conversions,
+    clippy::cast_possible_truncation,
+    reason = "such a cast keeps within the type's range"
+)]
+fn priority(higher_first: f64) -> Priority {
+    Priority::from_millionths((-higher_first * 1e6).round() as i64)
+}
+
+#[expect(
+    clippy::as_conversions,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "such a cast keeps within the type's range"
+)]
+pub(super) fn count(number: f64) -> u32 {
+    number.max(0.0) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_kept_to_the_microsecond_and_priorities_turn_their_sign() {
+        assert_eq!(
+            moment(1_700_000_000.123_456),
+            Timestamp(1_700_000_000_123_456)
+        );
+        assert_eq!(moment(-1.0), Timestamp(0));
+        assert_eq!(moment(1e300), Timestamp(u64::MAX));
+        assert_eq!(priority(2.5), Priority::from_millionths(-2_500_000));
+    }
+}

@@ -1,0 +1,53 @@
+//! The queues of qless among ours: counts of one that both have are added up.
+
+use ganger_qless::{Qless, Sizes};
+use ganger_types::reply::QueueView;
+use ganger_types::{Queue, QueueCounts, QueueSettings, Timestamp};
+
+use super::as_job::moment;
+
+/// The queue as qless knows it alone. What qless does not count (jobs ever put, jobs that are kept complete) is 0, and
+/// how long a job has been ready is not said: the times of its callers need not be anybody's age.
+pub(super) fn view(qless: &Qless, queue: &Queue) -> QueueView {
+    let name = queue.as_bytes();
+    let sizes = qless.sizes(name);
+    let seen = qless.seen_since(name);
+    QueueView {
+        queue: queue.clone(),
+        settings: QueueSettings {
+            paused: qless.is_stopped(name),
+            ..QueueSettings::default()
+        },
+        counts: counts(sizes),
+        schedules: wide(sizes.recurring),
+        oldest_ready_for: None,
+        created_at: seen.map_or(Timestamp(0), |at| moment(at.seconds())),
+        enqueued_total: 0,
+        finished_total: 0,
+    }
+}
+
+/// Adds what qless has in a queue of that name to the view of ours, whose settings stay.
+pub(super) fn add(view: &mut QueueView, qless: &Qless) {
+    let sizes = qless.sizes(view.queue.as_bytes());
+    let more = counts(sizes);
+    for state in ganger_types::JobState::ALL {
+        *view.counts.of_mut(state) += more.of(state);
+    }
+    view.schedules += wide(sizes.recurring);
+}
+
+fn counts(sizes: Sizes) -> QueueCounts {
+    QueueCounts {
+        blocked: wide(sizes.depends),
+        scheduled: wide(sizes.scheduled),
+        ready: wide(sizes.ready),
+        running: wide(sizes.locked),
+        failed: wide(sizes.failed),
+        ..QueueCounts::default()
+    }
+}
+
+fn wide(length: usize) -> u64 {
+    u64::try_from(length).unwrap_or(u64::MAX)
+}
