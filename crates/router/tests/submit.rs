@@ -14,7 +14,7 @@ use tonic::service::interceptor::InterceptedService;
 
 use ganger_engine::Spread;
 use ganger_router::{Plain, RouteError, Router, Submitted, Topology};
-use ganger_shard::{Handle, Hooks, Settings, Shard, SystemClock};
+use ganger_shard::{Clock, Handle, Hooks, ManualClock, Settings, Shard, SystemClock};
 use ganger_store::MemoryStore;
 use ganger_types::command::*;
 use ganger_types::*;
@@ -52,11 +52,20 @@ async fn topology(names: &[&str]) -> (Topology, BTreeMap<ShardId, SocketAddr>) {
 }
 
 async fn start(name: &str, store: &MemoryStore, topology: &Topology, at: SocketAddr) -> Server {
+    start_with(name, store, topology, at, Arc::new(SystemClock)).await
+}
+
+async fn start_with(
+    name: &str,
+    store: &MemoryStore,
+    topology: &Topology,
+    at: SocketAddr,
+    clock: Arc<dyn Clock>,
+) -> Server {
     let settings = Settings {
         shard: shard(name),
         ..Settings::default()
     };
-    let clock = Arc::new(SystemClock);
     let handle = Shard::start(store.clone(), settings, clock, Hooks::default()).unwrap();
     let router = Router::start(vec![handle.clone()], topology.clone(), Arc::new(Plain));
     // What a server at the front does: it knows who speaks.
@@ -195,6 +204,45 @@ async fn a_shard_that_is_away_delays_only_what_needs_it() {
     assert_eq!(one.take().await.job, jobs[2].id);
     one.stop().await;
     two.stop().await;
+}
+
+#[tokio::test]
+async fn rel_t1_who_waits_for_a_job_that_a_restored_server_never_had_learns_it() {
+    let (topology, at) = topology(&["1", "2", "3"]).await;
+    let stores = [MemoryStore::new(), MemoryStore::new(), MemoryStore::new()];
+    let clock = Arc::new(ManualClock::default());
+    let one = start_with("1", &stores[0], &topology, at[&shard("1")], clock.clone()).await;
+    let two = start("2", &stores[1], &topology, at[&shard("2")]).await;
+    let three = start("3", &stores[2], &topology, at[&shard("3")]).await;
+    let mut waits = job();
+    waits.inputs.push(NewInput::Result(NewEdge {
+        upstream: Upstream::Member(1),
+        policy: FailurePolicy::Fail,
+    }));
+    let spread = Spread {
+        namespace: Namespace::default(),
+        claim: None,
+        jobs: vec![
+            (shard("3"), job()),
+            (shard("2"), job()),
+            (shard("1"), waits),
+        ],
+    };
+    let jobs = one.router.submit(spread).await.unwrap().jobs;
+    while one.state(&jobs[2]).await.is_none() {
+        tokio::task::yield_now().await;
+    }
+    two.stop().await;
+    // Restored from before it had anything.
+    let two = start("2", &MemoryStore::new(), &topology, at[&shard("2")]).await;
+    clock.advance(Duration::from_secs(60));
+    let namespace = Namespace::default();
+    let ended = one.handle.wait(&namespace, &jobs[2].id, LONG).await;
+    let failure = ended.unwrap().unwrap().record.failure.unwrap();
+    assert!(failure.message.contains("does not exist"), "{failure:?}");
+    for server in [one, two, three] {
+        server.stop().await;
+    }
 }
 
 #[tokio::test]

@@ -59,10 +59,10 @@ impl Engine {
             self.remove_confirmed(cmd, out);
         }
         if let Some(looked) = &cmd.looked {
-            self.was_answered(now, &cmd.peer, looked);
+            let is_new = self.was_answered(now, &cmd.peer, looked);
             let line = self.peers.known.get(&cmd.peer).map(|peer| &peer.record);
             let is_heard = line.is_none_or(|record| is_of_this_line(cmd, record));
-            if is_heard {
+            if is_new && is_heard {
                 self.waits_were_looked_at(now, &cmd.peer, looked, out);
             }
         }

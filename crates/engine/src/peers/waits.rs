@@ -51,10 +51,10 @@ impl Asking {
         self.places.range((after, Bound::Unbounded)).take(ASKED_MAX)
     }
 
-    /// A question was answered, up to a place. Answers that come twice are not counted.
-    fn answered(&mut self, now: Now, up_to: (JobKey, u32)) {
+    /// A question was answered, up to a place; false if the same answer came before.
+    fn answered(&mut self, now: Now, up_to: (JobKey, u32)) -> bool {
         if self.due_at > now.elapsed {
-            return;
+            return false;
         }
         if self.reached.is_none() {
             self.began_at = now.elapsed;
@@ -67,6 +67,7 @@ impl Asking {
             self.reached = None;
             self.due_at = self.due_at.max(self.began_at.after(ASK_EVERY));
         }
+        true
     }
 
     /// When this edge was asked about.
@@ -156,10 +157,11 @@ impl Engine {
         !is_stopped && asking.is_some_and(|asking| asking.due_at <= now.elapsed)
     }
 
-    /// The waits to ask a peer about now.
+    /// The waits to ask a peer about now; not those of which it is still to hear for the first time.
     pub(crate) fn waits_due(&self, now: Now, peer: &ShardId) -> Reply {
         let asking = self.peers.asking.get(peer);
         let asking = asking.filter(|_| self.is_to_ask(now, peer));
+        let told = asking.map(|_| self.told(peer)).unwrap_or_default();
         let wait = |place: &(JobKey, u32)| {
             let edge = &self.peers.up[place];
             Wait {
@@ -170,13 +172,9 @@ impl Engine {
                 is_member: edge.is_member,
             }
         };
-        Reply::Waits(
-            asking
-                .into_iter()
-                .flat_map(Asking::next)
-                .map(wait)
-                .collect(),
-        )
+        let places = asking.into_iter().flat_map(Asking::next);
+        let places = places.filter(|place| !told.contains(place));
+        Reply::Waits(places.map(wait).collect())
     }
 
     /// Of the waits that a peer asks about, those that nothing is known of here: not that it waits, and no answer is
@@ -221,7 +219,20 @@ impl Engine {
         })
     }
 
-    /// A peer has answered. Of what it does not know it is told once more, unless that is on its way already.
+    /// The waits of which word is on its way to a peer.
+    fn told(&self, peer: &ShardId) -> BTreeSet<(JobKey, u32)> {
+        let outbox = self.peers.known.get(peer).map(|peer| peer.outbox.iter());
+        let messages = outbox.into_iter().flatten().map(|record| &record.message);
+        messages
+            .filter_map(|message| match message {
+                Message::Follow { dependent, .. } => Some((dependent.key, dependent.slot)),
+                _ => None,
+            })
+            .collect()
+    }
+
+    /// A peer has answered a question. Of what it does not know it is told once more, unless that is on its way
+    /// already.
     pub(super) fn waits_were_looked_at(
         &mut self,
         now: Now,
@@ -232,14 +243,7 @@ impl Engine {
         if looked.unknown.is_empty() {
             return;
         }
-        let outbox = self.peers.known.get(peer).map(|peer| peer.outbox.iter());
-        let messages = outbox.into_iter().flatten().map(|record| &record.message);
-        let told: BTreeSet<(JobKey, u32)> = messages
-            .filter_map(|message| match message {
-                Message::Follow { dependent, .. } => Some((dependent.key, dependent.slot)),
-                _ => None,
-            })
-            .collect();
+        let told = self.told(peer);
         for wait in &looked.unknown {
             let place = (wait.dependent, wait.slot);
             let is_meant = |edge: &&RemoteEdge| {
@@ -253,11 +257,10 @@ impl Engine {
         }
     }
 
-    /// A question was answered: the next one has time.
-    pub(super) fn was_answered(&mut self, now: Now, peer: &ShardId, looked: &Looked) {
-        if let Some(asking) = self.peers.asking.get_mut(peer) {
-            asking.answered(now, looked.up_to);
-        }
+    /// A question was answered: the next one has time. False if the same answer came before.
+    pub(super) fn was_answered(&mut self, now: Now, peer: &ShardId, looked: &Looked) -> bool {
+        let asking = self.peers.asking.get_mut(peer);
+        asking.is_some_and(|asking| asking.answered(now, looked.up_to))
     }
 
     /// When the peers that a job waits for were asked about it; the longest ago, and `None` if one was not yet.
