@@ -12,14 +12,15 @@ use crate::procedures::promotion::promote;
 use crate::procedures::spawning::spawn;
 use crate::state::Qless;
 
-/// The jobs. The third generation says `peek queue offset count`, and skips so many.
+/// The jobs. The third generation says `peek queue offset count`, and skips so many; its first script, of
+/// qless-with-throttles, says `peek queue count` as the others do.
 pub(super) fn peek(
     state: &mut Qless,
     call: &mut Call<'_>,
     arguments: Arguments<'_>,
 ) -> QlessAnswer {
     let queue = arguments.queue(0)?;
-    let (offset, next) = if call.has_throttles() {
+    let (offset, next) = if call.has_throttles() && arguments.get(2).is_some() {
         let complaint = "Peek(): Arg \"offset\" missing or not a number: ";
         (whole(arguments.number(1, complaint)?)?, 2)
     } else {
