@@ -332,6 +332,56 @@ fn messages_come_to_all_databases_before_the_reply_to_their_call() {
 }
 
 #[test]
+fn what_the_client_in_ruby_sends_is_answered() {
+    let world = World::new();
+    let (mut client, mut worker) = (world.client(), world.client());
+    // It starts only with a server of some version.
+    let info = client.ask(&["INFO"]);
+    assert!(info.contains(" redis_version:7.0.15 "), "{info}");
+    // It compares the whole message, loads, and sends the call again.
+    let digest = Caller::new(&world).digest;
+    client.ask(&["SCRIPT", "FLUSH"]);
+    let put = [
+        "EVALSHA", &digest, "0", "put", "1.5", "w", "q", "j", "k", "{}", "0", "priority", "0",
+        "tags", "[]", "retries", "5", "depends", "[]",
+    ];
+    assert_eq!(
+        client.ask(&put),
+        "-NOSCRIPT No matching script. Please use EVAL."
+    );
+    client.ask(&["SCRIPT", "LOAD", SCRIPT]);
+    assert_eq!(client.ask(&put), "$1 j");
+    // The length of a queue.
+    assert_eq!(client.ask(&["MULTI"]), "+OK");
+    for set in ["locks", "work", "scheduled", "depends"] {
+        let key = format!("ql:q:q-{set}");
+        assert_eq!(client.ask(&["ZCARD", &key]), "+QUEUED");
+    }
+    assert_eq!(client.ask(&["EXEC"]), "*4 :0 :1 :0 :0");
+    // A worker's listener, which another connection ends.
+    worker.ask(&["SUBSCRIBE", "ql:w:w", "end"]);
+    worker.shown();
+    let pop = ["EVALSHA", &digest, "0", "pop", "2", "q", "w", "1"];
+    assert!(client.ask(&pop).contains("\"worker\":\"w\""));
+    assert_eq!(
+        client.ask(&["EVALSHA", &digest, "0", "timeout", "3", "j"]),
+        "$-1"
+    );
+    assert_eq!(
+        worker.shown(),
+        "*3 $7 message $6 ql:w:w $44 {\"jid\":\"j\",\"event\":\"lock_lost\",\"worker\":\"w\"}"
+    );
+    assert_eq!(client.ask(&["PUBLISH", "end", "disconnect"]), ":1");
+    assert_eq!(worker.shown(), "*3 $7 message $3 end $10 disconnect");
+    assert_eq!(
+        worker.ask(&["UNSUBSCRIBE", "ql:w:w", "end"]),
+        "*3 $11 unsubscribe $6 ql:w:w :1"
+    );
+    assert_eq!(worker.shown(), "*3 $11 unsubscribe $3 end :0");
+    assert_eq!(worker.ask(&["PING"]), "+PONG");
+}
+
+#[test]
 fn a_refused_call_leaves_no_message_and_no_trace() {
     let world = World::new();
     let mut listener = world.client();

@@ -14,14 +14,16 @@ const PYTHON: &[&str] = &["redis==8.*", "redis-work-queue==0.1.5"];
 const QLESS_OLD: &[&str] = &["redis==5.2.1", "qless-py==0.11.4"];
 /// With the newest one, which speaks RESP3.
 const QLESS: &[&str] = &["redis==8.*", "qless-py==0.11.4"];
-/// reqless with throttles, as the registry has it last.
+/// qless with throttles, from which reqless came.
+const QLESS_WITH_THROTTLES: &[&str] = &["redis==8.*", "qless-with-throttles==0.11.4"];
+/// reqless, as the registry has it last of those that speak as qless does.
 const REQLESS: &[&str] = &["redis==8.*", "reqless==0.13.3"];
 /// What Node's tests import.
 const NODE: &[&str] = &["@mevitae/redis-work-queue@0.1.5", "ioredis@5"];
 
 /// A Python that has the libraries.
 pub fn python() -> Result<Command> {
-    program_of("python", PYTHON, "python")
+    program_of("python", PYTHON, "redis_work_queue", "python")
 }
 
 /// A published client of qless.
@@ -31,19 +33,21 @@ pub enum Qless {
     Old,
     /// qless-py over the newest one.
     New,
-    /// reqless.
+    /// qless-with-throttles.
     Throttles,
+    /// reqless.
+    Reqless,
 }
 
 impl Qless {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Old, Self::New, Self::Throttles];
+    pub const ALL: [Self; 4] = [Self::Old, Self::New, Self::Throttles, Self::Reqless];
 
     /// What its scripts import.
     pub fn name(self) -> &'static str {
         match self {
-            Self::Old | Self::New => "qless",
-            Self::Throttles => "reqless",
+            Self::Old | Self::New | Self::Throttles => "qless",
+            Self::Reqless => "reqless",
         }
     }
 
@@ -55,27 +59,31 @@ impl Qless {
     /// The program that runs workers.
     pub fn worker(self) -> Result<Command> {
         self.program(match self {
-            Self::Old | Self::New => "qless-py-worker",
-            Self::Throttles => "reqless-py-worker",
+            Self::Old | Self::New | Self::Throttles => "qless-py-worker",
+            Self::Reqless => "reqless-py-worker",
         })
     }
 
     fn program(self, program: &str) -> Result<Command> {
-        match self {
-            Self::Old => program_of("qless-old", QLESS_OLD, program),
-            Self::New => program_of("qless", QLESS, program),
-            Self::Throttles => program_of("reqless", REQLESS, program),
-        }
+        let (name, packages) = match self {
+            Self::Old => ("qless-old", QLESS_OLD),
+            Self::New => ("qless", QLESS),
+            Self::Throttles => ("qless-with-throttles", QLESS_WITH_THROTTLES),
+            Self::Reqless => ("reqless", REQLESS),
+        };
+        program_of(name, packages, self.name(), program)
     }
 }
 
-/// A program of an environment of Python with these packages.
-fn program_of(name: &str, packages: &[&str], program: &str) -> Result<Command> {
+/// A program of an environment of Python with these packages, which bring a module.
+fn program_of(name: &str, packages: &[&str], module: &str, program: &str) -> Result<Command> {
     let folder = installed(name, packages, |folder| {
         run(Command::new("python3").args(["-m", "venv"]).arg(folder))?;
         run(Command::new(folder.join("bin/pip"))
             .args(["install", "--quiet", "--disable-pip-version-check"])
-            .args(packages))
+            .args(packages))?;
+        // A library may be too old for the language's newest version.
+        run(Command::new(folder.join("bin/python")).args(["-c", &format!("import {module}")]))
     })?;
     Ok(Command::new(folder.join("bin").join(program)))
 }

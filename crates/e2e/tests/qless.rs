@@ -48,14 +48,19 @@ fn qless_lives_on_the_port_over_the_newest_library() -> Result<()> {
 }
 
 #[test]
+fn qless_with_throttles_lives_on_the_port() -> Result<()> {
+    lives("qless_with_throttles_lives_on_the_port", Qless::Throttles)
+}
+
+#[test]
 fn reqless_lives_on_the_port() -> Result<()> {
-    lives("reqless_lives_on_the_port", Qless::Throttles)
+    lives("reqless_lives_on_the_port", Qless::Reqless)
 }
 
 #[test]
 fn everything_that_qless_knows_is_there_after_a_kill() -> Result<()> {
     const NAME: &str = "everything_that_qless_knows_is_there_after_a_kill";
-    for client in [Qless::New, Qless::Throttles] {
+    for client in [Qless::New, Qless::Reqless] {
         let say = |world: &World, what: &str| {
             let arguments = [client.name(), what];
             world.run(client.python()?, "qless_keeps.py", &arguments)
@@ -80,10 +85,10 @@ fn everything_that_qless_knows_is_there_after_a_kill() -> Result<()> {
 }
 
 #[test]
-fn workers_of_three_libraries_complete_each_job_once_through_kills() -> Result<()> {
-    const NAME: &str = "workers_of_three_libraries_complete_each_job_once_through_kills";
+fn workers_of_all_libraries_complete_each_job_once_through_kills() -> Result<()> {
+    const NAME: &str = "workers_of_all_libraries_complete_each_job_once_through_kills";
     let pythons = Qless::ALL.map(|client| python(NAME, client));
-    let [Some(old), Some(new), Some(throttles)] = pythons else {
+    let [Some(old), Some(new), Some(throttles), Some(reqless)] = pythons else {
         return Ok(());
     };
     let world = World::new(&[])?;
@@ -94,7 +99,8 @@ fn workers_of_three_libraries_complete_each_job_once_through_kills() -> Result<(
     let mut workers = vec![
         world.start(old, "qless_work.py", &["qless", "work"])?,
         world.start(new, "qless_work.py", &["qless", "work"])?,
-        world.start(throttles, "qless_work.py", &["reqless", "work"])?,
+        world.start(throttles, "qless_work.py", &["qless", "work"])?,
+        world.start(reqless, "qless_work.py", &["reqless", "work"])?,
     ];
     let heard = workers.iter_mut().map(listen).collect::<Result<Vec<_>>>()?;
     for kill in 1..=KILLS {
@@ -123,7 +129,10 @@ fn workers_of_three_libraries_complete_each_job_once_through_kills() -> Result<(
     );
     // Each kill swallows the reply to the last call of each worker at most.
     let unsaid = JOBS - worked.len();
-    ensure!(unsaid <= 3 * KILLS, "{unsaid} jobs were never completed");
+    ensure!(
+        unsaid <= Qless::ALL.len() * KILLS,
+        "{unsaid} jobs were never completed"
+    );
     server.stop()?;
     world.setup.expect_no_panic()?;
     world.setup.check()

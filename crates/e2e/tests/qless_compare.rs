@@ -52,7 +52,7 @@ fn random_calls_are_answered_as_the_script_answers_them_in_redis() -> Result<()>
         return Ok(());
     };
     for seed in SEEDS {
-        let Some(python) = or_skip(NAME, Qless::Throttles.python()) else {
+        let Some(python) = or_skip(NAME, Qless::Reqless.python()) else {
             return Ok(());
         };
         let world = World::new(&["--resp-allow-flush"])?;
