@@ -9,6 +9,7 @@ mod order;
 mod others;
 mod queries;
 mod soundness;
+mod table;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,6 +22,7 @@ use ganger_types::qless::{
 
 use crate::dispatch;
 use indexes::Indexes;
+use table::Jobs;
 
 pub(crate) use jobs::Details;
 pub(crate) use order::{ByTime, InLine, between, since, until};
@@ -33,12 +35,14 @@ pub struct Qless {
     indexes: Indexes,
     /// Rows that changed since somebody took them.
     changed: BTreeSet<QlessKey>,
+    /// Queues that got ready jobs since somebody took them.
+    grown: BTreeSet<Bytes>,
 }
 
 /// What is stored.
 #[derive(Clone, Debug, Default)]
 struct Rows {
-    jobs: BTreeMap<Bytes, QlessJob>,
+    jobs: Jobs,
     recurring: BTreeMap<Bytes, QlessRecurring>,
     /// Queues that are known or paused.
     queues: BTreeMap<Bytes, QlessQueue>,
@@ -92,6 +96,11 @@ impl Qless {
         rows.collect()
     }
 
+    /// The queues that got ready jobs since the last call.
+    pub fn take_grown(&mut self) -> BTreeSet<Bytes> {
+        std::mem::take(&mut self.grown)
+    }
+
     /// Takes a row as it was stored, in any order of rows.
     pub fn load(&mut self, row: QlessRow) {
         self.indexes.add(&row);
@@ -143,7 +152,7 @@ impl Rows {
 
     fn put(&mut self, row: QlessRow) {
         match row {
-            QlessRow::Job(job) => drop(self.jobs.insert(job.jid.clone(), *job)),
+            QlessRow::Job(job) => self.jobs.insert(job),
             QlessRow::Recurring(job) => drop(self.recurring.insert(job.jid.clone(), *job)),
             QlessRow::Queue(queue) => drop(self.queues.insert(queue.name.clone(), queue)),
             QlessRow::Worker(name, at) => drop(self.workers.insert(name, at)),

@@ -8,7 +8,7 @@ use std::mem;
 
 use bytes::Bytes;
 use ganger_types::qless::{
-    QlessFailure, QlessHappening, QlessJob, QlessKey, QlessPlace, QlessSet, QlessState, QlessTag,
+    QlessFailure, QlessHappening, QlessJob, QlessKey, QlessLease, QlessPlace, QlessSet, QlessState, QlessTag,
     QlessTime,
 };
 
@@ -33,13 +33,16 @@ pub(crate) struct Details<'a> {
     pub(crate) is_warned: &'a mut bool,
     pub(crate) scheduled: &'a mut Option<QlessTime>,
     pub(crate) throttles: &'a mut Vec<Bytes>,
+    pub(crate) handed_out: &'a mut u64,
+    pub(crate) lease: &'a mut Option<QlessLease>,
 }
 
 impl Qless {
     /// Begins the record of a job, unless there is one: waiting, in no set and no list, and nothing said about it.
     pub(crate) fn begin_job(&mut self, jid: &Bytes) {
-        let entry = self.rows.jobs.entry(jid.clone());
-        entry.or_insert_with(|| blank(jid.clone()));
+        if self.job(jid).is_none() {
+            self.rows.jobs.insert(Box::new(blank(jid.clone())));
+        }
         self.changed.insert(QlessKey::Job(jid.clone()));
     }
 
@@ -74,12 +77,17 @@ impl Qless {
                 is_warned: &mut job.is_warned,
                 scheduled: &mut job.scheduled,
                 throttles: &mut job.throttles,
+                handed_out: &mut job.handed_out,
+                lease: &mut job.lease,
             });
         });
     }
 
     /// Moves the job into a set of a queue, out of the one it is in; `None`: into none.
     pub(crate) fn place(&mut self, jid: &Bytes, place: Option<QlessPlace>) {
+        if let Some(place) = place.as_ref().filter(|it| it.set == QlessSet::Work) {
+            self.grown.insert(place.queue.clone());
+        }
         self.with_job(jid, |job, indexes| {
             indexes.remove_place(jid, job.place.as_ref());
             indexes.add_place(jid, place.as_ref());
@@ -289,6 +297,8 @@ fn blank(jid: Bytes) -> QlessJob {
         holds: Vec::new(),
         pending: Vec::new(),
         throttled: None,
+        handed_out: 0,
+        lease: None,
     }
 }
 
