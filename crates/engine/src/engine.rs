@@ -324,6 +324,7 @@ impl Engine {
 
     /// Queues in which a job may have become leasable since the last call, for waking waiting workers.
     pub fn take_woken(&mut self) -> Vec<(Namespace, Queue)> {
+        let of_qless = self.qless.take_woken();
         std::mem::take(&mut self.woken)
             .into_iter()
             .map(|queue| &self.queues[queue.at()])
@@ -334,6 +335,7 @@ impl Engine {
                     state.name.clone(),
                 )
             })
+            .chain(of_qless)
             .collect()
     }
 
@@ -365,8 +367,11 @@ impl Engine {
 
     /// Whether a lease of this queue would get a job right now.
     pub fn has_leasable(&self, namespace: &Namespace, queue: &Queue) -> bool {
-        self.find_queue(namespace, queue)
-            .is_some_and(|queue| self.queues[queue.at()].has_leasable())
+        let ours = self.find_queue(namespace, queue);
+        let ours = ours.map(|queue| &self.queues[queue.at()]);
+        ours.is_some_and(QueueState::has_leasable)
+            || (ours.is_none_or(|queue| queue.slots() > 0)
+                && self.qless.has_ready(namespace, queue))
     }
 
     /// Whether commands in this namespace must bring their own time.

@@ -7,14 +7,16 @@ mod as_job;
 mod as_queue;
 mod cancel;
 mod explain;
+mod lease;
+mod report;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use ganger_qless::Qless;
 use ganger_types::reply::{Explanation, QlessJobView, QueueView};
 use ganger_types::{
-    Change, Elapsed, JobId, Namespace, Now, QlessAnswer, QlessCall, QlessMessage, QlessRow, Queue,
-    Timestamp,
+    Bytes, Change, Elapsed, JobId, Namespace, Now, QlessAnswer, QlessCall, QlessMessage, QlessRow,
+    Queue, Timestamp,
 };
 
 use crate::Effects;
@@ -25,6 +27,8 @@ pub(crate) struct QlessSpaces {
     spaces: BTreeMap<Namespace, Qless>,
     /// Namespaces that were called in this turn: rows may have changed only there.
     called: BTreeSet<Namespace>,
+    /// Queues that got ready jobs, for waking waiting workers.
+    woken: BTreeSet<(Namespace, Bytes)>,
 }
 
 impl QlessSpaces {
@@ -49,9 +53,25 @@ impl QlessSpaces {
         let qless = self.spaces.entry(namespace.clone()).or_default();
         let mut messages = Vec::new();
         let answer = act(qless, &mut messages);
+        for queue in qless.take_grown() {
+            self.woken.insert((namespace.clone(), queue));
+        }
         let from = |message| (namespace.clone(), message);
         out.messages.extend(messages.into_iter().map(from));
         answer
+    }
+
+    /// Queues that got ready jobs since the last call, as far as their names may be those of ours.
+    pub(crate) fn take_woken(&mut self) -> Vec<(Namespace, Queue)> {
+        let woken = std::mem::take(&mut self.woken).into_iter();
+        let named = |(namespace, queue)| Some((namespace, Queue::new(queue).ok()?));
+        woken.filter_map(named).collect()
+    }
+
+    /// Whether a pop of the queue would find a job that is ready.
+    pub(crate) fn has_ready(&self, namespace: &Namespace, queue: &Queue) -> bool {
+        let qless = self.space(namespace);
+        qless.is_some_and(|qless| qless.has_ready(queue.as_bytes()))
     }
 
     /// Whether the end of the turn may have rows to write.

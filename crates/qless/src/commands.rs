@@ -11,7 +11,7 @@ mod heartbeat;
 mod jobs;
 mod log;
 mod peek;
-mod pop;
+pub(crate) mod pop;
 mod priority;
 mod put;
 mod queues;

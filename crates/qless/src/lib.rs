@@ -11,6 +11,7 @@ mod commands;
 mod dispatch;
 mod events;
 mod json;
+mod lend;
 mod look;
 mod number;
 mod pages;
@@ -20,6 +21,7 @@ mod state;
 mod statistics;
 mod view;
 
-pub use look::{Sizes, tag_text, text_of};
+pub use lend::{Heartbeat, Loan, live_lease};
+pub use look::{Sizes, list_of, tag_text, text_of};
 pub use recognise::{Recognised, recognise};
 pub use state::Qless;

@@ -97,6 +97,13 @@ impl Qless {
     }
 }
 
+/// A list of texts as JSON.
+pub fn list_of(texts: &[Bytes]) -> Bytes {
+    let mut json = json::Writer::default();
+    json.strings(texts);
+    json.finish().into()
+}
+
 /// A tag as the text under which it is found.
 pub fn tag_text(tag: &QlessTag) -> Bytes {
     json::tag_text(tag)

@@ -7,7 +7,7 @@ use std::time::Duration;
 use ganger_types::command::{Cancel, Selection};
 use ganger_types::qless::{Generation, QlessRequest};
 use ganger_types::{Bytes, Command, JobId, JobState, Namespace, QlessCall, Reply};
-use kit::Bench;
+use kit::{Bench, complete, lease};
 
 async fn call(bench: &Bench, words: &str) {
     let words = words.split(' ').map(str::to_owned).map(Bytes::from);
@@ -62,5 +62,36 @@ async fn it_is_cancelled() {
     assert_eq!(reply, Ok(expected));
     let gone = bench.handle.job(&Namespace::default(), &id("a")).await;
     assert_eq!(gone, Ok(None));
+    bench.handle.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_of_ours_that_waits_gets_it_with_its_payload_and_completes_it() {
+    let bench = Bench::start().await;
+    let handle = bench.handle.clone();
+    let wait = Duration::from_secs(60);
+    let waits = tokio::spawn(async move { handle.lease(lease(&["q"], 1), wait).await });
+    let is_waiting = || {
+        let gauges = bench.handle.metrics().gauges;
+        gauges.contains(&("waiting_workers", 1))
+    };
+    while !is_waiting() {
+        tokio::task::yield_now().await;
+    }
+    call(&bench, "put 1 w q a mail {\"n\":1} 0").await;
+    let deliveries = waits.await.expect("no panic").expect("in service");
+    assert_eq!(deliveries[0].grant.job, id("a"));
+    assert_eq!(deliveries[0].payload, "{\"n\":1}");
+    let done = bench.handle.call(complete(&deliveries[0], None)).await;
+    assert!(matches!(
+        done,
+        Ok(Reply::Reported {
+            state: JobState::Succeeded,
+            ..
+        })
+    ));
+    let job = bench.handle.job(&Namespace::default(), &id("a")).await;
+    let job = job.expect("readable").expect("it is kept");
+    assert_eq!(job.record.state, JobState::Succeeded);
     bench.handle.stop().await;
 }

@@ -7,7 +7,9 @@ use std::cmp::Ordering;
 
 use bytes::Bytes;
 
-use crate::name::Namespace;
+use crate::id::LeaseToken;
+use crate::job::ReportKind;
+use crate::name::{Namespace, RequestId};
 use crate::time::Elapsed;
 
 /// Seconds since the epoch on a caller's clock. Never infinite and never not a number.
@@ -339,6 +341,21 @@ pub struct QlessJob {
     pub pending: Vec<(Bytes, QlessTime)>,
     /// The queue in whose throttled jobs it is, and since when.
     pub throttled: Option<(Bytes, QlessTime)>,
+    /// How often it was handed out, since rows count that.
+    pub handed_out: u64,
+    /// The lease under which it was last handed out, if that was to a worker of ours.
+    pub lease: Option<QlessLease>,
+}
+
+/// A hand-out to a worker of ours, which shows a token where those of qless name themselves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QlessLease {
+    /// The proof.
+    pub token: LeaseToken,
+    /// The lease request that asked for it, if it named itself.
+    pub request: Option<RequestId>,
+    /// The report that ended it, so that its repeat gets the same answer.
+    pub report: Option<ReportKind>,
 }
 
 /// A recurring job.

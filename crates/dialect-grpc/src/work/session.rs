@@ -290,7 +290,10 @@ impl Session {
                 token: wire.token.clone(),
                 notices: self.notices_sender.clone(),
             };
-            map.insert(key, holder);
+            // No event ends a lease of a job of qless, so nobody looks for who holds it.
+            if key != JobKey::OF_QLESS {
+                map.insert(key, holder);
+            }
             if bytes > 0 && bytes + size > MESSAGE_BYTES_MAX {
                 messages.push(v1::ServerMessage::default());
                 bytes = 0;

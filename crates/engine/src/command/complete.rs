@@ -22,6 +22,9 @@ impl Engine {
         known: &Past,
         out: &mut Effects,
     ) -> Answer {
+        if self.is_of_qless(&cmd.held, known) {
+            return self.complete_of_qless(now, cmd, out);
+        }
         let key = match self.judge(&cmd.held, ReportKind::Complete, known)? {
             Standing::Live(key) => key,
             Standing::Repeat(reply) => return Ok(reply),

@@ -22,12 +22,15 @@ impl Engine {
         known: &Past,
         out: &mut Effects,
     ) -> Answer {
+        cut(&mut cmd.message, MESSAGE_BYTES_MAX);
+        if self.is_of_qless(&cmd.held, known) {
+            return self.fail_of_qless(now, cmd, out);
+        }
         let key = match self.judge(&cmd.held, ReportKind::Fail, known)? {
             Standing::Live(key) => key,
             Standing::Repeat(reply) => return Ok(reply),
         };
 
-        cut(&mut cmd.message, MESSAGE_BYTES_MAX);
         self.accept_report(now, key, ReportKind::Fail, out);
         self.end_attempt(
             now,

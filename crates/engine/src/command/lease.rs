@@ -20,7 +20,7 @@ impl Engine {
 
         let space = self.make_space(&cmd.namespace);
         self.see_worker(now, space, worker, out);
-        if let Some(grants) = self.repeated_request(space, worker, cmd) {
+        if let Some(grants) = self.repeated_request(now, space, worker, cmd) {
             return Ok(Reply::Leased(grants));
         }
         let queues = self.note_interest(now, space, cmd);
@@ -34,19 +34,27 @@ impl Engine {
                 grants.push(self.grant(now, queue, worker, cmd, out));
             }
         }
+        if grants.len() < jobs_max {
+            let more = jobs_max - grants.len();
+            grants.extend(self.lease_of_qless(now, space, worker, cmd, more, out));
+        }
         Ok(Reply::Leased(grants))
     }
 
     /// A request that was granted already, and some of it lives: the same grants again (`rel L11`).
     fn repeated_request(
         &self,
+        now: Now,
         space: SpaceIndex,
         worker: &Worker,
         cmd: &Lease,
     ) -> Option<Vec<Grant>> {
         let asked = (worker.clone(), cmd.request.clone()?);
-        let keys = self.spaces[space.at()].requests.get(&asked)?;
-        Some(keys.iter().map(|key| self.show_grant(*key)).collect())
+        let keys = self.spaces[space.at()].requests.get(&asked);
+        let keys = keys.into_iter().flatten();
+        let mut grants: Vec<Grant> = keys.map(|key| self.show_grant(*key)).collect();
+        grants.extend(self.repeated_of_qless(now, worker, &asked.1, cmd));
+        (!grants.is_empty()).then_some(grants)
     }
 
     /// Remembers that somebody asks, and gives the queues that exist, with their weights.
@@ -174,7 +182,7 @@ impl Engine {
         self.show_grant(key)
     }
 
-    fn next_token(&mut self) -> LeaseToken {
+    pub(crate) fn next_token(&mut self) -> LeaseToken {
         self.tokens += 1;
         let mut secret = [0; 12];
         self.random.fill_bytes(&mut secret);

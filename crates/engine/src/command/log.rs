@@ -18,6 +18,9 @@ impl Engine {
         known: &Past,
         out: &mut Effects,
     ) -> Answer {
+        if self.is_of_qless(&cmd.held, known) {
+            return self.append_log_of_qless(cmd);
+        }
         let key = self
             .live_lease(&cmd.held)
             .ok_or_else(|| self.lease_lost(&cmd.held, known))?;

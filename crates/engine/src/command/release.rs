@@ -25,6 +25,9 @@ impl Engine {
         known: &Past,
         out: &mut Effects,
     ) -> Answer {
+        if self.is_of_qless(&cmd.held, known) {
+            return self.release_of_qless(now, &cmd, out);
+        }
         let key = match self.judge(&cmd.held, ReportKind::Release, known)? {
             Standing::Live(key) => key,
             Standing::Repeat(reply) => return Ok(reply),

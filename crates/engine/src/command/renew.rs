@@ -21,9 +21,13 @@ impl Engine {
         known: &Past,
         out: &mut Effects,
     ) -> Answer {
-        let key = self
-            .live_lease(&cmd.held)
-            .ok_or_else(|| self.lease_lost(&cmd.held, known))?;
+        let is_of_qless = self.is_of_qless(&cmd.held, known);
+        let key = if is_of_qless {
+            None
+        } else {
+            let live = self.live_lease(&cmd.held);
+            Some(live.ok_or_else(|| self.lease_lost(&cmd.held, known))?)
+        };
         check_lease_for(cmd.lease_for)?;
         let limit = self.settings(&cmd.held.namespace).payload_bytes_max;
         check_size(
@@ -42,6 +46,9 @@ impl Engine {
             });
         }
 
+        let Some(key) = key else {
+            return self.renew_of_qless(now, cmd, out);
+        };
         let lease_for = self.extend(now, key, cmd.lease_for, out);
         let space = self.space_of_job(key);
         let worker = self.job(key).lease().expect("just extended").worker.clone();

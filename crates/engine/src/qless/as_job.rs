@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use ganger_qless::{Qless, tag_text, text_of};
+use ganger_qless::{Qless, live_lease, tag_text, text_of};
 use ganger_types::job::AttemptEnd;
 use ganger_types::qless::{QlessFailure, QlessHappening, QlessJob, QlessSet, QlessState};
 use ganger_types::reply::QlessJobView;
@@ -107,7 +107,7 @@ fn lease(record: &JobRecord, job: &QlessJob) -> LeaseRecord {
         attempt: record.attempt,
         attempts_counted: record.attempts_counted,
         worker: worker(&job.worker),
-        token: NO_TOKEN,
+        token: live_lease(job).map_or(NO_TOKEN, |lease| lease.token),
         granted_at: moment(job.time),
         lease_for: span(job.expires - job.time),
         expires_at: Elapsed::default(),
@@ -119,10 +119,11 @@ fn lease(record: &JobRecord, job: &QlessJob) -> LeaseRecord {
     }
 }
 
-/// How often the job was handed out, as far as its history goes back.
+/// How often the job was handed out, as far as rows count that or its history goes back.
 pub(super) fn attempts(job: &QlessJob) -> u32 {
     let popped = job.history.iter().filter(|entry| entry.what == "popped");
-    u32::try_from(popped.count()).unwrap_or(u32::MAX)
+    let popped = u64::try_from(popped.count()).unwrap_or(u64::MAX);
+    u32::try_from(popped.max(job.handed_out)).unwrap_or(u32::MAX)
 }
 
 /// The job's queue; of one that is complete, where it was last.

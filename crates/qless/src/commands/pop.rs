@@ -21,19 +21,48 @@ pub(super) fn pop(state: &mut Qless, call: &mut Call<'_>, arguments: Arguments<'
     let queue = arguments.queue(0)?;
     let worker = arguments.required(1, "Pop(): Arg \"worker\" missing")?;
     let count = whole(arguments.number(2, "Pop(): Arg \"count\" missing or not a number: ")?)?;
-    let heartbeat = heartbeat(state, queue)?;
+    let wanted = Wanted {
+        queue,
+        worker,
+        count: at_most(count),
+        heartbeat: heartbeat(state, queue)?,
+    };
+    let handed = take(state, call, wanted)?;
+    Ok(get::jobs(state, call, &handed))
+}
+
+/// What somebody takes.
+#[derive(Clone, Copy)]
+pub(crate) struct Wanted<'a> {
+    /// From where.
+    pub(crate) queue: &'a Bytes,
+    /// For whom.
+    pub(crate) worker: &'a Bytes,
+    /// At most so many.
+    pub(crate) count: usize,
+    /// Seconds for which the locks are good.
+    pub(crate) heartbeat: f64,
+}
+
+/// Hands jobs out; which, in order.
+pub(crate) fn take(
+    state: &mut Qless,
+    call: &mut Call<'_>,
+    wanted: Wanted<'_>,
+) -> Result<Vec<Bytes>, QlessRefusal> {
+    let Wanted { queue, worker, .. } = wanted;
     if state.is_paused(queue) {
-        return Ok(get::jobs(state, call, &[]));
+        return Ok(Vec::new());
     }
     let grace = expiry::grace(state)?;
     let history = history::limit(state)?;
-    let count = at_most(count).min(room(state, call, queue)?);
+    let count = wanted.count.min(room(state, call, queue)?);
     let rounds = rounds(state, call, queue)?;
 
     state.see_worker(worker, Some(call.at()));
     let hand = Hand {
         worker,
-        heartbeat,
+        heartbeat: wanted.heartbeat,
         history,
     };
     let mut handed = expire(state, call, queue, count, grace, history);
@@ -47,7 +76,7 @@ pub(super) fn pop(state: &mut Qless, call: &mut Call<'_>, arguments: Arguments<'
         promote(state, queue, call.at(), count - handed.len());
         take_ready(state, call, queue, count, rounds, hand, &mut handed);
     }
-    Ok(get::jobs(state, call, &handed))
+    Ok(handed)
 }
 
 /// Hands ready jobs out until there are `count`. Those that a throttle keeps from running wait for it, and further ones
@@ -81,7 +110,7 @@ fn take_ready(
 
 /// How many more jobs of the queue may be held. Locks that ran out do not count; generations with throttles have those
 /// instead.
-fn room(state: &Qless, call: &Call<'_>, queue: &Bytes) -> Result<usize, QlessRefusal> {
+pub(crate) fn room(state: &Qless, call: &Call<'_>, queue: &Bytes) -> Result<usize, QlessRefusal> {
     let maximum = if call.has_throttles() {
         0.0
     } else {

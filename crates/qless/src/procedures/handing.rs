@@ -46,6 +46,8 @@ pub(crate) fn hand_out(
         *job.worker = worker.clone();
         *job.expires = expires.seconds();
         *job.state = QlessState::Running;
+        *job.handed_out += 1;
+        *job.lease = None;
     });
     state.place_at(jid, queue, QlessSet::Locks, expires);
     events::tracked(state, call, "ql:popped", jid);

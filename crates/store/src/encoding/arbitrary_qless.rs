@@ -1,10 +1,11 @@
 //! Any row of qless, for the property tests.
 
+use ganger_types::job::ReportKind;
 use ganger_types::qless::{
-    QlessFailure, QlessHappening, QlessJob, QlessPlace, QlessQueue, QlessRecurring, QlessRow,
+    QlessFailure, QlessHappening, QlessJob, QlessLease, QlessPlace, QlessQueue, QlessRecurring, QlessRow,
     QlessSample, QlessSet, QlessState, QlessStatistics, QlessTag, QlessThrottle, QlessTime,
 };
-use ganger_types::{Bytes, Elapsed};
+use ganger_types::{Bytes, Elapsed, Epoch, LeaseToken, RequestId};
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
@@ -67,6 +68,25 @@ fn place() -> impl Strategy<Value = QlessPlace> {
     })
 }
 
+fn lease() -> impl Strategy<Value = QlessLease> {
+    let kinds = vec![ReportKind::Complete, ReportKind::Fail, ReportKind::Release];
+    let secret = (any::<u64>(), any::<u64>(), any::<[u8; 12]>());
+    (
+        secret,
+        option::of(any::<[u8; 3]>()),
+        option::of(select(kinds)),
+    )
+        .prop_map(|((epoch, counter, secret), request, report)| QlessLease {
+            token: LeaseToken {
+                epoch: Epoch(epoch),
+                counter,
+                secret,
+            },
+            request: request.map(|bytes| RequestId::new(bytes).expect("short")),
+            report,
+        })
+}
+
 fn job() -> impl Strategy<Value = QlessJob> {
     let words = (bytes(), bytes(), bytes(), bytes(), bytes());
     let state = select(QlessState::ALL.to_vec());
@@ -87,7 +107,7 @@ fn job() -> impl Strategy<Value = QlessJob> {
         option::of(since()),
     );
     let all = (words, state, numbers, tags, past, edges, times, lines);
-    (all, throttles).prop_map(|(all, throttles)| {
+    (all, throttles, option::of(lease())).prop_map(|(all, throttles, lease)| {
         let (words, state, numbers, tags, past, edges, times, lines) = all;
         QlessJob {
             jid: words.0,
@@ -118,6 +138,8 @@ fn job() -> impl Strategy<Value = QlessJob> {
             holds: throttles.1,
             pending: throttles.2,
             throttled: throttles.3,
+            handed_out: u64::from(times.2) << 40,
+            lease,
         }
     })
 }

@@ -46,7 +46,11 @@ pub(super) fn read_token(from: &mut Cursor<'_>) -> Result<LeaseToken, DecodeErro
 
 pub(super) fn write_report(out: &mut Writer<'_>, report: &LastReport) {
     write_token(out, report.token);
-    out.byte(match report.kind {
+    write_kind(out, report.kind);
+}
+
+pub(super) fn write_kind(out: &mut Writer<'_>, kind: ReportKind) {
+    out.byte(match kind {
         ReportKind::Complete => 1,
         ReportKind::Fail => 2,
         ReportKind::Release => 3,
@@ -55,11 +59,15 @@ pub(super) fn write_report(out: &mut Writer<'_>, report: &LastReport) {
 
 pub(super) fn read_report(from: &mut Cursor<'_>) -> Result<LastReport, DecodeError> {
     let token = read_token(from)?;
-    let kind = match from.byte()? {
+    let kind = read_kind(from)?;
+    Ok(LastReport { token, kind })
+}
+
+pub(super) fn read_kind(from: &mut Cursor<'_>) -> Result<ReportKind, DecodeError> {
+    Ok(match from.byte()? {
         1 => ReportKind::Complete,
         2 => ReportKind::Fail,
         3 => ReportKind::Release,
         _ => return Err(from.error("has an unknown kind of report")),
-    };
-    Ok(LastReport { token, kind })
+    })
 }

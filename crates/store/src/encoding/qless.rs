@@ -1,11 +1,13 @@
 //! Rows of qless. All numbers that its clients brought are kept bit by bit.
 
 use ganger_types::qless::{
-    QlessFailure, QlessHappening, QlessJob, QlessPlace, QlessQueue, QlessRecurring, QlessRow,
-    QlessSample, QlessSet, QlessState, QlessStatistics, QlessTag, QlessThrottle, QlessTime,
+    QlessFailure, QlessHappening, QlessJob, QlessLease, QlessPlace, QlessQueue, QlessRecurring,
+    QlessRow, QlessSample, QlessSet, QlessState, QlessStatistics, QlessTag, QlessThrottle,
+    QlessTime,
 };
-use ganger_types::{Bytes, Elapsed};
+use ganger_types::{Bytes, Elapsed, RequestId};
 
+use super::failure::{read_kind, read_token, write_kind, write_token};
 use super::{Cursor, DecodeError, Record, Writer};
 
 const JOB: u8 = 1;
@@ -20,6 +22,8 @@ const THROTTLE: u8 = 9;
 
 impl Record for QlessRow {
     const WHAT: &'static str = "qless";
+    /// Since 2 a job counts how often it was handed out, and may have a lease of ours.
+    const VERSION: u8 = 2;
 
     fn write(&self, out: &mut Writer<'_>) {
         match self {
@@ -70,9 +74,9 @@ impl Record for QlessRow {
         }
     }
 
-    fn read(_version: u8, from: &mut Cursor<'_>) -> Result<Self, DecodeError> {
+    fn read(version: u8, from: &mut Cursor<'_>) -> Result<Self, DecodeError> {
         Ok(match from.byte()? {
-            JOB => Self::Job(Box::new(read_job(from)?)),
+            JOB => Self::Job(Box::new(read_job(version, from)?)),
             RECURRING => Self::Recurring(Box::new(read_recurring(from)?)),
             QUEUE => Self::Queue(QlessQueue {
                 name: text(from)?,
@@ -129,9 +133,27 @@ fn write_job(out: &mut Writer<'_>, job: &QlessJob) {
     write_list(out, &job.holds, write_since);
     write_list(out, &job.pending, write_since);
     out.option(job.throttled.as_ref(), write_since);
+    out.number(job.handed_out);
+    out.option(job.lease.as_ref(), write_lease);
 }
 
-fn read_job(from: &mut Cursor<'_>) -> Result<QlessJob, DecodeError> {
+fn write_lease(out: &mut Writer<'_>, lease: &QlessLease) {
+    write_token(out, lease.token);
+    out.option(lease.request.as_ref(), |out, request| {
+        out.bytes(request.as_bytes());
+    });
+    out.option(lease.report, write_kind);
+}
+
+fn lease(from: &mut Cursor<'_>) -> Result<QlessLease, DecodeError> {
+    Ok(QlessLease {
+        token: read_token(from)?,
+        request: from.option(|from| from.name(RequestId::new))?,
+        report: from.option(read_kind)?,
+    })
+}
+
+fn read_job(version: u8, from: &mut Cursor<'_>) -> Result<QlessJob, DecodeError> {
     Ok(QlessJob {
         jid: text(from)?,
         klass: text(from)?,
@@ -161,6 +183,12 @@ fn read_job(from: &mut Cursor<'_>) -> Result<QlessJob, DecodeError> {
         holds: from.list(since)?,
         pending: from.list(since)?,
         throttled: from.option(since)?,
+        handed_out: if version < 2 { 0 } else { from.number()? },
+        lease: if version < 2 {
+            None
+        } else {
+            from.option(lease)?
+        },
     })
 }
 
@@ -382,4 +410,31 @@ fn set(from: &mut Cursor<'_>) -> Result<QlessSet, DecodeError> {
         4 => QlessSet::Depends,
         _ => return Err(from.error("has a place where no job lines up")),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{decode, encode};
+    use super::*;
+
+    /// A job as version 1 wrote it: `a` of class `k`, data `{}`, waiting in `q`, and 58 bytes that say nothing more.
+    fn old() -> Vec<u8> {
+        let mut row = vec![1, JOB, 1, b'a', 1, b'k', 2, b'{', b'}', 1, 1, b'q'];
+        row.resize(70, 0);
+        row
+    }
+
+    #[test]
+    fn a_job_of_version_1_was_handed_out_to_nobody_of_ours() {
+        let row: QlessRow = decode(&old()).expect("it reads");
+        let QlessRow::Job(job) = &row else {
+            panic!("not a job: {row:?}");
+        };
+        assert_eq!((&job.jid[..], &job.queue[..]), (&b"a"[..], &b"q"[..]));
+        assert_eq!((job.handed_out, &job.lease), (0, &None));
+        let mut new = encode(&row);
+        new.truncate(old().len());
+        new[0] = 1;
+        assert_eq!(new, old(), "what is new comes last");
+    }
 }

@@ -1,10 +1,11 @@
 //! Rows of qless.
 
+use ganger_types::job::ReportKind;
 use ganger_types::qless::{
-    QlessHappening, QlessJob, QlessKey, QlessPlace, QlessQueue, QlessRecurring, QlessRow,
+    QlessHappening, QlessJob, QlessKey, QlessLease, QlessPlace, QlessQueue, QlessRecurring, QlessRow,
     QlessSample, QlessSet, QlessState, QlessStatistics, QlessTag, QlessThrottle, QlessTime,
 };
-use ganger_types::{Bytes, Change, Elapsed, Namespace};
+use ganger_types::{Bytes, Change, Elapsed, Epoch, LeaseToken, Namespace};
 
 use super::Ground;
 use super::script::Script;
@@ -55,6 +56,16 @@ fn job(jid: &'static str, data: &'static str) -> QlessRow {
         holds: vec![(b("throttle"), at)],
         pending: Vec::new(),
         throttled: Some((b("queue"), at)),
+        handed_out: 3,
+        lease: Some(QlessLease {
+            token: LeaseToken {
+                epoch: Epoch(1),
+                counter: 2,
+                secret: [3; 12],
+            },
+            request: None,
+            report: Some(ReportKind::Fail),
+        }),
     }))
 }
 

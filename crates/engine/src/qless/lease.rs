@@ -1,0 +1,151 @@
+//! Workers of ours take jobs of qless, when those of ours are fewer than they ask for.
+//!
+//! They go out by a pop of qless at the server's time, and are its rows with a token of ours in them: no timer acts on the
+//! lease, and a lock that ran out is settled by the next pop, whoever makes it.
+
+use std::time::Duration;
+
+use ganger_qless::{Loan, live_lease};
+use ganger_types::command::Lease;
+use ganger_types::{Bytes, Grant, JobId, Now, RequestId, Worker};
+
+use super::as_job::count;
+use super::{QlessSpaces, seconds};
+use crate::Effects;
+use crate::engine::Engine;
+use crate::names::SpaceIndex;
+
+impl Engine {
+    /// Takes jobs of qless, up to so many, from the queues of a request in their order. What holds a queue of ours up
+    /// (pause, limit of running jobs) holds up those of qless in it too.
+    pub(crate) fn lease_of_qless(
+        &mut self,
+        now: Now,
+        space: SpaceIndex,
+        worker: &Worker,
+        cmd: &Lease,
+        jobs_max: usize,
+        out: &mut Effects,
+    ) -> Vec<Grant> {
+        let mut grants = Vec::new();
+        if !self.qless.is_used(&cmd.namespace) {
+            return grants;
+        }
+        for take in &cmd.queues {
+            let ours = self.spaces[space.at()].queues.get(&take.queue);
+            let ours = ours.map(|index| &self.queues[index.at()]);
+            let slots = ours.map_or(u64::MAX, crate::space::QueueState::slots);
+            let most = usize::try_from(slots).unwrap_or(usize::MAX);
+            let lease_for = cmd
+                .lease_for
+                .or(ours.and_then(|queue| queue.settings.lease_for))
+                .unwrap_or(self.spaces[space.at()].settings.lease_for);
+            let loan = Loan {
+                queue: Bytes::copy_from_slice(take.queue.as_bytes()),
+                worker: Bytes::copy_from_slice(worker.as_bytes()),
+                count: most.min(jobs_max - grants.len()),
+                seconds: lease_for.as_secs_f64(),
+                request: cmd.request.clone(),
+            };
+            if loan.count > 0 {
+                grants.extend(self.lend(now, cmd, &loan, out));
+            }
+        }
+        grants
+    }
+
+    fn lend(&mut self, now: Now, cmd: &Lease, loan: &Loan, out: &mut Effects) -> Vec<Grant> {
+        let mut spaces = std::mem::take(&mut self.qless);
+        let handed = spaces.change(&cmd.namespace, out, |qless, messages| {
+            let mut draw = || self.next_token();
+            qless.lend(now.elapsed, seconds(now.wall), loan, &mut draw, messages)
+        });
+        self.qless = spaces;
+        // An option of qless that is no number stops its own workers too.
+        let handed = handed.unwrap_or_default();
+        let mut grants = Vec::new();
+        for jid in handed {
+            match JobId::new(&jid)
+                .ok()
+                .and_then(|id| self.qless.grant(now, cmd, &id))
+            {
+                Some(grant) => grants.push(grant),
+                // It cannot be named here: only workers of qless run it.
+                None => self
+                    .qless
+                    .put_back(now, &cmd.namespace, &loan.queue, &jid, out),
+            }
+        }
+        grants
+    }
+
+    /// What a request was granted of qless already, as far as it lives.
+    pub(crate) fn repeated_of_qless(
+        &self,
+        now: Now,
+        worker: &Worker,
+        request: &RequestId,
+        cmd: &Lease,
+    ) -> Vec<Grant> {
+        let jids = self.qless.space(&cmd.namespace);
+        let jids = jids.map(|qless| qless.lent_to(worker.as_bytes(), request));
+        let ids = jids.unwrap_or_default().into_iter();
+        ids.filter_map(|jid| self.qless.grant(now, cmd, &JobId::new(jid).ok()?))
+            .collect()
+    }
+
+    /// The payload of a job of qless that was handed out.
+    pub fn payload_of_qless(&self, grant: &Grant) -> Option<Bytes> {
+        let qless = self.qless.space(&grant.namespace)?;
+        let job = qless.look_up(grant.job.as_bytes())?;
+        Some(job.data.clone())
+    }
+}
+
+impl QlessSpaces {
+    /// Whether qless was ever called in the namespace.
+    pub(crate) fn is_used(&self, namespace: &ganger_types::Namespace) -> bool {
+        self.spaces.contains_key(namespace)
+    }
+
+    fn grant(&self, now: Now, cmd: &Lease, id: &JobId) -> Option<Grant> {
+        let job = self.space(&cmd.namespace)?.look_up(id.as_bytes())?;
+        let lease = live_lease(job)?;
+        let record = self.job(&cmd.namespace, id)?.record;
+        let left = (job.expires - seconds(now.wall)).max(0.0);
+        Some(Grant {
+            key: record.key,
+            job: record.id,
+            namespace: record.namespace,
+            queue: record.queue,
+            kind: record.kind,
+            attempt: record.attempt,
+            retries_left: count(job.remaining),
+            token: lease.token,
+            lease_for: Duration::try_from_secs_f64(left).unwrap_or(Duration::MAX),
+            timeout: None,
+            deadline: None,
+            created_at: record.created_at,
+            priority: record.priority,
+            inputs: 0,
+            graph: None,
+            tags: record.tags,
+            labels: Vec::new(),
+        })
+    }
+
+    /// Puts a job back that was just handed out. Nobody is woken for it: it would come here again.
+    fn put_back(
+        &mut self,
+        now: Now,
+        namespace: &ganger_types::Namespace,
+        queue: &Bytes,
+        jid: &Bytes,
+        out: &mut Effects,
+    ) {
+        self.change(namespace, out, |qless, _| {
+            qless.give_back(now.elapsed, seconds(now.wall), jid, 0.0);
+        });
+        self.woken.remove(&(namespace.clone(), queue.clone()));
+    }
+}

@@ -1,0 +1,252 @@
+//! What workers of ours report of jobs of qless that they hold.
+//!
+//! A lease is live while the job runs and has its token, also after its lock ran out, until somebody else gets the job: so
+//! it is for workers of qless. Each report is carried out as the command of qless that says the same.
+
+use std::time::Duration;
+
+use ganger_qless::{Heartbeat, Qless, list_of, live_lease};
+use ganger_types::command::{AppendLog, Complete, Fail, Held, Release, Renew};
+use ganger_types::job::ReportKind;
+use ganger_types::qless::{Generation, QlessJob, QlessRequest, QlessState};
+use ganger_types::rejection::LeaseEnd;
+use ganger_types::{Answer, Bytes, JobState, Now, Rejection, Reply};
+
+use super::{as_job, seconds};
+use crate::Effects;
+use crate::engine::{Engine, not_found};
+use crate::past::Past;
+
+/// The lease shown is live, or the report is a repeat and this is its answer.
+enum Standing {
+    Live(Box<QlessJob>),
+    Repeat(Reply),
+}
+
+impl Engine {
+    /// Whether a report is about a job of qless: there is one of that id, and none of ours.
+    pub(crate) fn is_of_qless(&self, held: &Held, known: &Past) -> bool {
+        self.qless.has_job(&held.namespace, &held.job)
+            && self.find_job(&held.namespace, &held.job).is_none()
+            && known.find(&held.namespace, &held.job).is_none()
+    }
+
+    /// The result is not kept: qless has no place for it.
+    pub(crate) fn complete_of_qless(
+        &mut self,
+        now: Now,
+        cmd: Complete,
+        out: &mut Effects,
+    ) -> Answer {
+        let job = match self.judge_of_qless(&cmd.held, ReportKind::Complete)? {
+            Standing::Live(job) => job,
+            Standing::Repeat(reply) => return Ok(reply),
+        };
+        let mut words = vec![job.worker.clone(), job.queue.clone(), job.data.clone()];
+        if let Some(next) = cmd.next {
+            if let Some(payload) = next.payload {
+                words[2] = payload;
+            }
+            words.extend([word("next"), Bytes::copy_from_slice(next.queue.as_bytes())]);
+            words.extend([word("delay"), delay(next.delay)]);
+            let after = next.after.iter();
+            let after: Vec<_> = after
+                .map(|id| Bytes::copy_from_slice(id.as_bytes()))
+                .collect();
+            words.extend([word("depends"), list_of(&after)]);
+        }
+        self.report_to_qless(now, &cmd.held, "complete", words, out)?;
+        Ok(self.reported(&cmd.held, ReportKind::Complete, None, out))
+    }
+
+    pub(crate) fn fail_of_qless(&mut self, now: Now, cmd: Fail, out: &mut Effects) -> Answer {
+        let job = match self.judge_of_qless(&cmd.held, ReportKind::Fail)? {
+            Standing::Live(job) => job,
+            Standing::Repeat(reply) => return Ok(reply),
+        };
+        let failure = [
+            Bytes::copy_from_slice(cmd.group.as_bytes()),
+            Bytes::from(cmd.message),
+        ];
+        if cmd.permanent {
+            let mut words = vec![job.worker.clone()];
+            words.extend(failure);
+            self.report_to_qless(now, &cmd.held, "fail", words, out)?;
+            return Ok(self.reported(&cmd.held, ReportKind::Fail, None, out));
+        }
+        let pause = cmd.retry_after.unwrap_or_default();
+        let mut words = vec![job.queue.clone(), job.worker.clone(), delay(pause)];
+        words.extend(failure);
+        self.report_to_qless(now, &cmd.held, "retry", words, out)?;
+        let again = Some((now, pause));
+        Ok(self.reported(&cmd.held, ReportKind::Fail, again, out))
+    }
+
+    pub(crate) fn release_of_qless(
+        &mut self,
+        now: Now,
+        cmd: &Release,
+        out: &mut Effects,
+    ) -> Answer {
+        let job = match self.judge_of_qless(&cmd.held, ReportKind::Release)? {
+            Standing::Live(job) => job,
+            Standing::Repeat(reply) => return Ok(reply),
+        };
+        if cmd.counted {
+            let words = vec![job.queue.clone(), job.worker.clone(), delay(cmd.delay)];
+            self.report_to_qless(now, &cmd.held, "retry", words, out)?;
+        } else {
+            self.qless.change(&cmd.held.namespace, out, |qless, _| {
+                let pause = cmd.delay.as_secs_f64();
+                qless.give_back(now.elapsed, seconds(now.wall), &job.jid, pause);
+            });
+        }
+        let again = Some((now, cmd.delay));
+        Ok(self.reported(&cmd.held, ReportKind::Release, again, out))
+    }
+
+    /// Progress is not kept.
+    pub(crate) fn renew_of_qless(&mut self, now: Now, cmd: Renew, out: &mut Effects) -> Answer {
+        let job = self.live_of_qless(&cmd.held)?;
+        let lease_for = cmd
+            .lease_for
+            .unwrap_or(self.settings(&cmd.held.namespace).lease_for);
+        let heartbeat = Heartbeat {
+            seconds: lease_for.as_secs_f64(),
+            data: cmd.payload,
+        };
+        let wall = seconds(now.wall);
+        let expires = self.qless.change(&cmd.held.namespace, out, |qless, _| {
+            qless.keep(wall, &job.jid, heartbeat)
+        });
+        let left = expires.map_err(|_| refused())? - wall;
+        Ok(Reply::Renewed {
+            lease_for: Duration::try_from_secs_f64(left.max(0.0)).unwrap_or(Duration::MAX),
+        })
+    }
+
+    /// What a program writes is not kept: all of it is dropped, as beyond a limit of nothing.
+    pub(crate) fn append_log_of_qless(&self, cmd: &AppendLog) -> Answer {
+        self.live_of_qless(&cmd.held)?;
+        let sent = u64::try_from(cmd.bytes.len()).unwrap_or(u64::MAX);
+        Ok(Reply::LogAppended {
+            bytes: 0,
+            dropped: cmd.offset.saturating_add(sent),
+        })
+    }
+
+    /// Calls the script with a command about the job: its id comes first, then `words`.
+    fn report_to_qless(
+        &mut self,
+        now: Now,
+        held: &Held,
+        command: &'static str,
+        words: Vec<Bytes>,
+        out: &mut Effects,
+    ) -> Result<(), Rejection> {
+        let mut all = vec![
+            word(command),
+            Bytes::from(seconds(now.wall).to_string()),
+            Bytes::copy_from_slice(held.job.as_bytes()),
+        ];
+        all.extend(words);
+        let request = QlessRequest::Script {
+            generation: Generation::Three,
+            words: all,
+        };
+        let answer = self.qless.change(&held.namespace, out, |qless, messages| {
+            qless.call(now.elapsed, request, messages)
+        });
+        answer.map(drop).map_err(|_| refused())
+    }
+
+    /// Remembers the report that was just carried out, and answers it. `again` is when and after how long the job is to
+    /// be tried again, unless it has failed for good.
+    fn reported(
+        &mut self,
+        held: &Held,
+        kind: ReportKind,
+        again: Option<(Now, Duration)>,
+        out: &mut Effects,
+    ) -> Reply {
+        let jid = Bytes::copy_from_slice(held.job.as_bytes());
+        let state = self.qless.change(&held.namespace, out, |qless, _| {
+            qless.note_report(&jid, kind);
+            stands(qless, &jid)
+        });
+        let again = again.filter(|_| !state.is_terminal());
+        Reply::Reported {
+            state,
+            retry_at: again.map(|(now, pause)| now.wall.after(pause)),
+            repeat: false,
+        }
+    }
+
+    fn judge_of_qless(&self, held: &Held, kind: ReportKind) -> Result<Standing, Rejection> {
+        let lost = match self.live_of_qless(held) {
+            Ok(job) => return Ok(Standing::Live(Box::new(job))),
+            Err(lost) => lost,
+        };
+        let qless = self.qless.space(&held.namespace);
+        let job = qless.and_then(|qless| qless.look_up(held.job.as_bytes()));
+        let Some((job, lease)) = job.and_then(|job| Some((job, job.lease.as_ref()?))) else {
+            return Err(lost);
+        };
+        match lease.report {
+            Some(said) if lease.token == held.token && said == kind => {
+                Ok(Standing::Repeat(Reply::Reported {
+                    state: as_job::state(job),
+                    retry_at: None,
+                    repeat: true,
+                }))
+            }
+            Some(_) if lease.token == held.token => Err(Rejection::ReportConflict {
+                job: held.job.clone(),
+            }),
+            _ => Err(lost),
+        }
+    }
+
+    /// The job, if the token shown is that of its live lease.
+    fn live_of_qless(&self, held: &Held) -> Result<QlessJob, Rejection> {
+        let qless = self.qless.space(&held.namespace);
+        let job = qless.and_then(|qless| qless.look_up(held.job.as_bytes()));
+        let job = job.ok_or_else(|| not_found(&held.job))?;
+        if live_lease(job).is_some_and(|lease| lease.token == held.token) {
+            return Ok(job.clone());
+        }
+        let end = match job.state {
+            _ if job.handed_out == 0 || held.token.epoch > self.epoch => LeaseEnd::Unknown,
+            QlessState::Running => LeaseEnd::Replaced,
+            QlessState::Failed | QlessState::Complete => LeaseEnd::Finished,
+            _ => LeaseEnd::Expired,
+        };
+        Err(Rejection::LeaseLost {
+            job: held.job.clone(),
+            end,
+        })
+    }
+}
+
+/// Where a job stands after a report; one that retention has taken at once is complete.
+fn stands(qless: &Qless, jid: &[u8]) -> JobState {
+    qless
+        .look_up(jid)
+        .map_or(JobState::Succeeded, as_job::state)
+}
+
+fn word(text: &'static str) -> Bytes {
+    Bytes::from_static(text.as_bytes())
+}
+
+fn delay(pause: Duration) -> Bytes {
+    Bytes::from(pause.as_secs_f64().to_string())
+}
+
+/// What the script refuses: data that is no JSON, or an option that is no number.
+fn refused() -> Rejection {
+    Rejection::OutOfRange {
+        what: "the payload or an option of a job of qless",
+        expected: "what its rules accept: JSON, and options that are numbers",
+    }
+}
