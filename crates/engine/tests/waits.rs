@@ -192,28 +192,46 @@ fn many_waits_are_asked_about_in_rounds_with_pauses() {
     cluster.named("1").enqueue(jobs.collect());
     cluster.pump();
     let mut asked = Vec::new();
-    for second in 0..120 {
+    for second in (0..120).step_by(5) {
         let waits = cluster.waits_due(&one, &two);
         if !waits.is_empty() {
             asked.push((second, waits.len()));
             cluster.ask();
         }
-        cluster.pass(secs(1));
+        cluster.pass(secs(5));
     }
     assert_eq!(asked, [(60, 1_000), (65, 1_000), (70, 500)]);
     assert_eq!(cluster.waits_due(&one, &two).len(), 1_000, "the next round");
 }
 
 #[test]
+fn a_round_is_over_when_what_was_left_of_it_needs_no_question_any_more() {
+    let (mut cluster, upstream, _) = one_waits(FailurePolicy::Fail);
+    let (one, two) = (shard("1"), shard("2"));
+    cluster.pass(secs(60));
+    // Of this one shard 2 has not heard yet, so it is not asked about.
+    let job = waits_for("2", &upstream, FailurePolicy::Fail);
+    let late = cluster.named("1").enqueue_one(job);
+    assert_eq!(cluster.waits_due(&one, &two).len(), 1);
+    cluster.ask();
+    cluster.named("1").ok(cancel(&[late]));
+    cluster.pass(secs(5));
+    assert!(!is_to_ask(&mut cluster));
+    cluster.pass(secs(55));
+    assert!(is_to_ask(&mut cluster));
+}
+
+fn is_to_ask(cluster: &mut Cluster) -> bool {
+    let Reply::Peers(views) = cluster.named("1").query(Query::Peers) else {
+        panic!("not peers");
+    };
+    views[0].is_to_ask
+}
+
+#[test]
 fn nobody_is_asked_while_nothing_waits_or_traffic_is_stopped() {
     let (mut cluster, _, _) = one_waits(FailurePolicy::Fail);
     cluster.pass(secs(59));
-    let is_to_ask = |cluster: &mut Cluster| {
-        let Reply::Peers(views) = cluster.named("1").query(Query::Peers) else {
-            panic!("not peers");
-        };
-        views[0].is_to_ask
-    };
     assert!(!is_to_ask(&mut cluster));
     cluster.pass(secs(1));
     assert!(is_to_ask(&mut cluster));

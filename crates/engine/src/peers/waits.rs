@@ -63,11 +63,16 @@ impl Asking {
         self.answered_at = Some(now.wall);
         self.due_at = now.elapsed.after(ASK_PAUSE);
         self.reached = self.reached.max(Some(up_to));
-        if self.next().next().is_none() {
+        self.end_round_if_over();
+        true
+    }
+
+    /// Nothing is left to ask in this round: the next one begins in time. To be called whenever that may be so.
+    fn end_round_if_over(&mut self) {
+        if self.reached.is_some() && self.next().next().is_none() {
             self.reached = None;
             self.due_at = self.due_at.max(self.began_at.after(ASK_EVERY));
         }
-        true
     }
 
     /// When this edge was asked about.
@@ -94,6 +99,7 @@ impl Peers {
         let edge = self.up.remove(&place)?;
         if let Some(asking) = self.asking.get_mut(&edge.upstream.shard) {
             asking.places.remove(&place);
+            asking.end_round_if_over();
             if asking.places.is_empty() {
                 self.asking.remove(&edge.upstream.shard);
             }
