@@ -185,31 +185,41 @@ fn reason(shard: &ShardId, reason: Reason) -> ReasonView {
             worker: Some(Named(worker)),
             ..plain("runs", String::new())
         },
-        Reason::Locked {
-            worker,
-            attempt,
-            until,
-        } => ReasonView {
-            at: Some(Moment(until)),
-            attempt: Some(attempt),
-            text: format!(
-                "it runs with {worker}, whose lock of qless is good until then by its own clock"
-            ),
-            worker: Some(Named(worker)),
-            ..plain("locked", String::new())
-        },
-        Reason::Throttled { by } => {
-            let by = by.join(", ");
-            ReasonView {
-                text: format!("it waits for room under {by}"),
-                detail: Some(by),
-                ..plain("throttled", String::new())
-            }
-        }
+        Reason::Locked { .. } | Reason::Throttled { .. } => of_qless(reason),
         Reason::Ended { detail } => ReasonView {
             detail: Some(detail),
             ..plain("ended", "it has ended".to_owned())
         },
         Reason::Next => plain("next", "the next worker that asks gets it".to_owned()),
+    }
+}
+
+/// What only jobs of qless wait for.
+fn of_qless(reason: Reason) -> ReasonView {
+    match reason {
+        Reason::Locked {
+            worker,
+            attempt,
+            until,
+        } => ReasonView {
+            reason: "locked",
+            text: format!(
+                "it runs with {worker}, whose lock of qless is good until then by its own clock"
+            ),
+            at: Some(Moment(until)),
+            attempt: Some(attempt),
+            worker: Some(Named(worker)),
+            ..ReasonView::default()
+        },
+        Reason::Throttled { by } => {
+            let by = by.join(", ");
+            ReasonView {
+                reason: "throttled",
+                text: format!("it waits for room under {by}"),
+                detail: Some(by),
+                ..ReasonView::default()
+            }
+        }
+        _ => ReasonView::default(),
     }
 }
