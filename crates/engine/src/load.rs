@@ -111,7 +111,9 @@ impl Loader {
                     is_member: *is_member,
                 };
                 if self.engine.is_live(row.job) {
-                    self.engine.peers.add_edge(self.now, (row.job, row.slot), edge);
+                    self.engine
+                        .peers
+                        .add_edge(self.now, (row.job, row.slot), edge);
                     self.engine.job_mut(row.job).extra_mut().missing += 1;
                 }
                 return;

@@ -42,7 +42,8 @@ pub use name::{
     ScheduleId, Tag, UniqueKey, Worker,
 };
 pub use peer::{
-    Carried, Dependent, Looked, Message, OutboxRecord, Part, PartClaim, PartRecord, PeerRecord, Wait,
+    Carried, Dependent, Looked, Message, OutboxRecord, Part, PartClaim, PartRecord, PeerRecord,
+    Wait,
 };
 pub use qless::{QlessAnswer, QlessCall, QlessKey, QlessMessage, QlessRow};
 pub use queue::{

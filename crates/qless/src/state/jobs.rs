@@ -8,8 +8,8 @@ use std::mem;
 
 use bytes::Bytes;
 use ganger_types::qless::{
-    QlessFailure, QlessHappening, QlessJob, QlessKey, QlessLease, QlessPlace, QlessSet, QlessState, QlessTag,
-    QlessTime,
+    QlessFailure, QlessHappening, QlessJob, QlessKey, QlessLease, QlessPlace, QlessSet, QlessState,
+    QlessTag, QlessTime,
 };
 
 use super::Qless;

@@ -2,8 +2,9 @@
 
 use ganger_types::job::ReportKind;
 use ganger_types::qless::{
-    QlessFailure, QlessHappening, QlessJob, QlessLease, QlessPlace, QlessQueue, QlessRecurring, QlessRow,
-    QlessSample, QlessSet, QlessState, QlessStatistics, QlessTag, QlessThrottle, QlessTime,
+    QlessFailure, QlessHappening, QlessJob, QlessLease, QlessPlace, QlessQueue, QlessRecurring,
+    QlessRow, QlessSample, QlessSet, QlessState, QlessStatistics, QlessTag, QlessThrottle,
+    QlessTime,
 };
 use ganger_types::{Bytes, Elapsed, Epoch, LeaseToken, RequestId};
 use proptest::collection::vec;

@@ -2,8 +2,9 @@
 
 use ganger_types::job::ReportKind;
 use ganger_types::qless::{
-    QlessHappening, QlessJob, QlessKey, QlessLease, QlessPlace, QlessQueue, QlessRecurring, QlessRow,
-    QlessSample, QlessSet, QlessState, QlessStatistics, QlessTag, QlessThrottle, QlessTime,
+    QlessHappening, QlessJob, QlessKey, QlessLease, QlessPlace, QlessQueue, QlessRecurring,
+    QlessRow, QlessSample, QlessSet, QlessState, QlessStatistics, QlessTag, QlessThrottle,
+    QlessTime,
 };
 use ganger_types::{Bytes, Change, Elapsed, Epoch, LeaseToken, Namespace};
 
