@@ -51,8 +51,9 @@ pub(super) fn state(job: &QlessJob) -> JobState {
 fn record(namespace: &Namespace, id: &JobId, job: &QlessJob) -> Option<JobRecord> {
     let state = state(job);
     let attempt = attempts(job);
-    let used_up = (job.retries - job.remaining).max(0.0);
-    let running = if state == JobState::Running { 1.0 } else { 0.0 };
+    let is_waiting = !state.is_terminal() && state != JobState::Running;
+    // Retries are counted when they begin, so the attempt that runs or was the last is one more.
+    let counted = count(job.retries - job.remaining).saturating_add(u32::from(!is_waiting));
     Some(JobRecord {
         key: JobKey::OF_QLESS,
         id: id.clone(),
@@ -75,7 +76,7 @@ fn record(namespace: &Namespace, id: &JobId, job: &QlessJob) -> Option<JobRecord
             jitter_percent: 0,
         },
         attempt,
-        attempts_counted: count(used_up + running),
+        attempts_counted: counted.min(attempt),
         releases: 0,
         deaths: 0,
         payload_bytes: u64::try_from(job.data.len()).unwrap_or(u64::MAX),
