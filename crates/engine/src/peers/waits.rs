@@ -113,7 +113,9 @@ impl Peers {
         let (shard, key, slot) = place.clone();
         self.upstreams.insert((shard, key, slot, upstream));
         let waiting = self.down.entry(upstream).or_default();
-        waiting.insert(place, dependent.clone()).as_ref() != Some(&dependent)
+        let is_known = waiting.get(&place) == Some(&dependent);
+        waiting.insert(place, dependent);
+        !is_known
     }
 
     pub(super) fn remove_dependent(
