@@ -25,7 +25,8 @@ impl Engine {
             Timer::Deadline(key) => self.deadline_passed(moment, key, out),
             Timer::Schedule(id) => self.run_schedule(now, space, &id, out),
             Timer::UniqueEnd(key) => self.unique_ran_out(moment, space, key, out),
-            Timer::Part(graph) => self.part_fell_due(moment, space, graph, out),
+            // By the clock: whoever was away for long asks once, not once for each time that it missed.
+            Timer::Part(graph) => self.part_fell_due(now, space, graph, out),
             Timer::ClaimEnd(key) => {
                 let state = &mut self.spaces[space.at()];
                 state.claims.remove(&key);

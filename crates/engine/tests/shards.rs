@@ -7,7 +7,7 @@
 
 mod support;
 
-use ganger_engine::Spread;
+use ganger_engine::{Effects, Spread};
 use ganger_types::command::*;
 use ganger_types::query::Query;
 use ganger_types::*;
@@ -149,6 +149,24 @@ fn rel_g8_a_part_that_does_not_know_asks_the_decider() {
     let (home, part) = parts.parts[1].clone();
     cluster.at(&home).ok(Command::Prepare(Box::new(part)));
     cluster.pass(secs(3));
+    cluster.pump();
+    assert!(cluster.named("2").rows.parts.is_empty());
+}
+
+#[test]
+fn a_part_asks_once_after_a_long_absence_and_not_for_each_time_that_it_missed() {
+    let mut cluster = Cluster::new(&["1", "2"]);
+    let parts = cluster.cut(one_on_each());
+    let (home, part) = parts.parts[1].clone();
+    let world = cluster.at(&home);
+    world.ok(Command::Prepare(Box::new(part)));
+    let years = secs(10 * 365 * 86_400);
+    world.now.elapsed = world.now.elapsed.after(years);
+    world.now.wall = world.now.wall.after(years);
+    let mut out = Effects::default();
+    let has_more = world.engine.advance(world.now, 5, &mut out);
+    assert!(!has_more, "five timers are enough");
+    world.settle(out);
     cluster.pump();
     assert!(cluster.named("2").rows.parts.is_empty());
 }

@@ -319,7 +319,7 @@ impl World {
         known
     }
 
-    fn settle(&mut self, mut out: Effects) {
+    pub fn settle(&mut self, mut out: Effects) {
         self.engine.end_turn(self.now, &mut out);
         for change in out.changes {
             self.rows.write(change);
