@@ -19,6 +19,7 @@ use ganger_store::MemoryStore;
 use ganger_types::command::*;
 use ganger_types::*;
 use tokio::net::TcpListener;
+use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio_stream::wrappers::TcpListenerStream;
 
@@ -28,6 +29,7 @@ struct Server {
     router: Router,
     handle: Handle,
     listener: JoinHandle<()>,
+    ending: oneshot::Sender<()>,
 }
 
 fn shard(name: &str) -> ShardId {
@@ -80,23 +82,27 @@ async fn start_with(
             Err(_) => tokio::task::yield_now().await,
         }
     };
+    let (ending, ended) = oneshot::channel::<()>();
     let listener = tokio::spawn(async move {
+        let until = async move { drop(ended.await) };
         let served = tonic::transport::Server::builder()
             .add_service(service)
-            .serve_with_incoming(TcpListenerStream::new(listener));
+            .serve_with_incoming_shutdown(TcpListenerStream::new(listener), until);
         served.await.unwrap();
     });
     Server {
         router,
         handle,
         listener,
+        ending,
     }
 }
 
 impl Server {
+    /// Ends it with all its connections, as a process ends: nobody goes on talking to a server that is no more.
     async fn stop(self) {
-        self.listener.abort();
-        let _ = self.listener.await;
+        drop(self.ending);
+        self.listener.await.unwrap();
         self.handle.stop().await;
     }
 

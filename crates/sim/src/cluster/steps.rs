@@ -265,7 +265,7 @@ impl World {
                 self.arm(node);
                 Ok(())
             }
-            6 | 7 if self.suffers(Fault::Fences) && self.tape.seed.is_multiple_of(4) => {
+            6 | 7 if self.suffers(Fault::Fences) && self.tape.seed.is_multiple_of(2) => {
                 self.restore(node)
             }
             _ => Ok(()),
