@@ -25,8 +25,9 @@ use crate::past::Past;
 const CLAIM_FOR: Duration = Duration::from_secs(86_400);
 /// How long a decider waits for whoever submits.
 const UNDECIDED_FOR: Duration = Duration::from_secs(120);
-/// How often a shard that holds a part asks the decider.
+/// How often a shard that holds a part asks the decider: at first, and where it has waited for long already.
 const ASK_EVERY: Duration = Duration::from_secs(30);
+const ASK_EVERY_MAX: Duration = Duration::from_secs(300);
 /// How soon it asks for the first time.
 const ASK_AFTER: Duration = Duration::from_secs(2);
 /// A committed part is remembered so long at least, so that its graph can be called off from here.
@@ -414,7 +415,9 @@ impl Engine {
                 graph: name.1.clone(),
             };
             self.post_once(now, &record.decider, message, out);
-            self.arm_part(space, &name, Due::Elapsed(now.elapsed.after(ASK_EVERY)));
+            let waited = now.wall.since(record.prepared_at);
+            let pause = (waited / 4).clamp(ASK_EVERY, ASK_EVERY_MAX);
+            self.arm_part(space, &name, Due::Elapsed(now.elapsed.after(pause)));
         }
     }
 

@@ -141,6 +141,7 @@ impl Node {
         let mut effects = Effects::default();
         while engine.advance(now, 100, &mut effects) {}
         let is_letter = matches!(command, Some(Command::Receive(_)));
+        let is_by_time = command.is_none();
         let answer = command.map(|mut command| {
             self.planted.command(&mut command, &self.id);
             let mut known = crate::direct::known(engine, &command, &self.store.rows, &effects);
@@ -167,7 +168,9 @@ impl Node {
         self.store
             .apply(meta, &changes)
             .map_err(|why| broken("A1", format!("shard {}: {why}", self.id)))?;
-        if let Some(engine) = &self.engine {
+        // A timer that only asks once more changes nothing; there may be a great many of them where nobody answers.
+        let is_same = is_by_time && changes.is_empty();
+        if let Some(engine) = self.engine.as_ref().filter(|_| !is_same) {
             check(engine, &self.id)?;
         }
         Ok(Some(Turned { answer, changes }))
@@ -212,7 +215,7 @@ impl Node {
         }
         let record = self.peer(time, to)?;
         let waits = match self.query(time, Query::Waits(to.clone()))? {
-            Reply::Waits(waits) if !self.planted.is(319) => waits,
+            Reply::Waits(waits) => waits,
             _ => Vec::new(),
         };
         Some(Receive {
@@ -231,7 +234,7 @@ impl Node {
             return false;
         };
         let mut views = views.into_iter().filter(|view| view.is_to_ask);
-        !self.planted.is(319) && views.any(|view| view.record.shard == *shard)
+        views.any(|view| view.record.shard == *shard)
     }
 
     /// What the shard knows of another.
