@@ -74,3 +74,22 @@ pub(crate) fn built(profile: &str, program: &str) -> PathBuf {
         env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
     target.join(profile).join(program)
 }
+
+/// Says that a measurement runs in the optimised build of this tool, started by the other one.
+pub(crate) const OPTIMISED: &str = "--optimised";
+
+/// Builds the product and this tool with full optimisation and goes on there with the same command: a slow load
+/// generator would be what is measured.
+pub(crate) fn start_optimised(command: &str) -> Result<()> {
+    run(cargo().args([
+        "build",
+        "--release",
+        "--package",
+        "ganger-cli",
+        "--bin",
+        "ganger",
+    ]))?;
+    run(cargo()
+        .args(["run", "--quiet", "--release", "--package", "xtask", "--"])
+        .args([command, OPTIMISED]))
+}

@@ -19,7 +19,7 @@ pub(crate) mod wire;
 
 use anyhow::{Result, bail};
 
-use crate::process::{cargo, exists, run as run_command};
+use crate::process::{OPTIMISED, exists, start_optimised};
 use report::Report;
 use scratch::Scratch;
 
@@ -27,41 +27,18 @@ use scratch::Scratch;
 const BATCH: usize = 100;
 /// Bytes of a job's payload.
 const PAYLOAD_BYTES: usize = 200;
-/// Says that this is the optimised build, started by the other one.
-const INNER: &str = "--optimised";
 
 /// Installs what is missing, measures everyone, prints the tables.
 pub(crate) fn run(arguments: &[String]) -> Result<()> {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words.as_slice() {
-        [] => start_optimised(),
-        [INNER] => measure(),
+        [] => {
+            install::peers()?;
+            start_optimised("bench-peers")
+        }
+        [OPTIMISED] => measure(),
         [other, ..] => bail!("`{other}` is not known: bench-peers takes no arguments"),
     }
-}
-
-/// Builds the product and this tool with full optimisation and goes on there: a slow load generator would be what
-/// is measured.
-fn start_optimised() -> Result<()> {
-    install::peers()?;
-    run_command(cargo().args([
-        "build",
-        "--release",
-        "--package",
-        "ganger-cli",
-        "--bin",
-        "ganger",
-    ]))?;
-    run_command(cargo().args([
-        "run",
-        "--quiet",
-        "--release",
-        "--package",
-        "xtask",
-        "--",
-        "bench-peers",
-        INNER,
-    ]))
 }
 
 fn measure() -> Result<()> {

@@ -15,10 +15,8 @@ use std::process::Command;
 use anyhow::{Context as _, Result, bail};
 
 use crate::bench_peers::scratch::{Process, Scratch, free_address};
-use crate::process::{cargo, root, run as run_command};
+use crate::process::{OPTIMISED, root, start_optimised};
 
-/// Says that this is the optimised build, started by the other one.
-const INNER: &str = "--optimised";
 /// The two columns.
 const SERVERS: [&str; 2] = ["ganger", "redis"];
 
@@ -26,32 +24,13 @@ const SERVERS: [&str; 2] = ["ganger", "redis"];
 pub(crate) fn run(arguments: &[String]) -> Result<()> {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words.as_slice() {
-        [] => start_optimised(),
-        [INNER] => measure(),
+        [] => {
+            clients::install()?;
+            start_optimised("bench-redis")
+        }
+        [OPTIMISED] => measure(),
         [other, ..] => bail!("`{other}` is not known: bench-redis takes no arguments"),
     }
-}
-
-fn start_optimised() -> Result<()> {
-    clients::install()?;
-    run_command(cargo().args([
-        "build",
-        "--release",
-        "--package",
-        "ganger-cli",
-        "--bin",
-        "ganger",
-    ]))?;
-    run_command(cargo().args([
-        "run",
-        "--quiet",
-        "--release",
-        "--package",
-        "xtask",
-        "--",
-        "bench-redis",
-        INNER,
-    ]))
 }
 
 /// A server under load.
