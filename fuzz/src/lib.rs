@@ -7,6 +7,7 @@
 pub mod configuration;
 pub mod driver;
 mod mutation;
+pub mod notification;
 pub mod qless;
 pub mod record;
 mod record_seeds;

@@ -127,6 +127,7 @@ impl Life {
                     message: "message".to_owned(),
                     permanent: false,
                     retry_after: Some(Duration::ZERO),
+                    lost: false,
                 }))
             } else {
                 Command::Complete(Box::new(Complete {

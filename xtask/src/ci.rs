@@ -1,8 +1,7 @@
 //! Everything that CI does, in the order of how soon a mistake shows.
 //!
-//! Two build profiles only, because each further one compiles SQLite and the gRPC stack again: `dev` for lints,
-//! documents and tests, `sim` (optimised, with assertions) for the simulator, fuzzing, and the binary that the
-//! end-to-end tests kill.
+//! One build profile only, because each further one compiles SQLite and the gRPC stack again. It optimises what the
+//! simulator and the fuzzer spend their time in; for longer searches than CI's there is `sim`, optimised as a whole.
 
 use std::env;
 use std::fs;
@@ -14,8 +13,11 @@ use anyhow::{Result, bail};
 use crate::process::{self, built, cargo, exists, root, shown};
 use crate::tidy;
 
-/// What builds the optimised programs.
-const BUILD: &str =
+/// What builds all that the later steps run. Tests are among it, so that the libraries get the features that they have
+/// in the tests, and none is compiled twice.
+const BUILD: &str = "build --workspace --all-targets --locked";
+/// What builds the optimised programs for long searches.
+const BUILD_OPTIMISED: &str =
     "build --profile sim --locked --bins -p ganger-cli -p ganger-sim -p ganger-fuzz";
 /// The seed and how many inputs each fuzz target tries in CI: the same every time, so that the same sources get the same
 /// answer. `cargo xtask fuzz` goes further, with a new seed each time.
@@ -23,6 +25,7 @@ const FUZZ_SEED: u64 = 1;
 const FUZZ_RUNS: u64 = 100_000;
 /// A target whose inputs take a hundredth of the others' time, and how many it tries.
 const FUZZ_QUICK: (&str, u64) = ("record", 10_000_000);
+const SIMULATOR: &str = "ganger-sim";
 /// What the simulator runs: seeds on each level, and the search for planted bugs.
 const SIMULATIONS: &[&str] = &[
     "--level 1 --seeds 0..300",
@@ -52,7 +55,7 @@ pub(crate) fn run() -> Result<()> {
         steps.step(
             &format!("simulator, {run}"),
             &format!("cargo xtask sim {run}"),
-            || simulate(&words(run)),
+            || process::run(Command::new(built("debug", SIMULATOR)).args(words(run))),
         )?;
     }
     steps.step("fuzzing", "cargo xtask fuzz", fuzz_as_ci)?;
@@ -60,7 +63,7 @@ pub(crate) fn run() -> Result<()> {
     steps.command(
         "tests",
         test_command()
-            .env("GANGER_BIN", built("sim", "ganger"))
+            .env("GANGER_BIN", built("debug", "ganger"))
             .env("GANGER_SKIPS", &skips),
     )?;
 
@@ -79,38 +82,33 @@ pub(crate) fn run() -> Result<()> {
 
 /// Runs the simulator with the arguments given.
 pub(crate) fn simulate(arguments: &[String]) -> Result<()> {
-    run_optimised("ganger-sim", arguments)
+    run_optimised(SIMULATOR, arguments)
 }
 
 /// Runs a program of the optimised profile. It is built together with the others: by itself it would have other features
 /// of the libraries, and all of them would be compiled again.
 fn run_optimised(program: &str, arguments: &[String]) -> Result<()> {
-    process::run(line(BUILD).arg("--quiet"))?;
+    process::run(line(BUILD_OPTIMISED).arg("--quiet"))?;
     process::run(Command::new(built("sim", program)).args(arguments))
 }
 
 /// Runs each fuzz target with the same arguments, which the targets' driver reads.
 pub(crate) fn fuzz(arguments: &[String]) -> Result<()> {
-    fuzz_targets()?
-        .iter()
-        .try_for_each(|target| fuzz_one(target, arguments))
+    fuzz_targets()?.iter().try_for_each(|target| {
+        println!("fuzz target {target} {}", arguments.join(" "));
+        run_optimised(target, arguments)
+    })
 }
 
 fn fuzz_as_ci() -> Result<()> {
     for target in fuzz_targets()? {
         let (quick, many) = FUZZ_QUICK;
         let runs = if target == quick { many } else { FUZZ_RUNS };
-        fuzz_one(
-            &target,
-            &words(&format!("--seed {FUZZ_SEED} --runs {runs}")),
-        )?;
+        let arguments = format!("--seed {FUZZ_SEED} --runs {runs}");
+        println!("fuzz target {target} {arguments}");
+        process::run(Command::new(built("debug", &target)).args(words(&arguments)))?;
     }
     Ok(())
-}
-
-fn fuzz_one(target: &str, arguments: &[String]) -> Result<()> {
-    println!("fuzz target {target} {}", arguments.join(" "));
-    run_optimised(target, arguments)
 }
 
 /// The names of the fuzz targets: the files of their folder.

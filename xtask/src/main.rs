@@ -1,4 +1,4 @@
-//! House tools: `cargo xtask tidy`, `ci`, `sim`, `fuzz`, `bench-peers`, `bench-redis`.
+//! House tools: `cargo xtask tidy`, `ci`, `sim`, `fuzz`, `bench-peers`, `bench-redis`, `bench-quantumleap`.
 //!
 //! Each is one module. They run other programs and read files; nothing of the product depends on them.
 
@@ -9,6 +9,7 @@
 )]
 
 mod bench_peers;
+mod bench_quantumleap;
 mod bench_redis;
 mod ci;
 mod process;
@@ -30,7 +31,9 @@ usage: cargo xtask COMMAND
   fuzz [ARGS]    run every fuzz target on the stable toolchain: [--seconds N | --runs N] [--seed S], 10 seconds
                  each and a new seed unless said otherwise
   bench-peers    measure ganger beside Redis, PostgreSQL and beanstalkd, in one run on this machine
-  bench-redis    measure the Redis port beside Redis with published clients and the script of qless";
+  bench-redis    measure the Redis port beside Redis with published clients and the script of qless
+  bench-quantumleap
+                 measure notifications taken and rows inserted, beside what PostgreSQL itself takes";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = env::args().skip(1).collect();
@@ -54,6 +57,7 @@ fn run(arguments: &[String]) -> Result<()> {
         ("fuzz", rest) => ci::fuzz(rest),
         ("bench-peers", rest) => bench_peers::run(rest),
         ("bench-redis", rest) => bench_redis::run(rest),
+        ("bench-quantumleap", rest) => bench_quantumleap::run(rest),
         ("help" | "--help" | "-h", _) => {
             println!("{USAGE}");
             Ok(())

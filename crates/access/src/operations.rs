@@ -72,6 +72,7 @@ pub const OPERATIONS: &[Operation] = &[
     inside("enqueueJobs", Verb::Submit),
     inside("submitGraph", Verb::Submit),
     inside("listJobs", Verb::Observe),
+    inside("countJobs", Verb::Observe),
     inside("getJob", Verb::Observe),
     inside("getResult", Verb::Observe),
     inside("getPayload", Verb::Observe),
@@ -147,6 +148,7 @@ pub const OPERATIONS: &[Operation] = &[
     inside("ganger.v1.Jobs/SubmitGraph", Verb::Submit),
     inside("ganger.v1.Jobs/Get", Verb::Observe),
     inside("ganger.v1.Jobs/List", Verb::Observe),
+    inside("ganger.v1.Jobs/Count", Verb::Observe),
     inside("ganger.v1.Jobs/Wait", Verb::Observe),
     inside("ganger.v1.Jobs/Why", Verb::Observe),
     inside("ganger.v1.Jobs/Graph", Verb::Observe),
@@ -198,6 +200,13 @@ pub const OPERATIONS: &[Operation] = &[
     inside("resp.work", Verb::Work),
     inside("resp.repair", Verb::Operate),
     inside("resp.clear", Verb::Operate),
+    // QuantumLeap's interface.
+    row("quantumleap.health", Verb::Greet, Scope::Open),
+    row("quantumleap.version", Verb::Greet, Scope::Known),
+    inside("quantumleap.notify", Verb::Submit),
+    inside("quantumleap.list", Verb::Observe),
+    inside("quantumleap.count", Verb::Observe),
+    inside("quantumleap.delete", Verb::Operate),
 ];
 
 #[cfg(test)]

@@ -3,8 +3,8 @@
 use clap::{Parser, Subcommand};
 
 use crate::command::{
-    backup, bench, check, completions, events, failures, job, outbox, queue, run, schedule, server,
-    stats, submit, token, version, worker, workers,
+    backup, bench, check, completions, events, failures, job, ngsi, outbox, queue, run, schedule,
+    server, stats, submit, token, version, worker, workers,
 };
 use crate::context::Global;
 use crate::exit::EXIT_CODES_HELP;
@@ -26,7 +26,7 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Run a server.
     Server(Box<server::ServerArgs>),
-    /// Run a worker: take jobs and run a program for each.
+    /// Run a worker: take jobs and run a program for each; or, with --ngsi, insert notifications into PostgreSQL.
     Worker(Box<worker::WorkerArgs>),
     /// Submit jobs or a graph from a file or standard input.
     Submit(submit::SubmitArgs),
@@ -65,4 +65,7 @@ pub(crate) enum Command {
     Completions(completions::CompletionsArgs),
     /// Show the versions of this program and of the server.
     Version(version::VersionArgs),
+    /// Insert what a worker asks for on standard input. The worker starts it by itself.
+    #[command(hide = true)]
+    NgsiInsert(ngsi::InsertArgs),
 }

@@ -223,7 +223,7 @@ async fn a_stream_that_ends_loses_no_job() {
         }
     }
     let left = client.list(JobFilter {
-        state: Some(JobState::Succeeded),
+        states: vec![JobState::Succeeded],
         limit: 1_000,
         ..JobFilter::default()
     });

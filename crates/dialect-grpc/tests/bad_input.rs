@@ -287,7 +287,7 @@ async fn bad_requests_about_jobs_are_refused_by_field() {
     );
     case!(
         list(v1::ListRequest {
-            state: 99,
+            state: vec![99],
             ..Default::default()
         }),
         "invalid_value",

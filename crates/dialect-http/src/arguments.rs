@@ -9,12 +9,15 @@ use crate::names::{self, JobReference, Name};
 use crate::problem::Problem;
 use crate::time::{read_moment, read_span};
 
+/// Parameters that may be given more than once: any of what they say will do.
+const REPEATABLE: [&str; 1] = ["state"];
+
 /// The parameters of one request, as bytes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Arguments(Vec<(String, Vec<u8>)>);
 
 impl Arguments {
-    /// Reads a query string. Only `known` names are taken, each once.
+    /// Reads a query string. Only `known` names are taken, each once but for those in [`REPEATABLE`].
     pub(crate) fn read(query: &str, known: &[&str]) -> Result<Self, Problem> {
         let mut all: Vec<(String, Vec<u8>)> = Vec::new();
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
@@ -23,7 +26,8 @@ impl Arguments {
             if !known.contains(&name.as_str()) {
                 return Err(unknown(&name, known));
             }
-            if all.iter().any(|(earlier, _)| *earlier == name) {
+            let is_double = all.iter().any(|(earlier, _)| *earlier == name);
+            if is_double && !REPEATABLE.contains(&name.as_str()) {
                 return Err(refused(&name, "is given twice: give it once"));
             }
             all.push((name, decode(value)));
@@ -43,6 +47,14 @@ impl Arguments {
         self.bytes(name)
             .map(|value| std::str::from_utf8(value).map_err(|_| refused(name, "is not UTF-8")))
             .transpose()
+    }
+
+    /// All texts of a parameter that may be repeated.
+    pub(crate) fn texts(&self, name: &str) -> Result<Vec<&str>, Problem> {
+        let given = self.0.iter().filter(|(known, _)| known == name);
+        given
+            .map(|(_, value)| std::str::from_utf8(value).map_err(|_| refused(name, "is not UTF-8")))
+            .collect()
     }
 
     /// A name of the engine's.

@@ -6,10 +6,10 @@ use axum::body::Body;
 use bytes::Bytes;
 use futures::StreamExt as _;
 use ganger_dialect_http::Settings;
-use http::{Request, Response};
+use http::Request;
 use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
-use support::{Face, face, face_with};
+use support::{events, face, face_with, follow};
 
 fn batch(body: Body, query: &str) -> Request<Body> {
     Request::post(format!("/api/v1/jobs/batch{query}"))
@@ -25,48 +25,6 @@ fn lines(body: &[u8]) -> Vec<Value> {
     lines
         .map(|line| serde_json::from_slice(line).expect("a line of JSON"))
         .collect()
-}
-
-/// Reads a stream until `count` events have come.
-async fn events(response: &mut Response<Body>, count: usize) -> Vec<(u64, Value)> {
-    let mut text = String::new();
-    let mut found = Vec::new();
-    while found.len() < count {
-        let frame = response
-            .body_mut()
-            .frame()
-            .await
-            .expect("more to come")
-            .expect("no fault");
-        text.push_str(std::str::from_utf8(frame.data_ref().expect("data")).expect("text"));
-        while let Some((event, rest)) = text
-            .split_once("\n\n")
-            .map(|(a, b)| (a.to_owned(), b.to_owned()))
-        {
-            text = rest;
-            let field = |name: &str| event.lines().find_map(|line| line.strip_prefix(name));
-            if let (Some(id), Some(data)) = (field("id: "), field("data: ")) {
-                found.push((
-                    id.parse().expect("a position"),
-                    serde_json::from_str(data).expect("JSON"),
-                ));
-            }
-        }
-    }
-    found
-}
-
-async fn follow(face: &Face, path: &str, last: Option<u64>) -> Response<Body> {
-    let mut request = Request::get(path);
-    if let Some(last) = last {
-        request = request.header("last-event-id", last.to_string());
-    }
-    let response = face
-        .start(request.body(Body::empty()).expect("a request"))
-        .await;
-    assert_eq!(response.status(), 200);
-    assert_eq!(response.headers()["content-type"], "text/event-stream");
-    response
 }
 
 #[tokio::test]

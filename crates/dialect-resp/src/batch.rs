@@ -1,12 +1,13 @@
 //! Commands that came together: their calls, on keys and of qless, make one commit, and their replies keep their order.
 
 use ganger_shard::{CallError, Handle};
-use ganger_types::keys::{KeyAnswers, KeyCalls};
+use ganger_types::keys::{KeyAnswers, KeyCall, KeyCalls, KeyReply};
 use ganger_types::qless::QlessCall;
 use ganger_types::{Bytes, Command, Namespace, Reply};
 
 use crate::limits::{BATCH_BYTES_MAX, BATCH_CALLS_MAX, BATCH_WIDE_CALLS_MAX};
 use crate::plan::{Answer, Call, Planned, Shape};
+use crate::popped::{Pop, is_taken};
 use crate::value::Value;
 
 /// Commands that came together.
@@ -15,6 +16,8 @@ pub(crate) struct Batch {
     slots: Vec<Slot>,
     /// The calls: those on keys of one database that follow each other are one entry.
     commands: Vec<Command>,
+    /// Calls that take an element from a work queue: which one it is, whose, and the list.
+    taking: Vec<(usize, Namespace, Bytes)>,
     calls: usize,
     wide: usize,
     bytes: usize,
@@ -35,8 +38,8 @@ enum Slot {
 
 /// What came of it.
 pub(crate) enum Gathered {
-    /// A reply for each command.
-    Replies(Vec<Value>),
+    /// A reply for each command, and what was taken from work queues.
+    Replies(Vec<Value>, Vec<Pop>),
     /// A watched key has changed; nothing was done.
     Changed,
 }
@@ -101,7 +104,15 @@ impl Batch {
         self.calls += 1;
         self.bytes += call.bytes();
         let call = match call {
-            Call::Keys(call) => call,
+            Call::Keys(call) => {
+                if let KeyCall::Move { from, to, .. } = &call
+                    && is_taken(from, to)
+                {
+                    let which = self.calls - 1;
+                    self.taking.push((which, namespace.clone(), from.clone()));
+                }
+                call
+            }
             Call::Qless(request) => {
                 let namespace = namespace.clone();
                 let call = QlessCall { namespace, request };
@@ -141,14 +152,26 @@ impl Batch {
                 }
             }
         }
+        let popped = self
+            .taking
+            .into_iter()
+            .filter_map(|(which, namespace, list)| {
+                let Ok(Answer::Keys(Ok(KeyReply::Value(element)))) = answers.get(which)? else {
+                    return None;
+                };
+                let element = element.clone();
+                Some(Pop {
+                    namespace,
+                    list,
+                    element,
+                })
+            });
+        let popped = popped.collect();
         let mut answers = answers.into_iter();
         let mut next = move || answers.next().expect("there is an answer for each call");
-        Gathered::Replies(
-            self.slots
-                .into_iter()
-                .map(|slot| slot.reply(&mut next))
-                .collect(),
-        )
+        let replies = self.slots.into_iter();
+        let replies = replies.map(|slot| slot.reply(&mut next)).collect();
+        Gathered::Replies(replies, popped)
     }
 }
 

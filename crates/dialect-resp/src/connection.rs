@@ -7,6 +7,7 @@ use bytes::{Buf as _, Bytes, BytesMut};
 use futures::FutureExt as _;
 use ganger_shard::Health;
 use ganger_types::KeyWait;
+use ganger_types::keys::KeyCall;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::time::{Instant, sleep_until, timeout};
 
@@ -15,7 +16,8 @@ use crate::counters::{Gauge, count};
 use crate::limits::{
     BEHIND_WAIT_BYTES_MAX, IDLE_BYTES, LOOK_EVERY, READ_BYTES, READ_TOGETHER_BYTES, WRITE_BYTES,
 };
-use crate::plan::{Plan, Wait, refused};
+use crate::plan::{Call, Plan, Wait, refused};
+use crate::popped::{Pop, is_taken};
 use crate::request::{Decoder, Request};
 use crate::session::{Queue, Session};
 use crate::table::{self, Command, Run, Special};
@@ -107,12 +109,21 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         if let Some((asked, list, element)) = self.undelivered.take() {
             self.session.shared.handle.put_back(asked, list, element);
         }
+        let popped = std::mem::take(&mut self.session.popped);
+        popped.give_back(&self.session.shared.handle).await;
         if end == End::Slow || self.session.mailbox.is_full() {
             count(&self.session.shared.counters.cut);
             return End::Slow;
         }
+        // It is gone for others before its client sees the end.
+        let Self {
+            mut stream,
+            session,
+            ..
+        } = self;
+        drop(session);
         // Whoever has gone hears nothing of it.
-        let _ = timeout(Duration::from_secs(1), self.stream.shutdown()).await;
+        let _ = timeout(Duration::from_secs(1), stream.shutdown()).await;
         end
     }
 
@@ -289,7 +300,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
     /// Puts a call, or the reply to what needs none, to what is run together.
     fn put_in(&mut self, plan: Plan, is_wide: bool) {
         match plan {
-            Ok(planned) => self.batch.call(self.session.namespace(), planned, is_wide),
+            Ok(planned) => {
+                if let Call::Keys(KeyCall::Get { key }) = &planned.call {
+                    let session = &mut self.session;
+                    let database = &session.shared.settings.databases[session.database];
+                    session.popped.asked_for(database, key);
+                }
+                self.batch.call(self.session.namespace(), planned, is_wide);
+            }
             Err(value) => {
                 self.batch.ready(value);
             }
@@ -423,6 +441,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         let value = match woken? {
             Woken::Ready(Ok(Ok(popped))) => {
                 if let Some((list, element)) = &popped {
+                    if let Some((to, _)) = &asked.to
+                        && is_taken(list, to)
+                    {
+                        self.session.popped.note(Pop {
+                            namespace: asked.namespace.clone(),
+                            list: list.clone(),
+                            element: element.clone(),
+                        });
+                    }
                     self.undelivered = Some((asked, list.clone(), element.clone()));
                 }
                 wait.reply(popped)
@@ -441,9 +468,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
             return Ok(());
         }
         let batch = std::mem::take(&mut self.batch);
-        let Gathered::Replies(replies) = batch.gather(&self.session.shared.handle).await else {
+        let Gathered::Replies(replies, popped) = batch.gather(&self.session.shared.handle).await
+        else {
             unreachable!("nothing is watched outside of a transaction");
         };
+        for pop in popped {
+            self.session.popped.note(pop);
+        }
         // What others have sent meanwhile, and what this connection sent itself, comes before the replies.
         self.put_messages();
         for reply in replies {

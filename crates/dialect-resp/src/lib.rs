@@ -20,6 +20,7 @@ mod limits;
 mod login;
 mod number;
 mod plan;
+mod popped;
 mod port;
 mod pubsub;
 mod qless;

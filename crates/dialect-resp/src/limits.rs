@@ -39,6 +39,9 @@ pub(crate) const BEHIND_WAIT_BYTES_MAX: usize = FRAME_BYTES_MAX;
 pub(crate) const QUEUED_COMMANDS_MAX: usize = 100_000;
 /// Bytes of their arguments.
 pub(crate) const QUEUED_BYTES_MAX: usize = FRAME_BYTES_MAX;
+/// Elements that a connection took from work queues and that go back at its end if nobody has asked for them: the last so
+/// many.
+pub(crate) const POPPED_MAX: usize = 64;
 /// Keys that a connection may watch.
 pub(crate) const WATCHED_KEYS_MAX: usize = 10_000;
 /// Channels and patterns that a connection may listen to.

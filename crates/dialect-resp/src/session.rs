@@ -13,6 +13,7 @@ use crate::counters::count;
 use crate::hub::Mailbox;
 use crate::limits::{LOOK_EVERY, QUEUED_BYTES_MAX, QUEUED_COMMANDS_MAX};
 use crate::login::Login;
+use crate::popped::Popped;
 use crate::port::Shared;
 use crate::rights::{Right, Rights};
 use crate::table::Command;
@@ -37,6 +38,8 @@ pub(crate) struct Session {
     pub(crate) channels: BTreeSet<Bytes>,
     pub(crate) patterns: BTreeSet<Bytes>,
     pub(crate) mailbox: Arc<Mailbox>,
+    /// What it took from work queues.
+    pub(crate) popped: Popped,
     /// Whether it ends once what it was answered is written.
     pub(crate) is_ending: bool,
 }
@@ -94,6 +97,7 @@ impl Session {
             channels: BTreeSet::new(),
             patterns: BTreeSet::new(),
             mailbox,
+            popped: Popped::default(),
             is_ending: false,
         };
         session.become_one(identity, None);

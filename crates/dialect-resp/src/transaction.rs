@@ -164,7 +164,10 @@ pub(crate) async fn execute(session: &mut Session) -> Value {
             session.select(begun_in);
             Value::NilList
         }
-        Gathered::Replies(mut replies) => {
+        Gathered::Replies(mut replies, popped) => {
+            for pop in popped {
+                session.popped.note(pop);
+            }
             for (place, command, arguments) in later {
                 replies[place] = at_last(session, command, &arguments);
             }

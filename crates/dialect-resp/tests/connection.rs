@@ -3,6 +3,7 @@
 mod kit;
 
 use ganger_access::{Identity, Proof};
+use ganger_types::keys::KeyUpkeep;
 use kit::{World, encode};
 
 /// Asks until `is_so`: for what another task of the server does by itself soon.
@@ -454,4 +455,73 @@ fn a_stop_ends_connections_that_wait() {
     blocked(&world, 1);
     world.stopping.cancel();
     assert!(idle.is_closed() && waiting.is_closed());
+}
+
+/// A world in which nothing goes back because its grace is over.
+fn patient() -> World {
+    World::tended(KeyUpkeep {
+        put_back_after: Some(std::time::Duration::from_secs(3_600)),
+        ..KeyUpkeep::default()
+    })
+}
+
+/// A list once it is this.
+fn becomes(client: &mut kit::Client, list: &str, elements: &str) {
+    until(|| client.ask(&["LRANGE", list, "0", "-1"]) == elements);
+}
+
+#[test]
+fn an_id_goes_back_when_its_connection_ends_before_anybody_has_asked_for_it() {
+    let world = patient();
+    let mut client = world.client();
+    for id in ["1", "2", "3"] {
+        client.ask(&["SETNX", &format!("w:item:{id}"), "data"]);
+        client.ask(&["LPUSH", "w:queue", id]);
+    }
+    let takes: [&[&[&str]]; 4] = [
+        &[&["RPOPLPUSH", "w:queue", "w:processing"]],
+        &[&["BRPOPLPUSH", "w:queue", "w:processing", "0"]],
+        &[&["LMOVE", "w:queue", "w:processing", "RIGHT", "LEFT"]],
+        &[
+            &["MULTI"],
+            &["RPOPLPUSH", "w:queue", "w:processing"],
+            &["RPOPLPUSH", "w:queue", "w:processing"],
+            &["EXEC"],
+        ],
+    ];
+    for commands in takes {
+        let mut worker = world.client();
+        for command in commands {
+            worker.ask(command);
+        }
+        assert!(
+            client
+                .ask(&["LRANGE", "w:processing", "0", "-1"])
+                .ends_with('1')
+        );
+        drop(worker);
+        becomes(&mut client, "w:processing", "*0");
+        becomes(&mut client, "w:queue", "*3 $1 3 $1 2 $1 1");
+    }
+}
+
+#[test]
+fn an_id_that_somebody_has_asked_for_on_any_connection_stays_when_its_connection_ends() {
+    let world = patient();
+    let (mut client, mut worker, mut other) = (world.client(), world.client(), world.client());
+    for id in ["1", "2", "3", "4"] {
+        client.ask(&["SETNX", &format!("w:item:{id}"), "data"]);
+        client.ask(&["LPUSH", "w:queue", id]);
+        worker.ask(&["RPOPLPUSH", "w:queue", "w:processing"]);
+    }
+    worker.ask(&["GET", "w:item:1"]);
+    other.ask(&["GET", "w:item:2"]);
+    other.ask(&["SETEX", "w:lease:3", "60", "session"]);
+    drop(worker);
+    // The one that nobody asked for has gone back once the end is noticed; the others stay.
+    becomes(&mut client, "w:queue", "*1 $1 4");
+    assert_eq!(
+        client.ask(&["LRANGE", "w:processing", "0", "-1"]),
+        "*3 $1 3 $1 2 $1 1"
+    );
 }

@@ -20,6 +20,7 @@ pub mod http;
 pub mod load;
 pub mod network;
 pub mod ports;
+pub mod quantumleap;
 pub mod random;
 pub mod redis;
 pub mod scenario;

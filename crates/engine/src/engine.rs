@@ -155,8 +155,22 @@ impl Engine {
             Command::Query(query) => self.query(now, &query, known),
         };
         self.spread_endings(now, out);
+        self.tell_of_qless(now, out);
         self.peers.falling = None;
         answer
+    }
+
+    /// Announces what the command did to jobs of qless. Of those that a live job of ours hides by its id nobody hears.
+    fn tell_of_qless(&mut self, now: Now, out: &mut Effects) {
+        for (namespace, happening) in self.qless.take_happened() {
+            let (Happening::JobMoved { job, .. } | Happening::JobRemoved { job, .. }) = &happening
+            else {
+                continue;
+            };
+            if self.find_job(&namespace, job).is_none() {
+                self.announce_in(namespace, now.wall, happening, out);
+            }
+        }
     }
 
     /// Fires what is due, each timer at its own deadline, at most `limit` of them; true if more are due.
@@ -484,9 +498,20 @@ impl Engine {
         happening: Happening,
         out: &mut Effects,
     ) {
+        let namespace = self.spaces[space.at()].name.clone();
+        self.announce_in(namespace, at, happening, out);
+    }
+
+    /// The same in a namespace that may have no jobs or queues of ours.
+    fn announce_in(
+        &mut self,
+        namespace: Namespace,
+        at: Timestamp,
+        happening: Happening,
+        out: &mut Effects,
+    ) {
         let position = self.meta.next_event;
         self.meta.next_event = Position(position.0 + 1);
-        let namespace = self.spaces[space.at()].name.clone();
         out.events.push(Event {
             position,
             at,

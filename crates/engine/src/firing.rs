@@ -1,9 +1,14 @@
 //! What happens when a timer fires.
 
+use std::time::Duration;
+
 use ganger_types::job::AttemptEnd;
-use ganger_types::{Change, DueOrder, Elapsed, Failure, Group, JobKey, JobState, Now, UniqueKey};
+use ganger_types::{
+    Change, DueOrder, Elapsed, Failure, Group, JobKey, JobState, Now, Outcome, Reply, UniqueKey,
+};
 
 use crate::Effects;
+use crate::command::{ended, goes_on};
 use crate::engine::Engine;
 use crate::index::Timer;
 use crate::names::SpaceIndex;
@@ -124,13 +129,7 @@ impl Engine {
         }
     }
 
-    fn warn(
-        &mut self,
-        moment: Now,
-        key: JobKey,
-        grace_for: std::time::Duration,
-        out: &mut Effects,
-    ) {
+    fn warn(&mut self, moment: Now, key: JobKey, grace_for: Duration, out: &mut Effects) {
         let queue = self.job(key).queue;
         self.reindex(key, |job| {
             let lease = job
@@ -172,33 +171,49 @@ impl Engine {
         self.retry(moment, key, pause, "timeout", out);
     }
 
-    fn worker_was_lost(&mut self, moment: Now, key: JobKey, out: &mut Effects) {
-        self.end_attempt(moment, key, AttemptEnd::Expired);
-        let space = self.space_of_job(key);
-        let deaths_max = self.spaces[space.at()].settings.deaths_max;
-        let extra = self.job_mut(key).extra_mut();
-        extra.deaths += 1;
-        let deaths = extra.deaths;
-        if deaths_max > 0 && deaths >= deaths_max {
-            let message =
-                format!("its worker was lost {deaths} times in a row: it may be what kills them");
-            self.fail_for_good(moment, key, Group::from_static("poison"), message, out);
-        } else if !self.may_retry(moment, key, std::time::Duration::ZERO) {
-            let message = "its lease ran out, and no retries were left".to_owned();
-            self.fail_for_good(
-                moment,
-                key,
-                Group::from_static("lease-expired"),
-                message,
-                out,
-            );
-        } else {
-            self.count_retry(moment, self.job(key).queue);
-            let to = Move::Ready {
-                at: moment.elapsed,
-                is_ahead: false,
-            };
-            self.transition(moment, key, to, "lease-expired", out);
+    /// The attempt ends without a verdict: its lease ran out, or somebody tells that whoever ran it died.
+    /// Gives what the latter hears.
+    pub(crate) fn worker_was_lost(&mut self, now: Now, key: JobKey, out: &mut Effects) -> Reply {
+        self.end_attempt(now, key, AttemptEnd::Expired);
+        let losses_max = self.names.retry(self.job(key).retry).losses_max;
+        let job = self.job_mut(key);
+        if losses_max.is_some() {
+            job.attempts_counted -= 1;
         }
+        let extra = job.extra_mut();
+        extra.deaths = extra.deaths.saturating_add(1);
+        let deaths = extra.deaths;
+        if let Some(message) = self.suspicion(key, losses_max, deaths) {
+            self.fail_for_good(now, key, Group::from_static("poison"), message, out);
+            return ended(Outcome::Failed);
+        }
+        if !self.may_retry(now, key, Duration::ZERO) {
+            let message = "its lease ran out, and no retries were left".to_owned();
+            let group = Group::from_static("lease-expired");
+            self.fail_for_good(now, key, group, message, out);
+            return ended(Outcome::Failed);
+        }
+        self.count_retry(now, self.job(key).queue);
+        let to = Move::Ready {
+            at: now.elapsed,
+            is_ahead: false,
+        };
+        self.transition(now, key, to, "lease-expired", out);
+        goes_on(JobState::Ready, Some(now.wall))
+    }
+
+    /// Why a job is set aside after so many losses; `None` if they are not too many yet.
+    fn suspicion(&self, key: JobKey, losses_max: Option<u32>, deaths: u32) -> Option<String> {
+        if let Some(losses_max) = losses_max {
+            return (deaths > losses_max).then(|| {
+                format!(
+                    "its worker was lost {deaths} times, and {losses_max} are allowed: it may be what kills them"
+                )
+            });
+        }
+        let deaths_max = self.spaces[self.space_of_job(key).at()].settings.deaths_max;
+        (deaths_max > 0 && deaths >= deaths_max).then(|| {
+            format!("its worker was lost {deaths} times in a row: it may be what kills them")
+        })
     }
 }

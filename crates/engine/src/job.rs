@@ -45,7 +45,7 @@ pub(crate) struct Extra {
     pub deadline: Option<Timestamp>,
     pub timeout: Option<Duration>,
     pub releases: u32,
-    /// Leases that ran out in a row.
+    /// Leases that ran out: in a row, or all of them if its retry policy bounds those.
     pub deaths: u32,
     /// Positional inputs.
     pub inputs: u32,

@@ -10,6 +10,7 @@ mod dump;
 mod endings;
 mod engine;
 mod firing;
+mod guests;
 mod index;
 mod invariants;
 mod job;

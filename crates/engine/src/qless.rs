@@ -3,23 +3,28 @@
 //! What is here hands it its calls, writes its rows once a turn, and gives them back after a start. Its jobs are shown
 //! among ours (`as_job`, `as_queue`, `explain`), but stay rows of their own, and no timer of the engine acts on them.
 
+mod again;
 mod as_job;
 mod as_queue;
 mod cancel;
 mod explain;
 mod lease;
+mod list;
+mod moves;
 mod report;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use ganger_qless::Qless;
-use ganger_types::reply::{Explanation, QlessJobView, QueueView};
+use ganger_types::qless::QlessJob;
+use ganger_types::reply::{Explanation, GuestView, QueueView};
 use ganger_types::{
-    Bytes, Change, Elapsed, JobId, Namespace, Now, QlessAnswer, QlessCall, QlessMessage, QlessRow,
-    Queue, Timestamp,
+    Bytes, Change, Elapsed, Group, Happening, JobId, JobState, Namespace, Now, QlessAnswer,
+    QlessCall, QlessMessage, QlessRow, Queue, Timestamp,
 };
 
 use crate::Effects;
+use crate::guests::short;
 
 /// qless in all namespaces.
 #[derive(Debug, Default)]
@@ -29,6 +34,8 @@ pub(crate) struct QlessSpaces {
     called: BTreeSet<Namespace>,
     /// Queues that got ready jobs, for waking waiting workers.
     woken: BTreeSet<(Namespace, Bytes)>,
+    /// What was done to jobs since somebody took it, in order.
+    happened: Vec<(Namespace, Happening)>,
 }
 
 impl QlessSpaces {
@@ -53,6 +60,9 @@ impl QlessSpaces {
         let qless = self.spaces.entry(namespace.clone()).or_default();
         let mut messages = Vec::new();
         let answer = act(qless, &mut messages);
+        moves::take(qless, |happening| {
+            self.happened.push((namespace.clone(), happening));
+        });
         for queue in qless.take_grown() {
             self.woken.insert((namespace.clone(), queue));
         }
@@ -66,6 +76,11 @@ impl QlessSpaces {
         let woken = std::mem::take(&mut self.woken).into_iter();
         let named = |(namespace, queue)| Some((namespace, Queue::new(queue).ok()?));
         woken.filter_map(named).collect()
+    }
+
+    /// What was done to jobs since the last call, in order. The commands are few that do anything to them.
+    pub(crate) fn take_happened(&mut self) -> Vec<(Namespace, Happening)> {
+        std::mem::take(&mut self.happened)
     }
 
     /// Whether a pop of the queue would find a job that is ready.
@@ -107,8 +122,20 @@ impl QlessSpaces {
     }
 
     /// The job with this id, as if it were one of ours.
-    pub(crate) fn job(&self, namespace: &Namespace, id: &JobId) -> Option<QlessJobView> {
+    pub(crate) fn job(&self, namespace: &Namespace, id: &JobId) -> Option<GuestView> {
         as_job::view(self.space(namespace)?, namespace, id)
+    }
+
+    /// A job of this row, as if it were one of ours.
+    pub(crate) fn job_of_row(&self, namespace: &Namespace, row: &QlessJob) -> Option<GuestView> {
+        let id = JobId::new(&row.jid).ok()?;
+        as_job::view_of(self.space(namespace)?, namespace, &id, row)
+    }
+
+    /// Where the job with this id stands.
+    pub(crate) fn state(&self, namespace: &Namespace, id: &JobId) -> Option<JobState> {
+        let job = self.space(namespace)?.look_up(id.as_bytes())?;
+        Some(as_job::state(job))
     }
 
     /// Why the job is not running.
@@ -144,6 +171,19 @@ impl QlessSpaces {
         if let Some(qless) = self.space(namespace) {
             as_queue::add(view, qless);
         }
+    }
+
+    /// Its failure groups with the number of jobs in each; names are cut as in the jobs.
+    pub(crate) fn failure_groups(&self, namespace: &Namespace) -> Vec<(Group, u64)> {
+        let groups = self
+            .space(namespace)
+            .into_iter()
+            .flat_map(Qless::failure_sizes);
+        let named = groups.filter_map(|(group, count)| {
+            let count = u64::try_from(count).unwrap_or(u64::MAX);
+            Some((short(group, Group::new)?, count))
+        });
+        named.collect()
     }
 
     /// A row as it was stored.

@@ -1,10 +1,12 @@
 //! Questions answered from memory. They run in the order of commands, so their answers wait for the same
 //! commit as those of the commands before them: nothing is shown that a crash could take back (`rel D4`).
 
+use std::collections::BTreeSet;
+
 use ganger_types::query::Query;
-use ganger_types::reply::{QlessJobView, QueueView, WorkerView};
+use ganger_types::reply::{QueueView, WorkerView};
 use ganger_types::{
-    Answer, JobId, Namespace, NamespaceRecord, NamespaceSettings, Now, Rejection, Reply, Sample,
+    Answer, Namespace, NamespaceRecord, NamespaceSettings, Now, Queue, Rejection, Reply, Sample,
     StatisticsRecord,
 };
 
@@ -20,7 +22,7 @@ impl Engine {
             Query::Queue(namespace, queue) => {
                 let found = match self.find_queue(namespace, queue) {
                     Some(index) => Some(self.queue_view(now, index)),
-                    None => self.qless.queue(namespace, queue),
+                    None => self.queue_of_guests(namespace, queue),
                 };
                 let view = found.ok_or_else(|| Rejection::QueueNotFound {
                     queue: queue.clone(),
@@ -30,13 +32,11 @@ impl Engine {
             Query::Namespaces => Reply::Namespaces(self.namespace_records()),
             Query::Workers(namespace) => Reply::Workers(self.worker_views(namespace)),
             Query::FailureGroups(namespace) => {
-                Reply::FailureGroups(self.in_space(namespace, |space| {
-                    space
-                        .group_counts
-                        .iter()
-                        .map(|(group, count)| (group.clone(), *count))
-                        .collect()
-                }))
+                let mut groups = self.in_space(namespace, |space| space.group_counts.clone());
+                for (group, count) in self.qless.failure_groups(namespace) {
+                    *groups.entry(group).or_default() += count;
+                }
+                Reply::FailureGroups(groups.into_iter().collect())
             }
             Query::TopTags(namespace, skip, take) => {
                 let mut tags: Vec<_> = self.in_space(namespace, |space| {
@@ -86,7 +86,11 @@ impl Engine {
                 Reply::Statistics(Box::new(found.cloned().unwrap_or_else(empty)))
             }
             Query::Why(namespace, id) => Reply::Why(Box::new(self.why(now, namespace, id, known)?)),
-            Query::QlessJob(namespace, id) => Reply::QlessJob(self.qless_job(namespace, id)),
+            Query::Guest(namespace, id) => Reply::Guest(self.guest(now, namespace, id)),
+            Query::Guests(query) => {
+                let (found, rest) = self.guests(now, query);
+                Reply::Guests(found, rest)
+            }
             Query::Peers => self.peer_views(now),
             Query::Waits(shard) => self.waits_due(now, shard),
             Query::Outbox(shard, from, limit) => self.outbox_page(shard, *from, *limit),
@@ -111,34 +115,32 @@ impl Engine {
         let is_shown = |queue: &QueueIndex| self.queues[queue.at()].known;
         let ours = queues.into_iter().filter(is_shown);
         let mut views: Vec<QueueView> = ours.map(|queue| self.queue_view(now, queue)).collect();
-        for queue in self.qless.queues(namespace) {
-            if !views.iter().any(|view| view.queue == queue) {
-                views.extend(self.qless.queue(namespace, &queue));
-            }
-        }
+        let shown: BTreeSet<&Queue> = views.iter().map(|view| &view.queue).collect();
+        let mut others: BTreeSet<Queue> = self.qless.queues(namespace).into_iter().collect();
+        others.extend(self.keys.queues(namespace));
+        let others = others.into_iter().filter(|queue| !shown.contains(queue));
+        let others: Vec<QueueView> = others
+            .filter_map(|queue| self.queue_of_guests(namespace, &queue))
+            .collect();
+        views.extend(others);
         views.sort_by(|a, b| a.queue.cmp(&b.queue));
         views
     }
 
-    /// Namespaces that were used, by jobs of ours or of qless.
+    /// Namespaces that were used, by jobs of ours or by guests.
     fn namespace_records(&self) -> Vec<NamespaceRecord> {
         let ours = self.spaces.iter().map(Space::record);
-        let others = self.qless.namespaces();
-        let others = others.filter(|name| self.find_space(name).is_none());
-        let others = others.map(|namespace| NamespaceRecord {
+        let others: BTreeSet<&Namespace> = self
+            .qless
+            .namespaces()
+            .chain(self.keys.namespaces())
+            .filter(|name| self.find_space(name).is_none())
+            .collect();
+        let others = others.into_iter().map(|namespace| NamespaceRecord {
             namespace: namespace.clone(),
             settings: NamespaceSettings::default(),
         });
         ours.chain(others).collect()
-    }
-
-    /// The job of qless with this id, unless a live one of ours has it. The host asks once it has found none that has
-    /// ended.
-    fn qless_job(&self, namespace: &Namespace, id: &JobId) -> Option<Box<QlessJobView>> {
-        if self.find_job(namespace, id).is_some() {
-            return None;
-        }
-        self.qless.job(namespace, id).map(Box::new)
     }
 
     fn queue_view(&self, now: Now, index: QueueIndex) -> QueueView {
@@ -162,7 +164,7 @@ impl Engine {
             finished_total: queue.finished_total,
         };
         let namespace = &self.spaces[queue.space.at()].name;
-        self.qless.add_to(namespace, &mut view);
+        self.add_guests_to(namespace, &mut view);
         view
     }
 

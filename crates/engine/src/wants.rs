@@ -41,12 +41,10 @@ impl Engine {
             Command::Release(cmd) => want(&cmd.held.namespace, &cmd.held.job),
             Command::AppendLog(cmd) => want(&cmd.held.namespace, &cmd.held.job),
             Command::Cancel(cmd) => {
-                // Of those that are not live only a job of qless is cancelled, unless one of ours has its id.
+                // Of those that are not live only a guest is cancelled or refused, unless one of ours has its id.
                 if let Selection::Jobs(ids) = &cmd.jobs {
-                    let of_qless = ids
-                        .iter()
-                        .filter(|id| self.qless.has_job(&cmd.namespace, id));
-                    of_qless.for_each(|id| want(&cmd.namespace, id));
+                    let guests = ids.iter().filter(|id| self.has_guest(&cmd.namespace, id));
+                    guests.for_each(|id| want(&cmd.namespace, id));
                 }
             }
             Command::Revive(cmd) => cmd.jobs.iter().for_each(|id| want(&cmd.namespace, id)),

@@ -24,7 +24,11 @@ impl Engine {
         let Some(key) = self.find_job(namespace, id) else {
             return match known.find(namespace, id) {
                 Some(record) => Ok(explain_ended(record)),
-                None => (self.qless.why(now, namespace, id)).ok_or_else(|| not_found(id)),
+                None => {
+                    let of_qless = self.qless.why(now, namespace, id);
+                    let why = of_qless.or_else(|| self.keys.why(now, namespace, id));
+                    why.ok_or_else(|| not_found(id))
+                }
             };
         };
         let job = self.job(key);

@@ -38,6 +38,7 @@ enum Step {
         grant: usize,
         permanent: bool,
     },
+    Lose(usize),
     Release {
         grant: usize,
         counted: bool,
@@ -86,6 +87,7 @@ fn step() -> impl Strategy<Value = Step> {
         6 => (0_usize..2, 1_u32..4).prop_map(|(queue, max)| Step::Lease { queue, max }),
         5 => place.clone().prop_map(Step::Complete),
         3 => (place.clone(), any::<bool>()).prop_map(|(grant, permanent)| Step::Fail { grant, permanent }),
+        1 => place.clone().prop_map(Step::Lose),
         2 => (place.clone(), any::<bool>(), any::<bool>(), 0_u8..2).prop_map(
             |(grant, counted, keep_place, delay)| Step::Release { grant, counted, keep_place, delay }
         ),
@@ -179,6 +181,12 @@ impl History {
                     return;
                 };
                 let _ = self.run(fail(&grant, permanent));
+            }
+            Step::Lose(grant) => {
+                let Some(grant) = pick(&self.grants, grant) else {
+                    return;
+                };
+                let _ = self.run(lost(&grant));
             }
             Step::Release {
                 grant,
@@ -274,6 +282,7 @@ impl History {
                     retries_max: 2,
                     backoff: Backoff::Fixed(secs(u64::from(delay) * 7)),
                     jitter_percent: 0,
+                    losses_max: (priority > 0).then_some(u32::from(given % 3)),
                 }),
                 unique: unique.then(|| Unique {
                     key: UniqueKey::new(format!("u{place}")).unwrap(),

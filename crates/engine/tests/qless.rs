@@ -4,12 +4,16 @@
 
 mod support;
 
+use std::collections::BTreeMap;
+
 use ganger_engine::{Effects, Known};
 use ganger_types::command::ConfigureNamespace;
 use ganger_types::qless::{Generation, QlessReply, QlessRequest, QlessSet};
+use ganger_types::query::{JobQuery, Query};
+use ganger_types::reply::GuestView;
 use ganger_types::{
-    Bytes, Change, Clock, Command, Namespace, NamespaceSettings, QlessAnswer, QlessCall,
-    QlessMessage, Reply,
+    Bytes, Change, Clock, Command, Event, Happening, JobId, JobKey, JobState, Namespace,
+    NamespaceSettings, QlessAnswer, QlessCall, QlessMessage, Queue, Reply,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -269,7 +273,89 @@ fn course(calls: &[Command], restarts: &[usize]) -> Course {
         }
     }
     world.restart();
-    (answers, world.messages, world.engine.dump())
+    (
+        answers,
+        world.messages,
+        without_numbers(world.engine.dump()),
+    )
+}
+
+/// Where each job stands, by its namespace and id: state, queue, attempt.
+type Standings = BTreeMap<(Namespace, JobId), (JobState, Queue, u32)>;
+
+/// As it is shown.
+fn shown(world: &mut World) -> Standings {
+    let mut standings = Standings::new();
+    for namespace in [Namespace::default(), other()] {
+        let query = JobQuery {
+            namespace: namespace.clone(),
+            limit: 1_000,
+            ..JobQuery::default()
+        };
+        let query = Query::Guests(Box::new(query));
+        let Reply::Guests(found, None) = world.ok(Command::Query(Box::new(query))) else {
+            panic!("there are few jobs");
+        };
+        for (_, GuestView { record, .. }) in found {
+            let stands = (record.state, record.queue, record.attempt);
+            standings.insert((namespace.clone(), record.id), stands);
+        }
+    }
+    standings
+}
+
+/// As events tell it, each of which must go on from the one before.
+fn follow(standings: &mut Standings, events: &[Event]) {
+    for event in events {
+        let name = |job: &JobId| (event.namespace.clone(), job.clone());
+        match &event.happening {
+            Happening::JobMoved {
+                key,
+                job,
+                queue,
+                from,
+                to,
+                attempt,
+                ..
+            } => {
+                assert_eq!(*key, JobKey::OF_QLESS);
+                let after = (*to, queue.clone(), *attempt);
+                let before = standings.insert(name(job), after.clone());
+                assert_ne!(before.as_ref(), Some(&after), "{event:?} moves nothing");
+                assert_eq!(*from, before.map(|it| it.0), "{event:?}");
+            }
+            Happening::JobRemoved { job, .. } => {
+                assert!(standings.remove(&name(job)).is_some(), "{event:?}");
+            }
+            other => panic!("{other:?} is not of qless"),
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    /// Whoever follows the events knows after each call where every job stands, and hears of no move that was none.
+    #[test]
+    fn events_tell_where_all_jobs_stand(
+        calls in vec(any_call(), 1..120),
+        restarts in vec(0..120_usize, 0..4),
+    ) {
+        let mut world = World::new();
+        let mut standings = Standings::new();
+        for (place, call) in calls.into_iter().enumerate() {
+            let told = world.events.len();
+            let words = format!("{call:?}");
+            drop(answer(world.ok(call)));
+            follow(&mut standings, &world.events[told..]);
+            prop_assert_eq!(&standings, &shown(&mut world), "after {}", words);
+            if restarts.contains(&place) {
+                let told = world.events.len();
+                world.restart();
+                prop_assert_eq!(world.events.len(), told);
+            }
+        }
+    }
 }
 
 proptest! {
@@ -283,4 +369,19 @@ proptest! {
     ) {
         prop_assert_eq!(course(&calls, &restarts), course(&calls, &[]));
     }
+}
+
+/// What an engine knows but for the numbers of the rows of qless: after a restart those of rows that have gone may be
+/// given again.
+fn without_numbers(dump: Vec<String>) -> Vec<String> {
+    let without = |line: String| match line.split_once("QlessJob { number: ") {
+        Some((before, rest)) => {
+            let (_, rest) = rest.split_once(", ").expect("more follows");
+            format!("{before}QlessJob {{ {rest}")
+        }
+        None => line,
+    };
+    let mut lines: Vec<String> = dump.into_iter().map(without).collect();
+    lines.sort();
+    lines
 }

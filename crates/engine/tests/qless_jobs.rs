@@ -10,7 +10,7 @@ use ganger_types::command::{Cancel, Enqueue, NewJob, Selection};
 use ganger_types::job::AttemptEnd;
 use ganger_types::qless::{Generation, QlessReply, QlessRequest};
 use ganger_types::query::Query;
-use ganger_types::reply::{QlessJobView, Reason};
+use ganger_types::reply::{GuestView, Reason};
 use ganger_types::{
     Bytes, Command, Due, JobId, JobKey, JobState, Kind, Namespace, Priority, QlessCall, Queue,
     Reply, Timestamp, What, Worker,
@@ -43,15 +43,15 @@ fn call(world: &mut World, words: &str) -> QlessReply {
     }
 }
 
-fn find(world: &mut World, jid: &str) -> Option<QlessJobView> {
-    let query = Query::QlessJob(Namespace::default(), id(jid));
+fn find(world: &mut World, jid: &str) -> Option<GuestView> {
+    let query = Query::Guest(Namespace::default(), id(jid));
     match world.ok(Command::Query(Box::new(query))) {
-        Reply::QlessJob(found) => found.map(|job| *job),
+        Reply::Guest(found) => found.map(|job| *job),
         other => panic!("{other:?}"),
     }
 }
 
-fn show(world: &mut World, jid: &str) -> QlessJobView {
+fn show(world: &mut World, jid: &str) -> GuestView {
     find(world, jid).expect("it is there")
 }
 

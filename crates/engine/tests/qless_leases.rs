@@ -7,15 +7,15 @@ mod support;
 use std::time::Duration;
 
 use ganger_types::command::{
-    AppendLog, Complete, ConfigureQueue, Enqueue, Fail, Held, Lease, NewJob, Next, QueueChange,
-    Release, Renew, TakeFrom,
+    AppendLog, Complete, ConfigureNamespace, ConfigureQueue, Enqueue, Fail, Held, Lease, NewJob,
+    Next, QueueChange, Release, Renew, TakeFrom,
 };
 use ganger_types::qless::{Generation, QlessReply, QlessRequest};
 use ganger_types::query::Query;
-use ganger_types::reply::QlessJobView;
+use ganger_types::reply::GuestView;
 use ganger_types::{
-    Bytes, Command, Grant, Group, JobId, JobState, Kind, Namespace, QlessCall, Queue, Reply,
-    RequestId, Worker,
+    Bytes, Command, Grant, Group, JobId, JobState, Kind, Namespace, NamespaceSettings, QlessCall,
+    Queue, Reply, RequestId, Worker,
 };
 use support::{START, World};
 
@@ -38,11 +38,11 @@ fn call(world: &mut World, after: u64, words: &str) -> QlessReply {
     }
 }
 
-fn show(world: &mut World, jid: &str) -> QlessJobView {
+fn show(world: &mut World, jid: &str) -> GuestView {
     let id = JobId::new(jid).expect("short");
-    let query = Query::QlessJob(Namespace::default(), id);
+    let query = Query::Guest(Namespace::default(), id);
     match world.ok(Command::Query(Box::new(query))) {
-        Reply::QlessJob(found) => *found.expect("it is there"),
+        Reply::Guest(found) => *found.expect("it is there"),
         other => panic!("{other:?}"),
     }
 }
@@ -96,6 +96,7 @@ fn fail(grant: &Grant, permanent: bool, retry_after: u64) -> Command {
         message: "why".to_owned(),
         permanent,
         retry_after: Some(Duration::from_secs(retry_after)),
+        lost: false,
     }))
 }
 
@@ -172,6 +173,9 @@ fn a_job_is_completed_with_the_messages_of_qless_and_a_repeat_is_answered_alike(
     assert_eq!(channels, ["ql:completed", "ql:log"]);
     let job = show(&mut world, "a");
     assert_eq!(job.payload, "{\"n\":1}");
+    assert_eq!(job.result, Some("result".into()));
+    let finished = job.record.finished.expect("it has ended");
+    assert_eq!(finished.result_bytes, Some(6));
     assert_eq!(show(&mut world, "b").record.state, JobState::Ready);
     world.restart();
     assert_eq!(
@@ -180,6 +184,77 @@ fn a_job_is_completed_with_the_messages_of_qless_and_a_repeat_is_answered_alike(
     );
     assert_eq!(world.refused(fail(&grant, true, 0)), "report_conflict");
     assert_eq!(world.refused(renew(&grant, 5)), "lease_lost");
+}
+
+#[test]
+fn a_result_is_kept_until_the_job_is_put_anew_and_a_next_queue_gets_none() {
+    let mut world = World::new();
+    call(&mut world, 0, "put w q a k {} 0");
+    let grant = take_one(&mut world);
+    assert_eq!(show(&mut world, "a").result, None);
+    reported(&mut world, complete(&grant));
+    world.restart();
+    assert_eq!(show(&mut world, "a").result, Some("result".into()));
+    call(&mut world, 1, "put w q a k {} 0");
+    let job = show(&mut world, "a");
+    assert_eq!((job.result, job.record.finished), (None, None));
+
+    let grant = take_one(&mut world);
+    let on = Command::Complete(Box::new(Complete {
+        held: held(&grant),
+        result: Some(Bytes::from_static(b"result")),
+        next: Some(Next {
+            queue: Queue::from_static("q"),
+            delay: Duration::ZERO,
+            after: Vec::new(),
+            payload: None,
+        }),
+    }));
+    assert_eq!(reported(&mut world, on), (JobState::Ready, false));
+    let grant = take_one(&mut world);
+    let without = Command::Complete(Box::new(Complete {
+        held: held(&grant),
+        result: None,
+        next: None,
+    }));
+    reported(&mut world, without);
+    let job = show(&mut world, "a");
+    let finished = job.record.finished.expect("it has ended");
+    assert_eq!((job.result, finished.result_bytes), (None, None));
+}
+
+#[test]
+fn a_result_that_is_larger_than_the_namespace_allows_is_refused() {
+    let mut world = World::new();
+    world.ok(Command::ConfigureNamespace(Box::new(ConfigureNamespace {
+        namespace: Namespace::default(),
+        settings: NamespaceSettings {
+            payload_bytes_max: 5,
+            ..NamespaceSettings::default()
+        },
+    })));
+    call(&mut world, 0, "put w q a k {} 0");
+    let grant = take_one(&mut world);
+    assert_eq!(world.refused(complete(&grant)), "too_large");
+    assert_eq!(show(&mut world, "a").record.state, JobState::Running);
+}
+
+#[test]
+fn a_lost_attempt_is_tried_again_at_once_as_after_a_failure() {
+    let mut world = World::new();
+    call(&mut world, 0, "put w q a k {} 0 retries 1");
+    let grant = take_one(&mut world);
+    let Command::Fail(mut report) = fail(&grant, true, 500) else {
+        panic!()
+    };
+    report.lost = true;
+    let report = Command::Fail(report);
+    assert_eq!(
+        reported(&mut world, report.clone()),
+        (JobState::Ready, false)
+    );
+    assert_eq!(reported(&mut world, report), (JobState::Ready, true));
+    assert_eq!(take_one(&mut world).retries_left, 0);
 }
 
 #[test]

@@ -223,6 +223,215 @@ fn a_report_between_two_losses_clears_the_suspicion() {
     assert_eq!(world.state(&id), Some(JobState::Ready));
 }
 
+/// A policy whose losses are bounded for the whole life of the job.
+fn losses(losses_max: u32, retries_max: u32) -> NewJob {
+    NewJob {
+        retry: Some(RetryPolicy {
+            losses_max: Some(losses_max),
+            ..quick_retries(retries_max)
+        }),
+        ..job()
+    }
+}
+
+fn group_of(record: &JobRecord) -> String {
+    let failure = record.failure.as_ref().unwrap();
+    failure.group.to_text().into_owned()
+}
+
+#[test]
+fn losses_up_to_the_bound_cost_no_retry_and_the_next_one_fails_the_job() {
+    let mut world = World::new();
+    let id = world.enqueue_one(losses(3, 0));
+    for attempt in 1..=3 {
+        let grant = world.lease_one("w");
+        assert_eq!((grant.attempt, grant.retries_left), (attempt, 0));
+        world.pass(secs(60));
+        assert_eq!(world.state(&id), Some(JobState::Ready), "at once");
+    }
+    world.lease_one("w");
+    world.pass(secs(60));
+    let record = world.ended(&id);
+    assert_eq!(group_of(record), "poison");
+    assert_eq!(
+        (record.attempt, record.attempts_counted, record.deaths),
+        (4, 0, 4)
+    );
+    let abandoned = |entry: &&HistoryEntry| {
+        let end = AttemptEnd::Expired;
+        matches!(&entry.what, What::Attempt { end: it, .. } if *it == end)
+    };
+    assert_eq!(record.history.iter().filter(abandoned).count(), 4);
+}
+
+#[test]
+fn with_no_losses_allowed_the_first_one_fails_the_job() {
+    let mut world = World::new();
+    let id = world.enqueue_one(losses(0, 10));
+    world.lease_one("w");
+    world.pass(secs(60));
+    assert_eq!(group_of(world.ended(&id)), "poison");
+}
+
+#[test]
+fn a_bound_of_losses_counts_all_of_them_whatever_is_reported_between() {
+    let mut world = World::new();
+    let id = world.enqueue_one(losses(2, 10));
+    for report in [
+        |it: &Grant| fail(it, false),
+        |it: &Grant| release(it, false, false, Duration::ZERO),
+    ] {
+        world.lease_one("w");
+        world.pass(secs(60));
+        let grant = world.lease_one("w");
+        world.ok(report(&grant));
+    }
+    assert_eq!(world.state(&id), Some(JobState::Ready));
+    world.lease_one("w");
+    world.pass(secs(60));
+    assert_eq!(group_of(world.ended(&id)), "poison");
+}
+
+#[test]
+fn losses_in_a_row_beyond_the_namespaces_bound_are_allowed_by_the_jobs_own() {
+    let mut world = World::new();
+    let id = world.enqueue_one(losses(10, 0));
+    for _ in 0..10 {
+        world.lease_one("w");
+        world.pass(secs(60));
+    }
+    assert_eq!(world.state(&id), Some(JobState::Ready));
+    let grant = world.lease_one("w");
+    assert_eq!(reported(world.complete(&grant)).0, JobState::Succeeded);
+}
+
+#[test]
+fn failures_still_count_between_losses_that_do_not() {
+    let mut world = World::new();
+    let id = world.enqueue_one(losses(3, 1));
+    world.lease_one("w");
+    world.pass(secs(60));
+    let grant = world.lease_one("w");
+    assert_eq!(grant.retries_left, 1);
+    assert_eq!(reported(world.fail(&grant)).0, JobState::Ready);
+    world.lease_one("w");
+    world.pass(secs(60));
+    let grant = world.lease_one("w");
+    assert_eq!(grant.retries_left, 0);
+    assert_eq!(reported(world.fail(&grant)).0, JobState::Failed);
+    let record = world.ended(&id);
+    assert_eq!((record.attempts_counted, record.deaths), (2, 2));
+}
+
+#[test]
+fn a_loss_after_the_deadline_is_the_last_one() {
+    let mut world = World::new();
+    let id = world.enqueue_one(NewJob {
+        deadline: Some(world.now.wall.after(secs(30))),
+        ..losses(3, 3)
+    });
+    world.lease_one("w");
+    world.pass(secs(60));
+    assert_eq!(group_of(world.ended(&id)), "lease-expired");
+}
+
+#[test]
+fn a_revived_job_may_be_lost_as_often_as_a_new_one() {
+    let mut world = World::new();
+    let id = world.enqueue_one(losses(1, 0));
+    for _ in 0..2 {
+        world.lease_one("w");
+        world.pass(secs(60));
+    }
+    assert_eq!(group_of(world.ended(&id)), "poison");
+    world.ok(revive(std::slice::from_ref(&id)));
+    world.lease_one("w");
+    world.pass(secs(60));
+    assert_eq!(world.state(&id), Some(JobState::Ready));
+}
+
+#[test]
+fn losses_are_counted_on_after_a_restart() {
+    let mut world = World::new();
+    let id = world.enqueue_one(losses(1, 0));
+    world.lease_one("w");
+    world.pass(secs(60));
+    world.restart();
+    let grant = world.lease_one("w");
+    assert_eq!((grant.attempt, grant.retries_left), (2, 0));
+    world.pass(secs(60));
+    assert_eq!(group_of(world.ended(&id)), "poison");
+}
+
+#[test]
+fn a_report_of_a_lost_attempt_is_as_if_the_lease_had_run_out() {
+    let mut world = World::new();
+    let id = world.enqueue_one(NewJob {
+        retry: Some(quick_retries(1)),
+        ..job()
+    });
+    let grant = world.lease_one("w");
+    let report = lost(&grant);
+    assert_eq!(
+        reported(world.run(report.clone())),
+        (JobState::Ready, false)
+    );
+    assert_eq!(reported(world.run(report)), (JobState::Ready, true));
+    assert_eq!(world.refused(complete(&grant, "1")), "report_conflict");
+    let grant = world.lease_one("w");
+    assert_eq!((grant.attempt, grant.retries_left), (2, 0));
+    assert_eq!(reported(world.run(lost(&grant))).0, JobState::Failed);
+    let record = world.ended(&id);
+    assert_eq!(group_of(record), "lease-expired");
+    assert!(matches!(
+        &record.history.last().unwrap().what,
+        What::Attempt {
+            end: AttemptEnd::Expired,
+            ..
+        }
+    ));
+}
+
+#[test]
+fn reports_of_lost_attempts_count_among_the_losses_in_a_row() {
+    let mut world = World::new();
+    let id = world.enqueue_one(NewJob {
+        retry: Some(quick_retries(10)),
+        ..job()
+    });
+    let grant = world.lease_one("w");
+    world.ok(lost(&grant));
+    world.lease_one("w");
+    world.pass(secs(60));
+    let grant = world.lease_one("w");
+    assert_eq!(reported(world.run(lost(&grant))).0, JobState::Failed);
+    assert_eq!(group_of(world.ended(&id)), "poison");
+}
+
+#[test]
+fn reports_of_lost_attempts_cost_no_retry_where_losses_do_not_count() {
+    let mut world = World::new();
+    let id = world.enqueue_one(losses(1, 0));
+    let grant = world.lease_one("w");
+    assert_eq!(reported(world.run(lost(&grant))).0, JobState::Ready);
+    let grant = world.lease_one("w");
+    assert_eq!(grant.retries_left, 0);
+    assert_eq!(reported(world.run(lost(&grant))).0, JobState::Failed);
+    assert_eq!(group_of(world.ended(&id)), "poison");
+}
+
+#[test]
+fn a_stale_report_of_a_lost_attempt_changes_nothing() {
+    let mut world = World::new();
+    let id = world.enqueue_one(losses(1, 0));
+    let first = world.lease_one("w");
+    world.pass(secs(60));
+    let second = world.lease_one("w");
+    assert_eq!(world.refused(lost(&first)), "lease_lost");
+    assert_eq!(reported(world.complete(&second)).0, JobState::Succeeded);
+    assert_eq!(world.ended(&id).deaths, 1);
+}
+
 #[test]
 fn rel_r7_a_permanent_failure_skips_the_retries() {
     let mut world = World::new();

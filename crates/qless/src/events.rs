@@ -107,7 +107,9 @@ fn of_worker(worker: &Bytes) -> Bytes {
 }
 
 fn object(members: &[(&str, &[u8])]) -> Bytes {
-    let mut json = Writer::default();
+    // Quotes, a colon and a comma for each member, and the braces.
+    let lengths = members.iter().map(|(key, text)| key.len() + text.len() + 6);
+    let mut json = Writer::with_room(lengths.sum::<usize>() + 1);
     json.begin();
     for (key, text) in members {
         json.key(key).string(text);

@@ -134,6 +134,11 @@ impl Qless {
         });
     }
 
+    /// Keeps what a worker of ours gave as the result of a job, if that is complete and still there.
+    pub fn keep_result(&mut self, jid: &Bytes, result: Option<Bytes>) {
+        self.edit(jid, |job| *job.result = result);
+    }
+
     /// The jobs that a worker holds under a lease of that request.
     pub fn lent_to(&self, worker: &[u8], request: &RequestId) -> Vec<Bytes> {
         let jobs = self.worker_jobs(&Bytes::copy_from_slice(worker)).iter();

@@ -24,4 +24,4 @@ mod view;
 pub use lend::{Heartbeat, Loan, live_lease};
 pub use look::{Sizes, list_of, tag_text, text_of};
 pub use recognise::{Recognised, recognise};
-pub use state::Qless;
+pub use state::{Qless, Standing, Touched};

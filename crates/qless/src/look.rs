@@ -35,6 +35,11 @@ impl Qless {
         self.job(&Bytes::copy_from_slice(jid))
     }
 
+    /// The jobs behind that jid, in order of jids; all of them without one.
+    pub fn jobs_after(&self, jid: Option<&Bytes>) -> impl Iterator<Item = &QlessJob> {
+        self.jobs_behind(jid)
+    }
+
     /// Whether somebody follows that jid.
     pub fn is_followed(&self, jid: &[u8]) -> bool {
         self.is_tracked(&Bytes::copy_from_slice(jid))
@@ -71,6 +76,11 @@ impl Qless {
             failed: failed.filter(|job| job.queue == queue).count(),
             recurring: size(QlessSet::Recur),
         }
+    }
+
+    /// Failure groups, each with the number of its jobs.
+    pub fn failure_sizes(&self) -> impl Iterator<Item = (&Bytes, usize)> {
+        self.failure_groups()
     }
 
     /// How many ready jobs of its queue go before the job, counted up to `most`.

@@ -3,8 +3,13 @@
 //! Every number is a 64-bit float. It is read as by `strtod` with spaces around it, and written with 14 significant
 //! digits as by `%.14g`. Between the two it keeps its full precision.
 
+use std::io::Write as _;
+
 /// Digits that a number is written with.
 const DIGITS: i32 = 14;
+
+/// Whole numbers below this have no more digits than that.
+const PLAIN_BELOW: f64 = 1e14;
 
 /// Whole numbers up to here are exact; offsets and counts beyond it are refused.
 const WHOLE_MAX: f64 = 9_007_199_254_740_992.0;
@@ -60,6 +65,16 @@ pub(crate) fn from_count(count: u64) -> f64 {
 /// A length as a number.
 pub(crate) fn from_length(length: usize) -> f64 {
     from_count(u64::try_from(length).unwrap_or(u64::MAX))
+}
+
+/// Writes a number as [`write`] does, behind what is there.
+pub(crate) fn write_to(out: &mut Vec<u8>, number: f64) {
+    if number.fract() == 0.0 && number.abs() < PLAIN_BELOW && number != 0.0 {
+        // Most numbers are such, and have no digits to round.
+        write!(out, "{}", cut(number)).expect("memory takes what is written");
+    } else {
+        out.extend_from_slice(write(number).as_bytes());
+    }
 }
 
 /// Writes a number as `%.14g`. JSON has nothing that is not finite: the infinite becomes the largest, and what is not a
@@ -179,7 +194,7 @@ fn scale(mut number: f64, mut exponent: i64) -> f64 {
 mod tests {
     use proptest::prelude::*;
 
-    use super::{cut, parse, sum, whole, write};
+    use super::{cut, parse, sum, whole, write, write_to};
 
     /// What C writes for these.
     const WRITTEN: [(f64, &str); 34] = [
@@ -223,6 +238,25 @@ mod tests {
     fn a_number_is_written_as_c_writes_it_with_fourteen_digits() {
         for (number, text) in WRITTEN {
             assert_eq!(write(number), text);
+        }
+    }
+
+    #[test]
+    fn the_short_way_writes_the_same() {
+        let edges = [
+            99_999_999_999_999.0,
+            1e14,
+            100_000_000_000_001.0,
+            1e15,
+            f64::MAX,
+            f64::NAN,
+        ];
+        for number in WRITTEN.map(|(number, _)| number).into_iter().chain(edges) {
+            for number in [number, -number, number.trunc(), -number.trunc()] {
+                let mut out = b"before ".to_vec();
+                write_to(&mut out, number);
+                assert_eq!(out, format!("before {}", write(number)).into_bytes());
+            }
         }
     }
 

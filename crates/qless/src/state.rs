@@ -10,8 +10,10 @@ mod others;
 mod queries;
 mod soundness;
 mod table;
+mod touched;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use ganger_types::Elapsed;
@@ -23,9 +25,11 @@ use ganger_types::qless::{
 use crate::dispatch;
 use indexes::Indexes;
 use table::Jobs;
+use touched::Touch;
 
 pub(crate) use jobs::Details;
 pub(crate) use order::{ByTime, InLine, between, since, until};
+pub use touched::{Standing, Touched};
 
 /// All that qless knows in one namespace.
 #[derive(Clone, Debug, Default)]
@@ -37,6 +41,9 @@ pub struct Qless {
     changed: BTreeSet<QlessKey>,
     /// Queues that got ready jobs since somebody took them.
     grown: BTreeSet<Bytes>,
+    /// Jobs that were touched since somebody took them: exactly those whose entries say so, and those that are gone.
+    /// All of them are among the changed rows.
+    touched: Vec<Touch>,
 }
 
 /// What is stored.
@@ -86,8 +93,10 @@ impl Qless {
         }
     }
 
-    /// The rows that changed since the last call, each in its last state; `None` for one that is gone.
+    /// The rows that changed since the last call, each in its last state; `None` for one that is gone. Jobs that were
+    /// touched and not taken are forgotten.
     pub fn take_changed(&mut self) -> Vec<(QlessKey, Option<QlessRow>)> {
+        self.take_touched(|_| {});
         let changed = std::mem::take(&mut self.changed);
         let rows = changed.into_iter().map(|key| {
             let row = self.rows.get(&key);
@@ -117,11 +126,17 @@ impl Qless {
         self.compare(wrong);
     }
 
-    /// Forgets everything.
+    /// Forgets everything. No job counts as touched: whoever tells of moves would have as many to tell as there were.
     fn clear(&mut self) {
+        self.touched.clear();
         self.changed
             .extend(self.rows.all().map(|row| QlessRow::key(&row)));
-        self.rows = Rows::default();
+        let mut jobs = std::mem::take(&mut self.rows.jobs);
+        jobs.clear();
+        self.rows = Rows {
+            jobs,
+            ..Rows::default()
+        };
         self.indexes = Indexes::default();
     }
 }
@@ -129,7 +144,10 @@ impl Qless {
 impl Rows {
     fn get(&self, key: &QlessKey) -> Option<QlessRow> {
         match key {
-            QlessKey::Job(jid) => self.jobs.get(jid).map(job_row),
+            QlessKey::Job { number, jid } => {
+                let job = self.jobs.get(jid).filter(|job| job.number == *number);
+                job.map(job_row)
+            }
             QlessKey::Recurring(jid) => self.recurring.get(jid).map(recurring_row),
             QlessKey::Queue(name) => self.queues.get(name).cloned().map(QlessRow::Queue),
             QlessKey::Worker(name) => {
@@ -152,7 +170,7 @@ impl Rows {
 
     fn put(&mut self, row: QlessRow) {
         match row {
-            QlessRow::Job(job) => self.jobs.insert(job),
+            QlessRow::Job(job) => self.jobs.insert(job, None),
             QlessRow::Recurring(job) => drop(self.recurring.insert(job.jid.clone(), *job)),
             QlessRow::Queue(queue) => drop(self.queues.insert(queue.name.clone(), queue)),
             QlessRow::Worker(name, at) => drop(self.workers.insert(name, at)),
@@ -168,7 +186,9 @@ impl Rows {
 
     /// Every row, in order of their keys.
     fn all(&self) -> impl Iterator<Item = QlessRow> {
-        let jobs = self.jobs.values().map(job_row);
+        let mut jobs: Vec<_> = self.jobs.values().collect();
+        jobs.sort_unstable_by_key(|job| job.number);
+        let jobs = jobs.into_iter().map(job_row);
         let recurring = self.recurring.values().map(recurring_row);
         let queues = self.queues.values().cloned().map(QlessRow::Queue);
         let workers = (self.workers.iter()).map(|(name, at)| QlessRow::Worker(name.clone(), *at));
@@ -188,8 +208,8 @@ impl Rows {
     }
 }
 
-fn job_row(job: &QlessJob) -> QlessRow {
-    QlessRow::Job(Box::new(job.clone()))
+fn job_row(job: &Arc<QlessJob>) -> QlessRow {
+    QlessRow::Job(Arc::clone(job))
 }
 
 fn recurring_row(job: &QlessRecurring) -> QlessRow {

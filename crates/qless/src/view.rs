@@ -5,6 +5,13 @@ use ganger_types::qless::{Generation, QlessHappening, QlessJob, QlessRecurring};
 use crate::json::Writer;
 use crate::state::Qless;
 
+/// About how many bytes a job takes.
+pub(crate) fn room(job: &QlessJob) -> usize {
+    const OF_ALL: usize = 512;
+    const OF_AN_ENTRY: usize = 64;
+    OF_ALL + job.data.len() + job.data.len() / 8 + job.history.len() * OF_AN_ENTRY
+}
+
 /// Writes a job as the commands show it. The third generation sees its throttles besides.
 pub(crate) fn job(out: &mut Writer, state: &Qless, generation: Generation, job: &QlessJob) {
     out.begin();

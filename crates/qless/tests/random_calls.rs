@@ -274,7 +274,7 @@ fn held_job(qless: &Qless, step: &Step) -> Option<QlessJob> {
     held.retain(|row| matches!(row, QlessRow::Job(job) if job.state == QlessState::Running));
     let wanted = usize::try_from(step.at.0).ok()?.checked_rem(held.len())?;
     match held.swap_remove(wanted) {
-        QlessRow::Job(job) if is_about_one => Some(*job),
+        QlessRow::Job(job) if is_about_one => Some(QlessJob::clone(&job)),
         _ => None,
     }
 }
@@ -283,6 +283,33 @@ fn assert_sound(qless: &Qless, step: &Step) {
     let mut wrong = Vec::new();
     qless.check(&mut wrong);
     assert!(wrong.is_empty(), "after {:?}: {wrong:#?}", step.words);
+}
+
+/// The jobs that are otherwise than before were touched, and of each is said truly how it stood.
+fn assert_touched(qless: &mut Qless, before: &[QlessRow], step: &Step) {
+    let jobs = |rows: &[QlessRow]| -> BTreeMap<Bytes, QlessJob> {
+        let job = |row: &QlessRow| match row {
+            QlessRow::Job(job) => Some((job.jid.clone(), QlessJob::clone(job))),
+            _ => None,
+        };
+        rows.iter().filter_map(job).collect()
+    };
+    let (mut stood, now) = (jobs(before), jobs(&qless.rows()));
+    qless.take_touched(|touched| {
+        let (jid, old) = (&touched.job.jid, stood.get(&touched.job.jid));
+        let told = touched
+            .before
+            .map(|it| (it.state, &it.queue, it.handed_out));
+        let expected = old.map(|it| (it.state, &it.queue, it.handed_out));
+        assert_eq!(told, expected, "{jid:?} after {:?}", step.words);
+        if touched.is_gone {
+            stood.remove(jid);
+        } else {
+            assert_eq!(now.get(jid), Some(touched.job));
+            stood.insert(jid.clone(), touched.job.clone());
+        }
+    });
+    assert_eq!(stood, now, "after {:?}", step.words);
 }
 
 /// The state again, from its rows in another order.
@@ -348,6 +375,7 @@ proptest! {
             let before = qless.rows();
             let (answer, messages) = call(&mut qless, step);
             assert_sound(&qless, step);
+            assert_touched(&mut qless, &before, step);
             let changed = qless.take_changed();
             if answer.is_err() {
                 prop_assert_eq!(&qless.rows(), &before);

@@ -7,6 +7,7 @@ mod source;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use ganger_ngsi::environment::Environment;
 use ganger_router::Topology;
 use ganger_types::keys::KeyUpkeep;
 use ganger_types::{Namespace, ShardId};
@@ -70,6 +71,14 @@ pub struct Config {
     pub resp_databases: Vec<Namespace>,
     /// When queues of the Redis port are put in order without being asked.
     pub key_upkeep: KeyUpkeep,
+    /// Where to listen for NGSI notifications, as QuantumLeap does; nowhere by default.
+    pub quantumleap: Option<String>,
+    /// The namespace of the jobs that they become. Default `default`.
+    pub quantumleap_namespace: Namespace,
+    /// What QuantumLeap's own variables say; [`load`] reads them if there is such a port. Without it, their defaults.
+    pub quantumleap_environment: Option<Environment>,
+    /// The directory for samples of durations and of what the process uses; none are taken by default.
+    pub telemetry_dir: Option<PathBuf>,
     /// Where the audit log goes; into the ordinary log, if absent.
     pub audit_log: Option<PathBuf>,
     /// Listen beyond loopback although something is missing: encryption, or a check of who asks.
@@ -192,6 +201,10 @@ impl Default for Config {
             resp_allow_flush: false,
             resp_databases: ganger_dialect_resp::Settings::usual_databases(),
             key_upkeep: KeyUpkeep::default(),
+            quantumleap: None,
+            quantumleap_namespace: Namespace::default(),
+            quantumleap_environment: None,
+            telemetry_dir: None,
             audit_log: None,
             insecure: false,
             hosts: Vec::new(),

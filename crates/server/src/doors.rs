@@ -1,4 +1,4 @@
-//! One port, two dialects: who may pass, and which dialect a request is for.
+//! A port: who may pass, and which dialect a request is for. The main port has two, the QuantumLeap port one.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -10,25 +10,86 @@ use ganger_dialect_http::{Guard, Peer, Problem};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
 
-use crate::front::Front;
+use crate::behalf::ON_BEHALF;
+use crate::front::{Front, through};
 use crate::security::{Door, Held, Proven, Require, Security, Shown};
 
-/// What anyone may ask: whether the process lives and can work.
-const OPEN_PATHS: [&str; 4] = [
+/// What anyone may ask of the main port: whether the process lives and can work.
+const OPEN_PATHS: &[&str] = &[
     "/healthz",
     "/readyz",
     "/grpc.health.v1.Health/Check",
     "/grpc.health.v1.Health/Watch",
 ];
+/// What anyone may ask of the QuantumLeap port: whether the database answers.
+const OPEN_PATHS_QUANTUMLEAP: &[&str] = &["/health"];
 
 /// Where a connection comes from.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct From(pub(crate) SocketAddr);
 
+/// What is behind a port.
+#[derive(Clone)]
+pub(crate) enum Behind {
+    /// Our own dialects, over all shards.
+    Front(Arc<Front>),
+    /// QuantumLeap's, over one. Who asks is told by what HTTP asks for.
+    QuantumLeap(axum::Router),
+}
+
+impl Behind {
+    fn door(&self, headers: &HeaderMap) -> Door {
+        match self {
+            Self::Front(_) if is_grpc(headers) => Door::Grpc,
+            Self::Front(_) | Self::QuantumLeap(_) => Door::Http,
+        }
+    }
+
+    fn open_paths(&self) -> &'static [&'static str] {
+        match self {
+            Self::Front(_) => OPEN_PATHS,
+            Self::QuantumLeap(_) => OPEN_PATHS_QUANTUMLEAP,
+        }
+    }
+
+    /// Puts the address where the dialect looks for it.
+    fn tell_address(&self, door: Door, head: &mut Parts, from: From) {
+        let extensions = &mut head.extensions;
+        match (self, door) {
+            (Self::QuantumLeap(_), _) => {
+                extensions.insert(ganger_dialect_quantumleap::Peer(from.0));
+            }
+            (Self::Front(_), Door::Grpc) => {
+                extensions.insert(ganger_dialect_grpc::Peer(from.0));
+            }
+            (Self::Front(_), Door::Http | Door::Resp) => {
+                extensions.insert(Peer(from.0));
+            }
+        }
+    }
+
+    async fn answer(
+        &self,
+        door: Door,
+        mut request: Request<Body>,
+        identity: &Identity,
+    ) -> Response<Body> {
+        match self {
+            Self::Front(front) => front.answer(door, request, identity).await,
+            Self::QuantumLeap(routes) => {
+                // Nobody comes here on behalf of somebody else.
+                request.headers_mut().remove(ON_BEHALF);
+                request.extensions_mut().insert(identity.clone());
+                through(routes, request).await
+            }
+        }
+    }
+}
+
 /// The way in.
 #[derive(Clone)]
 pub(crate) struct Doors {
-    pub(crate) front: Arc<Front>,
+    pub(crate) behind: Behind,
     pub(crate) guard: Guard,
     pub(crate) security: Arc<Security>,
 }
@@ -42,11 +103,7 @@ impl Doors {
         certificate: Option<Arc<Proven>>,
     ) -> Response<Body> {
         let (mut head, body) = request.into_parts();
-        let door = if is_grpc(&head.headers) {
-            Door::Grpc
-        } else {
-            Door::Http
-        };
+        let door = self.behind.door(&head.headers);
         let shown = Shown::of(&head.headers, certificate);
         let changes_seen = self.security.changes_count();
         let identity = match self.admit(door, &head, &shown, from).await {
@@ -55,15 +112,9 @@ impl Doors {
         };
         // Nothing behind this line needs to see it.
         head.headers.remove(header::AUTHORIZATION);
-        match door {
-            Door::Grpc => head
-                .extensions
-                .insert(ganger_dialect_grpc::Peer(from.0))
-                .is_some(),
-            Door::Http | Door::Resp => head.extensions.insert(Peer(from.0)).is_some(),
-        };
+        self.behind.tell_address(door, &mut head, from);
         let request = Request::from_parts(head, body);
-        let response = self.front.answer(door, request, &identity).await;
+        let response = self.behind.answer(door, request, &identity).await;
         let is_lasting = response.body().size_hint().exact().is_none();
         if is_lasting
             && self.security.require(door) != Require::Nothing
@@ -92,7 +143,7 @@ impl Doors {
         from: From,
     ) -> Result<Identity, Problem> {
         self.guard.check(&head.method, &head.uri, &head.headers)?;
-        if OPEN_PATHS.contains(&head.uri.path()) {
+        if self.behind.open_paths().contains(&head.uri.path()) {
             return Ok(Identity::Anonymous);
         }
         self.security.identify(door, shown, from).await

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use ganger_access::AccessError;
 use ganger_store::StoreError;
+use ganger_telemetry::TelemetryError;
 use ganger_tls::TlsError;
 
 use crate::config::ConfigError;
@@ -30,6 +31,9 @@ pub enum StartError {
     /// The access file cannot be used.
     #[error(transparent)]
     Access(#[from] AccessError),
+    /// Samples cannot be written where they shall go.
+    #[error(transparent)]
+    Telemetry(#[from] TelemetryError),
     /// It would be open to others without being told so.
     #[error(
         "refusing to listen on {addr}: others could reach it, and {missing}; set what is missing (--tls-cert and --tls-key; --token-file, --access-file or --tls-client-ca), or listen on 127.0.0.1, or say --insecure if this network is yours alone"
@@ -85,6 +89,7 @@ impl StartError {
             | Self::Token { .. }
             | Self::Tls(_)
             | Self::Access(_)
+            | Self::Telemetry(_)
             | Self::Open { .. } => 2,
             Self::Store(_) => 3,
             Self::Address { .. } | Self::Listen { .. } => 4,

@@ -245,7 +245,8 @@ impl Front {
     }
 }
 
-async fn through(router: &axum::Router, request: Request<Body>) -> Response<Body> {
+/// Has the routes answer.
+pub(crate) async fn through(router: &axum::Router, request: Request<Body>) -> Response<Body> {
     match router.clone().oneshot(request).await {
         Ok(response) => response.into_response(),
         Err(never) => match never {},

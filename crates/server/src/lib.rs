@@ -1,11 +1,12 @@
 //! The server: configuration, listener, authentication, metrics, start and stop.
 //!
 //! It wires the others together: shards behind one port that serves HTTP/1.1, HTTP/2 and gRPC,
-//! encrypted if it has a certificate.
+//! encrypted if it has a certificate. Clients of Redis and of QuantumLeap have ports of their own.
 
 #![forbid(unsafe_code)]
 
 mod behalf;
+mod bind;
 mod config;
 mod doors;
 mod error;
@@ -14,11 +15,13 @@ mod listen;
 mod log;
 mod notify;
 mod peers;
+mod quantumleap;
 mod run;
 mod secret;
 mod security;
 mod shards;
 mod start;
+mod telemetry;
 
 pub use config::{
     Config, ConfigError, DB_IN_MEMORY, Flag, KEYS, Key, Limits, LogFormat, Tls, load,

@@ -5,14 +5,13 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use ganger_store::{LogChunk, Page, StoredJob};
+use ganger_store::{LogChunk, StoredJob};
 use ganger_types::command::Lease;
-use ganger_types::query::{JobQuery, Query};
-use ganger_types::reply::QlessJobView;
+use ganger_types::query::Query;
 use ganger_types::time::MICROS_PER_SECOND;
 use ganger_types::{
-    Bytes, Command, Day, InputRow, JobId, JobKey, JobRecord, KeyWait, Namespace, Popped, Position,
-    Queue, Reply, ShardId, StatisticsRecord, Timestamp,
+    Bytes, Command, Day, InputRow, JobId, JobKey, KeyWait, Namespace, Popped, Position, Queue,
+    Reply, ShardId, StatisticsRecord, Timestamp,
 };
 use tokio::sync::{oneshot, watch};
 
@@ -210,7 +209,8 @@ impl Handle {
         drop(self.send(Request::Unpop(Box::new(unpopped))));
     }
 
-    /// The job as stored, or `None`. If none is stored under that id, it may be one of qless, which the engine knows.
+    /// The job as stored, or `None`. If none is stored under that id, it may be one of qless or an item of raw keys, which
+    /// the engine knows.
     ///
     /// # Errors
     /// See [`CallError`].
@@ -225,32 +225,16 @@ impl Handle {
             .reads
             .read(move |reader| reader.find(&wanted.0, &wanted.1))
             .await?;
-        let has_qless = self.shared.numbers.gauges.qless_namespaces.get() > 0;
-        if stored.is_some() || !has_qless {
+        if stored.is_some() {
             return Ok(stored);
         }
-        let found = self.qless_job(namespace, id).await?;
+        let found = self.guest(namespace, id).await?;
         Ok(found.map(|job| StoredJob::new(job.record, job.lease)))
     }
 
-    async fn qless_job(
-        &self,
-        namespace: &Namespace,
-        id: &JobId,
-    ) -> Result<Option<Box<QlessJobView>>, CallError> {
-        let query = Query::QlessJob(namespace.clone(), id.clone());
-        match self.call(Command::Query(Box::new(query))).await? {
-            Reply::QlessJob(job) => Ok(job),
-            _ => Ok(None),
-        }
-    }
-
-    /// The job once it has ended, or as it is after `wait_for`; `None` if there is no such job, or
-    /// none any more. One of qless comes as it is at once.
-    ///
-    /// # Errors
-    /// See [`CallError`].
-    pub async fn wait(
+    /// The job once it has ended, or as it is after `wait_for`; `None` if there is no such job, or none any more. An item
+    /// of raw keys comes as it is at once.
+    pub(crate) async fn await_end(
         &self,
         namespace: &Namespace,
         id: &JobId,
@@ -277,29 +261,6 @@ impl Handle {
         job
     }
 
-    /// A page of jobs.
-    ///
-    /// # Errors
-    /// See [`CallError`].
-    pub async fn list(&self, query: JobQuery) -> Result<Page, CallError> {
-        self.shared
-            .reads
-            .read(move |reader| reader.list(&query))
-            .await
-    }
-
-    /// The payload of a job that was found, also of one of qless.
-    ///
-    /// # Errors
-    /// See [`CallError`].
-    pub async fn payload_of(&self, job: &JobRecord) -> Result<Option<Bytes>, CallError> {
-        if job.key == JobKey::OF_QLESS {
-            let found = self.qless_job(&job.namespace, &job.id).await?;
-            return Ok(found.map(|job| job.payload));
-        }
-        self.payload(job.key).await
-    }
-
     /// A job's payload.
     ///
     /// # Errors
@@ -311,7 +272,7 @@ impl Handle {
             .await
     }
 
-    /// A finished job's result.
+    /// A finished job's result. For that of a guest see [`Handle::result_of`].
     ///
     /// # Errors
     /// See [`CallError`].

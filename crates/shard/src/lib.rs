@@ -9,11 +9,13 @@
 
 pub mod clock;
 pub mod core;
+mod desk;
 mod door;
 mod ears;
 mod error;
 mod events;
 mod handle;
+mod listing;
 pub mod metrics;
 mod readers;
 mod settings;
@@ -23,13 +25,14 @@ mod ticket;
 use ganger_types::{Bytes, Grant};
 
 // What handles return of the store's words, so that dialects need not know the store.
-pub use ganger_store::{LogChunk, Page, StoredJob};
+pub use ganger_store::{LogChunk, StoredJob};
 
 pub use crate::clock::{Clock, ManualClock, SystemClock, TimeLine};
 pub use crate::ears::Listener;
 pub use crate::error::CallError;
 pub use crate::events::Subscription;
 pub use crate::handle::Handle;
+pub use crate::listing::Page;
 pub use crate::metrics::{Histogram, MetricsSnapshot, Numbers};
 pub use crate::settings::{GROUP_WAIT_MAX, Hooks, Point, Settings, StopCause};
 pub use crate::shard::Shard;

@@ -174,6 +174,9 @@ numbers! {
         keys_put_back,
         /// Items of raw keys put on their queue that were in no list, since the engine was read back.
         keys_rescued,
+        /// Items of raw keys whose taker had gone before anybody asked for them, put back at once, since the engine was
+        /// read back.
+        keys_returned,
         /// Subscriptions to events.
         subscriptions,
         /// Reads that wait for a reader.
@@ -182,6 +185,8 @@ numbers! {
         live_jobs,
         /// Namespaces that have jobs or queues of qless.
         qless_namespaces,
+        /// Namespaces that have those, and namespaces that have work queues of raw keys.
+        guest_namespaces,
         /// Bytes of payloads and results kept in memory.
         blob_cache_bytes,
         /// Turns given to the store and not yet durable.

@@ -6,13 +6,14 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use ganger_store::{Opened, Reader, Store, StoreError};
-use ganger_types::Now;
+use ganger_store::{Opened, Store, StoreError};
 use ganger_types::command::RetireeQuery;
+use ganger_types::{Commit, Now};
 use tokio::sync::watch;
 
 use crate::clock::{Clock, TimeLine};
 use crate::core::{Core, Keeper, Order, Output, Report, Seeds};
+use crate::desk::Desk;
 use crate::door::Door;
 use crate::ears::Ears;
 use crate::events::Hub;
@@ -78,13 +79,13 @@ fn spawn<S: Store>(
     );
     let (orders, ordered) = channel();
     let (reports_out, reports) = channel();
+    let keeper = Keeper::new(store, Arc::clone(&numbers), hooks.clone());
+    let desk = Desk::new(keeper, Arc::clone(&clock), Arc::clone(&numbers));
     let committer = Committer {
-        keeper: Keeper::new(store, Arc::clone(&numbers), hooks.clone()),
+        desk: desk.clone(),
         ordered,
         reports: reports_out,
         wake: Wake(inbox.clone()),
-        clock: Arc::clone(&clock),
-        numbers: Arc::clone(&numbers),
     };
     let thread = std::thread::Builder::new().name(format!("store-{}", settings.shard));
     threads.push(thread.spawn(move || committer.run())?);
@@ -119,6 +120,8 @@ fn spawn<S: Store>(
         messages,
         orders: Some(orders),
         reports,
+        unreported: 0,
+        desk: Some(desk),
         finds: channel(),
         wake: inbox,
         ending: Ending {
@@ -149,11 +152,10 @@ fn system_seeds() -> Seeds {
 
 /// The store thread.
 struct Committer<S: Store> {
-    keeper: Keeper<S>,
+    desk: Desk<S>,
     ordered: Receiver<Order>,
-    reports: Sender<Report<S::Reader>>,
-    clock: Arc<dyn Clock>,
-    numbers: Arc<Numbers>,
+    /// One for each order; empty for a turn that was dropped.
+    reports: Sender<Option<Report<S::Reader>>>,
     /// The last field: it is dropped when the shard can see that no report will come any more.
     wake: Wake,
 }
@@ -168,17 +170,9 @@ impl Drop for Wake {
 }
 
 impl<S: Store> Committer<S> {
-    fn run(mut self) {
+    fn run(self) {
         while let Ok(order) = self.ordered.recv() {
-            let is_commit = matches!(order, Order::Commit(_));
-            let began = self.clock.monotonic();
-            let report = self.keeper.carry_out(order);
-            if is_commit {
-                self.numbers
-                    .commit
-                    .observe_time(self.clock.monotonic().saturating_sub(began));
-            }
-            let Some(report) = report else { continue };
+            let report = self.desk.carry_out(order);
             if self.reports.send(report).is_err() || self.wake.0.send(Message::Look).is_err() {
                 return;
             }
@@ -186,23 +180,34 @@ impl<S: Store> Committer<S> {
     }
 }
 
+/// A commit of at most so many changes is carried out on the shard's own thread, if the store thread has nothing to
+/// do: for so little, waking another thread and being woken by it costs more than applying meanwhile would save.
+const DIRECT_CHANGES_MAX: usize = 64;
+
+/// Both ends of a channel.
+type Both<M> = (Sender<M>, Receiver<M>);
+
 /// The shard thread.
-struct Host<R: Reader> {
-    core: Core<R, Channel>,
+struct Host<S: Store> {
+    core: Core<S::Reader, Channel>,
     line: TimeLine,
     clock: Arc<dyn Clock>,
     messages: Receiver<Message>,
     orders: Option<Sender<Order>>,
-    reports: Receiver<Report<R>>,
+    reports: Receiver<Option<Report<S::Reader>>>,
+    /// Orders given to the store thread whose reports have not come.
+    unreported: usize,
+    /// For small commits; `None` at the end.
+    desk: Option<Desk<S>>,
     /// What the reading threads found, apart from the store's reports, so that the end of the store
     /// thread still shows.
-    finds: (Sender<Report<R>>, Receiver<Report<R>>),
+    finds: Both<Report<S::Reader>>,
     wake: Sender<Message>,
     ending: Ending,
     batch_max: usize,
 }
 
-impl<R: Reader> Host<R> {
+impl<S: Store> Host<S> {
     fn run(mut self) {
         loop {
             let now = self.line.now(&*self.clock);
@@ -231,7 +236,12 @@ impl<R: Reader> Host<R> {
         }
         loop {
             match self.reports.try_recv() {
-                Ok(report) => self.core.report(report, now),
+                Ok(report) => {
+                    self.unreported -= 1;
+                    if let Some(report) = report {
+                        self.core.report(report, now);
+                    }
+                }
                 Err(TryRecvError::Empty) => return were_any,
                 Err(TryRecvError::Disconnected) => {
                     panic!("the store thread has ended before the shard asked it to");
@@ -241,19 +251,50 @@ impl<R: Reader> Host<R> {
         }
     }
 
+    /// Gives the store its orders, and those that come of what was carried out here.
     fn give_orders(&mut self) {
-        for order in self.core.take_orders() {
-            if let Order::Find {
+        loop {
+            let orders = self.core.take_orders();
+            if orders.is_empty() {
+                return;
+            }
+            for order in orders {
+                self.give(order);
+            }
+            // What was committed here is told before anything else is done.
+            self.send_outputs();
+        }
+    }
+
+    fn give(&mut self, order: Order) {
+        match order {
+            Order::Find {
                 round,
                 query,
                 limit,
-            } = order
-            {
-                self.find(round, query, limit);
-            } else if let Some(orders) = &self.orders {
-                // A store thread that has ended shows itself by the next report.
-                drop(orders.send(order));
+            } => self.find(round, query, limit),
+            Order::Commit(commit) if self.may_commit_here(&commit) => self.commit_here(commit),
+            order => {
+                if let Some(orders) = &self.orders {
+                    self.unreported += 1;
+                    // A store thread that has ended shows itself by the next report.
+                    drop(orders.send(order));
+                }
             }
+        }
+    }
+
+    fn may_commit_here(&self, commit: &Commit) -> bool {
+        self.unreported == 0 && commit.changes.len() <= DIRECT_CHANGES_MAX
+    }
+
+    /// Carries a small commit out at once.
+    fn commit_here(&mut self, commit: Arc<Commit>) {
+        let desk = self.desk.as_ref();
+        let report = desk.and_then(|desk| desk.carry_out(Order::Commit(commit)));
+        if let Some(report) = report {
+            let now = self.line.now(&*self.clock);
+            self.core.report(report, now);
         }
     }
 
@@ -326,6 +367,7 @@ impl<R: Reader> Host<R> {
         self.core.run(self.line.now(&*self.clock));
         self.send_outputs();
         self.orders = None;
+        self.desk = None;
         drop(self.core);
         drop(self.messages);
         self.ending.end(cause);

@@ -10,10 +10,10 @@ use std::time::Duration;
 use ganger_shard::core::{Core, Given, Keeper, Order, Output, Report, Request, WaiterId};
 use ganger_shard::{Hooks, Numbers, Settings};
 use ganger_store::{Loaded, MemoryStore, Reader, Store};
-use ganger_types::qless::{Generation, QlessReply, QlessRequest, QlessRow};
+use ganger_types::qless::{Generation, QlessJob, QlessReply, QlessRequest, QlessRow, QlessState};
 use ganger_types::{
-    Bytes, Command, Elapsed, Happening, JobId, JobState, Namespace, Now, QlessCall, QlessMessage,
-    Reply, Timestamp,
+    Bytes, Command, Elapsed, Happening, JobId, JobKey, JobState, Namespace, Now, QlessCall,
+    QlessMessage, Reply, Timestamp,
 };
 use kit::{Control, Fault, Gate, GateReader, complete, enqueue, lease, new_job};
 use proptest::prelude::*;
@@ -26,6 +26,7 @@ enum Step {
     GiveUp(usize),
     Ask,
     AwaitEnd(usize),
+    AwaitEndOfQless(usize),
     Qless(usize),
     Run,
     StoreWorks(Fault),
@@ -49,6 +50,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => any::<usize>().prop_map(Step::GiveUp),
         1 => Just(Step::Ask),
         2 => any::<usize>().prop_map(Step::AwaitEnd),
+        1 => any::<usize>().prop_map(Step::AwaitEndOfQless),
         4 => (0_usize..6).prop_map(Step::Qless),
         6 => Just(Step::Run),
         6 => fault().prop_map(Step::StoreWorks),
@@ -197,14 +199,14 @@ impl World {
                     .iter()
                     .nth(which % self.acknowledged.len());
                 let id = id.expect("it is within").clone();
-                let ticket = self.ticket();
-                self.core.push(Request::AwaitEnd {
-                    namespace: Namespace::default(),
-                    id,
-                    wait_for: Duration::from_secs(1),
-                    waiter: WaiterId(ticket),
-                    ticket,
-                });
+                self.await_end(Namespace::default(), id);
+            }
+            Step::AwaitEndOfQless(which) if !self.told.is_empty() => {
+                let jid = self.told.iter().nth(which % self.told.len());
+                let jid = jid.expect("it is within");
+                let number = String::from_utf8_lossy(jid).parse().expect("a number");
+                let id = JobId::new(jid).expect("short");
+                self.await_end(namespace_of(number), id);
             }
             Step::Ask => {
                 let query = ganger_types::query::Query::Queues(Namespace::default());
@@ -223,8 +225,19 @@ impl World {
                 self.now.elapsed = self.now.elapsed.after(Duration::from_micros(micros));
                 self.now.wall = self.now.wall.after(Duration::from_micros(micros));
             }
-            Step::Complete(_) | Step::GiveUp(_) | Step::AwaitEnd(_) => {}
+            Step::Complete(_) | Step::GiveUp(_) | Step::AwaitEnd(_) | Step::AwaitEndOfQless(_) => {}
         }
+    }
+
+    fn await_end(&mut self, namespace: Namespace, id: JobId) {
+        let ticket = self.ticket();
+        self.core.push(Request::AwaitEnd {
+            namespace,
+            id,
+            wait_for: Duration::from_secs(1),
+            waiter: WaiterId(ticket),
+            ticket,
+        });
     }
 
     fn call_qless(&mut self, which: usize) {
@@ -233,12 +246,15 @@ impl World {
         if words.starts_with("put") {
             self.putting.insert(ticket, ticket.to_string().into());
         }
+        self.push_words(&words, namespace_of(ticket), ticket);
+    }
+
+    fn push_words(&mut self, words: &str, namespace: Namespace, ticket: u64) {
         let words = words.split(' ').map(str::to_owned).map(Bytes::from);
         let request = QlessRequest::Script {
             generation: Generation::Two,
             words: words.collect(),
         };
-        let namespace = namespace_of(ticket);
         self.core.push(Request::Call {
             command: Command::Qless(Box::new(QlessCall { namespace, request })),
             at: None,
@@ -332,6 +348,14 @@ impl World {
                     }
                 }
             }
+            Ok(Given::Job(Some(job))) if job.record.key == JobKey::OF_QLESS => {
+                let stored = self.job_of_qless(&job.record.namespace, &job.record.id);
+                let has_ended = stored.state == QlessState::Complete;
+                assert!(
+                    has_ended || job.record.finished.is_none(),
+                    "told before its commit"
+                );
+            }
             Ok(Given::Job(Some(job))) if job.record.finished.is_some() => {
                 assert_eq!(self.state_of(&job.record.id), Some(job.record.state));
             }
@@ -349,6 +373,16 @@ impl World {
         };
         self.store.clone().load(each).expect("memory reads");
         rows
+    }
+
+    fn job_of_qless(&self, namespace: &Namespace, id: &JobId) -> QlessJob {
+        let jobs = self.stored_qless().into_iter();
+        let mut jobs = jobs.filter_map(|(of, row)| match row {
+            QlessRow::Job(job) if of == *namespace => Some(QlessJob::clone(&job)),
+            _ => None,
+        });
+        let found = jobs.find(|job| job.jid == id.as_bytes());
+        found.expect("told before its commit")
     }
 
     fn check_messages(&mut self, messages: &[(Namespace, QlessMessage)]) {
@@ -373,11 +407,18 @@ impl World {
                 "positions are consecutive"
             );
             self.next_event += 1;
-            if let Happening::JobMoved {
-                job, from: None, ..
-            } = event.happening
-            {
-                assert!(self.state_of(&job).is_some(), "told before its commit");
+            match &event.happening {
+                Happening::JobMoved { key, job, to, .. } if *key == JobKey::OF_QLESS => {
+                    let stored = self.job_of_qless(&event.namespace, job);
+                    let has_ended = stored.state == QlessState::Complete;
+                    assert!(has_ended || !to.is_terminal(), "told before its commit");
+                }
+                Happening::JobMoved {
+                    job, from: None, ..
+                } => {
+                    assert!(self.state_of(job).is_some(), "told before its commit");
+                }
+                _ => {}
             }
         }
     }
@@ -469,4 +510,43 @@ fn a_turn_waits_for_company_only_while_it_may_hope_for_it() {
     world.take(Step::Time(500));
     world.run();
     assert_eq!(world.orders.len(), 1, "no longer than the settings say");
+}
+
+#[test]
+fn an_end_of_a_job_of_qless_whose_commit_failed_or_seemed_to_is_told_once_it_is_there() {
+    let faults = [
+        (Fault::None, true),
+        (Fault::UnknownButThere, true),
+        (Fault::UnknownAndLost, false),
+        (Fault::NotApplied, false),
+    ];
+    for (fault, is_there) in faults {
+        let mut world = World::new();
+        let namespace = namespace_of(2);
+        let settle = |world: &mut World, fault: Fault| {
+            world.run();
+            world.let_store_work(fault);
+            while !world.orders.is_empty() {
+                world.let_store_work(Fault::None);
+            }
+        };
+        settle(&mut world, Fault::None);
+        let call = |world: &mut World, words: &str, fault: Fault| {
+            let ticket = world.ticket();
+            world.push_words(words, namespace_of(2), ticket);
+            settle(world, fault);
+        };
+        call(&mut world, "put 1 w q 2 k {} 0", Fault::None);
+        world.await_end(namespace, JobId::new("2").expect("short"));
+        let waits = *world.open.last().expect("somebody waits");
+        settle(&mut world, Fault::None);
+        call(&mut world, "pop 2 q w 1", Fault::None);
+        assert!(world.open.contains(&waits), "it runs");
+        call(&mut world, "complete 3 2 w q {}", fault);
+        assert_eq!(!world.open.contains(&waits), is_there, "{fault:?}");
+        if !is_there {
+            call(&mut world, "complete 4 2 w q {}", Fault::None);
+        }
+        assert!(world.open.is_empty(), "{fault:?}: {:?}", world.open);
+    }
 }

@@ -54,6 +54,7 @@ fn fail(delivery: &Delivery) -> Command {
         message: "as the test wants".into(),
         permanent: true,
         retry_after: None,
+        lost: false,
     }))
 }
 

@@ -28,6 +28,8 @@ const GOALS: &[(&str, u8)] = &[
     ("completed-into-the-next-queue", 1),
     ("completed-behind-others", 1),
     ("failed-for-good", 1),
+    ("reported-lost", 1),
+    ("lost-once-too-often", 1),
     // Time.
     ("two-timers-in-one-step", 1),
     ("deadline-passed-before-start", 1),

@@ -4,7 +4,7 @@ use ganger_sim::{Recording, Tape, campaign, hunt, run, shrink};
 
 /// Seeds of the campaigns that every test run makes. `cargo xtask sim` makes more.
 const SEEDS: u64 = 300;
-const SEEDS_OF_LEVEL_2: u64 = 80;
+const SEEDS_OF_LEVEL_2: u64 = 150;
 const SEEDS_OF_LEVEL_3: u64 = 300;
 /// Seeds that a planted bug may need.
 const HUNT_SEEDS: u64 = 120;

@@ -9,7 +9,7 @@ use ganger_store::merge::{Body, JobChange, LogPiece, Merged};
 use ganger_types::{
     Bytes, Finished, InputRow, InputState, JobKey, JobRecord, LeaseRecord, Namespace, Queue,
 };
-use rusqlite::{CachedStatement, Connection, OptionalExtension};
+use rusqlite::{Connection, OptionalExtension};
 
 use crate::fault::Fault;
 use crate::marks::{self, Mark};
@@ -18,7 +18,8 @@ use crate::row::{
     log_place, open_record, place, seal_bytes, seal_log, seal_record, slot_place, to_sql,
 };
 use crate::run::{Course, Run};
-use crate::small;
+use crate::small::RowWriting;
+use crate::statements::{Lazy, Statements};
 
 /// Numbers given to (namespace, queue).
 pub(crate) type Places = HashMap<(Namespace, Queue), i64>;
@@ -35,68 +36,21 @@ pub(crate) struct Writing<'a> {
     buffer: Vec<u8>,
 }
 
-macro_rules! statements {
-    ($($name:ident = $sql:literal;)*) => {
-        /// Looked up once a commit.
-        struct Statements<'a> { $($name: CachedStatement<'a>,)* }
-
-        impl<'a> Statements<'a> {
-            fn of(connection: &'a Connection) -> rusqlite::Result<Self> {
-                Ok(Self { $($name: connection.prepare_cached($sql)?,)* })
-            }
-        }
-    };
-}
-
-statements! {
-    insert_job = "INSERT INTO jobs (key, marked, body) VALUES (?1, ?2, ?3)";
-    update_unmarked = "UPDATE jobs SET body = ?2 WHERE key = ?1 AND marked = 0";
-    update_job = "UPDATE jobs SET marked = ?2, body = ?3 WHERE key = ?1";
-    select_job = "SELECT body FROM jobs WHERE key = ?1";
-    delete_unmarked = "DELETE FROM jobs WHERE key BETWEEN ?1 AND ?2 AND marked = 0";
-    delete_job = "DELETE FROM jobs WHERE key = ?1";
-    insert_finished = "INSERT INTO finished
-        (key, marked, place, outcome, ended_at, ended_order, own, body, result)
-        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
-    update_finished = "UPDATE finished SET marked = ?2, place = ?3, outcome = ?4, ended_at = ?5,
-        ended_order = ?6, own = ?7, body = ?8 WHERE key = ?1";
-    select_finished = "SELECT body FROM finished WHERE key = ?1";
-    delete_finished_unmarked = "DELETE FROM finished WHERE key BETWEEN ?1 AND ?2 AND marked = 0";
-    delete_finished = "DELETE FROM finished WHERE key = ?1";
-    put_payload = "INSERT INTO payloads (key, body) VALUES (?1, ?2)
-        ON CONFLICT (key) DO UPDATE SET body = excluded.body";
-    delete_payloads = "DELETE FROM payloads WHERE key BETWEEN ?1 AND ?2";
-    insert_lease = "INSERT INTO leases (key, body) VALUES (?1, ?2) ON CONFLICT (key) DO NOTHING";
-    update_lease = "UPDATE leases SET body = ?2 WHERE key = ?1";
-    delete_leases = "DELETE FROM leases WHERE key BETWEEN ?1 AND ?2";
-    put_input = "INSERT INTO inputs (job, slot, upstream, body) VALUES (?1, ?2, ?3, ?4)
-        ON CONFLICT (job, slot) DO UPDATE SET upstream = excluded.upstream, body = excluded.body";
-    delete_input = "DELETE FROM inputs WHERE job = ?1 AND slot = ?2";
-    delete_inputs = "DELETE FROM inputs WHERE job BETWEEN ?1 AND ?2";
-    put_log = "INSERT INTO logs (job, attempt, start, body) VALUES (?1, ?2, ?3, ?4)
-        ON CONFLICT (job, attempt, start) DO UPDATE SET body = excluded.body";
-    delete_logs = "DELETE FROM logs WHERE job BETWEEN ?1 AND ?2";
-    insert_mark = "INSERT INTO marks (mark, key) VALUES (?1, ?2) ON CONFLICT DO NOTHING";
-    delete_mark = "DELETE FROM marks WHERE mark = ?1 AND key = ?2";
-}
-
 impl<'a> Writing<'a> {
     pub(crate) fn new(
         connection: &'a Connection,
         places: &'a mut Places,
         new_from: JobKey,
         counts: Counts,
-    ) -> Result<Self, Fault> {
-        let statements = Statements::of(connection)?;
-        let buffer = Vec::with_capacity(1_024);
-        Ok(Self {
+    ) -> Self {
+        Self {
             connection,
-            statements,
+            statements: Statements::of(connection),
             places,
             new_from,
             counts,
-            buffer,
-        })
+            buffer: Vec::with_capacity(1_024),
+        }
     }
 
     /// Writes all rows.
@@ -118,8 +72,9 @@ impl<'a> Writing<'a> {
             .logs
             .iter()
             .try_for_each(|piece| self.put_log(piece))?;
+        let mut rows = RowWriting::new(self.connection);
         for (key, change) in &merged.rows {
-            small::write(self.connection, key, change, &mut self.buffer)?;
+            rows.write(key, change, &mut self.buffer)?;
         }
         Ok(())
     }
@@ -464,8 +419,11 @@ pub(crate) fn find_place(
     Ok(statement.query_row(parts, |row| row.get(0)).optional()?)
 }
 
-fn select_body(statement: &mut CachedStatement<'_>, key: i64) -> Result<Option<Vec<u8>>, Fault> {
-    Ok(statement.query_row([key], |row| row.get(0)).optional()?)
+fn select_body(statement: &mut Lazy<'_>, key: i64) -> Result<Option<Vec<u8>>, Fault> {
+    Ok(statement
+        .get()?
+        .query_row([key], |row| row.get(0))
+        .optional()?)
 }
 
 fn marks_of(table: &str, key: JobKey, body: &[u8]) -> Result<Vec<Mark>, Fault> {

@@ -9,6 +9,7 @@ mod audit;
 mod backup;
 mod commit;
 mod connect;
+mod count;
 mod create;
 mod fault;
 mod list;
@@ -23,9 +24,11 @@ mod row;
 mod run;
 mod schema;
 mod small;
+mod statements;
 mod store;
 #[cfg(test)]
 mod tests;
+mod upgrade;
 mod wal;
 
 pub use audit::{Finding, Report, check};

@@ -8,7 +8,7 @@
 use ganger_store::encoding::Glance;
 use ganger_store::{Page, StoredJob, select};
 use ganger_types::query::JobQuery;
-use ganger_types::{JobKey, JobRecord, JobState};
+use ganger_types::{JobKey, JobRecord, JobState, JobStates};
 use rusqlite::Connection;
 
 use crate::fault::Fault;
@@ -37,14 +37,15 @@ enum Source {
 
 impl Source {
     fn of(query: &JobQuery) -> Self {
-        if query.worker.is_some() || query.state == Some(JobState::Running) {
+        let states = query.states;
+        if query.worker.is_some() || states.sole() == Some(JobState::Running) {
             return Self::Leases;
         }
-        match (marks::of_query(query), query.state) {
-            (Some(mark), _) => Self::Mark(mark),
-            (None, None) => Self::All,
-            (None, Some(state)) if state.is_terminal() => Self::Finished,
-            (None, Some(_)) => Self::Live,
+        match marks::of_query(query) {
+            Some(mark) => Self::Mark(mark),
+            None if states.is_within(JobStates::ENDED) => Self::Finished,
+            None if states.is_within(JobStates::LIVE) => Self::Live,
+            None => Self::All,
         }
     }
 
@@ -81,6 +82,8 @@ pub(crate) struct Listing<'a> {
     last: i64,
     jobs: Vec<StoredJob>,
     limit: usize,
+    /// Of a count: how many were found, none of which is kept.
+    count: Option<u64>,
 }
 
 impl<'a> Listing<'a> {
@@ -96,6 +99,15 @@ impl<'a> Listing<'a> {
             last,
             jobs: Vec::new(),
             limit: select::page_limit(query),
+            count: None,
+        }
+    }
+
+    /// One that only counts what it would list, to the end.
+    pub(crate) fn counting(query: &'a JobQuery) -> Self {
+        Self {
+            count: Some(0),
+            ..Self::new(query)
         }
     }
 
@@ -123,7 +135,11 @@ impl<'a> Listing<'a> {
                 }
             };
             self.last = number;
-            self.jobs.extend(found);
+            if let Some(count) = &mut self.count {
+                *count += u64::from(found.is_some());
+            } else {
+                self.jobs.extend(found);
+            }
             // One more than the page holds shows that there is a next one.
             if self.jobs.len() > self.limit {
                 return Ok(true);
@@ -165,6 +181,11 @@ impl<'a> Listing<'a> {
         };
         let job = StoredJob::new(record, lease);
         Ok(Some(job).filter(|job| select::matches(self.query, job)))
+    }
+
+    /// How many a counting one has found.
+    pub(crate) fn into_count(self) -> u64 {
+        self.count.unwrap_or(0)
     }
 
     pub(crate) fn into_page(mut self) -> Page {

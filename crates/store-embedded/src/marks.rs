@@ -120,7 +120,8 @@ pub(crate) fn of_query(query: &JobQuery) -> Option<Mark> {
     };
     let ended = || {
         let state = query
-            .state
+            .states
+            .sole()
             .filter(|s| matches!(s, JobState::Failed | JobState::Cancelled))?;
         Some(end_mark(&query.namespace, state))
     };

@@ -106,10 +106,23 @@ pub(crate) fn element_name(list: u64, place: i64) -> Vec<u8> {
     name
 }
 
+/// Stands for jobs of qless in the names of their rows. Before version 6 of the tables it was 1, with the job's id
+/// behind it.
+const QLESS_JOB: u8 = 10;
+const QLESS_JOB_BY_ID: u8 = 1;
+
 /// Rows of qless sort by namespace and kind.
 pub(crate) fn qless_name(namespace: &Namespace, key: &QlessKey) -> Vec<u8> {
+    let mut key_of_row = name(&[namespace.as_bytes()]);
+    let mut out = Writer::new(&mut key_of_row);
     let (kind, part) = match key {
-        QlessKey::Job(jid) => (1, jid),
+        // Jobs are the most by far. By numbers new ones come behind all others, so that the pages that a commit
+        // changes are few; ids are mostly random.
+        QlessKey::Job { number, .. } => {
+            out.byte(QLESS_JOB);
+            out.raw(&number.to_be_bytes());
+            return key_of_row;
+        }
         QlessKey::Recurring(jid) => (2, jid),
         QlessKey::Queue(queue) => (3, queue),
         QlessKey::Worker(worker) => (4, worker),
@@ -119,8 +132,6 @@ pub(crate) fn qless_name(namespace: &Namespace, key: &QlessKey) -> Vec<u8> {
         QlessKey::Statistics(queue, _) => (8, queue),
         QlessKey::Throttle(id) => (9, id),
     };
-    let mut key_of_row = name(&[namespace.as_bytes()]);
-    let mut out = Writer::new(&mut key_of_row);
     out.byte(kind);
     out.bytes(part);
     if let QlessKey::Statistics(_, day) = key {
@@ -132,6 +143,21 @@ pub(crate) fn qless_name(namespace: &Namespace, key: &QlessKey) -> Vec<u8> {
 /// The namespace in the name of a row of qless.
 pub(crate) fn namespace_of(qless: &[u8]) -> Option<Namespace> {
     Namespace::new(Cursor::new(qless, "name").bytes().ok()?).ok()
+}
+
+/// The name of a job's row before version 6.
+pub(crate) fn qless_job_name_by_id(namespace: &Namespace, jid: &[u8]) -> Vec<u8> {
+    let mut key_of_row = name(&[namespace.as_bytes()]);
+    let mut out = Writer::new(&mut key_of_row);
+    out.byte(QLESS_JOB_BY_ID);
+    out.bytes(jid);
+    key_of_row
+}
+
+/// Whether the name of a row of qless is that of a job in the form before version 6.
+pub(crate) fn is_qless_job_by_id(qless: &[u8]) -> bool {
+    let mut from = Cursor::new(qless, "name");
+    from.bytes().is_ok() && from.byte().is_ok_and(|kind| kind == QLESS_JOB_BY_ID)
 }
 
 /// The upstream in a dependent's name.

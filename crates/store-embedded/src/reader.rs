@@ -12,6 +12,7 @@ use ganger_types::{
 };
 use rusqlite::{Connection, OptionalExtension, Transaction};
 
+use crate::count::Counting;
 use crate::fault::Fault;
 use crate::load::read_input;
 use crate::marks::id_mark;
@@ -125,6 +126,16 @@ impl Reader for EmbeddedReader {
         let mut listing = list::Listing::new(query);
         while !self.read(|tx| listing.slice(tx))? {}
         Ok(listing.into_page())
+    }
+
+    fn count(&mut self, query: &JobQuery) -> Result<u64, StoreError> {
+        let counting = Counting::new(query);
+        let indexed = self.read(|tx| counting.indexed(tx))?;
+        let Some(mut listing) = counting.listing() else {
+            return Ok(indexed);
+        };
+        while !self.read(|tx| listing.slice(tx))? {}
+        Ok(indexed + listing.into_count())
     }
 
     fn payload(&mut self, key: JobKey) -> Result<Option<Bytes>, StoreError> {

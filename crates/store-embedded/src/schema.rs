@@ -5,12 +5,12 @@ use rusqlite::{Connection, TransactionBehavior};
 
 use crate::fault::Fault;
 use crate::names::Small;
-use crate::small;
+use crate::upgrade;
 
 /// "gang", so that `file` and we know whose database it is.
 pub(crate) const APPLICATION_ID: i64 = 0x6761_6e67;
 /// Version of the tables.
-pub(crate) const FORMAT: u32 = 5;
+pub(crate) const FORMAT: u32 = 6;
 
 /// Version 1. Rows of `body BLOB` are records of the `store` crate with their checksum behind them.
 ///
@@ -101,7 +101,9 @@ CREATE TABLE qless (name BLOB PRIMARY KEY, body BLOB NOT NULL);
 type Step = fn(&Connection) -> Result<(), Fault>;
 
 /// The first makes an empty file a store of version 1. A step, once released, is never changed.
-const STEPS: [Step; 5] = [version_1, version_2, version_3, version_4, version_5];
+const STEPS: [Step; 6] = [
+    version_1, version_2, version_3, version_4, version_5, version_6,
+];
 
 fn version_1(connection: &Connection) -> Result<(), Fault> {
     Ok(connection.execute_batch(VERSION_1)?)
@@ -109,7 +111,7 @@ fn version_1(connection: &Connection) -> Result<(), Fault> {
 
 /// Idempotency keys hold runs of jobs instead of every single one.
 fn version_2(connection: &Connection) -> Result<(), Fault> {
-    small::rewrite::<ClaimRecord>(connection, Small::Claims)
+    upgrade::rewrite::<ClaimRecord>(connection, Small::Claims)
 }
 
 /// There are other shards.
@@ -125,6 +127,11 @@ fn version_4(connection: &Connection) -> Result<(), Fault> {
 /// There is qless.
 fn version_5(connection: &Connection) -> Result<(), Fault> {
     Ok(connection.execute_batch(QLESS)?)
+}
+
+/// Jobs of qless have their numbers for names.
+fn version_6(connection: &Connection) -> Result<(), Fault> {
+    upgrade::number_jobs_of_qless(connection)
 }
 
 /// Brings the tables to [`FORMAT`], each step whole or not at all, so that one that was cut short is

@@ -6,69 +6,84 @@ use ganger_store::merge::RowKey;
 use ganger_types::change::UniqueRecord;
 use ganger_types::{
     Change, ClaimRecord, Dependent, ElementRecord, Group, JobId, KeyRecord, Namespace,
-    NamespaceRecord, OutboxRecord, Part, PartRecord, PeerRecord, QlessRow, QueueRecord,
+    NamespaceRecord, OutboxRecord, Part, PartRecord, PeerRecord, QlessKey, QlessRow, QueueRecord,
     ScheduleRecord, StatisticsRecord, Tag, Timestamp,
 };
-use rusqlite::Connection;
+use rusqlite::{CachedStatement, Connection};
 
 use crate::fault::Fault;
 use crate::names::{
-    Small, dependent_name, element_name, namespace_of, outbox_name, part_name, qless_name,
-    row_name, two_parts, upstream_of,
+    Small, dependent_name, element_name, namespace_of, outbox_name, part_name,
+    qless_job_name_by_id, qless_name, row_name, two_parts, upstream_of,
 };
 use crate::row::{open, open_record, seal_record, show};
 
-/// Rows in memory while a table is rewritten.
-const REWRITTEN_AT_ONCE: u32 = 100;
-
-/// Writes the last change of a small row.
-pub(crate) fn write(
-    connection: &Connection,
-    key: &RowKey<'_>,
-    change: &Change,
-    buffer: &mut Vec<u8>,
-) -> Result<(), Fault> {
-    let (small, name) = row_name(key);
-    let table = small.table();
-    if !encode(table, &name, change, buffer) {
-        let sql = format!("DELETE FROM {table} WHERE name = ?1");
-        connection.prepare_cached(&sql)?.execute([&name])?;
-        return Ok(());
-    }
-    let sql = format!(
-        "INSERT INTO {table} (name, body) VALUES (?1, ?2)
-         ON CONFLICT (name) DO UPDATE SET body = excluded.body"
-    );
-    connection
-        .prepare_cached(&sql)?
-        .execute((&name, &*buffer))?;
-    Ok(())
+/// Writes the last changes of small rows. Those of one table come together, so that its statements are looked up once.
+pub(crate) struct RowWriting<'a> {
+    connection: &'a Connection,
+    put: Option<(Small, CachedStatement<'a>)>,
+    delete: Option<(Small, CachedStatement<'a>)>,
 }
 
-/// Writes every row of a table in the form of today, a few at a time. Each is verified on the way.
-pub(crate) fn rewrite<R: Record>(connection: &Connection, small: Small) -> Result<(), Fault> {
-    let table = small.table();
-    let read = format!(
-        "SELECT name, body FROM {table} WHERE name > ?1 ORDER BY name LIMIT {REWRITTEN_AT_ONCE}"
-    );
-    let mut read = connection.prepare(&read)?;
-    let write = format!("UPDATE {table} SET body = ?2 WHERE name = ?1");
-    let mut write = connection.prepare(&write)?;
-    let mut buffer = Vec::new();
-    let mut last = Vec::new();
-    loop {
-        let rows = read.query_map([&last], |row| Ok((row.get(0)?, row.get(1)?)))?;
-        let rows: Vec<(Vec<u8>, Vec<u8>)> = rows.collect::<Result<_, _>>()?;
-        let Some((name, _)) = rows.last() else {
-            return Ok(());
-        };
-        last.clone_from(name);
-        for (name, body) in &rows {
-            let record: R = open_record(table, name, body)?;
-            seal_record(table, name, &record, &mut buffer);
-            write.execute((name, &buffer))?;
+impl<'a> RowWriting<'a> {
+    pub(crate) fn new(connection: &'a Connection) -> Self {
+        Self {
+            connection,
+            put: None,
+            delete: None,
         }
     }
+
+    /// Writes the last change of a row.
+    pub(crate) fn write(
+        &mut self,
+        key: &RowKey<'_>,
+        change: &Change,
+        buffer: &mut Vec<u8>,
+    ) -> Result<(), Fault> {
+        let (small, name) = row_name(key);
+        if encode(small.table(), &name, change, buffer) {
+            let put = statement_of(&mut self.put, small, || {
+                self.connection.prepare_cached(&put_sql(small))
+            })?;
+            put.execute((&name, &*buffer))?;
+        } else {
+            let delete = statement_of(&mut self.delete, small, || {
+                self.connection.prepare_cached(&delete_sql(small))
+            })?;
+            delete.execute([&name])?;
+        }
+        Ok(())
+    }
+}
+
+/// The statement for this table; the one at hand, if it is that.
+fn statement_of<'s, 'a>(
+    at_hand: &'s mut Option<(Small, CachedStatement<'a>)>,
+    small: Small,
+    look_up: impl FnOnce() -> rusqlite::Result<CachedStatement<'a>>,
+) -> rusqlite::Result<&'s mut CachedStatement<'a>> {
+    if at_hand.as_ref().is_none_or(|(table, _)| *table != small) {
+        // It goes back before the next is taken.
+        *at_hand = None;
+    }
+    let statement = match at_hand.take() {
+        Some((_, statement)) => statement,
+        None => look_up()?,
+    };
+    Ok(&mut at_hand.insert((small, statement)).1)
+}
+
+fn put_sql(small: Small) -> String {
+    format!(
+        "INSERT INTO {} (name, body) VALUES (?1, ?2)
+         ON CONFLICT (name) DO UPDATE SET body = excluded.body",
+        small.table()
+    )
+}
+
+fn delete_sql(small: Small) -> String {
+    format!("DELETE FROM {} WHERE name = ?1", small.table())
 }
 
 /// Puts the sealed row into `buffer`; false if the row is to go.
@@ -194,12 +209,22 @@ fn read_of_keys(small: Small, at: &[u8], body: &[u8]) -> Result<Loaded, Fault> {
 
 /// Reads a row of qless, and compares it with its name.
 fn read_of_qless(at: &[u8], body: &[u8]) -> Result<Loaded, Fault> {
+    let (namespace, row) = qless_row(at, body)?;
+    Ok(Loaded::Qless(namespace, Box::new(row)))
+}
+
+/// A row of qless and its namespace.
+pub(crate) fn qless_row(at: &[u8], body: &[u8]) -> Result<(Namespace, QlessRow), Fault> {
     let table = Small::Qless.table();
     let namespace =
         namespace_of(at).ok_or_else(|| Fault::row(table, show(at), "its name has a wrong form"))?;
     let row = record::<QlessRow>(table, at, body)?;
-    expect_name(table, at, &qless_name(&namespace, &row.key()))?;
-    Ok(Loaded::Qless(namespace, Box::new(row)))
+    let named = match row.key() {
+        QlessKey::Job { number: 0, jid } => qless_job_name_by_id(&namespace, &jid),
+        key => qless_name(&namespace, &key),
+    };
+    expect_name(table, at, &named)?;
+    Ok((namespace, row))
 }
 
 fn expect_name(table: &str, at: &[u8], named: &[u8]) -> Result<(), Fault> {

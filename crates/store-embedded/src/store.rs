@@ -132,11 +132,9 @@ impl Session {
         })
     }
 
-    fn commit(&mut self, commit: &Commit) -> Result<(), Fault> {
+    /// Writes a commit, in a transaction that was begun.
+    fn write(&mut self, commit: &Commit) -> Result<(), Fault> {
         let merged = Merged::new(&commit.changes);
-        self.connection
-            .prepare_cached("BEGIN IMMEDIATE")?
-            .execute([])?;
         let Self {
             connection,
             header,
@@ -144,7 +142,7 @@ impl Session {
             new_from,
             ..
         } = self;
-        let mut writing = Writing::new(connection, places, *new_from, header.counts)?;
+        let mut writing = Writing::new(connection, places, *new_from, header.counts);
         writing.write(&merged)?;
         let after = Header {
             sequence: commit.sequence,
@@ -189,11 +187,21 @@ impl Session {
         Ok(())
     }
 
-    /// Whether the commit may begin: its place in the order, and that the store is still ours.
-    fn judge(&self, commit: &Commit) -> Result<(), CommitError> {
+    /// Begins a transaction and writes a commit, if that is its place in the order and the store is still ours.
+    ///
+    /// One transaction for both: another one only to look would cost as many locks as this one.
+    fn commit(&mut self, commit: &Commit) -> Result<(), CommitError> {
         if let Some(reason) = &self.broken {
             return Err(CommitError::Unknown(reason.clone()));
         }
+        let begun = self.connection.prepare_cached("BEGIN IMMEDIATE");
+        let begun = begun.and_then(|mut begin| begin.execute([]));
+        begun.map_err(|error| Fault::Sql(error).into_commit_error())?;
+        self.judge(commit)?;
+        self.write(commit).map_err(Fault::into_commit_error)
+    }
+
+    fn judge(&self, commit: &Commit) -> Result<(), CommitError> {
         let stored = Header::read_from(&self.connection).map_err(Fault::into_commit_error)?;
         if commit.epoch != stored.epoch {
             return Err(CommitError::Fenced {
@@ -258,9 +266,7 @@ impl Store for EmbeddedStore {
 
     fn commit(&mut self, commit: &Commit) -> Result<(), CommitError> {
         let session = self.session()?;
-        session.judge(commit)?;
-        if let Err(fault) = session.commit(commit) {
-            let error = fault.into_commit_error();
+        if let Err(error) = session.commit(commit) {
             let rolled_back = session.roll_back();
             if matches!(error, CommitError::Unknown(_)) || rolled_back.is_err() {
                 self.session = None;

@@ -70,13 +70,13 @@ fn a_newer_store_is_refused_unchanged() {
     let path = kit::filled(&directory);
     let connection = rusqlite::Connection::open(&path).expect("SQLite opens it");
     connection
-        .pragma_update(None, "user_version", 6)
+        .pragma_update(None, "user_version", 7)
         .expect("the version can be set");
     drop(connection);
     let before = std::fs::read(&path).expect("it is there");
     let refused = kit::open(&path).map(drop);
     let Err(StoreError::TooNew {
-        found: 6, known: 5, ..
+        found: 7, known: 6, ..
     }) = refused
     else {
         panic!("{refused:?}");

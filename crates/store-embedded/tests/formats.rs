@@ -6,7 +6,8 @@ use std::path::Path;
 
 use ganger_store::{Loaded, Store};
 use ganger_store_embedded::check;
-use ganger_types::{ClaimRecord, JobKey};
+use ganger_types::qless::QlessRow;
+use ganger_types::{Bytes, ClaimRecord, JobKey};
 use kit::fixture::{FORMATS, as_it_is, expected, format_1, of_format};
 
 #[test]
@@ -40,7 +41,7 @@ fn an_upgraded_store_says_so_in_its_file_and_keeps_a_log() {
         let header = std::fs::read(&path).expect("it is there");
         // Offsets 18 and 60 of <https://www.sqlite.org/fileformat2.html#the_database_header>.
         assert_eq!(header[18..20], [2, 2], "it uses a log");
-        assert_eq!(header[60..64], [0, 0, 0, 5], "its version");
+        assert_eq!(header[60..64], [0, 0, 0, 6], "its version");
     }
 }
 
@@ -71,6 +72,49 @@ fn idempotency_keys_of_format_1_are_written_anew_as_runs() {
     let answer = jobs.answer(&[None; 300]).expect("so many jobs");
     assert_eq!(answer[299], kit::fixture::made(299));
     assert_eq!(answer[0].0, JobKey(0));
+}
+
+/// The jobs of qless in a store: namespace, id, number.
+fn jobs_of_qless(path: &Path) -> Vec<(String, Bytes, u64)> {
+    let mut store = kit::open(path).expect("it opens");
+    store.open().expect("it opens");
+    let mut found = Vec::new();
+    let mut each = |loaded| {
+        if let Loaded::Qless(namespace, row) = loaded
+            && let QlessRow::Job(job) = *row
+        {
+            found.push((namespace.to_string(), job.jid.clone(), job.number));
+        }
+    };
+    store.load(&mut each).expect("it is whole");
+    found
+}
+
+#[test]
+fn jobs_of_qless_of_format_5_get_numbers_and_are_named_by_them() {
+    let directory = kit::directory();
+    let path = of_format("5-qless", &directory);
+    let before = check(&path, |_| {}).expect("it can be read");
+    assert_eq!((before.qless_rows, before.findings), (7, Vec::new()));
+    let job = |(namespace, jid, number): (&str, &'static str, u64)| {
+        (
+            namespace.to_owned(),
+            Bytes::from_static(jid.as_bytes()),
+            number,
+        )
+    };
+    let expected = [
+        ("other", "a", 1),
+        ("default", "", 2),
+        ("default", "a", 3),
+        ("default", "b", 4),
+        ("default", "c", 5),
+    ];
+    assert_eq!(jobs_of_qless(&path), expected.map(job));
+    // And once more, now that it is of today.
+    assert_eq!(jobs_of_qless(&path), expected.map(job));
+    let after = check(&path, |_| {}).expect("it can be read");
+    assert_eq!((after.qless_rows, after.findings), (7, Vec::new()));
 }
 
 #[test]

@@ -92,6 +92,18 @@ pub trait Reader: Send + 'static {
     /// See [`Reader::job`].
     fn list(&mut self, query: &JobQuery) -> Result<Page, StoreError>;
 
+    /// How many jobs a query matches, wherever its page would begin and end. Each is counted where it stands when
+    /// it is looked at, so one that ends meanwhile may be counted twice or not at all.
+    ///
+    /// Payloads are never read. Jobs that have ended are counted from an index, if nothing but their namespace, queue,
+    /// states and one of tag, label, graph, schedule and group is asked for; so are all jobs with one of these five
+    /// words, if nothing else is. For other questions, and for live jobs, the records of those jobs are looked at that
+    /// [`Reader::list`] would look at.
+    ///
+    /// # Errors
+    /// See [`Reader::job`].
+    fn count(&mut self, query: &JobQuery) -> Result<u64, StoreError>;
+
     /// A job's payload.
     ///
     /// # Errors

@@ -23,7 +23,7 @@ pub fn matches(query: &JobQuery, job: &StoredJob) -> bool {
             .as_ref()
             .is_none_or(|queue| record.queue == *queue)
         && query.kind.as_ref().is_none_or(|kind| record.kind == *kind)
-        && query.state.is_none_or(|state| record.state == state)
+        && query.states.contains(record.state)
         && query
             .created_from
             .is_none_or(|from| record.created_at >= from)
@@ -72,11 +72,8 @@ pub fn failed_group(record: &JobRecord) -> Option<&ganger_types::Group> {
 /// Whether a record with this front may match at all; `true` is not yet a match.
 pub fn may_match(query: &JobQuery, front: &Glance<'_>) -> bool {
     // A leased job is stored in the state it was leased from.
-    let state = match query.state {
-        None | Some(JobState::Running) => true,
-        Some(state) => front.state == state,
-    };
-    state
+    let may_run = query.states.contains(JobState::Running) && !front.state.is_terminal();
+    (may_run || query.states.contains(front.state))
         && front.namespace == query.namespace.as_bytes()
         && query
             .queue

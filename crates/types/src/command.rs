@@ -292,6 +292,9 @@ pub struct Fail {
     pub permanent: bool,
     /// Overrides the pause before the next retry.
     pub retry_after: Option<Duration>,
+    /// Whoever ran the attempt died, so this is no verdict on the job: it goes on at once as if its lease had
+    /// run out, and nothing else said here counts. To jobs of qless it is a failure like others.
+    pub lost: bool,
 }
 
 /// Gives a job back.
@@ -451,6 +454,10 @@ pub struct ConfigureQueue {
 
 /// What to set on a queue.
 #[derive(Clone, Debug, PartialEq)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "the command that carries it is in a box already"
+)]
 pub enum QueueChange {
     /// Everything.
     All(QueueSettings),

@@ -172,6 +172,10 @@ pub struct RetryPolicy {
     pub backoff: Backoff,
     /// Up to so many hundredths are added to or taken from each pause, drawn by the engine.
     pub jitter_percent: u8,
+    /// Leases that may run out (their worker was lost) without counting against the retries, in the whole life
+    /// of the job; the next one fails it. `None` (default): each counts as an attempt, and the namespace's
+    /// `deaths_max` bounds them in a row.
+    pub losses_max: Option<u32>,
 }
 
 impl Default for RetryPolicy {
@@ -183,6 +187,7 @@ impl Default for RetryPolicy {
                 cap: Duration::from_secs(3_600),
             },
             jitter_percent: 0,
+            losses_max: None,
         }
     }
 }
@@ -377,7 +382,7 @@ pub struct JobRecord {
     pub attempts_counted: u32,
     /// Grants given back without counting.
     pub releases: u32,
-    /// Leases that ran out in a row.
+    /// Leases that ran out: in a row, or all of them if its retry policy bounds those.
     pub deaths: u32,
     /// Bytes of the payload.
     pub payload_bytes: u64,

@@ -14,6 +14,7 @@ pub mod keys;
 pub mod limits;
 pub mod name;
 pub mod peer;
+pub mod place;
 pub mod qless;
 pub mod query;
 pub mod queue;
@@ -22,6 +23,7 @@ pub mod rejection;
 pub mod reply;
 pub mod schedule;
 pub mod span;
+pub mod states;
 pub mod statistics;
 pub mod time;
 mod whose;
@@ -45,6 +47,7 @@ pub use peer::{
     Carried, Dependent, Looked, Message, OutboxRecord, Part, PartClaim, PartRecord, PeerRecord,
     Wait,
 };
+pub use place::{Guest, Place};
 pub use qless::{QlessAnswer, QlessCall, QlessKey, QlessMessage, QlessRow};
 pub use queue::{
     Clock, DueOrder, Keep, NamespaceRecord, NamespaceSettings, QueueCounts, QueueRecord,
@@ -54,5 +57,6 @@ pub use reference::{JobRef, RefError};
 pub use rejection::Rejection;
 pub use reply::{Answer, Grant, Reply};
 pub use schedule::{CatchUp, Overlap, ScheduleRecord, ScheduleSpec};
+pub use states::JobStates;
 pub use statistics::{Day, Sample, StatisticsRecord};
 pub use time::{Due, Elapsed, Now, Timestamp};

@@ -4,6 +4,7 @@
 //! in any order: no timer acts on them, and every call settles what is due by its own time.
 
 use std::cmp::Ordering;
+use std::sync::Arc;
 
 use bytes::Bytes;
 
@@ -230,6 +231,11 @@ impl QlessState {
         Self::Throttled,
     ];
 
+    /// Whether a job stays there until somebody puts it anew.
+    pub fn is_end(self) -> bool {
+        matches!(self, Self::Failed | Self::Complete)
+    }
+
     /// The word that clients know.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -285,6 +291,8 @@ pub struct QlessHappening {
 /// A job.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QlessJob {
+    /// Its place among the stored jobs: no other job of the namespace has it, or had it since the last start.
+    pub number: u64,
     /// Its id.
     pub jid: Bytes,
     /// The class that runs it.
@@ -345,6 +353,8 @@ pub struct QlessJob {
     pub handed_out: u64,
     /// The lease under which it was last handed out, if that was to a worker of ours.
     pub lease: Option<QlessLease>,
+    /// What a worker of ours gave as its result, while the job is complete. Clients of qless do not see it.
+    pub result: Option<Bytes>,
 }
 
 /// A hand-out to a worker of ours, which shows a token where those of qless name themselves.
@@ -445,8 +455,8 @@ pub struct QlessThrottle {
 /// A row as stored.
 #[derive(Clone, Debug, PartialEq)]
 pub enum QlessRow {
-    /// A job.
-    Job(Box<QlessJob>),
+    /// A job, shared with whoever goes on changing it: that one copies it then, if need be.
+    Job(Arc<QlessJob>),
     /// A recurring job.
     Recurring(Box<QlessRecurring>),
     /// A queue that is known or paused.
@@ -469,7 +479,7 @@ pub enum QlessRow {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[expect(missing_docs, reason = "each variant names the row of the same name")]
 pub enum QlessKey {
-    Job(Bytes),
+    Job { number: u64, jid: Bytes },
     Recurring(Bytes),
     Queue(Bytes),
     Worker(Bytes),
@@ -484,7 +494,10 @@ impl QlessRow {
     /// Its name.
     pub fn key(&self) -> QlessKey {
         match self {
-            Self::Job(job) => QlessKey::Job(job.jid.clone()),
+            Self::Job(job) => QlessKey::Job {
+                number: job.number,
+                jid: job.jid.clone(),
+            },
             Self::Recurring(job) => QlessKey::Recurring(job.jid.clone()),
             Self::Queue(queue) => QlessKey::Queue(queue.name.clone()),
             Self::Worker(name, _) => QlessKey::Worker(name.clone()),

@@ -1,10 +1,11 @@
 //! Questions that the engine answers from memory, and listings that the store answers.
 
 use crate::id::{JobId, JobKey, ShardId};
-use crate::job::JobState;
 use crate::name::{
     ClaimKey, Graph, Group, Kind, LabelKey, LabelValue, Namespace, Queue, ScheduleId, Tag, Worker,
 };
+use crate::place::Guest;
+use crate::states::JobStates;
 use crate::statistics::Day;
 use crate::time::Timestamp;
 
@@ -33,8 +34,11 @@ pub enum Query {
     Statistics(Namespace, Queue, Day),
     /// Why a job is not running.
     Why(Namespace, JobId),
-    /// A job of qless, as if it were one of ours.
-    QlessJob(Namespace, JobId),
+    /// A job of qless or an item of raw keys, as if it were a job of ours.
+    Guest(Namespace, JobId),
+    /// Those of them that may be asked for, from the place on that the query names; in no order but that of places, and
+    /// not all conditions are looked at.
+    Guests(Box<JobQuery>),
     /// What is known of other shards.
     Peers,
     /// Messages that wait for a shard, from this number on, at most so many.
@@ -56,8 +60,8 @@ pub struct JobQuery {
     pub namespace: Namespace,
     /// Where.
     pub queue: Option<Queue>,
-    /// In which state.
-    pub state: Option<JobState>,
+    /// In one of these states; all of them by default.
+    pub states: JobStates,
     /// Of which kind.
     pub kind: Option<Kind>,
     /// With this tag.
@@ -82,6 +86,8 @@ pub struct JobQuery {
     pub newest_first: bool,
     /// Goes on after this job (the last one of the page before).
     pub after: Option<JobKey>,
+    /// Goes on after this job that no store has, behind all that stores have.
+    pub after_guest: Option<Guest>,
     /// At most so many, 1 to 1000.
     pub limit: usize,
 }

@@ -9,6 +9,7 @@ use crate::job::{JobRecord, JobState, LeaseRecord, Priority};
 use crate::keys::KeyAnswers;
 use crate::name::{Graph, Group, Kind, LabelKey, LabelValue, Namespace, Queue, Tag, Worker};
 use crate::peer::{OutboxRecord, PartRecord, PeerRecord, Wait};
+use crate::place::Guest;
 use crate::qless::QlessAnswer;
 use crate::queue::{NamespaceRecord, QueueCounts, QueueSettings};
 use crate::reference::JobRef;
@@ -97,8 +98,10 @@ pub enum Reply {
     Statistics(Box<StatisticsRecord>),
     /// To [`crate::query::Query::Why`].
     Why(Box<Explanation>),
-    /// To [`crate::query::Query::QlessJob`]; `None` if there is none, or one of ours has that id.
-    QlessJob(Option<Box<QlessJobView>>),
+    /// To [`crate::query::Query::Guest`]; `None` if there is none, or one of ours has that id.
+    Guest(Option<Box<GuestView>>),
+    /// To [`crate::query::Query::Guests`]: each with its place, and from where to ask on, if there is more to look at.
+    Guests(Vec<(Guest, GuestView)>, Option<Guest>),
     /// Numbers for a submission over several shards.
     Reserved {
         /// The first of them; the others follow.
@@ -194,15 +197,17 @@ pub struct Grant {
     pub labels: Vec<(LabelKey, LabelValue)>,
 }
 
-/// A job of qless as shown: what a record and its lease would say of it.
+/// A job of qless or an item of raw keys as shown: what a record and its lease would say of it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct QlessJobView {
-    /// The record, under [`JobKey::OF_QLESS`].
+pub struct GuestView {
+    /// The record, under [`JobKey::OF_QLESS`] or [`JobKey::OF_KEYS`].
     pub record: JobRecord,
     /// Who holds it, while it runs.
     pub lease: Option<LeaseRecord>,
     /// Its data.
     pub payload: Bytes,
+    /// What it gave, if it has ended with a result.
+    pub result: Option<Bytes>,
 }
 
 /// A queue as shown.
@@ -324,6 +329,25 @@ pub enum Reason {
     Throttled {
         /// Which.
         by: Vec<String>,
+    },
+    /// An item of raw keys whose lease is live.
+    KeyLeased {
+        /// Who works on it, as the lease says.
+        session: String,
+        /// The lease ends after so long; `None`: never by itself.
+        left: Option<Duration>,
+        /// Whether it goes back to its queue by itself then.
+        goes_back: bool,
+    },
+    /// An item of raw keys that was taken from its queue, and that nobody has a lease for.
+    KeyTaken {
+        /// It goes back to its queue by itself, so long after it was taken at the latest; `None`: a cleaner must do it.
+        back_after: Option<Duration>,
+    },
+    /// An item of raw keys that is in no list.
+    KeyStaged {
+        /// It is put on its queue by itself, after so long at the latest; `None`: a cleaner must do it.
+        queued_after: Option<Duration>,
     },
     /// It has ended.
     Ended {

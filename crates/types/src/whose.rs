@@ -58,8 +58,9 @@ impl Query {
             | Self::Schedule(namespace, _)
             | Self::Statistics(namespace, ..)
             | Self::Claim(namespace, _)
-            | Self::QlessJob(namespace, _)
+            | Self::Guest(namespace, _)
             | Self::Why(namespace, _) => Some(namespace),
+            Self::Guests(query) => Some(&query.namespace),
             Self::Namespaces
             | Self::Peers
             | Self::Outbox(..)

@@ -151,6 +151,7 @@ impl<R: Reports> Attended<R> {
                     message,
                     permanent: is_permanent,
                     retry_after: None,
+                    lost: false,
                 }),
                 Counted::Failed,
             )),

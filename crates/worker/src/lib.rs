@@ -53,7 +53,7 @@ pub use ending::group;
 pub use error::Error;
 pub use handler::{Handler, Handlers, Mode};
 pub use run::{Shutdown, Summary, run, run_with};
-pub use settings::Settings;
+pub use settings::{Settings, make_name};
 pub use signals::shutdown_on_signals;
 pub use source::{Deliveries, Reports};
 pub use supervise::supervisor_main;

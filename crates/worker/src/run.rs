@@ -24,7 +24,7 @@ use crate::supervise::Groups;
 use crate::{Error, Settings};
 
 /// Whether the worker shall go on.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Shutdown {
     /// Go on.
     #[default]

@@ -64,7 +64,7 @@ impl Default for Settings {
 }
 
 /// The name of a worker that was given none: host name plus something random, new at each start.
-pub(crate) fn make_name() -> String {
+pub fn make_name() -> String {
     // Without randomness the process's number still tells workers of one host apart.
     let tail =
         random::number().map_or_else(|_| u64::from(std::process::id()), |number| number >> 32);

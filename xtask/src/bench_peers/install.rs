@@ -9,7 +9,7 @@ use super::postgres;
 use crate::process::{exists, run};
 
 /// Installs what is missing, as root or with sudo. What cannot be installed is said and left out of the table.
-pub(super) fn peers() -> Result<()> {
+pub(crate) fn peers() -> Result<()> {
     let mut missing = Vec::new();
     if !exists("redis-server") {
         missing.push("redis-server");

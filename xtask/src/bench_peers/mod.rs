@@ -10,7 +10,7 @@ mod ganger;
 mod goals;
 mod install;
 mod load;
-mod postgres;
+pub(crate) mod postgres;
 mod programs;
 mod redis;
 mod report;
@@ -20,6 +20,7 @@ pub(crate) mod wire;
 use anyhow::{Result, bail};
 
 use crate::process::{OPTIMISED, exists, start_optimised};
+pub(crate) use install::peers as install_peers;
 use report::Report;
 use scratch::Scratch;
 

@@ -15,19 +15,22 @@ const TABLE: &str =
     "CREATE TABLE jobs (id bigserial PRIMARY KEY, leased_until timestamptz, payload text NOT NULL)";
 
 /// Where Debian puts the server's programs, if they are installed.
-pub(super) fn programs() -> Option<PathBuf> {
+pub(crate) fn programs() -> Option<PathBuf> {
     let folder = PathBuf::from("/usr/lib/postgresql/15/bin");
     folder.join("postgres").is_file().then_some(folder)
 }
 
+/// Whoever connects, with every right.
+pub(crate) const USER: &str = "bench";
+
 /// A private PostgreSQL with its settings as installed.
-pub(super) struct Server {
-    _process: Process,
+pub(crate) struct Server {
+    process: Process,
     address: SocketAddr,
 }
 
 impl Server {
-    pub(super) fn start(programs: &Path, folder: &Path) -> Result<Self> {
+    pub(crate) fn start(programs: &Path, folder: &Path) -> Result<Self> {
         let address = free_address()?;
         let data = folder.join("data");
         let is_root = run(Command::new("sh").args(["-c", "[ \"$(id -u)\" = 0 ]"])).is_ok();
@@ -59,7 +62,7 @@ impl Server {
         initialise
             .args([
                 "--username",
-                "bench",
+                USER,
                 "--auth",
                 "trust",
                 "--no-instructions",
@@ -80,10 +83,7 @@ impl Server {
             ])
             .arg(&data);
         let process = Process::start(&mut command, folder, address)?;
-        let server = Self {
-            _process: process,
-            address,
-        };
+        let server = Self { process, address };
         // It listens a moment before it lets anybody in.
         let mut session = (0..100)
             .find_map(|_| {
@@ -96,6 +96,26 @@ impl Server {
             .context("PostgreSQL lets nobody in")?;
         session.query(TABLE)?;
         Ok(server)
+    }
+
+    /// Where it listens.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The number of its process; its sessions are children of that.
+    pub(crate) fn id(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// The first value that a query gives.
+    pub(crate) fn ask(&self, sql: &str) -> Result<String> {
+        let rows = Session::open(self.address)?.query(sql)?;
+        let value = rows
+            .into_iter()
+            .next()
+            .and_then(|row| row.into_iter().next());
+        Ok(String::from_utf8(value.context("no rows")?)?)
     }
 }
 

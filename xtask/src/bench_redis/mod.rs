@@ -8,9 +8,12 @@ mod script;
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::net::SocketAddr;
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::thread;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 
@@ -47,6 +50,7 @@ impl Server {
             _ => ganger(address, folder)?,
         };
         let process = Process::start(&mut command, folder, address)?;
+        until_ready(address)?;
         Ok(Self { process, address })
     }
 
@@ -59,6 +63,21 @@ impl Server {
         let [user, system] = [fields[11].parse::<f64>()?, fields[12].parse::<f64>()?];
         Ok((user + system) / 100.0)
     }
+}
+
+/// Waits until the server answers: both take connections a little before they have read their data back.
+fn until_ready(address: SocketAddr) -> Result<()> {
+    for _ in 0..1_000 {
+        let mut stream = TcpStream::connect(address)?;
+        stream.write_all(b"PING\r\n")?;
+        let mut reply = [0; 5];
+        stream.read_exact(&mut reply)?;
+        if reply == *b"+PONG" {
+            return Ok(());
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    bail!("the server at {address} does not become ready")
 }
 
 fn redis(address: SocketAddr, folder: &Path) -> Command {

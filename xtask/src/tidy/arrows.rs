@@ -33,6 +33,25 @@ const ARROWS: &[(&str, &[&str])] = &[
         "dialect-resp",
         &["types", "qless", "engine", "shard", "access"],
     ),
+    ("ngsi", &[]),
+    ("telemetry", &[]),
+    ("ngsi-postgres", &["ngsi"]),
+    (
+        "dialect-quantumleap",
+        &[
+            "types",
+            "engine",
+            "shard",
+            "access",
+            "ngsi",
+            "ngsi-postgres",
+            "telemetry",
+        ],
+    ),
+    (
+        "ngsi-worker",
+        &["client", "worker", "ngsi", "ngsi-postgres", "telemetry"],
+    ),
     (
         "server",
         &[
@@ -45,6 +64,10 @@ const ARROWS: &[(&str, &[&str])] = &[
             "dialect-http",
             "dialect-grpc",
             "dialect-resp",
+            "dialect-quantumleap",
+            "ngsi",
+            "ngsi-postgres",
+            "telemetry",
             "access",
             "tls",
         ],
@@ -59,12 +82,15 @@ const ARROWS: &[(&str, &[&str])] = &[
             "server",
             "client",
             "worker",
+            "ngsi",
+            "ngsi-postgres",
+            "ngsi-worker",
             "store-embedded",
             "access",
         ],
     ),
     ("sim", &["types", "engine", "store", "shard"]),
-    ("e2e", &["types", "cli"]),
+    ("e2e", &["types", "cli", "ngsi-postgres"]),
     (
         "fuzz",
         &[
@@ -81,6 +107,8 @@ const ARROWS: &[(&str, &[&str])] = &[
             "dialect-http",
             "dialect-grpc",
             "dialect-resp",
+            "dialect-quantumleap",
+            "ngsi",
             "server",
             "client",
             "worker",
@@ -92,7 +120,19 @@ const ARROWS: &[(&str, &[&str])] = &[
 /// What the pure crates may use of others' crates: nothing that reads a clock, draws, or does I/O.
 const PURE: &[(&str, &[&str])] = &[
     ("types", &["bytes", "thiserror"]),
-    ("qless", &["bytes"]),
+    ("qless", &["bytes", "hashbrown"]),
+    (
+        "ngsi",
+        &[
+            "base64",
+            "jiff",
+            "serde",
+            "serde_json",
+            "sha2",
+            "thiserror",
+            "yaml-rust2",
+        ],
+    ),
     (
         "engine",
         &[

@@ -75,7 +75,7 @@ async fn list(context: &Context, client: &Client) -> Outcome {
 fn of_group(group: &str, limit: u32) -> JobFilter {
     JobFilter {
         group: Some(group.to_owned()),
-        state: Some(JobState::Failed),
+        states: vec![JobState::Failed],
         limit,
         brief: true,
         ..JobFilter::default()

@@ -7,6 +7,7 @@ pub(crate) mod completions;
 pub(crate) mod events;
 pub(crate) mod failures;
 pub(crate) mod job;
+pub(crate) mod ngsi;
 pub(crate) mod outbox;
 pub(crate) mod progress;
 pub(crate) mod queue;
@@ -32,6 +33,7 @@ pub(crate) fn run(context: &Context, command: Command) -> Outcome {
         Command::Server(args) => server::run(*args),
         Command::Completions(args) => completions::run(&args),
         Command::Token(command) => token::run(context, command),
+        Command::NgsiInsert(args) => ngsi::insert(&args),
         command => {
             let runtime = Runtime::new()?;
             let outcome = runtime.block_on(serve(context, command));
@@ -44,7 +46,10 @@ pub(crate) fn run(context: &Context, command: Command) -> Outcome {
 
 async fn serve(context: &Context, command: Command) -> Outcome {
     match command {
-        Command::Server(_) | Command::Completions(_) | Command::Token(_) => {
+        Command::Server(_)
+        | Command::Completions(_)
+        | Command::Token(_)
+        | Command::NgsiInsert(_) => {
             unreachable!("they run without a runtime")
         }
         Command::Worker(args) => worker::run(context, *args).await,

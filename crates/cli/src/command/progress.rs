@@ -128,7 +128,7 @@ async fn unsuccessful(client: &Client, graph: &str) -> Result<HashMap<String, Jo
     for state in [JobState::Failed, JobState::Cancelled] {
         let mut filter = JobFilter {
             graph: Some(graph.to_owned()),
-            state: Some(state),
+            states: vec![state],
             limit: 1_000,
             brief: true,
             ..JobFilter::default()

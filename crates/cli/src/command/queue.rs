@@ -287,7 +287,7 @@ fn describe(view: &QueueView) -> String {
 async fn peek(context: &Context, args: &PeekArgs) -> Outcome {
     let filter = JobFilter {
         queue: Some(args.queue.clone()),
-        state: Some(JobState::Ready),
+        states: vec![JobState::Ready],
         limit: args.limit.clamp(1, 1_000),
         brief: true,
         ..JobFilter::default()

@@ -29,6 +29,14 @@ pub(crate) struct ServerArgs {
     #[arg(long)]
     resp_allow_flush: bool,
 
+    /// Where to listen for NGSI notifications as QuantumLeap does, such as 127.0.0.1:8668; nowhere if not given.
+    #[arg(long, value_name = "HOST:PORT")]
+    quantumleap: Option<String>,
+
+    /// A directory for samples of durations and of what the process uses, in CSV files.
+    #[arg(long, value_name = "DIR")]
+    collect_telemetry_in: Option<String>,
+
     /// The id of the shard.
     #[arg(long, value_name = "ID")]
     shard: Option<String>,
@@ -166,6 +174,12 @@ fn flags(args: ServerArgs) -> Result<Vec<Flag>, Failure> {
         ("addr", "--addr", args.addr),
         ("resp", "--resp", args.resp),
         ("resp_allow_flush", "--resp-allow-flush", allow_flush),
+        ("quantumleap", "--quantumleap", args.quantumleap),
+        (
+            "telemetry_dir",
+            "--collect-telemetry-in",
+            args.collect_telemetry_in,
+        ),
         ("shard", "--shard", args.shard),
         ("shards", "--shards", args.shards),
         ("topology", "--topology", args.topology),

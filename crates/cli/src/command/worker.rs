@@ -1,4 +1,5 @@
-//! `ganger worker`: flags to settings; the worker itself is in `ganger-worker`.
+//! `ganger worker`: flags to settings; the worker itself is in `ganger-worker`, and the one that inserts NGSI
+//! notifications in `ganger-ngsi-worker` (see [`crate::command::ngsi`]).
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,6 +9,7 @@ use ganger_client::{ShardId, TakeFrom, TakeMode};
 use ganger_server::Flag;
 use ganger_worker::Settings;
 
+use crate::command::ngsi::{self, NgsiArgs};
 use crate::command::outbox::read_shard;
 use crate::context::{Context, remark};
 use crate::document::span::read_span;
@@ -19,6 +21,9 @@ use crate::exit::{Exit, Failure, Outcome};
 /// to standard output; standard error is its log. Exit 0 is success, 100 failure for good, anything
 /// else failure that may be tried again. Ctrl-C or SIGTERM: nothing new is taken, running programs
 /// get the grace period.
+///
+/// With --ngsi no programs are run: a pool of workers inserts the notifications that `ganger server --quantumleap`
+/// has queued into PostgreSQL, as QuantumLeap's workers do. Its password is best put into `POSTGRES_DB_PASS`.
 #[derive(Args, Debug)]
 pub(crate) struct WorkerArgs {
     /// Its name; host name plus something random if absent.
@@ -30,45 +35,63 @@ pub(crate) struct WorkerArgs {
     shard: Option<ShardId>,
 
     /// Where the programs are, one for each kind.
-    #[arg(long, value_name = "DIR", default_value = "/etc/ganger/worker.d")]
+    #[arg(
+        long,
+        value_name = "DIR",
+        default_value = "/etc/ganger/worker.d",
+        conflicts_with = "ngsi"
+    )]
     dir: PathBuf,
 
-    /// A queue to take from; may be repeated. With --mode weighted: QUEUE=WEIGHT.
+    /// A queue to take from; may be repeated. With --mode weighted: QUEUE=WEIGHT. With --ngsi: the one queue of the
+    /// notifications, quantumleap if absent.
     #[arg(short, long = "queue", value_name = "QUEUE")]
     queues: Vec<String>,
 
     /// How several queues are taken from.
-    #[arg(long, default_value = "ordered")]
+    #[arg(long, default_value = "ordered", conflicts_with = "ngsi")]
     mode: Mode,
 
     /// Programs at a time; one for each core if absent.
-    #[arg(short = 'j', long, value_name = "N")]
+    #[arg(short = 'j', long, value_name = "N", conflicts_with = "ngsi")]
     concurrency: Option<usize>,
 
     /// Length of the leases; as the queue says if absent.
-    #[arg(long, value_name = "DURATION", value_parser = read_span)]
+    #[arg(long, value_name = "DURATION", value_parser = read_span, conflicts_with = "ngsi")]
     lease_for: Option<Duration>,
 
     /// Between asking a program to end and killing it.
-    #[arg(long, value_name = "DURATION", value_parser = read_span, default_value = "10s")]
+    #[arg(
+        long,
+        value_name = "DURATION",
+        value_parser = read_span,
+        default_value = "10s",
+        conflicts_with = "ngsi"
+    )]
     grace: Duration,
 
     /// Where working directories of programs are made.
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", conflicts_with = "ngsi")]
     scratch: Option<PathBuf>,
 
     /// A variable that programs inherit besides the usual ones; may be repeated.
-    #[arg(long = "pass-env", value_name = "NAME")]
+    #[arg(long = "pass-env", value_name = "NAME", conflicts_with = "ngsi")]
     pass_env: Vec<String>,
 
     /// A job without a program here is offered again after so long.
-    #[arg(long, value_name = "DURATION", value_parser = read_span)]
+    #[arg(long, value_name = "DURATION", value_parser = read_span, conflicts_with = "ngsi")]
     no_handler_delay: Option<Duration>,
 
-    /// Which log lines: error, warn, info, debug, trace, or directives.
-    #[arg(long, value_name = "LEVEL", env = "GANGER_LOG", default_value = "info")]
-    log: String,
+    /// Which log lines: error, warn, info, debug, trace, or directives; info if absent, with --ngsi as LOGLEVEL says.
+    #[arg(long, value_name = "LEVEL", env = "GANGER_LOG")]
+    log: Option<String>,
+
+    #[command(flatten)]
+    ngsi: NgsiArgs,
 }
+
+/// What is logged unless somebody says otherwise.
+pub(super) const DEFAULT_LOG: &str = "info";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Mode {
@@ -81,7 +104,15 @@ enum Mode {
 }
 
 pub(crate) async fn run(context: &Context, args: WorkerArgs) -> Outcome {
-    start_log(&args.log)?;
+    if args.ngsi.is_wanted() {
+        let place = ngsi::Place {
+            shard: args.shard,
+            name: args.id,
+            queues: args.queues,
+        };
+        return ngsi::run(context, args.ngsi, place, args.log).await;
+    }
+    start_log(args.log.as_deref().unwrap_or(DEFAULT_LOG))?;
     if !args.dir.is_dir() {
         let message = format!("there is no directory {}", args.dir.display());
         return Err(Failure::usage(message).then(
@@ -167,7 +198,7 @@ fn read_queue(text: &str, mode: Mode) -> Result<TakeFrom, Failure> {
 }
 
 /// Log lines go to standard error, with control characters escaped.
-fn start_log(level: &str) -> Result<(), Failure> {
+pub(super) fn start_log(level: &str) -> Result<(), Failure> {
     let flag = Flag {
         key: "log",
         flag: "--log",

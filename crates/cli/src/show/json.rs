@@ -129,6 +129,7 @@ pub(crate) fn job(job: &Job) -> Value {
         "finished": finished,
         "history": (!history.is_empty()).then_some(history),
         "history_dropped": (job.history_dropped > 0).then_some(job.history_dropped),
+        "kept_by": job.kept_by,
     }))
 }
 
@@ -177,7 +178,12 @@ fn retry(policy: &RetryPolicy) -> Value {
             json!({ "base": time::exact_span(*base), "cap": time::exact_span(*cap) })
         }
     };
-    json!({ "max": policy.retries_max, "backoff": backoff, "jitter_percent": policy.jitter_percent })
+    object(json!({
+        "max": policy.retries_max,
+        "backoff": backoff,
+        "jitter_percent": policy.jitter_percent,
+        "losses_max": policy.losses_max,
+    }))
 }
 
 pub(crate) fn changed(changed: &Changed) -> Value {

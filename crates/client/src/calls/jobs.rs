@@ -75,6 +75,15 @@ impl Client {
         .try_into()
     }
 
+    /// Counts the jobs that a filter finds, its order, page and brevity aside.
+    ///
+    /// # Errors
+    /// If the filter is refused, or the server cannot be reached.
+    pub async fn count(&self, filter: JobFilter) -> Result<u64, Error> {
+        let request = filter.into_wire(self.namespace());
+        Ok(call!(self, Safe, jobs_wire.count(request))?.count)
+    }
+
     /// Shows a job once it has ended, or as it is after `wait_for`.
     ///
     /// # Errors

@@ -137,6 +137,7 @@ impl TryFrom<v1::Job> for Job {
             finished: job.finished.map(TryInto::try_into).transpose()?,
             history: job.history.into_iter().map(Into::into).collect(),
             history_dropped: job.history_dropped,
+            kept_by: some(job.kept_by),
         })
     }
 }
@@ -207,7 +208,7 @@ impl JobFilter {
         v1::ListRequest {
             namespace,
             queue: self.queue,
-            state: wire_state(self.state),
+            state: self.states.into_iter().map(wire_state).collect(),
             kind: self.kind,
             tag: self.tag,
             label: self.label.map(|(key, value)| v1::Label { key, value }),

@@ -111,6 +111,7 @@ fn failure(held: v1::Held, failing: Failing) -> v1::FailureReport {
         message: failing.message,
         permanent: failing.permanent,
         retry_after_ms: failing.retry_after.map(ms),
+        lost: failing.lost,
     }
 }
 

@@ -53,16 +53,15 @@ pub(crate) fn pairs(labels: Vec<v1::Label>) -> Vec<(String, String)> {
         .collect()
 }
 
-pub(crate) fn wire_state(state: Option<JobState>) -> i32 {
+pub(crate) fn wire_state(state: JobState) -> i32 {
     let state = match state {
-        None => v1::JobState::Unspecified,
-        Some(JobState::Blocked) => v1::JobState::Blocked,
-        Some(JobState::Scheduled) => v1::JobState::Scheduled,
-        Some(JobState::Ready) => v1::JobState::Ready,
-        Some(JobState::Running) => v1::JobState::Running,
-        Some(JobState::Succeeded) => v1::JobState::Succeeded,
-        Some(JobState::Failed) => v1::JobState::Failed,
-        Some(JobState::Cancelled) => v1::JobState::Cancelled,
+        JobState::Blocked => v1::JobState::Blocked,
+        JobState::Scheduled => v1::JobState::Scheduled,
+        JobState::Ready => v1::JobState::Ready,
+        JobState::Running => v1::JobState::Running,
+        JobState::Succeeded => v1::JobState::Succeeded,
+        JobState::Failed => v1::JobState::Failed,
+        JobState::Cancelled => v1::JobState::Cancelled,
     };
     i32::from(state)
 }
@@ -119,6 +118,7 @@ impl From<RetryPolicy> for v1::RetryPolicy {
             retries_max: Some(retry.retries_max),
             backoff: Some(v1::Backoff { rule: Some(rule) }),
             jitter_percent: retry.jitter_percent,
+            losses_max: retry.losses_max,
         }
     }
 }
@@ -144,6 +144,7 @@ impl From<v1::RetryPolicy> for RetryPolicy {
             retries_max: retry.retries_max.unwrap_or(3),
             backoff,
             jitter_percent: retry.jitter_percent,
+            losses_max: retry.losses_max,
         }
     }
 }

@@ -380,6 +380,8 @@ pub struct Job {
     pub history: Vec<HistoryEntry>,
     /// Entries that fell out of the middle of the history.
     pub history_dropped: u32,
+    /// Whose rules it goes by if it was not enqueued: `qless`, or `keys`, which is the clients of raw keys.
+    pub kept_by: Option<String>,
 }
 
 impl Job {

@@ -11,8 +11,8 @@ use super::{FailurePolicy, Job, JobState, Progress, Start};
 pub struct JobFilter {
     /// Where.
     pub queue: Option<String>,
-    /// In which state.
-    pub state: Option<JobState>,
+    /// In one of these states; none: any.
+    pub states: Vec<JobState>,
     /// Of which kind.
     pub kind: Option<String>,
     /// With this tag.

@@ -171,6 +171,7 @@ fn fail(
         message: cut(item.message),
         permanent: item.permanent,
         retry_after: item.retry_after_ms.map(ms),
+        lost: item.lost,
     })))
 }
 

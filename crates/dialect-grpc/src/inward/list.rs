@@ -3,10 +3,10 @@
 use ganger_proto::v1;
 use ganger_types::query::JobQuery;
 use ganger_types::{
-    Graph, Group, JobKey, Kind, LabelKey, LabelValue, ScheduleId, Tag, Timestamp, Worker, limits,
+    Graph, Group, Kind, LabelKey, LabelValue, Place, ScheduleId, Tag, Timestamp, Worker, limits,
 };
 
-use super::{At, at_most, bounded, maybe, name, queue, state};
+use super::{At, at_most, bounded, maybe, name, queue, states};
 use crate::problem::Problem;
 
 /// Jobs on a page unless asked otherwise.
@@ -23,13 +23,13 @@ pub(crate) fn job_query(wire: v1::ListRequest) -> Result<JobQuery, Problem> {
     }
     let page_max = u32::try_from(limits::PAGE_JOBS_MAX).expect("a page is small");
     let limit = bounded(At::top("limit"), wire.limit, PAGE_JOBS_DEFAULT, page_max)?;
-    Ok(JobQuery {
+    let mut query = JobQuery {
         namespace: super::namespace(&wire.namespace)?,
         queue: wire
             .queue
             .map(|text| queue(At::top("queue"), &text))
             .transpose()?,
-        state: state(At::top("state"), wire.state)?,
+        states: states(At::top("state"), &wire.state)?,
         kind: maybe(At::top("kind"), wire.kind.as_deref(), Kind::new)?,
         tag: maybe(At::top("tag"), wire.tag.as_deref(), Tag::new)?,
         label: wire.label.map(|pair| label(&pair)).transpose()?,
@@ -45,9 +45,13 @@ pub(crate) fn job_query(wire: v1::ListRequest) -> Result<JobQuery, Problem> {
         created_from: wire.created_from_us.map(Timestamp),
         created_before: wire.created_before_us.map(Timestamp),
         newest_first: wire.newest_first,
-        after: cursor(&wire.cursor)?,
         limit: usize::try_from(limit).unwrap_or(limits::PAGE_JOBS_MAX),
-    })
+        ..JobQuery::default()
+    };
+    if let Some(place) = cursor(&wire.cursor)? {
+        query.go_on(place);
+    }
+    Ok(query)
 }
 
 fn label(wire: &v1::Label) -> Result<(LabelKey, LabelValue), Problem> {
@@ -58,15 +62,15 @@ fn label(wire: &v1::Label) -> Result<(LabelKey, LabelValue), Problem> {
     Ok((key, value))
 }
 
-fn cursor(text: &str) -> Result<Option<JobKey>, Problem> {
+fn cursor(text: &str) -> Result<Option<Place>, Problem> {
     if text.is_empty() {
         return Ok(None);
     }
-    let number = text.parse().map_err(|_| {
+    let place = text.parse().map_err(|_| {
         Problem::invalid(
             At::top("cursor"),
             format_args!("{text:?} is not the `next` of a page"),
         )
     })?;
-    Ok(Some(JobKey(number)))
+    Ok(Some(place))
 }

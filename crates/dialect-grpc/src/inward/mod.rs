@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use ganger_proto::v1;
 use ganger_types::{
-    Backoff, FailurePolicy, JobId, JobRef, JobState, LabelKey, LabelValue, NameError, Namespace,
-    Priority, Progress, Queue, RetryPolicy, ShardId, limits,
+    Backoff, FailurePolicy, JobId, JobRef, JobState, JobStates, LabelKey, LabelValue, NameError,
+    Namespace, Priority, Progress, Queue, RetryPolicy, ShardId, limits,
 };
 
 use crate::gate;
@@ -207,16 +207,24 @@ pub(crate) fn policy(at: At<'_>, wire: i32) -> Result<FailurePolicy, Problem> {
     }
 }
 
-/// A state to filter by; unspecified is none.
-pub(crate) fn state(at: At<'_>, wire: i32) -> Result<Option<JobState>, Problem> {
-    let number = u8::try_from(wire).ok();
-    match number {
-        Some(0) => Ok(None),
-        _ => number
+/// States to filter by; none, or none that is specified, are all.
+pub(crate) fn states(at: At<'_>, wire: &[i32]) -> Result<JobStates, Problem> {
+    let state = |wire: &i32| {
+        let number = u8::try_from(*wire).ok();
+        number
             .and_then(JobState::from_number)
-            .map(Some)
-            .ok_or_else(|| Problem::invalid(at, format_args!("{wire} is not a job state"))),
-    }
+            .ok_or_else(|| Problem::invalid(at, format_args!("{wire} is not a job state")))
+    };
+    let states: JobStates = wire
+        .iter()
+        .filter(|wire| **wire != 0)
+        .map(state)
+        .collect::<Result<_, _>>()?;
+    Ok(if states.is_empty() {
+        JobStates::ALL
+    } else {
+        states
+    })
 }
 
 pub(crate) fn retry(at: At<'_>, wire: &v1::RetryPolicy) -> Result<RetryPolicy, Problem> {
@@ -239,6 +247,13 @@ pub(crate) fn retry(at: At<'_>, wire: &v1::RetryPolicy) -> Result<RetryPolicy, P
         );
         return Err(Problem::invalid(at.field("retries_max"), reason));
     }
+    let losses_max = wire
+        .losses_max
+        .filter(|losses| *losses > limits::RETRIES_MAX);
+    if let Some(losses_max) = losses_max {
+        let reason = format_args!("{losses_max} is out of range: 0 to {}", limits::RETRIES_MAX);
+        return Err(Problem::invalid(at.field("losses_max"), reason));
+    }
     let rule = wire
         .backoff
         .as_ref()
@@ -250,6 +265,7 @@ pub(crate) fn retry(at: At<'_>, wire: &v1::RetryPolicy) -> Result<RetryPolicy, P
         retries_max,
         backoff,
         jitter_percent,
+        losses_max: wire.losses_max,
     })
 }
 

@@ -84,6 +84,19 @@ fn reason(shard: &ShardId, reason: &Reason) -> v1::Reason {
             "locked"
         }
         Reason::Throttled { .. } => "throttled",
+        Reason::KeyLeased { session, left, .. } => {
+            view.worker.clone_from(session);
+            view.for_ms = left.map(ms);
+            "key_leased"
+        }
+        Reason::KeyTaken { back_after } => {
+            view.for_ms = back_after.map(ms);
+            "key_taken"
+        }
+        Reason::KeyStaged { queued_after } => {
+            view.for_ms = queued_after.map(ms);
+            "key_staged"
+        }
         Reason::Ended { .. } => "ended",
         Reason::Next => "next",
     };
@@ -140,8 +153,56 @@ fn sentence(reason: &Reason) -> String {
             worker.to_text()
         ),
         Reason::Throttled { by } => format!("it waits for room under {}", by.join(", ")),
+        Reason::KeyLeased { .. } | Reason::KeyTaken { .. } | Reason::KeyStaged { .. } => {
+            sentence_of_keys(reason)
+        }
         Reason::Ended { detail } if detail.is_empty() => "it has ended".into(),
         Reason::Ended { detail } => format!("it has ended: {detail}"),
         Reason::Next => "it may run now: the next worker that asks gets it".into(),
+    }
+}
+
+/// Where only items of raw keys stand.
+fn sentence_of_keys(reason: &Reason) -> String {
+    match reason {
+        Reason::KeyLeased {
+            session,
+            left: None,
+            ..
+        } => format!("{session} works on it under a lease without an end"),
+        Reason::KeyLeased {
+            session,
+            left: Some(left),
+            goes_back,
+        } => {
+            let then = if *goes_back {
+                "it goes back to its queue by itself"
+            } else {
+                "a cleaner must put it back"
+            };
+            let left = left.as_secs();
+            format!("{session} works on it under a lease that runs out in {left} s; then {then}")
+        }
+        Reason::KeyTaken { back_after } => {
+            let then = match back_after {
+                Some(after) => format!(
+                    "it goes back by itself, {} s after it was taken at the latest",
+                    after.as_secs()
+                ),
+                None => "a cleaner must put it back".to_owned(),
+            };
+            format!("it was taken from its queue and nobody holds a lease: {then}")
+        }
+        Reason::KeyStaged { queued_after } => {
+            let then = match queued_after {
+                Some(after) => format!(
+                    "it is put on its queue by itself, after {} s at the latest",
+                    after.as_secs()
+                ),
+                None => "a cleaner must put it on its queue".to_owned(),
+            };
+            format!("it is in no list: {then}")
+        }
+        _ => String::new(),
     }
 }

@@ -7,7 +7,7 @@ use ganger_proto::v1;
 use ganger_shard::StoredJob;
 use ganger_shard::Subscription;
 use ganger_types::{
-    Event, Happening, JobId, JobKey, Namespace, Position, Queue, Rejection, ShardId,
+    Event, Happening, JobId, JobRecord, Namespace, Position, Queue, Rejection, ShardId,
 };
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
@@ -160,7 +160,7 @@ impl Face {
                 return Ok(());
             }
             if is_empty {
-                self.log_may_have_grown(stored.record.key, &mut events, asked.place, out)
+                self.log_may_have_grown(&stored.record, &mut events, asked.place, out)
                     .await?;
             }
         }
@@ -169,23 +169,15 @@ impl Face {
     /// Waits for news of the job, giving signs of life meanwhile.
     async fn log_may_have_grown(
         &self,
-        wanted: JobKey,
+        wanted: &JobRecord,
         events: &mut Subscription,
         place: (u32, u64),
         out: &mpsc::Sender<Result<v1::LogReply, Status>>,
     ) -> Result<(), Option<Problem>> {
         loop {
             match tokio::time::timeout(SIGN_OF_LIFE_EVERY, events.next()).await {
-                Ok(Ok(event)) => match event.happening {
-                    Happening::LogAppended { key, .. }
-                    | Happening::JobRemoved { key, .. }
-                    | Happening::JobMoved { key, .. }
-                        if key == wanted =>
-                    {
-                        return Ok(());
-                    }
-                    _ => {}
-                },
+                Ok(Ok(event)) if concerns_log(&event.happening, wanted) => return Ok(()),
+                Ok(Ok(_)) => {}
                 // Fallen behind: the log itself tells what was missed.
                 Ok(Err(ganger_shard::CallError::PositionTooOld { .. })) => {
                     *events = self.handle.events(None).map_err(Problem::from)?;
@@ -198,6 +190,18 @@ impl Face {
                 }
             }
         }
+    }
+}
+
+/// Whether an event may be the reason why a job's log is longer, or at its end. Jobs of qless have one key, and so are
+/// told apart by their ids.
+fn concerns_log(happening: &Happening, wanted: &JobRecord) -> bool {
+    match happening {
+        Happening::LogAppended { key, .. } => *key == wanted.key,
+        Happening::JobRemoved { key, job, .. } | Happening::JobMoved { key, job, .. } => {
+            *key == wanted.key && *job == wanted.id
+        }
+        _ => false,
     }
 }
 

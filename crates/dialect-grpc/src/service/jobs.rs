@@ -169,6 +169,15 @@ impl Jobs for Face {
         }))
     }
 
+    async fn count(
+        &self,
+        request: Request<v1::ListRequest>,
+    ) -> Result<Response<v1::CountReply>, Status> {
+        let query = inward::job_query(request.into_inner())?;
+        let count = self.handle.count(query).await.map_err(Problem::from)?;
+        Ok(Response::new(v1::CountReply { count }))
+    }
+
     async fn wait(&self, request: Request<v1::WaitRequest>) -> Result<Response<v1::Job>, Status> {
         let request = request.get_ref();
         let namespace = inward::namespace(&request.namespace)?;
@@ -206,9 +215,9 @@ impl Jobs for Face {
     ) -> Result<Response<v1::ResultReply>, Status> {
         let (namespace, id) = named(self.handle.id(), request.get_ref())?;
         let stored = self.find(&namespace, &id).await?;
-        let key = stored.record.key;
+        let result = self.handle.result_of(&stored.record).await;
+        let result = result.map_err(Problem::from)?;
         let state = outward::job(self.handle.id(), stored, true).state;
-        let result = self.handle.result(key).await.map_err(Problem::from)?;
         Ok(Response::new(v1::ResultReply { result, state }))
     }
 

@@ -290,7 +290,7 @@ impl Session {
                 token: wire.token.clone(),
                 notices: self.notices_sender.clone(),
             };
-            // No event ends a lease of a job of qless, so nobody looks for who holds it.
+            // All jobs of qless have one key: who holds one of them learns of its end with the next renewal.
             if key != JobKey::OF_QLESS {
                 map.insert(key, holder);
             }

@@ -1,9 +1,17 @@
 //! Which jobs: filters of listings and of bulk actions.
 
+use std::borrow::Cow;
+
 use ganger_types::query::JobQuery;
-use ganger_types::{JobKey, JobState, LabelKey, LabelValue, Namespace, limits::PAGE_JOBS_MAX};
-use serde::Deserialize;
-use utoipa::ToSchema;
+use ganger_types::{
+    JobState, JobStates, LabelKey, LabelValue, Namespace, Place, limits::PAGE_JOBS_MAX,
+};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
+use utoipa::openapi::schema::{ArrayBuilder, OneOfBuilder};
+use utoipa::openapi::{RefOr, Schema};
+use utoipa::{PartialSchema, ToSchema};
 
 use crate::arguments::{Arguments, refused};
 use crate::inward::shape::Labels;
@@ -22,7 +30,8 @@ pub(crate) const PARAMETERS: &[(&str, &str)] = &[
     ("queue", "in this queue"),
     (
         "state",
-        "in this state: blocked, scheduled, ready, running, succeeded, failed, cancelled",
+        "in this state: blocked, scheduled, ready, running, succeeded, failed, cancelled; several with commas, \
+         or the parameter repeated",
     ),
     ("kind", "of this kind"),
     ("tag", "with this tag"),
@@ -42,16 +51,29 @@ pub(crate) const PARAMETERS: &[(&str, &str)] = &[
     ("limit", "jobs on a page, 1 to 1000; 100 if absent"),
 ];
 
+/// Those of a count: the same but for the page.
+pub(crate) const CONDITIONS: &[(&str, &str)] = PARAMETERS.split_at(PARAMETERS.len() - 3).0;
+
 /// Reads the parameters of a listing.
 pub(crate) fn from_arguments(
     arguments: &Arguments,
     namespace: Namespace,
 ) -> Result<JobQuery, Problem> {
-    let states = JobState::ALL.map(|state| (state.as_str(), state));
+    let mut query = conditions(arguments, namespace)?;
+    query.newest_first = arguments
+        .word("order", &[("oldest", false), ("newest", true)])?
+        .unwrap_or(false);
+    query.limit = limit(arguments)?;
+    go_on(&mut query, arguments)?;
+    Ok(query)
+}
+
+/// Reads which jobs are meant: the parameters of a listing but for its page.
+pub(crate) fn conditions(arguments: &Arguments, namespace: Namespace) -> Result<JobQuery, Problem> {
     Ok(JobQuery {
         namespace,
         queue: arguments.name("queue")?,
-        state: arguments.word("state", &states)?,
+        states: states(arguments)?,
         kind: arguments.name("kind")?,
         tag: arguments.name("tag")?,
         label: label(arguments)?,
@@ -62,11 +84,23 @@ pub(crate) fn from_arguments(
         worker: arguments.name("worker")?,
         created_from: arguments.moment("created_from")?,
         created_before: arguments.moment("created_before")?,
-        newest_first: arguments
-            .word("order", &[("oldest", false), ("newest", true)])?
-            .unwrap_or(false),
-        after: cursor(arguments, "after")?,
-        limit: limit(arguments)?,
+        ..JobQuery::default()
+    })
+}
+
+/// The states asked for: words with commas, or the parameter given many times, or both.
+fn states(arguments: &Arguments) -> Result<JobStates, Problem> {
+    let given = arguments.texts("state")?;
+    if given.is_empty() {
+        return Ok(JobStates::ALL);
+    }
+    let given = given.join(",");
+    JobStates::parse(&given).ok_or_else(|| {
+        let known = JobState::ALL.map(JobState::as_str).join(", ");
+        refused(
+            "state",
+            &format!("must be one of {known}, or several with commas, not {given:?}"),
+        )
     })
 }
 
@@ -79,19 +113,19 @@ pub(crate) fn limit(arguments: &Arguments) -> Result<usize, Problem> {
         .unwrap_or(PAGE_JOBS_DEFAULT))
 }
 
-/// A cursor: opaque to clients, the number of a job to us.
-pub(crate) fn cursor(arguments: &Arguments, name: &str) -> Result<Option<JobKey>, Problem> {
-    arguments
-        .text(name)?
-        .map(|text| {
-            text.parse().map(JobKey).map_err(|_| {
-                refused(
-                    name,
-                    &format!("{text:?} is not the `next` of a page: send that unchanged"),
-                )
-            })
-        })
-        .transpose()
+/// Asks for the page behind the one whose `next` was sent: opaque to clients, a place in the listing to us.
+pub(crate) fn go_on(query: &mut JobQuery, arguments: &Arguments) -> Result<(), Problem> {
+    let Some(text) = arguments.text("after")? else {
+        return Ok(());
+    };
+    let place: Place = text.parse().map_err(|_| {
+        refused(
+            "after",
+            &format!("{text:?} is not the `next` of a page: send that unchanged"),
+        )
+    })?;
+    query.go_on(place);
+    Ok(())
 }
 
 fn label(arguments: &Arguments) -> Result<Option<(LabelKey, LabelValue)>, Problem> {
@@ -129,8 +163,8 @@ pub(crate) struct BulkIn {
 pub(crate) struct FilterIn {
     /// In this queue.
     queue: Option<QueueName>,
-    /// In this state.
-    state: Option<StateIn>,
+    /// In this state, or in one of a list of them.
+    state: Option<StatesIn>,
     /// Of this kind.
     kind: Option<KindName>,
     /// With this tag.
@@ -165,6 +199,46 @@ enum StateIn {
     Cancelled,
 }
 
+/// One state or a list of them.
+#[derive(Clone, Copy, Debug)]
+struct StatesIn(JobStates);
+
+impl<'de> Deserialize<'de> for StatesIn {
+    /// Looks at the first byte of the value, so that what is refused is said of the form that was meant.
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let raw = Box::<RawValue>::deserialize(deserializer)?;
+        let text = raw.get();
+        let states = if text.starts_with('[') {
+            serde_json::from_str::<Vec<StateIn>>(text)
+        } else {
+            serde_json::from_str(text).map(|state| vec![state])
+        };
+        let states = states.map_err(|error| {
+            let text = error.to_string();
+            D::Error::custom(text.split(" at line ").next().unwrap_or_default())
+        })?;
+        if states.is_empty() {
+            return Err(D::Error::custom("an empty list of states matches nothing"));
+        }
+        Ok(Self(states.into_iter().map(JobState::from).collect()))
+    }
+}
+
+impl PartialSchema for StatesIn {
+    fn schema() -> RefOr<Schema> {
+        OneOfBuilder::new()
+            .item(StateIn::schema())
+            .item(ArrayBuilder::new().items(StateIn::schema()))
+            .into()
+    }
+}
+
+impl ToSchema for StatesIn {
+    fn name() -> Cow<'static, str> {
+        Cow::Borrowed("States")
+    }
+}
+
 impl From<StateIn> for JobState {
     fn from(state: StateIn) -> Self {
         match state {
@@ -195,7 +269,7 @@ impl FilterIn {
         let query = JobQuery {
             namespace,
             queue: self.queue.map(|it| it.0),
-            state: self.state.map(Into::into),
+            states: self.state.map_or(JobStates::ALL, |it| it.0),
             kind: self.kind.map(|it| it.0),
             tag: self.tag.map(|it| it.0),
             label,

@@ -225,6 +225,10 @@ pub(crate) struct FailIn {
     permanent: bool,
     /// Overrides the pause before the next retry.
     retry_after: Option<Span>,
+    /// Whoever ran the attempt died, so this is no verdict on the job: it goes on at once as if its lease had
+    /// run out, and nothing else said here counts.
+    #[serde(default)]
+    lost: bool,
 }
 
 impl Report for FailIn {
@@ -237,6 +241,7 @@ impl Report for FailIn {
             message: self.message,
             permanent: self.permanent,
             retry_after: self.retry_after.map(|span| span.0),
+            lost: self.lost,
         })))
     }
 }

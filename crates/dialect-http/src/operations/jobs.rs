@@ -11,7 +11,7 @@ use crate::outward::job::PageView;
 use crate::resource::act::CancelIn;
 use crate::resource::bulk::ChangedView;
 use crate::resource::graphs::SubmittedView;
-use crate::resource::jobs::EnqueuedView;
+use crate::resource::jobs::{CountView, EnqueuedView};
 use crate::resource::numbers::Done;
 use crate::resource::{batch, bulk, graphs, jobs};
 
@@ -36,6 +36,15 @@ pub(super) fn about_jobs() -> Vec<Operation> {
         )
         .query(filter::PARAMETERS)
         .reply::<PageView>(),
+        operation(
+            M::GET,
+            "/api/v1/jobs/count",
+            "countJobs",
+            "Counts jobs.",
+            jobs::count,
+        )
+        .query(filter::CONDITIONS)
+        .reply::<CountView>(),
         operation(
             M::POST,
             "/api/v1/jobs/batch",

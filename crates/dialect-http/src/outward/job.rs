@@ -97,6 +97,9 @@ pub(crate) struct JobView {
     history: Vec<HistoryView>,
     /// Entries that fell out of the middle of the history.
     history_dropped: u32,
+    /// Whose rules it goes by if it is none of ours: `qless`, or `keys`, which is the clients of raw keys.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kept_by: Option<&'static str>,
 }
 
 /// How far a job is.
@@ -198,6 +201,7 @@ pub(crate) fn view(api: &Api, job: StoredJob) -> JobView {
             .and_then(|finished| finished.result_bytes),
         history: history(record.history),
         history_dropped: record.history_dropped,
+        kept_by: record.key.kept_by(),
         id: Named(record.id),
         namespace: Named(record.namespace),
         queue: Named(record.queue),

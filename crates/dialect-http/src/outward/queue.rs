@@ -21,6 +21,8 @@ pub(crate) struct RetryView {
     backoff: BackoffView,
     /// Hundredths by which each pause varies at random.
     jitter_percent: u8,
+    /// Leases that may run out without counting against the retries; the next one fails the job. Null: each counts.
+    losses_max: Option<u32>,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -54,6 +56,7 @@ impl From<&RetryPolicy> for RetryView {
             max: policy.retries_max,
             backoff,
             jitter_percent: policy.jitter_percent,
+            losses_max: policy.losses_max,
         }
     }
 }

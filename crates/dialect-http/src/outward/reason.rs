@@ -1,7 +1,7 @@
 //! Why a job is not running, as a document.
 
 use ganger_types::reply::{Explanation, Reason};
-use ganger_types::{ShardId, Timestamp};
+use ganger_types::{ShardId, Timestamp, Worker};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -26,7 +26,7 @@ pub(crate) struct WhyView {
 #[schema(as = Reason)]
 struct ReasonView {
     /// `waits_for`, `waits_elsewhere`, `not_before`, `queue_paused`, `queue_limit`, behind, `no_worker`, released, runs,
-    /// locked, throttled, ended, next.
+    /// locked, throttled, `key_leased`, `key_taken`, `key_staged`, ended, next.
     reason: &'static str,
     /// A sentence for people.
     text: String,
@@ -58,10 +58,10 @@ struct ReasonView {
     /// Of `released`: how often.
     #[serde(skip_serializing_if = "Option::is_none")]
     times: Option<u32>,
-    /// Of `runs` and `locked`: with whom.
+    /// Of `runs`, `locked` and `key_leased`: with whom.
     #[serde(skip_serializing_if = "Option::is_none")]
     worker: Option<WorkerName>,
-    /// Of `runs`: the lease ends after so many seconds.
+    /// Of `runs` and `key_leased`: the lease ends after so many seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     lease_left_seconds: Option<f64>,
     /// Of `released` and `ended`: why; of `throttled`: by what.
@@ -186,11 +186,66 @@ fn reason(shard: &ShardId, reason: Reason) -> ReasonView {
             ..plain("runs", String::new())
         },
         Reason::Locked { .. } | Reason::Throttled { .. } => of_qless(reason),
+        Reason::KeyLeased { .. } | Reason::KeyTaken { .. } | Reason::KeyStaged { .. } => {
+            of_keys(reason)
+        }
         Reason::Ended { detail } => ReasonView {
             detail: Some(detail),
             ..plain("ended", "it has ended".to_owned())
         },
         Reason::Next => plain("next", "the next worker that asks gets it".to_owned()),
+    }
+}
+
+/// Where only items of raw keys stand.
+fn of_keys(reason: Reason) -> ReasonView {
+    let plain = |reason, text| ReasonView {
+        reason,
+        text,
+        ..ReasonView::default()
+    };
+    match reason {
+        Reason::KeyLeased {
+            session,
+            left,
+            goes_back,
+        } => ReasonView {
+            lease_left_seconds: left.map(|left| left.as_secs_f64()),
+            worker: Worker::new(&session).ok().map(Named),
+            ..plain(
+                "key_leased",
+                match (left.is_some(), goes_back) {
+                    (false, _) => format!("{session} works on it under a lease without an end"),
+                    (true, true) => format!(
+                        "{session} works on it; when the lease has run out it goes back to its queue by itself"
+                    ),
+                    (true, false) => format!(
+                        "{session} works on it; when the lease has run out a cleaner must put it back"
+                    ),
+                },
+            )
+        },
+        Reason::KeyTaken { back_after } => plain(
+            "key_taken",
+            match back_after {
+                Some(after) => format!(
+                    "it was taken from its queue and nobody holds a lease: it goes back by itself, {} s after it was taken at the latest",
+                    after.as_secs_f64()
+                ),
+                None => "it was taken from its queue and nobody holds a lease: a cleaner must put it back".to_owned(),
+            },
+        ),
+        Reason::KeyStaged { queued_after } => plain(
+            "key_staged",
+            match queued_after {
+                Some(after) => format!(
+                    "it is in no list: it is put on its queue by itself, after {} s at the latest",
+                    after.as_secs_f64()
+                ),
+                None => "it is in no list: a cleaner must put it on its queue".to_owned(),
+            },
+        ),
+        _ => ReasonView::default(),
     }
 }
 

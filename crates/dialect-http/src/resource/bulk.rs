@@ -88,7 +88,7 @@ async fn act_on_all(
             act(ask, given, deed, ids, done).await?;
         }
         match page.next {
-            Some(next) => query.after = Some(next),
+            Some(next) => query.go_on(next),
             None => return Ok(()),
         }
     }
@@ -102,6 +102,7 @@ async fn act(
     done: &mut ChangedView,
 ) -> Result<(), Problem> {
     let namespace = ask.namespace.clone();
+    let sole = (jobs.len() == 1).then(|| jobs.clone());
     let command = match deed {
         Deed::Cancel => Command::Cancel(Box::new(Cancel {
             namespace,
@@ -118,8 +119,13 @@ async fn act(
         }
         Deed::Delete => Command::Delete(Delete { namespace, jobs }),
     };
-    let Reply::Changed { count, skipped } = ask.call(command).await? else {
-        return Err(unexpected_reply());
+    let answer = ask.call(command).await.map_err(Problem::from);
+    let (count, skipped) = match (answer, sole) {
+        (Ok(Reply::Changed { count, skipped }), _) => (count, skipped),
+        (Ok(_), _) => return Err(unexpected_reply()),
+        // One that is named alone is refused with the reason; here it is one of many.
+        (Err(problem), Some(sole)) if problem.code == "wrong_state" => (0, sole),
+        (Err(problem), _) => return Err(problem),
     };
     done.changed += count;
     done.skipped += u64::try_from(skipped.len()).unwrap_or(u64::MAX);

@@ -33,11 +33,11 @@ pub(crate) async fn list(ask: Ask) -> Result<Response, Problem> {
 }
 
 pub(crate) async fn jobs(ask: Ask) -> Result<Response, Problem> {
-    let query = JobQuery {
-        after: filter::cursor(&ask.arguments, "after")?,
+    let mut query = JobQuery {
         limit: filter::limit(&ask.arguments)?,
         ..failed_in_group(&ask)?
     };
+    filter::go_on(&mut query, &ask.arguments)?;
     let page = ask.shard().list(query).await?;
     Ok(json::ok(&job::page(&ask.api, page)))
 }
@@ -61,7 +61,7 @@ pub(crate) async fn retry(ask: Ask) -> Result<Response, Problem> {
             }
         }
         match page.next {
-            Some(next) => query.after = Some(next),
+            Some(next) => query.go_on(next),
             None => return Ok(json::ok(&done)),
         }
     }
@@ -70,7 +70,7 @@ pub(crate) async fn retry(ask: Ask) -> Result<Response, Problem> {
 fn failed_in_group(ask: &Ask) -> Result<JobQuery, Problem> {
     Ok(JobQuery {
         namespace: ask.namespace.clone(),
-        state: Some(JobState::Failed),
+        states: JobState::Failed.into(),
         group: Some(ask.name()?),
         limit: PAGE_JOBS_MAX,
         ..JobQuery::default()

@@ -207,15 +207,15 @@ pub(crate) async fn show_around(ask: Ask) -> Result<Response, Problem> {
     };
     let jobs = match job.record.graph.clone() {
         Some(graph) => {
-            let query = JobQuery {
+            let mut query = JobQuery {
                 namespace: ask.namespace.clone(),
                 graph: Some(graph),
-                after: filter::cursor(&ask.arguments, "after")?,
                 limit: filter::limit(&ask.arguments)?,
                 ..JobQuery::default()
             };
+            filter::go_on(&mut query, &ask.arguments)?;
             let page = ask.shard().list(query).await?;
-            view.next = page.next.map(|key| key.to_string());
+            view.next = page.next.map(|place| place.to_string());
             page.jobs
         }
         None => neighbours(&ask, job).await?,

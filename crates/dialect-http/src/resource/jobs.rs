@@ -68,6 +68,21 @@ pub(crate) async fn list(ask: Ask) -> Result<Response, Problem> {
     Ok(json::ok(&job::page(&ask.api, page)))
 }
 
+/// A number of jobs.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = JobCount)]
+pub(crate) struct CountView {
+    /// How many there are.
+    count: u64,
+}
+
+/// How many jobs a list with the same filters would have.
+pub(crate) async fn count(ask: Ask) -> Result<Response, Problem> {
+    let query = filter::conditions(&ask.arguments, ask.namespace.clone())?;
+    let count = ask.shard().count(query).await?;
+    Ok(json::ok(&CountView { count }))
+}
+
 pub(crate) async fn show(ask: Ask) -> Result<Response, Problem> {
     let found = waited_for(&ask).await?;
     let is_delayed = found.record.state == JobState::Scheduled
@@ -106,7 +121,7 @@ pub(crate) async fn payload(ask: Ask) -> Result<Response, Problem> {
 /// The stored result, byte for byte; waits for it if asked to.
 pub(crate) async fn result(ask: Ask) -> Result<Response, Problem> {
     let job = waited_for(&ask).await?;
-    let result = ask.shard().result(job.record.key).await?;
+    let result = ask.shard().result_of(&job.record).await?;
     result.map(raw).ok_or_else(|| {
         let state = job.record.state;
         let next = match state {

@@ -13,6 +13,7 @@ use ganger_access::{Audit, Identity};
 use ganger_dialect_resp::{Counters, Login, LoginError, Port, Settings};
 use ganger_shard::{Handle, Hooks, Shard, SystemClock};
 use ganger_store::MemoryStore;
+use ganger_types::keys::KeyUpkeep;
 use tokio::runtime::Runtime;
 use tokio_util::sync::CancellationToken;
 
@@ -91,11 +92,24 @@ impl World {
         Self::with(|_| {})
     }
 
+    /// One that puts work queues in order after other times than usual.
+    pub(crate) fn tended(key_upkeep: KeyUpkeep) -> Self {
+        let shard = ganger_shard::Settings {
+            key_upkeep,
+            ..ganger_shard::Settings::default()
+        };
+        Self::of(shard, |_| {})
+    }
+
     pub(crate) fn with(change: impl FnOnce(&mut Settings)) -> Self {
+        Self::of(ganger_shard::Settings::default(), change)
+    }
+
+    fn of(shard: ganger_shard::Settings, change: impl FnOnce(&mut Settings)) -> Self {
         let runtime = Runtime::new().expect("threads");
         let shard = Shard::start(
             MemoryStore::new(),
-            ganger_shard::Settings::default(),
+            shard,
             Arc::new(SystemClock),
             Hooks::default(),
         );

@@ -11,7 +11,7 @@ use super::complete::check_size;
 use super::enqueue::at_most;
 use super::fail::cut;
 use crate::Effects;
-use crate::engine::{Engine, not_found};
+use crate::engine::Engine;
 use crate::names::SpaceIndex;
 use crate::past::Past;
 use crate::transition::Move;
@@ -37,7 +37,7 @@ impl Engine {
         let Some(key) = self.find_job(&cmd.namespace, &id) else {
             let record = known
                 .find(&cmd.namespace, &id)
-                .ok_or_else(|| not_found(&id))?;
+                .ok_or_else(|| self.not_ours(&cmd.namespace, &id))?;
             return self.alter_finished(now, &cmd, record, out);
         };
         let (state, extra) = (self.job(key).state, self.job(key).extra.as_deref());

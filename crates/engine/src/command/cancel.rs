@@ -11,7 +11,7 @@ use ganger_types::{
 use super::enqueue::at_most;
 use super::fail::cut;
 use crate::Effects;
-use crate::engine::{Engine, not_found};
+use crate::engine::Engine;
 use crate::past::Past;
 use crate::transition::Move;
 
@@ -26,6 +26,7 @@ impl Engine {
         let (keys, skipped) = match &cmd.jobs {
             Selection::Jobs(ids) => {
                 check_bulk(ids.len())?;
+                self.refuse_sole_item(&cmd.namespace, ids, known)?;
                 self.sort_out(&cmd.namespace, ids)
             }
             Selection::Graph(graph) => {
@@ -56,7 +57,7 @@ impl Engine {
 
     /// Cancels those that are jobs of qless, by its own rules: one that is complete stays, and so does one for which a
     /// job waits that is not named too. How many went, and the ids of the others.
-    fn cancel_of_qless(
+    pub(super) fn cancel_of_qless(
         &mut self,
         now: Now,
         namespace: &Namespace,
@@ -152,7 +153,7 @@ impl Engine {
         for id in &cmd.jobs {
             let key = self
                 .find_job(&cmd.namespace, id)
-                .ok_or_else(|| not_found(id))?;
+                .ok_or_else(|| self.not_ours(&cmd.namespace, id))?;
             let state = self.job(key).state;
             if state != JobState::Running {
                 let needed = "only a running job can be timed out";

@@ -44,6 +44,7 @@ impl Engine {
             .granted_elapsed;
         self.sample_running(now, queue, now.elapsed.since(granted));
         self.accept_report(now, key, ReportKind::Complete, out);
+        self.worker_survived(key);
         self.end_attempt(now, key, AttemptEnd::Succeeded);
         match next {
             Some((next, upstreams)) => {
@@ -114,6 +115,7 @@ impl Engine {
         }
         let extra = job.extra_mut();
         extra.releases = 0;
+        extra.deaths = 0;
         extra.failure = None;
         extra.progress = None;
         extra.due = due;
@@ -128,7 +130,7 @@ impl Engine {
     }
 }
 
-pub(super) fn check_size(
+pub(crate) fn check_size(
     what: &'static str,
     bytes: Option<&Bytes>,
     limit: u64,

@@ -1,6 +1,6 @@
 //! Removes jobs: by hand, or because their retention has passed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ganger_types::command::{Delete, Retire, Retiree, RetireeQuery};
 use ganger_types::{
@@ -21,7 +21,7 @@ const LOOKS_PER_AGE: u64 = 100;
 impl Engine {
     /// Live ones are called off first, with all that follows for their dependents. Those whose results
     /// live jobs still use are skipped and named, and so are those that a submission which is not decided yet
-    /// waits for. Who waits for one to be revived would wait for ever, so it
+    /// waits for, jobs of qless that its own rules keep, and items of raw keys. Who waits for one to be revived would wait for ever, so it
     /// fails (`rel T1`), here as on other shards.
     pub(crate) fn delete(
         &mut self,
@@ -31,12 +31,24 @@ impl Engine {
         out: &mut Effects,
     ) -> Answer {
         check_bulk(cmd.jobs.len())?;
+        self.refuse_sole_item(&cmd.namespace, &cmd.jobs, known)?;
+        let mut guests = BTreeSet::new();
         for id in &cmd.jobs {
-            let is_there = self.find_job(&cmd.namespace, id).is_some()
+            let is_ours = self.find_job(&cmd.namespace, id).is_some()
                 || known.find(&cmd.namespace, id).is_some();
-            if !is_there {
+            if is_ours {
+                continue;
+            }
+            if !self.has_guest(&cmd.namespace, id) {
                 return Err(not_found(id));
             }
+            guests.insert(id.clone());
+        }
+        let named = guests.iter().cloned().collect();
+        let (mut count, mut skipped) = self.cancel_of_qless(now, &cmd.namespace, named, known, out);
+        // What was refused has changed nothing.
+        if let ([id], [_]) = (&cmd.jobs[..], &skipped[..]) {
+            return Err(self.kept_by_qless(&cmd.namespace, id));
         }
 
         // All live ones are called off before any is told of another: what becomes of a job that is named
@@ -55,9 +67,7 @@ impl Engine {
         }
         self.spread_endings(now, out);
 
-        let mut count = 0;
-        let mut skipped = Vec::new();
-        for id in &cmd.jobs {
+        for id in cmd.jobs.iter().filter(|id| !guests.contains(*id)) {
             let is_removed = match gone.remove(id) {
                 Some(record) => {
                     self.remove(now, &record, Outcome::Cancelled, out);

@@ -9,7 +9,7 @@ use ganger_types::{
 
 use super::enqueue::at_most;
 use crate::Effects;
-use crate::engine::{Engine, not_found};
+use crate::engine::Engine;
 use crate::index::Edge;
 use crate::past::Past;
 use crate::peers::RemoteEdge;
@@ -120,7 +120,8 @@ impl Engine {
     ) -> Result<JobKey, Rejection> {
         let needed = "only a blocked job's dependencies can be changed";
         let Some(key) = self.find_job(namespace, id) else {
-            let record = known.find(namespace, id).ok_or_else(|| not_found(id))?;
+            let record = known.find(namespace, id);
+            let record = record.ok_or_else(|| self.not_ours(namespace, id))?;
             let ended = record
                 .finished
                 .as_ref()
@@ -155,7 +156,8 @@ impl Engine {
                 unmet.push((key, id.clone()));
                 continue;
             }
-            let record = known.find(namespace, id).ok_or_else(|| not_found(id))?;
+            let record = known.find(namespace, id);
+            let record = record.ok_or_else(|| self.not_ours(namespace, id))?;
             let outcome = record.finished.as_ref().map(|finished| finished.outcome);
             if outcome != Some(Outcome::Succeeded) {
                 unmet.push((record.key, id.clone()));

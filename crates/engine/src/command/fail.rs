@@ -32,6 +32,10 @@ impl Engine {
         };
 
         self.accept_report(now, key, ReportKind::Fail, out);
+        if cmd.lost {
+            return Ok(self.worker_was_lost(now, key, out));
+        }
+        self.worker_survived(key);
         self.end_attempt(
             now,
             key,

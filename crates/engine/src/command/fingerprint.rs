@@ -123,6 +123,11 @@ impl Fingerprint {
                     self.duration(Some(*cap));
                 }
             }
+            // Absent it says nothing, so that what was submitted before it existed is still recognised.
+            if let Some(losses_max) = retry.losses_max {
+                self.bytes(b"losses_max");
+                self.number(u64::from(losses_max));
+            }
         }
         job.tags.iter().for_each(|tag| self.bytes(tag.as_bytes()));
         for (key, value) in &job.labels {

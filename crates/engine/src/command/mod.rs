@@ -17,7 +17,9 @@ mod report;
 mod revive;
 mod schedule;
 
+pub(crate) use complete::check_size;
 pub(crate) use enqueue::{Batch, at_most, check_references, edges_of};
 pub(crate) use fail::cut;
 pub(crate) use fingerprint::Fingerprint;
+pub(crate) use report::{ended, goes_on};
 pub(crate) use revive::job_of;

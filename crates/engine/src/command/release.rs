@@ -35,6 +35,7 @@ impl Engine {
 
         cut(&mut cmd.reason, MESSAGE_BYTES_MAX);
         self.accept_report(now, key, ReportKind::Release, out);
+        self.worker_survived(key);
         let releases = self
             .job(key)
             .extra

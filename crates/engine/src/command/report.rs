@@ -100,9 +100,16 @@ impl Engine {
         let lease = self.job(key).lease().expect("the lease was judged live");
         let (worker, token) = (lease.worker.clone(), lease.token);
         self.see_worker(now, space, &worker, out);
-        let extra = self.job_mut(key).extra_mut();
-        extra.last_report = Some(LastReport { token, kind });
-        extra.deaths = 0;
+        self.job_mut(key).extra_mut().last_report = Some(LastReport { token, kind });
+    }
+
+    /// Whoever ran the job has lived to tell, so the losses in a row end. A policy that bounds all losses of
+    /// a job forgives none.
+    pub(super) fn worker_survived(&mut self, key: JobKey) {
+        let job = self.job(key);
+        if self.names.retry(job.retry).losses_max.is_none() {
+            self.job_mut(key).extra_mut().deaths = 0;
+        }
     }
 }
 
@@ -114,12 +121,12 @@ fn ended_as(record: &JobRecord) -> JobState {
 }
 
 /// The answer to a report that ended the job.
-pub(super) fn ended(outcome: Outcome) -> Reply {
+pub(crate) fn ended(outcome: Outcome) -> Reply {
     goes_on(outcome.state(), None)
 }
 
 /// The answer to a report after which the job goes on.
-pub(super) fn goes_on(state: JobState, retry_at: Option<Timestamp>) -> Reply {
+pub(crate) fn goes_on(state: JobState, retry_at: Option<Timestamp>) -> Reply {
     Reply::Reported {
         state,
         retry_at,

@@ -29,13 +29,16 @@ impl Engine {
         out: &mut Effects,
     ) -> Answer {
         check_bulk(cmd.jobs.len())?;
+        self.refuse_sole_item(&cmd.namespace, &cmd.jobs, known)?;
         let mut skipped = Vec::new();
+        let mut guests = BTreeSet::new();
         let mut records: Vec<&JobRecord> = Vec::new();
         for id in &cmd.jobs {
             match known.find(&cmd.namespace, id) {
                 Some(record) if self.may_revive(record) => records.push(record),
                 Some(_) => skipped.push(id.clone()),
                 None if self.find_job(&cmd.namespace, id).is_some() => skipped.push(id.clone()),
+                None if self.has_guest(&cmd.namespace, id) => drop(guests.insert(id)),
                 None => return Err(not_found(id)),
             }
         }
@@ -43,8 +46,20 @@ impl Engine {
         records.dedup_by_key(|record| record.key);
         let coming = self.revivable(&records, known, &mut skipped);
 
+        let mut count = u64::try_from(coming.len()).unwrap_or(u64::MAX);
+        for id in guests {
+            // Items of raw keys do not end.
+            let (namespace, queue) = (&cmd.namespace, cmd.queue.as_ref());
+            if self.qless.revive(now, namespace, id, queue, out) {
+                count += 1;
+            } else {
+                skipped.push(id.clone());
+            }
+        }
+        if coming.is_empty() {
+            return Ok(Reply::Changed { count, skipped });
+        }
         let space = self.make_space(&cmd.namespace);
-        let count = u64::try_from(coming.len()).unwrap_or(u64::MAX);
         for record in &coming {
             self.readmit(now, space, record, cmd, out);
         }

@@ -1,5 +1,6 @@
 //! A list: elements in order of their places.
 
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use ganger_types::Bytes;
@@ -8,12 +9,15 @@ use ganger_types::keys::End;
 /// From so many elements on, a list that is searched keeps an index of its elements: short ones are read through faster.
 const INDEXED_FROM: usize = 128;
 
+/// The places of each element.
+type Index = BTreeMap<Bytes, BTreeSet<i64>>;
+
 /// Elements in order. Places are consecutive but for those removed from the middle; they are what is stored.
 #[derive(Debug, Default)]
 pub(crate) struct List {
     elements: BTreeMap<i64, Bytes>,
     /// The places of each element, once a long list was searched.
-    index: Option<BTreeMap<Bytes, BTreeSet<i64>>>,
+    index: OnceCell<Index>,
 }
 
 impl List {
@@ -32,7 +36,7 @@ impl List {
 
     /// Writes an element at a place, new or old.
     pub(crate) fn put(&mut self, place: i64, value: Bytes) {
-        if let Some(index) = &mut self.index {
+        if let Some(index) = self.index.get_mut() {
             index.entry(value.clone()).or_default().insert(place);
         }
         if let Some(old) = self.elements.insert(place, value) {
@@ -52,7 +56,9 @@ impl List {
         if self.elements.get(&place) == Some(value) {
             return;
         }
-        let Some(index) = &mut self.index else { return };
+        let Some(index) = self.index.get_mut() else {
+            return;
+        };
         if let Some(places) = index.get_mut(value) {
             places.remove(&place);
             if places.is_empty() {
@@ -130,15 +136,12 @@ impl List {
     }
 
     /// Places of up to `count` elements equal to `value`: from the left, if negative from the right, all if 0.
-    pub(crate) fn places_of(&mut self, value: &Bytes, count: i64) -> Vec<i64> {
+    pub(crate) fn places_of(&self, value: &Bytes, count: i64) -> Vec<i64> {
         let limit = match usize::try_from(count.unsigned_abs()) {
             Ok(0) | Err(_) => usize::MAX,
             Ok(limit) => limit,
         };
-        if self.index.is_none() && self.len() >= INDEXED_FROM {
-            self.index = Some(self.make_index());
-        }
-        match &self.index {
+        match self.searched() {
             Some(index) => {
                 let places = index.get(value).into_iter().flatten().copied();
                 bounded(places, count < 0, limit)
@@ -150,8 +153,21 @@ impl List {
         }
     }
 
-    fn make_index(&self) -> BTreeMap<Bytes, BTreeSet<i64>> {
-        let mut index: BTreeMap<Bytes, BTreeSet<i64>> = BTreeMap::new();
+    /// Whether an element equals `value`.
+    pub(crate) fn has(&self, value: &Bytes) -> bool {
+        !self.places_of(value, 1).is_empty()
+    }
+
+    /// The index to search by, made now if the list is long; none if it is short and was never long when searched.
+    fn searched(&self) -> Option<&Index> {
+        if self.len() >= INDEXED_FROM {
+            return Some(self.index.get_or_init(|| self.make_index()));
+        }
+        self.index.get()
+    }
+
+    fn make_index(&self) -> Index {
+        let mut index = Index::new();
         for (place, value) in self.iter() {
             index.entry(value.clone()).or_default().insert(place);
         }
@@ -176,7 +192,7 @@ impl List {
     /// Whether the index, if there is one, says what the elements say.
     pub(crate) fn is_sound(&self) -> bool {
         self.index
-            .as_ref()
+            .get()
             .is_none_or(|index| *index == self.make_index())
     }
 }

@@ -45,6 +45,7 @@ impl Desk<'_> {
                 count,
                 compared_max,
             } => self.find(&key, &value, rank, count, compared_max),
+            KeyCall::GiveBack { list, value } => self.give_back(&list, &value),
             other => unreachable!("{other:?} is not about lists"),
         }
     }
@@ -189,6 +190,7 @@ impl Desk<'_> {
         };
         self.push_one(target, to_end, value.clone());
         self.listed(to, &value);
+        self.took(from, to, from_end, &value);
         self.touch(target);
         self.has_grown(to);
         Ok(KeyReply::Value(value))

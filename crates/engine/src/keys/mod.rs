@@ -3,12 +3,16 @@
 //! They share nothing with jobs but the turns and the commits. Values are held in memory, as in Redis. An expired key
 //! is removed before anything is applied at or after its time, so nothing below needs to look for expired ones.
 
+mod as_job;
+mod as_queue;
 mod calls;
 mod glob;
 mod list;
 mod lists;
 mod strings;
+mod untouched;
 mod upkeep;
+mod work_queue;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -17,9 +21,12 @@ use ganger_types::keys::{ElementRecord, KeyAnswers, KeyCalls, KeyKind, KeyRecord
 use ganger_types::{Bytes, Change, Elapsed, Namespace, Now};
 
 use crate::Effects;
+pub(crate) use as_job::full_name;
 pub use glob::matches as glob_matches;
 use list::List;
+use untouched::Untouched;
 use upkeep::Upkeep;
+use work_queue::work_queue_of;
 
 /// The keys of all namespaces.
 #[derive(Debug, Default)]
@@ -50,6 +57,9 @@ struct KeySpace {
     names: BTreeMap<Bytes, u64>,
     /// By number, which is the order of [`ganger_types::keys::KeyCall::Scan`].
     entries: BTreeMap<u64, Entry>,
+    /// The work queues: exactly those of which a list is there.
+    queues: BTreeSet<Bytes>,
+    untouched: Untouched,
 }
 
 /// A key.
@@ -91,6 +101,22 @@ impl Entry {
 }
 
 impl KeySpace {
+    /// A list came to be.
+    fn list_made(&mut self, name: &Bytes) {
+        if let Some(queue) = work_queue_of(name) {
+            self.queues.insert(queue);
+        }
+    }
+
+    /// A list is not there any more.
+    fn list_gone(&mut self, name: &Bytes) {
+        if let Some(queue) = work_queue_of(name)
+            && self.lists_of(&queue).is_none()
+        {
+            self.queues.remove(&queue);
+        }
+    }
+
     fn find(&self, name: &Bytes) -> Option<(u64, &Entry)> {
         let number = *self.names.get(name)?;
         Some((number, self.entries.get(&number)?))
@@ -215,13 +241,17 @@ impl Keys {
             .map_or_else(|| Value::List(List::default()), Value::String);
         let space = self.spaces.entry(record.namespace).or_default();
         space.names.insert(record.name.clone(), number);
+        let is_list = matches!(value, Value::List(_));
         let entry = Entry {
-            name: record.name,
+            name: record.name.clone(),
             value,
             revision: self.counters.revision,
             expires_at: record.expires_at,
         };
         space.entries.insert(number, entry);
+        if is_list {
+            space.list_made(&record.name);
+        }
     }
 
     /// An element as it was stored; its list was loaded before.
@@ -275,6 +305,11 @@ impl Keys {
                     wrong.push(format!("list {number} is empty or its index is wrong"));
                 }
             }
+            if space.queues != space.work_queues() {
+                wrong.push(format!(
+                    "the work queues of {namespace} are not those of its lists"
+                ));
+            }
         }
         if due != self.due {
             wrong.push("the order of expiries differs from the keys".to_owned());
@@ -300,6 +335,7 @@ impl Desk<'_> {
         self.counters.number += 1;
         let number = self.counters.number;
         self.space.names.insert(name.clone(), number);
+        let is_list = matches!(value, Value::List(_));
         let entry = Entry {
             name: name.clone(),
             value,
@@ -307,6 +343,9 @@ impl Desk<'_> {
             expires_at: None,
         };
         self.space.entries.insert(number, entry);
+        if is_list {
+            self.space.list_made(name);
+        }
         number
     }
 
@@ -344,15 +383,18 @@ impl Desk<'_> {
             return;
         };
         self.space.names.remove(&entry.name);
-        self.drop_elements(number, &entry.value);
+        self.space.untouched.forget(&entry.name);
+        self.drop_elements(number, &entry.name, &entry.value);
         self.changes.push(Change::RemoveKey(number));
     }
 
-    fn drop_elements(&mut self, number: u64, value: &Value) {
+    /// What a key held is gone from it.
+    fn drop_elements(&mut self, number: u64, name: &Bytes, value: &Value) {
         if let Value::List(list) = value {
             let places = list.iter().map(|(place, _)| place);
             self.changes
                 .extend(places.map(|place| Change::RemoveElement(number, place)));
+            self.space.list_gone(name);
         }
     }
 }

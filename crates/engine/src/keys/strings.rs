@@ -18,12 +18,16 @@ impl Desk<'_> {
         }
     }
 
-    pub(super) fn get(&self, key: &Bytes) -> Called {
+    pub(super) fn get(&mut self, key: &Bytes) -> Called {
+        self.space.untouched.forget(key);
         let found = self.string(key)?;
         Ok(found.map_or(KeyReply::Nil, |(_, value)| KeyReply::Value(value.clone())))
     }
 
-    pub(super) fn get_many(&self, keys: &[Bytes]) -> KeyReply {
+    pub(super) fn get_many(&mut self, keys: &[Bytes]) -> KeyReply {
+        for key in keys {
+            self.space.untouched.forget(key);
+        }
         let each = keys.iter().map(|key| {
             let found = self.string(key).ok().flatten();
             found.map(|(_, value)| value.clone())
@@ -101,11 +105,12 @@ impl Desk<'_> {
 
     /// Writes a string in place of whatever the key held.
     fn put_string(&mut self, key: &Bytes, value: Bytes, until: Until) {
+        self.space.untouched.forget_leased(key);
         let number = match self.number(key) {
             Some(number) => {
                 let entry = self.space.entries.get_mut(&number).expect("it has a name");
                 let old = std::mem::replace(&mut entry.value, Value::String(value));
-                self.drop_elements(number, &old);
+                self.drop_elements(number, key, &old);
                 number
             }
             None => {

@@ -1,22 +1,18 @@
 //! What is done for work queues of raw keys without being asked, so that no cleaner is needed.
 //!
-//! Clients agree that the queue `P` is the lists `P:queue` and `P:processing`, that an item is the string `P:item:ID`,
-//! and that whoever works on it holds the string `P:lease:ID`, older ones `P:leased_by_session:ID`. Two things go wrong
-//! when a process dies: an item stays in processing without a lease, or it is in no list at all. Both are put back here
-//! after a while. Only ids whose item exists are touched: everything else is the clients' own business.
+//! Two things go wrong when a process dies: an item stays in processing without a lease, or it is in no list at all. Both
+//! are put back here after a while. Only ids whose item exists are touched: everything else is the clients' own business.
 
 use std::collections::BTreeSet;
 
 use ganger_types::keys::{Condition, End, KeyCall, KeyUpkeep, UpkeepCounts};
 use ganger_types::{Bytes, Elapsed, Namespace, Now};
 
+use super::work_queue::{
+    ITEM, PROCESSING, QUEUE, Standing, is_item_like, joined, readings, work_queue_of,
+};
 use super::{Desk, Keys, Value};
 use crate::Effects;
-
-const QUEUE: &[u8] = b":queue";
-const PROCESSING: &[u8] = b":processing";
-const ITEM: &[u8] = b":item:";
-const LEASES: [&[u8]; 2] = [b":lease:", b":leased_by_session:"];
 
 /// What is to be looked at.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -43,15 +39,6 @@ impl Default for Upkeep {
             counts: UpkeepCounts::default(),
         }
     }
-}
-
-/// Where an item stands.
-enum Standing {
-    /// It is no item, or not any more.
-    Gone,
-    /// Somebody works on it until then, or for ever.
-    Leased(Option<Elapsed>),
-    Free,
 }
 
 impl Keys {
@@ -108,6 +95,20 @@ impl Upkeep {
         self.looks.first().map(|(at, ..)| *at)
     }
 
+    /// Whether items are put back at all.
+    pub(super) fn puts_back(&self) -> bool {
+        self.settings.put_back_after.is_some()
+    }
+
+    pub(super) fn settings(&self) -> KeyUpkeep {
+        self.settings
+    }
+
+    /// An item went back because whoever took it has gone.
+    pub(super) fn note_return(&mut self) {
+        self.counts.returned += 1;
+    }
+
     fn arm(&mut self, now: Elapsed, namespace: &Namespace, look: Look) {
         let grace = match look {
             Look::Processing(..) => self.settings.put_back_after,
@@ -131,11 +132,14 @@ impl Desk<'_> {
 
     /// An id was taken out of a list, and into no other one.
     pub(super) fn unlisted(&mut self, list: &Bytes, id: &Bytes) {
-        let queue = list
-            .strip_suffix(PROCESSING)
-            .or_else(|| list.strip_suffix(QUEUE));
-        let item = queue.map(|queue| joined(queue, ITEM, id));
-        if let Some(item) = item.filter(|item| self.number(item).is_some()) {
+        let Some(queue) = work_queue_of(list) else {
+            return;
+        };
+        let item = joined(&queue, ITEM, id);
+        if list.ends_with(PROCESSING) {
+            self.space.untouched.forget(&item);
+        }
+        if self.number(&item).is_some() {
             self.stage(item);
         }
     }
@@ -157,9 +161,9 @@ impl Desk<'_> {
         if !self.has(&processing, &id) {
             return;
         }
-        match self.standing(&queue, &id) {
+        match self.standing_of(&queue, &id) {
             Standing::Gone => {}
-            Standing::Leased(until) => self.look_again(until, Look::Processing(queue, id)),
+            Standing::Leased(until, _) => self.look_again(until, Look::Processing(queue, id)),
             Standing::Free => {
                 self.edit(KeyCall::Remove {
                     key: processing,
@@ -168,7 +172,7 @@ impl Desk<'_> {
                 });
                 let main = joined(&queue, b"", QUEUE);
                 if !self.has(&main, &id) {
-                    self.put_in_line(main, id);
+                    self.put_in_line(main, End::Left, id);
                 }
                 self.upkeep.counts.put_back += 1;
             }
@@ -176,18 +180,18 @@ impl Desk<'_> {
     }
 
     fn look_at_staged(&mut self, item: Bytes) {
-        for (queue, id) in readings(&item) {
+        for (queue, id) in readings(&item, ITEM) {
             let main = joined(&queue, b"", QUEUE);
             let processing = joined(&queue, b"", PROCESSING);
             let is_known = self.number(&main).is_some() || self.number(&processing).is_some();
             if !is_known || self.has(&main, &id) || self.has(&processing, &id) {
                 continue;
             }
-            match self.standing(&queue, &id) {
+            match self.standing_of(&queue, &id) {
                 Standing::Gone => return,
-                Standing::Leased(until) => return self.look_again(until, Look::Staged(item)),
+                Standing::Leased(until, _) => return self.look_again(until, Look::Staged(item)),
                 Standing::Free => {
-                    self.put_in_line(main, id);
+                    self.put_in_line(main, End::Left, id);
                     self.upkeep.counts.rescued += 1;
                     return;
                 }
@@ -206,72 +210,26 @@ impl Desk<'_> {
         }
     }
 
-    fn standing(&self, queue: &[u8], id: &[u8]) -> Standing {
-        let item = self.space.find(&joined(queue, ITEM, id));
-        if !item.is_some_and(|(_, entry)| matches!(entry.value, Value::String(_))) {
-            return Standing::Gone;
-        }
-        let leases = LEASES.map(|between| joined(queue, between, id));
-        let mut live = leases.iter().filter_map(|name| self.space.find(name));
-        match live.next() {
-            None => Standing::Free,
-            Some((_, lease)) => {
-                let later = live.map(|(_, lease)| lease.expires_at);
-                // `None` is for ever: with two leases the one that lasts longer counts.
-                let until = later.fold(lease.expires_at, |one, other| Some(one?.max(other?)));
-                Standing::Leased(until)
-            }
-        }
+    /// Whether somebody works on an item. What has expired is removed at its own time, so it is not looked at here.
+    fn standing_of(&self, queue: &[u8], id: &[u8]) -> Standing<'_> {
+        self.space.standing(queue, id, Elapsed::default())
     }
 
-    fn has(&mut self, list: &Bytes, id: &Bytes) -> bool {
-        let Some(number) = self.number(list) else {
-            return false;
-        };
-        match self
-            .space
-            .entries
-            .get_mut(&number)
-            .map(|entry| &mut entry.value)
-        {
-            Some(Value::List(list)) => !list.places_of(id, 1).is_empty(),
-            _ => false,
-        }
+    fn has(&self, list: &Bytes, id: &Bytes) -> bool {
+        self.space.list(list).is_some_and(|list| list.has(id))
     }
 
-    fn put_in_line(&mut self, list: Bytes, id: Bytes) {
+    pub(super) fn put_in_line(&mut self, list: Bytes, end: End, id: Bytes) {
         self.edit(KeyCall::Push {
             key: list,
-            end: End::Left,
+            end,
             values: vec![id],
             condition: Condition::Always,
         });
     }
 
     /// A call of our own. A key that holds something else than the list it should is left as it is.
-    fn edit(&mut self, call: KeyCall) {
+    pub(super) fn edit(&mut self, call: KeyCall) {
         drop(self.call(call));
     }
-}
-
-/// `P`, what stands between, and the rest: the key of a queue's part.
-fn joined(queue: &[u8], between: &[u8], rest: &[u8]) -> Bytes {
-    Bytes::from([queue, between, rest].concat())
-}
-
-fn is_item_like(name: &[u8]) -> bool {
-    name.windows(ITEM.len()).any(|window| window == ITEM)
-}
-
-/// Ways to read one key that are tried. Names with more are nobody's; each costs a look at two lists.
-const READINGS_MAX: usize = 16;
-
-/// The ways to read a key as a queue and an id: both may have anything in them.
-fn readings(item: &Bytes) -> Vec<(Bytes, Bytes)> {
-    let places = item.windows(ITEM.len()).enumerate();
-    let splits = places.filter(|(_, window)| *window == ITEM);
-    splits
-        .take(READINGS_MAX)
-        .map(|(at, _)| (item.slice(..at), item.slice(at + ITEM.len()..)))
-        .collect()
 }

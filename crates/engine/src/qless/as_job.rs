@@ -8,38 +8,52 @@ use std::time::Duration;
 use ganger_qless::{Qless, live_lease, tag_text, text_of};
 use ganger_types::job::AttemptEnd;
 use ganger_types::qless::{QlessFailure, QlessHappening, QlessJob, QlessSet, QlessState};
-use ganger_types::reply::QlessJobView;
+use ganger_types::reply::GuestView;
 use ganger_types::{
-    Backoff, Bytes, Due, Elapsed, Epoch, Failure, Finished, Group, HistoryEntry, IdTag, JobId,
-    JobKey, JobRecord, JobState, Kind, LeaseRecord, LeaseToken, NameError, Namespace, Outcome,
-    Priority, Queue, RetryPolicy, ScheduleId, Tag, Timestamp, What, Worker, limits,
+    Backoff, Bytes, Due, Elapsed, Failure, Finished, Group, HistoryEntry, IdTag, JobId, JobKey,
+    JobRecord, JobState, Kind, LeaseRecord, Namespace, Outcome, Priority, Queue, RetryPolicy,
+    ScheduleId, Tag, Timestamp, What, Worker, limits,
 };
 
-/// What says of a job of qless that nobody holds it by a token.
-const NO_TOKEN: LeaseToken = LeaseToken {
-    epoch: Epoch(0),
-    counter: 0,
-    secret: [0; 12],
-};
+use crate::guests::{NO_TOKEN, short};
 
 /// The job with this id, if there is one that can be shown.
-pub(super) fn view(qless: &Qless, namespace: &Namespace, id: &JobId) -> Option<QlessJobView> {
-    let job = qless.look_up(id.as_bytes())?;
+pub(super) fn view(qless: &Qless, namespace: &Namespace, id: &JobId) -> Option<GuestView> {
+    view_of(qless, namespace, id, qless.look_up(id.as_bytes())?)
+}
+
+/// The same of a job that was found.
+pub(super) fn view_of(
+    qless: &Qless,
+    namespace: &Namespace,
+    id: &JobId,
+    job: &QlessJob,
+) -> Option<GuestView> {
     let mut record = record(namespace, id, job)?;
     record.tracked = qless.is_followed(id.as_bytes());
     let lease = (record.state == JobState::Running).then(|| lease(&record, job));
-    Some(QlessJobView {
+    Some(GuestView {
         record,
         lease,
         payload: job.data.clone(),
+        result: job.result.clone(),
     })
 }
 
 /// Where a job of qless stands, in our words. Its place counts more than its state, which says of some jobs in line
 /// what they last did.
 pub(super) fn state(job: &QlessJob) -> JobState {
-    match (job.place.as_ref().map(|place| place.set), job.state) {
-        (Some(QlessSet::Scheduled), _) | (_, QlessState::Scheduled) => JobState::Scheduled,
+    let place = job.place.as_ref();
+    state_of(
+        place.is_some_and(|place| place.set == QlessSet::Scheduled),
+        job.state,
+    )
+}
+
+/// The same of one that is in the set of those that wait for their time, or is not.
+pub(super) fn state_of(is_scheduled: bool, state: QlessState) -> JobState {
+    match (is_scheduled, state) {
+        (true, _) | (_, QlessState::Scheduled) => JobState::Scheduled,
         (_, QlessState::Waiting | QlessState::Stalled | QlessState::Throttled) => JobState::Ready,
         (_, QlessState::Depends) => JobState::Blocked,
         (_, QlessState::Running) => JobState::Running,
@@ -74,6 +88,7 @@ fn record(namespace: &Namespace, id: &JobId, job: &QlessJob) -> Option<JobRecord
             retries_max: count(job.retries),
             backoff: Backoff::Fixed(Duration::ZERO),
             jitter_percent: 0,
+            losses_max: None,
         },
         attempt,
         attempts_counted: counted.min(attempt),
@@ -128,7 +143,7 @@ pub(super) fn attempts(job: &QlessJob) -> u32 {
 }
 
 /// The job's queue; of one that is complete, where it was last.
-fn queue(job: &QlessJob) -> Bytes {
+pub(super) fn queue(job: &QlessJob) -> Bytes {
     if !job.queue.is_empty() {
         return job.queue.clone();
     }
@@ -178,7 +193,8 @@ fn finished(job: &QlessJob) -> Option<Finished> {
         outcome,
         at: moment(at),
         order: 0,
-        result_bytes: None,
+        result_bytes: (job.result.as_ref())
+            .map(|result| u64::try_from(result.len()).unwrap_or(u64::MAX)),
         keep_until: None,
     })
 }
@@ -281,11 +297,6 @@ fn happened_at(entry: &QlessHappening) -> Timestamp {
 /// A worker's name, cut if need be.
 pub(super) fn worker(name: &Bytes) -> Worker {
     short(name, Worker::new).unwrap_or_else(|| Worker::from_static(""))
-}
-
-/// A name of these bytes, cut to what a name may have.
-fn short<T>(bytes: &Bytes, name: impl Fn(Bytes) -> Result<T, NameError>) -> Option<T> {
-    name(bytes.slice(..bytes.len().min(limits::NAME_BYTES_MAX))).ok()
 }
 
 /// A time of qless; what is before the epoch counts as the epoch.

@@ -14,6 +14,7 @@ use ganger_types::{Answer, Bytes, JobState, Now, Rejection, Reply};
 
 use super::{as_job, seconds};
 use crate::Effects;
+use crate::command::check_size;
 use crate::engine::{Engine, not_found};
 use crate::past::Past;
 
@@ -31,7 +32,7 @@ impl Engine {
             && known.find(&held.namespace, &held.job).is_none()
     }
 
-    /// The result is not kept: qless has no place for it.
+    /// The result is kept in the job's row, where clients of qless do not see it. With a next queue there is none.
     pub(crate) fn complete_of_qless(
         &mut self,
         now: Now,
@@ -42,8 +43,13 @@ impl Engine {
             Standing::Live(job) => job,
             Standing::Repeat(reply) => return Ok(reply),
         };
+        let limit = self.settings(&cmd.held.namespace).payload_bytes_max;
+        check_size("the size of a result in bytes", cmd.result.as_ref(), limit)?;
         let mut words = vec![job.worker.clone(), job.queue.clone(), job.data.clone()];
+        let result = cmd.result.filter(|_| cmd.next.is_none());
         if let Some(next) = cmd.next {
+            let payload = next.payload.as_ref();
+            check_size("the size of a payload in bytes", payload, limit)?;
             if let Some(payload) = next.payload {
                 words[2] = payload;
             }
@@ -56,6 +62,11 @@ impl Engine {
             words.extend([word("depends"), list_of(&after)]);
         }
         self.report_to_qless(now, &cmd.held, "complete", words, out)?;
+        if result.is_some() {
+            self.qless.change(&cmd.held.namespace, out, |qless, _| {
+                qless.keep_result(&job.jid, result);
+            });
+        }
         Ok(self.reported(&cmd.held, ReportKind::Complete, None, out))
     }
 
@@ -68,13 +79,13 @@ impl Engine {
             Bytes::copy_from_slice(cmd.group.as_bytes()),
             Bytes::from(cmd.message),
         ];
-        if cmd.permanent {
+        if cmd.permanent && !cmd.lost {
             let mut words = vec![job.worker.clone()];
             words.extend(failure);
             self.report_to_qless(now, &cmd.held, "fail", words, out)?;
             return Ok(self.reported(&cmd.held, ReportKind::Fail, None, out));
         }
-        let pause = cmd.retry_after.unwrap_or_default();
+        let pause = cmd.retry_after.filter(|_| !cmd.lost).unwrap_or_default();
         let mut words = vec![job.queue.clone(), job.worker.clone(), delay(pause)];
         words.extend(failure);
         self.report_to_qless(now, &cmd.held, "retry", words, out)?;
@@ -108,6 +119,9 @@ impl Engine {
     /// Progress is not kept.
     pub(crate) fn renew_of_qless(&mut self, now: Now, cmd: Renew, out: &mut Effects) -> Answer {
         let job = self.live_of_qless(&cmd.held)?;
+        let limit = self.settings(&cmd.held.namespace).payload_bytes_max;
+        let payload = cmd.payload.as_ref();
+        check_size("the size of a payload in bytes", payload, limit)?;
         let lease_for = cmd
             .lease_for
             .unwrap_or(self.settings(&cmd.held.namespace).lease_for);

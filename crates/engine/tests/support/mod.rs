@@ -538,6 +538,7 @@ pub fn quick_retries(max: u32) -> RetryPolicy {
         retries_max: max,
         backoff: Backoff::Fixed(Duration::ZERO),
         jitter_percent: 0,
+        losses_max: None,
     }
 }
 
@@ -594,6 +595,19 @@ pub fn fail(grant: &Grant, permanent: bool) -> Command {
         message: "it broke".into(),
         permanent,
         retry_after: None,
+        lost: false,
+    }))
+}
+
+/// Whoever ran it died; what else is said must not matter.
+pub fn lost(grant: &Grant) -> Command {
+    Command::Fail(Box::new(Fail {
+        held: held(grant),
+        group: Group::from_static("broken"),
+        message: "it died".into(),
+        permanent: true,
+        retry_after: Some(secs(500)),
+        lost: true,
     }))
 }
 

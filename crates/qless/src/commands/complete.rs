@@ -89,7 +89,8 @@ fn finish(state: &mut Qless, call: &mut Call<'_>, jid: &Bytes, data: &Bytes, lim
     let Some((queue, since)) = state.job(jid).map(|job| (job.queue.clone(), job.time)) else {
         return;
     };
-    history::append(state, jid, limit, b"done", call.now, Vec::new());
+    let what = Bytes::from_static(b"done");
+    history::append(state, jid, limit, what, call.now, Vec::new());
     stop(state, call, jid);
     let ran = number::sum(call.now, -since);
     state.edit_statistics(&queue, statistics::day(call.now), |it| {

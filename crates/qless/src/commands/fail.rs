@@ -31,7 +31,8 @@ pub(super) fn fail(
         history::text("worker", worker),
         history::text("group", group),
     ];
-    history::append(state, jid, limit, b"failed", call.now, extra);
+    let what = Bytes::from_static(b"failed");
+    history::append(state, jid, limit, what, call.now, extra);
     ending::stop(state, call, jid);
     if let Some(data) = data {
         state.edit(jid, |job| *job.data = data.clone());

@@ -14,7 +14,7 @@ pub(super) fn get(state: &mut Qless, call: &mut Call<'_>, arguments: Arguments<'
     let Some(job) = state.job(jid) else {
         return Ok(QlessReply::Nil);
     };
-    let mut json = Writer::default();
+    let mut json = Writer::with_room(view::room(job));
     view::job(&mut json, state, call.generation, job);
     Ok(QlessReply::Text(json.finish().into()))
 }
@@ -34,8 +34,9 @@ pub(super) fn multiget(
 
 /// A list of those jobs that exist, in full.
 pub(super) fn jobs(state: &Qless, call: &Call<'_>, jids: &[Bytes]) -> QlessReply {
-    let mut json = Writer::default();
     let jobs = jids.iter().filter_map(|jid| state.job(jid));
+    let room = jobs.clone().map(view::room).sum();
+    let mut json = Writer::with_room(room);
     json.list(jobs, |json, job| {
         view::job(json, state, call.generation, job);
     });

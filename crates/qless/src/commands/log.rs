@@ -20,6 +20,6 @@ pub(super) fn log(state: &mut Qless, call: &mut Call<'_>, arguments: Arguments<'
     }
     let limit = history::limit(state)?;
 
-    history::append(state, jid, limit, message, call.now, extra);
+    history::append(state, jid, limit, message.clone(), call.now, extra);
     Ok(QlessReply::Nil)
 }

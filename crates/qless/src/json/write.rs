@@ -4,6 +4,11 @@ use ganger_types::qless::{QlessReply, QlessTag};
 
 use crate::number;
 
+/// Whether a byte stands in a string otherwise than as it is.
+fn is_escaped(byte: u8) -> bool {
+    matches!(byte, 0..0x20 | b'"' | b'/' | b'\\' | 0x7f)
+}
+
 /// Writes JSON without spaces; puts the commas itself.
 #[derive(Debug, Default)]
 pub(crate) struct Writer {
@@ -11,6 +16,13 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
+    /// One that need not grow for a text of so many bytes.
+    pub(crate) fn with_room(bytes: usize) -> Self {
+        Self {
+            out: Vec::with_capacity(bytes),
+        }
+    }
+
     /// The text.
     pub(crate) fn finish(self) -> Vec<u8> {
         self.out
@@ -49,15 +61,21 @@ impl Writer {
     pub(crate) fn string(&mut self, text: impl AsRef<[u8]>) {
         self.separate();
         self.out.push(b'"');
-        for &byte in text.as_ref() {
-            self.byte(byte);
+        let mut rest = text.as_ref();
+        // Most texts have nothing to escape.
+        while let Some(at) = rest.iter().position(|byte| is_escaped(*byte)) {
+            self.out.extend_from_slice(&rest[..at]);
+            self.escaped(rest[at]);
+            rest = &rest[at + 1..];
         }
+        self.out.extend_from_slice(rest);
         self.out.push(b'"');
     }
 
     /// Writes a number.
     pub(crate) fn number(&mut self, number: f64) {
-        self.raw(number::write(number).as_bytes());
+        self.separate();
+        number::write_to(&mut self.out, number);
     }
 
     /// Writes a count.
@@ -119,7 +137,8 @@ impl Writer {
         }
     }
 
-    fn byte(&mut self, byte: u8) {
+    /// Writes one of the bytes that are escaped.
+    fn escaped(&mut self, byte: u8) {
         const DIGITS: &[u8; 16] = b"0123456789abcdef";
         let letter = match byte {
             b'"' | b'\\' | b'/' => byte,
@@ -128,14 +147,10 @@ impl Writer {
             b'\n' => b'n',
             b'\r' => b'r',
             b'\t' => b't',
-            0..0x20 | 0x7f => {
+            _ => {
                 self.out.extend_from_slice(b"\\u00");
                 self.out.push(DIGITS[usize::from(byte >> 4)]);
                 self.out.push(DIGITS[usize::from(byte & 15)]);
-                return;
-            }
-            _ => {
-                self.out.push(byte);
                 return;
             }
         };

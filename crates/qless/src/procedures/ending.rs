@@ -71,5 +71,6 @@ pub(crate) fn note_exhausted(
     limit: Limit,
 ) {
     let extra = vec![history::text("group", group)];
-    history::append(state, jid, limit, b"failed", call.now, extra);
+    let what = Bytes::from_static(b"failed");
+    history::append(state, jid, limit, what, call.now, extra);
 }

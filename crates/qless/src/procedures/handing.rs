@@ -34,7 +34,8 @@ pub(crate) fn hand_out(
     };
     let Hand { worker, .. } = hand;
     let extra = vec![history::text("worker", worker)];
-    history::append(state, jid, hand.history, b"popped", call.now, extra);
+    let what = Bytes::from_static(b"popped");
+    history::append(state, jid, hand.history, what, call.now, extra);
     let waited = number::sum(call.now, -waited_since);
     state.edit_statistics(queue, statistics::day(call.now), |it| {
         statistics::add(&mut it.wait, waited);

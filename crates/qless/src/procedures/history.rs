@@ -27,7 +27,7 @@ pub(crate) fn append(
     state: &mut Qless,
     jid: &Bytes,
     limit: Limit,
-    what: &[u8],
+    what: Bytes,
     when: f64,
     extra: Vec<(Bytes, Bytes)>,
 ) {
@@ -39,7 +39,7 @@ pub(crate) fn append(
             job.history.drain(1..=others - kept);
         }
         job.history.push(QlessHappening {
-            what: Bytes::copy_from_slice(what),
+            what,
             when: when.floor(),
             extra,
         });
@@ -48,17 +48,19 @@ pub(crate) fn append(
 
 /// A key of an entry with a text as its value.
 pub(crate) fn text(key: &'static str, value: &[u8]) -> (Bytes, Bytes) {
-    let mut json = Writer::default();
+    let mut json = Writer::with_room(value.len() + 2);
     json.string(value);
     (Bytes::from_static(key.as_bytes()), json.finish().into())
 }
 
 /// Appends that the job was put into a queue.
 pub(crate) fn put(state: &mut Qless, jid: &Bytes, limit: Limit, queue: &Bytes, when: f64) {
-    append(state, jid, limit, b"put", when, vec![text("q", queue)]);
+    let what = Bytes::from_static(b"put");
+    append(state, jid, limit, what, when, vec![text("q", queue)]);
 }
 
 /// Appends that the job's lock ran out, or was taken.
 pub(crate) fn timed_out(state: &mut Qless, jid: &Bytes, limit: Limit, when: f64) {
-    append(state, jid, limit, b"timed-out", when, Vec::new());
+    let what = Bytes::from_static(b"timed-out");
+    append(state, jid, limit, what, when, Vec::new());
 }

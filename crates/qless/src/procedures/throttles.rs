@@ -73,7 +73,8 @@ pub(crate) fn wait(
     let job = state.job(jid);
     if job.is_some_and(|job| job.state != QlessState::Throttled) {
         let extra = vec![history::text("queue", queue)];
-        history::append(state, jid, limit, b"throttled", call.now, extra);
+        let what = Bytes::from_static(b"throttled");
+        history::append(state, jid, limit, what, call.now, extra);
         state.edit(jid, |job| *job.state = QlessState::Throttled);
     }
 }

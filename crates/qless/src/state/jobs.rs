@@ -5,6 +5,7 @@
 //! alone: callers have looked it up.
 
 use std::mem;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use ganger_types::qless::{
@@ -35,15 +36,21 @@ pub(crate) struct Details<'a> {
     pub(crate) throttles: &'a mut Vec<Bytes>,
     pub(crate) handed_out: &'a mut u64,
     pub(crate) lease: &'a mut Option<QlessLease>,
+    pub(crate) result: &'a mut Option<Bytes>,
 }
 
 impl Qless {
     /// Begins the record of a job, unless there is one: waiting, in no set and no list, and nothing said about it.
     pub(crate) fn begin_job(&mut self, jid: &Bytes) {
-        if self.job(jid).is_none() {
-            self.rows.jobs.insert(Box::new(blank(jid.clone())));
-        }
-        self.changed.insert(QlessKey::Job(jid.clone()));
+        let number = match self.job(jid) {
+            Some(job) => job.number,
+            None => {
+                let touch = self.touch_new(jid);
+                let job = |number| blank(number, jid.clone());
+                self.rows.jobs.begin(touch, job)
+            }
+        };
+        self.changed.insert(key(number, jid));
     }
 
     /// Removes a job from everywhere: from its queue, from workers' lists, from the jobs that it waits for and that
@@ -51,13 +58,14 @@ impl Qless {
     pub(crate) fn remove_job(&mut self, jid: &Bytes) {
         self.unlink_all(jid);
         self.release_dependents(jid);
-        if let Some(job) = self.rows.jobs.remove(jid) {
-            self.indexes.remove_job(&job);
-            self.changed.insert(QlessKey::Job(job.jid));
+        if let Some(entry) = self.rows.jobs.remove(jid) {
+            self.indexes.remove_job(&entry.job);
+            self.changed.insert(key(entry.job.number, jid));
+            self.touch_gone(entry);
         }
     }
 
-    /// Changes what no index is made from.
+    /// Changes what no index is made from. A job that is not complete has no result.
     pub(crate) fn edit(&mut self, jid: &Bytes, change: impl FnOnce(Details<'_>)) {
         self.with_job(jid, |job, _| {
             change(Details {
@@ -79,7 +87,11 @@ impl Qless {
                 throttles: &mut job.throttles,
                 handed_out: &mut job.handed_out,
                 lease: &mut job.lease,
+                result: &mut job.result,
             });
+            if job.state != QlessState::Complete {
+                job.result = None;
+            }
         });
     }
 
@@ -148,11 +160,15 @@ impl Qless {
 
     /// Notes a failure, or that there is none; the job is in no failure group then.
     pub(crate) fn note_failure(&mut self, jid: &Bytes, failure: Option<QlessFailure>) {
+        let has_failed = failure.is_some();
         self.with_job(jid, |job, indexes| {
             indexes.remove_failure(job);
             job.failed_order = None;
             job.failure = failure;
         });
+        if has_failed {
+            self.touch_failed(jid);
+        }
     }
 
     /// Notes a failure, and makes the job the newest of its group.
@@ -165,6 +181,7 @@ impl Qless {
             job.failure = Some(failure);
             indexes.add_failure(job);
         });
+        self.touch_failed(jid);
     }
 
     /// Takes the job out of its failure group; the failure stays noted.
@@ -257,18 +274,27 @@ impl Qless {
     }
 
     fn with_job(&mut self, jid: &Bytes, change: impl FnOnce(&mut QlessJob, &mut Indexes)) {
-        if let Some(job) = self.rows.jobs.get_mut(jid) {
-            change(job, &mut self.indexes);
-            self.changed.insert(QlessKey::Job(jid.clone()));
+        if let Some(entry) = self.rows.jobs.entry(jid) {
+            if entry.touch.is_none() {
+                Self::touch(&mut self.touched, entry);
+                self.changed.insert(key(entry.job.number, jid));
+            }
+            change(Arc::make_mut(&mut entry.job), &mut self.indexes);
         }
     }
+}
+
+fn key(number: u64, jid: &Bytes) -> QlessKey {
+    let jid = jid.clone();
+    QlessKey::Job { number, jid }
 }
 
 /// Retries of a job for which nobody said how many.
 const RETRIES: f64 = 5.0;
 
-fn blank(jid: Bytes) -> QlessJob {
+fn blank(number: u64, jid: Bytes) -> QlessJob {
     QlessJob {
+        number,
         jid,
         klass: Bytes::new(),
         data: Bytes::new(),
@@ -299,6 +325,7 @@ fn blank(jid: Bytes) -> QlessJob {
         throttled: None,
         handed_out: 0,
         lease: None,
+        result: None,
     }
 }
 

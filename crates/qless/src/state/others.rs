@@ -96,10 +96,13 @@ impl Qless {
 
     /// Sets an option; `None`: unsets it.
     pub(crate) fn set(&mut self, option: &Bytes, value: Option<Bytes>) {
-        match value {
-            Some(value) => drop(self.rows.settings.insert(option.clone(), value)),
-            None => drop(self.rows.settings.remove(option)),
+        if self.rows.settings.get(option) == value.as_ref() {
+            return;
         }
+        match value {
+            Some(value) => self.rows.settings.insert(option.clone(), value),
+            None => self.rows.settings.remove(option),
+        };
         self.changed.insert(QlessKey::Setting(option.clone()));
     }
 

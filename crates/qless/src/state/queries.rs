@@ -19,7 +19,12 @@ static NO_HOLDERS: BTreeSet<Bytes> = BTreeSet::new();
 impl Qless {
     /// A job.
     pub(crate) fn job(&self, jid: &Bytes) -> Option<&QlessJob> {
-        self.rows.jobs.get(jid)
+        self.rows.jobs.get(jid).map(|job| &**job)
+    }
+
+    /// The jobs behind that jid, in order of jids; all of them without one.
+    pub(crate) fn jobs_behind(&self, jid: Option<&Bytes>) -> impl Iterator<Item = &QlessJob> {
+        self.rows.jobs.after(jid).map(|job| &**job)
     }
 
     /// Whether somebody holds the job.

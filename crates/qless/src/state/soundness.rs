@@ -62,6 +62,9 @@ impl Qless {
         if job.completed_at.is_some() && job.state != QlessState::Complete {
             say("is in the list of completed jobs and not complete");
         }
+        if job.result.is_some() && job.state != QlessState::Complete {
+            say("has a result and is not complete");
+        }
         for on in &job.dependencies {
             let other = self.job(on);
             if other.is_none_or(|it| it.dependents.binary_search(jid).is_err()) {

@@ -269,6 +269,34 @@ pub const KEYS: &[Key] = &[
         },
     ),
     Key::new(
+        "quantumleap",
+        "",
+        "where to listen for NGSI notifications, such as 127.0.0.1:8668; :PORT is loopback",
+        |config, value| {
+            config.quantumleap = Some(value.to_owned());
+            Ok(())
+        },
+    ),
+    Key::new(
+        "quantumleap_namespace",
+        "default",
+        "the namespace of the jobs that notifications become",
+        |config, value| {
+            config.quantumleap_namespace =
+                Namespace::new(value).map_err(|error| error.to_string())?;
+            Ok(())
+        },
+    ),
+    Key::new(
+        "telemetry_dir",
+        "",
+        "a directory for samples of durations and of what the process uses, in CSV files",
+        |config, value| {
+            config.telemetry_dir = Some(path(value)?);
+            Ok(())
+        },
+    ),
+    Key::new(
         "audit_log",
         "",
         "a file for the audit log; without it, it goes into the ordinary log",

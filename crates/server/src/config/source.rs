@@ -1,8 +1,10 @@
 //! Reads settings from their sources; a later source overrides an earlier one.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::Path;
 
+use ganger_ngsi::environment;
 use toml::de::{DeTable, DeValue};
 
 use crate::config::{Config, ConfigError, KEYS, Key};
@@ -38,10 +40,11 @@ pub fn load(
         .find(|(name, _)| name == "GANGER_CONFIG")
         .map(|(_, value)| value);
     let mut config = Config::default();
+    let mut given = Given::new();
     if let Some(file) = file.or(named.map(Path::new)) {
-        from_file(&mut config, file)?;
+        from_file(&mut config, &mut given, file)?;
     }
-    from_environment(&mut config, &variables)?;
+    from_environment(&mut config, &mut given, &variables)?;
     let is_given = |name: &str| flags.iter().any(|flag| flag.key == name);
     both_shards("--shards", is_given)?;
     for flag in flags {
@@ -52,9 +55,38 @@ pub fn load(
                 "a secret must not stand on the command line: use GANGER_TOKEN or token_file",
             ));
         }
-        set(&mut config, key, &flag.value, || flag.flag.to_owned())?;
+        set(&mut config, &mut given, key, &flag.value, || {
+            flag.flag.to_owned()
+        })?;
+    }
+    if config.quantumleap.is_some() {
+        from_quantumleap(&mut config, &given, &variables)?;
     }
     Ok(config)
+}
+
+/// The settings that some source has given.
+type Given = BTreeSet<&'static str>;
+
+/// Reads the variables that are QuantumLeap's own. Its level of the log counts if ours is not given.
+fn from_quantumleap(
+    config: &mut Config,
+    given: &Given,
+    variables: &[(OsString, OsString)],
+) -> Result<(), ConfigError> {
+    let variable = |wanted: &str| {
+        let found = variables.iter().find(|(name, _)| *name == *wanted);
+        found.map(|(_, value)| value.to_string_lossy().into_owned())
+    };
+    let environment = environment::read(variable, |path| std::fs::read_to_string(path))
+        .map_err(|error| fault(error.variable, error.reason))?;
+    if let Some(level) = environment.log_level
+        && !given.contains("log")
+    {
+        level.clone_into(&mut config.log);
+    }
+    config.quantumleap_environment = Some(environment);
+    Ok(())
 }
 
 fn find(name: &str) -> Option<&'static Key> {
@@ -63,10 +95,12 @@ fn find(name: &str) -> Option<&'static Key> {
 
 fn set(
     config: &mut Config,
-    key: &Key,
+    given: &mut Given,
+    key: &'static Key,
     value: &str,
     place: impl FnOnce() -> String,
 ) -> Result<(), ConfigError> {
+    given.insert(key.name);
     key.apply(config, value).map_err(|reason| ConfigError {
         place: place(),
         reason: format!("{} {reason}", key.name),
@@ -82,6 +116,7 @@ fn fault(place: impl Into<String>, reason: impl Into<String>) -> ConfigError {
 
 fn from_environment(
     config: &mut Config,
+    given: &mut Given,
     variables: &[(OsString, OsString)],
 ) -> Result<(), ConfigError> {
     both_shards("GANGER_SHARDS", |name| {
@@ -96,12 +131,12 @@ fn from_environment(
             continue;
         };
         let value = value.to_str().ok_or_else(|| fault(&name, "is not UTF-8"))?;
-        set(config, key, value, || name.clone())?;
+        set(config, given, key, value, || name.clone())?;
     }
     Ok(())
 }
 
-fn from_file(config: &mut Config, file: &Path) -> Result<(), ConfigError> {
+fn from_file(config: &mut Config, given: &mut Given, file: &Path) -> Result<(), ConfigError> {
     let shown = file.display().to_string();
     let text = std::fs::read_to_string(file)
         .map_err(|error| fault(&shown, format!("cannot be read: {error}")))?;
@@ -131,7 +166,7 @@ fn from_file(config: &mut Config, file: &Path) -> Result<(), ConfigError> {
                 format!("{} must be a text, a number, true or false", setting.name),
             )
         })?;
-        set(config, key, &value, place)?;
+        set(config, given, key, &value, place)?;
     }
     Ok(())
 }
@@ -274,6 +309,46 @@ mod tests {
         let error = load(Some(Path::new("/nowhere/ganger.toml")), variables(&[]), &[])
             .expect_err("refused");
         assert!(error.reason.contains("cannot be read"));
+    }
+
+    #[test]
+    fn the_variables_of_quantumleap_are_read_if_there_is_such_a_port() {
+        let environment = |more: &[(&str, &str)]| {
+            let own = [("WQ_MAX_RETRIES", "3"), ("LOGLEVEL", "DEBUG")];
+            variables(&[&own, more].concat())
+        };
+        let without = load(None, environment(&[("USE_GEOCODING", "true")]), &[]);
+        let without = without.expect("nobody looks at them");
+        assert_eq!(without.quantumleap_environment, None);
+        assert_eq!(without.log, "info");
+
+        let port = ("GANGER_QUANTUMLEAP", ":8668");
+        let with = load(None, environment(&[port]), &[]).expect("good settings");
+        let read = with.quantumleap_environment.expect("read");
+        assert_eq!(read.retries_max, 3);
+        assert_eq!(with.log, "debug");
+
+        let refused = load(None, environment(&[port, ("USE_GEOCODING", "true")]), &[]);
+        let refused = refused.expect_err("there is no geocoding");
+        assert_eq!(refused.place, "USE_GEOCODING");
+    }
+
+    #[test]
+    fn our_own_setting_of_the_log_goes_before_that_of_quantumleap() {
+        let environment = [("GANGER_QUANTUMLEAP", ":8668"), ("LOGLEVEL", "ERROR")];
+        let flag = Flag {
+            key: "log",
+            flag: "--log",
+            value: "info".to_owned(),
+        };
+        let config = load(None, variables(&environment), &[flag]).expect("good settings");
+        assert_eq!(config.log, "info");
+        let all = [&environment[..], &[("GANGER_LOG", "warn")]].concat();
+        let config = load(None, variables(&all), &[]).expect("good settings");
+        assert_eq!(config.log, "warn");
+        let file = file("log = \"trace\"\n");
+        let config = load(Some(file.path()), variables(&environment), &[]);
+        assert_eq!(config.expect("good settings").log, "trace");
     }
 
     #[test]

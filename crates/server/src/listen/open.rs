@@ -14,7 +14,10 @@ use crate::security::Proven;
 
 /// The first byte of a TLS handshake.
 const HANDSHAKE: u8 = 0x16;
-/// What a client that spoke plainly is told.
+/// What a client of Redis that spoke plainly is told.
+const TLS_ONLY_OF_REDIS: &[u8] =
+    b"-ERR this port speaks TLS: use an address that begins with rediss://, or --tls\r\n";
+/// What any other client that spoke plainly is told.
 const TLS_ONLY: &str = "this port speaks TLS: use an address that begins with https://";
 /// Bytes that are read from such a client after its answer, so that it gets to read it.
 const LEFT_BYTES_MAX: usize = 64 << 10;
@@ -23,6 +26,14 @@ const LEFT_BYTES_MAX: usize = 64 << 10;
 pub(super) enum Opened {
     Plain(TcpStream),
     Tls(Box<ServerStream<TcpStream>>),
+}
+
+/// What is spoken on a connection, so that a client that speaks plainly is told in words that it understands.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Spoken {
+    /// Either version.
+    Http,
+    Redis,
 }
 
 /// Makes TLS of a connection, within the time for it.
@@ -34,6 +45,27 @@ pub(super) async fn open(
     tls: Option<Arc<Server>>,
     within: Duration,
 ) -> Result<(Opened, Option<Arc<Proven>>), String> {
+    open_to(stream, tls, within, Spoken::Http).await
+}
+
+/// The same where clients of Redis come.
+///
+/// # Errors
+/// See [`open`].
+pub(super) async fn open_to_redis(
+    stream: TcpStream,
+    tls: Option<Arc<Server>>,
+    within: Duration,
+) -> Result<(Opened, Option<Arc<Proven>>), String> {
+    open_to(stream, tls, within, Spoken::Redis).await
+}
+
+async fn open_to(
+    stream: TcpStream,
+    tls: Option<Arc<Server>>,
+    within: Duration,
+    spoken: Spoken,
+) -> Result<(Opened, Option<Arc<Proven>>), String> {
     let Some(tls) = tls else {
         return Ok((Opened::Plain(stream), None));
     };
@@ -41,7 +73,7 @@ pub(super) async fn open(
         let mut first = [0];
         stream.peek(&mut first).await?;
         if first[0] != HANDSHAKE {
-            send_away(stream).await?;
+            send_away(stream, spoken).await?;
             return Err(io::Error::other("it did not begin with a TLS handshake"));
         }
         tls.acceptor().accept(stream).await
@@ -56,14 +88,18 @@ pub(super) async fn open(
 }
 
 /// Tells a client that speaks plainly, in the words of its protocol, that it should not.
-async fn send_away(mut stream: TcpStream) -> io::Result<()> {
-    let mut first = [0; 3];
-    stream.read_exact(&mut first).await?;
-    let answer = if &first == b"PRI" {
-        go_away()
-    } else {
-        let length = TLS_ONLY.len() + 1;
-        format!("HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{TLS_ONLY}\n").into_bytes()
+async fn send_away(mut stream: TcpStream, spoken: Spoken) -> io::Result<()> {
+    let answer = match spoken {
+        Spoken::Redis => TLS_ONLY_OF_REDIS.to_vec(),
+        Spoken::Http => {
+            let mut first = [0; 3];
+            stream.read_exact(&mut first).await?;
+            if &first == b"PRI" {
+                go_away()
+            } else {
+                bad_request()
+            }
+        }
     };
     stream.write_all(&answer).await?;
     stream.shutdown().await?;
@@ -74,6 +110,12 @@ async fn send_away(mut stream: TcpStream) -> io::Result<()> {
     )
     .await?;
     Ok(())
+}
+
+/// HTTP/1.1.
+fn bad_request() -> Vec<u8> {
+    let length = TLS_ONLY.len() + 1;
+    format!("HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{TLS_ONLY}\n").into_bytes()
 }
 
 /// HTTP/2: empty settings, then GOAWAY with `INADEQUATE_SECURITY` (RFC 9113, sections 6.8 and 7).
@@ -144,6 +186,41 @@ impl AsyncWrite for Opened {
         match self.get_mut() {
             Self::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
             Self::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn who_speaks_plainly_is_told_in_the_words_of_its_protocol() {
+        let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await;
+        let listener = listener.expect("a free port");
+        let at = listener.local_addr().expect("it is bound");
+        for (spoken, sent, told) in [
+            (
+                Spoken::Redis,
+                &b"*1\r\n$4\r\nPING\r\n"[..],
+                &b"-ERR this port speaks TLS"[..],
+            ),
+            (Spoken::Redis, b"P", b"-ERR this port speaks TLS"),
+            (
+                Spoken::Http,
+                b"GET / HTTP/1.1\r\n\r\n",
+                b"HTTP/1.1 400 Bad Request\r\n",
+            ),
+            (Spoken::Http, b"PRI * HTTP/2.0\r\n\r\n", &[0, 0, 0, 4, 0]),
+        ] {
+            let mut client = TcpStream::connect(at).await.expect("it listens");
+            let (served, _) = listener.accept().await.expect("somebody came");
+            client.write_all(sent).await.expect("sent");
+            client.shutdown().await.expect("all is said");
+            send_away(served, spoken).await.expect("told");
+            let mut answer = Vec::new();
+            client.read_to_end(&mut answer).await.expect("read");
+            assert!(answer.starts_with(told), "{answer:?}");
         }
     }
 }

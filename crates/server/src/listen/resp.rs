@@ -72,7 +72,7 @@ async fn attend(
     within: Duration,
 ) {
     let at = stream.local_addr().unwrap_or(from);
-    match open::open(stream, security.tls(), within).await {
+    match open::open_to_redis(stream, security.tls(), within).await {
         Ok((stream, certificate)) => {
             let login = Asked {
                 security,

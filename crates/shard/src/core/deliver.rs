@@ -113,6 +113,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
             message: what,
             permanent: true,
             retry_after: None,
+            lost: false,
         };
         drop(self.apply(now, Command::Fail(Box::new(fail)), None));
     }

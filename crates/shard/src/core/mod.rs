@@ -310,9 +310,13 @@ impl<R: Reader, T: Ticket> Core<R, T> {
             gauges
                 .qless_namespaces
                 .set(crate::metrics::count(live.engine.qless_namespaces()));
+            gauges
+                .guest_namespaces
+                .set(crate::metrics::count(live.engine.guest_namespaces()));
             let upkeep = live.engine.key_upkeep_counts();
             gauges.keys_put_back.set(upkeep.put_back);
             gauges.keys_rescued.set(upkeep.rescued);
+            gauges.keys_returned.set(upkeep.returned);
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ganger_store::{Reader, StoredJob};
-use ganger_types::{Change, Commit, Elapsed, Happening, Meta, Now};
+use ganger_types::{Change, Commit, Elapsed, Happening, JobId, Meta, Now, QlessKey, QlessRow};
 
 use super::request::{Given, Output, Ticket};
 use super::turn::{Expected, Flight, Turn};
@@ -151,6 +151,11 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         if self.waiters.has_ends() {
             self.tell_ends(&mut flight);
         }
+        if self.waiters.has_ends_of_qless()
+            && let Some(commit) = &flight.commit
+        {
+            self.tell_ends_of_qless(commit);
+        }
         // Events first: whoever has an answer may rely on its events having been told.
         if !flight.effects.events.is_empty() {
             self.outputs.push(Output::Events(flight.effects.events));
@@ -189,6 +194,36 @@ impl<R: Reader, T: Ticket> Core<R, T> {
                     lease: None,
                 })
             });
+            for waiter in waiters {
+                let answer = Ok(Given::Job(job.clone()));
+                self.outputs.push(Output::Answer(waiter.ticket, answer));
+            }
+        }
+    }
+
+    /// Likewise of jobs of qless: their rows tell, for of many that go at once there are no events. Without an engine
+    /// nobody is told; the next one is asked.
+    fn tell_ends_of_qless(&mut self, commit: &Commit) {
+        let Some(live) = &self.live else { return };
+        for change in &commit.changes {
+            let (namespace, jid, row) = match change {
+                Change::PutQless(namespace, row) => match &**row {
+                    QlessRow::Job(job) => (namespace, &job.jid, Some(job)),
+                    _ => continue,
+                },
+                Change::RemoveQless(namespace, QlessKey::Job { jid, .. }) => (namespace, jid, None),
+                _ => continue,
+            };
+            if row.is_some_and(|job| !job.state.is_end()) {
+                continue;
+            }
+            let Ok(id) = JobId::new(jid) else { continue };
+            let waiters = self.waiters.take_ended_of_qless(namespace, &id);
+            if waiters.is_empty() {
+                continue;
+            }
+            let view = row.and_then(|job| live.engine.guest_of_row(namespace, job));
+            let job = view.map(|job| Box::new(StoredJob::new(job.record, job.lease)));
             for waiter in waiters {
                 let answer = Ok(Given::Job(job.clone()));
                 self.outputs.push(Output::Answer(waiter.ticket, answer));

@@ -127,6 +127,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         self.stage = Stage::Running;
         self.store_idle_since = now.elapsed;
         self.upkeep.restart(now.elapsed);
+        self.look_for_ends_of_qless(now);
         self.serve_all(now);
     }
 

@@ -21,6 +21,8 @@ pub(super) struct LeaseWaiter<T> {
 pub(super) struct EndWaiter<T> {
     pub(super) namespace: Namespace,
     pub(super) id: JobId,
+    /// Whether the job was one of qless when the wait began. Its end is found among other rows than those of ours.
+    pub(super) is_of_qless: bool,
     pub(super) deadline: Elapsed,
     pub(super) ticket: T,
 }
@@ -49,8 +51,10 @@ pub(super) struct Waiters<T> {
     by_list: BTreeMap<(Namespace, Bytes), BTreeSet<WaiterId>>,
     /// Exactly the waiting lease requests, under each queue they name.
     by_queue: BTreeMap<(Namespace, Queue), BTreeSet<WaiterId>>,
-    /// Exactly the waits for ends, under the job.
+    /// Exactly the waits for ends of jobs of ours, under the job.
     by_job: BTreeMap<(Namespace, JobId), BTreeSet<WaiterId>>,
+    /// Likewise of jobs of qless.
+    by_job_of_qless: BTreeMap<(Namespace, JobId), BTreeSet<WaiterId>>,
     /// Exactly those whose patience ends, by when.
     by_deadline: BTreeSet<(Elapsed, WaiterId)>,
     slots: u64,
@@ -65,6 +69,7 @@ impl<T> Default for Waiters<T> {
             by_list: BTreeMap::new(),
             by_queue: BTreeMap::new(),
             by_job: BTreeMap::new(),
+            by_job_of_qless: BTreeMap::new(),
             by_deadline: BTreeSet::new(),
             slots: 0,
         }
@@ -86,7 +91,8 @@ impl<T> Waiters<T> {
     /// Lets a request wait for the end of a job.
     pub(super) fn wait_for_end(&mut self, id: WaiterId, waiter: EndWaiter<T>) {
         let name = (waiter.namespace.clone(), waiter.id.clone());
-        self.by_job.entry(name).or_default().insert(id);
+        let jobs = self.by_job_mut(waiter.is_of_qless);
+        jobs.entry(name).or_default().insert(id);
         self.by_deadline.insert((waiter.deadline, id));
         self.ends.insert(id, waiter);
     }
@@ -160,12 +166,20 @@ impl<T> Waiters<T> {
     fn take_end(&mut self, id: WaiterId) -> Option<EndWaiter<T>> {
         let waiter = self.ends.remove(&id)?;
         self.by_deadline.remove(&(waiter.deadline, id));
-        remove(
-            &mut self.by_job,
-            &(waiter.namespace.clone(), waiter.id.clone()),
-            id,
-        );
+        let name = (waiter.namespace.clone(), waiter.id.clone());
+        remove(self.by_job_mut(waiter.is_of_qless), &name, id);
         Some(waiter)
+    }
+
+    fn by_job_mut(
+        &mut self,
+        is_of_qless: bool,
+    ) -> &mut BTreeMap<(Namespace, JobId), BTreeSet<WaiterId>> {
+        if is_of_qless {
+            &mut self.by_job_of_qless
+        } else {
+            &mut self.by_job
+        }
     }
 
     /// Takes one out, of whichever kind.
@@ -176,14 +190,30 @@ impl<T> Waiters<T> {
             .or_else(|| self.take_pop(id).map(Waiter::Pop))
     }
 
-    /// Takes everybody out who waits for the end of this job.
+    /// Takes everybody out who waits for the end of this job of ours.
     pub(super) fn take_ended(&mut self, namespace: &Namespace, id: &JobId) -> Vec<EndWaiter<T>> {
-        let ids = self
-            .by_job
-            .get(&(namespace.clone(), id.clone()))
-            .cloned()
-            .unwrap_or_default();
+        let waiting = self.by_job.get(&(namespace.clone(), id.clone()));
+        self.take_ends(waiting.cloned().unwrap_or_default())
+    }
+
+    /// Likewise of this job of qless.
+    pub(super) fn take_ended_of_qless(
+        &mut self,
+        namespace: &Namespace,
+        id: &JobId,
+    ) -> Vec<EndWaiter<T>> {
+        let name = (namespace.clone(), id.clone());
+        let waiting = self.by_job_of_qless.get(&name);
+        self.take_ends(waiting.cloned().unwrap_or_default())
+    }
+
+    fn take_ends(&mut self, ids: BTreeSet<WaiterId>) -> Vec<EndWaiter<T>> {
         ids.into_iter().filter_map(|id| self.take_end(id)).collect()
+    }
+
+    /// Jobs of qless for whose ends somebody waits.
+    pub(super) fn jobs_of_qless(&self) -> Vec<(Namespace, JobId)> {
+        self.by_job_of_qless.keys().cloned().collect()
     }
 
     /// Takes the next one out whose patience has ended.
@@ -207,9 +237,14 @@ impl<T> Waiters<T> {
         self.by_deadline.first().map(|(deadline, _)| *deadline)
     }
 
-    /// Whether somebody waits for an end.
+    /// Whether somebody waits for the end of a job of ours.
     pub(super) fn has_ends(&self) -> bool {
-        !self.ends.is_empty()
+        !self.by_job.is_empty()
+    }
+
+    /// Whether somebody waits for the end of a job of qless.
+    pub(super) fn has_ends_of_qless(&self) -> bool {
+        !self.by_job_of_qless.is_empty()
     }
 
     /// Whether somebody waits for a job.
@@ -281,6 +316,30 @@ mod tests {
             waiters.first_at(&space, &b, Some(WaiterId(1))),
             Some(WaiterId(2))
         );
+    }
+
+    #[test]
+    fn an_end_is_told_to_those_who_wait_for_a_job_of_its_kind() {
+        let (space, job) = (Namespace::default(), JobId::new("a").expect("short"));
+        let mut waiters = Waiters::default();
+        for (id, is_of_qless) in [(1, false), (2, true)] {
+            let waiter = EndWaiter {
+                namespace: space.clone(),
+                id: job.clone(),
+                is_of_qless,
+                deadline: Elapsed(50),
+                ticket: id,
+            };
+            waiters.wait_for_end(WaiterId(id), waiter);
+        }
+        assert_eq!(waiters.jobs_of_qless(), [(space.clone(), job.clone())]);
+        let told = waiters.take_ended_of_qless(&space, &job);
+        assert_eq!(told.iter().map(|it| it.ticket).collect::<Vec<_>>(), [2]);
+        assert!(waiters.has_ends() && !waiters.has_ends_of_qless());
+        let told = waiters.take_ended(&space, &job);
+        assert_eq!(told.iter().map(|it| it.ticket).collect::<Vec<_>>(), [1]);
+        assert_eq!(waiters.sizes(), (0, 0_u64, 0, 0));
+        assert_eq!(waiters.next_deadline(), None);
     }
 
     #[test]

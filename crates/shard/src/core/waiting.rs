@@ -9,7 +9,7 @@ use std::time::Duration;
 use ganger_store::{Reader, StoredJob};
 use ganger_types::command::{Held, Lease, Release};
 use ganger_types::query::Query;
-use ganger_types::{Command, JobId, Namespace, Now, Queue, Reply, RequestId};
+use ganger_types::{Command, JobId, JobKey, Namespace, Now, Queue, Reply, RequestId};
 
 use super::Core;
 use super::request::{Given, Output, Ticket, WaiterId};
@@ -113,28 +113,30 @@ impl<R: Reader, T: Ticket> Core<R, T> {
             return;
         }
         let answer = self.read_job(&namespace, &id);
-        let has_qless = self.live().engine.qless_namespaces() > 0;
-        if has_qless && matches!(&answer, Ok(Given::Job(None))) {
-            // What the engine says of a job of qless may not be durable before this turn is.
-            let answer = self.ask_for_job(now, namespace, id);
-            self.answer(now, ticket, answer);
-            return;
-        }
-        let lives = matches!(&answer, Ok(Given::Job(Some(job))) if job.record.finished.is_none());
-        if !lives || wait_for.is_zero() {
-            self.outputs.push(Output::Answer(ticket, answer));
-            return;
-        }
-        let deadline = now.elapsed.after(wait_for.min(self.settings.wait_for_max));
-        self.waiters.wait_for_end(
-            waiter,
-            EndWaiter {
+        let has_guests = self.live().engine.guest_namespaces() > 0;
+        let is_guest = has_guests && matches!(&answer, Ok(Given::Job(None)));
+        let answer = if is_guest {
+            self.ask_for_job(now, namespace.clone(), id.clone())
+        } else {
+            answer
+        };
+        let waits = !wait_for.is_zero() && ends_are_told(&answer);
+        if waits {
+            let deadline = now.elapsed.after(wait_for.min(self.settings.wait_for_max));
+            let waiting = EndWaiter {
                 namespace,
                 id,
+                is_of_qless: is_guest,
                 deadline,
                 ticket,
-            },
-        );
+            };
+            self.waiters.wait_for_end(waiter, waiting);
+        } else if is_guest {
+            // What the engine says of a guest may not be durable before this turn is.
+            self.answer(now, ticket, answer);
+        } else {
+            self.outputs.push(Output::Answer(ticket, answer));
+        }
     }
 
     fn read_job(&mut self, namespace: &Namespace, id: &JobId) -> Result<Given, CallError> {
@@ -143,20 +145,34 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         Ok(Given::Job(found.map(Box::new)))
     }
 
-    /// A job that is not stored as one of ours: it may be one of qless.
+    /// A job that is not stored as one of ours: it may be a guest.
     fn ask_for_job(
         &mut self,
         now: Now,
         namespace: Namespace,
         id: JobId,
     ) -> Result<Given, CallError> {
-        let query = Command::Query(Box::new(Query::QlessJob(namespace, id)));
+        let query = Command::Query(Box::new(Query::Guest(namespace, id)));
         let found = match self.apply(now, query, None)? {
-            Reply::QlessJob(found) => found,
+            Reply::Guest(found) => found,
             _ => None,
         };
         let stored = found.map(|job| Box::new(StoredJob::new(job.record, job.lease)));
         Ok(Given::Job(stored))
+    }
+
+    /// Looks at the jobs of qless for whose ends somebody waits, in an engine that was just read back: what has ended
+    /// meanwhile is answered.
+    pub(super) fn look_for_ends_of_qless(&mut self, now: Now) {
+        for (namespace, id) in self.waiters.jobs_of_qless() {
+            let answer = self.ask_for_job(now, namespace.clone(), id.clone());
+            if ends_are_told(&answer) {
+                continue;
+            }
+            for waiter in self.waiters.take_ended_of_qless(&namespace, &id) {
+                self.answer(now, waiter.ticket, answer.clone());
+            }
+        }
     }
 
     /// Answers those who have waited long enough.
@@ -165,6 +181,11 @@ impl<R: Reader, T: Ticket> Core<R, T> {
             let (ticket, answer) = match waiter {
                 Waiter::Lease(waiter) => (waiter.ticket, Ok(Given::Deliveries(Vec::new()))),
                 Waiter::Pop(waiter) => (waiter.ticket, Ok(Given::Popped(Ok(None)))),
+                Waiter::End(waiter) if self.live.is_some() && waiter.is_of_qless => {
+                    let answer = self.ask_for_job(now, waiter.namespace, waiter.id);
+                    self.answer(now, waiter.ticket, answer);
+                    continue;
+                }
                 Waiter::End(waiter) if self.live.is_some() => {
                     (waiter.ticket, self.read_job(&waiter.namespace, &waiter.id))
                 }
@@ -209,6 +230,14 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         };
         drop(self.apply(now, Command::Release(Box::new(release)), None));
     }
+}
+
+/// Whether the job that was found lives, and somebody will tell of its end. Nobody does of items of raw keys.
+fn ends_are_told(answer: &Result<Given, CallError>) -> bool {
+    let Ok(Given::Job(Some(job))) = answer else {
+        return false;
+    };
+    job.record.finished.is_none() && job.record.key != JobKey::OF_KEYS
 }
 
 /// Which lease request was the last under a request id, for the newest so many.

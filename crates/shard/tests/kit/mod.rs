@@ -226,6 +226,10 @@ impl Reader for GateReader {
         self.inner.find(namespace, id)
     }
 
+    fn count(&mut self, query: &JobQuery) -> Result<u64, StoreError> {
+        self.inner.count(query)
+    }
+
     fn list(&mut self, query: &JobQuery) -> Result<Page, StoreError> {
         self.inner.list(query)
     }

@@ -14,7 +14,7 @@ use ganger_types::{
 
 use super::{Lore, names, producer};
 use crate::dice::Dice;
-use crate::plan::{Feature, Plan};
+use crate::plan::{Feature, Pace, Plan};
 
 const ACTS: &[Feature] = &[
     Feature::Pauses,
@@ -257,13 +257,22 @@ fn schedule(plan: &Plan, dice: &mut Dice, namespace: Namespace, now: Now) -> Com
     if dice.chance(250) {
         return Command::RemoveSchedule(RemoveSchedule { namespace, id });
     }
+    // Where days pass between steps, jobs that came every minute would be all that there is, and very many.
+    let is_sparse = plan.pace == Pace::Sparse;
     let spec = if dice.chance(600) {
+        let factor = if is_sparse { 100 } else { 1 };
         ScheduleSpec::Interval {
-            every: dice.millis(plan.lease_ms / 2 + 50, plan.lease_ms * 6 + 50),
+            every: dice.millis(plan.lease_ms / 2 + 50, plan.lease_ms * 6 + 50) * factor,
             first_at: now.wall.after(dice.millis(1, plan.lease_ms * 2)),
         }
     } else {
-        let expression = (*dice.pick(&["* * * * *", "*/5 * * * *", "0 * * * *"])).to_owned();
+        let expressions = ["0 * * * *", "*/5 * * * *", "* * * * *"];
+        let usual = if is_sparse {
+            &expressions[..1]
+        } else {
+            &expressions
+        };
+        let expression = (*dice.pick(usual)).to_owned();
         ScheduleSpec::Cron {
             expression,
             time_zone: "UTC".to_owned(),

@@ -193,6 +193,7 @@ impl Hand {
                 message: "it went wrong".to_owned(),
                 permanent: dice.chance(100),
                 retry_after: dice.chance(100).then(|| dice.millis(0, plan.lease_ms)),
+                lost: dice.chance(150),
             }))),
             _ => Act::Last(complete(plan, lore, task, dice)),
         }

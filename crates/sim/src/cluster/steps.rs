@@ -124,6 +124,7 @@ impl World {
                 message: "it broke".into(),
                 permanent: how == FAILS_FOR_GOOD,
                 retry_after: None,
+                lost: false,
             }))
         };
         let job = JobRef {

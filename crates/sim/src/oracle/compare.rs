@@ -160,7 +160,11 @@ impl Oracle {
     }
 
     fn fits(&self, stand: &Stand, shown: &Shown) -> bool {
-        let counts_fit = stand.counted == shown.counted
+        // Of a job called off by a timer it is open whether its lease ran out just before, which moves one from the
+        // attempts that count to the losses if these are told apart.
+        let is_moved = stand.state == JobState::Cancelled
+            && stand.counted + stand.deaths == shown.counted + shown.deaths;
+        let counts_fit = (stand.counted == shown.counted || is_moved)
             && stand.releases == shown.releases
             && (stand.deaths == shown.deaths || stand.state.is_terminal());
         let due_fits = match (stand.due, shown.due) {

@@ -74,7 +74,6 @@ impl Oracle {
 
     /// Where a job may stand after its lease ended by itself.
     pub(super) fn after_expiry(&self, key: JobKey, hold: &Hold, stand: Stand) -> Vec<Stand> {
-        let deaths_max = self.namespace(&self.known(key).namespace).deaths_max;
         let mut stands = Vec::new();
         // The earlier of the two ends the attempt; in the same moment it has run out of time.
         let at = |end: Elapsed| end.max(self.settled);
@@ -82,12 +81,7 @@ impl Oracle {
             .times_out
             .is_none_or(|(_, last)| at(hold.ends.0) < at(last));
         if hold.ends.0 <= self.now.elapsed && runs_out_first {
-            // A lost worker says nothing about the job: it is due again at once (`rel O4`).
-            let died = Stand {
-                deaths: stand.deaths + 1,
-                ..stand
-            };
-            let is_poison = deaths_max > 0 && died.deaths >= deaths_max;
+            let (died, is_poison) = self.worker_lost(key, stand);
             let pause = Some(Duration::ZERO);
             stands.extend(self.after_end_within(key, hold.ends, died, !is_poison, pause));
         }
@@ -98,6 +92,38 @@ impl Oracle {
             stands.extend(self.after_end_within(key, times_out, stand, true, None));
         }
         stands
+    }
+
+    /// The place of a job whose worker was lost, and whether it was lost once too often. It says nothing
+    /// about the job, which is due again at once (`rel O4`).
+    pub(super) fn worker_lost(&self, key: JobKey, stand: Stand) -> (Stand, bool) {
+        let job = self.known(key);
+        let deaths = stand.deaths + 1;
+        match job.retry.losses_max {
+            Some(losses_max) => {
+                let counted = stand.counted - 1;
+                let died = Stand {
+                    counted,
+                    deaths,
+                    ..stand
+                };
+                (died, deaths > losses_max)
+            }
+            None => {
+                let deaths_max = self.namespace(&job.namespace).deaths_max;
+                let is_poison = deaths_max > 0 && deaths >= deaths_max;
+                (Stand { deaths, ..stand }, is_poison)
+            }
+        }
+    }
+
+    /// Its worker has lived to report: that ends the losses in a row, where these are what counts.
+    pub(super) fn worker_seen(&self, key: JobKey, stand: Stand) -> Stand {
+        let deaths = match self.known(key).retry.losses_max {
+            Some(_) => stand.deaths,
+            None => 0,
+        };
+        Stand { deaths, ..stand }
     }
 
     /// Where a job may stand after an attempt that ended somewhere between two readings.
@@ -173,6 +199,7 @@ mod tests {
             retries_max: 9,
             backoff,
             jitter_percent: 0,
+            losses_max: None,
         };
         let pauses: Vec<u64> = (1..=5).map(|k| pause(&policy, k).as_secs()).collect();
         assert_eq!(pauses, [1, 2, 4, 5, 5]);

@@ -313,12 +313,24 @@ impl Oracle {
         self.known_mut(key).is_ahead = false;
         let now = self.now.elapsed;
         let stands = self.stands_after(key, |stand| {
-            let stand = Stand { deaths: 0, ..stand };
+            if cmd.lost {
+                let (died, is_poison) = self.worker_lost(key, stand);
+                return self.after_failure(key, now, died, !is_poison, Some(Duration::ZERO));
+            }
+            let stand = self.worker_seen(key, stand);
             self.after_failure(key, now, stand, !cmd.permanent, cmd.retry_after)
         });
         self.stands_become(key, stands);
         if self.known(key).may_be(JobState::Failed) {
             self.goals.reach("failed-for-good");
+        }
+        if cmd.lost {
+            self.goals.reach("reported-lost");
+            if self.known(key).retry.losses_max.is_some()
+                && self.known(key).may_be(JobState::Failed)
+            {
+                self.goals.reach("lost-once-too-often");
+            }
         }
         self.check_reported(key, answer)
     }
@@ -349,7 +361,7 @@ impl Oracle {
         place: Option<ganger_types::Elapsed>,
     ) -> Vec<Stand> {
         let now = self.now.elapsed;
-        let stand = Stand { deaths: 0, ..stand };
+        let stand = self.worker_seen(key, stand);
         if cmd.counted || stand.releases >= limits::RELEASES_MAX {
             let stands = self.after_failure(key, now, stand, true, Some(cmd.delay));
             return stands

@@ -2,6 +2,7 @@
 //!
 //! The files were made from these changes by the program that wrote the format. So what is here stays as it is.
 
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
 use ganger_store::suite::sample::{self, MORNING, TODAY};
@@ -18,7 +19,7 @@ const ALL: u64 = 20;
 pub(crate) const FORMATS: [u8; 2] = [1, 4];
 
 /// A copy of the store of a format that is kept beside the tests: its file and its log.
-pub(crate) fn of_format(format: u8, directory: &tempfile::TempDir) -> PathBuf {
+pub(crate) fn of_format(format: impl Display, directory: &tempfile::TempDir) -> PathBuf {
     let kept =
         Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/fixtures/format-{format}"));
     let path = directory.path().join("1.db");

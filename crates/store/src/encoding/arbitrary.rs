@@ -64,13 +64,16 @@ pub(super) fn retry() -> impl Strategy<Value = RetryPolicy> {
         vec(duration(), 1..4).prop_map(Backoff::List),
         (duration(), duration()).prop_map(|(base, cap)| Backoff::Exponential { base, cap }),
     ];
-    let any = (any::<u32>(), backoff, any::<u8>()).prop_map(|(retries_max, backoff, percent)| {
-        RetryPolicy {
-            retries_max,
-            backoff,
-            jitter_percent: percent,
-        }
-    });
+    let numbers = (any::<u32>(), any::<u8>(), option::of(any::<u32>()));
+    let any =
+        (numbers, backoff).prop_map(|((retries_max, jitter_percent, losses_max), backoff)| {
+            RetryPolicy {
+                retries_max,
+                backoff,
+                jitter_percent,
+                losses_max,
+            }
+        });
     prop_oneof![Just(RetryPolicy::default()), any]
 }
 

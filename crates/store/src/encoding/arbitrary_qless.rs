@@ -11,6 +11,7 @@ use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::select;
+use std::sync::Arc;
 
 use super::arbitrary::bytes;
 
@@ -108,9 +109,11 @@ fn job() -> impl Strategy<Value = QlessJob> {
         option::of(since()),
     );
     let all = (words, state, numbers, tags, past, edges, times, lines);
-    (all, throttles, option::of(lease())).prop_map(|(all, throttles, lease)| {
+    let ours = (any::<u64>(), option::of(lease()), option::of(bytes()));
+    (all, throttles, ours).prop_map(|(all, throttles, (number, lease, result))| {
         let (words, state, numbers, tags, past, edges, times, lines) = all;
         QlessJob {
+            number,
             jid: words.0,
             klass: words.1,
             data: words.2,
@@ -141,6 +144,7 @@ fn job() -> impl Strategy<Value = QlessJob> {
             throttled: throttles.3,
             handed_out: u64::from(times.2) << 40,
             lease,
+            result,
         }
     })
 }
@@ -209,7 +213,7 @@ fn throttle() -> impl Strategy<Value = QlessThrottle> {
 
 pub(super) fn qless() -> impl Strategy<Value = QlessRow> {
     prop_oneof![
-        3 => job().prop_map(|job| QlessRow::Job(Box::new(job))),
+        3 => job().prop_map(|job| QlessRow::Job(Arc::new(job))),
         1 => recurring().prop_map(|job| QlessRow::Recurring(Box::new(job))),
         1 => queue().prop_map(QlessRow::Queue),
         1 => since().prop_map(|(name, seen_at)| QlessRow::Worker(name, seen_at)),

@@ -1,36 +1,51 @@
 //! Retry policies, failure policies, due times: parts of several records.
+//!
+//! A retry policy is a part of five kinds of records, so what was added to it is marked in its own bytes: a
+//! policy that does not use it reads and writes as ever, by older programs too.
 
 use ganger_types::{Backoff, Due, Elapsed, FailurePolicy, Outcome, RetryPolicy, Timestamp};
 
 use super::{Cursor, DecodeError, Writer};
 
+/// Set in the kind of backoff if a bound of losses follows the policy.
+const LOSSES: u8 = 0x80;
+
 pub(super) fn write_retry(out: &mut Writer<'_>, retry: &RetryPolicy) {
     out.number(u64::from(retry.retries_max));
     out.byte(retry.jitter_percent);
+    let losses = if retry.losses_max.is_some() {
+        LOSSES
+    } else {
+        0
+    };
     match &retry.backoff {
         Backoff::Fixed(pause) => {
-            out.byte(1);
+            out.byte(1 | losses);
             out.duration(*pause);
         }
         Backoff::List(pauses) => {
-            out.byte(2);
+            out.byte(2 | losses);
             out.length(pauses.len());
             for pause in pauses {
                 out.duration(*pause);
             }
         }
         Backoff::Exponential { base, cap } => {
-            out.byte(3);
+            out.byte(3 | losses);
             out.duration(*base);
             out.duration(*cap);
         }
+    }
+    if let Some(losses_max) = retry.losses_max {
+        out.number(u64::from(losses_max));
     }
 }
 
 pub(super) fn read_retry(from: &mut Cursor<'_>) -> Result<RetryPolicy, DecodeError> {
     let retries_max = from.small()?;
     let jitter_percent = from.byte()?;
-    let backoff = match from.byte()? {
+    let kind = from.byte()?;
+    let backoff = match kind & !LOSSES {
         1 => Backoff::Fixed(from.duration()?),
         2 => Backoff::List(from.list(Cursor::duration)?),
         3 => Backoff::Exponential {
@@ -39,10 +54,16 @@ pub(super) fn read_retry(from: &mut Cursor<'_>) -> Result<RetryPolicy, DecodeErr
         },
         _ => return Err(from.error("has an unknown kind of backoff")),
     };
+    let losses_max = if kind & LOSSES == 0 {
+        None
+    } else {
+        Some(from.small()?)
+    };
     Ok(RetryPolicy {
         retries_max,
         backoff,
         jitter_percent,
+        losses_max,
     })
 }
 
@@ -94,5 +115,52 @@ pub(super) fn read_due(from: &mut Cursor<'_>) -> Result<Due, DecodeError> {
         1 => Ok(Due::Elapsed(Elapsed(from.number()?))),
         2 => Ok(Due::Wall(Timestamp(from.number()?))),
         _ => Err(from.error("has an unknown kind of due time")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    /// 5 retries, 10 per cent, 20 s doubling up to an hour, as it was written before losses had a bound.
+    const OF_OLD: [u8; 8] = [5, 10, 3, 20, 0, 0x90, 0x1c, 0];
+
+    fn of_old() -> RetryPolicy {
+        RetryPolicy {
+            retries_max: 5,
+            jitter_percent: 10,
+            ..RetryPolicy::default()
+        }
+    }
+
+    fn written(retry: &RetryPolicy) -> Vec<u8> {
+        let mut out = Vec::new();
+        write_retry(&mut Writer::new(&mut out), retry);
+        out
+    }
+
+    #[test]
+    fn a_policy_of_old_reads_as_one_without_a_bound_of_losses_and_is_written_as_it_was() {
+        let mut from = Cursor::new(&OF_OLD, "policy");
+        assert_eq!(read_retry(&mut from), Ok(of_old()));
+        assert_eq!(from.end(), Ok(()));
+        assert_eq!(written(&of_old()), OF_OLD);
+    }
+
+    #[test]
+    fn a_bound_of_losses_of_nothing_is_not_the_same_as_none() {
+        for losses_max in [0, 3, u32::MAX] {
+            let retry = RetryPolicy {
+                losses_max: Some(losses_max),
+                backoff: Backoff::Fixed(Duration::ZERO),
+                ..of_old()
+            };
+            let bytes = written(&retry);
+            let mut from = Cursor::new(&bytes, "policy");
+            assert_eq!(read_retry(&mut from), Ok(retry));
+            assert_eq!(from.end(), Ok(()));
+        }
     }
 }

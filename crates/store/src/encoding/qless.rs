@@ -6,6 +6,7 @@ use ganger_types::qless::{
     QlessTime,
 };
 use ganger_types::{Bytes, Elapsed, RequestId};
+use std::sync::Arc;
 
 use super::failure::{read_kind, read_token, write_kind, write_token};
 use super::{Cursor, DecodeError, Record, Writer};
@@ -22,8 +23,9 @@ const THROTTLE: u8 = 9;
 
 impl Record for QlessRow {
     const WHAT: &'static str = "qless";
-    /// Since 2 a job counts how often it was handed out, and may have a lease of ours.
-    const VERSION: u8 = 2;
+    /// Since 2 a job counts how often it was handed out, and may have a lease of ours; since 3 it has a number and may
+    /// have a result.
+    const VERSION: u8 = 3;
 
     fn write(&self, out: &mut Writer<'_>) {
         match self {
@@ -76,7 +78,7 @@ impl Record for QlessRow {
 
     fn read(version: u8, from: &mut Cursor<'_>) -> Result<Self, DecodeError> {
         Ok(match from.byte()? {
-            JOB => Self::Job(Box::new(read_job(version, from)?)),
+            JOB => Self::Job(Arc::new(read_job(version, from)?)),
             RECURRING => Self::Recurring(Box::new(read_recurring(from)?)),
             QUEUE => Self::Queue(QlessQueue {
                 name: text(from)?,
@@ -135,6 +137,8 @@ fn write_job(out: &mut Writer<'_>, job: &QlessJob) {
     out.option(job.throttled.as_ref(), write_since);
     out.number(job.handed_out);
     out.option(job.lease.as_ref(), write_lease);
+    out.option(job.result.as_ref(), write_text);
+    out.number(job.number);
 }
 
 fn write_lease(out: &mut Writer<'_>, lease: &QlessLease) {
@@ -189,6 +193,13 @@ fn read_job(version: u8, from: &mut Cursor<'_>) -> Result<QlessJob, DecodeError>
         } else {
             from.option(lease)?
         },
+        result: if version < 3 {
+            None
+        } else {
+            from.option(text)?
+        },
+        // The store gives one to those that have none.
+        number: if version < 3 { 0 } else { from.number()? },
     })
 }
 
@@ -424,17 +435,34 @@ mod tests {
         row
     }
 
-    #[test]
-    fn a_job_of_version_1_was_handed_out_to_nobody_of_ours() {
-        let row: QlessRow = decode(&old()).expect("it reads");
-        let QlessRow::Job(job) = &row else {
-            panic!("not a job: {row:?}");
+    /// Reads a job of an old version, and looks whether what is new comes last.
+    fn read_old(row: &[u8]) -> QlessJob {
+        let read: QlessRow = decode(row).expect("it reads");
+        let mut new = encode(&read);
+        new.truncate(row.len());
+        new[0] = row[0];
+        assert_eq!(new, row, "what is new comes last");
+        let QlessRow::Job(job) = read else {
+            panic!("not a job: {read:?}");
         };
         assert_eq!((&job.jid[..], &job.queue[..]), (&b"a"[..], &b"q"[..]));
-        assert_eq!((job.handed_out, &job.lease), (0, &None));
-        let mut new = encode(&row);
-        new.truncate(old().len());
-        new[0] = 1;
-        assert_eq!(new, old(), "what is new comes last");
+        QlessJob::clone(&job)
+    }
+
+    #[test]
+    fn a_job_of_version_1_was_handed_out_to_nobody_of_ours() {
+        let job = read_old(&old());
+        assert_eq!((job.handed_out, job.lease), (0, None));
+    }
+
+    #[test]
+    fn a_job_of_version_2_has_no_result_and_no_number() {
+        let mut row = old();
+        row[0] = 2;
+        // Handed out three times, and to nobody of ours.
+        row.extend([3, 0]);
+        let job = read_old(&row);
+        assert_eq!((job.handed_out, job.lease, job.result), (3, None, None));
+        assert_eq!(job.number, 0);
     }
 }

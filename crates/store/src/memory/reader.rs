@@ -71,6 +71,13 @@ impl Reader for MemoryReader {
         Ok(Page { jobs, next })
     }
 
+    fn count(&mut self, query: &JobQuery) -> Result<u64, StoreError> {
+        let rows = &lock(&self.state).rows;
+        let jobs = rows.jobs.values().map(|record| stored(rows, record));
+        let count = jobs.filter(|job| select::matches(query, job)).count();
+        Ok(u64::try_from(count).unwrap_or(u64::MAX))
+    }
+
     fn payload(&mut self, key: JobKey) -> Result<Option<Bytes>, StoreError> {
         Ok(lock(&self.state).rows.payloads.get(&key).cloned())
     }

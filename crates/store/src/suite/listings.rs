@@ -2,8 +2,8 @@
 
 use ganger_types::query::JobQuery;
 use ganger_types::{
-    Change, Graph, Group, JobKey, JobRecord, JobState, Kind, LabelKey, LabelValue, Namespace,
-    Outcome, Queue, ScheduleId, Tag, Timestamp, Worker,
+    Change, Graph, Group, JobKey, JobRecord, JobState, JobStates, Kind, LabelKey, LabelValue,
+    Namespace, Outcome, Queue, ScheduleId, Tag, Timestamp, Worker,
 };
 
 use super::Ground;
@@ -86,8 +86,34 @@ fn by_place_and_time() -> Vec<Case> {
 }
 
 fn by_state() -> Vec<Case> {
-    let state = |state, expected: &[u64]| asking(|q| q.state = Some(state), expected);
+    let state = |state: JobState, expected: &[u64]| asking(|q| q.states = state.into(), expected);
+    let states = |words: &str, expected: &[u64]| {
+        let states = JobStates::parse(words).expect("they are states");
+        asking(|q| q.states = states, expected)
+    };
     vec![
+        states("ready,running", &[1, 2, 3, 4, 5, 6, 7, 9]),
+        states("scheduled,blocked", &[8]),
+        states("running,scheduled", &[1, 8]),
+        states("failed,cancelled", &[10, 12]),
+        states("succeeded,failed,cancelled", &[10, 11, 12]),
+        states("cancelled,running,scheduled", &[1, 8, 12]),
+        asking(|q| q.states = JobStates::NONE, []),
+        asking(
+            |q| (q.queue, q.states) = (Some(Queue::default()), JobStates::ENDED),
+            [10, 11, 12],
+        ),
+        asking(
+            |q| (q.queue, q.states) = (Some(Queue::from_static("images")), JobStates::LIVE),
+            [2],
+        ),
+        asking(
+            |q| {
+                q.worker = Some(Worker::from_static("w1"));
+                q.states = JobState::Ready.into();
+            },
+            [],
+        ),
         state(JobState::Scheduled, &[8]),
         state(JobState::Blocked, &[]),
         state(JobState::Ready, &[2, 3, 4, 5, 6, 7, 9]),
@@ -105,9 +131,30 @@ fn by_words() -> Vec<Case> {
     vec![
         asking(|q| q.tag = red(), [4, 11]),
         asking(
-            |q| (q.tag, q.state) = (red(), Some(JobState::Succeeded)),
+            |q| (q.tag, q.states) = (red(), JobState::Succeeded.into()),
             [11],
         ),
+        asking(|q| (q.tag, q.states) = (red(), JobStates::LIVE), [4]),
+        asking(
+            |q| (q.tag, q.queue) = (red(), Some(Queue::from_static("images"))),
+            [],
+        ),
+        asking(
+            |q| (q.tag, q.queue) = (red(), Some(Queue::default())),
+            [4, 11],
+        ),
+        asking(
+            |q| {
+                q.namespace = Namespace::from_static("other");
+                q.tag = red();
+            },
+            [13],
+        ),
+        asking(
+            |q| (q.group, q.states) = (Some(Group::from_static("io")), JobStates::ENDED),
+            [10],
+        ),
+        asking(|q| (q.label, q.tag) = (Some(label("a")), red()), []),
         asking(|q| q.label = Some(label("a")), [5]),
         asking(|q| q.label = Some(label("b")), []),
         asking(|q| q.graph = Some(Graph::from_static("g")), [6]),
@@ -137,6 +184,15 @@ pub fn listings_follow_every_filter<G: Ground>(ground: &mut G) {
             (expected.clone(), None),
             "{query:?}"
         );
+        let part = JobQuery {
+            after: Some(JobKey(2)),
+            limit: 1,
+            ..query.clone()
+        };
+        for query in [&query, &part] {
+            let count = reader.count(query).expect("counts");
+            assert_eq!(usize::try_from(count), Ok(expected.len()), "{query:?}");
+        }
         let newest = JobQuery {
             newest_first: true,
             ..query

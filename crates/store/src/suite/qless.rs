@@ -7,6 +7,7 @@ use ganger_types::qless::{
     QlessTime,
 };
 use ganger_types::{Bytes, Change, Elapsed, Epoch, LeaseToken, Namespace};
+use std::sync::Arc;
 
 use super::Ground;
 use super::script::Script;
@@ -16,10 +17,23 @@ fn b(text: &'static str) -> Bytes {
     Bytes::from_static(text.as_bytes())
 }
 
+/// The number of a job with this id, whatever it is.
+fn number(jid: &str) -> u64 {
+    jid.bytes().fold(7, |all, byte| all * 31 + u64::from(byte))
+}
+
+fn job_key(jid: &'static str) -> QlessKey {
+    QlessKey::Job {
+        number: number(jid),
+        jid: b(jid),
+    }
+}
+
 /// A job in line; its data tells versions of it apart.
 fn job(jid: &'static str, data: &'static str) -> QlessRow {
     let at = QlessTime::new(1_500_000_000.625);
-    QlessRow::Job(Box::new(QlessJob {
+    QlessRow::Job(Arc::new(QlessJob {
+        number: number(jid),
         jid: b(jid),
         klass: b("class"),
         data: b(data),
@@ -67,6 +81,7 @@ fn job(jid: &'static str, data: &'static str) -> QlessRow {
             request: None,
             report: Some(ReportKind::Fail),
         }),
+        result: Some(b("a \0 result")),
     }))
 }
 
@@ -180,7 +195,7 @@ pub fn rows_of_qless_are_replaced_and_removed<G: Ground>(ground: &mut G) {
     script.put(changes);
     script.put(vec![
         put(&one, job("changed", "new")),
-        Change::RemoveQless(one.clone(), QlessKey::Job(b("gone"))),
+        Change::RemoveQless(one.clone(), job_key("gone")),
         Change::RemoveQless(
             one.clone(),
             QlessKey::Statistics(b("queue"), QlessTime::new(0.0)),
@@ -189,7 +204,7 @@ pub fn rows_of_qless_are_replaced_and_removed<G: Ground>(ground: &mut G) {
         Change::RemoveQless(one.clone(), QlessKey::Worker(b("nobody"))),
         // Came and went within one commit.
         put(&one, job("short", "")),
-        Change::RemoveQless(one.clone(), QlessKey::Job(b("short"))),
+        Change::RemoveQless(one.clone(), job_key("short")),
     ]);
     let expected = vec![
         named(&one, job("changed", "new")),

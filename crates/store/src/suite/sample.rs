@@ -86,6 +86,8 @@ pub fn full_job(key: u64) -> JobRecord {
             retries_max: 9,
             backoff: Backoff::List(vec![Duration::from_secs(1), Duration::from_nanos(7)]),
             jitter_percent: 20,
+            // Stores of older formats, which tests compare with this sample, know no other.
+            losses_max: None,
         },
         attempt: 3,
         attempts_counted: 2,
@@ -233,6 +235,7 @@ pub fn queue(name: &'static str) -> QueueRecord {
             lease_for: Some(Duration::from_secs(7)),
             grace_for: Some(Duration::from_secs(2)),
             retry: Some(RetryPolicy {
+                losses_max: None,
                 backoff: Backoff::Fixed(Duration::from_secs(3)),
                 ..RetryPolicy::default()
             }),

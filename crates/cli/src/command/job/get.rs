@@ -106,6 +106,9 @@ fn describe(job: &Job, palette: Palette, now: SystemTime) -> String {
         ("queue", escape::line(&job.queue)),
         ("state", palette.state(job.state)),
     ];
+    if let Some(keeper) = &job.kept_by {
+        pairs.push(("kept by", escape::line(keeper)));
+    }
     push_times(&mut pairs, job, now);
     pairs.push(("attempts", attempts(job)));
     if let Some(lease) = &job.lease {

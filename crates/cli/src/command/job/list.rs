@@ -5,6 +5,7 @@ use std::time::SystemTime;
 use clap::Args;
 use comfy_table::Cell;
 use ganger_client::{Job, JobFilter, JobState};
+use serde_json::json;
 
 use crate::context::{Context, remark};
 use crate::document::span::read_moment;
@@ -22,9 +23,10 @@ pub(crate) struct ListArgs {
     #[arg(short, long)]
     queue: Option<String>,
 
-    /// In this state: blocked, scheduled, ready, running, succeeded, failed, cancelled.
-    #[arg(long, value_parser = read_state)]
-    state: Option<JobState>,
+    /// In this state: blocked, scheduled, ready, running, succeeded, failed, cancelled; may be repeated, or
+    /// several with commas.
+    #[arg(long = "state", value_name = "STATE", value_parser = read_state, value_delimiter = ',')]
+    states: Vec<JobState>,
 
     /// Of this kind.
     #[arg(short, long)]
@@ -74,6 +76,10 @@ pub(crate) struct ListArgs {
     #[arg(short, long, default_value_t = 100)]
     limit: u64,
 
+    /// Only how many there are.
+    #[arg(long, conflicts_with_all = ["limit", "oldest_first", "full"])]
+    count: bool,
+
     /// Histories too, with --json.
     #[arg(long)]
     full: bool,
@@ -94,6 +100,11 @@ pub(crate) fn read_label(text: &str) -> Result<(String, String), String> {
 }
 
 pub(crate) async fn run(context: &Context, args: ListArgs) -> Outcome {
+    if args.count {
+        let count = context.client().await?.count(filter(args)?).await?;
+        context.either(&json!({ "count": count }), count.to_string())?;
+        return Ok(Exit::Done);
+    }
     let limit = if args.limit == 0 {
         u64::MAX
     } else {
@@ -140,7 +151,7 @@ fn filter(args: ListArgs) -> Result<JobFilter, Failure> {
     };
     Ok(JobFilter {
         queue: args.queue,
-        state: args.state,
+        states: args.states,
         kind: args.kind,
         tag: args.tag,
         label: args.label,

@@ -23,12 +23,20 @@ pub(crate) async fn run(context: &Context, args: &WhyArgs) -> Outcome {
         context.json(&views::why(&why))?;
         return Ok(Exit::Done);
     }
-    let queue = client.job(&args.job).await?.queue;
-    context.line(explain(&why, &queue, context.palette(), SystemTime::now()))?;
+    let job = client.job(&args.job).await?;
+    let is_ours = job.kept_by.is_none();
+    let (palette, now) = (context.palette(), SystemTime::now());
+    context.line(explain(&why, &job.queue, is_ours, palette, now))?;
     Ok(Exit::Done)
 }
 
-fn explain(why: &Explanation, queue: &str, palette: Palette, now: SystemTime) -> String {
+fn explain(
+    why: &Explanation,
+    queue: &str,
+    is_ours: bool,
+    palette: Palette,
+    now: SystemTime,
+) -> String {
     let mut out = vec![format!(
         "{} is {}.",
         escape::line(&why.job),
@@ -36,7 +44,9 @@ fn explain(why: &Explanation, queue: &str, palette: Palette, now: SystemTime) ->
     )];
     for reason in &why.reasons {
         out.push(format!("  {}", sentence(reason, queue, now)));
-        if let Some(step) = next_step(reason, &why.job, queue) {
+        if let Some(step) = next_step(reason, &why.job, queue)
+            && (is_ours || is_for_all(reason))
+        {
             out.push(format!("    {}", palette.dim(&format!("-> {step}"))));
         }
     }
@@ -133,6 +143,11 @@ fn sentence(reason: &Reason, queue: &str, now: SystemTime) -> String {
     }
 }
 
+/// Whether the next step helps with jobs that go by rules of others too: there our own settings change nothing.
+fn is_for_all(reason: &Reason) -> bool {
+    matches!(reason.code.as_str(), "waits_for" | "ended")
+}
+
 fn next_step(reason: &Reason, job: &str, queue: &str) -> Option<String> {
     let (job, queue) = (escape::line(job), escape::line(queue));
     let step = match reason.code.as_str() {
@@ -198,7 +213,11 @@ mod tests {
                 reason("queue_paused"),
             ],
         };
-        let text = explain(&why, "mail", Palette::new(false), SystemTime::UNIX_EPOCH);
+        let told = |is_ours| {
+            let palette = Palette::new(false);
+            explain(&why, "mail", is_ours, palette, SystemTime::UNIX_EPOCH)
+        };
+        let text = told(true);
         assert_eq!(
             text,
             "j1 is blocked.\n  \
@@ -209,6 +228,10 @@ mod tests {
              The queue mail is paused: nothing is taken from it.\n    \
              -> ganger queue resume mail"
         );
+        // Our own settings do not move what goes by rules of others.
+        let of_others = told(false);
+        assert!(of_others.contains("-> ganger job why u"));
+        assert!(!of_others.contains("-> ganger queue resume"));
     }
 
     #[test]

@@ -120,6 +120,11 @@ pub(crate) fn check_retry(retry: &RetryPolicy) -> Result<(), Rejection> {
             expected: "between 0 and 100 per cent",
         });
     }
+    at_most(
+        "the number of losses",
+        retry.losses_max.map_or(0, u64::from),
+        u64::from(limits::RETRIES_MAX),
+    )?;
     match &retry.backoff {
         Backoff::List(pauses) if pauses.is_empty() => Err(Rejection::OutOfRange {
             what: "the list of pauses",

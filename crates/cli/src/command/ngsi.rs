@@ -1,0 +1,283 @@
+//! `ganger worker --ngsi`: flags and QuantumLeap's variables to settings; the pool itself is in `ganger-ngsi-worker`.
+
+use std::env;
+use std::net::{SocketAddr, ToSocketAddrs as _};
+use std::path::PathBuf;
+
+use clap::Args;
+use ganger_client::ShardId;
+use ganger_ngsi::environment::{self, Database, Environment};
+use ganger_ngsi_worker::{Error, Program, QUEUE, Settings, WORKERS_MAX, variables};
+
+use crate::command::worker::{DEFAULT_LOG, start_log};
+use crate::context::{Context, remark};
+use crate::exit::{Exit, Failure, Outcome};
+
+/// Where the children find the level of their log: as any command.
+const LOG_VARIABLE: &str = "GANGER_LOG";
+/// What children do not need.
+const SECRETS: [&str; 2] = ["GANGER_TOKEN", "GANGER_TOKEN_FILE"];
+
+/// What is said to the pool that inserts.
+#[derive(Args, Debug)]
+pub(crate) struct NgsiArgs {
+    /// Insert NGSI notifications into the PostgreSQL at URL, such as `postgres://user@host:5432/database`; without a
+    /// URL, at the place that `POSTGRES_HOST`, `POSTGRES_PORT`, `POSTGRES_DB_NAME`, `POSTGRES_DB_USER`, `POSTGRES_DB_PASS` and
+    /// `POSTGRES_USE_SSL` name.
+    #[arg(long, value_name = "URL", num_args = 0..=1, help_heading = "NGSI")]
+    ngsi: Option<Option<String>>,
+
+    /// Workers: each inserts in a process of its own; as `WQ_WORKERS` says if absent, else 1.
+    #[arg(
+        short,
+        long,
+        value_name = "N",
+        requires = "ngsi",
+        help_heading = "NGSI"
+    )]
+    workers: Option<usize>,
+
+    /// End once nothing is ready and nothing runs here. What waits for a retry is not waited for.
+    #[arg(short, long, requires = "ngsi", help_heading = "NGSI")]
+    burst_mode: bool,
+
+    /// End after so many attempts.
+    #[arg(
+        long,
+        value_name = "K",
+        requires = "ngsi",
+        value_parser = clap::value_parser!(u64).range(1..),
+        help_heading = "NGSI"
+    )]
+    max_tasks: Option<u64>,
+
+    /// A directory for samples of how long attempts took, in CSV files.
+    #[arg(long, value_name = "DIR", requires = "ngsi", help_heading = "NGSI")]
+    collect_telemetry_in: Option<PathBuf>,
+
+    /// Where to show numbers for Prometheus, at /metrics; :PORT is this machine only.
+    #[arg(
+        long,
+        value_name = "HOST:PORT",
+        requires = "ngsi",
+        help_heading = "NGSI"
+    )]
+    metrics: Option<String>,
+}
+
+impl NgsiArgs {
+    /// Whether notifications are to be inserted at all.
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.ngsi.is_some()
+    }
+}
+
+/// Where a pool takes its tasks, and as whom.
+pub(crate) struct Place {
+    pub(crate) shard: Option<ShardId>,
+    pub(crate) name: Option<String>,
+    pub(crate) queues: Vec<String>,
+}
+
+/// The hidden command: there is nothing to say to it.
+#[derive(Args, Debug)]
+pub(crate) struct InsertArgs {
+    /// Which log lines.
+    #[arg(long, env = LOG_VARIABLE, default_value = DEFAULT_LOG)]
+    log: String,
+}
+
+pub(crate) async fn run(
+    context: &Context,
+    args: NgsiArgs,
+    place: Place,
+    log: Option<String>,
+) -> Outcome {
+    let environment = read_environment()?;
+    let log = log.unwrap_or_else(|| environment.log_level.unwrap_or(DEFAULT_LOG).to_owned());
+    start_log(&log)?;
+    let settings = settings(context, args, place, &environment, log)?;
+    let shutdown = ganger_ngsi_worker::shutdown_on_signals()?;
+    let summary = ganger_ngsi_worker::run(settings, shutdown)
+        .await
+        .map_err(|error| failure(context, error))?;
+    remark(format!(
+        "{} inserted, {} failed, {} lost, {} released, {} dropped, {} undelivered",
+        summary.inserted,
+        summary.failed,
+        summary.lost,
+        summary.released,
+        summary.dropped,
+        summary.undelivered
+    ));
+    Ok(if summary.undelivered == 0 {
+        Exit::Done
+    } else {
+        Exit::Failed
+    })
+}
+
+/// Inserts for a parent. Not asynchronous: it needs one thread only, and makes its own runtime.
+pub(crate) fn insert(args: &InsertArgs) -> Outcome {
+    start_log(&args.log)?;
+    ganger_ngsi_worker::insert_for_parent(read_environment()?)?;
+    Ok(Exit::Done)
+}
+
+fn read_environment() -> Result<Environment, Failure> {
+    let variable = |name: &str| env::var(name).ok();
+    environment::read(variable, |path| std::fs::read_to_string(path))
+        .map_err(|error| Failure::usage(error.to_string()))
+}
+
+fn failure(context: &Context, error: Error) -> Failure {
+    match error {
+        Error::Client(error) => context.explain(error),
+        Error::GaveUp { .. } => Failure::failed(error.to_string()),
+        other => Failure::usage(other.to_string()),
+    }
+}
+
+fn settings(
+    context: &Context,
+    args: NgsiArgs,
+    place: Place,
+    environment: &Environment,
+    log: String,
+) -> Result<Settings, Failure> {
+    let database = database(args.ngsi.flatten().as_deref(), &environment.database)?;
+    let mut variables = variables(&database);
+    variables.push((LOG_VARIABLE.to_owned(), log));
+    Ok(Settings {
+        server: context.options()?,
+        shard: place.shard,
+        name: place.name,
+        queue: queue(place.queues)?,
+        workers: workers(args.workers, environment.workers)?,
+        is_burst: args.burst_mode,
+        tasks_max: args.max_tasks,
+        telemetry: args.collect_telemetry_in,
+        metrics: args.metrics.as_deref().map(read_address).transpose()?,
+        program: Program {
+            path: env::current_exe()?,
+            arguments: vec!["ngsi-insert".into()],
+            variables,
+            hidden: SECRETS.map(str::to_owned).into(),
+        },
+        ..Settings::default()
+    })
+}
+
+/// The database of the URL; a password that it does not name is as the environment says.
+fn database(url: Option<&str>, otherwise: &Database) -> Result<Database, Failure> {
+    let Some(url) = url else {
+        return Ok(otherwise.clone());
+    };
+    let named = ganger_ngsi_postgres::Settings::from_url(url)
+        .map_err(|error| Failure::usage(format!("--ngsi: {error}")))?;
+    let mut database = named.database;
+    if database.password.is_empty() {
+        database.password.clone_from(&otherwise.password);
+    }
+    Ok(database)
+}
+
+fn queue(mut queues: Vec<String>) -> Result<String, Failure> {
+    if queues.len() > 1 {
+        let message = format!(
+            "--queue is given {} times; notifications wait in one queue",
+            queues.len()
+        );
+        return Err(Failure::usage(message).then("start a worker for each queue"));
+    }
+    Ok(queues.pop().unwrap_or_else(|| QUEUE.to_owned()))
+}
+
+fn workers(given: Option<usize>, usual: Option<usize>) -> Result<usize, Failure> {
+    let workers = given.or(usual).unwrap_or(1);
+    if (1..=WORKERS_MAX).contains(&workers) {
+        return Ok(workers);
+    }
+    let source = if given.is_some() {
+        "--workers"
+    } else {
+        "WQ_WORKERS"
+    };
+    Err(Failure::usage(format!(
+        "{source} is {workers}; it must be 1 to {WORKERS_MAX}"
+    )))
+}
+
+fn read_address(text: &str) -> Result<SocketAddr, Failure> {
+    let whole = match text.strip_prefix(':') {
+        Some(port) => format!("127.0.0.1:{port}"),
+        None => text.to_owned(),
+    };
+    let found = whole.to_socket_addrs().map(|mut found| found.next());
+    found.ok().flatten().ok_or_else(|| {
+        Failure::usage(format!(
+            "--metrics {text} is no address: write it HOST:PORT, or :PORT for this machine only"
+        ))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn otherwise() -> Database {
+        Database {
+            host: "timescale".into(),
+            port: 5_432,
+            name: "quantumleap".into(),
+            user: "quantumleap".into(),
+            password: "of the environment".into(),
+            ssl: false,
+        }
+    }
+
+    #[test]
+    fn without_a_url_the_environment_says_where() {
+        assert_eq!(database(None, &otherwise()).expect("there"), otherwise());
+    }
+
+    #[test]
+    fn a_url_need_not_hold_the_password() {
+        let read = |url| database(Some(url), &otherwise()).expect(url);
+        assert_eq!(read("postgres://me@h/d").password, "of the environment");
+        assert_eq!(read("postgres://me:own@h/d").password, "own");
+        assert_eq!(read("postgres://me@h/d").host, "h");
+    }
+
+    #[test]
+    fn workers_are_as_many_as_somebody_says() {
+        assert_eq!(workers(Some(3), Some(5)).expect("fine"), 3);
+        assert_eq!(workers(None, Some(5)).expect("fine"), 5);
+        assert_eq!(workers(None, None).expect("fine"), 1);
+        for (given, usual, named) in [
+            (Some(0), None, "--workers"),
+            (None, Some(0), "WQ_WORKERS"),
+            (Some(WORKERS_MAX + 1), None, "--workers"),
+        ] {
+            let failure = workers(given, usual).expect_err(named);
+            assert!(failure.message.starts_with(named), "{failure}");
+        }
+    }
+
+    #[test]
+    fn numbers_are_shown_on_this_machine_unless_a_host_is_named() {
+        let read = |text| read_address(text).expect(text).to_string();
+        assert_eq!(read(":9100"), "127.0.0.1:9100");
+        assert_eq!(read("0.0.0.0:9100"), "0.0.0.0:9100");
+        for text in ["9100", "", ":x", "h"] {
+            assert!(read_address(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn there_is_one_queue() {
+        assert_eq!(queue(Vec::new()).expect("fine"), QUEUE);
+        assert_eq!(queue(vec!["a".into()]).expect("fine"), "a");
+        assert!(queue(vec!["a".into(), "b".into()]).is_err());
+    }
+}

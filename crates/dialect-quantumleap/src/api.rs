@@ -1,0 +1,155 @@
+//! What all handlers share: the shard, the settings, the sessions with the database, the numbers.
+
+use std::sync::Arc;
+
+use axum::Router;
+use ganger_access::{Audit, Identity};
+use ganger_ngsi::environment::Environment;
+use ganger_shard::Handle;
+use ganger_telemetry::Sampler;
+use ganger_types::Namespace;
+use tokio::sync::Semaphore;
+
+use crate::body::budget_units;
+use crate::health::Pulse;
+use crate::metrics::Numbers;
+use crate::routes;
+use crate::spot::Spot;
+
+/// What the server may set.
+#[derive(Clone)]
+pub struct Settings {
+    /// The version that `/version` shows.
+    pub version: &'static str,
+    /// Whose jobs the tasks are.
+    pub namespace: Namespace,
+    /// What QuantumLeap's own variables say.
+    pub environment: Environment,
+    /// Bytes of a request's body; more are taken if a payload of the namespace may be larger.
+    pub body_bytes_max: usize,
+    /// Bytes that the bodies of all requests may hold together while they are read.
+    pub bytes_in_flight_max: usize,
+    /// Lists that may be written at once.
+    pub lists_max: usize,
+    /// Who asks when the server in front has put no identity into the request; nobody by default, who may nothing.
+    pub stranger: Identity,
+    /// Where the audit log goes.
+    pub audit: Audit,
+    /// Takes the durations of requests.
+    pub durations: Option<Arc<Sampler>>,
+}
+
+impl Settings {
+    /// Usual limits, for an environment.
+    pub fn new(environment: Environment) -> Self {
+        Self {
+            version: env!("CARGO_PKG_VERSION"),
+            namespace: Namespace::default(),
+            environment,
+            body_bytes_max: 32 << 20,
+            bytes_in_flight_max: 512 << 20,
+            lists_max: 1_000,
+            stranger: Identity::Anonymous,
+            audit: Audit::to_log(),
+            durations: None,
+        }
+    }
+}
+
+/// The interface over one shard. Cheap to clone.
+#[derive(Clone)]
+pub struct Service {
+    api: Api,
+}
+
+impl Service {
+    /// Over a shard. Nothing is connected yet.
+    pub fn new(shard: Handle, settings: Settings) -> Self {
+        Self {
+            api: Api::new(shard, settings),
+        }
+    }
+
+    /// Its routes.
+    pub fn routes(&self) -> Router {
+        routes::routes(&self.api)
+    }
+
+    /// Appends its numbers in the Prometheus text format.
+    pub fn metrics(&self, out: &mut String) {
+        self.api.numbers().write(out);
+        crate::metrics::write_tasks(&self.api, out);
+    }
+}
+
+/// The state of the routes. Cloning is a reference count.
+#[derive(Clone)]
+pub(crate) struct Api(Arc<Inner>);
+
+struct Inner {
+    shard: Handle,
+    settings: Settings,
+    spot: Spot,
+    pulse: Pulse,
+    numbers: Numbers,
+    budget: Semaphore,
+    lists: Arc<Semaphore>,
+}
+
+impl Api {
+    fn new(shard: Handle, settings: Settings) -> Self {
+        let database = ganger_ngsi_postgres::Settings {
+            database: settings.environment.database.clone(),
+            keep_raw: settings.environment.keep_raw,
+            insert_bytes_max: settings.environment.insert_bytes_max,
+        };
+        Self(Arc::new(Inner {
+            spot: Spot::new(database.clone()),
+            pulse: Pulse::new(database),
+            numbers: Numbers::default(),
+            budget: Semaphore::new(budget_units(settings.bytes_in_flight_max)),
+            lists: Arc::new(Semaphore::new(settings.lists_max)),
+            shard,
+            settings,
+        }))
+    }
+
+    /// The shard that has the tasks.
+    pub(crate) fn shard(&self) -> &Handle {
+        &self.0.shard
+    }
+
+    /// What the server has set.
+    pub(crate) fn settings(&self) -> &Settings {
+        &self.0.settings
+    }
+
+    /// What QuantumLeap's variables say.
+    pub(crate) fn environment(&self) -> &Environment {
+        &self.0.settings.environment
+    }
+
+    /// Inserts within the request.
+    pub(crate) fn spot(&self) -> &Spot {
+        &self.0.spot
+    }
+
+    /// Whether the database answers.
+    pub(crate) fn pulse(&self) -> &Pulse {
+        &self.0.pulse
+    }
+
+    pub(crate) fn numbers(&self) -> &Numbers {
+        &self.0.numbers
+    }
+
+    /// Permits for bytes in flight.
+    pub(crate) fn budget(&self) -> &Semaphore {
+        &self.0.budget
+    }
+
+    /// Permits for lists.
+    pub(crate) fn lists(&self) -> &Arc<Semaphore> {
+        &self.0.lists
+    }
+}

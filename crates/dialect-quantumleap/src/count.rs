@@ -1,0 +1,100 @@
+//! How many tasks there are.
+//!
+//! The engine and the store count without looking at each task, but count those too whose time to live is over and that
+//! housekeeping will remove within seconds. Where few have ended, each of them is looked at, so that such a one does not
+//! count; where many have, a look at each would cost more than the difference is worth.
+
+use axum::extract::{Request, State};
+use axum::response::Response;
+use ganger_shard::CallError;
+use ganger_types::limits::PAGE_JOBS_MAX;
+use ganger_types::query::{JobQuery, Query};
+use ganger_types::{Command, JobRecord, Queue, QueueCounts, Rejection, Reply};
+use http::StatusCode;
+
+use crate::api::Api;
+use crate::job::{self, QUEUE, Status};
+use crate::list::{Jobs, now};
+use crate::problem::{Problem, json_line};
+use crate::selection::{Selection, every_task};
+
+/// So many tasks are looked at one by one.
+const LOOKED_AT_MAX: u64 = 10_000;
+
+/// `GET` of the number of tasks.
+pub(crate) async fn tasks(State(api): State<Api>, request: Request) -> Result<Response, Problem> {
+    let (parts, _) = request.into_parts();
+    let selection = Selection::of(&parts)?;
+    let statuses = selection
+        .status
+        .map_or(Status::ALL.to_vec(), |status| vec![status]);
+    let mut count = 0;
+    for status in statuses {
+        count += if selection.is_unbounded() {
+            everywhere(&api, status).await?
+        } else {
+            selected(&api, &selection, status).await?
+        };
+    }
+    Ok(json_line(StatusCode::OK, count))
+}
+
+/// Tasks of all tenants in a status.
+async fn everywhere(api: &Api, status: Status) -> Result<u64, CallError> {
+    let namespace = &api.settings().namespace;
+    let query = Query::Queue(namespace.clone(), Queue::from_static(QUEUE));
+    let queue = match api.shard().call(Command::Query(Box::new(query))).await {
+        Ok(Reply::Queue(queue)) => queue,
+        // Before the first notification there is no such queue.
+        Ok(_) | Err(CallError::Rejected(Rejection::QueueNotFound { .. })) => return Ok(0),
+        Err(error) => return Err(error),
+    };
+    let each = status.states().iter().map(|state| queue.counts.of(state));
+    let count = each.sum();
+    // To find the ended ones of a queue the store goes through all that have ended.
+    if !has_to_be_looked_at(status, count) || ended_anywhere(api).await? > LOOKED_AT_MAX {
+        return Ok(count);
+    }
+    look(api, every_task(namespace, Some(status)), |_| true).await
+}
+
+/// Jobs of all queues and namespaces that have ended and are kept.
+async fn ended_anywhere(api: &Api) -> Result<u64, CallError> {
+    let queues = api.shard().metrics_now().await?.queues;
+    let ended = |counts: &QueueCounts| counts.succeeded + counts.failed + counts.cancelled;
+    Ok(queues.iter().map(|(_, _, counts, _)| ended(counts)).sum())
+}
+
+/// Tasks in a status among those that headers select.
+async fn selected(api: &Api, selection: &Selection, status: Status) -> Result<u64, CallError> {
+    let selection = selection.in_status(status);
+    let query = selection.query(&api.settings().namespace);
+    if !selection.has_correlator() {
+        let count = api.shard().count(query.clone()).await?;
+        if !has_to_be_looked_at(status, count) {
+            return Ok(count);
+        }
+    }
+    // Few have one correlation id.
+    look(api, query, |job| selection.has(job)).await
+}
+
+/// Tasks that are pending are never over.
+fn has_to_be_looked_at(status: Status, count: u64) -> bool {
+    status != Status::Pending && (1..=LOOKED_AT_MAX).contains(&count)
+}
+
+async fn look(
+    api: &Api,
+    query: JobQuery,
+    is_meant: impl Fn(&JobRecord) -> bool,
+) -> Result<u64, CallError> {
+    let mut jobs = Jobs::until_now(api, query, PAGE_JOBS_MAX).await?;
+    let mut count = 0;
+    while let Some(job) = jobs.next(api).await? {
+        if is_meant(&job) && !job::is_over(&job, now()) {
+            count += 1;
+        }
+    }
+    Ok(count)
+}

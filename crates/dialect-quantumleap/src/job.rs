@@ -1,0 +1,161 @@
+//! A task as a job: its labels, its retries, how long it is kept, and how its status follows from the job's state.
+
+use std::time::Duration;
+
+use ganger_ngsi::environment::Environment;
+use ganger_ngsi::task::Origin;
+use ganger_types::command::NewJob;
+use ganger_types::limits::{NAME_BYTES_MAX, RETRIES_MAX};
+use ganger_types::{
+    Backoff, Bytes, JobId, JobRecord, JobState, JobStates, Kind, LabelKey, LabelValue, Queue,
+    RetryPolicy, Timestamp,
+};
+use sha2::{Digest as _, Sha256};
+
+/// The queue of the tasks.
+pub const QUEUE: &str = "quantumleap";
+/// Their kind.
+pub const KIND: &str = "ngsi-insert";
+
+/// The label that tasks of one tenant and path have in common.
+pub(crate) const SCOPE: &str = "scope";
+/// The label with the correlation id.
+pub(crate) const CORRELATOR: &str = "fiware-correlator";
+/// The label with the hash of one that is too long for a label.
+const CORRELATOR_HASH: &str = "fiware-correlator-sha256";
+const TENANT: &str = "fiware-service";
+const SERVICE_PATH: &str = "fiware-servicepath";
+
+/// Leases that may run out without counting against the retries; the next one fails the task.
+const LOSSES_MAX: u32 = 3;
+/// The longest pause between two attempts.
+const BACKOFF_MAX: Duration = Duration::from_secs(10 * 365 * 86_400);
+
+/// The job of a task. `payload` is the task as a document.
+pub(crate) fn of_task(
+    origin: &Origin,
+    uuid: &str,
+    payload: Vec<u8>,
+    environment: &Environment,
+) -> NewJob {
+    NewJob {
+        id: Some(JobId::new(uuid).expect("a UUID is short")),
+        queue: Queue::from_static(QUEUE),
+        kind: Kind::from_static(KIND),
+        payload: Bytes::from(payload),
+        labels: labels(origin),
+        retry: Some(RetryPolicy {
+            retries_max: environment.retries_max.min(RETRIES_MAX),
+            backoff: Backoff::Exponential {
+                base: environment.retry_base,
+                cap: BACKOFF_MAX,
+            },
+            jitter_percent: 0,
+            losses_max: Some(LOSSES_MAX),
+        }),
+        keep_succeeded: Some(environment.keep_succeeded),
+        keep_failed: Some(environment.keep_failed),
+        ..NewJob::default()
+    }
+}
+
+fn labels(origin: &Origin) -> Vec<(LabelKey, LabelValue)> {
+    let mut labels = vec![scope_label(origin)];
+    let shown = [
+        (TENANT, &origin.tenant),
+        (SERVICE_PATH, &origin.service_path),
+    ];
+    for (key, value) in shown {
+        let value = value.as_ref().map(LabelValue::new).and_then(Result::ok);
+        labels.extend(value.map(|value| (LabelKey::from_static(key), value)));
+    }
+    labels.extend(origin.correlator.as_deref().map(correlator_label));
+    labels
+}
+
+/// What finds the tasks of a tenant and path.
+pub(crate) fn scope_label(origin: &Origin) -> (LabelKey, LabelValue) {
+    let scope = origin.scope();
+    let value = if scope.len() > NAME_BYTES_MAX {
+        hash(&scope)
+    } else {
+        scope
+    };
+    (LabelKey::from_static(SCOPE), short(&value))
+}
+
+/// What finds the tasks of a correlation id.
+pub(crate) fn correlator_label(correlator: &str) -> (LabelKey, LabelValue) {
+    if correlator.len() > NAME_BYTES_MAX {
+        let key = LabelKey::from_static(CORRELATOR_HASH);
+        return (key, short(&hash(correlator)));
+    }
+    (LabelKey::from_static(CORRELATOR), short(correlator))
+}
+
+fn short(value: &str) -> LabelValue {
+    LabelValue::new(value).expect("it is short, or else a hash")
+}
+
+fn hash(text: &str) -> String {
+    format!("sha256:{:x}", Sha256::digest(text))
+}
+
+/// A task's correlation id as far as its job tells: `Err` if it stands in the payload only.
+pub(crate) fn correlator_of(job: &JobRecord) -> Result<Option<String>, ()> {
+    let label = |wanted: &str| {
+        let mut labels = job.labels.iter();
+        labels.find(|(key, _)| key.as_bytes() == wanted.as_bytes())
+    };
+    match label(CORRELATOR) {
+        Some((_, value)) => Ok(Some(value.to_text().into_owned())),
+        None if label(CORRELATOR_HASH).is_some() => Err(()),
+        None => Ok(None),
+    }
+}
+
+/// Whether a task's time to live is over: it counts as gone from then on.
+pub(crate) fn is_over(job: &JobRecord, now: Timestamp) -> bool {
+    let until = job
+        .finished
+        .as_ref()
+        .and_then(|finished| finished.keep_until);
+    until.flatten().is_some_and(|until| until <= now)
+}
+
+/// What QuantumLeap calls the states of a task, seen from outside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Status {
+    Pending,
+    Succeeded,
+    Failed,
+}
+
+impl Status {
+    pub(crate) const ALL: [Self; 3] = [Self::Pending, Self::Succeeded, Self::Failed];
+
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::Succeeded => "succeeded",
+            Self::Failed => "failed",
+        }
+    }
+
+    /// A task that somebody called off through another dialect will not be inserted: it has failed.
+    pub(crate) fn of(state: JobState) -> Self {
+        match state {
+            JobState::Blocked | JobState::Scheduled | JobState::Ready | JobState::Running => {
+                Self::Pending
+            }
+            JobState::Succeeded => Self::Succeeded,
+            JobState::Failed | JobState::Cancelled => Self::Failed,
+        }
+    }
+
+    /// The states that it stands for.
+    pub(crate) fn states(self) -> JobStates {
+        let all = JobState::ALL.into_iter();
+        all.filter(|state| Self::of(*state) == self).collect()
+    }
+}

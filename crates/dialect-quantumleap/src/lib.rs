@@ -1,0 +1,30 @@
+//! QuantumLeap's REST interface: NGSI notifications in, and the tasks made of them.
+//!
+//! A context broker posts a notification; its entities are checked and prepared by `ganger-ngsi`, and become the payload
+//! of one ordinary job, which workers insert into PostgreSQL later. Operators list, count and delete those jobs as the
+//! tasks that QuantumLeap would show. The steps of a notification are in `notify`; what a task is as a job, in `job`;
+//! which tasks a request means, in `selection`.
+
+#![forbid(unsafe_code)]
+
+mod about;
+mod api;
+mod body;
+mod count;
+mod delete;
+mod gate;
+mod headers;
+mod health;
+mod job;
+mod list;
+mod metrics;
+mod notify;
+mod problem;
+mod routes;
+mod selection;
+mod show;
+mod spot;
+
+pub use api::{Service, Settings};
+pub use gate::{Operation, Peer};
+pub use job::{KIND, QUEUE};

@@ -1,0 +1,227 @@
+//! Lists of tasks: written while they are read, a page at a time, so that no length and no payload makes them cost memory.
+//!
+//! The framing is fixed: a line `[`, a line for each task that ends in a comma, a line `null`, and `]`. The `null` says
+//! that the list is whole; of one that broke off it is missing.
+
+use std::collections::VecDeque;
+
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::response::{IntoResponse as _, Response};
+use bytes::{Bytes, BytesMut};
+use futures::{StreamExt as _, stream};
+use ganger_ngsi::task::{Origin, Task};
+use ganger_shard::CallError;
+use ganger_types::query::JobQuery;
+use ganger_types::{JobKey, JobRecord, Place, Timestamp};
+use http::{HeaderValue, StatusCode, header};
+use tokio::sync::OwnedSemaphorePermit;
+
+use crate::api::Api;
+use crate::job;
+use crate::problem::Problem;
+use crate::selection::Selection;
+use crate::show;
+
+/// Tasks held in memory at a time, without their payloads; of those one is held at a time.
+pub(crate) const PAGE_TASKS: usize = 100;
+/// What is gathered before it is sent.
+const PIECE_BYTES: usize = 32 << 10;
+
+/// `GET` of the tasks with their inputs.
+pub(crate) async fn tasks(State(api): State<Api>, request: Request) -> Result<Response, Problem> {
+    answer(api, request, true).await
+}
+
+/// `GET` of the tasks without them.
+pub(crate) async fn summary(State(api): State<Api>, request: Request) -> Result<Response, Problem> {
+    answer(api, request, false).await
+}
+
+async fn answer(api: Api, request: Request, has_inputs: bool) -> Result<Response, Problem> {
+    let (parts, _) = request.into_parts();
+    let selection = Selection::of(&parts)?;
+    let permit = api.lists().clone().try_acquire_owned().map_err(|_| {
+        let limit = api.settings().lists_max;
+        let detail = format!("{limit} lists are being written, which is the limit: try again");
+        Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail)
+    })?;
+    let mut listing = Listing::begin(api, selection, has_inputs, permit).await?;
+    // The first piece is made before anything is said: until then a refusal is still possible.
+    let first = listing.next_piece().await?;
+    let rest = stream::try_unfold(listing, |mut listing| async {
+        let piece = listing.next_piece().await.inspect_err(|error| {
+            tracing::warn!(%error, "a list of tasks broke off");
+        })?;
+        Ok::<_, CallError>(piece.map(|piece| (piece, listing)))
+    });
+    let pieces = stream::iter(first.map(Ok)).chain(rest);
+    let mut response = Body::from_stream(pieces).into_response();
+    response.headers_mut().insert(
+        header::CONTENT_TYPE,
+        HeaderValue::from_static("application/json"),
+    );
+    Ok(response)
+}
+
+/// A list in the making.
+struct Listing {
+    api: Api,
+    selection: Selection,
+    has_inputs: bool,
+    jobs: Jobs,
+    written: Written,
+    _permit: OwnedSemaphorePermit,
+}
+
+/// How much of a list has been written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Written {
+    Nothing,
+    Some,
+    All,
+}
+
+impl Listing {
+    async fn begin(
+        api: Api,
+        selection: Selection,
+        has_inputs: bool,
+        permit: OwnedSemaphorePermit,
+    ) -> Result<Self, CallError> {
+        let query = selection.query(&api.settings().namespace);
+        let jobs = Jobs::until_now(&api, query, PAGE_TASKS).await?;
+        Ok(Self {
+            api,
+            selection,
+            has_inputs,
+            jobs,
+            written: Written::Nothing,
+            _permit: permit,
+        })
+    }
+
+    /// The next bytes; none after the last.
+    async fn next_piece(&mut self) -> Result<Option<Bytes>, CallError> {
+        let mut piece = BytesMut::new();
+        match self.written {
+            Written::Nothing => piece.extend_from_slice(b"[\n"),
+            Written::Some => {}
+            Written::All => return Ok(None),
+        }
+        self.written = Written::Some;
+        while piece.len() < PIECE_BYTES {
+            let Some(job) = self.jobs.next(&self.api).await? else {
+                piece.extend_from_slice(b"null\n]");
+                self.written = Written::All;
+                break;
+            };
+            if self.selection.has(&job) && !job::is_over(&job, now()) {
+                self.push(&job, &mut piece).await?;
+            }
+        }
+        Ok(Some(piece.freeze()))
+    }
+
+    /// Writes a task, unless it has gone meanwhile.
+    async fn push(&self, job: &JobRecord, out: &mut BytesMut) -> Result<(), CallError> {
+        let correlator = job::correlator_of(job);
+        let payload = if self.has_inputs || correlator.is_err() {
+            let Some(payload) = self.api.shard().payload(job.key).await? else {
+                return Ok(());
+            };
+            payload
+        } else {
+            Bytes::new()
+        };
+        let origin = Origin {
+            correlator: correlator.unwrap_or_else(|()| correlator_in(&payload)),
+            ..self.selection.origin.clone()
+        };
+        let runtime = show::runtime(&origin, job);
+        if self.has_inputs {
+            out.extend_from_slice(b"{\"runtime\":");
+            out.extend_from_slice(runtime.as_bytes());
+            out.extend_from_slice(b",\"input\":");
+            out.extend_from_slice(&payload);
+            out.extend_from_slice(b"},\n");
+        } else {
+            out.extend_from_slice(runtime.as_bytes());
+            out.extend_from_slice(b",\n");
+        }
+        Ok(())
+    }
+}
+
+/// The correlation id of a task whose labels do not have it.
+fn correlator_in(payload: &[u8]) -> Option<String> {
+    Task::from_json(payload).ok()?.origin.correlator
+}
+
+/// Jobs by number, a page at a time: those that were there when it was made. New ones do not keep it going.
+pub(crate) struct Jobs {
+    query: JobQuery,
+    page: VecDeque<JobRecord>,
+    /// The newest that was there; `None` once no further page is wanted.
+    until: Option<JobKey>,
+}
+
+impl Jobs {
+    /// Those that a query finds now, in pages of so many.
+    pub(crate) async fn until_now(
+        api: &Api,
+        query: JobQuery,
+        page_jobs: usize,
+    ) -> Result<Self, CallError> {
+        let newest = JobQuery {
+            newest_first: true,
+            limit: 1,
+            ..query.clone()
+        };
+        let newest = api.shard().list(newest).await?;
+        Ok(Self {
+            until: newest.jobs.first().map(|job| job.record.key),
+            page: VecDeque::new(),
+            query: JobQuery {
+                limit: page_jobs,
+                ..query
+            },
+        })
+    }
+
+    /// The next one.
+    pub(crate) async fn next(&mut self, api: &Api) -> Result<Option<JobRecord>, CallError> {
+        while self.page.is_empty() && !self.is_at_end() {
+            self.page = self.next_page(api).await?.into();
+        }
+        Ok(self.page.pop_front())
+    }
+
+    /// Whether there is no further page.
+    pub(crate) fn is_at_end(&self) -> bool {
+        self.until.is_none()
+    }
+
+    /// The next ones; perhaps none although there are more.
+    pub(crate) async fn next_page(&mut self, api: &Api) -> Result<Vec<JobRecord>, CallError> {
+        let Some(until) = self.until else {
+            return Ok(Vec::new());
+        };
+        let page = api.shard().list(self.query.clone()).await?;
+        // Behind the jobs of the store come those that only seem to be some: no tasks.
+        let next = page.next.and_then(|place| match place {
+            Place::Job(key) => Some(key),
+            Place::Guest(_) => None,
+        });
+        self.until = Some(until).filter(|until| next.is_some_and(|next| next < *until));
+        self.query.after = next;
+        let records = page.jobs.into_iter().map(|job| job.record);
+        Ok(records.take_while(|job| job.key <= until).collect())
+    }
+}
+
+/// The time by which a task may be over.
+pub(crate) fn now() -> Timestamp {
+    let micros = jiff::Timestamp::now().as_microsecond();
+    Timestamp(u64::try_from(micros).unwrap_or_default())
+}

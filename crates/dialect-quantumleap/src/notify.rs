@@ -1,0 +1,191 @@
+//! `POST /v2/notify`: a notification becomes a task in the queue, or is inserted at once where that is wanted.
+
+use std::fmt::Write as _;
+
+use axum::extract::{Request, State};
+use axum::response::{IntoResponse as _, Response};
+use bytes::Bytes;
+use ganger_ngsi::task::Task;
+use ganger_ngsi::{notification, prepare};
+use ganger_ngsi_postgres::Insert;
+use ganger_shard::CallError;
+use ganger_types::command::Enqueue;
+use ganger_types::{Command, Rejection};
+use http::request::Parts;
+use http::{StatusCode, header};
+use serde_json::Value;
+
+use crate::api::Api;
+use crate::metrics::Fate;
+use crate::problem::{Problem, json_line};
+use crate::{body, headers, job};
+
+const DONE: &str = "Notification successfully processed";
+const NOT_DONE: &str = "Notification not processed or not updated";
+/// How the error begins that a wrong number of service paths leads to: the one that is the sender's own fault.
+const USAGE_ERROR: &str = "InvalidHeaderValue(";
+/// A larger body is read beside the threads that serve others.
+const LARGE_BYTES: usize = 64 << 10;
+
+/// A task before it is anywhere.
+struct Draft {
+    uuid: String,
+    task: Task,
+    /// As it is queued; empty if it is not to be.
+    payload: Vec<u8>,
+}
+
+/// Takes a notification.
+pub(crate) async fn notify(State(api): State<Api>, request: Request) -> Response {
+    let (parts, body) = request.into_parts();
+    let draft = match read(&api, parts, body).await {
+        Ok(draft) => draft,
+        Err(problem) => {
+            let fate = if problem.status().is_client_error() {
+                Fate::Refused
+            } else {
+                Fate::Failed
+            };
+            api.numbers().notification(fate);
+            return problem.into_response();
+        }
+    };
+    if api.environment().offload {
+        enqueue(&api, draft).await
+    } else {
+        insert(&api, draft, false).await
+    }
+}
+
+/// Checks a notification and settles its entities.
+async fn read(api: &Api, parts: Parts, body: axum::body::Body) -> Result<Draft, Problem> {
+    let arrived = jiff::Timestamp::now();
+    let body = body::read(api, body).await?;
+    let is_queued = api.environment().offload;
+    if body.len() <= LARGE_BYTES {
+        return draft(&parts, &body, arrived, is_queued);
+    }
+    let drafting = move || draft(&parts, &body, arrived, is_queued);
+    let drafted = tokio::task::spawn_blocking(drafting).await;
+    drafted.unwrap_or_else(|_| {
+        let detail = "a defect of the server ended this request; nothing was done";
+        Err(Problem::new(StatusCode::INTERNAL_SERVER_ERROR, detail))
+    })
+}
+
+fn draft(
+    parts: &Parts,
+    body: &Bytes,
+    arrived: jiff::Timestamp,
+    is_queued: bool,
+) -> Result<Draft, Problem> {
+    let content_type = parts.headers.get(header::CONTENT_TYPE);
+    let content_type = content_type.map(|value| String::from_utf8_lossy(value.as_bytes()));
+    let entities = notification::read(content_type.as_deref(), body)?;
+    let time_index = headers::time_index(&parts.headers);
+    let task = Task {
+        origin: headers::origin(&parts.headers),
+        payload: prepare::prepare(entities, time_index.as_deref(), arrived)?,
+    };
+    Ok(Draft {
+        uuid: uuid()?,
+        payload: if is_queued {
+            task.to_json()
+        } else {
+            Vec::new()
+        },
+        task,
+    })
+}
+
+/// Queues a task; answers once it is durable.
+async fn enqueue(api: &Api, mut draft: Draft) -> Response {
+    let payload = std::mem::take(&mut draft.payload);
+    let job = job::of_task(&draft.task.origin, &draft.uuid, payload, api.environment());
+    let command = Command::Enqueue(Box::new(Enqueue {
+        namespace: api.settings().namespace.clone(),
+        jobs: vec![job],
+        ..Enqueue::default()
+    }));
+    let Err(error) = api.shard().call(command).await else {
+        api.numbers().notification(Fate::Accepted);
+        return json_line(StatusCode::OK, Value::from(DONE));
+    };
+    if api.environment().recover {
+        tracing::warn!(%error, "the queue does not take a task: it is inserted on the spot");
+        // The queue may have it all the same, if it was the answer that got lost.
+        return insert(api, draft, true).await;
+    }
+    if let CallError::Rejected(Rejection::TooLarge { actual, limit, .. }) = &error {
+        api.numbers().notification(Fate::Refused);
+        let detail = format!(
+            "the notification makes a task of {actual} bytes, the limit is {limit}: send fewer entities at once, or raise `payload_bytes_max` of the namespace"
+        );
+        return Problem::new(StatusCode::PAYLOAD_TOO_LARGE, detail).into_response();
+    }
+    tracing::warn!(%error, "the queue does not take a task");
+    api.numbers().notification(Fate::Failed);
+    not_done(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string())
+}
+
+/// Inserts a task within the request.
+async fn insert(api: &Api, draft: Draft, is_repeat: bool) -> Response {
+    let insert = Insert {
+        task: draft.task,
+        uuid: draft.uuid,
+        is_repeat,
+        sole_until: None,
+    };
+    match api.spot().insert(insert).await {
+        Ok(inserted) => {
+            api.numbers().notification(Fate::Inserted);
+            api.numbers().rows(inserted.rows);
+            json_line(StatusCode::OK, Value::from(DONE))
+        }
+        Err(error) if error.message.starts_with(USAGE_ERROR) => {
+            api.numbers().notification(Fate::Refused);
+            not_done(StatusCode::BAD_REQUEST, &error.message)
+        }
+        Err(error) => {
+            tracing::warn!(%error, "a notification could not be inserted");
+            api.numbers().notification(Fate::Failed);
+            not_done(StatusCode::INTERNAL_SERVER_ERROR, &error.message)
+        }
+    }
+}
+
+fn not_done(status: StatusCode, reason: &str) -> Response {
+    json_line(status, Value::from(format!("{NOT_DONE}: {reason}")))
+}
+
+/// A random UUID (version 4) without its dashes.
+fn uuid() -> Result<String, Problem> {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes).map_err(|error| {
+        let detail = format!("the system gives no random numbers: {error}");
+        Problem::new(StatusCode::INTERNAL_SERVER_ERROR, detail)
+    })?;
+    bytes[6] = (bytes[6] & 0x0f) | 0x40;
+    bytes[8] = (bytes[8] & 0x3f) | 0x80;
+    let mut text = String::with_capacity(32);
+    for byte in bytes {
+        write!(text, "{byte:02x}").expect("strings take everything");
+    }
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_random_uuids() {
+        let (one, other) = (uuid().expect("random"), uuid().expect("random"));
+        assert_ne!(one, other);
+        for text in [one, other] {
+            assert!(text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit()));
+            assert_eq!(text.as_bytes()[12], b'4');
+            assert!(b"89ab".contains(&text.as_bytes()[16]));
+        }
+    }
+}

@@ -1,0 +1,311 @@
+//! What can go wrong in an attempt, what follows of it for the task, and the words in which QuantumLeap shows it.
+
+use std::error::Error as _;
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use ganger_ngsi::environment::Database;
+use ganger_ngsi::python;
+use serde_json::{Map, Value};
+use tokio_postgres::Error;
+use tokio_postgres::error::{DbError, ErrorPosition};
+
+use crate::InsertError;
+
+/// Errors after which a later attempt may go well, by SQLSTATE; besides them the classes 08 (connection) and 53 (no
+/// resources).
+const CURABLE: [&str; 18] = [
+    "28000", // invalid authorization: what a closed database may say
+    "55000", // the database accepts no connections
+    "57P01", // the server is shutting down
+    "57P02", // ... has crashed
+    "57P03", // ... is starting
+    "40001", // serialization failure
+    "40P01", // deadlock
+    "55P03", // a lock was waited for too long
+    "57014", // a statement ran too long
+    "25006", // read-only: a standby in the middle of a switch-over
+    "42P01", // no such table,
+    "3F000", // ... schema,
+    "42703", // ... column: somebody is making or dropping it just now
+    "42P06", // somebody has just made the same schema,
+    "42P07", // ... table,
+    "23505", // ... entry in the catalogue or in the metadata
+    "25P03", // the transaction was idle for too long
+    "57P05", // the session was
+];
+
+/// Those that another session causes by making the same thing at the same time: repeated at once.
+const RACING_WHILE_MAKING: [&str; 9] = [
+    "3F000", "40001", "40P01", "42703", "42710", "42P01", "42P06", "42P07", "23505",
+];
+
+/// Those of inserting that go away when what is missing is made, or when the transaction is repeated.
+const RACING_WHILE_INSERTING: [&str; 5] = ["3F000", "40001", "40P01", "42703", "42P01"];
+
+/// What a statement was for: the same error means one thing while a table is made, another while rows go into it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// A schema, table, column or index is made.
+    Making,
+    /// Rows are looked up or inserted.
+    Inserting,
+}
+
+/// What went wrong.
+#[derive(Debug)]
+pub(crate) enum Fault {
+    /// There is no session to be had.
+    Unreachable(InsertError),
+    /// The connection broke.
+    Cut(String),
+    /// The connection broke before the answer to a commit: whether the rows are there is not known.
+    InDoubt(String),
+    /// The database refused a statement; the session goes on.
+    Refused(Stage, Box<DbError>),
+    /// The attempt took too long.
+    Late(Duration),
+}
+
+impl Fault {
+    /// Why there is no session.
+    pub(crate) fn unreachable(error: &Error, database: &Database) -> Self {
+        let error = match error.as_db_error() {
+            Some(refusal) => InsertError {
+                message: programming_error(refusal),
+                is_curable: is_curable(refusal.code().code(), Stage::Inserting),
+            },
+            None => no_connection(&with_causes(error), database),
+        };
+        Self::Unreachable(error)
+    }
+
+    /// There is no session, for a reason outside the database.
+    pub(crate) fn no_session(reason: &str, database: &Database) -> Self {
+        Self::Unreachable(no_connection(reason, database))
+    }
+
+    /// What went wrong with a statement.
+    pub(crate) fn of_statement(stage: Stage, error: &Error) -> Self {
+        match error.as_db_error() {
+            Some(refusal) if ends_session(refusal) => Self::Cut(programming_error(refusal)),
+            Some(refusal) => Self::Refused(stage, Box::new(refusal.clone())),
+            None => Self::Cut(interface_error(&format!(
+                "network error: {}",
+                with_causes(error)
+            ))),
+        }
+    }
+
+    /// What went wrong with a commit.
+    pub(crate) fn of_commit(stage: Stage, error: &Error) -> Self {
+        match Self::of_statement(stage, error) {
+            Self::Cut(message) => Self::InDoubt(message),
+            fault => fault,
+        }
+    }
+
+    /// Whether the session is of no more use.
+    pub(crate) fn has_cut(&self) -> bool {
+        matches!(self, Self::Cut(_) | Self::InDoubt(_))
+    }
+
+    /// Whether it is worth to forget what is known of the database, and to repeat the transaction at once.
+    pub(crate) fn is_race(&self) -> bool {
+        let Self::Refused(stage, error) = self else {
+            return false;
+        };
+        let code = error.code().code();
+        match stage {
+            Stage::Making => {
+                // PostgreSQL has no code of its own for two sessions at the same row of the catalogue.
+                RACING_WHILE_MAKING.contains(&code)
+                    || (code == "XX000" && error.message().starts_with("tuple concurrently"))
+            }
+            Stage::Inserting => RACING_WHILE_INSERTING.contains(&code),
+        }
+    }
+
+    /// The error to save beside the entities that it concerns: it will come up again in every attempt, but says nothing
+    /// against other rows.
+    pub(crate) fn misfit(&self) -> Option<String> {
+        match self {
+            Self::Refused(stage, error) if !is_curable(error.code().code(), *stage) => {
+                Some(programming_error(error))
+            }
+            _ => None,
+        }
+    }
+}
+
+impl From<Fault> for InsertError {
+    fn from(fault: Fault) -> Self {
+        match fault {
+            Fault::Unreachable(error) => error,
+            Fault::Cut(message) | Fault::InDoubt(message) => Self {
+                message,
+                is_curable: true,
+            },
+            Fault::Refused(stage, error) => Self {
+                message: programming_error(&error),
+                is_curable: is_curable(error.code().code(), stage),
+            },
+            Fault::Late(limit) => {
+                let seconds = limit.as_secs();
+                let text = format!("Task exceeded maximum timeout value ({seconds} seconds)");
+                Self {
+                    message: exception("JobTimeoutException", &text),
+                    is_curable: false,
+                }
+            }
+        }
+    }
+}
+
+/// Whether a later attempt may go well.
+fn is_curable(code: &str, stage: Stage) -> bool {
+    // Our tables have no unique constraint. If somebody gave them one, a row that violates it always will.
+    if code == "23505" && stage == Stage::Inserting {
+        return false;
+    }
+    code.starts_with("08") || code.starts_with("53") || CURABLE.contains(&code)
+}
+
+/// Whether the server closes the session after this error.
+fn ends_session(error: &DbError) -> bool {
+    use tokio_postgres::error::Severity;
+    match error.parsed_severity() {
+        Some(severity) => matches!(severity, Severity::Fatal | Severity::Panic),
+        None => matches!(error.severity(), "FATAL" | "PANIC"),
+    }
+}
+
+fn no_connection(reason: &str, database: &Database) -> InsertError {
+    let Database { host, port, .. } = database;
+    tracing::debug!(%host, port, reason, "no session with the database");
+    InsertError {
+        message: interface_error(&format!(
+            "Can't create a connection to host {host} and port {port} (timeout is None and source_address is None)."
+        )),
+        is_curable: true,
+    }
+}
+
+/// An error of the database as the Python client shows it: its fields by their letters in the wire protocol.
+fn programming_error(error: &DbError) -> String {
+    let mut fields = Map::new();
+    let mut add = |letter: &str, value: Option<String>| {
+        if let Some(value) = value {
+            fields.insert(letter.to_owned(), Value::String(value));
+        }
+    };
+    let owned = |text: Option<&str>| text.map(str::to_owned);
+    add("S", Some(error.severity().to_owned()));
+    add("V", Some(severity(error)));
+    add("C", Some(error.code().code().to_owned()));
+    add("M", Some(error.message().to_owned()));
+    add("D", owned(error.detail()));
+    add("H", owned(error.hint()));
+    match error.position() {
+        Some(ErrorPosition::Original(at)) => add("P", Some(at.to_string())),
+        Some(ErrorPosition::Internal { position, query }) => {
+            add("p", Some(position.to_string()));
+            add("q", Some(query.clone()));
+        }
+        None => {}
+    }
+    add("W", owned(error.where_()));
+    add("s", owned(error.schema()));
+    add("t", owned(error.table()));
+    add("c", owned(error.column()));
+    add("d", owned(error.datatype()));
+    add("n", owned(error.constraint()));
+    add("F", owned(error.file()));
+    add("L", error.line().map(|line| line.to_string()));
+    add("R", owned(error.routine()));
+    format!("ProgrammingError({})", python::repr(&Value::Object(fields)))
+}
+
+/// The severity in English, whatever language the server speaks.
+fn severity(error: &DbError) -> String {
+    match error.parsed_severity() {
+        Some(severity) => severity.to_string(),
+        None => error.severity().to_owned(),
+    }
+}
+
+fn interface_error(text: &str) -> String {
+    exception("InterfaceError", text)
+}
+
+/// An exception as Python's `repr` shows it.
+fn exception(class: &str, text: &str) -> String {
+    format!("{class}({})", python::repr(&Value::String(text.to_owned())))
+}
+
+/// The error and what caused it.
+fn with_causes(error: &Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let _ = write!(text, ": {error}");
+        cause = error.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn database() -> Database {
+        Database {
+            host: "db.example".to_owned(),
+            port: 5433,
+            name: "things".to_owned(),
+            user: "ann".to_owned(),
+            password: "geheim".to_owned(),
+            ssl: false,
+        }
+    }
+
+    #[test]
+    fn no_connection_reads_as_the_python_client_says_it() {
+        let error = InsertError::from(Fault::no_session("refused", &database()));
+        assert_eq!(
+            error.message,
+            "InterfaceError(\"Can't create a connection to host db.example and port 5433 (timeout is None and \
+             source_address is None).\")"
+        );
+        assert!(error.is_curable);
+    }
+
+    #[test]
+    fn an_attempt_that_takes_too_long_is_incurable() {
+        let error = InsertError::from(Fault::Late(Duration::from_secs(180)));
+        assert_eq!(
+            error.message,
+            "JobTimeoutException('Task exceeded maximum timeout value (180 seconds)')"
+        );
+        assert!(!error.is_curable);
+    }
+
+    #[test]
+    fn curable_are_outages_and_quarrels_but_not_bad_values() {
+        let curable = [
+            "08006", "08P01", "28000", "55000", "57P01", "57P02", "57P03", "53000", "53100",
+            "53200", "53300", "53400", "40001", "40P01", "55P03", "57014", "25006", "42P01",
+            "3F000", "42703", "42P06", "42P07",
+        ];
+        for code in curable {
+            assert!(is_curable(code, Stage::Inserting), "{code}");
+        }
+        for code in [
+            "22P02", "22003", "22007", "22008", "22P05", "28P01", "3D000", "42501", "23505",
+            "XX000",
+        ] {
+            assert!(!is_curable(code, Stage::Inserting), "{code}");
+        }
+        assert!(is_curable("23505", Stage::Making));
+    }
+}

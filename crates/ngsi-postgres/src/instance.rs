@@ -1,0 +1,452 @@
+//! A private PostgreSQL for tests: made in a temporary directory, on a free port of the loopback interface, ended with
+//! its owner, also when that is killed.
+//!
+//! The server keeps what it has acknowledged on disk, as in production. Everything here blocks; the statements go
+//! through `psql`, by a socket in the directory that needs no password.
+
+use std::fs;
+use std::io::{self, Write as _};
+use std::net::{Ipv4Addr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use ganger_ngsi::environment::Database;
+use tempfile::TempDir;
+
+/// Where Debian keeps the versions of PostgreSQL, each in a directory with its number.
+const VERSIONS: &str = "/usr/lib/postgresql";
+/// Whoever is root becomes this user, because PostgreSQL does not run as root.
+const USER: &str = "postgres";
+/// The role, its password, and the first database.
+const ROLE: &str = "quantumleap";
+const PASSWORD: &str = "*";
+/// How long a server may take to start or to stop.
+const START_MAX: Duration = Duration::from_secs(60);
+
+/// Starts the server and ends it when the standard input is closed, which happens however the owner comes to its end.
+/// Unless it was told to keep it, the directory goes too.
+const KEEPER: &str = r#""$@" & server=$!
+read -r word
+kill -QUIT "$server" 2>/dev/null
+wait "$server"
+[ "$word" = keep ] || rm -rf -- "$0""#;
+
+/// A running server, or one that was stopped for a while.
+pub struct Instance {
+    programs: PathBuf,
+    directory: TempDir,
+    port: u16,
+    keeper: Option<Child>,
+}
+
+/// Why no server can be run here; `None` if one can.
+pub fn missing() -> Option<String> {
+    if programs().is_none() {
+        return Some(format!("PostgreSQL is not installed in {VERSIONS}"));
+    }
+    if is_root() && !Path::new("/usr/bin/setpriv").exists() {
+        return Some("setpriv is missing, and PostgreSQL does not run as root".to_owned());
+    }
+    if is_root() && !has_user() {
+        return Some(format!(
+            "there is no user {USER}, and PostgreSQL does not run as root"
+        ));
+    }
+    None
+}
+
+impl Instance {
+    /// Makes a server and starts it. It has the role and the database `quantumleap`, without PostGIS.
+    ///
+    /// # Errors
+    /// If a program is missing ([`missing`] says so before), or does not do what it should.
+    pub fn start() -> io::Result<Self> {
+        let programs = programs().ok_or_else(|| io::Error::other("PostgreSQL is missing"))?;
+        let directory = tempfile::Builder::new().prefix("ganger-pg").tempdir()?;
+        if is_root() {
+            run(Command::new("chown").arg(USER).arg(directory.path()))?;
+        }
+        let mut instance = Self {
+            programs,
+            directory,
+            port: free_port()?,
+            keeper: None,
+        };
+        instance.make_cluster()?;
+        instance.start_again()?;
+        instance.sql(
+            "postgres",
+            &format!("create role {ROLE} login password '{PASSWORD}'"),
+        )?;
+        instance.create_database(ROLE)?;
+        Ok(instance)
+    }
+
+    /// The database that the server has from the start.
+    pub fn database(&self) -> Database {
+        self.database_named(ROLE)
+    }
+
+    /// Makes another database, which belongs to the role `quantumleap`.
+    ///
+    /// # Errors
+    /// If it is there already.
+    pub fn create_database(&self, name: &str) -> io::Result<Database> {
+        self.copy_database("template1", name)
+    }
+
+    /// Makes a database that begins as a copy of another, which nobody may be using.
+    ///
+    /// # Errors
+    /// If it is there already, or the other is not.
+    pub fn copy_database(&self, template: &str, name: &str) -> io::Result<Database> {
+        let sql = format!("create database {name} template {template} owner {ROLE}");
+        self.sql("postgres", &sql)?;
+        Ok(self.database_named(name))
+    }
+
+    fn database_named(&self, name: &str) -> Database {
+        Database {
+            host: Ipv4Addr::LOCALHOST.to_string(),
+            port: self.port,
+            name: name.to_owned(),
+            user: ROLE.to_owned(),
+            password: PASSWORD.to_owned(),
+            ssl: false,
+        }
+    }
+
+    /// Runs statements in a database as superuser; gives the values of their rows, with `|` between and a line per row.
+    ///
+    /// # Errors
+    /// If one fails, with what the database says.
+    pub fn sql(&self, database: &str, statements: &str) -> io::Result<String> {
+        let mut psql = self.program("psql");
+        psql.args(["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1"])
+            .args(["-U", USER, "-d", database, "-f", "-"])
+            .arg("-h")
+            .arg(self.directory.path())
+            .arg("-p")
+            .arg(self.port.to_string())
+            .env("PGCLIENTENCODING", "UTF8")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut psql = psql.spawn()?;
+        if let Some(mut input) = psql.stdin.take() {
+            input.write_all(statements.as_bytes())?;
+        }
+        let output = psql.wait_with_output()?;
+        if !output.status.success() {
+            let said = String::from_utf8_lossy(&output.stderr);
+            return Err(io::Error::other(said.into_owned()));
+        }
+        let text = String::from_utf8_lossy(&output.stdout);
+        Ok(text.trim_end_matches('\n').to_owned())
+    }
+
+    /// Whether PostGIS can be had.
+    ///
+    /// # Errors
+    /// If the server does not answer.
+    pub fn has_postgis(&self) -> io::Result<bool> {
+        let sql = "select count(*) from pg_available_extensions where name = 'postgis'";
+        Ok(self.sql("postgres", sql)? == "1")
+    }
+
+    /// Adds PostGIS to a database.
+    ///
+    /// # Errors
+    /// If it cannot be had.
+    pub fn add_postgis(&self, database: &str) -> io::Result<()> {
+        self.sql(database, "create extension postgis").map(drop)
+    }
+
+    /// Whether new sessions with a database are allowed.
+    ///
+    /// # Errors
+    /// If there is no such database.
+    pub fn allow_connections(&self, database: &str, allowed: bool) -> io::Result<()> {
+        let sql = format!("alter database {database} allow_connections {allowed}");
+        self.sql("postgres", &sql).map(drop)
+    }
+
+    /// Ends all sessions with a database, and waits until they are gone.
+    ///
+    /// # Errors
+    /// If the server does not answer.
+    pub fn terminate_sessions(&self, database: &str) -> io::Result<()> {
+        let sql = format!(
+            "select pg_terminate_backend(pid, 10000) from pg_stat_activity \
+             where datname = '{database}' and pid <> pg_backend_pid()"
+        );
+        self.sql("postgres", &sql).map(drop)
+    }
+
+    /// Stops the server in good order: sessions are ended, everything is written.
+    ///
+    /// # Errors
+    /// If it does not stop.
+    pub fn stop(&mut self) -> io::Result<()> {
+        self.signal("INT")?;
+        self.wait_for_end()
+    }
+
+    /// Kills the server, as a crash of the machine would but for what the system had not written yet.
+    ///
+    /// # Errors
+    /// If there is nothing to kill.
+    pub fn kill(&mut self) -> io::Result<()> {
+        self.signal("KILL")?;
+        self.wait_for_end()
+    }
+
+    /// Starts a server that was stopped or killed, on the same port and with the same data.
+    ///
+    /// # Errors
+    /// If it does not start; what it said is in the error.
+    pub fn start_again(&mut self) -> io::Result<()> {
+        let deadline = Instant::now() + START_MAX;
+        loop {
+            self.launch()?;
+            match self.wait_until_ready(deadline) {
+                Ok(()) => break,
+                // Sessions of a killed server may hold its memory for a moment, and others may sit on the port.
+                Err(_) if Instant::now() < deadline => self.wait_for_end()?,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the server offer TLS with a certificate, both in PEM.
+    ///
+    /// # Errors
+    /// If the server does not take them.
+    pub fn encrypt(&self, certificate: &str, key: &str) -> io::Result<()> {
+        for (name, text) in [("server.crt", certificate), ("server.key", key)] {
+            let path = self.data().join(name);
+            fs::write(&path, text)?;
+            run(Command::new("chmod").arg("600").arg(&path))?;
+            if is_root() {
+                run(Command::new("chown").arg(USER).arg(&path))?;
+            }
+        }
+        self.sql("postgres", "alter system set ssl = on")?;
+        self.sql("postgres", "select pg_reload_conf()").map(drop)
+    }
+
+    /// The directory of the socket by which the superuser `postgres` gets in without a password.
+    pub fn socket_directory(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// The file to which the server writes what happens.
+    pub fn log(&self) -> PathBuf {
+        self.directory.path().join("log")
+    }
+
+    fn data(&self) -> PathBuf {
+        self.directory.path().join("data")
+    }
+
+    fn make_cluster(&self) -> io::Result<()> {
+        let mut initdb = self.program("initdb");
+        initdb
+            .args([
+                "-U",
+                USER,
+                "-A",
+                "trust",
+                "-E",
+                "UTF8",
+                "--no-locale",
+                "-N",
+                "-D",
+            ])
+            .arg(self.data());
+        run(&mut initdb)?;
+        let access = "local all all trust\nhost all all 127.0.0.1/32 scram-sha-256\n";
+        fs::write(self.data().join("pg_hba.conf"), access)?;
+        let settings = format!(
+            "port = {}\nlisten_addresses = '127.0.0.1'\nunix_socket_directories = '{}'\n\
+             shared_buffers = 16MB\nmax_connections = 50\ndeadlock_timeout = 200ms\n",
+            self.port,
+            self.directory.path().display()
+        );
+        let mut file = fs::OpenOptions::new()
+            .append(true)
+            .open(self.data().join("postgresql.conf"))?;
+        file.write_all(settings.as_bytes())
+    }
+
+    fn launch(&mut self) -> io::Result<()> {
+        let log = fs::OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(self.log())?;
+        let mut keeper = as_user("/bin/sh");
+        keeper
+            .args(["-c", KEEPER])
+            .arg(self.directory.path())
+            .arg(self.programs.join("postgres"))
+            .arg("-D")
+            .arg(self.data())
+            .stdin(Stdio::piped())
+            .stdout(log.try_clone()?)
+            .stderr(log);
+        self.keeper = Some(keeper.spawn()?);
+        Ok(())
+    }
+
+    /// Waits until the server takes connections.
+    fn wait_until_ready(&mut self, deadline: Instant) -> io::Result<()> {
+        while Instant::now() < deadline {
+            if self.sql("postgres", "select 1").is_ok() {
+                return Ok(());
+            }
+            if self.server().is_none() && self.has_failed_to_start()? {
+                break;
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+        let log = fs::read_to_string(self.log()).unwrap_or_default();
+        Err(io::Error::other(format!(
+            "PostgreSQL does not start: {log}"
+        )))
+    }
+
+    /// Whether the server that was launched last has ended: the keeper waits on its input even then, but has no child.
+    fn has_failed_to_start(&mut self) -> io::Result<bool> {
+        let Some(keeper) = &mut self.keeper else {
+            return Ok(true);
+        };
+        if keeper.try_wait()?.is_some() {
+            return Ok(true);
+        }
+        let children = format!("/proc/{0}/task/{0}/children", keeper.id());
+        let children = fs::read_to_string(children)?;
+        let has_server = children
+            .split_whitespace()
+            .any(|pid| command(pid).is_some_and(|name| name == "postgres" || name == "sh"));
+        Ok(!has_server)
+    }
+
+    /// The process of the server.
+    fn server(&self) -> Option<String> {
+        let file = fs::read_to_string(self.data().join("postmaster.pid")).ok()?;
+        let pid = file.lines().next()?.trim().to_owned();
+        command(&pid).filter(|name| name == "postgres")?;
+        Some(pid)
+    }
+
+    fn signal(&self, signal: &str) -> io::Result<()> {
+        let pid = self
+            .server()
+            .ok_or_else(|| io::Error::other("PostgreSQL is not running"))?;
+        run(Command::new("kill").arg(format!("-{signal}")).arg(pid))
+    }
+
+    /// Waits until the server has ended; the keeper goes with it.
+    fn wait_for_end(&mut self) -> io::Result<()> {
+        let deadline = Instant::now() + START_MAX;
+        while self.server().is_some() {
+            if Instant::now() > deadline {
+                return Err(io::Error::other("PostgreSQL does not stop"));
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+        let Some(mut keeper) = self.keeper.take() else {
+            return Ok(());
+        };
+        if let Some(mut input) = keeper.stdin.take() {
+            // A keeper that is gone keeps nothing, and removes nothing.
+            let _ = input.write_all(b"keep\n");
+        }
+        keeper.wait().map(drop)
+    }
+
+    fn program(&self, name: &str) -> Command {
+        let mut program = as_user(self.programs.join(name));
+        program.current_dir("/").stdin(Stdio::null());
+        program
+    }
+}
+
+impl Drop for Instance {
+    fn drop(&mut self) {
+        // The keeper ends the server, and itself after it.
+        if let Some(mut keeper) = self.keeper.take() {
+            drop(keeper.stdin.take());
+            let _ = keeper.wait();
+        }
+    }
+}
+
+/// A program that runs as the user who may run PostgreSQL.
+fn as_user(program: impl AsRef<std::ffi::OsStr>) -> Command {
+    if !is_root() {
+        return Command::new(program);
+    }
+    let mut command = Command::new("setpriv");
+    command
+        .args([
+            &format!("--reuid={USER}"),
+            &format!("--regid={USER}"),
+            "--clear-groups",
+            "--",
+        ])
+        .arg(program);
+    command
+}
+
+fn run(command: &mut Command) -> io::Result<()> {
+    let output = command.output()?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    Err(io::Error::other(format!("{command:?}: {said}")))
+}
+
+/// The name of a process that has not ended.
+fn command(pid: &str) -> Option<String> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (name, rest) = stat.split_once('(')?.1.rsplit_once(')')?;
+    let is_zombie = rest.trim_start().starts_with('Z');
+    (!is_zombie).then(|| name.to_owned())
+}
+
+fn is_root() -> bool {
+    fs::metadata("/proc/self").is_ok_and(|metadata| {
+        use std::os::unix::fs::MetadataExt as _;
+        metadata.uid() == 0
+    })
+}
+
+fn has_user() -> bool {
+    let users = fs::read_to_string("/etc/passwd").unwrap_or_default();
+    users
+        .lines()
+        .any(|line| line.starts_with(&format!("{USER}:")))
+}
+
+/// The programs of the newest version.
+fn programs() -> Option<PathBuf> {
+    let versions = fs::read_dir(VERSIONS).ok()?;
+    let number = |path: &PathBuf| path.file_name()?.to_str()?.parse::<u32>().ok();
+    versions
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| path.join("bin/initdb").exists() && number(path).is_some())
+        .max_by_key(number)
+        .map(|path| path.join("bin"))
+}
+
+/// A port that was free a moment ago.
+fn free_port() -> io::Result<u16> {
+    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?
+        .local_addr()?
+        .port())
+}

@@ -1,0 +1,49 @@
+//! Advisory locks: nobody inserts a task that somebody else is inserting, and no two make the same table.
+
+/// The key of a task's lock.
+pub(crate) fn of_task(uuid: &str) -> i64 {
+    key("task", uuid)
+}
+
+/// The key of the lock under which something is made.
+pub(crate) fn of_making(what: &str) -> i64 {
+    key("make", what)
+}
+
+/// The statement that takes locks, in the order of their keys, so that sessions with several do not wait for each
+/// other. It ends when all are held; they are given back at the end of the transaction.
+pub(crate) fn taking(mut keys: Vec<i64>) -> String {
+    keys.sort_unstable();
+    keys.dedup();
+    let keys: Vec<String> = keys.iter().map(i64::to_string).collect();
+    let keys = keys.join(",");
+    format!("select pg_advisory_xact_lock(key) from unnest('{{{keys}}}'::bigint[]) key")
+}
+
+/// FNV-1a. That two names share a key is possible, and costs some waiting.
+fn key(kind: &str, name: &str) -> i64 {
+    let bytes = kind.bytes().chain([0]).chain(name.bytes());
+    let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    });
+    hash.cast_signed()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn locks_are_taken_in_one_order_and_each_once() {
+        assert_eq!(
+            taking(vec![5, -2, 5]),
+            "select pg_advisory_xact_lock(key) from unnest('{-2,5}'::bigint[]) key"
+        );
+    }
+
+    #[test]
+    fn a_task_and_a_table_of_one_name_have_different_locks() {
+        assert_ne!(of_task("x"), of_making("x"));
+        assert_ne!(of_task("x"), of_task("y"));
+    }
+}

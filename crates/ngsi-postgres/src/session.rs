@@ -1,0 +1,307 @@
+//! One session with the database, and how it is made.
+
+use std::collections::HashMap;
+use std::pin::Pin;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::{FutureExt as _, SinkExt as _};
+use ganger_ngsi::environment::Database;
+use rustls::RootCertStore;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+use tokio_postgres::config::SslMode;
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{CancelToken, Client, Config, CopyInSink, NoTls, Row, Statement};
+use tokio_postgres_rustls::MakeRustlsConnect;
+
+use crate::faults::{Fault, Stage};
+use crate::tables::Known;
+use crate::{locks, tls};
+
+/// How long a session may take to come about.
+const CONNECT_MAX: Duration = Duration::from_secs(10);
+/// How long one of a host's addresses may take.
+const ADDRESS_MAX: Duration = Duration::from_secs(5);
+/// How long the request may take to stop what a lost session is doing.
+const CANCEL_MAX: Duration = Duration::from_secs(5);
+/// After how long without traffic the peer is asked whether it is still there.
+const KEEPALIVE_AFTER: Duration = Duration::from_secs(30);
+/// Prepared statements of a session; when there are more, all are dropped.
+const STATEMENTS_MAX: usize = 500;
+/// Data are handed on in pieces of about so many bytes.
+const COPY_PIECE_BYTES: usize = 64 * 1024;
+
+/// What every session starts with. A session that lost its client within a transaction is ended after 60 s, so who waits
+/// 120 s for its locks gets them. Where the operator has set these limits, they stay.
+const PREPARATION: &str = "\
+select set_config('timezone', 'UTC', false), \
+    set_config('standard_conforming_strings', 'on', false), \
+    case when current_setting('lock_timeout') = '0' \
+        then set_config('lock_timeout', '120s', false) end, \
+    case when current_setting('idle_in_transaction_session_timeout') = '0' \
+        then set_config('idle_in_transaction_session_timeout', '60s', false) end";
+
+/// What the database can do. A type or function counts if it is there at all, also outside of the search path.
+const ABILITIES: &str = "\
+select coalesce(to_regtype('geometry')::text, ( \
+        select format('%I.geometry', nspname) \
+        from pg_extension join pg_namespace on pg_namespace.oid = extnamespace \
+        where extname = 'postgis')), ( \
+    select format('%I.create_hypertable', nspname) \
+    from pg_proc join pg_namespace on pg_namespace.oid = pronamespace \
+    where proname = 'create_hypertable' \
+    order by pg_function_is_visible(pg_proc.oid) desc limit 1)";
+
+/// What makes sessions.
+pub(crate) struct Connector {
+    database: Database,
+    /// Whom to trust; `None` is whom the system trusts.
+    roots: Option<RootCertStore>,
+    /// Made once it is needed, for it reads many files.
+    tls: Option<MakeRustlsConnect>,
+}
+
+/// What a database can do, asked once per session.
+#[derive(Debug, Default)]
+pub(crate) struct Abilities {
+    /// The type of geometries, for SQL; `None` without PostGIS.
+    pub(crate) geometry: Option<String>,
+    /// The function that makes hypertables, for SQL; `None` without TimescaleDB.
+    pub(crate) create_hypertable: Option<String>,
+}
+
+/// A session with the database.
+pub(crate) struct Session {
+    client: Client,
+    connection: JoinHandle<()>,
+    canceller: Canceller,
+    /// Set while an attempt uses it: whoever drops it then leaves a statement behind that may still be running.
+    pub(crate) is_busy: bool,
+    pub(crate) abilities: Abilities,
+    pub(crate) known: Known,
+    statements: HashMap<String, Statement>,
+}
+
+struct Canceller {
+    token: CancelToken,
+    tls: Option<MakeRustlsConnect>,
+}
+
+/// A `COPY` in progress.
+pub(crate) struct Copying {
+    sink: Pin<Box<CopyInSink<Bytes>>>,
+    piece: Vec<u8>,
+}
+
+impl Connector {
+    pub(crate) fn new(database: Database, roots: Option<RootCertStore>) -> Self {
+        Self {
+            database,
+            roots,
+            tls: None,
+        }
+    }
+
+    /// Makes a session.
+    pub(crate) async fn connect(&mut self) -> Result<Session, Fault> {
+        let tls = if self.database.ssl {
+            Some(self.tls()?)
+        } else {
+            None
+        };
+        match timeout(CONNECT_MAX, open(&self.database, tls)).await {
+            Ok(opened) => opened.map_err(|error| Fault::unreachable(&error, &self.database)),
+            Err(_) => Err(Fault::no_session("it takes too long", &self.database)),
+        }
+    }
+
+    fn tls(&mut self) -> Result<MakeRustlsConnect, Fault> {
+        if self.tls.is_none() {
+            let roots = self.roots.take().unwrap_or_else(tls::system_roots);
+            let made = tls::connector(roots)
+                .map_err(|error| Fault::no_session(&error.to_string(), &self.database))?;
+            self.tls = Some(made);
+        }
+        Ok(self.tls.clone().expect("it was made just now"))
+    }
+}
+
+/// Connects, prepares the session, and asks what the database can do.
+async fn open(
+    database: &Database,
+    tls: Option<MakeRustlsConnect>,
+) -> Result<Session, tokio_postgres::Error> {
+    let config = config(database);
+    let (client, connection) = match tls.clone() {
+        Some(tls) => {
+            let (client, connection) = config.connect(tls).await?;
+            (client, connection.boxed())
+        }
+        None => {
+            let (client, connection) = config.connect(NoTls).await?;
+            (client, connection.boxed())
+        }
+    };
+    let connection = tokio::spawn(async move {
+        if let Err(error) = connection.await {
+            tracing::debug!(%error, "the session with the database ended");
+        }
+    });
+    let mut session = Session {
+        canceller: Canceller {
+            token: client.cancel_token(),
+            tls,
+        },
+        client,
+        connection,
+        is_busy: false,
+        abilities: Abilities::default(),
+        known: Known::default(),
+        statements: HashMap::new(),
+    };
+    session.client.batch_execute(PREPARATION).await?;
+    let row = session.client.query_one(ABILITIES, &[]).await?;
+    session.abilities = Abilities {
+        geometry: row.try_get(0)?,
+        create_hypertable: row.try_get(1)?,
+    };
+    Ok(session)
+}
+
+fn config(database: &Database) -> Config {
+    let mut config = Config::new();
+    config
+        .host(&database.host)
+        .port(database.port)
+        .dbname(&database.name)
+        .user(&database.user)
+        .password(&database.password)
+        .application_name("ganger")
+        .connect_timeout(ADDRESS_MAX)
+        .keepalives_idle(KEEPALIVE_AFTER)
+        .ssl_mode(if database.ssl {
+            SslMode::Require
+        } else {
+            SslMode::Disable
+        });
+    config
+}
+
+impl Session {
+    /// Whether it has not been seen to end.
+    pub(crate) fn is_open(&self) -> bool {
+        !self.client.is_closed()
+    }
+
+    /// Runs statements that give nothing back.
+    pub(crate) async fn execute(&self, stage: Stage, sql: &str) -> Result<(), Fault> {
+        let done = self.client.batch_execute(sql).await;
+        done.map_err(|error| Fault::of_statement(stage, &error))
+    }
+
+    /// Runs a statement that is prepared once per session.
+    pub(crate) async fn query(
+        &mut self,
+        stage: Stage,
+        sql: &str,
+        parameters: &[&(dyn ToSql + Sync)],
+    ) -> Result<Vec<Row>, Fault> {
+        let statement = self.statement(stage, sql).await?;
+        let rows = self.client.query(&statement, parameters).await;
+        rows.map_err(|error| Fault::of_statement(stage, &error))
+    }
+
+    /// Begins a `COPY ... from stdin`.
+    pub(crate) async fn copy(&mut self, sql: &str) -> Result<Copying, Fault> {
+        let statement = self.statement(Stage::Inserting, sql).await?;
+        let sink = self.client.copy_in(&statement).await.map_err(fault)?;
+        Ok(Copying {
+            sink: Box::pin(sink),
+            piece: Vec::new(),
+        })
+    }
+
+    async fn statement(&mut self, stage: Stage, sql: &str) -> Result<Statement, Fault> {
+        if let Some(statement) = self.statements.get(sql) {
+            return Ok(statement.clone());
+        }
+        let prepared = self.client.prepare(sql).await;
+        let statement = prepared.map_err(|error| Fault::of_statement(stage, &error))?;
+        if self.statements.len() >= STATEMENTS_MAX {
+            self.statements.clear();
+        }
+        self.statements.insert(sql.to_owned(), statement.clone());
+        Ok(statement)
+    }
+
+    /// Begins a transaction and takes locks. Its statements see what others had committed when each began, so what is
+    /// looked up under a lock that was waited for is the newest.
+    pub(crate) async fn begin(&self, stage: Stage, keys: Vec<i64>) -> Result<(), Fault> {
+        let locks = locks::taking(keys);
+        let sql = format!("begin isolation level read committed; {locks}");
+        let begun = self.execute(stage, &sql).await;
+        self.roll_back_if_refused(begun).await
+    }
+
+    /// Ends the transaction: commits what went well, takes back what did not.
+    pub(crate) async fn end<T>(&self, stage: Stage, done: Result<T, Fault>) -> Result<T, Fault> {
+        let done = self.roll_back_if_refused(done).await?;
+        match self.client.batch_execute("commit").await {
+            Ok(()) => Ok(done),
+            Err(error) => Err(Fault::of_commit(stage, &error)),
+        }
+    }
+
+    async fn roll_back_if_refused<T>(&self, done: Result<T, Fault>) -> Result<T, Fault> {
+        if let Err(Fault::Refused(stage, _)) = &done {
+            self.execute(*stage, "rollback").await?;
+        }
+        done
+    }
+}
+
+impl Drop for Session {
+    /// Ends the connection, and stops what it may be doing: the server looks after its client only between statements.
+    fn drop(&mut self) {
+        self.connection.abort();
+        if self.is_busy
+            && let Ok(runtime) = tokio::runtime::Handle::try_current()
+        {
+            let Canceller { token, tls } = &self.canceller;
+            let (token, tls) = (token.clone(), tls.clone());
+            runtime.spawn(timeout(CANCEL_MAX, async move {
+                match tls {
+                    Some(tls) => token.cancel_query(tls).await,
+                    None => token.cancel_query(NoTls).await,
+                }
+            }));
+        }
+    }
+}
+
+impl Copying {
+    /// Adds data.
+    pub(crate) async fn write(&mut self, data: &[u8]) -> Result<(), Fault> {
+        self.piece.extend_from_slice(data);
+        if self.piece.len() >= COPY_PIECE_BYTES {
+            let piece = Bytes::from(std::mem::take(&mut self.piece));
+            self.sink.feed(piece).await.map_err(fault)?;
+        }
+        Ok(())
+    }
+
+    /// Ends the data; gives the number of rows.
+    pub(crate) async fn finish(mut self) -> Result<u64, Fault> {
+        if !self.piece.is_empty() {
+            let piece = Bytes::from(std::mem::take(&mut self.piece));
+            self.sink.feed(piece).await.map_err(fault)?;
+        }
+        self.sink.as_mut().finish().await.map_err(fault)
+    }
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "it is handed to map_err")]
+fn fault(error: tokio_postgres::Error) -> Fault {
+    Fault::of_statement(Stage::Inserting, &error)
+}

@@ -1,0 +1,162 @@
+//! Where and how to insert, and the address of a database as a URL.
+
+use ganger_ngsi::environment::Database;
+use tokio_postgres::config::Host;
+
+/// Where and how to insert.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Where.
+    pub database: Database,
+    /// Store every entity in `__original_ngsi_entity__` too.
+    pub keep_raw: bool,
+    /// Data of one statement, in bytes.
+    pub insert_bytes_max: Option<u64>,
+}
+
+/// An address that cannot be used. It never shows the address itself, which may hold a password.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum UrlError {
+    /// No such URL at all.
+    #[error(
+        "the address of the database has not the form postgres://user:password@host:port/database?sslmode=require"
+    )]
+    Form,
+    /// A part is missing that has no default.
+    #[error("the address of the database names no {0}")]
+    Missing(&'static str),
+    /// Several hosts.
+    #[error("the address of the database names {0} hosts, one is possible")]
+    Hosts(usize),
+    /// `sslmode` of another value.
+    #[error(
+        "sslmode={0} is not possible: say disable, or require, which verifies the server's certificate as well"
+    )]
+    SslMode(String),
+    /// Another parameter.
+    #[error("the address of the database has the parameter {0}, only sslmode is possible")]
+    Parameter(String),
+}
+
+impl Settings {
+    /// Inserts into the database of a URL, `postgres://user:password@host:port/database?sslmode=require`, without
+    /// raw entities and with statements of any size. The port is 5432 if it is missing, the database the one with the
+    /// user's name, `sslmode` is `disable`. With `require`, `verify-ca` and `verify-full` alike the session is
+    /// encrypted and the server's certificate verified, by the authorities that the system trusts or those that the
+    /// variable `SSL_CERT_FILE` names.
+    ///
+    /// # Errors
+    /// If it is no such URL, or asks for what is not possible.
+    pub fn from_url(url: &str) -> Result<Self, UrlError> {
+        let (address, parameters) = url.split_once('?').unwrap_or((url, ""));
+        if !["postgres://", "postgresql://"]
+            .iter()
+            .any(|scheme| address.starts_with(scheme))
+        {
+            return Err(UrlError::Form);
+        }
+        let ssl = read_parameters(parameters)?;
+        let config: tokio_postgres::Config = address.parse().map_err(|_| UrlError::Form)?;
+
+        let host = match config.get_hosts() {
+            [] => return Err(UrlError::Missing("host")),
+            [Host::Tcp(host)] => host.clone(),
+            #[cfg(unix)]
+            [Host::Unix(directory)] => directory.to_string_lossy().into_owned(),
+            hosts => return Err(UrlError::Hosts(hosts.len())),
+        };
+        let user = config.get_user().ok_or(UrlError::Missing("user"))?;
+        let password = config.get_password().unwrap_or_default();
+        let database = Database {
+            host,
+            port: config.get_ports().first().copied().unwrap_or(5432),
+            name: config.get_dbname().unwrap_or(user).to_owned(),
+            user: user.to_owned(),
+            password: String::from_utf8(password.to_vec()).map_err(|_| UrlError::Form)?,
+            ssl,
+        };
+        Ok(Self {
+            database,
+            keep_raw: false,
+            insert_bytes_max: None,
+        })
+    }
+}
+
+/// Whether TLS is asked for.
+fn read_parameters(parameters: &str) -> Result<bool, UrlError> {
+    let mut ssl = false;
+    for parameter in parameters.split('&').filter(|text| !text.is_empty()) {
+        let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
+        ssl = match (name, value) {
+            ("sslmode", "disable") => false,
+            ("sslmode", "require" | "verify-ca" | "verify-full") => true,
+            ("sslmode", _) => return Err(UrlError::SslMode(value.to_owned())),
+            _ => return Err(UrlError::Parameter(name.to_owned())),
+        };
+    }
+    Ok(ssl)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_names_the_database() {
+        let url = "postgres://ann:s%40cret%2f@db.example:6000/things?sslmode=require";
+        let database = Settings::from_url(url).expect("it is whole").database;
+        assert_eq!(
+            database,
+            Database {
+                host: "db.example".to_owned(),
+                port: 6000,
+                name: "things".to_owned(),
+                user: "ann".to_owned(),
+                password: "s@cret/".to_owned(),
+                ssl: true,
+            }
+        );
+    }
+
+    #[test]
+    fn what_is_missing_has_the_usual_values() {
+        let settings = Settings::from_url("postgresql://ann@[::1]").expect("it is enough");
+        let database = settings.database;
+        assert_eq!(database.host, "::1");
+        assert_eq!(database.port, 5432);
+        assert_eq!(database.name, "ann");
+        assert_eq!(database.password, "");
+        assert!(!database.ssl);
+    }
+
+    #[test]
+    fn a_url_that_cannot_be_used_is_refused_without_showing_the_password() {
+        for (url, expected) in [
+            ("mysql://ann:geheim@h/d", UrlError::Form),
+            ("ann:geheim@h/d", UrlError::Form),
+            ("postgres://ann:ge:heim@h:port/d", UrlError::Form),
+            ("postgres://ann:geheim@", UrlError::Missing("host")),
+            ("postgres://h/d", UrlError::Missing("user")),
+            ("postgres://ann:geheim@a,b/d", UrlError::Hosts(2)),
+            (
+                "postgres://ann:geheim@h/d?sslmode=prefer",
+                UrlError::SslMode("prefer".to_owned()),
+            ),
+            (
+                "postgres://ann:geheim@h/d?sslmode=require&sslrootcert=x",
+                UrlError::Parameter("sslrootcert".to_owned()),
+            ),
+        ] {
+            let error = Settings::from_url(url).expect_err(url);
+            assert_eq!(error, expected, "{url}");
+            assert!(!format!("{error} {error:?}").contains("heim"), "{url}");
+        }
+    }
+
+    #[test]
+    fn debug_does_not_show_the_password() {
+        let settings = Settings::from_url("postgres://ann:geheim@h/d").expect("it is whole");
+        assert!(!format!("{settings:?}").contains("geheim"));
+    }
+}

@@ -1,0 +1,289 @@
+//! Makes what is missing: schemas, tables, columns, indexes, hypertables, and the metadata that tells of them.
+//!
+//! Each is made in a transaction of its own, before the rows. Within the transaction of the rows it would lock tables
+//! against readers and other inserters until the commit, and two inserters that make things in different order would
+//! block each other. What is left over if the rows do not follow is an empty table, which QuantumLeap leaves as well.
+//! Inserters of ours make the same thing one after the other, by an advisory lock; where somebody else makes it at the
+//! same time, the database refuses, and the caller repeats.
+
+use std::collections::{HashMap, HashSet};
+
+use ganger_ngsi::kinds::ColumnType;
+use ganger_ngsi::rows::{Column, Table, cut, quoted};
+use serde_json::{Map, Value, json};
+
+use crate::faults::{Fault, Stage};
+use crate::locks;
+use crate::session::Session;
+
+/// The columns of every table, with their types.
+const STANDING: [(&str, &str); 6] = [
+    ("entity_id", "text"),
+    ("entity_type", "text"),
+    ("time_index", "timestamp with time zone not null"),
+    ("fiware_servicepath", "text"),
+    ("__original_ngsi_entity__", "jsonb"),
+    ("instanceid", "text"),
+];
+
+const METADATA: &str = "md_ets_metadata";
+
+/// A table of somebody else's that is larger gets no index from us: that would take longer than an attempt may, and
+/// nobody could insert meanwhile.
+const INDEXED_BYTES_MAX: i64 = 1 << 30;
+
+const MADE_METADATA: &str = "\
+create table if not exists md_ets_metadata (table_name text primary key, entity_attrs jsonb)";
+
+/// Entries are added, never changed: those that are there win.
+const ADD_METADATA: &str = "\
+insert into md_ets_metadata as there (table_name, entity_attrs) values ($1::text, $2::text::jsonb) \
+on conflict (table_name) do update \
+    set entity_attrs = excluded.entity_attrs || coalesce(there.entity_attrs, '{}') \
+    where not coalesce(there.entity_attrs, '{}') \
+        ?& array(select jsonb_object_keys(excluded.entity_attrs))";
+
+/// The columns of a table; none if there is no such table.
+const COLUMNS: &str = "\
+select attname::text from pg_attribute \
+where attrelid = to_regclass($1::text) and attnum > 0 and not attisdropped";
+
+/// Whether a table has an index that begins like ours, and how large it is.
+const INDEX: &str = "\
+select exists(select from pg_index where indrelid = to_regclass($1::text) \
+        and (select attname from pg_attribute where attrelid = indrelid and attnum = indkey[0]) = 'entity_id' \
+        and (select attname from pg_attribute where attrelid = indrelid and attnum = indkey[1]) = 'time_index'), \
+    pg_table_size(to_regclass($1::text))";
+
+const IS_THERE: &str = "select to_regclass($1::text) is not null";
+
+const SCHEMA: &str = "select exists(select from pg_namespace where nspname = $1::text)";
+
+/// What a session knows to exist.
+#[derive(Debug, Default)]
+pub(crate) struct Known {
+    has_metadata: bool,
+    schemas: HashSet<String>,
+    /// Tables with those columns that are in the metadata too.
+    tables: HashMap<Table, HashSet<String>>,
+}
+
+impl Known {
+    fn has(&self, table: &Table, columns: &[&Column]) -> bool {
+        let Some(known) = self.tables.get(table) else {
+            return false;
+        };
+        columns.iter().all(|column| known.contains(&column.name))
+    }
+}
+
+/// Sees to it that a table is there with these columns, the index, and the metadata.
+pub(crate) async fn make_sure(
+    session: &mut Session,
+    table: &Table,
+    columns: &[&Column],
+) -> Result<(), Fault> {
+    if session.known.has(table, columns) {
+        return Ok(());
+    }
+    make_metadata(session).await?;
+    if let Some(schema) = &table.schema {
+        make_schema(session, schema).await?;
+    }
+    begin(session, &table.metadata_key()).await?;
+    let made = make_table(session, table, columns).await;
+    session.end(Stage::Making, made).await.map_err(settled)?;
+
+    let known = session.known.tables.entry(table.clone()).or_default();
+    known.extend(columns.iter().map(|column| column.name.clone()));
+    Ok(())
+}
+
+async fn make_metadata(session: &mut Session) -> Result<(), Fault> {
+    if session.known.has_metadata {
+        return Ok(());
+    }
+    if !is_there(session, METADATA).await? {
+        begin(session, METADATA).await?;
+        let made = session.execute(Stage::Making, MADE_METADATA).await;
+        session.end(Stage::Making, made).await.map_err(settled)?;
+    }
+    session.known.has_metadata = true;
+    Ok(())
+}
+
+async fn make_schema(session: &mut Session, schema: &str) -> Result<(), Fault> {
+    if session.known.schemas.contains(schema) {
+        return Ok(());
+    }
+    // Whoever may not create schemas may still use one that is there.
+    let rows = session
+        .query(Stage::Making, SCHEMA, &[&cut(schema)])
+        .await?;
+    if !rows[0].get::<_, bool>(0) {
+        begin(session, schema).await?;
+        let sql = format!("create schema if not exists {}", quoted(schema));
+        let made = session.execute(Stage::Making, &sql).await;
+        session.end(Stage::Making, made).await.map_err(settled)?;
+    }
+    session.known.schemas.insert(schema.to_owned());
+    Ok(())
+}
+
+/// Begins the transaction in which a thing is made.
+async fn begin(session: &Session, what: &str) -> Result<(), Fault> {
+    let keys = vec![locks::of_making(what)];
+    session.begin(Stage::Making, keys).await
+}
+
+/// Whether something was made is looked up in any case: here a commit in doubt is like any other cut.
+fn settled(fault: Fault) -> Fault {
+    match fault {
+        Fault::InDoubt(message) => Fault::Cut(message),
+        fault => fault,
+    }
+}
+
+async fn make_table(
+    session: &mut Session,
+    table: &Table,
+    columns: &[&Column],
+) -> Result<(), Fault> {
+    let name = table.quoted();
+    let rows = session.query(Stage::Making, COLUMNS, &[&name]).await?;
+    let there: HashSet<String> = rows.iter().map(|row| row.get(0)).collect();
+    let missing = missing(session, columns, &there);
+    if there.is_empty() {
+        session
+            .execute(
+                Stage::Making,
+                &format!("create table {name} ({})", missing.join(", ")),
+            )
+            .await?;
+        make_hypertable(session, &name).await?;
+        make_index(session, table).await?;
+    } else {
+        if !missing.is_empty() {
+            let added: Vec<String> = missing
+                .iter()
+                .map(|column| format!("add column if not exists {column}"))
+                .collect();
+            session
+                .execute(
+                    Stage::Making,
+                    &format!("alter table {name} {}", added.join(", ")),
+                )
+                .await?;
+        }
+        make_missing_index(session, table).await?;
+    }
+    add_metadata(session, table, columns).await
+}
+
+/// The definitions of the columns that are not there.
+fn missing(session: &Session, columns: &[&Column], there: &HashSet<String>) -> Vec<String> {
+    let standing = STANDING
+        .iter()
+        .filter(|(name, _)| !there.contains(*name))
+        .map(|(name, kind)| format!("{name} {kind}"));
+    let attributes = columns
+        .iter()
+        .filter(|column| !there.contains(cut(&column.name)))
+        .map(|column| {
+            format!(
+                "{} {}",
+                quoted(&column.name),
+                sql_type(session, column.kind)
+            )
+        });
+    standing.chain(attributes).collect()
+}
+
+fn sql_type(session: &Session, kind: ColumnType) -> &str {
+    match kind {
+        ColumnType::Text => "text",
+        ColumnType::Double => "double precision",
+        ColumnType::BigInt => "bigint",
+        ColumnType::Boolean => "boolean",
+        ColumnType::Timestamp => "timestamp with time zone",
+        ColumnType::Json => "jsonb",
+        ColumnType::Geometry => session.abilities.geometry.as_deref().unwrap_or("text"),
+    }
+}
+
+async fn make_hypertable(session: &Session, name: &str) -> Result<(), Fault> {
+    let Some(function) = &session.abilities.create_hypertable else {
+        return Ok(());
+    };
+    let literal = name.replace('\'', "''");
+    let sql = format!("select {function}('{literal}', 'time_index', if_not_exists => true)");
+    session.execute(Stage::Making, &sql).await
+}
+
+async fn make_missing_index(session: &mut Session, table: &Table) -> Result<(), Fault> {
+    let rows = session
+        .query(Stage::Making, INDEX, &[&table.quoted()])
+        .await?;
+    let (has_index, bytes): (bool, Option<i64>) = (rows[0].get(0), rows[0].get(1));
+    if has_index {
+        return Ok(());
+    }
+    if bytes.is_some_and(|bytes| bytes > INDEXED_BYTES_MAX) {
+        tracing::warn!(
+            table = table.quoted(),
+            "no index on (entity_id, time_index desc), and too large to make it now: make it with CREATE INDEX CONCURRENTLY"
+        );
+        return Ok(());
+    }
+    make_index(session, table).await
+}
+
+async fn make_index(session: &mut Session, table: &Table) -> Result<(), Fault> {
+    let index = quoted(&table.index_name());
+    let qualified = match &table.schema {
+        Some(schema) => format!("{}.{index}", quoted(schema)),
+        None => index.clone(),
+    };
+    // Long names may be cut to the same. Who comes later gets a name that the database chooses.
+    let index = if is_there(session, &qualified).await? {
+        String::new()
+    } else {
+        index
+    };
+    let table = table.quoted();
+    let sql = format!("create index {index} on {table} (entity_id, time_index desc)");
+    session.execute(Stage::Making, &sql).await
+}
+
+async fn add_metadata(
+    session: &mut Session,
+    table: &Table,
+    columns: &[&Column],
+) -> Result<(), Fault> {
+    let entries = metadata(columns);
+    let (key, entries) = (table.metadata_key(), entries.to_string());
+    session
+        .query(Stage::Making, ADD_METADATA, &[&key, &entries])
+        .await?;
+    Ok(())
+}
+
+/// The entries of a table's columns: what attribute each came of, and of which type that was.
+fn metadata(columns: &[&Column]) -> Value {
+    let mut entries = Map::new();
+    entries.insert("entity_id".to_owned(), json!(["id", "Text"]));
+    entries.insert("entity_type".to_owned(), json!(["type", "Text"]));
+    entries.insert("time_index".to_owned(), json!(["time_index", "DateTime"]));
+    for column in columns {
+        entries.insert(
+            column.name.clone(),
+            json!([column.attribute, column.ngsi_type]),
+        );
+    }
+    Value::Object(entries)
+}
+
+async fn is_there(session: &mut Session, name: &str) -> Result<bool, Fault> {
+    let rows = session.query(Stage::Making, IS_THERE, &[&name]).await?;
+    Ok(rows[0].get(0))
+}

@@ -1,0 +1,88 @@
+//! The process that inserts for a worker, by its lines.
+
+use ganger_ngsi_postgres::executor::execute;
+use ganger_ngsi_postgres::protocol::{self, Answer, Outcome, Request, RequestedInsert};
+use serde_json::value::RawValue;
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
+
+use crate::support::{Ground, attribute, entity, settings, task};
+
+fn requested(number: u32, input: String) -> RequestedInsert {
+    RequestedInsert {
+        uuid: format!("{number:032x}"),
+        is_repeat: false,
+        sole_for_ms: None,
+        input: RawValue::from_string(input).expect("it is JSON"),
+    }
+}
+
+fn input(entities: &str) -> String {
+    String::from_utf8(task(entities).to_json()).expect("JSON is UTF-8")
+}
+
+#[tokio::test]
+async fn requests_are_answered_in_order_until_the_input_ends() {
+    let Some(ground) = Ground::plain("executor") else {
+        return;
+    };
+    let (ours, theirs) = tokio::io::duplex(1024);
+    let (their_input, their_output) = tokio::io::split(theirs);
+    let executor = tokio::spawn(execute(
+        settings(&ground.database),
+        their_input,
+        their_output,
+    ));
+    let (our_input, mut our_output) = tokio::io::split(ours);
+    let mut answers = BufReader::new(our_input).lines();
+    let mut ask = async |inserts: Vec<RequestedInsert>| {
+        let line = protocol::line(&Request { inserts });
+        our_output.write_all(&line).await.expect("it is read");
+        let line = answers.next_line().await.expect("it is written");
+        let answer: Answer =
+            protocol::read(line.expect("it goes on").as_bytes()).expect("an answer");
+        answer.outcomes
+    };
+
+    let good = input(&entity("e1", &attribute("x", "Integer", "1")));
+    let outcomes = ask(vec![
+        requested(1, good.clone()),
+        requested(2, "[\"no\",\n\"task\"]".to_owned()),
+        requested(3, input("")),
+    ])
+    .await;
+    assert_eq!(outcomes[0], Outcome::Inserted { rows: 1 });
+    assert!(matches!(
+        outcomes[1],
+        Outcome::Failed { curable: false, .. }
+    ));
+    assert_eq!(outcomes[2], Outcome::Inserted { rows: 0 });
+
+    // The same task once more, of which somebody else may have had a part by now.
+    let mut again = requested(1, good);
+    again.sole_for_ms = Some(0);
+    assert_eq!(ask(vec![again]).await, [Outcome::Inserted { rows: 1 }]);
+    assert_eq!(ground.sql("select count(*) from mtx.ett"), "1");
+
+    our_output.shutdown().await.expect("it is open");
+    drop(our_output);
+    drop(answers);
+    executor
+        .await
+        .expect("it does not panic")
+        .expect("the input ended");
+}
+
+#[tokio::test]
+async fn a_line_that_is_no_request_ends_it() {
+    let settings = ganger_ngsi_postgres::Settings::from_url("postgres://nobody@localhost/none");
+    let done = execute(
+        settings.expect("it is whole"),
+        &b"nonsense\n"[..],
+        Vec::new(),
+    )
+    .await;
+    assert_eq!(
+        done.expect_err("no request").kind(),
+        std::io::ErrorKind::InvalidData
+    );
+}

@@ -1,0 +1,212 @@
+//! Entities that do not fit their table, and entities kept as they came.
+
+use serde_json::{Value, json};
+
+use crate::support::{Ground, TI, attribute, entity, insert, one, settings, task};
+use ganger_ngsi_postgres::Inserter;
+
+fn number(id: &str, value: &str) -> String {
+    entity(id, &attribute("x", "Number", value))
+}
+
+fn text(id: &str, value: &str) -> String {
+    entity(id, &attribute("x", "Text", value))
+}
+
+/// The saved originals of `"mtx"."ett"`, in the order of their rows.
+fn originals(ground: &Ground) -> Vec<Value> {
+    let rows = ground.sql(
+        "select __original_ngsi_entity__ from mtx.ett where __original_ngsi_entity__ is not null order by ctid",
+    );
+    let read = |row| serde_json::from_str(row).expect("it is JSON");
+    rows.lines().map(read).collect()
+}
+
+#[tokio::test]
+async fn a_text_that_is_no_number_is_saved_as_it_came() {
+    let Some(ground) = Ground::plain("example_25") else {
+        return;
+    };
+    ground.insert(&number("e1", "1")).await;
+    ground.insert(&text("e1", "\"5\"")).await;
+    assert_eq!(ground.insert(&text("e1", "\"abc\"")).await, 1);
+
+    assert_eq!(ground.rows("x"), json!([[1], [5], [null]]));
+    let saved = ground.sql(
+        "select entity_id, entity_type, time_index > now() - interval '5 min', \
+         fiware_servicepath is null, instanceid is null, timeinstant is null \
+         from mtx.ett where __original_ngsi_entity__ is not null",
+    );
+    assert_eq!(saved, "e1|T|t|t|t|t");
+    let original = &originals(&ground)[0];
+    assert_eq!(original["data"]["x"]["value"], "abc");
+    assert_eq!(original["data"]["time_index"], "2020-01-02T03:04:05+00:00");
+    let error = original["error"].as_str().expect("it is a string");
+    assert!(
+        error.starts_with("ProgrammingError({'S': 'ERROR', 'V': 'ERROR', 'C': '22P02', 'M': '"),
+        "{error}"
+    );
+    let batch = original["failedBatchID"].as_str().expect("it is a string");
+    assert_eq!(batch.len(), 32);
+    assert!(
+        batch.bytes().all(|byte| byte.is_ascii_hexdigit()),
+        "{batch}"
+    );
+}
+
+#[tokio::test]
+async fn values_that_the_database_cannot_read_are_saved() {
+    let Some(ground) = Ground::plain("example_8_27_39") else {
+        return;
+    };
+    let huge = "1180591620717411303424";
+    ground
+        .insert(&entity("a", &attribute("d", "DateTime", "\"2019\"")))
+        .await;
+    ground
+        .insert(&entity("b", &attribute("i", "Integer", "1")))
+        .await;
+    ground
+        .insert(&entity("c", &attribute("i", "Number", "5.5")))
+        .await;
+    ground
+        .insert(&entity("d", &attribute("i", "Number", "5")))
+        .await;
+    ground
+        .insert(&entity("e", &attribute("i", "Integer", huge)))
+        .await;
+
+    let codes = ground.sql(
+        "select entity_id, substring(__original_ngsi_entity__ ->> 'error' from '''C'': ''(.....)''') \
+         from mtx.ett order by entity_id",
+    );
+    assert_eq!(codes, "a|22007\nb|\nc|22P02\nd|22P02\ne|22003");
+    let exact = ground.sql(
+        "select __original_ngsi_entity__ #>> '{data,i,value}' from mtx.ett where entity_id = 'e'",
+    );
+    assert_eq!(exact, huge);
+    assert_eq!(
+        ground.sql("select i from mtx.ett where entity_id = 'b'"),
+        "1"
+    );
+}
+
+#[tokio::test]
+async fn a_batch_is_saved_whole_if_one_entity_does_not_fit_but_other_types_are_inserted() {
+    let Some(ground) = Ground::plain("example_31") else {
+        return;
+    };
+    ground.insert(&number("first", "1")).await;
+    let other = format!(r#"{{"id": "other", "type": "U", {TI}}}"#);
+    let new = entity(
+        "good",
+        &format!(
+            "{}, {}",
+            attribute("x", "Number", "2"),
+            attribute("new", "Text", "\"n\"")
+        ),
+    );
+    let batch = format!("{new}, {other}, {}", text("bad", "\"bad\""));
+    assert_eq!(ground.insert(&batch).await, 3);
+
+    assert_eq!(
+        ground.rows("entity_id, x, new"),
+        json!([
+            ["first", 1, null],
+            ["good", null, null],
+            ["bad", null, null]
+        ])
+    );
+    let originals = originals(&ground);
+    assert_eq!(originals.len(), 2);
+    assert_eq!(originals[0]["failedBatchID"], originals[1]["failedBatchID"]);
+    assert_eq!(ground.sql("select entity_id from mtx.etu"), "other");
+}
+
+#[tokio::test]
+async fn a_task_that_does_not_fit_does_not_trouble_its_neighbours() {
+    let Some(ground) = Ground::plain("neighbours") else {
+        return;
+    };
+    let mut inserter = ground.inserter();
+    let tasks = [
+        insert(task(&number("a", "1"))),
+        insert(task(&entity(
+            "b",
+            &attribute("g", "geo:point", "\"nowhere\""),
+        ))),
+        insert(task(&text("c", "\"abc\""))),
+        insert(task(&text("d", "\"a\\u0000b\""))),
+        insert(task(&number("e", "2"))),
+    ];
+    let outcomes = inserter.insert(&tasks).await;
+
+    let is_done: Vec<bool> = outcomes.iter().map(Result::is_ok).collect();
+    assert_eq!(is_done, [true, false, true, false, true]);
+    assert!(!outcomes[1].as_ref().expect_err("no place").is_curable);
+    assert!(!outcomes[3].as_ref().expect_err("NUL").is_curable);
+    assert_eq!(
+        ground.rows("entity_id, x, __original_ngsi_entity__ is null"),
+        json!([["a", 1, true], ["c", null, false], ["e", 2, true]])
+    );
+}
+
+#[tokio::test]
+async fn nul_in_a_string_fails_the_task_for_good() {
+    let Some(ground) = Ground::plain("nul") else {
+        return;
+    };
+    for attributes in [
+        attribute("x", "Text", "\"a\\u0000b\""),
+        attribute("y", "StructuredValue", "{\"a\": \"\\u0000\"}"),
+        attribute("z", "\\u0000", "1"),
+        attribute("\\u0000", "Text", "\"a\""),
+    ] {
+        let outcome = ground.try_insert(&entity("e1", &attributes)).await;
+        let error = outcome.expect_err(&attributes);
+        assert!(!error.is_curable, "{error}");
+    }
+    assert_eq!(ground.rows("entity_id"), json!([]));
+}
+
+#[tokio::test]
+async fn columns_that_cannot_be_made_save_the_entities() {
+    let Some(ground) = Ground::plain("unmakeable_columns") else {
+        return;
+    };
+    // A name of the system's own, in a table that is new and in one that is not.
+    assert_eq!(
+        ground
+            .insert(&entity("a", &attribute("ctid", "Number", "1")))
+            .await,
+        1
+    );
+    assert_eq!(
+        ground
+            .insert(&entity("b", &attribute("xmin", "Number", "1")))
+            .await,
+        1
+    );
+    let originals = originals(&ground);
+    assert_eq!(originals.len(), 2);
+    for original in originals {
+        let error = original["error"].as_str().expect("it is a string");
+        assert!(error.contains("'C': '42701'"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn raw_entities_are_kept_if_wanted() {
+    let Some(ground) = Ground::plain("keep_raw") else {
+        return;
+    };
+    let mut settings = settings(&ground.database);
+    settings.keep_raw = true;
+    let mut inserter = Inserter::new(settings);
+    let came = task(&number("e1", "1"));
+    one(&mut inserter, insert(came.clone()))
+        .await
+        .expect("it fits");
+    assert_eq!(originals(&ground), [json!({ "data": came.payload[0] })]);
+    assert_eq!(ground.rows("x, instanceid is null"), json!([[1, false]]));
+}

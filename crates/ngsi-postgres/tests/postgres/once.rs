@@ -1,0 +1,243 @@
+//! Each task is in the database once, whatever happens to connections and attempts.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
+
+use ganger_ngsi_postgres::{Insert, Inserter};
+
+use crate::support::{Ground, attribute, entity, insert, one, settings, task};
+
+/// What a proxy does when rows are about to be committed.
+#[derive(Clone)]
+enum AtCommit {
+    /// Lets the commit through, but not its answer; the next connection is as good as any.
+    Cut,
+    /// Cuts in the same way, and takes no other connection.
+    CutForGood,
+    /// Holds the commit back until it is told to go on.
+    Hold {
+        held: Arc<Notify>,
+        go_on: Arc<Notify>,
+    },
+}
+
+/// An inserter whose session leads through a proxy that does something to the first commit of rows.
+async fn through_proxy(ground: &Ground, at_commit: AtCommit) -> Inserter {
+    let listener = TcpListener::bind("127.0.0.1:0")
+        .await
+        .expect("there is a port");
+    let mut settings = settings(&ground.database);
+    let server = settings.database.port;
+    settings.database.port = listener.local_addr().expect("it is bound").port();
+    tokio::spawn(async move {
+        let mut at_commit = Some(at_commit);
+        while let Ok((client, _)) = listener.accept().await {
+            let server = TcpStream::connect(("127.0.0.1", server)).await;
+            let server = server.expect("the database runs");
+            if relay(client, server, &mut at_commit).await {
+                break;
+            }
+        }
+    });
+    Inserter::new(settings)
+}
+
+/// Passes bytes on. Whether no other connection may follow.
+async fn relay(
+    mut client: TcpStream,
+    mut server: TcpStream,
+    at_commit: &mut Option<AtCommit>,
+) -> bool {
+    let (mut from_client, mut from_server) = (vec![0; 65536], vec![0; 65536]);
+    let mut has_copied = false;
+    loop {
+        tokio::select! {
+            read = client.read(&mut from_client) => {
+                let Ok(length @ 1..) = read else { return false };
+                let bytes = &from_client[..length];
+                let has = |word: &[u8]| bytes.windows(word.len()).any(|window| window == word);
+                has_copied |= has(b"copy \"");
+                let is_commit = has_copied && has(b"commit\0");
+                match at_commit.take_if(|_| is_commit) {
+                    None => server.write_all(bytes).await.expect("the database runs"),
+                    Some(AtCommit::Hold { held, go_on }) => {
+                        held.notify_one();
+                        go_on.notified().await;
+                        server.write_all(bytes).await.expect("the database runs");
+                    }
+                    Some(cut) => {
+                        server.write_all(bytes).await.expect("the database runs");
+                        // Its answer says that the commit is done.
+                        let _ = server.read(&mut from_server).await;
+                        return matches!(cut, AtCommit::CutForGood);
+                    }
+                }
+            }
+            read = server.read(&mut from_server) => {
+                let Ok(length @ 1..) = read else { return false };
+                if client.write_all(&from_server[..length]).await.is_err() {
+                    return false;
+                }
+            }
+        }
+    }
+}
+
+fn fitting() -> Insert {
+    insert(task(&entity("e1", &attribute("x", "Integer", "1"))))
+}
+
+/// Does not fit a table that [`fitting`] made.
+fn misfit() -> Insert {
+    insert(task(&entity("e1", &attribute("x", "Text", "\"abc\""))))
+}
+
+fn count(ground: &Ground) -> String {
+    ground.sql("select count(*) from mtx.ett")
+}
+
+#[tokio::test]
+async fn a_commit_whose_answer_is_lost_is_recognised_within_the_attempt() {
+    let Some(ground) = Ground::plain("lost_answer") else {
+        return;
+    };
+    let mut inserter = through_proxy(&ground, AtCommit::Cut).await;
+    let done = one(&mut inserter, fitting()).await;
+    assert_eq!(done.map(|done| done.rows), Ok(1));
+    assert_eq!(count(&ground), "1");
+}
+
+#[tokio::test]
+async fn a_batch_whose_answer_is_lost_is_recognised_task_by_task() {
+    let Some(ground) = Ground::plain("lost_answer_batch") else {
+        return;
+    };
+    let mut inserter = through_proxy(&ground, AtCommit::Cut).await;
+    let outcomes = inserter.insert(&[fitting(), fitting(), fitting()]).await;
+    assert!(outcomes.iter().all(Result::is_ok));
+    assert_eq!(count(&ground), "3");
+}
+
+#[tokio::test]
+async fn a_commit_whose_answer_is_lost_for_good_is_recognised_by_the_next_attempt() {
+    let Some(ground) = Ground::plain("lost_answer_later") else {
+        return;
+    };
+    ground
+        .insert(&entity("e0", &attribute("x", "Integer", "0")))
+        .await;
+    for (insert, rows) in [(fitting(), "2"), (misfit(), "3")] {
+        let mut inserter = through_proxy(&ground, AtCommit::CutForGood).await;
+        let error = one(&mut inserter, insert.clone())
+            .await
+            .expect_err("the answer is lost");
+        assert!(error.is_curable, "{error}");
+        assert_eq!(count(&ground), rows);
+
+        let mut repeat = insert;
+        repeat.is_repeat = true;
+        let done = one(&mut ground.inserter(), repeat).await;
+        assert_eq!(done.map(|done| done.rows), Ok(1));
+        assert_eq!(count(&ground), rows);
+    }
+}
+
+#[tokio::test]
+async fn a_repeat_of_what_was_never_inserted_inserts_it() {
+    let Some(ground) = Ground::plain("repeat_of_nothing") else {
+        return;
+    };
+    for mut repeat in [fitting(), misfit()] {
+        repeat.is_repeat = true;
+        one(&mut ground.inserter(), repeat).await.expect("it fits");
+    }
+    assert_eq!(count(&ground), "2");
+}
+
+#[tokio::test]
+async fn in_a_batch_only_what_is_missing_is_inserted() {
+    let Some(ground) = Ground::plain("repeat_of_some") else {
+        return;
+    };
+    let mut inserter = ground.inserter();
+    let mut tasks = vec![fitting(), misfit(), fitting()];
+    inserter.insert(&tasks[..2]).await;
+    for task in &mut tasks {
+        task.is_repeat = true;
+    }
+    let outcomes = inserter.insert(&tasks).await;
+    assert!(outcomes.iter().all(Result::is_ok));
+    assert_eq!(count(&ground), "3");
+}
+
+#[tokio::test]
+async fn who_is_no_longer_alone_with_a_task_looks_it_up() {
+    let Some(ground) = Ground::plain("no_longer_sole") else {
+        return;
+    };
+    let mut shared = fitting();
+    one(&mut ground.inserter(), shared.clone())
+        .await
+        .expect("it fits");
+    shared.sole_until = Some(Instant::now());
+    one(&mut ground.inserter(), shared)
+        .await
+        .expect("it is there");
+    assert_eq!(count(&ground), "1");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stale_attempt_that_still_runs_is_waited_for() {
+    let Some(ground) = Ground::plain("stale_attempt") else {
+        return;
+    };
+    let (held, go_on) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let at_commit = AtCommit::Hold {
+        held: held.clone(),
+        go_on: go_on.clone(),
+    };
+    let mut stale = through_proxy(&ground, at_commit).await;
+    let first = fitting();
+    let mut second = first.clone();
+    second.is_repeat = true;
+
+    let stale = tokio::spawn(async move { one(&mut stale, first).await });
+    held.notified().await;
+    let mut inserter = ground.inserter();
+    let next = tokio::spawn(async move { one(&mut inserter, second).await });
+    let waiting = format!(
+        "select count(*) from pg_stat_activity where datname = '{}' and wait_event_type = 'Lock'",
+        ground.database.name
+    );
+    while ground.sql(&waiting) != "1" {
+        tokio::task::yield_now().await;
+    }
+    go_on.notify_one();
+
+    for attempt in [stale, next] {
+        let done = attempt.await.expect("it does not panic");
+        assert_eq!(done.map(|done| done.rows), Ok(1));
+    }
+    assert_eq!(count(&ground), "1");
+}
+
+#[tokio::test]
+async fn a_time_that_the_database_cannot_read_does_not_hinder_the_look_up() {
+    let Some(ground) = Ground::plain("unreadable_time") else {
+        return;
+    };
+    let mut repeat = fitting();
+    repeat.is_repeat = true;
+    repeat.task.payload[0].insert("time_index".to_owned(), "nonsense".into());
+    for _ in 0..2 {
+        let done = one(&mut ground.inserter(), repeat.clone()).await;
+        assert_eq!(done.map(|done| done.rows), Ok(1));
+    }
+    let saved = "select count(__original_ngsi_entity__) from mtx.ett";
+    assert_eq!(ground.sql(saved), "1");
+    assert_eq!(count(&ground), "1");
+}

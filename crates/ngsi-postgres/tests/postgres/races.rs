@@ -1,0 +1,101 @@
+//! Several inserters at once.
+
+use crate::support::{Ground, attribute, entity, insert, instance, settings, task};
+use ganger_ngsi_postgres::Inserter;
+
+const INSERTERS: usize = 4;
+const ROUNDS: usize = 6;
+
+/// Entities of a round: of two types, with attributes that all inserters bring, in another order each.
+fn entities(round: usize, inserter: usize) -> String {
+    let attributes: Vec<_> = (0..4)
+        .map(|number| (number + inserter) % 4)
+        .map(|number| attribute(&format!("x{round}_{number}"), "Integer", "1"))
+        .collect();
+    let of_round = entity("e1", &attributes.join(", ")).replace("\"T\"", &format!("\"R{round}\""));
+    let of_all = entity("e1", &attributes.join(", "));
+    if inserter.is_multiple_of(2) {
+        format!("{of_round}, {of_all}")
+    } else {
+        format!("{of_all}, {of_round}")
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn inserters_that_make_the_same_tables_and_columns_lose_nothing() {
+    let Some(ground) = Ground::plain("races") else {
+        return;
+    };
+    let barrier = std::sync::Arc::new(tokio::sync::Barrier::new(INSERTERS));
+    let inserters = (0..INSERTERS).map(|number| {
+        let (barrier, settings) = (barrier.clone(), settings(&ground.database));
+        tokio::spawn(async move {
+            let mut inserter = Inserter::new(settings);
+            let mut outcomes = Vec::new();
+            for round in 0..ROUNDS {
+                let tasks = [
+                    insert(task(&entities(round, number))),
+                    insert(task(&entities(round, number))),
+                ];
+                barrier.wait().await;
+                outcomes.extend(inserter.insert(&tasks).await);
+            }
+            outcomes
+        })
+    });
+    for done in futures::future::join_all(inserters).await {
+        for outcome in done.expect("no inserter panics") {
+            assert_eq!(outcome.map(|done| done.rows), Ok(2));
+        }
+    }
+
+    let each = INSERTERS * 2;
+    for round in 0..ROUNDS {
+        let sums = ground.sql(&format!(
+            "select count(*), sum(x{round}_0), sum(x{round}_3) from mtx.etr{round}"
+        ));
+        assert_eq!(sums, format!("{each}|{each}|{each}"));
+        let sums = ground.sql(&format!(
+            "select sum(x{round}_0), sum(x{round}_3) from mtx.ett"
+        ));
+        assert_eq!(sums, format!("{each}|{each}"));
+    }
+    let entries = ground.sql(
+        "select count(*) from md_ets_metadata, jsonb_object_keys(entity_attrs) \
+         where table_name = '\"mtx\".\"ett\"'",
+    );
+    // Three standing columns, the time, and four of each round.
+    assert_eq!(entries, (3 + 1 + 4 * ROUNDS).to_string());
+    let originals = "select count(*) from mtx.ett where __original_ngsi_entity__ is not null";
+    assert_eq!(ground.sql(originals), "0");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn somebody_else_who_makes_and_drops_the_same_things_is_no_hindrance() {
+    let Some(ground) = Ground::plain("foreign_races") else {
+        return;
+    };
+    let statements: String = (0..20)
+        .flat_map(|_| {
+            [
+                "begin; create schema if not exists mtx; create table if not exists mtx.ett \
+                 (entity_id text, entity_type text, time_index timestamptz not null, \
+                 fiware_servicepath text, __original_ngsi_entity__ jsonb, instanceid text); \
+                 grant all on schema mtx to public; alter table mtx.ett owner to quantumleap; commit;",
+                "alter table mtx.ett add column if not exists x bigint;",
+            ]
+        })
+        .collect();
+    let foreign = tokio::task::spawn_blocking({
+        let name = ground.database.name.clone();
+        move || instance().sql(&name, &statements)
+    });
+    for _ in 0..20 {
+        ground
+            .insert(&entity("e1", &attribute("x", "Integer", "1")))
+            .await;
+    }
+    // It may itself be refused what we made at the same moment.
+    drop(foreign.await.expect("it does not panic"));
+    assert_eq!(ground.sql("select count(x) from mtx.ett"), "20");
+}

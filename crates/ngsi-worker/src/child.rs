@@ -1,0 +1,199 @@
+//! One process that inserts: started, asked, watched, ended. Lines of JSON go to it and come back.
+
+use std::fs;
+use std::io;
+use std::process::{ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use ganger_ngsi_postgres::protocol::{self, Answer, Outcome, Request};
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::process::{ChildStdin, ChildStdout, Command};
+use tokio::time::timeout;
+
+use crate::settings::Program;
+
+/// How long a process may take from its start to its first answer.
+const READY_WITHIN: Duration = Duration::from_secs(20);
+/// How long one may take to end once its input is closed.
+const END_WITHIN: Duration = Duration::from_secs(2);
+/// Batches after which a process is replaced: whatever it leaks, it does not leak for ever.
+const BATCHES_MAX: u32 = 10_000;
+/// Resident memory beyond which it is replaced.
+const RESIDENT_BYTES_MAX: u64 = 512 << 20;
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Silence {
+    /// The process has ended.
+    #[error("it ended with {0}")]
+    Ended(ExitStatus),
+    /// It did not answer in time, and was killed.
+    #[error("it did not answer within {0:?} and was killed")]
+    Hung(Duration),
+    /// It said something else, and was killed.
+    #[error("it answered with something else: {0}")]
+    Babbled(String),
+    /// It was killed because everything stops.
+    #[error("it was killed")]
+    Killed,
+    /// The system does not let us talk to it.
+    #[error("it cannot be run: {0}")]
+    System(#[from] io::Error),
+}
+
+/// A process that inserts. It dies with this value.
+#[derive(Debug)]
+pub(crate) struct Child {
+    process: tokio::process::Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+    started_at: Instant,
+    batches: u32,
+}
+
+impl Child {
+    /// Starts one, and waits until it answers.
+    pub(crate) async fn start(program: &Program) -> Result<Self, Silence> {
+        let mut child = Self::spawn(program)?;
+        let nothing = Request {
+            inserts: Vec::new(),
+        };
+        child.ask(&nothing, READY_WITHIN).await?;
+        Ok(child)
+    }
+
+    fn spawn(program: &Program) -> io::Result<Self> {
+        let mut command = Command::new(&program.path);
+        for name in &program.hidden {
+            command.env_remove(name);
+        }
+        let mut process = command
+            .args(&program.arguments)
+            .envs(program.variables.iter().cloned())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            // A terminal's Ctrl-C is for us: what runs may end in peace.
+            .process_group(0)
+            .kill_on_drop(true)
+            .spawn()?;
+        let pipes = process.stdin.take().zip(process.stdout.take());
+        let (input, output) = pipes.ok_or_else(|| io::Error::other("no pipes were made"))?;
+        Ok(Self {
+            process,
+            input,
+            output: BufReader::new(output),
+            started_at: Instant::now(),
+            batches: 0,
+        })
+    }
+
+    /// Lets it insert a batch; the outcome of each, in order. If there is no answer, the process is gone.
+    pub(crate) async fn ask(
+        &mut self,
+        request: &Request,
+        patience: Duration,
+    ) -> Result<Vec<Outcome>, Silence> {
+        let asked = timeout(patience, self.exchange(request)).await;
+        let silence = match asked {
+            Ok(Ok(outcomes)) => return Ok(outcomes),
+            Ok(Err(silence)) => silence,
+            Err(_) => Silence::Hung(patience),
+        };
+        Err(self.bury(silence).await)
+    }
+
+    async fn exchange(&mut self, request: &Request) -> Result<Vec<Outcome>, Silence> {
+        self.batches += 1;
+        self.input.write_all(&protocol::line(request)).await?;
+        let mut line = Vec::new();
+        self.output.read_until(b'\n', &mut line).await?;
+        if line.is_empty() {
+            return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
+        }
+        let answer: Answer =
+            protocol::read(&line).map_err(|error| Silence::Babbled(error.to_string()))?;
+        if answer.outcomes.len() != request.inserts.len() {
+            let reason = format!(
+                "{} outcomes for {} tasks",
+                answer.outcomes.len(),
+                request.inserts.len()
+            );
+            return Err(Silence::Babbled(reason));
+        }
+        Ok(answer.outcomes)
+    }
+
+    /// Makes sure that it is gone. A broken pipe then has a better name: how the process ended.
+    async fn bury(&mut self, silence: Silence) -> Silence {
+        if matches!(silence, Silence::System(_))
+            && let Ok(Ok(status)) = timeout(END_WITHIN, self.process.wait()).await
+        {
+            return Silence::Ended(status);
+        }
+        // It may have ended just now.
+        let _ = self.process.kill().await;
+        silence
+    }
+
+    /// Waits for its end, which nobody asked for.
+    pub(crate) async fn ended(&mut self) -> Silence {
+        match self.process.wait().await {
+            Ok(status) => Silence::Ended(status),
+            Err(error) => Silence::System(error),
+        }
+    }
+
+    /// How long it has lived.
+    pub(crate) fn lived_for(&self) -> Duration {
+        self.started_at.elapsed()
+    }
+
+    /// Why it is to be replaced, if it is.
+    pub(crate) fn is_worn_out(&self) -> Option<String> {
+        if self.batches >= BATCHES_MAX {
+            return Some(format!("it has inserted {} batches", self.batches));
+        }
+        let bytes = resident_bytes(self.process.id()?)?;
+        (bytes > RESIDENT_BYTES_MAX).then(|| {
+            format!(
+                "it uses {} MiB of memory, the limit is {} MiB",
+                bytes >> 20,
+                RESIDENT_BYTES_MAX >> 20
+            )
+        })
+    }
+
+    /// Lets it end by itself, and sees to it if it does not.
+    pub(crate) async fn end(self) {
+        let Self {
+            mut process, input, ..
+        } = self;
+        drop(input);
+        if timeout(END_WITHIN, process.wait()).await.is_err() {
+            // It may have ended just now.
+            let _ = process.kill().await;
+        }
+    }
+}
+
+/// What a process has in memory; `None` where the system does not tell.
+fn resident_bytes(process: u32) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let kib: u64 = line.split_ascii_whitespace().next()?.parse().ok()?;
+    Some(kib << 10)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_memory_of_a_process_is_known() {
+        let bytes = resident_bytes(std::process::id()).expect("this is Linux");
+        assert!(bytes > 100 << 10, "{bytes}");
+        assert_eq!(resident_bytes(u32::MAX), None);
+    }
+}

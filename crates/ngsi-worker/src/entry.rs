@@ -1,0 +1,38 @@
+//! What a child does: inserts what its parent asks for, until its parent says no more, or is gone.
+
+use std::io;
+use std::os::fd::AsFd as _;
+
+use ganger_ngsi::environment::Environment;
+use ganger_ngsi_postgres::executor::execute;
+use rustix::process::{Signal, set_parent_process_death_signal};
+use tokio::net::unix::pipe;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::variables::settings;
+
+/// Inserts tasks that come in on standard input, and answers on standard output, until the input ends.
+///
+/// It ends with its parent, at once if the system can do that. The signals that ask a parent to stop do nothing here,
+/// also when they are sent to all processes of a service: the parent lets what runs come to its end.
+///
+/// # Errors
+/// If standard input and output are no pipes, or what comes in is no request.
+pub fn insert_for_parent(environment: Environment) -> io::Result<()> {
+    // A parent that has died already has closed the input.
+    set_parent_process_death_signal(Some(Signal::KILL))?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(async {
+        // From here on they do not end the process, whether anybody listens or not.
+        for kind in [SignalKind::terminate(), SignalKind::interrupt()] {
+            drop(signal(kind)?);
+        }
+        let input = io::stdin().as_fd().try_clone_to_owned()?;
+        let output = io::stdout().as_fd().try_clone_to_owned()?;
+        let input = pipe::Receiver::from_owned_fd(input)?;
+        let output = pipe::Sender::from_owned_fd(output)?;
+        execute(settings(environment), input, output).await
+    })
+}

@@ -1,0 +1,34 @@
+//! Why a pool cannot work.
+
+use std::io;
+use std::net::SocketAddr;
+
+use crate::restarts::STARTED_AFTER;
+
+/// Why a pool cannot work.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The server cannot be used.
+    #[error(transparent)]
+    Client(#[from] ganger_client::Error),
+    /// The processes that insert end as soon as they have started.
+    #[error(
+        "no process that inserts could be kept running: the last one {how}, and ten in a row did not live for {STARTED_AFTER:?}; their log tells more"
+    )]
+    GaveUp {
+        /// How the last one ended.
+        how: String,
+    },
+    /// The numbers cannot be shown there.
+    #[error("cannot listen at {address} for --metrics: {source}")]
+    Listen {
+        /// Where.
+        address: SocketAddr,
+        /// Why not.
+        source: io::Error,
+    },
+    /// Samples cannot be written.
+    #[error(transparent)]
+    Telemetry(#[from] ganger_telemetry::TelemetryError),
+}

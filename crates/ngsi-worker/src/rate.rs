@@ -1,0 +1,97 @@
+//! How much happened in the last seconds.
+
+use std::time::Instant;
+
+/// Over how many whole seconds the rate is taken.
+const SECONDS: usize = 10;
+
+/// Counts by second, for the last ten and the present one.
+#[derive(Debug)]
+pub(crate) struct Rate {
+    began_at: Instant,
+    /// The count of each second, at its number modulo the length, with that number.
+    seconds: [(u64, u64); SECONDS + 1],
+}
+
+impl Rate {
+    /// Nothing has happened yet.
+    pub(crate) fn new(now: Instant) -> Self {
+        Self {
+            began_at: now,
+            seconds: [(0, 0); SECONDS + 1],
+        }
+    }
+
+    /// So much has happened.
+    pub(crate) fn add(&mut self, now: Instant, count: u64) {
+        let second = self.second(now);
+        let place = usize::try_from(second).unwrap_or_default() % self.seconds.len();
+        let slot = &mut self.seconds[place];
+        if slot.0 != second {
+            *slot = (second, 0);
+        }
+        slot.1 += count;
+    }
+
+    /// The mean a second over the last ten whole seconds, or over fewer if it has not run for so long; 0 in the first.
+    pub(crate) fn per_second(&self, now: Instant) -> f64 {
+        let present = self.second(now);
+        let whole = present.min(10);
+        if whole == 0 {
+            return 0.0;
+        }
+        let is_recent = |second: u64| second < present && present - second <= 10;
+        let sum: u64 = self
+            .seconds
+            .iter()
+            .filter(|(second, _)| is_recent(*second))
+            .map(|(_, count)| count)
+            .sum();
+        number(sum) / number(whole)
+    }
+
+    fn second(&self, now: Instant) -> u64 {
+        now.saturating_duration_since(self.began_at).as_secs()
+    }
+}
+
+fn number(count: u64) -> f64 {
+    f64::from(u32::try_from(count).unwrap_or(u32::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn about(rate: f64, wanted: f64) {
+        assert!((rate - wanted).abs() < 1e-9, "{rate} instead of {wanted}");
+    }
+
+    #[test]
+    fn the_rate_is_the_mean_over_the_last_ten_whole_seconds() {
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let mut rate = Rate::new(start);
+        about(rate.per_second(at(0)), 0.0);
+        for second in 0..100 {
+            rate.add(at(second), 7);
+            rate.add(at(second), 3);
+        }
+        about(rate.per_second(at(100)), 10.0);
+        about(rate.per_second(at(105)), 5.0);
+        about(rate.per_second(at(110)), 0.0);
+        about(rate.per_second(at(10_000)), 0.0);
+    }
+
+    #[test]
+    fn a_young_rate_is_taken_over_what_there_was() {
+        let start = Instant::now();
+        let mut rate = Rate::new(start);
+        rate.add(start, 30);
+        about(rate.per_second(start), 0.0);
+        about(rate.per_second(start + Duration::from_secs(1)), 30.0);
+        about(rate.per_second(start + Duration::from_secs(3)), 10.0);
+    }
+}

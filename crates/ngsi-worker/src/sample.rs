@@ -1,0 +1,31 @@
+//! Looks at the length of the queue once a second, for whoever reads the numbers.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::MissedTickBehavior;
+
+use crate::metrics::Metrics;
+use crate::source::{Insight, is_final};
+
+/// How often.
+const SAMPLE_EVERY: Duration = Duration::from_secs(1);
+
+/// Samples until the runtime ends, or the server says that it will never tell.
+pub(crate) async fn sample_queue(server: impl Insight, metrics: Arc<Metrics>) {
+    let mut ticks = tokio::time::interval(SAMPLE_EVERY);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        match server.standing().await {
+            Ok(standing) => metrics.sampled(Some(standing.pending)),
+            Err(error) => {
+                metrics.sampled(None);
+                if is_final(&error) {
+                    tracing::warn!(%error, "the length of the queue is not shown: the server does not tell");
+                    return;
+                }
+            }
+        }
+    }
+}

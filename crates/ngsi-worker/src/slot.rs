@@ -1,0 +1,361 @@
+//! One worker of the pool: a task that keeps a process running and gives it one batch at a time.
+//!
+//! A process that dies costs the task that killed it, and nothing else: the batch is gone through once more, task by
+//! task, each under the lease that it has, and only the one whose process dies again is given up.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ganger_client::Held;
+use ganger_ngsi_postgres::protocol::{Outcome as Answered, Request, RequestedInsert};
+use ganger_worker::{Reports, Shutdown};
+use serde_json::value::RawValue;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+
+use crate::Settings;
+use crate::child::{Child, Silence};
+use crate::metrics::Metrics;
+use crate::outcome::Outcome;
+use crate::restarts::{Death, Next, Restarts};
+use crate::waiting::Task;
+
+/// What a task shows that had to be killed: the words of the queue that QuantumLeap uses.
+const TIMED_OUT: &str = "JobTimeoutException('Task exceeded maximum timeout value (180 seconds)')";
+
+/// What a worker says to its pool.
+#[derive(Debug)]
+pub(crate) enum Said {
+    /// It can take a batch. Said once for each batch.
+    Idle(usize),
+    /// Tasks have come to their end.
+    Ended(Vec<Ended>),
+    /// No process can be kept running.
+    GaveUp(String),
+}
+
+/// A task that came to its end.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    /// Its lease.
+    pub(crate) held: Held,
+    /// How.
+    pub(crate) outcome: Outcome,
+    /// When its worker fetched it.
+    pub(crate) began_at: Instant,
+}
+
+/// Takes batches for a worker. Dropping it ends the worker after its batch.
+pub(crate) type Batches = mpsc::UnboundedSender<Vec<Task>>;
+
+/// What all workers of a pool share.
+#[derive(Clone)]
+pub(crate) struct Shop<R> {
+    pub(crate) settings: Arc<Settings>,
+    pub(crate) reports: R,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) said: mpsc::UnboundedSender<Said>,
+    pub(crate) level: watch::Receiver<Shutdown>,
+}
+
+/// Starts the worker at `place`. It ends when its process is gone.
+pub(crate) fn start<R: Reports>(workers: &mut JoinSet<()>, shop: Shop<R>, place: usize) -> Batches {
+    let (batches, inbox) = mpsc::unbounded_channel();
+    let restarts = Restarts::new(shop.settings.restart_pause);
+    let worker = Worker {
+        shop,
+        place,
+        inbox,
+        child: None,
+        restarts,
+        pause: Duration::ZERO,
+        is_idle: false,
+    };
+    workers.spawn(worker.serve());
+    batches
+}
+
+struct Worker<R> {
+    shop: Shop<R>,
+    place: usize,
+    inbox: mpsc::UnboundedReceiver<Vec<Task>>,
+    child: Option<Child>,
+    restarts: Restarts,
+    /// Before the next start.
+    pause: Duration,
+    /// Whether the pool knows that a batch can be taken.
+    is_idle: bool,
+}
+
+impl<R: Reports> Worker<R> {
+    async fn serve(mut self) {
+        while self.has_child().await {
+            if !self.is_idle {
+                self.is_idle = true;
+                self.say(Said::Idle(self.place));
+            }
+            let Some(child) = &mut self.child else { break };
+            tokio::select! {
+                // A task that is given to a dead process would be taken for the one that killed it.
+                biased;
+                silence = child.ended() => self.bury(&silence, false),
+                batch = self.inbox.recv() => match batch {
+                    Some(batch) => self.attend(batch).await,
+                    None => break,
+                },
+            }
+        }
+        // Nothing that was handed over may be left without an end.
+        self.inbox.close();
+        while let Some(batch) = self.inbox.recv().await {
+            self.give_back(batch);
+        }
+        if let Some(child) = self.child.take() {
+            child.end().await;
+        }
+    }
+
+    /// Goes through a batch: at once, and task by task if its process dies of it.
+    async fn attend(&mut self, batch: Vec<Task>) {
+        self.is_idle = false;
+        let began_at = Instant::now();
+        if self.level() != Shutdown::No {
+            return self.give_back(batch);
+        }
+        self.shop.metrics.began_batch();
+        if let Some(outcomes) = self.run(&batch, false).await {
+            let tasks = batch.into_iter().zip(outcomes);
+            self.tell(tasks.map(|(task, outcome)| (task.held, outcome)), began_at);
+        } else {
+            self.attend_one_by_one(batch, began_at).await;
+        }
+        self.retire();
+    }
+
+    async fn attend_one_by_one(&mut self, batch: Vec<Task>, began_at: Instant) {
+        tracing::warn!(
+            tasks = batch.len(),
+            "goes through the batch once more, task by task"
+        );
+        for task in batch {
+            let may_run = self.level() == Shutdown::No && self.has_child().await;
+            let outcome = if may_run {
+                let outcomes = self.run(std::slice::from_ref(&task), true).await;
+                outcomes.and_then(|mut outcomes| outcomes.pop())
+            } else {
+                Some(Outcome::Unstarted)
+            };
+            let outcome = outcome.unwrap_or(Outcome::Lost);
+            self.tell([(task.held, outcome)].into_iter(), began_at);
+        }
+    }
+
+    /// Lets the process insert tasks, those of them whose lease still lives. `None`: it has died of several.
+    async fn run(&mut self, tasks: &[Task], is_again: bool) -> Option<Vec<Outcome>> {
+        let mut outcomes: Vec<Outcome> = Vec::with_capacity(tasks.len());
+        let mut inserts = Vec::with_capacity(tasks.len());
+        // Stands for an outcome that is still to come.
+        let mut open = Vec::with_capacity(tasks.len());
+        for task in tasks {
+            outcomes.push(match self.requested(task, is_again) {
+                Ok(insert) => {
+                    inserts.push(insert);
+                    open.push(outcomes.len());
+                    Outcome::Unstarted
+                }
+                Err(outcome) => outcome,
+            });
+        }
+        if inserts.is_empty() {
+            return Some(outcomes);
+        }
+        match self.ask(Request { inserts }).await {
+            Ok(answers) => {
+                for (place, answer) in open.into_iter().zip(answers) {
+                    outcomes[place] = answer.into();
+                }
+            }
+            Err(_) if open.len() > 1 && self.level() != Shutdown::AtOnce => return None,
+            Err(silence) => {
+                for place in open {
+                    outcomes[place] = fate(&silence);
+                }
+            }
+        }
+        Some(outcomes)
+    }
+
+    /// A task as the process is told of it, or how it ends without that.
+    fn requested(&self, task: &Task, is_again: bool) -> Result<RequestedInsert, Outcome> {
+        let Some(expires_at) = self.shop.reports.expires_at(&task.held) else {
+            return Err(Outcome::Dropped);
+        };
+        let text = String::from_utf8(task.input.to_vec()).map_err(|error| unreadable(&error))?;
+        let input = RawValue::from_string(text).map_err(|error| unreadable(&error))?;
+        // Half of it, because the process hears of it later than we know of it.
+        let sole_for = expires_at.saturating_duration_since(Instant::now()) / 2;
+        Ok(RequestedInsert {
+            uuid: task.held.job.clone(),
+            is_repeat: is_again || task.attempt > 1,
+            sole_for_ms: Some(u64::try_from(sole_for.as_millis()).unwrap_or(u64::MAX)),
+            input,
+        })
+    }
+
+    /// Asks the process, unless everything is to stop at once: then it is killed. It is gone if there is no answer.
+    async fn ask(&mut self, request: Request) -> Result<Vec<Answered>, Silence> {
+        let patience = self.shop.settings.patience;
+        let Some(mut child) = self.child.take() else {
+            return Err(Silence::Killed);
+        };
+        let mut level = self.shop.level.clone();
+        let asked = tokio::select! {
+            asked = child.ask(&request, patience) => asked,
+            _ = level.wait_for(|level| *level == Shutdown::AtOnce) => Err(Silence::Killed),
+        };
+        self.child = Some(child);
+        match &asked {
+            Ok(_) => self.restarts.did_well(),
+            Err(silence) => self.bury(silence, true),
+        }
+        asked
+    }
+
+    /// The process has died.
+    fn bury(&mut self, silence: &Silence, had_task: bool) {
+        let lived_for = self
+            .child
+            .take()
+            .map_or(Duration::ZERO, |child| child.lived_for());
+        self.note_death(
+            silence,
+            Death {
+                lived_for,
+                had_task,
+            },
+        );
+    }
+
+    fn note_death(&mut self, silence: &Silence, death: Death) {
+        let (worker, lived_for) = (self.place, death.lived_for);
+        tracing::warn!(
+            worker,
+            ?lived_for,
+            "the process that inserts is gone: {silence}"
+        );
+        match self.restarts.died(death) {
+            Next::StartAfter(pause) => {
+                self.pause = pause;
+                self.shop.metrics.restarted();
+            }
+            Next::GiveUp => self.say(Said::GaveUp(silence.to_string())),
+        }
+    }
+
+    /// Starts a process if there is none. `false` if there will be none: the pool stops.
+    async fn has_child(&mut self) -> bool {
+        while self.child.is_none() {
+            let mut level = self.shop.level.clone();
+            let program = self.shop.settings.program.clone();
+            let started_at = Instant::now();
+            let starting = async {
+                tokio::time::sleep(self.pause).await;
+                Child::start(&program).await
+            };
+            let started = tokio::select! {
+                // The pool may have given up, or been asked to stop, before this began.
+                biased;
+                _ = level.wait_for(|level| *level != Shutdown::No) => return false,
+                started = starting => started,
+            };
+            match started {
+                Ok(child) => {
+                    self.pause = Duration::ZERO;
+                    self.child = Some(child);
+                }
+                Err(silence) => {
+                    let lived_for = started_at.elapsed().saturating_sub(self.pause);
+                    self.note_death(
+                        &silence,
+                        Death {
+                            lived_for,
+                            had_task: false,
+                        },
+                    );
+                }
+            }
+        }
+        true
+    }
+
+    /// Replaces a process that has leaked, or may have.
+    fn retire(&mut self) {
+        if let Some(reason) = self.child.as_ref().and_then(Child::is_worn_out)
+            && let Some(child) = self.child.take()
+        {
+            tracing::info!(
+                worker = self.place,
+                "the process that inserts is replaced: {reason}"
+            );
+            self.shop.metrics.restarted();
+            // The next one need not wait for it.
+            tokio::spawn(child.end());
+        }
+    }
+
+    fn give_back(&self, batch: Vec<Task>) {
+        let tasks = batch
+            .into_iter()
+            .map(|task| (task.held, Outcome::Unstarted));
+        self.tell(tasks, Instant::now());
+    }
+
+    fn tell(&self, tasks: impl Iterator<Item = (Held, Outcome)>, began_at: Instant) {
+        let ended = tasks.map(|(held, outcome)| Ended {
+            held,
+            outcome,
+            began_at,
+        });
+        self.say(Said::Ended(ended.collect()));
+    }
+
+    fn say(&self, said: Said) {
+        // A pool that is gone has no use for it.
+        let _ = self.shop.said.send(said);
+    }
+
+    fn level(&self) -> Shutdown {
+        *self.shop.level.borrow()
+    }
+}
+
+impl From<Answered> for Outcome {
+    fn from(answered: Answered) -> Self {
+        match answered {
+            Answered::Inserted { rows } => Self::Inserted { rows },
+            Answered::Failed { error, curable } => Self::Failed {
+                message: error,
+                is_curable: curable,
+            },
+        }
+    }
+}
+
+/// What becomes of the one task that a process did not answer about.
+fn fate(silence: &Silence) -> Outcome {
+    match silence {
+        Silence::Hung(_) => Outcome::Failed {
+            message: TIMED_OUT.into(),
+            is_curable: false,
+        },
+        _ => Outcome::Lost,
+    }
+}
+
+/// A job that somebody else put into the queue: the document is none of ours.
+fn unreadable(error: &dyn std::error::Error) -> Outcome {
+    Outcome::Failed {
+        message: format!("this is not the input of an insert: {error}"),
+        is_curable: false,
+    }
+}

@@ -1,0 +1,165 @@
+//! Which database is asked for: only TimescaleDB, or plain PostgreSQL under that name, is served.
+
+use yaml_rust2::{Yaml, YamlLoader};
+
+use super::EnvironmentError;
+
+/// The name of the back-end that is served, compared without case.
+const TIMESCALE: &str = "timescale";
+
+/// Checks the default back-end and those of the tenants. A default in the environment beats the one of the file, and
+/// then it does not matter what the file's is.
+pub(super) fn check(
+    default: Option<&str>,
+    config: Option<&str>,
+    file: impl Fn(&str) -> std::io::Result<String>,
+) -> Result<(), EnvironmentError> {
+    if let Some(default) = default {
+        served(default, "the default").map_err(|reason| refused("QL_DEFAULT_DB", reason))?;
+    }
+    let Some(path) = config else {
+        return Ok(());
+    };
+    let text =
+        file(path).map_err(|error| refused("QL_CONFIG", format!("cannot read {path}: {error}")))?;
+    check_file(&text, default.is_some())
+        .map_err(|reason| refused("QL_CONFIG", format!("{path}: {reason}")))
+}
+
+fn check_file(text: &str, is_default_known: bool) -> Result<(), String> {
+    let documents =
+        YamlLoader::load_from_str(text).map_err(|error| format!("is no YAML: {error}"))?;
+    // An empty file says nothing.
+    let Some(document) = documents.first().filter(|it| !it.is_null()) else {
+        return Ok(());
+    };
+    if document.as_hash().is_none() {
+        return Err("is no mapping with tenants and default-backend".to_owned());
+    }
+    if !is_default_known {
+        check_entry(&document["default-backend"], "the default-backend")?;
+    }
+    match &document["tenants"] {
+        Yaml::BadValue | Yaml::Null => Ok(()),
+        Yaml::Hash(tenants) => tenants.iter().try_for_each(|(name, tenant)| {
+            let name = name.as_str().unwrap_or("?");
+            if tenant.as_hash().is_none() && !tenant.is_null() {
+                return Err(format!("tenant {name} is no mapping with a backend"));
+            }
+            check_entry(&tenant["backend"], &format!("the backend of tenant {name}"))
+        }),
+        _ => Err("its tenants are no mapping of names".to_owned()),
+    }
+}
+
+/// An entry that is missing leaves the default.
+fn check_entry(entry: &Yaml, whose: &str) -> Result<(), String> {
+    match entry {
+        Yaml::BadValue | Yaml::Null => Ok(()),
+        Yaml::String(name) => served(name, whose),
+        _ => Err(format!("{whose} is no name of a back-end")),
+    }
+}
+
+fn served(name: &str, whose: &str) -> Result<(), String> {
+    if name.trim().eq_ignore_ascii_case(TIMESCALE) {
+        Ok(())
+    } else {
+        Err(format!(
+            "{whose} is {name:?}, but only {TIMESCALE} is served here"
+        ))
+    }
+}
+
+fn refused(variable: &'static str, reason: String) -> EnvironmentError {
+    EnvironmentError { variable, reason }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::check;
+
+    fn outcome(default: Option<&str>, text: &str) -> Result<(), String> {
+        let file = |path: &str| {
+            assert_eq!(path, "ql.yml");
+            Ok(text.to_owned())
+        };
+        check(default, Some("ql.yml"), file).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn timescale_is_served_whatever_its_case() {
+        for default in [
+            None,
+            Some("timescale"),
+            Some("Timescale"),
+            Some("TIMESCALE"),
+        ] {
+            assert_eq!(
+                check(default, None, |_| Err(io::ErrorKind::NotFound.into())),
+                Ok(())
+            );
+        }
+        for text in [
+            "",
+            "---\n",
+            "# nothing\n",
+            "default-backend: Timescale\n",
+            "tenants:\n",
+            "tenants:\n  a:\n    backend: Timescale\n  b:\n    backend: TIMESCALE\n  c: {}\n  d:\n",
+            "tenants: {a: {backend: timescale, other: 5}}\nmore: [1]\n",
+        ] {
+            assert_eq!(outcome(None, text), Ok(()), "{text}");
+        }
+    }
+
+    #[test]
+    fn crate_db_is_refused_wherever_it_is_asked_for() {
+        for default in ["crate", "Crate", "CRATE", "mysql"] {
+            let error =
+                check(Some(default), None, |_| Ok(String::new())).expect_err("it is refused");
+            assert_eq!(error.variable, "QL_DEFAULT_DB");
+        }
+        let error = outcome(None, "default-backend: Crate\n").expect_err("it is refused");
+        assert_eq!(
+            error,
+            "QL_CONFIG: ql.yml: the default-backend is \"Crate\", but only timescale is served here"
+        );
+        let tenant = "tenants:\n  a:\n    backend: Timescale\n  b:\n    backend: crate\n";
+        for default in [None, Some("timescale")] {
+            let error = outcome(default, tenant).expect_err("it is refused");
+            assert!(
+                error.contains("the backend of tenant b is \"crate\""),
+                "{error}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_default_in_the_environment_beats_the_one_of_the_file() {
+        assert_eq!(
+            outcome(Some("timescale"), "default-backend: Crate\n"),
+            Ok(())
+        );
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_understood_is_refused() {
+        for text in [
+            "a: [",
+            "- a\n",
+            "text",
+            "tenants: [a]\n",
+            "tenants: {a: crate}\n",
+            "default-backend: 5\n",
+            "tenants: {a: {backend: [Timescale]}}\n",
+        ] {
+            assert!(outcome(None, text).is_err(), "{text}");
+        }
+        let error = check(None, Some("x"), |_| Err(io::ErrorKind::NotFound.into()));
+        let error = error.expect_err("it is refused").to_string();
+        assert!(error.starts_with("QL_CONFIG: cannot read x: "), "{error}");
+    }
+}

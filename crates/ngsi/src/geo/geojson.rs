@@ -1,0 +1,95 @@
+//! GeoJSON geometries (RFC 7946, section 3.1), read and written.
+
+use serde_json::{Value, json};
+
+use super::NoGeometry;
+use super::geometry::{Geometry, Path, Position};
+use super::simple::{LINE_POINTS_MIN, RING_POINTS_MIN};
+
+/// Reads a geometry object; `None` if its type is none of the seven.
+pub(super) fn read(value: &Value) -> Result<Option<Geometry>, NoGeometry> {
+    let object = value.as_object().ok_or(NoGeometry)?;
+    let coordinates = object.get("coordinates").unwrap_or(&Value::Null);
+    let geometry = match object.get("type").and_then(Value::as_str) {
+        Some("Point") => Geometry::Point(position(coordinates)?),
+        Some("LineString") => Geometry::LineString(line(coordinates)?),
+        Some("Polygon") => Geometry::Polygon(rings(coordinates)?),
+        Some("MultiPoint") => Geometry::MultiPoint(each(coordinates, position)?),
+        Some("MultiLineString") => Geometry::MultiLineString(each(coordinates, line)?),
+        Some("MultiPolygon") => Geometry::MultiPolygon(each(coordinates, rings)?),
+        Some("GeometryCollection") => {
+            let members = object.get("geometries").unwrap_or(&Value::Null);
+            Geometry::Collection(each(members, member)?)
+        }
+        _ => return Ok(None),
+    };
+    Ok(Some(geometry))
+}
+
+/// Writes a geometry that came in a simple format, so a flat one: none of those has more dimensions or parts.
+pub(super) fn write(geometry: &Geometry) -> Value {
+    let (kind, coordinates) = match geometry {
+        Geometry::Point(point) => ("Point", pair(point)),
+        Geometry::LineString(path) => ("LineString", pairs(path)),
+        Geometry::Polygon(rings) => ("Polygon", rings.iter().map(|ring| pairs(ring)).collect()),
+        _ => unreachable!("no simple format has parts: {geometry:?}"),
+    };
+    json!({"type": kind, "coordinates": coordinates})
+}
+
+/// A member of a collection. One that is not known spoils the whole, since the rest would be another place.
+fn member(value: &Value) -> Result<Geometry, NoGeometry> {
+    read(value)?.ok_or(NoGeometry)
+}
+
+fn each<T>(
+    value: &Value,
+    read_item: impl Fn(&Value) -> Result<T, NoGeometry>,
+) -> Result<Vec<T>, NoGeometry> {
+    let items = value.as_array().ok_or(NoGeometry)?;
+    items.iter().map(read_item).collect()
+}
+
+fn rings(value: &Value) -> Result<Vec<Path>, NoGeometry> {
+    at_least(
+        1,
+        each(value, |ring| {
+            at_least(RING_POINTS_MIN, each(ring, position)?)
+        })?,
+    )
+}
+
+fn line(value: &Value) -> Result<Path, NoGeometry> {
+    at_least(LINE_POINTS_MIN, each(value, position)?)
+}
+
+fn at_least<T>(count: usize, items: Vec<T>) -> Result<Vec<T>, NoGeometry> {
+    if items.len() < count {
+        Err(NoGeometry)
+    } else {
+        Ok(items)
+    }
+}
+
+fn position(value: &Value) -> Result<Position, NoGeometry> {
+    match *each(value, number)?.as_slice() {
+        [x, y] => Ok(Position { x, y, z: None }),
+        [x, y, z] => Ok(Position { x, y, z: Some(z) }),
+        _ => Err(NoGeometry),
+    }
+}
+
+fn number(value: &Value) -> Result<f64, NoGeometry> {
+    value
+        .as_f64()
+        .filter(|number| number.is_finite())
+        .ok_or(NoGeometry)
+}
+
+fn pairs(path: &[Position]) -> Value {
+    path.iter().map(pair).collect()
+}
+
+fn pair(point: &Position) -> Value {
+    json!([point.x, point.y])
+}

@@ -1,0 +1,78 @@
+//! NGSI's simple formats: texts `"latitude, longitude"` and lists of them.
+
+use serde_json::Value;
+
+use super::NoGeometry;
+use super::geometry::{Geometry, Path, Position};
+use crate::python;
+
+/// The fewest points of a line.
+pub(super) const LINE_POINTS_MIN: usize = 2;
+/// The fewest points of a ring: a triangle and its first point once more.
+pub(super) const RING_POINTS_MIN: usize = 4;
+
+/// Reads `"latitude, longitude"`.
+pub(super) fn point(value: &Value) -> Result<Geometry, NoGeometry> {
+    position(value).map(Geometry::Point)
+}
+
+/// Reads a list of two or more points.
+pub(super) fn line(value: &Value) -> Result<Geometry, NoGeometry> {
+    path(value, LINE_POINTS_MIN).map(Geometry::LineString)
+}
+
+/// Reads a list of four or more points, the one ring of a polygon.
+pub(super) fn polygon(value: &Value) -> Result<Geometry, NoGeometry> {
+    let ring = path(value, RING_POINTS_MIN)?;
+    Ok(Geometry::Polygon(vec![ring]))
+}
+
+/// Reads two corners that lie opposite each other. The ring starts and ends at the second one, and has
+/// the first one in the middle.
+pub(super) fn rectangle(value: &Value) -> Result<Geometry, NoGeometry> {
+    let corners = path(value, 2)?;
+    let &[first, second] = corners.as_slice() else {
+        return Err(NoGeometry);
+    };
+    let ring = [
+        (second.x, second.y),
+        (first.x, second.y),
+        (first.x, first.y),
+        (second.x, first.y),
+        (second.x, second.y),
+    ];
+    let ring = ring.map(|(x, y)| Position { x, y, z: None });
+    Ok(Geometry::Polygon(vec![ring.to_vec()]))
+}
+
+/// A point as the simple format has it, with numbers as Python prints them.
+pub(super) fn point_text(point: &Position) -> String {
+    format!("{}, {}", python::float(point.y), python::float(point.x))
+}
+
+fn path(value: &Value, points_min: usize) -> Result<Path, NoGeometry> {
+    let points = value.as_array().ok_or(NoGeometry)?;
+    if points.len() < points_min {
+        return Err(NoGeometry);
+    }
+    points.iter().map(position).collect()
+}
+
+fn position(value: &Value) -> Result<Position, NoGeometry> {
+    let text = value.as_str().ok_or(NoGeometry)?;
+    let (latitude, longitude) = text.split_once(',').ok_or(NoGeometry)?;
+    Ok(Position {
+        x: number(longitude)?,
+        y: number(latitude)?,
+        z: None,
+    })
+}
+
+fn number(text: &str) -> Result<f64, NoGeometry> {
+    let number: f64 = text.trim().parse().map_err(|_| NoGeometry)?;
+    if number.is_finite() {
+        Ok(number)
+    } else {
+        Err(NoGeometry)
+    }
+}

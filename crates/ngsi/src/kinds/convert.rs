@@ -1,0 +1,295 @@
+//! Values as text that PostgreSQL reads.
+//!
+//! The text has to stand for itself: the column may have been made for another type long ago, and gets the same text
+//! then. What a type cannot hold becomes NULL here; what the column cannot hold PostgreSQL itself refuses.
+
+use serde_json::{Number, Value};
+
+use super::Kind;
+use crate::geo::{self, NoGeometry};
+use crate::python::{self, is_integer};
+use crate::time::is_iso8601;
+
+impl Kind {
+    /// The text that is stored for a value; `None` is NULL.
+    ///
+    /// # Errors
+    /// If this kind is a place and the value is none.
+    pub fn text(self, value: &Value) -> Result<Option<String>, NoGeometry> {
+        Ok(match self {
+            Self::Number => number(value),
+            Self::Integer => integer(value),
+            Self::Boolean => boolean(value),
+            Self::Text => text(value),
+            Self::DateTime => value
+                .as_str()
+                .filter(|text| is_iso8601(text))
+                .map(str::to_owned),
+            Self::LinkedDate => value.as_str().map(str::to_owned),
+            Self::Structure if value.is_object() => Some(python::json(value)),
+            Self::Structure | Self::Array => value.is_array().then(|| python::json(value)),
+            Self::Place(format) => geo::ewkt(format, value)?,
+            Self::Other => as_it_is(value),
+        })
+    }
+}
+
+fn number(value: &Value) -> Option<String> {
+    match value {
+        Value::Number(number) => Some(double(number)),
+        Value::String(text) => Some(python::float(read_float(text)?)),
+        _ => None,
+    }
+}
+
+/// A number with a point or an exponent: `5.0` for 5. An integer that is too large for that stays as it was written,
+/// so that PostgreSQL refuses it and nothing is lost.
+fn double(number: &Number) -> String {
+    let float = python::as_f64(number);
+    if float.is_infinite() && is_integer(number) {
+        return number.to_string();
+    }
+    python::float(float)
+}
+
+fn integer(value: &Value) -> Option<String> {
+    match value {
+        Value::Number(number) => cut(number.as_str()),
+        Value::String(text) => cut(text),
+        _ => None,
+    }
+}
+
+/// A number's digits without its fraction. Integers of any size stay exact.
+fn cut(text: &str) -> Option<String> {
+    let text = text.trim();
+    let (sign, digits) = match text.strip_prefix('-') {
+        Some(digits) => ("-", digits),
+        None => ("", text.strip_prefix('+').unwrap_or(text)),
+    };
+    let whole = if !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        digits.trim_start_matches('0').to_owned()
+    } else {
+        let float = read_float(text).filter(|float| float.is_finite())?;
+        let whole = format!("{:.0}", float.trunc().abs());
+        whole.trim_start_matches('0').to_owned()
+    };
+    if whole.is_empty() {
+        return Some("0".to_owned());
+    }
+    Some(format!("{sign}{whole}"))
+}
+
+fn boolean(value: &Value) -> Option<String> {
+    let truth = match value {
+        Value::Bool(truth) => *truth,
+        Value::String(text) if text.eq_ignore_ascii_case("true") => true,
+        Value::String(text) if text.eq_ignore_ascii_case("false") => false,
+        Value::Number(number) => match number.as_str() {
+            "1" => true,
+            "0" | "-0" => false,
+            _ => return None,
+        },
+        _ => return None,
+    };
+    Some(truth.to_string())
+}
+
+fn text(value: &Value) -> Option<String> {
+    match value {
+        Value::Null => None,
+        Value::String(text) => Some(text.clone()),
+        other => Some(python::repr(other)),
+    }
+}
+
+fn as_it_is(value: &Value) -> Option<String> {
+    match value {
+        Value::Null => None,
+        Value::Bool(truth) => Some(truth.to_string()),
+        Value::Number(number) if is_integer(number) => integer(value),
+        Value::Number(number) => Some(double(number)),
+        Value::String(text) => Some(text.clone()),
+        Value::Array(_) | Value::Object(_) => Some(python::json(value)),
+    }
+}
+
+/// A number in a string: blanks around it, an exponent, `nan` and `inf` are allowed.
+fn read_float(text: &str) -> Option<f64> {
+    text.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::geo::Format;
+
+    /// Numbers as they would come, which `json!` cannot write.
+    fn parsed(text: &str) -> Value {
+        serde_json::from_str(text).expect("a value")
+    }
+
+    fn converts(kind: Kind, cases: &[(Value, Option<&str>)]) {
+        for (value, expected) in cases {
+            let found = kind.text(value).expect("no place");
+            assert_eq!(found.as_deref(), *expected, "{kind:?} of {value}");
+        }
+    }
+
+    #[test]
+    fn numbers_and_strings_that_read_as_one_become_floats() {
+        converts(
+            Kind::Number,
+            &[
+                (json!(5), Some("5.0")),
+                (json!(23.3), Some("23.3")),
+                (json!("12.5"), Some("12.5")),
+                (json!(" 1e3\n"), Some("1000.0")),
+                (json!("NaN"), Some("nan")),
+                (json!("-Infinity"), Some("-inf")),
+                (json!("xx"), None),
+                (json!(""), None),
+                (json!(true), None),
+                (json!([1]), None),
+                (json!(null), None),
+                (parsed("1e999"), Some("inf")),
+                (
+                    parsed(&format!("1{}", "0".repeat(400))),
+                    Some(&format!("1{}", "0".repeat(400))),
+                ),
+            ],
+        );
+    }
+
+    #[test]
+    fn integers_are_cut_towards_zero_and_stay_exact() {
+        converts(
+            Kind::Integer,
+            &[
+                (json!(12), Some("12")),
+                (json!(12.9), Some("12")),
+                (json!(-12.9), Some("-12")),
+                (json!(-0.5), Some("0")),
+                (parsed("-0"), Some("0")),
+                (parsed("1.5e3"), Some("1500")),
+                (json!("12.9"), Some("12")),
+                (json!(" +007 "), Some("7")),
+                (json!("-9007199254740993"), Some("-9007199254740993")),
+                (
+                    parsed("1180591620717411303424"),
+                    Some("1180591620717411303424"),
+                ),
+                (json!(1e21), Some("1000000000000000000000")),
+                (json!("nan"), None),
+                (json!("inf"), None),
+                (json!("-"), None),
+                (json!(true), None),
+                (json!({}), None),
+                (json!(null), None),
+            ],
+        );
+    }
+
+    #[test]
+    fn booleans_are_read_from_words_and_from_the_integers_one_and_zero() {
+        converts(
+            Kind::Boolean,
+            &[
+                (json!(true), Some("true")),
+                (json!("TRUE"), Some("true")),
+                (json!("False"), Some("false")),
+                (json!(1), Some("true")),
+                (json!(0), Some("false")),
+                (parsed("-0"), Some("false")),
+                (json!(2), None),
+                (json!(1.0), None),
+                (json!("1"), None),
+                (json!("x"), None),
+                (json!(null), None),
+            ],
+        );
+    }
+
+    #[test]
+    fn texts_stay_and_all_else_is_printed_as_python_prints_it() {
+        converts(
+            Kind::Text,
+            &[
+                (json!(" x "), Some(" x ")),
+                (json!(""), Some("")),
+                (json!(5), Some("5")),
+                (json!(1.5), Some("1.5")),
+                (json!(true), Some("True")),
+                (json!({"a": 1}), Some("{'a': 1}")),
+                (json!(["a", "b"]), Some("['a', 'b']")),
+                (json!(null), None),
+            ],
+        );
+    }
+
+    #[test]
+    fn dates_are_handed_over_if_they_have_the_form_of_one() {
+        converts(
+            Kind::DateTime,
+            &[
+                (
+                    json!("2019-01-01T00:00:00+02:00"),
+                    Some("2019-01-01T00:00:00+02:00"),
+                ),
+                (json!("2019"), Some("2019")),
+                (json!("nonsense"), None),
+                (json!(5), None),
+                (json!({"@type": "DateTime", "@value": "2019-01-01"}), None),
+            ],
+        );
+        converts(
+            Kind::LinkedDate,
+            &[(json!("2019-01-01"), Some("2019-01-01")), (json!(5), None)],
+        );
+    }
+
+    #[test]
+    fn structures_hold_objects_and_lists_and_arrays_hold_lists() {
+        converts(
+            Kind::Structure,
+            &[
+                (json!({"a": [1, "x"]}), Some(r#"{"a": [1, "x"]}"#)),
+                (json!([1, "x"]), Some(r#"[1, "x"]"#)),
+                (json!("x"), None),
+                (json!(null), None),
+            ],
+        );
+        converts(
+            Kind::Array,
+            &[
+                (json!([1, "x"]), Some(r#"[1, "x"]"#)),
+                (json!({"a": 1}), None),
+            ],
+        );
+    }
+
+    #[test]
+    fn values_of_types_that_are_not_known_are_handed_over_as_they_are() {
+        converts(
+            Kind::Other,
+            &[
+                (json!("abc"), Some("abc")),
+                (json!(5), Some("5")),
+                (json!(5.0), Some("5.0")),
+                (json!(false), Some("false")),
+                (json!({"z": 1}), Some(r#"{"z": 1}"#)),
+                (json!(null), None),
+            ],
+        );
+    }
+
+    #[test]
+    fn a_place_that_is_none_cannot_be_stored() {
+        let point = Kind::Place(Format::Point);
+        let stored = point.text(&json!("41.3, 2.1")).expect("a place");
+        assert_eq!(stored.as_deref(), Some("SRID=4326;POINT(2.1 41.3)"));
+        assert_eq!(point.text(&json!(null)), Err(NoGeometry));
+    }
+}

@@ -1,0 +1,136 @@
+//! Properties of conversion, over any value: it is total, and its text can be read as the type of the column.
+
+use proptest::prelude::*;
+use proptest::sample::select;
+use serde_json::Value;
+
+use super::{ColumnType, Kind, type_of, value_of};
+use crate::Entity;
+use crate::any_json;
+use crate::geo::Format;
+use crate::time::is_iso8601;
+
+/// Every type that is known but for places, those whose values say the type, and one that is not known.
+pub(crate) const TYPES: [&str; 11] = [
+    "Number",
+    "Integer",
+    "Boolean",
+    "Text",
+    "DateTime",
+    "ISO8601",
+    "StructuredValue",
+    "Array",
+    "Property",
+    "Relationship",
+    "Foo",
+];
+
+/// The types of places, which refuse most values.
+pub(crate) const PLACES: [&str; 6] = [
+    "geo:point",
+    "geo:line",
+    "geo:polygon",
+    "geo:box",
+    "geo:json",
+    "GeoProperty",
+];
+
+/// Values of all sorts, those that types are picky about among them.
+fn value() -> impl Strategy<Value = Value> {
+    let number =
+        "[ +-]?([0-9]{0,22}|0x1f|1_0)\\.?[0-9]{0,3}(e-?[0-9]{1,3})?|[+-]?(inf|nan|Infinity)";
+    let word = "true|FALSE|True|\"?2019-01-01\"?|2019|2019-W01|12:00";
+    prop_oneof![
+        2 => any_json::value(),
+        1 => number.prop_map(Value::from),
+        1 => word.prop_map(Value::from),
+        1 => word.prop_map(|date| serde_json::json!({"@type": "DateTime", "@value": date})),
+    ]
+}
+
+fn attribute() -> impl Strategy<Value = Entity> {
+    let ngsi_type = prop_oneof![3 => select(&TYPES[..]), 1 => select(&PLACES[..])];
+    (ngsi_type, value(), value()).prop_map(|(ngsi_type, value, object)| {
+        Entity::from_iter([
+            ("type".to_owned(), ngsi_type.into()),
+            ("value".to_owned(), value),
+            ("object".to_owned(), object),
+        ])
+    })
+}
+
+/// Whether PostgreSQL reads the text into a column of this type, as far as that is decided here. (Whether an integer
+/// has too many digits, or a date is one it knows, it says itself.)
+fn is_read(text: &str, column: ColumnType) -> bool {
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    match column {
+        ColumnType::Text | ColumnType::Timestamp => true,
+        ColumnType::Double => text.parse::<f64>().is_ok(),
+        ColumnType::BigInt => {
+            let is_canonical = digits == "0" || !digits.starts_with('0');
+            is_canonical && !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
+        }
+        ColumnType::Boolean => text == "true" || text == "false",
+        ColumnType::Json => serde_json::from_str::<Value>(text).is_ok(),
+        ColumnType::Geometry => text.starts_with("SRID=4326;"),
+    }
+}
+
+proptest! {
+    #[test]
+    fn an_attributes_own_column_reads_its_text(attribute in attribute()) {
+        let value = value_of(&attribute);
+        let kind = type_of(&attribute).kind;
+        if let Ok(Some(text)) = kind.text(value) {
+            let column = kind.column(value);
+            prop_assert!(is_read(&text, column), "{column:?}: {text}");
+        }
+    }
+
+    #[test]
+    fn only_places_refuse_values_and_only_they_refuse_null(attribute in attribute(), value in value()) {
+        let kind = type_of(&attribute).kind;
+        if matches!(kind, Kind::Place(_)) {
+            prop_assert!(kind.text(&Value::Null).is_err());
+        } else {
+            prop_assert!(kind.text(&value).is_ok());
+            prop_assert_eq!(kind.text(&Value::Null), Ok(None));
+        }
+    }
+
+    #[test]
+    fn json_and_text_keep_what_they_are_given(value in value()) {
+        if let Ok(Some(text)) = Kind::Structure.text(&value) {
+            let read: Value = serde_json::from_str(&text).expect("it is JSON");
+            prop_assert_eq!(&read, &value);
+        }
+        if let Value::String(text) = &value {
+            prop_assert_eq!(Kind::Text.text(&value), Ok(Some(text.clone())));
+            prop_assert_eq!(Kind::Other.text(&value), Ok(Some(text.clone())));
+        }
+    }
+
+    #[test]
+    fn what_is_stored_as_a_time_has_the_form_of_one(value in value()) {
+        if let Ok(Some(text)) = Kind::DateTime.text(&value) {
+            prop_assert!(is_iso8601(&text));
+        }
+    }
+
+    #[test]
+    fn integers_are_the_numbers_cut_towards_zero(number in -1e15..1e15_f64) {
+        let value = serde_json::json!(number);
+        let text = Kind::Integer.text(&value).expect("no place").expect("a number");
+        prop_assert_eq!(text.parse::<f64>(), Ok(number.trunc() + 0.0));
+        let as_text = Value::from(format!(" {number} "));
+        prop_assert_eq!(Kind::Integer.text(&as_text), Ok(Some(text)));
+    }
+
+    #[test]
+    fn a_place_is_one_or_it_is_not(value in value()) {
+        for format in [Format::Point, Format::Line, Format::Polygon, Format::Box, Format::Json] {
+            let text = Kind::Place(format).text(&value);
+            prop_assert!(text.is_err() || text.iter().flatten().all(|text| is_read(text, ColumnType::Geometry)));
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! NGSI notifications: what is checked of them, what is kept, and the rows of a database that they become.
+//!
+//! Pure: no clock, no file, no socket. The steps, in the order in which a notification meets them:
+//!
+//! 1. [`notification::read`]: the body is JSON and has the form of a notification;
+//! 2. [`prepare::prepare`]: times, places and empty attributes of its entities are settled;
+//! 3. [`task::Task`]: what is queued, and what lists show of it;
+//! 4. [`rows::groups`]: what is to be inserted, table by table.
+//!
+//! The behaviour is that of QuantumLeap 1.0, whose users shall find the same answers and the same tables.
+
+#![forbid(unsafe_code)]
+
+#[cfg(test)]
+mod any_json;
+pub mod environment;
+pub mod geo;
+mod json;
+pub mod kinds;
+pub mod notification;
+pub mod prepare;
+pub mod python;
+pub mod rows;
+pub mod task;
+pub mod time;
+
+/// An entity: a JSON object in the order in which it came, with numbers as they were written.
+pub type Entity = serde_json::Map<String, serde_json::Value>;

@@ -1,0 +1,263 @@
+//! The first two checks of a notification: the type of its content and the form of its body.
+
+use serde_json::{Map, Value};
+
+use crate::python::repr;
+use crate::{Entity, json};
+
+/// Why a notification is not taken. `detail` is what the problem document says.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{detail}")]
+pub struct Refusal {
+    /// The status of the answer: 400 or 415.
+    pub status: u16,
+    /// What is wrong.
+    pub detail: String,
+}
+
+impl Refusal {
+    /// A notification that is wrong in itself: status 400.
+    pub fn bad_request(detail: impl Into<String>) -> Self {
+        Self {
+            status: 400,
+            detail: detail.into(),
+        }
+    }
+}
+
+/// The entities of a notification's body.
+///
+/// # Errors
+/// If the content is of another type (415), the body is not JSON, or not a notification (400).
+pub fn read(content_type: Option<&str>, body: &[u8]) -> Result<Vec<Entity>, Refusal> {
+    let content_type = content_type.unwrap_or_default();
+    if !is_json(content_type) {
+        return Err(Refusal {
+            status: 415,
+            detail: format!("Invalid Content-type ({content_type}), expected JSON data"),
+        });
+    }
+    if body.is_empty() {
+        return Err(Refusal::bad_request("None is not of type 'object'"));
+    }
+    // QuantumLeap cannot tell a null from a body that it could not read.
+    match json::read(body) {
+        Err(_) | Ok(Value::Null) => Err(Refusal::bad_request("Request body is not valid JSON")),
+        Ok(Value::Object(notification)) => entities(notification),
+        Ok(other) => Err(wrong_type(&other, "object", "")),
+    }
+}
+
+/// `application/json` and `application/<x>+json`, in any case, with parameters or without.
+fn is_json(content_type: &str) -> bool {
+    let essence = content_type.split(';').next().unwrap_or_default();
+    let essence = essence.trim().to_ascii_lowercase();
+    essence
+        .strip_prefix("application/")
+        .is_some_and(|subtype| subtype == "json" || subtype.ends_with("+json"))
+}
+
+fn entities(mut notification: Map<String, Value>) -> Result<Vec<Entity>, Refusal> {
+    let data = match notification.get_mut("data").map(Value::take) {
+        None => return Err(missing("data", "")),
+        Some(Value::Array(data)) => data,
+        Some(other) => return Err(wrong_type(&other, "array", "data")),
+    };
+    let entities: Vec<Entity> = data
+        .into_iter()
+        .enumerate()
+        .map(|(place, entity)| checked(entity, &format!("data.{place}")))
+        .collect::<Result<_, _>>()?;
+    match notification.get("subscriptionId") {
+        None | Some(Value::String(_)) => Ok(entities),
+        Some(other) => Err(wrong_type(other, "string", "subscriptionId")),
+    }
+}
+
+/// An entity with `id` and `type`. That both are there is checked before what they are.
+fn checked(entity: Value, path: &str) -> Result<Entity, Refusal> {
+    let Value::Object(entity) = entity else {
+        return Err(wrong_type(&entity, "object", path));
+    };
+    let members = ["id", "type"];
+    for name in members {
+        if !entity.contains_key(name) {
+            return Err(missing(name, path));
+        }
+    }
+    for name in members {
+        if !entity[name].is_string() {
+            return Err(wrong_type(
+                &entity[name],
+                "string",
+                &format!("{path}.{name}"),
+            ));
+        }
+    }
+    Ok(entity)
+}
+
+fn missing(name: &str, path: &str) -> Refusal {
+    Refusal::bad_request(format!("'{name}' is a required property{}", place(path)))
+}
+
+fn wrong_type(value: &Value, expected: &str, path: &str) -> Refusal {
+    let value = repr(value);
+    Refusal::bad_request(format!(
+        "{value} is not of type '{expected}'{}",
+        place(path)
+    ))
+}
+
+/// Where in the body; nothing at its top.
+fn place(path: &str) -> String {
+    if path.is_empty() {
+        String::new()
+    } else {
+        format!(" - '{path}'")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::{Refusal, read};
+    use crate::any_json;
+
+    fn refusal(body: &str) -> Refusal {
+        read(Some("application/json"), body.as_bytes()).expect_err("it is refused")
+    }
+
+    #[test]
+    fn a_body_that_is_no_notification_is_refused_with_the_place_and_what_is_there() {
+        for (body, detail) in [
+            ("", "None is not of type 'object'"),
+            (" ", "Request body is not valid JSON"),
+            ("null", "Request body is not valid JSON"),
+            ("{", "Request body is not valid JSON"),
+            ("{} x", "Request body is not valid JSON"),
+            ("[]", "[] is not of type 'object'"),
+            ("1", "1 is not of type 'object'"),
+            ("true", "True is not of type 'object'"),
+            ("\"it's\"", "\"it's\" is not of type 'object'"),
+            ("{}", "'data' is a required property"),
+            ("{\"data\": {}}", "{} is not of type 'array' - 'data'"),
+            ("{\"data\": null}", "None is not of type 'array' - 'data'"),
+            ("{\"data\": [5]}", "5 is not of type 'object' - 'data.0'"),
+            ("{\"data\": [{}]}", "'id' is a required property - 'data.0'"),
+            (
+                "{\"data\": [{\"type\": 1}]}",
+                "'id' is a required property - 'data.0'",
+            ),
+            (
+                "{\"data\": [{\"id\": \"\", \"type\": \"\"}, {\"id\": \"\"}]}",
+                "'type' is a required property - 'data.1'",
+            ),
+            (
+                "{\"data\": [{\"id\": 1, \"type\": {\"a\": [null]}}]}",
+                "1 is not of type 'string' - 'data.0.id'",
+            ),
+            (
+                "{\"data\": [{\"id\": \"\", \"type\": {\"a\": [null]}}]}",
+                "{'a': [None]} is not of type 'string' - 'data.0.type'",
+            ),
+            (
+                "{\"subscriptionId\": 5.50, \"data\": []}",
+                "5.5 is not of type 'string' - 'subscriptionId'",
+            ),
+            (
+                "{\"subscriptionId\": null, \"data\": [1]}",
+                "1 is not of type 'object' - 'data.0'",
+            ),
+        ] {
+            let expected = Refusal {
+                status: 400,
+                detail: detail.to_owned(),
+            };
+            assert_eq!(refusal(body), expected, "{body}");
+        }
+    }
+
+    #[test]
+    fn deep_nesting_is_no_valid_json() {
+        let body = format!("{{\"data\": {}{}}}", "[".repeat(200), "]".repeat(200));
+        assert_eq!(refusal(&body).detail, "Request body is not valid JSON");
+    }
+
+    #[test]
+    fn every_json_type_is_taken_and_no_other() {
+        let body = b"{\"data\": []}";
+        for content_type in [
+            "application/json",
+            "application/json; charset=utf-8",
+            "Application/JSON;charset=utf-8",
+            "application/ld+json",
+            "application/geo+json ; a=b",
+        ] {
+            assert_eq!(
+                read(Some(content_type), body),
+                Ok(Vec::new()),
+                "{content_type}"
+            );
+        }
+        for content_type in [
+            "text/plain",
+            "text/json",
+            "application/jsonx",
+            "json",
+            "*/*",
+        ] {
+            let refusal = read(Some(content_type), b"").expect_err("it is refused");
+            let detail = format!("Invalid Content-type ({content_type}), expected JSON data");
+            assert_eq!(
+                refusal,
+                Refusal {
+                    status: 415,
+                    detail
+                }
+            );
+        }
+        let refusal = read(None, body).expect_err("it is refused");
+        assert_eq!(refusal.status, 415);
+        assert_eq!(
+            refusal.detail,
+            "Invalid Content-type (), expected JSON data"
+        );
+    }
+
+    #[test]
+    fn entities_come_as_they_are_and_other_members_are_ignored() {
+        let body = br#"{"x": 1, "data": [{"type": "", "b": 1e2, "id": "", "a": {"value": 36893488147419103232}}]}"#;
+        let entities = read(Some("application/json"), body).expect("it is a notification");
+        let text = serde_json::to_string(&entities).expect("JSON");
+        assert_eq!(
+            text,
+            r#"[{"type":"","b":1e+2,"id":"","a":{"value":36893488147419103232}}]"#
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn any_json_is_a_notification_or_refused(value in any_json::value()) {
+            let body = value.to_string();
+            if let Err(refusal) = read(Some("application/json"), body.as_bytes()) {
+                prop_assert!(refusal.status == 400 && !refusal.detail.is_empty());
+            }
+        }
+
+        #[test]
+        fn any_list_of_data_is_one_of_entities_or_refused(data in any_json::value()) {
+            let body = format!("{{\"data\": [{data}]}}");
+            match read(Some("application/json"), body.as_bytes()) {
+                Err(refusal) => prop_assert!(refusal.detail.ends_with('\'')),
+                Ok(entities) => prop_assert_eq!(serde_json::Value::from(entities[0].clone()), data),
+            }
+        }
+
+        #[test]
+        fn any_bytes_are_a_notification_or_refused(body in any::<Vec<u8>>()) {
+            let _ = read(Some("application/json"), &body);
+        }
+    }
+}

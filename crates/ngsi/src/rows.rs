@@ -1,0 +1,398 @@
+//! The rows that a task's entities become, table by table.
+//!
+//! Entities of one type make a [`Group`]: they go into one table, and its attributes' columns are settled by all of
+//! them together. Of several service paths each makes groups of its own.
+
+mod ids;
+mod names;
+mod paths;
+mod table;
+
+#[cfg(test)]
+mod examples;
+#[cfg(test)]
+mod properties;
+
+use std::collections::{BTreeMap, HashMap};
+
+use serde_json::Value;
+
+use crate::Entity;
+use crate::geo::NoGeometry;
+use crate::kinds::{self, ColumnType, Kind};
+use crate::python;
+use crate::task::Task;
+
+pub use ids::{failed_batch_id, instance_id};
+pub use names::{cut, quoted};
+pub use table::Table;
+
+/// A column that comes of an attribute.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Column {
+    /// The attribute's name in lower case.
+    pub name: String,
+    /// The attribute's own name, for the metadata.
+    pub attribute: String,
+    /// Its NGSI type as given, or as it was inferred, for the metadata.
+    pub ngsi_type: String,
+    /// What the column is made as if it is missing.
+    pub kind: ColumnType,
+}
+
+/// The row of one entity.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// Which entity: its place in the task's payload.
+    pub entity: usize,
+    /// What goes into `fiware_servicepath`.
+    pub service_path: String,
+    /// The values that are not NULL, with the places of their columns, in ascending order. Only those: entities of one
+    /// type may have very different attributes, and then a list of all columns' values would grow with the square of
+    /// the notification.
+    values: Vec<(usize, String)>,
+}
+
+impl Row {
+    /// The values of the first `columns` of the group's columns, in the text form that PostgreSQL reads; `None` is NULL.
+    pub fn values(&self, columns: usize) -> impl Iterator<Item = Option<&str>> {
+        let mut given = self.values.iter().peekable();
+        (0..columns).map(move |column| {
+            let (_, value) = given.next_if(|(place, _)| *place == column)?;
+            Some(value.as_str())
+        })
+    }
+
+    /// Bytes of the values.
+    pub fn bytes(&self) -> usize {
+        self.values.iter().map(|(_, value)| value.len()).sum()
+    }
+}
+
+/// Rows for one table: entities of one type, and of one path if the task has several.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Group {
+    /// Where they go.
+    pub table: Table,
+    /// The attributes' columns, in order of first appearance. No two have names that PostgreSQL cuts to the same.
+    pub columns: Vec<Column>,
+    /// The rows, in the order of their entities.
+    pub rows: Vec<Row>,
+}
+
+/// Why a task can never be inserted. The text is what its `errors` show.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Incurable(pub String);
+
+impl From<NoGeometry> for Incurable {
+    fn from(error: NoGeometry) -> Self {
+        Self(error.to_string())
+    }
+}
+
+impl Incurable {
+    /// An error as Python shows it: the name of its class and its message.
+    fn new(class: &str, message: String) -> Self {
+        Self(format!(
+            "{class}({})",
+            python::repr(&Value::String(message))
+        ))
+    }
+}
+
+/// The rows of a task, in order of first appearance of their groups.
+///
+/// # Errors
+/// If the number of service paths does not fit, a geometry cannot be encoded, or an attribute has a reserved name or
+/// one that no column can have.
+pub fn groups(task: &Task) -> Result<Vec<Group>, Incurable> {
+    let service_paths = paths::of_entities(&task.origin, task.payload.len())?;
+    let tenant = task.origin.tenant.as_deref();
+    let mut groups = Vec::new();
+    for members in members(task, &service_paths) {
+        let first = &task.payload[members[0]];
+        let table = Table::of(tenant, string(first, "type"))?;
+        groups.push(group(table, &members, task, &service_paths)?);
+    }
+    Ok(groups)
+}
+
+/// The places of the entities of each group: those of one path lie together, and within them those of one type.
+fn members(task: &Task, service_paths: &[String]) -> Vec<Vec<usize>> {
+    let mut by_path: Listed<'_, Listed<'_, Vec<usize>>> = Vec::new();
+    for (place, (entity, path)) in task.payload.iter().zip(service_paths).enumerate() {
+        let by_type = entry(&mut by_path, path);
+        entry(by_type, string(entity, "type")).push(place);
+    }
+    by_path
+        .into_iter()
+        .flat_map(|(_, by_type)| by_type)
+        .map(|(_, places)| places)
+        .collect()
+}
+
+/// Something for each key, in order of first appearance.
+type Listed<'k, T> = Vec<(&'k str, T)>;
+
+/// What is listed under a key, which is added at the end if it is new.
+fn entry<'a, 'k, T: Default>(list: &'a mut Listed<'k, T>, key: &'k str) -> &'a mut T {
+    let place = list.iter().position(|(known, _)| *known == key);
+    let place = place.unwrap_or_else(|| {
+        list.push((key, T::default()));
+        list.len() - 1
+    });
+    &mut list[place].1
+}
+
+fn group(
+    table: Table,
+    members: &[usize],
+    task: &Task,
+    service_paths: &[String],
+) -> Result<Group, Incurable> {
+    let mut layout = Layout::default();
+    let mut cells = Vec::with_capacity(members.len());
+    for &entity in members {
+        cells.push(layout.place(&task.payload[entity])?);
+    }
+    let Layout { columns, kinds, .. } = layout;
+
+    let mut rows = Vec::with_capacity(members.len());
+    for (&entity, cells) in members.iter().zip(cells) {
+        let mut values = BTreeMap::new();
+        for (column, value) in cells {
+            // Of two names that differ in case only, the later one is here later and wins.
+            values.insert(column, kinds[column].text(value)?);
+        }
+        let values = values.into_iter();
+        rows.push(Row {
+            entity,
+            service_path: service_paths[entity].clone(),
+            values: values
+                .filter_map(|(column, value)| Some((column, value?)))
+                .collect(),
+        });
+    }
+    Ok(Group {
+        table,
+        columns,
+        rows,
+    })
+}
+
+/// The columns of a group, while its entities are gone through. The last one that has an attribute says what the column
+/// is, for the values of all.
+#[derive(Default)]
+struct Layout {
+    columns: Vec<Column>,
+    /// How the values of each column are converted.
+    kinds: Vec<Kind>,
+    /// The columns by their names as PostgreSQL cuts them.
+    places: HashMap<String, usize>,
+}
+
+impl Layout {
+    /// Gives every attribute of an entity its column.
+    fn place<'a>(&mut self, entity: &'a Entity) -> Result<Vec<(usize, &'a Value)>, Incurable> {
+        let mut cells = Vec::with_capacity(entity.len());
+        for (name, attribute) in entity {
+            let Value::Object(attribute) = attribute else {
+                continue; // `id`, `type` and `time_index` have columns of their own.
+            };
+            if let Some(column_name) = names::column(name)?
+                && let Some(column) = self.column(column_name, name, attribute)
+            {
+                cells.push((column, kinds::value_of(attribute)));
+            }
+        }
+        Ok(cells)
+    }
+
+    /// The column of an attribute; `None` if its name is cut to that of another column, which came first and keeps it.
+    fn column(&mut self, name: String, attribute_name: &str, attribute: &Entity) -> Option<usize> {
+        let found = kinds::type_of(attribute);
+        let column = Column {
+            attribute: attribute_name.to_owned(),
+            ngsi_type: found.name.into_owned(),
+            kind: found.kind.column(kinds::value_of(attribute)),
+            name,
+        };
+        match self.places.get(cut(&column.name)) {
+            None => {
+                let place = self.columns.len();
+                self.places.insert(cut(&column.name).to_owned(), place);
+                self.columns.push(column);
+                self.kinds.push(found.kind);
+                Some(place)
+            }
+            Some(&place) if self.columns[place].name == column.name => {
+                self.columns[place] = column;
+                self.kinds[place] = found.kind;
+                Some(place)
+            }
+            Some(_) => None,
+        }
+    }
+}
+
+/// A member that every entity has, as a string; empty if it is none.
+fn string<'a>(entity: &'a Entity, member: &str) -> &'a str {
+    entity.get(member).and_then(Value::as_str).unwrap_or("")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::task::Origin;
+
+    fn task(service_path: Option<&str>, payload: Value) -> Task {
+        let origin = Origin {
+            service_path: service_path.map(str::to_owned),
+            ..Origin::default()
+        };
+        let payload = serde_json::from_value(payload).expect("a list of entities");
+        Task { origin, payload }
+    }
+
+    fn values(group: &Group) -> Vec<Vec<Option<&str>>> {
+        let rows = group.rows.iter();
+        rows.map(|row| row.values(group.columns.len()).collect())
+            .collect()
+    }
+
+    #[test]
+    fn of_attributes_that_differ_in_case_only_the_later_one_wins() {
+        let entity = json!({"id": "e", "type": "T",
+            "Temp": {"type": "Text", "value": "a"}, "x": {"value": 1}, "TEMP": {"type": "Number", "value": 2}});
+        let groups = groups(&task(None, json!([entity]))).expect("rows");
+        let column = &groups[0].columns[0];
+        assert_eq!(
+            (column.name.as_str(), column.attribute.as_str()),
+            ("temp", "TEMP")
+        );
+        assert_eq!(
+            (column.ngsi_type.as_str(), column.kind),
+            ("Number", ColumnType::Double)
+        );
+        assert_eq!(values(&groups[0]), [[Some("2.0"), Some("1")]]);
+    }
+
+    #[test]
+    fn of_names_that_are_cut_to_the_same_the_first_one_has_the_column() {
+        let long = "a".repeat(63);
+        let entities = json!([
+            {"type": "T", format!("{long}b"): {"value": 1}, format!("{long}c"): {"value": "lost"}},
+            {"type": "T", &long: {"value": "lost"}, format!("{long}B"): {"value": 2}},
+        ]);
+        let groups = groups(&task(None, entities)).expect("rows");
+        assert_eq!(groups[0].columns.len(), 1);
+        assert_eq!(groups[0].columns[0].name, format!("{long}b"));
+        assert_eq!(values(&groups[0]), [[Some("1")], [Some("2")]]);
+    }
+
+    #[test]
+    fn the_last_entity_with_an_attribute_says_how_the_values_of_all_are_converted() {
+        let entities = json!([
+            {"type": "T", "x": {"type": "Relationship", "object": "urn:1"}},
+            {"type": "T", "x": {"type": "Property", "value": {"@type": "DateTime", "@value": "2019-01-01"}}},
+            {"type": "T", "x": {"type": "Text", "value": true}},
+            {"type": "T", "y": {"value": 5}},
+        ]);
+        let groups = groups(&task(None, entities)).expect("rows");
+        assert_eq!(groups[0].columns[0].kind, ColumnType::Text);
+        assert_eq!(
+            values(&groups[0]),
+            [
+                [Some("urn:1"), None],
+                [Some("2019-01-01"), None],
+                [Some("True"), None],
+                [None, Some("5")]
+            ]
+        );
+    }
+
+    #[test]
+    fn a_list_of_objects_of_a_relationship_is_json() {
+        let entity =
+            json!({"type": "T", "r": {"type": "Relationship", "object": ["urn:1", "urn:2"]}});
+        let groups = groups(&task(None, json!([entity]))).expect("rows");
+        assert_eq!(groups[0].columns[0].kind, ColumnType::Json);
+        assert_eq!(values(&groups[0]), [[Some(r#"["urn:1", "urn:2"]"#)]]);
+    }
+
+    #[test]
+    fn several_paths_part_the_entities_before_their_types_do() {
+        let entities = json!([{"type": "A"}, {"type": "A"}, {"type": "B"}, {"type": "A"}]);
+        let found = groups(&task(Some("/x,/y,/x,/x"), entities)).expect("rows");
+        let found: Vec<_> = found
+            .iter()
+            .map(|group| {
+                let places: Vec<usize> = group.rows.iter().map(|row| row.entity).collect();
+                let path = group.rows[0].service_path.as_str();
+                (group.table.name.as_str(), path, places)
+            })
+            .collect();
+        assert_eq!(
+            found,
+            [
+                ("eta", "/x", vec![0, 3]),
+                ("etb", "/x", vec![2]),
+                ("eta", "/y", vec![1])
+            ]
+        );
+    }
+
+    #[test]
+    fn types_that_differ_in_case_are_groups_of_one_table() {
+        let found = groups(&task(None, json!([{"type": "Room"}, {"type": "ROOM"}]))).expect("rows");
+        assert_eq!(found.len(), 2);
+        assert_eq!(found[0].table, found[1].table);
+    }
+
+    #[test]
+    fn attributes_with_the_names_of_standing_columns_leave_no_trace() {
+        let entity = json!({"id": "e", "type": "T", "time_index": "2020-01-01", "Time_Index": {"value": 1},
+            "instanceId": {"value": "mine"}, "@context": {"type": "Text", "value": "c"}, "bare": [1]});
+        let found = groups(&task(None, json!([entity]))).expect("rows");
+        assert!(found[0].columns.is_empty());
+        assert_eq!(values(&found[0]), [[]]);
+    }
+
+    #[test]
+    fn an_attribute_named_like_the_original_entity_is_incurable() {
+        let entity = json!({"type": "T", "__original_ngsi_entity__": {"value": 1}});
+        let error = groups(&task(None, json!([entity]))).expect_err("it is reserved");
+        assert_eq!(
+            error.0,
+            "ValueError(\"'__original_ngsi_entity__' is a reserved name, no attribute can have it\")"
+        );
+    }
+
+    #[test]
+    fn a_place_that_is_none_is_incurable_for_the_whole_task() {
+        let entities = json!([
+            {"type": "T", "x": {"value": 1}},
+            {"type": "U", "g": {"type": "geo:point", "value": null}},
+        ]);
+        let error = groups(&task(None, entities)).expect_err("it is no place");
+        assert_eq!(error, Incurable::from(NoGeometry));
+    }
+
+    #[test]
+    fn rows_of_entities_with_nothing_in_common_hold_their_own_values_only() {
+        let entities = (0..300).map(|n| json!({"type": "T", format!("a{n}"): {"value": n}}));
+        let groups = groups(&task(None, entities.collect())).expect("rows");
+        assert_eq!(groups[0].columns.len(), 300);
+        assert!(groups[0].rows.iter().all(|row| row.values.len() == 1));
+        let last: Vec<_> = groups[0].rows[299].values(300).collect();
+        assert_eq!((last[298], last[299]), (None, Some("299")));
+    }
+
+    #[test]
+    fn nothing_makes_no_groups() {
+        assert_eq!(groups(&task(None, json!([]))), Ok(Vec::new()));
+    }
+}

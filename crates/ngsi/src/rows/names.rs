@@ -1,0 +1,161 @@
+//! Names in the database: how they come of NGSI's, and how SQL writes them.
+
+use super::Incurable;
+
+/// PostgreSQL cuts identifiers to this many bytes.
+const IDENTIFIER_BYTES_MAX: usize = 63;
+
+/// The columns that every table has, and that no attribute can fill.
+const STANDING: [&str; 5] = [
+    "entity_id",
+    "entity_type",
+    "time_index",
+    "fiware_servicepath",
+    "instanceid",
+];
+/// The column that keeps entities as they came.
+const ORIGINAL_ENTITY: &str = "__original_ngsi_entity__";
+
+/// An identifier in double quotes, those within doubled.
+pub fn quoted(identifier: &str) -> String {
+    format!("\"{}\"", identifier.replace('"', "\"\""))
+}
+
+/// An identifier as PostgreSQL keeps it: not more than 63 bytes, and only whole characters.
+pub fn cut(identifier: &str) -> &str {
+    let mut end = IDENTIFIER_BYTES_MAX.min(identifier.len());
+    while !identifier.is_char_boundary(end) {
+        end -= 1;
+    }
+    &identifier[..end]
+}
+
+/// The column of an attribute; `None` if it has none, because a standing column has that name, or it is NGSI-LD's
+/// `@context`, which is no attribute.
+pub(super) fn column(attribute: &str) -> Result<Option<String>, Incurable> {
+    let name = attribute.to_lowercase();
+    if name == ORIGINAL_ENTITY {
+        let message = format!("'{attribute}' is a reserved name, no attribute can have it");
+        return Err(Incurable::new("ValueError", message));
+    }
+    if attribute == "@context" || STANDING.contains(&name.as_str()) {
+        return Ok(None);
+    }
+    if name.is_empty() {
+        let message = "an attribute without a name has no column".to_owned();
+        return Err(Incurable::new("ValueError", message));
+    }
+    possible(name).map(Some)
+}
+
+/// A name that can stand in SQL: one with a NUL character cannot, however it is quoted.
+pub(super) fn possible(name: String) -> Result<String, Incurable> {
+    if name.contains('\0') {
+        let message = format!("'{name}' contains NUL, no name in the database can");
+        return Err(Incurable::new("ValueError", message));
+    }
+    Ok(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// What an SQL reader makes of a quoted identifier: its name, and what follows it.
+    fn read_identifier(sql: &str) -> Option<(String, &str)> {
+        let mut rest = sql.strip_prefix('"')?;
+        let mut name = String::new();
+        loop {
+            let (part, after) = rest.split_once('"')?;
+            name.push_str(part);
+            rest = after;
+            match rest.strip_prefix('"') {
+                Some(after) => {
+                    name.push('"');
+                    rest = after;
+                }
+                None => return Some((name, rest)),
+            }
+        }
+    }
+
+    #[test]
+    fn quotes_within_a_name_are_doubled() {
+        assert_eq!(
+            quoted(r#"a"; drop table t; --"#),
+            r#""a""; drop table t; --""#
+        );
+    }
+
+    #[test]
+    fn names_are_cut_at_whole_characters() {
+        assert_eq!(cut("abc"), "abc");
+        assert_eq!(cut(&"a".repeat(64)), "a".repeat(63));
+        let name = format!("{}\u{e9}", "a".repeat(62));
+        assert_eq!(cut(&name), "a".repeat(62));
+    }
+
+    #[test]
+    fn names_of_attributes_are_put_in_lower_case_and_kept_otherwise() {
+        for (attribute, name) in [
+            ("a b", "a b"),
+            ("a.b", "a.b"),
+            ("a'b", "a'b"),
+            ("select", "select"),
+            ("9x", "9x"),
+            ("\u{c9}", "\u{e9}"),
+            (
+                "\u{39f}\u{394}\u{39f}\u{3a3}",
+                "\u{3bf}\u{3b4}\u{3bf}\u{3c2}",
+            ),
+            ("@Context", "@context"),
+        ] {
+            assert_eq!(column(attribute), Ok(Some(name.to_owned())));
+        }
+    }
+
+    #[test]
+    fn standing_columns_and_the_context_take_no_attribute() {
+        for attribute in [
+            "entity_id",
+            "Entity_Type",
+            "Time_Index",
+            "fiware_ServicePath",
+            "instanceId",
+            "@context",
+        ] {
+            assert_eq!(column(attribute), Ok(None), "{attribute}");
+        }
+    }
+
+    #[test]
+    fn names_that_no_column_can_have_are_incurable() {
+        for attribute in [
+            "__original_ngsi_entity__",
+            "__ORIGINAL_ngsi_entity__",
+            "",
+            "a\0b",
+        ] {
+            let error = column(attribute).expect_err("no column has it");
+            assert!(error.0.starts_with("ValueError("), "{error}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_quoted_name_reads_back_whatever_it_holds(name in "[\"'a; \\\\\u{e9}]{0,20}|\\PC*") {
+            let sql = format!("{} text", quoted(&name));
+            prop_assert_eq!(read_identifier(&sql), Some((name, " text")));
+        }
+
+        #[test]
+        fn a_cut_name_is_the_longest_start_that_fits(name in "\\PC{0,80}") {
+            let kept = cut(&name);
+            prop_assert!(name.starts_with(kept) && kept.len() <= IDENTIFIER_BYTES_MAX);
+            let next = name[kept.len()..].chars().next().map_or(usize::MAX, char::len_utf8);
+            prop_assert!(kept.len() == name.len() || kept.len() + next > IDENTIFIER_BYTES_MAX);
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! The service paths of a task's rows.
+
+use super::Incurable;
+use crate::task::Origin;
+
+/// The path of each of so many entities. One path is everybody's; of several there must be one an entity. What they
+/// look like is nobody's concern here, except that an empty one is the root.
+pub(super) fn of_entities(origin: &Origin, entities: usize) -> Result<Vec<String>, Incurable> {
+    let header: String = origin
+        .path()
+        .chars()
+        .filter(|character| !matches!(character, ' ' | '\t'))
+        .collect();
+    let paths: Vec<String> = header
+        .split(',')
+        .map(|path| if path.is_empty() { "/" } else { path }.to_owned())
+        .collect();
+    if let [path] = paths.as_slice() {
+        return Ok(vec![path.clone(); entities]);
+    }
+    if paths.len() != entities {
+        let message = format!(
+            "The header value '{}' is not valid. Multiple servicePath are allowed only if their number match the \
+             number of entities",
+            origin.path()
+        );
+        return Err(Incurable::new("InvalidHeaderValue", message));
+    }
+    Ok(paths)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn paths(header: Option<&str>, entities: usize) -> Result<Vec<String>, Incurable> {
+        let origin = Origin {
+            service_path: header.map(str::to_owned),
+            ..Origin::default()
+        };
+        of_entities(&origin, entities)
+    }
+
+    #[test]
+    fn one_path_is_that_of_every_entity() {
+        for (header, path) in [
+            (None, "/"),
+            (Some(""), "/"),
+            (Some("  "), "/"),
+            (Some("/a"), "/a"),
+            (Some(" / a\t"), "/a"),
+            (Some("a"), "a"),
+        ] {
+            let expected = vec![path.to_owned(); 3];
+            assert_eq!(paths(header, 3), Ok(expected), "{header:?}");
+            assert_eq!(paths(header, 0), Ok(Vec::new()));
+        }
+    }
+
+    #[test]
+    fn several_paths_go_to_the_entities_one_by_one() {
+        let expected = ["/a", "/b", "/"].map(str::to_owned).to_vec();
+        assert_eq!(paths(Some("/a, /b,"), 3), Ok(expected));
+    }
+
+    #[test]
+    fn another_number_of_paths_than_entities_is_incurable() {
+        for entities in [0, 1, 3] {
+            let error = paths(Some("/a,/b"), entities).expect_err("two paths");
+            assert_eq!(
+                error.0,
+                "InvalidHeaderValue(\"The header value '/a,/b' is not valid. Multiple servicePath are allowed only if \
+                 their number match the number of entities\")"
+            );
+        }
+    }
+}

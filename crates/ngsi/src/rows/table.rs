@@ -1,0 +1,94 @@
+//! The table of an entity type.
+
+use super::Incurable;
+use super::names::{possible, quoted};
+
+/// Where the entities of a type go.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Table {
+    /// `mt` and the tenant in lower case; `None` without a tenant: the first schema of the search path.
+    pub schema: Option<String>,
+    /// `et` and the type in lower case.
+    pub name: String,
+}
+
+impl Table {
+    /// The table of a tenant's entities of a type. An empty tenant is none.
+    pub(super) fn of(tenant: Option<&str>, entity_type: &str) -> Result<Self, Incurable> {
+        let schema = match tenant {
+            None | Some("") => None,
+            Some(tenant) => Some(possible(format!("mt{}", tenant.to_lowercase()))?),
+        };
+        let name = possible(format!("et{}", entity_type.to_lowercase()))?;
+        Ok(Self { schema, name })
+    }
+
+    /// For SQL: `"mtx"."etroom"`, quotes within doubled.
+    pub fn quoted(&self) -> String {
+        match &self.schema {
+            Some(schema) => format!("{}.{}", quoted(schema), quoted(&self.name)),
+            None => quoted(&self.name),
+        }
+    }
+
+    /// The key of its row in `md_ets_metadata`: like [`Self::quoted`], but quotes within are not doubled.
+    pub fn metadata_key(&self) -> String {
+        match &self.schema {
+            Some(schema) => format!("\"{schema}\".\"{}\"", self.name),
+            None => format!("\"{}\"", self.name),
+        }
+    }
+
+    /// The name of its index, not quoted: `ix_mtx.etroom_eid_and_tx`.
+    pub fn index_name(&self) -> String {
+        match &self.schema {
+            Some(schema) => format!("ix_{schema}.{}_eid_and_tx", self.name),
+            None => format!("ix_{}_eid_and_tx", self.name),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tenant_and_type_name_the_table_in_lower_case() {
+        let table = Table::of(Some("AbC"), "Room").expect("names");
+        assert_eq!(table.quoted(), r#""mtabc"."etroom""#);
+        assert_eq!(table.metadata_key(), r#""mtabc"."etroom""#);
+        assert_eq!(table.index_name(), "ix_mtabc.etroom_eid_and_tx");
+    }
+
+    #[test]
+    fn without_a_tenant_there_is_no_schema() {
+        for tenant in [None, Some("")] {
+            let table = Table::of(tenant, "Room").expect("names");
+            assert_eq!(table.quoted(), r#""etroom""#);
+            assert_eq!(table.metadata_key(), r#""etroom""#);
+            assert_eq!(table.index_name(), "ix_etroom_eid_and_tx");
+        }
+    }
+
+    #[test]
+    fn odd_names_are_kept_and_their_quotes_doubled_in_sql_only() {
+        let table = Table::of(
+            Some(r#"x"; drop schema public; --"#),
+            "https://a.b/c#D e\u{301}",
+        )
+        .expect("names");
+        assert_eq!(
+            table.quoted(),
+            "\"mtx\"\"; drop schema public; --\".\"ethttps://a.b/c#d e\u{301}\""
+        );
+        assert_eq!(
+            table.metadata_key(),
+            "\"mtx\"; drop schema public; --\".\"ethttps://a.b/c#d e\u{301}\""
+        );
+    }
+
+    #[test]
+    fn a_type_with_a_nul_has_no_table() {
+        assert!(Table::of(None, "a\0").is_err());
+    }
+}

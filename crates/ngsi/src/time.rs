@@ -1,0 +1,190 @@
+//! Times in entities: which texts are ISO 8601, which further ones a time index may have, and how one is written.
+
+mod iso;
+mod loose;
+mod scanner;
+
+use std::fmt;
+
+use jiff::civil::{self, Date, DateTime};
+use jiff::tz::Offset;
+use jiff::{SignedDuration, Timestamp};
+
+/// Whether a text has ISO 8601 form as QuantumLeap understands it, which decides on timestamp columns.
+///
+/// That is `YYYY`, `YYYY-MM`, `YYYY-MM-DD`, `YYYYMMDD`, or a week's date; a whole date may be followed by any one
+/// character, a time, and an offset. Double quotes around are ignored. Fields are in range, hour 24 among them.
+pub fn is_iso8601(text: &str) -> bool {
+    iso::read(text).is_some()
+}
+
+/// A time as somebody wrote it: years 1 to 9999, to the microsecond, with the offset of a zone or without.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Time {
+    local: DateTime,
+    offset: Option<Offset>,
+}
+
+impl Time {
+    /// Reads the value of a time index: ISO 8601, or one of the usual ways to write a day and a time in English.
+    pub fn read(text: &str) -> Option<Self> {
+        let text = text.trim();
+        iso::read(text).or_else(|| loose::read(text))
+    }
+
+    /// The time at which a notification arrived: UTC, written without a zone.
+    pub fn of_arrival(arrived: Timestamp) -> Self {
+        let arrived = Timestamp::from_microsecond(arrived.as_microsecond()).unwrap_or(arrived);
+        Self {
+            local: Offset::UTC.to_datetime(arrived),
+            offset: None,
+        }
+    }
+
+    /// The moment that it means, for comparing: since the start of 1970, in UTC if it has no zone.
+    pub fn moment(self) -> SignedDuration {
+        let offset = self.offset.unwrap_or(Offset::UTC).seconds();
+        self.local
+            .duration_since(Date::constant(1970, 1, 1).at(0, 0, 0, 0))
+            - SignedDuration::from_secs(i64::from(offset))
+    }
+}
+
+/// ISO 8601: with an offset if there is a zone, with six digits of fraction unless they are zero.
+impl fmt::Display for Time {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (date, time) = (self.local.date(), self.local.time());
+        let (year, month, day) = (date.year(), date.month(), date.day());
+        write!(f, "{year:04}-{month:02}-{day:02}")?;
+        let (hour, minute, second) = (time.hour(), time.minute(), time.second());
+        write!(f, "T{hour:02}:{minute:02}:{second:02}")?;
+        let microseconds = time.subsec_nanosecond() / 1_000;
+        if microseconds != 0 {
+            write!(f, ".{microseconds:06}")?;
+        }
+        let Some(offset) = self.offset else {
+            return Ok(());
+        };
+        let sign = if offset.is_negative() { '-' } else { '+' };
+        let minutes = offset.seconds().abs() / 60;
+        write!(f, "{sign}{:02}:{:02}", minutes / 60, minutes % 60)
+    }
+}
+
+/// A time of day as it is written, hour 24 included.
+#[derive(Clone, Copy, Default)]
+struct Clock {
+    hour: u32,
+    minute: u32,
+    second: u32,
+    microsecond: u32,
+}
+
+/// A date and a time of day together, if their fields are in range. Hour 24 is the start of the next day.
+fn at(date: Date, clock: Clock) -> Option<DateTime> {
+    if clock.hour == 24 {
+        let is_midnight = clock.minute == 0 && clock.second == 0 && clock.microsecond == 0;
+        let next = date.tomorrow().ok().filter(|_| is_midnight)?;
+        return Some(next.at(0, 0, 0, 0));
+    }
+    let time = civil::Time::new(
+        i8::try_from(clock.hour).ok()?,
+        i8::try_from(clock.minute).ok()?,
+        i8::try_from(clock.second).ok()?,
+        i32::try_from(clock.microsecond).ok()? * 1_000,
+    );
+    Some(date.to_datetime(time.ok()?))
+}
+
+/// A day of the calendar, if there is one; years from 1 on.
+fn day(year: u32, month: u32, day: u32) -> Option<Date> {
+    if year == 0 {
+        return None;
+    }
+    let (month, day) = (i8::try_from(month).ok()?, i8::try_from(day).ok()?);
+    Date::new(i16::try_from(year).ok()?, month, day).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+    use proptest::prelude::*;
+
+    use super::{Time, is_iso8601};
+
+    fn read(text: &str) -> Time {
+        Time::read(text).expect("it is a time")
+    }
+
+    #[test]
+    fn a_time_is_written_with_the_offset_it_came_with_and_a_fraction_only_if_there_is_one() {
+        for (text, written) in [
+            ("2020-01-02T03:04:05Z", "2020-01-02T03:04:05+00:00"),
+            ("2020-01-02 03:04+0530", "2020-01-02T03:04:00+05:30"),
+            ("2020-01-02T03:04:05-00:30", "2020-01-02T03:04:05-00:30"),
+            ("2020-01-02", "2020-01-02T00:00:00"),
+            ("20200102T030405.5", "2020-01-02T03:04:05.500000"),
+            ("2020-01-02T03:04:05.000Z", "2020-01-02T03:04:05+00:00"),
+            ("0001-01-01T00:00:00+14:00", "0001-01-01T00:00:00+14:00"),
+        ] {
+            assert_eq!(read(text).to_string(), written);
+        }
+    }
+
+    #[test]
+    fn the_time_of_arrival_has_no_zone() {
+        let arrived: Timestamp = "2021-05-14T15:57:11.8489809Z".parse().expect("a time");
+        let time = Time::of_arrival(arrived);
+        assert_eq!(time.to_string(), "2021-05-14T15:57:11.848980");
+        assert_eq!(read(&time.to_string()), time);
+    }
+
+    #[test]
+    fn times_are_compared_by_the_moment_they_mean() {
+        let moment = |text| read(text).moment();
+        assert_eq!(
+            moment("2020-01-02T03:04:05"),
+            moment("2020-01-02T03:04:05Z")
+        );
+        assert_eq!(
+            moment("2020-01-02T03:04:05Z"),
+            moment("2020-01-02T05:04:05+02:00")
+        );
+        assert!(moment("2020-01-02T03:04:05") < moment("2020-01-02T03:04:05-00:01"));
+        assert!(moment("9999-12-31T23:59:59-23:59") > moment("0001-01-01T00:00:00+23:59"));
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_a_time_or_not(text in any::<String>()) {
+            let _ = (is_iso8601(&text), Time::read(&text));
+        }
+
+        #[test]
+        fn any_text_that_resembles_a_time_is_a_time_or_not(
+            text in "\"?([0-9]{1,4}|[JFMAS][a-z]{2,8})[-/ ,W]?([0-9]{1,2}|[A-Z][a-z]{2})?[-/ ,]{0,2}[0-9]{0,4}\
+                     ([T ]?[0-9:]{0,8}([.,][0-9]{0,8})?( ?[AaPp][Mm])?)?( ?[-+Z][0-9:]{0,5})?",
+        ) {
+            if let Some(time) = Time::read(&text) {
+                let written = time.to_string();
+                prop_assert!(is_iso8601(&written));
+                prop_assert_eq!(read(&written), time);
+            } else {
+                prop_assert!(!is_iso8601(&text));
+            }
+        }
+
+        #[test]
+        fn a_written_time_is_read_as_the_same_time(
+            days in 0_i64..3_652_058,
+            microseconds in 0_i64..86_400_000_000,
+            offset in proptest::option::of(-1_439_i32..=1_439),
+        ) {
+            let local = super::day(1, 1, 1).expect("a day").at(0, 0, 0, 0);
+            let span = jiff::Span::new().days(days).microseconds(microseconds);
+            let offset = offset.map(|minutes| jiff::tz::Offset::from_seconds(minutes * 60).expect("an offset"));
+            let time = Time { local: local.checked_add(span).expect("a time"), offset };
+            prop_assert_eq!(read(&time.to_string()), time);
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! ISO 8601, as far as QuantumLeap reads it.
+
+use jiff::ToSpan;
+use jiff::civil::Date;
+
+use super::scanner::Scanner;
+use super::{Clock, Time, at, day};
+
+/// Reads a text that is in ISO 8601 form, double quotes around it or not.
+pub(super) fn read(text: &str) -> Option<Time> {
+    let mut scanner = Scanner::new(text.trim_matches('"'))?;
+    let (date, is_whole) = date(&mut scanner)?;
+    if scanner.is_over() {
+        return Some(Time {
+            local: at(date, Clock::default())?,
+            offset: None,
+        });
+    }
+    // A year, month or week cannot go on with a time. What separates a date from its time may be anything.
+    if !is_whole {
+        return None;
+    }
+    scanner.pass()?;
+    let local = at(date, clock(&mut scanner)?)?;
+    let offset = if scanner.is_over() {
+        None
+    } else {
+        Some(scanner.offset()?)
+    };
+    scanner.is_over().then_some(Time { local, offset })
+}
+
+/// A date, and whether it names a day; otherwise it stands for the first day of the year, month or week.
+fn date(scanner: &mut Scanner<'_>) -> Option<(Date, bool)> {
+    let year = scanner.fixed(4)?;
+    if scanner.is_over() {
+        return Some((day(year, 1, 1)?, false));
+    }
+    let is_dashed = scanner.eat('-');
+    if scanner.eat('W') {
+        return week(scanner, year, is_dashed);
+    }
+    let month = scanner.fixed(2)?;
+    if scanner.is_over() && is_dashed {
+        return Some((day(year, month, 1)?, false));
+    }
+    if is_dashed && !scanner.eat('-') {
+        return None;
+    }
+    Some((day(year, month, scanner.fixed(2)?)?, true))
+}
+
+/// The rest of a week's date. Week 53 is taken for any year, as the week after 52.
+fn week(scanner: &mut Scanner<'_>, year: u32, is_dashed: bool) -> Option<(Date, bool)> {
+    let week = scanner.fixed(2).filter(|week| (1..=53).contains(week))?;
+    let is_whole = !scanner.is_over();
+    let weekday = if is_whole {
+        if is_dashed && !scanner.eat('-') {
+            return None;
+        }
+        scanner.fixed(1).filter(|it| (1..=7).contains(it))?
+    } else {
+        1
+    };
+    // The fourth of January is in the first week of its year.
+    let fourth = day(year, 1, 4)?;
+    let monday = i64::from(fourth.weekday().to_monday_zero_offset());
+    let days = i64::from(week - 1) * 7 + i64::from(weekday - 1) - monday;
+    let date = fourth.checked_add(days.days()).ok()?;
+    (date.year() >= 1).then_some((date, is_whole))
+}
+
+/// `hh`, `hh:mm`, `hhmm`, `hh:mm:ss`, `hhmmss`, and a fraction of the seconds.
+fn clock(scanner: &mut Scanner<'_>) -> Option<Clock> {
+    let mut clock = Clock {
+        hour: scanner.fixed(2)?,
+        ..Clock::default()
+    };
+    let is_colon = scanner.eat(':');
+    if !is_colon && !scanner.is_at_digit() {
+        return Some(clock);
+    }
+    clock.minute = scanner.fixed(2)?;
+    let has_seconds = if is_colon {
+        scanner.eat(':')
+    } else {
+        scanner.is_at_digit()
+    };
+    if has_seconds {
+        clock.second = scanner.fixed(2)?;
+        clock.microsecond = scanner.fraction()?;
+    }
+    Some(clock)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::read;
+
+    fn shown(text: &str) -> Option<String> {
+        read(text).map(|time| time.to_string())
+    }
+
+    #[test]
+    fn every_form_of_a_date_is_read() {
+        for (text, date) in [
+            ("2019", "2019-01-01"),
+            ("2019-03", "2019-03-01"),
+            ("2019-03-04", "2019-03-04"),
+            ("20190304", "2019-03-04"),
+            ("2020-02-29", "2020-02-29"),
+            ("2019-W01", "2018-12-31"),
+            ("2019W01", "2018-12-31"),
+            ("2019-W01-2", "2019-01-01"),
+            ("2019W527", "2019-12-29"),
+            ("2020-W53-5", "2021-01-01"),
+            ("2019-W53-1", "2019-12-30"),
+            ("\"2019-03-04\"", "2019-03-04"),
+        ] {
+            let expected = format!("{date}T00:00:00");
+            assert_eq!(shown(text), Some(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn every_form_of_a_time_is_read() {
+        for (text, time) in [
+            ("T10", "10:00:00"),
+            (" 10:11", "10:11:00"),
+            ("_1011", "10:11:00"),
+            ("T10:11:12", "10:11:12"),
+            ("T101112", "10:11:12"),
+            ("T10:11:12.5", "10:11:12.500000"),
+            ("T101112,0000019", "10:11:12.000001"),
+            ("T10:11:12.000", "10:11:12"),
+            ("T10Z", "10:00:00+00:00"),
+            ("T10:11z", "10:11:00+00:00"),
+            ("T10:11:12+05", "10:11:12+05:00"),
+            ("T10:11:12.25-0530", "10:11:12.250000-05:30"),
+            ("T1011+23:59", "10:11:00+23:59"),
+            ("T10:11-00:00", "10:11:00+00:00"),
+        ] {
+            for date in ["2019-03-04", "20190304", "2019-W10-1"] {
+                let expected = format!("2019-03-04T{time}");
+                assert_eq!(shown(&format!("{date}{text}")), Some(expected), "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn hour_24_is_the_start_of_the_next_day() {
+        let midnight = Some("2020-01-01T00:00:00".to_owned());
+        assert_eq!(shown("2019-12-31T24:00"), midnight);
+        assert_eq!(shown("2019-12-31T24:00:00.000"), midnight);
+        for text in [
+            "2019-12-31T24:01",
+            "2019-12-31T24:00:00.000001",
+            "9999-12-31T24",
+        ] {
+            assert_eq!(shown(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_only_looks_like_a_date_is_none() {
+        for text in [
+            "",
+            "\"\"",
+            "Jan 5 2019",
+            "monday",
+            "1546336800",
+            "10:00",
+            "201",
+            "201903",
+            "2019-3-4",
+            "2019-03-4",
+            "2019-0304",
+            "201903-04",
+            "2019-00",
+            "2019-13",
+            "2019-02-29",
+            "2019-04-31",
+            "0000-01-01",
+            "2019T10",
+            "2019-03T10",
+            "2019-W10T10",
+            "2019-W00",
+            "2019-W54",
+            "2019-W01-8",
+            "2019-W01-0",
+            "2019-W011",
+            "2019W01-1",
+            "9999-W53-1",
+            "2019-03-04T",
+            "2019-03-04T1",
+            "2019-03-04T25",
+            "2019-03-04T10:60",
+            "2019-03-04T10:11:60",
+            "2019-03-04T10:1112",
+            "2019-03-04T1011:12",
+            "2019-03-04T10:11:",
+            "2019-03-04T10:11.5",
+            "2019-03-04T10:11:12.",
+            "2019-03-04T10:11:12+5",
+            "2019-03-04T10:11:12+24:00",
+            "2019-03-04T10:11:12+05:60",
+            "2019-03-04T10:11:12 Z",
+            "2019-03-04T10:11:12Zulu",
+            "2019-03-04\u{a0}10:11",
+            " 2019-03-04",
+            "\u{662}\u{660}\u{661}\u{669}",
+            "+2019",
+        ] {
+            assert_eq!(shown(text), None, "{text}");
+        }
+    }
+}

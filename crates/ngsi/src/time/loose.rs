@@ -1,0 +1,288 @@
+//! The usual ways in which English texts write a day and a time: `2020/01/02`, `01/02/2020 3:04 PM`, `2 Jan 2020`,
+//! `Thursday, January 2, 2020 03:04:05.6 GMT`.
+
+use jiff::civil::Date;
+use jiff::tz::Offset;
+
+use super::scanner::Scanner;
+use super::{Clock, Time, at, day};
+
+const MONTHS: [&str; 12] = [
+    "january",
+    "february",
+    "march",
+    "april",
+    "may",
+    "june",
+    "july",
+    "august",
+    "september",
+    "october",
+    "november",
+    "december",
+];
+
+const WEEKDAYS: [&str; 7] = [
+    "monday",
+    "tuesday",
+    "wednesday",
+    "thursday",
+    "friday",
+    "saturday",
+    "sunday",
+];
+
+/// Reads a day and perhaps a time, in one of those ways.
+pub(super) fn read(text: &str) -> Option<Time> {
+    let mut scanner = Scanner::new(text)?;
+    let date = date(&mut scanner)?;
+    if scanner.is_over() {
+        return Some(Time {
+            local: at(date, Clock::default())?,
+            offset: None,
+        });
+    }
+    let is_apart = scanner.eat(',') | scanner.blanks();
+    if !is_apart && !scanner.eat('T') {
+        return None;
+    }
+    let clock = clock(&mut scanner)?;
+    let offset = zone(&mut scanner)?;
+    let local = at(date, clock)?;
+    scanner.is_over().then_some(Time { local, offset })
+}
+
+fn date(scanner: &mut Scanner<'_>) -> Option<Date> {
+    if scanner.is_at_digit() {
+        return starting_with_number(scanner);
+    }
+    let word = scanner.word();
+    if let Some(month) = place(&MONTHS, &word) {
+        return after_month(scanner, month);
+    }
+    place(&WEEKDAYS, &word)?;
+    let is_apart = scanner.eat(',') | scanner.blanks();
+    if !is_apart {
+        return None;
+    }
+    if scanner.is_at_digit() {
+        return starting_with_number(scanner);
+    }
+    let month = place(&MONTHS, &scanner.word())?;
+    after_month(scanner, month)
+}
+
+/// `2020/01/02`, `2020-01-02`, `01/02/2020`, or `2 Jan 2020`.
+fn starting_with_number(scanner: &mut Scanner<'_>) -> Option<Date> {
+    let (first, digits) = scanner.number(4)?;
+    if digits == 4 {
+        let separator = scanner.pass().filter(|it| matches!(it, '/' | '-'))?;
+        let (month, _) = scanner.number(2)?;
+        if !scanner.eat(separator) {
+            return None;
+        }
+        return day(first, month, scanner.number(2)?.0);
+    }
+    if digits > 2 {
+        return None;
+    }
+    if scanner.eat('/') {
+        let (second, _) = scanner.number(2)?;
+        let year = scanner.eat('/').then(|| year(scanner))??;
+        // The month comes first, unless it cannot be one.
+        return day(year, first, second).or_else(|| day(year, second, first));
+    }
+    if !scanner.blanks() {
+        return None;
+    }
+    let month = place(&MONTHS, &scanner.word())?;
+    let is_apart = scanner.eat(',') | scanner.blanks();
+    let year = is_apart.then(|| year(scanner))??;
+    day(year, month, first)
+}
+
+/// The rest of `Jan 2 2020` or `January 2, 2020`.
+fn after_month(scanner: &mut Scanner<'_>, month: u32) -> Option<Date> {
+    if !scanner.blanks() {
+        return None;
+    }
+    let (number, _) = scanner.number(2)?;
+    let is_apart = scanner.eat(',') | scanner.blanks();
+    let year = is_apart.then(|| year(scanner))??;
+    day(year, month, number)
+}
+
+fn year(scanner: &mut Scanner<'_>) -> Option<u32> {
+    scanner.blanks();
+    scanner
+        .number(4)
+        .filter(|(_, digits)| *digits == 4)
+        .map(|(year, _)| year)
+}
+
+/// `hh:mm`, `hh:mm:ss`, `hh:mm:ss.f`, and `AM` or `PM` after any of them.
+fn clock(scanner: &mut Scanner<'_>) -> Option<Clock> {
+    scanner.blanks();
+    let (hour, _) = scanner.number(2)?;
+    if !scanner.eat(':') {
+        return None;
+    }
+    let mut clock = Clock {
+        hour,
+        minute: scanner.fixed(2)?,
+        ..Clock::default()
+    };
+    if scanner.eat(':') {
+        clock.second = scanner.fixed(2)?;
+        clock.microsecond = scanner.fraction()?;
+    }
+    let mut ahead = *scanner;
+    ahead.blanks();
+    let half = match ahead.word().as_str() {
+        "am" => 0,
+        "pm" => 12,
+        _ => return Some(clock),
+    };
+    *scanner = ahead;
+    if !(1..=12).contains(&clock.hour) {
+        return None;
+    }
+    clock.hour = clock.hour % 12 + half;
+    Some(clock)
+}
+
+/// The zone at the end, if any; `None` for a wrong one.
+fn zone(scanner: &mut Scanner<'_>) -> Option<Option<Offset>> {
+    scanner.blanks();
+    if scanner.is_over() {
+        return Some(None);
+    }
+    let mut ahead = *scanner;
+    if matches!(ahead.word().as_str(), "gmt" | "utc" | "z") {
+        *scanner = ahead;
+        return Some(Some(Offset::UTC));
+    }
+    scanner.offset().map(Some)
+}
+
+/// Which of the names the word is or abbreviates, from 1. Three letters tell them apart.
+fn place(names: &[&str], word: &str) -> Option<u32> {
+    let found = names
+        .iter()
+        .position(|name| word.len() >= 3 && name.starts_with(word))?;
+    u32::try_from(found + 1).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Time;
+
+    fn shown(text: &str) -> Option<String> {
+        Time::read(text).map(|time| time.to_string())
+    }
+
+    #[test]
+    fn every_way_to_write_a_day_is_read() {
+        for text in [
+            "2020/01/02",
+            "2020/1/2",
+            "01/02/2020",
+            "1/2/2020",
+            "2 Jan 2020",
+            "02 january 2020",
+            "Jan 2 2020",
+            "JANUARY 02 2020",
+            "Jan 2, 2020",
+            "Thu Jan 2, 2020",
+            "Thursday, January 2, 2020",
+            "Thu, 02 Jan 2020",
+            "thurs 2 Jan 2020",
+            " 2 Jan 2020 ",
+        ] {
+            let expected = Some("2020-01-02T00:00:00".to_owned());
+            assert_eq!(shown(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn every_way_to_write_a_time_is_read() {
+        for (text, time) in [
+            ("03:04", "03:04:00"),
+            ("3:04", "03:04:00"),
+            ("03:04:05", "03:04:05"),
+            ("03:04:05.25", "03:04:05.250000"),
+            ("03:04 AM", "03:04:00"),
+            ("3:04pm", "15:04:00"),
+            ("12:00 am", "00:00:00"),
+            ("12:30 PM", "12:30:00"),
+            ("03:04:05 PM GMT", "15:04:05+00:00"),
+            ("03:04:05Z", "03:04:05+00:00"),
+            ("03:04 UTC", "03:04:00+00:00"),
+            ("03:04:05 +05:30", "03:04:05+05:30"),
+            ("03:04:05.1-0100", "03:04:05.100000-01:00"),
+        ] {
+            for date in [
+                "2020/01/02",
+                "2020-01-02",
+                "01/02/2020",
+                "02 Jan 2020",
+                "Jan 2 2020",
+                "Thu, January 2, 2020",
+            ] {
+                let expected = Some(format!("2020-01-02T{time}"));
+                assert_eq!(shown(&format!("{date} {text}")), expected, "{date} {text}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_month_is_known_by_its_short_and_its_long_name() {
+        for (place, name) in super::MONTHS.iter().enumerate() {
+            let expected = Some(format!("2020-{:02}-09T00:00:00", place + 1));
+            for name in [*name, &name[..3]] {
+                assert_eq!(shown(&format!("9 {name} 2020")), expected);
+                assert_eq!(shown(&format!("{name} 9, 2020")), expected);
+            }
+        }
+        assert_eq!(shown("9 Sept 2020"), shown("9 Sep 2020"));
+    }
+
+    #[test]
+    fn a_first_number_that_can_be_no_month_is_the_day() {
+        assert_eq!(shown("25/12/2020"), Some("2020-12-25T00:00:00".to_owned()));
+        assert_eq!(shown("25/13/2020"), None);
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_passed_over() {
+        for text in [
+            "",
+            "   ",
+            "nonsense",
+            "monday",
+            "1546336800",
+            "10:00",
+            "Jan 2020",
+            "2 Jan 20",
+            "1/2/20",
+            "2020/01-02",
+            "2020/02/30",
+            "32 Jan 2020",
+            "2 Foo 2020",
+            "Foo 2 2020",
+            "Thursday",
+            "ThursdayJan 2 2020",
+            "2 Jan 2020 3",
+            "2 Jan 2020 25:00",
+            "2 Jan 2020 13:00 PM",
+            "2 Jan 2020 0:00 AM",
+            "2 Jan 2020 10:00 CET",
+            "2 Jan 2020 10:00 Z later",
+            "2 Jan 2020x",
+            "2020/01/0203:04",
+            "99999/1/1",
+        ] {
+            assert_eq!(shown(text), None, "{text}");
+        }
+    }
+}

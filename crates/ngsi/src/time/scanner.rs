@@ -1,0 +1,115 @@
+//! A place in a text of ASCII characters, from which fields of times are read one after the other.
+
+use jiff::tz::Offset;
+
+/// What is still to be read.
+#[derive(Clone, Copy)]
+pub(super) struct Scanner<'a> {
+    rest: &'a str,
+}
+
+impl<'a> Scanner<'a> {
+    /// At the start of a text; none if it has characters beyond ASCII, which no form of a time has.
+    pub(super) fn new(text: &'a str) -> Option<Self> {
+        text.is_ascii().then_some(Self { rest: text })
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.rest.is_empty()
+    }
+
+    pub(super) fn peek(&self) -> Option<char> {
+        self.rest.chars().next()
+    }
+
+    pub(super) fn is_at_digit(&self) -> bool {
+        self.peek().is_some_and(|it| it.is_ascii_digit())
+    }
+
+    /// Passes any one character.
+    pub(super) fn pass(&mut self) -> Option<char> {
+        let first = self.peek()?;
+        self.rest = &self.rest[1..];
+        Some(first)
+    }
+
+    /// Passes this character, if it is next.
+    pub(super) fn eat(&mut self, character: char) -> bool {
+        let is_next = self.peek() == Some(character);
+        if is_next {
+            self.pass();
+        }
+        is_next
+    }
+
+    /// Passes blanks; whether there were any.
+    pub(super) fn blanks(&mut self) -> bool {
+        !self.take_while(|it| it == ' ').is_empty()
+    }
+
+    /// The letters that come next, in lower case; empty if there are none.
+    pub(super) fn word(&mut self) -> String {
+        self.take_while(|it| it.is_ascii_alphabetic())
+            .to_ascii_lowercase()
+    }
+
+    /// A number of exactly so many digits, however the text goes on.
+    pub(super) fn fixed(&mut self, digits: usize) -> Option<u32> {
+        let (field, rest) = self.rest.split_at_checked(digits)?;
+        if !field.bytes().all(|it| it.is_ascii_digit()) {
+            return None;
+        }
+        self.rest = rest;
+        field.parse().ok()
+    }
+
+    /// A number of at most so many digits that ends there, and how many it has.
+    pub(super) fn number(&mut self, digits_max: usize) -> Option<(u32, usize)> {
+        let field = self.take_while(|it| it.is_ascii_digit());
+        if field.len() > digits_max {
+            return None;
+        }
+        Some((field.parse().ok()?, field.len()))
+    }
+
+    /// The microseconds after a point or comma, cut after six digits. Nothing is passed if there is no such mark.
+    pub(super) fn fraction(&mut self) -> Option<u32> {
+        if !(self.eat('.') || self.eat(',')) {
+            return Some(0);
+        }
+        let digits = self.take_while(|it| it.is_ascii_digit());
+        let kept = &digits[..digits.len().min(6)];
+        format!("{kept:0<6}")
+            .parse()
+            .ok()
+            .filter(|_| !kept.is_empty())
+    }
+
+    /// `Z`, `+hh`, `+hhmm`, `+hh:mm`, or the same with a minus.
+    pub(super) fn offset(&mut self) -> Option<Offset> {
+        let sign = match self.pass()? {
+            'Z' | 'z' => return Some(Offset::UTC),
+            '+' => 1,
+            '-' => -1,
+            _ => return None,
+        };
+        let hours = self.fixed(2)?;
+        let minutes = if self.eat(':') || self.is_at_digit() {
+            self.fixed(2)?
+        } else {
+            0
+        };
+        if hours > 23 || minutes > 59 {
+            return None;
+        }
+        let seconds = i32::try_from(hours * 3_600 + minutes * 60).ok()?;
+        Offset::from_seconds(sign * seconds).ok()
+    }
+
+    fn take_while(&mut self, belongs: impl Fn(char) -> bool) -> &'a str {
+        let end = self.rest.find(|it| !belongs(it)).unwrap_or(self.rest.len());
+        let (taken, rest) = self.rest.split_at(end);
+        self.rest = rest;
+        taken
+    }
+}

@@ -1,0 +1,164 @@
+//! The ports: addresses are read, what would be open to others is refused, and the rest is listened on.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs as _};
+
+use tokio::net::TcpListener;
+
+use crate::config::Config;
+use crate::error::StartError;
+use crate::security::{Door, Require, Security};
+
+/// A port that is listened on.
+pub(crate) struct Bound {
+    pub(crate) listener: TcpListener,
+    pub(crate) addr: SocketAddr,
+}
+
+/// The ports of a server.
+pub(crate) struct Ports {
+    /// For HTTP and gRPC.
+    pub(crate) main: Bound,
+    /// For clients of Redis.
+    pub(crate) resp: Option<Bound>,
+    /// For NGSI notifications.
+    pub(crate) quantumleap: Option<Bound>,
+}
+
+impl Ports {
+    /// Listens where the settings say.
+    pub(crate) async fn take(config: &Config, security: &Security) -> Result<Self, StartError> {
+        let (http, grpc) = (security.require(Door::Http), security.require(Door::Grpc));
+        let exposure = Exposure {
+            is_insecure: config.insecure,
+            is_encrypted: security.is_encrypted(),
+        };
+        let addr = address(&config.addr)?;
+        exposure.check(addr, security.is_checked())?;
+        tracing::info!(tls = exposure.is_encrypted, %http, %grpc, "what clients must show");
+        let main = listen_at(addr).await?;
+        let optional = async |text: Option<&String>, door, what| {
+            let Some(text) = text else {
+                return Ok(None);
+            };
+            let require = security.require(door);
+            let addr = address(text)?;
+            exposure.check(addr, require != Require::Nothing)?;
+            let bound = listen_at(addr).await?;
+            tracing::info!(addr = %bound.addr, %require, "listening for {what}");
+            Ok::<_, StartError>(Some(bound))
+        };
+        let redis = "clients of Redis";
+        let resp = optional(config.resp.as_ref(), Door::Resp, redis).await?;
+        let ngsi = "NGSI notifications";
+        let quantumleap = optional(config.quantumleap.as_ref(), Door::Http, ngsi).await?;
+        Ok(Self {
+            main,
+            resp,
+            quantumleap,
+        })
+    }
+}
+
+/// Reads `HOST:PORT`; without a host it is loopback.
+fn address(text: &str) -> Result<SocketAddr, StartError> {
+    let refused = |reason: &str| StartError::Address {
+        addr: text.to_owned(),
+        reason: reason.to_owned(),
+    };
+    if let Some(port) = text.strip_prefix(':') {
+        let port = port
+            .parse()
+            .map_err(|_| refused("the port must be a number from 0 to 65535"))?;
+        return Ok(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port));
+    }
+    let mut found = text
+        .to_socket_addrs()
+        .map_err(|error| refused(&format!("{error}; write HOST:PORT, such as 127.0.0.1:3733")))?;
+    found
+        .next()
+        .ok_or_else(|| refused("the name stands for no address"))
+}
+
+async fn listen_at(addr: SocketAddr) -> Result<Bound, StartError> {
+    let listener = TcpListener::bind(addr)
+        .await
+        .map_err(|error| StartError::Listen {
+            addr,
+            reason: error.to_string(),
+        })?;
+    let addr = listener.local_addr().map_err(|error| StartError::System {
+        doing: "tell the address",
+        reason: error.to_string(),
+    })?;
+    Ok(Bound { listener, addr })
+}
+
+/// What being open to others would mean.
+#[derive(Clone, Copy)]
+struct Exposure {
+    /// Whether it shall be so all the same.
+    is_insecure: bool,
+    is_encrypted: bool,
+}
+
+impl Exposure {
+    /// Refuses to be open to others unless everything is encrypted and everyone checked, or it is told so.
+    fn check(self, addr: SocketAddr, is_checked: bool) -> Result<(), StartError> {
+        if addr.ip().is_loopback() {
+            return Ok(());
+        }
+        let missing = match (self.is_encrypted, is_checked) {
+            (true, true) => return Ok(()),
+            (true, false) => "nobody would be asked who he is",
+            (false, true) => "nothing would be encrypted, tokens included",
+            (false, false) => "nothing would be encrypted and nobody asked who he is",
+        };
+        if !self.is_insecure {
+            return Err(StartError::Open { addr, missing });
+        }
+        tracing::warn!(%addr, "INSECURE: listening beyond this machine, and {missing}");
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_without_a_host_is_loopback() {
+        assert_eq!(
+            address(":3733").ok(),
+            Some(SocketAddr::from(([127, 0, 0, 1], 3733)))
+        );
+        assert_eq!(
+            address("0.0.0.0:1").ok(),
+            Some(SocketAddr::from(([0, 0, 0, 0], 1)))
+        );
+        for wrong in ["", "localhost", ":x", ":70000", "1.2.3.4"] {
+            assert!(address(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn being_open_to_others_takes_encryption_and_a_check_or_must_be_said() {
+        let open = SocketAddr::from(([0, 0, 0, 0], 3733));
+        let here = SocketAddr::from(([127, 0, 0, 1], 1));
+        let check = |addr, is_insecure, is_encrypted, is_checked| {
+            let exposure = Exposure {
+                is_insecure,
+                is_encrypted,
+            };
+            exposure.check(addr, is_checked)
+        };
+        assert!(check(here, false, false, false).is_ok());
+        assert!(check(open, false, true, true).is_ok());
+        for (is_encrypted, is_checked) in [(false, true), (true, false), (false, false)] {
+            let refused = check(open, false, is_encrypted, is_checked);
+            let refused = refused.expect_err("something is missing");
+            assert!(refused.to_string().contains("--insecure"), "{refused}");
+            assert_eq!(refused.exit_code(), 2);
+            assert!(check(open, true, is_encrypted, is_checked).is_ok());
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! Writes the rows of older versions in the form of today, a few at a time. Each is verified on the way.
+
+use std::sync::Arc;
+
+use ganger_store::encoding::Record;
+use ganger_types::qless::QlessRow;
+use rusqlite::Connection;
+
+use crate::fault::Fault;
+use crate::names::{Small, is_qless_job_by_id, qless_name};
+use crate::row::{open_record, seal_record};
+use crate::small::qless_row;
+
+/// Rows in memory at a time.
+const ROWS_AT_ONCE: u32 = 100;
+
+/// Writes every row of a table anew.
+pub(crate) fn rewrite<R: Record>(connection: &Connection, small: Small) -> Result<(), Fault> {
+    let table = small.table();
+    let write = format!("UPDATE {table} SET body = ?2 WHERE name = ?1");
+    let mut write = connection.prepare(&write)?;
+    let mut buffer = Vec::new();
+    each(connection, table, |name, body| {
+        let record: R = open_record(table, name, body)?;
+        seal_record(table, name, &record, &mut buffer);
+        write.execute((name, &buffer))?;
+        Ok(())
+    })
+}
+
+/// Gives every job of qless a number, by which its row is named from then on.
+pub(crate) fn number_jobs_of_qless(connection: &Connection) -> Result<(), Fault> {
+    let table = Small::Qless.table();
+    let sql = format!("UPDATE {table} SET name = ?2, body = ?3 WHERE name = ?1");
+    let mut rename = connection.prepare(&sql)?;
+    let mut buffer = Vec::new();
+    let mut numbers = 1..;
+    each(connection, table, |name, body| {
+        // Those that were renamed come again, behind all others of their namespace.
+        if !is_qless_job_by_id(name) {
+            return Ok(());
+        }
+        let (namespace, mut row) = qless_row(name, body)?;
+        if let (QlessRow::Job(job), Some(number)) = (&mut row, numbers.next()) {
+            Arc::make_mut(job).number = number;
+        }
+        let named = qless_name(&namespace, &row.key());
+        seal_record(table, &named, &row, &mut buffer);
+        rename.execute((name, named, &buffer))?;
+        Ok(())
+    })
+}
+
+/// Looks at every row of a table in order of names.
+fn each(
+    connection: &Connection,
+    table: &str,
+    mut look: impl FnMut(&[u8], &[u8]) -> Result<(), Fault>,
+) -> Result<(), Fault> {
+    let sql = format!(
+        "SELECT name, body FROM {table} WHERE name > ?1 ORDER BY name LIMIT {ROWS_AT_ONCE}"
+    );
+    let mut read = connection.prepare(&sql)?;
+    let mut last = Vec::new();
+    loop {
+        let rows = read.query_map([&last], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        let rows: Vec<(Vec<u8>, Vec<u8>)> = rows.collect::<Result<_, _>>()?;
+        let Some((name, _)) = rows.last() else {
+            return Ok(());
+        };
+        last.clone_from(name);
+        for (name, body) in &rows {
+            look(name, body)?;
+        }
+    }
+}

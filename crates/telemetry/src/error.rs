@@ -1,0 +1,29 @@
+//! Why samples could not be written.
+
+use std::path::PathBuf;
+
+/// Samples could not be written; those that had gathered are lost, later ones are not.
+#[derive(Debug, thiserror::Error)]
+#[error("telemetry cannot {doing} {path}: {reason}", path = path.display())]
+pub struct TelemetryError {
+    /// What was tried.
+    pub doing: &'static str,
+    /// With what.
+    pub path: PathBuf,
+    /// The system's words.
+    pub reason: String,
+}
+
+impl TelemetryError {
+    pub(crate) fn new(
+        doing: &'static str,
+        path: impl Into<PathBuf>,
+        reason: &dyn std::fmt::Display,
+    ) -> Self {
+        Self {
+            doing,
+            path: path.into(),
+            reason: reason.to_string(),
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! Sets of job states, as filters name them.
+
+use crate::job::JobState;
+
+/// A set of job states. The default is all of them, as a filter that says nothing about states means it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct JobStates(u8);
+
+impl JobStates {
+    /// No state: of such jobs there are none.
+    pub const NONE: Self = Self(0);
+    /// Every state.
+    pub const ALL: Self = Self(0b1111_1110);
+    /// Those of jobs that have not ended.
+    pub const LIVE: Self = Self(0b0001_1110);
+    /// Those of jobs that have ended.
+    pub const ENDED: Self = Self(0b1110_0000);
+
+    /// Whether a state is among them.
+    pub fn contains(self, state: JobState) -> bool {
+        self.0 & bit(state) != 0
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(self) -> bool {
+        self == Self::NONE
+    }
+
+    /// Whether there are all, so that they rule nothing out.
+    pub fn is_all(self) -> bool {
+        self == Self::ALL
+    }
+
+    /// Whether all of these are among `others`.
+    pub fn is_within(self, others: Self) -> bool {
+        self.0 & !others.0 == 0
+    }
+
+    /// Those that are among `others` too.
+    #[must_use]
+    pub fn and(self, others: Self) -> Self {
+        Self(self.0 & others.0)
+    }
+
+    /// The one state, if there is just one.
+    pub fn sole(self) -> Option<JobState> {
+        let mut states = self.iter();
+        states.next().filter(|_| states.next().is_none())
+    }
+
+    /// Each of them, in order.
+    pub fn iter(self) -> impl Iterator<Item = JobState> {
+        JobState::ALL
+            .into_iter()
+            .filter(move |state| self.contains(*state))
+    }
+
+    /// Reads words with commas between them: `ready,running`. `None` if one is no state.
+    pub fn parse(text: &str) -> Option<Self> {
+        text.split(',').map(JobState::parse).collect()
+    }
+}
+
+fn bit(state: JobState) -> u8 {
+    1 << state.number()
+}
+
+impl Default for JobStates {
+    fn default() -> Self {
+        Self::ALL
+    }
+}
+
+impl From<JobState> for JobStates {
+    fn from(state: JobState) -> Self {
+        Self(bit(state))
+    }
+}
+
+impl FromIterator<JobState> for JobStates {
+    fn from_iter<I: IntoIterator<Item = JobState>>(states: I) -> Self {
+        Self(states.into_iter().fold(0, |bits, state| bits | bit(state)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_named_sets_hold_what_their_names_say() {
+        assert_eq!(
+            JobState::ALL.into_iter().collect::<JobStates>(),
+            JobStates::ALL
+        );
+        for state in JobState::ALL {
+            assert!(!JobStates::NONE.contains(state));
+            assert_eq!(JobStates::ENDED.contains(state), state.is_terminal());
+            assert_eq!(JobStates::LIVE.contains(state), !state.is_terminal());
+            assert_eq!(JobStates::from(state).sole(), Some(state));
+        }
+        assert_eq!(
+            (JobStates::NONE.sole(), JobStates::ALL.sole()),
+            (None, None)
+        );
+    }
+
+    #[test]
+    fn words_are_read_in_any_order_and_any_number_of_times() {
+        let both = [JobState::Ready, JobState::Running].into_iter().collect();
+        assert_eq!(JobStates::parse("running,ready,running"), Some(both));
+        assert_eq!(JobStates::parse("failed"), Some(JobState::Failed.into()));
+        for text in ["", "ready,", "Ready", "ready, running", "ready;running"] {
+            assert_eq!(JobStates::parse(text), None, "{text:?}");
+        }
+    }
+}

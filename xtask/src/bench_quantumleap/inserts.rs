@@ -1,0 +1,99 @@
+//! Rows a second: a full queue, and a pool of workers that empties it.
+
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use anyhow::{Context as _, Result, ensure};
+
+use super::notify::send;
+use super::{SIZES, Server, program, used, variables};
+use crate::bench_peers::postgres;
+
+/// Rows of each load.
+const ROWS: usize = 100_000;
+
+/// A measured load.
+pub(super) struct Rate {
+    pub(super) entities: usize,
+    pub(super) workers: usize,
+    /// Rows a second.
+    pub(super) rows: f64,
+}
+
+/// Prints the table; gives the rates.
+pub(super) fn measure(server: &Server, database: &postgres::Server) -> Result<Vec<Rate>> {
+    println!("\nRows inserted by a pool that empties a full queue, its start included:\n");
+    println!(
+        "| workers | entities each | rows/s | CPU s per million rows: server | workers | PostgreSQL |"
+    );
+    println!("|---:|---:|---:|---:|---:|---:|");
+    let mut rates = Vec::new();
+    for entities in SIZES {
+        for workers in [1, 2] {
+            // One entity each costs a job for every row.
+            let rows = if entities == 1 { ROWS / 5 } else { ROWS };
+            rates.push(one(server, database, entities, workers, rows)?);
+        }
+    }
+    Ok(rates)
+}
+
+fn one(
+    server: &Server,
+    database: &postgres::Server,
+    entities: usize,
+    workers: usize,
+    rows: usize,
+) -> Result<Rate> {
+    let there = count(database)?;
+    send(server, 16, rows / entities, entities)?;
+    let (of_server, of_database) = (server.cpu()?, used::by_family(database.id())?);
+    let began = Instant::now();
+    let of_workers = pool(server, database, workers)?;
+    let seconds = began.elapsed().as_secs_f64();
+    let inserted = count(database)? - there;
+    ensure!(
+        inserted == rows / entities / 16 * 16 * entities,
+        "{inserted} rows were inserted of {rows}"
+    );
+    let inserted = f64::from(u32::try_from(inserted)?);
+    let rate = inserted / seconds;
+    let per_million = |cpu: f64| cpu / inserted * 1e6;
+    println!(
+        "| {workers} | {entities} | {rate:.0} | {:.1} | {:.1} | {:.1} |",
+        per_million(server.cpu()? - of_server),
+        per_million(of_workers),
+        per_million(used::by_family(database.id())? - of_database)
+    );
+    Ok(Rate {
+        entities,
+        workers,
+        rows: rate,
+    })
+}
+
+/// Rows in the table of rooms; none before it is made.
+fn count(database: &postgres::Server) -> Result<usize> {
+    let sql = "SELECT coalesce((xpath('/row/c/text()', query_to_xml(\
+               CASE WHEN to_regclass('etroom') IS NULL THEN 'select 0 as c' \
+               ELSE 'select count(*) as c from etroom' END, false, true, '')))[1]::text, '0')";
+    let rows = database.ask(sql)?;
+    Ok(rows.parse()?)
+}
+
+/// Runs a pool until the queue is empty; gives its CPU seconds.
+fn pool(server: &Server, database: &postgres::Server, workers: usize) -> Result<f64> {
+    let before = used::by_family(std::process::id())?;
+    let status = Command::new(program())
+        .args(["worker", "--ngsi", "--burst-mode", "--log", "error"])
+        .args(["--server", &server.address.to_string()])
+        .args(["--workers", &workers.to_string()])
+        .envs(variables(database))
+        .stdin(Stdio::null())
+        .status()
+        .context("the pool cannot be started")?;
+    ensure!(status.success(), "the pool ended with {status}");
+    // The servers are children of ours as well, and they live: only what has ended counts.
+    let after = used::by_family(std::process::id())?;
+    Ok((after - before).max(0.0))
+}
