@@ -240,3 +240,31 @@ async fn the_named_points_come_in_the_order_of_the_promise() {
     ];
     assert_eq!(reached, expected);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_has_the_first_answer_finds_the_shard_ready() {
+    use ganger_shard::{Health, Hooks, ManualClock, Point, Shard};
+    use std::sync::{Arc, Mutex, mpsc};
+
+    // The shard's thread goes no further than the release of its first answers until the health has been looked at.
+    let (go_on, gate) = mpsc::channel::<()>();
+    let gate = Mutex::new(gate);
+    let at_point = Arc::new(move |point| {
+        if point == Point::AfterRelease {
+            let gate = gate.lock().expect("no test panics with it");
+            drop(gate.recv());
+        }
+    });
+    let hooks = Hooks {
+        on_stopped: None,
+        at_point: Some(at_point),
+    };
+    let clock = ManualClock::new(ganger_types::Timestamp(1));
+    let handle = Shard::start(kit::MemoryStore::new(), kit::settings(), clock, hooks);
+    let handle = handle.expect("a memory store opens");
+    ids(handle.call(enqueue(vec![new_job("a", "p")])).await);
+    let health = handle.health();
+    drop(go_on);
+    assert!(matches!(health, Health::Ready), "{health:?}");
+    handle.stop().await;
+}
