@@ -80,7 +80,7 @@ pub(crate) const OPTIMISED: &str = "--optimised";
 
 /// Builds the product and this tool with full optimisation and goes on there with the same command: a slow load
 /// generator would be what is measured.
-pub(crate) fn start_optimised(command: &str) -> Result<()> {
+pub(crate) fn start_optimised(command: &str, arguments: &[&str]) -> Result<()> {
     run(cargo().args([
         "build",
         "--release",
@@ -91,5 +91,6 @@ pub(crate) fn start_optimised(command: &str) -> Result<()> {
     ]))?;
     run(cargo()
         .args(["run", "--quiet", "--release", "--package", "xtask", "--"])
-        .args([command, OPTIMISED]))
+        .args([command, OPTIMISED])
+        .args(arguments))
 }

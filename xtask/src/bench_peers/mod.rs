@@ -35,7 +35,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
     match words.as_slice() {
         [] => {
             install::peers()?;
-            start_optimised("bench-peers")
+            start_optimised("bench-peers", &[])
         }
         [OPTIMISED] => measure(),
         [other, ..] => bail!("`{other}` is not known: bench-peers takes no arguments"),

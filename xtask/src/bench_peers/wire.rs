@@ -38,16 +38,31 @@ impl Wire {
     /// The next line, without its end.
     pub(crate) fn line(&mut self) -> Result<String> {
         let mut line = Vec::new();
-        if self.reader.read_until(b'\n', &mut line)? == 0 {
+        self.line_into(&mut line)?;
+        Ok(String::from_utf8_lossy(&line).into_owned())
+    }
+
+    /// The next line, without its end, in the place of what `line` holds.
+    pub(crate) fn line_into(&mut self, line: &mut Vec<u8>) -> Result<()> {
+        line.clear();
+        if self.reader.read_until(b'\n', line)? == 0 {
             bail!("the server closed the connection");
         }
-        Ok(String::from_utf8_lossy(&line).trim_end().to_owned())
+        line.truncate(line.trim_ascii_end().len());
+        Ok(())
     }
 
     /// The next so many bytes.
     pub(crate) fn bytes(&mut self, count: usize) -> Result<Vec<u8>> {
-        let mut bytes = vec![0; count];
-        self.reader.read_exact(&mut bytes)?;
+        let mut bytes = Vec::new();
+        self.bytes_into(count, &mut bytes)?;
         Ok(bytes)
+    }
+
+    /// The next so many bytes, in the place of what `bytes` holds.
+    pub(crate) fn bytes_into(&mut self, count: usize, bytes: &mut Vec<u8>) -> Result<()> {
+        bytes.resize(count, 0);
+        self.reader.read_exact(bytes)?;
+        Ok(())
     }
 }

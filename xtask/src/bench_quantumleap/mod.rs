@@ -26,7 +26,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
     match words.as_slice() {
         [] => {
             crate::bench_peers::install_peers()?;
-            start_optimised("bench-quantumleap")
+            start_optimised("bench-quantumleap", &[])
         }
         [OPTIMISED] => measure(),
         [other, ..] => {

@@ -7,6 +7,7 @@ mod clients;
 mod script;
 
 use std::collections::BTreeMap;
+use std::env;
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -23,16 +24,20 @@ use crate::process::{OPTIMISED, root, start_optimised};
 /// The two columns.
 const SERVERS: [&str; 2] = ["ganger", "redis"];
 
+/// What makes the loads: published clients, and calls of the qless script.
+const LOADS: [&str; 2] = ["clients", "script"];
+
 /// Installs what is missing, measures both, prints the table.
 pub(crate) fn run(arguments: &[String]) -> Result<()> {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words.as_slice() {
-        [] => {
+        [OPTIMISED] => measure(&LOADS),
+        [OPTIMISED, load] => measure(&[load]),
+        [] | ["clients" | "script"] => {
             clients::install()?;
-            start_optimised("bench-redis")
+            start_optimised("bench-redis", &words)
         }
-        [OPTIMISED] => measure(),
-        [other, ..] => bail!("`{other}` is not known: bench-redis takes no arguments"),
+        _ => bail!("bench-redis takes nothing, `clients` or `script`, not {words:?}"),
     }
 }
 
@@ -56,13 +61,18 @@ impl Server {
 
     /// CPU seconds that it has used.
     fn cpu(&self) -> Result<f64> {
-        let stat = fs::read_to_string(format!("/proc/{}/stat", self.process.id()))?;
-        // The name in brackets may hold anything; times are the 14th and 15th field, in hundredths.
-        let (_, rest) = stat.rsplit_once(')').context("no name in its statistics")?;
-        let fields: Vec<&str> = rest.split_whitespace().collect();
-        let [user, system] = [fields[11].parse::<f64>()?, fields[12].parse::<f64>()?];
-        Ok((user + system) / 100.0)
+        cpu(&self.process.id().to_string())
     }
+}
+
+/// CPU seconds that a process has used.
+fn cpu(process: &str) -> Result<f64> {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat"))?;
+    // The name in brackets may hold anything; times are the 14th and 15th field, in hundredths.
+    let (_, rest) = stat.rsplit_once(')').context("no name in its statistics")?;
+    let fields: Vec<&str> = rest.split_whitespace().collect();
+    let [user, system] = [fields[11].parse::<f64>()?, fields[12].parse::<f64>()?];
+    Ok((user + system) / 100.0)
 }
 
 /// Waits until the server answers: both take connections a little before they have read their data back.
@@ -91,8 +101,9 @@ fn redis(address: SocketAddr, folder: &Path) -> Command {
 }
 
 fn ganger(address: SocketAddr, folder: &Path) -> Result<Command> {
-    let program: PathBuf = root().join("target/release/ganger");
-    let mut command = Command::new(program);
+    // To compare builds with each other, another one can be named.
+    let named = env::var_os("GANGER_BIN").map(PathBuf::from);
+    let mut command = Command::new(named.unwrap_or_else(|| root().join("target/release/ganger")));
     command
         .args(["server", "--addr", &free_address()?.to_string()])
         .args(["--resp", &address.to_string(), "--resp-allow-flush"])
@@ -118,12 +129,16 @@ impl Figures {
         operations: usize,
         load: impl FnOnce() -> Result<f64>,
     ) -> Result<()> {
-        let before = server.cpu()?;
+        let before = [server.cpu()?, cpu("self")?];
         let seconds = load().with_context(|| format!("{row} on {name}"))?;
         let operations = f64::from(u32::try_from(operations)?);
         let rate = operations / seconds;
-        let cpu = (server.cpu()? - before) / operations * 1e6;
-        println!("  {row}: {name} {rate:.0} a second, {cpu:.1} CPU s a million");
+        let a_million = |after: f64, before: f64| (after - before) / operations * 1e6;
+        let own = a_million(cpu("self")?, before[1]);
+        let cpu = a_million(server.cpu()?, before[0]);
+        println!(
+            "  {row}: {name} {rate:.0} a second, {cpu:.1} CPU s a million, and {own:.1} of this program"
+        );
         if !self.rows.iter().any(|known| known == row) {
             self.rows.push(row.to_owned());
         }
@@ -154,13 +169,17 @@ impl Figures {
     }
 }
 
-fn measure() -> Result<()> {
+fn measure(loads: &[&str]) -> Result<()> {
     let scratch = Scratch::new()?;
     let mut figures = Figures::default();
     for name in SERVERS {
         let server = Server::start(name, &scratch.folder(name)?)?;
-        clients::measure(name, &server, &mut figures)?;
-        script::measure(name, &server, &mut figures)?;
+        if loads.contains(&"clients") {
+            clients::measure(name, &server, &mut figures)?;
+        }
+        if loads.contains(&"script") {
+            script::measure(name, &server, &mut figures)?;
+        }
     }
     figures.print();
     Ok(())

@@ -13,7 +13,7 @@ use crate::bench_peers::wire::Wire;
 /// Connections that work side by side.
 const CONNECTIONS: usize = 4;
 /// Jobs of a load.
-const JOBS: usize = 40_000;
+const JOBS: usize = 100_000;
 /// Calls sent together.
 const PIPELINED: usize = 50;
 /// What a job carries.
@@ -61,8 +61,11 @@ fn side_by_side(address: SocketAddr, digest: &str, work: Work) -> Result<f64> {
     Ok(begun.elapsed().as_secs_f64())
 }
 
+/// Puts its part of the jobs. The next calls are sent before the replies to the last are read, so that the server is
+/// never without work.
 fn put(caller: &mut Caller, number: usize, _: &AtomicUsize) -> Result<()> {
     let run = now();
+    let mut unread = 0;
     let mut left = JOBS / CONNECTIONS;
     while left > 0 {
         let count = left.min(PIPELINED);
@@ -71,12 +74,11 @@ fn put(caller: &mut Caller, number: usize, _: &AtomicUsize) -> Result<()> {
             caller.call(&["put", &now(), "load", &jid, "k", DATA, "0"]);
         }
         caller.wire.flush()?;
-        for _ in 0..count {
-            caller.reply()?;
-        }
+        caller.read_past(unread)?;
+        unread = count;
         left -= count;
     }
-    Ok(())
+    caller.read_past(unread)
 }
 
 fn pop_one(caller: &mut Caller, number: usize, left: &AtomicUsize) -> Result<()> {
@@ -87,39 +89,37 @@ fn pop_many(caller: &mut Caller, number: usize, left: &AtomicUsize) -> Result<()
     pop(caller, number, left, 50)
 }
 
-/// Pops until nothing is left; completes each job with the call that follows.
+/// Pops until nothing is left; completes what it got together with its next pops.
 fn pop(caller: &mut Caller, number: usize, left: &AtomicUsize, at_once: usize) -> Result<()> {
     let worker = format!("worker{number}");
     let (calls, count) = (PIPELINED / at_once, at_once.to_string());
+    let mut jids: Vec<String> = Vec::new();
     while left.load(Ordering::Relaxed) > 0 {
+        for jid in &jids {
+            caller.call(&["complete", &now(), jid, &worker, "load", DATA]);
+        }
         for _ in 0..calls {
             caller.call(&["pop", &now(), "load", &worker, &count]);
         }
         caller.wire.flush()?;
-        let mut jids = Vec::new();
-        for _ in 0..calls {
-            let popped = caller.reply()?.context("a pop answers with JSON")?;
-            jids.extend(jids_in(&popped));
-        }
-        for jid in &jids {
-            caller.call(&["complete", &now(), jid, &worker, "load", DATA]);
-        }
-        caller.wire.flush()?;
-        for _ in &jids {
-            caller.reply()?;
-        }
+        caller.read_past(jids.len())?;
         left.fetch_sub(jids.len(), Ordering::Relaxed);
+        jids.clear();
+        for _ in 0..calls {
+            jids_in(
+                caller.reply()?.context("a pop answers with JSON")?,
+                &mut jids,
+            );
+        }
     }
     Ok(())
 }
 
-/// The values of every key `jid` in some JSON.
-fn jids_in(json: &str) -> Vec<String> {
-    json.split(r#""jid":""#)
-        .skip(1)
-        .filter_map(|rest| rest.split('"').next())
-        .map(str::to_owned)
-        .collect()
+/// Adds the values of every key `jid` in some JSON.
+fn jids_in(json: &[u8], jids: &mut Vec<String>) {
+    let json = String::from_utf8_lossy(json);
+    let values = json.split(r#""jid":""#).skip(1);
+    jids.extend(values.filter_map(|rest| rest.split('"').next().map(str::to_owned)));
 }
 
 fn now() -> String {
@@ -127,53 +127,77 @@ fn now() -> String {
     format!("{:.6}", now.unwrap_or_default().as_secs_f64())
 }
 
-/// A connection that calls the script.
+/// A connection that calls the script. It makes little of its own work, so that the servers are what is measured.
 struct Caller {
     wire: Wire,
     digest: String,
+    /// The last line or reply.
+    read: Vec<u8>,
 }
 
 impl Caller {
     fn connect(address: SocketAddr) -> Result<Self> {
-        let wire = Wire::connect(address)?;
-        let digest = String::new();
-        Ok(Self { wire, digest })
+        Ok(Self {
+            wire: Wire::connect(address)?,
+            digest: String::new(),
+            read: Vec::new(),
+        })
     }
 
     /// Has the script loaded: its digest.
     fn load(&mut self, script: &str) -> Result<String> {
-        self.send(&["SCRIPT", "LOAD", script]);
+        self.begin(3);
+        self.words(&["SCRIPT", "LOAD", script]);
         self.wire.flush()?;
-        self.reply()?.context("a digest")
+        let digest = self.reply()?.context("a digest")?;
+        Ok(String::from_utf8_lossy(digest).into_owned())
     }
 
     fn call(&mut self, words: &[&str]) {
-        let digest = self.digest.clone();
-        let mut all = vec!["EVALSHA", &digest, "0"];
-        all.extend(words);
-        self.send(&all);
+        self.begin(3 + words.len());
+        self.words(&["EVALSHA"]);
+        add_word(&mut self.wire, &self.digest);
+        self.words(&["0"]);
+        self.words(words);
     }
 
-    fn send(&mut self, words: &[&str]) {
-        self.wire.add(format!("*{}\r\n", words.len()).as_bytes());
+    fn begin(&mut self, count: usize) {
+        add_length(&mut self.wire, b"*", count);
+    }
+
+    fn words(&mut self, words: &[&str]) {
         for word in words {
-            self.wire
-                .add(format!("${}\r\n{word}\r\n", word.len()).as_bytes());
+            add_word(&mut self.wire, word);
         }
     }
 
     /// A string, or nothing; an error is one here too.
-    fn reply(&mut self) -> Result<Option<String>> {
-        let line = self.wire.line()?;
-        match line.strip_prefix('$') {
-            Some("-1") => Ok(None),
-            Some(length) => {
-                let length: usize = length.parse()?;
-                let mut bytes = self.wire.bytes(length + 2)?;
-                bytes.truncate(length);
-                Ok(Some(String::from_utf8_lossy(&bytes).into_owned()))
-            }
+    fn reply(&mut self) -> Result<Option<&[u8]>> {
+        self.wire.line_into(&mut self.read)?;
+        let line = String::from_utf8_lossy(&self.read);
+        let length: usize = match line.strip_prefix('$') {
+            Some("-1") => return Ok(None),
+            Some(length) => length.parse()?,
             None => bail!("the server said {line:?}"),
-        }
+        };
+        self.wire.bytes_into(length + 2, &mut self.read)?;
+        Ok(Some(&self.read[..length]))
     }
+
+    /// Reads so many replies and forgets them.
+    fn read_past(&mut self, count: usize) -> Result<()> {
+        (0..count).try_for_each(|_| self.reply().map(drop))
+    }
+}
+
+fn add_word(wire: &mut Wire, word: &str) {
+    add_length(wire, b"$", word.len());
+    wire.add(word.as_bytes());
+    wire.add(b"\r\n");
+}
+
+fn add_length(wire: &mut Wire, kind: &[u8], length: usize) {
+    wire.add(kind);
+    wire.add(length.to_string().as_bytes());
+    wire.add(b"\r\n");
 }
