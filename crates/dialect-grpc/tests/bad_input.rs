@@ -2,53 +2,11 @@
 
 #![expect(clippy::too_many_lines, reason = "tables of cases are long")]
 
-use std::sync::Arc;
+mod support;
 
 use ganger_proto::v1;
-use ganger_shard::{Handle, Hooks, Settings, Shard, SystemClock};
-use ganger_store::MemoryStore;
-use tonic::transport::Channel;
+use support::Server;
 use tonic::{Response, Status};
-
-struct Server {
-    channel: Channel,
-    handle: Handle,
-}
-
-impl Server {
-    async fn start() -> Self {
-        let clock = Arc::new(SystemClock);
-        let handle = Shard::start(
-            MemoryStore::new(),
-            Settings::default(),
-            clock,
-            Hooks::default(),
-        )
-        .expect("it starts");
-        let options = ganger_dialect_grpc::Options {
-            stranger: ganger_access::Identity::unchecked(),
-            ..ganger_dialect_grpc::Options::default()
-        };
-        let router = ganger_dialect_grpc::router(handle.clone(), options);
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0")
-            .await
-            .expect("a port");
-        let address = listener.local_addr().expect("bound");
-        tokio::spawn(async move { axum::serve(listener, router).await });
-        let channel = Channel::from_shared(format!("http://{address}"))
-            .expect("a uri")
-            .connect_lazy();
-        Self { channel, handle }
-    }
-
-    fn jobs(&self) -> v1::jobs_client::JobsClient<Channel> {
-        v1::jobs_client::JobsClient::new(self.channel.clone())
-    }
-
-    fn leases(&self) -> v1::leases_client::LeasesClient<Channel> {
-        v1::leases_client::LeasesClient::new(self.channel.clone())
-    }
-}
 
 /// The code and the message of a refusal.
 fn refused<T>(answer: Result<Response<T>, Status>) -> (String, String) {

@@ -1,62 +1,16 @@
 //! Jobs of qless, and items of raw keys, among the jobs of the gRPC interface.
 
-use std::sync::Arc;
+mod support;
 
 use ganger_proto::v1;
-use ganger_shard::{Handle, Hooks, Settings, Shard, SystemClock};
-use ganger_store::MemoryStore;
 use ganger_types::keys::{Condition, End, Expiry, KeyCall, KeyCalls};
 use ganger_types::qless::{Generation, QlessRequest};
 use ganger_types::{Bytes, Command, Namespace, QlessCall, Reply};
+use support::Server;
 use tonic::Status;
-use tonic::transport::Channel;
 use v1::event::Happening;
 
-type Jobs = v1::jobs_client::JobsClient<Channel>;
-
-struct Server {
-    channel: Channel,
-    handle: Handle,
-}
-
 impl Server {
-    async fn start() -> Self {
-        let settings = Settings {
-            reserve_bytes: 0,
-            ..Settings::default()
-        };
-        let (store, clock) = (MemoryStore::new(), Arc::new(SystemClock));
-        let handle = Shard::start(store, settings, clock, Hooks::default()).expect("it starts");
-        let options = ganger_dialect_grpc::Options {
-            stranger: ganger_access::Identity::unchecked(),
-            ..ganger_dialect_grpc::Options::default()
-        };
-        let router = ganger_dialect_grpc::router(handle.clone(), options);
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await;
-        let listener = listener.expect("a port");
-        let address = listener.local_addr().expect("bound");
-        tokio::spawn(async move { axum::serve(listener, router).await });
-        let uri = format!("http://{address}");
-        let channel = Channel::from_shared(uri).expect("a uri").connect_lazy();
-        Self { channel, handle }
-    }
-
-    fn jobs(&self) -> Jobs {
-        Jobs::new(self.channel.clone())
-    }
-
-    fn queues(&self) -> v1::queues_client::QueuesClient<Channel> {
-        v1::queues_client::QueuesClient::new(self.channel.clone())
-    }
-
-    fn leases(&self) -> v1::leases_client::LeasesClient<Channel> {
-        v1::leases_client::LeasesClient::new(self.channel.clone())
-    }
-
-    fn insight(&self) -> v1::insight_client::InsightClient<Channel> {
-        v1::insight_client::InsightClient::new(self.channel.clone())
-    }
-
     async fn qless(&self, words: &str) {
         let words = words.split(' ').map(str::to_owned).map(Bytes::from);
         let call = QlessCall {

@@ -1,14 +1,15 @@
 //! Which stream holds which job, and the watcher that tells streams of leases they have lost.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
 use ganger_proto::v1;
-use ganger_shard::{CallError, Handle};
+use ganger_shard::{CallError, Handle, Subscription};
 use ganger_types::{Event, Happening, JobKey, JobState};
 use tokio::sync::mpsc;
+use tokio::task::AbortHandle;
 
 use crate::outward::{has_left, state};
 
@@ -17,9 +18,24 @@ const RESUBSCRIBE_AFTER: Duration = Duration::from_millis(500);
 
 /// Jobs delivered on open streams and not yet reported.
 #[derive(Clone)]
-pub(crate) struct Holders {
-    map: Arc<Mutex<HashMap<JobKey, Holder>>>,
+pub(crate) struct Holders(Arc<Registry>);
+
+struct Registry {
+    handle: Handle,
+    map: Mutex<HashMap<JobKey, Holder>>,
+    streams: Mutex<Streams>,
 }
+
+/// The streams that are open, and who watches for them: nobody, if there are none, since whoever watches is woken by
+/// every turn and looks at every event.
+#[derive(Default)]
+struct Streams {
+    open: usize,
+    watcher: Option<AbortHandle>,
+}
+
+/// An open stream: as long as there is one, lost leases are told.
+pub(crate) struct OpenStream(Holders);
 
 /// One delivered job.
 pub(crate) struct Holder {
@@ -31,44 +47,61 @@ pub(crate) struct Holder {
 }
 
 impl Holders {
-    /// Starts the watcher; it ends when nobody uses the registry any more.
     pub(crate) fn new(handle: &Handle) -> Self {
-        let holders = Self {
-            map: Arc::new(Mutex::new(HashMap::new())),
-        };
-        tokio::spawn(watch(handle.clone(), Arc::downgrade(&holders.map)));
-        holders
+        Self(Arc::new(Registry {
+            handle: handle.clone(),
+            map: Mutex::default(),
+            streams: Mutex::default(),
+        }))
+    }
+
+    /// Counts a stream as open until the answer is dropped. Leases that end from now on are told. To be called within a
+    /// Tokio runtime.
+    pub(crate) fn enter(&self) -> OpenStream {
+        let mut streams = self.streams();
+        streams.open += 1;
+        if streams.watcher.is_none() {
+            // Subscribed before the stream has any lease: the end of none is missed.
+            let subscribed = self.0.handle.events(None);
+            let task = tokio::spawn(watch(self.clone(), subscribed));
+            streams.watcher = Some(task.abort_handle());
+        }
+        OpenStream(self.clone())
     }
 
     /// The registry, for a whole batch at a time.
     pub(crate) fn lock(&self) -> MutexGuard<'_, HashMap<JobKey, Holder>> {
-        self.map.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.map.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn streams(&self) -> MutexGuard<'_, Streams> {
+        let streams = self.0.streams.lock();
+        streams.unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-async fn watch(handle: Handle, map: Weak<Mutex<HashMap<JobKey, Holder>>>) {
-    while map.strong_count() > 0 {
-        if let Err(error) = watch_once(&handle, &map).await {
-            tracing::debug!(%error, "lost leases are told by renewals meanwhile");
+impl Drop for OpenStream {
+    fn drop(&mut self) {
+        let mut streams = self.0.streams();
+        streams.open -= 1;
+        if streams.open == 0
+            && let Some(watcher) = streams.watcher.take()
+        {
+            watcher.abort();
         }
-        tokio::time::sleep(RESUBSCRIBE_AFTER).await;
     }
 }
 
-async fn watch_once(
-    handle: &Handle,
-    map: &Weak<Mutex<HashMap<JobKey, Holder>>>,
-) -> Result<(), CallError> {
-    let mut events = handle.events(None)?;
+/// Watches until it is aborted.
+async fn watch(holders: Holders, mut subscribed: Result<Subscription, CallError>) {
     loop {
-        let event = events.next().await?;
-        let Some(map) = map.upgrade() else {
-            return Ok(());
+        let error = match &mut subscribed {
+            Ok(events) => holders.tell_lost(events).await,
+            Err(error) => error.clone(),
         };
-        if let Some((key, attempt, stands, reason)) = lost(&event) {
-            let holders = Holders { map };
-            holders.tell(key, attempt, stands, reason);
-        }
+        tracing::debug!(%error, "lost leases are told by renewals meanwhile");
+        tokio::time::sleep(RESUBSCRIBE_AFTER).await;
+        subscribed = holders.0.handle.events(None);
     }
 }
 
@@ -89,6 +122,20 @@ fn lost(event: &Event) -> Option<(JobKey, Option<u32>, i32, &str)> {
 }
 
 impl Holders {
+    /// Tells of every lease that ends, until events come no more: why not.
+    async fn tell_lost(&self, events: &mut Subscription) -> CallError {
+        loop {
+            match events.next().await {
+                Ok(event) => {
+                    if let Some((key, attempt, stands, reason)) = lost(&event) {
+                        self.tell(key, attempt, stands, reason);
+                    }
+                }
+                Err(error) => return error,
+            }
+        }
+    }
+
     fn tell(&self, key: JobKey, attempt: Option<u32>, stands: i32, reason: &str) {
         let mut map = self.lock();
         let is_meant = map

@@ -14,7 +14,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep, timeout};
 use tonic::{Status, Streaming};
 
-use super::holders::Holder;
+use super::holders::{Holder, OpenStream};
 use super::outgoing::{Message, give_back};
 use super::reports::Batch;
 use super::{
@@ -49,6 +49,8 @@ impl From<Problem> for End {
 /// One worker's stream.
 pub(crate) struct Session {
     face: Face,
+    /// Lets lost leases be told while it is there.
+    _open: OpenStream,
     asked: Asked,
     out: mpsc::Sender<Message>,
     /// Jobs that the worker will still take.
@@ -74,6 +76,7 @@ impl Session {
         Self {
             draining: face.options.draining.clone(),
             batch: asked.batches_received,
+            _open: face.holders.enter(),
             face,
             asked,
             out,
