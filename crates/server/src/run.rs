@@ -1,5 +1,6 @@
 //! A whole process: logs, signals, start, stop.
 
+use std::num::NonZero;
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -25,6 +26,7 @@ pub fn run(config: Config) -> Result<(), StartError> {
     start_log(&config);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
+        .worker_threads(io_threads())
         .thread_name("ganger-io")
         .build()
         .map_err(|error| StartError::System {
@@ -32,6 +34,15 @@ pub fn run(config: Config) -> Result<(), StartError> {
             reason: error.to_string(),
         })?;
     runtime.block_on(serve(config))
+}
+
+/// Threads that serve connections: a core is left to the shard, which runs on threads of its own.
+///
+/// It matters on two cores. An answer wakes a thread that looks for work, and Tokio has that one wake another, in case there
+/// is more: with two of them for one connection, each answer costs two changes of threads more than it has to.
+fn io_threads() -> usize {
+    let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
+    cores.saturating_sub(1).max(1)
 }
 
 async fn serve(config: Config) -> Result<(), StartError> {
