@@ -137,7 +137,7 @@ impl Figures {
         let own = a_million(cpu("self")?, before[1]);
         let cpu = a_million(server.cpu()?, before[0]);
         println!(
-            "  {row}: {name} {rate:.0} a second, {cpu:.1} CPU s a million, and {own:.1} of this program"
+            "  {row}: {name} {rate:.0} a second, {cpu:.1} CPU s a million, {own:.1} of this program"
         );
         if !self.rows.iter().any(|known| known == row) {
             self.rows.push(row.to_owned());
