@@ -1,5 +1,7 @@
 //! The store of level 2: the memory store, and what may happen to its next commit.
 
+use std::sync::Arc;
+
 use ganger_store::memory::MemoryReader;
 use ganger_store::{CommitError, Loaded, MemoryStore, Opened, Store, StoreError};
 use ganger_types::Commit;
@@ -62,7 +64,7 @@ impl Store for Disk {
         self.inner.load(each)
     }
 
-    fn commit(&mut self, commit: &Commit) -> Result<(), CommitError> {
+    fn commit(&mut self, commit: &Arc<Commit>) -> Result<(), CommitError> {
         let refused = |is_full| CommitError::NotApplied {
             reason: "the device refuses".to_owned(),
             is_full,

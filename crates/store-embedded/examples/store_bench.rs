@@ -137,7 +137,9 @@ fn commit(store: &mut EmbeddedStore, epoch: Epoch, sequence: u64, changes: Vec<C
         meta: Meta::default(),
         changes,
     };
-    store.commit(&commit).expect("the commit is accepted");
+    store
+        .commit(&commit.into())
+        .expect("the commit is accepted");
 }
 
 /// The same records, one after the other, into a file.

@@ -13,6 +13,9 @@ use crate::audit::{self, Report};
 use crate::connect;
 use crate::create::{self, beside};
 use crate::fault::{Fault, io};
+use crate::meta::Header;
+use crate::tables::Tables;
+use crate::turns::Turns;
 
 /// 4 MiB a step.
 const STEP_PAGES: i32 = 2_048;
@@ -30,10 +33,12 @@ pub fn backup(from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<Report, St
         return Err(io(to, "written", "the file exists already: name a new one"));
     }
     connect::inspect(from)?;
+    // What is acknowledged is in one of the two, if they are read in this order.
+    let turns = read_turns(from)?;
     create::make_parent(to)?;
     let new = beside(to, ".new");
     create::create_exclusively(&new)?;
-    let copied = copy_and_check(from, &new).and_then(|report| {
+    let copied = copy_and_check(from, &turns, &new).and_then(|report| {
         let renamed = renameat_with(CWD, &new, CWD, to, RenameFlags::NOREPLACE);
         renamed.map_err(|error| io(to, "created", error))?;
         create::sync_parent(to)?;
@@ -45,8 +50,15 @@ pub fn backup(from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<Report, St
     copied
 }
 
-fn copy_and_check(from: &Path, new: &Path) -> Result<Report, StoreError> {
+fn read_turns(from: &Path) -> Result<Turns, StoreError> {
+    let connection = connect::reader(from)?;
+    let header = Header::read_from(&connection).map_err(|fault| fault.at(from, "read"))?;
+    Turns::read(from, &header.identity)
+}
+
+fn copy_and_check(from: &Path, turns: &Turns, new: &Path) -> Result<Report, StoreError> {
     copy(from, new)?;
+    add(turns, new).map_err(|fault| fault.at(new, "written"))?;
     let flush = || File::open(new).and_then(|file| file.sync_all());
     flush().map_err(|error| io(new, "flushed", error))?;
     let report = audit::check(new, |_| {})?;
@@ -58,6 +70,20 @@ fn copy_and_check(from: &Path, new: &Path) -> Result<Report, StoreError> {
     }
     create::remove_logs(new)?;
     Ok(report)
+}
+
+/// Writes into the copy what was in the turn log only.
+///
+/// A writer may have put commits into the log while it was read; of those, some may be missing. All that were there
+/// before follow what the tables had then.
+fn add(turns: &Turns, new: &Path) -> Result<(), Fault> {
+    let mut target = Connection::open(new)?;
+    let mut tables = Tables::read_from(&target)?;
+    let commits = turns.next_to(tables.header.sequence)?;
+    let tx = target.transaction()?;
+    tables.put(&tx, commits.iter())?;
+    tx.commit()?;
+    target.close().map_err(|(_, error)| Fault::Sql(error))
 }
 
 fn copy(from: &Path, new: &Path) -> Result<(), StoreError> {

@@ -15,6 +15,8 @@ pub(crate) enum Fault {
     Damaged(String),
     /// Changes that make no sense for what is stored.
     Senseless(String),
+    /// Something that is known for whom already.
+    Store(StoreError),
 }
 
 impl From<rusqlite::Error> for Fault {
@@ -42,10 +44,16 @@ impl Fault {
         Self::row(table, key, error)
     }
 
+    /// Whether there is no space left.
+    pub(crate) fn is_full(&self) -> bool {
+        matches!(self, Self::Sql(error) if is_full(error))
+    }
+
     /// As the error of an operation on the store at `path`.
     pub(crate) fn at(self, path: &Path, doing: &'static str) -> StoreError {
         let path = path.display().to_string();
         match self {
+            Self::Store(error) => error,
             Self::Damaged(what) | Self::Senseless(what) => StoreError::Damaged { path, what },
             Self::Sql(error) if is_damage(&error) => StoreError::Damaged {
                 path,
@@ -67,6 +75,7 @@ impl Fault {
                 reason,
                 is_full: false,
             },
+            Self::Store(error) => CommitError::Unknown(error.to_string()),
             Self::Sql(error) if is_io(&error) => CommitError::Unknown(error.to_string()),
             Self::Sql(error) if is_full(&error) => CommitError::NotApplied {
                 reason: format!("the disk is full: {error}"),
@@ -80,7 +89,7 @@ impl Fault {
     }
 }
 
-pub(crate) fn is_full(error: &rusqlite::Error) -> bool {
+fn is_full(error: &rusqlite::Error) -> bool {
     error.sqlite_error_code() == Some(ErrorCode::DiskFull)
 }
 

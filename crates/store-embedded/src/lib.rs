@@ -1,7 +1,7 @@
 //! The embedded store of ganger, on SQLite: one file, one writer, readers that never stop it.
 //!
-//! Every row carries a checksum that is verified at every read. The commit that is acknowledged is
-//! flushed; its epoch and sequence are checked inside its own transaction.
+//! Every row carries a checksum that is verified at every read. A commit that is acknowledged is flushed: a large
+//! one in the tables, a small one in a log before them, from which it comes into the tables with others.
 
 #![forbid(unsafe_code)]
 
@@ -19,15 +19,20 @@ mod marks;
 mod meta;
 mod names;
 mod reader;
+mod recover;
 mod retirees;
 mod row;
 mod run;
 mod schema;
+mod session;
+mod shared;
 mod small;
 mod statements;
 mod store;
+mod tables;
 #[cfg(test)]
 mod tests;
+mod turns;
 mod upgrade;
 mod wal;
 

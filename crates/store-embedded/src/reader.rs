@@ -1,6 +1,6 @@
 //! The reading side: a connection that cannot write, one short transaction a call.
 
-use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use ganger_store::encoding::Record;
 use ganger_store::{LogChunk, Page, Reader, StoreError, StoredJob};
@@ -18,34 +18,34 @@ use crate::load::read_input;
 use crate::marks::id_mark;
 use crate::names::{part_name, statistics_name};
 use crate::row::{from_sql, log_place, open_bytes, open_log, open_record, place, to_sql};
+use crate::shared::Shared;
 use crate::{connect, list, retirees};
 
 /// A reader of an [`crate::EmbeddedStore`].
 pub struct EmbeddedReader {
-    path: PathBuf,
+    shared: Arc<Shared>,
     connection: Connection,
 }
 
 impl EmbeddedReader {
-    pub(crate) fn open(path: &Path) -> Result<Self, StoreError> {
-        Ok(Self {
-            path: path.to_path_buf(),
-            connection: connect::reader(path)?,
-        })
+    pub(crate) fn open(shared: Arc<Shared>) -> Result<Self, StoreError> {
+        let connection = connect::reader(shared.path())?;
+        Ok(Self { shared, connection })
     }
 
-    /// Runs `read` on one committed state.
+    /// Runs `read` on one committed state, with all in it that was acknowledged before.
     fn read<T>(
         &mut self,
         read: impl FnOnce(&Transaction<'_>) -> Result<T, Fault>,
     ) -> Result<T, StoreError> {
+        self.shared.settle()?;
         let found = || -> Result<T, Fault> {
             let tx = self.connection.unchecked_transaction()?;
             let found = read(&tx)?;
             tx.commit()?;
             Ok(found)
         };
-        found().map_err(|fault| fault.at(&self.path, "read"))
+        found().map_err(|fault| fault.at(self.shared.path(), "read"))
     }
 }
 

@@ -78,7 +78,7 @@ fn with_log() -> (tempfile::TempDir, PathBuf, kit::Seen) {
     let (directory, frozen) = (kit::directory(), kit::directory());
     let path = directory.path().join("1.db");
     let mut store = kit::open(&path).expect("a store can be made");
-    kit::write(&mut store, kit::content());
+    kit::write(&mut store, kit::at_once(kit::content()));
     let copy = kit::freeze(&path, &frozen);
     drop(store);
     let whole = kit::see(&mut kit::open(&path).expect("whole")).expect("whole");
@@ -87,6 +87,10 @@ fn with_log() -> (tempfile::TempDir, PathBuf, kit::Seen) {
 
 fn wal(path: &Path) -> PathBuf {
     PathBuf::from(format!("{}-wal", path.display()))
+}
+
+fn turns(path: &Path) -> PathBuf {
+    PathBuf::from(format!("{}-turns", path.display()))
 }
 
 #[test]
@@ -111,7 +115,7 @@ fn a_flipped_bit_in_the_log_is_reported_unless_it_is_in_the_torn_end() {
     assert!(noticed > 40, "only {noticed} flips were noticed");
 }
 
-/// `rel D7`: the last commit may be torn anywhere; those before it stay.
+/// `rel D7`: the last commit may be torn anywhere; those before it stay. That flushed ones are missing is noticed.
 #[test]
 fn a_log_cut_at_any_byte_opens_with_a_prefix_of_the_commits() {
     let (_directory, path, _) = with_log();
@@ -121,6 +125,16 @@ fn a_log_cut_at_any_byte_opens_with_a_prefix_of_the_commits() {
         let hurt = kit::directory();
         let copy = kit::freeze(&path, &hurt);
         std::fs::write(wal(&copy), &bytes[..cut]).expect("the log can be written");
+        // What was flushed cannot be torn. The turn log says up to where it was.
+        let refused = kit::open(&copy).and_then(|mut store| store.open());
+        assert!(
+            matches!(refused, Err(StoreError::Damaged { .. })),
+            "{cut}: {refused:?}"
+        );
+        let hurt = kit::directory();
+        let copy = kit::freeze(&path, &hurt);
+        std::fs::write(wal(&copy), &bytes[..cut]).expect("the log can be written");
+        std::fs::remove_file(turns(&copy)).expect("it is there");
         let mut store = kit::open(&copy).expect("a torn end is no damage");
         let opened = store.open().expect("it opens");
         store.load(&mut |_| {}).expect("what is there is whole");

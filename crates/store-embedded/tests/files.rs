@@ -70,19 +70,33 @@ fn a_newer_store_is_refused_unchanged() {
     let path = kit::filled(&directory);
     let connection = rusqlite::Connection::open(&path).expect("SQLite opens it");
     connection
-        .pragma_update(None, "user_version", 7)
+        .pragma_update(None, "user_version", 8)
         .expect("the version can be set");
     drop(connection);
     let before = std::fs::read(&path).expect("it is there");
     let refused = kit::open(&path).map(drop);
     let Err(StoreError::TooNew {
-        found: 7, known: 6, ..
+        found: 8, known: 7, ..
     }) = refused
     else {
         panic!("{refused:?}");
     };
     assert_eq!(std::fs::read(&path).expect("it is there"), before);
     assert!(check(&path, |_| {}).is_err());
+}
+
+#[test]
+fn a_store_of_the_format_before_opens() {
+    let directory = kit::directory();
+    let path = kit::filled(&directory);
+    let whole = kit::see(&mut kit::open(&path).expect("it opens")).expect("it is whole");
+    let connection = rusqlite::Connection::open(&path).expect("SQLite opens it");
+    connection
+        .pragma_update(None, "user_version", 6)
+        .expect("the version can be set");
+    drop(connection);
+    let seen = kit::see(&mut kit::open(&path).expect("it opens")).expect("it is whole");
+    assert_eq!(seen, whole);
 }
 
 #[test]
@@ -146,7 +160,7 @@ fn a_backup_made_while_writing_is_one_state_and_passes_the_audit() {
             meta: Meta::default(),
             changes,
         };
-        store.commit(&commit).expect("the writer goes on");
+        store.commit(&commit.into()).expect("the writer goes on");
     }
     let report = copier
         .join()
@@ -182,9 +196,10 @@ fn a_store_in_use_can_be_audited() {
     let path = directory.path().join("1.db");
     let mut store = kit::open(&path).expect("a store can be made");
     kit::write(&mut store, kit::content());
+    store.idle().expect("there is nothing in the way");
     let report = check(&path, |_| {}).expect("it can be read");
     assert_eq!(report.findings, []);
-    assert_eq!(report.leases, 15);
+    assert_eq!((report.leases, report.waiting), (15, 0));
 }
 
 #[test]

@@ -94,8 +94,8 @@ pub struct Merged<'a> {
 }
 
 impl<'a> Merged<'a> {
-    /// Merges changes given in order.
-    pub fn new(changes: &'a [Change]) -> Self {
+    /// Merges changes given in order: those of a commit, or of several that follow each other.
+    pub fn new(changes: impl IntoIterator<Item = &'a Change>) -> Self {
         let mut merged = Self::default();
         for change in changes {
             merged.add(change);

@@ -1,5 +1,7 @@
 //! The writing side of a store: the trait that each store implements.
 
+use std::sync::Arc;
+
 use ganger_types::ClaimRecord;
 use ganger_types::change::UniqueRecord;
 use ganger_types::{
@@ -88,9 +90,11 @@ pub trait Store: Send + 'static {
 
     /// Applies a commit whole and durably, or not at all. Its sequence must be the last one's plus one.
     ///
+    /// It is shared, since a store may keep it for a while: until it is written where it belongs.
+    ///
     /// # Errors
     /// See [`CommitError`].
-    fn commit(&mut self, commit: &Commit) -> Result<(), CommitError>;
+    fn commit(&mut self, commit: &Arc<Commit>) -> Result<(), CommitError>;
 
     /// A new reader, for any thread.
     ///

@@ -145,7 +145,7 @@ impl<S: Store> Keeper<S> {
         &mut self.store
     }
 
-    fn commit(&mut self, commit: &Commit) -> Option<Report<S::Reader>> {
+    fn commit(&mut self, commit: &Arc<Commit>) -> Option<Report<S::Reader>> {
         if self.has_failed {
             return None;
         }

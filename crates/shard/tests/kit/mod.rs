@@ -175,7 +175,7 @@ impl Store for Gate {
         self.inner.load(each)
     }
 
-    fn commit(&mut self, commit: &Commit) -> Result<(), CommitError> {
+    fn commit(&mut self, commit: &Arc<Commit>) -> Result<(), CommitError> {
         match self.control.arrive() {
             Fault::None => self.inner.commit(commit),
             Fault::NotApplied => Err(CommitError::NotApplied {

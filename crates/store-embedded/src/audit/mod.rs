@@ -1,6 +1,8 @@
 //! The audit of a store, at rest or in use: every row read, every count counted again (`rel A1`).
 
+mod at_rest;
 mod cross;
+mod in_use;
 mod keys;
 mod qless;
 mod rows;
@@ -12,9 +14,10 @@ use std::path::Path;
 use ganger_store::StoreError;
 use rusqlite::Connection;
 
+use crate::create::beside;
 use crate::fault::Fault;
 use crate::lock::Lock;
-use crate::{connect, wal};
+use crate::{connect, turns};
 
 /// Findings kept in words; more are only counted.
 const FINDINGS_MAX: usize = 1_000;
@@ -53,8 +56,10 @@ pub struct Report {
     pub qless_rows: u64,
     /// Rows read, of all tables.
     pub rows: u64,
-    /// Sequence of the last commit.
+    /// Sequence of the last commit that was looked at.
     pub sequence: u64,
+    /// Later commits, in the turn log: intact, but a store in use has not written them into its tables in time.
+    pub waiting: u64,
     /// What is wrong; empty is good. At most 1,000 of them.
     pub findings: Vec<Finding>,
     /// How many more there were.
@@ -84,6 +89,7 @@ impl Report {
         match fault {
             Fault::Damaged(what) | Fault::Senseless(what) => self.add("", "", what),
             Fault::Sql(error) => self.add("", "", error),
+            Fault::Store(error) => self.add("", "", error),
         }
     }
 }
@@ -99,48 +105,47 @@ pub fn check(path: impl AsRef<Path>, mut progress: impl FnMut(u64)) -> Result<Re
     let path = path.as_ref();
     let mut report = Report::default();
     connect::inspect(path)?;
-    inspect_log(path, &mut report)?;
-    let connection = connect::reader(path)?;
-    let audit = audit(&connection, &mut report, &mut progress);
-    if let Err(fault) = audit {
-        match fault.at(path, "read") {
-            StoreError::Damaged { what, .. } => report.add("", "", what),
-            error => return Err(error),
+    let audited = if has_logs(path) {
+        match Lock::take(path) {
+            Ok(_lock) => at_rest::audit(path, &mut report, &mut progress),
+            Err(StoreError::InUse { .. }) => in_use::audit(path, &mut report, &mut progress),
+            Err(error) => Err(error),
         }
+    } else {
+        tables_only(path, &mut report, &mut progress)
+    };
+    match audited {
+        Err(StoreError::Damaged { what, .. }) => report.add("", "", what),
+        other => other?,
     }
     Ok(report)
 }
 
-/// The log of a store in use changes under our eyes; its writer has looked at it when it began.
-fn inspect_log(path: &Path, report: &mut Report) -> Result<(), StoreError> {
-    if !crate::create::beside(path, "-wal").exists() {
-        return Ok(());
-    }
-    let _lock = match Lock::take(path) {
-        Ok(lock) => lock,
-        Err(StoreError::InUse { .. }) => return Ok(()),
-        Err(error) => return Err(error),
-    };
-    match wal::inspect(path) {
-        Err(StoreError::Damaged { what, .. }) => {
-            report.add("", "", what);
-            Ok(())
-        }
-        other => other,
-    }
+/// Without one the store was closed well, and nobody uses it. It may be where nothing can be written.
+fn has_logs(path: &Path) -> bool {
+    beside(path, "-wal").exists() || turns::path_of(path).exists()
 }
 
-fn audit(
-    connection: &Connection,
+/// Audits what the tables have.
+fn tables_only(
+    path: &Path,
     report: &mut Report,
     progress: &mut dyn FnMut(u64),
-) -> Result<(), Fault> {
-    let tx = connection.unchecked_transaction()?;
-    quick_check(&tx, report)?;
-    let tally = rows::read_all(&tx, report, progress)?;
-    cross::compare(&tx, report, &tally)?;
-    tx.commit()?;
-    Ok(())
+) -> Result<(), StoreError> {
+    let connection = connect::reader(path)?;
+    let mut found = || -> Result<(), Fault> {
+        let tx = connection.unchecked_transaction()?;
+        audit(&tx, report, progress)?;
+        Ok(tx.commit()?)
+    };
+    found().map_err(|fault| fault.at(path, "read"))
+}
+
+/// Reads all, inside a transaction that somebody else begins and ends.
+fn audit(tx: &Connection, report: &mut Report, progress: &mut dyn FnMut(u64)) -> Result<(), Fault> {
+    quick_check(tx, report)?;
+    let tally = rows::read_all(tx, report, progress)?;
+    cross::compare(tx, report, &tally)
 }
 
 /// SQLite's own look at its pages, and at indexes against tables.

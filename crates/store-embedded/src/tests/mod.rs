@@ -26,9 +26,9 @@ fn commit(epoch: Epoch, sequence: u64) -> Commit {
 }
 
 fn limit_pages(store: &EmbeddedStore, pages: i64) {
-    let set = store
-        .connection()
-        .pragma_update_and_check(None, "max_page_count", pages, |_| Ok(()));
+    let set = store.on_connection(|connection| {
+        connection.pragma_update_and_check(None, "max_page_count", pages, |_| Ok(()))
+    });
     set.expect("the limit can be set");
 }
 
@@ -39,14 +39,16 @@ fn a_full_disk_refuses_the_commit_and_the_store_goes_on_when_there_is_space() {
     let path = directory.path().join("1.db");
     let mut store = EmbeddedStore::create_or_open(&path, &ShardId::default()).expect("made");
     let epoch = store.open().expect("opens").epoch;
-    store.commit(&commit(epoch, 1)).expect("there is space");
+    store
+        .commit(&commit(epoch, 1).into())
+        .expect("there is space");
     limit_pages(&store, 120);
-    let refused = store.commit(&commit(epoch, 2));
+    let refused = store.commit(&commit(epoch, 2).into());
     assert!(
         matches!(refused, Err(CommitError::NotApplied { is_full: true, .. })),
         "{refused:?}"
     );
-    let refused = store.commit(&commit(epoch, 2));
+    let refused = store.commit(&commit(epoch, 2).into());
     assert!(
         matches!(refused, Err(CommitError::NotApplied { is_full: true, .. })),
         "{refused:?}"
@@ -57,10 +59,12 @@ fn a_full_disk_refuses_the_commit_and_the_store_goes_on_when_there_is_space() {
         meta: Meta::default(),
         changes: vec![Change::RemoveJob(JobKey(1))],
     };
-    store.commit(&small).expect("what frees space still goes");
+    store
+        .commit(&small.into())
+        .expect("what frees space still goes");
     limit_pages(&store, 1_000_000);
     store
-        .commit(&commit(epoch, 3))
+        .commit(&commit(epoch, 3).into())
         .expect("there is space again");
     drop(store);
     let mut store = EmbeddedStore::create_or_open(&path, &ShardId::default()).expect("there");

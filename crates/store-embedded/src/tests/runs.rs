@@ -33,7 +33,7 @@ impl Script {
             meta: Meta::default(),
             changes,
         };
-        self.store.commit(&commit).expect("commits");
+        self.store.commit(&commit.into()).expect("commits");
     }
 }
 

@@ -42,8 +42,20 @@ pub(crate) fn write(store: &mut EmbeddedStore, batches: Vec<Vec<Change>>) {
             meta,
             changes,
         };
-        store.commit(&commit).expect("the commit is accepted");
+        store
+            .commit(&commit.into())
+            .expect("the commit is accepted");
     }
+}
+
+/// The same, each batch with something that makes it go into the tables at once.
+pub(crate) fn at_once(batches: Vec<Vec<Change>>) -> Vec<Vec<Change>> {
+    let no_job = Change::RemoveJob(JobKey(1_000_000));
+    let more = batches.into_iter().map(|mut changes| {
+        changes.push(no_job.clone());
+        changes
+    });
+    more.collect()
 }
 
 fn payload(key: u64) -> Bytes {
@@ -175,7 +187,7 @@ pub(crate) fn see(store: &mut EmbeddedStore) -> Result<Seen, StoreError> {
 /// Copies the files of a store as they are now, as if the machine had stopped.
 pub(crate) fn freeze(path: &Path, into: &TempDir) -> PathBuf {
     let copy = into.path().join("1.db");
-    for suffix in ["", "-wal"] {
+    for suffix in ["", "-wal", "-turns"] {
         let name = |path: &Path| PathBuf::from(format!("{}{suffix}", path.display()));
         if name(path).exists() {
             std::fs::copy(name(path), name(&copy)).expect("files can be copied");

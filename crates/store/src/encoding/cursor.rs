@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use ganger_types::NameError;
 
+use super::Record;
+
 /// Bytes that are not the record they should be.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the {what} record {why} at byte {offset}")]
@@ -213,6 +215,32 @@ impl<'a> Cursor<'a> {
         } else {
             Ok(None)
         }
+    }
+
+    /// The version before a record's fields.
+    ///
+    /// # Errors
+    /// If it is none, or one yet to come.
+    pub fn version<R: Record>(&mut self) -> Result<u8, DecodeError> {
+        let version = self.byte()?;
+        if version == 0 || version > R::VERSION {
+            return Err(self.error("has a version that this program does not know"));
+        }
+        Ok(version)
+    }
+
+    /// A record within another, its version before it. Errors name the inner one, and count from the front of the
+    /// outer one.
+    ///
+    /// # Errors
+    /// If the bytes are not such a record, or one of a version yet to come.
+    pub fn record<R: Record>(&mut self) -> Result<R, DecodeError> {
+        let outer = std::mem::replace(&mut self.what, R::WHAT);
+        let record = self
+            .version::<R>()
+            .and_then(|version| R::read(version, self));
+        self.what = outer;
+        record
     }
 
     /// All that was not read yet.

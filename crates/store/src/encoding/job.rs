@@ -34,10 +34,7 @@ impl<'a> Glance<'a> {
     /// If the bytes are not a job record.
     pub fn of(bytes: &'a [u8]) -> Result<Self, DecodeError> {
         let mut from = Cursor::new(bytes, JobRecord::WHAT);
-        let version = from.byte()?;
-        if version == 0 || version > JobRecord::VERSION {
-            return Err(from.error("has a version that this program does not know"));
-        }
+        from.version::<JobRecord>()?;
         Self::read(&mut from)
     }
 

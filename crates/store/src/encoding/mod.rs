@@ -8,11 +8,14 @@
 #[cfg(test)]
 mod arbitrary;
 #[cfg(test)]
+mod arbitrary_commit;
+#[cfg(test)]
 mod arbitrary_qless;
 #[cfg(test)]
 mod arbitrary_shards;
 mod changes;
 mod claim;
+mod commit;
 mod cursor;
 mod failure;
 mod history;
@@ -23,6 +26,7 @@ mod part;
 mod peer;
 mod policy;
 mod qless;
+mod qless_key;
 mod queue;
 mod raw_key;
 mod schedule;
@@ -56,9 +60,7 @@ pub trait Record: Sized {
 
 /// Appends the stored form of `record` to `out`.
 pub fn encode_into<R: Record>(record: &R, out: &mut Vec<u8>) {
-    let mut writer = Writer::new(out);
-    writer.byte(R::VERSION);
-    record.write(&mut writer);
+    Writer::new(out).record(record);
 }
 
 /// The stored form of `record`.
@@ -74,11 +76,7 @@ pub fn encode<R: Record>(record: &R) -> Vec<u8> {
 /// If the bytes are not such a record, or one of a version yet to come.
 pub fn decode<R: Record>(bytes: &[u8]) -> Result<R, DecodeError> {
     let mut cursor = Cursor::new(bytes, R::WHAT);
-    let version = cursor.byte()?;
-    if version == 0 || version > R::VERSION {
-        return Err(cursor.error("has a version that this program does not know"));
-    }
-    let record = R::read(version, &mut cursor)?;
+    let record = cursor.record()?;
     cursor.end()?;
     Ok(record)
 }

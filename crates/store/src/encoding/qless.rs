@@ -11,15 +11,16 @@ use std::sync::Arc;
 use super::failure::{read_kind, read_token, write_kind, write_token};
 use super::{Cursor, DecodeError, Record, Writer};
 
-const JOB: u8 = 1;
-const RECURRING: u8 = 2;
-const QUEUE: u8 = 3;
-const WORKER: u8 = 4;
-const SETTING: u8 = 5;
-const TAG_COUNT: u8 = 6;
-const TRACKED: u8 = 7;
-const STATISTICS: u8 = 8;
-const THROTTLE: u8 = 9;
+// A row's kind, in its own bytes and in those of its name.
+pub(super) const JOB: u8 = 1;
+pub(super) const RECURRING: u8 = 2;
+pub(super) const QUEUE: u8 = 3;
+pub(super) const WORKER: u8 = 4;
+pub(super) const SETTING: u8 = 5;
+pub(super) const TAG_COUNT: u8 = 6;
+pub(super) const TRACKED: u8 = 7;
+pub(super) const STATISTICS: u8 = 8;
+pub(super) const THROTTLE: u8 = 9;
 
 impl Record for QlessRow {
     const WHAT: &'static str = "qless";
@@ -357,11 +358,11 @@ fn since(from: &mut Cursor<'_>) -> Result<(Bytes, QlessTime), DecodeError> {
     Ok((text(from)?, time(from)?))
 }
 
-fn write_time(out: &mut Writer<'_>, time: QlessTime) {
+pub(super) fn write_time(out: &mut Writer<'_>, time: QlessTime) {
     out.float(time.seconds());
 }
 
-fn time(from: &mut Cursor<'_>) -> Result<QlessTime, DecodeError> {
+pub(super) fn time(from: &mut Cursor<'_>) -> Result<QlessTime, DecodeError> {
     from.float().map(QlessTime::new)
 }
 
@@ -369,7 +370,7 @@ fn write_text(out: &mut Writer<'_>, text: &Bytes) {
     out.bytes(text);
 }
 
-fn text(from: &mut Cursor<'_>) -> Result<Bytes, DecodeError> {
+pub(super) fn text(from: &mut Cursor<'_>) -> Result<Bytes, DecodeError> {
     from.bytes().map(Bytes::copy_from_slice)
 }
 

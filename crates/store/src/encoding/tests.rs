@@ -4,14 +4,15 @@ use std::fmt::Debug;
 
 use ganger_types::change::UniqueRecord;
 use ganger_types::{
-    ClaimRecord, Dependent, ElementRecord, InputRow, JobRecord, KeyRecord, LeaseRecord, Meta,
-    NamespaceRecord, OutboxRecord, Part, PartRecord, PeerRecord, QlessRow, QueueRecord,
+    ClaimRecord, Commit, Dependent, ElementRecord, InputRow, JobRecord, KeyRecord, LeaseRecord,
+    Meta, NamespaceRecord, OutboxRecord, Part, PartRecord, PeerRecord, QlessRow, QueueRecord,
     ScheduleRecord, StatisticsRecord,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::arbitrary::{claim, job, lease, meta, namespace, queue, schedule, statistics, unique};
+use super::arbitrary_commit::commit;
 use super::arbitrary_qless::qless;
 use super::arbitrary_shards::{
     dependent, element, input, outbox, part, part_record, peer, raw_key,
@@ -64,6 +65,7 @@ read_back! {
     raw_keys_read_back: raw_key;
     elements_read_back: element;
     rows_of_qless_read_back: qless;
+    commits_read_back: commit;
 }
 
 proptest! {
@@ -102,5 +104,6 @@ proptest! {
         let _ = decode::<KeyRecord>(&bytes);
         let _ = decode::<ElementRecord>(&bytes);
         let _ = decode::<QlessRow>(&bytes);
+        let _ = decode::<Commit>(&bytes);
     }
 }

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use super::Record;
+
 /// Appends fields to a buffer.
 pub struct Writer<'a> {
     out: &'a mut Vec<u8>,
@@ -68,6 +70,12 @@ impl<'a> Writer<'a> {
     /// A floating-point number, exactly.
     pub fn float(&mut self, value: f64) {
         self.out.extend_from_slice(&value.to_bits().to_le_bytes());
+    }
+
+    /// A record: its version, then its fields.
+    pub fn record<R: Record>(&mut self, record: &R) {
+        self.byte(R::VERSION);
+        record.write(self);
     }
 
     /// Whether there is a value, and then the value.

@@ -73,7 +73,7 @@ impl Store for MemoryStore {
         Ok(())
     }
 
-    fn commit(&mut self, commit: &Commit) -> Result<(), CommitError> {
+    fn commit(&mut self, commit: &Arc<Commit>) -> Result<(), CommitError> {
         let mut state = lock(&self.state);
         if commit.epoch != state.epoch {
             return Err(CommitError::Fenced {

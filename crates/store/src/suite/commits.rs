@@ -1,5 +1,7 @@
 //! Commits: whole or not at all, in order, under the newest epoch.
 
+use std::sync::Arc;
+
 use ganger_types::{Change, Epoch, JobKey, Meta};
 
 use super::Ground;
@@ -43,7 +45,7 @@ pub fn only_the_newest_epoch_may_commit<G: Ground>(ground: &mut G) {
     let mut script = Script::start(ground);
     let mut late = script.commit(vec![put(&job(1))]);
     script.crash();
-    late.sequence = script.sequence + 1;
+    Arc::make_mut(&mut late).sequence = script.sequence + 1;
     let refused = script.store().commit(&late);
     assert!(
         matches!(
@@ -65,7 +67,7 @@ pub fn commits_follow_each_other_without_gaps<G: Ground>(ground: &mut G) {
     script.put(vec![put(&job(1))]);
     for sequence in [0, 1, 3] {
         let mut commit = script.commit(vec![put(&job(2))]);
-        commit.sequence = sequence;
+        Arc::make_mut(&mut commit).sequence = sequence;
         let refused = script.store().commit(&commit);
         let is_refused = matches!(refused, Err(CommitError::NotApplied { is_full: false, .. }));
         assert!(is_refused, "{sequence}: {refused:?}");
@@ -80,7 +82,7 @@ pub fn a_refused_commit_leaves_nothing_behind<G: Ground>(ground: &mut G) {
     script.put(vec![put(&job(1))]);
     let before = script.loaded();
     let mut commit = script.commit(vec![put(&job(2)), Change::RemoveJob(JobKey(1))]);
-    commit.sequence = 9;
+    Arc::make_mut(&mut commit).sequence = 9;
     script
         .store()
         .commit(&commit)

@@ -1,5 +1,7 @@
 //! A store in a test, with what is needed to commit to it.
 
+use std::sync::Arc;
+
 use ganger_types::{Change, Commit, Epoch, JobKey, JobRecord, Meta};
 
 use super::Ground;
@@ -43,7 +45,7 @@ impl<'g, G: Ground> Script<'g, G> {
     }
 
     /// A commit that would be accepted.
-    pub fn commit(&self, changes: Vec<Change>) -> Commit {
+    pub fn commit(&self, changes: Vec<Change>) -> Arc<Commit> {
         let next_key = changes
             .iter()
             .filter_map(key_of)
@@ -55,12 +57,12 @@ impl<'g, G: Ground> Script<'g, G> {
             wall: MORNING,
             ..Meta::default()
         };
-        Commit {
+        Arc::new(Commit {
             epoch: self.epoch,
             sequence: self.sequence + 1,
             meta,
             changes,
-        }
+        })
     }
 
     /// Commits `changes`.

@@ -1,0 +1,48 @@
+//! A store that nobody uses: it is looked at as the next opening would find it.
+
+use std::path::Path;
+
+use ganger_store::StoreError;
+use ganger_types::Commit;
+use rusqlite::config::DbConfig;
+
+use super::{Report, tables_only};
+use crate::fault::Fault;
+use crate::tables::Tables;
+use crate::{connect, recover};
+
+/// Audits the tables with what is in the turn log only, which is written and taken back.
+pub(super) fn audit(
+    path: &Path,
+    report: &mut Report,
+    progress: &mut dyn FnMut(u64),
+) -> Result<(), StoreError> {
+    let rest = recover::inspect(path).and_then(|()| recover::rest(path));
+    match rest {
+        Ok(commits) if !commits.is_empty() => {
+            with(path, &commits, report, progress).map_err(|fault| fault.at(path, "read"))
+        }
+        Ok(_) => tables_only(path, report, progress),
+        Err(StoreError::Damaged { what, .. }) => {
+            report.add("", "", what);
+            tables_only(path, report, progress)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// The tables as these commits leave them. Nothing of it stays, and the log of the tables is left as it is.
+fn with(
+    path: &Path,
+    commits: &[Commit],
+    report: &mut Report,
+    progress: &mut dyn FnMut(u64),
+) -> Result<(), Fault> {
+    let mut connection = connect::writer(path).map_err(Fault::Store)?;
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+    let tx = connection.transaction()?;
+    Tables::read_from(&tx)?.put(&tx, commits.iter())?;
+    super::audit(&tx, report, progress)?;
+    tx.rollback()?;
+    Ok(())
+}

@@ -1,0 +1,55 @@
+//! A store that a server uses: what was acknowledged before is waited for, since only the server may write it.
+
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use ganger_store::StoreError;
+use rusqlite::Connection;
+
+use super::{Report, tables_only};
+use crate::connect;
+use crate::fault::Fault;
+use crate::meta::Header;
+use crate::turns::Turns;
+
+/// A server writes its turn log into the tables within a second or two, if nothing is in its way.
+const PATIENCE: Duration = Duration::from_secs(4);
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// Audits the tables once they have what the turn log has now, or as they are after a while.
+pub(super) fn audit(
+    path: &Path,
+    report: &mut Report,
+    progress: &mut dyn FnMut(u64),
+) -> Result<(), StoreError> {
+    let connection = connect::reader(path)?;
+    let last = wait(path, &connection)?;
+    drop(connection);
+    tables_only(path, report, progress)?;
+    report.waiting = last.saturating_sub(report.sequence);
+    Ok(())
+}
+
+/// Waits for the tables; gives the last commit of the turn log.
+fn wait(path: &Path, connection: &Connection) -> Result<u64, StoreError> {
+    // A header that cannot be read is found by the audit.
+    let Ok(header) = Header::read_from(connection) else {
+        return Ok(0);
+    };
+    let turns = Turns::read(path, &header.identity)?;
+    let commits = turns.next_to(header.sequence);
+    let commits = commits.map_err(|fault: Fault| fault.at(path, "read"))?;
+    let Some(last) = commits.last().map(|commit| commit.sequence) else {
+        return Ok(0);
+    };
+    let begun = Instant::now();
+    while begun.elapsed() < PATIENCE {
+        let stands_at = Header::read_from(connection).map_or(last, |header| header.sequence);
+        if stands_at >= last {
+            break;
+        }
+        thread::sleep(PAUSE);
+    }
+    Ok(last)
+}

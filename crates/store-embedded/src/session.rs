@@ -1,0 +1,348 @@
+//! The store while it is open: where commits go, and when they come into the tables.
+//!
+//! A small commit goes into the turn log and is kept in memory. It comes into the tables with many others, in one
+//! transaction that is not flushed: when they have become enough, when somebody wants to read, or when nothing else is
+//! to be done. A large commit goes into the tables at once, with all that wait before it, and is flushed there.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use ganger_store::CommitError;
+use ganger_types::{Bytes, Change, Commit};
+use rusqlite::Connection;
+
+use crate::fault::Fault;
+use crate::meta::Header;
+use crate::tables::Tables;
+use crate::turns::{self, TurnLog, Turns};
+
+/// The log of the tables is copied into the file when it has so many pages: 32 MiB. Sooner costs writes, later
+/// makes the pause longer and recovery slower.
+const LOG_PAGES_MAX: u64 = 16_384;
+/// While nothing waits, it is copied from so many pages on.
+pub(crate) const LOG_PAGES_IDLE: u64 = 512;
+/// A commit with more changes goes into the tables at once.
+const SMALL_CHANGES_MAX: usize = 256;
+/// So many commits may wait for the tables; or commits with so many changes. The one that comes next waits for them
+/// to be written, so they are not to be too many.
+const WAITING_COMMITS_MAX: usize = 64;
+const WAITING_CHANGES_MAX: usize = 1_024;
+
+/// Whether a transaction is on disk when it ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Flush {
+    /// Yes, and with it all before it.
+    Now,
+    /// Not yet: the turn log has it.
+    Later,
+}
+
+/// What is known while the store is open.
+pub(crate) struct Session {
+    path: PathBuf,
+    connection: Connection,
+    tables: Tables,
+    /// Pages in the log of the tables, told by SQLite after each commit.
+    log_pages: Arc<AtomicU64>,
+    /// What SQLite was told last.
+    flush: Flush,
+    /// Whether the tables have something that is not flushed there.
+    is_unflushed: bool,
+    /// `None` if it could not be made: then every commit goes into the tables.
+    turns: Option<TurnLog>,
+    /// Commits in the turn log that the tables do not have, and how many changes these are.
+    waiting: Vec<Arc<Commit>>,
+    waiting_changes: usize,
+    /// Why nothing may be committed any more.
+    broken: Option<String>,
+}
+
+impl Session {
+    /// Connects and takes the store over.
+    ///
+    /// The log of the tables is copied into the file and both are flushed first: after a failed flush the system
+    /// may show pages that are not on disk, and what is built upon must be. Then the tables get what the turn log
+    /// has and they have not.
+    pub(crate) fn open(path: PathBuf, mut connection: Connection) -> Result<Self, Fault> {
+        checkpoint(&connection, "TRUNCATE")?;
+        let log_pages = Arc::new(AtomicU64::new(0));
+        let told = Arc::clone(&log_pages);
+        connection.wal_hook(Some(move |_: &mut rusqlite::hooks::Wal, pages| {
+            told.store(u64::try_from(pages).unwrap_or(0), Ordering::Relaxed);
+            Ok(())
+        }))?;
+        let tables = Tables::read_from(&connection)?;
+        let turns = Turns::read(&path, &tables.header.identity).map_err(Fault::Store)?;
+        let mut session = Self {
+            path,
+            connection,
+            tables,
+            log_pages,
+            flush: Flush::Now,
+            is_unflushed: false,
+            turns: None,
+            waiting: Vec::new(),
+            waiting_changes: 0,
+            broken: None,
+        };
+        session.catch_up(&turns)?;
+        let mut header = session.tables.header.clone();
+        header.epoch.0 += 1;
+        if !header.replace(&session.connection, &session.tables.header)? {
+            return Err(Fault::row("meta", "1", "it cannot be replaced"));
+        }
+        session.tables.header = header;
+        session.open_turns();
+        Ok(session)
+    }
+
+    /// Writes what the turn log has and the tables have not.
+    fn catch_up(&mut self, turns: &Turns) -> Result<(), Fault> {
+        self.waiting = turns
+            .behind(self.tables.header.sequence)?
+            .into_iter()
+            .map(Arc::new)
+            .collect();
+        if self.waiting.is_empty() {
+            return Ok(());
+        }
+        tracing::info!(
+            commits = self.waiting.len(),
+            "the turn log is written into the tables"
+        );
+        self.write(None, Flush::Now)
+    }
+
+    /// Where the store stands, in the tables.
+    pub(crate) fn header(&self) -> &Header {
+        &self.tables.header
+    }
+
+    /// The connection that writes.
+    pub(crate) fn connection(&self) -> &Connection {
+        &self.connection
+    }
+
+    /// Whether commits wait for the tables.
+    pub(crate) fn has_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// Sequence of the last commit, wherever it is.
+    fn sequence(&self) -> u64 {
+        self.waiting
+            .last()
+            .map_or(self.tables.header.sequence, |commit| commit.sequence)
+    }
+
+    /// Makes a commit durable, if that is its place in the order and the store is still ours.
+    pub(crate) fn commit(&mut self, commit: &Arc<Commit>) -> Result<(), CommitError> {
+        if let Some(reason) = &self.broken {
+            return Err(CommitError::Unknown(reason.clone()));
+        }
+        self.judge(commit)?;
+        if self.waiting.len() >= WAITING_COMMITS_MAX || self.waiting_changes >= WAITING_CHANGES_MAX
+        {
+            self.write(None, Flush::Later)
+                .map_err(Fault::into_commit_error)?;
+        }
+        if is_for_turns(commit) && self.append(commit)? {
+            self.waiting_changes += commit.changes.len();
+            self.waiting.push(Arc::clone(commit));
+            return Ok(());
+        }
+        self.write(Some(commit), Flush::Now)
+            .map_err(Fault::into_commit_error)
+    }
+
+    fn judge(&self, commit: &Commit) -> Result<(), CommitError> {
+        if commit.epoch != self.tables.header.epoch {
+            return Err(CommitError::Fenced {
+                ours: commit.epoch,
+                theirs: self.tables.header.epoch,
+            });
+        }
+        let last = self.sequence();
+        if commit.sequence != last + 1 {
+            let ours = commit.sequence;
+            let reason = format!("commit {ours} does not follow {last}, the last one");
+            return Err(CommitError::NotApplied {
+                reason,
+                is_full: false,
+            });
+        }
+        Ok(())
+    }
+
+    /// Appends a commit to the turn log; false if there is none, or it has no room.
+    fn append(&mut self, commit: &Commit) -> Result<bool, CommitError> {
+        let Some(turns) = &mut self.turns else {
+            return Ok(false);
+        };
+        turns.append(commit).map_err(|error| {
+            let log = turns::path_of(&self.path);
+            CommitError::Unknown(format!("{} cannot be written: {error}", log.display()))
+        })
+    }
+
+    /// Opens the turn log of tables that have all that is in it.
+    fn open_turns(&mut self) {
+        match TurnLog::open(&self.path, self.tables.header.identity) {
+            Ok(turns) => {
+                self.turns = Some(turns);
+                self.restart_turns();
+            }
+            Err(error) => {
+                tracing::warn!(%error, "without a turn log every commit is written into the tables at once");
+            }
+        }
+    }
+
+    /// Writes all that waits for the tables.
+    pub(crate) fn settle(&mut self, flush: Flush) -> Result<(), Fault> {
+        if self.waiting.is_empty() && (flush == Flush::Later || !self.is_unflushed) {
+            return Ok(());
+        }
+        let written = self.write(None, flush);
+        if written.is_err() {
+            self.roll_back()?;
+        }
+        written
+    }
+
+    /// Writes all that waits for the tables, and a commit behind it, in one transaction.
+    fn write(&mut self, commit: Option<&Commit>, flush: Flush) -> Result<(), Fault> {
+        self.set_flush(flush)?;
+        self.connection
+            .prepare_cached("BEGIN IMMEDIATE")?
+            .execute([])?;
+        let commits = self.waiting.iter().map(AsRef::as_ref).chain(commit);
+        let after = self.tables.put(&self.connection, commits)?;
+        self.connection.prepare_cached("COMMIT")?.execute([])?;
+        self.tables.note(after);
+        self.waiting.clear();
+        self.waiting_changes = 0;
+        self.is_unflushed = flush == Flush::Later;
+        if flush == Flush::Now {
+            self.restart_turns();
+        }
+        Ok(())
+    }
+
+    /// Tells SQLite whether the end of a transaction is to be flushed.
+    fn set_flush(&mut self, flush: Flush) -> Result<(), Fault> {
+        if self.flush != flush {
+            let mode = match flush {
+                Flush::Now => "FULL",
+                Flush::Later => "NORMAL",
+            };
+            self.connection.pragma_update(None, "synchronous", mode)?;
+            self.flush = flush;
+        }
+        Ok(())
+    }
+
+    /// The tables have all, flushed: the turn log begins anew, and says so. By that it is noticed if they ever lose it.
+    fn restart_turns(&mut self) {
+        let Some(turns) = &mut self.turns else {
+            return;
+        };
+        if let Err(error) = turns.restart(self.tables.header.sequence) {
+            // What it has is in the tables, so it can be done without.
+            tracing::warn!(%error, "the turn log cannot be written: commits go into the tables at once");
+            self.turns = None;
+        }
+    }
+
+    /// Takes a failed transaction back.
+    pub(crate) fn roll_back(&mut self) -> Result<(), Fault> {
+        self.tables.forget_places();
+        if !self.connection.is_autocommit() {
+            self.connection.execute_batch("ROLLBACK")?;
+        }
+        Ok(())
+    }
+
+    /// Copies the log of the tables into the file if it is long.
+    pub(crate) fn tend_long_log(&mut self) {
+        if let Err(fault) = self.tend_log(LOG_PAGES_MAX) {
+            self.note_failed_upkeep(&fault);
+        }
+    }
+
+    /// Copies the log of the tables into the file if it has at least `pages`.
+    pub(crate) fn tend_log(&mut self, pages: u64) -> Result<(), Fault> {
+        if self.log_pages.load(Ordering::Relaxed) < pages {
+            return Ok(());
+        }
+        if checkpoint(&self.connection, "PASSIVE")? {
+            // The next commit starts the log anew. If readers held it back it is tried again.
+            self.log_pages.store(0, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// What was acknowledged is safe in the logs. A full disk is waited out; a failed flush is not ignored:
+    /// the next commit is refused until the store has been opened again (`rel D6`).
+    pub(crate) fn note_failed_upkeep(&mut self, fault: &Fault) {
+        if fault.is_full() {
+            tracing::warn!(
+                ?fault,
+                "the logs cannot be written into the file: the disk is full"
+            );
+        } else {
+            tracing::error!(?fault, "the logs cannot be written into the file");
+            self.broken = Some(format!("{fault:?}"));
+        }
+    }
+
+    /// Brings everything into the tables, so that the turn log is not needed until the store is used again.
+    pub(crate) fn close(mut self) {
+        if self.broken.is_some() {
+            return;
+        }
+        let removed = self.settle(Flush::Now).map(|()| turns::remove(&self.path));
+        if !matches!(removed, Ok(Ok(()))) {
+            tracing::warn!(
+                ?removed,
+                "the turn log stays beside the store, and is read when that is opened"
+            );
+        }
+    }
+}
+
+/// Whether a commit may wait in the turn log.
+///
+/// What has ended and is changed or removed has to be read first, and if it is damaged, the commit is refused: that
+/// must be known before it is acknowledged.
+fn is_for_turns(commit: &Commit) -> bool {
+    let may_wait = |change: &Change| {
+        !matches!(
+            change,
+            Change::PutFinished(_) | Change::ReviveJob(_) | Change::RemoveJob(_)
+        )
+    };
+    let bytes: usize = commit.changes.iter().map(bulk).sum();
+    commit.changes.len() <= SMALL_CHANGES_MAX
+        && bytes <= turns::RECORD_BYTES_MAX
+        && commit.changes.iter().all(may_wait)
+}
+
+/// Bytes of what may be large in a change.
+fn bulk(change: &Change) -> usize {
+    match change {
+        Change::PutPayload { payload, .. } => payload.len(),
+        Change::FinishJob { result, .. } => result.as_ref().map_or(0, Bytes::len),
+        Change::AppendLog { bytes, .. } => bytes.len(),
+        _ => 0,
+    }
+}
+
+/// Copies the log of the tables into the file; whether all of it was.
+fn checkpoint(connection: &Connection, mode: &str) -> Result<bool, Fault> {
+    let sql = format!("PRAGMA wal_checkpoint({mode})");
+    let (log, done): (i64, i64) =
+        connection.query_row(&sql, [], |row| Ok((row.get(1)?, row.get(2)?)))?;
+    Ok(log == done)
+}

@@ -1,0 +1,77 @@
+//! What the writing side and the readers have in common: a reader must not miss what was acknowledged.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard};
+
+use ganger_store::StoreError;
+
+use crate::fault::io;
+use crate::session::{Flush, Session};
+
+/// The store while it is open, for whoever writes or has to wait for what is written.
+pub(crate) struct Shared {
+    path: PathBuf,
+    /// `None` before the store is opened, and after a commit whose outcome is not known.
+    session: Mutex<Option<Session>>,
+    /// Whether something acknowledged is not in the tables yet.
+    is_behind: AtomicBool,
+}
+
+impl Shared {
+    pub(crate) fn new(path: &Path) -> Self {
+        Self {
+            path: path.to_path_buf(),
+            session: Mutex::new(None),
+            is_behind: AtomicBool::new(false),
+        }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The session, for as long as the guard lives.
+    pub(crate) fn lock(&self) -> Guard<'_> {
+        let session = self.session.lock();
+        Guard {
+            session: session.expect("a store that broke is not used again"),
+            is_behind: &self.is_behind,
+        }
+    }
+
+    /// Waits until the tables have all that was acknowledged before; usually they do.
+    ///
+    /// # Errors
+    /// If they cannot be written, or the store has to be opened again first.
+    pub(crate) fn settle(&self) -> Result<(), StoreError> {
+        if !self.is_behind.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let mut guard = self.lock();
+        let Some(session) = guard.session.as_mut() else {
+            return Err(io(&self.path, "read", "it has to be opened again first"));
+        };
+        let settled = session.settle(Flush::Later);
+        settled.map_err(|fault| {
+            session.note_failed_upkeep(&fault);
+            fault.at(&self.path, "written")
+        })
+    }
+}
+
+/// The session; whether the tables are behind is noted at the end.
+pub(crate) struct Guard<'a> {
+    pub(crate) session: MutexGuard<'a, Option<Session>>,
+    is_behind: &'a AtomicBool,
+}
+
+impl Drop for Guard<'_> {
+    fn drop(&mut self) {
+        // Without a session it stays as it was: what waited is in the turn log still.
+        if let Some(session) = &*self.session {
+            self.is_behind
+                .store(session.has_waiting(), Ordering::Release);
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! Commits on their way into the tables.
+
+use ganger_store::merge::Merged;
+use ganger_types::{Commit, JobKey};
+use rusqlite::Connection;
+
+use crate::commit::{Places, Writing};
+use crate::fault::Fault;
+use crate::meta::Header;
+use crate::row::from_sql;
+
+/// What is known of the tables, so that it need not be looked up for every commit.
+pub(crate) struct Tables {
+    /// As it was written last.
+    pub(crate) header: Header,
+    places: Places,
+    new_from: JobKey,
+}
+
+/// What is known of them once the transaction has ended well.
+pub(crate) struct After {
+    header: Header,
+    new_from: JobKey,
+}
+
+impl Tables {
+    /// Looks at them.
+    pub(crate) fn read_from(connection: &Connection) -> Result<Self, Fault> {
+        let header = Header::read_from(connection)?;
+        let new_from = new_from(connection)?.max(header.meta.next_key);
+        Ok(Self {
+            header,
+            places: Places::new(),
+            new_from,
+        })
+    }
+
+    /// Writes commits that follow each other, inside a transaction that somebody else begins and ends.
+    pub(crate) fn put<'c>(
+        &mut self,
+        connection: &Connection,
+        commits: impl Iterator<Item = &'c Commit> + Clone,
+    ) -> Result<After, Fault> {
+        let merged = Merged::new(commits.clone().flat_map(|commit| &commit.changes));
+        let counts = self.header.counts;
+        let mut writing = Writing::new(connection, &mut self.places, self.new_from, counts);
+        writing.write(&merged)?;
+        let mut header = Header {
+            counts: writing.counts,
+            ..self.header.clone()
+        };
+        drop(writing);
+        if let Some(last) = commits.last() {
+            (header.sequence, header.meta) = (last.sequence, last.meta);
+        }
+        if !header.replace(connection, &self.header)? {
+            let what = "the epoch or sequence has changed under it";
+            return Err(Fault::Senseless(what.to_owned()));
+        }
+        let largest = merged.jobs.last_key_value().map_or(0, |(key, _)| key.0 + 1);
+        Ok(After {
+            header,
+            new_from: JobKey(self.new_from.0.max(largest)),
+        })
+    }
+
+    /// The transaction has ended well.
+    pub(crate) fn note(&mut self, after: After) {
+        self.header = after.header;
+        self.new_from = after.new_from;
+    }
+
+    /// It was taken back: what was numbered in it is not numbered any more.
+    pub(crate) fn forget_places(&mut self) {
+        self.places.clear();
+    }
+}
+
+fn new_from(connection: &Connection) -> Result<JobKey, Fault> {
+    let sql = "SELECT max(coalesce((SELECT max(key) FROM jobs), -1),
+                          coalesce((SELECT max(key) FROM finished), -1)) + 1";
+    Ok(JobKey(from_sql(
+        connection.query_row(sql, [], |row| row.get(0))?,
+    )))
+}

@@ -1,0 +1,281 @@
+//! The turn log: small commits, each flushed by itself, until many of them are written into the tables at once.
+//!
+//! It is a file beside the store with its size fixed, so that a flush has nothing to write but the record. A record
+//! is `turn`, the length of its content, the content, and a CRC-32C that also covers where the record stands and
+//! whose log it is. The content is a commit, or a stamp: "up to here all is in the tables, flushed". Records follow
+//! each other from the beginning of the file; once all of them are in the tables, durably, a stamp takes the first
+//! place, and the next commit takes the stamp's.
+//!
+//! Each record is flushed before the next is written, so at most the last one can be torn. What is intact therefore
+//! tells all there is to know: the commits that the tables do not have yet must follow them without a gap, up to the
+//! last number in the file. Where they do not, something was lost that was acknowledged (`rel D7`, `rel D8`).
+
+use std::fs::{File, OpenOptions};
+use std::io::{ErrorKind, Write as _};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use ganger_store::StoreError;
+use ganger_store::encoding::{Cursor, SEAL_BYTES, Writer, decode, encode_into, seal, unseal};
+use ganger_types::Commit;
+use memchr::memmem;
+
+use crate::create::{beside, sync_parent};
+use crate::fault::{Fault, io};
+
+/// Size of the file: some thousand small commits.
+const FILE_BYTES: u64 = 2 << 20;
+/// A longer record goes into the tables at once: it costs as much there as here.
+pub(crate) const RECORD_BYTES_MAX: usize = 64 << 10;
+/// No log is longer, whichever version wrote it.
+const READ_BYTES_MAX: u64 = 64 << 20;
+const MAGIC: &[u8; 4] = b"turn";
+/// `turn`, the length, and which kind of content follows.
+const HEAD_BYTES: usize = 9;
+const COMMIT: u8 = 1;
+const STAMP: u8 = 2;
+
+/// The file's path.
+pub(crate) fn path_of(store: &Path) -> PathBuf {
+    beside(store, "-turns")
+}
+
+/// A record's place in the seal: whose log, and where in it.
+fn place(identity: &[u8; 16], offset: u64) -> [u8; 24] {
+    let mut place = [0; 24];
+    place[..16].copy_from_slice(identity);
+    place[16..].copy_from_slice(&offset.to_le_bytes());
+    place
+}
+
+/// The log, being written.
+pub(crate) struct TurnLog {
+    file: File,
+    identity: [u8; 16],
+    /// Where the next record goes.
+    end: u64,
+    buffer: Vec<u8>,
+}
+
+impl TurnLog {
+    /// Opens the log of a store whose tables have all that is in it, or makes it.
+    pub(crate) fn open(store: &Path, identity: [u8; 16]) -> Result<Self, StoreError> {
+        let path = path_of(store);
+        let file = open_or_make(&path).map_err(|error| io(&path, "created", error))?;
+        sync_parent(&path)?;
+        Ok(Self {
+            file,
+            identity,
+            end: 0,
+            buffer: Vec::with_capacity(4_096),
+        })
+    }
+
+    /// Appends a commit and flushes it; false if there is no room for it.
+    ///
+    /// # Errors
+    /// If it cannot be written or flushed: then nobody knows whether it is there.
+    pub(crate) fn append(&mut self, commit: &Commit) -> std::io::Result<bool> {
+        self.frame(COMMIT, self.end, |out| encode_into(commit, out));
+        debug_assert!(self.says(commit), "what is written is read as the same");
+        let length = self.buffer.len();
+        let after = self.end + u64::try_from(length).unwrap_or(u64::MAX);
+        if length > RECORD_BYTES_MAX || after > FILE_BYTES {
+            self.buffer.shrink_to(RECORD_BYTES_MAX);
+            return Ok(false);
+        }
+        self.file.write_all_at(&self.buffer, self.end)?;
+        self.file.sync_data()?;
+        self.end = after;
+        Ok(true)
+    }
+
+    /// Whether what is in the buffer is read as this commit.
+    fn says(&self, commit: &Commit) -> bool {
+        let content = &self.buffer[HEAD_BYTES..self.buffer.len() - SEAL_BYTES];
+        decode::<Commit>(content).is_ok_and(|read| read == *commit)
+    }
+
+    /// Begins anew: all up to `sequence` is in the tables, flushed.
+    ///
+    /// The stamp is not flushed by itself. Should it be lost, the records are found again, and found in the tables.
+    pub(crate) fn restart(&mut self, sequence: u64) -> std::io::Result<()> {
+        self.frame(STAMP, 0, |out| Writer::new(out).number(sequence));
+        self.file.write_all_at(&self.buffer, 0)?;
+        self.end = 0;
+        Ok(())
+    }
+
+    /// Makes a record in the buffer.
+    fn frame(&mut self, kind: u8, offset: u64, write: impl FnOnce(&mut Vec<u8>)) {
+        let out = &mut self.buffer;
+        out.clear();
+        out.extend_from_slice(MAGIC);
+        out.extend_from_slice(&[0; 4]);
+        out.push(kind);
+        write(out);
+        // One that is longer than that is not written at all.
+        let length = u32::try_from(out.len() - HEAD_BYTES).unwrap_or(u32::MAX);
+        out[4..8].copy_from_slice(&length.to_le_bytes());
+        seal("turns", &place(&self.identity, offset), 0, out);
+    }
+}
+
+fn open_or_make(path: &Path) -> std::io::Result<File> {
+    let mut options = OpenOptions::new();
+    options
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600);
+    let mut file = options.open(path)?;
+    if file.metadata()?.len() == FILE_BYTES {
+        return Ok(file);
+    }
+    // Zeros that are written, not only promised: a later flush then changes nothing but content.
+    let filled = file.set_len(0).and_then(|()| {
+        let zeros = vec![0; 1 << 16];
+        for _ in 0..FILE_BYTES >> 16 {
+            file.write_all(&zeros)?;
+        }
+        file.sync_all()
+    });
+    if let Err(error) = filled {
+        // Half of it would only be in the way of the space that is missing.
+        drop(file.set_len(0));
+        return Err(error);
+    }
+    Ok(file)
+}
+
+/// Removes the log of a store whose tables have all that is in it.
+pub(crate) fn remove(store: &Path) -> std::io::Result<()> {
+    match std::fs::remove_file(path_of(store)) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// An intact record.
+struct Found {
+    sequence: u64,
+    /// Its commit, if it is one.
+    commit: Option<Vec<u8>>,
+}
+
+/// What a log says.
+pub(crate) struct Turns {
+    path: PathBuf,
+    /// By sequence.
+    found: Vec<Found>,
+}
+
+impl Turns {
+    /// Reads the log beside a store; one that is missing says nothing.
+    pub(crate) fn read(store: &Path, identity: &[u8; 16]) -> Result<Self, StoreError> {
+        let path = path_of(store);
+        let bytes = match std::fs::metadata(&path) {
+            Ok(file) if file.len() > READ_BYTES_MAX => {
+                let reason = format!(
+                    "it has {} bytes, a turn log has at most {READ_BYTES_MAX}",
+                    file.len()
+                );
+                return Err(io(&path, "read", reason));
+            }
+            Ok(_) => std::fs::read(&path),
+            Err(error) => Err(error),
+        };
+        let bytes = match bytes {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
+            Err(error) => return Err(io(&path, "read", error)),
+        };
+        let mut found = find_all(&bytes, identity);
+        found.sort_by_key(|record| (record.sequence, record.commit.is_none()));
+        Ok(Self { path, found })
+    }
+
+    /// The commits behind `sequence`, the last one in the tables.
+    ///
+    /// # Errors
+    /// If there are later ones but not all of them.
+    pub(crate) fn behind(&self, sequence: u64) -> Result<Vec<Commit>, Fault> {
+        let commits = self.next_to(sequence)?;
+        let last = commits.last().map_or(sequence, |commit| commit.sequence);
+        match self.found.last() {
+            Some(record) if record.sequence > last => Err(Fault::Damaged(format!(
+                "commits {} to {} are in neither its tables nor its turn log {}, though later ones were \
+                 acknowledged: restore a backup; if this file was put in the place of another one, move that log away",
+                last + 1,
+                record.sequence,
+                self.path.display(),
+            ))),
+            _ => Ok(commits),
+        }
+    }
+
+    /// The commits that follow `sequence` without a gap, whatever comes behind them.
+    pub(crate) fn next_to(&self, sequence: u64) -> Result<Vec<Commit>, Fault> {
+        let mut commits = Vec::new();
+        let mut next = sequence + 1;
+        for record in &self.found {
+            let Some(content) = record.commit.as_ref().filter(|_| record.sequence == next) else {
+                continue;
+            };
+            let commit = decode(content).map_err(|error| {
+                let log = self.path.display();
+                Fault::Damaged(format!("commit {next} in its turn log {log} {error}"))
+            })?;
+            commits.push(commit);
+            next += 1;
+        }
+        Ok(commits)
+    }
+}
+
+/// Every intact record, wherever it stands: behind a damaged one there may be more.
+fn find_all(bytes: &[u8], identity: &[u8; 16]) -> Vec<Found> {
+    let finder = memmem::Finder::new(MAGIC);
+    let mut all = Vec::new();
+    let mut at = 0;
+    while let Some(ahead) = finder.find(&bytes[at..]) {
+        at += ahead;
+        match record_at(bytes, at, identity) {
+            Some((record, length)) => {
+                all.push(record);
+                at += length;
+            }
+            None => at += 1,
+        }
+    }
+    all
+}
+
+/// The record at an offset and its length, if it is intact.
+fn record_at(bytes: &[u8], at: usize, identity: &[u8; 16]) -> Option<(Found, usize)> {
+    let rest = &bytes[at..];
+    let length = u32::from_le_bytes(rest.get(4..8)?.try_into().ok()?);
+    let length = usize::try_from(length).ok()?;
+    let total = length.checked_add(HEAD_BYTES + SEAL_BYTES)?;
+    let place = place(identity, u64::try_from(at).ok()?);
+    let content = unseal("turns", &place, rest.get(..total)?)?.get(HEAD_BYTES..)?;
+    let mut cursor = Cursor::new(content, "turn");
+    let found = match rest[HEAD_BYTES - 1] {
+        COMMIT => {
+            // The version and the epoch stand before it.
+            let _version = cursor.byte().ok()?;
+            let _epoch = cursor.number().ok()?;
+            Found {
+                sequence: cursor.number().ok()?,
+                commit: Some(content.to_vec()),
+            }
+        }
+        STAMP => Found {
+            sequence: cursor.number().ok()?,
+            commit: None,
+        },
+        _ => return None,
+    };
+    Some((found, total))
+}

@@ -1,0 +1,344 @@
+//! All that one turn wrote, as a log of turns keeps it.
+//!
+//! A commit is its epoch, its sequence, the counters after it, and its changes in order. A change is the number of its
+//! kind and its fields, one after the other; a record among them has its version before it, as where it is stored by
+//! itself. Nothing is written twice or put together first: the bytes go straight to the buffer at hand.
+
+use ganger_types::{
+    Bytes, Change, ClaimKey, Commit, Epoch, Graph, Group, InputRow, JobId, JobKey, Meta, Namespace,
+    QlessKey, Queue, ScheduleId, ShardId, Tag, Timestamp, UniqueKey,
+};
+
+use super::peer::{read_shard, write_shard};
+use super::qless_key::{read_key, write_key};
+use super::{Cursor, DecodeError, Record, Writer};
+
+// The fields of the counters stand there without a version: theirs is the commit's.
+const _: () = assert!(Meta::VERSION == 1, "raise the version of `Commit` too");
+
+impl Record for Commit {
+    const WHAT: &'static str = "commit";
+
+    fn write(&self, out: &mut Writer<'_>) {
+        out.number(self.epoch.0);
+        out.number(self.sequence);
+        self.meta.write(out);
+        out.length(self.changes.len());
+        for change in &self.changes {
+            write_change(out, change);
+        }
+    }
+
+    fn read(_version: u8, from: &mut Cursor<'_>) -> Result<Self, DecodeError> {
+        Ok(Self {
+            epoch: Epoch(from.number()?),
+            sequence: from.number()?,
+            meta: Meta::read(Meta::VERSION, from)?,
+            changes: from.list(read_change)?,
+        })
+    }
+}
+
+/// Makes the writer and the reader of changes from one list of their numbers and fields, so that the two cannot
+/// differ. The names of the fields of a variant without names are for people only.
+macro_rules! changes {
+    ($($number:literal $variant:ident $fields:tt)*) => {
+        fn write_change(out: &mut Writer<'_>, change: &Change) {
+            match change {$(
+                Change::$variant $fields => {
+                    out.byte($number);
+                    changes!(@write out $fields);
+                }
+            )*}
+        }
+
+        fn read_change(from: &mut Cursor<'_>) -> Result<Change, DecodeError> {
+            Ok(match from.byte()? {
+                $($number => {
+                    changes!(@read from $fields);
+                    Change::$variant $fields
+                })*
+                _ => return Err(from.error("has a change that this program does not know")),
+            })
+        }
+    };
+    (@write $out:ident ($($field:ident),*)) => {
+        $($field.put($out);)*
+    };
+    (@write $out:ident {$($field:ident),*}) => {
+        $($field.put($out);)*
+    };
+    (@read $from:ident ($($field:ident),*)) => {
+        $(let $field = Field::take($from)?;)*
+    };
+    (@read $from:ident {$($field:ident),*}) => {
+        $(let $field = Field::take($from)?;)*
+    };
+}
+
+// A number, once given, keeps its meaning and its fields; a new kind of change takes the next one.
+changes! {
+    1 PutJob(record)
+    2 PutPayload { key, payload }
+    3 PutInput(row)
+    4 RemoveInput { job, slot }
+    5 PutLease(record)
+    6 RemoveLease(key)
+    7 FinishJob { record, result }
+    8 PutFinished(record)
+    9 ReviveJob(key)
+    10 RemoveJob(key)
+    11 AppendLog { key, attempt, offset, at, bytes }
+    12 PutQueue(record)
+    13 RemoveQueue(namespace, queue)
+    14 PutNamespace(record)
+    15 PutSchedule(record)
+    16 RemoveSchedule(namespace, schedule)
+    17 PutUnique(record)
+    18 RemoveUnique(namespace, key)
+    19 PutClaim(record)
+    20 RemoveClaim(namespace, key)
+    21 PutTagCount(namespace, tag, count)
+    22 PutGroupCount(namespace, group, count)
+    23 PutTracked(namespace, id, since)
+    24 PutStatistics(record)
+    25 PutOutbox(record)
+    26 RemoveOutbox(to, number)
+    27 PutPeer(record)
+    28 PutPart(record)
+    29 RemovePart(namespace, graph)
+    30 PutPartJobs(part)
+    31 RemovePartJobs(namespace, graph)
+    32 PutDependent(upstream, dependent)
+    33 RemoveDependent(upstream, shard, key, slot)
+    34 PutKey(record)
+    35 RemoveKey(number)
+    36 PutElement(record)
+    37 RemoveElement(list, place)
+    38 PutQless(namespace, row)
+    39 RemoveQless(namespace, key)
+}
+
+/// What a change is made of. Its type alone says how it is written.
+trait Field: Sized {
+    fn put(&self, out: &mut Writer<'_>);
+
+    fn take(from: &mut Cursor<'_>) -> Result<Self, DecodeError>;
+}
+
+impl<R: Record> Field for Box<R> {
+    fn put(&self, out: &mut Writer<'_>) {
+        out.record(&**self);
+    }
+
+    fn take(from: &mut Cursor<'_>) -> Result<Self, DecodeError> {
+        from.record().map(Self::new)
+    }
+}
+
+impl<F: Field> Field for Option<F> {
+    fn put(&self, out: &mut Writer<'_>) {
+        out.option(self.as_ref(), |out, field| field.put(out));
+    }
+
+    fn take(from: &mut Cursor<'_>) -> Result<Self, DecodeError> {
+        from.option(F::take)
+    }
+}
+
+/// The other fields: how each is written, and how it is read.
+macro_rules! fields {
+    ($($field:ty: $write:expr, $read:expr;)*) => {$(
+        impl Field for $field {
+            fn put(&self, out: &mut Writer<'_>) {
+                let write: fn(&mut Writer<'_>, &Self) = $write;
+                write(out, self);
+            }
+
+            fn take(from: &mut Cursor<'_>) -> Result<Self, DecodeError> {
+                let read: fn(&mut Cursor<'_>) -> Result<Self, DecodeError> = $read;
+                read(from)
+            }
+        }
+    )*};
+}
+
+fields! {
+    u32: |out, it| out.number(u64::from(*it)), |from| from.small();
+    u64: |out, it| out.number(*it), |from| from.number();
+    i64: |out, it| out.signed(*it), |from| from.signed();
+    JobKey: |out, it| out.number(it.0), |from| from.number().map(Self);
+    Timestamp: |out, it| out.number(it.0), |from| from.number().map(Self);
+    Bytes: |out, it| out.bytes(it), |from| from.bytes().map(Self::copy_from_slice);
+    InputRow: |out, it| out.record(it), |from| from.record();
+    ShardId: write_shard, read_shard;
+    QlessKey: write_key, read_key;
+    JobId: |out, it| out.bytes(it.as_bytes()), |from| from.name(Self::new);
+    Namespace: |out, it| out.bytes(it.as_bytes()), |from| from.name(Self::new);
+    Queue: |out, it| out.bytes(it.as_bytes()), |from| from.name(Self::new);
+    ScheduleId: |out, it| out.bytes(it.as_bytes()), |from| from.name(Self::new);
+    UniqueKey: |out, it| out.bytes(it.as_bytes()), |from| from.name(Self::new);
+    ClaimKey: |out, it| out.bytes(it.as_bytes()), |from| from.name(Self::new);
+    Tag: |out, it| out.bytes(it.as_bytes()), |from| from.name(Self::new);
+    Group: |out, it| out.bytes(it.as_bytes()), |from| from.name(Self::new);
+    Graph: |out, it| out.bytes(it.as_bytes()), |from| from.name(Self::new);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use ganger_types::{Elapsed, Position};
+    use proptest::prelude::*;
+    use proptest::strategy::ValueTree;
+    use proptest::test_runner::TestRunner;
+
+    use super::super::arbitrary_commit::{change, commit_of};
+    use super::super::{decode, encode};
+    use super::*;
+
+    const UNKNOWN: &str = "has a change that this program does not know";
+
+    /// The numbers as they were given, told a second time: whoever moves one in the list above breaks the logs there
+    /// are.
+    fn number(change: &Change) -> u8 {
+        match change {
+            Change::PutJob(..) => 1,
+            Change::PutPayload { .. } => 2,
+            Change::PutInput(..) => 3,
+            Change::RemoveInput { .. } => 4,
+            Change::PutLease(..) => 5,
+            Change::RemoveLease(..) => 6,
+            Change::FinishJob { .. } => 7,
+            Change::PutFinished(..) => 8,
+            Change::ReviveJob(..) => 9,
+            Change::RemoveJob(..) => 10,
+            Change::AppendLog { .. } => 11,
+            Change::PutQueue(..) => 12,
+            Change::RemoveQueue(..) => 13,
+            Change::PutNamespace(..) => 14,
+            Change::PutSchedule(..) => 15,
+            Change::RemoveSchedule(..) => 16,
+            Change::PutUnique(..) => 17,
+            Change::RemoveUnique(..) => 18,
+            Change::PutClaim(..) => 19,
+            Change::RemoveClaim(..) => 20,
+            Change::PutTagCount(..) => 21,
+            Change::PutGroupCount(..) => 22,
+            Change::PutTracked(..) => 23,
+            Change::PutStatistics(..) => 24,
+            Change::PutOutbox(..) => 25,
+            Change::RemoveOutbox(..) => 26,
+            Change::PutPeer(..) => 27,
+            Change::PutPart(..) => 28,
+            Change::RemovePart(..) => 29,
+            Change::PutPartJobs(..) => 30,
+            Change::RemovePartJobs(..) => 31,
+            Change::PutDependent(..) => 32,
+            Change::RemoveDependent(..) => 33,
+            Change::PutKey(..) => 34,
+            Change::RemoveKey(..) => 35,
+            Change::PutElement(..) => 36,
+            Change::RemoveElement(..) => 37,
+            Change::PutQless(..) => 38,
+            Change::RemoveQless(..) => 39,
+        }
+    }
+
+    /// Numbers that the reader knows.
+    fn known() -> BTreeSet<u8> {
+        let is_known = |number: &u8| {
+            let read = read_change(&mut Cursor::new(&[*number], Commit::WHAT));
+            read.expect_err("no change is without fields").why != UNKNOWN
+        };
+        (0..=u8::MAX).filter(is_known).collect()
+    }
+
+    #[test]
+    fn every_kind_of_change_is_tried_and_has_its_number() {
+        let mut runner = TestRunner::deterministic();
+        let (changes, mut tried) = (change(), BTreeSet::new());
+        for _ in 0..2_000 {
+            let change = changes
+                .new_tree(&mut runner)
+                .expect("any will do")
+                .current();
+            let mut out = Vec::new();
+            write_change(&mut Writer::new(&mut out), &change);
+            assert_eq!(out[0], number(&change), "{change:?}");
+            tried.insert(out[0]);
+        }
+        assert_eq!(tried, known());
+        assert!(known().into_iter().eq(1..=39), "{:?}", known());
+    }
+
+    /// Epoch 1, sequence 2, counters 3 to 7, no changes.
+    fn plain() -> Commit {
+        Commit {
+            epoch: Epoch(1),
+            sequence: 2,
+            meta: Meta {
+                next_key: JobKey(3),
+                next_order: 4,
+                next_event: Position(5),
+                elapsed: Elapsed(6),
+                wall: Timestamp(7),
+            },
+            changes: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn the_bytes_are_those_that_were_agreed_on() {
+        let mut commit = plain();
+        assert_eq!(encode(&commit), [1, 1, 2, 3, 4, 5, 6, 7, 0]);
+        let namespace = Namespace::from_static("n");
+        let key = QlessKey::Job {
+            number: 9,
+            jid: Bytes::from_static(b"j"),
+        };
+        commit.changes = vec![
+            Change::RemoveLease(JobKey(300)),
+            Change::RemoveQless(namespace, key),
+        ];
+        let changes = [6, 0xac, 2, 39, 1, b'n', 1, 1, b'j', 9];
+        let whole = [&[1, 1, 2, 3, 4, 5, 6, 7, 2][..], &changes].concat();
+        assert_eq!(encode(&commit), whole);
+    }
+
+    #[test]
+    fn more_changes_than_bytes_are_refused_before_room_is_made_for_them() {
+        let mut bytes = encode(&plain());
+        bytes.pop();
+        Writer::new(&mut bytes).number(u64::MAX >> 1);
+        let error = decode::<Commit>(&bytes).expect_err("there are none");
+        assert_eq!(error.why, "has a list longer than itself");
+    }
+
+    #[test]
+    fn a_fault_within_a_record_names_that_record() {
+        let mut bytes = encode(&plain());
+        bytes.pop();
+        // A change, a job, of a version yet to come.
+        bytes.extend([1, 1, u8::MAX]);
+        let error = decode::<Commit>(&bytes).expect_err("nobody knows that version");
+        assert_eq!((error.what, error.offset), ("job", bytes.len()));
+    }
+
+    proptest! {
+        #[test]
+        fn no_cut_and_no_changed_byte_makes_the_reader_panic(
+            commit in commit_of(3),
+            flip in 1..=u8::MAX,
+        ) {
+            let mut bytes = encode(&commit);
+            for place in 0..bytes.len() {
+                prop_assert!(decode::<Commit>(&bytes[..place]).is_err(), "cut at {}", place);
+                bytes[place] ^= flip;
+                let _ = decode::<Commit>(&bytes);
+                bytes[place] ^= flip;
+            }
+            prop_assert_eq!(decode::<Commit>(&bytes), Ok(commit));
+        }
+    }
+}
