@@ -321,6 +321,7 @@ fn rel_s3_no_secret_is_shown_anywhere() -> Result<()> {
             &setup.log,
             &setup.store,
             &setup.store.with_extension("db-wal"),
+            &setup.store.with_extension("db-turns"),
         ];
         for file in files {
             heard.insert(shown(file).to_owned(), text(file));

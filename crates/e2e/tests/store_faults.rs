@@ -211,7 +211,7 @@ impl Ground {
         let folder = tempfile::tempdir()?;
         let data = folder.path().join("data");
         fs::create_dir(&data)?;
-        for name in ["store.db", "store.db-wal"] {
+        for name in ["store.db", "store.db-wal", "store.db-turns"] {
             fs::copy(self.data().join(name), data.join(name))?;
         }
         let mut setup = Setup::in_folder(folder.path())?;

@@ -379,6 +379,11 @@ impl Engine {
         self.keys.kind(now, namespace, name)
     }
 
+    /// The number of a raw key, also of one that has run out and is about to go.
+    pub fn number_of_key(&self, namespace: &Namespace, name: &Bytes) -> Option<u64> {
+        self.keys.number(namespace, name)
+    }
+
     /// Whether a lease of this queue would get a job right now.
     pub fn has_leasable(&self, namespace: &Namespace, queue: &Queue) -> bool {
         let ours = self.find_queue(namespace, queue);

@@ -217,6 +217,8 @@ impl<S: Store> Host<S> {
                 self.send_outputs();
             }
             self.core.run(now);
+            // What was only read goes out before the writes that came with it are flushed.
+            self.send_outputs();
             self.give_orders();
             self.send_outputs();
             self.ending.tell_health(self.core.health());

@@ -202,7 +202,7 @@ fn start(path: &Path) -> Handle {
 /// Copies the files of a store as they are now, as if the machine had stopped.
 fn freeze(path: &Path, into: &Path) -> PathBuf {
     let copy = into.join("copy.db");
-    for suffix in ["", "-wal"] {
+    for suffix in ["", "-wal", "-turns"] {
         let name = |path: &Path| PathBuf::from(format!("{}{suffix}", path.display()));
         std::fs::copy(name(path), name(&copy)).expect("files can be copied");
     }

@@ -81,7 +81,9 @@ fn add(turns: &Turns, new: &Path) -> Result<(), Fault> {
     let mut tables = Tables::read_from(&target)?;
     let commits = turns.next_to(tables.header.sequence)?;
     let tx = target.transaction()?;
-    tables.put(&tx, commits.iter())?;
+    let after = tables.put(&tx, commits.iter())?;
+    tables.note(after);
+    tables.change_header(&tx, |header| header.has_turns = false)?;
     tx.commit()?;
     target.close().map_err(|(_, error)| Fault::Sql(error))
 }

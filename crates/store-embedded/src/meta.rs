@@ -28,9 +28,12 @@ pub(crate) struct Header {
     pub(crate) sequence: u64,
     pub(crate) meta: Meta,
     pub(crate) counts: Counts,
+    /// Whether a turn log belongs to the tables: they may lack what is in it.
+    pub(crate) has_turns: bool,
 }
 
 impl Record for Header {
+    const VERSION: u8 = 2;
     const WHAT: &'static str = "store";
 
     fn write(&self, out: &mut Writer<'_>) {
@@ -42,6 +45,7 @@ impl Record for Header {
         out.number(self.counts.jobs);
         out.number(self.counts.leases);
         out.number(self.counts.finished);
+        out.flag(self.has_turns);
     }
 
     fn read(version: u8, from: &mut Cursor<'_>) -> Result<Self, DecodeError> {
@@ -50,12 +54,13 @@ impl Record for Header {
             identity: from.raw(16)?.try_into().expect("sixteen bytes were taken"),
             epoch: Epoch(from.number()?),
             sequence: from.number()?,
-            meta: Meta::read(version, from)?,
+            meta: Meta::read(Meta::VERSION, from)?,
             counts: Counts {
                 jobs: from.number()?,
                 leases: from.number()?,
                 finished: from.number()?,
             },
+            has_turns: version > 1 && from.flag()?,
         })
     }
 }
@@ -71,6 +76,7 @@ impl Header {
             sequence: 0,
             meta: Meta::default(),
             counts: Counts::default(),
+            has_turns: false,
         };
         let mut body = Vec::new();
         seal_record(TABLE, PLACE, &header, &mut body);

@@ -24,14 +24,26 @@ pub(crate) fn inspect(store: &Path) -> Result<(), StoreError> {
 
 /// What follows the tables in the turn log.
 pub(crate) fn rest(store: &Path) -> Result<Vec<Commit>, StoreError> {
-    if !turns::path_of(store).exists() {
-        return Ok(Vec::new());
-    }
-    let connection = connect::reader(store)?;
-    // A header that cannot be read is reported by whoever needs it.
-    let Ok(header) = Header::read_from(&connection) else {
+    // A header that cannot be read is reported by whoever needs it. It cannot be in the middle of an upgrade, which only
+    // a connection that writes can undo; a store of an older format has no turn log.
+    let header = connect::reader(store).and_then(|connection| {
+        let header = Header::read_from(&connection);
+        header.map_err(|fault| fault.at(store, "read"))
+    });
+    let Ok(header) = header else {
         return Ok(Vec::new());
     };
+    let log = turns::path_of(store);
+    if header.has_turns && !log.exists() {
+        return Err(StoreError::Damaged {
+            path: store.display().to_string(),
+            what: format!(
+                "its turn log {} is missing, which may have what was acknowledged last: put it back; if it is lost \
+                 for good, put an empty file in its place",
+                log.display()
+            ),
+        });
+    }
     let turns = Turns::read(store, &header.identity)?;
     turns
         .behind(header.sequence)

@@ -87,13 +87,16 @@ impl Session {
             broken: None,
         };
         session.catch_up(&turns)?;
-        let mut header = session.tables.header.clone();
-        header.epoch.0 += 1;
-        if !header.replace(&session.connection, &session.tables.header)? {
-            return Err(Fault::row("meta", "1", "it cannot be replaced"));
-        }
-        session.tables.header = header;
         session.open_turns();
+        let has_turns = session.turns.is_some();
+        session
+            .tables
+            .change_header(&session.connection, |header| {
+                header.epoch.0 += 1;
+                header.has_turns = has_turns;
+            })?;
+        // The file alone is to say so too.
+        checkpoint(&session.connection, "PASSIVE")?;
         Ok(session)
     }
 
@@ -120,6 +123,7 @@ impl Session {
     }
 
     /// The connection that writes.
+    #[cfg(test)]
     pub(crate) fn connection(&self) -> &Connection {
         &self.connection
     }
@@ -144,8 +148,7 @@ impl Session {
         self.judge(commit)?;
         if self.waiting.len() >= WAITING_COMMITS_MAX || self.waiting_changes >= WAITING_CHANGES_MAX
         {
-            self.write(None, Flush::Later)
-                .map_err(Fault::into_commit_error)?;
+            self.settle_for_now().map_err(Fault::into_commit_error)?;
         }
         if is_for_turns(commit) && self.append(commit)? {
             self.waiting_changes += commit.changes.len();
@@ -209,6 +212,38 @@ impl Session {
             self.roll_back()?;
         }
         written
+    }
+
+    /// Writes all that waits for the tables, if the disk has space for it; without, the turn log has still room.
+    fn settle_for_now(&mut self) -> Result<(), Fault> {
+        match self.settle(Flush::Later) {
+            Err(fault) if fault.is_full() => Ok(()),
+            other => other,
+        }
+    }
+
+    /// Reads from the tables as they are with all that was acknowledged.
+    ///
+    /// On a full disk what waits for them cannot be written. Then it is written in memory, and taken back.
+    pub(crate) fn read<T>(
+        &mut self,
+        read: impl FnOnce(&Connection) -> Result<T, Fault>,
+    ) -> Result<T, Fault> {
+        match self.settle(Flush::Later) {
+            Err(fault) if fault.is_full() => {}
+            other => {
+                other?;
+                return read(&self.connection);
+            }
+        }
+        self.connection.pragma_update(None, "cache_spill", false)?;
+        self.connection.execute_batch("BEGIN IMMEDIATE")?;
+        let commits = self.waiting.iter().map(AsRef::as_ref);
+        let put = self.tables.put(&self.connection, commits);
+        let found = put.and_then(|_| read(&self.connection));
+        self.roll_back()?;
+        self.connection.pragma_update(None, "cache_spill", true)?;
+        found
     }
 
     /// Writes all that waits for the tables, and a commit behind it, in one transaction.
@@ -302,13 +337,20 @@ impl Session {
         if self.broken.is_some() {
             return;
         }
-        let removed = self.settle(Flush::Now).map(|()| turns::remove(&self.path));
-        if !matches!(removed, Ok(Ok(()))) {
+        if let Err(fault) = self.give_up_turns() {
             tracing::warn!(
-                ?removed,
+                ?fault,
                 "the turn log stays beside the store, and is read when that is opened"
             );
         }
+    }
+
+    fn give_up_turns(&mut self) -> Result<(), Fault> {
+        self.settle(Flush::Now)?;
+        self.set_flush(Flush::Now)?;
+        self.tables
+            .change_header(&self.connection, |header| header.has_turns = false)?;
+        turns::remove(&self.path)
     }
 }
 

@@ -106,14 +106,13 @@ impl Store for EmbeddedStore {
 
     fn load(&mut self, each: &mut dyn FnMut(Loaded)) -> Result<(), StoreError> {
         let path = self.shared.path();
-        self.shared.settle()?;
-        let guard = self.shared.lock();
-        let Some(session) = &*guard.session else {
+        let mut guard = self.shared.lock();
+        let Some(session) = guard.session.as_mut() else {
             return Err(io(path, "read", "it has to be opened first"));
         };
-        let connection = session.connection();
-        connect::reading_once(connection, || load::load(connection, each))
-            .map_err(|fault| fault.at(path, "read"))
+        let loaded = session
+            .read(|connection| connect::reading_once(connection, || load::load(connection, each)));
+        loaded.map_err(|fault| fault.at(path, "read"))
     }
 
     fn commit(&mut self, commit: &Arc<Commit>) -> Result<(), CommitError> {

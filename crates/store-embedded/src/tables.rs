@@ -64,6 +64,21 @@ impl Tables {
         })
     }
 
+    /// Writes the header anew.
+    pub(crate) fn change_header(
+        &mut self,
+        connection: &Connection,
+        change: impl FnOnce(&mut Header),
+    ) -> Result<(), Fault> {
+        let mut header = self.header.clone();
+        change(&mut header);
+        if !header.replace(connection, &self.header)? {
+            return Err(Fault::row("meta", "1", "it cannot be replaced"));
+        }
+        self.header = header;
+        Ok(())
+    }
+
     /// The transaction has ended well.
     pub(crate) fn note(&mut self, after: After) {
         self.header = after.header;

@@ -150,9 +150,12 @@ fn open_or_make(path: &Path) -> std::io::Result<File> {
 }
 
 /// Removes the log of a store whose tables have all that is in it.
-pub(crate) fn remove(store: &Path) -> std::io::Result<()> {
-    match std::fs::remove_file(path_of(store)) {
-        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+pub(crate) fn remove(store: &Path) -> Result<(), Fault> {
+    let path = path_of(store);
+    match std::fs::remove_file(&path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            Err(Fault::Store(io(&path, "removed", error)))
+        }
         _ => Ok(()),
     }
 }

@@ -134,7 +134,7 @@ fn a_log_cut_at_any_byte_opens_with_a_prefix_of_the_commits() {
         let hurt = kit::directory();
         let copy = kit::freeze(&path, &hurt);
         std::fs::write(wal(&copy), &bytes[..cut]).expect("the log can be written");
-        std::fs::remove_file(turns(&copy)).expect("it is there");
+        std::fs::write(turns(&copy), "").expect("it can be emptied");
         let mut store = kit::open(&copy).expect("a torn end is no damage");
         let opened = store.open().expect("it opens");
         store.load(&mut |_| {}).expect("what is there is whole");

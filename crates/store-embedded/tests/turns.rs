@@ -195,9 +195,30 @@ fn the_turn_log_of_another_store_is_not_taken_for_ours() {
     let opened = kit::open(&path).and_then(|mut store| store.open());
     let header_only = opened.expect("it opens as without a turn log").sequence;
     let (_directory, path, _) = stopped();
-    std::fs::remove_file(turns(&path)).expect("it is there");
+    std::fs::write(turns(&path), "").expect("it can be emptied");
     let without = kit::open(&path).and_then(|mut store| store.open());
     assert_eq!(header_only, without.expect("it opens").sequence);
+}
+
+#[test]
+fn a_store_whose_turn_log_was_left_behind_is_refused() {
+    let (_directory, path, _) = stopped();
+    std::fs::remove_file(turns(&path)).expect("it is there");
+    for is_alone in [false, true] {
+        if is_alone {
+            std::fs::remove_file(wal(&path)).expect("it is there");
+        }
+        let Err(StoreError::Damaged { what, .. }) = kit::open(&path).map(drop) else {
+            panic!("it opens without what was acknowledged");
+        };
+        assert!(what.contains("-turns is missing"), "{what}");
+        assert!(!check(&path, |_| {}).expect("it can be read").is_clean());
+    }
+    // Whoever has lost it for good can say so.
+    std::fs::write(turns(&path), "").expect("it can be written");
+    kit::open(&path)
+        .and_then(|mut store| store.open())
+        .expect("it opens");
 }
 
 #[test]

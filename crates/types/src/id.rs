@@ -93,11 +93,21 @@ const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 const KEY_DIGITS: usize = 8;
 const TAG_DIGITS: usize = 4;
 
-fn push_digits(out: &mut Vec<u8>, value: u64, digits: usize) {
-    for place in (0..digits).rev() {
-        let digit = usize::try_from((value >> (5 * place)) & 31).expect("five bits fit");
-        out.push(ALPHABET[digit]);
+const MADE_BYTES: usize = KEY_DIGITS + 1 + TAG_DIGITS;
+
+fn write_digits(out: &mut [u8], mut value: u64) {
+    for place in out.iter_mut().rev() {
+        let digit = usize::try_from(value & 31).expect("five bits fit");
+        *place = ALPHABET[digit];
+        value >>= 5;
     }
+}
+
+fn made_text(key: JobKey, tag: IdTag) -> [u8; MADE_BYTES] {
+    let mut text = [b'-'; MADE_BYTES];
+    write_digits(&mut text[..KEY_DIGITS], key.0);
+    write_digits(&mut text[KEY_DIGITS + 1..], u64::from(tag.0));
+    text
 }
 
 fn read_digits(text: &[u8]) -> Option<u64> {
@@ -129,16 +139,17 @@ impl JobId {
     /// Beyond 2^40 jobs in one shard.
     pub fn made(key: JobKey, tag: IdTag) -> Self {
         assert!(key.0 < 1 << 40, "a shard numbers at most 2^40 jobs");
-        let mut text = Vec::with_capacity(KEY_DIGITS + 1 + TAG_DIGITS);
-        push_digits(&mut text, key.0, KEY_DIGITS);
-        text.push(b'-');
-        push_digits(&mut text, u64::from(tag.0), TAG_DIGITS);
-        Self(text.into())
+        Self(Arc::new(made_text(key, tag)))
+    }
+
+    /// Whether it is what [`JobId::made`] makes.
+    pub fn is_made(&self, key: JobKey, tag: IdTag) -> bool {
+        key.0 < 1 << 40 && *self.0 == made_text(key, tag)
     }
 
     /// The number and the incarnation in it, if it has the form of an engine-made id.
     pub fn parts(&self) -> Option<(JobKey, IdTag)> {
-        if self.0.len() != KEY_DIGITS + 1 + TAG_DIGITS || self.0[KEY_DIGITS] != b'-' {
+        if self.0.len() != MADE_BYTES || self.0[KEY_DIGITS] != b'-' {
             return None;
         }
         let key = read_digits(&self.0[..KEY_DIGITS])?;
@@ -248,6 +259,9 @@ mod tests {
             .into();
         assert!(ids.is_sorted());
         assert_eq!(ids[4].parts(), Some((JobKey(70_000), tag)));
+        assert!(ids[4].is_made(JobKey(70_000), tag));
+        assert!(!ids[4].is_made(JobKey(70_001), tag));
+        assert!(!ids[4].is_made(JobKey(70_000 + (1 << 40)), tag));
         assert_eq!(JobId::new("not-made").expect("short").parts(), None);
     }
 

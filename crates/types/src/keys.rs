@@ -190,7 +190,34 @@ pub enum KeyCall {
     Revision { key: Bytes },
 }
 
+/// What a call looks at that changes nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Look<'a> {
+    /// These keys.
+    At(&'a [Bytes]),
+    /// All keys of the namespace.
+    Everywhere,
+}
+
 impl KeyCall {
+    /// What it looks at, if it changes nothing.
+    pub fn look(&self) -> Option<Look<'_>> {
+        let keys = match self {
+            Self::Get { key }
+            | Self::StringLength { key }
+            | Self::Kind { key }
+            | Self::TimeLeft { key }
+            | Self::Length { key }
+            | Self::Range { key, .. }
+            | Self::ElementAt { key, .. }
+            | Self::Find { key, .. } => std::slice::from_ref(key),
+            Self::GetMany { keys } | Self::Exists { keys } => keys,
+            Self::Names { .. } | Self::Scan { .. } | Self::Count => return Some(Look::Everywhere),
+            _ => return None,
+        };
+        Some(Look::At(keys))
+    }
+
     /// Whether it brings new bytes to keep, which a full device refuses (`rel D9`).
     pub fn is_new(&self) -> bool {
         matches!(

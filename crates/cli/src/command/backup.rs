@@ -11,7 +11,7 @@ use crate::exit::{Exit, Failure, Outcome};
 /// Copies a store into a new file and audits the copy. The server may go on meanwhile.
 ///
 /// The copy holds everything acknowledged before the command began. To restore it, stop the server,
-/// move the old file away together with its -wal and -shm files, and put the copy in its place.
+/// move the old file away together with its -wal, -shm and -turns files, and put the copy in its place.
 #[derive(Args, Debug)]
 pub(crate) struct BackupArgs {
     /// The store's file.

@@ -58,6 +58,7 @@ pub(crate) fn print(context: &Context, report: &Report) -> Outcome {
             "qless_rows": report.qless_rows,
             "rows": report.rows,
             "sequence": report.sequence,
+            "waiting": report.waiting,
             "findings": findings,
             "findings_dropped": report.findings_dropped,
         }))?;
@@ -67,6 +68,12 @@ pub(crate) fn print(context: &Context, report: &Report) -> Outcome {
         }
         if report.findings_dropped > 0 {
             context.line(format!("and {} more", report.findings_dropped))?;
+        }
+        if report.waiting > 0 {
+            context.line(format!(
+                "{} in the turn log were not looked at: the server has not written them into its tables in time",
+                counted(report.waiting, "commit")
+            ))?;
         }
         let verdict = if report.is_clean() {
             "all is well"

@@ -223,6 +223,10 @@ impl Keys {
         is_there.then(|| entry.kind())
     }
 
+    pub(crate) fn number(&self, namespace: &Namespace, name: &Bytes) -> Option<u64> {
+        self.spaces.get(namespace)?.names.get(name).copied()
+    }
+
     /// Lists that got elements since the last call.
     pub(crate) fn take_grown(&mut self) -> Vec<(Namespace, Bytes)> {
         std::mem::take(&mut self.grown).into_iter().collect()

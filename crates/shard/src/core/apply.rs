@@ -23,6 +23,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
 
     /// Applies what waits, until the turn is full.
     pub(super) fn take_requests(&mut self, now: Now) {
+        self.take_reads(now);
         while self.has_room() {
             let Some(request) = self.inbox.pop_front() else {
                 return;
@@ -43,10 +44,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
                 self.answer(now, ticket, answer);
             }
             Request::CallAll { commands, ticket } => {
-                let answers = commands
-                    .into_iter()
-                    .map(|command| self.apply(now, command, None))
-                    .collect();
+                let answers = self.apply_all(now, commands);
                 self.answer(now, ticket, Ok(Given::Replies(answers)));
             }
             Request::Lease {
@@ -86,6 +84,18 @@ impl<R: Reader, T: Ticket> Core<R, T> {
                 self.answer(now, ticket, Ok(Given::Census(census)));
             }
         }
+    }
+
+    /// Applies commands in order.
+    pub(super) fn apply_all(
+        &mut self,
+        now: Now,
+        commands: Vec<Command>,
+    ) -> Vec<Result<Reply, CallError>> {
+        let commands = commands.into_iter();
+        commands
+            .map(|command| self.apply(now, command, None))
+            .collect()
     }
 
     /// Keeps an answer until the open turn is durable.

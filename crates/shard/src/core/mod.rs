@@ -18,6 +18,7 @@ mod keeper;
 mod lookup;
 mod pipeline;
 mod popping;
+mod reads;
 mod recovery;
 mod request;
 mod setback;

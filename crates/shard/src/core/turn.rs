@@ -1,6 +1,6 @@
 //! Turns: the open one, those in flight, and finding rows in them that no reader can see yet.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use ganger_engine::Effects;
@@ -106,6 +106,9 @@ pub(super) struct Rows {
     indexed: usize,
     jobs: FixedMap<JobKey, JobRows>,
     ids: BTreeMap<(Namespace, JobId), JobKey>,
+    /// Numbers of raw keys.
+    keys: BTreeSet<u64>,
+    removes_keys: bool,
 }
 
 #[derive(Default)]
@@ -182,6 +185,13 @@ impl Rows {
             Change::PutInput(InputRow { job, .. }) | Change::RemoveInput { job, .. } => {
                 self.jobs.entry(*job).or_default().inputs.push(place);
             }
+            Change::PutKey(record) => drop(self.keys.insert(record.number)),
+            Change::PutElement(element) => drop(self.keys.insert(element.list)),
+            Change::RemoveElement(number, _) => drop(self.keys.insert(*number)),
+            Change::RemoveKey(number) => {
+                self.keys.insert(*number);
+                self.removes_keys = true;
+            }
             _ => {}
         }
     }
@@ -253,6 +263,22 @@ impl<T> Unseen<'_, T> {
     pub(super) fn knows(&mut self, key: JobKey) -> bool {
         self.newest_first()
             .any(|(rows, _)| rows.jobs.contains_key(&key))
+    }
+
+    /// Whether a raw key, or an element of it, is on its way to the store.
+    pub(super) fn touches_key(&mut self, number: u64) -> bool {
+        self.newest_first()
+            .any(|(rows, _)| rows.keys.contains(&number))
+    }
+
+    /// Whether any is.
+    pub(super) fn touches_keys(&mut self) -> bool {
+        self.newest_first().any(|(rows, _)| !rows.keys.is_empty())
+    }
+
+    /// Whether the removal of any is.
+    pub(super) fn removes_keys(&mut self) -> bool {
+        self.newest_first().any(|(rows, _)| rows.removes_keys)
     }
 
     /// The payload, if it is on its way to the store.

@@ -17,7 +17,7 @@ use rusqlite::Connection;
 use crate::create::beside;
 use crate::fault::Fault;
 use crate::lock::Lock;
-use crate::{connect, turns};
+use crate::{connect, recover, turns};
 
 /// Findings kept in words; more are only counted.
 const FINDINGS_MAX: usize = 1_000;
@@ -112,7 +112,7 @@ pub fn check(path: impl AsRef<Path>, mut progress: impl FnMut(u64)) -> Result<Re
             Err(error) => Err(error),
         }
     } else {
-        tables_only(path, &mut report, &mut progress)
+        recover::rest(path).and_then(|_| tables_only(path, &mut report, &mut progress))
     };
     match audited {
         Err(StoreError::Damaged { what, .. }) => report.add("", "", what),

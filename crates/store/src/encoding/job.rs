@@ -80,7 +80,7 @@ impl Fields {
     const ALL: u64 = (1 << 22) - 1;
 
     fn of(job: &JobRecord) -> Self {
-        let made = job.key.0 < 1 << 40 && job.id == JobId::made(job.key, job.id_tag);
+        let made = job.id.is_made(job.key, job.id_tag);
         let attempts = [job.attempt, job.attempts_counted, job.releases, job.deaths];
         let bits = [
             (job.id_is_given, Self::ID_GIVEN),

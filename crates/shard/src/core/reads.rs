@@ -1,0 +1,95 @@
+//! Reads of raw keys: what is durable already is answered at once, without a flush and before writes that wait for one.
+
+use std::collections::VecDeque;
+
+use ganger_store::Reader;
+use ganger_types::keys::Look;
+use ganger_types::{Bytes, Command, KeyCalls, Namespace, Now};
+
+use super::Core;
+use super::request::{Given, Output, Request, Ticket};
+
+impl<R: Reader, T: Ticket> Core<R, T> {
+    /// Takes the reads out of what waits, and answers those that can see nothing but what is durable.
+    ///
+    /// A connection sends nothing more before its calls are answered, so what is overtaken is always somebody
+    /// else's, and it has not been answered either: nobody can tell which came first.
+    pub(super) fn take_reads(&mut self, now: Now) {
+        if !self.inbox.iter().any(is_read) {
+            return;
+        }
+        let waiting = std::mem::take(&mut self.inbox);
+        let (mut reads, others): (VecDeque<_>, VecDeque<_>) =
+            waiting.into_iter().partition(is_read);
+        self.inbox = others;
+        while self.has_room()
+            && let Some(request) = reads.pop_front()
+        {
+            if let Request::CallAll { commands, ticket } = request {
+                self.take_read(now, commands, ticket);
+            }
+        }
+        for request in reads.into_iter().rev() {
+            self.inbox.push_front(request);
+        }
+    }
+
+    fn take_read(&mut self, now: Now, commands: Vec<Command>, ticket: T) {
+        let count = commands.len();
+        let is_durable = commands.iter().all(|command| self.sees_durable(command));
+        let changes = self.changes_in_open();
+        let answer = Ok(Given::Replies(self.apply_all(now, commands)));
+        // What had run out was removed by the look.
+        if !is_durable || self.changes_in_open() != changes {
+            return self.answer(now, ticket, answer);
+        }
+        self.outputs.push(Output::Answer(ticket, answer));
+        if let Some(turn) = &mut self.open {
+            turn.commands -= count;
+        }
+    }
+
+    fn changes_in_open(&self) -> usize {
+        self.open
+            .as_ref()
+            .map_or(0, |turn| turn.effects.changes.len())
+    }
+
+    /// Whether nothing that this command looks at has changed since it was made durable.
+    fn sees_durable(&mut self, command: &Command) -> bool {
+        let Command::Keys(calls) = command else {
+            return false;
+        };
+        calls.calls.iter().all(|call| match call.look() {
+            Some(Look::At(keys)) => keys
+                .iter()
+                .all(|key| self.is_durable(&calls.namespace, key)),
+            Some(Look::Everywhere) => !self.unseen().touches_keys(),
+            None => false,
+        })
+    }
+
+    fn is_durable(&mut self, namespace: &Namespace, key: &Bytes) -> bool {
+        let number = self.live().engine.number_of_key(namespace, key);
+        let mut unseen = self.unseen();
+        match number {
+            Some(number) => !unseen.touches_key(number),
+            // It may have been there until just now.
+            None => !unseen.removes_keys(),
+        }
+    }
+}
+
+/// Whether a request looks at keys and does nothing else.
+fn is_read<T>(request: &Request<T>) -> bool {
+    let Request::CallAll { commands, .. } = request else {
+        return false;
+    };
+    let only_looks = |calls: &KeyCalls| {
+        calls.watched.is_empty() && calls.calls.iter().all(|call| call.look().is_some())
+    };
+    commands.iter().all(|command| match command {
+        Command::Keys(calls) => only_looks(calls),
+        _ => false,
+    })
+}
