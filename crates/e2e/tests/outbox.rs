@@ -175,7 +175,7 @@ fn what_waits_is_listed_with_the_reason_and_gone_when_the_shard_is_back() -> Res
 
 /// Copies a store at rest with all that lies beside it.
 fn copy_store(from: &Path, to: &Path) -> Result<()> {
-    for ending in ["", "-wal", "-shm"] {
+    for ending in ["", "-wal", "-shm", "-turns"] {
         let beside = |path: &Path| PathBuf::from(format!("{}{ending}", path.display()));
         let (from, to) = (beside(from), beside(to));
         if from.exists() {

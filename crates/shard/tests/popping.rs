@@ -185,8 +185,10 @@ async fn an_element_that_nobody_received_is_next_again() {
         }
     }
     // It has arrived when whoever asked goes.
+    bench.control.hold();
     let mut pop = Box::pin(bench.handle.pop(wait(&["q"], None), None));
     assert!(poll_once(pop.as_mut()).is_none());
+    bench.control.release();
     assert_eq!(run(&bench, vec![all_of("q")]).await, [values(&["2"])]);
     drop(pop);
     assert_eq!(run(&bench, vec![all_of("q")]).await, [values(&["2", "1"])]);

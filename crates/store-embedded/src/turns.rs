@@ -206,16 +206,16 @@ impl Turns {
     pub(crate) fn behind(&self, sequence: u64) -> Result<Vec<Commit>, Fault> {
         let commits = self.next_to(sequence)?;
         let last = commits.last().map_or(sequence, |commit| commit.sequence);
-        match self.found.last() {
-            Some(record) if record.sequence > last => Err(Fault::Damaged(format!(
-                "commits {} to {} are in neither its tables nor its turn log {}, though later ones were \
-                 acknowledged: restore a backup; if this file was put in the place of another one, move that log away",
-                last + 1,
-                record.sequence,
-                self.path.display(),
-            ))),
-            _ => Ok(commits),
-        }
+        let Some(later) = self.found.iter().find(|record| record.sequence > last) else {
+            return Ok(commits);
+        };
+        let first_missing = last + 1;
+        let last_missing = later.sequence - u64::from(later.commit.is_some());
+        let log = self.path.display();
+        Err(Fault::Damaged(format!(
+            "commits {first_missing} to {last_missing} were acknowledged and are in neither its tables nor its turn log \
+             {log}: restore a backup; if this file was put in the place of another one, move that log away"
+        )))
     }
 
     /// The commits that follow `sequence` without a gap, whatever comes behind them.
@@ -281,4 +281,83 @@ fn record_at(bytes: &[u8], at: usize, identity: &[u8; 16]) -> Option<(Found, usi
         _ => return None,
     };
     Some((found, total))
+}
+
+#[cfg(test)]
+mod tests {
+    use ganger_types::{Change, JobKey};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const IDENTITY: [u8; 16] = [7; 16];
+
+    /// A log with these commits, one removal each.
+    fn log_of(store: &Path, sequences: &[u64]) -> TurnLog {
+        let mut log = TurnLog::open(store, IDENTITY).expect("it can be made");
+        for sequence in sequences {
+            let commit = Commit {
+                sequence: *sequence,
+                changes: vec![Change::RemoveJob(JobKey(*sequence))],
+                ..Commit::default()
+            };
+            assert!(log.append(&commit).expect("it can be written"));
+        }
+        log
+    }
+
+    fn sequences(store: &Path, behind: u64) -> Result<Vec<u64>, Fault> {
+        let turns = Turns::read(store, &IDENTITY).map_err(Fault::Store)?;
+        let commits = turns.behind(behind)?;
+        Ok(commits.iter().map(|commit| commit.sequence).collect())
+    }
+
+    #[test]
+    fn a_log_that_began_anew_says_up_to_where_the_tables_were() {
+        let directory = tempfile::tempdir().expect("a directory can be made");
+        let store = directory.path().join("1.db");
+        let mut log = log_of(&store, &[4, 5, 6]);
+        assert_eq!(sequences(&store, 4).expect("all are there"), [5, 6]);
+        assert!(sequences(&store, 2).is_err(), "3 is missing");
+        log.restart(6).expect("it can be written");
+        assert_eq!(sequences(&store, 6).expect("all are there"), [0; 0]);
+        assert_eq!(sequences(&store, 5).expect("it is there still"), [6]);
+        assert!(sequences(&store, 3).is_err(), "4 is not there any more");
+        // What comes next is written over the old.
+        let mut log = log_of(&store, &[7]);
+        assert_eq!(sequences(&store, 6).expect("all are there"), [7]);
+        log.restart(9).expect("it can be written");
+        assert!(sequences(&store, 7).is_err(), "8 and 9 were in the tables");
+    }
+
+    #[test]
+    fn a_log_without_room_takes_nothing_more_until_it_begins_anew() {
+        let directory = tempfile::tempdir().expect("a directory can be made");
+        let store = directory.path().join("1.db");
+        let mut log = TurnLog::open(&store, IDENTITY).expect("it can be made");
+        let mut commit = Commit {
+            changes: vec![Change::PutPayload {
+                key: JobKey(1),
+                payload: vec![b'x'; RECORD_BYTES_MAX - 100].into(),
+            }],
+            ..Commit::default()
+        };
+        let mut taken = 0;
+        while log.append(&commit).expect("it can be written") {
+            taken += 1;
+            commit.sequence = taken;
+        }
+        assert_eq!(taken, FILE_BYTES >> 16);
+        log.restart(taken).expect("it can be written");
+        assert!(log.append(&commit).expect("it can be written"));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read(mut bytes in proptest::collection::vec(any::<u8>(), 0..300), at in 0..300_usize) {
+            let at = at.min(bytes.len());
+            bytes.splice(at..at, MAGIC.iter().copied());
+            prop_assert!(find_all(&bytes, &IDENTITY).is_empty());
+        }
+    }
 }

@@ -2,8 +2,9 @@
 //!
 //! SQLite ends recovery at the first frame whose checksum is wrong. That is right for a torn end, the
 //! commit that nobody was told of; it would silently drop acknowledged commits if a frame in the
-//! middle rotted. Each commit is flushed before the next is written. So if any frame of a later
-//! commit is intact, the bad one was once on disk as a whole, and is damage (`rel D7`, `rel D8`).
+//! middle rotted. If any frame of a later commit is intact, the bad one was once on disk as a whole, and
+//! is damage (`rel D7`, `rel D8`): unless these commits were not flushed here, for they are in the turn log
+//! too. Then that has all that is lost by it, and whoever asks looks there next.
 //!
 //! Format: <https://www.sqlite.org/fileformat2.html#the_write_ahead_log>. Checksums run on from frame
 //! to frame; since each frame stores its own, the frames after a bad one can still be judged.
