@@ -22,8 +22,9 @@ use crate::turns::{self, TurnLog, Turns};
 const LOG_PAGES_MAX: u64 = 16_384;
 /// While nothing waits, it is copied from so many pages on.
 pub(crate) const LOG_PAGES_IDLE: u64 = 512;
-/// A commit with more changes goes into the tables at once.
-const SMALL_CHANGES_MAX: usize = 256;
+/// A commit with more changes goes into the tables at once: there its rows cost more than its transaction, and would
+/// be written twice otherwise.
+const SMALL_CHANGES_MAX: usize = 64;
 /// So many commits may wait for the tables; or commits with so many changes. The one that comes next waits for them
 /// to be written, so they are not to be too many.
 const WAITING_COMMITS_MAX: usize = 64;
