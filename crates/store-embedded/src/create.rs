@@ -48,6 +48,18 @@ pub(crate) fn make_parent(path: &Path) -> Result<(), StoreError> {
     }
 }
 
+/// Opens a file as it is, or makes it for its owner alone.
+pub(crate) fn open_own(path: &Path) -> std::io::Result<File> {
+    let mut options = OpenOptions::new();
+    options
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600);
+    options.open(path)
+}
+
 /// Creates an empty file for its owner alone; it must not exist.
 pub(crate) fn create_exclusively(path: &Path) -> Result<(), StoreError> {
     let mut options = OpenOptions::new();

@@ -1,13 +1,13 @@
 //! One process per store: a lock that the system takes back when its holder dies (`rel D11`).
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{Read, Seek, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use ganger_store::StoreError;
 use rustix::fs::{FlockOperation, flock};
 
+use crate::create::open_own;
 use crate::fault::io;
 
 /// The lock, held until it is dropped or the process ends in whatever way.
@@ -27,16 +27,7 @@ impl Lock {
     /// Takes the lock of the store at `store`, or says who has it.
     pub(crate) fn take(store: &Path) -> Result<Self, StoreError> {
         let path = lock_path(store);
-        let mut options = OpenOptions::new();
-        options
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600);
-        let mut file = options
-            .open(&path)
-            .map_err(|error| io(&path, "opened", error))?;
+        let mut file = open_own(&path).map_err(|error| io(&path, "opened", error))?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
             Err(rustix::io::Errno::WOULDBLOCK) => {

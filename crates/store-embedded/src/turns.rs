@@ -10,9 +10,9 @@
 //! tells all there is to know: the commits that the tables do not have yet must follow them without a gap, up to the
 //! last number in the file. Where they do not, something was lost that was acknowledged (`rel D7`, `rel D8`).
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{ErrorKind, Write as _};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use ganger_store::StoreError;
@@ -22,7 +22,7 @@ use ganger_store::encoding::{
 use ganger_types::Commit;
 use memchr::memmem;
 
-use crate::create::{beside, sync_parent};
+use crate::create::{beside, open_own, sync_parent};
 use crate::fault::{Fault, io};
 
 /// Size of the file: some thousand small commits.
@@ -125,14 +125,7 @@ impl TurnLog {
 }
 
 fn open_or_make(path: &Path) -> std::io::Result<File> {
-    let mut options = OpenOptions::new();
-    options
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(0o600);
-    let mut file = options.open(path)?;
+    let mut file = open_own(path)?;
     if file.metadata()?.len() == FILE_BYTES {
         return Ok(file);
     }
@@ -264,6 +257,9 @@ fn record_at(bytes: &[u8], at: usize, identity: &[u8; 16]) -> Option<(Found, usi
     let length = u32::from_le_bytes(rest.get(4..8)?.try_into().ok()?);
     let length = usize::try_from(length).ok()?;
     let total = length.checked_add(HEAD_BYTES + SEAL_BYTES)?;
+    if total > RECORD_BYTES_MAX {
+        return None;
+    }
     let place = place(identity, u64::try_from(at).ok()?);
     let content = unseal("turns", &place, rest.get(..total)?)?.get(HEAD_BYTES..)?;
     let mut cursor = Cursor::new(content, "turn");

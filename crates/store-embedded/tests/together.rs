@@ -2,14 +2,11 @@
 
 mod kit;
 
-use std::path::Path;
-
 use ganger_store::suite::sample::{ended, job, lease};
 use ganger_store::{Loaded, Reader, Store};
 use ganger_store_embedded::{EmbeddedStore, check};
 use ganger_types::{
-    Bytes, Change, Commit, Epoch, InputRow, InputState, JobKey, JobRecord, Meta, Namespace,
-    Outcome, Queue, Tag,
+    Bytes, Change, InputRow, InputState, JobKey, JobRecord, Namespace, Outcome, Queue, Tag,
 };
 use proptest::prelude::*;
 
@@ -149,50 +146,20 @@ fn line(key: u64, offset: u64) -> Change {
     }
 }
 
-/// A store that is written to.
-struct Written {
-    store: EmbeddedStore,
-    epoch: Epoch,
-    sequence: u64,
-}
-
-impl Written {
-    fn start(path: &Path) -> Self {
-        let mut store = kit::open(path).expect("a store can be made");
-        let epoch = store.open().expect("it opens").epoch;
-        Self {
-            store,
-            epoch,
-            sequence: 0,
-        }
+/// All that can be read, in words.
+fn shown(store: &mut EmbeddedStore) -> Vec<String> {
+    let mut rows: Vec<Loaded> = Vec::new();
+    store.load(&mut |row| rows.push(row)).expect("loads");
+    let mut shown: Vec<String> = rows.iter().map(|row| format!("{row:?}")).collect();
+    let mut reader = store.reader().expect("a reader opens");
+    for key in (0..JOBS).map(JobKey) {
+        shown.push(format!("{:?}", reader.job(key).expect("reads")));
+        shown.push(format!("{:?}", reader.payload(key).expect("reads")));
+        shown.push(format!("{:?}", reader.result(key).expect("reads")));
+        shown.push(format!("{:?}", reader.inputs(key, 0, 9).expect("reads")));
+        shown.push(format!("{:?}", reader.log(key, (0, 0), 99).expect("reads")));
     }
-
-    fn commit(&mut self, changes: Vec<Change>) {
-        self.sequence += 1;
-        let commit = Commit {
-            epoch: self.epoch,
-            sequence: self.sequence,
-            meta: Meta::default(),
-            changes,
-        };
-        self.store.commit(&commit.into()).expect("it is accepted");
-    }
-
-    /// All that can be read, in words.
-    fn shown(&mut self) -> Vec<String> {
-        let mut rows: Vec<Loaded> = Vec::new();
-        self.store.load(&mut |row| rows.push(row)).expect("loads");
-        let mut shown: Vec<String> = rows.iter().map(|row| format!("{row:?}")).collect();
-        let mut reader = self.store.reader().expect("a reader opens");
-        for key in (0..JOBS).map(JobKey) {
-            shown.push(format!("{:?}", reader.job(key).expect("reads")));
-            shown.push(format!("{:?}", reader.payload(key).expect("reads")));
-            shown.push(format!("{:?}", reader.result(key).expect("reads")));
-            shown.push(format!("{:?}", reader.inputs(key, 0, 9).expect("reads")));
-            shown.push(format!("{:?}", reader.log(key, (0, 0), 99).expect("reads")));
-        }
-        shown
-    }
+    shown
 }
 
 fn deeds() -> impl Strategy<Value = Vec<(usize, Deed, bool)>> {
@@ -219,7 +186,7 @@ proptest! {
     fn commits_written_together_leave_the_same_as_each_by_itself(deeds in deeds()) {
         let directory = kit::directory();
         let paths = ["together.db", "each.db"].map(|name| directory.path().join(name));
-        let [mut together, mut each] = [&paths[0], &paths[1]].map(|path| Written::start(path));
+        let [mut together, mut each] = [&paths[0], &paths[1]].map(|path| kit::Written::start(path));
         let mut jobs = Jobs::default();
         for (number, deed, is_read) in deeds {
             let mut changes = jobs.changes(number, deed);
@@ -231,10 +198,10 @@ proptest! {
             let [changes] = kit::at_once(vec![changes]).try_into().expect("one");
             each.commit(changes);
             if is_read {
-                prop_assert_eq!(together.shown(), each.shown());
+                prop_assert_eq!(shown(&mut together.store), shown(&mut each.store));
             }
         }
-        prop_assert_eq!(together.shown(), each.shown());
+        prop_assert_eq!(shown(&mut together.store), shown(&mut each.store));
         drop((together, each));
         let [together, each] = paths.map(|path| check(path, |_| {}).expect("it can be read"));
         prop_assert_eq!(together, each);

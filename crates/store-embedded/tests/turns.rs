@@ -8,7 +8,7 @@ use ganger_store::suite::Ground;
 use ganger_store::suite::sample::job;
 use ganger_store::{Reader, Store, StoreError};
 use ganger_store_embedded::{EmbeddedStore, backup, check};
-use ganger_types::{Bytes, Change, Commit, Epoch, JobKey, Meta, ShardId};
+use ganger_types::{Bytes, Change, JobKey, ShardId};
 use proptest::prelude::*;
 use tempfile::TempDir;
 
@@ -283,22 +283,17 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 
 /// A store in use, and how long the tables' log was when it was flushed last.
 struct Used {
-    store: EmbeddedStore,
+    written: kit::Written,
     path: PathBuf,
-    epoch: Epoch,
-    sequence: u64,
     flushed: u64,
 }
 
 impl Used {
     fn start(directory: &TempDir) -> Self {
         let path = directory.path().join("1.db");
-        let store = kit::open(&path).expect("a store can be made");
         let mut used = Self {
-            store,
+            written: kit::Written::start(&path),
             path,
-            epoch: Epoch(0),
-            sequence: 0,
             flushed: 0,
         };
         used.take(Step::Open);
@@ -309,16 +304,16 @@ impl Used {
         match step {
             Step::Small | Step::AtOnce => self.commit(step),
             Step::Read => {
-                let mut reader = self.store.reader().expect("a reader opens");
-                let last = reader.job(JobKey(self.sequence)).expect("reads");
-                assert_eq!(last.is_some(), self.sequence > 0, "the last commit is seen");
+                let mut reader = self.written.store.reader().expect("a reader opens");
+                let last = reader.job(JobKey(self.written.sequence)).expect("reads");
+                assert_eq!(
+                    last.is_some(),
+                    self.written.sequence > 0,
+                    "the last commit is seen"
+                );
             }
-            Step::Idle => self.store.idle().expect("nothing is in the way"),
-            Step::Open => {
-                let opened = self.store.open().expect("it opens");
-                assert_eq!(opened.sequence, self.sequence);
-                self.epoch = opened.epoch;
-            }
+            Step::Idle => self.written.store.idle().expect("nothing is in the way"),
+            Step::Open => self.written.open(),
         }
         if matches!(step, Step::AtOnce | Step::Idle | Step::Open) {
             self.flushed = std::fs::metadata(wal(&self.path)).map_or(0, |file| file.len());
@@ -326,18 +321,11 @@ impl Used {
     }
 
     fn commit(&mut self, step: Step) {
-        self.sequence += 1;
-        let mut changes = submission(self.sequence);
+        let mut changes = submission(self.written.sequence + 1);
         if matches!(step, Step::AtOnce) {
             changes.push(Change::RemoveJob(JobKey(1_000_000)));
         }
-        let commit = Commit {
-            epoch: self.epoch,
-            sequence: self.sequence,
-            meta: Meta::default(),
-            changes,
-        };
-        self.store.commit(&commit.into()).expect("it is accepted");
+        self.written.commit(changes);
     }
 }
 
@@ -367,11 +355,11 @@ proptest! {
 
         let report = check(&copy, |_| {}).expect("it can be read");
         prop_assert_eq!(&report.findings, &[]);
-        prop_assert_eq!(report.live_jobs, used.sequence);
+        prop_assert_eq!(report.live_jobs, used.written.sequence);
         let mut store = kit::open(&copy).expect("it opens");
-        prop_assert_eq!(store.open().expect("it opens").sequence, used.sequence);
+        prop_assert_eq!(store.open().expect("it opens").sequence, used.written.sequence);
         let mut jobs = 0;
         store.load(&mut |row| jobs += u64::from(matches!(row, ganger_store::Loaded::Job(_)))).expect("it is whole");
-        prop_assert_eq!(jobs, used.sequence);
+        prop_assert_eq!(jobs, used.written.sequence);
     }
 }

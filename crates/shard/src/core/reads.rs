@@ -35,7 +35,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
     }
 
     fn take_read(&mut self, now: Now, commands: Vec<Command>, ticket: T) {
-        let count = commands.len();
+        let before = self.commands_in_open();
         let is_durable = commands.iter().all(|command| self.sees_durable(command));
         let changes = self.changes_in_open();
         let answer = Ok(Given::Replies(self.apply_all(now, commands)));
@@ -44,9 +44,14 @@ impl<R: Reader, T: Ticket> Core<R, T> {
             return self.answer(now, ticket, answer);
         }
         self.outputs.push(Output::Answer(ticket, answer));
+        // Nobody waits for it any more, so it is no company for others.
         if let Some(turn) = &mut self.open {
-            turn.commands -= count;
+            turn.commands = before;
         }
+    }
+
+    fn commands_in_open(&self) -> usize {
+        self.open.as_ref().map_or(0, |turn| turn.commands)
     }
 
     fn changes_in_open(&self) -> usize {

@@ -11,7 +11,7 @@ use ganger_store::{Loaded, Reader, Store, StoreError, StoredJob};
 use ganger_store_embedded::EmbeddedStore;
 use ganger_types::query::JobQuery;
 use ganger_types::{
-    Bytes, Change, Commit, FailurePolicy, Group, InputRow, InputState, JobId, JobKey, Meta,
+    Bytes, Change, Commit, Epoch, FailurePolicy, Group, InputRow, InputState, JobId, JobKey, Meta,
     Namespace, Outcome, ShardId, Tag,
 };
 use tempfile::TempDir;
@@ -25,6 +25,44 @@ pub(crate) fn directory() -> TempDir {
 
 pub(crate) fn open(path: &Path) -> Result<EmbeddedStore, StoreError> {
     EmbeddedStore::create_or_open(path, &ShardId::default())
+}
+
+/// A store that is written to, commit by commit.
+pub(crate) struct Written {
+    pub(crate) store: EmbeddedStore,
+    epoch: Epoch,
+    /// Of the last commit.
+    pub(crate) sequence: u64,
+}
+
+impl Written {
+    pub(crate) fn start(path: &Path) -> Self {
+        let mut written = Self {
+            store: open(path).expect("a store can be made"),
+            epoch: Epoch(0),
+            sequence: 0,
+        };
+        written.open();
+        written
+    }
+
+    /// Opens the store again as it is.
+    pub(crate) fn open(&mut self) {
+        let opened = self.store.open().expect("it opens");
+        assert_eq!(opened.sequence, self.sequence);
+        self.epoch = opened.epoch;
+    }
+
+    pub(crate) fn commit(&mut self, changes: Vec<Change>) {
+        self.sequence += 1;
+        let commit = Commit {
+            epoch: self.epoch,
+            sequence: self.sequence,
+            meta: Meta::default(),
+            changes,
+        };
+        self.store.commit(&commit.into()).expect("it is accepted");
+    }
 }
 
 /// Commits one batch of changes after the other.
