@@ -1,0 +1,4 @@
+//! The integration tests of this crate, in one program: each further one links everything again.
+
+mod command_line;
+mod walks;

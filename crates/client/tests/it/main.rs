@@ -1,0 +1,5 @@
+//! The integration tests of this crate, in one program: each further one links everything again.
+
+mod calls;
+mod kit;
+mod stream;

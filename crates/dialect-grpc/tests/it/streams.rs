@@ -1,0 +1,113 @@
+//! Workers' streams: whoever loses a lease is told, and nobody looks at events for streams that are not there.
+
+use crate::support::Server;
+use ganger_proto::v1;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::UnboundedReceiverStream;
+
+/// A worker on a stream of its own.
+struct Worker {
+    /// Ends the stream when it is dropped.
+    _says: mpsc::UnboundedSender<v1::WorkerMessage>,
+    hears: tonic::Streaming<v1::ServerMessage>,
+}
+
+impl Worker {
+    async fn connect(server: &Server, name: &str) -> Self {
+        let (says, said) = mpsc::unbounded_channel();
+        let from = v1::TakeFrom {
+            queue: "q".into(),
+            ..v1::TakeFrom::default()
+        };
+        let hello = v1::Hello {
+            worker: name.to_owned(),
+            queues: vec![from],
+            ..v1::Hello::default()
+        };
+        let first = v1::WorkerMessage {
+            hello: Some(hello),
+            credits_added: 1,
+            ..v1::WorkerMessage::default()
+        };
+        says.send(first).expect("the other end is here");
+        let stream = UnboundedReceiverStream::new(said);
+        let hears = server.leases().work(stream).await.expect("a stream");
+        Self {
+            _says: says,
+            hears: hears.into_inner(),
+        }
+    }
+
+    /// What the first message that says such a thing says.
+    async fn hear<T>(&mut self, of: impl Fn(v1::ServerMessage) -> Option<T>) -> T {
+        loop {
+            let message = self.hears.message().await.expect("no error");
+            if let Some(said) = of(message.expect("it goes on")) {
+                return said;
+            }
+        }
+    }
+}
+
+async fn enqueue(server: &Server, id: &str) {
+    let job = v1::NewJob {
+        kind: "k".into(),
+        queue: "q".into(),
+        id: Some(id.to_owned()),
+        ..v1::NewJob::default()
+    };
+    let request = v1::EnqueueRequest {
+        jobs: vec![job],
+        ..v1::EnqueueRequest::default()
+    };
+    server.jobs().enqueue(request).await.expect("accepted");
+}
+
+/// Waits until so many look at the events.
+async fn until_subscribed(server: &Server, wanted: u64) {
+    loop {
+        let numbers = server.handle.metrics_now().await.expect("in service");
+        if numbers.gauges.contains(&("subscriptions", wanted)) {
+            return;
+        }
+    }
+}
+
+#[tokio::test]
+async fn whoever_loses_a_lease_is_told_on_every_stream_and_nobody_watches_without_one() {
+    let server = Server::start().await;
+    enqueue(&server, "before").await;
+    until_subscribed(&server, 0).await;
+    // The second round shows that it begins anew when the last stream has gone.
+    for round in 0..2 {
+        let mut workers = Vec::new();
+        for name in ["v", "w"] {
+            let mut worker = Worker::connect(&server, name).await;
+            let id = format!("{name}{round}");
+            if name != "v" || round > 0 {
+                enqueue(&server, &id).await;
+            }
+            let taken = |message: v1::ServerMessage| message.deliveries.into_iter().next();
+            let delivery = worker.hear(taken).await;
+            workers.push((worker, delivery));
+        }
+        until_subscribed(&server, 1).await;
+        for (worker, delivery) in &mut workers {
+            let request = v1::CancelRequest {
+                jobs: vec![delivery.job.clone()],
+                ..v1::CancelRequest::default()
+            };
+            server.jobs().cancel(request).await.expect("done");
+            let lost = |message: v1::ServerMessage| message.lost.into_iter().next();
+            let lost = worker.hear(lost).await;
+            assert_eq!(
+                (&lost.job, &lost.token),
+                (&delivery.job, &delivery.token),
+                "{lost:?}"
+            );
+            assert!(lost.reason.contains("cancelled"), "{lost:?}");
+        }
+        drop(workers);
+        until_subscribed(&server, 0).await;
+    }
+}

@@ -1,0 +1,52 @@
+//! A server of one shard with a store in memory, and a connection to it.
+
+use std::sync::Arc;
+
+use ganger_proto::v1;
+use ganger_shard::{Handle, Hooks, Settings, Shard, SystemClock};
+use ganger_store::MemoryStore;
+use tonic::transport::Channel;
+
+pub(crate) struct Server {
+    pub(crate) channel: Channel,
+    pub(crate) handle: Handle,
+}
+
+impl Server {
+    pub(crate) async fn start() -> Self {
+        let settings = Settings {
+            reserve_bytes: 0,
+            ..Settings::default()
+        };
+        let (store, clock) = (MemoryStore::new(), Arc::new(SystemClock));
+        let handle = Shard::start(store, settings, clock, Hooks::default()).expect("it starts");
+        let options = ganger_dialect_grpc::Options {
+            stranger: ganger_access::Identity::unchecked(),
+            ..ganger_dialect_grpc::Options::default()
+        };
+        let router = ganger_dialect_grpc::router(handle.clone(), options);
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await;
+        let listener = listener.expect("a port");
+        let address = listener.local_addr().expect("bound");
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        let uri = format!("http://{address}");
+        let channel = Channel::from_shared(uri).expect("a uri").connect_lazy();
+        Self { channel, handle }
+    }
+
+    pub(crate) fn jobs(&self) -> v1::jobs_client::JobsClient<Channel> {
+        v1::jobs_client::JobsClient::new(self.channel.clone())
+    }
+
+    pub(crate) fn leases(&self) -> v1::leases_client::LeasesClient<Channel> {
+        v1::leases_client::LeasesClient::new(self.channel.clone())
+    }
+
+    pub(crate) fn queues(&self) -> v1::queues_client::QueuesClient<Channel> {
+        v1::queues_client::QueuesClient::new(self.channel.clone())
+    }
+
+    pub(crate) fn insight(&self) -> v1::insight_client::InsightClient<Channel> {
+        v1::insight_client::InsightClient::new(self.channel.clone())
+    }
+}

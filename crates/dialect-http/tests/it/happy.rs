@@ -1,0 +1,538 @@
+//! Every operation once, as its users call it.
+
+use crate::support::face;
+use axum::body::Body;
+use http::{Method, Request};
+use serde_json::{Value, json};
+
+#[tokio::test]
+async fn a_job_is_enqueued_leased_renewed_logged_and_completed() {
+    let face = face();
+    let body = r#"{"kind":"mail","payload":{"to": "a",  "n":1.0},"tags":["x"],"labels":{"k":"v"},"priority":-2,
+        "inputs":[{"value":[1,2]},{"value_base64":"/w=="}],"retry":{"max":5,"backoff":["1s",2]},"timeout":"1h"}"#;
+    let answer = face.text(Method::POST, "/api/v1/jobs", body).await;
+    assert_eq!(answer.status, 201, "{answer:?}");
+    let id = answer.json()["id"].as_str().expect("an id").to_owned();
+    assert_eq!(answer.json()["ref"], format!("1/{id}"));
+
+    let job = face.get(&format!("/api/v1/jobs/1%2F{id}")).await;
+    assert_eq!(job["state"], "ready");
+    assert_eq!(job["priority"], -2);
+    assert_eq!(job["retry"]["backoff"], json!(["1s", "2s"]));
+    assert_eq!(job["labels"], json!({"k": "v"}));
+    let inputs = face.get(&format!("/api/v1/jobs/{id}/inputs")).await;
+    assert_eq!(
+        inputs["inputs"][0],
+        json!({"position": 0, "state": "value", "value": [1, 2]})
+    );
+    assert_eq!(inputs["inputs"][1]["value_base64"], "/w==");
+
+    let leased = face.lease().await;
+    assert_eq!(leased["id"], *id);
+    assert_eq!(
+        leased["inputs"],
+        json!([{"value": [1, 2]}, {"value_base64": "/w=="}])
+    );
+    assert_eq!(leased["timeout_seconds"], 3600.0);
+    let held = json!({"job": leased["ref"], "token": leased["token"]});
+    let with = |more: Value| {
+        let mut all = held.clone();
+        all.as_object_mut()
+            .expect("an object")
+            .extend(more.as_object().expect("an object").clone());
+        all
+    };
+    let renewed = face
+        .post(
+            "/api/v1/leases/renew",
+            with(json!({"lease_for": "2m", "progress": {"fraction": 0.5, "message": "half"}})),
+        )
+        .await;
+    assert_eq!(renewed["lease_for_seconds"], 120.0);
+    let logged = face
+        .post(
+            "/api/v1/leases/log",
+            with(json!({"offset": 0, "text": "one\ntwo\n"})),
+        )
+        .await;
+    assert_eq!(logged["bytes"], 8);
+    assert_eq!(
+        face.get(&format!("/api/v1/jobs/{id}")).await["progress"]["fraction"],
+        0.5
+    );
+
+    let results =
+        json!([with(json!({"result": {"ok": true}})), {"job": "nobody", "token": leased["token"]}]);
+    let answers = face.post("/api/v1/leases/complete", results).await;
+    assert_eq!(answers[0]["state"], "succeeded");
+    assert!(answers[1]["error"]["code"].is_string(), "{answers}");
+
+    let get = |path: String| Request::get(path).body(Body::empty()).expect("a request");
+    let result = face.send(get(format!("/api/v1/jobs/{id}/result"))).await;
+    assert_eq!(
+        (&*result.body, &result.headers["content-type"]),
+        (
+            &br#"{"ok":true}"#[..],
+            &"application/json".parse().expect("a value")
+        )
+    );
+    let payload = face.send(get(format!("/api/v1/jobs/{id}/payload"))).await;
+    assert_eq!(
+        &*payload.body, br#"{"to": "a",  "n":1.0}"#,
+        "the exact text is kept"
+    );
+    let log = face.send(get(format!("/api/v1/jobs/{id}/log"))).await;
+    assert_eq!(&*log.body, b"one\ntwo\n");
+    let log = face
+        .send(get(format!(
+            "/api/v1/jobs/{id}/log?format=ndjson&attempt=1&follow=true"
+        )))
+        .await;
+    assert_eq!(log.json()["text"], "one\ntwo\n");
+    let waited = face.get(&format!("/api/v1/jobs/{id}?wait=10s")).await;
+    assert_eq!(waited["state"], "succeeded");
+    assert_eq!(
+        face.get(&format!("/api/v1/jobs/{id}/why")).await["reasons"][0]["reason"],
+        "ended"
+    );
+}
+
+#[tokio::test]
+async fn a_repeat_under_one_key_is_answered_with_the_first_id() {
+    let face = face();
+    let send = || {
+        Request::post("/api/v1/jobs")
+            .header("content-type", "application/json")
+            .header("idempotency-key", "k1")
+            .body(Body::from(r#"{"kind":"a"}"#))
+            .expect("a request")
+    };
+    let (first, second) = (face.send(send()).await, face.send(send()).await);
+    assert_eq!((first.status.as_u16(), second.status.as_u16()), (201, 200));
+    assert_eq!(first.json()["id"], second.json()["id"]);
+    assert_eq!(second.json()["existed"], true);
+}
+
+#[tokio::test]
+async fn failures_are_grouped_listed_and_retried() {
+    let face = face();
+    face.enqueue(json!({"kind": "a", "retry": {"max": 0}}))
+        .await;
+    let leased = face.lease().await;
+    let report =
+        json!({"job": leased["id"], "token": leased["token"], "group": "oops", "message": "broke"});
+    assert_eq!(
+        face.post("/api/v1/leases/fail", report).await["state"],
+        "failed"
+    );
+    assert_eq!(
+        face.get("/api/v1/failures").await["groups"],
+        json!([{"group": "oops", "count": 1}])
+    );
+    let jobs = face.get("/api/v1/failures/oops/jobs").await;
+    assert_eq!(jobs["jobs"][0]["failure"]["message"], "broke");
+    assert_eq!(
+        face.get("/api/v1/jobs?state=failed&failure_text=rok&group=oops")
+            .await["jobs"]
+            .as_array()
+            .map(Vec::len),
+        Some(1)
+    );
+    assert_eq!(
+        face.post("/api/v1/failures/oops/retry", Value::Null).await["changed"],
+        1
+    );
+    let leased = face.lease().await;
+    let report =
+        json!({"job": leased["id"], "token": leased["token"], "delay": "1h", "reason": "later"});
+    assert_eq!(
+        face.post("/api/v1/leases/release", report).await["state"],
+        "scheduled"
+    );
+    let id = leased["id"].as_str().expect("an id");
+    assert!(face.get(&format!("/api/v1/jobs/{id}")).await["run_at"].is_string());
+}
+
+#[tokio::test]
+async fn one_job_is_cancelled_retried_altered_timed_out_and_deleted() {
+    let face = face();
+    let id = face.enqueue(json!({"kind": "a", "delay": "1h"})).await;
+    let path = format!("/api/v1/jobs/{id}");
+    let changes = json!({"priority": 7, "tags_add": ["t"], "tracked": true, "note": {"text": "hi", "data": [1]}});
+    assert_eq!(
+        face.done(Method::PATCH, &path, changes).await["tags"],
+        json!(["t"])
+    );
+    assert_eq!(
+        face.get("/api/v1/tags").await["tags"],
+        json!([{"tag": "t", "count": 1}])
+    );
+    assert_eq!(face.get("/api/v1/tracked").await["jobs"][0]["job"], *id);
+    let cancelled = face
+        .post(&format!("{path}/cancel"), json!({"reason": "no"}))
+        .await;
+    assert_eq!(cancelled, json!({"changed": true, "state": "cancelled"}));
+    assert_eq!(
+        face.post(&format!("{path}/cancel"), Value::Null).await["changed"],
+        false
+    );
+    assert_eq!(
+        face.post(&format!("{path}/retry"), Value::Null).await["state"],
+        "ready"
+    );
+    face.lease().await;
+    let timed_out = face.post(&format!("{path}/timeout"), Value::Null).await;
+    assert_eq!(timed_out["changed"], true);
+    assert_eq!(
+        face.done(Method::DELETE, &path, Value::Null).await["changed"],
+        true
+    );
+    assert_eq!(
+        face.text(Method::GET, &path, "").await.code(),
+        "job_not_found"
+    );
+}
+
+#[tokio::test]
+async fn a_label_is_set_by_a_text_and_taken_off_by_null() {
+    let face = face();
+    let id = face
+        .enqueue(json!({"kind": "a", "labels": {"env": "prod", "team": "red"}}))
+        .await;
+    let path = format!("/api/v1/jobs/{id}");
+    let changes = json!({"labels": {"env": null, "team": "blue", "nobody": null}});
+    face.done(Method::PATCH, &path, changes).await;
+    assert_eq!(face.get(&path).await["labels"], json!({"team": "blue"}));
+
+    let refused = face
+        .text(Method::PATCH, &path, r#"{"labels": {"env": 1}}"#)
+        .await;
+    assert_eq!(refused.code(), "invalid_value");
+    let twice = r#"{"labels": {"env": null, "env": "x"}}"#;
+    let refused = face.text(Method::PATCH, &path, twice).await;
+    assert_eq!(refused.code(), "duplicate_field");
+    // Nothing is there to be taken off a job that is only to be.
+    let new = r#"{"kind": "a", "labels": {"env": null}}"#;
+    let refused = face.text(Method::POST, "/api/v1/jobs", new).await;
+    assert_eq!(refused.code(), "invalid_value");
+}
+
+#[tokio::test]
+async fn a_job_of_another_shard_is_refused_wherever_it_is_named() {
+    let face = face();
+    let id = face.enqueue(json!({"kind": "a", "id": "1/x/y"})).await;
+    assert_eq!(id, "x/y");
+    assert_eq!(face.get("/api/v1/jobs/1%2Fx%2Fy").await["ref"], "1/x/y");
+
+    for (method, path, body) in [
+        (Method::GET, "/api/v1/jobs/2%2Fa", ""),
+        (Method::GET, "/api/v1/jobs/x%2Fy", ""),
+        (Method::GET, "/api/v1/events?job=2/a", ""),
+        (
+            Method::POST,
+            "/api/v1/jobs",
+            r#"{"kind": "a", "id": "2/a"}"#,
+        ),
+        (
+            Method::POST,
+            "/api/v1/jobs",
+            r#"{"kind": "a", "after": [{"job": "2/a"}]}"#,
+        ),
+        (
+            Method::POST,
+            "/api/v1/jobs/cancel",
+            r#"{"jobs": ["1/x/y", "2/a"]}"#,
+        ),
+    ] {
+        let answer = face.text(method, path, body).await;
+        assert_eq!(answer.code(), "unknown_shard", "{path} {body}");
+    }
+}
+
+#[tokio::test]
+async fn a_worker_reports_under_the_id_that_it_got() {
+    let face = face();
+    face.enqueue(json!({"kind": "a", "id": "1/x/y"})).await;
+    let lease = face.lease().await;
+    let report = json!({"job": lease["id"], "token": lease["token"]});
+    let done = face.post("/api/v1/leases/complete", report).await;
+    assert_eq!(done["state"], "succeeded");
+}
+
+#[tokio::test]
+async fn many_jobs_are_acted_on_by_ids_and_by_filter() {
+    let face = face();
+    for place in 0..5 {
+        face.enqueue(json!({"kind": "a", "id": format!("j{place}"), "tags": ["bulk"]}))
+            .await;
+    }
+    let done = face
+        .post(
+            "/api/v1/jobs/cancel",
+            json!({"jobs": ["j0", "1/j1", "nobody"]}),
+        )
+        .await;
+    assert_eq!(
+        (&done["changed"], &done["skipped_jobs"]),
+        (&json!(2), &json!(["1/nobody"]))
+    );
+    let done = face
+        .post(
+            "/api/v1/jobs/cancel",
+            json!({"filter": {"tag": "bulk", "state": "ready"}}),
+        )
+        .await;
+    assert_eq!(done["changed"], 3);
+    assert_eq!(
+        face.post("/api/v1/jobs/retry", json!({"filter": {"tag": "bulk"}}))
+            .await["changed"],
+        5
+    );
+    assert_eq!(
+        face.post("/api/v1/jobs/delete", json!({"filter": {"tag": "bulk"}}))
+            .await["changed"],
+        5
+    );
+    assert_eq!(face.get("/api/v1/jobs").await["jobs"], json!([]));
+}
+
+#[tokio::test]
+async fn listings_are_paged() {
+    let face = face();
+    for place in 0..5 {
+        face.enqueue(json!({"kind": "a", "id": format!("j{place}"), "labels": {"k": "v=1"}}))
+            .await;
+    }
+    let mut path = "/api/v1/jobs?limit=2&order=newest&label=k=v%3D1".to_owned();
+    let mut seen = Vec::new();
+    loop {
+        let page = face.get(&path).await;
+        seen.extend(
+            page["jobs"]
+                .as_array()
+                .expect("jobs")
+                .iter()
+                .map(|job| job["id"].clone()),
+        );
+        let Some(next) = page["next"].as_str() else {
+            break;
+        };
+        path = format!("/api/v1/jobs?limit=2&order=newest&label=k=v%3D1&after={next}");
+    }
+    assert_eq!(seen, ["j4", "j3", "j2", "j1", "j0"].map(|id| json!(id)));
+}
+
+#[tokio::test]
+async fn a_graph_is_submitted_in_our_form_shown_and_cancelled() {
+    let face = face();
+    let graph = json!({"jobs": [
+        {"name": "b", "kind": "b", "inputs": [{"result_of": "a"}, {"value": 2}], "after": [{"name": "c", "policy": "ignore"}]},
+        {"name": "a", "kind": "a"},
+        {"name": "c", "kind": "c"},
+    ], "idempotency_key": "g"});
+    let done = face.post("/api/v1/graphs", graph.clone()).await;
+    assert_eq!(done["jobs"][1]["name"], "a");
+    assert_eq!(face.post("/api/v1/graphs", graph).await["repeat"], true);
+    let id = done["jobs"][0]["id"].as_str().expect("an id");
+    let shown = face.get(&format!("/api/v1/jobs/{id}/graph")).await;
+    assert_eq!(shown["jobs"].as_array().map(Vec::len), Some(3));
+    assert_eq!(shown["edges"].as_array().map(Vec::len), Some(2));
+    assert_eq!(shown["jobs"][0]["id"], format!("1/{id}"));
+    assert_eq!(shown["edges"][0]["to"], format!("1/{id}"));
+    let name = done["graph"].as_str().expect("a graph");
+    let cancelled = face
+        .post(&format!("/api/v1/graphs/{name}/cancel"), json!({}))
+        .await;
+    assert_eq!(cancelled["changed"], 3);
+}
+
+#[tokio::test]
+async fn a_graph_is_submitted_in_the_form_of_enq_trailing_commas_included() {
+    let face = face();
+    let text = r#"[{
+        "task_id": { "shard": "1", "id": "save", },
+        "method": "save-user-data",
+        "args": [ { "type": "VALUE", "value_json": "{\"uid\": 1234}", } ]
+    }, {
+        "task_id": { "shard": "1", "id": "email", },
+        "method": "process-user-data", "max_retries": 2,
+        "args": [ { "type": "TASKREF", "task_id": { "shard": "1", "id": "save", }, },
+                  { "type": "VALUE", "value_json": "eyJ1aWQiOjEyMzR9" } ],
+    },]"#;
+    let answer = face.text(Method::POST, "/api/v1/graphs", text).await;
+    assert_eq!(answer.status, 201, "{answer:?}");
+    let done = answer.json();
+    assert_eq!(
+        done["jobs"][0]["mock_id"],
+        json!({"shard": "1", "id": "save"})
+    );
+    assert_eq!(done["jobs"][1]["task_id"]["id"], done["jobs"][1]["id"]);
+    let saved = face.lease().await;
+    assert_eq!(saved["kind"], "save-user-data");
+    assert_eq!(saved["inputs"], json!([{"value": {"uid": 1234}}]));
+    let report = json!({"job": saved["id"], "token": saved["token"], "result": {"link": "x"}});
+    face.post("/api/v1/leases/complete", report).await;
+    let email = face.lease().await;
+    assert_eq!(
+        email["inputs"],
+        json!([{"value": {"link": "x"}}, {"value": {"uid": 1234}}])
+    );
+}
+
+#[tokio::test]
+async fn dependencies_are_added_and_taken_back() {
+    let face = face();
+    for id in ["a", "b"] {
+        face.enqueue(json!({"kind": "x", "id": id})).await;
+    }
+    face.enqueue(json!({"kind": "x", "id": "c", "after": [{"job": "a"}]}))
+        .await;
+    let path = "/api/v1/jobs/c/dependencies";
+    assert_eq!(
+        face.post(path, json!({"on": ["b"], "policy": "wait"}))
+            .await["state"],
+        "blocked"
+    );
+    let why = face.get("/api/v1/jobs/c/why").await;
+    assert_eq!(why["reasons"][0]["count"], 2, "{why}");
+    assert_eq!(why["job"], "1/c", "{why}");
+    assert_eq!(why["reasons"][0]["jobs"][0]["job"], "1/a", "{why}");
+    assert_eq!(
+        face.done(Method::DELETE, path, json!({"on": ["a"]})).await["state"],
+        "blocked"
+    );
+    assert_eq!(
+        face.done(Method::DELETE, path, Value::Null).await["state"],
+        "ready"
+    );
+}
+
+#[tokio::test]
+async fn queues_are_set_paused_resumed_and_forgotten() {
+    let face = face();
+    let settings =
+        json!({"running_max": 3, "lease_for": "90s", "retention": {"failed": {"age": "1d"}}});
+    let queue = face.done(Method::PUT, "/api/v1/queues/q", settings).await;
+    assert_eq!(queue["settings"]["lease_for"], "1m30s");
+    assert_eq!(
+        face.post("/api/v1/queues/q/pause", Value::Null).await["settings"]["paused"],
+        true
+    );
+    assert_eq!(
+        face.post("/api/v1/queues/q/resume", Value::Null).await["settings"]["paused"],
+        false
+    );
+    assert_eq!(face.get("/api/v1/queues").await["queues"][0]["queue"], "q");
+    assert_eq!(face.get("/api/v1/queues/q").await["counts"]["ready"], 0);
+    face.done(Method::DELETE, "/api/v1/queues/q", Value::Null)
+        .await;
+    assert_eq!(face.get("/api/v1/queues").await["queues"], json!([]));
+}
+
+#[tokio::test]
+async fn namespaces_keep_their_jobs_apart() {
+    let face = face();
+    face.done(
+        Method::PUT,
+        "/api/v1/namespaces/tenant",
+        json!({"lease_for": 5}),
+    )
+    .await;
+    face.post(
+        "/api/v1/jobs?namespace=tenant",
+        json!({"kind": "a", "id": "x"}),
+    )
+    .await;
+    assert_eq!(
+        face.text(Method::GET, "/api/v1/jobs/x", "").await.code(),
+        "job_not_found"
+    );
+    let request = Request::get("/api/v1/jobs/x").header("ganger-namespace", "tenant");
+    let found = face
+        .send(request.body(Body::empty()).expect("a request"))
+        .await;
+    assert_eq!(found.json()["namespace"], "tenant");
+    let names = face.get("/api/v1/namespaces").await;
+    assert!(
+        names["namespaces"]
+            .as_array()
+            .expect("a list")
+            .iter()
+            .any(|it| it["namespace"] == "tenant")
+    );
+}
+
+#[tokio::test]
+async fn schedules_are_put_shown_and_deleted() {
+    let face = face();
+    let path = "/api/v1/schedules/nightly";
+    let cron =
+        json!({"cron": "0 3 * * *", "time_zone": "Europe/Rome", "kind": "report", "payload": [1]});
+    let put = face.done(Method::PUT, path, cron).await;
+    assert!(put["next_at"].is_string(), "{put}");
+    let every = json!({"every": "1h", "kind": "report", "catch_up": "all", "catch_up_max": 3, "overlap": "skip", "paused": true});
+    face.done(Method::PUT, path, every).await;
+    assert_eq!(face.get(path).await["every"], "1h");
+    assert_eq!(
+        face.get("/api/v1/schedules").await["schedules"]
+            .as_array()
+            .map(Vec::len),
+        Some(1)
+    );
+    face.done(Method::DELETE, path, Value::Null).await;
+    assert_eq!(
+        face.text(Method::GET, path, "").await.code(),
+        "schedule_not_found"
+    );
+}
+
+#[tokio::test]
+async fn workers_are_seen_and_say_goodbye() {
+    let face = face();
+    let id = face.enqueue(json!({"kind": "a"})).await;
+    face.lease().await;
+    let workers = face.get("/api/v1/workers").await;
+    assert_eq!(workers["workers"][0]["holds"][0]["job"], *id);
+    face.done(Method::DELETE, "/api/v1/workers/w", Value::Null)
+        .await;
+    assert_eq!(
+        face.get(&format!("/api/v1/jobs/{id}")).await["state"],
+        "ready"
+    );
+}
+
+#[tokio::test]
+async fn the_server_tells_of_itself() {
+    let face = face();
+    face.enqueue(json!({"kind": "a", "queue": "q"})).await;
+    assert_eq!(face.get("/healthz").await["status"], "live");
+    assert_eq!(face.get("/readyz").await["status"], "ready");
+    assert_eq!(face.get("/version").await["shard"], "1");
+    assert_eq!(face.get("/api/v1/audit").await["is_sound"], true);
+    assert_eq!(
+        face.get("/api/v1/stats?queue=q&day=2020-02-29").await["day"],
+        "2020-02-29"
+    );
+    assert_eq!(
+        face.get("/api/v1/stats?queue=q").await["waiting"]["count"],
+        0
+    );
+    assert_eq!(face.get("/openapi.json").await["info"]["title"], "ganger");
+    let metrics = face.text(Method::GET, "/metrics", "").await;
+    assert!(
+        String::from_utf8_lossy(&metrics.body).contains("ganger_store_commit_batch_size_count")
+    );
+}
+
+#[tokio::test]
+async fn names_of_any_bytes_pass_through_paths_and_documents() {
+    let face = face();
+    let put = face
+        .done(Method::PUT, "/api/v1/queues/a%2Fb%FF", json!({}))
+        .await;
+    assert_eq!(put["queue"], "a/b\\xff");
+    assert_eq!(
+        face.get("/api/v1/queues/a%2Fb%5Cxff").await["queue"],
+        "a/b\\xff"
+    );
+}

@@ -1,0 +1,9 @@
+//! The integration tests of this crate, in one program: each further one links everything again.
+
+mod guests;
+mod happy;
+mod refusals;
+mod shards;
+mod streams;
+mod support;
+mod values;

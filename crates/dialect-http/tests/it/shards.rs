@@ -1,0 +1,242 @@
+//! Submissions over two shards of one process: all or none, to either face.
+
+use std::sync::Arc;
+
+use crate::support::{Answer, Face, face_of, start};
+use axum::body::Body;
+use ganger_dialect_http::Settings;
+use ganger_router::{Plain, Router, Topology};
+use ganger_types::ShardId;
+use http::{Method, Request, header};
+use serde_json::{Value, json};
+
+const GRAPHS: &str = "/api/v1/graphs";
+
+/// The faces of shards 1 and 2, which know each other.
+fn two() -> (Face, Face) {
+    let shards: Vec<_> = ["1", "2"]
+        .iter()
+        .map(|name| {
+            start(ganger_shard::Settings {
+                shard: ShardId::new(name).expect("a shard's name"),
+                reserve_bytes: 0,
+                ..Default::default()
+            })
+        })
+        .collect();
+    let router = Router::start(shards.clone(), Topology::default(), Arc::new(Plain));
+    let mut faces = shards.into_iter().map(|shard| {
+        let settings = Settings {
+            router: Some(router.clone()),
+            ..Settings::default()
+        };
+        face_of(shard, settings)
+    });
+    let mut next = || faces.next().expect("there are two");
+    (next(), next())
+}
+
+/// Two saves on shards 1 and 2, and a mail on 1 that takes both results.
+fn walk() -> Value {
+    let save = |shard: &str, uid: u32| {
+        json!({
+            "task_id": {"shard": shard, "id": "save"},
+            "method": "save-user-data",
+            "args": [{"type": "VALUE", "value_json": format!("{{\"uid\": {uid}}}")}],
+        })
+    };
+    let result =
+        |shard: &str| json!({"type": "TASKREF", "task_id": {"shard": shard, "id": "save"}});
+    json!([
+        save("1", 1234),
+        save("2", 5678),
+        {
+            "task_id": {"shard": "1", "id": "mail"},
+            "method": "send-mail",
+            "args": [result("1"), result("2")],
+        },
+    ])
+}
+
+/// Runs the next job of a face, and gives it as it was handed out.
+async fn run(face: &Face, result: Value) -> Value {
+    let lease = face.lease().await;
+    let report = json!({"job": lease["id"], "token": lease["token"], "result": result});
+    face.post("/api/v1/leases/complete", report).await;
+    lease
+}
+
+async fn is_empty(face: &Face) -> bool {
+    face.get("/api/v1/jobs").await["jobs"] == json!([])
+}
+
+async fn with_key(face: &Face, key: &str, body: &Value) -> Answer {
+    let request = Request::post(GRAPHS)
+        .header(header::CONTENT_TYPE, "application/json")
+        .header("idempotency-key", key)
+        .body(Body::from(body.to_string()))
+        .expect("a request");
+    face.send(request).await
+}
+
+#[tokio::test]
+async fn a_mail_takes_the_results_of_two_shards_in_order() {
+    let (one, two) = two();
+    // Neither shard of the answer depends on whose face was asked.
+    let answer = two.post(GRAPHS, walk()).await;
+    let jobs = answer["jobs"].as_array().expect("jobs");
+    let shards: Vec<_> = jobs
+        .iter()
+        .map(|job| job["task_id"]["shard"].clone())
+        .collect();
+    assert_eq!(shards, ["1", "2", "1"]);
+    assert_eq!(jobs[1]["mock_id"], json!({"shard": "2", "id": "save"}));
+    let full = format!("2/{}", jobs[1]["id"].as_str().expect("an id"));
+    assert_eq!(jobs[1]["ref"], full);
+    assert!(answer["graph"].is_string(), "{answer}");
+
+    run(&two, json!({"link": "two"})).await;
+    run(&one, json!({"link": "one"})).await;
+    let mail = one.lease().await;
+    assert_eq!(mail["kind"], "send-mail");
+    let values: Vec<_> = mail["inputs"]
+        .as_array()
+        .expect("inputs")
+        .iter()
+        .map(|input| input["value"].clone())
+        .collect();
+    assert_eq!(
+        values,
+        [json!({"link": "one"}), json!({"link": "two"})],
+        "{mail}"
+    );
+}
+
+#[tokio::test]
+async fn a_graph_of_our_own_form_names_its_shards() {
+    let (one, two) = two();
+    let graph = json!({"jobs": [
+        {"name": "up", "shard": "2", "kind": "a", "id": "x"},
+        {"name": "down", "kind": "b", "inputs": [{"result_of": "up"}], "after": [{"name": "up"}]},
+    ]});
+    let answer = one.post(GRAPHS, graph).await;
+    assert_eq!(answer["jobs"][0]["ref"], "2/x");
+    assert_eq!(answer["jobs"][1]["name"], "down");
+    run(&two, json!(7)).await;
+    let down = one.lease().await;
+    assert_eq!(
+        (&down["kind"], &down["inputs"][0]["value"]),
+        (&json!("b"), &json!(7))
+    );
+}
+
+#[tokio::test]
+async fn one_job_waits_for_a_job_of_another_shard() {
+    let (one, two) = two();
+    two.enqueue(json!({"kind": "up", "id": "x"})).await;
+    for inputs in [
+        json!({"kind": "down", "inputs": [{"result_of_job": "2/x"}]}),
+        json!({"kind": "down", "after": [{"job": "2/x"}]}),
+    ] {
+        let answer = one.post("/api/v1/jobs", inputs).await;
+        assert!(
+            answer["ref"].as_str().expect("a name").starts_with("1/"),
+            "{answer}"
+        );
+        let id = answer["id"].as_str().expect("an id");
+        let why = one.get(&format!("/api/v1/jobs/{id}/why")).await;
+        let expected = json!([{
+            "reason": "waits_elsewhere",
+            "text": "it waits for a job of another shard",
+            "count": 1,
+            "jobs": [{"job": "2/x"}],
+        }]);
+        assert_eq!(why["reasons"], expected, "{why}");
+    }
+    run(&two, json!("done")).await;
+    assert_eq!(one.lease().await["kind"], "down");
+    assert_eq!(one.lease().await["kind"], "down");
+}
+
+#[tokio::test]
+async fn a_job_is_enqueued_on_the_shard_that_it_names() {
+    let (one, two) = two();
+    for job in [
+        json!({"kind": "a", "shard": "2", "id": "x"}),
+        json!({"kind": "a", "id": "2/y"}),
+    ] {
+        let answer = one.post("/api/v1/jobs", job).await;
+        let name = answer["ref"].as_str().expect("a name");
+        assert!(name.starts_with("2/"), "{answer}");
+    }
+    assert!(is_empty(&one).await);
+    assert_eq!(two.get("/api/v1/jobs/x").await["kind"], "a");
+    assert_eq!(two.get("/api/v1/jobs/y").await["kind"], "a");
+}
+
+#[tokio::test]
+async fn lines_of_a_batch_may_lead_elsewhere() {
+    let (one, two) = two();
+    let lines = "{\"kind\":\"a\",\"id\":\"x\"}\n{\"kind\":\"a\",\"id\":\"y\",\"shard\":\"2\"}\n";
+    let request = Request::post("/api/v1/jobs/batch")
+        .header(header::CONTENT_TYPE, "application/x-ndjson")
+        .body(Body::from(lines))
+        .expect("a request");
+    let answer = one.send(request).await;
+    let text = String::from_utf8_lossy(&answer.body).into_owned();
+    let ids: Vec<Value> = text
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).expect("JSON")["id"].clone())
+        .collect();
+    assert_eq!(ids, [json!("x"), json!("2/y"), Value::Null], "{text}");
+    assert_eq!(two.get("/api/v1/jobs/y").await["kind"], "a");
+}
+
+#[tokio::test]
+async fn a_repeat_under_one_key_is_answered_with_the_first_ids() {
+    let (one, two) = two();
+    let first = with_key(&one, "k", &walk()).await;
+    let again = with_key(&two, "k", &walk()).await;
+    assert_eq!((first.status.as_u16(), again.status.as_u16()), (201, 200));
+    let refs = |answer: &Answer| {
+        let jobs = answer.json()["jobs"].as_array().expect("jobs").clone();
+        jobs.iter()
+            .map(|job| job["ref"].clone())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(refs(&first), refs(&again));
+    assert_eq!(first.json()["graph"], again.json()["graph"]);
+    assert_eq!(again.json()["repeat"], true);
+    let mut other = walk();
+    other[0]["method"] = json!("another");
+    assert_eq!(
+        with_key(&one, "k", &other).await.code(),
+        "idempotency_conflict"
+    );
+}
+
+#[tokio::test]
+#[rustfmt::skip] // A table reads better with a case on each line.
+async fn what_is_wrong_over_shards_is_refused_whole() {
+    let (one, two) = two();
+    for (path, body, status, code, words) in [
+        (GRAPHS, r#"[{"task_id":{"shard":"2","id":"a"},"method":"m"},{"task_id":{"shard":"9","id":"b"},"method":"m"}]"#, 422, "unknown_shard", "9/b"),
+        (GRAPHS, r#"[{"task_id":{"shard":"a b","id":"b"},"method":"m"}]"#, 422, "unknown_shard", "a b"),
+        (GRAPHS, r#"[{"task_id":{"shard":"1","id":"a"},"method":"m","args":[{"type":"TASKREF","task_id":{"shard":"2","id":"nobody"}}]}]"#, 422, "upstream_not_found", "2/nobody"),
+        (GRAPHS, r#"[{"task_id":{"shard":"1","id":"a"},"method":"m","args":[{"type":"TASKREF","task_id":{"shard":"2","id":"b"}}]},{"task_id":{"shard":"2","id":"b"},"method":"m","args":[{"type":"TASKREF","task_id":{"shard":"1","id":"a"}}]}]"#, 422, "cycle", "1/a"),
+        (GRAPHS, r#"[{"task_id":{"shard":"2","id":"a"},"method":"m"},{"task_id":{"shard":"2","id":"a"},"method":"m"}]"#, 422, "duplicate_id", "2/a"),
+        (GRAPHS, r#"[{"task_id":{"shard":"2","id":"a"},"method":"m"},{"task_id":{"shard":"1","id":"a"},"method":""}]"#, 422, "kind_missing", "1/a"),
+        (GRAPHS, r#"{"jobs":[{"kind":"a"},{"kind":"a","shard":"9"}]}"#, 422, "unknown_shard", "/jobs/1/shard"),
+        (GRAPHS, r#"{"jobs":[{"kind":"a"},{"kind":"a","shard":"2","unique":{"key":"k"}}]}"#, 422, "one_shard_only", "unique"),
+        (GRAPHS, r#"{"jobs":[{"kind":"a"},{"kind":"a","shard":"2","id":"1/x"}]}"#, 400, "invalid_value", "2/1/x"),
+        (GRAPHS, r#"{"jobs":[{"kind":"a","after":[{"job":"9/x"}]}]}"#, 422, "unknown_shard", "9"),
+        ("/api/v1/jobs", r#"{"kind":"a","after":[{"job":"2/nobody"}]}"#, 422, "upstream_not_found", "2/nobody"),
+        ("/api/v1/jobs", r#"{"kind":"a","shard":"9"}"#, 422, "unknown_shard", "/shard"),
+    ] {
+        let answer = one.text(Method::POST, path, body).await;
+        assert_eq!((answer.status.as_u16(), &*answer.code()), (status, code), "{body}: {answer:?}");
+        let detail = answer.json()["detail"].as_str().expect("a detail").to_owned();
+        assert!(detail.contains(words), "{body}: {detail}");
+    }
+    assert!(is_empty(&one).await && is_empty(&two).await, "a refusal changes nothing");
+}

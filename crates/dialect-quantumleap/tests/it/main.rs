@@ -1,0 +1,6 @@
+//! The integration tests of this crate, in one program: each further one links everything again.
+
+mod notify;
+mod paths;
+mod support;
+mod tasks;

@@ -1,0 +1,234 @@
+//! A port in front of a shard on a store in memory, and a client that reads replies as they are.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use ganger_access::{Audit, Identity};
+use ganger_dialect_resp::{Counters, Login, LoginError, Port, Settings};
+use ganger_shard::{Handle, Hooks, Shard, SystemClock};
+use ganger_store::MemoryStore;
+use ganger_types::keys::KeyUpkeep;
+use tokio::runtime::Runtime;
+use tokio_util::sync::CancellationToken;
+
+/// How long a reply may take before a test gives up.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Who is known by which token; nobody is asked if there is none.
+#[derive(Clone, Default)]
+pub(crate) struct Tokens(Arc<Mutex<Vec<(String, Identity)>>>);
+
+impl Tokens {
+    pub(crate) fn put(&self, token: &str, identity: Identity) {
+        self.0
+            .lock()
+            .expect("no panic")
+            .push((token.to_owned(), identity));
+    }
+
+    pub(crate) fn forget_all(&self) {
+        self.0
+            .lock()
+            .expect("no panic")
+            .iter_mut()
+            .for_each(|(token, _)| token.push('x'));
+    }
+
+    fn find(&self, token: &[u8]) -> Option<Identity> {
+        let all = self.0.lock().expect("no panic");
+        all.iter()
+            .find(|(known, _)| known.as_bytes() == token)
+            .map(|(_, identity)| identity.clone())
+    }
+}
+
+impl Login for Tokens {
+    fn is_open(&self) -> bool {
+        self.0.lock().expect("no panic").is_empty()
+    }
+
+    fn stranger(&self) -> Identity {
+        if self.is_open() {
+            Identity::unchecked()
+        } else {
+            Identity::Anonymous
+        }
+    }
+
+    fn login<'a>(&'a self, token: &'a [u8]) -> BoxFuture<'a, Result<Identity, LoginError>> {
+        async move { self.find(token).ok_or(LoginError::Wrong) }.boxed()
+    }
+
+    fn changes(&self) -> u64 {
+        let all = self.0.lock().expect("no panic");
+        u64::try_from(all.iter().map(|(token, _)| token.len()).sum::<usize>()).expect("few")
+    }
+
+    fn is_still(&self, token: Option<&[u8]>, identity: &Identity) -> bool {
+        token.map_or(self.stranger(), |token| {
+            self.find(token).unwrap_or(Identity::Anonymous)
+        }) == *identity
+    }
+}
+
+/// A server without the rest.
+pub(crate) struct World {
+    /// Runs port and shard as long as the world lives.
+    _runtime: Runtime,
+    _shard: Handle,
+    pub(crate) address: SocketAddr,
+    pub(crate) tokens: Tokens,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) stopping: CancellationToken,
+}
+
+impl World {
+    pub(crate) fn new() -> Self {
+        Self::with(|_| {})
+    }
+
+    /// One that puts work queues in order after other times than usual.
+    pub(crate) fn tended(key_upkeep: KeyUpkeep) -> Self {
+        let shard = ganger_shard::Settings {
+            key_upkeep,
+            ..ganger_shard::Settings::default()
+        };
+        Self::of(shard, |_| {})
+    }
+
+    pub(crate) fn with(change: impl FnOnce(&mut Settings)) -> Self {
+        Self::of(ganger_shard::Settings::default(), change)
+    }
+
+    fn of(shard: ganger_shard::Settings, change: impl FnOnce(&mut Settings)) -> Self {
+        let runtime = Runtime::new().expect("threads");
+        let shard = Shard::start(
+            MemoryStore::new(),
+            shard,
+            Arc::new(SystemClock),
+            Hooks::default(),
+        );
+        let shard = shard.expect("a store in memory opens");
+        runtime.block_on(shard.ready());
+        let stopping = CancellationToken::new();
+        let mut settings = Settings {
+            databases: Settings::usual_databases(),
+            may_flush: true,
+            write_timeout: PATIENCE,
+            login_timeout: PATIENCE,
+            tcp_port: 0,
+            audit: Audit::to_log(),
+            stopping: stopping.clone(),
+        };
+        change(&mut settings);
+        let port = Port::new(shard.clone(), settings);
+        let counters = Arc::clone(port.counters());
+        let tokens = Tokens::default();
+        let known = tokens.clone();
+        let listener = runtime
+            .block_on(tokio::net::TcpListener::bind("127.0.0.1:0"))
+            .expect("a free port");
+        let address = listener.local_addr().expect("it listens");
+        runtime.spawn(async move {
+            while let Ok((stream, from)) = listener.accept().await {
+                let (port, login) = (port.clone(), Box::new(known.clone()));
+                tokio::spawn(async move { port.serve(stream, login, from, address).await });
+            }
+        });
+        Self {
+            _runtime: runtime,
+            _shard: shard,
+            address,
+            tokens,
+            counters,
+            stopping,
+        }
+    }
+
+    pub(crate) fn client(&self) -> Client {
+        Client::new(self.address)
+    }
+}
+
+/// A client that sends bytes and reads replies as they are.
+pub(crate) struct Client {
+    stream: BufReader<TcpStream>,
+}
+
+impl Client {
+    pub(crate) fn new(address: SocketAddr) -> Self {
+        let stream = TcpStream::connect(address).expect("it listens");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
+        stream.set_nodelay(true).expect("a socket");
+        Self {
+            stream: BufReader::new(stream),
+        }
+    }
+
+    pub(crate) fn send(&mut self, bytes: &[u8]) {
+        self.stream.get_mut().write_all(bytes).expect("sent");
+    }
+
+    /// The bytes of the next reply.
+    pub(crate) fn reply(&mut self) -> Vec<u8> {
+        let mut reply = Vec::new();
+        self.read_into(&mut reply);
+        reply
+    }
+
+    fn read_into(&mut self, reply: &mut Vec<u8>) {
+        let begun = reply.len();
+        self.stream.read_until(b'\n', reply).expect("a reply");
+        assert!(reply.len() > begun, "the connection was closed");
+        let line = String::from_utf8_lossy(&reply[begun + 1..])
+            .trim_end()
+            .to_owned();
+        let count = || line.parse::<i64>().unwrap_or(0);
+        match reply[begun] {
+            b'$' | b'=' => {
+                if let Ok(length) = usize::try_from(count()) {
+                    let mut bulk = vec![0; length + 2];
+                    self.stream.read_exact(&mut bulk).expect("a bulk");
+                    reply.extend(bulk);
+                }
+            }
+            b'*' | b'>' => (0..count()).for_each(|_| self.read_into(reply)),
+            b'%' => (0..count() * 2).for_each(|_| self.read_into(reply)),
+            _ => {}
+        }
+    }
+
+    /// Sends a command and shows its reply, line ends as spaces.
+    pub(crate) fn ask(&mut self, words: &[&str]) -> String {
+        self.send(&encode(words));
+        self.shown()
+    }
+
+    /// The next reply, line ends as spaces.
+    pub(crate) fn shown(&mut self) -> String {
+        let reply = self.reply();
+        String::from_utf8_lossy(&reply)
+            .trim_end()
+            .replace("\r\n", " ")
+    }
+
+    /// Whether the server has closed it.
+    pub(crate) fn is_closed(&mut self) -> bool {
+        matches!(self.stream.read(&mut [0]), Ok(0) | Err(_))
+    }
+}
+
+/// A command as clients send it.
+pub(crate) fn encode<W: AsRef<[u8]>>(words: &[W]) -> Vec<u8> {
+    let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
+    for word in words {
+        bytes.extend(format!("${}\r\n", word.as_ref().len()).bytes());
+        bytes.extend(word.as_ref());
+        bytes.extend(b"\r\n");
+    }
+    bytes
+}

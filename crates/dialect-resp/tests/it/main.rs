@@ -1,0 +1,8 @@
+//! The integration tests of this crate, in one program: each further one links everything again.
+
+mod by_hand;
+mod codec;
+mod connection;
+mod differential;
+mod kit;
+mod qless;

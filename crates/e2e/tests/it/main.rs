@@ -1,0 +1,20 @@
+//! The integration tests of this crate, in one program: each further one links everything again.
+
+mod disk_full;
+mod kill;
+mod nth_call;
+mod one_process;
+mod outbox;
+mod packaging;
+mod partitions;
+mod power;
+mod qless;
+mod qless_compare;
+mod quantumleap;
+mod resp;
+mod resp_guarded;
+mod restart;
+mod security;
+mod shards;
+mod stop;
+mod store_faults;

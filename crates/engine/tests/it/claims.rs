@@ -1,0 +1,119 @@
+//! Idempotency keys: the repeat of a submission gets the answer of the first one (`rel P1`).
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::items_after_statements,
+    clippy::unchecked_time_subtraction,
+    reason = "a test that unwraps wrongly fails, as it should"
+)]
+
+use crate::support::{World, job, named, secs};
+use ganger_types::command::{Enqueue, NewJob, Unique};
+use ganger_types::{ClaimKey, Command, JobId, Reply, UniqueKey};
+
+fn claimed(jobs: Vec<NewJob>) -> Command {
+    Command::Enqueue(Box::new(Enqueue {
+        jobs,
+        claim: Some(ClaimKey::from_static("k")),
+        ..Enqueue::default()
+    }))
+}
+
+fn answer(world: &mut World, jobs: Vec<NewJob>) -> (Vec<JobId>, bool) {
+    let Reply::Enqueued { jobs, repeat, .. } = world.ok(claimed(jobs)) else {
+        panic!("an enqueue is answered with jobs");
+    };
+    (jobs.into_iter().map(|job| job.id).collect(), repeat)
+}
+
+fn unique() -> NewJob {
+    NewJob {
+        unique: Some(Unique {
+            key: UniqueKey::from_static("one"),
+            window: None,
+        }),
+        ..job()
+    }
+}
+
+/// Made ids, given ones, and jobs that were there before, by their id and by their unique key.
+fn mixed() -> Vec<NewJob> {
+    let given = |id| named(id);
+    vec![
+        job(),
+        job(),
+        given("a"),
+        given("there before"),
+        given("b"),
+        unique(),
+        unique(),
+        job(),
+    ]
+}
+
+#[test]
+fn a_repeat_gives_the_same_ids_in_the_same_order_whoever_gave_them() {
+    let mut world = World::new();
+    let holder = world.enqueue_one(unique());
+    world.enqueue_one(named("there before"));
+    let (first, false) = answer(&mut world, mixed()) else {
+        panic!("it is the first");
+    };
+    assert_eq!((&first[5], &first[6]), (&holder, &holder));
+    assert_eq!(answer(&mut world, mixed()), (first.clone(), true));
+    world.restart();
+    assert_eq!(answer(&mut world, mixed()), (first.clone(), true));
+
+    // Also when the jobs have ended, and their unique key is free again.
+    for grant in world.lease("w", 10) {
+        world.complete(&grant).unwrap();
+    }
+    assert_eq!(answer(&mut world, mixed()), (first.clone(), true));
+    world.restart();
+    assert_eq!(answer(&mut world, mixed()), (first, true));
+}
+
+#[test]
+fn another_content_under_the_key_is_refused() {
+    let mut world = World::new();
+    answer(&mut world, mixed());
+    let mut fewer = mixed();
+    fewer.pop();
+    let mut renamed = mixed();
+    renamed[2] = named("c");
+    let mut made = mixed();
+    made[2] = job();
+    for other in [fewer, renamed, made, vec![job()]] {
+        assert_eq!(world.refused(claimed(other)), "idempotency_conflict");
+    }
+}
+
+#[test]
+fn an_empty_id_and_none_are_not_the_same_and_harm_nothing() {
+    let mut world = World::new();
+    answer(&mut world, vec![named("")]);
+    assert_eq!(world.refused(claimed(vec![job()])), "idempotency_conflict");
+}
+
+#[test]
+fn a_key_is_free_again_after_a_day_also_over_a_restart() {
+    let mut world = World::new();
+    let (first, _) = answer(&mut world, vec![job()]);
+    world.restart();
+    world.pass(secs(86_399));
+    assert_eq!(answer(&mut world, vec![job()]), (first.clone(), true));
+    world.pass(secs(1));
+    let (second, repeat) = answer(&mut world, vec![job()]);
+    assert!(!repeat && second != first);
+}
+
+#[test]
+fn a_thousand_made_ids_are_kept_as_one_run() {
+    let mut world = World::new();
+    let many = || vec![job(); 1_000];
+    let (first, _) = answer(&mut world, many());
+    let record = world.rows.claims.values().next().unwrap();
+    assert_eq!(record.claim.jobs.runs().len(), 1);
+    world.restart();
+    assert_eq!(answer(&mut world, many()), (first, true));
+}

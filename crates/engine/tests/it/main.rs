@@ -1,0 +1,16 @@
+//! The integration tests of this crate, in one program: each further one links everything again.
+
+mod claims;
+mod guests;
+mod keys;
+mod order;
+mod properties;
+mod qless;
+mod qless_events;
+mod qless_jobs;
+mod qless_leases;
+mod rules;
+mod scope;
+mod shards;
+mod support;
+mod waits;

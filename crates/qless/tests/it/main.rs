@@ -1,0 +1,11 @@
+//! The integration tests of this crate, in one program: each further one links everything again.
+
+mod commands;
+mod harness;
+mod jobs;
+mod oddities;
+mod random_calls;
+mod refusals;
+mod throttles;
+mod touched;
+mod worked_examples;

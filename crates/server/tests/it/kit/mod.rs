@@ -1,0 +1,194 @@
+//! What the tests of security share: certificates, a server, raw requests.
+
+#![allow(unreachable_pub, reason = "each test program uses a part of it")]
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use ganger_server::{Config, DB_IN_MEMORY, Running, Tls, start};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, DnType, IsCa, Issuer,
+    KeyIdMethod, KeyPair, RevokedCertParams, SanType, SerialNumber, date_time_ymd,
+};
+use tempfile::TempDir;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tonic::metadata::MetadataValue;
+use tonic::service::Interceptor;
+use tonic::{Request, Status};
+
+pub fn config() -> Config {
+    Config {
+        addr: "127.0.0.1:0".to_owned(),
+        db: DB_IN_MEMORY.into(),
+        reserve_bytes: 0,
+        stop_timeout: Duration::from_secs(5),
+        ..Config::default()
+    }
+}
+
+pub async fn started(config: Config) -> Running {
+    let running = start(config).await.expect("it starts");
+    running.ready().await;
+    running
+}
+
+/// An authority, and a folder for what it signs.
+pub struct Authority {
+    pub folder: TempDir,
+    issuer: Issuer<'static, KeyPair>,
+}
+
+/// What a certificate shall say.
+#[derive(Default)]
+pub struct Wanted<'a> {
+    pub name: &'a str,
+    pub hosts: &'a [&'a str],
+    pub uris: &'a [&'a str],
+    pub is_expired: bool,
+    /// Its number, by which it is called back.
+    pub serial: Option<u64>,
+}
+
+impl Authority {
+    pub fn new() -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params
+            .distinguished_name
+            .push(DnType::CommonName, "test authority");
+        let key = KeyPair::generate().expect("a key");
+        let certificate = params.self_signed(&key).expect("signed");
+        std::fs::write(folder.path().join("ca.pem"), certificate.pem()).expect("writable");
+        let issuer = Issuer::new(params, key);
+        Self { folder, issuer }
+    }
+
+    pub fn ca(&self) -> PathBuf {
+        self.folder.path().join("ca.pem")
+    }
+
+    /// Writes NAME.pem and NAME.key.
+    pub fn sign(&self, file: &str, wanted: &Wanted<'_>) -> (PathBuf, PathBuf) {
+        let hosts: Vec<String> = wanted.hosts.iter().map(|host| (*host).to_owned()).collect();
+        let mut params = CertificateParams::new(hosts).expect("names");
+        params
+            .distinguished_name
+            .push(DnType::CommonName, wanted.name);
+        for uri in wanted.uris {
+            let uri = (*uri).try_into().expect("plain text");
+            params.subject_alt_names.push(SanType::URI(uri));
+        }
+        params.serial_number = wanted.serial.map(SerialNumber::from);
+        if wanted.is_expired {
+            params.not_before = date_time_ymd(2020, 1, 1);
+            params.not_after = date_time_ymd(2021, 1, 1);
+        }
+        let key = KeyPair::generate().expect("a key");
+        let certificate = params.signed_by(&key, &self.issuer).expect("signed");
+        let paths = (
+            self.folder.path().join(format!("{file}.pem")),
+            self.folder.path().join(format!("{file}.key")),
+        );
+        write(&paths.0, &certificate.pem());
+        write(&paths.1, &key.serialize_pem());
+        paths
+    }
+
+    /// Writes the list of the certificates that are called back.
+    pub fn call_back(&self, serials: &[u64]) -> PathBuf {
+        let revoked = serials.iter().map(|serial| RevokedCertParams {
+            serial_number: SerialNumber::from(*serial),
+            revocation_time: date_time_ymd(2025, 1, 1),
+            reason_code: None,
+            invalidity_date: None,
+        });
+        let params = CertificateRevocationListParams {
+            this_update: date_time_ymd(2025, 1, 1),
+            next_update: date_time_ymd(2100, 1, 1),
+            crl_number: SerialNumber::from(1),
+            issuing_distribution_point: None,
+            revoked_certs: revoked.collect(),
+            key_identifier_method: KeyIdMethod::Sha256,
+        };
+        let list = params.signed_by(&self.issuer).expect("signed");
+        let path = self.folder.path().join("called-back.pem");
+        write(&path, &list.pem().expect("PEM"));
+        path
+    }
+
+    /// A server's settings, with a certificate for this machine.
+    pub fn tls(&self, with_clients: bool) -> Tls {
+        let wanted = Wanted {
+            name: "server",
+            hosts: &["localhost", "127.0.0.1"],
+            uris: &["ganger://shard/1"],
+            ..Wanted::default()
+        };
+        let (cert, key) = self.sign("server", &wanted);
+        Tls {
+            cert: Some(cert),
+            key: Some(key),
+            client_ca: with_clients.then(|| self.ca()),
+            client_crl: None,
+            peer_ca: None,
+        }
+    }
+}
+
+pub fn write(path: &Path, text: &str) {
+    use std::os::unix::fs::PermissionsExt as _;
+    std::fs::write(path, text).expect("writable");
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).expect("ours");
+}
+
+/// Sends raw bytes over a connection of its own, and reads the head of the answer.
+pub async fn head(addr: SocketAddr, request: &[u8]) -> String {
+    let mut stream = TcpStream::connect(addr).await.expect("it listens");
+    let _ = stream.write_all(request).await;
+    let mut answer = Vec::new();
+    let mut piece = [0; 4096];
+    while let Ok(count) = stream.read(&mut piece).await {
+        answer.extend_from_slice(&piece[..count]);
+        if count == 0 || answer.windows(4).any(|window| window == b"\r\n\r\n") {
+            break;
+        }
+    }
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+/// Sends raw bytes over a connection of its own that ends with the answer, and reads all of it.
+pub async fn whole(addr: SocketAddr, request: &[u8]) -> String {
+    let mut stream = TcpStream::connect(addr).await.expect("it listens");
+    let line_end = request
+        .windows(2)
+        .position(|pair| pair == b"\r\n")
+        .expect("a request")
+        + 2;
+    let (line, rest) = request.split_at(line_end);
+    let request = [line, b"Connection: close\r\n", rest].concat();
+    stream.write_all(&request).await.expect("sent");
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer).await;
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+pub fn status(answer: &str) -> &str {
+    answer.split(' ').nth(1).unwrap_or("none")
+}
+
+/// Calls with metadata.
+#[derive(Clone)]
+pub struct With(pub Vec<(&'static str, String)>);
+
+impl Interceptor for With {
+    fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
+        for (name, value) in &self.0 {
+            let value = MetadataValue::try_from(value.as_str()).expect("plain text");
+            request.metadata_mut().insert(*name, value);
+        }
+        Ok(request)
+    }
+}

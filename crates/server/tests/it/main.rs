@@ -1,0 +1,10 @@
+//! The integration tests of this crate, in one program: each further one links everything again.
+
+mod floods;
+mod kit;
+mod quantumleap;
+mod reload;
+mod rights;
+mod server;
+mod shards;
+mod tls;

@@ -1,0 +1,145 @@
+//! The QuantumLeap port: who may pass, what is behind it, and where its numbers are.
+
+use std::net::SocketAddr;
+
+use crate::kit::{config, head, started, status, whole};
+use ganger_ngsi::environment::{self, Environment};
+use ganger_server::{Config, Running, Secret, start};
+
+const TOKEN: &str = "a-token-for-tests-only";
+const NOTIFICATION: &str =
+    r#"{"data": [{"id": "e1", "type": "Room", "x": {"type": "Number", "value": 1}}]}"#;
+
+fn environment() -> Environment {
+    let variable = |name: &str| (name == "WQ_OFFLOAD_WORK").then(|| "true".to_owned());
+    let no_file = |_: &str| Err(std::io::ErrorKind::NotFound.into());
+    environment::read(variable, no_file).expect("readable")
+}
+
+fn with_port() -> Config {
+    Config {
+        quantumleap: Some("127.0.0.1:0".to_owned()),
+        quantumleap_environment: Some(environment()),
+        ..config()
+    }
+}
+
+fn port(running: &Running) -> SocketAddr {
+    running.quantumleap_addr().expect("it listens")
+}
+
+fn request(line: &str, headers: &str, body: &str) -> Vec<u8> {
+    let length = body.len();
+    format!("{line} HTTP/1.1\r\nHost: localhost\r\n{headers}Content-Length: {length}\r\n\r\n{body}")
+        .into_bytes()
+}
+
+fn notify(headers: &str) -> Vec<u8> {
+    let headers = format!("Content-Type: application/json\r\n{headers}");
+    request("POST /v2/notify", &headers, NOTIFICATION)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn notifications_become_jobs_of_the_first_shard() {
+    let running = started(with_port()).await;
+    let port = port(&running);
+    let answer = whole(port, &notify("")).await;
+    assert_eq!(status(&answer), "200", "{answer}");
+    let count = whole(port, &request("GET /wq/notifications/count", "", "")).await;
+    assert!(count.ends_with("\r\n\r\n1\n"), "{count}");
+    let jobs = request("GET /api/v1/jobs?queue=quantumleap", "", "");
+    let jobs = whole(running.addr(), &jobs).await;
+    assert!(jobs.contains("ngsi-insert"), "{jobs}");
+    let metrics = whole(running.addr(), &request("GET /metrics", "", "")).await;
+    let wanted = "ganger_quantumleap_notifications_total{outcome=\"accepted\"} 1";
+    assert!(metrics.contains(wanted), "{metrics}");
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_port_has_its_own_paths_only() {
+    let running = started(with_port()).await;
+    let port = port(&running);
+    for line in ["GET /api/v1/jobs", "GET /metrics", "GET /healthz"] {
+        let answer = whole(port, &request(line, "", "")).await;
+        assert_eq!(status(&answer), "404", "{line}");
+        assert!(answer.contains("about:blank"), "{answer}");
+    }
+    let answer = head(running.addr(), &notify("")).await;
+    assert_eq!(status(&answer), "404");
+    // What looks like gRPC is a notification of the wrong type here.
+    let grpc = request("POST /v2/notify", "Content-Type: application/grpc\r\n", "");
+    assert_eq!(status(&head(port, &grpc).await), "415");
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn where_a_token_is_asked_for_only_health_is_open() {
+    let running = started(Config {
+        token: Secret::new(TOKEN).ok(),
+        ..with_port()
+    })
+    .await;
+    let port = port(&running);
+    for line in ["GET /wq/notifications", "GET /version", "GET /nowhere"] {
+        let answer = head(port, &request(line, "", "")).await;
+        assert_eq!(status(&answer), "401", "{line}: {answer}");
+    }
+    assert_eq!(status(&head(port, &notify("")).await), "401");
+    // There is no database, which anyone may learn.
+    let health = head(port, &request("GET /health", "", "")).await;
+    assert_eq!(status(&health), "503", "{health}");
+    let token = format!("Authorization: Bearer {TOKEN}\r\n");
+    let answer = head(port, &notify(&token)).await;
+    assert_eq!(status(&answer), "200", "{answer}");
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_page_of_another_site_may_not_notify() {
+    let running = started(with_port()).await;
+    let answer = head(port(&running), &notify("Origin: https://evil.example\r\n")).await;
+    assert_eq!(status(&answer), "403", "{answer}");
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn being_open_to_others_takes_encryption_and_a_check_or_must_be_said() {
+    let open = Config {
+        quantumleap: Some("0.0.0.0:0".to_owned()),
+        ..with_port()
+    };
+    let refused = start(open).await.err().expect("refused");
+    assert_eq!(refused.exit_code(), 2);
+    assert!(refused.to_string().contains("--insecure"), "{refused}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn samples_are_written_when_the_server_stops() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let running = started(Config {
+        telemetry_dir: Some(folder.path().join("samples")),
+        ..with_port()
+    })
+    .await;
+    let answer = head(port(&running), &notify("")).await;
+    assert_eq!(status(&answer), "200", "{answer}");
+    running.stop().await;
+    let files = std::fs::read_dir(folder.path().join("samples")).expect("made");
+    let names: Vec<String> = files
+        .map(|file| file.expect("readable").file_name().into_string())
+        .map(|name| name.expect("plain"))
+        .collect();
+    for prefix in ["duration.", "runtime."] {
+        assert!(
+            names.iter().any(|name| name.starts_with(prefix)),
+            "{names:?}"
+        );
+    }
+    assert!(
+        names
+            .iter()
+            .all(|name| name.rsplit('.').next() == Some("csv")),
+        "{names:?}"
+    );
+}

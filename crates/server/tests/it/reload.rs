@@ -1,0 +1,331 @@
+//! What changes while the server runs: certificates that are called back, files that are replaced, tokens that are
+//! revoked. Open connections and streams notice.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::kit::{Authority, Wanted, With, config, started, write};
+use ganger_access::{Entry, Grants, Kind, NewSecret};
+use ganger_client::{Client, EventFilter, NewJob, Options, Retry, Trust};
+use ganger_proto::v1;
+use ganger_proto::v1::jobs_client::JobsClient;
+use ganger_proto::v1::leases_client::LeasesClient;
+use ganger_server::{Config, Secret, Tls};
+use tonic::Code;
+use tonic::transport::{Channel, Endpoint};
+
+const FIRST: &str = "the-first-token-of-the-server";
+const SECOND: &str = "the-second-token-of-the-server";
+
+/// A client that tries again for a while, but not what is refused for good.
+fn options(url: &str, trust: Trust) -> Options {
+    Options {
+        trust,
+        retry: Retry {
+            total_max: Duration::from_secs(30),
+            ..Retry::default()
+        },
+        ..Options::new(url.to_owned())
+    }
+}
+
+fn trusting(authority: &Authority) -> Trust {
+    Trust {
+        ca: Some(authority.ca()),
+        ..Trust::default()
+    }
+}
+
+/// A client that shows a certificate of this number.
+fn showing(authority: &Authority, name: &str, serial: u64) -> Trust {
+    let wanted = Wanted {
+        name,
+        serial: Some(serial),
+        ..Wanted::default()
+    };
+    let (certificate, key) = authority.sign(name, &wanted);
+    Trust {
+        certificate: Some(certificate),
+        key: Some(key),
+        ..trusting(authority)
+    }
+}
+
+/// The words of a connection that is refused at once.
+async fn refused(options: Options) -> String {
+    let at_once = Options {
+        retry: Retry {
+            total_max: Duration::ZERO,
+            ..Retry::default()
+        },
+        ..options
+    };
+    let error = Client::connect(at_once).await.err().expect("it must fail");
+    format!("{}: {error}", error.code())
+}
+
+/// Puts a token into the access file.
+fn token(access: &Path, name: &str, grants: &str) -> NewSecret {
+    let secret = NewSecret::make().expect("random");
+    let entry = Entry {
+        name: name.to_owned(),
+        kind: Kind::Token(secret.hash()),
+        grants: grants.parse::<Grants>().expect("readable"),
+        expires: None,
+        created: None,
+    };
+    ganger_access::add(access, &entry).expect("added");
+    secret
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_certificate_that_is_called_back_counts_no_more_on_new_connections_and_old_ones() {
+    let authority = Authority::new();
+    let list = authority.call_back(&[1]);
+    let running = started(Config {
+        tls: Tls {
+            client_crl: Some(list),
+            ..authority.tls(true)
+        },
+        ..config()
+    })
+    .await;
+    let url = format!("https://{}", running.addr());
+    let words = refused(options(&url, showing(&authority, "first", 1))).await;
+    assert!(words.contains("it was called back"), "{words}");
+
+    let second = showing(&authority, "second", 2);
+    let third = showing(&authority, "third", 3);
+    let [called_back, kept] = [&second, &third].map(|trust| {
+        let options = options(&url, trust.clone());
+        async move { Client::connect(options).await.expect("let in") }
+    });
+    let (called_back, kept) = (called_back.await, kept.await);
+    let mut events = called_back
+        .events(EventFilter::default())
+        .await
+        .expect("open");
+    authority.call_back(&[1, 2]);
+    running.reload();
+
+    let ended = events.next().await.expect("it ends with words");
+    let error = ended.expect_err("cut, and not let in again");
+    assert_eq!(error.code(), "unauthorized", "{error}");
+    let error = called_back
+        .enqueue(NewJob::new("a"))
+        .await
+        .expect_err("called back");
+    assert!(error.message().contains("called back"), "{error}");
+    let words = refused(options(&url, second)).await;
+    assert!(words.contains("it was called back"), "{words}");
+    kept.enqueue(NewJob::new("a")).await.expect("still good");
+
+    // A list that nobody can read takes nothing back.
+    write(&authority.folder.path().join("called-back.pem"), "nonsense");
+    running.reload();
+    kept.enqueue(NewJob::new("a")).await.expect("still good");
+    let error = called_back.enqueue(NewJob::new("a")).await;
+    assert_eq!(error.expect_err("called back").code(), "unauthorized");
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn files_that_change_are_taken_by_the_server_itself() {
+    let (authority, next) = (Authority::new(), Authority::new());
+    let tls = authority.tls(false);
+    let paths: (PathBuf, PathBuf) = (
+        tls.cert.clone().expect("set"),
+        tls.key.clone().expect("set"),
+    );
+    let shared = authority.folder.path().join("token");
+    write(&shared, FIRST);
+    let access = authority.folder.path().join("access");
+    let reader = token(&access, "r", "reader@default");
+    let running = started(Config {
+        tls,
+        token_file: Some(shared.clone()),
+        access_file: Some(access.clone()),
+        ..config()
+    })
+    .await;
+    let url = format!("https://{}", running.addr());
+    let client = Client::connect(options(&url, trusting(&authority)).token(reader.reveal()))
+        .await
+        .expect("let in");
+    let mut events = client.events(EventFilter::default()).await.expect("open");
+
+    // Nobody tells the server of any of this. The stream ends when it has seen the last of it.
+    let fresh = next.tls(false);
+    std::fs::copy(fresh.cert.expect("set"), &paths.0).expect("copied");
+    std::fs::copy(fresh.key.expect("set"), &paths.1).expect("copied");
+    write(&shared, SECOND);
+    ganger_access::revoke(&access, "r").expect("revoked");
+    let ended = events.next().await.expect("it ends with words");
+    let error = ended.expect_err("revoked");
+    assert_eq!(error.code(), "unauthorized", "{error}");
+
+    let trust = trusting(&next);
+    Client::connect(options(&url, trust.clone()).token(SECOND))
+        .await
+        .expect("the new certificate and the new token");
+    let words = refused(options(&url, trust).token(FIRST)).await;
+    assert!(words.starts_with("unauthorized"), "{words}");
+    let words = refused(options(&url, trusting(&authority)).token(SECOND)).await;
+    assert!(words.contains("not signed by an authority"), "{words}");
+    running.stop().await;
+}
+
+/// A server whose access file has one token, and a channel to it.
+async fn with_token(grants: &str) -> (ganger_server::Running, Authority, NewSecret, Channel) {
+    let authority = Authority::new();
+    let access = authority.folder.path().join("access");
+    let secret = token(&access, "one", grants);
+    let running = started(Config {
+        access_file: Some(access),
+        token: Secret::new(FIRST).ok(),
+        ..config()
+    })
+    .await;
+    let url = format!("http://{}", running.addr());
+    let channel = Endpoint::from_shared(url).expect("an address");
+    let channel = channel.connect().await.expect("it listens");
+    (running, authority, secret, channel)
+}
+
+fn bearing(secret: &NewSecret) -> With {
+    With(vec![(
+        "authorization",
+        format!("Bearer {}", secret.reveal()),
+    )])
+}
+
+fn revoke(authority: &Authority, running: &ganger_server::Running) {
+    let access = authority.folder.path().join("access");
+    ganger_access::revoke(&access, "one").expect("revoked");
+    running.reload();
+}
+
+/// Reads a stream to its end, which must be an error.
+async fn cut<T>(stream: &mut tonic::Streaming<T>) {
+    while let Some(message) = stream.message().await.transpose() {
+        if message.is_err() {
+            return;
+        }
+    }
+    panic!("the stream has ended as if all were well");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_workers_stream_ends_when_its_token_is_revoked_and_its_reports_count_no_more() {
+    let (running, authority, secret, channel) = with_token("worker@default").await;
+    let mut leases = LeasesClient::with_interceptor(channel.clone(), bearing(&secret));
+    let hello = v1::WorkerMessage {
+        hello: Some(v1::Hello {
+            namespace: "default".into(),
+            worker: "w".into(),
+            queues: vec![v1::TakeFrom {
+                queue: "default".into(),
+                ..v1::TakeFrom::default()
+            }],
+            ..v1::Hello::default()
+        }),
+        credits_added: 1,
+        ..v1::WorkerMessage::default()
+    };
+    let (said, heard) = tokio::sync::mpsc::channel(4);
+    said.send(hello).await.expect("there is room");
+    let heard = tokio_stream(heard);
+    let mut stream = leases.work(heard).await.expect("let in").into_inner();
+    let welcome = stream.message().await.expect("welcome");
+    assert!(welcome.is_some());
+    revoke(&authority, &running);
+    cut(&mut stream).await;
+    // The server has let go of the other half too.
+    said.closed().await;
+    let again = leases.work(futures::stream::empty()).await;
+    assert_eq!(again.expect_err("revoked").code(), Code::Unauthenticated);
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_of_submissions_ends_when_its_token_is_revoked() {
+    let (running, authority, secret, channel) = with_token("producer@default").await;
+    let mut jobs = JobsClient::with_interceptor(channel, bearing(&secret));
+    let (said, heard) = tokio::sync::mpsc::channel(4);
+    said.send(batch(1, "default")).await.expect("there is room");
+    let stream = jobs.enqueue_stream(tokio_stream(heard)).await;
+    let mut answers = stream.expect("let in").into_inner();
+    let first = answers.message().await.expect("an answer");
+    assert!(is_accepted(&first.expect("an answer")));
+    revoke(&authority, &running);
+    cut(&mut answers).await;
+    said.closed().await;
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_batch_of_a_stream_is_judged_by_itself() {
+    let (running, authority, secret, channel) = with_token("producer@mine").await;
+    let mut jobs = JobsClient::with_interceptor(channel, bearing(&secret));
+    let namespaces = ["mine", "other", "mine", "default", "other"];
+    let batches: Vec<_> = (1..)
+        .zip(namespaces)
+        .map(|(number, namespace)| batch(number, namespace))
+        .collect();
+    let stream = jobs.enqueue_stream(futures::stream::iter(batches)).await;
+    let mut answers = stream.expect("let in").into_inner();
+    for namespace in namespaces {
+        let answer = answers.message().await.expect("an answer");
+        let answer = answer.expect("one for each batch");
+        assert_eq!(is_accepted(&answer), namespace == "mine", "{answer:?}");
+    }
+    assert!(answers.message().await.expect("a good end").is_none());
+
+    // Nothing of what was refused is there.
+    let root = With(vec![("authorization", format!("Bearer {FIRST}"))]);
+    let url = format!("http://{}", running.addr());
+    let channel = Endpoint::from_shared(url).expect("an address");
+    let mut jobs = JobsClient::with_interceptor(channel.connect_lazy(), root);
+    for (namespace, count) in [("mine", 2), ("other", 0), ("default", 0)] {
+        let request = v1::ListRequest {
+            namespace: namespace.into(),
+            ..v1::ListRequest::default()
+        };
+        let listed = jobs.list(request).await.expect("a list").into_inner();
+        assert_eq!(listed.jobs.len(), count, "{namespace}");
+    }
+    running.stop().await;
+    drop(authority);
+}
+
+fn batch(number: u64, namespace: &str) -> v1::EnqueueBatch {
+    let job = v1::NewJob {
+        kind: "k".into(),
+        ..v1::NewJob::default()
+    };
+    v1::EnqueueBatch {
+        number,
+        request: Some(v1::EnqueueRequest {
+            namespace: namespace.into(),
+            jobs: vec![job],
+            ..v1::EnqueueRequest::default()
+        }),
+    }
+}
+
+fn is_accepted(answer: &v1::EnqueueAnswer) -> bool {
+    use v1::enqueue_answer::Outcome;
+    match &answer.outcome {
+        Some(Outcome::Accepted(_)) => true,
+        Some(Outcome::Refused(error)) => {
+            assert_eq!(error.code, "permission_denied", "{error:?}");
+            false
+        }
+        None => panic!("an answer without an outcome"),
+    }
+}
+
+/// What is sent into a channel, as a request's body.
+fn tokio_stream<T>(mut receiver: tokio::sync::mpsc::Receiver<T>) -> impl futures::Stream<Item = T> {
+    futures::stream::poll_fn(move |cx| receiver.poll_recv(cx))
+}

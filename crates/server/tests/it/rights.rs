@@ -1,0 +1,270 @@
+//! Every operation of both faces, for every role, in an own and in a foreign namespace.
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+
+use crate::kit::{config, head, started, status, whole};
+use ganger_access::{Entry, Grant, Grants, Kind, NewSecret, OPERATIONS, Role, Scope, Verb, find};
+use ganger_server::{Config, Secret};
+use prost::Message as _;
+use prost_types::{DescriptorProto, FileDescriptorSet};
+
+const ROOT: &str = "a-token-for-tests-only";
+
+/// Which roles hold which verb, said a second time and in other words than in the product.
+fn holders(verb: Verb) -> &'static str {
+    match verb {
+        Verb::Greet => "admin operator producer worker reader",
+        Verb::Observe => "admin operator producer reader",
+        Verb::Submit | Verb::Cancel => "admin operator producer",
+        Verb::Work => "admin worker",
+        Verb::Operate => "admin operator",
+        Verb::Govern => "admin",
+        Verb::Peer => "",
+    }
+}
+
+/// Whether a role that is held in `mine` alone may do it there, or in `other`.
+fn is_allowed(name: &str, role: Role, namespace: &str) -> bool {
+    let row = find(name).expect("it is in the table");
+    let holds = holders(row.verb)
+        .split(' ')
+        .any(|held| held == role.as_str());
+    match row.scope {
+        Scope::Open | Scope::Known => true,
+        Scope::Some => holds,
+        Scope::Namespace => holds && namespace == "mine",
+        Scope::Server | Scope::Peer => false,
+    }
+}
+
+struct Roles {
+    folder: tempfile::TempDir,
+    secrets: Vec<(Role, String)>,
+}
+
+fn roles() -> Roles {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("access");
+    let secrets = Role::ALL.map(|role| {
+        let secret = NewSecret::make().expect("random");
+        let entry = Entry {
+            name: role.to_string(),
+            kind: Kind::Token(secret.hash()),
+            grants: Grants(vec![Grant::new(role, "mine")]),
+            expires: None,
+            created: None,
+        };
+        ganger_access::add(&path, &entry).expect("added");
+        (role, secret.reveal().to_owned())
+    });
+    Roles {
+        folder,
+        secrets: secrets.to_vec(),
+    }
+}
+
+fn with(roles: &Roles) -> Config {
+    Config {
+        token: Secret::new(ROOT).ok(),
+        access_file: Some(roles.folder.path().join("access")),
+        audit_log: Some(roles.folder.path().join("audit.log")),
+        ..config()
+    }
+}
+
+fn request(line: &str, secret: &str, kind: &str, body: &[u8]) -> Vec<u8> {
+    let length = body.len();
+    let mut request = format!(
+        "{line} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {secret}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\n\r\n"
+    )
+    .into_bytes();
+    request.extend_from_slice(body);
+    request
+}
+
+/// Method and path of every operation, with its id, from the server's own document.
+async fn http_operations(addr: SocketAddr) -> Vec<(String, String, String)> {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    let mut stream = tokio::net::TcpStream::connect(addr)
+        .await
+        .expect("it listens");
+    let ask = format!(
+        "GET /openapi.json HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nAuthorization: Bearer {ROOT}\r\n\r\n"
+    );
+    stream.write_all(ask.as_bytes()).await.expect("sent");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.expect("text");
+    let (_, body) = answer.split_once("\r\n\r\n").expect("an answer");
+    let document: serde_json::Value = serde_json::from_str(body).expect("a document");
+    let paths = document["paths"].as_object().expect("paths");
+    let operations = paths.iter().flat_map(|(path, methods)| {
+        let methods = methods.as_object().expect("methods");
+        methods.iter().filter_map(move |(method, operation)| {
+            let id = operation["operationId"].as_str()?;
+            Some((method.to_uppercase(), path.clone(), id.to_owned()))
+        })
+    });
+    operations.collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_http_operation_obeys_the_table_for_every_role() {
+    let roles = roles();
+    let running = started(with(&roles)).await;
+    let addr = running.addr();
+    let operations = http_operations(addr).await;
+    assert_eq!(operations.len(), ganger_dialect_http::operation_ids().len());
+    let mut wrong = Vec::new();
+    for (method, path, id) in &operations {
+        for (role, secret) in &roles.secrets {
+            for namespace in ["mine", "other"] {
+                let path = path.replace("{name}", namespace);
+                let path: String = path
+                    .split('/')
+                    .map(|part| if part.starts_with('{') { "x" } else { part })
+                    .collect::<Vec<_>>()
+                    .join("/");
+                let line = format!("{method} {path}?namespace={namespace}");
+                let answer = head(addr, &request(&line, secret, "application/json", b"{}")).await;
+                let is_allowed = is_allowed(id, *role, namespace);
+                if (status(&answer) != "403") != is_allowed || status(&answer) == "401" {
+                    wrong.push(format!("{id} {role} {namespace}: {}", status(&answer)));
+                }
+            }
+        }
+        let line = format!("{method} {}", path.replace(['{', '}'], ""));
+        let nobody = head(addr, &request(&line, "", "application/json", b"{}")).await;
+        let is_open = find(id).expect("in the table").scope == Scope::Open;
+        assert_eq!(status(&nobody) != "401", is_open, "{id}: {nobody}");
+        // Wrong tokens of one address wait longer and longer: one is enough.
+        if !is_open {
+            break;
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    running.stop().await;
+}
+
+fn descriptors() -> FileDescriptorSet {
+    FileDescriptorSet::decode(ganger_proto::FILE_DESCRIPTOR_SET).expect("a descriptor")
+}
+
+/// Every method with the name of its request message.
+fn grpc_methods() -> Vec<(String, String)> {
+    let mut all = Vec::new();
+    for file in descriptors().file {
+        for service in &file.service {
+            for method in &service.method {
+                let name = format!("{}.{}/{}", file.package(), service.name(), method.name());
+                all.push((name, method.input_type().trim_start_matches('.').to_owned()));
+            }
+        }
+    }
+    all
+}
+
+fn message(name: &str) -> DescriptorProto {
+    let files = descriptors().file;
+    let mut messages = files.iter().flat_map(|file| {
+        let package = file.package().to_owned();
+        let messages = file.message_type.iter();
+        messages.map(move |message| (format!("{package}.{}", message.name()), message))
+    });
+    let found = messages.find(|(known, _)| known == name);
+    found.expect("the message is described").1.clone()
+}
+
+/// A request that names a namespace, in itself or in the part that begins a stream.
+fn naming(request: &str, namespace: &str) -> Vec<u8> {
+    let message = message(request);
+    for field in &message.field {
+        let inner = match field.name() {
+            "namespace" => namespace.as_bytes().to_vec(),
+            "request" | "hello" => naming(field.type_name().trim_start_matches('.'), namespace),
+            _ => continue,
+        };
+        let tag = u8::try_from(field.number() << 3 | 2).expect("a small number");
+        let length = u8::try_from(inner.len()).expect("short");
+        return [&[tag, length][..], &inner].concat();
+    }
+    Vec::new()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_grpc_method_obeys_the_table_for_every_role() {
+    let roles = roles();
+    let running = started(with(&roles)).await;
+    let addr = running.addr();
+    let mut wrong = Vec::new();
+    for (method, input) in grpc_methods() {
+        for (role, secret) in &roles.secrets {
+            for namespace in ["mine", "other"] {
+                let message = naming(&input, namespace);
+                let length = u8::try_from(message.len()).expect("short");
+                let body = [&[0, 0, 0, 0, length][..], &message].concat();
+                let line = format!("POST /{method}");
+                let request = request(&line, secret, "application/grpc", &body);
+                let is_streamed = method.ends_with("/EnqueueStream");
+                // A stream of batches is answered batch by batch: the refusal stands in the answer's body.
+                let (answer, is_refused) = if is_streamed {
+                    let answer = whole(addr, &request).await;
+                    let is_refused = answer.contains("permission_denied");
+                    (answer, is_refused)
+                } else {
+                    let answer = head(addr, &request).await;
+                    let is_refused = answer.contains("grpc-status: 7");
+                    (answer, is_refused)
+                };
+                let is_unknown =
+                    answer.contains("grpc-status: 16") || answer.contains("grpc-status: 12");
+                if is_refused == is_allowed(&method, *role, namespace) || is_unknown {
+                    wrong.push(format!("{method} {role} {namespace}: {answer}"));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    running.stop().await;
+    let audit = std::fs::read_to_string(roles.folder.path().join("audit.log")).expect("written");
+    for method in ["Delete", "EnqueueStream"] {
+        let what = format!("\"what\":\"ganger.v1.Jobs/{method}\"");
+        let is_told = |line: &str| {
+            [&what, "\"namespace\":\"other\"", "\"outcome\":\"denied\""]
+                .iter()
+                .all(|part| line.contains(*part))
+        };
+        assert!(audit.lines().any(is_told), "{method}: {audit}");
+    }
+    for (_, secret) in &roles.secrets {
+        assert!(
+            !audit.contains(secret.as_str()),
+            "a secret in the audit log"
+        );
+    }
+}
+
+#[test]
+fn every_operation_of_both_faces_is_in_the_table_and_none_that_is_not() {
+    let http = ganger_dialect_http::operation_ids();
+    let grpc = grpc_methods();
+    let known = http
+        .iter()
+        .map(|id| (*id).to_owned())
+        .chain(grpc.into_iter().map(|(name, _)| name));
+    let known: BTreeSet<String> = known.collect();
+    let missing: Vec<_> = known.iter().filter(|name| find(name).is_none()).collect();
+    assert!(
+        missing.is_empty(),
+        "add a row to crates/access/src/operations.rs for {missing:?}"
+    );
+    let stale: Vec<_> = OPERATIONS
+        .iter()
+        .map(|row| row.name)
+        .filter(|name| !name.ends_with("/*") && !known.contains(*name))
+        // Redis's protocol has commands, not methods; which row each takes is for its dialect to test. So it is for
+        // the operations of QuantumLeap.
+        .filter(|name| !name.starts_with("resp.") && !name.starts_with("quantumleap."))
+        .collect();
+    assert!(stale.is_empty(), "the table has rows of nothing: {stale:?}");
+}

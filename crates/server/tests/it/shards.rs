@@ -1,0 +1,718 @@
+//! Several shards, in one process and behind servers that know of each other, over real connections.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use crate::kit::{Authority, Wanted, With, config, started, status};
+use ganger_access::{Entry, Grant, Grants, Kind, NewSecret, Role};
+use ganger_proto::v1;
+use ganger_proto::v1::jobs_client::JobsClient;
+use ganger_proto::v1::leases_client::LeasesClient;
+use ganger_proto::v1::peers_client::PeersClient;
+use ganger_router::{REACH_WITHIN, Topology};
+use ganger_server::{Config, Running, Secret, Tls, start};
+use ganger_tls::{Connector, Trust};
+use ganger_types::ShardId;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tonic::Code;
+use tonic::service::interceptor::InterceptedService;
+use tonic::transport::{Channel, Endpoint};
+
+const TOKEN: &str = "a-token-for-tests-only";
+const GRPC: &str = "application/grpc";
+
+fn shard(name: &str) -> ShardId {
+    ShardId::new(name).expect("a good name")
+}
+
+/// An address that nobody listens at, for the moment.
+async fn free_address() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    listener.local_addr().expect("an address")
+}
+
+fn topology(shards: &[(&str, SocketAddr)]) -> Topology {
+    let list = shards
+        .iter()
+        .map(|(shard, addr)| (self::shard(shard), addr.to_string()));
+    Topology::Static(list.collect())
+}
+
+/// Two servers that know of each other, and no third.
+async fn pair(common: Config) -> [Running; 2] {
+    let (one, two) = (free_address().await, free_address().await);
+    let topology = topology(&[("1", one), ("2", two)]);
+    let server = |name, addr: SocketAddr| Config {
+        addr: addr.to_string(),
+        shard: shard(name),
+        topology: topology.clone(),
+        ..common.clone()
+    };
+    let (one, two) = (server("1", one), server("2", two));
+    [started(one).await, started(two).await]
+}
+
+async fn open(addr: SocketAddr, line: &str, headers: &str, body: &str) -> TcpStream {
+    let length = body.len();
+    let mut stream = TcpStream::connect(addr).await.expect("it listens");
+    let request = format!(
+        "{line} HTTP/1.1\r\nHost: {addr}\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n{headers}\r\n{body}"
+    );
+    stream.write_all(request.as_bytes()).await.expect("sent");
+    stream
+}
+
+async fn ask(addr: SocketAddr, line: &str, headers: &str, body: &str) -> String {
+    let mut stream = open(addr, line, headers, body).await;
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer).await;
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+async fn read_until(stream: &mut TcpStream, words: &str) {
+    let mut answer = Vec::new();
+    let mut piece = [0; 4096];
+    while !String::from_utf8_lossy(&answer).contains(words) {
+        let count = stream.read(&mut piece).await.expect("readable");
+        let text = String::from_utf8_lossy(&answer);
+        assert!(count > 0, "it ended before {words:?}: {text}");
+        answer.extend_from_slice(&piece[..count]);
+    }
+}
+
+fn document(answer: &str) -> serde_json::Value {
+    let (_, body) = answer.split_once("\r\n\r\n").expect("an answer");
+    serde_json::from_str(body).unwrap_or_else(|error| panic!("{error}: {answer}"))
+}
+
+/// The result of a job of the same submission.
+fn reference(name: &str) -> v1::Input {
+    let edge = v1::Edge {
+        upstream: Some(v1::edge::Upstream::Name(name.to_owned())),
+        ..v1::Edge::default()
+    };
+    v1::Input {
+        input: Some(v1::input::Input::Result(edge)),
+    }
+}
+
+/// Asks for the next job, which may become ready only in a moment.
+fn take_one() -> v1::LeaseRequest {
+    v1::LeaseRequest {
+        namespace: "default".into(),
+        queues: vec![v1::TakeFrom {
+            queue: "default".into(),
+            ..v1::TakeFrom::default()
+        }],
+        worker: "w".into(),
+        wait_ms: 30_000,
+        ..v1::LeaseRequest::default()
+    }
+}
+
+/// Takes the one ready job of a shard; gives the token of its lease.
+async fn lease(addr: SocketAddr, headers: &str) -> String {
+    let answer = ask(addr, "POST /api/v1/leases", headers, r#"{"worker":"w"}"#).await;
+    let token = document(&answer)["jobs"][0]["token"].clone();
+    token
+        .as_str()
+        .unwrap_or_else(|| panic!("no job: {answer}"))
+        .to_owned()
+}
+
+async fn jobs_of(addr: SocketAddr, shard: &str) -> JobsClient<InterceptedService<Channel, With>> {
+    let channel = Endpoint::from_shared(format!("http://{addr}")).expect("an address");
+    let channel = channel.connect().await.expect("it listens");
+    JobsClient::with_interceptor(channel, With(vec![("ganger-shard", shard.to_owned())]))
+}
+
+fn get(job: &str) -> v1::GetRequest {
+    v1::GetRequest {
+        namespace: "default".to_owned(),
+        job: job.to_owned(),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_of_another_shard_is_reached_through_any_server() {
+    let [one, two] = pair(config()).await;
+    let (here, there) = (one.addr(), two.addr());
+    let to_two = "Ganger-Shard: 2\r\n";
+    // Submitted, read, and waited for through the server that does not have it.
+    let answer = ask(
+        here,
+        "POST /api/v1/jobs",
+        to_two,
+        r#"{"kind":"a","id":"x"}"#,
+    )
+    .await;
+    assert_eq!(status(&answer), "201", "{answer}");
+    assert_eq!(
+        status(&ask(there, "GET /api/v1/jobs/x", "", "").await),
+        "200"
+    );
+    assert_eq!(
+        status(&ask(here, "GET /api/v1/jobs/x", "", "").await),
+        "404"
+    );
+    for path in ["/api/v1/jobs/2%2Fx", "/api/v1/jobs/x?shard=2"] {
+        let answer = ask(here, &format!("GET {path}"), "", "").await;
+        assert!(answer.contains("\"ready\""), "{path}: {answer}");
+        assert!(answer.contains("nosniff"), "{path}: {answer}");
+    }
+    let token = lease(here, to_two).await;
+    let waiting =
+        tokio::spawn(async move { ask(here, "GET /api/v1/jobs/2%2Fx?wait=60s", "", "").await });
+    let mut log = open(here, "GET /api/v1/jobs/2%2Fx/log?follow=true", "", "").await;
+    let piece = format!(r#"{{"job":"x","token":"{token}","offset":0,"text":"first line"}}"#);
+    let answer = ask(there, "POST /api/v1/leases/log", "", &piece).await;
+    assert_eq!(status(&answer), "200", "{answer}");
+    read_until(&mut log, "first line").await;
+    let report = format!(r#"{{"job":"x","token":"{token}","result":7}}"#);
+    let answer = ask(here, "POST /api/v1/leases/complete", to_two, &report).await;
+    assert_eq!(status(&answer), "200", "{answer}");
+    let answer = waiting.await.expect("no panic");
+    assert!(answer.contains("\"succeeded\""), "{answer}");
+    let mut rest = Vec::new();
+    log.read_to_end(&mut rest)
+        .await
+        .expect("the log ends with the job");
+    // Called off.
+    let answer = ask(there, "POST /api/v1/jobs", "", r#"{"kind":"a","id":"y"}"#).await;
+    assert_eq!(status(&answer), "201", "{answer}");
+    let answer = ask(here, "POST /api/v1/jobs/2%2Fy/cancel", "", "").await;
+    assert_eq!(status(&answer), "200", "{answer}");
+    let answer = ask(there, "GET /api/v1/jobs/y", "", "").await;
+    assert!(answer.contains("\"cancelled\""), "{answer}");
+    one.stop().await;
+    two.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn grpc_names_the_shard_by_metadata() {
+    let [one, two] = pair(config()).await;
+    let mut jobs = jobs_of(one.addr(), "2").await;
+    let answer = ask(
+        two.addr(),
+        "POST /api/v1/jobs",
+        "",
+        r#"{"kind":"a","id":"x"}"#,
+    )
+    .await;
+    assert_eq!(status(&answer), "201", "{answer}");
+    for name in ["x", "2/x"] {
+        let job = jobs.get(get(name)).await.expect("found").into_inner();
+        assert_eq!((job.id.as_str(), job.shard.as_str()), ("x", "2"));
+    }
+    let missing = jobs.get(get("z")).await.expect_err("not there");
+    assert_eq!(missing.code(), Code::NotFound, "{missing:?}");
+    let mut waiting = jobs.clone();
+    let waiting = tokio::spawn(async move {
+        let request = v1::WaitRequest {
+            namespace: "default".to_owned(),
+            job: "x".to_owned(),
+            wait_ms: 60_000,
+        };
+        waiting.wait(request).await
+    });
+    let request = v1::LogRequest {
+        namespace: "default".to_owned(),
+        job: "x".to_owned(),
+        ..v1::LogRequest::default()
+    };
+    let mut log = jobs
+        .follow_log(request)
+        .await
+        .expect("followed")
+        .into_inner();
+    let request = v1::CancelRequest {
+        namespace: "default".to_owned(),
+        jobs: vec!["2/x".to_owned()],
+        ..v1::CancelRequest::default()
+    };
+    jobs.cancel(request).await.expect("called off");
+    let job = waiting
+        .await
+        .expect("no panic")
+        .expect("it ended")
+        .into_inner();
+    assert_eq!(job.state(), v1::JobState::Cancelled);
+    while let Some(piece) = log.message().await.expect("it ends in order") {
+        assert!(piece.chunks.is_empty());
+    }
+    one.stop().await;
+    two.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rel_p4_a_shard_that_is_away_is_said_to_be_unreachable_and_never_not_found() {
+    let silent = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let topology = topology(&[
+        ("2", free_address().await),
+        ("3", silent.local_addr().expect("an address")),
+    ]);
+    let running = started(Config {
+        topology,
+        ..config()
+    })
+    .await;
+    let addr = running.addr();
+    let patience = REACH_WITHIN * 4;
+    for away in ["2", "3"] {
+        let path = format!("GET /api/v1/jobs/{away}%2Fx?wait=60s");
+        let answer = tokio::time::timeout(patience, ask(addr, &path, "", "")).await;
+        let answer = answer.expect("it is said soon");
+        assert_eq!(status(&answer), "503", "{answer}");
+        assert!(answer.contains("shard_unreachable"), "{answer}");
+        assert!(answer.to_lowercase().contains("retry-after"), "{answer}");
+        let mut jobs = jobs_of(addr, away).await;
+        let error = tokio::time::timeout(patience, jobs.get(get("x"))).await;
+        let error = error.expect("it is said soon").expect_err("away");
+        assert_eq!(error.code(), Code::Unavailable, "{error:?}");
+        let code = error.metadata().get("ganger-code").expect("a code");
+        assert_eq!(code, "shard_unreachable");
+    }
+    let answer = ask(addr, "GET /api/v1/jobs/4%2Fx", "", "").await;
+    assert_eq!(status(&answer), "422", "{answer}");
+    assert!(
+        answer.contains("unknown_shard") && answer.contains("1, 2, 3"),
+        "{answer}"
+    );
+    let error = jobs_of(addr, "4")
+        .await
+        .get(get("x"))
+        .await
+        .expect_err("unknown");
+    assert_eq!(error.code(), Code::InvalidArgument, "{error:?}");
+    let answer = ask(addr, "GET /api/v1/jobs", "Ganger-Shard: a/b\r\n", "").await;
+    assert_eq!(status(&answer), "400", "{answer}");
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rel_x5_what_waits_for_another_shard_is_listed_and_why() {
+    let [one, two] = pair(config()).await;
+    let addr = one.addr();
+    let answer = ask(
+        two.addr(),
+        "POST /api/v1/jobs",
+        "",
+        r#"{"kind":"a","id":"x"}"#,
+    )
+    .await;
+    assert_eq!(status(&answer), "201", "{answer}");
+    let body = r#"{"kind":"b","id":"y","inputs":[{"result_of_job":"2/x"}]}"#;
+    let answer = ask(addr, "POST /api/v1/jobs", "", body).await;
+    assert_eq!(status(&answer), "201", "{answer}");
+    // All has arrived.
+    let mut peer = serde_json::Value::Null;
+    while peer["waiting"] != 0 {
+        let answer = ask(addr, "GET /api/v1/peers", "", "").await;
+        peer = document(&answer)["peers"][0].clone();
+    }
+    assert_eq!(peer["shard"], "2", "{peer}");
+    two.stop().await;
+    let answer = ask(addr, "POST /api/v1/jobs/y/cancel", "", "").await;
+    assert_eq!(status(&answer), "200", "{answer}");
+    while peer["last_error"].is_null() {
+        let answer = ask(addr, "GET /api/v1/peers", "", "").await;
+        peer = document(&answer)["peers"][0].clone();
+    }
+    assert_eq!(peer["waiting"], 1, "{peer}");
+    assert!(peer["oldest_at"].is_string(), "{peer}");
+    let answer = ask(addr, "GET /api/v1/peers/2/outbox?limit=1", "", "").await;
+    let page = document(&answer);
+    assert_eq!(page["messages"][0]["kind"], "let_go", "{page}");
+    let next = page["next"].as_u64().expect("the page is full");
+    let line = format!("GET /api/v1/peers/2/outbox?after={next}");
+    let page = document(&ask(addr, &line, "", "").await);
+    assert_eq!(page["messages"], serde_json::json!([]), "{page}");
+    let answer = ask(addr, "POST /api/v1/peers/2/reconcile", "", "").await;
+    assert!(answer.contains("peer_not_stopped"), "{answer}");
+    let answer = ask(addr, "GET /metrics", "", "").await;
+    let line = "ganger_peer_messages_waiting{shard=\"1\",peer=\"2\"} 1";
+    assert!(answer.contains(line), "{answer}");
+    one.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_is_passed_on_once_only() {
+    let [one, two] = pair(config()).await;
+    // Both are wrong about where shard 3 is: at the other one's.
+    let (first, second) = (free_address().await, free_address().await);
+    let wrong = |name, addr: SocketAddr, other| Config {
+        addr: addr.to_string(),
+        shard: shard(name),
+        topology: topology(&[("3", other)]),
+        ..config()
+    };
+    let a = started(wrong("a", first, second)).await;
+    let b = started(wrong("b", second, first)).await;
+    let answer = ask(a.addr(), "GET /api/v1/jobs/3%2Fx", "", "").await;
+    assert_eq!(status(&answer), "503", "{answer}");
+    assert!(
+        answer.contains("the server of shard a has passed"),
+        "{answer}"
+    );
+    for running in [one, two, a, b] {
+        running.stop().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn several_shards_live_in_one_process_each_with_its_own_store() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let config = Config {
+        shards: vec![shard("1"), shard("2"), shard("3")],
+        db: folder.path().join("test.db"),
+        ..config()
+    };
+    let running = started(config.clone()).await;
+    let addr = running.addr();
+    for name in ["1", "2", "3"] {
+        let header = format!("Ganger-Shard: {name}\r\n");
+        let answer = ask(
+            addr,
+            "POST /api/v1/jobs",
+            &header,
+            r#"{"kind":"a","id":"x"}"#,
+        )
+        .await;
+        assert_eq!(status(&answer), "201", "{answer}");
+        assert!(folder.path().join(format!("test-{name}.db")).exists());
+    }
+    let answer = ask(addr, "POST /api/v1/jobs/2%2Fx/cancel", "", "").await;
+    assert_eq!(status(&answer), "200", "{answer}");
+    let answer = ask(addr, "GET /readyz", "", "").await;
+    assert!(answer.contains(r#""shard":"3""#), "{answer}");
+    let answer = ask(addr, "GET /metrics", "", "").await;
+    for name in ["1", "2", "3"] {
+        let line = format!("ganger_commits_total{{shard=\"{name}\"}} ");
+        assert!(answer.contains(&line), "{answer}");
+    }
+    running.stop().await;
+    let running = started(config).await;
+    for (name, state) in [("1", "ready"), ("2", "cancelled"), ("3", "ready")] {
+        let line = format!("GET /api/v1/jobs/{name}%2Fx");
+        let answer = ask(running.addr(), &line, "", "").await;
+        assert!(answer.contains(&format!("\"{state}\"")), "{answer}");
+    }
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_caller_may_no_more_through_another_server() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("access");
+    let secret = NewSecret::make().expect("random");
+    let entry = Entry {
+        name: "ci".to_owned(),
+        kind: Kind::Token(secret.hash()),
+        grants: Grants(vec![Grant::new(Role::Producer, "mine")]),
+        expires: None,
+        created: None,
+    };
+    ganger_access::add(&path, &entry).expect("added");
+    let audit = folder.path().join("audit.log");
+    let [one, two] = pair(Config {
+        token: Secret::new(TOKEN).ok(),
+        access_file: Some(path),
+        audit_log: Some(audit.clone()),
+        ..config()
+    })
+    .await;
+    let addr = one.addr();
+    let header = |namespace: &str| {
+        let secret = secret.reveal();
+        format!("Authorization: Bearer {secret}\r\nGanger-Namespace: {namespace}\r\n")
+    };
+    let body = r#"{"kind":"a","id":"x"}"#;
+    let line = "POST /api/v1/jobs?shard=2";
+    let answer = ask(addr, line, &header("mine"), body).await;
+    assert_eq!(status(&answer), "201", "{answer}");
+    let answer = ask(addr, line, &header("other"), body).await;
+    assert_eq!(status(&answer), "403", "{answer}");
+    assert!(answer.contains("token \\\"ci\\\" may not"), "{answer}");
+    let channel = Endpoint::from_shared(format!("http://{addr}")).expect("an address");
+    let metadata = With(vec![
+        ("ganger-shard", "2".to_owned()),
+        ("authorization", format!("Bearer {}", secret.reveal())),
+    ]);
+    let mut jobs = JobsClient::with_interceptor(channel.connect_lazy(), metadata);
+    let mut request = get("x");
+    request.namespace = "mine".to_owned();
+    jobs.get(request.clone()).await.expect("allowed");
+    request.namespace = "other".to_owned();
+    let denied = jobs.get(request).await.expect_err("another namespace");
+    assert_eq!(denied.code(), Code::PermissionDenied, "{denied:?}");
+    // Nor may he say that he asks for somebody else, or speak as a server.
+    let headers = format!(
+        "{}Ganger-On-Behalf-Of: shared-token;x;admin@*\r\n",
+        header("other")
+    );
+    let answer = ask(two.addr(), "POST /api/v1/jobs", &headers, body).await;
+    assert_eq!(status(&answer), "403", "{answer}");
+    let headers = header("mine").replace("\r\nGanger", "\r\nX");
+    let answer = ask(two.addr(), "POST /ganger.v1.Peers/Receive", &headers, "").await;
+    assert_ne!(status(&answer), "200", "only gRPC goes there: {answer}");
+    let mut stream = TcpStream::connect(two.addr()).await.expect("it listens");
+    let request = format!(
+        "POST /ganger.v1.Peers/Receive HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: {GRPC}\r\nContent-Length: 0\r\n{headers}\r\n"
+    );
+    stream.write_all(request.as_bytes()).await.expect("sent");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.expect("text");
+    assert!(answer.contains("grpc-status: 7"), "{answer}");
+    let cancelled = ask(addr, "POST /api/v1/jobs/2%2Fx/cancel", &header("mine"), "").await;
+    assert_eq!(status(&cancelled), "200", "{cancelled}");
+    one.stop().await;
+    two.stop().await;
+    let audit = std::fs::read_to_string(audit).expect("a log");
+    let line = audit.lines().find(|line| line.contains("cancelJob"));
+    assert!(line.expect("audited").contains("ci"), "{audit}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_does_not_know_this_one_is_unreachable_and_the_caller_not_to_blame() {
+    let there = started(Config {
+        token: Secret::new("quite-another-token").ok(),
+        shard: shard("2"),
+        ..config()
+    })
+    .await;
+    let here = started(Config {
+        token: Secret::new(TOKEN).ok(),
+        topology: topology(&[("2", there.addr())]),
+        ..config()
+    })
+    .await;
+    let header = format!("Authorization: Bearer {TOKEN}\r\n");
+    let answer = ask(here.addr(), "GET /api/v1/jobs/2%2Fx", &header, "").await;
+    assert_eq!(status(&answer), "503", "{answer}");
+    assert!(answer.contains("peer_token_file"), "{answer}");
+    here.stop().await;
+    there.stop().await;
+}
+
+fn certified(authority: &Authority, name: &str, uris: &[&str]) -> Trust {
+    let wanted = Wanted {
+        name,
+        hosts: &["127.0.0.1"],
+        uris,
+        ..Wanted::default()
+    };
+    let (certificate, key) = authority.sign(name, &wanted);
+    Trust {
+        ca: Some(authority.ca()),
+        certificate: Some(certificate),
+        key: Some(key),
+    }
+}
+
+fn secure(addr: SocketAddr, trust: &Trust) -> Channel {
+    let endpoint = Endpoint::from_shared(format!("https://{addr}")).expect("an address");
+    endpoint.connect_with_connector_lazy(Connector::new(trust.clone()))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rel_x7_servers_know_each_other_by_their_certificates_and_speak_for_their_own_shard_only() {
+    let authority = Authority::new();
+    let (first, second) = (free_address().await, free_address().await);
+    let trusts = [
+        certified(&authority, "one", &["ganger://shard/1"]),
+        certified(&authority, "two", &["ganger://shard/2"]),
+    ];
+    let worker = certified(&authority, "worker", &[]);
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("access");
+    let secret = NewSecret::make().expect("random");
+    let entry = Entry {
+        name: "root".to_owned(),
+        kind: Kind::Token(secret.hash()),
+        grants: Grants::everything(),
+        expires: None,
+        created: None,
+    };
+    ganger_access::add(&path, &entry).expect("added");
+    let server = |name, addr: SocketAddr, trust: &Trust| Config {
+        addr: addr.to_string(),
+        shard: shard(name),
+        // Shard 3 is said to be where shard 2 is.
+        topology: topology(&[("1", first), ("2", second), ("3", second)]),
+        access_file: Some(path.clone()),
+        tls: Tls {
+            cert: trust.certificate.clone(),
+            key: trust.key.clone(),
+            client_ca: trust.ca.clone(),
+            ..Tls::default()
+        },
+        ..config()
+    };
+    let one = started(server("1", first, &trusts[0])).await;
+    let two = started(server("2", second, &trusts[1])).await;
+    let trust = Trust {
+        ca: Some(authority.ca()),
+        ..Trust::default()
+    };
+    let root = |shard: &str| {
+        let metadata = With(vec![
+            ("ganger-shard", shard.to_owned()),
+            ("authorization", format!("Bearer {}", secret.reveal())),
+        ]);
+        JobsClient::with_interceptor(secure(first, &trust), metadata)
+    };
+    let missing = root("2").get(get("x")).await.expect_err("not there");
+    assert_eq!(
+        missing.code(),
+        Code::NotFound,
+        "it was shard 2 that said so: {missing:?}"
+    );
+    let error = root("3").get(get("x")).await.expect_err("another shard");
+    assert_eq!(error.code(), Code::Unavailable, "{error:?}");
+    assert!(error.message().contains("not of shard 3"), "{error:?}");
+
+    let find = v1::FindMissingRequest {
+        shard: "1".to_owned(),
+        namespace: "default".into(),
+        jobs: Vec::new(),
+    };
+    let mut peers = PeersClient::new(secure(first, &trusts[1]));
+    peers.find_missing(find.clone()).await.expect("a peer");
+    let denied = PeersClient::new(secure(first, &worker))
+        .find_missing(find)
+        .await;
+    let denied = denied.expect_err("a worker");
+    assert_eq!(denied.code(), Code::PermissionDenied, "{denied:?}");
+    let letter = |from: &str| v1::Letter {
+        to: "1".to_owned(),
+        from: from.to_owned(),
+        line: 1,
+        ..v1::Letter::default()
+    };
+    peers
+        .receive(letter("2"))
+        .await
+        .expect("it speaks for itself");
+    let denied = peers.receive(letter("3")).await.expect_err("for another");
+    assert_eq!(denied.code(), Code::PermissionDenied, "{denied:?}");
+    one.stop().await;
+    two.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rel_x7_one_certificate_names_all_shards_of_a_process_and_no_others() {
+    let authority = Authority::new();
+    let (first, second) = (free_address().await, free_address().await);
+    let alone = certified(&authority, "one", &["ganger://shard/1"]);
+    let both = certified(
+        &authority,
+        "several",
+        &["ganger://shard/2", "ganger://shard/3"],
+    );
+    let server = |addr: SocketAddr, shards: &[&str], trust: &Trust| Config {
+        addr: addr.to_string(),
+        shard: shard(shards[0]),
+        shards: shards.iter().map(|name| shard(name)).collect(),
+        topology: topology(&[("1", first), ("2", second), ("3", second), ("4", second)]),
+        tls: Tls {
+            cert: trust.certificate.clone(),
+            key: trust.key.clone(),
+            client_ca: trust.ca.clone(),
+            ..Tls::default()
+        },
+        ..config()
+    };
+    let one = started(server(first, &["1"], &alone)).await;
+    let several = started(server(second, &["2", "3"], &both)).await;
+
+    // A chain 1 <- 3 <- 2, submitted to either server: both speak for what they have.
+    for addr in [first, second] {
+        let mut jobs = JobsClient::new(secure(addr, &alone));
+        let job = |name: &str, shard: &str, upstream: Option<&str>| v1::NewJob {
+            kind: "k".into(),
+            name: name.into(),
+            shard: shard.into(),
+            inputs: upstream.iter().map(|name| reference(name)).collect(),
+            ..v1::NewJob::default()
+        };
+        let submission = v1::EnqueueRequest {
+            namespace: "default".into(),
+            jobs: vec![
+                job("a", "2", None),
+                job("b", "3", Some("a")),
+                job("c", "1", Some("b")),
+            ],
+            graph: true,
+            ..v1::EnqueueRequest::default()
+        };
+        let reply = jobs.enqueue(submission).await.expect("taken").into_inner();
+        for job in &reply.jobs {
+            let mut leases = LeasesClient::with_interceptor(
+                secure(addr, &alone),
+                With(vec![("ganger-shard", job.shard.clone())]),
+            );
+            let answer = leases.lease(take_one()).await.expect("leased").into_inner();
+            let delivery = answer.deliveries.first().expect("it is ready").clone();
+            assert_eq!((&delivery.job, &delivery.shard), (&job.id, &job.shard));
+            let report = v1::CompleteRequest {
+                namespace: "default".into(),
+                items: vec![v1::Completion {
+                    held: Some(v1::Held {
+                        job: delivery.job,
+                        token: delivery.token,
+                    }),
+                    ..v1::Completion::default()
+                }],
+            };
+            leases.complete(report).await.expect("completed");
+        }
+    }
+    let letter = |from: &str| v1::Letter {
+        to: "1".to_owned(),
+        from: from.to_owned(),
+        line: 1,
+        ..v1::Letter::default()
+    };
+    let mut peers = PeersClient::new(secure(first, &both));
+    let denied = peers.receive(letter("4")).await.expect_err("not its own");
+    assert_eq!(denied.code(), Code::PermissionDenied, "{denied:?}");
+    assert!(
+        denied
+            .message()
+            .contains("shards \"2\", \"3\" may not speak for shard 4"),
+        "{denied:?}"
+    );
+    let mut root = JobsClient::with_interceptor(
+        secure(first, &alone),
+        With(vec![("ganger-shard", "4".to_owned())]),
+    );
+    let error = root.get(get("x")).await.expect_err("another shard");
+    assert!(
+        error.message().contains("not of shard 4")
+            && error
+                .message()
+                .contains("ganger://shard/2, ganger://shard/3"),
+        "{error:?}"
+    );
+    one.stop().await;
+    several.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_does_not_start_with_an_empty_store_beside_the_old_one() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let one = Config {
+        db: folder.path().join("test.db"),
+        ..config()
+    };
+    started(one.clone()).await.stop().await;
+    let several = Config {
+        shards: vec![shard("1"), shard("2")],
+        stop_timeout: Duration::from_secs(1),
+        ..one
+    };
+    let refused = start(several).await.err().expect("refused");
+    assert!(refused.to_string().contains("rename"), "{refused}");
+    assert_eq!(refused.exit_code(), 2);
+}

@@ -1,0 +1,14 @@
+//! The integration tests of this crate, in one program: each further one links everything again.
+
+mod acknowledge;
+mod broken;
+mod core_property;
+mod delivery;
+mod failures;
+mod kit;
+mod popping;
+mod qless;
+mod qless_jobs;
+mod reads;
+mod recovery;
+mod waiting;

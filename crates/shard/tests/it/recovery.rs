@@ -1,0 +1,213 @@
+//! Writes that fail in a row: recovery waits between, a little longer each time, and loses nobody.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::kit::{Control, Fault, Gate, GateReader, enqueue, lease, new_job};
+use ganger_shard::core::{Core, Given, Keeper, Order, Output, Request, WaiterId};
+use ganger_shard::{Hooks, Numbers, Settings, StopCause};
+use ganger_store::{MemoryStore, Store};
+use ganger_types::command::{NewJob, Start};
+use ganger_types::{Elapsed, Now, Timestamp};
+
+/// One core and its store, over which every commit can be made to fail.
+struct World {
+    core: Core<GateReader, u64>,
+    keeper: Keeper<Gate>,
+    control: Control,
+    numbers: Arc<Numbers>,
+    orders: VecDeque<Order>,
+    answers: Vec<(u64, bool)>,
+    now: Now,
+    /// When the rows were read back.
+    recoveries: Vec<Elapsed>,
+}
+
+impl World {
+    fn new() -> Self {
+        let control = Control::default();
+        let mut gate = Gate::new(MemoryStore::new(), &control);
+        let opened = gate.open().expect("memory opens");
+        let numbers: Arc<Numbers> = Arc::default();
+        let now = Now {
+            elapsed: Elapsed(0),
+            wall: Timestamp(1_700_000_000_000_000),
+        };
+        let seeds = Box::new(|| [7; 32]);
+        let settings = Settings {
+            group_wait: Duration::ZERO,
+            ..Settings::default()
+        };
+        let mut world = Self {
+            core: Core::new(settings, Arc::clone(&numbers), opened, now, seeds),
+            keeper: Keeper::new(gate, Arc::clone(&numbers), Hooks::default()),
+            control,
+            numbers,
+            orders: VecDeque::new(),
+            answers: Vec::new(),
+            now,
+            recoveries: Vec::new(),
+        };
+        world.settle(Fault::None);
+        world.recoveries.clear();
+        world
+    }
+
+    /// Lets core and store work at this moment until neither has anything to do.
+    fn settle(&mut self, fault: Fault) {
+        for _ in 0..1_000 {
+            self.core.run(self.now);
+            self.orders.extend(self.core.take_orders());
+            for output in self.core.take_outputs() {
+                if let Output::Answer(ticket, answer) = output {
+                    let is_well = match answer {
+                        Ok(Given::Deliveries(jobs)) => !jobs.is_empty(),
+                        other => other.is_ok(),
+                    };
+                    self.answers.push((ticket, is_well));
+                }
+            }
+            let Some(order) = self.orders.pop_front() else {
+                return;
+            };
+            match &order {
+                Order::Commit(_) => self.control.script(&[fault]),
+                Order::Load { .. } | Order::Reopen { .. } => self.recoveries.push(self.now.elapsed),
+                _ => {}
+            }
+            let report = self.keeper.carry_out(order);
+            self.control.clear_script();
+            if let Some(report) = report {
+                self.core.report(report, self.now);
+            }
+        }
+        panic!("core and store never come to rest at one moment");
+    }
+
+    fn pass(&mut self, time: Duration) {
+        self.now.elapsed = self.now.elapsed.after(time);
+        self.now.wall = self.now.wall.after(time);
+    }
+
+    /// Passes as much time as the core would sleep, again and again, for this long.
+    fn live_through(&mut self, time: Duration, fault: Fault) {
+        let end = self.now.elapsed.after(time);
+        loop {
+            let sleep = self.core.sleep_for(self.now).expect("it wakes by itself");
+            if self.now.elapsed.after(sleep) > end {
+                return;
+            }
+            self.pass(sleep);
+            self.settle(fault);
+        }
+    }
+
+    fn enqueue(&mut self, ticket: u64) {
+        self.core.push(Request::Call {
+            command: enqueue(vec![new_job("a", "p")]),
+            at: None,
+            ticket,
+        });
+    }
+
+    fn lease(&mut self, ticket: u64, wait_for: Duration) {
+        self.core.push(Request::Lease {
+            lease: Box::new(lease(&["a"], 1)),
+            wait_for,
+            waiter: WaiterId(ticket),
+            ticket,
+        });
+    }
+
+    fn pauses(&self) -> Vec<u128> {
+        let pairs = self.recoveries.windows(2);
+        pairs
+            .map(|pair| pair[1].since(pair[0]).as_millis())
+            .collect()
+    }
+}
+
+/// A world with a job that becomes ready now: the engine writes so as soon as it is in service.
+fn with_a_job_that_is_due() -> World {
+    let mut world = World::new();
+    let later = NewJob {
+        start: Start::After(Duration::from_secs(3_600)),
+        ..new_job("a", "p")
+    };
+    world.core.push(Request::Call {
+        command: enqueue(vec![later]),
+        at: None,
+        ticket: 1,
+    });
+    world.settle(Fault::None);
+    assert_eq!(world.answers, [(1, true)]);
+    world.pass(Duration::from_secs(3_600));
+    world
+}
+
+#[test]
+fn timers_that_cannot_be_written_do_not_make_the_shard_read_its_rows_back_without_a_pause() {
+    for fault in [Fault::NotApplied, Fault::Full, Fault::UnknownAndLost] {
+        let mut world = with_a_job_that_is_due();
+        world.settle(fault);
+        assert_eq!(world.recoveries.len(), 1, "{fault:?}: the first is at once");
+        world.live_through(Duration::from_secs(10), fault);
+        let pauses = world.pauses();
+        assert_eq!(
+            pauses[..9],
+            [10, 20, 40, 80, 160, 320, 640, 1_000, 1_000],
+            "{fault:?}"
+        );
+        assert!(world.recoveries.len() < 20, "{fault:?}: {pauses:?}");
+        let counters = &world.numbers.counters;
+        let waited = counters.recovery_pauses_total.get();
+        assert_eq!(
+            waited + 1,
+            counters.commit_failures_total.get(),
+            "{fault:?}"
+        );
+    }
+}
+
+#[test]
+fn who_comes_while_recovery_waits_is_served_after_it_and_the_next_failure_is_recovered_from_at_once()
+ {
+    let mut world = with_a_job_that_is_due();
+    world.settle(Fault::NotApplied);
+    let counters = Arc::clone(&world.numbers);
+    assert_eq!(counters.counters.recovery_pauses_total.get(), 1);
+    assert!(world.core.engine().is_none(), "recovery waits");
+    world.answers.clear();
+    world.enqueue(2);
+    world.lease(3, Duration::from_secs(1));
+    world.settle(Fault::None);
+    assert!(world.answers.is_empty(), "not before the rows are back");
+    let sleep = world.core.sleep_for(world.now).expect("it wakes by itself");
+    assert_eq!(sleep, Duration::from_millis(10));
+    world.live_through(Duration::from_millis(20), Fault::None);
+    world.answers.sort_unstable();
+    assert_eq!(world.answers, [(2, true), (3, true)]);
+    // A write has succeeded since: the next one that fails is the first in a row.
+    let before = world.recoveries.len();
+    world.enqueue(4);
+    world.settle(Fault::NotApplied);
+    assert_eq!(world.recoveries.len(), before + 1);
+    assert!(world.core.engine().is_some(), "it is back in service");
+}
+
+#[test]
+fn a_shard_that_is_asked_to_stop_does_not_wait_for_its_recovery() {
+    for fault in [Fault::NotApplied, Fault::UnknownAndLost] {
+        let mut world = with_a_job_that_is_due();
+        world.settle(fault);
+        assert!(world.core.engine().is_none(), "recovery waits");
+        world.enqueue(2);
+        world.answers.clear();
+        world.core.stop();
+        world.settle(Fault::None);
+        assert_eq!(world.core.stopped(), Some(&StopCause::Asked));
+        assert_eq!(world.answers, [(2, false)]);
+        assert_eq!(world.core.sleep_for(world.now), None);
+    }
+}

@@ -1,0 +1,8 @@
+//! The integration tests of this crate, in one program: each further one links everything again.
+
+mod containment;
+mod feeding;
+mod limits;
+mod programs;
+mod stopping;
+mod support;

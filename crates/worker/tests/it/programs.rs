@@ -1,0 +1,265 @@
+//! What programs read and write, and what becomes of it: faults f60, f62, f63 of the catalogue.
+#![allow(clippy::unwrap_used, reason = "a test ends with its first surprise")]
+
+use std::time::{Duration, UNIX_EPOCH};
+
+use crate::support::{Rig, delivery};
+use bytes::Bytes;
+
+#[tokio::test]
+async fn a_program_reads_its_arguments_and_writes_its_result() {
+    let rig = Rig::new();
+    rig.sh("echo", "echo working >&2; cat");
+    rig.job("payload", "echo", "{\"uid\": 1234}");
+    assert_eq!(rig.sink.result("payload").await, "[{\"uid\": 1234}]");
+    assert_eq!(rig.sink.log("payload"), b"working\n");
+    rig.job("nothing", "echo", "");
+    assert_eq!(rig.sink.result("nothing").await, "[]");
+    let mut job = delivery("inputs", "echo");
+    job.payload = Bytes::from_static(b"not an argument here");
+    job.inputs = vec![
+        Bytes::from_static(b"1"),
+        Bytes::from_static(b"{\"link\":  2}"),
+    ];
+    rig.deliver(job);
+    assert_eq!(rig.sink.result("inputs").await, "[1,{\"link\":  2}]");
+    assert_eq!(rig.end().await.succeeded, 3);
+}
+
+#[tokio::test]
+async fn arguments_that_are_not_json_fail_for_good_without_a_run() {
+    let rig = Rig::new();
+    rig.sh("echo", "cat");
+    rig.job("bad", "echo", "hello");
+    let failure = rig.sink.failure("bad").await;
+    assert_eq!(
+        (failure.group.as_str(), failure.permanent),
+        ("bad-input", true)
+    );
+    assert!(failure.message.contains("hello"), "{}", failure.message);
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn f60_every_exit_status_has_its_meaning() {
+    let rig = Rig::with("", |settings| settings.concurrency = 4);
+    rig.sh(
+        "exit",
+        "read -r line; code=${line#[}; echo '\"said\"'; echo why >&2; exit ${code%]}",
+    );
+    for code in 0..=255 {
+        rig.job(&code.to_string(), "exit", &code.to_string());
+        rig.sink.outcome(&code.to_string()).await;
+    }
+    assert_eq!(rig.sink.result("0").await, "\"said\"");
+    for code in 1..=255 {
+        let failure = rig.sink.failure(&code.to_string()).await;
+        let group = if code == 100 {
+            "permanent".into()
+        } else {
+            format!("exit-{code}")
+        };
+        assert_eq!((failure.group, failure.permanent), (group, code == 100));
+        assert_eq!(failure.message, "why");
+    }
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn f60_death_by_any_signal_is_told_by_name_and_may_be_tried_again() {
+    let rig = Rig::new();
+    rig.python(
+        "die",
+        "import os, json, sys\nos.kill(os.getpid(), json.load(sys.stdin)[0])",
+    );
+    for (signal, name) in [
+        (1, "HUP"),
+        (6, "ABRT"),
+        (9, "KILL"),
+        (11, "SEGV"),
+        (15, "TERM"),
+        (34, "34"),
+    ] {
+        rig.job(name, "die", &signal.to_string());
+        let failure = rig.sink.failure(name).await;
+        assert_eq!(
+            (failure.group, failure.permanent),
+            (format!("signal-SIG{name}"), false)
+        );
+    }
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn f60_an_output_that_is_no_json_value_fails_for_good_and_is_shown() {
+    let rig = Rig::new();
+    rig.sh("silent", "exit 0")
+        .sh("chatty", "echo hello world")
+        .sh("two", "echo 1; echo 2");
+    rig.job("silent", "silent", "");
+    assert_eq!(rig.sink.result("silent").await, "null");
+    for kind in ["chatty", "two"] {
+        rig.job(kind, kind, "");
+        let failure = rig.sink.failure(kind).await;
+        assert_eq!(
+            (failure.group.as_str(), failure.permanent),
+            ("bad-output", true)
+        );
+    }
+    assert!(
+        rig.sink
+            .failure("chatty")
+            .await
+            .message
+            .contains("hello world")
+    );
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn f60_an_output_beyond_the_limit_is_drained_dropped_and_counted() {
+    let rig = Rig::with("[default]\nresult_bytes_max = \"1KiB\"", |_| {});
+    rig.sh("flood", "head -c 300000000 /dev/zero; echo done >&2");
+    rig.job("flood", "flood", "");
+    let failure = rig.sink.failure("flood").await;
+    assert_eq!(
+        (failure.group.as_str(), failure.permanent),
+        ("bad-output", true)
+    );
+    assert!(
+        failure.message.contains("300000000 bytes") && failure.message.contains("1024"),
+        "{}",
+        failure.message
+    );
+    assert_eq!(rig.sink.log("flood"), b"done\n");
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn f62_a_program_may_close_its_pipes_at_once() {
+    let rig = Rig::new();
+    rig.sh("closes", "exec 0<&- 1>&- 2>&- 3>&-; exit 3");
+    rig.job("closes", "closes", "1");
+    assert_eq!(rig.sink.failure("closes").await.group, "exit-3");
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn f62_a_large_input_that_nobody_reads_blocks_nothing() {
+    let rig = Rig::new();
+    rig.sh("deaf", "echo 1").sh("length", "wc -c");
+    let large = format!("\"{}\"", "x".repeat(900_000));
+    rig.job("deaf", "deaf", &large);
+    assert_eq!(rig.sink.result("deaf").await, "1");
+    rig.job("length", "length", &large);
+    assert_eq!(rig.sink.result("length").await, "900004");
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn f62_a_child_that_keeps_the_output_open_does_not_hold_the_run() {
+    let rig = Rig::new();
+    rig.sh("leaves", "sleep 1000 & echo 7");
+    rig.job("leaves", "leaves", "");
+    assert_eq!(rig.sink.result("leaves").await, "7");
+    rig.assert_no_process();
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn what_a_child_writes_just_after_the_end_still_counts() {
+    let rig = Rig::new();
+    rig.sh("late", "(sleep 0.02; echo 8) & exit 0");
+    rig.job("late", "late", "");
+    assert_eq!(rig.sink.result("late").await, "8");
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn f63_any_bytes_may_be_a_log_and_the_tail_is_the_message() {
+    let rig = Rig::new();
+    rig.python("noise", "import sys\nsys.stderr.buffer.write(bytes(range(256)) * 100 + b'\\nthe end\\n')\nsys.exit(1)");
+    rig.job("noise", "noise", "");
+    let failure = rig.sink.failure("noise").await;
+    assert!(failure.message.ends_with("the end"), "{}", failure.message);
+    assert_eq!(rig.sink.log("noise").len(), 25_600 + 9);
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn f63_an_endless_log_and_a_line_of_100_mib_are_cut_and_counted() {
+    let rig = Rig::with("[default]\nlog_bytes_max = \"64KiB\"", |_| {});
+    rig.sh("line", "head -c 104857600 /dev/zero >&2; echo 1");
+    rig.job("line", "line", "");
+    assert_eq!(rig.sink.result("line").await, "1");
+    let log = rig.sink.log("line");
+    let note = String::from_utf8_lossy(&log[65_536..]).into_owned();
+    assert!(
+        note.contains(&format!("{} bytes of log dropped", 104_857_600 - 65_536)),
+        "{note}"
+    );
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn a_log_is_readable_while_the_program_runs() {
+    let rig = Rig::new();
+    rig.sh("waits", "echo begun >&2; sleep 1000");
+    rig.job("waits", "waits", "");
+    rig.sink.logged("waits", "begun").await;
+    rig.lose("waits");
+    rig.sink.abandoned("waits").await;
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn progress_is_told_while_the_program_runs_and_nonsense_is_noted() {
+    let rig = Rig::new();
+    rig.sh(
+        "steps",
+        "echo nonsense >&3; echo '{\"progress\": 0.4, \"message\": \"half\"}' >&3; sleep 1000",
+    );
+    rig.job("steps", "steps", "");
+    assert_eq!(rig.sink.progressed("steps").await, (400_000, "half".into()));
+    rig.sink.logged("steps", "nonsense").await;
+    rig.lose("steps");
+    rig.sink.abandoned("steps").await;
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn the_environment_tells_of_the_job_and_of_nothing_else() {
+    let rig = Rig::with("", |settings| {
+        settings.server.token = Some("a secret".into());
+        settings.pass_env = vec!["CARGO_MANIFEST_DIR".into()];
+    });
+    rig.python(
+        "environment",
+        "import json, os\nprint(json.dumps(dict(os.environ, cwd=os.getcwd(), files=os.listdir())))",
+    );
+    let mut job = delivery("id 1", "environment");
+    job.attempt = 3;
+    job.deadline = Some(UNIX_EPOCH + Duration::from_millis(5_000_000_000_250));
+    rig.deliver(job);
+    let result = rig.sink.result("id 1").await;
+    let found: serde_json::Value = serde_json::from_str(&result).unwrap();
+    let expected = [
+        ("GANGER_TASK_ID", "1/id 1"),
+        ("GANGER_METHOD", "environment"),
+        ("GANGER_ATTEMPT", "3"),
+        ("GANGER_DEADLINE", "5000000000.250"),
+        ("GANGER_SERVER", "http://127.0.0.1:3733"),
+        ("CARGO_MANIFEST_DIR", env!("CARGO_MANIFEST_DIR")),
+    ];
+    for (name, value) in expected {
+        assert_eq!(found[name], value, "{name}");
+    }
+    assert_eq!(found["cwd"], found["HOME"]);
+    assert_eq!(found["cwd"], found["TMPDIR"]);
+    assert_eq!(found["files"], serde_json::json!([]));
+    assert!(
+        found.get("CARGO_PKG_NAME").is_none() && !result.contains("secret"),
+        "{result}"
+    );
+    rig.end().await;
+}

@@ -1,0 +1,443 @@
+//! A worker with real programs, a scripted server, and eyes on what it leaves behind.
+#![allow(
+    clippy::unwrap_used,
+    unreachable_pub,
+    reason = "a test ends with its first surprise"
+)]
+
+use std::collections::HashMap;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant, SystemTime};
+
+use bytes::Bytes;
+use ganger_client::{
+    Answer, Delivery, Error, Failing, Held, JobState, LeaseToken, Lost, Releasing, Report,
+    ReportResult, WorkEvent,
+};
+use ganger_worker::{Deliveries, Handlers, Reports, Settings, Shutdown, Summary, run_with};
+use tokio::sync::{Notify, mpsc, watch};
+use tokio::task::JoinHandle;
+
+/// Longer than anything here takes: a test that waits so long has failed.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+/// Length of leases.
+pub const LEASE: Duration = Duration::from_secs(600);
+
+/// What the scripted server has heard.
+#[derive(Clone, Default)]
+pub struct Sink {
+    heard: Arc<Mutex<Heard>>,
+    rings: Arc<Notify>,
+}
+
+#[derive(Default)]
+struct Heard {
+    outcomes: HashMap<String, Vec<Report>>,
+    logs: HashMap<String, Vec<u8>>,
+    progress: HashMap<String, Vec<(u32, String)>>,
+    credits: i64,
+    abandoned: Vec<String>,
+    expires: HashMap<String, Instant>,
+    is_away: bool,
+}
+
+impl Reports for Sink {
+    fn grant(&self, credits: u32) {
+        self.heard.lock().unwrap().credits += i64::from(credits);
+        self.rings.notify_waiters();
+    }
+
+    fn drop_credits(&self) {
+        self.heard.lock().unwrap().credits = 0;
+    }
+
+    async fn report_all(&self, reports: Vec<(Held, Report)>) -> Vec<ReportResult> {
+        self.until(|heard| (!heard.is_away).then_some(())).await;
+        let mut heard = self.heard.lock().unwrap();
+        let answers = reports
+            .into_iter()
+            .map(|(held, report)| Ok(heard.take(held.job, report)))
+            .collect();
+        drop(heard);
+        self.rings.notify_waiters();
+        answers
+    }
+
+    fn expires_at(&self, held: &Held) -> Option<Instant> {
+        self.heard.lock().unwrap().expires.get(&held.job).copied()
+    }
+
+    fn abandon(&self, held: &Held) {
+        self.heard.lock().unwrap().abandoned.push(held.job.clone());
+        self.rings.notify_waiters();
+    }
+
+    async fn goodbye(&self, _patience: Duration) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+impl Heard {
+    fn take(&mut self, job: String, report: Report) -> Answer {
+        match report {
+            Report::Log { offset, bytes } => {
+                let log = self.logs.entry(job).or_default();
+                assert_eq!(
+                    offset,
+                    u64::try_from(log.len()).unwrap(),
+                    "the log has no hole and no repeat"
+                );
+                log.extend_from_slice(&bytes);
+                return Answer::Logged {
+                    bytes: 0,
+                    dropped: 0,
+                };
+            }
+            Report::Renew(renewing) => {
+                let progress = renewing.progress.map(|one| (one.millionths, one.message));
+                self.progress.entry(job).or_default().extend(progress);
+                return Answer::Renewed { lease_for: LEASE };
+            }
+            outcome => self.outcomes.entry(job).or_default().push(outcome),
+        }
+        Answer::Reported {
+            state: JobState::Succeeded,
+            retry_at: None,
+            repeat: false,
+        }
+    }
+}
+
+impl Sink {
+    async fn until<T>(&self, mut look: impl FnMut(&mut Heard) -> Option<T>) -> T {
+        let wait = async {
+            loop {
+                let rung = self.rings.notified();
+                tokio::pin!(rung);
+                rung.as_mut().enable();
+                if let Some(found) = look(&mut self.heard.lock().unwrap()) {
+                    return found;
+                }
+                rung.await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, wait)
+            .await
+            .expect("it happens in time")
+    }
+
+    /// Waits for the outcome of a job.
+    pub async fn outcome(&self, job: &str) -> Report {
+        self.until(|heard| heard.outcomes.get(job).map(|all| all[0].clone()))
+            .await
+    }
+
+    /// All outcomes reported of a job so far.
+    pub fn outcomes(&self, job: &str) -> usize {
+        self.heard
+            .lock()
+            .unwrap()
+            .outcomes
+            .get(job)
+            .map_or(0, Vec::len)
+    }
+
+    /// The result of a job that must succeed.
+    pub async fn result(&self, job: &str) -> String {
+        match self.outcome(job).await {
+            Report::Complete { result, .. } => String::from_utf8(result.unwrap().to_vec()).unwrap(),
+            other => panic!("job {job} should have succeeded: {other:?}"),
+        }
+    }
+
+    /// The failure of a job that must fail.
+    pub async fn failure(&self, job: &str) -> Failing {
+        match self.outcome(job).await {
+            Report::Fail(failing) => failing,
+            other => panic!("job {job} should have failed: {other:?}"),
+        }
+    }
+
+    /// How a job was given back that must be.
+    pub async fn release(&self, job: &str) -> Releasing {
+        match self.outcome(job).await {
+            Report::Release(releasing) => releasing,
+            other => panic!("job {job} should have been released: {other:?}"),
+        }
+    }
+
+    /// Waits until a job's lease was abandoned.
+    pub async fn abandoned(&self, job: &str) {
+        self.until(|heard| heard.abandoned.iter().any(|one| one == job).then_some(()))
+            .await;
+    }
+
+    /// Waits until a job was given up: its lease abandoned, or released.
+    pub async fn abandoned_or_released(&self, job: &str) {
+        self.until(|heard| {
+            let is_released = |all: &Vec<Report>| matches!(all[0], Report::Release(_));
+            let is_given_up = heard.abandoned.iter().any(|one| one == job)
+                || heard.outcomes.get(job).is_some_and(is_released);
+            is_given_up.then_some(())
+        })
+        .await;
+    }
+
+    /// Deliveries allowed now.
+    pub fn credits_now(&self) -> i64 {
+        self.heard.lock().unwrap().credits
+    }
+
+    /// Waits until a job's log has `text`.
+    pub async fn logged(&self, job: &str, text: &str) {
+        let has = |log: &Vec<u8>| String::from_utf8_lossy(log).contains(text);
+        self.until(|heard| heard.logs.get(job).filter(|log| has(log)).map(|_| ()))
+            .await;
+    }
+
+    /// A job's log so far.
+    pub fn log(&self, job: &str) -> Vec<u8> {
+        self.heard
+            .lock()
+            .unwrap()
+            .logs
+            .get(job)
+            .cloned()
+            .unwrap_or_default()
+    }
+
+    /// Waits for a first progress of a job.
+    pub async fn progressed(&self, job: &str) -> (u32, String) {
+        self.until(|heard| heard.progress.get(job).and_then(|all| all.first().cloned()))
+            .await
+    }
+
+    /// Waits until so many deliveries are allowed.
+    pub async fn credits(&self, credits: i64) {
+        self.until(|heard| (heard.credits == credits).then_some(()))
+            .await;
+    }
+
+    /// Takes the server away, or brings it back.
+    pub fn set_away(&self, is_away: bool) {
+        self.heard.lock().unwrap().is_away = is_away;
+        self.rings.notify_waiters();
+    }
+
+    fn spend(&self, job: &str, expires_at: Instant) {
+        let mut heard = self.heard.lock().unwrap();
+        heard.credits -= 1;
+        heard.expires.insert(job.into(), expires_at);
+    }
+}
+
+struct Script(mpsc::UnboundedReceiver<WorkEvent>);
+
+impl Deliveries for Script {
+    async fn next(&mut self) -> Option<WorkEvent> {
+        self.0.recv().await
+    }
+}
+
+/// A running worker.
+pub struct Rig {
+    pub programs: tempfile::TempDir,
+    pub scratch: tempfile::TempDir,
+    pub sink: Sink,
+    pub name: String,
+    events: mpsc::UnboundedSender<WorkEvent>,
+    shutdown: watch::Sender<Shutdown>,
+    worker: JoinHandle<Result<Summary, ganger_worker::Error>>,
+}
+
+static NEXT: AtomicU64 = AtomicU64::new(1);
+
+impl Rig {
+    /// A worker of one slot.
+    pub fn new() -> Self {
+        Self::with("", |_| {})
+    }
+
+    /// A worker with settings of handlers, and any other.
+    pub fn with(handlers: &str, change: impl FnOnce(&mut Settings)) -> Self {
+        let programs = tempfile::tempdir().unwrap();
+        let scratch = tempfile::tempdir().unwrap();
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("rig-{}-{number}", std::process::id());
+        let mut settings = Settings {
+            name: Some(name.clone()),
+            directory: programs.path().into(),
+            concurrency: 1,
+            grace: Duration::from_millis(300),
+            scratch: scratch.path().into(),
+            handlers: Some(Handlers::parse(handlers).unwrap()),
+            supervisor: supervisor(),
+            ..Settings::default()
+        };
+        change(&mut settings);
+        let (events, script) = mpsc::unbounded_channel();
+        let (shutdown, told) = watch::channel(Shutdown::No);
+        let sink = Sink::default();
+        let worker = tokio::spawn(run_with(settings, Script(script), sink.clone(), told));
+        Self {
+            programs,
+            scratch,
+            sink,
+            name,
+            events,
+            shutdown,
+            worker,
+        }
+    }
+
+    /// Puts a shell script.
+    pub fn sh(&self, kind: &str, script: &str) -> &Self {
+        self.put(kind, &format!("#!/bin/sh\n{script}\n"))
+    }
+
+    /// Puts a Python script.
+    pub fn python(&self, kind: &str, script: &str) -> &Self {
+        self.put(kind, &format!("#!/usr/bin/env python3\n{script}\n"))
+    }
+
+    /// Puts a program.
+    pub fn put(&self, kind: &str, text: &str) -> &Self {
+        let path = self.programs.path().join(kind);
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        self
+    }
+
+    /// Delivers a job with a payload.
+    pub fn job(&self, job: &str, kind: &str, payload: &str) {
+        let mut delivery = delivery(job, kind);
+        delivery.payload = Bytes::copy_from_slice(payload.as_bytes());
+        self.deliver(delivery);
+    }
+
+    /// Delivers a job.
+    pub fn deliver(&self, delivery: Delivery) {
+        self.sink.spend(&delivery.held.job, delivery.expires_at);
+        self.events.send(WorkEvent::Jobs(vec![delivery])).unwrap();
+    }
+
+    /// Tells that a job's lease is lost.
+    pub fn lose(&self, job: &str) {
+        let lost = Lost {
+            held: held(job),
+            state: Some(JobState::Cancelled),
+            reason: "a test".into(),
+        };
+        self.events.send(WorkEvent::Lost(lost)).unwrap();
+    }
+
+    /// Tells the worker to stop.
+    pub fn stop(&self, level: Shutdown) {
+        self.shutdown.send_replace(level);
+    }
+
+    /// Stops the worker, and makes sure that it leaves nothing: no process, no file.
+    pub async fn end(self) -> Summary {
+        self.stop(Shutdown::Graceful);
+        self.join().await
+    }
+
+    /// Waits for the worker's end, and makes sure that it leaves nothing.
+    pub async fn join(self) -> Summary {
+        let summary = tokio::time::timeout(PATIENCE, self.worker)
+            .await
+            .expect("it ends in time")
+            .unwrap()
+            .unwrap();
+        assert_eq!(
+            processes(&self.name),
+            Vec::<String>::new(),
+            "no process is left"
+        );
+        until_true("no file is left", || {
+            fs::read_dir(self.scratch.path()).unwrap().count() == 0
+        });
+        summary
+    }
+
+    /// Asserts that no program of this worker runs.
+    pub fn assert_no_process(&self) {
+        assert_eq!(
+            processes(&self.name),
+            Vec::<String>::new(),
+            "no process is left"
+        );
+    }
+}
+
+/// A job as delivered.
+pub fn delivery(job: &str, kind: &str) -> Delivery {
+    Delivery {
+        held: held(job),
+        shard: "1".into(),
+        number: 1,
+        queue: "default".into(),
+        kind: kind.into(),
+        attempt: 1,
+        retries_left: 3,
+        lease_for: LEASE,
+        expires_at: Instant::now() + LEASE,
+        timeout: None,
+        deadline: None,
+        created_at: SystemTime::now(),
+        priority: 0,
+        payload: Bytes::new(),
+        inputs: Vec::new(),
+        graph: None,
+        tags: Vec::new(),
+        labels: Vec::new(),
+    }
+}
+
+fn held(job: &str) -> Held {
+    Held {
+        job: job.into(),
+        token: LeaseToken(Bytes::copy_from_slice(job.as_bytes())),
+    }
+}
+
+/// The binary that serves as supervisor.
+pub fn supervisor() -> PathBuf {
+    env!("CARGO_BIN_EXE_ganger-supervisor").into()
+}
+
+/// Living programs of the worker `name`, known by their environment.
+pub fn processes(name: &str) -> Vec<String> {
+    let mark = format!("GANGER_WORKER={name}");
+    let is_marked = |path: &Path| {
+        let environment = fs::read(path.join("environ")).unwrap_or_default();
+        environment
+            .split(|byte| *byte == 0)
+            .any(|one| one == mark.as_bytes())
+    };
+    let entries = fs::read_dir("/proc")
+        .unwrap()
+        .flatten()
+        .map(|entry| entry.path());
+    let found = entries.filter(|path| is_marked(path));
+    found
+        .map(|path| {
+            fs::read_to_string(path.join("cmdline"))
+                .unwrap_or_default()
+                .replace('\0', " ")
+        })
+        .collect()
+}
+
+/// Looks again and again until it is so: for what only the kernel knows, and tells nobody.
+pub fn until_true(what: &str, mut is_so: impl FnMut() -> bool) {
+    let give_up_at = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < give_up_at, "{what}");
+        std::thread::yield_now();
+    }
+}
