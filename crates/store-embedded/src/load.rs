@@ -10,16 +10,15 @@ use crate::names::Small;
 use crate::row::{from_sql, open_record, place, slot_place, to_sql};
 use crate::small;
 
-/// All rows, in the order of [`Loaded`], from one state of the store.
+/// All rows, in the order of [`Loaded`], inside a transaction that the caller begins and ends.
 pub(crate) fn load(connection: &Connection, each: &mut dyn FnMut(Loaded)) -> Result<(), Fault> {
-    let tx = connection.unchecked_transaction()?;
-    let header = Header::read_from(&tx)?;
+    let header = Header::read_from(connection)?;
     for small in &Small::ALL[..3] {
-        load_small(&tx, *small, &[], each)?;
+        load_small(connection, *small, &[], each)?;
     }
-    let live = load_jobs(&tx, header.counts.jobs, each)?;
-    load_inputs(&tx, &live, each)?;
-    load_leases(&tx, header.counts.leases, &live, each)?;
+    let live = load_jobs(connection, header.counts.jobs, each)?;
+    load_inputs(connection, &live, each)?;
+    load_leases(connection, header.counts.leases, &live, each)?;
     for small in &Small::ALL[3..] {
         let from = match small {
             // Read when they are decided.
@@ -30,9 +29,8 @@ pub(crate) fn load(connection: &Connection, each: &mut dyn FnMut(Loaded)) -> Res
                 .to_vec(),
             _ => Vec::new(),
         };
-        load_small(&tx, *small, &from, each)?;
+        load_small(connection, *small, &from, each)?;
     }
-    tx.commit()?;
     Ok(())
 }
 

@@ -223,28 +223,47 @@ impl Session {
         }
     }
 
-    /// Reads from the tables as they are with all that was acknowledged.
+    /// Reads one state of the tables, with all that was acknowledged, inside a transaction.
     ///
-    /// On a full disk what waits for them cannot be written. Then it is written in memory, and taken back.
+    /// On a full disk what waits for the tables cannot be written. Then it is written in memory, and taken back.
     pub(crate) fn read<T>(
         &mut self,
         read: impl FnOnce(&Connection) -> Result<T, Fault>,
     ) -> Result<T, Fault> {
         match self.settle(Flush::Later) {
-            Err(fault) if fault.is_full() => {}
-            other => {
-                other?;
-                return read(&self.connection);
+            Err(fault) if fault.is_full() => self.read_in_memory(read),
+            settled => {
+                settled?;
+                let tx = self.connection.unchecked_transaction()?;
+                let found = read(&tx)?;
+                tx.commit()?;
+                Ok(found)
             }
         }
+    }
+
+    fn read_in_memory<T>(
+        &mut self,
+        read: impl FnOnce(&Connection) -> Result<T, Fault>,
+    ) -> Result<T, Fault> {
         self.connection.pragma_update(None, "cache_spill", false)?;
+        let put = self.put_in_memory();
+        let found = put.and_then(|()| read(&self.connection));
+        // Both are needed after an error too: the connection goes on writing.
+        let rolled_back = self.roll_back();
+        let spills = self.connection.pragma_update(None, "cache_spill", true);
+        let found = found?;
+        rolled_back?;
+        spills?;
+        Ok(found)
+    }
+
+    /// Begins a transaction with all that waits for the tables in it.
+    fn put_in_memory(&mut self) -> Result<(), Fault> {
         self.connection.execute_batch("BEGIN IMMEDIATE")?;
         let commits = self.waiting.iter().map(AsRef::as_ref);
-        let put = self.tables.put(&self.connection, commits);
-        let found = put.and_then(|_| read(&self.connection));
-        self.roll_back()?;
-        self.connection.pragma_update(None, "cache_spill", true)?;
-        found
+        self.tables.put(&self.connection, commits)?;
+        Ok(())
     }
 
     /// Writes all that waits for the tables, and a commit behind it, in one transaction.

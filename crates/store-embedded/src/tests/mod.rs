@@ -7,6 +7,7 @@ use ganger_store::{CommitError, Loaded, Store};
 use ganger_types::{Bytes, Change, Commit, Epoch, JobKey, Meta, ShardId};
 
 use crate::EmbeddedStore;
+use crate::load::load;
 
 fn commit(epoch: Epoch, sequence: u64) -> Commit {
     let payload = Bytes::from(vec![b'x'; 100_000]);
@@ -77,4 +78,23 @@ fn a_full_disk_refuses_the_commit_and_the_store_goes_on_when_there_is_space() {
     };
     store.load(&mut each).expect("loads");
     assert_eq!(jobs, [JobKey(3)]);
+}
+
+/// On a full disk rows are loaded inside a transaction that the store takes back at the end.
+#[test]
+fn rows_are_loaded_inside_a_transaction_that_somebody_else_began() {
+    let directory = tempfile::tempdir().expect("a directory can be made");
+    let path = directory.path().join("1.db");
+    let mut store = EmbeddedStore::create_or_open(&path, &ShardId::default()).expect("made");
+    let epoch = store.open().expect("opens").epoch;
+    store
+        .commit(&commit(epoch, 1).into())
+        .expect("there is space");
+    let mut rows = 0;
+    store.on_connection(|connection| {
+        connection.execute_batch("BEGIN IMMEDIATE").expect("begins");
+        load(connection, &mut |_| rows += 1).expect("loads");
+        connection.execute_batch("ROLLBACK").expect("ends");
+    });
+    assert_eq!(rows, 1);
 }
