@@ -17,7 +17,7 @@ pub struct CertificateNames {
 }
 
 /// How a principal has shown who it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Proof {
     /// Nothing is asked for on this server.
     None,

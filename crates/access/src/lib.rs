@@ -1,4 +1,5 @@
-//! Who may do what: identities, roles, the table of operations, the access file, the audit log.
+//! Who may do what, and how much: identities, roles, the table of operations, the access file, the audit log, the
+//! memory that requests may hold.
 //!
 //! No network and no TLS here: the server finds out who asks (`Identity`), the faces ask whether that
 //! identity may (`Identity::may`), and both tell the audit log (`Audit`). Default deny: an operation
@@ -7,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod audit;
+mod budget;
 mod edit;
 mod error;
 mod file;
@@ -17,6 +19,7 @@ mod role;
 mod secret;
 
 pub use audit::{Audit, Outcome, Record};
+pub use budget::{Budget, Full, Hold, Owner, SMALL_BYTES, address_group};
 pub use edit::{add, revoke};
 pub use error::AccessError;
 pub use file::{AccessFile, Entry, Kind};

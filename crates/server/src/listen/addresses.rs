@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::security::address_group;
+use ganger_access::address_group;
 
 /// Counts connections by address. There are at most as many entries as connections.
 #[derive(Clone)]

@@ -4,9 +4,11 @@
 //! and a gateway with one badly set up client must not lock out the rest.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
+
+use ganger_access::address_group;
 
 /// The first wrong token waits so long; every further one twice as long as the one before.
 const DELAY_FIRST: Duration = Duration::from_millis(250);
@@ -18,18 +20,6 @@ const FORGIVEN_AFTER: Duration = Duration::from_secs(600);
 const WAITING_MAX: u32 = 64;
 /// Addresses remembered; beyond it those that have been quiet for longest are forgotten.
 const ADDRESSES_MAX: usize = 10_000;
-
-/// What stands for one client: an address of version 4, or a network of 64 bits of version 6, out of
-/// which anybody has as many addresses as he likes.
-pub(crate) fn address_group(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(address) => {
-            let network = u128::from(address) & (u128::MAX << 64);
-            IpAddr::V6(Ipv6Addr::from(network))
-        }
-        address @ IpAddr::V4(_) => address,
-    }
-}
 
 /// Failed logins by address.
 #[derive(Default)]
@@ -130,14 +120,6 @@ mod tests {
         assert_eq!(attempts.failed(ip("10.0.0.1"), now), None);
         attempts.answered(ip("10.0.0.1"));
         assert!(attempts.failed(ip("10.0.0.1"), now).is_some());
-    }
-
-    #[test]
-    fn a_network_of_version_6_counts_as_one_address() {
-        let group = |text| address_group(ip(text));
-        assert_eq!(group("2001:db8::1"), group("2001:db8::ffff:1"));
-        assert_ne!(group("2001:db8::1"), group("2001:db8:0:1::1"));
-        assert_eq!(group("::ffff:10.0.0.1"), ip("10.0.0.1"));
     }
 
     #[test]

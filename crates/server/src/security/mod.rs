@@ -21,7 +21,6 @@ use tokio::sync::watch as channel;
 
 use crate::secret::Secret;
 
-pub(crate) use attempts::address_group;
 pub(crate) use held::Held;
 pub(crate) use identify::Shown;
 pub(crate) use proven::Proven;
