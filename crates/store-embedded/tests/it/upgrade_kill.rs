@@ -73,7 +73,7 @@ fn upgrade(path: &Path, tracing: &[&str], log: Option<&Path>) -> ExitStatus {
     command.args(["-f", "-qq", "-e", "signal=none", "-o"]);
     command.arg(log.unwrap_or(Path::new("/dev/null")));
     command.args(tracing).arg(program);
-    command.args(["--exact", "open_the_named_store"]);
+    command.args(["--exact", "upgrade_kill::open_the_named_store"]);
     command.args(["--test-threads", "1"]).env(STORE, path);
     let output = command.output().expect("the tracer can be started");
     output.status
