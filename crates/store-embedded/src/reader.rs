@@ -10,7 +10,7 @@ use ganger_types::{
     Bytes, Day, Graph, InputRow, JobId, JobKey, JobRecord, LeaseRecord, Namespace, Part, Queue,
     StatisticsRecord,
 };
-use rusqlite::{Connection, OptionalExtension, Transaction};
+use rusqlite::{Connection, OptionalExtension};
 
 use crate::count::Counting;
 use crate::fault::Fault;
@@ -36,9 +36,11 @@ impl EmbeddedReader {
     /// Runs `read` on one committed state, with all in it that was acknowledged before.
     fn read<T>(
         &mut self,
-        read: impl FnOnce(&Transaction<'_>) -> Result<T, Fault>,
+        read: impl FnOnce(&Connection) -> Result<T, Fault>,
     ) -> Result<T, StoreError> {
-        self.shared.settle()?;
+        if !self.shared.settle()? {
+            return self.shared.read(read);
+        }
         let found = || -> Result<T, Fault> {
             let tx = self.connection.unchecked_transaction()?;
             let found = read(&tx)?;

@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
 use ganger_store::StoreError;
+use rusqlite::Connection;
 
-use crate::fault::io;
+use crate::fault::{Fault, io};
 use crate::session::{Flush, Session};
 
 /// The store while it is open, for whoever writes or has to wait for what is written.
@@ -40,23 +41,45 @@ impl Shared {
         }
     }
 
-    /// Waits until the tables have all that was acknowledged before; usually they do.
+    /// Waits until the tables have all that was acknowledged before; usually they do. False if the disk has no space
+    /// for it: then only the session can read it.
     ///
     /// # Errors
     /// If they cannot be written, or the store has to be opened again first.
-    pub(crate) fn settle(&self) -> Result<(), StoreError> {
+    pub(crate) fn settle(&self) -> Result<bool, StoreError> {
         if !self.is_behind.load(Ordering::Acquire) {
-            return Ok(());
+            return Ok(true);
         }
+        self.with_session(|session| match session.settle(Flush::Later) {
+            Ok(()) => Ok(true),
+            Err(fault) if fault.is_full() => Ok(false),
+            Err(fault) => {
+                session.note_failed_upkeep(&fault);
+                Err(fault.at(&self.path, "written"))
+            }
+        })
+    }
+
+    /// Reads through the session, which has to wait meanwhile.
+    pub(crate) fn read<T>(
+        &self,
+        read: impl FnOnce(&Connection) -> Result<T, Fault>,
+    ) -> Result<T, StoreError> {
+        self.with_session(|session| {
+            let found = session.read(read);
+            found.map_err(|fault| fault.at(&self.path, "read"))
+        })
+    }
+
+    fn with_session<T>(
+        &self,
+        work: impl FnOnce(&mut Session) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
         let mut guard = self.lock();
         let Some(session) = guard.session.as_mut() else {
             return Err(io(&self.path, "read", "it has to be opened again first"));
         };
-        let settled = session.settle(Flush::Later);
-        settled.map_err(|fault| {
-            session.note_failed_upkeep(&fault);
-            fault.at(&self.path, "written")
-        })
+        work(session)
     }
 }
 
