@@ -12,10 +12,11 @@ use ganger_store::CommitError;
 use ganger_types::{Bytes, Change, Commit};
 use rusqlite::Connection;
 
-use crate::fault::Fault;
+use crate::fault::{Fault, io};
 use crate::meta::Header;
 use crate::tables::Tables;
 use crate::turns::{self, TurnLog, Turns};
+use crate::wal;
 
 /// The log of the tables is copied into the file when it has so many pages: 32 MiB. Sooner costs writes, later
 /// makes the pause longer and recovery slower.
@@ -65,8 +66,23 @@ impl Session {
     /// The log of the tables is copied into the file and both are flushed first: after a failed flush the system
     /// may show pages that are not on disk, and what is built upon must be. Then the tables get what the turn log
     /// has and they have not.
-    pub(crate) fn open(path: PathBuf, mut connection: Connection) -> Result<Self, Fault> {
-        checkpoint(&connection, "TRUNCATE")?;
+    ///
+    /// # Errors
+    /// If the log cannot be copied, because another process reads for long, after a failed write or flush.
+    pub(crate) fn open(
+        path: PathBuf,
+        mut connection: Connection,
+        has_failed: bool,
+    ) -> Result<Self, Fault> {
+        if !checkpoint(&connection, "TRUNCATE")? {
+            if has_failed {
+                let reason = "a write has failed before, and another process (`ganger check`, `ganger backup`) \
+                              reads it: wait until that has ended";
+                return Err(Fault::Store(io(&path, "opened", reason)));
+            }
+            // What is not in the file yet stays in the log, and the turn log is written over below.
+            wal::flush(&path).map_err(Fault::Store)?;
+        }
         let log_pages = Arc::new(AtomicU64::new(0));
         let told = Arc::clone(&log_pages);
         connection.wal_hook(Some(move |_: &mut rusqlite::hooks::Wal, pages| {
@@ -205,14 +221,29 @@ impl Session {
 
     /// Writes all that waits for the tables.
     pub(crate) fn settle(&mut self, flush: Flush) -> Result<(), Fault> {
-        if self.waiting.is_empty() && (flush == Flush::Later || !self.is_unflushed) {
-            return Ok(());
+        if self.waiting.is_empty() {
+            return match flush {
+                Flush::Now => self.flush_tables(),
+                Flush::Later => Ok(()),
+            };
         }
         let written = self.write(None, flush);
         if written.is_err() {
             self.roll_back()?;
         }
         written
+    }
+
+    /// Flushes what was written with [`Flush::Later`].
+    ///
+    /// SQLite does not do that at the end of a transaction that has changed nothing, whatever it was asked for.
+    fn flush_tables(&mut self) -> Result<(), Fault> {
+        if self.is_unflushed {
+            wal::flush(&self.path).map_err(Fault::Store)?;
+            self.is_unflushed = false;
+            self.restart_turns();
+        }
+        Ok(())
     }
 
     /// Writes all that waits for the tables, if the disk has space for it; without, the turn log has still room.

@@ -17,6 +17,8 @@ use crate::{connect, create, load, recover};
 /// The embedded store.
 pub struct EmbeddedStore {
     shared: Arc<Shared>,
+    /// Whether a write or a flush has failed since the store was opened.
+    has_failed: bool,
     /// Dropped last, when no connection is left.
     _lock: Lock,
 }
@@ -40,6 +42,7 @@ impl EmbeddedStore {
         create::upgrade(path)?;
         Ok(Self {
             shared: Arc::new(Shared::new(path)),
+            has_failed: false,
             _lock: lock,
         })
     }
@@ -92,8 +95,9 @@ impl Store for EmbeddedStore {
         *guard.session = None;
         recover::inspect(path)?;
         let connection = connect::writer(path)?;
-        let session = Session::open(path.to_path_buf(), connection);
+        let session = Session::open(path.to_path_buf(), connection, self.has_failed);
         let session = session.map_err(|fault| fault.at(path, "opened"))?;
+        self.has_failed = false;
         let header = session.header();
         let opened = Opened {
             epoch: header.epoch,
@@ -125,6 +129,7 @@ impl Store for EmbeddedStore {
             let rolled_back = session.roll_back();
             if matches!(error, CommitError::Unknown(_)) || rolled_back.is_err() {
                 *guard.session = None;
+                self.has_failed = true;
                 return Err(match error {
                     CommitError::Unknown(reason) => CommitError::Unknown(reason),
                     other => CommitError::Unknown(other.to_string()),
@@ -163,6 +168,7 @@ impl Store for EmbeddedStore {
         if fault.is_full() {
             return Ok(());
         }
+        self.has_failed = true;
         Err(fault.at(path, "written"))
     }
 }

@@ -84,6 +84,13 @@ fn stored_sums(frame: &[u8]) -> Sums {
     (word(frame, 16), word(frame, 20))
 }
 
+/// Flushes the log of a store. SQLite has flushed its name with its first bytes.
+pub(crate) fn flush(store: &Path) -> Result<(), StoreError> {
+    let path = beside(store, "-wal");
+    let flushed = File::open(&path).and_then(|file| file.sync_data());
+    flushed.map_err(|error| io(&path, "flushed", error))
+}
+
 /// Refuses a store whose log is damaged before its end.
 pub(crate) fn inspect(store: &Path) -> Result<(), StoreError> {
     let path = beside(store, "-wal");
