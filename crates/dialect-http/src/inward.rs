@@ -10,3 +10,5 @@ pub(crate) mod report;
 pub(crate) mod schedule;
 pub(crate) mod settings;
 pub(crate) mod shape;
+pub(crate) mod short;
+pub(crate) mod word;

@@ -2,6 +2,7 @@
 
 use axum::extract::{FromRequest, Request};
 use axum::response::{IntoResponse, Response};
+use ganger_types::json_error::in_json_words;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -213,6 +214,7 @@ fn explain_data(message: &str, pointer: &str) -> Problem {
     } else {
         pointer.to_owned()
     };
+    let message = in_json_words(message);
     Problem::new(code, format!("{place}: {message}")).at(pointer)
 }
 

@@ -60,6 +60,13 @@ pub(crate) type TagName = Named<Tag>;
 pub(crate) type UniqueName = Named<UniqueKey>;
 pub(crate) type WorkerName = Named<Worker>;
 
+impl<T: Name> Named<T> {
+    /// The name that a text stands for.
+    pub(crate) fn from_text(text: &str) -> Result<Self, NameError> {
+        T::from_bytes(&read(text.as_bytes())).map(Self)
+    }
+}
+
 impl<T: Name> Serialize for Named<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(&show(self.0.bytes()))
@@ -69,9 +76,7 @@ impl<T: Name> Serialize for Named<T> {
 impl<'de, T: Name> Deserialize<'de> for Named<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
-        T::from_bytes(&read(text.as_bytes()))
-            .map(Self)
-            .map_err(serde::de::Error::custom)
+        Self::from_text(&text).map_err(serde::de::Error::custom)
     }
 }
 

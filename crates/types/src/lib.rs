@@ -10,6 +10,7 @@ pub mod command;
 pub mod event;
 pub mod id;
 pub mod job;
+pub mod json_error;
 pub mod keys;
 pub mod limits;
 pub mod name;

@@ -9,6 +9,7 @@ use serde_json::value::RawValue;
 
 use super::problem::Problem;
 use super::shape::{decode, given};
+use super::short::words;
 use super::span::Moment;
 
 /// A task of enq's.
@@ -56,13 +57,12 @@ struct Argument {
     task_id: Option<TaskId>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ArgumentType {
-    #[serde(rename = "VALUE")]
     Value,
-    #[serde(rename = "TASKREF")]
     Reference,
 }
+words!(ArgumentType { "VALUE" => Value, "TASKREF" => Reference });
 
 /// What the tasks of a submission become.
 #[derive(Debug)]

@@ -5,11 +5,12 @@ use std::collections::HashMap;
 use ganger_client::{
     CatchUp, Edge, Input, NewJob, NewSchedule, Overlap, ScheduleSpec, Start, Unique, Upstream,
 };
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 use super::problem::Problem;
 use super::shape::{Keeping, Labels, Policy, RetryIn, given, octets};
+use super::short::{ShortOr, read_short_or, words};
 use super::span::{Moment, Span};
 
 /// A job to be enqueued. Only `kind` is required.
@@ -29,7 +30,7 @@ pub(crate) struct JobIn {
     #[serde(default)]
     inputs: Vec<InputIn>,
     #[serde(default)]
-    after: Vec<EdgeIn>,
+    after: Vec<AfterIn>,
     #[serde(default)]
     priority: i64,
     delay: Option<Span>,
@@ -50,7 +51,10 @@ pub(crate) struct JobIn {
 
 /// One positional input: exactly one of the first four.
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "an object such as {\"value\": 1} or {\"result_of\": \"left\"}"
+)]
 struct InputIn {
     #[serde(default, deserialize_with = "given")]
     value: Option<Box<RawValue>>,
@@ -69,11 +73,67 @@ struct EdgeIn {
     policy: Option<Policy>,
 }
 
+/// A job to wait for. A string is the name of a job of the same submission or, if none has it, the id of an
+/// existing job.
+#[derive(Debug)]
+enum AfterIn {
+    Short(String),
+    Long(EdgeIn),
+}
+
+impl ShortOr for AfterIn {
+    type Long = EdgeIn;
+    const EXPECTED: &'static str =
+        "the name or id of a job, or an object such as {\"name\": \"left\"} or {\"job\": \"a1\"}";
+
+    fn short(text: &str) -> Self {
+        Self::Short(text.to_owned())
+    }
+
+    fn long(edge: EdgeIn) -> Self {
+        Self::Long(edge)
+    }
+}
+
+impl<'de> Deserialize<'de> for AfterIn {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        read_short_or(deserializer)
+    }
+}
+
+/// The key of a unique job, and for how long it counts.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct UniqueIn {
+struct UniqueKeyIn {
     key: String,
     window: Option<Span>,
+}
+
+/// A unique key: a string is one without a window.
+#[derive(Debug)]
+struct UniqueIn(UniqueKeyIn);
+
+impl ShortOr for UniqueIn {
+    type Long = UniqueKeyIn;
+    const EXPECTED: &'static str =
+        "a key such as \"user-1\", or an object such as {\"key\": \"user-1\", \"window\": \"1h\"}";
+
+    fn short(text: &str) -> Self {
+        Self(UniqueKeyIn {
+            key: text.to_owned(),
+            window: None,
+        })
+    }
+
+    fn long(unique: UniqueKeyIn) -> Self {
+        Self(unique)
+    }
+}
+
+impl<'de> Deserialize<'de> for UniqueIn {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        read_short_or(deserializer)
+    }
 }
 
 /// The names of a submission's jobs and their places.
@@ -126,7 +186,7 @@ impl JobIn {
             tags: self.tags,
             labels: self.labels.0,
             tracked: self.tracked,
-            unique: self.unique.map(|given| Unique {
+            unique: self.unique.map(|UniqueIn(given)| Unique {
                 key: given.key,
                 window: given.window.map(|span| span.0),
             }),
@@ -159,6 +219,18 @@ impl InputIn {
                 let policy = self.policy.unwrap_or_default().into();
                 Ok(Input::Result(Edge { upstream, policy }))
             }
+        }
+    }
+}
+
+impl AfterIn {
+    fn convert(self, members: &Members) -> Result<Edge, Problem> {
+        match self {
+            Self::Short(text) => Ok(Edge::on(match members.get(&text) {
+                Some(place) => Upstream::Member(*place),
+                None => Upstream::Job(text),
+            })),
+            Self::Long(edge) => edge.convert(members),
         }
     }
 }
@@ -220,21 +292,21 @@ pub(crate) struct ScheduleIn {
     labels: Labels,
 }
 
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug)]
 enum CatchUpIn {
     None,
     Last,
     All,
 }
+words!(CatchUpIn { "none" => None, "last" => Last, "all" => All });
 
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug)]
 enum OverlapIn {
     Allow,
     Skip,
     Replace,
 }
+words!(OverlapIn { "allow" => Allow, "skip" => Skip, "replace" => Replace });
 
 impl ScheduleIn {
     /// The schedule of this name.

@@ -10,6 +10,7 @@ mod lines;
 mod problem;
 mod relax;
 mod shape;
+mod short;
 pub(crate) mod span;
 
 use ganger_client::NewJob;

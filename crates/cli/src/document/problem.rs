@@ -131,7 +131,7 @@ fn explain(error: &serde_json::Error) -> Problem {
                 .to_owned()
         }
         Category::Syntax | Category::Io => format!("this is not valid JSON: {message}"),
-        Category::Data => message.to_owned(),
+        Category::Data => ganger_types::json_error::in_json_words(message),
     };
     let place = (error.line() > 0).then(|| (error.line(), error.column().max(1)));
     Problem { what, place }

@@ -11,6 +11,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 use super::problem::Problem;
+use super::short::words;
 use super::span::Span;
 
 /// The longest pause that exponential backoff grows to unless the document says otherwise.
@@ -89,14 +90,14 @@ impl<'de> Visitor<'de> for Pairs {
 }
 
 /// What an edge does when its upstream does not succeed.
-#[derive(Clone, Copy, Debug, Default, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) enum Policy {
     #[default]
     Fail,
     Wait,
     Ignore,
 }
+words!(Policy { "fail" => Fail, "wait" => Wait, "ignore" => Ignore });
 
 impl From<Policy> for FailurePolicy {
     fn from(policy: Policy) -> Self {

@@ -196,6 +196,82 @@ fn a_graph_of_our_own_form_refers_by_name() {
 }
 
 #[test]
+fn short_forms_say_the_same_as_the_long_ones() {
+    let document = good(
+        r#"{"jobs": [{"name": "a", "kind": "x", "unique": "k"},
+                     {"kind": "y", "after": ["a", "1/old", {"name": "a", "policy": "wait"}]}]}"#,
+    );
+    let unique = document.jobs[0].unique.as_ref().expect("a key");
+    assert_eq!((&*unique.key, unique.window), ("k", None));
+    let after = &document.jobs[1].after;
+    assert_eq!(after[0], Edge::on(Upstream::Member(0)));
+    assert_eq!(after[1], Edge::on(Upstream::Job("1/old".to_owned())));
+    assert_eq!(after[2].policy, ganger_client::FailurePolicy::Wait);
+}
+
+#[test]
+fn errors_speak_of_json_and_name_no_type_of_the_program() {
+    let values = [
+        "7",
+        "-1",
+        "1.5",
+        "\"x\"",
+        "null",
+        "true",
+        "[]",
+        "[7]",
+        "[[]]",
+        "{}",
+        r#"{"x": 1}"#,
+    ];
+    let fields = [
+        "name",
+        "id",
+        "shard",
+        "queue",
+        "payload_base64",
+        "inputs",
+        "after",
+        "priority",
+        "delay",
+        "run_at",
+        "deadline",
+        "timeout",
+        "retry",
+        "tags",
+        "labels",
+        "tracked",
+        "unique",
+        "keep_succeeded",
+        "keep_failed",
+    ];
+    let mut refused = 0;
+    for field in fields {
+        for value in values {
+            for value in [
+                value.to_owned(),
+                format!("[{{\"policy\": {value}}}]"),
+                format!("{{\"max\": {value}}}"),
+            ] {
+                let text = format!(r#"{{"kind": "k", "{field}": {value}}}"#);
+                let Err(problem) = read(text.as_bytes()) else {
+                    continue;
+                };
+                refused += 1;
+                let message = problem.to_string();
+                for word in [
+                    "struct", "enum", "variant", "sequence", "i64", "u32", "u64", "f64", "In ",
+                    "unit",
+                ] {
+                    assert!(!message.contains(word), "{text}: {message}");
+                }
+            }
+        }
+    }
+    assert!(refused > 300, "only {refused} refusals");
+}
+
+#[test]
 fn an_array_of_jobs_is_a_graph_too() {
     let document = good(r#"[{"kind": "x", "name": "a"}, {"kind": "y", "after": [{"name": "a"}]}]"#);
     assert_eq!(document.jobs[1].after, [Edge::on(Upstream::Member(0))]);

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::fmt;
 
+use crate::inward::word::words;
 use ganger_types::command::{NewEdge, NewInput, NewJob, Upstream};
 use ganger_types::{Bytes, FailurePolicy, JobId, JobRef, RetryPolicy, ShardId};
 use serde::{Deserialize, Serialize};
@@ -18,7 +19,10 @@ use crate::time::Moment;
 
 /// A task of enq's.
 #[derive(Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "an object such as {\"task_id\": {\"shard\": \"1\", \"id\": \"a\"}, \"method\": \"m\"}"
+)]
 #[schema(as = EnqTask)]
 pub(crate) struct TaskIn {
     /// The shard to run on, and the mock id.
@@ -36,7 +40,10 @@ pub(crate) struct TaskIn {
 
 /// A task's id: its shard, and its name there.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Deserialize, Serialize, ToSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "an object such as {\"shard\": \"1\", \"id\": \"a\"}"
+)]
 #[schema(as = EnqTaskId)]
 pub(crate) struct TaskId {
     /// Such as `1`.
@@ -53,7 +60,10 @@ impl fmt::Display for TaskId {
 
 /// A positional input of enq's.
 #[derive(Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "an object such as {\"type\": \"VALUE\", \"value\": 1}"
+)]
 #[schema(as = EnqArgument)]
 struct Argument {
     /// `VALUE` or `TASKREF`.
@@ -67,13 +77,14 @@ struct Argument {
     task_id: Option<TaskId>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, ToSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ToSchema)]
 enum ArgumentType {
-    #[serde(rename = "VALUE")]
+    #[schema(rename = "VALUE")]
     Value,
-    #[serde(rename = "TASKREF")]
+    #[schema(rename = "TASKREF")]
     Reference,
 }
+words!(ArgumentType { "VALUE" => Value, "TASKREF" => Reference });
 
 /// Jobs with their shards.
 type Placed = Vec<(ShardId, NewJob)>;

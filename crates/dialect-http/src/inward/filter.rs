@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use crate::inward::word::words;
 use ganger_types::query::JobQuery;
 use ganger_types::{
     JobState, JobStates, LabelKey, LabelValue, Namespace, Place, limits::PAGE_JOBS_MAX,
@@ -143,7 +144,10 @@ fn label(arguments: &Arguments) -> Result<Option<(LabelKey, LabelValue)>, Proble
 
 /// Which jobs a bulk action is for: `jobs`, or `filter`.
 #[derive(Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "an object such as {\"filter\": {\"queue\": \"mail\"}} or {\"jobs\": [\"a1\"]}"
+)]
 #[schema(as = Bulk)]
 pub(crate) struct BulkIn {
     /// These, by id.
@@ -158,7 +162,10 @@ pub(crate) struct BulkIn {
 
 /// Conditions on jobs.
 #[derive(Debug, Default, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "an object such as {\"queue\": \"mail\", \"state\": \"failed\"}"
+)]
 #[schema(as = JobFilter)]
 pub(crate) struct FilterIn {
     /// In this queue.
@@ -187,8 +194,8 @@ pub(crate) struct FilterIn {
     created_before: Option<Moment>,
 }
 
-#[derive(Clone, Copy, Debug, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, ToSchema)]
+#[schema(rename_all = "snake_case")]
 enum StateIn {
     Blocked,
     Scheduled,
@@ -198,6 +205,7 @@ enum StateIn {
     Failed,
     Cancelled,
 }
+words!(StateIn { "blocked" => Blocked, "scheduled" => Scheduled, "ready" => Ready, "running" => Running, "succeeded" => Succeeded, "failed" => Failed, "cancelled" => Cancelled });
 
 /// One state or a list of them.
 #[derive(Clone, Copy, Debug)]

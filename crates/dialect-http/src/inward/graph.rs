@@ -14,7 +14,10 @@ use crate::problem::Problem;
 
 /// A graph: jobs with names, and references between them. All or none is enqueued.
 #[derive(Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "an object such as {\"jobs\": [{\"name\": \"left\", \"kind\": \"count\"}]}"
+)]
 #[schema(as = NewGraph)]
 pub(crate) struct GraphIn {
     /// The jobs, in any order.

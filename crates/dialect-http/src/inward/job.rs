@@ -9,14 +9,18 @@ use utoipa::ToSchema;
 
 use crate::api::Api;
 use crate::inward::shape::{KeepFor, Labels, Policy, Rank, RetryIn};
-use crate::names::{JobReference, KindName, QueueName, TagName, UniqueName, show};
+use crate::inward::short::{ShortOr, or_string};
+use crate::names::{JobReference, KindName, QueueName, TagName, UniqueName, read, show};
 use crate::octets::{self, Base64, Exact};
 use crate::problem::Problem;
 use crate::time::{Moment, Span};
 
 /// A job to be enqueued. Only `kind` is required.
 #[derive(Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "an object such as {\"kind\": \"resize\", \"payload\": {\"file\": \"a.png\"}}"
+)]
 #[schema(as = NewJob)]
 pub(crate) struct JobIn {
     /// Its name inside this submission, for references; only in graphs.
@@ -39,7 +43,7 @@ pub(crate) struct JobIn {
     inputs: Vec<InputIn>,
     /// Jobs to wait for without taking their results.
     #[serde(default)]
-    after: Vec<EdgeIn>,
+    after: Vec<AfterIn>,
     /// Smaller runs first; 0 if absent.
     priority: Option<Rank>,
     /// It may run after so long. Not together with `run_at`.
@@ -71,7 +75,10 @@ pub(crate) struct JobIn {
 
 /// One positional input: exactly one of `value`, `value_base64`, `result_of`, `result_of_job`.
 #[derive(Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "an object such as {\"value\": 1} or {\"result_of\": \"left\"}"
+)]
 #[schema(as = NewInput)]
 pub(crate) struct InputIn {
     /// Any JSON value, kept as its exact text.
@@ -100,15 +107,59 @@ pub(crate) struct EdgeIn {
     policy: Option<Policy>,
 }
 
+/// A job to wait for. A string is the name of a job of the same submission or, if none has it, the id of an
+/// existing job.
+#[derive(Debug)]
+pub(crate) enum AfterIn {
+    Short(String),
+    Long(EdgeIn),
+}
+
+impl ShortOr for AfterIn {
+    type Long = EdgeIn;
+    const EXPECTED: &'static str =
+        "the name or id of a job, or an object such as {\"name\": \"left\"} or {\"job\": \"a1\"}";
+
+    fn short<E: serde::de::Error>(text: &str) -> Result<Self, E> {
+        Ok(Self::Short(text.to_owned()))
+    }
+
+    fn long(edge: EdgeIn) -> Self {
+        Self::Long(edge)
+    }
+}
+or_string!(AfterIn as "After");
+
+/// The key of a unique job, and for how long it counts.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = Unique)]
-struct UniqueIn {
+pub(crate) struct UniqueKeyIn {
     /// The key, within the namespace.
     key: UniqueName,
     /// So long after the first was enqueued; while it is live if absent.
     window: Option<Span>,
 }
+
+/// A unique key: a string is one without a window.
+#[derive(Debug)]
+pub(crate) struct UniqueIn(UniqueKeyIn);
+
+impl ShortOr for UniqueIn {
+    type Long = UniqueKeyIn;
+    const EXPECTED: &'static str =
+        "a key such as \"user-1\", or an object such as {\"key\": \"user-1\", \"window\": \"1h\"}";
+
+    fn short<E: serde::de::Error>(text: &str) -> Result<Self, E> {
+        let key = UniqueName::from_text(text).map_err(E::custom)?;
+        Ok(Self(UniqueKeyIn { key, window: None }))
+    }
+
+    fn long(unique: UniqueKeyIn) -> Self {
+        Self(unique)
+    }
+}
+or_string!(UniqueIn as "UniqueOrKey");
 
 /// The names of a submission's jobs and their places.
 pub(crate) type Members = HashMap<String, u32>;
@@ -144,7 +195,7 @@ impl JobIn {
             tags: self.tags.into_iter().map(|tag| tag.0).collect(),
             labels: self.labels.0,
             tracked: self.tracked,
-            unique: self.unique.map(|given| Unique {
+            unique: self.unique.map(|UniqueIn(given)| Unique {
                 key: given.key.0,
                 window: given.window.map(|span| span.0),
             }),
@@ -195,13 +246,18 @@ fn inputs(
         .collect()
 }
 
-fn edges(given: Vec<EdgeIn>, refers: &Refers<'_>, pointer: &str) -> Result<Vec<NewEdge>, Problem> {
+fn edges(given: Vec<AfterIn>, refers: &Refers<'_>, pointer: &str) -> Result<Vec<NewEdge>, Problem> {
     let each = given.into_iter().enumerate();
-    each.map(|(place, edge)| {
+    each.map(|(place, after)| {
         let pointer = format!("{pointer}/after/{place}");
-        let upstream = refers.upstream(edge.name, edge.job, &pointer, ("name", "job"))?;
-        let policy = edge.policy.unwrap_or_default().into();
-        Ok(NewEdge { upstream, policy })
+        match after {
+            AfterIn::Short(text) => refers.named(&text, &pointer),
+            AfterIn::Long(edge) => {
+                let upstream = refers.upstream(edge.name, edge.job, &pointer, ("name", "job"))?;
+                let policy = edge.policy.unwrap_or_default().into();
+                Ok(NewEdge { upstream, policy })
+            }
+        }
     })
     .collect()
 }
@@ -237,6 +293,19 @@ struct Refers<'a> {
 }
 
 impl Refers<'_> {
+    /// The edge that a string stands for: to the job of this name in the submission, else to an existing job.
+    fn named(&self, text: &str, pointer: &str) -> Result<NewEdge, Problem> {
+        let upstream = match self.members.get(text) {
+            Some(place) => Upstream::Member(*place),
+            None => {
+                let job = JobReference(read(text.as_bytes()));
+                self.api.upstream(&job, self.home, pointer)?
+            }
+        };
+        let policy = Policy::default().into();
+        Ok(NewEdge { upstream, policy })
+    }
+
     /// The upstream that one of two fields names.
     fn upstream(
         &self,

@@ -2,26 +2,31 @@
 
 use std::time::Duration;
 
+use crate::inward::word::words;
 use ganger_types::command::{Lease, TakeFrom, TakeMode};
 use ganger_types::{Namespace, Queue};
 use serde::Deserialize;
 use utoipa::ToSchema;
 
+use crate::inward::short::{ShortOr, or_string};
 use crate::names::{QueueName, RequestName, WorkerName};
 use crate::time::Span;
 
 /// Takes jobs under leases.
 #[derive(Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "an object such as {\"worker\": \"me\", \"queues\": [\"mail\"], \"wait\": \"30s\"}"
+)]
 #[schema(as = LeaseRequest)]
 pub(crate) struct LeaseIn {
     /// From where; the queue `default` if absent.
-    queues: Option<Vec<QueueIn>>,
+    queues: Option<Vec<FromIn>>,
     /// In which manner, when there are several; `ordered` if absent.
     #[serde(default)]
     mode: Mode,
-    /// For whom.
-    worker: Option<WorkerName>,
+    /// For whom: the name under which this worker is listed.
+    worker: WorkerName,
     /// At most so many jobs; 1 if absent.
     max: Option<u32>,
     /// Length of the leases; the queue's if absent.
@@ -36,16 +41,39 @@ pub(crate) struct LeaseIn {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = LeaseQueue)]
-struct QueueIn {
+pub(crate) struct QueueIn {
     /// Its name.
     queue: QueueName,
     /// Its share under `weighted`; 1 if absent.
     weight: Option<u32>,
 }
 
+/// A queue to take from: a string is its name.
+#[derive(Debug)]
+pub(crate) struct FromIn(QueueIn);
+
+impl ShortOr for FromIn {
+    type Long = QueueIn;
+    const EXPECTED: &'static str =
+        "the name of a queue, or an object such as {\"queue\": \"mail\", \"weight\": 2}";
+
+    fn short<E: serde::de::Error>(text: &str) -> Result<Self, E> {
+        let queue = QueueName::from_text(text).map_err(E::custom)?;
+        Ok(Self(QueueIn {
+            queue,
+            weight: None,
+        }))
+    }
+
+    fn long(queue: QueueIn) -> Self {
+        Self(queue)
+    }
+}
+or_string!(FromIn as "LeaseFrom");
+
 /// How several queues are taken from.
-#[derive(Clone, Copy, Debug, Default, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, Default, ToSchema)]
+#[schema(rename_all = "snake_case")]
 enum Mode {
     /// A queue only when those named before it are empty.
     #[default]
@@ -55,6 +83,7 @@ enum Mode {
     /// In turn, by weight.
     Weighted,
 }
+words!(Mode { "ordered" => Ordered, "round_robin" => RoundRobin, "weighted" => Weighted });
 
 impl LeaseIn {
     /// The command, and how long to wait.
@@ -66,7 +95,7 @@ impl LeaseIn {
             }],
             Some(given) => given
                 .into_iter()
-                .map(|it| TakeFrom {
+                .map(|FromIn(it)| TakeFrom {
                     queue: it.queue.0,
                     weight: it.weight.unwrap_or(1),
                 })
@@ -81,7 +110,7 @@ impl LeaseIn {
             namespace,
             queues,
             mode,
-            worker: self.worker.map(|worker| worker.0),
+            worker: Some(self.worker.0),
             jobs_max: self.max.unwrap_or(1),
             lease_for: self.lease_for.map(|span| span.0),
             request: self.request_id.map(|id| id.0),

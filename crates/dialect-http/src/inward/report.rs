@@ -73,7 +73,10 @@ fn held(
 
 /// How far a job is.
 #[derive(Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "an object such as {\"fraction\": 0.5, \"message\": \"...\"}"
+)]
 #[schema(as = NewProgress)]
 struct ProgressIn {
     /// From 0 to 1.
@@ -85,7 +88,10 @@ struct ProgressIn {
 
 /// Extends a lease.
 #[derive(Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "an object such as {\"job\": \"a1\", \"token\": \"...\"}"
+)]
 #[schema(as = Renew)]
 pub(crate) struct RenewIn {
     /// The job.
@@ -146,7 +152,10 @@ impl ProgressIn {
 
 /// Ends an attempt with success.
 #[derive(Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "an object such as {\"job\": \"a1\", \"token\": \"...\", \"result\": 1}"
+)]
 #[schema(as = Complete)]
 pub(crate) struct CompleteIn {
     /// The job.
@@ -164,7 +173,10 @@ pub(crate) struct CompleteIn {
 
 /// Where a completed job goes on.
 #[derive(Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "an object such as {\"queue\": \"mail\"}"
+)]
 #[schema(as = Next)]
 struct NextIn {
     /// The queue.
@@ -208,7 +220,10 @@ impl Report for CompleteIn {
 
 /// Ends an attempt with a failure.
 #[derive(Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "an object such as {\"job\": \"a1\", \"token\": \"...\", \"message\": \"no such file\"}"
+)]
 #[schema(as = Fail)]
 pub(crate) struct FailIn {
     /// The job.
@@ -248,7 +263,10 @@ impl Report for FailIn {
 
 /// Gives a job back.
 #[derive(Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "an object such as {\"job\": \"a1\", \"token\": \"...\"}"
+)]
 #[schema(as = Release)]
 pub(crate) struct ReleaseIn {
     /// The job.
@@ -282,7 +300,10 @@ impl Report for ReleaseIn {
 
 /// Appends to the log of an attempt: `text` or `data_base64`.
 #[derive(Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "an object such as {\"job\": \"a1\", \"token\": \"...\", \"offset\": 0, \"text\": \"...\"}"
+)]
 #[schema(as = AppendLog)]
 pub(crate) struct LogIn {
     /// The job.

@@ -1,5 +1,6 @@
 //! A schedule to be, as a document.
 
+use crate::inward::word::words;
 use ganger_types::{
     CatchUp, Namespace, Overlap, ScheduleId, ScheduleRecord, ScheduleSpec, Timestamp,
 };
@@ -14,7 +15,10 @@ use crate::time::{Moment, Span};
 
 /// A rule that enqueues again and again: `every`, or `cron`.
 #[derive(Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "an object such as {\"every\": \"1h\", \"kind\": \"clean\"}"
+)]
 #[schema(as = NewSchedule)]
 pub(crate) struct ScheduleIn {
     /// So long between two runs.
@@ -59,23 +63,25 @@ pub(crate) struct ScheduleIn {
     labels: Labels,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ToSchema)]
+#[schema(rename_all = "snake_case")]
 enum CatchUpIn {
     None,
     #[default]
     Last,
     All,
 }
+words!(CatchUpIn { "none" => None, "last" => Last, "all" => All });
 
-#[derive(Clone, Copy, Debug, Default, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, Default, ToSchema)]
+#[schema(rename_all = "snake_case")]
 enum OverlapIn {
     #[default]
     Allow,
     Skip,
     Replace,
 }
+words!(OverlapIn { "allow" => Allow, "skip" => Skip, "replace" => Replace });
 
 impl ScheduleIn {
     /// The record, with the engine's own fields empty. `now` is the first run's time if none is given.

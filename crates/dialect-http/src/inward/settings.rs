@@ -1,5 +1,6 @@
 //! Settings of queues and namespaces, as documents.
 
+use crate::inward::word::words;
 use ganger_types::{Clock, DueOrder, Keep, NamespaceSettings, QueueSettings, Retention};
 use serde::Deserialize;
 use utoipa::ToSchema;
@@ -9,7 +10,10 @@ use crate::time::Span;
 
 /// How long and how many finished jobs of one outcome are kept. What is absent is no bound.
 #[derive(Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "an object such as {\"age\": \"1d\", \"count\": 1000}"
+)]
 #[schema(as = NewKeep)]
 struct KeepIn {
     /// By age, counted from the end.
@@ -20,7 +24,10 @@ struct KeepIn {
 
 /// What is kept of finished jobs. What is absent is as by default.
 #[derive(Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "an object such as {\"succeeded\": {\"age\": \"1d\"}}"
+)]
 #[schema(as = NewRetention)]
 struct RetentionIn {
     /// Of those that succeeded: 1 day and 100,000 a queue by default.
@@ -52,8 +59,8 @@ impl From<RetentionIn> for Retention {
 }
 
 /// Where a job goes that falls due while others wait.
-#[derive(Clone, Copy, Debug, Default, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, Default, ToSchema)]
+#[schema(rename_all = "snake_case")]
 enum Order {
     /// Behind those already waiting.
     #[default]
@@ -61,10 +68,14 @@ enum Order {
     /// Before those already waiting, within its priority.
     Ahead,
 }
+words!(Order { "behind" => Behind, "ahead" => Ahead });
 
 /// All settings of a queue. What is absent falls back to the namespace's.
 #[derive(Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "an object such as {\"running_max\": 10}"
+)]
 #[schema(as = NewQueueSettings)]
 pub(crate) struct QueueSettingsIn {
     /// Nothing is leased from it.
@@ -106,8 +117,8 @@ impl From<QueueSettingsIn> for QueueSettings {
 }
 
 /// Whose time a namespace runs on.
-#[derive(Clone, Copy, Debug, Default, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, Default, ToSchema)]
+#[schema(rename_all = "snake_case")]
 enum ClockIn {
     /// The server's.
     #[default]
@@ -115,10 +126,14 @@ enum ClockIn {
     /// Each command brings its own.
     Caller,
 }
+words!(ClockIn { "server" => Server, "caller" => Caller });
 
 /// All settings of a namespace. What is absent is as by default.
 #[derive(Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "an object such as {\"live_max\": 10000}"
+)]
 #[schema(as = NewNamespaceSettings)]
 pub(crate) struct NamespaceSettingsIn {
     /// Whose time; `server` if absent.

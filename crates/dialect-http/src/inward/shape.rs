@@ -6,6 +6,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::time::Duration;
 
+use crate::inward::word::words;
 use ganger_types::{Backoff, FailurePolicy, LabelKey, LabelValue, Priority, RetryPolicy};
 use serde::de::{Error as _, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
@@ -144,8 +145,8 @@ impl PartialSchema for Labels {
 impl ToSchema for Labels {}
 
 /// What an edge does when its upstream does not succeed.
-#[derive(Clone, Copy, Debug, Default, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, Default, ToSchema)]
+#[schema(rename_all = "snake_case")]
 pub(crate) enum Policy {
     /// The dependent fails too.
     #[default]
@@ -155,6 +156,7 @@ pub(crate) enum Policy {
     /// The dependent goes on; a data input reads null.
     Ignore,
 }
+words!(Policy { "fail" => Fail, "wait" => Wait, "ignore" => Ignore });
 
 impl From<Policy> for FailurePolicy {
     fn from(policy: Policy) -> Self {
@@ -168,7 +170,10 @@ impl From<Policy> for FailurePolicy {
 
 /// How often and when a job is tried again.
 #[derive(Clone, Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "an object such as {\"max\": 5, \"backoff\": \"10s\"}"
+)]
 #[schema(as = Retry)]
 pub(crate) struct RetryIn {
     /// Retries after the first attempt; 3 by default.
@@ -199,7 +204,10 @@ impl From<RetryIn> for RetryPolicy {
 struct BackoffIn(Backoff);
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "an object such as {\"base\": \"20s\", \"cap\": \"1h\"}"
+)]
 struct Exponential {
     base: Span,
     cap: Option<Span>,

@@ -26,7 +26,10 @@ pub(crate) struct ActedView {
 
 /// Why a job or graph is called off.
 #[derive(Debug, Default, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "an object such as {\"reason\": \"...\"}"
+)]
 #[schema(as = Cancel)]
 pub(crate) struct CancelIn {
     /// For people.
@@ -36,7 +39,10 @@ pub(crate) struct CancelIn {
 
 /// How a job is put back.
 #[derive(Debug, Default, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "an object such as {\"queue\": \"mail\"}"
+)]
 #[schema(as = RetryJob)]
 pub(crate) struct RetryJobIn {
     /// Into another queue than its own.

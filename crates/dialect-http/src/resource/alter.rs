@@ -20,7 +20,10 @@ use crate::time::{Moment, Span};
 
 /// Changes to a job. What is absent stays.
 #[derive(Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "an object such as {\"priority\": -1}"
+)]
 #[schema(as = Alter)]
 pub(crate) struct AlterIn {
     /// New urgency.
@@ -53,7 +56,10 @@ pub(crate) struct AlterIn {
 
 /// A line for a job's history.
 #[derive(Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "an object such as {\"text\": \"...\"}"
+)]
 #[schema(as = Note)]
 struct NoteIn {
     /// The headline.
@@ -75,7 +81,10 @@ pub(crate) struct AlteredView {
 
 /// Jobs to wait for.
 #[derive(Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "an object such as {\"on\": [\"a1\"]}"
+)]
 #[schema(as = NewDependencies)]
 pub(crate) struct DependenciesIn {
     /// Their ids.
@@ -87,7 +96,10 @@ pub(crate) struct DependenciesIn {
 
 /// Jobs not to wait for any more.
 #[derive(Debug, Default, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "an object such as {\"on\": [\"a1\"]}"
+)]
 #[schema(as = OldDependencies)]
 pub(crate) struct UndependIn {
     /// Their ids; all if absent.

@@ -7,3 +7,4 @@ mod shards;
 mod streams;
 mod support;
 mod values;
+mod wording;

@@ -142,9 +142,10 @@ async fn bad_reports_settings_and_schedules_are_refused() {
     let report = |more: &str| format!(r#"{{"job":"j","token":"{TOKEN}"{more}}}"#);
     let leak = |text: String| -> &'static str { Box::leak(text.into_boxed_str()) };
     let cases = [
-        Case("POST", "/api/v1/leases", r#"{"queues":[]}"#, 422, "out_of_range"),
-        Case("POST", "/api/v1/leases", r#"{"max":0}"#, 422, "out_of_range"),
-        Case("POST", "/api/v1/leases", r#"{"queues":["a"]}"#, 400, "invalid_value"),
+        Case("POST", "/api/v1/leases", r#"{"worker":"w","queues":[]}"#, 422, "out_of_range"),
+        Case("POST", "/api/v1/leases", r#"{"worker":"w","max":0}"#, 422, "out_of_range"),
+        Case("POST", "/api/v1/leases", r#"{"worker":"w","queues":[1]}"#, 400, "invalid_value"),
+        Case("POST", "/api/v1/leases", r#"{"queues":["a"]}"#, 400, "missing_field"),
         Case("POST", "/api/v1/leases", r#"{"mode":"random"}"#, 400, "invalid_value"),
         Case("POST", "/api/v1/leases", r#"{"worker":"w","lease_for":"1us"}"#, 422, "out_of_range"),
         Case("POST", "/api/v1/leases", r#"{"wait":"x"}"#, 400, "invalid_value"),
