@@ -1,11 +1,5 @@
-//! See `ganger_fuzz::configuration`.
+//! Runs `ganger_fuzz::configuration` under libFuzzer.
 
-#![cfg_attr(fuzzing, no_main)]
+#![no_main]
 
-#[cfg(fuzzing)]
 libfuzzer_sys::fuzz_target!(|data: &[u8]| ganger_fuzz::configuration::run(data));
-
-#[cfg(not(fuzzing))]
-fn main() -> std::process::ExitCode {
-    ganger_fuzz::driver::main("configuration", ganger_fuzz::configuration::run, Vec::new())
-}

@@ -1,15 +1,5 @@
-//! See `ganger_fuzz::notification`.
+//! Runs `ganger_fuzz::notification` under libFuzzer.
 
-#![cfg_attr(fuzzing, no_main)]
+#![no_main]
 
-#[cfg(fuzzing)]
 libfuzzer_sys::fuzz_target!(|data: &[u8]| ganger_fuzz::notification::run(data));
-
-#[cfg(not(fuzzing))]
-fn main() -> std::process::ExitCode {
-    ganger_fuzz::driver::main(
-        "notification",
-        ganger_fuzz::notification::run,
-        ganger_fuzz::notification::seeds(),
-    )
-}

@@ -1,15 +1,5 @@
-//! See `ganger_fuzz::qless`.
+//! Runs `ganger_fuzz::qless` under libFuzzer.
 
-#![cfg_attr(fuzzing, no_main)]
+#![no_main]
 
-#[cfg(fuzzing)]
 libfuzzer_sys::fuzz_target!(|data: &[u8]| ganger_fuzz::qless::run(data));
-
-#[cfg(not(fuzzing))]
-fn main() -> std::process::ExitCode {
-    ganger_fuzz::driver::main(
-        "qless",
-        ganger_fuzz::qless::run,
-        ganger_fuzz::qless::seeds(),
-    )
-}

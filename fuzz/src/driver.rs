@@ -1,7 +1,7 @@
 //! Runs a target on the stable toolchain: saved inputs first, then mutations of them, for some seconds.
 //!
 //! Without feedback from coverage this finds less than libFuzzer, which runs the same functions where a nightly
-//! toolchain is (`cargo fuzz run submission`). It finds the plain mistakes, everywhere, in CI, within seconds.
+//! toolchain is (`cargo fuzz run --features libfuzzer submission`). It finds the plain mistakes, everywhere, in CI, within seconds.
 
 use std::fs;
 use std::panic::{self, AssertUnwindSafe};
@@ -9,21 +9,31 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use crate::Target;
 use crate::mutation::Mutator;
 
 /// Seconds to run, unless told otherwise.
 const SECONDS: u64 = 10;
+const USAGE: &str =
+    "usage: ganger-fuzz TARGET [--seconds N | --runs N] [--seed S] | ganger-fuzz TARGET FILE...";
 
-/// The `main` of a target: `--seconds N` or `--runs N`, `--seed S`, or files to run the target on once. It starts from
-/// the saved inputs and from `seeds`. The same seed and number of runs try the same inputs on every machine.
-pub fn main(name: &str, target: fn(&[u8]), seeds: Vec<Vec<u8>>) -> ExitCode {
-    match parse(std::env::args().skip(1)) {
-        Ok(Order::Files(files)) => run_files(&files, target),
-        Ok(Order::Search { until, seed }) => search(name, target, seeds, until, seed),
+/// The `main` of the driver: the name of a target, then `--seconds N` or `--runs N`, `--seed S`, or files to run the
+/// target on once. A search starts from the saved inputs and the target's seeds. The same seed and number of runs try
+/// the same inputs on every machine.
+pub fn main(targets: &[Target]) -> ExitCode {
+    let mut arguments = std::env::args().skip(1);
+    let name = arguments.next().unwrap_or_default();
+    let Some(target) = targets.iter().find(|target| target.name == name) else {
+        let names: Vec<&str> = targets.iter().map(|target| target.name).collect();
+        let names = names.join(", ");
+        eprintln!("error: {name:?} is no fuzz target: they are {names}\n{USAGE}");
+        return ExitCode::FAILURE;
+    };
+    match parse(arguments) {
+        Ok(Order::Files(files)) => run_files(&files, target.run),
+        Ok(Order::Search { until, seed }) => search(target, until, seed),
         Err(error) => {
-            eprintln!(
-                "error: {error}\nusage: {name} [--seconds N | --runs N] [--seed S] | {name} FILE..."
-            );
+            eprintln!("error: {error}\n{USAGE}");
             ExitCode::FAILURE
         }
     }
@@ -92,10 +102,11 @@ fn run_files(files: &[PathBuf], target: fn(&[u8])) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-fn search(name: &str, target: fn(&[u8]), seeds: Vec<Vec<u8>>, until: Until, seed: u64) -> ExitCode {
+fn search(target: &Target, until: Until, seed: u64) -> ExitCode {
+    let name = target.name;
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut corpus = saved(&folder.join("corpus").join(name));
-    corpus.extend(seeds);
+    corpus.extend((target.seeds)());
     let mut mutator = Mutator::new(seed, corpus.clone());
     let begun = Instant::now();
     let mut inputs = corpus.into_iter();
@@ -103,7 +114,7 @@ fn search(name: &str, target: fn(&[u8]), seeds: Vec<Vec<u8>>, until: Until, seed
     loop {
         let input = inputs.next().unwrap_or_else(|| mutator.next_input());
         runs += 1;
-        if panic::catch_unwind(AssertUnwindSafe(|| target(&input))).is_err() {
+        if panic::catch_unwind(AssertUnwindSafe(|| (target.run)(&input))).is_err() {
             let path = keep(folder, name, &input);
             eprintln!(
                 "target {name} panicked in run {runs} with seed {seed}; the input is kept: {path}"
