@@ -1,10 +1,12 @@
 //! Everything that CI does, in the order of how soon a mistake shows.
 //!
-//! One build profile only, because each further one compiles SQLite and the gRPC stack again. It optimises what the
-//! simulator and the fuzzer spend their time in; for longer searches than CI's there is `sim`, optimised as a whole.
+//! Most of the time is compiling, so everything is compiled once: one build profile, with the compiler that also lints,
+//! and documents are checked with what it built. The profile optimises what the simulator and the fuzzer spend their
+//! time in; for longer searches than CI's there is `sim`, optimised as a whole.
 
 use std::env;
 use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -13,8 +15,8 @@ use anyhow::{Result, bail};
 use crate::process::{self, built, cargo, exists, root, shown};
 use crate::tidy;
 
-/// What builds all that the later steps run. Tests are among it, so that the libraries get the features that they have
-/// in the tests, and none is compiled twice.
+/// What builds all that the later steps run, and lints it. Tests are among it, so that the libraries get the features
+/// that they have in the tests, and none is compiled twice.
 const BUILD: &str = "build --workspace --all-targets --locked";
 /// What builds the optimised programs for long searches.
 const BUILD_OPTIMISED: &str =
@@ -26,6 +28,7 @@ const FUZZ_RUNS: u64 = 100_000;
 /// A target whose inputs take a hundredth of the others' time, and how many it tries.
 const FUZZ_QUICK: (&str, u64) = ("record", 10_000_000);
 const SIMULATOR: &str = "ganger-sim";
+const FUZZER: &str = "ganger-fuzz";
 /// What the simulator runs: seeds on each level, and the search for planted bugs.
 const SIMULATIONS: &[&str] = &[
     "--level 1 --seeds 0..300",
@@ -42,15 +45,7 @@ pub(crate) fn run() -> Result<()> {
     let mut steps = Steps::default();
     steps.cargo("format", "fmt --all --check")?;
     steps.step("tidy", "cargo xtask tidy", tidy::run)?;
-    steps.cargo(
-        "lints",
-        "clippy --workspace --all-targets --locked -- -D warnings",
-    )?;
-    steps.command(
-        "documents",
-        line("doc --workspace --no-deps --locked").env("RUSTDOCFLAGS", "-D warnings"),
-    )?;
-    steps.cargo("build", BUILD)?;
+    steps.command("build and lints", &mut linted(BUILD)?)?;
     for run in SIMULATIONS {
         steps.step(
             &format!("simulator, {run}"),
@@ -59,10 +54,13 @@ pub(crate) fn run() -> Result<()> {
         )?;
     }
     steps.step("fuzzing", "cargo xtask fuzz", fuzz_as_ci)?;
-    steps.cargo("examples in documents", "test --workspace --doc --locked")?;
+    steps.command(
+        "documents and their examples",
+        linted("test --workspace --doc --locked")?.env("RUSTDOC", rustdoc_wrapper()),
+    )?;
     steps.command(
         "tests",
-        test_command()
+        test_command()?
             .env("GANGER_BIN", built("debug", "ganger"))
             .env("GANGER_SKIPS", &skips),
     )?;
@@ -77,6 +75,9 @@ pub(crate) fn run() -> Result<()> {
             &skipped
         }
     );
+    if !skipped.is_empty() && is_ci() {
+        bail!("CI skips no test: ./test installs what the tests named above need");
+    }
     Ok(())
 }
 
@@ -95,8 +96,9 @@ fn run_optimised(program: &str, arguments: &[String]) -> Result<()> {
 /// Runs each fuzz target with the same arguments, which the targets' driver reads.
 pub(crate) fn fuzz(arguments: &[String]) -> Result<()> {
     fuzz_targets()?.iter().try_for_each(|target| {
-        println!("fuzz target {target} {}", arguments.join(" "));
-        run_optimised(target, arguments)
+        println!("{FUZZER} {target} {}", arguments.join(" "));
+        let arguments: Vec<String> = [target].into_iter().chain(arguments).cloned().collect();
+        run_optimised(FUZZER, &arguments)
     })
 }
 
@@ -104,9 +106,9 @@ fn fuzz_as_ci() -> Result<()> {
     for target in fuzz_targets()? {
         let (quick, many) = FUZZ_QUICK;
         let runs = if target == quick { many } else { FUZZ_RUNS };
-        let arguments = format!("--seed {FUZZ_SEED} --runs {runs}");
-        println!("fuzz target {target} {arguments}");
-        process::run(Command::new(built("debug", &target)).args(words(&arguments)))?;
+        let arguments = format!("{target} --seed {FUZZ_SEED} --runs {runs}");
+        println!("{FUZZER} {arguments}");
+        process::run(Command::new(built("debug", FUZZER)).args(words(&arguments)))?;
     }
     Ok(())
 }
@@ -131,29 +133,43 @@ fn fuzz_targets() -> Result<Vec<String>> {
 }
 
 /// All tests: with nextest, which runs them side by side and tells each one's time; else with cargo alone.
-fn test_command() -> Command {
-    let mut command = cargo();
-    if exists("cargo-nextest") {
-        command.args([
-            "nextest",
-            "run",
-            "--workspace",
-            "--locked",
-            "--no-fail-fast",
-        ]);
-        if env::var_os("CI").is_some() {
-            command.args(["--profile", "ci"]);
-        }
-    } else {
-        command.args([
-            "test",
-            "--workspace",
-            "--all-targets",
-            "--locked",
-            "--no-fail-fast",
-        ]);
+fn test_command() -> Result<Command> {
+    if !exists("cargo-nextest") {
+        return linted("test --workspace --all-targets --locked --no-fail-fast");
     }
+    let mut command = linted("nextest run --workspace --locked --no-fail-fast")?;
+    if is_ci() {
+        command.args(["--profile", "ci"]);
+    }
+    Ok(command)
+}
+
+fn is_ci() -> bool {
+    env::var_os("CI").is_some()
+}
+
+/// Cargo with these arguments, compiling our own crates with clippy as the compiler: a warning is an error. Commands
+/// that are to share what was built must all be called this way.
+fn linted(arguments: &str) -> Result<Command> {
+    let sysroot = process::output(Command::new("rustc").args(["--print", "sysroot"]))?;
+    let clippy = Path::new(sysroot.trim()).join("bin").join("clippy-driver");
+    if !clippy.is_file() {
+        bail!("clippy is missing: `rustup component add clippy`");
+    }
+    let mut command = line(arguments);
     command
+        .env("RUSTC_WORKSPACE_WRAPPER", clippy)
+        // As `cargo clippy -- -D warnings` hands it on.
+        .env(
+            "CLIPPY_ARGS",
+            "-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__",
+        );
+    Ok(command)
+}
+
+/// A rustdoc that checks a crate's documents where cargo has it run their examples.
+fn rustdoc_wrapper() -> PathBuf {
+    root().join("scripts").join("rustdoc-check")
 }
 
 /// Cargo with these arguments.
