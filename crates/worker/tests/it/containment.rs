@@ -197,7 +197,7 @@ async fn rel_w2_f4_programs_die_with_a_worker_killed_with_9() {
     let mut worker = std::process::Command::new(std::env::current_exe().unwrap())
         .args([
             "--exact",
-            "rel_w2_f4_programs_die_with_a_worker_killed_with_9",
+            "containment::rel_w2_f4_programs_die_with_a_worker_killed_with_9",
             "--nocapture",
         ])
         .env(ROLE, &scratch)
