@@ -1,4 +1,6 @@
 //! The audit log: who did what, when, from where, and how it ended (`rel S15`).
+//!
+//! One party writes at most so many lines a minute; one more line tells how many were left out.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
@@ -9,6 +11,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use jiff::Timestamp;
 use serde_json::{Map, Value};
+
+use crate::quota::{CHANGES_PER_MINUTE, LeftOut, Quota, REFUSALS_PER_MINUTE};
 
 /// How what is told of ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,6 +91,7 @@ impl Record {
 #[derive(Clone, Debug, Default)]
 pub struct Audit {
     file: Option<Arc<Target>>,
+    quota: Arc<Mutex<Quota>>,
 }
 
 #[derive(Debug)]
@@ -110,6 +115,7 @@ impl Audit {
         let path = path.to_owned();
         Ok(Self {
             file: Some(Arc::new(Target { path, file })),
+            quota: Arc::default(),
         })
     }
 
@@ -126,9 +132,63 @@ impl Audit {
         Ok(())
     }
 
-    /// Writes a record. One that cannot be written to its file goes into the ordinary log, and says why.
+    /// Writes a record, unless its party has caused too many lines in this minute: then it is counted. One that cannot be
+    /// written to its file goes into the ordinary log, and says why.
     pub fn write(&self, record: &Record) {
-        let line = record.line(Timestamp::now());
+        let now = Timestamp::now();
+        let (left_out, is_written) = {
+            let mut quota = self.quota.lock().unwrap_or_else(PoisonError::into_inner);
+            (quota.settle(now), quota.count(record))
+        };
+        self.write_left_out(now, &left_out);
+        if is_written {
+            self.write_line(&record.line(now));
+        }
+    }
+
+    /// Writes how many lines were left out in the minute that has ended. To be called now and then.
+    pub fn settle(&self) {
+        let now = Timestamp::now();
+        let left_out = {
+            let mut quota = self.quota.lock().unwrap_or_else(PoisonError::into_inner);
+            quota.settle(now)
+        };
+        self.write_left_out(now, &left_out);
+    }
+
+    /// The same for the minute that goes on: to be called at the end.
+    pub fn finish(&self) {
+        let left_out = {
+            let mut quota = self.quota.lock().unwrap_or_else(PoisonError::into_inner);
+            quota.settle_all()
+        };
+        self.write_left_out(Timestamp::now(), &left_out);
+    }
+
+    fn write_left_out(&self, at: Timestamp, left_out: &[LeftOut]) {
+        for LeftOut {
+            who,
+            address,
+            count,
+        } in left_out
+        {
+            let detail = format!(
+                "{count} more lines within a minute; of one party {REFUSALS_PER_MINUTE} refusals and {CHANGES_PER_MINUTE} changes a minute are written"
+            );
+            let mut line = Map::new();
+            line.insert("at".to_owned(), format!("{at:.3}").into());
+            line.insert("who".to_owned(), who.clone().into());
+            line.insert("what".to_owned(), "leftOut".into());
+            if let Some(address) = address {
+                line.insert("from".to_owned(), address.to_string().into());
+            }
+            line.insert("count".to_owned(), (*count).into());
+            line.insert("detail".to_owned(), detail.into());
+            self.write_line(&Value::Object(line).to_string());
+        }
+    }
+
+    fn write_line(&self, line: &str) {
         let Some(target) = &self.file else {
             tracing::info!(target: "ganger::audit", "{line}");
             return;
@@ -154,6 +214,28 @@ fn open(path: &Path) -> io::Result<File> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_flood_of_refusals_is_a_few_lines_and_a_count() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("audit.log");
+        let audit = Audit::to_file(&path).expect("writable");
+        for _ in 0..10_000 {
+            audit.write(&Record::new("a", "getJob", Outcome::Denied));
+        }
+        audit.finish();
+        let text = std::fs::read_to_string(&path).expect("written");
+        let lines: Vec<Value> = text
+            .lines()
+            .map(|line| serde_json::from_str(line).expect("JSON"))
+            .collect();
+        // A minute may have ended meanwhile.
+        assert!(lines.len() <= 3 * 61, "{}", lines.len());
+        let counted = lines.iter().filter_map(|line| line["count"].as_u64());
+        let written = lines.iter().filter(|line| line["what"] == "getJob").count();
+        let all = counted.sum::<u64>() + u64::try_from(written).expect("few");
+        assert_eq!(all, 10_000);
+    }
 
     #[test]
     fn a_record_is_one_line_of_json_whatever_it_holds() {

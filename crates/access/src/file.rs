@@ -114,6 +114,12 @@ impl AccessFile {
             .then(|| entry.identity(Proof::Certificate))
     }
 
+    /// Whether an entry ends to count after `since` and no later than `until`.
+    pub fn expires_within(&self, since: Timestamp, until: Timestamp) -> bool {
+        let mut ends = self.entries.iter().filter_map(|entry| entry.expires);
+        ends.any(|at| since < at && at <= until)
+    }
+
     /// What has changed against an earlier file, as words: `added token "a"`.
     pub fn changes_since(&self, earlier: &Self) -> Vec<String> {
         let twin =

@@ -9,22 +9,27 @@
 
 mod audit;
 mod budget;
+mod cut;
 mod edit;
 mod error;
 mod file;
 mod grant;
 mod identity;
 mod operations;
+mod places;
+mod quota;
 mod role;
 mod secret;
 
 pub use audit::{Audit, Outcome, Record};
 pub use budget::{Budget, Full, Hold, Owner, SMALL_BYTES, address_group};
+pub use cut::BodyCut;
 pub use edit::{add, revoke};
 pub use error::AccessError;
 pub use file::{AccessFile, Entry, Kind};
 pub use grant::{Grant, Grants};
 pub use identity::{CertificateNames, Denied, Identity, Principal, Proof};
 pub use operations::{OPERATIONS, Operation, Scope, find};
+pub use places::{NoPlace, Place, Places};
 pub use role::{Role, Verb};
 pub use secret::{Hash, NewSecret};

@@ -19,6 +19,8 @@ use crate::routes::Peer;
 
 /// Characters of a path and query that the audit log keeps.
 const TARGET_CHARACTERS_MAX: usize = 1_000;
+/// Those that it keeps of a request that was not allowed.
+const DENIED_CHARACTERS_MAX: usize = 200;
 
 /// Guards one operation.
 #[derive(Clone)]
@@ -63,7 +65,20 @@ pub(crate) async fn pass(State(gate): State<Gate>, mut request: Request, next: N
     let place = namespace.as_ref().map(Namespace::as_bytes);
     let allowed = identity.may(gate.id, place);
     let is_audited = allowed.is_err() || find(gate.id).is_some_and(|row| row.verb.is_audited());
-    let record = is_audited.then(|| record(&gate, &identity, namespace.as_ref(), &request));
+    let characters_max = if allowed.is_ok() {
+        TARGET_CHARACTERS_MAX
+    } else {
+        DENIED_CHARACTERS_MAX
+    };
+    let record = is_audited.then(|| {
+        record(
+            &gate,
+            &identity,
+            namespace.as_ref(),
+            &request,
+            characters_max,
+        )
+    });
     let (response, outcome, detail) = match allowed {
         Err(denied) => {
             let problem = refusal(&identity, denied.to_string());
@@ -107,11 +122,12 @@ fn record(
     identity: &Identity,
     namespace: Option<&Namespace>,
     request: &Request,
+    characters_max: usize,
 ) -> Record {
     let from: Option<SocketAddr> = request.extensions().get::<Peer>().map(|peer| peer.0);
     let target = request.uri().to_string();
     Record {
-        on: Some(target.chars().take(TARGET_CHARACTERS_MAX).collect()),
+        on: Some(target.chars().take(characters_max).collect()),
         namespace: namespace.map(|name| crate::names::show(name.as_bytes()).into_owned()),
         from,
         ..Record::new(identity.to_string(), gate.id, Outcome::Done)

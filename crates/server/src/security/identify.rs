@@ -56,6 +56,11 @@ impl Shown {
         }
     }
 
+    /// Whether the connection has a certificate.
+    pub(super) fn has_certificate(&self) -> bool {
+        self.certificate.is_some()
+    }
+
     fn token(&self) -> Option<&[u8]> {
         let value = self.authorization.as_ref()?.as_bytes();
         let at = value.iter().position(|byte| *byte == b' ');
@@ -125,17 +130,18 @@ impl Security {
         self.logins_failed.fetch_add(1, Ordering::Relaxed);
         let address = from.0.ip();
         let delay = self.attempts.failed(address, Instant::now());
-        self.audit.write(&Record {
-            from: Some(from.0),
-            detail: Some("wrong token".to_owned()),
-            ..Record::new(Identity::Anonymous.to_string(), "login", Outcome::Denied)
-        });
         let Some(delay) = delay else {
             let detail =
                 "too many wrong tokens came from this address: correct the token, then come back";
             return Problem::new("too_many_attempts", detail)
                 .retry_after(std::time::Duration::from_secs(15));
         };
+        // Those that are refused unheard are counted only, by the metric.
+        self.audit.write(&Record {
+            from: Some(from.0),
+            detail: Some("wrong token".to_owned()),
+            ..Record::new(Identity::Anonymous.to_string(), "login", Outcome::Denied)
+        });
         tokio::time::sleep(delay).await;
         self.attempts.answered(address);
         unauthorized("the token is not the right one, or has expired or been revoked")

@@ -1,0 +1,47 @@
+//! Why the server in front ended a request's body before its sender did.
+
+use std::time::Duration;
+
+use crate::budget::Full;
+
+/// The reason, as the error of the body. The dialects find it among the causes of what they read: see [`BodyCut::of`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BodyCut {
+    /// There is no memory for it.
+    #[error(transparent)]
+    Full(#[from] Full),
+    /// The sender was silent.
+    #[error("no byte of the body came for {} s; nothing was done, send it again", .0.as_secs())]
+    Silent(Duration),
+    /// The sender was too slow.
+    #[error("the body came more slowly than {0} bytes a second; nothing was done, send it again")]
+    Slow(u64),
+    /// The sender's right has ended.
+    #[error(
+        "the token or certificate that sends this was revoked, has expired, or has other rights now: send it again with one that is valid"
+    )]
+    Revoked,
+}
+
+impl BodyCut {
+    /// The stable code of the refusal; see docs/errors.md.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Full(_) => "overloaded",
+            Self::Silent(_) | Self::Slow(_) => "body_incomplete",
+            Self::Revoked => "unauthorized",
+        }
+    }
+
+    /// The reason among the causes of an error, if there is one.
+    pub fn of(error: &(dyn std::error::Error + 'static)) -> Option<Self> {
+        let mut cause = Some(error);
+        while let Some(error) = cause {
+            if let Some(cut) = error.downcast_ref::<Self>() {
+                return Some(*cut);
+            }
+            cause = error.source();
+        }
+        None
+    }
+}

@@ -1,0 +1,144 @@
+//! How many lines of the audit log one party causes: a flood of refusals must not fill the disk that the store is on.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+use jiff::Timestamp;
+
+use crate::audit::{Outcome, Record};
+use crate::budget::address_group;
+use crate::identity::Identity;
+
+/// Refusals of one party that are written in a minute.
+pub(crate) const REFUSALS_PER_MINUTE: u32 = 60;
+/// Changes of one party that are written in a minute.
+pub(crate) const CHANGES_PER_MINUTE: u32 = 6_000;
+/// Parties that are counted by themselves in a minute; all others are counted together.
+const PARTIES_MAX: usize = 10_000;
+
+/// Who causes lines: an identity, or an address where nobody is identified.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Party {
+    who: String,
+    address: Option<IpAddr>,
+}
+
+/// The lines of one party in this minute.
+#[derive(Clone, Debug, Default)]
+struct Lines {
+    refusals: u32,
+    changes: u32,
+    left_out: u64,
+}
+
+/// The lines of this minute.
+#[derive(Debug, Default)]
+pub(crate) struct Quota {
+    minute: i64,
+    parties: HashMap<Party, Lines>,
+}
+
+/// Lines that were not written.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct LeftOut {
+    pub(crate) who: String,
+    pub(crate) address: Option<IpAddr>,
+    pub(crate) count: u64,
+}
+
+impl Quota {
+    /// Counts a line: whether it is written. Ask [`Self::settle`] first.
+    pub(crate) fn count(&mut self, record: &Record) -> bool {
+        let party = self.party(record);
+        let lines = self.parties.entry(party).or_default();
+        let (count, max) = match record.outcome {
+            Outcome::Done => (&mut lines.changes, CHANGES_PER_MINUTE),
+            Outcome::Refused | Outcome::Denied => (&mut lines.refusals, REFUSALS_PER_MINUTE),
+        };
+        if *count >= max {
+            lines.left_out += 1;
+            return false;
+        }
+        *count += 1;
+        true
+    }
+
+    /// What was left out until the minute that has ended, once.
+    pub(crate) fn settle(&mut self, now: Timestamp) -> Vec<LeftOut> {
+        let minute = now.as_second() / 60;
+        if minute == self.minute {
+            return Vec::new();
+        }
+        self.minute = minute;
+        self.settle_all()
+    }
+
+    /// What was left out by now, once.
+    pub(crate) fn settle_all(&mut self) -> Vec<LeftOut> {
+        let ended = std::mem::take(&mut self.parties).into_iter();
+        let left_out = ended.filter(|(_, lines)| lines.left_out > 0);
+        left_out
+            .map(|(party, lines)| LeftOut {
+                who: party.who,
+                address: party.address,
+                count: lines.left_out,
+            })
+            .collect()
+    }
+
+    fn party(&self, record: &Record) -> Party {
+        let is_unidentified = record.who == Identity::Anonymous.to_string()
+            || record.who == Identity::unchecked().to_string();
+        let address = record.from.filter(|_| is_unidentified);
+        let party = Party {
+            who: record.who.clone(),
+            address: address.map(|from| address_group(from.ip())),
+        };
+        if self.parties.len() < PARTIES_MAX || self.parties.contains_key(&party) {
+            return party;
+        }
+        Party {
+            who: "others".to_owned(),
+            address: None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn after_some_lines_of_a_minute_one_tells_how_many_were_left_out() {
+        let at = |second| Timestamp::from_second(second).expect("a time");
+        let mut quota = Quota::default();
+        let denied = |who: &str| Record::new(who, "getJob", Outcome::Denied);
+        assert_eq!(quota.settle(at(600)), []);
+        let written = (0..100).filter(|_| quota.count(&denied("a"))).count();
+        assert_eq!(written, 60);
+        assert!(quota.count(&denied("b")), "another has its own");
+        assert!(quota.count(&Record::new("a", "cancelJob", Outcome::Done)));
+        assert_eq!(quota.settle(at(659)), [], "the minute goes on");
+        let left_out = LeftOut {
+            who: "a".to_owned(),
+            address: None,
+            count: 40,
+        };
+        assert_eq!(quota.settle(at(660)), [left_out]);
+        assert!(quota.count(&denied("a")));
+    }
+
+    #[test]
+    fn somebody_unidentified_is_counted_by_address_and_memory_is_bounded() {
+        let mut quota = Quota::default();
+        let who = Identity::Anonymous.to_string();
+        for number in 0..20_000_u32 {
+            let from = IpAddr::from(number.to_be_bytes());
+            quota.count(&Record {
+                from: Some((from, 1).into()),
+                ..Record::new(who.clone(), "login", Outcome::Denied)
+            });
+        }
+        assert!(quota.parties.len() <= PARTIES_MAX + 1);
+    }
+}
