@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
-use ganger_access::{Audit, Denied, Identity, Outcome, Record, find};
+use ganger_access::{Audit, Denied, Identity, Outcome, Owner, Record, find};
 use ganger_types::Namespace;
 use tonic::Status;
 
@@ -128,6 +128,15 @@ fn refusal(identity: &Identity, denied: &Denied) -> Problem {
 pub(crate) fn identity() -> Identity {
     let known = CALLER.try_with(|caller| caller.identity.clone());
     known.unwrap_or(Identity::Anonymous)
+}
+
+/// The party whose share of streams a call takes from.
+pub(crate) fn owner() -> Owner {
+    let owner = CALLER.try_with(|caller| {
+        let address = caller.from.map(|from| from.ip());
+        Owner::of(&caller.identity, address)
+    });
+    owner.unwrap_or(Owner::Unknown)
 }
 
 /// Refuses if the caller may not do here what it has called.

@@ -15,7 +15,7 @@ mod work;
 use std::sync::Arc;
 use std::time::Instant;
 
-use ganger_access::{Audit, Identity};
+use ganger_access::{Audit, Identity, Places};
 use ganger_proto::v1;
 use ganger_router::Router;
 use ganger_shard::{Handle, Health};
@@ -44,6 +44,8 @@ pub struct Options {
     pub router: Option<Router>,
     /// All shards of this process, which must be ready before it serves; only this one, if empty.
     pub shards: Vec<Handle>,
+    /// Streams of events and logs open at once, together with those of other dialects.
+    pub streams: Places,
     /// Becomes true when the server is about to stop: workers are told, and get nothing new.
     pub draining: watch::Receiver<bool>,
 }
@@ -59,6 +61,7 @@ impl Default for Options {
             audit: Audit::to_log(),
             router: None,
             shards: Vec::new(),
+            streams: Places::new(1_000),
             draining: watch::channel(false).1,
         }
     }
@@ -66,6 +69,8 @@ impl Default for Options {
 
 /// Room in a request for everything but its largest payload.
 const REQUEST_BYTES: usize = 4 << 20;
+/// Bytes of a request to the health or the reflection service: a name.
+const NAME_REQUEST_BYTES: usize = 1 << 10;
 
 /// What all services share.
 #[derive(Clone)]
@@ -110,7 +115,7 @@ pub fn router(handle: Handle, options: Options) -> axum::Router {
         insight_server::InsightServer,
         admin_server::AdminServer
     )
-    .add_service(health)
+    .add_service(health.max_decoding_message_size(NAME_REQUEST_BYTES))
     .add_service(reflection())
     .into_axum_router()
     .reset_fallback()
@@ -131,6 +136,7 @@ fn reflection() -> impl tonic::codegen::Service<
         .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
         .build_v1()
         .expect("the descriptors are made together with the code")
+        .max_decoding_message_size(NAME_REQUEST_BYTES)
 }
 
 /// Keeps the standard health service true: serving while the shards are ready and nobody drains.

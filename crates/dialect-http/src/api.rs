@@ -1,16 +1,14 @@
-//! What all handlers share: the shard, the settings, the budget of bytes in flight.
+//! What all handlers share: the shard and the settings.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use ganger_access::{Audit, Identity};
+use ganger_access::{Audit, Identity, Places};
 use ganger_router::Router;
 use ganger_shard::Handle;
 use ganger_types::{JobId, JobRef, ShardId};
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-use crate::body::budget_units;
 use crate::names::JobReference;
 use crate::problem::Problem;
 
@@ -25,10 +23,8 @@ pub struct Settings {
     pub graph_bytes_max: usize,
     /// Bytes of one line of a batch.
     pub line_bytes_max: usize,
-    /// Bytes that the bodies of all requests may hold together while they are read.
-    pub bytes_in_flight_max: usize,
-    /// Event streams and log followers open at once.
-    pub streams_max: usize,
+    /// Event streams, log followers and batches open at once, together with those of other dialects.
+    pub streams: Places,
     /// Cancelled when the server stops: long polls and streams end politely then.
     pub stopping: CancellationToken,
     /// Whether the server is open to others without any check; told by `/healthz`.
@@ -52,8 +48,7 @@ impl Default for Settings {
             body_bytes_max: 32 << 20,
             graph_bytes_max: 256 << 20,
             line_bytes_max: 8 << 20,
-            bytes_in_flight_max: 512 << 20,
-            streams_max: 1_000,
+            streams: Places::new(1_000),
             stopping: CancellationToken::new(),
             is_insecure: false,
             stranger: Identity::Anonymous,
@@ -72,20 +67,14 @@ pub(crate) struct Api(Arc<Inner>);
 struct Inner {
     shard: Handle,
     settings: Settings,
-    budget: Semaphore,
-    streams: Arc<Semaphore>,
     requests: [AtomicU64; 5],
 }
 
 impl Api {
     pub(crate) fn new(shard: Handle, settings: Settings) -> Self {
-        let budget = Semaphore::new(budget_units(settings.bytes_in_flight_max));
-        let streams = Arc::new(Semaphore::new(settings.streams_max));
         Self(Arc::new(Inner {
             shard,
             settings,
-            budget,
-            streams,
             requests: Default::default(),
         }))
     }
@@ -106,16 +95,6 @@ impl Api {
     /// What the server has set.
     pub(crate) fn settings(&self) -> &Settings {
         &self.0.settings
-    }
-
-    /// Permits for bytes in flight.
-    pub(crate) fn budget(&self) -> &Semaphore {
-        &self.0.budget
-    }
-
-    /// Permits for open streams.
-    pub(crate) fn streams(&self) -> &Arc<Semaphore> {
-        &self.0.streams
     }
 
     /// Answers sent, by the first digit of their status less one.

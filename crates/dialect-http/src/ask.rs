@@ -1,6 +1,7 @@
 //! The head of a request: whose it is, what the path names, which parameters it has.
 
 use axum::extract::FromRequestParts;
+use ganger_access::{Identity, Owner};
 use ganger_shard::{CallError, Handle};
 use ganger_types::{ClaimKey, Command, JobId, Namespace, Reply, ShardId, Timestamp};
 use http::request::Parts;
@@ -12,6 +13,7 @@ use crate::arguments::Arguments;
 use crate::names::{self, JobReference, Name};
 use crate::operations::Known;
 use crate::problem::Problem;
+use crate::routes::Peer;
 use crate::time::read_moment;
 
 /// The header that names the namespace.
@@ -31,6 +33,8 @@ pub(crate) struct Ask {
     pub(crate) namespace: Namespace,
     pub(crate) arguments: Arguments,
     pub(crate) headers: HeaderMap,
+    /// The party whose share of streams it takes from.
+    pub(crate) owner: Owner,
     now: Option<Timestamp>,
     path: Vec<Vec<u8>>,
 }
@@ -60,6 +64,7 @@ impl FromRequestParts<Api> for Ask {
             namespace,
             arguments,
             headers: parts.headers.clone(),
+            owner: owner(parts),
             now,
             path,
         })
@@ -134,6 +139,12 @@ impl Ask {
             })
             .transpose()
     }
+}
+
+fn owner(parts: &Parts) -> Owner {
+    let identity = parts.extensions.get::<Identity>();
+    let address = parts.extensions.get::<Peer>().map(|peer| peer.0.ip());
+    Owner::of(identity.unwrap_or(&Identity::Anonymous), address)
 }
 
 /// The namespace that a request is about, before anything else of it is read.

@@ -23,7 +23,7 @@ impl<T: DeserializeOwned> FromRequest<Api> for Doc<T> {
 
     async fn from_request(request: Request, api: &Api) -> Result<Self, Problem> {
         require_type(request.headers(), &["application/json"])?;
-        let body = body::read(api, request, api.settings().body_bytes_max).await?;
+        let body = body::read(request, api.settings().body_bytes_max).await?;
         read(&body).map(Self)
     }
 }
@@ -36,7 +36,7 @@ impl<T: DeserializeOwned + Default> FromRequest<Api> for MaybeDoc<T> {
 
     async fn from_request(request: Request, api: &Api) -> Result<Self, Problem> {
         let typed = require_type(request.headers(), &["application/json"]);
-        let body = body::read(api, request, api.settings().body_bytes_max).await?;
+        let body = body::read(request, api.settings().body_bytes_max).await?;
         if body.is_empty() {
             return Ok(Self(T::default()));
         }
@@ -58,7 +58,7 @@ impl<T: DeserializeOwned> FromRequest<Api> for OneOrMany<T> {
 
     async fn from_request(request: Request, api: &Api) -> Result<Self, Problem> {
         require_type(request.headers(), &["application/json"])?;
-        let body = body::read(api, request, api.settings().body_bytes_max).await?;
+        let body = body::read(request, api.settings().body_bytes_max).await?;
         if body.trim_ascii_start().starts_with(b"[") {
             read(&body).map(Self::Many)
         } else {

@@ -5,23 +5,23 @@ use std::time::Duration;
 
 use axum::body::Body;
 use bytes::Bytes;
-use tokio::sync::OwnedSemaphorePermit;
+use ganger_access::Place;
 use tokio::sync::mpsc::{self, Sender};
 use tokio_stream::StreamExt as _;
 use tokio_stream::wrappers::ReceiverStream;
 
-use crate::api::Api;
+use crate::ask::Ask;
 use crate::problem::Problem;
 
 /// Pieces that wait for a reader.
-const PIECES_MAX: usize = 16;
+const PIECES_MAX: usize = 4;
 /// How long a reader may take no piece before it is cut.
 const READER_SILENT_MAX: Duration = Duration::from_secs(60);
 
 /// The writing end of an answer.
 pub(crate) struct Pieces {
     sender: Sender<Bytes>,
-    _permit: OwnedSemaphorePermit,
+    _place: Place,
 }
 
 /// The reader is gone, or was too slow for too long.
@@ -29,19 +29,17 @@ pub(crate) struct Pieces {
 pub(crate) struct Gone;
 
 /// A body, and the end at which it is written.
-pub(crate) fn open(api: &Api) -> Result<(Pieces, Body), Problem> {
-    let permit = api.streams().clone().try_acquire_owned().map_err(|_| {
-        let limit = api.settings().streams_max;
-        let detail =
-            format!("{limit} streams are open, which is the limit: close some, or try again");
-        Problem::new("overloaded", detail).retry_after(Duration::from_secs(5))
+pub(crate) fn open(ask: &Ask) -> Result<(Pieces, Body), Problem> {
+    let place = ask.api.settings().streams.take(ask.owner.clone());
+    let place = place.map_err(|full| {
+        Problem::new("overloaded", full.to_string()).retry_after(Duration::from_secs(5))
     })?;
     let (sender, receiver) = mpsc::channel(PIECES_MAX);
     let body = Body::from_stream(ReceiverStream::new(receiver).map(Ok::<_, Infallible>));
     Ok((
         Pieces {
             sender,
-            _permit: permit,
+            _place: place,
         },
         body,
     ))

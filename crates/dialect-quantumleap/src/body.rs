@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use axum::body::{Body, HttpBody as _};
 use bytes::{Bytes, BytesMut};
+use ganger_access::BodyCut;
 use ganger_types::query::Query;
 use ganger_types::{Command, Reply};
 use http::StatusCode;
@@ -73,13 +74,25 @@ async fn next_data(body: &mut Body) -> Result<Option<Bytes>, Problem> {
     match tokio::time::timeout(BODY_SILENT_MAX, body.frame()).await {
         Ok(None) => Ok(None),
         Ok(Some(Ok(frame))) => Ok(Some(frame.into_data().unwrap_or_default())),
-        Ok(Some(Err(error))) => Err(Problem::bad_request(format!(
-            "the body broke off: {error}; nothing was done, send it again"
-        ))),
+        Ok(Some(Err(error))) => Err(broken_off(&error)),
         Err(_) => Err(Problem::bad_request(format!(
             "no byte of the body came for {} s; nothing was done, send it again",
             BODY_SILENT_MAX.as_secs()
         ))),
+    }
+}
+
+/// The server in front ends a body for a reason; other ends are the sender's.
+fn broken_off(error: &axum::Error) -> Problem {
+    match BodyCut::of(error) {
+        Some(cut @ BodyCut::Full(_)) => {
+            Problem::new(StatusCode::SERVICE_UNAVAILABLE, cut.to_string())
+        }
+        Some(cut @ BodyCut::Revoked) => Problem::new(StatusCode::UNAUTHORIZED, cut.to_string()),
+        Some(cut) => Problem::bad_request(cut.to_string()),
+        None => Problem::bad_request(format!(
+            "the body broke off: {error}; nothing was done, send it again"
+        )),
     }
 }
 

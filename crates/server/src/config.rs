@@ -132,7 +132,7 @@ pub struct Limits {
     pub connections_per_address: usize,
     /// How long a TLS handshake may take. Default 10 s.
     pub handshake_timeout: Duration,
-    /// Bytes of a request's head. Default 64 KiB.
+    /// Bytes of a request's head. Default 16 KiB.
     pub header_bytes: usize,
     /// Header lines of a request. Default 100.
     pub headers: usize,
@@ -142,15 +142,15 @@ pub struct Limits {
     pub write_timeout: Duration,
     /// Requests at once over one HTTP/2 connection. Default 1,000.
     pub streams_per_connection: u32,
-    /// Event streams, log followers and batches at once. Default 1,000.
+    /// Event streams, log followers and batches at once, of one identity a quarter. Default 1,000.
     pub streams: usize,
     /// Bytes of a body, but for graphs and batches. Default 32 MiB.
     pub body_bytes: usize,
-    /// Bytes of a graph's submission. Default 256 MiB.
+    /// Bytes of a graph's submission. Default 64 MiB.
     pub graph_bytes: usize,
     /// Bytes of a line of a batch. Default 8 MiB.
     pub line_bytes: usize,
-    /// Bytes of all bodies together while they are read. Default 512 MiB.
+    /// Bytes that all requests in progress may hold together: bodies, answers, and 16 KiB for each. Default 384 MiB.
     pub bytes_in_flight: usize,
     /// Commands that wait for the shard; more are refused as overloaded. Default 65,536.
     pub inbox_commands: usize,
@@ -164,16 +164,16 @@ impl Default for Limits {
             connections: 10_000,
             connections_per_address: 5_000,
             handshake_timeout: Duration::from_secs(10),
-            header_bytes: 64 << 10,
+            header_bytes: 16 << 10,
             headers: 100,
             header_timeout: Duration::from_secs(30),
             write_timeout: Duration::from_secs(60),
             streams_per_connection: 1_000,
             streams: 1_000,
             body_bytes: 32 << 20,
-            graph_bytes: 256 << 20,
+            graph_bytes: 64 << 20,
             line_bytes: 8 << 20,
-            bytes_in_flight: 512 << 20,
+            bytes_in_flight: 384 << 20,
             inbox_commands: 65_536,
             waiters: 100_000,
         }

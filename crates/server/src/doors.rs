@@ -1,18 +1,23 @@
 //! A port: who may pass, and which dialect a request is for. The main port has two, the QuantumLeap port one.
 
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
 
-use axum::body::{Body, HttpBody as _};
+use axum::body::Body;
 use axum::response::IntoResponse as _;
-use ganger_access::Identity;
+use ganger_access::{Budget, Full, Identity, Owner, Verb};
 use ganger_dialect_http::{Guard, Peer, Problem};
 use http::request::Parts;
-use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version, header};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::behalf::ON_BEHALF;
+use crate::flow::{Intake, Kept, Kind, REQUEST_BYTES, Readers, counted};
 use crate::front::{Front, through};
-use crate::security::{Door, Held, Proven, Require, Security, Shown};
+use crate::security::{Door, Proven, Require, Security, Shown, Watched};
 
 /// What anyone may ask of the main port: whether the process lives and can work.
 const OPEN_PATHS: &[&str] = &[
@@ -86,68 +91,227 @@ impl Behind {
     }
 }
 
+/// Requests of somebody unidentified, and refusals with words, in progress on one connection; beyond it nobody
+/// unidentified is served, and refusals have no body. A body that nobody reads keeps its stream open.
+const UNIDENTIFIED_MAX: usize = 8;
+/// Bytes of a message of somebody unidentified: the health service's requests are short.
+const UNIDENTIFIED_MESSAGE_BYTES_MAX: usize = 1 << 10;
+/// Bytes of any other message: the largest payload, and room for the rest. The services have the same limit.
+const MESSAGE_BYTES_MAX: usize = (4 << 20) + ganger_types::limits::PAYLOAD_BYTES_MAX;
+/// What hands out jobs and may wait for them.
+const LEASES: [&str; 2] = ["/api/v1/leases", "/ganger.v1.Leases/Lease"];
+/// Calls whose messages are worked on as they come.
+const MESSAGE_STREAMS: [&str; 2] = ["/ganger.v1.Leases/Work", "/ganger.v1.Jobs/EnqueueStream"];
+
 /// The way in.
 #[derive(Clone)]
 pub(crate) struct Doors {
     pub(crate) behind: Behind,
     pub(crate) guard: Guard,
     pub(crate) security: Arc<Security>,
+    pub(crate) budget: Budget,
+    pub(crate) readers: Readers,
+}
+
+/// A connection over which requests come.
+#[derive(Clone)]
+pub(crate) struct Line {
+    from: From,
+    certificate: Option<Arc<Proven>>,
+    unidentified: Arc<Semaphore>,
+}
+
+impl Line {
+    pub(crate) fn new(from: From, certificate: Option<Arc<Proven>>) -> Self {
+        Self {
+            from,
+            certificate,
+            unidentified: Arc::new(Semaphore::new(UNIDENTIFIED_MAX)),
+        }
+    }
+
+    fn place(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.unidentified).try_acquire_owned().ok()
+    }
 }
 
 impl Doors {
-    /// Answers a request that came from an address, over a connection with a certificate or without.
-    pub(crate) async fn answer(
-        self,
-        request: Request<Body>,
-        from: From,
-        certificate: Option<Arc<Proven>>,
-    ) -> Response<Body> {
+    /// Answers a request.
+    pub(crate) async fn answer(self, request: Request<Body>, line: Line) -> Response<Body> {
         let (mut head, body) = request.into_parts();
         let door = self.behind.door(&head.headers);
-        let shown = Shown::of(&head.headers, certificate);
+        let shown = Shown::of(&head.headers, line.certificate.clone());
         let changes_seen = self.security.changes_count();
-        let identity = match self.admit(door, &head, &shown, from).await {
-            Ok(identity) => identity,
-            Err(problem) => return refuse(door, &problem),
+        let is_open = self.behind.open_paths().contains(&head.uri.path());
+        let known = match self.guard.check(&head.method, &head.uri, &head.headers) {
+            Err(problem) => return self.refused(door, &line, &problem).await,
+            Ok(()) if is_open => Some(Identity::Anonymous),
+            Ok(()) => self.security.known(door, &shown),
         };
+        let Some(identity) = known else {
+            // Nothing of the body is needed, and its answer may have to wait.
+            drop(body);
+            let place = line.place();
+            let identified = self.security.identify(door, &shown, line.from).await;
+            drop(place);
+            let problem = identified.err().unwrap_or_else(revoked);
+            return self.refused(door, &line, &problem).await;
+        };
+        let address = line.from.0.ip();
+        let hold = Arc::new(self.budget.open(Owner::of(&identity, Some(address))));
+        if let Err(full) = hold.grow(REQUEST_BYTES) {
+            return self.refused(door, &line, &overloaded(&full)).await;
+        }
+        let place = if identity == Identity::Anonymous {
+            let Some(place) = line.place() else {
+                return self.refused(door, &line, &too_many_unidentified()).await;
+            };
+            Some(place)
+        } else {
+            None
+        };
+        let is_checked = self.security.require(door) != Require::Nothing;
+        let watched = (is_checked && identity != Identity::Anonymous).then(|| {
+            let security = Arc::clone(&self.security);
+            Watched::new(security, door, shown, identity.clone(), changes_seen)
+        });
         // Nothing behind this line needs to see it.
         head.headers.remove(header::AUTHORIZATION);
-        self.behind.tell_address(door, &mut head, from);
-        let request = Request::from_parts(head, body);
-        let response = self.behind.answer(door, request, &identity).await;
-        let is_lasting = response.body().size_hint().exact().is_none();
-        if is_lasting
-            && self.security.require(door) != Require::Nothing
-            && identity != Identity::Anonymous
-        {
-            let security = self.security;
-            return response.map(|body| {
-                Body::new(Held::new(
-                    body,
-                    security,
-                    door,
-                    shown,
-                    identity,
-                    changes_seen,
-                ))
-            });
+        self.behind.tell_address(door, &mut head, line.from);
+        let is_multiplexed = head.version == Version::HTTP_2;
+        let manner = Manner::of(door, &head, &identity);
+        let body = Intake::new(body, manner.body, Arc::clone(&hold), watched.clone());
+        let request = Request::from_parts(head, Body::new(body));
+        let answering = self.behind.answer(door, request, &identity);
+        let answered = match (watched.clone(), manner.may_be_dropped) {
+            (Some(watched), true) => unless_ended(answering, watched).await,
+            _ => Some(answering.await),
+        };
+        let Some(response) = answered else {
+            return self.refused(door, &line, &revoked()).await;
+        };
+        let kept = Kept {
+            hold: Some(hold),
+            _place: place,
+        };
+        let readers = is_multiplexed.then_some(&self.readers);
+        let mut response = Some(response);
+        let mut parts = Some((kept, watched));
+        let counted = std::future::poll_fn(|cx| {
+            let (Some(response), Some((kept, watched))) = (response.take(), parts.take()) else {
+                unreachable!("it is ready at its first poll");
+            };
+            let must_go_out = !manner.only_reads;
+            Poll::Ready(counted(response, kept, must_go_out, readers, watched, cx))
+        });
+        match counted.await {
+            Ok(response) => response,
+            Err(full) => self.refused(door, &line, &overloaded(&full)).await,
         }
-        response
     }
 
-    async fn admit(
-        &self,
-        door: Door,
-        head: &Parts,
-        shown: &Shown,
-        from: From,
-    ) -> Result<Identity, Problem> {
-        self.guard.check(&head.method, &head.uri, &head.headers)?;
-        if self.behind.open_paths().contains(&head.uri.path()) {
-            return Ok(Identity::Anonymous);
-        }
-        self.security.identify(door, shown, from).await
+    /// A refusal: with words, unless too many of them wait on this connection already.
+    async fn refused(&self, door: Door, line: &Line, problem: &Problem) -> Response<Body> {
+        let response = refuse(door, problem);
+        let place = line.place();
+        let has_place = place.is_some();
+        let kept = Kept {
+            hold: None,
+            _place: place,
+        };
+        let mut parts = Some((response, kept));
+        std::future::poll_fn(|cx| {
+            let (response, kept) = parts.take().unwrap_or_default();
+            if !has_place {
+                return Poll::Ready(response.map(|_| Body::empty()));
+            }
+            let answer = counted(response, kept, true, None, None, cx);
+            Poll::Ready(answer.unwrap_or_default())
+        })
+        .await
     }
+}
+
+/// How a request is treated.
+#[derive(Clone, Copy)]
+struct Manner {
+    body: Kind,
+    /// Whether it changes nothing, so that its answer can be withheld.
+    only_reads: bool,
+    /// Whether it can be dropped while it waits: it changes nothing, or what it was given goes back.
+    may_be_dropped: bool,
+}
+
+impl Manner {
+    fn of(door: Door, head: &Parts, identity: &Identity) -> Self {
+        let path = head.uri.path();
+        let bytes_max = if *identity == Identity::Anonymous {
+            UNIDENTIFIED_MESSAGE_BYTES_MAX
+        } else {
+            MESSAGE_BYTES_MAX
+        };
+        let body = match door {
+            Door::Grpc if MESSAGE_STREAMS.contains(&path) => Kind::MessageStream { bytes_max },
+            Door::Grpc => Kind::Messages { bytes_max },
+            Door::Http | Door::Resp if is_lines(&head.headers) => Kind::Lines,
+            Door::Http | Door::Resp => Kind::Document,
+        };
+        let only_reads = match door {
+            Door::Grpc => {
+                let row = ganger_access::find(path.trim_start_matches('/'));
+                row.is_some_and(|row| matches!(row.verb, Verb::Observe | Verb::Greet))
+            }
+            Door::Http | Door::Resp => head.method == Method::GET,
+        };
+        Self {
+            body,
+            only_reads,
+            may_be_dropped: only_reads || LEASES.contains(&path),
+        }
+    }
+}
+
+/// The answer, unless the right to it ends before.
+async fn unless_ended(
+    answering: impl Future<Output = Response<Body>>,
+    mut watched: Watched,
+) -> Option<Response<Body>> {
+    let mut answering = pin!(answering);
+    tokio::select! {
+        // Looked at first: an answer that is there at the same time is not given, and its jobs go back.
+        biased;
+        () = watched.ended() => None,
+        response = &mut answering => Some(response),
+    }
+}
+
+fn revoked() -> Problem {
+    Problem::new(
+        "unauthorized",
+        "the token or certificate was revoked, has expired, or has other rights now: send the request again with one that is valid",
+    )
+}
+
+fn overloaded(full: &Full) -> Problem {
+    Problem::new("overloaded", full.to_string()).retry_after(Duration::from_secs(1))
+}
+
+fn too_many_unidentified() -> Problem {
+    let detail = format!(
+        "{UNIDENTIFIED_MAX} requests without a token or certificate are in progress on this connection: wait for one to end"
+    );
+    Problem::new("overloaded", detail).retry_after(Duration::from_secs(1))
+}
+
+fn is_lines(headers: &HeaderMap) -> bool {
+    let media_type = headers.get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
+    media_type.is_some_and(|value| {
+        [&b"application/x-ndjson"[..], b"application/jsonl"]
+            .iter()
+            .any(|lines| {
+                value.len() >= lines.len() && value[..lines.len()].eq_ignore_ascii_case(lines)
+            })
+    })
 }
 
 fn is_grpc(headers: &HeaderMap) -> bool {

@@ -10,6 +10,7 @@ mod bind;
 mod config;
 mod doors;
 mod error;
+mod flow;
 mod front;
 mod listen;
 mod log;

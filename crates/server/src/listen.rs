@@ -24,7 +24,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Limits;
-use crate::doors::{Doors, From};
+use crate::doors::{Doors, From, Line};
 use addresses::Addresses;
 use open::open;
 use patient::Patient;
@@ -39,9 +39,9 @@ const PING_TIMEOUT: Duration = Duration::from_secs(20);
 const RESETS_PENDING_MAX: usize = 50;
 /// Pause after the system refused a connection, such as for lack of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// Flow control windows: room for a batch of jobs to be on its way.
-const STREAM_WINDOW: u32 = 1 << 20;
-const CONNECTION_WINDOW: u32 = 4 << 20;
+/// Flow control windows: room for a batch of jobs to be on its way. What is sent and not read yet lies in memory, in no
+/// budget, so a connection has no more than one of these.
+const WINDOW: u32 = 1 << 20;
 
 /// Numbers of the listener, for the metrics.
 #[derive(Debug, Default)]
@@ -144,10 +144,11 @@ impl Host {
             }
         };
         let doors = self.doors;
+        let line = Line::new(from, certificate);
         let service = service_fn(move |request: Request<Incoming>| {
-            let (doors, certificate) = (doors.clone(), certificate.clone());
+            let (doors, line) = (doors.clone(), line.clone());
             let request = request.map(Body::new);
-            async move { Ok::<_, Infallible>(doors.answer(request, from, certificate).await) }
+            async move { Ok::<_, Infallible>(doors.answer(request, line).await) }
         });
         let stream = Patient::new(
             stream,
@@ -213,7 +214,7 @@ fn builder(limits: &Limits) -> Builder<TokioExecutor> {
         .max_pending_accept_reset_streams(RESETS_PENDING_MAX)
         .max_local_error_reset_streams(RESETS_PENDING_MAX)
         .max_header_list_size(u32::try_from(limits.header_bytes).unwrap_or(u32::MAX))
-        .initial_stream_window_size(STREAM_WINDOW)
-        .initial_connection_window_size(CONNECTION_WINDOW);
+        .initial_stream_window_size(WINDOW)
+        .initial_connection_window_size(WINDOW);
     builder
 }

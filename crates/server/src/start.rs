@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use ganger_access::Identity;
+use ganger_access::{Budget, Identity, Places};
 use ganger_dialect_http::{Guard, Settings};
 use ganger_dialect_quantumleap::Service;
 use ganger_dialect_resp::Port;
@@ -21,6 +21,7 @@ use crate::bind::{Bound, Ports};
 use crate::config::Config;
 use crate::doors::{Behind, Doors};
 use crate::error::StartError;
+use crate::flow::Readers;
 use crate::front::{Dialects, Front, Passed};
 use crate::listen::{self, Counters};
 use crate::peers::ToPeers;
@@ -61,6 +62,9 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
     let router = Router::start(shards.clone(), config.topology.clone(), Arc::new(to_peers));
     let (draining, drained) = watch::channel(false);
     let common = Common {
+        budget: Budget::new(config.limits.bytes_in_flight),
+        streams: Places::new(config.limits.streams),
+        readers: Readers::new(config.limits.write_timeout),
         config,
         security,
         stopping: CancellationToken::new(),
@@ -95,6 +99,7 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
     let front = Behind::Front(Arc::new(wiring.front(&drained)));
     let (security, stopping) = (Arc::clone(&common.security), common.stopping.clone());
     tokio::spawn(follow_files(Arc::clone(&security), stopping.clone()));
+    tokio::spawn(common.readers.clone().cut_unread(stopping.clone()));
     if let Some(telemetry) = &telemetry {
         telemetry.follow_runtime(stopping.clone());
     }
@@ -122,6 +127,12 @@ struct Common {
     security: Arc<Security>,
     stopping: CancellationToken,
     counters: Arc<Counters>,
+    /// The memory of all requests in progress.
+    budget: Budget,
+    /// Open streams.
+    streams: Places,
+    /// Answers that are being read.
+    readers: Readers,
 }
 
 impl Common {
@@ -134,6 +145,8 @@ impl Common {
                 is_secured: self.security.require(Door::Http) != Require::Nothing,
             },
             security: Arc::clone(&self.security),
+            budget: self.budget.clone(),
+            readers: self.readers.clone(),
         };
         let served = listen::serve(
             bound.listener,
@@ -230,6 +243,7 @@ impl Running {
         for (_, listener) in self.resp.into_iter().chain(self.quantumleap) {
             let _ = listener.await;
         }
+        self.security.audit.finish();
         stop_all(&self.shards).await;
         if let Some(telemetry) = self.telemetry {
             telemetry.flush();
@@ -292,8 +306,7 @@ impl Wiring<'_> {
             body_bytes_max: config.limits.body_bytes,
             graph_bytes_max: config.limits.graph_bytes,
             line_bytes_max: config.limits.line_bytes,
-            bytes_in_flight_max: config.limits.bytes_in_flight,
-            streams_max: config.limits.streams,
+            streams: self.common.streams.clone(),
             stopping: self.common.stopping.clone(),
             is_insecure: is_open,
             stranger: Identity::Anonymous,
@@ -331,6 +344,7 @@ impl Wiring<'_> {
             audit: self.common.security.audit.clone(),
             router: Some(self.router.clone()),
             shards: self.shards.to_vec(),
+            streams: self.common.streams.clone(),
             ..ganger_dialect_grpc::Options::default()
         };
         ganger_dialect_grpc::router(shard.clone(), options)

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
+use ganger_access::Place;
 use ganger_proto::v1;
 use ganger_shard::StoredJob;
 use ganger_shard::Subscription;
@@ -16,6 +17,7 @@ use tonic::Status;
 use super::Streamed;
 use super::jobs::LogAsked;
 use crate::Face;
+use crate::gate;
 use crate::inward::{self, At};
 use crate::outward;
 use crate::problem::Problem;
@@ -99,10 +101,20 @@ impl Face {
     ) -> Result<Streamed<v1::EventBatch>, Problem> {
         let wanted = Wanted::new(self.handle.id(), request)?;
         let subscription = self.handle.events(request.after.map(Position))?;
+        let place = self.stream_place()?;
         let (out, receiver) = mpsc::channel(MESSAGES_MAX);
-        // When it ends, the reader has gone.
-        tokio::spawn(async move { tell_events(wanted, subscription, out).await.ok() });
+        tokio::spawn(async move {
+            // When it ends, the reader has gone.
+            tell_events(wanted, subscription, out).await.ok();
+            drop(place);
+        });
         Ok(Box::pin(ReceiverStream::new(receiver)))
+    }
+
+    /// A place among the open streams.
+    pub(crate) fn stream_place(&self) -> Result<Place, Problem> {
+        let place = self.options.streams.take(gate::owner());
+        place.map_err(|full| Problem::new("overloaded", full.to_string()))
     }
 
     /// A piece of a job's log; it is the end if the job has ended and there is no more.
@@ -118,12 +130,13 @@ impl Face {
         Ok(outward::log_page(chunks, place, end))
     }
 
-    pub(crate) fn log_stream(self, asked: LogAsked) -> Streamed<v1::LogReply> {
+    pub(crate) fn log_stream(self, asked: LogAsked, place: Place) -> Streamed<v1::LogReply> {
         let (out, receiver) = mpsc::channel(MESSAGES_MAX);
         tokio::spawn(async move {
             if let Err(Some(problem)) = self.tell_log(asked, &out).await {
                 send(&out, Err(problem.into())).await.ok();
             }
+            drop(place);
         });
         Box::pin(ReceiverStream::new(receiver))
     }

@@ -263,7 +263,8 @@ impl Jobs for Face {
     ) -> Result<Response<Self::FollowLogStream>, Status> {
         let asked = log_asked(self.handle.id(), request.get_ref())?;
         self.find(&asked.namespace, &asked.id).await?;
-        Ok(Response::new(self.clone().log_stream(asked)))
+        let place = self.stream_place()?;
+        Ok(Response::new(self.clone().log_stream(asked, place)))
     }
 
     async fn cancel(

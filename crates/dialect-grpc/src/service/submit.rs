@@ -1,10 +1,12 @@
 //! Submissions: one message, a stream of batches, a graph in parts.
 
+use futures::FutureExt as _;
 use futures::stream::{FuturesOrdered, StreamExt};
 use ganger_engine::Spread;
 use ganger_proto::v1;
 use ganger_types::command::{Enqueue, NewInput, NewJob};
 use ganger_types::{ClaimKey, Command, Namespace, Reply, limits};
+use prost::Message as _;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Status, Streaming};
 
@@ -17,6 +19,8 @@ use crate::problem::Problem;
 
 /// Batches of one stream in the shard at the same time.
 const BATCHES_MAX: usize = 16;
+/// Bytes of those batches together, beyond which no further one is read; a single larger batch still fits.
+const BATCHES_BYTES_MAX: usize = 2 << 20;
 /// Ids in one message of the answer to a graph.
 const ACCEPTED_JOBS_MAX: usize = 10_000;
 
@@ -100,14 +104,22 @@ impl Face {
         tokio::spawn(gate::carried(async move {
             let mut in_flight = FuturesOrdered::new();
             let mut is_open = true;
+            let mut bytes_in_flight = 0;
             while is_open || !in_flight.is_empty() {
                 tokio::select! {
-                    batch = batches.message(), if is_open && in_flight.len() < BATCHES_MAX => match batch {
+                    batch = batches.message(), if is_open && in_flight.len() < BATCHES_MAX && bytes_in_flight < BATCHES_BYTES_MAX => match batch {
                         // Polled once here, so that batches reach the shard in their order.
-                        Ok(Some(batch)) => in_flight.push_back(begun(face.clone().answer_batch(batch)).await),
+                        Ok(Some(batch)) => {
+                            let bytes = batch.encoded_len();
+                            bytes_in_flight += bytes;
+                            let answer = face.clone().answer_batch(batch);
+                            let answer = answer.map(move |answer| (answer, bytes));
+                            in_flight.push_back(begun(answer).await);
+                        }
                         Ok(None) | Err(_) => is_open = false,
                     },
-                    Some(answer) = in_flight.next() => {
+                    Some((answer, bytes)) = in_flight.next() => {
+                        bytes_in_flight -= bytes;
                         if answers.send(Ok(answer)).await.is_err() {
                             return;
                         }

@@ -97,7 +97,7 @@ pub(crate) async fn enqueue(ask: Ask, request: Request) -> Result<Response, Prob
             &[("all", Answers::All), ("errors", Answers::Errors)],
         )?
         .unwrap_or(Answers::All);
-    let (pieces, body) = stream::open(&ask.api)?;
+    let (pieces, body) = stream::open(&ask)?;
     let batch = Batch {
         lines: Lines::new(ask.api.settings().line_bytes_max),
         number: 0,

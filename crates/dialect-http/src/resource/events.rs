@@ -32,7 +32,7 @@ struct Filter {
 pub(crate) async fn follow(ask: Ask) -> Result<Response, Problem> {
     let filter = filter(&ask)?;
     let events = ask.shard().events(resume_from(&ask)?)?;
-    let (pieces, body) = stream::open(&ask.api)?;
+    let (pieces, body) = stream::open(&ask)?;
     tokio::spawn(run(ask, filter, events, pieces));
     let headers = [
         (

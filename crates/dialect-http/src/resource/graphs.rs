@@ -39,7 +39,7 @@ impl FromRequest<Api> for GraphBody {
 
     async fn from_request(request: Request, api: &Api) -> Result<Self, Problem> {
         require_type(request.headers(), &["application/json"])?;
-        body::read(api, request, api.settings().graph_bytes_max)
+        body::read(request, api.settings().graph_bytes_max)
             .await
             .map(Self)
     }

@@ -17,7 +17,7 @@ use crate::stream::{self, Gone, Pieces};
 use crate::time::Moment;
 
 /// Bytes of log read at once.
-const READ_BYTES: usize = 256 << 10;
+const READ_BYTES: usize = 64 << 10;
 /// A follower looks at least so often, should an event have been missed.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 
@@ -57,7 +57,7 @@ pub(crate) async fn show(ask: Ask) -> Result<Response, Problem> {
     };
     let job = find(&ask).await?;
     let attempt = attempt.and_then(|number| u32::try_from(number).ok());
-    let (pieces, body) = stream::open(&ask.api)?;
+    let (pieces, body) = stream::open(&ask)?;
     let reader = LogReader {
         key: job.record.key,
         attempt,

@@ -207,19 +207,3 @@ async fn bodies_and_names_beyond_their_limits_are_refused() {
         "invalid_value"
     );
 }
-
-#[tokio::test]
-async fn bodies_that_hold_too_many_bytes_together_are_turned_away() {
-    let face = face_with(Settings {
-        bytes_in_flight_max: 4 << 10,
-        ..Settings::default()
-    });
-    let body = json!({"kind": "a", "payload": "x".repeat(8 << 10)}).to_string();
-    let answer = face.text(Method::POST, "/api/v1/jobs", body).await;
-    assert_eq!(
-        (answer.status.as_u16(), &*answer.code()),
-        (503, "overloaded")
-    );
-    assert_eq!(answer.headers["retry-after"], "1");
-    face.enqueue(json!({"kind": "a"})).await;
-}

@@ -386,7 +386,7 @@ pub const KEYS: &[Key] = &[
     ),
     Key::new(
         "limits.header_bytes",
-        "64KiB",
+        "16KiB",
         "bytes of a request's head, at least 8 KiB",
         |config, value| {
             let size = bytes(value)?;
@@ -430,7 +430,7 @@ pub const KEYS: &[Key] = &[
     Key::new(
         "limits.streams",
         "1000",
-        "event streams, log followers and batches at once",
+        "event streams, log followers and batches at once; an identity gets a quarter",
         |config, value| count(value, &mut limits(config).streams),
     ),
     Key::new(
@@ -444,7 +444,7 @@ pub const KEYS: &[Key] = &[
     ),
     Key::new(
         "limits.graph_bytes",
-        "256MiB",
+        "64MiB",
         "bytes of a graph's submission",
         |config, value| {
             limits(config).graph_bytes = bytes(value)?;
@@ -462,8 +462,8 @@ pub const KEYS: &[Key] = &[
     ),
     Key::new(
         "limits.bytes_in_flight",
-        "512MiB",
-        "bytes of all bodies together while they are read",
+        "384MiB",
+        "bytes that all requests in progress may hold together; an identity gets a sixth for large bodies",
         |config, value| {
             limits(config).bytes_in_flight = bytes(value)?;
             Ok(())

@@ -1,5 +1,5 @@
-//! A body that lasts only as long as its reader's rights: a stream that is open when a token is revoked
-//! ends, and the client that opens it again is judged anew.
+//! Rights that end while a request is in progress: a stream that is open when a token is revoked ends, and the client that
+//! opens it again is judged again; what waits is answered with a refusal.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -12,28 +12,39 @@ use hyper::body::{Body as HttpBody, Frame, SizeHint};
 
 use super::{Door, Security, Shown};
 
-/// A token may expire without any file having changed; open streams look so often.
-const LOOK_EVERY: Duration = Duration::from_secs(30);
+/// A certificate expires without any file having changed; requests with one look so often.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 type Ended = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// A body that ends with an error when who reads it is not known as the same any more.
-pub(crate) struct Held {
-    body: Body,
+/// The right behind a request, watched while the request is in progress.
+pub(crate) struct Watched {
     security: Arc<Security>,
     door: Door,
     shown: Shown,
     identity: Identity,
-    /// The changes that its reader's identity took account of.
+    /// The changes that the identity took account of.
     changes_seen: u64,
-    /// Made when the body first has to wait: an answer that is there at once costs nothing.
+    /// Made when somebody first waits for the end: what is there at once costs nothing.
     ended: Option<Ended>,
 }
 
-impl Held {
-    /// `changes_seen` is how many there were before the reader was identified.
+impl Clone for Watched {
+    fn clone(&self) -> Self {
+        Self {
+            security: Arc::clone(&self.security),
+            door: self.door,
+            shown: self.shown.clone(),
+            identity: self.identity.clone(),
+            changes_seen: self.changes_seen,
+            ended: None,
+        }
+    }
+}
+
+impl Watched {
+    /// `changes_seen` is how many there were before the sender was identified.
     pub(crate) fn new(
-        body: Body,
         security: Arc<Security>,
         door: Door,
         shown: Shown,
@@ -41,36 +52,73 @@ impl Held {
         changes_seen: u64,
     ) -> Self {
         Self {
-            body,
-            changes_seen,
             security,
             door,
             shown,
             identity,
+            changes_seen,
             ended: None,
         }
     }
 
-    fn is_still(&self) -> bool {
-        let Self {
-            door,
-            shown,
-            identity,
-            ..
-        } = self;
-        self.security.is_still(*door, shown, identity)
+    /// Whether the right has ended. Looks only if something has changed since it looked last.
+    pub(crate) fn has_ended(&mut self) -> bool {
+        let changes = self.security.changes_count();
+        if changes == self.changes_seen {
+            return false;
+        }
+        let is_still = self
+            .security
+            .is_still(self.door, &self.shown, &self.identity);
+        if is_still {
+            self.changes_seen = changes;
+        }
+        !is_still
+    }
+
+    /// Ready when the right has ended.
+    pub(crate) fn poll_ended(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.has_ended() {
+            return Poll::Ready(());
+        }
+        let mut ended = self.ended.take().unwrap_or_else(|| self.watch());
+        let polled = ended.as_mut().poll(cx);
+        self.ended = Some(ended);
+        polled
+    }
+
+    /// Completes when the right has ended.
+    pub(crate) async fn ended(&mut self) {
+        std::future::poll_fn(|cx| self.poll_ended(cx)).await;
     }
 
     fn watch(&self) -> Ended {
         let security = Arc::clone(&self.security);
         let (door, shown, identity) = (self.door, self.shown.clone(), self.identity.clone());
         let mut changes = security.changes.subscribe();
+        let expires_unseen = shown.has_certificate();
         Box::pin(async move {
             while security.is_still(door, &shown, &identity) {
                 // A change, or time: after either it is looked again.
-                let _ = tokio::time::timeout(LOOK_EVERY, changes.changed()).await;
+                if expires_unseen {
+                    let _ = tokio::time::timeout(LOOK_EVERY, changes.changed()).await;
+                } else if changes.changed().await.is_err() {
+                    return;
+                }
             }
         })
+    }
+}
+
+/// A body that ends with an error when its reader has no right to it any more.
+pub(crate) struct Held {
+    body: Body,
+    watched: Watched,
+}
+
+impl Held {
+    pub(crate) fn new(body: Body, watched: Watched) -> Self {
+        Self { body, watched }
     }
 }
 
@@ -89,22 +137,13 @@ impl HttpBody for Held {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         // A body that always has something to say never waits, and must end all the same.
-        let changes = self.security.changes_count();
-        if changes != self.changes_seen {
-            self.changes_seen = changes;
-            if !self.is_still() {
-                return Poll::Ready(Some(Err(changed())));
-            }
+        if self.watched.has_ended() {
+            return Poll::Ready(Some(Err(changed())));
         }
         if let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(cx) {
             return Poll::Ready(frame);
         }
-        let mut ended = self.ended.take().unwrap_or_else(|| self.watch());
-        if ended.as_mut().poll(cx).is_ready() {
-            return Poll::Ready(Some(Err(changed())));
-        }
-        self.ended = Some(ended);
-        Poll::Pending
+        self.watched.poll_ended(cx).map(|()| Some(Err(changed())))
     }
 
     fn is_end_stream(&self) -> bool {
@@ -139,14 +178,14 @@ mod tests {
         let shown = HeaderValue::from_static("Bearer the-first-token-of-the-server");
         let headers = HeaderMap::from_iter([(header::AUTHORIZATION, shown)]);
         let always = stream::repeat_with(|| Ok::<_, Infallible>(Bytes::from_static(b"x")));
-        let held = Held::new(
-            Body::from_stream(always),
+        let watched = Watched::new(
             Arc::clone(&security),
             Door::Http,
             Shown::of(&headers, None),
             Identity::shared_token(),
             security.changes_count(),
         );
+        let held = Held::new(Body::from_stream(always), watched);
         let mut pieces = Body::new(held).into_data_stream();
         assert!(pieces.next().await.is_some_and(|piece| piece.is_ok()));
         // What changes nothing for the reader does not end it.

@@ -6,6 +6,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use ganger_access::{AccessFile, Audit, Outcome, Record};
 use ganger_tls::{Server, ServerFiles};
+use jiff::Timestamp;
 use tokio::sync::watch as channel;
 
 use super::attempts::Attempts;
@@ -144,6 +145,14 @@ impl Security {
             self.tell("rights", Outcome::Done, change);
         }
         tracing::info!("certificates and tokens have been read again");
+    }
+
+    /// Wakes what is in progress if a token has expired between these times.
+    pub(super) fn note_expired(&self, since: Timestamp, until: Timestamp) {
+        let access = self.now().access;
+        if access.is_some_and(|access| access.expires_within(since, until)) {
+            self.changes.send_modify(|count| *count += 1);
+        }
     }
 
     fn judge<T>(&self, what: &'static str, loaded: Result<T, StartError>) -> Option<T> {

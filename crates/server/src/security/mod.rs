@@ -21,7 +21,7 @@ use tokio::sync::watch as channel;
 
 use crate::secret::Secret;
 
-pub(crate) use held::Held;
+pub(crate) use held::{Held, Watched};
 pub(crate) use identify::Shown;
 pub(crate) use proven::Proven;
 pub use require::Require;

@@ -5,12 +5,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use tokio_util::sync::CancellationToken;
 
 use super::Security;
 
-/// How often the files are looked at.
-const LOOK_EVERY: Duration = Duration::from_secs(3);
+/// How often the files are looked at, and whether a token has expired: rights end within a second.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 /// What tells one state of a file from another, without reading it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,6 +28,7 @@ pub(crate) async fn follow_files(security: Arc<Security>, stopping: Cancellation
         return;
     }
     let mut seen = security.stamps_at_start.clone();
+    let mut expired_until = Timestamp::now();
     loop {
         tokio::select! {
             () = stopping.cancelled() => return,
@@ -35,6 +37,9 @@ pub(crate) async fn follow_files(security: Arc<Security>, stopping: Cancellation
         let look = paths.clone();
         let looked = tokio::task::spawn_blocking(move || stamps(&look)).await;
         let now = looked.unwrap_or_default();
+        security.audit.settle();
+        let until = Timestamp::now();
+        security.note_expired(std::mem::replace(&mut expired_until, until), until);
         if now != seen {
             seen = now;
             let security = Arc::clone(&security);

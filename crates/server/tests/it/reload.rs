@@ -1,11 +1,11 @@
 //! What changes while the server runs: certificates that are called back, files that are replaced, tokens that are
 //! revoked. Open connections and streams notice.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::kit::{Authority, Wanted, With, config, started, write};
-use ganger_access::{Entry, Grants, Kind, NewSecret};
+use crate::kit::{Authority, Wanted, With, config, started, token, write};
+use ganger_access::NewSecret;
 use ganger_client::{Client, EventFilter, NewJob, Options, Retry, Trust};
 use ganger_proto::v1;
 use ganger_proto::v1::jobs_client::JobsClient;
@@ -62,20 +62,6 @@ async fn refused(options: Options) -> String {
     };
     let error = Client::connect(at_once).await.err().expect("it must fail");
     format!("{}: {error}", error.code())
-}
-
-/// Puts a token into the access file.
-fn token(access: &Path, name: &str, grants: &str) -> NewSecret {
-    let secret = NewSecret::make().expect("random");
-    let entry = Entry {
-        name: name.to_owned(),
-        kind: Kind::Token(secret.hash()),
-        grants: grants.parse::<Grants>().expect("readable"),
-        expires: None,
-        created: None,
-    };
-    ganger_access::add(access, &entry).expect("added");
-    secret
 }
 
 #[tokio::test(flavor = "multi_thread")]

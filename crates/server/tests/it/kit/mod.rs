@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use ganger_access::{Entry, Grants, Kind, NewSecret};
 use ganger_server::{Config, DB_IN_MEMORY, Running, Tls, start};
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateRevocationListParams, DnType, IsCa, Issuer,
@@ -191,4 +192,18 @@ impl Interceptor for With {
         }
         Ok(request)
     }
+}
+
+/// Puts a token into the access file.
+pub fn token(access: &Path, name: &str, grants: &str) -> NewSecret {
+    let secret = NewSecret::make().expect("random");
+    let entry = Entry {
+        name: name.to_owned(),
+        kind: Kind::Token(secret.hash()),
+        grants: grants.parse::<Grants>().expect("readable"),
+        expires: None,
+        created: None,
+    };
+    ganger_access::add(access, &entry).expect("added");
+    secret
 }

@@ -1,0 +1,130 @@
+//! Messages of gRPC, gathered until they are whole.
+//!
+//! The decoder behind reserves what a message announces as soon as it sees the first five bytes. So it sees them together
+//! with the last one: what is announced and not sent costs nothing.
+
+use axum::body::Bytes;
+
+/// Compression flag and length.
+const HEADER_BYTES: usize = 5;
+
+/// The message that is being gathered.
+#[derive(Debug)]
+pub(super) struct Framing {
+    /// Longer messages are passed on as they come: the decoder refuses them by their header.
+    message_bytes_max: usize,
+    gathered: Vec<u8>,
+    is_passing: bool,
+}
+
+impl Framing {
+    pub(super) fn new(message_bytes_max: usize) -> Self {
+        Self {
+            message_bytes_max,
+            gathered: Vec::new(),
+            is_passing: false,
+        }
+    }
+
+    /// Adds a piece; returns what can be passed on, which may be nothing.
+    pub(super) fn add(&mut self, piece: Bytes) -> Bytes {
+        if self.is_passing {
+            return piece;
+        }
+        if self.gathered.is_empty() {
+            let whole = self.whole_bytes(&piece);
+            if whole == piece.len() {
+                return piece;
+            }
+            self.gathered.extend_from_slice(&piece[whole..]);
+            return piece.slice(..whole);
+        }
+        self.gathered.extend_from_slice(&piece);
+        let whole = self.whole_bytes_gathered();
+        if whole == 0 {
+            return Bytes::new();
+        }
+        let rest = self.gathered.split_off(whole);
+        Bytes::from(std::mem::replace(&mut self.gathered, rest))
+    }
+
+    /// What is left when the body has ended: a message that is not whole, which the decoder refuses.
+    pub(super) fn end(&mut self) -> Bytes {
+        Bytes::from(std::mem::take(&mut self.gathered))
+    }
+
+    /// Whether a message has begun that is not whole yet.
+    pub(super) fn is_within(&self) -> bool {
+        !self.gathered.is_empty()
+    }
+
+    /// Bytes that wait for the rest of their message.
+    pub(super) fn waiting(&self) -> usize {
+        self.gathered.len()
+    }
+
+    fn whole_bytes_gathered(&mut self) -> usize {
+        let gathered = std::mem::take(&mut self.gathered);
+        let whole = self.whole_bytes(&gathered);
+        self.gathered = gathered;
+        whole
+    }
+
+    /// The length of the whole messages that `bytes` begin with; of all, once one is too long.
+    fn whole_bytes(&mut self, bytes: &[u8]) -> usize {
+        let mut at = 0;
+        while let Some(header) = bytes.get(at..at + HEADER_BYTES) {
+            let length = u32::from_be_bytes([header[1], header[2], header[3], header[4]]);
+            let length = usize::try_from(length).unwrap_or(usize::MAX);
+            if length > self.message_bytes_max {
+                self.is_passing = true;
+                return bytes.len();
+            }
+            let end = at + HEADER_BYTES + length;
+            if end > bytes.len() {
+                break;
+            }
+            at = end;
+        }
+        at
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(body: &[u8]) -> Vec<u8> {
+        let length = u32::try_from(body.len()).expect("short").to_be_bytes();
+        [&[0], &length[..], body].concat()
+    }
+
+    #[test]
+    fn messages_come_out_whole_however_the_bytes_come_in() {
+        let sent = [message(b"one"), message(b""), message(&[7; 300])].concat();
+        let ends = [8, 13, sent.len()];
+        for size in 1..=sent.len() {
+            let mut framing = Framing::new(1_000);
+            let mut out = Vec::new();
+            for piece in sent.chunks(size) {
+                out.extend_from_slice(&framing.add(Bytes::copy_from_slice(piece)));
+                assert!(
+                    out.is_empty() || ends.contains(&out.len()),
+                    "pieces of {size}"
+                );
+            }
+            assert_eq!(out, sent, "pieces of {size}");
+            assert!(!framing.is_within());
+        }
+    }
+
+    #[test]
+    fn an_announcement_alone_reserves_nothing_and_one_beyond_the_limit_is_passed_on() {
+        let mut framing = Framing::new(4 << 20);
+        let begun = Bytes::from_static(&[0, 0, 0x3f, 0xff, 0xc0, 0x78]);
+        assert!(framing.add(begun.clone()).is_empty());
+        assert!(framing.gathered.capacity() < 64);
+        let mut framing = Framing::new(1 << 10);
+        assert_eq!(framing.add(begun.clone()), begun);
+    }
+}

@@ -1,0 +1,286 @@
+//! A request's body on its way in: counted in the budget before anybody keeps it, ended when its sender is silent or slow
+//! for too long, or has no right any more.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use ganger_access::{BodyCut, Hold};
+use hyper::body::{Body as HttpBody, Frame, SizeHint};
+use tokio::time::{Instant, Sleep, sleep_until};
+use tonic::Status;
+
+use super::framing::Framing;
+use crate::security::Watched;
+
+/// How long a sender may be silent in the middle of a body or message.
+const SILENT_MAX: Duration = Duration::from_secs(30);
+/// The least rate of a body or message, counted from [`SILENT_MAX`] after its beginning.
+const BYTES_PER_SECOND_MIN: u64 = 1 << 10;
+/// Bytes last received that count as held by those who work on a stream of lines or messages.
+const WINDOW_BYTES: usize = 2 << 20;
+
+/// What kind of body it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// One document or file: all of it is held until the request has ended.
+    Document,
+    /// Lines, worked on as they come.
+    Lines,
+    /// One or a few messages of gRPC, all held until the request has ended.
+    Messages {
+        /// A message's most bytes.
+        bytes_max: usize,
+    },
+    /// Messages of gRPC, worked on as they come. The sender may be silent between them.
+    MessageStream {
+        /// A message's most bytes.
+        bytes_max: usize,
+    },
+}
+
+/// A request's body.
+pub(crate) struct Intake {
+    body: Body,
+    kind: Kind,
+    hold: Arc<Hold>,
+    watched: Option<Watched>,
+    framing: Option<Framing>,
+    pace: Pace,
+    /// Bytes that the hold has for this body.
+    held: usize,
+    /// Of a stream: bytes since the last line ended.
+    line_bytes: usize,
+    /// What came behind the last whole message.
+    after: Option<Frame<Bytes>>,
+    has_ended: bool,
+}
+
+/// How fast a body comes.
+#[derive(Default)]
+struct Pace {
+    /// When the body, or the message of a stream, began.
+    begun: Option<Instant>,
+    bytes: u64,
+    last: Option<Instant>,
+    sleep: Option<Pin<Box<Sleep>>>,
+}
+
+impl Intake {
+    /// A body whose bytes count in `hold`. With `watched` it ends with the sender's right.
+    pub(crate) fn new(body: Body, kind: Kind, hold: Arc<Hold>, watched: Option<Watched>) -> Self {
+        let framing = match kind {
+            Kind::Document | Kind::Lines => None,
+            Kind::Messages { bytes_max } | Kind::MessageStream { bytes_max } => {
+                Some(Framing::new(bytes_max))
+            }
+        };
+        Self {
+            body,
+            kind,
+            hold,
+            watched,
+            framing,
+            pace: Pace::default(),
+            held: 0,
+            line_bytes: 0,
+            after: None,
+            has_ended: false,
+        }
+    }
+
+    fn is_stream(&self) -> bool {
+        matches!(self.kind, Kind::Lines | Kind::MessageStream { .. })
+    }
+
+    /// Whether the sender may be silent now for as long as it likes.
+    fn may_be_silent(&self) -> bool {
+        matches!(self.kind, Kind::MessageStream { .. })
+            && !self.framing.as_ref().is_some_and(Framing::is_within)
+    }
+
+    /// Takes a piece in; returns what can be passed on.
+    fn take(&mut self, piece: Bytes) -> Result<Bytes, BodyCut> {
+        self.hold.grow(piece.len())?;
+        self.held += piece.len();
+        self.pace.came(piece.len());
+        if self.kind == Kind::Lines {
+            let end = piece.iter().rposition(|byte| *byte == b'\n');
+            self.line_bytes = match end {
+                Some(at) => piece.len() - at - 1,
+                None => self.line_bytes + piece.len(),
+            };
+            return Ok(piece);
+        }
+        let Some(framing) = &mut self.framing else {
+            return Ok(piece);
+        };
+        let whole = framing.add(piece);
+        if self.is_stream() && !whole.is_empty() {
+            self.pace = Pace::default();
+        }
+        Ok(whole)
+    }
+
+    /// What a stream has let go of by now is given back.
+    fn give_back(&mut self) {
+        if !self.is_stream() {
+            return;
+        }
+        let waiting = self.framing.as_ref().map_or(0, Framing::waiting);
+        let kept = (self.line_bytes + waiting).max(WINDOW_BYTES);
+        let given_back = self.held.saturating_sub(kept);
+        if given_back > 0 {
+            self.hold.shrink(given_back);
+            self.held -= given_back;
+        }
+    }
+
+    fn cut(&mut self, cut: BodyCut) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        self.has_ended = true;
+        // Nothing more is read: what has been gathered is of no use.
+        self.body = Body::empty();
+        if let Some(framing) = &mut self.framing {
+            framing.end();
+            return Poll::Ready(Some(Err(axum::Error::new(status(cut)))));
+        }
+        Poll::Ready(Some(Err(axum::Error::new(cut))))
+    }
+}
+
+/// The status that a caller over gRPC gets.
+fn status(cut: BodyCut) -> Status {
+    let message = cut.to_string();
+    let mut status = match cut {
+        BodyCut::Full(_) => Status::unavailable(message),
+        BodyCut::Silent(_) | BodyCut::Slow(_) => Status::cancelled(message),
+        BodyCut::Revoked => Status::unauthenticated(message),
+    };
+    let is_retryable = if matches!(cut, BodyCut::Full(_)) {
+        "true"
+    } else {
+        "false"
+    };
+    let metadata = status.metadata_mut();
+    if let Ok(code) = cut.code().parse() {
+        metadata.insert("ganger-code", code);
+    }
+    if let Ok(is_retryable) = is_retryable.parse() {
+        metadata.insert("ganger-retryable", is_retryable);
+    }
+    status
+}
+
+impl Pace {
+    fn came(&mut self, bytes: usize) {
+        let now = Instant::now();
+        self.begun.get_or_insert(now);
+        self.last = Some(now);
+        self.bytes += u64::try_from(bytes).unwrap_or(u64::MAX);
+        self.sleep = None;
+    }
+
+    /// Ready with the reason if the sender was silent or slow for too long.
+    fn poll(&mut self, cx: &mut Context<'_>, is_rated: bool) -> Poll<BodyCut> {
+        loop {
+            let now = Instant::now();
+            let begun = *self.begun.get_or_insert(now);
+            let silent_at = *self.last.get_or_insert(now) + SILENT_MAX;
+            let paid_for = Duration::from_secs(self.bytes / BYTES_PER_SECOND_MIN);
+            let slow_at = begun + SILENT_MAX + paid_for;
+            if now >= silent_at {
+                return Poll::Ready(BodyCut::Silent(SILENT_MAX));
+            }
+            if is_rated && now >= slow_at {
+                return Poll::Ready(BodyCut::Slow(BYTES_PER_SECOND_MIN));
+            }
+            let at = if is_rated {
+                silent_at.min(slow_at)
+            } else {
+                silent_at
+            };
+            let sleep = self.sleep.get_or_insert_with(|| Box::pin(sleep_until(at)));
+            if sleep.as_mut().poll(cx).is_pending() {
+                return Poll::Pending;
+            }
+            self.sleep = None;
+        }
+    }
+}
+
+impl HttpBody for Intake {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let this = &mut *self;
+        if let Some(after) = this.after.take() {
+            return Poll::Ready(Some(Ok(after)));
+        }
+        if this.has_ended {
+            return Poll::Ready(None);
+        }
+        this.give_back();
+        loop {
+            if let Some(watched) = &mut this.watched
+                && watched.has_ended()
+            {
+                return this.cut(BodyCut::Revoked);
+            }
+            match Pin::new(&mut this.body).poll_frame(cx) {
+                Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
+                    Ok(piece) => match this.take(piece) {
+                        Ok(whole) if whole.is_empty() => {}
+                        Ok(whole) => return Poll::Ready(Some(Ok(Frame::data(whole)))),
+                        Err(cut) => return this.cut(cut),
+                    },
+                    Err(trailers) => {
+                        let rest = this.framing.as_mut().map(Framing::end);
+                        let Some(rest) = rest.filter(|rest| !rest.is_empty()) else {
+                            return Poll::Ready(Some(Ok(trailers)));
+                        };
+                        this.after = Some(trailers);
+                        return Poll::Ready(Some(Ok(Frame::data(rest))));
+                    }
+                },
+                Poll::Ready(Some(Err(error))) => return Poll::Ready(Some(Err(error))),
+                Poll::Ready(None) => {
+                    this.has_ended = true;
+                    let rest = this.framing.as_mut().map(Framing::end);
+                    let rest = rest.filter(|rest| !rest.is_empty());
+                    return Poll::Ready(rest.map(|rest| Ok(Frame::data(rest))));
+                }
+                Poll::Pending => {
+                    if let Some(watched) = &mut this.watched
+                        && watched.poll_ended(cx).is_ready()
+                    {
+                        return this.cut(BodyCut::Revoked);
+                    }
+                    if this.may_be_silent() {
+                        return Poll::Pending;
+                    }
+                    // Who sends lines may have few to send.
+                    let is_rated = this.kind != Kind::Lines;
+                    return match this.pace.poll(cx, is_rated) {
+                        Poll::Ready(cut) => this.cut(cut),
+                        Poll::Pending => Poll::Pending,
+                    };
+                }
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        let is_within = self.framing.as_ref().is_some_and(Framing::is_within);
+        self.after.is_none() && !is_within && (self.has_ended || self.body.is_end_stream())
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

@@ -1,0 +1,387 @@
+//! The attacks of `cargo xtask abuse`, small: what one caller holds, for how long, and that others go on.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use axum::body::Bytes;
+use ganger_server::{Config, Limits, Running};
+use h2::client::{ResponseFuture, SendRequest};
+use h2::{RecvStream, SendStream};
+use http::Request;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
+use crate::kit::{config, started, status, token, whole};
+
+/// A generous bound against a test that would hang.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// A message that announces 4 MiB and brings one byte.
+const ANNOUNCED: &[u8] = &[0, 0, 0x3f, 0xff, 0xc0, 0x78];
+
+/// A server with three identities.
+struct Server {
+    running: Running,
+    access: PathBuf,
+    /// May submit and read.
+    producer: String,
+    /// May do everything.
+    other: String,
+    /// Takes jobs.
+    worker: String,
+    _folder: tempfile::TempDir,
+}
+
+/// With 3 MiB for all requests, 512 KiB of it for the large bodies of one identity.
+fn small() -> Limits {
+    Limits {
+        bytes_in_flight: 3 << 20,
+        ..Limits::default()
+    }
+}
+
+async fn server(limits: Limits) -> Server {
+    let folder = tempfile::tempdir().expect("a folder");
+    let access = folder.path().join("access");
+    let secret = |name, grants| token(&access, name, grants).reveal().to_owned();
+    let producer = secret("producer", "producer@default");
+    let other = secret("other", "admin@*");
+    let worker = secret("worker", "worker@default");
+    let running = started(Config {
+        access_file: Some(access.clone()),
+        audit_log: Some(folder.path().join("audit")),
+        limits,
+        ..config()
+    });
+    Server {
+        running: running.await,
+        access,
+        producer,
+        other,
+        worker,
+        _folder: folder,
+    }
+}
+
+impl Server {
+    fn addr(&self) -> SocketAddr {
+        self.running.addr()
+    }
+
+    /// Sends a request over HTTP/1.1 and returns the whole answer.
+    async fn ask(&self, token: &str, line: &str, body: &str) -> String {
+        whole(self.addr(), &request(self.addr(), token, line, body)).await
+    }
+
+    /// Another identity submits a job, and reads it.
+    async fn expect_service(&self) {
+        let submitted = self.ask(&self.other, "POST /api/v1/jobs", r#"{"kind":"a"}"#);
+        let submitted = submitted.await;
+        assert_eq!(status(&submitted), "201", "{submitted}");
+        let alive = whole(
+            self.addr(),
+            b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        )
+        .await;
+        assert_eq!(status(&alive), "200", "{alive}");
+    }
+
+    fn revoke(&self, name: &str) {
+        ganger_access::revoke(&self.access, name).expect("it is there");
+        self.running.reload();
+    }
+}
+
+fn request(addr: SocketAddr, token: &str, line: &str, body: &str) -> Vec<u8> {
+    let length = body.len();
+    format!("{line} HTTP/1.1\r\nHost: {addr}\r\nAuthorization: Bearer {token}\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}").into_bytes()
+}
+
+/// A connection of HTTP/2; `window` is what the server may send on a stream unasked.
+async fn multiplexed(addr: SocketAddr, window: u32) -> SendRequest<Bytes> {
+    let stream = TcpStream::connect(addr).await.expect("it listens");
+    let handshake = h2::client::Builder::new()
+        .initial_window_size(window)
+        .handshake(stream)
+        .await;
+    let (sender, connection) = handshake.expect("HTTP/2");
+    tokio::spawn(connection);
+    sender.ready().await.expect("open")
+}
+
+/// Begins a call over gRPC.
+fn call(
+    sender: &mut SendRequest<Bytes>,
+    addr: SocketAddr,
+    token: Option<&str>,
+    method: &str,
+) -> (ResponseFuture, SendStream<Bytes>) {
+    let mut request = Request::post(format!("http://{addr}/{method}"))
+        .header("content-type", "application/grpc")
+        .header("te", "trailers");
+    if let Some(token) = token {
+        request = request.header("authorization", format!("Bearer {token}"));
+    }
+    let request = request.body(()).expect("a request");
+    sender.send_request(request, false).expect("sent")
+}
+
+/// The status of a call: of its head, or of its trailers.
+async fn grpc_status(answering: ResponseFuture) -> Option<String> {
+    let answer = tokio::time::timeout(PATIENCE, answering).await.ok()?.ok()?;
+    let word = |headers: &http::HeaderMap| {
+        let status = headers.get("grpc-status")?;
+        status.to_str().ok().map(str::to_owned)
+    };
+    if let Some(status) = word(answer.headers()) {
+        return Some(status);
+    }
+    let mut body: RecvStream = answer.into_body();
+    while let Some(data) = body.data().await {
+        let length = data.ok()?.len();
+        let _ = body.flow_control().release_capacity(length);
+    }
+    word(&body.trailers().await.ok()??)
+}
+
+fn message(body: &[u8]) -> Bytes {
+    let length = u32::try_from(body.len()).expect("short").to_be_bytes();
+    [&[0], &length[..], body].concat().into()
+}
+
+#[tokio::test]
+async fn nobody_reserves_memory_by_announcing_a_message_to_the_health_service() {
+    let server = server(Limits::default()).await;
+    let mut sender = multiplexed(server.addr(), 1 << 20).await;
+    let health = "grpc.health.v1.Health/Check";
+    let (answering, mut body) = call(&mut sender, server.addr(), None, health);
+    body.send_data(Bytes::from_static(ANNOUNCED), false)
+        .expect("sent");
+    // 11 is OUT_OF_RANGE: the message is larger than the service takes.
+    assert_eq!(grpc_status(answering).await.as_deref(), Some("11"));
+    // One that is short enough, and never whole, holds a place; there are a few on a connection.
+    let mut waiting = Vec::new();
+    for _ in 0..8 {
+        let (answering, mut body) = call(&mut sender, server.addr(), None, health);
+        body.send_data(Bytes::from_static(&[0, 0, 0, 0, 9, 1]), false)
+            .expect("sent");
+        waiting.push((answering, body));
+    }
+    let (answering, _body) = call(&mut sender, server.addr(), None, health);
+    assert_eq!(grpc_status(answering).await.as_deref(), Some("14"));
+    server.expect_service().await;
+    drop(waiting);
+    server.running.stop().await;
+}
+
+#[tokio::test]
+async fn bodies_of_grpc_take_from_a_share_and_others_go_on() {
+    let server = server(small()).await;
+    let mut sender = multiplexed(server.addr(), 1 << 20).await;
+    let mut waiting = Vec::new();
+    let mut refused = 0;
+    for _ in 0..8 {
+        let token = Some(&*server.producer);
+        let (answering, mut body) =
+            call(&mut sender, server.addr(), token, "ganger.v1.Jobs/Enqueue");
+        // Announces 4 MiB, of which 300 KiB come.
+        let sent = [ANNOUNCED, &vec![0; 300 << 10]].concat();
+        body.send_data(sent.into(), false).expect("sent");
+        let answered = tokio::time::timeout(Duration::from_millis(300), grpc_status(answering));
+        match answered.await {
+            Ok(status) => {
+                assert_eq!(status.as_deref(), Some("14"));
+                refused += 1;
+            }
+            Err(_) => waiting.push(body),
+        }
+    }
+    assert!(refused >= 5, "{refused} of 8 were refused");
+    server.expect_service().await;
+    server.running.stop().await;
+}
+
+#[tokio::test]
+async fn a_body_that_is_slow_leaves_room_for_others() {
+    let server = server(small()).await;
+    let mut slow = Vec::new();
+    for _ in 0..4 {
+        let mut stream = TcpStream::connect(server.addr()).await.expect("it listens");
+        let body = "x".repeat(900 << 10);
+        let mut sent = request(
+            server.addr(),
+            &server.producer,
+            "POST /api/v1/graphs",
+            &body,
+        );
+        sent.truncate(sent.len() - 500);
+        let _ = stream.write_all(&sent).await;
+        slow.push(stream);
+    }
+    for _ in 0..4 {
+        server.expect_service().await;
+    }
+    // Another identity's large body, too.
+    let large = format!(r#"{{"kind":"a","payload":"{}"}}"#, "x".repeat(300 << 10));
+    let taken = server.ask(&server.other, "POST /api/v1/jobs", &large).await;
+    assert_eq!(status(&taken), "201", "{taken}");
+    server.running.stop().await;
+}
+
+#[tokio::test]
+async fn an_answer_that_nobody_reads_counts_and_is_dropped_after_a_while() {
+    let server = server(Limits {
+        write_timeout: Duration::from_millis(800),
+        ..small()
+    })
+    .await;
+    let payload = "x".repeat(200 << 10);
+    let job = format!(r#"{{"id":"big","kind":"a","payload":"{payload}"}}"#);
+    let taken = server.ask(&server.other, "POST /api/v1/jobs", &job).await;
+    assert_eq!(status(&taken), "201", "{taken}");
+    let mut sender = multiplexed(server.addr(), 0).await;
+    let mut unread = Vec::new();
+    for _ in 0..6 {
+        let request = Request::get(format!("http://{}/api/v1/jobs/big/payload", server.addr()))
+            .header("authorization", format!("Bearer {}", server.producer))
+            .body(())
+            .expect("a request");
+        let (answering, _) = sender.send_request(request, true).expect("sent");
+        let answer = answering.await.expect("a head");
+        unread.push(answer);
+    }
+    let refused = unread
+        .iter()
+        .filter(|answer| answer.status() == 503)
+        .count();
+    assert_eq!(
+        refused, 3,
+        "three answers fit into the share and the reserve"
+    );
+    server.expect_service().await;
+    // The answers are dropped, and the share is free again.
+    let line = "GET /api/v1/jobs/big/payload";
+    let asked = async {
+        while status(&server.ask(&server.producer, line, "").await) != "200" {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, asked)
+        .await
+        .expect("dropped");
+    server.running.stop().await;
+}
+
+#[tokio::test]
+async fn who_loses_its_right_while_it_waits_gets_no_job() {
+    let server = server(Limits::default()).await;
+    let lease = r#"{"worker":"w","wait":"120s"}"#;
+    let mut http = TcpStream::connect(server.addr()).await.expect("it listens");
+    let line = "POST /api/v1/leases";
+    let sent = request(server.addr(), &server.worker, line, lease);
+    http.write_all(&sent).await.expect("sent");
+    let mut sender = multiplexed(server.addr(), 1 << 20).await;
+    let token = Some(&*server.worker);
+    let (grpc, mut body) = call(&mut sender, server.addr(), token, "ganger.v1.Leases/Lease");
+    let asked = {
+        use prost::Message as _;
+        ganger_proto::v1::LeaseRequest {
+            worker: "g".to_owned(),
+            queues: vec![ganger_proto::v1::TakeFrom::default()],
+            wait_ms: 120_000,
+            ..Default::default()
+        }
+        .encode_to_vec()
+    };
+    body.send_data(message(&asked), true).expect("sent");
+    let made = r#"{"id":"later","kind":"a","delay":"1h"}"#;
+    server.ask(&server.other, "POST /api/v1/jobs", made).await;
+    let mut reader = TcpStream::connect(server.addr()).await.expect("it listens");
+    let line = "GET /api/v1/jobs/later?wait=120s";
+    let sent = request(server.addr(), &server.producer, line, "");
+    reader.write_all(&sent).await.expect("sent");
+    // All three came before these, and wait.
+    for _ in 0..3 {
+        server.ask(&server.other, "GET /api/v1/jobs", "").await;
+    }
+    server.revoke("worker");
+    server.revoke("producer");
+    for stream in [&mut http, &mut reader] {
+        let mut answer = [0; 12];
+        let read = tokio::time::timeout(PATIENCE, stream.read_exact(&mut answer));
+        read.await.expect("answered").expect("answered");
+        assert_eq!(&answer, b"HTTP/1.1 401");
+    }
+    assert_eq!(grpc_status(grpc).await.as_deref(), Some("16"));
+    // A job that comes now is given to nobody.
+    let made = r#"{"id":"now","kind":"a"}"#;
+    server.ask(&server.other, "POST /api/v1/jobs", made).await;
+    let job = server.ask(&server.other, "GET /api/v1/jobs/now", "").await;
+    assert!(job.contains(r#""state":"ready""#), "{job}");
+    server.running.stop().await;
+}
+
+#[tokio::test]
+async fn a_batch_ends_with_the_right_of_its_sender() {
+    let server = server(Limits::default()).await;
+    let mut stream = TcpStream::connect(server.addr()).await.expect("it listens");
+    let head = format!(
+        "POST /api/v1/jobs/batch?answers=errors HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {}\r\nContent-Type: application/x-ndjson\r\nTransfer-Encoding: chunked\r\n\r\n12\r\n{{\"kind\":\"a\"}}      \r\n",
+        server.producer
+    );
+    let head = head.replace("Host: x", &format!("Host: {}", server.addr()));
+    stream.write_all(head.as_bytes()).await.expect("sent");
+    let mut begun = [0; 12];
+    stream.read_exact(&mut begun).await.expect("a head");
+    assert_eq!(&begun, b"HTTP/1.1 200");
+    server.revoke("producer");
+    let mut rest = Vec::new();
+    let ended = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut rest)).await;
+    assert!(ended.is_ok(), "it goes on");
+    server.running.stop().await;
+}
+
+#[tokio::test]
+async fn one_identity_gets_a_quarter_of_the_streams() {
+    let server = server(Limits {
+        streams: 8,
+        ..Limits::default()
+    })
+    .await;
+    let mut open = Vec::new();
+    for place in 0..3 {
+        let mut stream = TcpStream::connect(server.addr()).await.expect("it listens");
+        let sent = request(server.addr(), &server.producer, "GET /api/v1/events", "");
+        stream.write_all(&sent).await.expect("sent");
+        let mut begun = [0; 12];
+        stream.read_exact(&mut begun).await.expect("a head");
+        let wanted = if place < 2 {
+            b"HTTP/1.1 200"
+        } else {
+            b"HTTP/1.1 503"
+        };
+        assert_eq!(&begun, wanted, "stream {place}");
+        open.push(stream);
+    }
+    let mut sender = multiplexed(server.addr(), 1 << 20).await;
+    let token = Some(&*server.producer);
+    let (grpc, mut body) = call(
+        &mut sender,
+        server.addr(),
+        token,
+        "ganger.v1.Insight/Events",
+    );
+    body.send_data(message(&[]), true).expect("sent");
+    assert_eq!(
+        grpc_status(grpc).await.as_deref(),
+        Some("8"),
+        "the same share over gRPC"
+    );
+    let mut stream = TcpStream::connect(server.addr()).await.expect("it listens");
+    let sent = request(server.addr(), &server.other, "GET /api/v1/events", "");
+    stream.write_all(&sent).await.expect("sent");
+    let mut begun = [0; 12];
+    stream.read_exact(&mut begun).await.expect("a head");
+    assert_eq!(&begun, b"HTTP/1.1 200", "another identity");
+    server.running.stop().await;
+}
