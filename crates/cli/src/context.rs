@@ -128,6 +128,13 @@ impl Context {
         Client::new(options).map_err(Into::into)
     }
 
+    /// A client that asks once and does not try again.
+    pub(crate) fn hasty_client(&self) -> Result<Client, Failure> {
+        let mut options = self.options()?;
+        options.retry.total_max = Duration::ZERO;
+        Client::new(options).map_err(Into::into)
+    }
+
     /// The error, with the address if it is about that.
     pub(crate) fn explain(&self, error: ganger_client::Error) -> Failure {
         let is_unreachable = error.is_unreachable();

@@ -38,7 +38,15 @@ impl Engine {
             JobState::Running => vec![runs(now, job)],
             _ => self.ready_reasons(now, job),
         };
-        reasons.extend(was_released(job));
+        if let Some(released) = was_released(job) {
+            // What the last worker said explains the wait; what an earlier one said may not.
+            let place = if ended_released(job) {
+                0
+            } else {
+                reasons.len()
+            };
+            reasons.insert(place, released);
+        }
         Ok(Explanation {
             job: job.id(),
             state: job.state,
@@ -93,6 +101,10 @@ impl Engine {
                 limit,
             });
         }
+        let silent_for = queue.asked.map(|asked| now.elapsed.since(asked));
+        if silent_for.is_none_or(|silent| silent > ganger_types::limits::LEASE_FOR_DEFAULT) {
+            reasons.push(Reason::NoWorker { silent_for });
+        }
         let ahead = queue
             .ready
             .range(..job.place())
@@ -105,10 +117,6 @@ impl Engine {
                 more: ahead > COUNTED_MAX,
             });
         }
-        let silent_for = queue.asked.map(|asked| now.elapsed.since(asked));
-        if silent_for.is_none_or(|silent| silent > ganger_types::limits::LEASE_FOR_DEFAULT) {
-            reasons.push(Reason::NoWorker { silent_for });
-        }
         if reasons.is_empty() {
             reasons.push(Reason::Next);
         }
@@ -119,9 +127,10 @@ impl Engine {
 fn not_before(now: Now, job: &Job) -> Reason {
     let due = job.extra.as_deref().and_then(|extra| extra.due);
     let at = due.map_or(now.wall, |due| due.expected_at(now));
+    let is_retry = !ended_released(job);
     Reason::NotBefore {
         at,
-        after_attempt: job.attempt,
+        after_attempt: if is_retry { job.attempt } else { 0 },
     }
 }
 
@@ -134,21 +143,34 @@ fn runs(now: Now, job: &Job) -> Reason {
     }
 }
 
+/// Whether the last attempt was given back, rather than failed.
+fn ended_released(job: &Job) -> bool {
+    let history = job.extra.as_deref().map(|extra| &extra.history[..]);
+    let mut entries = history.unwrap_or_default().iter().rev();
+    let last = entries.find_map(|entry| match &entry.what {
+        What::Attempt { end, .. } => Some(end),
+        _ => None,
+    });
+    matches!(last, Some(AttemptEnd::Released { .. }))
+}
+
 fn was_released(job: &Job) -> Option<Reason> {
     let extra = job.extra.as_deref()?;
-    let reason = extra
+    let (worker, reason) = extra
         .history
         .iter()
         .rev()
         .find_map(|entry| match &entry.what {
             What::Attempt {
+                worker,
                 end: AttemptEnd::Released { reason, .. },
                 ..
-            } => Some(reason.clone()),
+            } => Some((worker.clone(), reason.clone())),
             _ => None,
         })?;
     (extra.releases > 0).then_some(Reason::Released {
         times: extra.releases,
+        worker,
         reason,
     })
 }

@@ -304,6 +304,8 @@ pub enum Reason {
     Released {
         /// How often.
         times: u32,
+        /// The worker that gave it back last.
+        worker: Worker,
         /// Why.
         reason: String,
     },

@@ -156,7 +156,7 @@ impl<R: Reports> Attended<R> {
                 Counted::Failed,
             )),
             Ending::NoHandler(reason) => {
-                let reason = format!("no handler for kind {}: {reason}", self.looked_in);
+                let reason = format!("no program {}: {reason}", self.looked_in);
                 Some((
                     released(self.no_handler_delay, false, reason),
                     Counted::Released,

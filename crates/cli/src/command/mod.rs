@@ -18,6 +18,7 @@ pub(crate) mod stats;
 pub(crate) mod submit;
 pub(crate) mod token;
 pub(crate) mod version;
+pub(crate) mod waiting;
 pub(crate) mod worker;
 pub(crate) mod workers;
 

@@ -7,6 +7,8 @@ use ganger_client::{Accepted, Client, Enqueued, GraphProgress, JobFilter, JobSta
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use tokio::time::{Instant, timeout_at};
 
+use crate::command::waiting::{Awaited, Reporter, Say};
+use crate::context::remark;
 use crate::exit::Failure;
 use crate::show::escape;
 
@@ -37,12 +39,22 @@ pub(crate) async fn wait(
     accepted: &Accepted,
     timeout: Option<Duration>,
     bars: Option<Bars>,
+    reporter: Reporter,
 ) -> Result<Ended, Failure> {
     let until = Instant::now() + timeout.unwrap_or(FOR_EVER);
-    match &accepted.graph {
-        Some(graph) => wait_for_graph(client, accepted, graph, until, bars).await,
-        None => wait_for_each(client, accepted, until).await,
-    }
+    let reporter = match &bars {
+        Some(bars) => reporter.saying(bars.say()),
+        None => reporter,
+    };
+    let Some(graph) = &accepted.graph else {
+        return wait_for_each(client, accepted, until, &reporter).await;
+    };
+    let awaited = Awaited::Graph {
+        graph: graph.clone(),
+        shards: accepted.jobs.iter().map(|job| job.shard.clone()).collect(),
+    };
+    let wait = wait_for_graph(client, accepted, graph, until, bars);
+    reporter.during(&awaited, wait).await
 }
 
 /// Waits for the members on one shard after the other: all must have ended, whichever is first.
@@ -149,11 +161,14 @@ async fn wait_for_each(
     client: &Client,
     accepted: &Accepted,
     until: Instant,
+    reporter: &Reporter,
 ) -> Result<Ended, Failure> {
     let mut states = Vec::with_capacity(accepted.jobs.len());
     for job in &accepted.jobs {
+        let id = job.to_string();
         let rest = until.saturating_duration_since(Instant::now());
-        let job = client.wait(&job.to_string(), rest).await?;
+        let awaited = Awaited::Job(id.clone());
+        let job = reporter.during(&awaited, client.wait(&id, rest)).await?;
         if !job.state.is_terminal() {
             return Ok(Ended::TimeIsUp);
         }
@@ -189,6 +204,12 @@ impl Bars {
             running: BTreeMap::new(),
             names: names.collect(),
         }
+    }
+
+    /// Prints lines above the bars.
+    fn say(&self) -> Say {
+        let all = self.all.clone();
+        Box::new(move |line| all.suspend(|| remark(line)))
     }
 
     /// Shows how far the members on one shard are, after so many on others that have ended.

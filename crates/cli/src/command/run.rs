@@ -10,6 +10,8 @@ use ganger_client::{
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout_at};
 
+use crate::command::job::get::wait_for;
+use crate::command::waiting::{Awaited, Reporter};
 use crate::context::{Context, remark};
 use crate::document::read_value;
 use crate::document::span::{read_moment, read_span};
@@ -144,7 +146,11 @@ async fn follow(
 ) -> Outcome {
     let until = timeout.map(|timeout| Instant::now() + timeout);
     let log = tokio::spawn(show_log(client.clone(), enqueued.to_string()));
-    let job = wait(client, enqueued, until).await?;
+    let awaited = Awaited::Job(enqueued.to_string());
+    let reporter = Reporter::new(context)?;
+    let job = reporter
+        .during(&awaited, wait_for(client, &enqueued.to_string(), until))
+        .await?;
     if !job.state.is_terminal() {
         log.abort();
         remark(format!(
@@ -160,22 +166,6 @@ async fn follow(
         ));
     }
     finish(context, client, enqueued, &job).await
-}
-
-async fn wait(
-    client: &Client,
-    enqueued: &Enqueued,
-    until: Option<Instant>,
-) -> Result<Job, Failure> {
-    loop {
-        let slice = until.map_or(Duration::from_secs(3_600), |until| {
-            until.saturating_duration_since(Instant::now())
-        });
-        let job = client.wait(&enqueued.to_string(), slice).await?;
-        if job.state.is_terminal() || until.is_some_and(|until| until <= Instant::now()) {
-            return Ok(job);
-        }
-    }
 }
 
 /// Writes the log to standard error, escaped if that is a terminal.

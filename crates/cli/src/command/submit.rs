@@ -10,6 +10,7 @@ use ganger_client::{Accepted, Client, JobState, NewJob, Submission};
 use serde_json::json;
 
 use crate::command::progress::{self, Ended};
+use crate::command::waiting::Reporter;
 use crate::context::{Context, remark};
 use crate::document::span::read_span;
 use crate::document::{self, Document, Lines};
@@ -136,7 +137,8 @@ async fn wait(
 ) -> Outcome {
     let client = &context.patient_client()?;
     let display = bars.then(|| progress::Bars::new(accepted, called));
-    let ended = progress::wait(client, accepted, timeout, display).await?;
+    let reporter = Reporter::new(context)?;
+    let ended = progress::wait(client, accepted, timeout, display, reporter).await?;
     let Ended::All(states) = ended else {
         let waited = timeout.map(crate::show::time::span).unwrap_or_default();
         remark(format!(

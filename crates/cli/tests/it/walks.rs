@@ -341,6 +341,47 @@ fn exit_codes_follow_the_job() {
 }
 
 #[test]
+fn a_command_that_waits_reports_why_the_job_does_not_run() {
+    let world = World::new();
+    let graph = r#"{"jobs": [{"name": "a", "kind": "echo", "queue": "nobody-takes"},
+        {"name": "b", "kind": "echo", "inputs": [{"result_of": "a"}]}]}"#;
+    let document = world.dir.path().join("graph.json");
+    fs::write(&document, graph).expect("written");
+    let document = document.to_str().expect("UTF-8");
+    let no_worker = "No worker has asked the queue nobody-takes";
+    for (place, (arguments, wanted)) in [
+        (
+            vec!["run", "typo"],
+            "Worker worker1 gave it back: no program typo in ",
+        ),
+        (vec!["run", "--queue", "nobody-takes", "echo"], no_worker),
+        (vec!["submit", "--wait", document], no_worker),
+        (vec!["submit", "--progress", document], no_worker),
+        (vec!["job", "wait", "typo-2"], "no program typo in "),
+        (
+            vec!["--json", "run", "typo"],
+            "\"code\":\"released\",\"text\":\"Worker",
+        ),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        world.good(
+            &["run", "--detach", "--id", &format!("typo-{place}"), "typo"],
+            "",
+        );
+        let log = world.dir.path().join("command.log");
+        let _command = spawn(
+            Command::new(cargo_bin("ganger"))
+                .args(["--server", &world.address])
+                .args(&arguments),
+            &log,
+        );
+        wait_for(&log, wanted);
+    }
+}
+
+#[test]
 fn a_repeated_submission_under_its_key_gives_the_same_ids() {
     let world = World::new();
     let first = world.good(&["submit", "--idempotency-key", "once"], TREE);

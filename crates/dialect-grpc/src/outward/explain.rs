@@ -59,8 +59,9 @@ fn reason(shard: &ShardId, reason: &Reason) -> v1::Reason {
             view.for_ms = silent_for.map(ms);
             "no_worker"
         }
-        Reason::Released { times, .. } => {
+        Reason::Released { times, worker, .. } => {
             view.count = Some(u64::from(*times));
+            view.worker = worker.to_text().into_owned();
             "released"
         }
         Reason::Runs {
@@ -134,11 +135,11 @@ fn sentence(reason: &Reason) -> String {
         } => {
             format!("no worker has asked its queue for {} s", silent.as_secs())
         }
-        Reason::Released { times, reason } if reason.is_empty() => {
-            format!("workers gave it back, {times} in all")
+        Reason::Released { worker, reason, .. } if reason.is_empty() => {
+            format!("worker {} gave it back", worker.to_text())
         }
-        Reason::Released { times, reason } => {
-            format!("workers gave it back ({times} in all); the last reason: {reason}")
+        Reason::Released { worker, reason, .. } => {
+            format!("worker {} gave it back: {reason}", worker.to_text())
         }
         Reason::Runs {
             worker, attempt, ..

@@ -58,7 +58,7 @@ struct ReasonView {
     /// Of `released`: how often.
     #[serde(skip_serializing_if = "Option::is_none")]
     times: Option<u32>,
-    /// Of `runs`, `locked` and `key_leased`: with whom.
+    /// Of `runs`, `locked` and `key_leased`: with whom; of `released`: by whom.
     #[serde(skip_serializing_if = "Option::is_none")]
     worker: Option<WorkerName>,
     /// Of `runs` and `key_leased`: the lease ends after so many seconds.
@@ -167,13 +167,11 @@ fn reason(shard: &ShardId, reason: Reason) -> ReasonView {
             silent_seconds: silent_for.map(|span| span.as_secs_f64()),
             ..plain("no_worker", "no worker asks its queue".to_owned())
         },
-        Reason::Released { times, reason } => ReasonView {
-            times: Some(times),
-            ..ReasonView {
-                detail: Some(reason),
-                ..plain("released", format!("it was given back {times} times"))
-            }
-        },
+        Reason::Released {
+            times,
+            worker,
+            reason,
+        } => released(times, worker, reason),
         Reason::Runs {
             worker,
             attempt,
@@ -194,6 +192,17 @@ fn reason(shard: &ShardId, reason: Reason) -> ReasonView {
             ..plain("ended", "it has ended".to_owned())
         },
         Reason::Next => plain("next", "the next worker that asks gets it".to_owned()),
+    }
+}
+
+fn released(times: u32, worker: Worker, reason: String) -> ReasonView {
+    ReasonView {
+        reason: "released",
+        text: format!("it was given back {times} times"),
+        times: Some(times),
+        worker: Some(Named(worker)),
+        detail: Some(reason),
+        ..ReasonView::default()
     }
 }
 

@@ -1367,6 +1367,50 @@ fn why_names_the_causes() {
 }
 
 #[test]
+fn why_tells_first_what_the_last_worker_said() {
+    let mut world = World::new();
+    let id = world.enqueue(vec![job()]).remove(0);
+    let mut why =
+        |world: &mut World| match world.query(Query::Why(Namespace::default(), id.clone())) {
+            Reply::Why(why) => why.reasons,
+            other => panic!("{other:?}"),
+        };
+    let grant = world.lease_one("w1");
+    world.ok(release(&grant, false, false, secs(30)));
+    let released = Reason::Released {
+        times: 1,
+        worker: "w1".into(),
+        reason: "no handler".into(),
+    };
+    // No attempt failed: the pause is not one of retries.
+    assert!(matches!(
+        &why(&mut world)[..],
+        [first, Reason::NotBefore { after_attempt: 0, .. }] if *first == released
+    ));
+    world.pass(secs(31));
+    let grant = world.lease_one("w2");
+    world.fail(&grant).unwrap();
+    assert!(matches!(
+        &why(&mut world)[..],
+        [Reason::NotBefore { after_attempt: 2, .. }, second] if *second == released
+    ));
+}
+
+#[test]
+fn no_worker_is_told_before_the_jobs_that_go_first() {
+    let mut world = World::new();
+    let ids = world.enqueue(vec![job(), job()]);
+    let query = Query::Why(Namespace::default(), ids[1].clone());
+    let Reply::Why(why) = world.query(query) else {
+        panic!()
+    };
+    assert!(matches!(
+        &why.reasons[..],
+        [Reason::NoWorker { .. }, Reason::Behind { jobs: 1, .. }]
+    ));
+}
+
+#[test]
 fn a_namespace_on_its_callers_clock_moves_only_when_called() {
     let mut world = World::new();
     let namespace = Namespace::from_static("q");

@@ -362,7 +362,7 @@ async fn rel_s10_f66_what_is_no_program_is_never_run_but_given_back_uncounted() 
             "{kind}"
         );
         let words = format!(
-            "no handler for kind {kind} in {} on {}: ",
+            "no program {kind} in {} on {}: ",
             directory.display(),
             rig.name
         );

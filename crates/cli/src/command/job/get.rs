@@ -4,9 +4,10 @@ use std::fmt::Write as _;
 use std::time::{Duration, SystemTime};
 
 use clap::Args;
-use ganger_client::{Backoff, HistoryEntry, Job, JobState};
+use ganger_client::{Backoff, Client, HistoryEntry, Job, JobState};
 use tokio::time::Instant;
 
+use crate::command::waiting::{Awaited, Reporter};
 use crate::context::{Context, remark};
 use crate::document::span::read_span;
 use crate::exit::{Exit, Failure, Outcome};
@@ -53,17 +54,13 @@ pub(crate) async fn wait(context: &Context, args: &WaitArgs) -> Outcome {
     context.client().await?;
     let client = context.patient_client()?;
     let until = args.timeout.map(|timeout| Instant::now() + timeout);
+    let reporter = Reporter::new(context)?;
     let mut exit = Exit::Done;
     for id in &args.jobs {
-        let job = loop {
-            let slice = until.map_or(Duration::from_secs(3_600), |until| {
-                until.saturating_duration_since(Instant::now())
-            });
-            let job = client.wait(id, slice).await?;
-            if job.state.is_terminal() || until.is_some_and(|until| until <= Instant::now()) {
-                break job;
-            }
-        };
+        let awaited = Awaited::Job(id.clone());
+        let job = reporter
+            .during(&awaited, wait_for(&client, id, until))
+            .await?;
         tell(context, &job)?;
         if !job.state.is_terminal() {
             remark(format!(
@@ -77,6 +74,23 @@ pub(crate) async fn wait(context: &Context, args: &WaitArgs) -> Outcome {
         }
     }
     Ok(exit)
+}
+
+/// The job once it has ended, or as it is when the time is up.
+pub(crate) async fn wait_for(
+    client: &Client,
+    id: &str,
+    until: Option<Instant>,
+) -> Result<Job, Failure> {
+    loop {
+        let slice = until.map_or(Duration::from_secs(3_600), |until| {
+            until.saturating_duration_since(Instant::now())
+        });
+        let job = client.wait(id, slice).await?;
+        if job.state.is_terminal() || until.is_some_and(|until| until <= Instant::now()) {
+            return Ok(job);
+        }
+    }
 }
 
 fn tell(context: &Context, job: &Job) -> Result<(), Failure> {

@@ -1,12 +1,12 @@
 //! `ganger job`: show and change jobs.
 
 mod change;
-mod get;
+pub(crate) mod get;
 mod graph;
 mod list;
 mod logs;
 mod result;
-mod why;
+pub(crate) mod why;
 
 use clap::Subcommand;
 

@@ -3,7 +3,7 @@
 use std::time::SystemTime;
 
 use clap::Args;
-use ganger_client::{Explanation, Reason};
+use ganger_client::{Explanation, Job, Reason};
 
 use crate::context::Context;
 use crate::exit::{Exit, Outcome};
@@ -28,6 +28,37 @@ pub(crate) async fn run(context: &Context, args: &WhyArgs) -> Outcome {
     let (palette, now) = (context.palette(), SystemTime::now());
     context.line(explain(&why, &job.queue, is_ours, palette, now))?;
     Ok(Exit::Done)
+}
+
+/// The first reason why a job does not run.
+pub(crate) struct FirstReason {
+    /// Equal for the same reason at a later time.
+    pub(crate) key: String,
+    /// The stable code.
+    pub(crate) code: String,
+    /// A sentence for people.
+    pub(crate) text: String,
+    /// What helps.
+    pub(crate) step: Option<String>,
+}
+
+/// The first reason; nothing if the job runs or has ended.
+pub(crate) fn first_reason(why: &Explanation, job: &Job, now: SystemTime) -> Option<FirstReason> {
+    let reason = why.reasons.first()?;
+    let key = match reason.code.as_str() {
+        "runs" | "locked" | "ended" => return None,
+        "released" => format!("released {}", reason.text),
+        "not_before" => format!("not_before {}", reason.attempt),
+        code => code.to_owned(),
+    };
+    let may_help = job.kept_by.is_none() || is_for_all(reason);
+    let step = next_step(reason, &why.job, &job.queue).filter(|_| may_help);
+    Some(FirstReason {
+        key,
+        code: reason.code.clone(),
+        text: sentence(reason, &job.queue, now),
+        step,
+    })
 }
 
 fn explain(
@@ -109,7 +140,7 @@ fn sentence(reason: &Reason, queue: &str, now: SystemTime) -> String {
             let when = reason.at.map(|at| time::both(at, now)).unwrap_or_default();
             match reason.attempt {
                 0 => format!("It is set to run at {when}."),
-                attempt => format!("Attempt {attempt} is over; the next one may start at {when}."),
+                attempt => format!("Attempt {attempt} failed; the next one may start at {when}."),
             }
         }
         "queue_paused" => format!("The queue {queue} is paused: nothing is taken from it."),
@@ -138,9 +169,23 @@ fn sentence(reason: &Reason, queue: &str, now: SystemTime) -> String {
             escape::line(&reason.worker),
             reason.at.map(|at| time::both(at, now)).unwrap_or_default()
         ),
+        "released" => {
+            let times = match count {
+                0 | 1 => String::new(),
+                count => format!(" It was given back {count} times."),
+            };
+            format!("{}.{times}", in_capital(&text))
+        }
         "next" => "It may run now: the next worker that asks gets it.".to_owned(),
         _ => text,
     }
+}
+
+/// The text with its first letter in upper case.
+fn in_capital(text: &str) -> String {
+    let mut letters = text.chars();
+    let first = letters.next().map(|first| first.to_ascii_uppercase());
+    first.into_iter().chain(letters).collect()
 }
 
 /// Whether the next step helps with jobs that go by rules of others too: there our own settings change nothing.
@@ -162,7 +207,11 @@ fn next_step(reason: &Reason, job: &str, queue: &str) -> Option<String> {
         "behind" => {
             format!("more workers; or ganger job set {job} --priority -1   lets it go first")
         }
-        "no_worker" => format!("ganger worker --queue {queue}   starts one"),
+        "no_worker" => {
+            format!(
+                "ganger worker --queue {queue} --dir DIR   starts one that runs DIR/KIND for each job"
+            )
+        }
         "released" => format!("ganger job get {job}   shows by whom and why"),
         "runs" => format!("ganger job logs -f {job}"),
         "ended" => {
