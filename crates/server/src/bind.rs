@@ -71,12 +71,20 @@ fn address(text: &str) -> Result<SocketAddr, StartError> {
             .map_err(|_| refused("the port must be a number from 0 to 65535"))?;
         return Ok(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port));
     }
+    let port = text.rsplit_once(':').map(|(_, port)| port.parse::<u16>());
+    if !matches!(port, Some(Ok(_))) {
+        return Err(refused("write HOST:PORT, such as 127.0.0.1:3733, or :3733"));
+    }
+    let unknown = |reason: String| StartError::UnknownHost {
+        addr: text.to_owned(),
+        reason,
+    };
     let mut found = text
         .to_socket_addrs()
-        .map_err(|error| refused(&format!("{error}; write HOST:PORT, such as 127.0.0.1:3733")))?;
+        .map_err(|error| unknown(error.to_string()))?;
     found
         .next()
-        .ok_or_else(|| refused("the name stands for no address"))
+        .ok_or_else(|| unknown("the name stands for no address".to_owned()))
 }
 
 async fn listen_at(addr: SocketAddr) -> Result<Bound, StartError> {

@@ -47,6 +47,8 @@ pub struct Config {
     pub peer_token_file: Option<PathBuf>,
     /// The store's file, see [`Config::db_of`]; [`DB_IN_MEMORY`] keeps nothing. Default `ganger.db`.
     pub db: PathBuf,
+    /// Whether the directory of the store is made if it is missing: if `data_dir` names it, and `db` nothing.
+    pub makes_directory: bool,
     /// The token that clients must send; none by default. Read from `GANGER_TOKEN` only.
     pub token: Option<Secret>,
     /// A file with that token.
@@ -189,6 +191,7 @@ impl Default for Config {
             topology: Topology::Alone,
             peer_token_file: None,
             db: PathBuf::from("ganger.db"),
+            makes_directory: false,
             token: None,
             token_file: None,
             access_file: None,

@@ -44,12 +44,20 @@ pub enum StartError {
         /// What is missing.
         missing: &'static str,
     },
-    /// The address names nothing that can be listened on.
+    /// The address cannot be read.
     #[error("address {addr:?} cannot be used: {reason}")]
     Address {
         /// As given.
         addr: String,
         /// Why.
+        reason: String,
+    },
+    /// The host of the address has no address here.
+    #[error("address {addr:?} cannot be used: {reason}")]
+    UnknownHost {
+        /// As given.
+        addr: String,
+        /// The resolver's words.
         reason: String,
     },
     /// The address is taken.
@@ -90,9 +98,10 @@ impl StartError {
             | Self::Tls(_)
             | Self::Access(_)
             | Self::Telemetry(_)
+            | Self::Address { .. }
             | Self::Open { .. } => 2,
             Self::Store(_) => 3,
-            Self::Address { .. } | Self::Listen { .. } => 4,
+            Self::UnknownHost { .. } | Self::Listen { .. } => 4,
             Self::ShardEnded { .. } => 5,
             Self::System { .. } => 1,
         }

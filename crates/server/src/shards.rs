@@ -65,7 +65,11 @@ async fn open(config: &Config, shard: ShardId, ended: Ended) -> Result<Handle, S
         let Some(db) = db else {
             return Shard::start(MemoryStore::new(), settings, clock, hooks);
         };
+        let is_new = !db.exists();
         let store = EmbeddedStore::create_or_open(&db, &shard)?;
+        if is_new {
+            tracing::info!(%shard, store = %db.display(), "new store");
+        }
         Shard::start(store, settings, clock, hooks)
     });
     let started = started.await.map_err(|error| StartError::System {

@@ -100,15 +100,17 @@ pub const KEYS: &[Key] = &[
         "the store's file; :memory: keeps nothing",
         |config, value| {
             config.db = path(value)?;
+            config.makes_directory = false;
             Ok(())
         },
     ),
     Key::new(
         "data_dir",
         "",
-        "the directory of the store's file, if db is not set",
+        "the directory of the store's file, if db is not set; made if it is missing",
         |config, value| {
             config.db = path(value)?.join("ganger.db");
+            config.makes_directory = true;
             Ok(())
         },
     ),

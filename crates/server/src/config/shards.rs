@@ -1,7 +1,7 @@
 //! The shards of a process, and where the store of each is.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use ganger_types::ShardId;
 
@@ -79,11 +79,22 @@ impl Config {
         self.db.with_file_name(name)
     }
 
-    /// Refuses to begin with an empty store where the same shard has one under the other name: that of a
+    /// Refuses a directory that is not there, which is most often a mistyped one, unless `data_dir` names it. Also
+    /// refuses to begin with an empty store where the same shard has one under the other name: that of a
     /// process with one shard, or of one with several.
     pub(crate) fn check_stores(&self) -> Result<(), ConfigError> {
         if self.is_in_memory() {
             return Ok(());
+        }
+        let directory = self.db.parent().unwrap_or(Path::new(""));
+        if !self.makes_directory && !directory.as_os_str().is_empty() && !directory.is_dir() {
+            return Err(ConfigError {
+                place: "db".to_owned(),
+                reason: format!(
+                    "there is no directory {}: make it, or name it by data_dir instead, which is made",
+                    directory.display()
+                ),
+            });
         }
         for shard in self.shard_ids() {
             let beside = self.db_beside(&shard);
@@ -146,6 +157,23 @@ mod tests {
             ..several
         };
         assert_eq!(bare.db_of(&shard), PathBuf::from("test-eu.2"));
+    }
+
+    #[test]
+    fn only_a_data_dir_is_made() {
+        let folder = tempfile::tempdir().expect("a directory can be made");
+        let missing = folder.path().join("typo");
+        let mut config = Config {
+            db: missing.join("x.db"),
+            ..Config::default()
+        };
+        let refused = config.check_stores().expect_err("the directory is missing");
+        assert!(refused.reason.contains("no directory"), "{refused}");
+        assert!(!missing.exists());
+        config.makes_directory = true;
+        config.check_stores().expect("opening the store makes it");
+        let here = Config::default();
+        here.check_stores().expect("the working directory is there");
     }
 
     #[test]
