@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use ganger_client::{Client, Options, Retry, Trust};
+use ganger_client::{Client, Options, Retry, Trust, code};
 use serde_json::Value;
 
 use crate::document::span::read_span;
@@ -137,8 +137,12 @@ impl Context {
 
     /// The error, with the address if it is about that.
     pub(crate) fn explain(&self, error: ganger_client::Error) -> Failure {
-        let is_unreachable = error.is_unreachable();
+        let is_unreachable = error.is_unreachable() && error.code() != code::WRONG_PORT;
         let mut failure = Failure::from(error);
+        if failure.message.contains("certificate") {
+            failure.next_step =
+                Some("docs/security.md shows how certificates are made and used".to_owned());
+        }
         if is_unreachable {
             failure.message = format!(
                 "cannot reach a ganger server at {}: {}",

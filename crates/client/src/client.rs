@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ganger_proto::v1;
-use ganger_tls::Connector;
+use ganger_tls::{Connector, Fault};
 use ganger_types::ShardId;
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::service::Interceptor;
@@ -234,10 +234,14 @@ impl Client {
     /// The error; of a connection that has closed, what the other side objected to.
     fn explain(&self, status: &Status) -> Error {
         let error = Error::from_status(status);
-        let is_of_transport = matches!(error.code(), code::UNREACHABLE | code::TIMED_OUT)
-            && !status.metadata().contains_key(ganger_proto::metadata::CODE);
+        if status.metadata().contains_key(ganger_proto::metadata::CODE) {
+            return error;
+        }
+        let is_lost = matches!(error.code(), code::UNREACHABLE | code::TIMED_OUT);
         match self.connector.last_fault() {
-            Some(words) if is_of_transport => Error::lost(words),
+            Some(Fault::Refused(words)) if is_lost => Error::lost(words),
+            Some(Fault::SpeaksTls) => Error::speaks_tls(&self.options.url),
+            Some(Fault::NotHttp2) => Error::no_ganger(&self.options.url),
             _ => error,
         }
     }

@@ -10,6 +10,8 @@ use tonic::{Code, Status};
 pub mod code {
     /// No connection could be made, or it broke.
     pub const UNREACHABLE: &str = "unreachable";
+    /// What answers is no ganger server, or speaks TLS where the address is plain.
+    pub const WRONG_PORT: &str = "wrong_port";
     /// The call took longer than it may.
     pub const TIMED_OUT: &str = "timed_out";
     /// The server's address cannot be read.
@@ -69,7 +71,10 @@ impl Error {
 
     /// Whether the server could not be reached, or is not able to answer now.
     pub fn is_unreachable(&self) -> bool {
-        matches!(self.code(), code::UNREACHABLE | "unavailable")
+        matches!(
+            self.code(),
+            code::UNREACHABLE | code::WRONG_PORT | "unavailable"
+        )
     }
 
     pub(crate) fn here(code: &str, message: impl Into<String>) -> Self {
@@ -78,6 +83,21 @@ impl Error {
 
     pub(crate) fn lost(message: impl Into<String>) -> Self {
         Self::make(code::UNREACHABLE, message.into(), true, None, false)
+    }
+
+    /// Trying again cannot help.
+    pub(crate) fn speaks_tls(url: &str) -> Self {
+        let address = url.trim_start_matches("http://");
+        let message = format!("{address} speaks TLS: use https://{address}");
+        Self::here(code::WRONG_PORT, message)
+    }
+
+    /// Trying again may help: a proxy before the server may answer in its place for a while.
+    pub(crate) fn no_ganger(url: &str) -> Self {
+        let message = format!(
+            "what answers at {url} does not look like a ganger server: is it the port of another program, or of a proxy without HTTP/2?"
+        );
+        Self::make(code::WRONG_PORT, message, true, None, false)
     }
 
     pub(crate) fn slow(message: impl Into<String>) -> Self {
@@ -168,11 +188,16 @@ impl std::error::Error for Error {}
 
 /// The status and its causes as one line: the transport's own message says only "transport error".
 fn words(status: &Status) -> String {
-    let mut text = status.message().to_owned();
+    const EMPTY: &str = "transport error";
+    let message = status.message();
+    let mut text = message
+        .trim_end_matches(EMPTY)
+        .trim_end_matches(": ")
+        .to_owned();
     let mut cause = std::error::Error::source(status);
     while let Some(error) = cause {
         let more = error.to_string();
-        if !text.contains(&more) {
+        if more != EMPTY && !text.contains(&more) {
             text = if text.is_empty() {
                 more
             } else {
@@ -180,6 +205,9 @@ fn words(status: &Status) -> String {
             };
         }
         cause = error.source();
+    }
+    if text.is_empty() {
+        EMPTY.clone_into(&mut text);
     }
     text
 }

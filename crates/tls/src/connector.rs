@@ -20,7 +20,7 @@ use crate::error::TlsError;
 use crate::explain::explain;
 use crate::files::{chain, key, provider, roots};
 use crate::names::Names;
-use crate::stream::{Faults, Inner, Stream};
+use crate::stream::{Fault, Faults, Inner, Stream};
 
 /// A handshake that takes longer is given up.
 const HANDSHAKE_WITHIN: Duration = Duration::from_secs(10);
@@ -124,7 +124,7 @@ impl Connector {
 
     /// What the other side of the last connection objected to, if it did: HTTP libraries tell only that a
     /// connection has closed.
-    pub fn last_fault(&self) -> Option<String> {
+    pub fn last_fault(&self) -> Option<Fault> {
         self.faults.get()
     }
 
@@ -158,7 +158,11 @@ impl Connector {
     fn made(&self, inner: Inner) -> Stream {
         let faults = self.faults.clone();
         faults.set(None);
-        Stream { inner, faults }
+        Stream {
+            inner,
+            faults,
+            is_fresh: true,
+        }
     }
 
     fn check_shard(

@@ -21,6 +21,6 @@ pub use error::TlsError;
 pub use explain::explain;
 pub use names::{Names, SHARD_URI_PREFIX};
 pub use server::{Server, ServerFiles};
-pub use stream::Stream;
+pub use stream::{Fault, Stream};
 pub use tokio_rustls::TlsAcceptor;
 pub use tokio_rustls::server::TlsStream as ServerStream;

@@ -14,16 +14,34 @@ use crate::explain::explain;
 /// How a server that speaks TLS only ends a plain HTTP/2 connection: `INADEQUATE_SECURITY`, and words.
 const TLS_ONLY: &[u8] = b"\x00\x00\x00\x0cthis port speaks TLS";
 
+/// The first bytes of an alert of TLS, with which many servers answer what is no handshake.
+const ALERT: &[u8] = b"\x15\x03";
+
+/// Bytes before the type of a frame of HTTP/2, and the type of the first one: `SETTINGS`.
+const LENGTH_BYTES: usize = 3;
+const SETTINGS: u8 = 4;
+
+/// What the other side of a connection objected to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// It refused our certificate, or something else of TLS. The words are for people.
+    Refused(String),
+    /// It speaks TLS, and the connection is plain.
+    SpeaksTls,
+    /// Its first bytes are not those of an HTTP/2 server.
+    NotHttp2,
+}
+
 /// The last thing that went wrong, for those who only hear that a connection has closed.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Faults(Arc<Mutex<Option<String>>>);
+pub(crate) struct Faults(Arc<Mutex<Option<Fault>>>);
 
 impl Faults {
-    pub(crate) fn set(&self, words: Option<String>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = words;
+    pub(crate) fn set(&self, fault: Option<Fault>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = fault;
     }
 
-    pub(crate) fn get(&self) -> Option<String> {
+    pub(crate) fn get(&self) -> Option<Fault> {
         self.0
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -36,6 +54,21 @@ impl Faults {
 pub struct Stream {
     pub(crate) inner: Inner,
     pub(crate) faults: Faults,
+    /// Whether nothing was read yet.
+    pub(crate) is_fresh: bool,
+}
+
+/// What is wrong with bytes that a plain connection has read; `is_first`: they are its first.
+fn fault_in(read: &[u8], is_first: bool) -> Option<Fault> {
+    let says_tls = || {
+        let mut places = read.windows(TLS_ONLY.len()).take(64);
+        places.any(|place| place == TLS_ONLY)
+    };
+    if says_tls() || (is_first && read.starts_with(ALERT)) {
+        return Some(Fault::SpeaksTls);
+    }
+    let is_other = read.get(LENGTH_BYTES).is_some_and(|kind| *kind != SETTINGS);
+    (is_first && is_other).then_some(Fault::NotHttp2)
 }
 
 #[derive(Debug)]
@@ -50,7 +83,7 @@ impl Stream {
     fn tell<T>(&self, polled: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         polled.map_err(|error| match explain(&error) {
             Some(words) => {
-                self.faults.set(Some(words.clone()));
+                self.faults.set(Some(Fault::Refused(words.clone())));
                 io::Error::new(error.kind(), words)
             }
             None => error,
@@ -67,17 +100,13 @@ impl AsyncRead for Stream {
         let this = self.get_mut();
         match &mut this.inner {
             Inner::Plain(stream) => {
+                let before = buffer.filled().len();
                 let polled = Pin::new(stream).poll_read(cx, buffer);
-                if buffer
-                    .filled()
-                    .windows(TLS_ONLY.len())
-                    .take(64)
-                    .any(|it| it == TLS_ONLY)
-                {
-                    let words =
-                        "the server speaks TLS there: use an address that begins with https://";
-                    this.faults.set(Some(words.to_owned()));
+                let read = buffer.filled().get(before..).unwrap_or_default();
+                if let Some(fault) = fault_in(read, this.is_fresh) {
+                    this.faults.set(Some(fault));
                 }
+                this.is_fresh &= read.is_empty();
                 polled
             }
             Inner::Tls(stream) => {
@@ -146,5 +175,33 @@ impl AsyncWrite for Stream {
                 this.tell(polled)
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_answers_is_known_by_its_first_bytes() {
+        let settings = b"\0\0\0\x04\0\0\0\0\0";
+        for (read, fault) in [
+            (&settings[..], None),
+            (b"HTTP/1.1 400 Bad Request\r\n", Some(Fault::NotHttp2)),
+            (b"-ERR unknown command\r\n", Some(Fault::NotHttp2)),
+            (b"\x15\x03\x03\0\x02\x02\x16", Some(Fault::SpeaksTls)),
+            (b"", None),
+        ] {
+            assert_eq!(fault_in(read, true), fault, "{read:?}");
+        }
+        let mut away = settings.to_vec();
+        away.extend(b"\0\0\x20\x07\0\0\0\0\0\0\0\0\0");
+        away.extend(TLS_ONLY);
+        assert_eq!(fault_in(&away, true), Some(Fault::SpeaksTls));
+        assert_eq!(
+            fault_in(b"HTTP/1.1 200", false),
+            None,
+            "in the midst of a body"
+        );
     }
 }
