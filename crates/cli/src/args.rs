@@ -3,8 +3,8 @@
 use clap::{Parser, Subcommand};
 
 use crate::command::{
-    backup, bench, check, completions, events, failures, job, ngsi, outbox, queue, run, schedule,
-    server, stats, submit, token, version, worker, workers,
+    backup, bench, check, completions, events, failures, job, ngsi, outbox, queue, run,
+    schedule, server, stats, submit, token, version, worker, workers,
 };
 use crate::context::Global;
 use crate::exit::EXIT_CODES_HELP;
@@ -31,7 +31,7 @@ pub(crate) enum Command {
     /// Submit jobs or a graph from a file or standard input.
     Submit(submit::SubmitArgs),
     /// Run one job: enqueue it, wait, show its log and its result.
-    Run(run::RunArgs),
+    Run(Box<run::RunArgs>),
     /// Show and change jobs.
     #[command(subcommand)]
     Job(job::JobCommand),

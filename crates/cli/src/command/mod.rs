@@ -7,6 +7,7 @@ pub(crate) mod completions;
 pub(crate) mod events;
 pub(crate) mod failures;
 pub(crate) mod job;
+mod new_job;
 pub(crate) mod ngsi;
 pub(crate) mod outbox;
 pub(crate) mod progress;
@@ -55,7 +56,7 @@ async fn serve(context: &Context, command: Command) -> Outcome {
         }
         Command::Worker(args) => worker::run(context, *args).await,
         Command::Submit(args) => submit::run(context, args).await,
-        Command::Run(args) => run::run(context, args).await,
+        Command::Run(args) => run::run(context, *args).await,
         Command::Job(command) => job::run(context, command).await,
         Command::Queue(command) => queue::run(context, command).await,
         Command::Failures(command) => failures::run(context, command).await,

@@ -4,9 +4,7 @@ use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, SystemTime};
 
 use clap::Args;
-use ganger_client::{
-    Bytes, Client, Enqueued, Job, JobState, LogPlace, NewJob, RetryPolicy, Start, Submission,
-};
+use ganger_client::{Bytes, Client, Enqueued, Job, JobState, LogPlace, NewJob, Start, Submission};
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout_at};
 
@@ -40,8 +38,12 @@ pub(crate) struct RunArgs {
     priority: i64,
 
     /// Not before so long from now.
-    #[arg(long, value_name = "DURATION", value_parser = read_span)]
+    #[arg(long, value_name = "DURATION", value_parser = read_span, conflicts_with = "run_at")]
     delay: Option<Duration>,
+
+    /// Not before this time: RFC 3339, or +DURATION.
+    #[arg(long, value_name = "TIME")]
+    run_at: Option<String>,
 
     /// Never start it after this: RFC 3339, or +DURATION.
     #[arg(long, value_name = "TIME")]
@@ -51,13 +53,8 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "DURATION", value_parser = read_span)]
     job_timeout: Option<Duration>,
 
-    /// Retries after the first attempt; as the queue says if absent.
-    #[arg(long, value_name = "N")]
-    retries: Option<u32>,
-
-    /// A tag; may be repeated.
-    #[arg(long = "tag", value_name = "TAG")]
-    tags: Vec<String>,
+    #[command(flatten)]
+    more: super::new_job::JobFlags,
 
     /// The job's id; made by the server if absent.
     #[arg(long)]
@@ -97,6 +94,9 @@ pub(crate) async fn run(context: &Context, args: RunArgs) -> Outcome {
     let Some(enqueued) = accepted.jobs.into_iter().next() else {
         return Err(Failure::failed("the server accepted no job"));
     };
+    if enqueued.existed && !context.is_json() {
+        remark(format!("{enqueued} was there already"));
+    }
     if detach {
         context.either(&views::enqueued(&enqueued, None), enqueued.to_string())?;
         return Ok(Exit::Done);
@@ -105,21 +105,23 @@ pub(crate) async fn run(context: &Context, args: RunArgs) -> Outcome {
 }
 
 fn job(args: RunArgs) -> Result<NewJob, Failure> {
-    let deadline = args
-        .deadline
-        .map(|text| read_moment(&text, SystemTime::now()));
+    let moment = |text: Option<String>| {
+        let read = text.map(|text| read_moment(&text, SystemTime::now()));
+        read.transpose().map_err(Failure::usage)
+    };
     let mut job = NewJob::new(args.kind)
         .queue(args.queue)
         .priority(args.priority);
     job.id = args.id;
-    job.start = args.delay.map_or(Start::Now, Start::After);
-    job.deadline = deadline.transpose().map_err(Failure::usage)?;
+    let run_at = moment(args.run_at)?;
+    job.start = match (args.delay, run_at) {
+        (Some(delay), _) => Start::After(delay),
+        (None, Some(time)) => Start::At(time),
+        (None, None) => Start::Now,
+    };
+    job.deadline = moment(args.deadline)?;
     job.timeout = args.job_timeout;
-    job.tags = args.tags;
-    job.retry = args.retries.map(|retries_max| RetryPolicy {
-        retries_max,
-        ..RetryPolicy::default()
-    });
+    args.more.put_on(&mut job);
     if let Some(payload) = &args.payload {
         job.payload = argument(payload);
     }
@@ -208,7 +210,7 @@ async fn finish(context: &Context, client: &Client, enqueued: &Enqueued, job: &J
         format!(
             " ({}): {}",
             escape::line(&failure.group),
-            escape::text(&failure.message)
+            escape::last_line(&failure.message, 200)
         )
     });
     remark(format!(

@@ -13,7 +13,7 @@ use clap::Subcommand;
 use crate::context::Context;
 use crate::exit::Outcome;
 
-pub(crate) use list::table;
+pub(crate) use list::{read_label, table};
 
 /// What to do with jobs. A job is named by its id, or by `shard/id`.
 #[derive(Debug, Subcommand)]
