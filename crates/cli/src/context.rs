@@ -20,8 +20,12 @@ const FIRST_ANSWER_WITHIN: Duration = Duration::from_secs(2);
 /// A server may be away for so long while we wait for a job.
 const AWAY_MAX: Duration = Duration::from_secs(60);
 
+/// Behind a command's own options in its help.
+const LAST: usize = 900;
+
 /// Options of every command.
 #[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Connection")]
 pub(crate) struct Global {
     /// Address of the server: host:port, :port for this machine, https://host:port for TLS.
     #[arg(
@@ -70,7 +74,7 @@ pub(crate) struct Global {
     pub(crate) client_key: Option<PathBuf>,
 
     /// Print JSON for programs: one document a line, lists as one item a line.
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = None, display_order = LAST)]
     pub(crate) json: bool,
 
     /// Try for so long to reach a server that does not answer.

@@ -101,7 +101,7 @@ fn line(event: &Event, palette: Palette) -> String {
                     .expect("writing to a string cannot fail");
             }
             if !moved.reason.is_empty() {
-                write!(out, ": {}", escape::short(&moved.reason, 120))
+                write!(out, ": {}", escape::last_line(&moved.reason, 120))
                     .expect("writing to a string cannot fail");
             }
             out

@@ -83,9 +83,14 @@ fn of_group(group: &str, limit: u32) -> JobFilter {
 }
 
 async fn show(context: &Context, client: &Client, args: &ShowArgs) -> Outcome {
-    let mut filter = of_group(&args.group, args.limit.clamp(1, 1_000));
+    // One more than wanted shows whether there are more; a page holds 1,000.
+    let limit = args.limit.clamp(1, 999);
+    let mut filter = of_group(&args.group, limit + 1);
     filter.newest_first = true;
-    let page = client.list(filter).await?;
+    let mut page = client.list(filter).await?;
+    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+    let has_more = page.jobs.len() > limit;
+    page.jobs.truncate(limit);
     if context.is_json() {
         for job in views::page(&page) {
             context.json(&job)?;
@@ -94,7 +99,7 @@ async fn show(context: &Context, client: &Client, args: &ShowArgs) -> Outcome {
         return Err(nothing(&args.group));
     } else {
         context.line(job::table(&page.jobs, context.palette(), true))?;
-        if page.next.is_some() {
+        if has_more {
             remark("there are more: give --limit N");
         }
     }

@@ -182,7 +182,7 @@ async fn reason(client: &Client, job: &str) -> String {
     match client.job(job).await {
         Ok(job) => job
             .failure
-            .map(|failure| format!(": {}", escape::short(&failure.message, 200)))
+            .map(|failure| format!(": {}", escape::last_line(&failure.message, 200)))
             .unwrap_or_default(),
         Err(_) => String::new(),
     }

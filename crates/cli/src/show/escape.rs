@@ -41,6 +41,22 @@ pub(crate) fn short(text: &str, most: usize) -> String {
     out
 }
 
+/// The last line of a failure's message that is not empty, of at most `most` characters: there a stack trace ends with
+/// the error, after a first line that is the same for all.
+pub(crate) fn last_line(text: &str, most: usize) -> String {
+    let lines = text.lines().rev();
+    let mut told = lines.filter(|line| !line.trim().is_empty());
+    let last = told.next().unwrap_or_default().trim();
+    let mut out = short(last, most);
+    if told.next().is_some() && !out.ends_with('\u{2026}') {
+        out.insert(0, '\u{2026}');
+        if out.chars().count() > most {
+            out = short(&out, most);
+        }
+    }
+    out
+}
+
 fn push(out: &mut String, text: &str, keep_lines: bool) {
     for character in text.chars() {
         match character {
@@ -109,5 +125,15 @@ mod tests {
         assert_eq!(short("hello\n", 10), "hello");
         assert_eq!(short("hello\nworld", 10), "hello\u{2026}");
         assert_eq!(short("hello world", 6), "hello\u{2026}");
+    }
+
+    #[test]
+    fn a_failure_is_shown_by_its_last_line() {
+        let trace = "Traceback (most recent call last):\n  File \"x\", line 2\nValueError: x\n\n";
+        assert_eq!(last_line(trace, 80), "\u{2026}ValueError: x");
+        assert_eq!(last_line("no luck\n", 80), "no luck");
+        assert_eq!(last_line("", 80), "");
+        assert_eq!(last_line("a\n\x1b[2Jb", 80), "\u{2026}\\x1b[2Jb");
+        assert_eq!(last_line("a\nhello world", 6).chars().count(), 6);
     }
 }

@@ -136,6 +136,9 @@ fn the_server_tells_a_wrong_setting_with_2() {
         vec!["server", "--set", "limits.nothing=1"],
         vec!["server", "--set", "token=secret"],
         vec!["server", "--addr", "0.0.0.0:0", "--db", ":memory:"],
+        vec!["server", "--addr", "28413", "--db", ":memory:"],
+        vec!["server", "--addr", "localhost", "--db", ":memory:"],
+        vec!["server", "--addr", ":0", "--db", "/nonexistent/dir/x.db"],
     ] {
         let output = ganger(&arguments, "");
         assert_eq!(code(&output), 2, "{arguments:?}: {}", stderr(&output));
@@ -202,6 +205,19 @@ fn help_lists_the_exit_codes_and_every_command_has_help() {
         let output = ganger(&[command, "--help"], "");
         assert_eq!(code(&output), 0, "{command}");
         assert!(stdout(&output).contains("--json"), "{command}");
+    }
+}
+
+#[test]
+fn a_commands_own_options_come_before_those_of_the_connection() {
+    let help = stdout(&ganger(&["submit", "--help"], ""));
+    let (own, connection) = help.split_once("Connection:").expect("a heading");
+    for option in ["--wait", "--progress", "--timeout", "--stream", "--json"] {
+        assert!(own.contains(option), "{option}: {help}");
+    }
+    for option in ["--server", "--namespace", "--ca ", "--retry-for"] {
+        assert!(!own.contains(option), "{option}: {help}");
+        assert!(connection.contains(option), "{option}: {help}");
     }
 }
 

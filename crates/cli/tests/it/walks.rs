@@ -406,6 +406,65 @@ fn why_and_pause_are_told_in_plain_words() {
 }
 
 #[test]
+fn run_takes_what_a_document_takes() {
+    let world = World::new();
+    let first = world.good(
+        &[
+            "run",
+            "--detach",
+            "--queue",
+            "nobody-takes",
+            "echo",
+            "1",
+            "x",
+        ],
+        "",
+    );
+    let run = [
+        "run",
+        "--detach",
+        "--queue",
+        "nobody-takes",
+        "--unique",
+        "once",
+        "--unique-window",
+        "1h",
+        "--label",
+        "customer=42",
+        "--tag",
+        "t",
+        "--backoff",
+        "1s..5m",
+        "--retries",
+        "7",
+        "--keep-failed",
+        "forever",
+        "--after",
+        first.trim(),
+        "echo",
+    ];
+    let id = world.good(&run, "");
+    assert_eq!(world.good(&run, ""), id, "the key is taken");
+    let job: Value =
+        serde_json::from_str(&world.good(&["job", "get", id.trim(), "--json"], "")).expect("JSON");
+    assert_eq!(job["state"], "blocked", "{job}");
+    assert_eq!(job["unique"], "once", "{job}");
+    assert_eq!(job["labels"]["customer"], "42", "{job}");
+    assert_eq!(job["retry"]["max"], 7, "{job}");
+    let shown = world.good(&["job", "get", first.trim()], "");
+    assert!(shown.contains("[1, \"x\"]"), "the input is shown: {shown}");
+    for (limit, has_more) in [("1", true), ("2", false), ("3", false)] {
+        let list = world.ganger(&["job", "list", "--limit", limit], "");
+        let words = String::from_utf8_lossy(&list.stderr);
+        assert_eq!(
+            words.contains("there are more"),
+            has_more,
+            "{limit}: {words}"
+        );
+    }
+}
+
+#[test]
 fn very_many_jobs_are_streamed_and_a_bad_line_is_named() {
     let world = World::new();
     let mut lines = "{\"kind\": \"x\", \"queue\": \"stock\"}\n".repeat(2_500);

@@ -12,7 +12,14 @@ use crate::context::{Context, remark};
 use crate::document::span::read_span;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::show::table::{Rows, facts};
-use crate::show::{Palette, bytes, escape, json as views, time};
+use crate::show::{Palette, bytes, counted, escape, json as views, time};
+
+/// A payload is shown up to this; `job payload` prints any.
+const PAYLOAD_BYTES_SHOWN: u64 = 4_096;
+
+/// Inputs that are shown, and characters of each; `job inputs` prints all.
+const INPUTS_SHOWN: u32 = 5;
+const INPUT_WIDTH: usize = 120;
 
 /// Shows jobs.
 #[derive(Args, Debug)]
@@ -45,9 +52,44 @@ pub(crate) async fn run(context: &Context, args: &GetArgs) -> Outcome {
         if place > 0 {
             context.line("")?;
         }
-        context.line(describe(&job, context.palette(), SystemTime::now()))?;
+        let input = input(&client, &job).await;
+        context.line(describe(&job, &input, context.palette(), SystemTime::now()))?;
     }
     Ok(Exit::Done)
+}
+
+/// What the program reads, as far as it is short; else how much there is.
+async fn input(client: &Client, job: &Job) -> String {
+    let id = job.global_id();
+    if job.inputs == 0 {
+        let size = bytes(job.payload_bytes);
+        if job.payload_bytes == 0 {
+            return "none".to_owned();
+        }
+        if job.payload_bytes > PAYLOAD_BYTES_SHOWN {
+            return size;
+        }
+        return match client.payload(&id).await {
+            Ok(payload) => escape::short(&String::from_utf8_lossy(&payload), INPUT_WIDTH),
+            Err(_) => size,
+        };
+    }
+    let Ok((inputs, _)) = client.inputs(&id, 0, INPUTS_SHOWN, false).await else {
+        return counted(job.inputs.into(), "input");
+    };
+    let mut shown: Vec<String> = inputs
+        .iter()
+        .filter(|input| input.slot < job.inputs)
+        .map(|input| match (&input.upstream, &input.value) {
+            (Some(upstream), _) => format!("result of {}", escape::line(upstream)),
+            (None, Some(value)) => escape::short(&String::from_utf8_lossy(value), INPUT_WIDTH),
+            (None, None) => escape::line(&input.state),
+        })
+        .collect();
+    if job.inputs > INPUTS_SHOWN {
+        shown.push(format!("... ({} in all)", job.inputs));
+    }
+    format!("[{}]", shown.join(", "))
 }
 
 pub(crate) async fn wait(context: &Context, args: &WaitArgs) -> Outcome {
@@ -98,7 +140,7 @@ fn tell(context: &Context, job: &Job) -> Result<(), Failure> {
         .failure
         .as_ref()
         .filter(|_| job.state != JobState::Succeeded);
-    let reason = reason.map(|failure| format!("  {}", escape::short(&failure.message, 200)));
+    let reason = reason.map(|failure| format!("  {}", escape::last_line(&failure.message, 200)));
     let state = context.palette().state(job.state);
     let line = format!(
         "{}/{}  {state}{}",
@@ -110,7 +152,7 @@ fn tell(context: &Context, job: &Job) -> Result<(), Failure> {
 }
 
 /// All there is to tell of a job.
-fn describe(job: &Job, palette: Palette, now: SystemTime) -> String {
+fn describe(job: &Job, input: &str, palette: Palette, now: SystemTime) -> String {
     let mut pairs = vec![
         (
             "job",
@@ -147,6 +189,7 @@ fn describe(job: &Job, palette: Palette, now: SystemTime) -> String {
             format!("{group}, {}: {message}", time::relative(failure.at, now)),
         ));
     }
+    pairs.push(("input", input.to_owned()));
     push_rest(&mut pairs, job);
     let mut out = facts(&pairs);
     if !job.history.is_empty() {
@@ -201,11 +244,6 @@ fn push_rest(pairs: &mut Vec<(&str, String)>, job: &Job) {
     if job.priority != 0 {
         pairs.push(("priority", job.priority.to_string()));
     }
-    let input = match job.inputs {
-        0 => bytes(job.payload_bytes),
-        count => format!("{count} inputs"),
-    };
-    pairs.push(("input", input));
     for (name, value) in [
         ("graph", &job.graph),
         ("unique", &job.unique),
@@ -260,7 +298,7 @@ fn detail(entry: &HistoryEntry) -> String {
             .expect("writing to a string cannot fail");
     }
     if !attempt.message.is_empty() {
-        write!(out, ": {}", escape::short(&attempt.message, 120))
+        write!(out, ": {}", escape::last_line(&attempt.message, 120))
             .expect("writing to a string cannot fail");
     }
     out

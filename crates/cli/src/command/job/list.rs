@@ -114,10 +114,15 @@ pub(crate) async fn run(context: &Context, args: ListArgs) -> Outcome {
     let client = context.client().await?;
     let mut shown: u64 = 0;
     loop {
-        filter.limit = u32::try_from(limit - shown)
+        // One more than wanted shows whether there are more.
+        let wanted = limit - shown;
+        filter.limit = u32::try_from(wanted.saturating_add(1))
             .unwrap_or(PAGE_JOBS)
             .min(PAGE_JOBS);
-        let page = client.list(filter.clone()).await?;
+        let mut page = client.list(filter.clone()).await?;
+        let wanted = usize::try_from(wanted).unwrap_or(usize::MAX);
+        let has_more = page.jobs.len() > wanted;
+        page.jobs.truncate(wanted);
         if context.is_json() {
             for job in views::page(&page) {
                 context.json(&job)?;
@@ -129,15 +134,12 @@ pub(crate) async fn run(context: &Context, args: ListArgs) -> Outcome {
         }
         shown += u64::try_from(page.jobs.len()).unwrap_or(0);
         filter.cursor = page.next;
-        if filter.cursor.is_none() {
-            return Ok(Exit::Done);
+        if has_more && !context.is_json() {
+            remark(format!(
+                "there are more than these {shown}: give --limit N, or 0 for all"
+            ));
         }
-        if shown >= limit {
-            if !context.is_json() {
-                remark(format!(
-                    "there are more than these {shown}: give --limit N, or 0 for all"
-                ));
-            }
+        if has_more || filter.cursor.is_none() {
             return Ok(Exit::Done);
         }
     }
@@ -200,7 +202,7 @@ fn note(job: &Job, now: SystemTime) -> String {
     let failure = || {
         job.failure
             .as_ref()
-            .map(|it| escape::short(&it.message, 80))
+            .map(|it| escape::last_line(&it.message, 80))
     };
     match job.state {
         JobState::Running => job
