@@ -3,7 +3,7 @@
 use clap::{Parser, Subcommand};
 
 use crate::command::{
-    backup, bench, check, completions, events, failures, job, ngsi, outbox, queue, run,
+    backup, bench, check, completions, events, failures, job, man, ngsi, outbox, queue, run,
     schedule, server, stats, submit, token, version, worker, workers,
 };
 use crate::context::Global;
@@ -63,6 +63,8 @@ pub(crate) enum Command {
     Token(token::TokenCommand),
     /// Print completions for a shell.
     Completions(completions::CompletionsArgs),
+    /// Print the manual page, or write one for each command.
+    Man(man::ManArgs),
     /// Show the versions of this program and of the server.
     Version(version::VersionArgs),
     /// Insert what a worker asks for on standard input. The worker starts it by itself.

@@ -7,6 +7,7 @@ pub(crate) mod completions;
 pub(crate) mod events;
 pub(crate) mod failures;
 pub(crate) mod job;
+pub(crate) mod man;
 mod new_job;
 pub(crate) mod ngsi;
 pub(crate) mod outbox;
@@ -34,6 +35,7 @@ pub(crate) fn run(context: &Context, command: Command) -> Outcome {
     match command {
         Command::Server(args) => server::run(*args),
         Command::Completions(args) => completions::run(&args),
+        Command::Man(args) => man::run(&args),
         Command::Token(command) => token::run(context, command),
         Command::NgsiInsert(args) => ngsi::insert(&args),
         command => {
@@ -50,6 +52,7 @@ async fn serve(context: &Context, command: Command) -> Outcome {
     match command {
         Command::Server(_)
         | Command::Completions(_)
+        | Command::Man(_)
         | Command::Token(_)
         | Command::NgsiInsert(_) => {
             unreachable!("they run without a runtime")

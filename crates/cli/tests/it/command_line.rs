@@ -163,6 +163,25 @@ fn completions_are_made_for_every_shell() {
 }
 
 #[test]
+fn manual_pages_are_printed_and_written() {
+    let output = ganger(&["man"], "");
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    assert!(
+        stdout(&output).contains(".TH ganger 1"),
+        "{}",
+        stdout(&output)
+    );
+    let dir = tempfile::tempdir().expect("a directory");
+    let written = ganger(&["man", "--out", dir.path().to_str().expect("UTF-8")], "");
+    assert_eq!(code(&written), 0, "{}", stderr(&written));
+    for page in ["ganger.1", "ganger-run.1", "ganger-job-why.1"] {
+        assert!(dir.path().join(page).exists(), "{page}");
+    }
+    let missing = ganger(&["man", "--out", "/nonexistent/dir"], "");
+    assert_eq!(code(&missing), 2, "{}", stderr(&missing));
+}
+
+#[test]
 fn a_reader_that_goes_away_is_no_error() {
     let mut child = Command::new(cargo_bin("ganger"))
         .args(["completions", "zsh"])
