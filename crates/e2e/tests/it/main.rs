@@ -1,6 +1,7 @@
 //! The integration tests of this crate, in one program: each further one links everything again.
 
 mod disk_full;
+mod documents;
 mod kill;
 mod nth_call;
 mod one_process;

@@ -1,0 +1,309 @@
+//! The commands of the documents, as a reader pastes them: each page's `sh` blocks in order, in one shell, in a fresh
+//! directory, beside a fresh server, with `ganger` on the path.
+//!
+//! Three things differ from a reader's terminal. Ports are exchanged for free ones. A line that starts a server or a
+//! worker in the foreground, for which a reader has another terminal, runs in the background. `ganger`, `curl` and
+//! `redis-cli` are small scripts around the real ones: the first waits longer for a server on a slow machine, the second
+//! fails on an error of HTTP, which its reader would see, and the third uses the port of this test.
+//!
+//! Two comments steer this check. `<!-- not run: REASON -->` on the line before a block leaves it out.
+//! `<!-- server: ARGUMENTS -->` anywhere on a page gives arguments to its server. A page whose blocks start a server
+//! gets none.
+
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use ganger_e2e::binary::ganger;
+use ganger_e2e::ports::free_addresses;
+use ganger_e2e::server::Setup;
+use rustix::process::{Pid, Signal, kill_process_group};
+
+/// A page takes seconds; a slow machine gets more.
+const PAGE_ENDS_WITHIN: Duration = Duration::from_secs(60);
+
+/// Ports that the documents use; the third is that of Redis.
+const PORTS: [&str; 4] = ["3733", "3734", "6379", "8668"];
+
+/// Folders of the project that commands name, as if the directory were a clone.
+const FOLDERS: [&str; 3] = ["scripts", "packaging", "examples"];
+
+/// The blocks of a page that are run, and the arguments of its server.
+#[derive(Debug, Default, PartialEq)]
+struct Page {
+    /// The line of each block, and its text.
+    blocks: Vec<(usize, String)>,
+    server: Vec<String>,
+}
+
+/// Reads a page. A block without an end, and a reason that is empty, are errors.
+fn read(text: &str) -> Result<Page> {
+    let mut page = Page::default();
+    let mut lines = text.lines().enumerate();
+    let mut before = "";
+    while let Some((place, line)) = lines.next() {
+        if let Some(arguments) = comment(line, "server:") {
+            page.server = arguments.split_whitespace().map(str::to_owned).collect();
+        }
+        if let Some(language) = line.strip_prefix("```") {
+            let mut block = String::new();
+            loop {
+                let (_, line) = lines
+                    .next()
+                    .with_context(|| format!("line {}: the block has no end", place + 1))?;
+                if line == "```" {
+                    break;
+                }
+                block.push_str(line);
+                block.push('\n');
+            }
+            match (language, comment(before, "not run:")) {
+                ("sh", None) => page.blocks.push((place + 2, block)),
+                (_, Some("")) => bail!("line {place}: say why it is not run"),
+                _ => {}
+            }
+        }
+        before = line;
+    }
+    Ok(page)
+}
+
+/// What a comment says after its mark.
+fn comment<'a>(line: &'a str, mark: &str) -> Option<&'a str> {
+    let inner = line.trim().strip_prefix("<!--")?.strip_suffix("-->")?;
+    Some(inner.trim().strip_prefix(mark)?.trim())
+}
+
+/// The blocks as one script.
+fn script(page: &Page, ports: &[(&str, u16)]) -> String {
+    let mut script = "set -eo pipefail\n".to_owned();
+    let mut logs = 0;
+    for (line, block) in &page.blocks {
+        writeln!(script, "echo '--- line {line}' >&2").expect("written");
+        script.push_str(&in_background(block, &mut logs));
+    }
+    for (known, free) in ports {
+        script = script.replace(&format!(":{known}"), &format!(":{free}"));
+    }
+    script.replace("0.0.0.0:", "127.0.0.1:")
+}
+
+/// Puts commands that serve into the background, and waits for servers.
+fn in_background(block: &str, logs: &mut usize) -> String {
+    let mut out = String::new();
+    let mut command = String::new();
+    for line in block.lines() {
+        command.push_str(line);
+        command.push('\n');
+        if line.ends_with('\\') {
+            continue;
+        }
+        let words = command.split(" #").next().unwrap_or_default().trim_end();
+        let is_server = words.starts_with("ganger server");
+        if (is_server || words.starts_with("ganger worker")) && !words.ends_with('&') {
+            *logs += 1;
+            writeln!(out, "{words} 2> .log-{logs} &").expect("written");
+            if is_server {
+                writeln!(
+                    out,
+                    "until grep -q ' ready addr=' .log-{logs}; do sleep 0.05; done"
+                )
+                .expect("written");
+            }
+        } else {
+            out.push_str(&command);
+        }
+        command.clear();
+    }
+    out + &command
+}
+
+/// The directory in which a page is run, with the scripts around programs.
+struct Place {
+    dir: tempfile::TempDir,
+    bin: PathBuf,
+}
+
+impl Place {
+    fn new(redis: u16) -> Result<Self> {
+        let dir = tempfile::tempdir()?;
+        let root = fs::canonicalize(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))?;
+        for folder in FOLDERS {
+            symlink(root.join(folder), dir.path().join(folder))?;
+        }
+        let bin = dir.path().join(".bin");
+        fs::create_dir(&bin)?;
+        let place = Self { dir, bin };
+        let real = ganger();
+        place.put(
+            "ganger",
+            &format!("exec '{}' --retry-for 30s \"$@\"", real.display()),
+        )?;
+        place.put("curl", "PATH=${PATH#*:}\nexec curl --fail-with-body \"$@\"")?;
+        place.put(
+            "redis-cli",
+            &format!("PATH=${{PATH#*:}}\nexec redis-cli -e -p {redis} \"$@\""),
+        )?;
+        Ok(place)
+    }
+
+    fn put(&self, name: &str, text: &str) -> Result<()> {
+        let path = self.bin.join(name);
+        fs::write(&path, format!("#!/bin/sh\n{text}\n"))?;
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
+        Ok(())
+    }
+
+    /// Runs the script to its end, in a process group that ends with it.
+    fn run(&self, script: &str, variables: &[(&str, String)]) -> Result<()> {
+        let (script_file, words) = (
+            self.dir.path().join(".script"),
+            self.dir.path().join(".words"),
+        );
+        fs::write(&script_file, script)?;
+        let log = File::create(&words)?;
+        let path = std::env::var("PATH").unwrap_or_default();
+        let shell = Command::new("bash")
+            .arg(&script_file)
+            .current_dir(self.dir.path())
+            .env("PATH", format!("{}:{path}", self.bin.display()))
+            .envs(variables.iter().map(|(name, value)| (name, value)))
+            .env_remove("GANGER_CONFIG")
+            .env_remove("GANGER_TOKEN")
+            .env_remove("GANGER_TOKEN_FILE")
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            .process_group(0)
+            .spawn()
+            .context("bash cannot be started")?;
+        let mut group = Group(shell);
+        let begun = Instant::now();
+        let status = loop {
+            if let Some(status) = group.0.try_wait()? {
+                break Some(status);
+            }
+            if begun.elapsed() > PAGE_ENDS_WITHIN {
+                break None;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        };
+        let words = fs::read_to_string(&words)?;
+        match status {
+            Some(status) if status.success() => Ok(()),
+            Some(status) => bail!("{status}, after:\n{words}"),
+            None => bail!("it does not end; so far:\n{words}"),
+        }
+    }
+}
+
+/// A shell and all that it has started; killed when dropped.
+struct Group(Child);
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        if let Some(group) = i32::try_from(self.0.id()).ok().and_then(Pid::from_raw) {
+            // All may have ended already.
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+        let _ = self.0.wait();
+    }
+}
+
+/// Runs the blocks of a page.
+fn run(path: &Path) -> Result<()> {
+    let text = fs::read_to_string(path)?;
+    let page = read(&text)?;
+    if page.blocks.is_empty() {
+        return Ok(());
+    }
+    let free = free_addresses(PORTS.len())?;
+    let place = Place::new(free[2].port())?;
+    let ports: Vec<(&str, u16)> = PORTS
+        .into_iter()
+        .zip(free.iter().map(std::net::SocketAddr::port))
+        .collect();
+    let starts_its_own = page
+        .blocks
+        .iter()
+        .any(|(_, block)| block.contains("ganger server"));
+    let _server = if starts_its_own {
+        None
+    } else {
+        let mut setup = Setup::in_folder(place.dir.path())?;
+        setup.address = free[0];
+        setup.store = place.dir.path().join("jobs.db");
+        setup.arguments.clone_from(&page.server);
+        Some(setup.start()?)
+    };
+    let address = free[0].to_string();
+    let variables = [("GANGER_URL", address.clone()), ("GANGER_ADDR", address)];
+    place.run(&script(&page, &ports), &variables)
+}
+
+/// The pages, README first.
+fn pages() -> Result<Vec<PathBuf>> {
+    let root = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
+    let mut pages = vec![root.join("README.md")];
+    for entry in fs::read_dir(root.join("docs"))? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "md") {
+            pages.push(path);
+        }
+    }
+    pages[1..].sort();
+    Ok(pages)
+}
+
+#[test]
+fn commands_of_the_documents_run_as_pasted() -> Result<()> {
+    let pages = pages()?;
+    let failed = std::thread::scope(|scope| {
+        let running: Vec<_> = pages
+            .iter()
+            .map(|path| (path, scope.spawn(move || run(path))))
+            .collect();
+        let ended = running.into_iter().map(|(path, page)| {
+            let outcome = page.join().expect("a page does not panic");
+            (path, outcome)
+        });
+        ended
+            .filter_map(|(path, outcome)| Some(format!("{}: {:#}", path.display(), outcome.err()?)))
+            .collect::<Vec<_>>()
+    });
+    ensure!(failed.is_empty(), "{}", failed.join("\n\n"));
+    Ok(())
+}
+
+#[test]
+fn blocks_run_unless_a_comment_gives_a_reason() -> Result<()> {
+    let text = "<!-- server: --shards 2 -->\n```sh\na\n```\n<!-- not run: long -->\n```sh\nb\n```\n```toml\nc\n```\n";
+    let page = read(text)?;
+    assert_eq!(page.blocks, [(3, "a\n".to_owned())]);
+    assert_eq!(page.server, ["--shards", "2"]);
+    assert!(read("<!-- not run: -->\n```sh\na\n```\n").is_err());
+    assert!(read("```sh\na\n").is_err());
+    Ok(())
+}
+
+#[test]
+fn servers_and_workers_go_into_the_background() {
+    let page = Page {
+        blocks: vec![(
+            7,
+            "ganger server --addr :3733 \\\n  --db a.db   # serves\nganger worker 2> w &\n"
+                .to_owned(),
+        )],
+        server: Vec::new(),
+    };
+    assert_eq!(
+        script(&page, &[("3733", 4000)]),
+        "set -eo pipefail\necho '--- line 7' >&2\nganger server --addr :4000 \\\n  --db a.db 2> .log-1 &\n\
+         until grep -q ' ready addr=' .log-1; do sleep 0.05; done\nganger worker 2> w &\n"
+    );
+}
