@@ -1,6 +1,7 @@
 //! What scripts rely on: exit codes, error texts, output, without a server.
 
-use std::io::Write;
+use std::io::{Read, Write};
+use std::net::TcpListener;
 use std::process::{Command, Output, Stdio};
 
 use assert_cmd::cargo::cargo_bin;
@@ -84,6 +85,37 @@ fn a_missing_server_ends_with_4_and_says_how_to_start_one() {
         "{text}"
     );
     assert!(text.contains("ganger server"), "{text}");
+}
+
+/// Answers each connection in the same way, whatever it says.
+fn answering(answer: &'static [u8]) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("bound").to_string();
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let mut stream = stream;
+            // The client may be gone already.
+            let _ = stream.read(&mut [0; 64]);
+            let _ = stream.write_all(answer);
+        }
+    });
+    address
+}
+
+#[test]
+fn a_port_of_another_program_is_reported_as_such_with_4() {
+    for (answer, wanted) in [
+        (&b"HTTP/1.1 400 Bad Request\r\n\r\n"[..], "does not look like a ganger server"),
+        (b"-ERR unknown command\r\n", "does not look like a ganger server"),
+        (b"\x15\x03\x03\0\x02\x02\x16", "speaks TLS: use https://"),
+    ] {
+        let address = answering(answer);
+        let output = ganger(&["stats", "--server", &address, "--retry-for", "0"], "");
+        let text = stderr(&output);
+        assert_eq!(code(&output), 4, "{text}");
+        assert!(text.contains(wanted), "{text}");
+        assert!(!text.contains("transport error"), "{text}");
+    }
 }
 
 #[test]
