@@ -302,6 +302,8 @@ mod tests {
             file.token(b"the-secret-of-ci", at("2030-01-01T00:00:00Z")),
             None
         );
+        let (end, later) = (at("2030-01-01T00:00:00Z"), at("2030-01-01T00:00:01Z"));
+        assert!(file.expires_within(now, end) && !file.expires_within(end, later));
     }
 
     #[test]

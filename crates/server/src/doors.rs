@@ -100,6 +100,13 @@ const UNIDENTIFIED_MESSAGE_BYTES_MAX: usize = 1 << 10;
 const MESSAGE_BYTES_MAX: usize = (4 << 20) + ganger_types::limits::PAYLOAD_BYTES_MAX;
 /// What hands out jobs and may wait for them.
 const LEASES: [&str; 2] = ["/api/v1/leases", "/ganger.v1.Leases/Lease"];
+/// Bytes that a read of payloads, results or logs holds until its answer is there: what it reads is in memory before it can
+/// be counted.
+const READ_BYTES: usize = 256 << 10;
+/// How the paths of such reads end.
+const LARGE_READS: [&str; 7] = [
+    "/payload", "/result", "/inputs", "/Payload", "/Result", "/Inputs", "/ReadLog",
+];
 /// Calls whose messages are worked on as they come.
 const MESSAGE_STREAMS: [&str; 2] = ["/ganger.v1.Leases/Work", "/ganger.v1.Jobs/EnqueueStream"];
 
@@ -178,8 +185,16 @@ impl Doors {
         // Nothing behind this line needs to see it.
         head.headers.remove(header::AUTHORIZATION);
         self.behind.tell_address(door, &mut head, line.from);
-        let is_multiplexed = head.version == Version::HTTP_2;
         let manner = Manner::of(door, &head, &identity);
+        let ahead = if manner.reads_much {
+            READ_BYTES.min(self.budget.share() / 4)
+        } else {
+            0
+        };
+        if let Err(full) = hold.grow(ahead) {
+            return self.refused(door, &line, &overloaded(&full)).await;
+        }
+        let is_multiplexed = head.version == Version::HTTP_2;
         let body = Intake::new(body, manner.body, Arc::clone(&hold), watched.clone());
         let request = Request::from_parts(head, Body::new(body));
         let answering = self.behind.answer(door, request, &identity);
@@ -190,6 +205,7 @@ impl Doors {
         let Some(response) = answered else {
             return self.refused(door, &line, &revoked()).await;
         };
+        hold.shrink(ahead);
         let kept = Kept {
             hold: Some(hold),
             _place: place,
@@ -238,6 +254,8 @@ struct Manner {
     body: Kind,
     /// Whether it changes nothing, so that its answer can be withheld.
     only_reads: bool,
+    /// Whether its answer is large, often.
+    reads_much: bool,
     /// Whether it can be dropped while it waits: it changes nothing, or what it was given goes back.
     may_be_dropped: bool,
 }
@@ -266,6 +284,7 @@ impl Manner {
         Self {
             body,
             only_reads,
+            reads_much: only_reads && LARGE_READS.iter().any(|end| path.ends_with(end)),
             may_be_dropped: only_reads || LEASES.contains(&path),
         }
     }

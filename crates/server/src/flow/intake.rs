@@ -105,7 +105,7 @@ impl Intake {
     fn take(&mut self, piece: Bytes) -> Result<Bytes, BodyCut> {
         self.hold.grow(piece.len())?;
         self.held += piece.len();
-        self.pace.came(piece.len());
+        self.pace.came(piece.len(), Instant::now());
         if self.kind == Kind::Lines {
             let end = piece.iter().rposition(|byte| *byte == b'\n');
             self.line_bytes = match end {
@@ -174,8 +174,7 @@ fn status(cut: BodyCut) -> Status {
 }
 
 impl Pace {
-    fn came(&mut self, bytes: usize) {
-        let now = Instant::now();
+    fn came(&mut self, bytes: usize, now: Instant) {
         self.begun.get_or_insert(now);
         self.last = Some(now);
         self.bytes += u64::try_from(bytes).unwrap_or(u64::MAX);
@@ -185,21 +184,9 @@ impl Pace {
     /// Ready with the reason if the sender was silent or slow for too long.
     fn poll(&mut self, cx: &mut Context<'_>, is_rated: bool) -> Poll<BodyCut> {
         loop {
-            let now = Instant::now();
-            let begun = *self.begun.get_or_insert(now);
-            let silent_at = *self.last.get_or_insert(now) + SILENT_MAX;
-            let paid_for = Duration::from_secs(self.bytes / BYTES_PER_SECOND_MIN);
-            let slow_at = begun + SILENT_MAX + paid_for;
-            if now >= silent_at {
-                return Poll::Ready(BodyCut::Silent(SILENT_MAX));
-            }
-            if is_rated && now >= slow_at {
-                return Poll::Ready(BodyCut::Slow(BYTES_PER_SECOND_MIN));
-            }
-            let at = if is_rated {
-                silent_at.min(slow_at)
-            } else {
-                silent_at
+            let at = match self.judge(Instant::now(), is_rated) {
+                Ok(at) => at,
+                Err(cut) => return Poll::Ready(cut),
             };
             let sleep = self.sleep.get_or_insert_with(|| Box::pin(sleep_until(at)));
             if sleep.as_mut().poll(cx).is_pending() {
@@ -207,6 +194,24 @@ impl Pace {
             }
             self.sleep = None;
         }
+    }
+
+    /// Until when the sender has time; the reason, if it has none left.
+    fn judge(&mut self, now: Instant, is_rated: bool) -> Result<Instant, BodyCut> {
+        let begun = *self.begun.get_or_insert(now);
+        let silent_at = *self.last.get_or_insert(now) + SILENT_MAX;
+        let paid_for = Duration::from_secs(self.bytes / BYTES_PER_SECOND_MIN);
+        let slow_at = begun + SILENT_MAX + paid_for;
+        if now >= silent_at {
+            return Err(BodyCut::Silent(SILENT_MAX));
+        }
+        if !is_rated {
+            return Ok(silent_at);
+        }
+        if now >= slow_at {
+            return Err(BodyCut::Slow(BYTES_PER_SECOND_MIN));
+        }
+        Ok(silent_at.min(slow_at))
     }
 }
 
@@ -282,5 +287,92 @@ impl HttpBody for Intake {
 
     fn size_hint(&self) -> SizeHint {
         self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::body::Bytes;
+    use futures::{StreamExt as _, stream};
+    use ganger_access::{Budget, Owner};
+
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn a_sender_that_is_silent_or_slow_is_given_up() {
+        let begun = Instant::now();
+        let mut pace = Pace::default();
+        assert_eq!(pace.judge(begun, true), Ok(begun + SILENT_MAX));
+        // One byte every 12 seconds is never silent, and too slow after half a minute.
+        for place in 1..=2 {
+            pace.came(1, begun + SECOND * 12 * place);
+        }
+        assert!(pace.judge(begun + SECOND * 29, true).is_ok());
+        let slow = pace.judge(begun + SECOND * 30, true);
+        assert_eq!(slow, Err(BodyCut::Slow(BYTES_PER_SECOND_MIN)));
+        let patient = pace.judge(begun + SECOND * 30, false);
+        assert_eq!(patient, Ok(begun + SECOND * 54), "lines may be slow");
+        let silent = pace.judge(begun + SECOND * 54, false);
+        assert_eq!(silent, Err(BodyCut::Silent(SILENT_MAX)));
+        let mut fast = Pace::default();
+        fast.came(1 << 20, begun);
+        fast.came(1, begun + SECOND * 900);
+        assert!(
+            fast.judge(begun + SECOND * 901, true).is_ok(),
+            "1 MiB pays for 1,024 s"
+        );
+    }
+
+    fn pieces(count: usize, piece: &'static [u8]) -> Body {
+        let all = (0..count).map(move |_| Ok::<_, std::io::Error>(Bytes::from_static(piece)));
+        Body::from_stream(stream::iter(all))
+    }
+
+    #[tokio::test]
+    async fn a_document_is_held_until_the_request_ends_and_lines_are_let_go() {
+        const PIECE: &[u8] = &[b'\n'; 64 << 10];
+        let budget = Budget::new(48 << 20);
+        let hold = |name: &str| {
+            let name = name.to_owned();
+            Arc::new(budget.open(Owner::Named(ganger_access::Proof::Token, name)))
+        };
+        let (document, lines) = (hold("a"), hold("b"));
+        let body = Intake::new(
+            pieces(100, PIECE),
+            Kind::Document,
+            Arc::clone(&document),
+            None,
+        );
+        let read = Body::new(body).into_data_stream().count().await;
+        assert_eq!((read, document.bytes()), (100, 6_400 << 10));
+        let body = Intake::new(pieces(1_000, PIECE), Kind::Lines, Arc::clone(&lines), None);
+        let read = Body::new(body).into_data_stream().count().await;
+        assert_eq!(read, 1_000, "more than the identity's share in all");
+        assert!(
+            lines.bytes() <= WINDOW_BYTES + PIECE.len(),
+            "{}",
+            lines.bytes()
+        );
+    }
+
+    #[tokio::test]
+    async fn a_body_beyond_the_share_ends_with_the_reason() {
+        const PIECE: &[u8] = &[0; 64 << 10];
+        let budget = Budget::new(3 << 20);
+        let hold = Arc::new(budget.open(Owner::Unknown));
+        let body = pieces(100, PIECE);
+        let body = Intake::new(body, Kind::Document, Arc::clone(&hold), None);
+        let last = Body::new(body)
+            .into_data_stream()
+            .fold(None, async |_, next| next.err());
+        let error = last.await.expect("it is refused");
+        assert!(
+            matches!(BodyCut::of(&error), Some(BodyCut::Full(_))),
+            "{error}"
+        );
+        drop(hold);
+        assert_eq!(budget.used(), 0);
     }
 }
