@@ -105,8 +105,14 @@ fn answering(answer: &'static [u8]) -> String {
 #[test]
 fn a_port_of_another_program_is_reported_as_such_with_4() {
     for (answer, wanted) in [
-        (&b"HTTP/1.1 400 Bad Request\r\n\r\n"[..], "does not look like a ganger server"),
-        (b"-ERR unknown command\r\n", "does not look like a ganger server"),
+        (
+            &b"HTTP/1.1 400 Bad Request\r\n\r\n"[..],
+            "does not look like a ganger server",
+        ),
+        (
+            b"-ERR unknown command\r\n",
+            "does not look like a ganger server",
+        ),
         (b"\x15\x03\x03\0\x02\x02\x16", "speaks TLS: use https://"),
     ] {
         let address = answering(answer);

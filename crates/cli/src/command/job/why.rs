@@ -139,7 +139,7 @@ fn sentence(reason: &Reason, queue: &str, now: SystemTime) -> String {
         "not_before" => {
             let when = reason.at.map(|at| time::both(at, now)).unwrap_or_default();
             match reason.attempt {
-                0 => format!("It is set to run at {when}."),
+                0 => format!("It waits until {when}."),
                 attempt => format!("Attempt {attempt} failed; the next one may start at {when}."),
             }
         }
@@ -212,7 +212,6 @@ fn next_step(reason: &Reason, job: &str, queue: &str) -> Option<String> {
                 "ganger worker --queue {queue} --dir DIR   starts one that runs DIR/KIND for each job"
             )
         }
-        "released" => format!("ganger job get {job}   shows by whom and why"),
         "runs" => format!("ganger job logs -f {job}"),
         "ended" => {
             format!("ganger job get {job}   tells more; ganger job retry {job}   runs it again")
