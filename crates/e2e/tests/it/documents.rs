@@ -22,6 +22,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use ganger_e2e::binary::ganger;
 use ganger_e2e::ports::free_addresses;
 use ganger_e2e::server::Setup;
+use ganger_e2e::skip::skipped;
 use rustix::process::{Pid, Signal, kill_process_group};
 
 /// A page takes seconds; a slow machine gets more.
@@ -29,6 +30,9 @@ const PAGE_ENDS_WITHIN: Duration = Duration::from_secs(60);
 
 /// Ports that the documents use; the third is that of Redis.
 const PORTS: [&str; 4] = ["3733", "3734", "6379", "8668"];
+
+/// Programs that commands of the documents use.
+const TOOLS: [&str; 6] = ["bash", "curl", "jq", "openssl", "python3", "redis-cli"];
 
 /// Folders of the project that commands name, as if the directory were a clone.
 const FOLDERS: [&str; 3] = ["scripts", "packaging", "examples"];
@@ -260,8 +264,28 @@ fn pages() -> Result<Vec<PathBuf>> {
     Ok(pages)
 }
 
+/// What the commands need besides `ganger`, and is not here.
+fn missing() -> Vec<&'static str> {
+    let is_here = |tool: &str| {
+        let look = Command::new("sh")
+            .args(["-c", &format!("command -v {tool}")])
+            .stdout(Stdio::null())
+            .status();
+        look.is_ok_and(|status| status.success())
+    };
+    let mut tools = TOOLS.to_vec();
+    tools.retain(|tool| !is_here(tool));
+    tools
+}
+
 #[test]
 fn commands_of_the_documents_run_as_pasted() -> Result<()> {
+    let missing = missing();
+    if !missing.is_empty() {
+        let reason = format!("not here: {}", missing.join(", "));
+        skipped("commands_of_the_documents_run_as_pasted", &reason);
+        return Ok(());
+    }
     let pages = pages()?;
     let failed = std::thread::scope(|scope| {
         let running: Vec<_> = pages
