@@ -4,9 +4,11 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use ganger_access::AccessError;
+use ganger_shard::StopCause;
 use ganger_store::StoreError;
 use ganger_telemetry::TelemetryError;
 use ganger_tls::TlsError;
+use ganger_types::ShardId;
 
 use crate::config::ConfigError;
 
@@ -81,6 +83,12 @@ pub enum StartError {
         /// The system's words.
         reason: String,
     },
+    /// Damage of the store was found while its rows were read: starting again does not help.
+    #[error("the shard has stopped: {reason}")]
+    Damaged {
+        /// Which shard, and what is damaged.
+        reason: String,
+    },
     /// The shard has ended by itself while the server ran.
     #[error("the shard has stopped: {reason}")]
     ShardEnded {
@@ -90,6 +98,17 @@ pub enum StartError {
 }
 
 impl StartError {
+    /// The end of a server whose shard has ended by itself.
+    pub fn ended(shard: &ShardId, cause: &StopCause) -> Self {
+        let reason = format!("shard {shard}: {cause}");
+        match cause {
+            StopCause::StoreLost {
+                is_damaged: true, ..
+            } => Self::Damaged { reason },
+            _ => Self::ShardEnded { reason },
+        }
+    }
+
     /// The exit code of a process that ends with this: 2 settings, 3 store, 4 address, 5 shard ended, 1 other.
     pub fn exit_code(&self) -> u8 {
         match self {
@@ -100,7 +119,7 @@ impl StartError {
             | Self::Telemetry(_)
             | Self::Address { .. }
             | Self::Open { .. } => 2,
-            Self::Store(_) => 3,
+            Self::Store(_) | Self::Damaged { .. } => 3,
             Self::UnknownHost { .. } | Self::Listen { .. } => 4,
             Self::ShardEnded { .. } => 5,
             Self::System { .. } => 1,

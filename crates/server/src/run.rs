@@ -74,7 +74,7 @@ async fn serve(config: Config) -> Result<(), StartError> {
                 break None;
             }
             _ = hangup.recv() => running.reload(),
-            (shard, cause) = running.ended() => break Some(format!("shard {shard}: {cause}")),
+            (shard, cause) = running.ended() => break Some((shard, cause)),
             health = running.ready(), if !is_told => {
                 is_told = true;
                 tell(&running, &health, begun);
@@ -82,9 +82,9 @@ async fn serve(config: Config) -> Result<(), StartError> {
         }
     };
     notify(STOPPING);
-    if let Some(reason) = by_itself {
-        tracing::error!(%reason, "the shard has stopped; the server ends");
-        return Err(StartError::ShardEnded { reason });
+    if let Some((shard, cause)) = by_itself {
+        tracing::error!(reason = %format_args!("shard {shard}: {cause}"), "the shard has stopped; the server ends");
+        return Err(StartError::ended(&shard, &cause));
     }
     tokio::select! {
         () = running.stop() => {

@@ -94,6 +94,8 @@ pub enum StopCause {
     StoreLost {
         /// In words.
         reason: String,
+        /// Whether what it holds is damaged: starting again does not help.
+        is_damaged: bool,
     },
     /// A rule of the engine did not hold: it ended before anything was written.
     Broken {
@@ -106,7 +108,7 @@ impl fmt::Display for StopCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Asked => f.write_str("the server is stopping"),
-            Self::Fenced { reason } | Self::StoreLost { reason } | Self::Broken { reason } => {
+            Self::Fenced { reason } | Self::StoreLost { reason, .. } | Self::Broken { reason } => {
                 f.write_str(reason)
             }
         }

@@ -66,6 +66,30 @@ async fn a_job_goes_through_over_a_real_connection() {
     running.stop().await;
 }
 
+/// A supervisor starts a server again that ended with another code, for ever.
+#[tokio::test]
+async fn damage_found_while_rows_are_loaded_ends_the_server_with_the_code_of_an_unusable_store() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let config = Config {
+        db: folder.path().join("test.db"),
+        ..config()
+    };
+    started(config.clone()).await.stop().await;
+    let mut bytes = std::fs::read(&config.db).expect("the store is closed");
+    // Each table without rows is a page without cells; one of no known kind is malformed.
+    for page in bytes.chunks_exact_mut(2_048).skip(1) {
+        if matches!(page[0], 0x0a | 0x0d) && page[3..5] == [0, 0] {
+            page[0] = 0xff;
+        }
+    }
+    std::fs::write(&config.db, bytes).expect("it can be written");
+    let running = start(config).await.expect("its header is whole");
+    let (shard, cause) = running.ended().await;
+    let error = StartError::ended(&shard, &cause);
+    assert_eq!(error.exit_code(), 3, "{error}");
+    assert!(error.to_string().contains("malformed"), "{error}");
+}
+
 #[tokio::test]
 async fn what_is_acknowledged_is_there_after_a_restart() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -166,6 +166,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         tracing::error!(shard = %self.settings.shard, %error, "store lost");
         self.end(StopCause::StoreLost {
             reason: error.to_string(),
+            is_damaged: matches!(error, StoreError::Damaged { .. }),
         });
     }
 
