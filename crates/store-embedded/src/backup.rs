@@ -37,6 +37,11 @@ pub fn backup(from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<Report, St
     let turns = read_turns(from)?;
     create::make_parent(to)?;
     let new = beside(to, ".new");
+    if new.exists() {
+        let reason =
+            "another backup writes it, or one that was stopped has left it: then remove it";
+        return Err(io(&new, "created", reason));
+    }
     create::create_exclusively(&new)?;
     let copied = copy_and_check(from, &turns, &new).and_then(|report| {
         let renamed = renameat_with(CWD, &new, CWD, to, RenameFlags::NOREPLACE);

@@ -39,4 +39,6 @@ mod wal;
 pub use audit::{Finding, Report, check};
 pub use backup::backup;
 pub use reader::EmbeddedReader;
+#[doc(hidden)]
+pub use session::Limits;
 pub use store::EmbeddedStore;

@@ -14,16 +14,32 @@ use crate::{connect, wal};
 /// The log of the tables may have holes without being damaged: what comes from the turn log is not flushed there,
 /// and when the power goes, later pages may have reached the disk before earlier ones. So it is damaged only if the
 /// turn log has not all of what is lost by that.
-pub(crate) fn inspect(store: &Path) -> Result<(), StoreError> {
+///
+/// Gives what is doubtful, in words.
+pub(crate) fn inspect(store: &Path) -> Result<Option<String>, StoreError> {
     let rest = rest(store)?;
     match wal::inspect(store) {
-        Err(StoreError::Damaged { .. }) if !rest.is_empty() => Ok(()),
-        other => other,
+        Err(StoreError::Damaged { .. }) if !rest.commits.is_empty() => {}
+        other => other?,
     }
+    Ok(rest.doubt)
 }
 
 /// What follows the tables in the turn log.
-pub(crate) fn rest(store: &Path) -> Result<Vec<Commit>, StoreError> {
+#[derive(Default)]
+pub(crate) struct Rest {
+    pub(crate) commits: Vec<Commit>,
+    /// What may have been acknowledged and is not there, in words.
+    pub(crate) doubt: Option<String>,
+    /// Whether that is certain to be more than the end of a write that was cut.
+    pub(crate) is_damage: bool,
+}
+
+/// What follows the tables in the turn log.
+///
+/// # Errors
+/// If it has not all that was acknowledged, as far as that can be told.
+pub(crate) fn rest(store: &Path) -> Result<Rest, StoreError> {
     // A header that cannot be read is reported by whoever needs it. It cannot be in the middle of an upgrade, which only
     // a connection that writes can undo; a store of an older format has no turn log.
     let header = connect::reader(store).and_then(|connection| {
@@ -31,7 +47,7 @@ pub(crate) fn rest(store: &Path) -> Result<Vec<Commit>, StoreError> {
         header.map_err(|fault| fault.at(store, "read"))
     });
     let Ok(header) = header else {
-        return Ok(Vec::new());
+        return Ok(Rest::default());
     };
     let log = turns::path_of(store);
     if header.has_turns && !log.exists() {
@@ -45,7 +61,33 @@ pub(crate) fn rest(store: &Path) -> Result<Vec<Commit>, StoreError> {
         });
     }
     let turns = Turns::read(store, &header.identity)?;
-    turns
-        .behind(header.sequence)
-        .map_err(|fault| fault.at(store, "read"))
+    let commits = turns.behind(header.sequence);
+    let commits = commits.map_err(|fault| fault.at(store, "read"))?;
+    let damaged = |what| StoreError::Damaged {
+        path: store.display().to_string(),
+        what,
+    };
+    let mut rest = Rest {
+        commits,
+        ..Rest::default()
+    };
+    if header.has_turns
+        && let Some(cut) = turns.cut()
+    {
+        if !turns.is_given_up() {
+            let advice =
+                "put all of it back; if it is lost for good, put an empty file in its place";
+            return Err(damaged(format!("{cut}: {advice}")));
+        }
+        rest.doubt = Some(cut);
+        rest.is_damage = true;
+    }
+    if let Some(broken) = turns.broken_end(header.sequence) {
+        let what = turns.describe(broken);
+        if !broken.may_be_torn() {
+            return Err(damaged(what));
+        }
+        rest.doubt = Some(what);
+    }
+    Ok(rest)
 }

@@ -18,18 +18,35 @@ use crate::tables::Tables;
 use crate::turns::{self, TurnLog, Turns};
 use crate::wal;
 
-/// The log of the tables is copied into the file when it has so many pages: 32 MiB. Sooner costs writes, later
-/// makes the pause longer and recovery slower.
-const LOG_PAGES_MAX: u64 = 16_384;
-/// While nothing waits, it is copied from so many pages on.
-pub(crate) const LOG_PAGES_IDLE: u64 = 512;
 /// A commit with more changes goes into the tables at once: there its rows cost more than its transaction, and would
 /// be written twice otherwise.
 const SMALL_CHANGES_MAX: usize = 64;
-/// So many commits may wait for the tables; or commits with so many changes. The one that comes next waits for them
-/// to be written, so they are not to be too many.
-const WAITING_COMMITS_MAX: usize = 64;
-const WAITING_CHANGES_MAX: usize = 1_024;
+/// When commits come into the tables, and when the log of these is copied into the file.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// The log of the tables is copied when it has so many pages. Sooner costs writes, later makes the pause longer and
+    /// recovery slower.
+    pub log_pages: u64,
+    /// While nothing waits, it is copied from so many pages on.
+    pub log_pages_idle: u64,
+    /// So many commits may wait for the tables. The one that comes next waits for them to be written, so they must
+    /// not be too many.
+    pub waiting_commits: usize,
+    /// Or commits with so many changes.
+    pub waiting_changes: usize,
+}
+
+impl Default for Limits {
+    /// 32 MiB, 1 MiB, 64 commits, 1,024 changes.
+    fn default() -> Self {
+        Self {
+            log_pages: 16_384,
+            log_pages_idle: 512,
+            waiting_commits: 64,
+            waiting_changes: 1_024,
+        }
+    }
+}
 
 /// Whether a transaction is on disk when it ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +60,7 @@ pub(crate) enum Flush {
 /// What is known while the store is open.
 pub(crate) struct Session {
     path: PathBuf,
+    limits: Limits,
     connection: Connection,
     tables: Tables,
     /// Pages in the log of the tables, told by SQLite after each commit.
@@ -71,6 +89,7 @@ impl Session {
     /// If the log cannot be copied, because another process reads for long, after a failed write or flush.
     pub(crate) fn open(
         path: PathBuf,
+        limits: Limits,
         mut connection: Connection,
         has_failed: bool,
     ) -> Result<Self, Fault> {
@@ -93,6 +112,7 @@ impl Session {
         let turns = Turns::read(&path, &tables.header.identity).map_err(Fault::Store)?;
         let mut session = Self {
             path,
+            limits,
             connection,
             tables,
             log_pages,
@@ -104,6 +124,11 @@ impl Session {
             broken: None,
         };
         session.catch_up(&turns)?;
+        if session.header().has_turns && !turns.is_whole() {
+            // It is made once more below: until that is done, a short one is right.
+            let none = |header: &mut Header| header.has_turns = false;
+            session.tables.change_header(&session.connection, none)?;
+        }
         session.open_turns();
         let has_turns = session.turns.is_some();
         session
@@ -163,7 +188,8 @@ impl Session {
             return Err(CommitError::Unknown(reason.clone()));
         }
         self.judge(commit)?;
-        if self.waiting.len() >= WAITING_COMMITS_MAX || self.waiting_changes >= WAITING_CHANGES_MAX
+        if self.waiting.len() >= self.limits.waiting_commits
+            || self.waiting_changes >= self.limits.waiting_changes
         {
             self.settle_for_now().map_err(Fault::into_commit_error)?;
         }
@@ -352,13 +378,18 @@ impl Session {
 
     /// Copies the log of the tables into the file if it is long.
     pub(crate) fn tend_long_log(&mut self) {
-        if let Err(fault) = self.tend_log(LOG_PAGES_MAX) {
+        if let Err(fault) = self.tend_log(self.limits.log_pages) {
             self.note_failed_upkeep(&fault);
         }
     }
 
+    /// Copies the log of the tables into the file if it is worth it while nothing waits.
+    pub(crate) fn tend_idle_log(&mut self) -> Result<(), Fault> {
+        self.tend_log(self.limits.log_pages_idle)
+    }
+
     /// Copies the log of the tables into the file if it has at least `pages`.
-    pub(crate) fn tend_log(&mut self, pages: u64) -> Result<(), Fault> {
+    fn tend_log(&mut self, pages: u64) -> Result<(), Fault> {
         if self.log_pages.load(Ordering::Relaxed) < pages {
             return Ok(());
         }

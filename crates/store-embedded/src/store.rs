@@ -10,13 +10,14 @@ use crate::fault::io;
 use crate::lock::Lock;
 use crate::meta::Header;
 use crate::reader::EmbeddedReader;
-use crate::session::{Flush, LOG_PAGES_IDLE, Session};
+use crate::session::{Flush, Limits, Session};
 use crate::shared::Shared;
 use crate::{connect, create, load, recover};
 
 /// The embedded store.
 pub struct EmbeddedStore {
     shared: Arc<Shared>,
+    limits: Limits,
     /// Whether a write or a flush has failed since the store was opened.
     has_failed: bool,
     /// Dropped last, when no connection is left.
@@ -30,7 +31,15 @@ impl EmbeddedStore {
     /// # Errors
     /// If another process has it, it is damaged, newer than this program, or of another shard.
     pub fn create_or_open(path: impl AsRef<Path>, shard: &ShardId) -> Result<Self, StoreError> {
-        let path = path.as_ref();
+        Self::with_limits(path.as_ref(), shard, Limits::default())
+    }
+
+    /// [`Self::create_or_open`] with other limits: tests come to the rarer writes sooner by smaller ones.
+    ///
+    /// # Errors
+    /// As there.
+    #[doc(hidden)]
+    pub fn with_limits(path: &Path, shard: &ShardId, limits: Limits) -> Result<Self, StoreError> {
         create::make_parent(path)?;
         let lock = Lock::take(path)?;
         if !path.exists() {
@@ -42,6 +51,7 @@ impl EmbeddedStore {
         create::upgrade(path)?;
         Ok(Self {
             shared: Arc::new(Shared::new(path)),
+            limits,
             has_failed: false,
             _lock: lock,
         })
@@ -93,9 +103,11 @@ impl Store for EmbeddedStore {
         let mut guard = self.shared.lock();
         // An older session is ended as it is: what it has not written is in the turn log.
         *guard.session = None;
-        recover::inspect(path)?;
+        if let Some(doubt) = recover::inspect(path)? {
+            tracing::warn!(store = %path.display(), "{doubt}");
+        }
         let connection = connect::writer(path)?;
-        let session = Session::open(path.to_path_buf(), connection, self.has_failed);
+        let session = Session::open(path.to_path_buf(), self.limits, connection, self.has_failed);
         let session = session.map_err(|fault| fault.at(path, "opened"))?;
         self.has_failed = false;
         let header = session.header();
@@ -136,7 +148,7 @@ impl Store for EmbeddedStore {
                 });
             }
             // A full log has room again once it is copied; should that fail too, nothing is lost.
-            if let Err(fault) = session.tend_log(LOG_PAGES_IDLE) {
+            if let Err(fault) = session.tend_idle_log() {
                 tracing::debug!(?fault, "the log could not be copied into the file");
             }
             return Err(error);
@@ -161,7 +173,7 @@ impl Store for EmbeddedStore {
             return Ok(());
         };
         let tended = session.settle(Flush::Now);
-        let Err(fault) = tended.and_then(|()| session.tend_log(LOG_PAGES_IDLE)) else {
+        let Err(fault) = tended.and_then(|()| session.tend_idle_log()) else {
             return Ok(());
         };
         session.note_failed_upkeep(&fault);

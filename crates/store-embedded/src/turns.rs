@@ -31,6 +31,10 @@ const FILE_BYTES: u64 = 2 << 20;
 pub(crate) const RECORD_BYTES_MAX: usize = 64 << 10;
 /// No log is longer, whichever version wrote it.
 const READ_BYTES_MAX: u64 = 64 << 20;
+/// What a disk writes whole or not at all.
+const SECTOR_BYTES: usize = 512;
+/// Records that are not intact and are looked at.
+const BROKEN_MAX: usize = 10_000;
 const MAGIC: &[u8; 4] = b"turn";
 /// `turn`, the length, and which kind of content follows.
 const HEAD_BYTES: usize = 9;
@@ -163,18 +167,39 @@ struct Found {
     commit: Option<Vec<u8>>,
 }
 
+/// A commit whose record cannot be read, although its beginning can.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Broken {
+    pub(crate) sequence: u64,
+    pub(crate) offset: usize,
+    pub(crate) bytes: usize,
+}
+
+impl Broken {
+    /// Whether a power cut while it was written can have left it like that. A disk writes a sector whole or not at all,
+    /// so of a record within one, no part is missing where another is there.
+    pub(crate) fn may_be_torn(&self) -> bool {
+        self.offset / SECTOR_BYTES != (self.offset + self.bytes - 1) / SECTOR_BYTES
+    }
+}
+
 /// What a log says.
 pub(crate) struct Turns {
     path: PathBuf,
+    /// Length of the file; absent if there is none.
+    length: Option<u64>,
     /// By sequence.
     found: Vec<Found>,
+    broken: Vec<Broken>,
 }
 
 impl Turns {
     /// Reads the log beside a store; one that is missing says nothing.
     pub(crate) fn read(store: &Path, identity: &[u8; 16]) -> Result<Self, StoreError> {
         let path = path_of(store);
-        let bytes = match std::fs::metadata(&path) {
+        let file = std::fs::metadata(&path);
+        let length = file.as_ref().ok().map(std::fs::Metadata::len);
+        let bytes = match file {
             Ok(file) if file.len() > READ_BYTES_MAX => {
                 let reason = format!(
                     "it has {} bytes, a turn log has at most {READ_BYTES_MAX}",
@@ -190,9 +215,60 @@ impl Turns {
             Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
             Err(error) => return Err(io(&path, "read", error)),
         };
-        let mut found = find_all(&bytes, identity);
+        let (mut found, broken) = find_all(&bytes, identity);
         found.sort_by_key(|record| (record.sequence, record.commit.is_none()));
-        Ok(Self { path, found })
+        Ok(Self {
+            path,
+            length,
+            found,
+            broken,
+        })
+    }
+
+    /// Whether the file has the length that it was made with.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.length.is_some_and(|length| length >= FILE_BYTES)
+    }
+
+    /// What is missing of the file of a store that was not closed, in words.
+    pub(crate) fn cut(&self) -> Option<String> {
+        let length = self.length.filter(|length| *length < FILE_BYTES)?;
+        let log = self.path.display();
+        Some(format!(
+            "its turn log {log} has {length} bytes of {FILE_BYTES}, so what was acknowledged last may be missing"
+        ))
+    }
+
+    /// Whether the file is empty: somebody has put it there for one that is lost.
+    pub(crate) fn is_given_up(&self) -> bool {
+        self.length == Some(0)
+    }
+
+    /// The record behind all that tables at `sequence` and the log have, if it is there and cannot be read.
+    pub(crate) fn broken_end(&self, sequence: u64) -> Option<&Broken> {
+        let last = self.found.last().map_or(0, |record| record.sequence);
+        let next = last.max(sequence) + 1;
+        self.broken.iter().find(|broken| broken.sequence == next)
+    }
+
+    /// A broken record in words, with what to do about it.
+    pub(crate) fn describe(&self, broken: &Broken) -> String {
+        let Broken {
+            sequence,
+            offset,
+            bytes,
+        } = broken;
+        let log = self.path.display();
+        if broken.may_be_torn() {
+            return format!(
+                "commit {sequence}, {bytes} bytes at byte {offset} of its turn log {log}, is broken and left out: if the \
+                 machine lost power while that was written, nobody was told of it; otherwise it was acknowledged and is lost"
+            );
+        }
+        format!(
+            "commit {sequence}, {bytes} bytes at byte {offset} of its turn log {log}, is broken, and not by a power cut: \
+             restore a backup; to go on without that commit, run `printf '\\0' | dd of={log} bs=1 seek={offset} conv=notrunc`"
+        )
     }
 
     /// The commits behind `sequence`, the last one in the tables.
@@ -233,10 +309,10 @@ impl Turns {
     }
 }
 
-/// Every intact record, wherever it stands: behind a damaged one there may be more.
-fn find_all(bytes: &[u8], identity: &[u8; 16]) -> Vec<Found> {
+/// Every intact record, wherever it stands: behind a damaged one there may be more. And what may be damaged ones.
+fn find_all(bytes: &[u8], identity: &[u8; 16]) -> (Vec<Found>, Vec<Broken>) {
     let finder = memmem::Finder::new(MAGIC);
-    let mut all = Vec::new();
+    let (mut all, mut broken) = (Vec::new(), Vec::new());
     let mut at = 0;
     while let Some(ahead) = finder.find(&bytes[at..]) {
         at += ahead;
@@ -245,34 +321,61 @@ fn find_all(bytes: &[u8], identity: &[u8; 16]) -> Vec<Found> {
                 all.push(record);
                 at += length;
             }
-            None => at += 1,
+            None => {
+                // There is one at most that matters; text in payloads must not make this long.
+                if broken.len() < BROKEN_MAX {
+                    broken.extend(broken_at(bytes, at));
+                }
+                at += 1;
+            }
         }
     }
-    all
+    (all, broken)
+}
+
+/// The commit whose record begins at an offset, whatever its checksum says.
+fn broken_at(bytes: &[u8], at: usize) -> Option<Broken> {
+    let rest = &bytes[at..];
+    let total = total_bytes(rest)?;
+    let (head, content) = rest.split_at_checked(HEAD_BYTES)?;
+    if head[HEAD_BYTES - 1] != COMMIT {
+        return None;
+    }
+    Some(Broken {
+        sequence: sequence_of(&mut Cursor::new(content, "turn"))?,
+        offset: at,
+        bytes: total,
+    })
+}
+
+/// The length of a record, by its head.
+fn total_bytes(head: &[u8]) -> Option<usize> {
+    let length = u32::from_le_bytes(head.get(4..8)?.try_into().ok()?);
+    let total = usize::try_from(length)
+        .ok()?
+        .checked_add(HEAD_BYTES + SEAL_BYTES)?;
+    (total <= RECORD_BYTES_MAX).then_some(total)
+}
+
+/// The number of a commit; its version and epoch stand before it.
+fn sequence_of(content: &mut Cursor<'_>) -> Option<u64> {
+    let _version = content.byte().ok()?;
+    let _epoch = content.number().ok()?;
+    content.number().ok()
 }
 
 /// The record at an offset and its length, if it is intact.
 fn record_at(bytes: &[u8], at: usize, identity: &[u8; 16]) -> Option<(Found, usize)> {
     let rest = &bytes[at..];
-    let length = u32::from_le_bytes(rest.get(4..8)?.try_into().ok()?);
-    let length = usize::try_from(length).ok()?;
-    let total = length.checked_add(HEAD_BYTES + SEAL_BYTES)?;
-    if total > RECORD_BYTES_MAX {
-        return None;
-    }
+    let total = total_bytes(rest)?;
     let place = place(identity, u64::try_from(at).ok()?);
     let content = unseal("turns", &place, rest.get(..total)?)?.get(HEAD_BYTES..)?;
     let mut cursor = Cursor::new(content, "turn");
     let found = match rest[HEAD_BYTES - 1] {
-        COMMIT => {
-            // The version and the epoch stand before it.
-            let _version = cursor.byte().ok()?;
-            let _epoch = cursor.number().ok()?;
-            Found {
-                sequence: cursor.number().ok()?,
-                commit: Some(content.to_vec()),
-            }
-        }
+        COMMIT => Found {
+            sequence: sequence_of(&mut cursor)?,
+            commit: Some(content.to_vec()),
+        },
         STAMP => Found {
             sequence: cursor.number().ok()?,
             commit: None,
@@ -356,7 +459,7 @@ mod tests {
         fn any_bytes_are_read(mut bytes in proptest::collection::vec(any::<u8>(), 0..300), at in 0..300_usize) {
             let at = at.min(bytes.len());
             bytes.splice(at..at, MAGIC.iter().copied());
-            prop_assert!(find_all(&bytes, &IDENTITY).is_empty());
+            prop_assert!(find_all(&bytes, &IDENTITY).0.is_empty());
         }
     }
 }

@@ -59,6 +59,7 @@ pub(crate) fn print(context: &Context, report: &Report) -> Outcome {
             "rows": report.rows,
             "sequence": report.sequence,
             "waiting": report.waiting,
+            "doubt": report.doubt,
             "findings": findings,
             "findings_dropped": report.findings_dropped,
         }))?;
@@ -68,6 +69,9 @@ pub(crate) fn print(context: &Context, report: &Report) -> Outcome {
         }
         if report.findings_dropped > 0 {
             context.line(format!("and {} more", report.findings_dropped))?;
+        }
+        if let Some(doubt) = &report.doubt {
+            context.line(format!("doubtful: {}", escape::line(doubt)))?;
         }
         if report.waiting > 0 {
             context.line(format!(

@@ -17,12 +17,18 @@ pub(super) fn audit(
     report: &mut Report,
     progress: &mut dyn FnMut(u64),
 ) -> Result<(), StoreError> {
-    let rest = recover::inspect(path).and_then(|()| recover::rest(path));
+    let rest = recover::inspect(path).and_then(|_| recover::rest(path));
     match rest {
-        Ok(commits) if !commits.is_empty() => {
-            with(path, &commits, report, progress).map_err(|fault| fault.at(path, "read"))
+        Ok(rest) => {
+            match rest.doubt {
+                Some(what) if rest.is_damage => report.add("", "", what),
+                doubt => report.doubt = doubt,
+            }
+            if rest.commits.is_empty() {
+                return tables_only(path, report, progress);
+            }
+            with(path, &rest.commits, report, progress).map_err(|fault| fault.at(path, "read"))
         }
-        Ok(_) => tables_only(path, report, progress),
         Err(StoreError::Damaged { what, .. }) => {
             report.add("", "", what);
             tables_only(path, report, progress)

@@ -60,6 +60,8 @@ pub struct Report {
     pub sequence: u64,
     /// Later commits, in the turn log: intact, but a store in use has not written them into its tables in time.
     pub waiting: u64,
+    /// What cannot be judged: a commit whose write was cut, so it was not acknowledged, or one that is damaged.
+    pub doubt: Option<String>,
     /// What is wrong; empty is good. At most 1,000 of them.
     pub findings: Vec<Finding>,
     /// How many more there were.
