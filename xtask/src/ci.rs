@@ -19,8 +19,7 @@ use crate::tidy;
 /// that they have in the tests, and none is compiled twice.
 const BUILD: &str = "build --workspace --all-targets --locked";
 /// What builds the optimised programs for long searches.
-const BUILD_OPTIMISED: &str =
-    "build --profile sim --locked --bins -p ganger-cli -p ganger-sim -p ganger-fuzz";
+const BUILD_OPTIMISED: &str = "build --profile sim --locked --bins -p ganger-cli -p ganger-sim -p ganger-powercut -p ganger-fuzz";
 /// The seed and how many inputs each fuzz target tries in CI: the same every time, so that the same sources get the same
 /// answer. `cargo xtask fuzz` goes further, with a new seed each time.
 const FUZZ_SEED: u64 = 1;
@@ -29,6 +28,7 @@ const FUZZ_RUNS: u64 = 100_000;
 const FUZZ_QUICK: (&str, u64) = ("record", 10_000_000);
 const SIMULATOR: &str = "ganger-sim";
 const FUZZER: &str = "ganger-fuzz";
+const POWER_CUTS: &str = "ganger-powercut";
 /// What the simulator runs: seeds on each level, and the search for planted bugs.
 const SIMULATIONS: &[&str] = &[
     "--level 1 --seeds 0..300",
@@ -84,6 +84,11 @@ pub(crate) fn run() -> Result<()> {
 /// Runs the simulator with the arguments given.
 pub(crate) fn simulate(arguments: &[String]) -> Result<()> {
     run_optimised(SIMULATOR, arguments)
+}
+
+/// Cuts the power under the store with the arguments given.
+pub(crate) fn cut_power(arguments: &[String]) -> Result<()> {
+    run_optimised(POWER_CUTS, arguments)
 }
 
 /// Runs a program of the optimised profile. It is built together with the others: by itself it would have other features

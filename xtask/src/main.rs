@@ -1,4 +1,4 @@
-//! House tools: `cargo xtask tidy`, `ci`, `sim`, `fuzz`, `bench-peers`, `bench-redis`, `bench-quantumleap`.
+//! House tools: `cargo xtask tidy`, `ci`, `sim`, `powercut`, `fuzz`, `bench-peers`, `bench-redis`, `bench-quantumleap`.
 //!
 //! Each is one module. They run other programs and read files; nothing of the product depends on them.
 
@@ -28,6 +28,8 @@ usage: cargo xtask COMMAND
   tidy           compare the sources with the house rules: arrows between crates, sizes, words, error codes
   ci             everything that CI does: format, lints, documents, tidy, simulator, fuzzing, all tests
   sim [ARGS]     run the simulator: `--seed N` replays one run; `--help` tells the rest
+  powercut [ARGS]
+                 cut the power under the store: `--depth N` every short run, `--seeds A..B` long ones, `--hunt` planted bugs
   fuzz [ARGS]    run every fuzz target on the stable toolchain: [--seconds N | --runs N] [--seed S], 10 seconds
                  each and a new seed unless said otherwise
   bench-peers    measure ganger beside Redis, PostgreSQL and beanstalkd, in one run on this machine
@@ -54,6 +56,7 @@ fn run(arguments: &[String]) -> Result<()> {
         ("tidy", []) => tidy::run(),
         ("ci", []) => ci::run(),
         ("sim", rest) => ci::simulate(rest),
+        ("powercut", rest) => ci::cut_power(rest),
         ("fuzz", rest) => ci::fuzz(rest),
         ("bench-peers", rest) => bench_peers::run(rest),
         ("bench-redis", rest) => bench_redis::run(rest),

@@ -90,6 +90,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         ],
     ),
     ("sim", &["types", "engine", "store", "shard"]),
+    ("powercut", &["types", "store", "store-embedded"]),
     ("e2e", &["types", "cli", "ngsi-postgres"]),
     (
         "fuzz",

@@ -1,0 +1,187 @@
+//! Cuts the power under the embedded store, many times: every short run, and long ones at random.
+
+#![expect(clippy::print_stdout, reason = "printing is what this program is for")]
+
+use std::process::{Command, ExitCode};
+use std::time::{Duration, Instant};
+
+use ganger_powercut::{ALPHABET, Effort, Plant, Tally, Violation, every_sequence, hunt, random};
+
+const USAGE: &str = "\
+Cuts the power under the embedded store and looks at what is left.
+
+usage: ganger-powercut [--depth N] [--seed N | --seeds A..B] [--deep] [--jobs N] [--hunt]
+
+  --depth N     every run of at most N steps (4 without any argument)
+  --seeds A..B  long runs at random, one for each seed
+  --seed N      one of them
+  --deep        many states of the disk for each cut, instead of few
+  --jobs N      so many processes side by side; as many as there are processors unless given
+  --hunt        look for each planted bug";
+
+#[derive(Clone, Default)]
+struct Options {
+    depth: Option<u32>,
+    seeds: Option<(u64, u64)>,
+    is_deep: bool,
+    is_hunt: bool,
+    jobs: Option<usize>,
+    /// Set for the processes side by side: which, and of how many.
+    part: Option<(usize, usize)>,
+}
+
+fn main() -> ExitCode {
+    let Some(options) = read(std::env::args().skip(1)) else {
+        println!("{USAGE}");
+        return ExitCode::from(2);
+    };
+    let is_well = match (options.is_hunt, options.part) {
+        (true, _) => hunt_all(),
+        (_, Some(part)) => search(&options, part),
+        (_, None) => spread(&options),
+    };
+    if is_well {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}
+
+fn read(mut words: impl Iterator<Item = String>) -> Option<Options> {
+    let mut options = Options::default();
+    while let Some(word) = words.next() {
+        let mut value = || words.next();
+        match word.as_str() {
+            "--depth" => options.depth = Some(value()?.parse().ok()?),
+            "--seed" => {
+                let seed = value()?.parse().ok()?;
+                options.seeds = Some((seed, seed + 1));
+            }
+            "--seeds" => {
+                let text = value()?;
+                let (from, to) = text.split_once("..")?;
+                options.seeds = Some((from.parse().ok()?, to.parse().ok()?));
+            }
+            "--deep" => options.is_deep = true,
+            "--hunt" => options.is_hunt = true,
+            "--jobs" => options.jobs = Some(value()?.parse().ok().filter(|jobs| *jobs > 0)?),
+            "--part" => {
+                let text = value()?;
+                let (part, parts) = text.split_once('/')?;
+                options.part = Some((part.parse().ok()?, parts.parse().ok()?));
+            }
+            _ => return None,
+        }
+    }
+    if options.depth.is_none() && options.seeds.is_none() {
+        (options.depth, options.seeds) = (Some(4), Some((0, 1_500)));
+    }
+    Some(options)
+}
+
+/// Starts the processes that each do a part. SQLite's random numbers are one for a process, so threads would not do.
+fn spread(options: &Options) -> bool {
+    let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let jobs = options.jobs.unwrap_or(processors);
+    let Ok(program) = std::env::current_exe() else {
+        return false;
+    };
+    let children: Vec<_> = (0..jobs)
+        .map(|part| {
+            let mut command = Command::new(&program);
+            command.args(std::env::args().skip(1));
+            command.args(["--part", &format!("{part}/{jobs}")]).spawn()
+        })
+        .collect();
+    let mut is_well = true;
+    for child in children {
+        let ended = child.and_then(|mut child| child.wait());
+        is_well &= ended.is_ok_and(|status| status.success());
+    }
+    is_well
+}
+
+fn search(options: &Options, (part, parts): (usize, usize)) -> bool {
+    let effort = if options.is_deep {
+        Effort::DEEP
+    } else {
+        Effort::WIDE
+    };
+    let begun = Instant::now();
+    let mut sum = Tally::default();
+    if let Some(depth) = options.depth {
+        let steps = ALPHABET.len();
+        match every_sequence(depth, (part, parts), effort, None) {
+            Ok(tally) => add(&mut sum, tally),
+            Err(violation) => {
+                return fails(&format!("a run of {depth} of {steps} steps"), &violation);
+            }
+        }
+        show(
+            &format!("part {part}/{parts}, every run of {depth} steps"),
+            sum,
+            begun.elapsed(),
+        );
+    }
+    let (from, to) = options.seeds.unwrap_or((0, 0));
+    let of_ours = |seed: &u64| usize::try_from(*seed).is_ok_and(|seed| seed % parts == part);
+    for (count, seed) in (from..to).filter(of_ours).enumerate() {
+        match random(seed, effort, None) {
+            Ok(tally) => add(&mut sum, tally),
+            Err(violation) => return fails(&format!("--seed {seed}"), &violation),
+        }
+        if count % 100 == 99 {
+            show(
+                &format!("part {part}/{parts}, up to seed {seed}"),
+                sum,
+                begun.elapsed(),
+            );
+        }
+    }
+    show(&format!("part {part}/{parts}, all"), sum, begun.elapsed());
+    true
+}
+
+fn add(sum: &mut Tally, tally: Tally) {
+    sum.cuts += tally.cuts;
+    sum.second_cuts += tally.second_cuts;
+    sum.images += tally.images;
+    sum.opened += tally.opened;
+}
+
+fn show(what: &str, sum: Tally, time: Duration) {
+    println!(
+        "{what}: {} cuts, {} of them during a recovery; {} states, {} different ones opened; {:.0} s",
+        sum.cuts,
+        sum.second_cuts,
+        sum.images,
+        sum.opened,
+        time.as_secs_f64()
+    );
+}
+
+fn fails(what: &str, violation: &Violation) -> bool {
+    println!(
+        "VIOLATION, {what}: {}\n  after {:?}",
+        violation.what, violation.steps
+    );
+    false
+}
+
+fn hunt_all() -> bool {
+    let mut is_well = true;
+    for plant in Plant::ALL {
+        let begun = Instant::now();
+        let found = hunt(plant, 20);
+        let time = begun.elapsed().as_secs_f64();
+        match &found {
+            Some(violation) => {
+                let line = violation.what.lines().next().unwrap_or_default();
+                println!("{plant:?}: found after {time:.1} s: {line}");
+            }
+            None => println!("{plant:?}: NOT FOUND"),
+        }
+        is_well &= found.is_some();
+    }
+    is_well
+}

@@ -1,0 +1,426 @@
+//! What is on the disk, and what may be there after a power cut.
+//!
+//! A write stays on the disk when its own file was flushed after it. Until then it may be there, missing, or there in
+//! part, in sectors of 512 bytes or in pages of 4 KiB; a later one may be there without an earlier one; the length that
+//! it gives the file may be there without its bytes, which are zeros then. The same holds for names: they stay when the
+//! directory was flushed. Bytes that are not written do not change (SQLite and the turn log both rely on that).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::rc::Rc;
+
+use crate::dice::Dice;
+use crate::record::{Event, File, Recording};
+
+const PAGE: usize = 4_096;
+const SECTOR: usize = 512;
+
+fn index(at: u64) -> usize {
+    usize::try_from(at).expect("files are small")
+}
+
+/// What a file holds. Pages that are missing are zeros.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Content {
+    length: u64,
+    pages: BTreeMap<usize, Rc<[u8; PAGE]>>,
+}
+
+impl Content {
+    pub(crate) fn of(bytes: &[u8]) -> Self {
+        let mut content = Self::default();
+        content.write(0, bytes);
+        content
+    }
+
+    pub(crate) fn write(&mut self, at: u64, bytes: &[u8]) {
+        let end = at + u64::try_from(bytes.len()).unwrap_or(0);
+        self.length = self.length.max(end);
+        let (mut at, mut rest) = (index(at), bytes);
+        while !rest.is_empty() {
+            let (number, within) = (at / PAGE, at % PAGE);
+            let (now, later) = rest.split_at(rest.len().min(PAGE - within));
+            if self.pages.contains_key(&number) || now.iter().any(|byte| *byte != 0) {
+                let page = self
+                    .pages
+                    .entry(number)
+                    .or_insert_with(|| Rc::new([0; PAGE]));
+                Rc::make_mut(page)[within..within + now.len()].copy_from_slice(now);
+            }
+            at += now.len();
+            rest = later;
+        }
+    }
+
+    fn truncate(&mut self, length: u64) {
+        if length < self.length {
+            let (number, within) = (index(length) / PAGE, index(length) % PAGE);
+            self.pages.split_off(&(number + 1));
+            if let Some(page) = self.pages.get_mut(&number) {
+                Rc::make_mut(page)[within..].fill(0);
+            }
+        }
+        self.length = length;
+    }
+
+    fn grow(&mut self, length: u64) {
+        self.length = self.length.max(length);
+    }
+
+    pub(crate) fn bytes(&self) -> Vec<u8> {
+        let mut bytes = vec![0; index(self.length)];
+        for (number, page) in &self.pages {
+            let at = number * PAGE;
+            let end = bytes.len().min(at + PAGE);
+            if at < end {
+                bytes[at..end].copy_from_slice(&page[..end - at]);
+            }
+        }
+        bytes
+    }
+
+    fn write_to(&self, path: &Path) -> std::io::Result<()> {
+        let file = std::fs::File::create(path)?;
+        file.set_len(self.length)?;
+        for (number, page) in &self.pages {
+            let at = number * PAGE;
+            let end = index(self.length).min(at + PAGE);
+            if at < end {
+                file.write_all_at(&page[..end - at], u64::try_from(at).unwrap_or(0))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A quick digest of a page.
+fn mix(page: &[u8; PAGE]) -> u64 {
+    let mut sum = 0_u64;
+    for word in page.chunks_exact(8) {
+        let word = u64::from_le_bytes(word.try_into().expect("eight bytes"));
+        sum = (sum ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        sum ^= sum >> 29;
+    }
+    sum
+}
+
+/// All files of a directory.
+#[derive(Clone, Default)]
+pub(crate) struct Image {
+    pub(crate) files: BTreeMap<String, Content>,
+}
+
+impl Image {
+    /// The files that are in a directory now.
+    pub(crate) fn read(directory: &Path) -> std::io::Result<Self> {
+        let mut image = Self::default();
+        for entry in std::fs::read_dir(directory)? {
+            let entry = entry?;
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if crate::record::is_kept(&name) {
+                let content = Content::of(&std::fs::read(entry.path())?);
+                image.files.insert(name, content);
+            }
+        }
+        Ok(image)
+    }
+
+    /// Makes a directory hold these files and no others.
+    pub(crate) fn write_to(&self, directory: &Path) -> std::io::Result<()> {
+        for entry in std::fs::read_dir(directory)? {
+            std::fs::remove_file(entry?.path())?;
+        }
+        for (name, content) in &self.files {
+            content.write_to(&directory.join(name))?;
+        }
+        Ok(())
+    }
+
+    /// A number that differs where the files differ.
+    pub(crate) fn digest(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        for (name, content) in &self.files {
+            (name, content.length).hash(&mut hasher);
+            for (number, page) in &content.pages {
+                (number, mix(page)).hash(&mut hasher);
+            }
+        }
+        hasher.finish()
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Change {
+    Write(u64, Rc<[u8]>),
+    Truncate(u64),
+}
+
+/// A change that no flush has covered.
+#[derive(Clone, Debug)]
+struct Pending {
+    change: Change,
+    /// Its flush has failed: no later one covers it.
+    is_doomed: bool,
+}
+
+#[derive(Clone, Default)]
+struct Node {
+    content: Content,
+    pending: Vec<Pending>,
+}
+
+fn apply(content: &mut Content, change: &Change) {
+    match change {
+        Change::Write(at, bytes) => content.write(*at, bytes),
+        Change::Truncate(length) => content.truncate(*length),
+    }
+}
+
+impl Node {
+    fn sync(&mut self) {
+        let mut doomed: Vec<Pending> = Vec::new();
+        for pending in std::mem::take(&mut self.pending) {
+            if pending.is_doomed {
+                doomed.push(pending);
+                continue;
+            }
+            apply(&mut self.content, &pending.change);
+            // What was written again since is there, whatever became of the earlier write.
+            doomed.retain(|earlier| !overlap(&earlier.change, &pending.change));
+        }
+        self.pending = doomed;
+    }
+}
+
+fn overlap(one: &Change, two: &Change) -> bool {
+    let range = |change: &Change| match change {
+        Change::Write(at, bytes) => *at..at + u64::try_from(bytes.len()).unwrap_or(0),
+        Change::Truncate(length) => *length..u64::MAX,
+    };
+    let (one, two) = (range(one), range(two));
+    one.start < two.end && two.start < one.end
+}
+
+#[derive(Clone, Debug)]
+enum Naming {
+    Link(String, File),
+    Unlink(String),
+    Rename(String, String),
+}
+
+/// What of the changes that no flush covers is there after the cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Survivors {
+    None,
+    All,
+    /// All but the one with this number, from the last backwards.
+    AllBut(usize),
+    /// All changes of this file only.
+    OnlyFile(usize),
+    /// All changes but those of this file.
+    AllButFile(usize),
+    /// Each one or not, whole.
+    Some(u64),
+    /// Each one or not, or in part.
+    Torn(u64),
+    /// All, the last one in part.
+    LastTorn(u64),
+}
+
+/// The disk at a moment.
+#[derive(Clone, Default)]
+pub(crate) struct Disk {
+    nodes: Vec<Node>,
+    names: BTreeMap<String, File>,
+    namings: Vec<Naming>,
+}
+
+impl Disk {
+    /// A disk with these files on it, as the recording that begins with them numbers them.
+    pub(crate) fn new(image: &Image, recording: &Recording) -> Self {
+        let mut disk = Self {
+            nodes: vec![Node::default(); recording.names.len()],
+            ..Self::default()
+        };
+        for (file, (name, content)) in image.files.iter().enumerate() {
+            debug_assert_eq!(&recording.names[file], name, "the first files are these");
+            disk.nodes[file].content = content.clone();
+            disk.names.insert(name.clone(), file);
+        }
+        disk
+    }
+
+    /// Goes on by one event.
+    pub(crate) fn take(&mut self, event: &Event) {
+        let mut pend = |file: File, change| {
+            self.nodes[file].pending.push(Pending {
+                change,
+                is_doomed: false,
+            });
+        };
+        match event {
+            Event::Link(name, file) => self.namings.push(Naming::Link(name.clone(), *file)),
+            Event::Unlink(name) => self.namings.push(Naming::Unlink(name.clone())),
+            Event::Rename(from, to) => {
+                self.namings.push(Naming::Rename(from.clone(), to.clone()));
+            }
+            Event::SyncDirectory => {
+                for naming in std::mem::take(&mut self.namings) {
+                    rename(&mut self.names, &naming);
+                }
+            }
+            Event::Write(file, at, bytes) => pend(*file, Change::Write(*at, Rc::clone(bytes))),
+            Event::Truncate(file, length) => pend(*file, Change::Truncate(*length)),
+            Event::Sync(file, _) => self.nodes[*file].sync(),
+            Event::FailedSync(file) => {
+                for pending in &mut self.nodes[*file].pending {
+                    pending.is_doomed = true;
+                }
+            }
+            Event::Expect(_) => {}
+        }
+    }
+
+    /// Number of changes that may be lost, and the files that have some.
+    pub(crate) fn pending(&self) -> (usize, Vec<File>) {
+        let files: Vec<File> = (0..self.nodes.len())
+            .filter(|file| !self.nodes[*file].pending.is_empty())
+            .collect();
+        let writes: usize = files
+            .iter()
+            .map(|file| self.nodes[*file].pending.len())
+            .sum();
+        (writes + self.namings.len(), files)
+    }
+
+    /// What the cut leaves.
+    pub(crate) fn image(&self, survivors: Survivors) -> Image {
+        let mut lottery = Lottery::new(survivors, self.pending().0);
+        let mut names = self.names.clone();
+        let mut broken = BTreeSet::new();
+        for naming in &self.namings {
+            let touched: Vec<&String> = match naming {
+                Naming::Link(name, _) | Naming::Unlink(name) => vec![name],
+                Naming::Rename(from, to) => vec![from, to],
+            };
+            let is_possible = touched.iter().all(|name| !broken.contains(*name));
+            if lottery.keeps(None) && is_possible {
+                rename(&mut names, naming);
+            } else {
+                broken.extend(touched.into_iter().cloned());
+            }
+        }
+        let mut contents: Vec<Option<Content>> = vec![None; self.nodes.len()];
+        for (file, node) in self.nodes.iter().enumerate() {
+            let mut content = node.content.clone();
+            for pending in &node.pending {
+                lottery.draw(&mut content, file, &pending.change);
+            }
+            contents[file] = Some(content);
+        }
+        let files = names
+            .into_iter()
+            .filter_map(|(name, file)| Some((name, contents[file].clone()?)))
+            .collect();
+        Image { files }
+    }
+}
+
+fn rename(names: &mut BTreeMap<String, File>, naming: &Naming) {
+    match naming {
+        Naming::Link(name, file) => {
+            names.insert(name.clone(), *file);
+        }
+        Naming::Unlink(name) => {
+            names.remove(name);
+        }
+        Naming::Rename(from, to) => {
+            if let Some(file) = names.remove(from) {
+                names.insert(to.clone(), file);
+            }
+        }
+    }
+}
+
+/// Decides change by change.
+struct Lottery {
+    survivors: Survivors,
+    /// Changes that are not decided yet.
+    left: usize,
+    dice: Dice,
+}
+
+impl Lottery {
+    fn new(survivors: Survivors, count: usize) -> Self {
+        let seed = match survivors {
+            Survivors::Some(seed) | Survivors::Torn(seed) | Survivors::LastTorn(seed) => seed,
+            _ => 0,
+        };
+        Self {
+            survivors,
+            left: count,
+            dice: Dice::new(seed),
+        }
+    }
+
+    /// Whether a change is there as a whole; of a file, or of a name.
+    fn keeps(&mut self, file: Option<File>) -> bool {
+        self.left = self.left.saturating_sub(1);
+        match self.survivors {
+            Survivors::None => false,
+            Survivors::All => true,
+            Survivors::AllBut(number) => self.left != number,
+            // Names survive with either: without its name a file is not there at all.
+            Survivors::OnlyFile(only) => file.is_none_or(|file| file == only),
+            Survivors::AllButFile(but) => file != Some(but),
+            Survivors::Some(_) | Survivors::Torn(_) => self.dice.one_in(2),
+            Survivors::LastTorn(_) => self.left > 0,
+        }
+    }
+
+    fn draw(&mut self, content: &mut Content, file: File, change: &Change) {
+        let is_kept = self.keeps(Some(file));
+        let tears = match self.survivors {
+            Survivors::Torn(_) => self.dice.one_in(2),
+            Survivors::LastTorn(_) => self.left == 0,
+            _ => false,
+        };
+        match change {
+            Change::Write(at, bytes) if tears => self.tear(content, *at, bytes),
+            Change::Write(at, bytes) if !is_kept => {
+                let end = at + u64::try_from(bytes.len()).unwrap_or(0);
+                let is_random = matches!(self.survivors, Survivors::Some(_) | Survivors::Torn(_));
+                if is_random && self.dice.one_in(4) {
+                    content.grow(end);
+                }
+            }
+            change if is_kept => apply(content, change),
+            _ => {}
+        }
+    }
+
+    /// Keeps a part of a write: its beginning, its end, or any of its sectors or pages.
+    fn tear(&mut self, content: &mut Content, at: u64, bytes: &[u8]) {
+        let unit = if self.dice.one_in(2) { SECTOR } else { PAGE };
+        let first = unit - index(at) % unit;
+        let ends = (first..bytes.len()).step_by(unit).chain([bytes.len()]);
+        let mut from = 0;
+        let pieces: Vec<_> = ends
+            .map(|end| std::mem::replace(&mut from, end)..end)
+            .collect();
+        let (kind, middle) = (self.dice.below(3), self.dice.below(pieces.len() + 1));
+        for (number, piece) in pieces.into_iter().enumerate() {
+            let is_kept = match kind {
+                0 => number < middle,
+                1 => number >= middle,
+                _ => self.dice.one_in(2),
+            };
+            if is_kept {
+                let from = at + u64::try_from(piece.start).unwrap_or(0);
+                content.write(from, &bytes[piece]);
+            }
+        }
+    }
+}

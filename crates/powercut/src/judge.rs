@@ -1,0 +1,168 @@
+//! Opens what a power cut has left, and compares it with what was acknowledged.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use ganger_store::{Loaded, Reader, Store, StoreError};
+use ganger_store_embedded::{EmbeddedStore, Limits, check};
+use ganger_types::{JobKey, ShardId};
+
+use crate::disk::{Content, Image};
+use crate::record::{self, Recording};
+use crate::work;
+
+/// The name of the store's file.
+pub(crate) const STORE: &str = "1.db";
+
+/// Small ones, so that a few commits reach what a server does after thousands.
+pub(crate) const LIMITS: Limits = Limits {
+    log_pages: 120,
+    log_pages_idle: 40,
+    waiting_commits: 6,
+    waiting_changes: 40,
+};
+
+/// What a store holds: the payload of each job, and the number of the last commit.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct State {
+    pub(crate) sequence: u64,
+    pub(crate) jobs: BTreeMap<u64, u64>,
+}
+
+/// What has to be there after a power cut.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Expected {
+    /// Acknowledged.
+    pub(crate) sure: State,
+    /// With the commit that is being made.
+    pub(crate) maybe: Option<State>,
+    /// Finished copies, by name.
+    pub(crate) copies: BTreeMap<String, Content>,
+}
+
+/// How closely an image is looked at.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Care {
+    /// Whether it is audited first, which must find nothing.
+    pub(crate) audits: bool,
+    /// Whether the store is then used, closed and opened again.
+    pub(crate) goes_on: bool,
+    /// Whether what recovery does is recorded.
+    pub(crate) records: bool,
+}
+
+pub(crate) fn open(directory: &Path) -> Result<EmbeddedStore, StoreError> {
+    EmbeddedStore::with_limits(&directory.join(STORE), &ShardId::default(), LIMITS)
+}
+
+/// What an open store holds.
+pub(crate) fn look(store: &mut EmbeddedStore, sequence: u64) -> Result<State, StoreError> {
+    let mut keys = Vec::new();
+    store.load(&mut |row| {
+        if let Loaded::Job(job) = row {
+            keys.push(job.key);
+        }
+    })?;
+    let mut reader = store.reader()?;
+    let mut jobs = BTreeMap::new();
+    for JobKey(key) in keys {
+        let payload = reader.payload(JobKey(key))?;
+        let payload = payload.unwrap_or_default();
+        jobs.insert(key, work::digest_of_payload(&payload));
+    }
+    Ok(State { sequence, jobs })
+}
+
+/// Whether finished copies are there as they were.
+pub(crate) fn compare_copies(image: &Image, expected: &Expected) -> Result<(), String> {
+    for (name, content) in &expected.copies {
+        if image.files.get(name) != Some(content) {
+            return Err(format!("the finished copy {name} is not there as it was"));
+        }
+    }
+    Ok(())
+}
+
+/// Opens an image in `directory`: what it holds, and what recovery did, if that is recorded.
+pub(crate) fn recover(
+    image: &Image,
+    care: Care,
+    directory: &Path,
+) -> Result<(State, Option<Recording>), String> {
+    image
+        .write_to(directory)
+        .map_err(|error| format!("the image cannot be written: {error}"))?;
+    let path = directory.join(STORE);
+    if care.audits && path.exists() {
+        let report = check(&path, |_| {}).map_err(|error| format!("check: {error}"))?;
+        if let Some(finding) = report.findings.first() {
+            return Err(format!("check: {finding}"));
+        }
+    }
+    if care.records {
+        record::start(directory);
+    }
+    let opened = open(directory).and_then(|mut store| {
+        let sequence = store.open()?.sequence;
+        let state = record::aside(|| look(&mut store, sequence))?;
+        Ok((store, state))
+    });
+    if let Ok((_, state)) = &opened {
+        // From here on others have seen it.
+        record::expect(Expected {
+            sure: state.clone(),
+            ..Expected::default()
+        });
+    }
+    let state = opened.map(|(store, state)| {
+        drop(store);
+        state
+    });
+    let recording = care.records.then(record::stop);
+    let state = state.map_err(|error| format!("it does not open: {error}"))?;
+    if care.goes_on {
+        work::goes_on(directory, state.clone())?;
+    }
+    Ok((state, recording))
+}
+
+/// The state that a store has by the number of its last commit.
+pub(crate) fn compare_sequence(sequence: u64, expected: &Expected) -> Result<State, String> {
+    if sequence == expected.sure.sequence {
+        return Ok(expected.sure.clone());
+    }
+    let maybe = expected.maybe.as_ref();
+    maybe
+        .filter(|state| state.sequence == sequence)
+        .cloned()
+        .ok_or_else(|| {
+            format!(
+                "it opens at commit {sequence}, acknowledged are {}",
+                expected.sure.sequence
+            )
+        })
+}
+
+pub(crate) fn compare(state: &State, expected: &Expected) -> Result<(), String> {
+    if *state == expected.sure || expected.maybe.as_ref() == Some(state) {
+        return Ok(());
+    }
+    let missing = expected
+        .sure
+        .jobs
+        .keys()
+        .filter(|key| !state.jobs.contains_key(key))
+        .count();
+    Err(format!(
+        "it opens at commit {} with {} jobs; acknowledged are {} with {} jobs, of which {missing} are missing{}",
+        state.sequence,
+        state.jobs.len(),
+        expected.sure.sequence,
+        expected.sure.jobs.len(),
+        if expected.maybe.is_some() {
+            ", and one commit is in progress"
+        } else {
+            ""
+        },
+    ))
+}

@@ -1,0 +1,251 @@
+//! Planted bugs: known mistakes, made to what a run did or to what a recovery finds, to prove that they are found.
+
+use ganger_store::encoding::{Cursor, SEAL_BYTES, seal, unseal};
+use ganger_types::ShardId;
+
+use crate::disk::{Content, Image};
+use crate::judge::STORE;
+use crate::record::{Event, Recording};
+use crate::work::Step;
+
+/// A mistake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Plant {
+    /// What was settled without a flush is never flushed: how acknowledged jobs were lost until this model was made.
+    SettledIsNotFlushed,
+    /// A record of the turn log is not flushed.
+    TurnIsNotFlushed,
+    /// The tables are not flushed at the end of a large commit.
+    LargeIsNotFlushed,
+    /// The turn log begins again before the tables are flushed.
+    RestartBeforeFlush,
+    /// The file is not flushed when the tables' log is copied into it.
+    CheckpointIsNotFlushed,
+    /// The names of new files are not flushed.
+    DirectoryIsNotFlushed,
+    /// A new store gets its name before it is flushed.
+    NewStoreIsNotFlushed,
+    /// A commit is acknowledged before its flush.
+    AcknowledgedTooSoon,
+    /// The turn log is removed before the tables say that they have none.
+    TurnsRemovedTooSoon,
+    /// Recovery misses the newest record of the turn log.
+    RecoveryForgetsOne,
+    /// A torn record of the turn log is taken for a whole one.
+    ChecksumIsIgnored,
+    /// Recovery ends before the first record that does not follow in place.
+    RecoveryStopsAtTheFirst,
+    /// A finished copy is not flushed.
+    CopyIsNotFlushed,
+}
+
+impl Plant {
+    /// All of them.
+    pub const ALL: [Self; 13] = [
+        Self::SettledIsNotFlushed,
+        Self::TurnIsNotFlushed,
+        Self::LargeIsNotFlushed,
+        Self::RestartBeforeFlush,
+        Self::CheckpointIsNotFlushed,
+        Self::DirectoryIsNotFlushed,
+        Self::NewStoreIsNotFlushed,
+        Self::AcknowledgedTooSoon,
+        Self::TurnsRemovedTooSoon,
+        Self::RecoveryForgetsOne,
+        Self::ChecksumIsIgnored,
+        Self::RecoveryStopsAtTheFirst,
+        Self::CopyIsNotFlushed,
+    ];
+
+    /// Whether it is made while a store is made.
+    pub(crate) fn is_at_creation(self) -> bool {
+        matches!(
+            self,
+            Self::NewStoreIsNotFlushed | Self::DirectoryIsNotFlushed
+        )
+    }
+
+    /// A short run that comes by it.
+    pub(crate) fn steps(self) -> &'static [Step] {
+        use Step::{Backup, Close, Kill, Large, Quiet, Read, Small, Wide};
+        match self {
+            Self::SettledIsNotFlushed => &[Small, Small, Read, Quiet, Small],
+            Self::TurnIsNotFlushed | Self::NewStoreIsNotFlushed | Self::DirectoryIsNotFlushed => {
+                &[Small, Small]
+            }
+            Self::LargeIsNotFlushed | Self::AcknowledgedTooSoon => &[Large, Small, Large],
+            Self::RestartBeforeFlush => &[Small, Small, Quiet, Small, Read, Quiet, Small],
+            Self::CheckpointIsNotFlushed => &[Large, Quiet, Large, Quiet, Small, Kill],
+            Self::TurnsRemovedTooSoon => &[Small, Small, Close],
+            Self::ChecksumIsIgnored => &[Wide, Wide, Wide],
+            Self::RecoveryForgetsOne | Self::RecoveryStopsAtTheFirst => &[Small, Small, Small],
+            Self::CopyIsNotFlushed => &[Small, Backup, Small],
+        }
+    }
+
+    /// What a run with this mistake would have done.
+    pub(crate) fn change(self, recording: &Recording) -> Vec<Event> {
+        let is = |file: &usize, suffix: &str| recording.names[*file].ends_with(suffix);
+        let mut events = recording.events.clone();
+        match self {
+            Self::SettledIsNotFlushed => events
+                .retain(|event| !matches!(event, Event::Sync(file, true) if is(file, "-wal"))),
+            Self::TurnIsNotFlushed => {
+                // When the file is made, it is.
+                let mut is_filling = false;
+                events.retain(|event| {
+                    let is_flush = matches!(event, Event::Sync(file, _) if is(file, "-turns"));
+                    let is_kept = !is_flush || is_filling;
+                    is_filling = matches!(event, Event::Write(_, _, bytes) if bytes.len() == ZEROS);
+                    is_kept
+                });
+            }
+            Self::LargeIsNotFlushed => events
+                .retain(|event| !matches!(event, Event::Sync(file, false) if is(file, "-wal"))),
+            Self::RestartBeforeFlush => swap(&mut events, |one, two| {
+                matches!(one, Event::Sync(file, _) if is(file, "-wal"))
+                    && matches!(two, Event::Write(file, 0, _) if is(file, "-turns"))
+            }),
+            Self::CheckpointIsNotFlushed => {
+                events.retain(|event| !matches!(event, Event::Sync(file, _) if is(file, STORE)));
+            }
+            Self::DirectoryIsNotFlushed => {
+                events.retain(|event| !matches!(event, Event::SyncDirectory));
+            }
+            Self::NewStoreIsNotFlushed => events
+                .retain(|event| !matches!(event, Event::Sync(file, _) if recording.names[*file] == NEW_STORE)),
+            Self::AcknowledgedTooSoon => swap(&mut events, |one, two| {
+                matches!(one, Event::Sync(..))
+                    && matches!(two, Event::Expect(expected) if expected.maybe.is_none())
+            }),
+            Self::TurnsRemovedTooSoon => {
+                for _ in 0..8 {
+                    swap(&mut events, |one, two| {
+                        !matches!(one, Event::Expect(_) | Event::Unlink(_))
+                            && matches!(two, Event::Unlink(name) if name.ends_with("-turns"))
+                    });
+                }
+            }
+            Self::CopyIsNotFlushed => events.retain(|event| {
+                !matches!(event, Event::Sync(file, _) if is(file, ".db.new") && recording.names[*file] != NEW_STORE)
+            }),
+            Self::RecoveryForgetsOne | Self::ChecksumIsIgnored | Self::RecoveryStopsAtTheFirst => {}
+        }
+        events
+    }
+
+    /// What a recovery with this mistake takes an image for.
+    pub(crate) fn edit(self, image: &Image) -> Image {
+        let edit: fn(&mut [u8], &Image) = match self {
+            Self::RecoveryForgetsOne => forget_the_newest,
+            Self::ChecksumIsIgnored => vouch_for_all,
+            Self::RecoveryStopsAtTheFirst => keep_the_first,
+            _ => return image.clone(),
+        };
+        let original = image;
+        let mut image = image.clone();
+        for (name, content) in &mut image.files {
+            if name.ends_with("-turns") {
+                let mut bytes = content.bytes();
+                edit(&mut bytes, original);
+                *content = Content::of(&bytes);
+            }
+        }
+        image
+    }
+}
+
+/// Swaps events that follow each other, where both match.
+fn swap(events: &mut [Event], matches: impl Fn(&Event, &Event) -> bool) {
+    for second in 1..events.len() {
+        if matches(&events[second - 1], &events[second]) {
+            events.swap(second - 1, second);
+        }
+    }
+}
+
+/// A store that is being made.
+const NEW_STORE: &str = "1.db.new";
+/// Bytes of a write that fills a new turn log.
+const ZEROS: usize = 1 << 16;
+
+/// `turn`, the length of the content, and its kind.
+const HEAD_BYTES: usize = 9;
+const MAGIC: &[u8] = b"turn";
+
+/// Where the records of a turn log stand that follow each other from its beginning, whole or not, and their numbers.
+fn records(bytes: &[u8]) -> Vec<(usize, usize, u64)> {
+    let mut found = Vec::new();
+    let mut at = 0;
+    while let Some((length, sequence)) = record_at(&bytes[at.min(bytes.len())..]) {
+        found.push((at, length, sequence));
+        at += length;
+    }
+    found
+}
+
+fn record_at(bytes: &[u8]) -> Option<(usize, u64)> {
+    let head = bytes.get(..HEAD_BYTES)?;
+    let length = u32::from_le_bytes(head[4..8].try_into().ok()?);
+    let total = HEAD_BYTES + usize::try_from(length).ok()? + SEAL_BYTES;
+    let content = bytes.get(HEAD_BYTES..total)?;
+    let mut cursor = Cursor::new(content, "turn");
+    if head[8] == 1 {
+        let _version = cursor.byte().ok()?;
+        let _epoch = cursor.number().ok()?;
+    }
+    let sequence = cursor.number().ok()?;
+    (head.starts_with(MAGIC)).then_some((total, sequence))
+}
+
+fn forget_the_newest(bytes: &mut [u8], _: &Image) {
+    let newest = records(bytes).into_iter().max_by_key(|record| record.2);
+    if let Some((at, length, _)) = newest {
+        bytes[at..at + length].fill(0);
+    }
+}
+
+fn keep_the_first(bytes: &mut [u8], _: &Image) {
+    if let Some((_, length, _)) = records(bytes).first() {
+        bytes[*length..].fill(0);
+    }
+}
+
+/// Gives each record the checksum that it should have.
+fn vouch_for_all(bytes: &mut [u8], image: &Image) {
+    let all = records(bytes);
+    let Some(identity) = image
+        .files
+        .get(STORE)
+        .and_then(|store| identity(&store.bytes(), bytes, &all))
+    else {
+        return;
+    };
+    for (at, length, _) in all {
+        let mut record = bytes[at..at + length - SEAL_BYTES].to_vec();
+        seal("turns", &place(&identity, at), 0, &mut record);
+        bytes[at..at + length].copy_from_slice(&record);
+    }
+}
+
+fn place(identity: &[u8], at: usize) -> Vec<u8> {
+    let at = u64::try_from(at).unwrap_or(0);
+    [identity, &at.to_le_bytes()].concat()
+}
+
+/// The identity of a store: it stands behind the shard's name, and vouches for a record.
+fn identity(store: &[u8], turns: &[u8], records: &[(usize, usize, u64)]) -> Option<Vec<u8>> {
+    let shard = ShardId::default();
+    let shard = shard.as_str().as_bytes();
+    let mark = [&[2, u8::try_from(shard.len()).ok()?], shard].concat();
+    let candidates = (0..store.len()).filter(|at| store[*at..].starts_with(&mark));
+    candidates
+        .filter_map(|at| store.get(at + mark.len()..at + mark.len() + 16))
+        .find(|identity| {
+            records.iter().any(|(at, length, _)| {
+                let record = &turns[*at..at + length];
+                unseal("turns", &place(identity, *at), record).is_some()
+            })
+        })
+        .map(<[u8]>::to_vec)
+}

@@ -1,0 +1,454 @@
+//! What is done with a store before the power goes.
+
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use ganger_store::suite::sample;
+use ganger_store::{CommitError, Reader, Store, StoreError};
+use ganger_store_embedded::{EmbeddedStore, backup, check};
+use ganger_types::query::JobQuery;
+use ganger_types::{Bytes, Change, Commit, Epoch, JobKey, Meta};
+
+use crate::calls;
+use crate::disk::Image;
+use crate::judge::{Expected, STORE, State, compare_sequence, open};
+use crate::record::{self, Faults, Recording};
+
+/// Jobs of a large commit: with their payloads more changes than the turn log takes.
+const LARGE_JOBS: u64 = 34;
+/// Bytes of a payload that nearly fills a record of the turn log: some dozens fill all of it.
+const WIDE_BYTES: usize = 60_000;
+/// Jobs that a removal leaves.
+const JOBS_LEFT: usize = 8;
+
+/// One thing that happens to a store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// A commit for the turn log.
+    Small,
+    /// A commit that takes a lot of the turn log.
+    Wide,
+    /// A commit with too many changes for the turn log.
+    Large,
+    /// A commit that has to go into the tables at once.
+    Remove,
+    /// Somebody reads the last payload.
+    Read,
+    /// Somebody lists and counts.
+    List,
+    /// The engine loads all rows again.
+    Load,
+    /// Nothing waits: the shard lets the store tidy up.
+    Quiet,
+    /// A copy is made.
+    Backup,
+    /// The store is audited while it is used.
+    Check,
+    /// The store is opened again by the same process.
+    Reopen,
+    /// It is closed and opened.
+    Close,
+    /// The process is killed, and another one opens the store.
+    Kill,
+    /// No file can grow from here on.
+    Full,
+    /// There is room again.
+    Room,
+    /// The write after so many fails.
+    FailWrite(u32),
+    /// The flush after so many fails.
+    FailSync(u32),
+}
+
+pub(crate) fn digest_of_payload(payload: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    payload.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// What a run has recorded.
+pub(crate) struct Run {
+    pub(crate) recording: Recording,
+    /// The event with which the last step begins.
+    pub(crate) last_from: usize,
+}
+
+/// Does all steps, beginning with a disk that holds `image`, on which `state` is acknowledged.
+pub(crate) fn run(
+    image: &Image,
+    state: &State,
+    steps: &[Step],
+    directory: &Path,
+) -> Result<Run, String> {
+    for name in ["a", "b"] {
+        std::fs::create_dir_all(directory.join(name)).map_err(|error| error.to_string())?;
+    }
+    let at = directory.join("a");
+    image.write_to(&at).map_err(|error| error.to_string())?;
+    calls::seed_sqlite(1);
+    record::start(&at);
+    let mut live = Live {
+        root: directory.to_path_buf(),
+        at,
+        is_second: false,
+        store: None,
+        epoch: Epoch(0),
+        expected: Expected {
+            sure: state.clone(),
+            ..Expected::default()
+        },
+        tries: 0,
+        copies: 0,
+        has_failed: false,
+    };
+    live.expect();
+    let mut last_from = 0;
+    let mut all = || {
+        live.start()?;
+        for step in steps {
+            last_from = record::count();
+            live.take(*step).map_err(|why| format!("{step:?}: {why}"))?;
+        }
+        Ok(())
+    };
+    let done = all();
+    let recording = record::stop();
+    drop(live);
+    done.map(|()| Run {
+        recording,
+        last_from,
+    })
+}
+
+/// Uses a store that was recovered, closes it, and looks at it once more.
+pub(crate) fn goes_on(directory: &Path, state: State) -> Result<(), String> {
+    let mut live = Live {
+        root: directory.to_path_buf(),
+        at: directory.to_path_buf(),
+        is_second: false,
+        store: None,
+        epoch: Epoch(0),
+        expected: Expected {
+            sure: state,
+            ..Expected::default()
+        },
+        tries: 0,
+        copies: 0,
+        has_failed: false,
+    };
+    live.start()?;
+    for step in [Step::Small, Step::Quiet, Step::Large, Step::Close] {
+        live.take(step)
+            .map_err(|why| format!("used on, {step:?}: {why}"))?;
+    }
+    Ok(())
+}
+
+/// A store in use.
+struct Live {
+    root: PathBuf,
+    /// Where its files are now.
+    at: PathBuf,
+    is_second: bool,
+    store: Option<EmbeddedStore>,
+    epoch: Epoch,
+    expected: Expected,
+    /// Commits tried: each has payloads of its own.
+    tries: u64,
+    copies: u64,
+    /// Whether a call has failed that was made to, since the store was opened.
+    has_failed: bool,
+}
+
+impl Live {
+    fn expect(&self) {
+        record::expect(self.expected.clone());
+    }
+
+    fn store(&mut self) -> Result<&mut EmbeddedStore, String> {
+        self.store
+            .as_mut()
+            .ok_or_else(|| "the store is not open".to_owned())
+    }
+
+    /// Makes or opens the store, and takes it over.
+    fn start(&mut self) -> Result<(), String> {
+        self.retry(|live| {
+            live.store = None;
+            live.store = Some(open(&live.at)?);
+            Ok(())
+        })?;
+        self.take_over()
+    }
+
+    fn take_over(&mut self) -> Result<(), String> {
+        let opened = self.retry(|live| match live.store.as_mut() {
+            Some(store) => store.open(),
+            None => Err(StoreError::Io {
+                path: String::new(),
+                doing: "opened",
+                reason: "it is not there".to_owned(),
+            }),
+        })?;
+        self.epoch = opened.epoch;
+        self.expected.sure = compare_sequence(opened.sequence, &self.expected)?;
+        self.expected.maybe = None;
+        self.has_failed = false;
+        self.expect();
+        Ok(())
+    }
+
+    /// Does what may fail once by a call that was made to fail, and once by a full disk.
+    fn retry<T>(
+        &mut self,
+        mut work: impl FnMut(&mut Self) -> Result<T, StoreError>,
+    ) -> Result<T, String> {
+        let before = record::faults();
+        let first = match work(self) {
+            Ok(done) => return Ok(done),
+            Err(error) => error,
+        };
+        let is_armed = before.write_in.is_some() || before.sync_in.is_some();
+        if !is_armed && !before.is_full && !self.has_failed {
+            return Err(format!("without a reason: {first}"));
+        }
+        record::set_faults(Faults {
+            is_full: before.is_full,
+            ..Faults::default()
+        });
+        work(self).or_else(|second| {
+            if !before.is_full {
+                return Err(format!("again, without a reason: {second}"));
+            }
+            record::set_faults(Faults::default());
+            work(self).map_err(|third| format!("with room again: {third}"))
+        })
+    }
+
+    fn take(&mut self, step: Step) -> Result<(), String> {
+        match step {
+            Step::Small | Step::Wide => {
+                let bytes = if step == Step::Wide { WIDE_BYTES } else { 700 };
+                self.submit(1, bytes)
+            }
+            Step::Large => self.submit(LARGE_JOBS, 300),
+            Step::Remove => self.remove(),
+            Step::Read => self.read(),
+            Step::List => self.list(),
+            Step::Load => {
+                let sequence = self.expected.sure.sequence;
+                let seen = crate::judge::look(self.store()?, sequence);
+                let same = |seen: &State, live: &Self| *seen == live.expected.sure;
+                self.answered(seen, same)
+            }
+            Step::Quiet => {
+                let tended = self.store()?.idle();
+                self.answered(tended, |(), _| true)
+            }
+            Step::Backup => self.backup(),
+            Step::Check => self.check(),
+            Step::Reopen => self.take_over(),
+            Step::Close => {
+                self.store = None;
+                self.start()
+            }
+            Step::Kill => self.kill(),
+            Step::Full | Step::Room => {
+                arm(|faults| faults.is_full = step == Step::Full);
+                Ok(())
+            }
+            Step::FailWrite(after) => {
+                arm(|faults| faults.write_in = Some(after));
+                Ok(())
+            }
+            Step::FailSync(after) => {
+                arm(|faults| faults.sync_in = Some(after));
+                Ok(())
+            }
+        }
+    }
+
+    /// Notes whether a call failed that was made to.
+    fn note_faults(&mut self, before: Faults) {
+        let now = record::faults();
+        self.has_failed |= (before.write_in.is_some() && now.write_in.is_none())
+            || (before.sync_in.is_some() && now.sync_in.is_none());
+    }
+
+    /// An answer must be right. An error is right only if a call has failed; the shard then opens the store again.
+    fn answered<T>(
+        &mut self,
+        answer: Result<T, StoreError>,
+        is_right: impl FnOnce(&T, &Self) -> bool,
+    ) -> Result<(), String> {
+        match answer {
+            Ok(answer) if is_right(&answer, self) => Ok(()),
+            Ok(_) => Err("the answer is wrong".to_owned()),
+            Err(_) if record::has_failed() => {
+                record::clear_failed();
+                self.has_failed = true;
+                self.take_over()
+            }
+            Err(error) => Err(format!("without a reason: {error}")),
+        }
+    }
+
+    fn submit(&mut self, count: u64, bytes: usize) -> Result<(), String> {
+        let mut after = self.expected.sure.clone();
+        let first = after.jobs.last_key_value().map_or(1, |(key, _)| key + 1);
+        self.tries += 1;
+        let mut changes = Vec::new();
+        for key in first..first + count {
+            let mut payload =
+                format!("payload {key} of try {} at {}", self.tries, after.sequence).into_bytes();
+            payload.resize(bytes, b'.');
+            after.jobs.insert(key, digest_of_payload(&payload));
+            changes.push(Change::PutJob(Box::new(sample::job(key))));
+            changes.push(Change::PutPayload {
+                key: JobKey(key),
+                payload: Bytes::from(payload),
+            });
+        }
+        self.commit(changes, after)
+    }
+
+    fn remove(&mut self) -> Result<(), String> {
+        let mut after = self.expected.sure.clone();
+        let mut changes = Vec::new();
+        while after.jobs.len() > JOBS_LEFT || (changes.is_empty() && !after.jobs.is_empty()) {
+            if let Some((key, _)) = after.jobs.pop_first() {
+                changes.push(Change::RemoveJob(JobKey(key)));
+            }
+        }
+        if changes.is_empty() {
+            changes.push(Change::RemoveJob(JobKey(1_000_000)));
+        }
+        self.commit(changes, after)
+    }
+
+    fn commit(&mut self, changes: Vec<Change>, mut after: State) -> Result<(), String> {
+        after.sequence += 1;
+        let commit = Arc::new(Commit {
+            epoch: self.epoch,
+            sequence: after.sequence,
+            meta: Meta::default(),
+            changes,
+        });
+        self.expected.maybe = Some(after.clone());
+        self.expect();
+        let before = record::faults();
+        let committed = self.store()?.commit(&commit);
+        self.note_faults(before);
+        match committed {
+            Ok(()) => self.expected.sure = after,
+            Err(CommitError::NotApplied { is_full: true, .. }) if before.is_full => {}
+            Err(CommitError::Unknown(_)) if record::has_failed() => {
+                record::clear_failed();
+                self.has_failed = true;
+                return self.take_over();
+            }
+            Err(error) => return Err(format!("without a reason: {error}")),
+        }
+        self.expected.maybe = None;
+        self.expect();
+        Ok(())
+    }
+
+    fn read(&mut self) -> Result<(), String> {
+        let last = self.expected.sure.jobs.last_key_value();
+        let Some((key, digest)) = last.map(|(key, digest)| (*key, *digest)) else {
+            return Ok(());
+        };
+        let reader = self.store()?.reader();
+        let found = reader.and_then(|mut reader| reader.payload(JobKey(key)));
+        self.answered(found, |found, _| {
+            found.as_deref().map(digest_of_payload) == Some(digest)
+        })
+    }
+
+    fn list(&mut self) -> Result<(), String> {
+        let query = JobQuery::default();
+        let reader = self.store()?.reader();
+        let found = reader.and_then(|mut reader| {
+            let page = reader.list(&query)?;
+            Ok((page.jobs.len(), reader.count(&query)?))
+        });
+        self.answered(found, |(listed, counted), live| {
+            let count = live.expected.sure.jobs.len();
+            u64::try_from(count).is_ok_and(|count| count == *counted) && *listed <= count
+        })
+    }
+
+    fn backup(&mut self) -> Result<(), String> {
+        let copies = std::mem::take(&mut self.expected.copies);
+        self.expect();
+        for name in copies.keys() {
+            let removed = std::fs::remove_file(self.at.join(name));
+            removed.map_err(|error| error.to_string())?;
+        }
+        self.copies += 1;
+        let name = format!("copy-{}.db", self.copies);
+        let to = self.at.join(&name);
+        // What an earlier copy has left that was cut is for whoever made it to remove.
+        for left in [&name, &format!("{name}.new")] {
+            let _ = std::fs::remove_file(self.at.join(left));
+        }
+        let before = record::faults();
+        match backup(self.at.join(STORE), &to) {
+            Ok(_) => {
+                let bytes = std::fs::read(&to).map_err(|error| error.to_string())?;
+                let content = crate::disk::Content::of(&bytes);
+                self.expected.copies = BTreeMap::from([(name, content)]);
+                self.expect();
+                Ok(())
+            }
+            // A copy that failed is not there, and the store goes on.
+            Err(_) if before.is_full || record::has_failed() => {
+                record::clear_failed();
+                Ok(())
+            }
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    fn check(&mut self) -> Result<(), String> {
+        // What waits is written by the server's own thread, which is this one.
+        self.read()?;
+        if record::faults().is_full {
+            return Ok(());
+        }
+        let report = check(self.at.join(STORE), |_| {}).map_err(|error| error.to_string())?;
+        match report.findings.first() {
+            Some(finding) => Err(finding.to_string()),
+            None => Ok(()),
+        }
+    }
+
+    fn kill(&mut self) -> Result<(), String> {
+        self.is_second = !self.is_second;
+        let next = self.root.join(if self.is_second { "b" } else { "a" });
+        let at = self.at.clone();
+        let store = self.store.take();
+        record::aside(move || {
+            let copied = Image::read(&at).and_then(|image| image.write_to(&next));
+            // Whatever closing it writes is written where nobody looks.
+            drop(store);
+            copied.map(|()| next)
+        })
+        .map_err(|error| error.to_string())
+        .and_then(|next| {
+            record::move_to(&next);
+            self.at = next;
+            self.start()
+        })
+    }
+}
+
+/// Changes which calls fail.
+fn arm(set: impl FnOnce(&mut Faults)) {
+    let mut faults = record::faults();
+    set(&mut faults);
+    record::set_faults(faults);
+}

@@ -1,0 +1,46 @@
+//! Power cuts under the store: none loses what was acknowledged, and each planted bug is found.
+
+use ganger_powercut::{Base, Effort, Explorer, Plant, Step, every_sequence, hunt, random};
+
+fn explore(steps: &[Step]) {
+    let effort = Effort {
+        draws: 3,
+        ..Effort::WIDE
+    };
+    let mut explorer = Explorer::new(1, effort, None);
+    if let Err(violation) = explorer.explore(&Base::nothing(), steps, false) {
+        panic!("{}", violation.what);
+    }
+    assert!(explorer.tally.cuts > 100, "{:?}", explorer.tally);
+}
+
+/// Three jobs, a list, a second of quiet, one more job, power cut: acknowledged jobs were lost by that.
+#[test]
+fn what_was_settled_for_a_reader_is_flushed_before_the_turn_log_begins_again() {
+    use Step::{List, Quiet, Small};
+    explore(&[Small, Small, Small, List, Quiet, Small]);
+}
+
+#[test]
+fn short_runs_lose_nothing() {
+    match every_sequence(2, (0, 1), Effort::WIDE, None) {
+        Ok(tally) => assert!(tally.cuts > 1_000, "{tally:?}"),
+        Err(violation) => panic!("{:?}: {}", violation.steps, violation.what),
+    }
+}
+
+#[test]
+fn long_runs_lose_nothing() {
+    for seed in 0..3 {
+        if let Err(violation) = random(seed, Effort::WIDE, None) {
+            panic!("seed {seed}, {:?}: {}", violation.steps, violation.what);
+        }
+    }
+}
+
+#[test]
+fn each_planted_bug_is_found() {
+    for plant in Plant::ALL {
+        assert!(hunt(plant, 20).is_some(), "{plant:?} is not found");
+    }
+}
