@@ -151,7 +151,7 @@ impl Keys {
             // What expires is gone before anything is looked at.
             match self.due.first().cloned() {
                 Some((expires_at, number, namespace)) if expires_at <= at => {
-                    self.desk(&namespace, now, out).remove(number);
+                    self.desk(&namespace, now, out).run_out(number);
                 }
                 _ => self.look(now, out),
             }
@@ -358,6 +358,7 @@ impl Desk<'_> {
         let record = self.space.entries[&number].record(number, self.namespace);
         self.changes.push(Change::PutKey(Box::new(record)));
         self.touch(number);
+        self.lease_written(number);
     }
 
     fn touch(&mut self, number: u64) {
@@ -390,6 +391,17 @@ impl Desk<'_> {
         self.space.untouched.forget(&entry.name);
         self.drop_elements(number, &entry.name, &entry.value);
         self.changes.push(Change::RemoveKey(number));
+        self.lease_lost(&entry.name, None);
+    }
+
+    /// Removes a key that has expired.
+    fn run_out(&mut self, number: u64) {
+        let Some(entry) = self.space.entries.get(&number) else {
+            return;
+        };
+        let (name, revision) = (entry.name.clone(), entry.revision);
+        self.remove(number);
+        self.lease_lost(&name, Some(revision));
     }
 
     /// What a key held is gone from it.

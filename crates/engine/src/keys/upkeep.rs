@@ -3,13 +3,14 @@
 //! Two things go wrong when a process dies: an item stays in processing without a lease, or it is in no list at all. Both
 //! are put back here after a while. Only ids whose item exists are touched: everything else is the clients' own business.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use ganger_types::keys::{Condition, End, KeyCall, KeyUpkeep, UpkeepCounts};
 use ganger_types::{Bytes, Elapsed, Namespace, Now};
 
 use super::work_queue::{
-    ITEM, PROCESSING, QUEUE, Standing, is_item_like, joined, readings, work_queue_of,
+    ITEM, LEASES, PROCESSING, QUEUE, Standing, is_item_like, joined, readings, work_queue_of,
 };
 use super::{Desk, Keys, Value};
 use crate::Effects;
@@ -27,15 +28,56 @@ enum Look {
 #[derive(Debug)]
 pub(super) struct Upkeep {
     settings: KeyUpkeep,
-    looks: BTreeSet<(Elapsed, Namespace, Look)>,
+    looks: Looks,
+    /// When it began, and the last revision of a key then: whoever has a lease from before may not have been able to renew
+    /// it, and has the grace from then.
+    begun_at: (Elapsed, u64),
     counts: UpkeepCounts,
+}
+
+/// Each look once, by when it is due and by what it looks at.
+#[derive(Debug, Default)]
+struct Looks {
+    due: BTreeSet<(Elapsed, Namespace, Look)>,
+    at: BTreeMap<(Namespace, Look), Elapsed>,
+}
+
+impl Looks {
+    fn next_due(&self) -> Option<Elapsed> {
+        self.due.first().map(|(at, ..)| *at)
+    }
+
+    fn pop_first(&mut self) -> Option<(Namespace, Look)> {
+        let (_, namespace, look) = self.due.pop_first()?;
+        let what = (namespace, look);
+        self.at.remove(&what);
+        Some(what)
+    }
+
+    /// Looks then, and at no other time.
+    fn set(&mut self, at: Elapsed, namespace: &Namespace, look: Look) {
+        let what = (namespace.clone(), look);
+        if let Some(old) = self.at.insert(what.clone(), at) {
+            self.due.remove(&(old, what.0.clone(), what.1.clone()));
+        }
+        self.due.insert((at, what.0, what.1));
+    }
+
+    /// Looks then at the latest.
+    fn set_latest(&mut self, at: Elapsed, namespace: &Namespace, look: Look) {
+        let what = (namespace.clone(), look);
+        if self.at.get(&what).is_none_or(|old| *old > at) {
+            self.set(at, namespace, what.1);
+        }
+    }
 }
 
 impl Default for Upkeep {
     fn default() -> Self {
         Self {
             settings: KeyUpkeep::OFF,
-            looks: BTreeSet::new(),
+            looks: Looks::default(),
+            begun_at: (Elapsed::default(), 0),
             counts: UpkeepCounts::default(),
         }
     }
@@ -45,7 +87,8 @@ impl Keys {
     /// Begins the upkeep: all that is there is looked at when its grace is over.
     pub(crate) fn begin_upkeep(&mut self, now: Elapsed, settings: KeyUpkeep) {
         self.upkeep.settings = settings;
-        self.upkeep.looks.clear();
+        self.upkeep.looks = Looks::default();
+        self.upkeep.begun_at = (now, self.counters.revision);
         let mut looks = Vec::new();
         for (namespace, space) in &self.spaces {
             let mut listed = BTreeSet::new();
@@ -74,7 +117,7 @@ impl Keys {
 
     /// Looks at what is due first.
     pub(super) fn look(&mut self, now: Now, out: &mut Effects) {
-        let Some((_, namespace, look)) = self.upkeep.looks.pop_first() else {
+        let Some((namespace, look)) = self.upkeep.looks.pop_first() else {
             return;
         };
         let mut desk = self.desk(&namespace, now, out);
@@ -92,12 +135,16 @@ impl Keys {
 
 impl Upkeep {
     pub(super) fn next_due(&self) -> Option<Elapsed> {
-        self.looks.first().map(|(at, ..)| *at)
+        self.looks.next_due()
     }
 
     /// Whether items are put back at all.
     pub(super) fn puts_back(&self) -> bool {
         self.settings.put_back_after.is_some()
+    }
+
+    fn is_on(&self) -> bool {
+        self.settings != KeyUpkeep::OFF
     }
 
     pub(super) fn settings(&self) -> KeyUpkeep {
@@ -110,13 +157,15 @@ impl Upkeep {
     }
 
     fn arm(&mut self, now: Elapsed, namespace: &Namespace, look: Look) {
-        let grace = match look {
+        if let Some(grace) = self.grace(&look) {
+            self.looks.set(now.after(grace), namespace, look);
+        }
+    }
+
+    fn grace(&self, look: &Look) -> Option<Duration> {
+        match look {
             Look::Processing(..) => self.settings.put_back_after,
             Look::Staged(_) => self.settings.rescue_after,
-        };
-        if let Some(grace) = grace {
-            self.looks
-                .insert((now.after(grace), namespace.clone(), look));
         }
     }
 }
@@ -149,6 +198,56 @@ impl Desk<'_> {
         if is_item_like(name) {
             self.stage(name.clone());
         }
+    }
+
+    /// A key was written: if it is the lease of an item in processing, that is looked at when the lease ends.
+    pub(super) fn lease_written(&mut self, number: u64) {
+        let Some(entry) = self.space.entries.get(&number) else {
+            return;
+        };
+        let (name, until) = (entry.name.clone(), entry.expires_at);
+        for (queue, id) in self.leased(&name) {
+            if self.has(&joined(&queue, b"", PROCESSING), &id) {
+                self.look_again(until, Look::Processing(queue, id));
+            }
+        }
+    }
+
+    /// A key was removed: if it was a lease, its item has its grace from now, or none where the lease has run out: then
+    /// with the revision that it had.
+    pub(super) fn lease_lost(&mut self, name: &Bytes, run_out: Option<u64>) {
+        for (queue, id) in self.leased(name) {
+            let now = self.now.elapsed;
+            if !self.has(&joined(&queue, b"", PROCESSING), &id) {
+                let look = Look::Staged(joined(&queue, ITEM, &id));
+                if let Some(grace) = self.upkeep.grace(&look) {
+                    let looks = &mut self.upkeep.looks;
+                    looks.set_latest(now.after(grace), self.namespace, look);
+                }
+                continue;
+            }
+            let look = Look::Processing(queue, id);
+            let Some(grace) = self.upkeep.grace(&look) else {
+                continue;
+            };
+            let (begun_at, last_before) = self.upkeep.begun_at;
+            let at = match run_out {
+                Some(revision) if revision > last_before => now,
+                Some(_) => now.max(begun_at.after(grace)),
+                None => now.after(grace),
+            };
+            self.upkeep.looks.set(at, self.namespace, look);
+        }
+    }
+
+    /// Items that a key is a lease of by its name: their queues and ids.
+    fn leased(&self, name: &Bytes) -> Vec<(Bytes, Bytes)> {
+        if !self.upkeep.is_on() {
+            return Vec::new();
+        }
+        let ways = LEASES.iter().flat_map(|between| readings(name, between));
+        ways.filter(|(queue, id)| self.number(&joined(queue, ITEM, id)).is_some())
+            .collect()
     }
 
     fn stage(&mut self, item: Bytes) {
@@ -202,10 +301,10 @@ impl Desk<'_> {
     /// When the lease is over; one without an end may be given up any time.
     fn look_again(&mut self, until: Option<Elapsed>, look: Look) {
         match until {
-            Some(until) => {
-                let entry = (until, self.namespace.clone(), look);
-                self.upkeep.looks.insert(entry);
+            Some(until) if self.upkeep.grace(&look).is_some() => {
+                self.upkeep.looks.set(until, self.namespace, look);
             }
+            Some(_) => {}
             None => self.upkeep.arm(self.now.elapsed, self.namespace, look),
         }
     }

@@ -7,17 +7,16 @@ use std::time::Duration;
 use crate::support::World;
 use crate::support::key_model::Model;
 use ganger_types::keys::{
-    Condition, End, Expiry, KeyAnswers, KeyCall, KeyCalls, KeyError, KeyKind, KeyReply, KeyUpkeep,
-    TimeLeft,
+    Condition, End, Expiry, KeyAnswers, KeyCall, KeyCalls, KeyError, KeyKind, KeyReply, TimeLeft,
 };
 use ganger_types::{Bytes, Command, Namespace, Reply};
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 
-type Called = Result<KeyReply, KeyError>;
+pub(crate) type Called = Result<KeyReply, KeyError>;
 
-fn run(world: &mut World, calls: Vec<KeyCall>) -> Vec<Called> {
+pub(crate) fn run(world: &mut World, calls: Vec<KeyCall>) -> Vec<Called> {
     let calls = KeyCalls {
         namespace: Namespace::default(),
         watched: Vec::new(),
@@ -29,15 +28,15 @@ fn run(world: &mut World, calls: Vec<KeyCall>) -> Vec<Called> {
     }
 }
 
-fn call(world: &mut World, one: KeyCall) -> Called {
+pub(crate) fn call(world: &mut World, one: KeyCall) -> Called {
     run(world, vec![one]).remove(0)
 }
 
-fn b(text: &str) -> Bytes {
+pub(crate) fn b(text: &str) -> Bytes {
     Bytes::copy_from_slice(text.as_bytes())
 }
 
-fn set(key: &str, value: &str, expiry: Expiry) -> KeyCall {
+pub(crate) fn set(key: &str, value: &str, expiry: Expiry) -> KeyCall {
     KeyCall::Set {
         key: b(key),
         value: b(value),
@@ -47,7 +46,7 @@ fn set(key: &str, value: &str, expiry: Expiry) -> KeyCall {
     }
 }
 
-fn push(key: &str, values: &[&str]) -> KeyCall {
+pub(crate) fn push(key: &str, values: &[&str]) -> KeyCall {
     KeyCall::Push {
         key: b(key),
         end: End::Left,
@@ -56,7 +55,7 @@ fn push(key: &str, values: &[&str]) -> KeyCall {
     }
 }
 
-fn range(key: &str) -> KeyCall {
+pub(crate) fn range(key: &str) -> KeyCall {
     KeyCall::Range {
         key: b(key),
         start: 0,
@@ -64,7 +63,7 @@ fn range(key: &str) -> KeyCall {
     }
 }
 
-fn values(texts: &[&str]) -> Called {
+pub(crate) fn values(texts: &[&str]) -> Called {
     Ok(KeyReply::Values(texts.iter().map(|text| b(text)).collect()))
 }
 
@@ -384,192 +383,4 @@ fn namespaces_do_not_see_each_others_keys() {
         Ok(Reply::Keys(KeyAnswers::Each(answers)))
     );
     assert_eq!(call(&mut world, KeyCall::Count), Ok(KeyReply::Number(1)));
-}
-
-/// An engine that keeps work queues in order.
-fn tended() -> World {
-    let mut world = World::new();
-    world
-        .engine
-        .begin_key_upkeep(world.now, KeyUpkeep::default());
-    world
-}
-
-fn add(world: &mut World, id: &str) {
-    let item = set(&format!("P:item:{id}"), "data", Expiry::Never);
-    run(world, vec![item, push("P:queue", &[id])]);
-}
-
-fn take(world: &mut World) {
-    let pop = KeyCall::Move {
-        from: b("P:queue"),
-        to: b("P:processing"),
-        from_end: End::Right,
-        to_end: End::Left,
-    };
-    assert!(matches!(call(world, pop), Ok(KeyReply::Value(_))));
-}
-
-fn lease(world: &mut World, id: &str, seconds: u64) {
-    let until = Expiry::After(Duration::from_secs(seconds));
-    call(world, set(&format!("P:lease:{id}"), "who", until)).expect("a string");
-}
-
-fn lists(world: &mut World) -> Vec<Called> {
-    run(world, vec![range("P:queue"), range("P:processing")])
-}
-
-fn counts(world: &World) -> (u64, u64) {
-    let counts = world.engine.key_upkeep_counts();
-    (counts.put_back, counts.rescued)
-}
-
-const SECOND: Duration = Duration::from_secs(1);
-
-#[test]
-fn an_item_in_processing_without_a_lease_goes_back_to_the_end_of_the_line() {
-    let mut world = tended();
-    add(&mut world, "a");
-    add(&mut world, "b");
-    take(&mut world);
-    world.pass(9 * SECOND);
-    assert_eq!(lists(&mut world), [values(&["b"]), values(&["a"])]);
-    world.pass(SECOND);
-    assert_eq!(lists(&mut world), [values(&["a", "b"]), values(&[])]);
-    assert_eq!(counts(&world), (1, 0));
-    // A push of our own serves those who wait, too.
-    assert!(!world.engine.take_grown().is_empty());
-}
-
-#[test]
-fn a_leased_item_stays_until_its_lease_is_over_however_often_it_is_renewed() {
-    let mut world = tended();
-    add(&mut world, "a");
-    take(&mut world);
-    lease(&mut world, "a", 30);
-    world.pass(29 * SECOND);
-    lease(&mut world, "a", 30);
-    world.pass(29 * SECOND);
-    assert_eq!(lists(&mut world), [values(&[]), values(&["a"])]);
-    world.restart();
-    world
-        .engine
-        .begin_key_upkeep(world.now, KeyUpkeep::default());
-    world.pass(SECOND);
-    assert_eq!(lists(&mut world), [values(&[]), values(&["a"])]);
-    // After a start everybody has the grace again.
-    world.pass(9 * SECOND);
-    assert_eq!(lists(&mut world), [values(&["a"]), values(&[])]);
-}
-
-#[test]
-fn either_familys_lease_counts() {
-    let mut world = tended();
-    add(&mut world, "a");
-    take(&mut world);
-    lease(&mut world, "a", 12);
-    let older = Expiry::After(20 * SECOND);
-    call(&mut world, set("P:leased_by_session:a", "who", older)).expect("a string");
-    world.pass(19 * SECOND);
-    assert_eq!(lists(&mut world), [values(&[]), values(&["a"])]);
-    world.pass(SECOND);
-    assert_eq!(lists(&mut world), [values(&["a"]), values(&[])]);
-}
-
-#[test]
-fn ghosts_and_lists_of_other_programs_are_left_alone() {
-    let mut world = tended();
-    call(&mut world, push("P:queue", &["ghost"])).expect("a list");
-    take(&mut world);
-    call(&mut world, push("jobs:processing", &["{\"payload\":1}"])).expect("a list");
-    world.pass(3_600 * SECOND);
-    assert_eq!(lists(&mut world), [values(&[]), values(&["ghost"])]);
-    let other = call(&mut world, range("jobs:processing"));
-    assert_eq!(other, values(&["{\"payload\":1}"]));
-    assert_eq!(counts(&world), (0, 0));
-}
-
-#[test]
-fn an_id_that_is_in_line_already_is_only_taken_out_of_processing() {
-    let mut world = tended();
-    add(&mut world, "a");
-    take(&mut world);
-    call(&mut world, push("P:queue", &["a"])).expect("a list");
-    world.pass(10 * SECOND);
-    assert_eq!(lists(&mut world), [values(&["a"]), values(&[])]);
-}
-
-#[test]
-fn a_completed_item_is_never_put_back() {
-    let mut world = tended();
-    add(&mut world, "a");
-    take(&mut world);
-    lease(&mut world, "a", 30);
-    let complete = vec![
-        KeyCall::Delete {
-            keys: vec![b("P:item:a")],
-        },
-        KeyCall::Remove {
-            key: b("P:processing"),
-            count: 0,
-            value: b("a"),
-        },
-        KeyCall::Delete {
-            keys: vec![b("P:lease:a")],
-        },
-    ];
-    run(&mut world, complete);
-    world.pass(3_600 * SECOND);
-    assert_eq!(call(&mut world, KeyCall::Count), Ok(KeyReply::Number(0)));
-    assert_eq!(counts(&world), (0, 0));
-}
-
-#[test]
-fn an_item_in_no_list_is_put_on_a_queue_that_is_known() {
-    let mut world = tended();
-    add(&mut world, "a");
-    // Its producer died before it could push; nobody knows the other one's queue.
-    call(&mut world, set("P:item:b:item:c", "data", Expiry::Never)).expect("a string");
-    call(&mut world, set("Q:item:d", "data", Expiry::Never)).expect("a string");
-    world.pass(59 * SECOND);
-    assert_eq!(lists(&mut world), [values(&["a"]), values(&[])]);
-    world.pass(SECOND);
-    assert_eq!(lists(&mut world), [values(&["b:item:c", "a"]), values(&[])]);
-    assert_eq!(counts(&world), (0, 1));
-    // A cleaner that drops an expired id and does not put it back makes one, too.
-    take(&mut world);
-    lease(&mut world, "a", 70);
-    let dropped = KeyCall::Remove {
-        key: b("P:processing"),
-        count: 0,
-        value: b("a"),
-    };
-    call(&mut world, dropped).expect("a list");
-    world.pass(69 * SECOND);
-    assert_eq!(lists(&mut world), [values(&["b:item:c"]), values(&[])]);
-    world.pass(SECOND);
-    assert_eq!(lists(&mut world), [values(&["a", "b:item:c"]), values(&[])]);
-    assert_eq!(counts(&world), (0, 2));
-}
-
-#[test]
-fn an_orphan_is_found_again_after_a_restart() {
-    let mut world = World::new();
-    add(&mut world, "a");
-    call(&mut world, set("P:item:b", "data", Expiry::Never)).expect("a string");
-    world.restart();
-    world
-        .engine
-        .begin_key_upkeep(world.now, KeyUpkeep::default());
-    world.pass(60 * SECOND);
-    assert_eq!(lists(&mut world), [values(&["b", "a"]), values(&[])]);
-}
-
-#[test]
-fn without_upkeep_nothing_is_touched() {
-    let mut world = World::new();
-    add(&mut world, "a");
-    take(&mut world);
-    world.pass(3_600 * SECOND);
-    assert_eq!(lists(&mut world), [values(&[]), values(&["a"])]);
 }

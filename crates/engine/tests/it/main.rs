@@ -14,3 +14,4 @@ mod scope;
 mod shards;
 mod support;
 mod waits;
+mod work_queues;
