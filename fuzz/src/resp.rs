@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use ganger_access::{Audit, Identity, Proof};
+use ganger_access::{Audit, Budget, Identity, Proof};
 use ganger_dialect_resp::{Login, LoginError, Port, Settings};
 use ganger_shard::{Handle, Hooks, Shard, SystemClock};
 use ganger_store::MemoryStore;
@@ -108,6 +108,7 @@ impl World {
             login_timeout: Duration::from_secs(10),
             tcp_port: 6379,
             audit: Audit::to_log(),
+            budget: Budget::new(64 << 20),
             stopping: CancellationToken::new(),
         };
         let port = Port::new(shard.clone(), settings);
@@ -189,6 +190,10 @@ impl Login for Sender {
 
     fn changes(&self) -> u64 {
         0
+    }
+
+    fn changed(&self, _: u64) -> BoxFuture<'_, ()> {
+        futures::future::pending().boxed()
     }
 
     fn is_still(&self, _: Option<&[u8]>, _: &Identity) -> bool {

@@ -5,7 +5,7 @@ use ganger_types::keys::{KeyAnswers, KeyCall, KeyCalls, KeyReply};
 use ganger_types::qless::QlessCall;
 use ganger_types::{Bytes, Command, Namespace, Reply};
 
-use crate::limits::{BATCH_BYTES_MAX, BATCH_CALLS_MAX, BATCH_WIDE_CALLS_MAX};
+use crate::limits::{BATCH_BYTES_MAX, BATCH_CALLS_MAX, CALL_BYTES};
 use crate::plan::{Answer, Call, Planned, Shape};
 use crate::popped::{Pop, is_taken};
 use crate::value::Value;
@@ -49,15 +49,32 @@ impl Batch {
         self.slots.is_empty()
     }
 
-    /// Whether it should be run before more is put in.
+    /// Whether its answers may be large.
+    pub(crate) fn is_wide(&self) -> bool {
+        self.wide > 0
+    }
+
+    /// About how much memory it takes.
+    pub(crate) fn held(&self) -> usize {
+        self.bytes + self.calls * CALL_BYTES
+    }
+
+    /// Whether its calls change nothing, so that their answers may be withheld.
+    pub(crate) fn only_looks(&self) -> bool {
+        self.commands.iter().all(|command| match command {
+            Command::Keys(calls) => calls.calls.iter().all(|call| call.look().is_some()),
+            _ => false,
+        })
+    }
+
+    /// Whether it should be run before more is put in. What has a large answer is the last of its commit.
     pub(crate) fn is_full(&self) -> bool {
-        self.calls >= BATCH_CALLS_MAX
-            || self.wide >= BATCH_WIDE_CALLS_MAX
-            || self.bytes >= BATCH_BYTES_MAX
+        self.calls >= BATCH_CALLS_MAX || self.wide > 0 || self.bytes >= BATCH_BYTES_MAX
     }
 
     /// A reply that needs no call; its place.
     pub(crate) fn ready(&mut self, value: Value) -> usize {
+        self.bytes += value.held();
         self.slots.push(Slot::Ready(value));
         self.slots.len() - 1
     }
@@ -132,26 +149,41 @@ impl Batch {
         }
     }
 
-    /// Runs the calls in one commit and gives the replies once it is durable.
-    pub(crate) async fn gather(self, handle: &Handle) -> Gathered {
+    /// Runs the calls in one commit and gives their answers once it is durable; `None` if a watched key has changed.
+    async fn run(&mut self, handle: &Handle) -> Option<Vec<Result<Answer, Value>>> {
         let mut answers = Vec::with_capacity(self.calls);
-        if !self.commands.is_empty() {
-            let counts: Vec<_> = self.commands.iter().map(calls_in).collect();
-            let replies = call(handle, self.commands).await;
-            for (reply, count) in replies.into_iter().zip(counts) {
-                match reply {
-                    Ok(Reply::Keys(KeyAnswers::Each(all))) => {
-                        answers.extend(all.into_iter().map(Answer::Keys).map(Ok));
-                    }
-                    Ok(Reply::Keys(KeyAnswers::Changed)) => return Gathered::Changed,
-                    Ok(Reply::Qless(answer)) => answers.push(Ok(Answer::Qless(answer))),
-                    Ok(other) => unreachable!("calls are answered as such, not with {other:?}"),
-                    Err(error) => {
-                        answers.extend((0..count).map(|_| Err(unavailable(&error))));
-                    }
+        let commands = std::mem::take(&mut self.commands);
+        if commands.is_empty() {
+            return Some(answers);
+        }
+        let counts: Vec<_> = commands.iter().map(calls_in).collect();
+        let replies = call(handle, commands).await;
+        for (reply, count) in replies.into_iter().zip(counts) {
+            match reply {
+                Ok(Reply::Keys(KeyAnswers::Each(all))) => {
+                    answers.extend(all.into_iter().map(Answer::Keys).map(Ok));
+                }
+                Ok(Reply::Keys(KeyAnswers::Changed)) => return None,
+                Ok(Reply::Qless(answer)) => answers.push(Ok(Answer::Qless(answer))),
+                Ok(other) => unreachable!("calls are answered as such, not with {other:?}"),
+                Err(error) => {
+                    answers.extend((0..count).map(|_| Err(unavailable(&error))));
                 }
             }
         }
+        Some(answers)
+    }
+
+    /// Runs the calls and gives their answers. Nothing is watched.
+    pub(crate) async fn answers(mut self, handle: &Handle) -> Vec<Result<Answer, Value>> {
+        self.run(handle).await.unwrap_or_default()
+    }
+
+    /// Runs the calls in one commit and gives the replies once it is durable.
+    pub(crate) async fn gather(mut self, handle: &Handle) -> Gathered {
+        let Some(answers) = self.run(handle).await else {
+            return Gathered::Changed;
+        };
         let popped = self
             .taking
             .into_iter()

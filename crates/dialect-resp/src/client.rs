@@ -3,8 +3,9 @@
 use bytes::Bytes;
 use ganger_access::Outcome;
 
+use crate::limits::{CLIENT_NAME_BYTES_MAX, SHOWN_BYTES_MAX};
 use crate::number::integer;
-use crate::plan::{is, syntax_error};
+use crate::plan::{is, shown, syntax_error};
 use crate::rights::Right;
 use crate::session::Session;
 use crate::table::{Command, Local, Word, family, local};
@@ -64,6 +65,11 @@ pub(crate) fn set_name(session: &mut Session, name: &Bytes) -> Result<(), Value>
 }
 
 fn check_name(what: &str, name: &[u8]) -> Result<(), Value> {
+    if name.len() > CLIENT_NAME_BYTES_MAX {
+        return Err(Value::error(format!(
+            "ERR {what} exceeds the largest length of {CLIENT_NAME_BYTES_MAX} bytes"
+        )));
+    }
     if name.iter().all(u8::is_ascii_graphic) {
         return Ok(());
     }
@@ -79,7 +85,7 @@ fn set_info(session: &mut Session, arguments: &[Bytes]) -> Value {
     } else if is(what, "lib-ver") {
         ("lib-ver", true)
     } else {
-        let what = String::from_utf8_lossy(what);
+        let what = shown(what, SHOWN_BYTES_MAX);
         return Value::error(format!("ERR Unrecognized option '{what}'"));
     };
     if let Err(refusal) = check_name(name, value) {
@@ -115,7 +121,7 @@ fn list(session: &mut Session, arguments: &[Bytes]) -> Value {
             {
                 Value::Text(String::new())
             } else {
-                let kind = String::from_utf8_lossy(kind);
+                let kind = shown(kind, SHOWN_BYTES_MAX);
                 Value::error(format!("ERR Unknown client type '{kind}'"))
             }
         }

@@ -1,31 +1,33 @@
 //! The life of a connection: read what is there, run it in one commit, write the replies, wait for more.
 
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Buf as _, Bytes, BytesMut};
 use futures::FutureExt as _;
 use ganger_shard::Health;
 use ganger_types::KeyWait;
-use ganger_types::keys::KeyCall;
+use ganger_types::keys::{KeyCall, KeyError, KeyReply};
+use ganger_types::limits::KEY_REPLY_ELEMENTS_MAX;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::batch::{Batch, Gathered, unavailable};
 use crate::counters::{Gauge, count};
+use crate::encode::Encoder;
 use crate::limits::{
-    BEHIND_WAIT_BYTES_MAX, IDLE_BYTES, LOOK_EVERY, READ_BYTES, READ_TOGETHER_BYTES, WRITE_BYTES,
+    BEHIND_WAIT_BYTES_MAX, CONFIRMATIONS, IDLE_BYTES, IDLE_LOOK_EVERY, LOOK_EVERY, PACE_BYTES,
+    PACE_EVERY, PART_BYTES, READ_BYTES, READ_TOGETHER_BYTES, STALLED_AFTER, WRITE_BYTES,
 };
-use crate::plan::{Call, Plan, Wait, refused};
+use crate::memory::no_room;
+use crate::plan::{Answer, Call, Plan, Planned, Wait, refused};
 use crate::popped::{Pop, is_taken};
 use crate::request::{Decoder, Request};
 use crate::session::{Queue, Session};
 use crate::table::{self, Command, Run, Special};
 use crate::value::Value;
 use crate::{pubsub, transaction};
-
-/// Most room that is made at once for an argument whose length is known.
-const ROOM_MAX: usize = 4 << 20;
 
 /// Why a connection ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,8 +75,19 @@ pub(crate) struct Connection<S> {
     batch: Batch,
     session: Session,
     begun: Instant,
+    /// What it must send in time, while a command or transaction that is not complete counts in the budget.
+    pace: Option<Pace>,
+    /// Bytes of the replies that are being written.
+    writing: usize,
     /// An element that was taken for the client and is not written yet: what was asked, the list, and it.
     undelivered: Option<(KeyWait, Bytes, Bytes)>,
+}
+
+/// The least pace of what counts in the budget and is not complete.
+struct Pace {
+    until: Instant,
+    /// Bytes that it held when that began.
+    held: usize,
 }
 
 /// What woke a connection that waited.
@@ -95,6 +108,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
             batch: Batch::default(),
             session,
             begun: Instant::now(),
+            pace: None,
+            writing: 0,
             undelivered: None,
         }
     }
@@ -132,20 +147,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         self.wait(std::future::pending::<()>(), true).await?;
         self.read_more()?;
         if !self.session.is_still() {
-            self.put(&Value::error(
-                "NOAUTH the rights of this connection have changed: authenticate again",
-            ));
-            self.write().await?;
-            return Err(End::Unknown);
+            return self.end_unknown().await;
         }
         loop {
             match self.decoder.next(&mut self.input, self.session.is_known()) {
                 Ok(Some(Request::Command(arguments))) => self.take(arguments).await?,
-                Ok(Some(Request::TooLarge(reason))) => {
+                Ok(Some(Request::TooLarge(refusal))) => {
                     self.session.break_queue();
-                    self.batch.ready(Value::error(format!("ERR {reason}")));
+                    self.batch.ready(Value::error(refusal));
                 }
-                Ok(None) => break,
+                Ok(None) if self.has_room() => break,
+                Ok(None) => {}
                 Err(error) => {
                     count(&self.session.shared.counters.malformed);
                     self.batch.ready(Value::error(error.text()));
@@ -164,10 +176,51 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         if self.session.is_ending {
             return Err(End::Done);
         }
+        self.keep_pace();
         if self.input.is_empty() && self.input.capacity() > IDLE_BYTES {
             self.input = BytesMut::new();
         }
         Ok(())
+    }
+
+    /// Tells a connection that its rights have ended.
+    async fn end_unknown(&mut self) -> Result<(), End> {
+        let text = "NOAUTH the rights of this connection have changed: authenticate again";
+        self.put(Value::error(text)).await?;
+        self.write().await?;
+        Err(End::Unknown)
+    }
+
+    /// About how much memory commands take that have come and are not answered.
+    fn held(&self) -> usize {
+        let queue = self.session.queue.as_ref().map_or(0, Queue::held);
+        self.input.len() + self.decoder.held() + self.batch.held() + queue
+    }
+
+    /// Whether there is room for what has come. Where there is none, the command that is coming is refused, so that more of
+    /// it is read past.
+    fn has_room(&mut self) -> bool {
+        let held = self.held();
+        let Err(full) = self.session.memory.set(held) else {
+            return true;
+        };
+        !self.decoder.refuse(no_room(full))
+    }
+
+    /// What is not complete and counts in the budget must come at some pace.
+    fn keep_pace(&mut self) {
+        let held = self.held();
+        self.session.memory.set_anyway(held);
+        if self.session.memory.counted() == 0 {
+            self.pace = None;
+        } else if self
+            .pace
+            .as_ref()
+            .is_none_or(|pace| held >= pace.held + PACE_BYTES || held < pace.held)
+        {
+            let until = Instant::now() + PACE_EVERY;
+            self.pace = Some(Pace { until, held });
+        }
     }
 
     /// Reads what is there already, up to a bound, so that it is run together.
@@ -187,9 +240,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
     }
 
     fn make_room(&mut self) {
-        let room = self.decoder.missing(&self.input).min(ROOM_MAX);
-        self.input
-            .reserve(room.max(READ_BYTES).max(self.input.len().min(ROOM_MAX)));
+        let room = self.input.len().clamp(READ_BYTES, READ_TOGETHER_BYTES);
+        self.input.reserve(room);
     }
 
     /// Waits for bytes or for something else, while messages go out and the end is noticed. Without `is_heeded` bytes
@@ -200,17 +252,31 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         is_heeded: bool,
     ) -> Result<Woken<T>, End> {
         tokio::pin!(other);
+        let is_prompt = !is_heeded || self.session.is_subscribed();
+        let look_every = if is_prompt {
+            LOOK_EVERY
+        } else {
+            IDLE_LOOK_EVERY
+        };
+        let mut look_at = self.first_look(look_every);
+        let too_slow_at = self.pace.as_ref().map(|pace| pace.until);
         loop {
-            let behind = self.input.len();
-            if behind > BEHIND_WAIT_BYTES_MAX + READ_TOGETHER_BYTES {
+            if self.input.len() > BEHIND_WAIT_BYTES_MAX + READ_TOGETHER_BYTES
+                || !is_heeded && self.session.memory.set(self.held()).is_err()
+            {
                 return Err(End::Cut);
             }
             self.make_room();
-            let look_at = self.next_look();
             let session = &self.session;
+            let is_asked = is_prompt && !session.login.is_open();
             tokio::select! {
                 biased;
                 () = session.client.cut.cancelled() => return Err(End::Cut),
+                () = session.login.changed(session.changes_seen()), if is_asked => {
+                    if !self.session.is_still() {
+                        return Err(End::Unknown);
+                    }
+                }
                 read = self.stream.read_buf(&mut self.input) => {
                     if read? == 0 {
                         return Err(End::Closed);
@@ -220,22 +286,29 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                     }
                 }
                 value = &mut other => return Ok(Woken::Ready(value)),
-                () = session.mailbox.arrived() => self.write().await?,
-                () = sleep_until(look_at.unwrap_or_else(Instant::now)), if look_at.is_some() => {
-                    if !self.session.is_known() || !self.session.is_still() {
+                () = session.mailbox.arrived() => {
+                    if !self.session.is_still() {
                         return Err(End::Unknown);
                     }
+                    self.write().await?;
                 }
+                () = at(look_at), if look_at.is_some() => {
+                    if !self.session.is_known() || !self.session.is_still_now() {
+                        return Err(End::Unknown);
+                    }
+                    look_at = Some(Instant::now() + look_every);
+                }
+                () = at(too_slow_at), if too_slow_at.is_some() => return Err(End::Slow),
             }
         }
     }
 
-    /// When to look whether it is still who it is; never, where nobody is asked.
-    fn next_look(&self) -> Option<Instant> {
+    /// When to look first whether it is still who it is; never, where nobody is asked.
+    fn first_look(&self, look_every: Duration) -> Option<Instant> {
         if self.session.login.is_open() {
             None
         } else if self.session.is_known() {
-            Some(Instant::now() + LOOK_EVERY)
+            Some(Instant::now() + look_every)
         } else {
             Some(self.begun + self.session.shared.settings.login_timeout)
         }
@@ -256,21 +329,28 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         if let Some(queue) = &mut self.session.queue
             && !transaction::is_at_once(command)
         {
-            let reply = if queue.put(command, arguments) {
-                Value::Simple("QUEUED")
+            let is_put = queue.put(command, arguments);
+            let queued = queue.commands.len();
+            self.session.client.facts().queued = Some(queued);
+            let reply = if is_put {
+                self.with_room_for_queue(Value::Simple("QUEUED"))
             } else {
                 Value::error("ERR the transaction exceeds its largest length")
             };
-            let queued = queue.commands.len();
-            self.session.client.facts().queued = Some(queued);
             self.batch.ready(reply);
             return Ok(());
         }
         match command.run {
-            Run::Call(plan) => {
-                self.put_in(plan(&arguments), command.is_wide);
-                Ok(())
-            }
+            Run::Call(plan) => match plan(&arguments) {
+                Ok(Planned {
+                    call: Call::Keys(KeyCall::Names { pattern, .. }),
+                    ..
+                }) => self.names(pattern).await,
+                plan => {
+                    self.put_in(plan, command.is_wide);
+                    Ok(())
+                }
+            },
             Run::Script(plan) => {
                 let planned = plan(&mut self.session, &arguments);
                 self.put_in(planned, command.is_wide);
@@ -284,9 +364,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
             Run::Second(words) | Run::Scripts(words) => {
                 let value = table::run_second(words, &mut self.session, &arguments);
                 self.batch.ready(value);
+                // Some look at all connections.
+                tokio::task::yield_now().await;
                 Ok(())
             }
-            Run::Wait(plan) => match plan(&arguments) {
+            Run::Wait(plan) => match plan(&arguments).and_then(checked) {
                 Ok(wait) => self.block(wait).await,
                 Err(value) => {
                     self.batch.ready(value);
@@ -341,7 +423,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
             Run::Local(_) | Run::Second(_) | Run::Scripts(_) => false,
         };
         if needs_keys && is_loading(&session.shared.handle.health()) {
-            return Err(Value::error("LOADING ganger is loading its store"));
+            return Err(loading());
         }
         Ok(command)
     }
@@ -391,16 +473,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
             Special::Publish => {
                 // Nobody hears of what is not durable yet.
                 self.settle().await?;
+                // It may be compared with many patterns.
+                tokio::task::yield_now().await;
                 pubsub::publish(&mut self.session, arguments)
             }
             Special::Subscribe(is_pattern) => {
                 // The confirmation stands before every message of what it confirms.
                 self.settle().await?;
-                self.put_messages();
-                let confirmations =
-                    pubsub::subscribe(&mut self.session, is_pattern, &arguments[1..]);
-                for value in &confirmations {
-                    self.put(value);
+                self.put_messages().await?;
+                for names in arguments[1..].chunks(CONFIRMATIONS) {
+                    for value in pubsub::subscribe(&mut self.session, is_pattern, names) {
+                        self.put(value).await?;
+                    }
                 }
                 return Ok(());
             }
@@ -409,9 +493,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                 self.settle().await?;
                 let confirmations =
                     pubsub::unsubscribe(&mut self.session, is_pattern, &arguments[1..]);
-                self.put_messages();
-                for value in &confirmations {
-                    self.put(value);
+                self.put_messages().await?;
+                for value in confirmations {
+                    self.put(value).await?;
                 }
                 return Ok(());
             }
@@ -424,7 +508,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
     async fn block(&mut self, wait: Wait) -> Result<(), End> {
         self.settle().await?;
         self.write().await?;
-        let shared = std::sync::Arc::clone(&self.session.shared);
+        let shared = Arc::clone(&self.session.shared);
         let asked = KeyWait {
             namespace: self.session.namespace().clone(),
             lists: wait.lists.clone(),
@@ -440,6 +524,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         drop(blocked);
         let value = match woken? {
             Woken::Ready(Ok(Ok(popped))) => {
+                let is_still = popped.is_none() || self.session.is_still_now();
                 if let Some((list, element)) = &popped {
                     if let Some((to, _)) = &asked.to
                         && is_taken(list, to)
@@ -451,6 +536,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                         });
                     }
                     self.undelivered = Some((asked, list.clone(), element.clone()));
+                }
+                if !is_still {
+                    // The element goes back.
+                    return Err(End::Unknown);
                 }
                 wait.reply(popped)
             }
@@ -468,40 +557,124 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
             return Ok(());
         }
         let batch = std::mem::take(&mut self.batch);
-        let Gathered::Replies(replies, popped) = batch.gather(&self.session.shared.handle).await
-        else {
+        let (is_wide, only_looks) = (batch.is_wide(), batch.only_looks());
+        let shared = Arc::clone(&self.session.shared);
+        let permit = shared.permit(is_wide).await;
+        let Gathered::Replies(mut replies, popped) = batch.gather(&shared.handle).await else {
             unreachable!("nothing is watched outside of a transaction");
         };
         for pop in popped {
             self.session.popped.note(pop);
         }
-        // What others have sent meanwhile, and what this connection sent itself, comes before the replies.
-        self.put_messages();
-        for reply in replies {
-            self.put(&reply);
-            if self.out.len() >= WRITE_BYTES {
-                self.write().await?;
+        let parts: usize = replies.iter().map(Value::parts).sum();
+        let held = self.held() + parts * PART_BYTES;
+        if is_wide && let Err(full) = self.session.memory.set(held) {
+            if only_looks && let Some(last) = replies.last_mut() {
+                *last = Value::error(no_room(full));
+            } else {
+                self.session.memory.set_anyway(held);
             }
+        }
+        drop(permit);
+        self.write_replies(replies).await
+    }
+
+    /// Puts replies where they are written from.
+    async fn write_replies(&mut self, replies: Vec<Value>) -> Result<(), End> {
+        self.writing = replies.iter().map(Value::held).sum();
+        // What others have sent meanwhile, and what this connection sent itself, comes before the replies.
+        self.put_messages().await?;
+        for reply in replies {
+            self.put(reply).await?;
         }
         Ok(())
     }
 
-    fn put(&mut self, value: &Value) {
-        value.write(self.session.protocol, &mut self.out);
+    /// `KEYS`: a page at a time, so that others have their turns between. A key that is there throughout is named once.
+    async fn names(&mut self, pattern: Bytes) -> Result<(), End> {
+        self.settle().await?;
+        let shared = Arc::clone(&self.session.shared);
+        let permit = shared.permit(true).await;
+        let (mut names, mut after) = (Vec::new(), None);
+        let value = loop {
+            let mut page = Batch::default();
+            let call = KeyCall::Names {
+                pattern: pattern.clone(),
+                after: after.take(),
+                is_whole: false,
+            };
+            page.call(self.session.namespace(), Planned::page(call), true);
+            let found = match page.answers(&shared.handle).await.pop() {
+                Some(Ok(Answer::Keys(Ok(KeyReply::Names(found, next))))) => {
+                    after = next;
+                    found
+                }
+                Some(Ok(Answer::Keys(Err(error)))) => break refused(error),
+                Some(Err(error)) => break error,
+                other => unreachable!("names are asked for, not {:?}", other.is_some()),
+            };
+            names.extend(found);
+            if names.len() > KEY_REPLY_ELEMENTS_MAX {
+                break refused(KeyError::ReplyTooLarge);
+            }
+            let held = self.held() + names.len() * PART_BYTES;
+            if let Err(full) = self.session.memory.set(held) {
+                break Value::error(no_room(full));
+            }
+            if after.is_none() {
+                break Value::Bulks(names);
+            }
+        };
+        drop(permit);
+        self.write_replies(vec![value]).await
     }
 
-    fn put_messages(&mut self) {
-        for message in self.session.mailbox.take() {
-            self.put(&message.push());
+    /// Puts a value behind what is to be written, in pieces if it is large.
+    async fn put(&mut self, value: Value) -> Result<(), End> {
+        let protocol = self.session.protocol;
+        if value.is_short() {
+            value.write(protocol, &mut self.out);
+        } else {
+            let mut encoder = Encoder::new(value);
+            while !encoder.fill(protocol, &mut self.out, WRITE_BYTES) {
+                self.write_out().await?;
+            }
         }
+        if self.out.len() >= WRITE_BYTES {
+            self.write_out().await?;
+        }
+        Ok(())
     }
 
-    /// Writes all replies and messages, unless the client reads nothing for too long.
+    async fn put_messages(&mut self) -> Result<(), End> {
+        for message in self.session.mailbox.take() {
+            self.put(message.push()).await?;
+        }
+        Ok(())
+    }
+
+    /// Writes all replies and messages, unless the client reads too slowly.
     async fn write(&mut self) -> Result<(), End> {
         if self.batch.is_empty() {
-            self.put_messages();
+            self.put_messages().await?;
         }
+        self.write_out().await?;
+        self.writing = 0;
+        // What is still in the batch is not written.
+        if self.batch.is_empty() {
+            self.undelivered = None;
+        }
+        if self.out.capacity() > IDLE_BYTES {
+            self.out = BytesMut::new();
+        }
+        Ok(())
+    }
+
+    /// Writes what is there. What a client does not read soon counts in the budget, and it has a limited time for it.
+    async fn write_out(&mut self) -> Result<(), End> {
         let patience = self.session.shared.settings.write_timeout;
+        let begun = Instant::now();
+        let mut counted = 0;
         while !self.out.is_empty() {
             let full = async {
                 // A stop lets replies go out; a connection that is cut for its reader's slowness ends here.
@@ -510,28 +683,67 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                     std::future::pending::<()>().await;
                 }
             };
-            let written = tokio::select! {
+            let until = begun
+                + if counted > 0 {
+                    patience
+                } else {
+                    patience.min(STALLED_AFTER)
+                };
+            tokio::select! {
+                biased;
+                written = self.stream.write(&self.out) => match written? {
+                    0 => return Err(End::Closed),
+                    written => self.out.advance(written),
+                },
                 () = full => return Err(End::Slow),
-                written = timeout(patience, self.stream.write(&self.out)) => written,
-            };
-            let written = written.map_err(|_| End::Slow)??;
-            if written == 0 {
-                return Err(End::Closed);
+                () = sleep_until(until) => {
+                    if counted > 0 || patience <= STALLED_AFTER {
+                        return Err(End::Slow);
+                    }
+                    let before = self.session.memory.counted();
+                    counted = self.writing.max(self.out.len());
+                    let all = before.saturating_add(counted);
+                    self.session.memory.set(all).map_err(|_| End::Slow)?;
+                }
             }
-            self.out.advance(written);
         }
         self.stream.flush().await?;
-        // What is still in the batch is not written.
-        if self.batch.is_empty() {
-            self.undelivered = None;
-        }
-        if self.out.capacity() > WRITE_BYTES {
-            self.out = BytesMut::new();
+        if counted > 0 {
+            self.session.memory.set_anyway(self.held());
         }
         Ok(())
     }
+
+    /// The reply to a command that was queued, or the refusal of the transaction if there is no room for it.
+    fn with_room_for_queue(&mut self, reply: Value) -> Value {
+        let held = self.held();
+        let Err(full) = self.session.memory.set(held) else {
+            return reply;
+        };
+        if let Some(queue) = &mut self.session.queue {
+            queue.give_up();
+        }
+        Value::error(no_room(full))
+    }
 }
 
-fn is_loading(health: &Health) -> bool {
+/// Waits until then, or for ever.
+async fn at(instant: Option<Instant>) {
+    match instant {
+        Some(instant) => sleep_until(instant).await,
+        None => std::future::pending().await,
+    }
+}
+
+fn checked(wait: Wait) -> Result<Wait, Value> {
+    wait.check().map(|()| wait)
+}
+
+/// The refusal of what takes a store that is loaded.
+pub(crate) fn loading() -> Value {
+    Value::error("LOADING ganger is loading its store")
+}
+
+pub(crate) fn is_loading(health: &Health) -> bool {
     matches!(health, Health::Starting { .. })
 }

@@ -5,10 +5,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use bytes::Bytes;
 
 use crate::client::set_name;
+use crate::connection::{is_loading, loading};
 use crate::info::VERSION;
+use crate::limits::SHOWN_BYTES_MAX;
 use crate::login::LoginError;
 use crate::number::integer;
-use crate::plan::{is, syntax_error, wrong_arity};
+use crate::plan::{is, shown, syntax_error, wrong_arity};
 use crate::rights::Right;
 use crate::session::Session;
 use crate::table::{Command, local};
@@ -22,12 +24,16 @@ pub(crate) const COMMANDS: &[Command] = &[
     local("time", 1, Right::Known, |_, _| time()),
     // What was watched is let go of; within a transaction that has happened.
     local("unwatch", 1, Right::Known, |session, _| {
-        session.watched.clear();
+        session.unwatch();
         Value::OK
     }),
 ];
 
 fn ping(session: &mut Session, arguments: &[Bytes]) -> Value {
+    // Scripts wait for `PONG` and then send commands on keys.
+    if is_loading(&session.shared.handle.health()) {
+        return loading();
+    }
     let text = match &arguments[1..] {
         [] => None,
         [text] => Some(text.clone()),
@@ -113,7 +119,7 @@ async fn try_hello(session: &mut Session, arguments: &[Bytes]) -> Result<(), Val
                 rest
             }
             [word, ..] => {
-                let word = String::from_utf8_lossy(word);
+                let word = shown(word, SHOWN_BYTES_MAX);
                 return Err(Value::error(format!(
                     "ERR Syntax error in HELLO option '{word}'"
                 )));

@@ -146,7 +146,7 @@ fn stats(session: &Session) -> Rows {
         ("total_commands_processed", read(&counters.commands)),
         (
             "pubsub_channels",
-            session.shared.hub.channels(None).len().to_string(),
+            session.shared.hub.channels_count().to_string(),
         ),
         (
             "pubsub_patterns",

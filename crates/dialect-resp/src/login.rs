@@ -26,6 +26,9 @@ pub trait Login: Send + Sync {
     /// Grows whenever rights may have changed.
     fn changes(&self) -> u64;
 
+    /// Waits until [`Self::changes`] is another number than `seen`.
+    fn changed(&self, seen: u64) -> BoxFuture<'_, ()>;
+
     /// Whether the same token, or none, would give the same identity now.
     fn is_still(&self, token: Option<&[u8]>, identity: &Identity) -> bool;
 }

@@ -4,8 +4,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use ganger_types::keys::{End, KeyCall, KeyError, KeyKind, KeyReply};
+use ganger_types::limits::KEY_NAME_MAX;
 use ganger_types::qless::{QlessAnswer, QlessRequest};
 
+use crate::limits::{WAIT_LISTS_MAX, WAIT_NAMES_BYTES_MAX};
 use crate::qless::{self, Told};
 use crate::value::Value;
 
@@ -86,6 +88,11 @@ impl Planned {
         }
     }
 
+    /// A call of which the answer is looked at before it becomes a reply.
+    pub(crate) fn page(call: KeyCall) -> Self {
+        Self::new(Call::Keys(call), Shape::Plain)
+    }
+
     /// A question about qless that no script has asked.
     #[expect(clippy::unnecessary_wraps, reason = "the last word of a handler")]
     pub(crate) fn qless(request: QlessRequest) -> Plan {
@@ -133,6 +140,21 @@ impl Call {
 }
 
 impl Wait {
+    /// Refuses to wait for too many lists, or for what cannot be one.
+    pub(crate) fn check(&self) -> Result<(), Value> {
+        let names = self.lists.iter().chain(self.to.as_ref().map(|(to, _)| to));
+        if names.clone().any(|name| name.len() > KEY_NAME_MAX) {
+            return Err(key_too_long());
+        }
+        let bytes: usize = names.map(Bytes::len).sum();
+        if self.lists.len() > WAIT_LISTS_MAX || bytes > WAIT_NAMES_BYTES_MAX {
+            return Err(Value::error(format!(
+                "ERR a command may wait for {WAIT_LISTS_MAX} lists with names of {WAIT_NAMES_BYTES_MAX} bytes together at most"
+            )));
+        }
+        Ok(())
+    }
+
     /// The reply to what came of it.
     pub(crate) fn reply(&self, popped: Option<(Bytes, Bytes)>) -> Value {
         match popped {
@@ -196,6 +218,8 @@ pub(crate) fn plain(reply: KeyReply) -> Value {
             Value::Bulk(Bytes::from(cursor.to_string())),
             Value::Bulks(names),
         ]),
+        // Where the names go on, the connection asks for the next page.
+        KeyReply::Names(names, _) => Value::Bulks(names),
         // Each command that asks for one of the last two has a form of its own.
         KeyReply::Nil | KeyReply::TimeLeft(_) | KeyReply::Revision(_) => Value::Nil,
     }
@@ -216,7 +240,21 @@ pub(crate) fn refused(error: KeyError) -> Value {
         KeyError::NoSuchKey => "ERR no such key",
         KeyError::OutOfRange => "ERR index out of range",
         KeyError::TooLong => "ERR string exceeds maximum allowed size (proto-max-bulk-len)",
+        KeyError::PatternTooLong => "ERR a pattern exceeds the largest length of 1024 bytes",
+        KeyError::ReplyTooLarge => {
+            "ERR reply too large: a command is answered with 512 MiB or 1048576 elements at most, a transaction with as many elements in all; ask for less at a time"
+        }
+        KeyError::TooMuchWork => {
+            "ERR the commands of this transaction look at too many elements: send some of them outside of it"
+        }
     })
+}
+
+/// The refusal of a name that no key can have.
+pub(crate) fn key_too_long() -> Value {
+    Value::error(format!(
+        "ERR the name of a key exceeds the largest length of {KEY_NAME_MAX} bytes"
+    ))
 }
 
 /// The refusal of what nothing is known about.

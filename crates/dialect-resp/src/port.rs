@@ -4,16 +4,18 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ganger_access::Audit;
+use ganger_access::{Audit, Budget};
 use ganger_shard::Handle;
 use ganger_types::Namespace;
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio_util::sync::CancellationToken;
 
 use crate::clients::Clients;
 use crate::connection::Connection;
 use crate::counters::{Counters, Gauge, count};
 use crate::hub::Hub;
+use crate::limits::WIDE_CALLS_MAX;
 use crate::login::Login;
 use crate::qless::Library;
 use crate::session::Session;
@@ -33,6 +35,8 @@ pub struct Settings {
     pub tcp_port: u16,
     /// Hears of refusals and of what removes everything.
     pub audit: Audit,
+    /// The memory that requests in progress may hold, shared with the other ports.
+    pub budget: Budget,
     /// Ends all connections, each once what it asked for is answered.
     pub stopping: CancellationToken,
 }
@@ -63,9 +67,21 @@ pub(crate) struct Shared {
     /// Scripts that were sent and are known.
     pub(crate) library: Library,
     pub(crate) since: Instant,
+    /// Places for calls with large answers.
+    wide: Semaphore,
 }
 
 impl Shared {
+    /// A place among the calls with large answers, if it is one.
+    pub(crate) async fn permit(&self, is_wide: bool) -> Option<SemaphorePermit<'_>> {
+        if is_wide {
+            // It is never closed.
+            self.wide.acquire().await.ok()
+        } else {
+            None
+        }
+    }
+
     /// Has the messages of qless published, on the shard's thread: they are there before the reply to their call.
     fn listen(&self) {
         let (hub, counters) = (Arc::clone(&self.hub), Arc::clone(&self.counters));
@@ -96,6 +112,7 @@ impl Port {
             counters: Arc::default(),
             library: Library::default(),
             since: Instant::now(),
+            wide: Semaphore::new(WIDE_CALLS_MAX),
         };
         shared.listen();
         Self {

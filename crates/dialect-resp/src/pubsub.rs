@@ -3,11 +3,14 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use ganger_engine::Glob;
+use ganger_types::keys::KeyError;
 
 use crate::counters::count;
-use crate::limits::SUBSCRIPTIONS_MAX;
+use crate::limits::{CHANNEL_BYTES_MAX, SUBSCRIPTIONS_MAX};
+use crate::plan::refused;
 use crate::rights::Right;
-use crate::session::Session;
+use crate::session::{Session, subscription_bytes};
 use crate::table::{Command, Run, Special, family};
 use crate::value::Value;
 
@@ -34,7 +37,22 @@ pub(crate) fn is_for_listeners(command: &Command) -> bool {
 }
 
 fn channels(session: &mut Session, arguments: &[Bytes]) -> Value {
-    Value::Bulks(session.shared.hub.channels(arguments.get(2)))
+    let glob = match arguments.get(2).map(|pattern| Glob::new(pattern)) {
+        None => None,
+        Some(Some(glob)) => Some(glob),
+        Some(None) => return pattern_too_long(),
+    };
+    Value::Bulks(session.shared.hub.channels(glob.as_ref()))
+}
+
+fn pattern_too_long() -> Value {
+    refused(KeyError::PatternTooLong)
+}
+
+fn channel_too_long() -> Value {
+    Value::error(format!(
+        "ERR the name of a channel exceeds the largest length of {CHANNEL_BYTES_MAX} bytes"
+    ))
 }
 
 fn numbers(session: &mut Session, arguments: &[Bytes]) -> Value {
@@ -54,6 +72,9 @@ fn patterns(session: &mut Session, _: &[Bytes]) -> Value {
 
 /// `PUBLISH`: how many heard it.
 pub(crate) fn publish(session: &mut Session, arguments: &[Bytes]) -> Value {
+    if arguments[1].len() > CHANNEL_BYTES_MAX {
+        return channel_too_long();
+    }
     count(&session.shared.counters.published);
     let heard = session
         .shared
@@ -72,9 +93,11 @@ pub(crate) fn subscribe(session: &mut Session, is_pattern: bool, names: &[Bytes]
             )));
             continue;
         }
-        if subscriptions(session, is_pattern).insert(name.clone()) {
-            let (id, mailbox) = (session.client.id, Arc::clone(&session.mailbox));
-            session.shared.hub.subscribe(is_pattern, name, id, &mailbox);
+        if !subscriptions(session, is_pattern).contains(name)
+            && let Err(refusal) = begin(session, is_pattern, name)
+        {
+            confirmations.push(refusal);
+            continue;
         }
         let word = if is_pattern {
             "psubscribe"
@@ -84,6 +107,25 @@ pub(crate) fn subscribe(session: &mut Session, is_pattern: bool, names: &[Bytes]
         confirmations.push(confirmation(session, word, Value::Bulk(name.clone())));
     }
     confirmations
+}
+
+/// Begins to listen to one more name, if there is room for it.
+fn begin(session: &mut Session, is_pattern: bool, name: &Bytes) -> Result<(), Value> {
+    let (id, mailbox) = (session.client.id, Arc::clone(&session.mailbox));
+    let hub = Arc::clone(&session.shared.hub);
+    if is_pattern {
+        let glob = Glob::new(name).ok_or_else(pattern_too_long)?;
+        session.keep(subscription_bytes(is_pattern, name))?;
+        hub.subscribe_to_pattern(name, glob, id, &mailbox);
+    } else {
+        if name.len() > CHANNEL_BYTES_MAX {
+            return Err(channel_too_long());
+        }
+        session.keep(subscription_bytes(is_pattern, name))?;
+        hub.subscribe(name, id, &mailbox);
+    }
+    subscriptions(session, is_pattern).insert(name.clone());
+    Ok(())
 }
 
 /// `UNSUBSCRIBE` and `PUNSUBSCRIBE`: a confirmation for each name, for all there are if none is named.
@@ -108,6 +150,7 @@ pub(crate) fn unsubscribe(session: &mut Session, is_pattern: bool, names: &[Byte
                 .shared
                 .hub
                 .unsubscribe(is_pattern, &name, session.client.id);
+            session.keep_less(subscription_bytes(is_pattern, &name));
         }
         confirmations.push(confirmation(session, word, Value::Bulk(name)));
     }

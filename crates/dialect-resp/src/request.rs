@@ -6,18 +6,21 @@
 use bytes::{Buf as _, Bytes, BytesMut};
 
 use crate::limits::{
-    ARGUMENTS_MAX, ARGUMENTS_UNKNOWN_MAX, BULK_BYTES_MAX, BULK_BYTES_PASSED_MAX,
+    ARGUMENT_BYTES, ARGUMENTS_MAX, ARGUMENTS_UNKNOWN_MAX, BULK_BYTES_MAX, BULK_BYTES_PASSED_MAX,
     BULK_BYTES_UNKNOWN_MAX, FRAME_BYTES_MAX, LINE_BYTES_MAX,
 };
 use crate::number::integer;
 use crate::words::split;
+
+/// Bytes of an argument that is taken out of the buffer as it comes.
+const LONG_BYTES: usize = 32 << 10;
 
 /// What was sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
     /// A command: its name and its arguments. Never empty.
     Command(Vec<Bytes>),
-    /// One that was too large and has been read past; the words are for whoever sent it.
+    /// One that was too large and has been read past; the refusal is for whoever sent it.
     TooLarge(String),
 }
 
@@ -46,8 +49,10 @@ pub struct Decoder {
     bulk: Option<usize>,
     /// Bytes of it that are still to be read past.
     passing: usize,
-    /// Bytes of all arguments.
+    /// Bytes of all arguments, with those for each.
     bytes: usize,
+    /// What has come of a long argument.
+    part: Vec<u8>,
     /// Why the request cannot be kept.
     too_large: Option<String>,
 }
@@ -88,12 +93,30 @@ impl Decoder {
         }
     }
 
-    /// Bytes that are missing of the argument that is being read, with its end; 0 if that is not known.
-    pub fn missing(&self, input: &BytesMut) -> usize {
-        match self.bulk {
-            Some(length) if self.passing == 0 => (length + 2).saturating_sub(input.len()),
-            _ => 0,
+    /// Bytes of memory that what has come of a request takes.
+    pub fn held(&self) -> usize {
+        let announced = self.bulk.unwrap_or(0) + ARGUMENT_BYTES;
+        let whole = if self.bulk.is_some() {
+            self.bytes.saturating_sub(announced)
+        } else {
+            self.bytes
+        };
+        if self.too_large.is_some() || self.left == 0 {
+            return 0;
         }
+        whole + self.part.len()
+    }
+
+    /// Reads past the request that has begun, if one has, and refuses it with these words; false if none has.
+    pub fn refuse(&mut self, refusal: String) -> bool {
+        if self.left == 0 {
+            return false;
+        }
+        if let Some(length) = self.bulk.filter(|_| self.too_large.is_none()) {
+            self.passing = length + 2 - self.part.len();
+        }
+        self.give_up(refusal);
+        true
     }
 
     /// Reads how many arguments there are; false if the line is not whole.
@@ -130,6 +153,10 @@ impl Decoder {
             if self.passing > 0 {
                 return Ok(false);
             }
+        } else if length > LONG_BYTES {
+            if !self.long_argument(length, input) {
+                return Ok(false);
+            }
         } else {
             if input.len() < length + 2 {
                 return Ok(false);
@@ -143,6 +170,26 @@ impl Decoder {
         self.bulk = None;
         self.left -= 1;
         Ok(true)
+    }
+
+    /// Takes what has come of a long argument out of the buffer; false if it is not whole. Memory is taken for what has
+    /// come, at most twice, and for the whole in the end, never for what is only announced.
+    fn long_argument(&mut self, length: usize, input: &mut BytesMut) -> bool {
+        let missing = length - self.part.len();
+        let here = missing.min(input.len());
+        if self.part.capacity() - self.part.len() < here {
+            let room = here.max(self.part.len()).min(missing);
+            self.part.reserve_exact(room);
+        }
+        self.part.extend_from_slice(&input[..here]);
+        input.advance(here);
+        if here < missing || input.len() < 2 {
+            return false;
+        }
+        input.advance(2);
+        self.arguments
+            .push(Bytes::from(std::mem::take(&mut self.part)));
+        true
     }
 
     /// Reads the length of an argument, or `None` if the line is not whole.
@@ -164,14 +211,15 @@ impl Decoder {
         if !is_known && length > BULK_BYTES_UNKNOWN_MAX {
             return wrong("unauthenticated bulk length");
         }
-        self.bytes = self.bytes.saturating_add(length);
+        let bytes = length.saturating_add(ARGUMENT_BYTES);
+        self.bytes = self.bytes.saturating_add(bytes);
         if length > BULK_BYTES_MAX {
             self.give_up(format!(
-                "an argument of {length} bytes exceeds the largest length of {BULK_BYTES_MAX} bytes"
+                "ERR an argument of {length} bytes exceeds the largest length of {BULK_BYTES_MAX} bytes"
             ));
         } else if self.bytes > FRAME_BYTES_MAX {
             self.give_up(format!(
-                "a command exceeds the largest length of {FRAME_BYTES_MAX} bytes"
+                "ERR a command exceeds the largest length of {FRAME_BYTES_MAX} bytes, {ARGUMENT_BYTES} for each argument among them"
             ));
         }
         self.bulk = Some(length);
@@ -186,6 +234,7 @@ impl Decoder {
     fn give_up(&mut self, reason: String) {
         self.too_large.get_or_insert(reason);
         self.arguments = Vec::new();
+        self.part = Vec::new();
     }
 }
 

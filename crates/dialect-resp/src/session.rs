@@ -5,14 +5,15 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
-use ganger_access::{Identity, Outcome, Record};
+use ganger_access::{Hold, Identity, Outcome, Owner, Record};
 use ganger_types::Namespace;
 
 use crate::clients::Client;
 use crate::counters::count;
 use crate::hub::Mailbox;
-use crate::limits::{LOOK_EVERY, QUEUED_BYTES_MAX, QUEUED_COMMANDS_MAX};
+use crate::limits::{ARGUMENT_BYTES, LOOK_EVERY, QUEUED_BYTES_MAX, QUEUED_COMMANDS_MAX};
 use crate::login::Login;
+use crate::memory::{Memory, no_room};
 use crate::popped::Popped;
 use crate::port::Shared;
 use crate::rights::{Right, Rights};
@@ -42,12 +43,35 @@ pub(crate) struct Session {
     pub(crate) popped: Popped,
     /// Whether it ends once what it was answered is written.
     pub(crate) is_ending: bool,
+    /// The memory of commands and replies.
+    pub(crate) memory: Memory,
+    /// The memory of what it watches and listens to.
+    kept: Hold,
 }
 
 /// When the rights were last looked up.
 struct Seen {
     changes: u64,
     at: Instant,
+}
+
+/// Bytes of memory that a watched key takes.
+pub(crate) fn watched_bytes(key: &Bytes) -> usize {
+    const BESIDE_NAME: usize = 128;
+    BESIDE_NAME + key.len()
+}
+
+/// Bytes of memory that a subscription takes: a pattern is compiled, into 256 bits for each of its bytes at most, and at
+/// least into 2 KiB.
+pub(crate) fn subscription_bytes(is_pattern: bool, name: &Bytes) -> usize {
+    const BESIDE_NAME: usize = 256;
+    const WORD_BYTES: usize = 257 * 8;
+    let compiled = if is_pattern {
+        (name.len() / 64 + 1) * WORD_BYTES
+    } else {
+        0
+    };
+    BESIDE_NAME + name.len() + compiled
 }
 
 /// Commands that wait for `EXEC`.
@@ -62,20 +86,36 @@ pub(crate) struct Queue {
 impl Queue {
     /// Puts a command at the end; false if there is no room.
     pub(crate) fn put(&mut self, command: &'static Command, arguments: Vec<Bytes>) -> bool {
-        self.bytes += arguments.iter().map(Bytes::len).sum::<usize>();
-        if self.commands.len() >= QUEUED_COMMANDS_MAX || self.bytes > QUEUED_BYTES_MAX {
-            self.is_broken = true;
-            self.commands = Vec::new();
+        let bytes = arguments.iter().map(|each| each.len() + ARGUMENT_BYTES);
+        let bytes = self.bytes + ARGUMENT_BYTES + bytes.sum::<usize>();
+        if self.commands.len() >= QUEUED_COMMANDS_MAX || bytes > QUEUED_BYTES_MAX {
+            self.give_up();
             return false;
         }
+        self.bytes = bytes;
         self.commands.push((command, arguments));
         true
+    }
+
+    /// Drops the commands: `EXEC` will be refused.
+    pub(crate) fn give_up(&mut self) {
+        self.is_broken = true;
+        self.commands = Vec::new();
+        self.bytes = 0;
+    }
+
+    /// Bytes of memory that it takes.
+    pub(crate) fn held(&self) -> usize {
+        self.bytes
     }
 }
 
 impl Session {
     pub(crate) fn new(shared: Arc<Shared>, client: Arc<Client>, login: Box<dyn Login>) -> Self {
-        let mailbox = Mailbox::new(client.cut.clone());
+        let unknown = Owner::of(&Identity::Anonymous, Some(client.from().ip()));
+        let open = || shared.settings.budget.open(unknown.clone());
+        let mailbox = Mailbox::new(client.cut.clone(), open());
+        let (memory, kept) = (Memory::new(open()), open());
         let seen = Seen {
             changes: login.changes(),
             at: Instant::now(),
@@ -99,6 +139,8 @@ impl Session {
             mailbox,
             popped: Popped::default(),
             is_ending: false,
+            memory,
+            kept,
         };
         session.become_one(identity, None);
         session
@@ -116,7 +158,17 @@ impl Session {
 
     /// Goes on as somebody else.
     pub(crate) fn become_one(&mut self, identity: Identity, token: Option<Bytes>) {
-        self.mailbox.set_identity(identity.clone());
+        let owner = Owner::of(&identity, Some(self.client.from().ip()));
+        let budget = &self.shared.settings.budget;
+        self.mailbox
+            .set_identity(identity.clone(), budget.open(owner.clone()));
+        // What it holds is counted for whoever it is now.
+        let kept = budget.open(owner.clone());
+        kept.grow_anyway(self.kept.bytes());
+        self.kept = kept;
+        let held = self.memory.counted();
+        self.memory = Memory::new(budget.open(owner));
+        self.memory.set_anyway(held);
         self.client.facts().user = identity.to_string();
         self.identity = identity;
         self.token = token;
@@ -150,11 +202,7 @@ impl Session {
         if changes == self.seen.changes && self.seen.at.elapsed() < LOOK_EVERY {
             return true;
         }
-        self.seen = Seen {
-            changes,
-            at: Instant::now(),
-        };
-        self.login.is_still(self.token.as_deref(), &self.identity)
+        self.is_still_now()
     }
 
     /// Whether a command may be sent; else its refusal, which the audit log hears of.
@@ -213,6 +261,32 @@ impl Session {
         }
     }
 
+    /// Takes memory for what is kept until it is given up, or refuses.
+    pub(crate) fn keep(&mut self, bytes: usize) -> Result<(), Value> {
+        self.kept
+            .grow(bytes)
+            .map_err(|full| Value::error(no_room(full)))
+    }
+
+    /// Gives up memory that it took for what it kept.
+    pub(crate) fn keep_less(&mut self, bytes: usize) {
+        self.kept.shrink(bytes);
+    }
+
+    /// Looks up now whether it is still who it was.
+    pub(crate) fn is_still_now(&mut self) -> bool {
+        self.seen = Seen {
+            changes: self.login.changes(),
+            at: Instant::now(),
+        };
+        self.login.is_still(self.token.as_deref(), &self.identity)
+    }
+
+    /// The changes of rights that it has taken account of.
+    pub(crate) fn changes_seen(&self) -> u64 {
+        self.seen.changes
+    }
+
     /// Whether it listens to anything.
     pub(crate) fn is_subscribed(&self) -> bool {
         !self.channels.is_empty() || !self.patterns.is_empty()
@@ -221,6 +295,14 @@ impl Session {
     /// Whether it may send only the few commands that subscribers may.
     pub(crate) fn is_listening_only(&self) -> bool {
         self.protocol == Protocol::Two && self.is_subscribed()
+    }
+
+    /// Watches no keys any more: those that it watched.
+    pub(crate) fn unwatch(&mut self) -> Vec<(usize, Bytes, u64)> {
+        let watched = std::mem::take(&mut self.watched);
+        let bytes = watched.iter().map(|(_, key, _)| watched_bytes(key));
+        self.keep_less(bytes.sum());
+        watched
     }
 
     /// Notes that a command was refused before it could be queued.
@@ -240,6 +322,7 @@ impl Session {
                 self.shared
                     .hub
                     .unsubscribe(is_pattern, &name, self.client.id);
+                self.keep_less(subscription_bytes(is_pattern, &name));
             }
         }
     }
@@ -248,7 +331,7 @@ impl Session {
     pub(crate) fn reset(&mut self) {
         self.unsubscribe_all();
         self.queue = None;
-        self.watched.clear();
+        self.unwatch();
         self.speak(Protocol::Two);
         self.client.facts().name = Bytes::new();
         self.select(0);

@@ -7,6 +7,7 @@ use std::sync::LazyLock;
 
 use bytes::Bytes;
 
+use crate::limits::SHOWN_BYTES_MAX;
 use crate::plan::{Plan, Wait, is, shown, wrong_arity};
 use crate::rights::Right;
 use crate::session::Session;
@@ -250,9 +251,6 @@ pub(crate) fn run_second(
         None => unknown_subcommand(arguments),
     }
 }
-
-/// Bytes of a name, and of all arguments, that a refusal of the unknown shows.
-const SHOWN_BYTES_MAX: usize = 128;
 
 /// The refusal of what is not in the table, as Redis 7 says it.
 pub(crate) fn unknown(arguments: &[Bytes]) -> Value {

@@ -1,21 +1,24 @@
 //! Transactions, and what acts on several databases.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use ganger_access::Outcome;
 use ganger_shard::Health;
-use ganger_types::keys::{KeyAnswers, KeyCall, KeyCalls, KeyReply};
+use ganger_types::keys::{KeyAnswers, KeyCall, KeyCalls, KeyError, KeyReply};
+use ganger_types::limits::KEY_NAME_MAX;
 use ganger_types::qless::QlessRequest;
 use ganger_types::{Command as EngineCommand, Namespace, Reply};
 
 use crate::batch::{Batch, Gathered, unavailable};
 use crate::info;
 use crate::keys;
-use crate::limits::WATCHED_KEYS_MAX;
+use crate::limits::{LOCAL_REPLIES_BYTES_MAX, TRANSACTION_WIDE_CALLS_MAX, WATCHED_KEYS_MAX};
 use crate::number::integer_argument;
-use crate::plan::{Answer, Call, is, refused as refused_call};
+use crate::plan::{Answer, Call, is, key_too_long, refused as refused_call};
 use crate::pubsub;
 use crate::rights::Right;
-use crate::session::Session;
+use crate::session::{Session, watched_bytes};
 use crate::table::{Command, Run, Special, run_second};
 use crate::value::Value;
 
@@ -63,7 +66,7 @@ pub(crate) fn refused(session: &mut Session, name: &[u8], refusal: Value) -> Val
 
 /// `DISCARD`.
 pub(crate) fn discard(session: &mut Session) -> Value {
-    session.watched.clear();
+    session.unwatch();
     session.client.facts().queued = None;
     match session.queue.take() {
         Some(_) => Value::OK,
@@ -112,7 +115,22 @@ pub(crate) async fn watch(session: &mut Session, keys: &[Bytes]) -> Value {
             .iter()
             .any(|(at, name, _)| *at == database && name == *key)
     };
+    if keys.iter().any(|key| key.len() > KEY_NAME_MAX) {
+        return key_too_long();
+    }
     let keys: Vec<_> = keys.iter().filter(is_new).cloned().collect();
+    let bytes = keys.iter().map(watched_bytes).sum();
+    if let Err(refusal) = session.keep(bytes) {
+        return refusal;
+    }
+    let watched = watch_new(session, database, keys).await;
+    if watched != Value::OK {
+        session.keep_less(bytes);
+    }
+    watched
+}
+
+async fn watch_new(session: &mut Session, database: usize, keys: Vec<Bytes>) -> Value {
     let calls = keys
         .iter()
         .map(|key| KeyCall::Revision { key: key.clone() });
@@ -131,13 +149,15 @@ pub(crate) async fn watch(session: &mut Session, keys: &[Bytes]) -> Value {
         Ok(other) => unreachable!("calls on keys are answered as such, not with {other:?}"),
         Err(error) => return unavailable(&error),
     };
+    let mut watched = Vec::with_capacity(keys.len());
     for (key, answer) in keys.into_iter().zip(answers) {
         match answer {
-            Ok(KeyReply::Revision(revision)) => session.watched.push((database, key, revision)),
+            Ok(KeyReply::Revision(revision)) => watched.push((database, key, revision)),
             Ok(other) => unreachable!("a revision was asked for, not {other:?}"),
             Err(error) => return refused_call(error),
         }
     }
+    session.watched.append(&mut watched);
     Value::OK
 }
 
@@ -147,7 +167,7 @@ pub(crate) async fn execute(session: &mut Session) -> Value {
         return Value::error("ERR EXEC without MULTI");
     };
     session.client.facts().queued = None;
-    let watched = std::mem::take(&mut session.watched);
+    let watched = session.unwatch();
     if queue.is_broken {
         return Value::error("EXECABORT Transaction discarded because of previous errors.");
     }
@@ -159,7 +179,11 @@ pub(crate) async fn execute(session: &mut Session) -> Value {
         session.select(begun_in);
         return refusal;
     }
-    match batch.gather(&session.shared.handle).await {
+    let shared = Arc::clone(&session.shared);
+    let permit = shared.permit(batch.is_wide()).await;
+    let gathered = batch.gather(&shared.handle).await;
+    drop(permit);
+    match gathered {
         Gathered::Changed => {
             session.select(begun_in);
             Value::NilList
@@ -168,8 +192,16 @@ pub(crate) async fn execute(session: &mut Session) -> Value {
             for pop in popped {
                 session.popped.note(pop);
             }
+            let mut local_bytes = 0;
             for (place, command, arguments) in later {
+                if local_bytes > LOCAL_REPLIES_BYTES_MAX {
+                    replies[place] = refused_call(KeyError::ReplyTooLarge);
+                    continue;
+                }
                 replies[place] = at_last(session, command, &arguments);
+                local_bytes += replies[place].held();
+                // Some of them look at all connections.
+                tokio::task::yield_now().await;
             }
             Value::Array(replies)
         }
@@ -184,6 +216,7 @@ fn plan(
     commands: Vec<(&'static Command, Vec<Bytes>)>,
 ) -> (Batch, Vec<Later>) {
     let (mut batch, mut later) = (Batch::default(), Vec::new());
+    let mut wide = 0;
     for (command, arguments) in commands {
         // Rights may have changed since it was queued, and differ from database to database.
         if let Err(refusal) = session.check(command) {
@@ -207,13 +240,26 @@ fn plan(
             }
         };
         match planned {
-            Ok(planned) => batch.call(session.namespace(), planned, false),
+            Ok(planned) => {
+                wide += usize::from(planned.is_wide && matches!(planned.call, Call::Qless(_)));
+                if wide > TRANSACTION_WIDE_CALLS_MAX {
+                    batch.ready(too_many_wide());
+                } else {
+                    batch.call(session.namespace(), planned, command.is_wide);
+                }
+            }
             Err(value) => {
                 batch.ready(value);
             }
         }
     }
     (batch, later)
+}
+
+fn too_many_wide() -> Value {
+    Value::error(format!(
+        "ERR a transaction may have {TRANSACTION_WIDE_CALLS_MAX} calls of qless with large answers at most"
+    ))
 }
 
 fn at_last(session: &mut Session, command: &Command, arguments: &[Bytes]) -> Value {

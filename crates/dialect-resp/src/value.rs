@@ -4,6 +4,8 @@ use std::borrow::Cow;
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 
+use crate::limits::PART_BYTES;
+
 /// A version of the protocol.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Protocol {
@@ -59,6 +61,33 @@ impl Value {
         Self::Bulk(Bytes::from_static(text.as_bytes()))
     }
 
+    /// About how much memory it holds: its bytes, and 64 for each part.
+    pub(crate) fn held(&self) -> usize {
+        let within = match self {
+            Self::Simple(_) | Self::Number(_) | Self::Nil | Self::NilList | Self::Double(_) => 0,
+            Self::Error(text) => text.len(),
+            Self::Failure(bytes) | Self::Bulk(bytes) => bytes.len(),
+            Self::Text(text) => text.len(),
+            Self::Bulks(all) => all.iter().map(|bytes| PART_BYTES + bytes.len()).sum(),
+            Self::Array(all) | Self::Push(all) => all.iter().map(Self::held).sum(),
+            Self::Map(pairs) => {
+                let held = |(name, value): &(Self, Self)| name.held() + value.held();
+                pairs.iter().map(held).sum()
+            }
+        };
+        PART_BYTES + within
+    }
+
+    /// Parts that it has, itself among them: they are held for this reply alone, while bytes are shared with the keys.
+    pub(crate) fn parts(&self) -> usize {
+        1 + match self {
+            Self::Bulks(all) => all.len(),
+            Self::Array(all) | Self::Push(all) => all.iter().map(Self::parts).sum(),
+            Self::Map(pairs) => pairs.len() * 2,
+            _ => 0,
+        }
+    }
+
     /// Writes it behind `out`.
     pub fn write(&self, protocol: Protocol, out: &mut BytesMut) {
         let is_three = protocol == Protocol::Three;
@@ -95,6 +124,14 @@ impl Value {
             Self::Text(text) if is_three => bulk(out, b'=', b"txt:", text.as_bytes()),
             Self::Text(text) => bulk(out, b'$', b"", text.as_bytes()),
         }
+    }
+}
+
+/// The mark of a reply that RESP3 has and RESP2 has not.
+pub(crate) fn header_of(protocol: Protocol, three: u8, two: u8) -> u8 {
+    match protocol {
+        Protocol::Three => three,
+        Protocol::Two => two,
     }
 }
 
@@ -140,11 +177,11 @@ fn header(out: &mut BytesMut, kind: u8, number: i64) {
     line(out, kind, &digits[at..]);
 }
 
-fn length(out: &mut BytesMut, kind: u8, length: usize) {
+pub(crate) fn length(out: &mut BytesMut, kind: u8, length: usize) {
     header(out, kind, i64::try_from(length).unwrap_or(i64::MAX));
 }
 
-fn bulk(out: &mut BytesMut, kind: u8, tag: &[u8], bytes: &[u8]) {
+pub(crate) fn bulk(out: &mut BytesMut, kind: u8, tag: &[u8], bytes: &[u8]) {
     length(out, kind, tag.len() + bytes.len());
     out.reserve(tag.len() + bytes.len() + 2);
     out.put_slice(tag);

@@ -30,7 +30,7 @@ mod wants;
 mod why;
 
 pub use engine::Engine;
-pub use keys::glob_matches;
+pub use keys::Glob;
 pub use load::Loader;
 pub use peers::{Numbers, Parts, Spread};
 

@@ -260,6 +260,7 @@ fn resp_settings(common: &Common, addr: SocketAddr) -> ganger_dialect_resp::Sett
         login_timeout: config.limits.header_timeout,
         tcp_port: addr.port(),
         audit: common.security.audit.clone(),
+        budget: common.budget.clone(),
         stopping: common.stopping.clone(),
     }
 }

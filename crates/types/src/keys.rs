@@ -98,14 +98,20 @@ pub enum KeyCall {
     Exists { keys: Vec<Bytes> },
     /// [`KeyReply::Kind`].
     Kind { key: Bytes },
-    /// Names of all keys that match a glob pattern, in order of their bytes: [`KeyReply::Values`].
-    Names { pattern: Bytes },
+    /// Names of keys that match a glob pattern, in order of their bytes, a page at a time: [`KeyReply::Names`].
+    Names {
+        pattern: Bytes,
+        /// Only names behind this one.
+        after: Option<Bytes>,
+        /// Refused as [`KeyError::ReplyTooLarge`] if one page does not suffice, rather than answered with the first.
+        is_whole: bool,
+    },
     /// Names, a page at a time: [`KeyReply::Page`]. A key that is there from the first page to the last comes exactly
     /// once.
     Scan {
         /// 0 for the first page, then what the last one gave.
         cursor: u64,
-        /// About how many to look at.
+        /// About how many to look at, up to [`crate::limits::KEY_PAGE_KEYS_MAX`].
         count: u64,
         /// Only those that match.
         pattern: Option<Bytes>,
@@ -268,6 +274,8 @@ pub enum KeyReply {
     Kind(Option<KeyKind>),
     /// A page of names, and where to go on; 0: that was the last.
     Page(u64, Vec<Bytes>),
+    /// A page of names, and the last one that was looked at if there may be more.
+    Names(Vec<Bytes>, Option<Bytes>),
     /// How long a key lives yet.
     TimeLeft(TimeLeft),
     /// A revision.
@@ -306,6 +314,16 @@ pub enum KeyError {
     /// The value would be longer than [`crate::limits::KEY_VALUE_MAX`].
     #[error("the value would exceed the largest length")]
     TooLong,
+    /// The pattern is longer than [`crate::limits::KEY_PATTERN_MAX`].
+    #[error("the pattern exceeds the largest length")]
+    PatternTooLong,
+    /// The answer would exceed [`crate::limits::KEY_REPLY_BYTES_MAX`], or those to all calls of the commit
+    /// [`crate::limits::KEY_REPLY_ELEMENTS_MAX`].
+    #[error("the reply would exceed the largest length")]
+    ReplyTooLarge,
+    /// The calls of the commit have taken more than [`crate::limits::KEY_STEPS_MAX`].
+    #[error("the calls look at too many elements")]
+    TooMuchWork,
 }
 
 /// The answers to [`KeyCalls`].

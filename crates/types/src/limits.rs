@@ -48,6 +48,18 @@ pub const PROGRESS_MESSAGE_BYTES_MAX: usize = 1_024;
 pub const KEY_VALUE_MAX: usize = 64 << 20;
 /// Bytes of a raw key's name.
 pub const KEY_NAME_MAX: usize = 64 << 10;
+/// Bytes of a glob pattern over names of keys and channels.
+pub const KEY_PATTERN_MAX: usize = 1 << 10;
+/// Elements and names with which calls on raw keys that make one commit are answered.
+pub const KEY_REPLY_ELEMENTS_MAX: usize = 1 << 20;
+/// Bytes with which one call on raw keys is answered, 64 for each element among them.
+pub const KEY_REPLY_BYTES_MAX: usize = 512 << 20;
+/// Steps that calls on raw keys that make one commit may take through lists and names, of about a nanosecond each.
+pub const KEY_STEPS_MAX: usize = 128 << 20;
+/// Steps of one page of names: about ten milliseconds.
+pub const KEY_PAGE_STEPS_MAX: usize = 8 << 20;
+/// Keys that are looked at for one page of names.
+pub const KEY_PAGE_KEYS_MAX: usize = 10_000;
 /// Jobs on one page of a listing.
 pub const PAGE_JOBS_MAX: usize = 1_000;
 /// Overdue runs that one schedule may make up for.

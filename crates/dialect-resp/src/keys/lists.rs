@@ -58,7 +58,7 @@ pub(super) const COMMANDS: &[Command] = &[
         })
     }),
     command("lindex", 3, Right::Read, lindex),
-    command("lpos", -3, Right::Read, lpos),
+    wide("lpos", -3, Right::Read, lpos),
     command("lrem", 4, Right::Take, |a| {
         let count = integer_argument(&a[2])?;
         Planned::plain(KeyCall::Remove {

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use ganger_types::keys::{Condition, Expiry, KeyCall};
 use ganger_types::time::Timestamp;
 
-use crate::limits::EXPIRY_MILLIS_MAX;
+use crate::limits::{EXPIRY_MILLIS_MAX, WIDE_KEYS};
 use crate::number::integer_argument;
 use crate::plan::{Plan, Planned, is, one_or_zero, plain, syntax_error, wrong_arity};
 use crate::rights::Right;
@@ -16,8 +16,12 @@ use crate::value::Value;
 pub(super) const COMMANDS: &[Command] = &[
     command("get", 2, Right::Read, get),
     command("mget", -2, Right::Read, |arguments| {
-        Planned::plain(KeyCall::GetMany {
+        let planned = Planned::plain(KeyCall::GetMany {
             keys: arguments[1..].to_vec(),
+        })?;
+        Ok(Planned {
+            is_wide: arguments.len() > WIDE_KEYS,
+            ..planned
         })
     }),
     command("strlen", 2, Right::Read, |arguments| {

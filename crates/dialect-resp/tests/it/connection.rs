@@ -1,20 +1,8 @@
 //! Connections: greeting, databases, transactions, waiting, publish and subscribe, limits. Over real sockets.
 
-use crate::kit::{World, encode};
+use crate::kit::{World, encode, until};
 use ganger_access::{Identity, Proof};
 use ganger_types::keys::KeyUpkeep;
-
-/// Asks until `is_so`: for what another task of the server does by itself soon.
-fn until(mut is_so: impl FnMut() -> bool) {
-    let begun = std::time::Instant::now();
-    while !is_so() {
-        assert!(
-            begun.elapsed() < std::time::Duration::from_secs(60),
-            "it does not come to be so"
-        );
-        std::thread::yield_now();
-    }
-}
 
 fn blocked(world: &World, count: usize) {
     let mut watcher = world.client();

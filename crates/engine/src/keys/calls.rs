@@ -3,7 +3,7 @@
 use ganger_types::keys::{Expiry, KeyCall, KeyError, KeyKind, KeyReply, TimeLeft};
 use ganger_types::{Bytes, Elapsed, limits};
 
-use super::{Desk, glob};
+use super::Desk;
 
 pub(super) type Called = Result<KeyReply, KeyError>;
 
@@ -23,7 +23,7 @@ impl Desk<'_> {
     pub(super) fn call(&mut self, call: KeyCall) -> Called {
         match call {
             KeyCall::Get { key } => self.get(&key),
-            KeyCall::GetMany { keys } => Ok(self.get_many(&keys)),
+            KeyCall::GetMany { keys } => self.get_many(&keys),
             KeyCall::Set {
                 key,
                 value,
@@ -45,13 +45,17 @@ impl Desk<'_> {
                 Ok(number_of(there.count()))
             }
             KeyCall::Kind { key } => Ok(KeyReply::Kind(self.kind(&key))),
-            KeyCall::Names { pattern } => Ok(KeyReply::Values(self.space.names_like(&pattern))),
+            KeyCall::Names {
+                pattern,
+                after,
+                is_whole,
+            } => self.names(&pattern, after, is_whole),
             KeyCall::Scan {
                 cursor,
                 count,
                 pattern,
                 kind,
-            } => Ok(self.scan(cursor, count, pattern.as_ref(), kind)),
+            } => self.scan(cursor, count, pattern.as_ref(), kind),
             KeyCall::Count => Ok(number_of(self.space.names.len())),
             KeyCall::Clear => {
                 let all: Vec<_> = self.space.entries.keys().copied().collect();
@@ -89,30 +93,6 @@ impl Desk<'_> {
             }
         }
         KeyReply::Number(deleted)
-    }
-
-    fn scan(
-        &self,
-        cursor: u64,
-        count: u64,
-        pattern: Option<&Bytes>,
-        kind: Option<KeyKind>,
-    ) -> KeyReply {
-        let count = usize::try_from(count.max(1)).unwrap_or(usize::MAX);
-        let mut names = Vec::new();
-        let mut last = 0;
-        // A cursor is the number of the last key that was looked at.
-        let mut rest = self.space.entries.range(cursor.saturating_add(1)..);
-        for (number, entry) in rest.by_ref().take(count) {
-            last = *number;
-            let is_wanted = pattern.is_none_or(|pattern| glob::matches(pattern, &entry.name))
-                && kind.is_none_or(|kind| kind == entry.kind());
-            if is_wanted {
-                names.push(entry.name.clone());
-            }
-        }
-        let next = if rest.next().is_some() { last } else { 0 };
-        KeyReply::Page(next, names)
     }
 
     fn expire(&mut self, key: &Bytes, expiry: Expiry) -> i64 {

@@ -1,34 +1,165 @@
 //! Glob patterns over bytes, as Redis reads them: `*`, `?`, `[a-z]`, `[^x]`, and a backslash before what is meant as it is.
+//!
+//! A pattern is compiled once. Matching follows all ways through it at the same time, a bit for each, so that its cost does
+//! not depend on what the pattern or the text look like.
 
-/// Whether the whole text matches the pattern. Takes at most pattern times text steps: after a `*` only the last one is tried again.
-pub fn matches(pattern: &[u8], text: &[u8]) -> bool {
-    let (mut at, mut from) = (0, 0);
-    // Where the last star was, and the text that it has taken.
-    let mut star: Option<(usize, usize)> = None;
-    loop {
-        if pattern.get(at) == Some(&b'*') {
-            star = Some((at + 1, from));
-            at += 1;
-            continue;
+use ganger_types::limits::KEY_PATTERN_MAX;
+
+/// Bits of a word.
+const WORD_BITS: usize = 64;
+
+/// A set of bytes.
+type ByteSet = [u64; 4];
+
+/// A compiled pattern.
+///
+/// State `n` means that the first `n` parts of the pattern have matched. A part matches one byte; a star is no part, but lets
+/// the state before the next part stay whatever comes.
+#[derive(Debug)]
+pub struct Glob {
+    /// Words of a set of states.
+    words: usize,
+    /// For each byte, the states that it leads on from.
+    steps: Vec<u64>,
+    /// States with a star.
+    staying: Vec<u64>,
+    /// The state in which all has matched.
+    last: usize,
+    /// Bytes with which every match begins.
+    prefix: Vec<u8>,
+}
+
+impl Glob {
+    /// Compiles a pattern; `None` if it is longer than [`KEY_PATTERN_MAX`].
+    pub fn new(pattern: &[u8]) -> Option<Self> {
+        if pattern.len() > KEY_PATTERN_MAX {
+            return None;
         }
-        match (one(&pattern[at..], text.get(from).copied()), star) {
-            (Step::End, _) => return true,
-            (Step::Match(used), _) => {
-                at += used;
-                from += 1;
+        let (parts, stars) = read(pattern);
+        let last = parts.len();
+        let words = last / WORD_BITS + 1;
+        let mut steps = vec![0; 256 * words];
+        for (state, set) in parts.iter().enumerate() {
+            for byte in 0..=u8::MAX {
+                if has(set, byte) {
+                    put(&mut steps[usize::from(byte) * words..], state);
+                }
             }
-            (Step::Differs, Some((behind, taken))) if taken < text.len() => {
-                star = Some((behind, taken + 1));
-                at = behind;
-                from = taken + 1;
-            }
-            (Step::Differs, _) => return false,
         }
+        let mut staying = vec![0; words];
+        for state in stars {
+            put(&mut staying, state);
+        }
+        Some(Self {
+            words,
+            steps,
+            staying,
+            last,
+            prefix: literal_prefix(pattern),
+        })
+    }
+
+    /// Whether the whole text matches.
+    pub fn matches(&self, text: &[u8]) -> bool {
+        if !text.starts_with(&self.prefix) {
+            return false;
+        }
+        if self.words == 1 {
+            return self.matches_short(text);
+        }
+        let mut states = vec![0; self.words];
+        states[0] = 1;
+        for byte in text {
+            let at = usize::from(*byte) * self.words;
+            let steps = &self.steps[at..at + self.words];
+            let mut carried = 0;
+            let mut is_alive = false;
+            for ((state, step), stay) in states.iter_mut().zip(steps).zip(&self.staying) {
+                let on = *state & step;
+                *state = (on << 1) | carried | (*state & stay);
+                carried = on >> (WORD_BITS - 1);
+                is_alive |= *state != 0;
+            }
+            if !is_alive {
+                return false;
+            }
+        }
+        (states[self.last / WORD_BITS] >> (self.last % WORD_BITS)) & 1 == 1
+    }
+
+    /// Likewise, where a set of states is one word.
+    fn matches_short(&self, text: &[u8]) -> bool {
+        let (mut states, stays) = (1_u64, self.staying[0]);
+        for byte in text {
+            states = ((states & self.steps[usize::from(*byte)]) << 1) | (states & stays);
+            if states == 0 {
+                return false;
+            }
+        }
+        (states >> self.last) & 1 == 1
+    }
+
+    /// What matching a text of that many bytes costs at most, in steps of about a nanosecond.
+    pub fn cost(&self, text_bytes: usize) -> usize {
+        self.words.saturating_mul(text_bytes).saturating_add(1)
+    }
+
+    /// Bytes of memory that it takes.
+    pub fn bytes(&self) -> usize {
+        let words = self.steps.len() + self.staying.len();
+        size_of::<Self>() + words * size_of::<u64>() + self.prefix.len()
+    }
+
+    /// Bytes with which every match begins, for looking only where matches can be.
+    pub(crate) fn prefix(&self) -> &[u8] {
+        &self.prefix
     }
 }
 
-/// The bytes with which every match begins, for looking only where matches can be.
-pub(crate) fn literal_prefix(pattern: &[u8]) -> Vec<u8> {
+fn put(words: &mut [u64], at: usize) {
+    words[at / WORD_BITS] |= 1 << (at % WORD_BITS);
+}
+
+fn has(set: &ByteSet, byte: u8) -> bool {
+    let at = usize::from(byte);
+    (set[at / WORD_BITS] >> (at % WORD_BITS)) & 1 == 1
+}
+
+fn only(byte: u8) -> ByteSet {
+    let mut set = ByteSet::default();
+    put(&mut set, usize::from(byte));
+    set
+}
+
+/// The parts of a pattern, and the states that have a star.
+fn read(pattern: &[u8]) -> (Vec<ByteSet>, Vec<usize>) {
+    let (mut parts, mut stars) = (Vec::new(), Vec::new());
+    let mut rest = pattern;
+    loop {
+        rest = match rest {
+            [] => return (parts, stars),
+            [b'*', rest @ ..] => {
+                stars.push(parts.len());
+                rest
+            }
+            [b'?', rest @ ..] => {
+                parts.push([u64::MAX; 4]);
+                rest
+            }
+            [b'[', ..] => {
+                let (set, length) = class(rest);
+                parts.push(set);
+                &rest[length..]
+            }
+            [b'\\', next, rest @ ..] | [next, rest @ ..] => {
+                parts.push(only(*next));
+                rest
+            }
+        };
+    }
+}
+
+fn literal_prefix(pattern: &[u8]) -> Vec<u8> {
     let mut prefix = Vec::new();
     let mut rest = pattern;
     loop {
@@ -42,69 +173,98 @@ pub(crate) fn literal_prefix(pattern: &[u8]) -> Vec<u8> {
     }
 }
 
-enum Step {
-    /// Pattern and text end together.
-    End,
-    /// The byte matches so many bytes of the pattern.
-    Match(usize),
-    Differs,
-}
-
-/// Compares one byte of text, or its end, with the head of a pattern that does not begin with a star.
-fn one(pattern: &[u8], byte: Option<u8>) -> Step {
-    let Some(byte) = byte else {
-        return if pattern.is_empty() {
-            Step::End
-        } else {
-            Step::Differs
-        };
-    };
-    let (is_match, used) = match pattern {
-        [] => return Step::Differs,
-        [b'?', ..] => (true, 1),
-        [b'[', ..] => class(pattern, byte),
-        [b'\\', next, ..] => (*next == byte, 2),
-        [next, ..] => (*next == byte, 1),
-    };
-    if is_match {
-        Step::Match(used)
-    } else {
-        Step::Differs
-    }
-}
-
-/// Whether a class such as `[^a-c]` has the byte, and its length. One that is not closed ends with the pattern.
-fn class(pattern: &[u8], byte: u8) -> (bool, usize) {
+/// The bytes of a class such as `[^a-c]`, and its length. One that is not closed ends with the pattern.
+fn class(pattern: &[u8]) -> (ByteSet, usize) {
     let is_negated = pattern.get(1) == Some(&b'^');
     let mut at = if is_negated { 2 } else { 1 };
-    let mut has = false;
+    let mut set = ByteSet::default();
     while at < pattern.len() {
         match pattern[at..] {
             [b'\\', next, ..] => {
-                has |= next == byte;
+                put(&mut set, usize::from(next));
                 at += 2;
             }
             [b']', ..] => {
                 at += 1;
-                return (has != is_negated, at);
+                break;
             }
             [low, b'-', high, ..] => {
-                has |= (low.min(high)..=low.max(high)).contains(&byte);
+                (low.min(high)..=low.max(high)).for_each(|byte| put(&mut set, usize::from(byte)));
                 at += 3;
             }
             [next, ..] => {
-                has |= next == byte;
+                put(&mut set, usize::from(next));
                 at += 1;
             }
             [] => break,
         }
     }
-    (has != is_negated, at)
+    if is_negated {
+        set = set.map(|word| !word);
+    }
+    (set, at)
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
     use super::*;
+
+    fn matches(pattern: &[u8], text: &[u8]) -> bool {
+        Glob::new(pattern).expect("short").matches(text)
+    }
+
+    /// The definition: the states that each byte leads to, one by one.
+    fn defined(pattern: &[u8], text: &[u8]) -> bool {
+        let (parts, stars) = read(pattern);
+        let mut states = vec![false; parts.len() + 1];
+        states[0] = true;
+        for byte in text {
+            let led_to = |state: usize| {
+                let came = state > 0 && states[state - 1] && has(&parts[state - 1], *byte);
+                came || states[state] && stars.contains(&state)
+            };
+            states = (0..states.len()).map(led_to).collect();
+        }
+        states[parts.len()]
+    }
+
+    proptest! {
+        #[test]
+        fn all_ways_at_once_are_all_ways_one_by_one(
+            pattern in vec(prop::sample::select(&b"ab*?[]^-\\"[..]), 0..12),
+            text in vec(prop::sample::select(&b"abc]^-\\"[..]), 0..12),
+            pattern_times in prop::sample::select(vec![1, 20]),
+            text_times in prop::sample::select(vec![1, 20]),
+        ) {
+            // Repeated, most patterns take more than a word.
+            let (pattern, text) = (pattern.repeat(pattern_times), text.repeat(text_times));
+            prop_assert_eq!(matches(&pattern, &text), defined(&pattern, &text));
+        }
+    }
+
+    #[test]
+    fn a_pattern_of_a_kibibyte_compiles_and_a_longer_one_does_not() {
+        let literal = b"ab".repeat(KEY_PATTERN_MAX / 2);
+        assert!(matches(&literal, &literal));
+        assert!(!matches(&literal, &literal[1..]));
+        let mut stars = b"a*".repeat(KEY_PATTERN_MAX / 2);
+        assert!(matches(&stars, &vec![b'a'; 64 << 10]));
+        assert!(!matches(&stars, &[b'a'; KEY_PATTERN_MAX / 2 - 1]));
+        stars.push(b'a');
+        assert!(Glob::new(&stars).is_none());
+    }
+
+    #[test]
+    fn the_cost_depends_on_lengths_only() {
+        let cost = |pattern: &[u8]| Glob::new(pattern).expect("short").cost(64 << 10);
+        let class = [b"*[", &[b'z'; 1_000][..], b"]"].concat();
+        assert_eq!(cost(&class), cost(b"*z"));
+        let stars = b"*a".repeat(KEY_PATTERN_MAX / 2);
+        assert!(cost(&stars) <= 9 * cost(b"*"));
+    }
 
     #[test]
     fn patterns_match_as_in_redis() {

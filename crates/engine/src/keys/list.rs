@@ -31,7 +31,16 @@ impl List {
 
     /// Places with their elements, from the left.
     pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = (i64, &Bytes)> {
-        self.elements.iter().map(|(place, value)| (*place, value))
+        self.elements.iter().map(by_place)
+    }
+
+    /// The elements next to an end, from there on.
+    pub(crate) fn end_of(&self, end: End, count: usize) -> impl Iterator<Item = &Bytes> {
+        let left = (end == End::Left).then(|| self.elements.values().take(count));
+        let right = (end == End::Right).then(|| self.elements.values().rev().take(count));
+        left.into_iter()
+            .flatten()
+            .chain(right.into_iter().flatten())
     }
 
     /// Writes an element at a place, new or old.
@@ -96,13 +105,36 @@ impl List {
             (index.unsigned_abs(), false)
         };
         let from = usize::try_from(from).ok().filter(|at| *at < self.len())?;
-        if is_right {
-            self.iter().nth_back(from)
-        } else if from > self.len() / 2 {
+        let from = if is_right {
+            self.len() - 1 - from
+        } else {
+            from
+        };
+        if let Some(place) = self.place_of_index(from) {
+            return self.elements.get_key_value(&place).map(by_place);
+        }
+        if from > self.len() / 2 {
             self.iter().nth_back(self.len() - 1 - from)
         } else {
             self.iter().nth(from)
         }
+    }
+
+    /// The place of an index that there is, if no element was removed from the middle.
+    fn place_of_index(&self, index: usize) -> Option<i64> {
+        let (first, _) = self.elements.first_key_value()?;
+        let (last, _) = self.elements.last_key_value()?;
+        let has_gaps = last.abs_diff(*first) >= u64::try_from(self.len()).ok()?;
+        let index = i64::try_from(index).ok()?;
+        (!has_gaps).then(|| first.saturating_add(index))
+    }
+
+    /// Steps to get to an index.
+    pub(crate) fn steps_to(&self, index: usize) -> usize {
+        if self.place_of_index(index).is_some() {
+            return 1;
+        }
+        index.min(self.len().saturating_sub(index)) + 1
     }
 
     /// The indexes from `start` to `stop`, both included, that there are: the first, and how many.
@@ -126,6 +158,10 @@ impl List {
     /// The elements from `start` to `stop`, with their places; read from the nearer end.
     pub(crate) fn range(&self, start: i64, stop: i64) -> Vec<(i64, &Bytes)> {
         let (first, count) = self.bounds(start, stop);
+        if let Some(place) = self.place_of_index(first) {
+            let range = self.elements.range(place..).take(count);
+            return range.map(by_place).collect();
+        }
         let behind = self.len() - first - count;
         if first <= behind {
             return self.iter().skip(first).take(count).collect();
@@ -195,6 +231,10 @@ impl List {
             .get()
             .is_none_or(|index| *index == self.make_index())
     }
+}
+
+fn by_place<'a>((place, value): (&i64, &'a Bytes)) -> (i64, &'a Bytes) {
+    (*place, value)
 }
 
 fn bounded(

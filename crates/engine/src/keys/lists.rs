@@ -5,7 +5,11 @@ use ganger_types::{Bytes, Change};
 
 use super::calls::{Called, number_of, within};
 use super::list::List;
+use super::spent::check_bytes;
 use super::{Desk, Value};
+
+/// Steps to move an element to another place of its list.
+const STEPS_OF_A_MOVE: usize = 256;
 
 impl Desk<'_> {
     /// Applies a call on lists.
@@ -163,6 +167,9 @@ impl Desk<'_> {
             return Ok(KeyReply::Value(value));
         };
         let count = usize::try_from(count).unwrap_or(usize::MAX).min(list.len());
+        let taken = list.end_of(end, count).map(Bytes::len);
+        check_bytes(taken)?;
+        self.spent.elements(count)?;
         let values = (0..count).filter_map(|_| self.pop_one(number, end));
         let values: Vec<_> = values.collect();
         if !values.is_empty() {
@@ -196,14 +203,19 @@ impl Desk<'_> {
         Ok(KeyReply::Value(value))
     }
 
-    fn range(&self, key: &Bytes, start: i64, stop: i64) -> Called {
+    fn range(&mut self, key: &Bytes, start: i64, stop: i64) -> Called {
         let Some((_, list)) = self.list(key)? else {
             return Ok(KeyReply::Values(Vec::new()));
         };
-        let values = list.range(start, stop).into_iter();
-        Ok(KeyReply::Values(
-            values.map(|(_, value)| value.clone()).collect(),
-        ))
+        let (first, count) = list.bounds(start, stop);
+        let steps = list.steps_to(first) + count;
+        self.spent.elements(count)?;
+        self.spent.steps(steps)?;
+        let values = self.list(key)?.map(|(_, list)| list.range(start, stop));
+        let values = values.unwrap_or_default();
+        check_bytes(values.iter().map(|(_, value)| value.len()))?;
+        let values = values.into_iter().map(|(_, value)| value.clone());
+        Ok(KeyReply::Values(values.collect()))
     }
 
     fn remove_equal(&mut self, key: &Bytes, count: i64, value: &Bytes) -> Called {
@@ -221,13 +233,15 @@ impl Desk<'_> {
         Ok(number_of(places.len()))
     }
 
-    fn element_at(&self, key: &Bytes, index: i64) -> Called {
+    fn element_at(&mut self, key: &Bytes, index: i64) -> Called {
+        self.spend_way(key, index)?;
         let found = self.list(key)?.and_then(|(_, list)| list.at(index));
         Ok(found.map_or(KeyReply::Nil, |(_, value)| KeyReply::Value(value.clone())))
     }
 
     fn set_element(&mut self, key: &Bytes, index: i64, value: Bytes) -> Called {
         within(key, value.len())?;
+        self.spend_way(key, index)?;
         let (number, list) = self.list(key)?.ok_or(KeyError::NoSuchKey)?;
         let (place, _) = list.at(index).ok_or(KeyError::OutOfRange)?;
         self.put(number, place, value);
@@ -235,15 +249,28 @@ impl Desk<'_> {
         Ok(KeyReply::Done)
     }
 
+    /// Takes the steps to an index of a list, if there is one.
+    fn spend_way(&mut self, key: &Bytes, index: i64) -> Result<(), KeyError> {
+        let Some((_, list)) = self.list(key)? else {
+            return Ok(());
+        };
+        let (first, _) = list.bounds(index, index);
+        let steps = list.steps_to(first);
+        self.spent.steps(steps)
+    }
+
     fn insert(&mut self, key: &Bytes, is_before: bool, pivot: &Bytes, value: Bytes) -> Called {
         within(key, value.len())?;
         let Some((number, list)) = self.list(key)? else {
             return Ok(KeyReply::Number(0));
         };
-        let Some((at, _)) = list.iter().find(|(_, each)| *each == pivot) else {
+        let Some(at) = list.places_of(pivot, 1).first().copied() else {
             return Ok(KeyReply::Number(-1));
         };
-        let (place, moves) = list.room_beside(at, is_before);
+        self.spent.steps(0)?;
+        let (place, moves) = self.list_mut(number).room_beside(at, is_before);
+        self.spent
+            .steps(moves.len().saturating_mul(STEPS_OF_A_MOVE))?;
         for (old, new) in moves {
             if let Some(moved) = self.list_mut(number).take(old) {
                 self.put(number, new, moved);
@@ -259,8 +286,9 @@ impl Desk<'_> {
             return Ok(KeyReply::Done);
         };
         let (first, count) = list.bounds(start, stop);
+        let behind = list.len() - first - count;
         let before = list.iter().take(first);
-        let behind = list.iter().skip(first + count);
+        let behind = list.iter().rev().take(behind);
         let gone: Vec<_> = before.chain(behind).map(|(place, _)| place).collect();
         for place in &gone {
             self.take(number, *place);
@@ -272,13 +300,15 @@ impl Desk<'_> {
     }
 
     fn find(
-        &self,
+        &mut self,
         key: &Bytes,
         value: &Bytes,
         rank: i64,
         count: Option<u64>,
         compared_max: u64,
     ) -> Called {
+        let length = self.list(key)?.map_or(0, |(_, list)| list.len());
+        self.spent.steps(length)?;
         let list = self.list(key)?;
         let found = list.map_or_else(Vec::new, |(_, list)| {
             let wanted = match count {
@@ -288,6 +318,7 @@ impl Desk<'_> {
             };
             indexes_of(list, value, rank, wanted, compared_max)
         });
+        self.spent.elements(found.len())?;
         Ok(match count {
             Some(_) => KeyReply::Indexes(found),
             None => found

@@ -9,21 +9,23 @@ mod calls;
 mod glob;
 mod list;
 mod lists;
+mod names;
+mod spent;
 mod strings;
 mod untouched;
 mod upkeep;
 mod work_queue;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Bound;
 
 use ganger_types::keys::{ElementRecord, KeyAnswers, KeyCalls, KeyKind, KeyRecord};
 use ganger_types::{Bytes, Change, Elapsed, Namespace, Now};
 
 use crate::Effects;
 pub(crate) use as_job::full_name;
-pub use glob::matches as glob_matches;
+pub use glob::Glob;
 use list::List;
+use spent::Spent;
 use untouched::Untouched;
 use upkeep::Upkeep;
 use work_queue::work_queue_of;
@@ -121,22 +123,6 @@ impl KeySpace {
         let number = *self.names.get(name)?;
         Some((number, self.entries.get(&number)?))
     }
-
-    /// Names that match, in order of their bytes.
-    fn names_like(&self, pattern: &[u8]) -> Vec<Bytes> {
-        let prefix = glob::literal_prefix(pattern);
-        let from = (
-            Bound::Included(Bytes::from(prefix.clone())),
-            Bound::Unbounded,
-        );
-        self.names
-            .range(from)
-            .map(|(name, _)| name)
-            .take_while(|name| name.starts_with(&prefix))
-            .filter(|name| glob::matches(pattern, name))
-            .cloned()
-            .collect()
-    }
 }
 
 impl Keys {
@@ -207,6 +193,7 @@ impl Keys {
             grown: &mut self.grown,
             now,
             changes: &mut out.changes,
+            spent: Spent::default(),
         }
     }
 
@@ -331,6 +318,8 @@ struct Desk<'a> {
     grown: &'a mut BTreeSet<(Namespace, Bytes)>,
     now: Now,
     changes: &'a mut Vec<Change>,
+    /// What the calls have taken so far.
+    spent: Spent,
 }
 
 impl Desk<'_> {

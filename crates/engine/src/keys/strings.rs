@@ -4,6 +4,7 @@ use ganger_types::Bytes;
 use ganger_types::keys::{Condition, Expiry, KeyError, KeyReply};
 
 use super::calls::{Called, Until, number_of, within};
+use super::spent::check_bytes;
 use super::{Desk, Value};
 
 impl Desk<'_> {
@@ -24,7 +25,10 @@ impl Desk<'_> {
         Ok(found.map_or(KeyReply::Nil, |(_, value)| KeyReply::Value(value.clone())))
     }
 
-    pub(super) fn get_many(&mut self, keys: &[Bytes]) -> KeyReply {
+    pub(super) fn get_many(&mut self, keys: &[Bytes]) -> Called {
+        let values = keys.iter().map(|key| self.string(key).ok().flatten());
+        check_bytes(values.map(|found| found.map_or(0, |(_, value)| value.len())))?;
+        self.spent.elements(keys.len())?;
         for key in keys {
             self.space.untouched.forget(key);
         }
@@ -32,7 +36,7 @@ impl Desk<'_> {
             let found = self.string(key).ok().flatten();
             found.map(|(_, value)| value.clone())
         });
-        KeyReply::Options(each.collect())
+        Ok(KeyReply::Options(each.collect()))
     }
 
     pub(super) fn set(

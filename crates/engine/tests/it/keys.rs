@@ -63,6 +63,14 @@ pub(crate) fn range(key: &str) -> KeyCall {
     }
 }
 
+fn names(pattern: &str, after: Option<Bytes>) -> KeyCall {
+    KeyCall::Names {
+        pattern: b(pattern),
+        after,
+        is_whole: false,
+    }
+}
+
 pub(crate) fn values(texts: &[&str]) -> Called {
     Ok(KeyReply::Values(texts.iter().map(|text| b(text)).collect()))
 }
@@ -369,14 +377,14 @@ fn namespaces_do_not_see_each_others_keys() {
             KeyCall::Get { key: b("k") },
             KeyCall::Clear,
             KeyCall::Count,
-            KeyCall::Names { pattern: b("*") },
+            names("*", None),
         ],
     };
     let answers = vec![
         Ok(KeyReply::Nil),
         Ok(KeyReply::Done),
         Ok(KeyReply::Number(0)),
-        Ok(KeyReply::Values(Vec::new())),
+        Ok(KeyReply::Names(Vec::new(), None)),
     ];
     assert_eq!(
         world.run(Command::Keys(Box::new(calls))),

@@ -127,6 +127,10 @@ impl Login for Asked {
         self.security.changes_count()
     }
 
+    fn changed(&self, seen: u64) -> BoxFuture<'_, ()> {
+        self.security.changed(seen).boxed()
+    }
+
     fn is_still(&self, token: Option<&[u8]>, identity: &Identity) -> bool {
         // Who is unknown has nothing to lose.
         *identity == Identity::Anonymous

@@ -88,6 +88,16 @@ impl Security {
         *self.changes.borrow()
     }
 
+    /// Waits until [`Self::changes_count`] is another number than `seen`.
+    pub(crate) async fn changed(&self, seen: u64) {
+        // The sender is as old as the receiver, so there is always one more.
+        let _ = self
+            .changes
+            .subscribe()
+            .wait_for(|count| *count != seen)
+            .await;
+    }
+
     /// What a door asks for.
     pub(crate) fn require(&self, door: Door) -> Require {
         match door {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use ganger_access::{Audit, Identity};
+use ganger_access::{Audit, Budget, Identity};
 use ganger_dialect_resp::{Counters, Login, LoginError, Port, Settings};
 use ganger_shard::{Handle, Hooks, Shard, SystemClock};
 use ganger_store::MemoryStore;
@@ -18,9 +18,15 @@ use tokio_util::sync::CancellationToken;
 /// How long a reply may take before a test gives up.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// The memory that all connections may hold together.
+const BUDGET_BYTES: usize = 512 << 20;
+
 /// Who is known by which token; nobody is asked if there is none.
 #[derive(Clone, Default)]
-pub(crate) struct Tokens(Arc<Mutex<Vec<(String, Identity)>>>);
+pub(crate) struct Tokens(
+    Arc<Mutex<Vec<(String, Identity)>>>,
+    Arc<tokio::sync::Notify>,
+);
 
 impl Tokens {
     pub(crate) fn put(&self, token: &str, identity: Identity) {
@@ -36,6 +42,25 @@ impl Tokens {
             .expect("no panic")
             .iter_mut()
             .for_each(|(token, _)| token.push('x'));
+        self.1.notify_waiters();
+    }
+
+    /// Forgets one, and tells of it.
+    pub(crate) fn forget(&self, token: &str) {
+        self.0
+            .lock()
+            .expect("no panic")
+            .iter_mut()
+            .filter(|(known, _)| known == token)
+            .for_each(|(token, _)| token.push('x'));
+        self.1.notify_waiters();
+    }
+
+    /// Forgets one as if its time were over: nothing has changed but that.
+    pub(crate) fn forget_silently(&self, token: &str) {
+        let mut all = self.0.lock().expect("no panic");
+        let one = all.iter_mut().find(|(known, _)| known == token);
+        *one.expect("it is known") = (token.to_uppercase(), Identity::Anonymous);
     }
 
     fn find(&self, token: &[u8]) -> Option<Identity> {
@@ -66,6 +91,19 @@ impl Login for Tokens {
     fn changes(&self) -> u64 {
         let all = self.0.lock().expect("no panic");
         u64::try_from(all.iter().map(|(token, _)| token.len()).sum::<usize>()).expect("few")
+    }
+
+    fn changed(&self, seen: u64) -> BoxFuture<'_, ()> {
+        async move {
+            loop {
+                let changed = self.1.notified();
+                if self.changes() != seen {
+                    return;
+                }
+                changed.await;
+            }
+        }
+        .boxed()
     }
 
     fn is_still(&self, token: Option<&[u8]>, identity: &Identity) -> bool {
@@ -122,6 +160,7 @@ impl World {
             login_timeout: PATIENCE,
             tcp_port: 0,
             audit: Audit::to_log(),
+            budget: Budget::new(BUDGET_BYTES),
             stopping: stopping.clone(),
         };
         change(&mut settings);
@@ -216,9 +255,25 @@ impl Client {
             .replace("\r\n", " ")
     }
 
+    /// Reads all that comes until the server closes it.
+    pub(crate) fn is_closed_at_last(&mut self) -> bool {
+        let mut rest = [0; 4_096];
+        while matches!(self.stream.read(&mut rest), Ok(1..)) {}
+        true
+    }
+
     /// Whether the server has closed it.
     pub(crate) fn is_closed(&mut self) -> bool {
         matches!(self.stream.read(&mut [0]), Ok(0) | Err(_))
+    }
+}
+
+/// Asks until `is_so`: for what another task of the server does by itself soon.
+pub(crate) fn until(mut is_so: impl FnMut() -> bool) {
+    let begun = std::time::Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < PATIENCE, "it does not come to be so");
+        std::thread::yield_now();
     }
 }
 
