@@ -5,4 +5,5 @@ mod codec;
 mod connection;
 mod differential;
 mod kit;
+mod limits;
 mod qless;
