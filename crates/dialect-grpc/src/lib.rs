@@ -20,6 +20,8 @@ use ganger_proto::v1;
 use ganger_router::Router;
 use ganger_shard::{Handle, Health};
 use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 use tonic::service::Routes;
 
 pub use gate::Peer;
@@ -48,6 +50,10 @@ pub struct Options {
     pub streams: Places,
     /// Becomes true when the server is about to stop: workers are told, and get nothing new.
     pub draining: watch::Receiver<bool>,
+    /// Cancelled when the server stops: streams and waiting requests end.
+    pub stopping: CancellationToken,
+    /// The open streams of workers. While the server drains, a stream ends as soon as its worker holds nothing.
+    pub workers: TaskTracker,
 }
 
 impl Default for Options {
@@ -63,6 +69,8 @@ impl Default for Options {
             shards: Vec::new(),
             streams: Places::new(1_000),
             draining: watch::channel(false).1,
+            stopping: CancellationToken::new(),
+            workers: TaskTracker::new(),
         }
     }
 }
@@ -89,7 +97,12 @@ pub fn router(handle: Handle, options: Options) -> axum::Router {
     if shards.is_empty() {
         shards.push(handle.clone());
     }
-    tokio::spawn(tell_health(shards, options.draining.clone(), reporter));
+    tokio::spawn(tell_health(
+        shards,
+        options.draining.clone(),
+        options.stopping.clone(),
+        reporter,
+    ));
     let gate = gate::Gate {
         stranger: options.stranger.clone(),
         audit: options.audit.clone(),
@@ -139,11 +152,13 @@ fn reflection() -> impl tonic::codegen::Service<
         .max_decoding_message_size(NAME_REQUEST_BYTES)
 }
 
-/// Keeps the standard health service true: serving while the shards are ready and nobody drains.
+/// Keeps the standard health service true: serving while the shards are ready and nobody drains. Ends its streams when
+/// the server stops.
 async fn tell_health(
     shards: Vec<Handle>,
     mut draining: watch::Receiver<bool>,
-    reporter: tonic_health::server::HealthReporter,
+    stopping: CancellationToken,
+    mut reporter: tonic_health::server::HealthReporter,
 ) {
     use tonic_health::ServingStatus;
     let mut serving = ServingStatus::Serving;
@@ -158,4 +173,6 @@ async fn tell_health(
             .set_service_status("", ServingStatus::NotServing)
             .await;
     }
+    stopping.cancelled().await;
+    reporter.clear_service_status("").await;
 }

@@ -79,6 +79,11 @@ pub struct Problem {
 
 impl Problem {
     /// A problem with one of the documented codes.
+    /// For what waits while the server stops.
+    pub(crate) fn stopping() -> Self {
+        Self::new("unavailable", "the server is stopping: try again").after(RETRY_AFTER_DEFAULT)
+    }
+
     pub(crate) fn new(code: &'static str, message: impl Into<String>) -> Self {
         Self {
             code,

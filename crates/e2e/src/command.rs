@@ -2,11 +2,12 @@
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::thread;
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
+use rustix::process::{Pid, Signal, kill_process};
 use std::os::unix::fs::PermissionsExt as _;
 
 use crate::binary::ganger;
@@ -88,6 +89,12 @@ impl Worker {
     /// Its process id.
     pub fn id(&self) -> u32 {
         self.0.id()
+    }
+
+    /// Asks it to stop, and waits for its end.
+    pub fn stop(&mut self) -> Result<ExitStatus> {
+        kill_process(Pid::from_child(&self.0), Signal::TERM)?;
+        until("the end of the worker", || Ok(self.0.try_wait()?))
     }
 }
 

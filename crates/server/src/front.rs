@@ -14,6 +14,8 @@ use ganger_router::{RouteError, Router};
 use ganger_types::{JobRef, ShardId};
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode, header};
+use http_body_util::{BodyStream, StreamBody};
+use hyper::body::Frame;
 use percent_encoding::percent_decode_str;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
@@ -32,6 +34,15 @@ const FORWARDED_BY: &str = "ganger-forwarded-by";
 const JOBS: &str = "/api/v1/jobs/";
 /// Where peers speak to each other.
 const PEERS: &str = "/ganger.v1.Peers/";
+
+/// Methods of gRPC that may go on for as long as the caller likes, and change nothing when they end early.
+const WAITING: [&str; 5] = [
+    "/ganger.v1.Leases/Work",
+    "/ganger.v1.Leases/Lease",
+    "/ganger.v1.Jobs/Wait",
+    "/ganger.v1.Jobs/FollowLog",
+    "/ganger.v1.Insight/Events",
+];
 
 /// What a browser tells of the page that asks; it has been judged at the first door.
 const OF_THE_PAGE: [HeaderName; 3] = [
@@ -195,6 +206,7 @@ impl Front {
         caller: &Identity,
     ) -> Response<Body> {
         let is_reading = request.method() == Method::GET;
+        let is_waiting = WAITING.contains(&request.uri().path());
         let headers = request.headers_mut();
         for name in OF_THE_PAGE {
             headers.remove(name);
@@ -211,7 +223,7 @@ impl Front {
         let answer = tokio::select! {
             answer = answer => answer,
             // Who only reads, and perhaps waits for long, comes again; who changes something is waited for.
-            () = self.stopping.cancelled(), if is_reading => {
+            () = self.stopping.cancelled(), if is_reading || is_waiting => {
                 let problem = Problem::new("unavailable", "the server is stopping: try again");
                 return refuse(door, &problem);
             }
@@ -227,12 +239,40 @@ impl Front {
             };
             return self.unreached(door, &error.to_string());
         }
+        if is_waiting {
+            return response.map(|body| self.until_stopping(body));
+        }
         if is_reading {
             let stopping = self.stopping.clone().cancelled_owned();
             return response
                 .map(|body| Body::from_stream(body.into_data_stream().take_until(stopping)));
         }
         response
+    }
+
+    /// The frames of a gRPC answer until the server stops; then the status that asks the caller to come again.
+    fn until_stopping(&self, body: Body) -> Body {
+        let stopping = self.stopping.clone();
+        let stopped = stopping.clone();
+        let last = async move {
+            stopped.is_cancelled().then(|| {
+                let status = [
+                    ("grpc-status", "14"),
+                    ("grpc-message", "the server is stopping: try again"),
+                ];
+                let trailers = status.map(|(name, value)| {
+                    (
+                        HeaderName::from_static(name),
+                        HeaderValue::from_static(value),
+                    )
+                });
+                Ok(Frame::trailers(trailers.into_iter().collect()))
+            })
+        };
+        let frames = BodyStream::new(body)
+            .take_until(stopping.cancelled_owned())
+            .chain(futures::stream::once(last).filter_map(std::future::ready));
+        Body::new(StreamBody::new(frames))
     }
 
     fn unreached(&self, door: Door, words: &str) -> Response<Body> {

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use ganger_access::{Budget, Identity, Places};
 use ganger_dialect_http::{Guard, Settings};
@@ -16,6 +16,7 @@ use ganger_types::ShardId;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use crate::bind::{Bound, Ports};
 use crate::config::Config;
@@ -36,6 +37,8 @@ pub struct Running {
     shards: Vec<Handle>,
     stopping: CancellationToken,
     draining: watch::Sender<bool>,
+    workers: TaskTracker,
+    stop_timeout: Duration,
     ended: watch::Receiver<Option<(ShardId, StopCause)>>,
     listener: JoinHandle<()>,
     resp: Option<(SocketAddr, JoinHandle<()>)>,
@@ -69,6 +72,7 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
         security,
         stopping: CancellationToken::new(),
         counters: Arc::default(),
+        workers: TaskTracker::new(),
     };
     let resp = ports.resp.map(|bound| {
         let settings = resp_settings(&common, bound.addr);
@@ -98,6 +102,7 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
     };
     let front = Behind::Front(Arc::new(wiring.front(&drained)));
     let (security, stopping) = (Arc::clone(&common.security), common.stopping.clone());
+    let (workers, stop_timeout) = (common.workers.clone(), common.config.stop_timeout);
     tokio::spawn(follow_files(Arc::clone(&security), stopping.clone()));
     tokio::spawn(common.readers.clone().cut_unread(stopping.clone()));
     if let Some(telemetry) = &telemetry {
@@ -112,6 +117,8 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
         shards,
         stopping,
         draining,
+        workers,
+        stop_timeout,
         ended,
         listener,
         resp,
@@ -133,6 +140,7 @@ struct Common {
     streams: Places,
     /// Answers that are being read.
     readers: Readers,
+    workers: TaskTracker,
 }
 
 impl Common {
@@ -234,9 +242,21 @@ impl Running {
         first.unwrap_or_else(|| (self.shard().id().clone(), StopCause::Asked))
     }
 
-    /// Stops: long polls and streams end, requests in flight are answered, the store is closed.
+    /// Stops. First workers get no new jobs and report those that they hold; all requests are served meanwhile, and an
+    /// idle worker holds nothing up. Then long polls and streams end, requests in flight are answered, and the store is
+    /// closed. Each of the two takes at most the stop timeout.
     pub async fn stop(self) {
         self.draining.send_replace(true);
+        self.workers.close();
+        let reported = tokio::time::timeout(self.stop_timeout, self.workers.wait()).await;
+        if reported.is_err() {
+            let (workers, after) = (self.workers.len(), self.stop_timeout);
+            tracing::warn!(
+                workers,
+                ?after,
+                "workers still hold jobs; their streams end, and they report once a server is back"
+            );
+        }
         self.stopping.cancel();
         // The listener's task ends by itself; it cannot have panicked without having been seen.
         let _ = self.listener.await;
@@ -341,6 +361,8 @@ impl Wiring<'_> {
         let options = ganger_dialect_grpc::Options {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             draining,
+            stopping: self.common.stopping.clone(),
+            workers: self.common.workers.clone(),
             stranger: Identity::Anonymous,
             audit: self.common.security.audit.clone(),
             router: Some(self.router.clone()),

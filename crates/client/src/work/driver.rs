@@ -61,6 +61,8 @@ pub(crate) struct Driver {
     /// Deliveries that came so late that their lease must be renewed before they may run.
     unconfirmed: HashMap<LeaseToken, Delivery>,
     tick_at: Instant,
+    /// Whether the server at the other end of this connection is about to stop.
+    is_draining: bool,
 }
 
 impl Driver {
@@ -82,6 +84,7 @@ impl Driver {
             later: Vec::new(),
             unconfirmed: HashMap::new(),
             tick_at: Instant::now(),
+            is_draining: false,
         }
     }
 
@@ -114,11 +117,22 @@ impl Driver {
             Some(Err(error)) => return End::Broken(error),
             Some(Ok(link)) => link,
         };
-        *pauses = Pauses::new(self.client.options.retry);
-        match self.serve(link, calls).await {
+        self.is_draining = false;
+        let served = self.serve(link, calls).await;
+        self.shared.connected.send_replace(false);
+        if !self.is_draining {
+            // While a server stops, workers come back to it less and less often.
+            *pauses = Pauses::new(self.client.options.retry);
+        }
+        match served {
             Ok(()) => End::Closed,
             Err(end) => end,
         }
+    }
+
+    /// Whether nothing is held and nothing waits for an answer.
+    fn is_idle(&self) -> bool {
+        self.pending.is_empty() && self.unconfirmed.is_empty() && self.shared.held.lock().is_empty()
     }
 
     fn hello(&mut self) -> v1::WorkerMessage {
@@ -204,6 +218,9 @@ impl Driver {
         loop {
             if self.is_closed() {
                 return Ok(());
+            }
+            if self.is_draining && self.is_idle() {
+                return Err(Error::lost("the server stops").into());
             }
             let has_room = self.pending.has_room();
             tokio::select! {
@@ -360,6 +377,7 @@ impl Driver {
 
     fn hear(&mut self, link: &mut Link, message: v1::ServerMessage) -> Result<(), Error> {
         if let Some(welcome) = message.welcome {
+            self.shared.connected.send_replace(true);
             self.tell(WorkEvent::Connected {
                 version: welcome.version,
                 shard: welcome.shard,
@@ -385,6 +403,7 @@ impl Driver {
         }
         self.batches_received = self.batches_received.max(message.batch);
         if message.drain {
+            self.is_draining = true;
             self.tell(WorkEvent::Draining);
         }
         Ok(())

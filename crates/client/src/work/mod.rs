@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot, watch};
 
 use crate::client::Client;
 use crate::error::{Error, code};
@@ -24,6 +24,8 @@ use crate::model::{
 use driver::Driver;
 use held::HeldJobs;
 
+/// How long a worker that holds nothing waits for the answer to its goodbye.
+const GOODBYE_MAX: Duration = Duration::from_secs(2);
 /// Calls of reporters that may wait for the driver.
 const CALLS_MAX: usize = 64;
 
@@ -93,6 +95,8 @@ pub(crate) struct Shared {
     is_closed: AtomicBool,
     /// Something above has changed.
     changed: Notify,
+    /// Whether there is a connection.
+    connected: watch::Sender<bool>,
     held: HeldJobs,
 }
 
@@ -118,6 +122,7 @@ impl WorkStream {
             are_credits_dropped: AtomicBool::new(false),
             is_closed: AtomicBool::new(false),
             changed: Notify::new(),
+            connected: watch::Sender::new(false),
             held: HeldJobs::default(),
         });
         let reporter = Reporter {
@@ -247,20 +252,41 @@ impl Reporter {
     }
 
     /// Waits until all reports given so far are answered (at most `patience`), says goodbye to the
-    /// server, and ends the stream: leases still held end as released.
+    /// server, and ends the stream: leases still held end as released. Without a connection the stream ends at once.
     ///
     /// # Errors
     /// If the server could not be told.
     pub async fn goodbye(&self, patience: Duration) -> Result<(), Error> {
         self.drop_credits();
+        let mut connected = self.shared.connected.subscribe();
+        let said = tokio::select! {
+            // Looked at first: nothing is sent where nobody listens.
+            biased;
+            _ = connected.wait_for(|connected| !connected) => Err(Error::lost("the server is away")),
+            said = self.flush_and_say_goodbye(patience) => said,
+        };
+        self.close();
+        said
+    }
+
+    async fn flush_and_say_goodbye(&self, patience: Duration) -> Result<(), Error> {
         // An empty call is answered after all calls before it.
         let flushed = tokio::time::timeout(patience, self.report_all(Vec::new())).await;
-        self.close();
         if flushed.is_err() {
             let message = format!("reports were not answered within {patience:?}");
             return Err(Error::slow(message));
         }
-        self.client.goodbye(&self.worker).await
+        // Of a worker that holds nothing the server would learn later by itself.
+        let patience = if self.shared.held.lock().is_empty() {
+            patience.min(GOODBYE_MAX)
+        } else {
+            patience
+        };
+        let said = tokio::time::timeout(patience, self.client.goodbye(&self.worker)).await;
+        said.unwrap_or_else(|_| {
+            let message = format!("the goodbye was not answered within {patience:?}");
+            Err(Error::slow(message))
+        })
     }
 
     /// Ends the stream at once; leases live until they run out.

@@ -46,6 +46,11 @@ impl PendingReports {
         self.reports.len() < REPORTS_MAX && self.bytes < BYTES_MAX
     }
 
+    /// Whether no report waits for an answer.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.reports.is_empty()
+    }
+
     /// Takes a call in; gives the numbers of its reports.
     pub(crate) fn take(&mut self, call: Call, now: Instant) -> Vec<u64> {
         let id = self.next_call;

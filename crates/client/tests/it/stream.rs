@@ -290,3 +290,35 @@ async fn a_report_after_the_stream_was_closed_says_so() {
         .expect_err("closed");
     assert_eq!(error.code(), "closed");
 }
+
+#[tokio::test]
+async fn a_goodbye_does_not_wait_for_a_server_that_is_away() {
+    let server = Server::start();
+    let client = server.client().await;
+    let mut stream = client.work(work("w", 1));
+    while !matches!(stream.next().await, Some(WorkEvent::Connected { .. })) {}
+    let gone = server.vanish().await;
+    while !matches!(stream.next().await, Some(WorkEvent::Disconnected { .. })) {}
+    // It would try for a minute.
+    let reporter = stream.reporter();
+    let goodbye = reporter.goodbye(Duration::from_secs(3_600));
+    let said = tokio::time::timeout(Duration::from_secs(30), goodbye).await;
+    assert!(said.expect("no wait").is_err(), "nobody could be told");
+    assert_eq!(stream.next().await, None);
+    drop(gone);
+}
+
+#[tokio::test]
+async fn a_worker_that_holds_nothing_leaves_a_draining_server() {
+    let server = Server::start();
+    let client = server.client().await;
+    let mut stream = client.work(work("w", 1));
+    while !matches!(stream.next().await, Some(WorkEvent::Connected { .. })) {}
+    server.draining.send(true).expect("the server listens");
+    while !matches!(stream.next().await, Some(WorkEvent::Draining)) {}
+    let end = tokio::time::timeout(Duration::from_secs(30), stream.next()).await;
+    assert!(
+        matches!(end, Ok(Some(WorkEvent::Disconnected { .. }))),
+        "{end:?}"
+    );
+}

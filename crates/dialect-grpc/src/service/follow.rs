@@ -108,7 +108,7 @@ impl Face {
             tell_events(wanted, subscription, out).await.ok();
             drop(place);
         });
-        Ok(Box::pin(ReceiverStream::new(receiver)))
+        Ok(self.until_stopping(ReceiverStream::new(receiver)))
     }
 
     /// A place among the open streams.
@@ -132,13 +132,14 @@ impl Face {
 
     pub(crate) fn log_stream(self, asked: LogAsked, place: Place) -> Streamed<v1::LogReply> {
         let (out, receiver) = mpsc::channel(MESSAGES_MAX);
+        let stream = self.until_stopping(ReceiverStream::new(receiver));
         tokio::spawn(async move {
             if let Err(Some(problem)) = self.tell_log(asked, &out).await {
                 send(&out, Err(problem.into())).await.ok();
             }
             drop(place);
         });
-        Box::pin(ReceiverStream::new(receiver))
+        stream
     }
 
     /// Sends pieces until the end; an error without a problem means that the reader has gone.

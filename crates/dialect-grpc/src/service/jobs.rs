@@ -183,11 +183,11 @@ impl Jobs for Face {
         let namespace = inward::namespace(&request.namespace)?;
         let id = inward::job_id(self.handle.id(), At::top("job"), &request.job)?;
         let wait_for = inward::wait_for(At::top("wait_ms"), request.wait_ms)?;
-        let found = self
-            .handle
-            .wait(&namespace, &id, wait_for)
-            .await
-            .map_err(Problem::from)?;
+        let found = tokio::select! {
+            found = self.handle.wait(&namespace, &id, wait_for) => found,
+            () = self.options.stopping.cancelled() => self.handle.job(&namespace, &id).await,
+        };
+        let found = found.map_err(Problem::from)?;
         let stored = found.ok_or_else(|| Problem::from(Rejection::JobNotFound { job: id }))?;
         Ok(Response::new(outward::job(self.handle.id(), stored, false)))
     }

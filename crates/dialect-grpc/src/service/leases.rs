@@ -75,11 +75,10 @@ impl Leases for Face {
         request: Request<v1::LeaseRequest>,
     ) -> Result<Response<v1::LeaseReply>, Status> {
         let (lease, wait_for) = inward::lease(request.get_ref())?;
-        let deliveries = self
-            .handle
-            .lease(lease, wait_for)
-            .await
-            .map_err(Problem::from)?;
+        let deliveries = tokio::select! {
+            deliveries = self.handle.lease(lease, wait_for) => deliveries.map_err(Problem::from)?,
+            () = self.options.stopping.cancelled(), if !wait_for.is_zero() => Vec::new(),
+        };
         let shard = self.handle.id();
         let deliveries = deliveries
             .into_iter()

@@ -12,7 +12,7 @@ mod submit;
 
 use std::pin::Pin;
 
-use futures::Stream;
+use futures::{Stream, StreamExt};
 use ganger_shard::StoredJob;
 use ganger_types::query::Query;
 use ganger_types::{Command, JobId, Namespace, Rejection, Reply};
@@ -33,6 +33,21 @@ impl Face {
     /// Asks the engine.
     pub(crate) async fn ask(&self, query: Query) -> Result<Reply, Problem> {
         self.call(Command::Query(Box::new(query))).await
+    }
+
+    /// A stream that ends when the server stops, with an error that asks its reader to come again.
+    pub(crate) fn until_stopping<T: Send + 'static>(
+        &self,
+        stream: impl Stream<Item = Result<T, Status>> + Send + 'static,
+    ) -> Streamed<T> {
+        let stopping = self.options.stopping.clone();
+        let last = stopping.clone();
+        let last = async move { last.is_cancelled().then(|| Err(Problem::stopping().into())) };
+        Box::pin(
+            stream
+                .take_until(stopping.cancelled_owned())
+                .chain(futures::stream::once(last).filter_map(std::future::ready)),
+        )
     }
 
     /// A job that must exist.

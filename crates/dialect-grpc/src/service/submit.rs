@@ -103,8 +103,10 @@ impl Face {
         let (answers, receiver) = tokio::sync::mpsc::channel(BATCHES_MAX);
         tokio::spawn(gate::carried(async move {
             let mut in_flight = FuturesOrdered::new();
+            let stopping = face.options.stopping.clone();
             let mut is_open = true;
             let mut bytes_in_flight = 0;
+            let mut is_stopped = false;
             while is_open || !in_flight.is_empty() {
                 tokio::select! {
                     batch = batches.message(), if is_open && in_flight.len() < BATCHES_MAX && bytes_in_flight < BATCHES_BYTES_MAX => match batch {
@@ -124,7 +126,16 @@ impl Face {
                             return;
                         }
                     }
+                    // What came is answered, and nothing more is read.
+                    () = stopping.cancelled(), if is_open => {
+                        is_open = false;
+                        is_stopped = true;
+                    }
                 }
+            }
+            if is_stopped {
+                // The reader may have gone.
+                answers.send(Err(Problem::stopping().into())).await.ok();
             }
         }));
         Box::pin(ReceiverStream::new(receiver))

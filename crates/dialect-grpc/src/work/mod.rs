@@ -30,6 +30,8 @@ const MESSAGES_MAX: usize = 16;
 const BATCH_JOBS_MAX: u32 = 1_024;
 /// Bytes of deliveries in one message; a single larger job still fits.
 const MESSAGE_BYTES_MAX: usize = 1 << 20;
+/// Jobs of earlier streams that a stream keeps in mind.
+const ADOPTED_MAX: usize = 10_000;
 /// Unused credits that a worker may hold.
 const CREDITS_MAX: u32 = 10_000;
 /// Reports in one message.
@@ -71,7 +73,8 @@ pub(crate) async fn open(
     let asked = inward::hello(hello)?;
     let (sender, receiver) = mpsc::channel(MESSAGES_MAX);
     let outgoing = Outgoing::new(receiver, face.handle.clone(), asked.lease.namespace.clone());
+    let workers = face.options.workers.clone();
     let session = Session::new(face, asked, sender);
-    tokio::spawn(session.run(first, incoming));
+    workers.spawn(session.run(first, incoming));
     Ok(outgoing)
 }

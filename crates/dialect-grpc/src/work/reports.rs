@@ -1,6 +1,6 @@
 //! A message's reports: applied in one turn of the shard, answered together.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use ganger_proto::v1;
 use ganger_proto::v1::report::What;
@@ -18,6 +18,14 @@ pub(crate) struct Batch {
     /// For each command: its number, and whether it was a completion.
     numbers: Vec<(u64, bool)>,
     answers: Vec<v1::ReportAnswer>,
+}
+
+/// What became of a message's reports.
+pub(crate) struct Applied {
+    /// The message that answers all.
+    pub(crate) message: v1::ServerMessage,
+    /// Leases that were to be renewed, and whether they live.
+    pub(crate) renewed: Vec<(LeaseToken, bool)>,
 }
 
 impl Batch {
@@ -51,7 +59,12 @@ impl Batch {
 
     /// Takes the jobs that these reports end out of the registry, so that their own end is not told
     /// to the stream as a loss.
-    pub(crate) fn forget(&self, held: &mut HashMap<LeaseToken, JobKey>, holders: &Holders) {
+    pub(crate) fn forget(
+        &self,
+        held: &mut HashMap<LeaseToken, JobKey>,
+        adopted: &mut HashSet<LeaseToken>,
+        holders: &Holders,
+    ) {
         let mut map = holders.lock();
         for command in &self.commands {
             let ends = match command {
@@ -60,6 +73,7 @@ impl Batch {
                 Command::Release(report) => &report.held,
                 _ => continue,
             };
+            adopted.remove(&ends.token);
             if let Some(key) = held.remove(&ends.token) {
                 map.remove(&key);
             }
@@ -72,7 +86,7 @@ impl Batch {
     }
 
     /// Applies them, and makes the message that answers all.
-    pub(crate) async fn apply(self, handle: Handle) -> (usize, v1::ServerMessage) {
+    pub(crate) async fn apply(self, handle: Handle) -> (usize, Applied) {
         let Self {
             commands,
             numbers,
@@ -80,6 +94,14 @@ impl Batch {
         } = self;
         let count = commands.len();
         let mut completed = Vec::new();
+        let mut renewed = Vec::new();
+        let renewals: Vec<Option<LeaseToken>> = commands
+            .iter()
+            .map(|command| match command {
+                Command::Renew(report) => Some(report.held.token),
+                _ => None,
+            })
+            .collect();
         let replies = if commands.is_empty() {
             Ok(Vec::new())
         } else {
@@ -87,6 +109,8 @@ impl Batch {
         };
         match replies {
             Ok(replies) => {
+                let answered = renewals.into_iter().zip(&replies);
+                renewed.extend(answered.filter_map(|(token, reply)| Some((token?, reply.is_ok()))));
                 for ((number, is_completion), reply) in numbers.into_iter().zip(replies) {
                     match reply {
                         Ok(Reply::Reported {
@@ -111,6 +135,6 @@ impl Batch {
             answers,
             ..v1::ServerMessage::default()
         };
-        (count, message)
+        (count, Applied { message, renewed })
     }
 }

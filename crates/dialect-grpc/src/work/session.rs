@@ -1,6 +1,6 @@
 //! One worker's stream.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
@@ -16,10 +16,10 @@ use tonic::{Status, Streaming};
 
 use super::holders::{Holder, OpenStream};
 use super::outgoing::{Message, give_back};
-use super::reports::Batch;
+use super::reports::{Applied, Batch};
 use super::{
-    BATCH_JOBS_MAX, CREDITS_MAX, LEASE_WAIT_MAX, MESSAGE_BYTES_MAX, REPORTS_IN_FLIGHT_MAX,
-    REPORTS_MAX, SIGN_OF_LIFE_EVERY, SILENCE_MAX, SLOW_MAX,
+    ADOPTED_MAX, BATCH_JOBS_MAX, CREDITS_MAX, LEASE_WAIT_MAX, MESSAGE_BYTES_MAX,
+    REPORTS_IN_FLIGHT_MAX, REPORTS_MAX, SIGN_OF_LIFE_EVERY, SILENCE_MAX, SLOW_MAX,
 };
 use crate::Face;
 use crate::inward::Asked;
@@ -61,9 +61,11 @@ pub(crate) struct Session {
     batch: u64,
     /// The lease request that is waiting, if there are credits.
     asking: Option<Boxed<Granted>>,
-    in_flight: FuturesUnordered<Boxed<(usize, v1::ServerMessage)>>,
+    in_flight: FuturesUnordered<Boxed<(usize, Applied)>>,
     reports_in_flight: usize,
     held: HashMap<LeaseToken, JobKey>,
+    /// Jobs that came on an earlier stream, known by their renewals on this one.
+    adopted: HashSet<LeaseToken>,
     notices: mpsc::Receiver<v1::LeaseLost>,
     notices_sender: mpsc::Sender<v1::LeaseLost>,
     draining: watch::Receiver<bool>,
@@ -86,6 +88,7 @@ impl Session {
             in_flight: FuturesUnordered::new(),
             reports_in_flight: 0,
             held: HashMap::new(),
+            adopted: HashSet::new(),
             notices,
             notices_sender,
             is_draining: false,
@@ -118,7 +121,11 @@ impl Session {
         self.hear(first).await?;
         let mut silent_until = Instant::now() + SILENCE_MAX;
         let mut sign_at = Instant::now() + SIGN_OF_LIFE_EVERY;
+        let stopping = self.face.options.stopping.clone();
         loop {
+            if self.is_draining && self.is_idle() {
+                return Ok(());
+            }
             self.ask();
             let may_read = self.reports_in_flight < REPORTS_IN_FLIGHT_MAX;
             tokio::select! {
@@ -133,7 +140,7 @@ impl Session {
                 }
                 Some((count, answers)) = self.in_flight.next() => {
                     self.reports_in_flight -= count;
-                    self.send(answers).await?;
+                    self.answer(answers).await?;
                 }
                 Some(lost) = self.notices.recv() => self.tell_lost(lost).await?,
                 () = told_to_drain(&mut self.draining), if !self.is_draining => self.drain().await?,
@@ -146,8 +153,27 @@ impl Session {
                     return Err(Problem::new("stream_silent", message).into());
                 }
                 () = self.out.closed() => return Err(End::Gone),
+                () = stopping.cancelled() => return Err(Problem::stopping().into()),
             }
         }
+    }
+
+    /// Whether the worker holds nothing, as far as this stream knows, and waits for no answer.
+    fn is_idle(&self) -> bool {
+        self.held.is_empty() && self.adopted.is_empty() && self.in_flight.is_empty()
+    }
+
+    /// Sends the answers to reports, and learns from them what the worker holds.
+    async fn answer(&mut self, applied: Applied) -> Result<(), End> {
+        for (token, is_held) in applied.renewed {
+            if !is_held {
+                self.held.remove(&token);
+                self.adopted.remove(&token);
+            } else if !self.held.contains_key(&token) && self.adopted.len() < ADOPTED_MAX {
+                self.adopted.insert(token);
+            }
+        }
+        self.send(applied.message).await
     }
 
     async fn welcome(&mut self) -> Result<(), End> {
@@ -196,12 +222,12 @@ impl Session {
 
     async fn report(&mut self, reports: Vec<v1::Report>) -> Result<(), End> {
         let batch = Batch::new(self.face.handle.id(), &self.asked.lease.namespace, reports);
-        batch.forget(&mut self.held, &self.face.holders);
+        batch.forget(&mut self.held, &mut self.adopted, &self.face.holders);
         let count = batch.len();
         let mut applying: Boxed<_> = Box::pin(batch.apply(self.face.handle.clone()));
         // Polled once here, so that the reports of this message reach the shard before those of the next.
         match futures::poll!(applying.as_mut()) {
-            std::task::Poll::Ready((_, answers)) => self.send(answers).await,
+            std::task::Poll::Ready((_, answers)) => self.answer(answers).await,
             std::task::Poll::Pending => {
                 self.reports_in_flight += count;
                 self.in_flight.push(applying);

@@ -1,5 +1,6 @@
 //! Stopping: by one signal in order, by a second one at once.
 
+use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::thread;
@@ -7,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use ganger_e2e::api::Api;
+use ganger_e2e::command::{Worker, programs, until};
 use ganger_e2e::server::{PATIENCE, Setup};
 use rustix::process::Signal;
 use serde_json::json;
@@ -82,5 +84,54 @@ fn a_second_signal_stops_at_once_and_nothing_acknowledged_is_lost() -> Result<()
     let mut api = Api::new(setup.client());
     ensure!(api.find("kept")?.is_some(), "the acknowledged job is gone");
     server.stop()?;
+    setup.expect_no_panic()
+}
+
+/// What a server says that has cut somebody off.
+const CUT: [&str; 2] = ["still in flight", "still hold jobs"];
+
+#[test]
+fn an_idle_worker_holds_no_stop_up_and_stops_without_its_server() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let mut setup = Setup::in_folder(folder.path())?;
+    // Longer than anybody waits here: a stop that needs it does not end.
+    setup
+        .arguments
+        .extend(["--stop-timeout", "1h"].map(Into::into));
+    let mut server = setup.start()?;
+    let log = folder.path().join("worker.log");
+    let programs = programs(
+        &folder.path().join("programs"),
+        &[("echo", "#!/bin/sh\ncat\n")],
+    )?;
+    let address = setup.address.to_string();
+    let mut worker = Worker::start(&programs, &log, &["--server", &address], &[])?;
+    let said = || fs::read_to_string(&log).unwrap_or_default();
+    until("the worker's stream", || {
+        Ok(said().contains("connected").then_some(()))
+    })?;
+    // A slot that has run something has a supervisor.
+    let mut api = Api::new(setup.client());
+    api.expect("POST", "jobs", &json!({ "id": "a", "kind": "echo" }))?;
+    until("the job", || Ok(said().contains("succeeded").then_some(())))?;
+
+    server.stop()?;
+    let told = setup.log_text();
+    ensure!(!CUT.iter().any(|words| told.contains(words)), "{told}");
+    until("the word of it", || {
+        Ok(said().contains("the server is away").then_some(()))
+    })?;
+    let status = worker.stop()?;
+    ensure!(
+        status.success(),
+        "the worker ended with {status}: {}",
+        said()
+    );
+    ensure!(
+        said().contains("could not be told goodbye"),
+        "it did not try: {}",
+        said()
+    );
+    setup.check()?;
     setup.expect_no_panic()
 }

@@ -350,7 +350,7 @@ pub const KEYS: &[Key] = &[
     Key::new(
         "stop_timeout",
         "10s",
-        "how long a stop waits for requests in flight",
+        "how long a stop waits for workers to report the jobs that they hold, and after that for requests in flight",
         |config, value| {
             config.stop_timeout = span(value)?;
             Ok(())

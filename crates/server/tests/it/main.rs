@@ -8,4 +8,5 @@ mod reload;
 mod rights;
 mod server;
 mod shards;
+mod stopping;
 mod tls;

@@ -1,0 +1,239 @@
+//! What holds a stop up, and what does not. The stop timeout is an hour here: a stop that needs it never ends in time.
+
+use std::future::Future;
+use std::time::Duration;
+
+use futures::{StreamExt as _, stream};
+use ganger_client::{
+    Client, Delivery, NewJob, Options, TakeFrom, TakeMode, WorkEvent, WorkOptions, WorkStream,
+};
+use ganger_proto::v1;
+use ganger_proto::v1::insight_client::InsightClient;
+use ganger_proto::v1::jobs_client::JobsClient;
+use ganger_proto::v1::leases_client::LeasesClient;
+use ganger_server::{Config, Running, start};
+use tonic::Code;
+use tonic::transport::{Channel, Endpoint};
+
+use crate::kit::config;
+
+/// Longer than anything here takes.
+const PATIENCE: Duration = Duration::from_secs(60);
+const HOUR: Duration = Duration::from_secs(3_600);
+
+async fn started() -> Running {
+    let config = Config {
+        stop_timeout: HOUR,
+        ..config()
+    };
+    let running = start(config).await.expect("it starts");
+    running.ready().await;
+    running
+}
+
+async fn in_time<T>(what: &str, future: impl Future<Output = T>) -> T {
+    let done = tokio::time::timeout(PATIENCE, future).await;
+    done.unwrap_or_else(|_| panic!("{what} takes too long"))
+}
+
+async fn client(running: &Running) -> Client {
+    let options = Options::new(running.addr().to_string());
+    Client::connect(options).await.expect("it answers")
+}
+
+async fn channel(running: &Running) -> Channel {
+    let endpoint = Endpoint::from_shared(format!("http://{}", running.addr()));
+    let endpoint = endpoint.expect("an address");
+    endpoint.connect().await.expect("it listens")
+}
+
+fn work(client: &Client, credits: u32) -> WorkStream {
+    client.work(WorkOptions {
+        worker: "w".to_owned(),
+        queues: vec![TakeFrom::new("default")],
+        mode: TakeMode::Ordered,
+        lease_for: None,
+        credits,
+    })
+}
+
+async fn connected(worker: &mut WorkStream) {
+    while !matches!(
+        in_time("connecting", worker.next()).await,
+        Some(WorkEvent::Connected { .. })
+    ) {}
+}
+
+async fn delivered(worker: &mut WorkStream) -> Delivery {
+    loop {
+        if let Some(WorkEvent::Jobs(mut jobs)) = in_time("a delivery", worker.next()).await {
+            return jobs.remove(0);
+        }
+    }
+}
+
+/// A stream that takes no notice of anything: it never closes its side.
+fn endless<T: Send + 'static>(first: T) -> impl futures::Stream<Item = T> + Send + 'static {
+    stream::once(std::future::ready(first)).chain(stream::pending())
+}
+
+fn hello() -> v1::WorkerMessage {
+    v1::WorkerMessage {
+        hello: Some(v1::Hello {
+            worker: "another".to_owned(),
+            queues: vec![v1::TakeFrom {
+                queue: "default".to_owned(),
+                weight: 1,
+            }],
+            ..v1::Hello::default()
+        }),
+        credits_added: 1,
+        ..v1::WorkerMessage::default()
+    }
+}
+
+#[tokio::test]
+async fn idle_workers_do_not_hold_a_stop_up() {
+    let running = started().await;
+    let client = client(&running).await;
+    let mut ours = work(&client, 1);
+    connected(&mut ours).await;
+    let mut leases = LeasesClient::new(channel(&running).await);
+    let opened = leases.work(endless(hello())).await.expect("opened");
+    let mut foreign = opened.into_inner();
+    let welcome = foreign.message().await.expect("well").expect("a message");
+    assert!(welcome.welcome.is_some());
+
+    in_time("the stop", running.stop()).await;
+    let last = foreign.message().await.expect("well").expect("a message");
+    assert!(last.drain, "it hears why");
+    assert_eq!(foreign.message().await.expect("a good end"), None);
+}
+
+#[tokio::test]
+async fn open_streams_and_waiting_calls_do_not_hold_a_stop_up() {
+    let running = started().await;
+    let client = client(&running).await;
+    let job = client.enqueue(NewJob::new("k")).await.expect("accepted").id;
+    let channel = channel(&running).await;
+    let mut jobs = JobsClient::new(channel.clone());
+
+    let mut insight = InsightClient::new(channel.clone());
+    let events = insight.events(v1::EventsRequest::default()).await;
+    let mut events = events.expect("opened").into_inner();
+    events.message().await.expect("well").expect("a first word");
+    let asked = v1::LogRequest {
+        job: job.clone(),
+        ..v1::LogRequest::default()
+    };
+    let mut log = jobs.follow_log(asked).await.expect("opened").into_inner();
+    let batch = v1::EnqueueBatch {
+        number: 7,
+        request: Some(v1::EnqueueRequest {
+            jobs: vec![v1::NewJob {
+                kind: "k".to_owned(),
+                ..v1::NewJob::default()
+            }],
+            ..v1::EnqueueRequest::default()
+        }),
+    };
+    let batches = jobs.enqueue_stream(endless(batch)).await.expect("opened");
+    let mut batches = batches.into_inner();
+    let answer = batches.message().await.expect("well").expect("an answer");
+    assert_eq!(answer.number, 7);
+    let waiting = tokio::spawn({
+        let (mut jobs, job) = (jobs.clone(), job.clone());
+        async move {
+            let wait = v1::WaitRequest {
+                job,
+                wait_ms: 300_000,
+                ..v1::WaitRequest::default()
+            };
+            jobs.wait(wait).await
+        }
+    });
+    let leasing = tokio::spawn({
+        let mut leases = LeasesClient::new(channel);
+        async move {
+            let lease = v1::LeaseRequest {
+                queues: vec![v1::TakeFrom {
+                    queue: "empty".to_owned(),
+                    weight: 1,
+                }],
+                worker: "w".to_owned(),
+                jobs_max: 1,
+                wait_ms: 300_000,
+                ..v1::LeaseRequest::default()
+            };
+            leases.lease(lease).await
+        }
+    });
+    let is_waiting = |(name, number): &(&str, u64)| *name == "waiting_workers" && *number > 0;
+    while !running.shard().metrics().gauges.iter().any(is_waiting) {
+        tokio::task::yield_now().await;
+    }
+
+    in_time("the stop", running.stop()).await;
+    let stopping = |status: tonic::Status| (status.code(), status.message().to_owned());
+    let expected = (
+        Code::Unavailable,
+        "the server is stopping: try again".to_owned(),
+    );
+    let error = loop {
+        if let Err(error) = events.message().await {
+            break error;
+        }
+    };
+    assert_eq!(stopping(error), expected);
+    assert_eq!(stopping(log.message().await.expect_err("an end")), expected);
+    assert_eq!(
+        stopping(batches.message().await.expect_err("an end")),
+        expected
+    );
+    let leased = leasing.await.expect("no panic").expect("an answer");
+    assert_eq!(leased.into_inner().deliveries.len(), 0);
+    // It may not have reached the server before the stop.
+    if let Ok(waited) = waiting.await.expect("no panic") {
+        assert_eq!(waited.into_inner().id, job);
+    }
+}
+
+#[tokio::test]
+async fn a_job_in_hand_is_reported_while_the_server_stops_and_others_are_accepted() {
+    let running = started().await;
+    let client = client(&running).await;
+    let held = client.enqueue(NewJob::new("k")).await.expect("accepted").id;
+    let mut worker = work(&client, 1);
+    let reporter = worker.reporter();
+    let job = delivered(&mut worker).await;
+    let addr = running.addr().to_string();
+    let stop = tokio::spawn(running.stop());
+    while in_time("the word of it", worker.next()).await != Some(WorkEvent::Draining) {}
+
+    // Over a connection of its own.
+    let other = Client::connect(Options::new(addr)).await;
+    let other = other.expect("it still listens");
+    let late = other.enqueue(NewJob::new("k")).await.expect("accepted").id;
+    assert!(!stop.is_finished(), "the worker still holds a job");
+    reporter
+        .complete(&job.held, None)
+        .await
+        .expect("it still takes reports");
+    in_time("the stop", stop).await.expect("no panic");
+    assert_ne!(held, late);
+}
+
+#[tokio::test]
+async fn a_worker_that_never_reports_holds_a_stop_up_for_the_stop_timeout_only() {
+    let config = Config {
+        stop_timeout: Duration::from_millis(50),
+        ..config()
+    };
+    let running = start(config).await.expect("it starts");
+    running.ready().await;
+    let client = client(&running).await;
+    client.enqueue(NewJob::new("k")).await.expect("accepted");
+    let mut worker = work(&client, 1);
+    delivered(&mut worker).await;
+    in_time("the stop", running.stop()).await;
+}
