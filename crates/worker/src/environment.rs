@@ -50,22 +50,16 @@ impl Environment {
     }
 
     /// For a program in its working directory.
-    pub(crate) fn for_program(
-        &self,
-        directory: &Path,
-        program: &Path,
-        kind: &str,
-        marker: &str,
-    ) -> Vec<CString> {
+    pub(crate) fn for_program(&self, directory: &Path, program: &Path, kind: &str) -> Vec<CString> {
         let directory = directory.as_os_str().as_bytes();
         let mut all = self.common.clone();
         all.extend([
             variable("HOME", directory),
             variable("TMPDIR", directory),
             variable("PWD", directory),
+            variable("GANGER_KIND", kind.as_bytes()),
             variable("GANGER_METHOD", kind.as_bytes()),
             variable("GANGER_PROGRAM", program.as_os_str().as_bytes()),
-            variable(MARKER, marker.as_bytes()),
         ]);
         all
     }
@@ -96,9 +90,6 @@ impl Environment {
         all
     }
 }
-
-/// The variable by which processes of a run are known when all else is lost.
-pub(crate) const MARKER: &str = "GANGER_RUN";
 
 /// The global id of a job: `shard/id`.
 pub(crate) fn task_id(job: &Delivery) -> String {

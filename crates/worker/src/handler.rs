@@ -64,6 +64,8 @@ pub struct Handler {
     pub user: Option<(u32, u32)>,
     /// Whether it may only write below its working directory.
     pub is_sandboxed: bool,
+    /// Whether it may send signals to processes outside its run, as its user may. Programs that run as root always may.
+    pub may_signal: bool,
     /// A fed program without a job for this long is ended. Default 60 s.
     pub idle_for: Duration,
 }
@@ -84,6 +86,7 @@ impl Default for Handler {
             grace: None,
             user: None,
             is_sandboxed: false,
+            may_signal: false,
             idle_for: Duration::from_secs(60),
         }
     }
@@ -106,6 +109,13 @@ impl Handler {
         self.memory.is_some() || self.processes.is_some()
     }
 
+    /// Whether its signals are kept to its own run. Root is not bounded by that: what it runs administers the machine.
+    pub(crate) fn is_confined(&self) -> bool {
+        let own = rustix::process::geteuid().as_raw();
+        let user = self.user.map_or(own, |(uid, _)| uid);
+        !self.may_signal && user != 0
+    }
+
     pub(crate) fn run_as(&self) -> Option<User> {
         self.user.map(|(uid, gid)| User { uid, gid })
     }
@@ -124,6 +134,11 @@ impl Handlers {
     /// The settings for a kind.
     pub fn of(&self, kind: &str) -> &Handler {
         self.by_kind.get(kind).unwrap_or(&self.default)
+    }
+
+    /// Whether any kind has bounds on memory or processes.
+    pub(crate) fn have_bounds(&self) -> bool {
+        self.default.has_bounds() || self.by_kind.values().any(Handler::has_bounds)
     }
 
     /// Reads settings from a file; `None` if there is no such file.
@@ -182,6 +197,7 @@ struct Written {
     uid: Option<u32>,
     gid: Option<u32>,
     sandbox: Option<bool>,
+    may_signal: Option<bool>,
     idle_for: Option<Seconds>,
 }
 
@@ -204,6 +220,7 @@ impl Written {
             grace: time(self.grace).or(base.grace),
             user: own_user.or(base.user),
             is_sandboxed: self.sandbox.unwrap_or(base.is_sandboxed),
+            may_signal: self.may_signal.unwrap_or(base.may_signal),
             idle_for: time(self.idle_for).unwrap_or(base.idle_for),
         }
     }

@@ -5,16 +5,16 @@ use std::os::unix::ffi::OsStrExt;
 
 use ganger_client::Delivery;
 
+use crate::Settings;
 use crate::ending::{Ending, group};
-use crate::environment::{Environment, MARKER};
+use crate::environment::Environment;
 use crate::hand::Hand;
 use crate::handler::{Handler, Handlers};
 use crate::hearing::{Caps, Hearing};
 use crate::process::Process;
 use crate::program::{self, Program};
 use crate::scratch::{Scratch, WorkingDirectory};
-use crate::supervise::{Groups, Limits, Order, Supervisor, kill_orphans};
-use crate::{Settings, random};
+use crate::supervise::{Groups, Limits, Order, Supervisor};
 
 /// What all slots of a worker share.
 pub(crate) struct Shop {
@@ -27,26 +27,22 @@ pub(crate) struct Shop {
     pub(crate) groups: Groups,
 }
 
-/// A supervisor and the mark by which all it has ever started is known.
+/// A supervisor.
 pub(crate) struct Watch {
     pub(crate) supervisor: Supervisor,
-    pub(crate) marker: String,
 }
 
 impl Watch {
     /// Starts a supervisor.
     pub(crate) fn start(shop: &Shop) -> io::Result<Self> {
-        let marker = format!("{:016x}", random::number()?);
         Ok(Self {
             supervisor: Supervisor::start(&shop.settings.supervisor, &shop.groups)?,
-            marker,
         })
     }
 
     /// Ends a supervisor that failed, and all that it had started.
     pub(crate) fn give_up(self) {
-        self.supervisor.kill();
-        let killed = kill_orphans(&format!("{MARKER}={}", self.marker));
+        let killed = self.supervisor.kill();
         tracing::error!(
             killed,
             "a supervisor was lost; what it watched over is killed"
@@ -117,10 +113,9 @@ fn order(
     program: &Program,
     directory: &WorkingDirectory,
 ) -> Order {
-    let marker = &watch.marker;
-    let mut environment =
-        shop.environment
-            .for_program(&directory.path, &program.path, &job.kind, marker);
+    let mut environment = shop
+        .environment
+        .for_program(&directory.path, &program.path, &job.kind);
     if with_job {
         environment.extend(Environment::of_job(job));
     }
@@ -129,6 +124,7 @@ fn order(
         user: handler.run_as(),
         is_script: program.is_script,
         is_sandboxed: handler.is_sandboxed,
+        is_confined: handler.is_confined(),
         name: std::ffi::CString::new(program.path.as_os_str().as_bytes()).unwrap_or_default(),
         environment,
     }

@@ -15,6 +15,10 @@
 //!
 //! # For binaries that host a worker
 //!
+//! [`run()`] makes the process unreadable to others of the same user (`PR_SET_DUMPABLE`), so it leaves no core file and
+//! only root can trace it; and it makes the process the reaper of its descendants. When a supervisor ends, every child of
+//! the process that is in a session of its own and not a supervisor is killed: start such children elsewhere.
+//!
 //! The supervisor is the same binary, started again. So `main` begins with:
 //!
 //! ```no_run
@@ -31,6 +35,7 @@ mod fed;
 mod hand;
 mod handler;
 mod hearing;
+mod hide;
 mod launch;
 mod life;
 mod mount;
@@ -52,6 +57,7 @@ mod units;
 pub use ending::group;
 pub use error::Error;
 pub use handler::{Handler, Handlers, Mode};
+pub use hide::hide_environment;
 pub use run::{Shutdown, Summary, run, run_with};
 pub use settings::{Settings, make_name};
 pub use signals::shutdown_on_signals;

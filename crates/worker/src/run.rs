@@ -171,8 +171,12 @@ impl<R: Reports> Floor<R> {
             path: settings.scratch.clone(),
             source,
         })?;
+        // Programs of the same user can neither read our token from memory nor trace us.
+        let _ =
+            rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
         // Should a supervisor be killed, what it watched over comes to us.
         let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
+        let groups = Groups::prepare(handlers.have_bounds());
         let places = settings.concurrency.max(1);
         let (freed_sender, freed) = mpsc::unbounded_channel();
         Ok(Self {
@@ -183,7 +187,7 @@ impl<R: Reports> Floor<R> {
                 environment,
                 scratch,
                 hand: Hand::default(),
-                groups: Groups::prepare(),
+                groups,
             }),
             reports,
             places: (0..places)

@@ -39,6 +39,10 @@ pub(crate) fn run(context: &Context, command: Command) -> Outcome {
         Command::Token(command) => token::run(context, command),
         Command::NgsiInsert(args) => ngsi::insert(&args),
         command => {
+            if matches!(command, Command::Worker(_)) {
+                // Before there is a thread: programs that run as root may read everything of ours.
+                ganger_worker::hide_environment();
+            }
             let runtime = Runtime::new()?;
             let outcome = runtime.block_on(serve(context, command));
             // A read of standard input may still hang there: do not wait for it.

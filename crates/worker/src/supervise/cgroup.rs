@@ -27,24 +27,25 @@ pub(crate) struct Groups {
 }
 
 impl Groups {
-    /// Finds out what this machine allows, and says it in the log. Removes what killed workers have left.
-    pub(crate) fn prepare() -> Self {
+    /// Finds out what this machine allows, and says it in the log if any program `has_limits` that depend on it. Removes
+    /// what killed workers have left.
+    pub(crate) fn prepare(has_limits: bool) -> Self {
         let Some(own) = own_group() else {
-            say_without("no hierarchy of control groups of version 2 is mounted");
+            if has_limits {
+                warn_without("no hierarchy of control groups of version 2 is mounted");
+            }
             return Self::default();
         };
-        Self::below(own)
+        Self::below(own, has_limits)
     }
 
-    fn below(own: PathBuf) -> Self {
+    fn below(own: PathBuf, has_limits: bool) -> Self {
         remove_empty_groups(&own);
         let refused = delegate(&own).err();
         match &refused {
-            None => tracing::info!(
-                group = %own.display(),
-                "memory and processes of a run are bounded as a whole, by control groups"
-            ),
-            Some(reason) => say_without(reason),
+            _ if !has_limits => {}
+            None => tracing::info!(group = %own.display(), "control groups bound each run"),
+            Some(reason) => warn_without(reason),
         }
         Self {
             home: Some(own),
@@ -53,11 +54,9 @@ impl Groups {
     }
 }
 
-fn say_without(reason: &str) {
-    tracing::info!(
-        "memory is bounded as address space of each process, processes as those of its user (not of root), since control \
-         groups cannot bound a run here: {reason}"
-    );
+/// The rest is in `docs/worker-programs.md`.
+fn warn_without(reason: &str) {
+    tracing::warn!("`memory` and `processes` bound single processes, not whole runs: {reason}");
 }
 
 /// Has the kernel bound memory and processes in groups below `own`.
@@ -271,7 +270,7 @@ mod tests {
         assert!(reason.contains("memory and pids"), "{reason}");
         put("cgroup.controllers", "cpu memory pids\n");
         assert_eq!(delegate(place.path()), Ok(()));
-        assert!(Groups::below(place.path().into()).has_bounds);
+        assert!(Groups::below(place.path().into(), true).has_bounds);
     }
 
     #[test]

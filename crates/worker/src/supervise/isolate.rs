@@ -6,7 +6,9 @@ use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::ptr;
 
-use rustix::process::{Resource, Rlimit, setrlimit, setsid};
+use rustix::process::{
+    DumpableBehavior, Pid, Resource, Rlimit, set_dumpable_behavior, setrlimit, setsid,
+};
 
 /// Blocks every signal that can be blocked, and ignores none: a program inherits the latter, and gets a clean mask
 /// of its own.
@@ -52,15 +54,31 @@ pub(super) fn child_ends() -> io::Result<OwnedFd> {
 ///
 /// A session for each program would do as well, but the kernel's scheduler makes a group for each session, which
 /// costs a good part of a short program's life.
-pub(super) fn surroundings() {
-    // Fails only for the leader of a group, who has asked for a terminal's signals himself.
-    let _ = setsid();
+pub(super) fn surroundings() -> io::Result<()> {
+    // The worker knows what this process leaves behind by its session: see `orphans`.
+    setsid()?;
     let none = Rlimit {
         current: Some(0),
         maximum: Some(0),
     };
     // Less than that is always allowed.
     let _ = setrlimit(Resource::Core, none);
+    Ok(())
+}
+
+/// Programs of the same user can neither read this process's memory nor trace it. Programs become readable again when
+/// they are executed. To be called last: the files below `/proc/self` are root's from now on.
+pub(super) fn from_readers() {
+    // Known to every kernel.
+    let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
+}
+
+/// The session of a process, of this one if none is named; 0 if its leader is outside of the pid namespace.
+pub(super) fn session_of(process: Option<Pid>) -> Option<i32> {
+    let number = process.map_or(0, |pid| pid.as_raw_nonzero().get());
+    // SAFETY: a system call on a number.
+    let session = unsafe { libc::getsid(number) };
+    (session >= 0).then_some(session)
 }
 
 /// When memory runs out the kernel shall take a program before it takes the worker or the server. Programs

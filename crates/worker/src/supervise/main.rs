@@ -9,7 +9,7 @@ use rustix::process::{Pid, Signal, kill_process_group, set_child_subreaper};
 use super::order::{Message, ORDER_BYTES_MAX, Order, RUN, SWEEP, Step, TERMINATE};
 use super::spawn::{NotStarted, RESERVED, Stack, spawn};
 use super::sweep::{collect_for, kill_descendants};
-use super::{isolate, passing};
+use super::{isolate, passing, sandbox};
 
 /// Runs this process as a supervisor, until the worker is gone. Standard input is the socket to the worker.
 ///
@@ -27,11 +27,13 @@ pub fn supervisor_main() {
 
 fn serve() -> io::Result<()> {
     set_child_subreaper(Some(rustix::process::getpid()))?;
-    isolate::surroundings();
+    isolate::surroundings()?;
     isolate::prefer_us_to_die_second();
+    isolate::from_readers();
     let _reserved = reserve()?;
     let ends = isolate::child_ends()?;
     let mut stack = Stack::new();
+    let scope = sandbox::scope();
     let stdin = io::stdin();
     let socket = stdin.as_fd();
     let mut buffer = vec![0; ORDER_BYTES_MAX];
@@ -48,7 +50,12 @@ fn serve() -> io::Result<()> {
             }
         }
         if has_word {
-            obey(socket, &mut buffer, &mut stack, &mut running)?;
+            obey(
+                socket,
+                &mut buffer,
+                (&mut stack, scope.as_ref()),
+                &mut running,
+            )?;
         }
     }
 }
@@ -72,13 +79,13 @@ fn wait_for(socket: BorrowedFd<'_>, ends: BorrowedFd<'_>) -> io::Result<(bool, b
 fn obey(
     socket: BorrowedFd<'_>,
     buffer: &mut [u8],
-    stack: &mut Stack,
+    (stack, scope): (&mut Stack, Option<&OwnedFd>),
     running: &mut Option<Pid>,
 ) -> io::Result<()> {
     let mut files = Vec::new();
     let length = passing::receive(socket, buffer, &mut files)?;
     match buffer[..length].split_first() {
-        Some((&RUN, order)) => match start(order, &files, stack) {
+        Some((&RUN, order)) => match start(order, &files, stack, scope) {
             Ok(main) => {
                 *running = Some(main);
                 Ok(())
@@ -120,10 +127,15 @@ fn sweep(socket: BorrowedFd<'_>, running: &mut Option<Pid>) -> io::Result<()> {
     say(socket, word)
 }
 
-fn start(order: &[u8], files: &[OwnedFd], stack: &mut Stack) -> Result<Pid, NotStarted> {
+fn start(
+    order: &[u8],
+    files: &[OwnedFd],
+    stack: &mut Stack,
+    scope: Option<&OwnedFd>,
+) -> Result<Pid, NotStarted> {
     let failed = |step, errno| NotStarted { step, errno };
     let order = Order::decode(order).ok_or(failed(Step::Process, libc::EINVAL))?;
-    let pid = spawn(&order, files, stack)?;
+    let pid = spawn(&order, files, stack, scope)?;
     Pid::from_raw(pid).ok_or(failed(Step::Process, libc::ESRCH))
 }
 

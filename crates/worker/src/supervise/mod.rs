@@ -25,7 +25,6 @@ use std::process::{Child, Command, Stdio};
 pub(crate) use cgroup::{Groups, Refused};
 pub use main::supervisor_main;
 pub(crate) use order::{Limits, Order, Step, User};
-pub(crate) use orphans::kill_orphans;
 
 use cgroup::Group;
 use order::Message;
@@ -78,12 +77,15 @@ impl Supervisor {
     /// Starts `binary` as a supervisor, in a control group if one can be made.
     pub(crate) fn start(binary: &Path, groups: &Groups) -> io::Result<Self> {
         let (socket, other) = passing::pair()?;
-        let process = Command::new(binary)
+        let mut command = Command::new(binary);
+        command
             .arg0(NAME)
             .env_clear()
             .stdin(other)
-            .stdout(Stdio::null())
-            .spawn()?;
+            .stdout(Stdio::null());
+        let process = orphans::start(&mut command)?;
+        // It holds the other end of the socket, without which the supervisor's end is seen.
+        drop(command);
         let group = Group::around(groups, process.id());
         Ok(Self {
             process,
@@ -138,15 +140,16 @@ impl Supervisor {
         matches!(self.process.try_wait(), Ok(None))
     }
 
-    /// Kills the supervisor and all that is in its control group; without one, the kernel kills its program.
-    pub(crate) fn kill(mut self) {
+    /// Kills the supervisor and all that it has started: by its control group, if there is one, and by descent. Gives
+    /// how many processes had to be looked for because they had lost it.
+    pub(crate) fn kill(mut self) -> u32 {
         if let Some(group) = &self.group {
-            // What cannot be killed so is looked for by its environment.
+            // What cannot be killed so comes to us.
             let _ = group.kill();
         }
         // It may be gone already.
         let _ = self.process.kill();
-        let _ = self.process.wait();
+        orphans::collect(&mut self.process)
     }
 }
 
@@ -156,7 +159,10 @@ impl Drop for Supervisor {
         if let Ok((spare, _)) = passing::pair() {
             self.socket = spare;
         }
-        let _ = self.process.wait();
+        let killed = orphans::collect(&mut self.process);
+        if killed > 0 {
+            tracing::warn!(killed, "killed what a lost supervisor had left behind");
+        }
     }
 }
 

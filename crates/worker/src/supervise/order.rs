@@ -42,11 +42,13 @@ pub(crate) struct Order {
     pub(crate) limits: Limits,
     /// As whom; `None`: as the worker.
     pub(crate) user: Option<User>,
-    /// Whether an interpreter will have to open the program again, so its descriptor must stay open.
+    /// Whether an interpreter will have to open the program again, by its path or its descriptor.
     pub(crate) is_script: bool,
     /// Whether it may only write below its own directory.
     pub(crate) is_sandboxed: bool,
-    /// Its name for itself.
+    /// Whether it may only send signals to processes of its own run, where the kernel can keep it to that.
+    pub(crate) is_confined: bool,
+    /// Its absolute path, which is its name for itself too.
     pub(crate) name: CString,
     /// Its environment, as `NAME=value`.
     pub(crate) environment: Vec<CString>,
@@ -59,7 +61,8 @@ impl Order {
     pub(super) fn encode(&self) -> Vec<u8> {
         let flags = u64::from(self.is_script)
             | u64::from(self.is_sandboxed) << 1
-            | u64::from(self.user.is_some()) << 2;
+            | u64::from(self.user.is_some()) << 2
+            | u64::from(self.is_confined) << 3;
         let user = self.user.unwrap_or(User { uid: 0, gid: 0 });
         let limits = &self.limits;
         let numbers: [u64; NUMBERS] = [
@@ -107,6 +110,7 @@ impl Order {
             user: (flags & 4 != 0).then_some(User { uid, gid }),
             is_script: flags & 1 != 0,
             is_sandboxed: flags & 2 != 0,
+            is_confined: flags & 8 != 0,
             name: strings.next()?.ok()?,
             environment: strings.collect::<Result<_, _>>().ok()?,
         })
@@ -203,6 +207,7 @@ mod tests {
             user: Some(User { uid: 7, gid: 8 }),
             is_script: true,
             is_sandboxed: false,
+            is_confined: true,
             name: c"/etc/ganger/worker.d/greet".into(),
             environment: vec![c"PATH=/bin".into(), c"EMPTY=".into()],
         };

@@ -26,6 +26,17 @@ struct Ruleset {
     handled_access_fs: u64,
 }
 
+/// As Landlock's sixth version has it.
+#[repr(C)]
+struct ScopedRuleset {
+    handled_access_fs: u64,
+    handled_access_net: u64,
+    scoped: u64,
+}
+
+/// Signals go to processes under the same rules only.
+const SCOPE_SIGNAL: u64 = 1 << 1;
+
 #[repr(C, packed)]
 struct PathBeneath {
     allowed_access: u64,
@@ -58,6 +69,28 @@ pub(super) fn rules(directory: RawFd) -> io::Result<OwnedFd> {
     let null = std::fs::OpenOptions::new().write(true).open("/dev/null")?;
     allow(&made, null.as_raw_fd(), FILE_WRITES)?;
     Ok(made)
+}
+
+/// Makes rules that keep a process's signals, and those of its descendants, among themselves. `None` before Linux 6.12,
+/// and where Landlock is turned off.
+pub(super) fn scope() -> Option<OwnedFd> {
+    let ruleset = ScopedRuleset {
+        handled_access_fs: 0,
+        handled_access_net: 0,
+        scoped: SCOPE_SIGNAL,
+    };
+    // SAFETY: passes a struct of its own and its size.
+    let made = unsafe {
+        libc::syscall(
+            libc::SYS_landlock_create_ruleset,
+            &raw const ruleset,
+            size_of::<ScopedRuleset>(),
+            0_u32,
+        )
+    };
+    let made = RawFd::try_from(made).ok().filter(|fd| *fd >= 0)?;
+    // SAFETY: the call made it, and nobody else knows it.
+    Some(unsafe { OwnedFd::from_raw_fd(made) })
 }
 
 fn allow(ruleset: &OwnedFd, place: RawFd, allowed_access: u64) -> io::Result<()> {

@@ -36,6 +36,7 @@ struct Plan<'a> {
     directory: RawFd,
     standard: [RawFd; 4],
     sandbox: Option<RawFd>,
+    scope: Option<RawFd>,
     parent: libc::pid_t,
     failure: Option<(Step, i32)>,
 }
@@ -56,6 +57,7 @@ pub(super) fn spawn(
     order: &Order,
     files: &[OwnedFd],
     stack: &mut Stack,
+    scope: Option<&OwnedFd>,
 ) -> Result<i32, NotStarted> {
     let files: Vec<RawFd> = files.iter().map(AsRawFd::as_raw_fd).collect();
     let &[program, directory, a, b, c, d] = files.as_slice() else {
@@ -81,6 +83,7 @@ pub(super) fn spawn(
         directory,
         standard: [a, b, c, d],
         sandbox: sandbox.as_ref().map(AsRawFd::as_raw_fd),
+        scope: scope.filter(|_| order.is_confined).map(AsRawFd::as_raw_fd),
         // SAFETY: always succeeds.
         parent: unsafe { libc::getpid() },
         failure: None,
@@ -128,6 +131,10 @@ fn become_program(plan: &Plan<'_>) -> Result<std::convert::Infallible, Step> {
     no_new_privileges().ok_or(Step::Sandbox)?;
     if let Some(rules) = plan.sandbox {
         sandbox::enter(rules).ok_or(Step::Sandbox)?;
+    }
+    if let Some(scope) = plan.scope {
+        // A program may run under sixteen sets of rules at most; without this one it is watched all the same.
+        let _ = sandbox::enter(scope);
     }
     signals().ok_or(Step::Surroundings)?;
     execute(plan);

@@ -9,7 +9,7 @@ use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, wait};
 /// Rounds of stopping before killing. A fork bomb is frozen by then, or at its limit of processes.
 const STOP_ROUNDS_MAX: u32 = 50;
 /// How long a process may resist; only one that hangs in the kernel can.
-const RESIST_FOR: Duration = Duration::from_secs(10);
+pub(super) const RESIST_FOR: Duration = Duration::from_secs(10);
 
 /// Kills all descendants of this process and collects them. Gives how many, or `None` if one cannot be killed.
 pub(super) fn kill_descendants() -> Option<u32> {
@@ -23,7 +23,7 @@ pub(super) fn kill_descendants() -> Option<u32> {
         if Instant::now() > give_up_at {
             return None;
         }
-        stop_all();
+        stop_all(descendants);
         for pid in descendants() {
             let _ = kill_process(pid, Signal::KILL);
         }
@@ -66,9 +66,9 @@ pub(super) fn collect_for(main: Option<Pid>) -> (Option<WaitStatus>, bool) {
     }
 }
 
-/// Stops all descendants until no new one appears: what is stopped cannot fork, and keeps its number, so a fork
+/// Stops all `descendants` until no new one appears: what is stopped cannot fork, and keeps its number, so a fork
 /// bomb under a limit cannot use what killing would free.
-fn stop_all() {
+pub(super) fn stop_all(descendants: impl Fn() -> Vec<Pid>) {
     let mut stopped = BTreeSet::new();
     for _ in 0..STOP_ROUNDS_MAX {
         let fresh: Vec<Pid> = descendants()
@@ -85,7 +85,11 @@ fn stop_all() {
 }
 
 fn descendants() -> Vec<Pid> {
-    let mut found = children("self");
+    descendants_of(children("self"))
+}
+
+/// These processes and all that descend from them.
+pub(super) fn descendants_of(mut found: Vec<Pid>) -> Vec<Pid> {
     let mut next = 0;
     while let Some(pid) = found.get(next) {
         found.extend(children(&pid.as_raw_nonzero().to_string()));

@@ -151,38 +151,6 @@ async fn rel_w1_a_killed_supervisor_costs_one_run_and_leaves_nothing() {
     rig.end().await;
 }
 
-#[tokio::test]
-async fn rel_w3_a_control_group_holds_what_washes_its_environment_and_kills_its_supervisor() {
-    let rig = Rig::new();
-    let file = rig.scratch.path().join("pid");
-    let escape = format!(
-        "supervisor = os.getppid()\nif os.fork() == 0:\n    os.setsid()\n    os.execve('/bin/sh', ['sh', '-c', \
-        'echo $$ > {0}.new; mv {0}.new {0}; exec sleep 1000'], {{'PATH': '/bin:/usr/bin'}})\n\
-        while not os.path.exists('{0}'): pass\nos.kill(supervisor, 9)\ntime.sleep(1000)",
-        file.display()
-    );
-    rig.python("escapes", &format!("import os, time\n{escape}"));
-    rig.job("escapes", "escapes", "");
-    assert_eq!(rig.sink.failure("escapes").await.group, "supervisor-lost");
-    let escaped: i32 = fs::read_to_string(&file).unwrap().trim().parse().unwrap();
-    let has_groups = fs::read_to_string("/proc/self/cgroup")
-        .unwrap()
-        .lines()
-        .any(|line| line.starts_with("0::"));
-    if has_groups && rustix::process::geteuid().is_root() {
-        let state = || fs::read_to_string(format!("/proc/{escaped}/stat")).unwrap_or_default();
-        until_true("it is dead", || {
-            state().is_empty() || state().contains(") Z")
-        });
-    } else {
-        eprintln!("skipped: no control group can be made here");
-        let pid = rustix::process::Pid::from_raw(escaped).unwrap();
-        rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
-    }
-    fs::remove_file(file).unwrap();
-    rig.end().await;
-}
-
 /// Set in the process that plays the worker to be killed.
 const ROLE: &str = "GANGER_TEST_WORKER_PLACE";
 
