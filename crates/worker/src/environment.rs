@@ -1,5 +1,7 @@
 //! What a program finds in its environment: a few usual names, its job, and what it was promised. Nothing else of
 //! the worker's gets in (`rel S3`).
+//!
+//! `GANGER_TASK_ID`, `GANGER_METHOD` and `GANGER_SERVER` are the names of enq, for programs that were written for it.
 
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
@@ -25,16 +27,15 @@ impl Environment {
     /// # Errors
     /// If a name to be passed on is a secret's.
     pub(crate) fn new(settings: &Settings, worker: &str) -> Result<Self, Error> {
+        let server = without_user(&settings.server.url);
         let mut common = vec![
             inherited(
                 "PATH",
                 "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
             ),
             inherited("LANG", "C.UTF-8"),
-            variable(
-                "GANGER_SERVER",
-                without_user(&settings.server.url).as_bytes(),
-            ),
+            variable("GANGER_URL", server.as_bytes()),
+            variable("GANGER_SERVER", server.as_bytes()),
             variable("GANGER_NAMESPACE", settings.server.namespace.as_bytes()),
             variable("GANGER_WORKER", worker.as_bytes()),
         ];
@@ -67,6 +68,7 @@ impl Environment {
     /// What tells of one job; `None` for absent times.
     pub(crate) fn of_job(job: &Delivery) -> Vec<CString> {
         let mut all = vec![
+            variable("GANGER_JOB_ID", task_id(job).as_bytes()),
             variable("GANGER_TASK_ID", task_id(job).as_bytes()),
             variable("GANGER_ATTEMPT", job.attempt.to_string().as_bytes()),
             variable(

@@ -1,9 +1,9 @@
-//! Finds the program of a kind: by name alone, inside one directory, opened once and executed as opened (`rel S10`).
+//! Finds the program of a kind: by name alone, inside one directory, opened once and checked as opened (`rel S10`).
 
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, open, openat, openat2};
@@ -14,11 +14,11 @@ const NAME_BYTES_MAX: usize = 255;
 /// The settings of the directory's programs; never one of them.
 pub(crate) const SETTINGS_FILE: &str = "handlers.toml";
 
-/// A program, opened: what is executed is this file, whatever its name points at later.
+/// A program, opened: what is executed is this file.
 #[derive(Debug)]
 pub(crate) struct Program {
     file: OwnedFd,
-    /// Where it was found.
+    /// Where it was found: absolute, with the links of the directory's own path resolved.
     pub(crate) path: PathBuf,
     /// Whether an interpreter will have to read it.
     pub(crate) is_script: bool,
@@ -93,7 +93,9 @@ pub(crate) fn find(directory: &Path, kind: &str) -> io::Result<Result<Program, M
         return Ok(Err(Missing::SetUser));
     }
     let is_script = starts_as_script(file.as_fd());
-    let path = directory.join(kind);
+    // Of the directory that was opened, so that a program finds its neighbours though a link is turned meanwhile.
+    let opened = directory_fd.as_raw_fd();
+    let path = std::fs::read_link(format!("/proc/self/fd/{opened}"))?.join(kind);
     Ok(Ok(Program {
         file,
         path,
@@ -126,7 +128,7 @@ fn open_beneath(directory: BorrowedFd<'_>, kind: &str) -> rustix::io::Result<Own
 /// Whether the file begins with `#!`. One that may be executed but not read cannot be a script: its interpreter
 /// could not read it either.
 fn starts_as_script(file: BorrowedFd<'_>) -> bool {
-    let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&file));
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
     let Ok(opened) = openat(CWD, path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()) else {
         return false;
     };

@@ -24,7 +24,7 @@ pub(super) struct NotStarted {
 /// Descriptors below this number are kept free for what the program is given.
 pub(super) const RESERVED: RawFd = 10;
 
-/// Where a script finds itself: its interpreter opens `/dev/fd/4`.
+/// Where a script is open that its own user cannot reach by its path: its interpreter opens `/dev/fd/4`.
 const SCRIPT: RawFd = 4;
 
 /// Everything the new process needs, made before it exists.
@@ -243,8 +243,27 @@ fn signals() -> Option<()> {
     }
 }
 
+/// Executes what was opened and checked. A binary is executed by its descriptor, whatever its path names by now.
+///
+/// A script is opened a second time, by its interpreter, and finds its neighbours by the name that it was started by. So
+/// it is started by its path if that names the file that was checked, for the user that it runs as; otherwise by its
+/// descriptor, which works where the path cannot be searched. Between this look and the interpreter's the file could be
+/// exchanged by somebody who may write to the folder of the programs, and who might as well have put another program
+/// there before. A set-user-id bit has no effect on what is executed here.
 fn execute(plan: &Plan<'_>) {
     let empty: &CStr = c"";
+    if plan.order.is_script && is_at_its_path(plan) {
+        // SAFETY: as below; the descriptor is this process's own.
+        unsafe {
+            libc::fcntl(SCRIPT, libc::F_SETFD, libc::FD_CLOEXEC);
+            libc::execve(
+                plan.order.name.as_ptr(),
+                plan.arguments.as_ptr(),
+                plan.environment.as_ptr(),
+            );
+        }
+        return;
+    }
     let program = if plan.order.is_script {
         SCRIPT
     } else {
@@ -260,6 +279,18 @@ fn execute(plan: &Plan<'_>) {
             plan.environment.as_ptr(),
             libc::AT_EMPTY_PATH,
         );
+    }
+}
+
+/// Whether the program's path names the file that was opened.
+fn is_at_its_path(plan: &Plan<'_>) -> bool {
+    // SAFETY: both calls fill a struct of their own; the path ends with a NUL.
+    unsafe {
+        let mut opened: libc::stat = std::mem::zeroed();
+        let mut named: libc::stat = std::mem::zeroed();
+        libc::fstat(SCRIPT, &raw mut opened) == 0
+            && libc::stat(plan.order.name.as_ptr(), &raw mut named) == 0
+            && (opened.st_dev, opened.st_ino) == (named.st_dev, named.st_ino)
     }
 }
 

@@ -240,6 +240,21 @@ async fn rel_w6_a_program_may_run_as_another_user() {
 }
 
 #[tokio::test]
+async fn a_script_runs_as_a_user_who_cannot_search_its_folder() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: only root may change the user");
+        return;
+    }
+    let rig = Rig::with("[default]\nuid = 12345\ngid = 54321", |_| {});
+    let nobody_else = std::os::unix::fs::PermissionsExt::from_mode(0o700);
+    std::fs::set_permissions(rig.programs.path(), nobody_else).unwrap();
+    rig.sh("who", "echo \"[$(id -u), \\\"$0\\\"]\"");
+    rig.job("who", "who", "");
+    assert_eq!(rig.sink.result("who").await, "[12345, \"/dev/fd/4\"]");
+    rig.end().await;
+}
+
+#[tokio::test]
 async fn rel_w6_a_sandboxed_program_writes_only_in_its_own_directory() {
     let rig = Rig::with("[default]\nsandbox = true", |_| {});
     let outside = tempfile::tempdir().unwrap();

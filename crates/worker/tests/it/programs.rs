@@ -1,6 +1,8 @@
 //! What programs read and write, and what becomes of it: faults f60, f62, f63 of the catalogue.
 #![allow(clippy::unwrap_used, reason = "a test ends with its first surprise")]
 
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::time::{Duration, UNIX_EPOCH};
 
 use crate::support::{Rig, delivery};
@@ -244,10 +246,14 @@ async fn the_environment_tells_of_the_job_and_of_nothing_else() {
     let result = rig.sink.result("id 1").await;
     let found: serde_json::Value = serde_json::from_str(&result).unwrap();
     let expected = [
+        ("GANGER_JOB_ID", "1/id 1"),
+        ("GANGER_KIND", "environment"),
         ("GANGER_TASK_ID", "1/id 1"),
         ("GANGER_METHOD", "environment"),
         ("GANGER_ATTEMPT", "3"),
         ("GANGER_DEADLINE", "5000000000.250"),
+        ("GANGER_URL", "http://127.0.0.1:3733"),
+        ("GANGER_NAMESPACE", "default"),
         ("GANGER_SERVER", "http://127.0.0.1:3733"),
         ("CARGO_MANIFEST_DIR", env!("CARGO_MANIFEST_DIR")),
     ];
@@ -261,5 +267,40 @@ async fn the_environment_tells_of_the_job_and_of_nothing_else() {
         found.get("CARGO_PKG_NAME").is_none() && !result.contains("secret"),
         "{result}"
     );
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn a_script_finds_itself_and_its_neighbours_by_its_real_path() {
+    let folder = tempfile::tempdir().unwrap();
+    let real = folder.path().join("release");
+    let link = folder.path().join("current");
+    fs::create_dir(&real).unwrap();
+    std::os::unix::fs::symlink("release", &link).unwrap();
+    let rig = Rig::with("", |settings| settings.directory.clone_from(&link));
+    let put = |name: &str, text: &str| {
+        fs::write(real.join(name), text).unwrap();
+        fs::set_permissions(real.join(name), fs::Permissions::from_mode(0o755)).unwrap();
+    };
+    fs::write(real.join("lib.sh"), "greeting='\"hello\"'\n").unwrap();
+    put(
+        "shell",
+        "#!/bin/sh\n. \"$(dirname \"$0\")/lib.sh\"\necho \"$0 $GANGER_PROGRAM\" >&2\nls -l /proc/self/fd >&2\necho \"$greeting\"\n",
+    );
+    put("python", "#!/usr/bin/env python3\nraise ValueError\n");
+    std::os::unix::fs::symlink("shell", real.join("alias")).unwrap();
+    for kind in ["shell", "alias"] {
+        rig.job(kind, kind, "");
+        assert_eq!(rig.sink.result(kind).await, "\"hello\"");
+        let path = real.canonicalize().unwrap().join(kind);
+        let log = String::from_utf8(rig.sink.log(kind)).unwrap();
+        let path = path.display();
+        assert!(log.contains(&format!("{path} {path}")), "{log}");
+        assert!(!log.contains("-> /tmp"), "it is open nowhere: {log}");
+    }
+    rig.job("python", "python", "");
+    let message = rig.sink.failure("python").await.message;
+    let file = format!("File \"{}/python\"", real.canonicalize().unwrap().display());
+    assert!(message.contains(&file), "{message}");
     rig.end().await;
 }
