@@ -76,11 +76,12 @@ async fn damage_found_while_rows_are_loaded_ends_the_server_with_the_code_of_an_
     };
     started(config.clone()).await.stop().await;
     let mut bytes = std::fs::read(&config.db).expect("the store is closed");
-    // Each table without rows is a page without cells; one of no known kind is malformed.
-    for page in bytes.chunks_exact_mut(2_048).skip(1) {
-        if matches!(page[0], 0x0a | 0x0d) && page[3..5] == [0, 0] {
-            page[0] = 0xff;
-        }
+    // A table without rows is a page without cells; one of no known kind is malformed. The last table and its index are
+    // read when rows are loaded, and not before.
+    let pages = bytes.chunks_exact_mut(2_048).rev();
+    let empty = pages.filter(|page| matches!(page[0], 0x0a | 0x0d) && page[3..5] == [0, 0]);
+    for page in empty.take(2) {
+        page[0] = 0xff;
     }
     std::fs::write(&config.db, bytes).expect("it can be written");
     let running = start(config).await.expect("its header is whole");
