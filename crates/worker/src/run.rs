@@ -314,11 +314,10 @@ impl<R: Reports> Floor<R> {
 
     fn looked_for(&self, kind: &str) -> String {
         let kind = crate::text::excerpt(kind.as_bytes(), 255);
-        format!(
-            "{kind} in {} on {}",
-            self.shop.settings.directory.display(),
-            self.shop.name
-        )
+        let directory = &self.shop.settings.directory;
+        // Whoever reads it is elsewhere.
+        let directory = std::path::absolute(directory).unwrap_or_else(|_| directory.clone());
+        format!("{kind} in {} on {}", directory.display(), self.shop.name)
     }
 
     /// An idle place, one that keeps a program of this kind running if there is one.
@@ -471,7 +470,21 @@ impl<R: Reports> Floor<R> {
         if let Ok(Err(error)) = goodbye {
             tracing::warn!(%error, "the server could not be told goodbye");
         }
-        tracing::info!(?self.summary, "worker ends");
+        let Summary {
+            succeeded,
+            failed,
+            released,
+            dropped,
+            undelivered,
+        } = self.summary;
+        tracing::info!(
+            succeeded,
+            failed,
+            released,
+            dropped,
+            undelivered,
+            "worker ends"
+        );
         self.summary
     }
 }

@@ -318,7 +318,7 @@ fn log_end(work: &Work, ending: &Ending, took: Duration) {
             let (group, permanent) = (&failed.group, failed.is_permanent);
             tracing::warn!(%job, %kind, attempt, ?took, group, permanent, "failed: {message}");
         }
-        Ending::NoHandler(reason) => tracing::warn!(%job, %kind, attempt, "no handler: {reason}"),
+        Ending::NoHandler(reason) => tracing::warn!(%job, %kind, attempt, "no program: {reason}"),
         Ending::Dropped(reason) => {
             tracing::warn!(%job, %kind, attempt, ?took, "outcome dropped: {reason}");
         }

@@ -116,7 +116,10 @@ pub(crate) async fn run(context: &Context, args: WorkerArgs) -> Outcome {
     if !args.dir.is_dir() {
         let message = format!("there is no directory {}", args.dir.display());
         return Err(Failure::usage(message).then(
-            "name the directory of the programs with --dir; each file in it is one kind of job",
+            "name the directory of the programs with --dir; each executable file in it runs the jobs of that kind:\n  \
+             mkdir programs\n  \
+             printf '#!/bin/sh\\ncat\\n' > programs/echo && chmod +x programs/echo\n  \
+             ganger worker --dir programs",
         ));
     }
     let settings = settings(context, args)?;
