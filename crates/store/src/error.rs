@@ -69,6 +69,16 @@ pub enum StoreError {
         /// Who asked.
         wanted: String,
     },
+    /// The device has no room for what has to be written; the same works once there is some.
+    #[error("the store {path} cannot be {doing}: the disk is full ({reason}); free some space")]
+    Full {
+        /// Where.
+        path: String,
+        /// Such as `opened`, `read`.
+        doing: &'static str,
+        /// The system's words.
+        reason: String,
+    },
     /// The system refused.
     #[error("the store {path} cannot be {doing}: {reason}")]
     Io {

@@ -10,6 +10,7 @@ mod error;
 pub mod memory;
 pub mod merge;
 mod reader;
+mod repeated;
 pub mod select;
 mod store;
 #[cfg(feature = "suite")]
@@ -18,4 +19,5 @@ pub mod suite;
 pub use error::{CommitError, StoreError};
 pub use memory::MemoryStore;
 pub use reader::{LogChunk, Page, Reader, StoredJob};
-pub use store::{Loaded, Opened, Store, statistics_loaded_from};
+pub use repeated::{Line, Over, Repeated};
+pub use store::{Loaded, Opened, Reserve, Store, statistics_loaded_from};

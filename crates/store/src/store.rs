@@ -71,6 +71,24 @@ pub struct Opened {
     pub meta: Meta,
 }
 
+/// Blocks of the device that a store has taken in time, and gives back to itself when the device is full.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reserve {
+    /// Bytes that are taken now.
+    pub held: u64,
+    /// Bytes that are taken while there is room; 0 for a store that keeps none.
+    pub wanted: u64,
+    /// Whether writes that found no room have drawn on it since it was whole.
+    pub is_open: bool,
+}
+
+impl Reserve {
+    /// Whether all of it is there.
+    pub fn is_whole(self) -> bool {
+        self.held >= self.wanted
+    }
+}
+
 /// The writing side: one per store, on a thread of its own.
 pub trait Store: Send + 'static {
     /// Its readers.
@@ -105,6 +123,16 @@ pub trait Store: Send + 'static {
     /// Free bytes on the device, if that means anything here.
     fn free_bytes(&self) -> Option<u64> {
         None
+    }
+
+    /// The blocks kept on the device for what goes on when it is full; filled again if there is room for it now.
+    fn keep_reserve(&mut self) -> Reserve {
+        self.reserve()
+    }
+
+    /// Likewise, as it is. Cheap: it is asked for after every commit.
+    fn reserve(&self) -> Reserve {
+        Reserve::default()
     }
 
     /// Upkeep while nothing waits, in a bounded slice: checkpoints, reclaiming space.
