@@ -197,6 +197,8 @@ numbers! {
         epoch,
         /// Free bytes on the store's device; 0 if unknown.
         store_free_bytes,
+        /// Bytes of the store's device that are held in reserve; 0 if the store keeps no reserve.
+        store_reserve_bytes,
         /// Rows in the last durable commit.
         last_commit_changes,
         /// Live jobs read back so far at the last start.

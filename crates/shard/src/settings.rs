@@ -54,6 +54,17 @@ pub struct Settings {
     pub key_upkeep: KeyUpkeep,
 }
 
+/// No more of the reserve is taken in advance.
+const RESERVE_TAKEN_MAX: u64 = 64 << 20;
+
+impl Settings {
+    /// Bytes of the reserve whose blocks are really taken on the device; of the rest only the free space is looked at.
+    /// Half of it, at most 64 MiB.
+    pub fn reserve_taken(&self) -> u64 {
+        (self.reserve_bytes / 2).min(RESERVE_TAKEN_MAX)
+    }
+}
+
 impl Default for Settings {
     fn default() -> Self {
         Self {

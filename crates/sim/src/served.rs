@@ -504,7 +504,7 @@ impl Served {
         }
         let report = self.keeper.carry_out(order);
         self.keeper.store_mut().end = End::Well;
-        let is_known = |report: &Report<_>| matches!(report, Report::Committed { sequence } if self.claimed.contains(sequence));
+        let is_known = |report: &Report<_>| matches!(report, Report::Committed { sequence, .. } if self.claimed.contains(sequence));
         self.reports
             .extend(report.filter(|report| !is_known(report)));
     }
@@ -517,7 +517,10 @@ impl Served {
                 && self.claimed.insert(commit.sequence)
             {
                 let sequence = commit.sequence;
-                self.reports.push_back(Report::Committed { sequence });
+                self.reports.push_back(Report::Committed {
+                    sequence,
+                    is_reserve_open: false,
+                });
                 count += 1;
             }
         }

@@ -306,6 +306,9 @@ pub struct Release {
     pub delay: Duration,
     /// Whether the attempt counts against the retries.
     pub counted: bool,
+    /// Whether the server could not hand the job out. Such a release never counts, and is not one of the limited number
+    /// of uncounted releases. Only the shard sets this.
+    pub by_server: bool,
     /// Back to its old place instead of the end of the line.
     pub keep_place: bool,
     /// For people.

@@ -185,6 +185,7 @@ fn release(
         held: held(here, at, namespace, item.held.as_ref())?,
         delay: ms(item.delay_ms),
         counted: item.counted,
+        by_server: false,
         keep_place: item.keep_place,
         reason: cut(item.reason),
     })))

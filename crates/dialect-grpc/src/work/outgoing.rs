@@ -67,6 +67,7 @@ pub(crate) fn give_back(handle: &Handle, namespace: &Namespace, unsent: &[v1::De
             held,
             delay: std::time::Duration::ZERO,
             counted: false,
+            by_server: false,
             keep_place: true,
             reason: "the worker's stream ended before the job was sent".to_owned(),
         })))

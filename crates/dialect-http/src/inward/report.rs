@@ -292,6 +292,7 @@ impl Report for ReleaseIn {
             held: held(api, namespace, pointer, &self.job, self.token)?,
             delay: self.delay.map(|span| span.0).unwrap_or_default(),
             counted: self.counted,
+            by_server: false,
             keep_place: self.keep_place,
             reason: self.reason,
         })))

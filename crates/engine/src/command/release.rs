@@ -41,7 +41,7 @@ impl Engine {
             .extra
             .as_deref()
             .map_or(0, |extra| extra.releases);
-        let counted = cmd.counted || releases >= RELEASES_MAX;
+        let counted = !cmd.by_server && (cmd.counted || releases >= RELEASES_MAX);
         let end = AttemptEnd::Released {
             counted,
             reason: cmd.reason.clone(),
@@ -50,7 +50,9 @@ impl Engine {
         let job = self.job_mut(key);
         if !counted {
             job.attempts_counted -= 1;
-            job.extra_mut().releases += 1;
+            if !cmd.by_server {
+                job.extra_mut().releases += 1;
+            }
         }
         if counted && !self.may_retry(now, key, cmd.delay) {
             self.fail_for_good(now, key, Group::from_static(GROUP), cmd.reason, out);

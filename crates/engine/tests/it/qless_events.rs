@@ -275,6 +275,7 @@ fn our_own_commands_tell_of_them_too() {
         held: held(&grant),
         delay: Duration::from_secs(5),
         counted: false,
+        by_server: false,
         keep_place: false,
         reason: String::new(),
     };

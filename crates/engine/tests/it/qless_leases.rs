@@ -103,6 +103,7 @@ fn release(grant: &Grant) -> Command {
         held: held(grant),
         delay: Duration::ZERO,
         counted: false,
+        by_server: false,
         keep_place: false,
         reason: String::new(),
     }))

@@ -498,6 +498,34 @@ fn releases_without_end_begin_to_count() {
 }
 
 #[test]
+fn releases_by_the_server_never_count_and_use_up_no_others() {
+    let mut world = World::new();
+    let id = world.enqueue_one(NewJob {
+        retry: Some(quick_retries(0)),
+        ..job()
+    });
+    let by_server = |grant: &Grant| match release(grant, false, true, Duration::ZERO) {
+        Command::Release(mut release) => {
+            release.by_server = true;
+            Command::Release(release)
+        }
+        other => other,
+    };
+    for _ in 0..3 * limits::RELEASES_MAX {
+        let grant = world.lease_one("w");
+        world.ok(by_server(&grant));
+    }
+    for _ in 0..limits::RELEASES_MAX {
+        let grant = world.lease_one("w");
+        world.ok(release(&grant, false, false, Duration::ZERO));
+    }
+    assert_eq!(world.state(&id), Some(JobState::Ready));
+    let grant = world.lease_one("w");
+    world.ok(by_server(&grant));
+    assert_eq!(world.state(&id), Some(JobState::Ready));
+}
+
+#[test]
 fn a_delayed_job_is_ready_at_its_time_and_not_before() {
     let mut world = World::new();
     world.enqueue_one(NewJob {

@@ -5,14 +5,14 @@ use ganger_types::query::Query;
 use ganger_types::{Command, Elapsed, Namespace, Now, Rejection, Reply, Timestamp};
 
 use super::Core;
-use super::request::{Given, QueueGauge, Request, Ticket, is_new_work, is_setting};
+use super::request::{Given, QueueGauge, Request, Ticket, is_setting};
 use super::turn::Turn;
 use crate::CallError;
 
 impl<R: Reader, T: Ticket> Core<R, T> {
     /// Fires what is due, in bounded slices, before anything else of this moment is applied.
     pub(super) fn fire_timers(&mut self, now: Now) {
-        if !self.has_room() {
+        if !self.has_room() || self.is_write_stopped() {
             return;
         }
         let limit = self.settings.turn_timers_max;
@@ -34,6 +34,9 @@ impl<R: Reader, T: Ticket> Core<R, T> {
     }
 
     fn take(&mut self, request: Request<T>, now: Now) {
+        let Some(request) = self.defer_if_write_stopped(request) else {
+            return;
+        };
         match request {
             Request::Call {
                 command,
@@ -77,6 +80,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
                 request,
                 waiter,
             } => {
+                self.keep_for_repeat(now, &held, request.as_ref(), waiter);
                 self.take_back(now, held, request, waiter);
             }
             Request::Census { ticket } => {
@@ -111,9 +115,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         command: Command,
         at: Option<Timestamp>,
     ) -> Result<Reply, CallError> {
-        if is_new_work(&command) {
-            self.refuse_if_full()?;
-        }
+        self.refuse_if_full(&command)?;
         self.apply_if_full(now, command, at)
     }
 
@@ -124,6 +126,9 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         command: Command,
         at: Option<Timestamp>,
     ) -> Result<Reply, CallError> {
+        if !self.may_apply(&command) {
+            return Err(self.full());
+        }
         self.numbers.counters.commands_total.inc();
         let moment = self.moment(now, &command, at)?;
         // What ends by the caller's time is found among the ended, so it is settled before the look.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use ganger_store::{Reader, StoreError};
+use ganger_store::{Line, Reader, StoreError};
 use ganger_types::command::{Fail, Held, Lease};
 use ganger_types::{Bytes, Command, Grant, Group, InputState, JobKey, JobRef, Now, Reply, limits};
 
@@ -83,6 +83,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         bytes: &mut usize,
     ) -> Option<CallError> {
         let mut trouble = None;
+        let before = deliveries.len();
         for grant in grants {
             match self.read_one(&grant) {
                 Ok((payload, inputs)) => {
@@ -96,11 +97,51 @@ impl<R: Reader, T: Ticket> Core<R, T> {
                 Err(Trouble::Damaged(what)) => self.set_aside(now, &grant, what),
                 Err(Trouble::Unreadable(error)) => {
                     trouble = Some(CallError::from_read(&self.settings.shard, &error));
-                    self.give_back(now, held(&grant), "its payload could not be read");
+                    // The job does not pay for the store, and is not tried again at once.
+                    self.give_back(now, held(&grant), true, "its payload could not be read");
+                    self.note_unread(now, &error);
                 }
             }
         }
+        if trouble.is_none() && deliveries.len() > before {
+            self.delivery.note_success();
+        }
         trouble
+    }
+
+    fn note_unread(&mut self, now: Now, error: &StoreError) {
+        self.delivery.note_failure(now.elapsed);
+        let shard = &self.settings.shard;
+        match self.failures.occur(now.elapsed) {
+            Some(Line::First) => {
+                tracing::error!(%shard, %error, "jobs cannot be handed out: the store cannot be read");
+            }
+            Some(Line::Again { times }) => {
+                tracing::error!(%shard, %error, times, "jobs still cannot be handed out");
+            }
+            None => {}
+        }
+    }
+
+    /// Whether jobs are handed out now: not while the store cannot be read, and not from its reserve.
+    pub(super) fn may_deliver(&self, now: Now) -> bool {
+        !self.delivery.is_on(now.elapsed) && !self.is_on_reserve()
+    }
+
+    /// What is answered to those who do not wait until it is over.
+    pub(super) fn undeliverable(&self) -> CallError {
+        if self.is_on_reserve() {
+            return self.full();
+        }
+        self.unavailable("the store cannot be read")
+    }
+
+    /// Serves those who were held back, once that is over.
+    pub(super) fn resume_deliveries(&mut self, now: Now) {
+        if self.delivery.holds_back && self.may_deliver(now) {
+            self.delivery.holds_back = false;
+            self.serve_all(now);
+        }
     }
 
     /// Fails a job that cannot be read: it stays for inspection, and the queue goes on.

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use ganger_engine::{Engine, Loader, Start};
-use ganger_store::{CommitError, Loaded, Opened, Reader, Store, StoreError};
+use ganger_store::{CommitError, Loaded, Opened, Reader, Reserve, Store, StoreError};
 use ganger_types::command::{Retiree, RetireeQuery};
 use ganger_types::{Commit, Now, ShardId};
 
@@ -64,6 +64,8 @@ pub enum Report<R> {
     Committed {
         /// Which.
         sequence: u64,
+        /// Whether the store has drawn on its reserve, for this commit or an earlier one.
+        is_reserve_open: bool,
     },
     /// A turn is not durable, or may not be. Turns given after it are dropped without a report.
     Failed {
@@ -78,6 +80,8 @@ pub enum Report<R> {
     Upkeep {
         /// Free bytes on the device, if that means anything.
         free_bytes: Option<u64>,
+        /// What the store keeps in reserve.
+        reserve: Reserve,
         /// What went wrong.
         error: Option<StoreError>,
     },
@@ -123,8 +127,10 @@ impl<S: Store> Keeper<S> {
                 } else {
                     None
                 };
+                let reserve = self.store.keep_reserve();
                 Some(Report::Upkeep {
                     free_bytes: self.store.free_bytes(),
+                    reserve,
                     error,
                 })
             }
@@ -154,7 +160,11 @@ impl<S: Store> Keeper<S> {
         match self.store.commit(commit) {
             Ok(()) => {
                 self.hooks.reach(Point::AfterCommit);
-                Some(Report::Committed { sequence })
+                let is_reserve_open = self.store.reserve().is_open;
+                Some(Report::Committed {
+                    sequence,
+                    is_reserve_open,
+                })
             }
             Err(error) => {
                 self.has_failed = true;

@@ -22,6 +22,7 @@ mod reads;
 mod recovery;
 mod request;
 mod setback;
+mod space;
 mod turn;
 mod upkeep;
 mod waiters;
@@ -32,7 +33,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ganger_engine::Engine;
-use ganger_store::{Opened, Reader};
+use ganger_store::{Opened, Reader, Repeated};
 use ganger_types::{Due, Elapsed, Epoch, Meta, Now};
 
 pub use self::keeper::{Fresh, Keeper, Order, Report};
@@ -41,7 +42,8 @@ pub(crate) use self::request::bytes_of;
 pub use self::request::{Given, Output, QueueGauge, Request, Ticket, WaiterId};
 
 use self::blobs::Blobs;
-use self::setback::Setbacks;
+use self::setback::{DeliveryPause, Recovery, Setbacks};
+use self::space::Space;
 use self::turn::{Expected, Flight, Turn, Unseen};
 use self::upkeep::Upkeep;
 use self::waiters::Waiters;
@@ -101,7 +103,15 @@ pub struct Core<R, T> {
     latest_requests: LatestRequests,
     blobs: Blobs,
     upkeep: Upkeep,
+    space: Space,
+    /// What gives leases back and waits until that can be written.
+    deferred: Vec<Request<T>>,
     setbacks: Setbacks,
+    /// The recovery that was ordered last.
+    recovery: Recovery,
+    /// Writes and reads that fail.
+    failures: Repeated,
+    delivery: DeliveryPause,
     /// Commands that came together lately: how much company a turn may hope for.
     company: usize,
     /// Since when the store has had nothing to do.
@@ -123,7 +133,12 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         let mut core = Self {
             blobs: Blobs::new(settings.blob_cache_bytes),
             upkeep: Upkeep::new(now.elapsed),
+            space: Space::default(),
+            deferred: Vec::new(),
             setbacks: Setbacks::default(),
+            recovery: Recovery::Load,
+            failures: Repeated::default(),
+            delivery: DeliveryPause::default(),
             settings,
             numbers,
             seeds,
@@ -163,6 +178,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
             Stage::Loading => self.recover_when_due(now),
             Stage::Running | Stage::Stopping => {
                 self.fire_timers(now);
+                self.resume_deliveries(now);
                 self.take_requests(now);
                 self.keep_up(now);
                 self.close_when_due(now);
@@ -194,10 +210,11 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         }
         let mut next = self.upkeep.next_at(self.settings.upkeep_every);
         if self.has_room() {
-            if self.has_more_timers || !self.inbox.is_empty() {
+            let timers_run = !self.is_write_stopped();
+            if self.has_more_timers && timers_run || !self.inbox.is_empty() {
                 return Some(Duration::ZERO);
             }
-            for due in live.engine.next_due() {
+            for due in live.engine.next_due().into_iter().filter(|_| timers_run) {
                 next = next.min(match due {
                     Due::Elapsed(at) => at,
                     Due::Wall(at) => now.elapsed.after(at.since(now.wall).min(WALL_LOOK_EVERY)),
@@ -206,6 +223,9 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         }
         if let Some(until) = self.waits_for_company_until() {
             next = next.min(until);
+        }
+        if let Some(pause) = self.delivery.ends_at().filter(|_| !self.is_on_reserve()) {
+            next = next.min(pause);
         }
         if let Some(patience) = patience {
             next = next.min(patience);

@@ -8,6 +8,7 @@ use ganger_types::{Change, Commit, Elapsed, Happening, JobId, Meta, Now, QlessKe
 use super::request::{Given, Output, Ticket};
 use super::turn::{Expected, Flight, Turn};
 use super::{Core, IN_FLIGHT_TURNS_MAX, Order, Stage};
+use crate::CallError;
 use crate::settings::GROUP_WAIT_MAX;
 
 /// Fewer commands together are no load: a turn does not wait for so little company, since whoever sent it
@@ -105,7 +106,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
     ///
     /// # Panics
     /// If it is not the next one: the store and the shard have lost each other.
-    pub(super) fn committed(&mut self, sequence: u64, now: Now) {
+    pub(super) fn committed(&mut self, sequence: u64, is_reserve_open: bool, now: Now) {
         let flight = self.flights.iter_mut().find(|flight| !flight.is_durable);
         let flight = flight.expect("only what was given can be committed");
         let commit = flight
@@ -117,6 +118,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         self.durable_meta = commit.meta;
         self.setbacks.note_success();
         flight.is_durable = true;
+        self.note_reserve(is_reserve_open, now.elapsed);
         self.store_idle_since = now.elapsed;
         self.release();
         // The turn that grew meanwhile goes to the store before anything else is applied.
@@ -232,12 +234,18 @@ impl<R: Reader, T: Ticket> Core<R, T> {
     }
 
     /// Answers everything in the open turn and in flight as not done.
-    pub(super) fn fail_turns(&mut self, reason: &str) {
-        let open = self.open.take().map(|turn: Turn<T>| turn.answers);
+    pub(super) fn fail_turns(&mut self, refusal: &CallError) {
+        let open = self
+            .open
+            .take()
+            .map(|turn: Turn<T>| (turn.answers, turn.returns));
         let flights = std::mem::take(&mut self.flights);
-        let answers = flights.into_iter().map(|flight| flight.answers).chain(open);
-        let refusal = self.unavailable(reason);
-        for (ticket, _) in answers.flatten() {
+        let flights = flights
+            .into_iter()
+            .map(|flight| (flight.answers, flight.returns));
+        let (answers, returns): (Vec<_>, Vec<_>) = flights.chain(open).unzip();
+        self.inbox.extend(returns.into_iter().flatten());
+        for (ticket, _) in answers.into_iter().flatten() {
             self.outputs
                 .push(Output::Answer(ticket, Err(refusal.clone())));
         }

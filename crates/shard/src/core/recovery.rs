@@ -3,8 +3,8 @@
 //! followed by a growing pause.
 
 use ganger_engine::Start;
-use ganger_store::{CommitError, Opened, Reader, StoreError};
-use ganger_types::Now;
+use ganger_store::{CommitError, Line, Opened, Reader, StoreError};
+use ganger_types::{Elapsed, Now};
 
 use super::request::{Output, Request, Ticket};
 use super::setback::{Recovery, Setbacks};
@@ -19,12 +19,19 @@ impl<R: Reader, T: Ticket> Core<R, T> {
             return;
         }
         match report {
-            Report::Committed { sequence } => self.committed(sequence, now),
+            Report::Committed {
+                sequence,
+                is_reserve_open,
+            } => self.committed(sequence, is_reserve_open, now),
             Report::Failed { sequence, error } => self.failed(sequence, error, now),
             Report::Loaded(Ok(fresh)) => self.loaded(*fresh, now),
-            Report::Loaded(Err(error)) => self.lost(&error),
+            Report::Loaded(Err(error)) => self.not_loaded(&error, now),
             Report::Found { round, jobs } => self.found(round, jobs, now),
-            Report::Upkeep { free_bytes, error } => self.kept_up(free_bytes, error.as_ref(), now),
+            Report::Upkeep {
+                free_bytes,
+                reserve,
+                error,
+            } => self.kept_up(free_bytes, reserve, error.as_ref(), now),
         }
     }
 
@@ -46,14 +53,17 @@ impl<R: Reader, T: Ticket> Core<R, T> {
 
     fn failed(&mut self, sequence: u64, error: CommitError, now: Now) {
         self.numbers.counters.commit_failures_total.inc();
-        tracing::error!(shard = %self.settings.shard, sequence, %error, "commit failed");
         self.drop_engine();
         match error {
             CommitError::NotApplied { reason, is_full } => {
-                if is_full {
-                    self.upkeep.note_full(now.elapsed);
-                }
-                self.fail_turns(&format!("the store did not take the write: {reason}"));
+                let refusal = if is_full {
+                    self.note_full(now.elapsed, &reason);
+                    self.full()
+                } else {
+                    self.warn_failed(now.elapsed, sequence, &reason);
+                    self.unavailable(&format!("the store did not take the write: {reason}"))
+                };
+                self.fail_turns(&refusal);
                 if matches!(self.stage, Stage::Stopping) {
                     return self.end(StopCause::Asked);
                 }
@@ -61,10 +71,14 @@ impl<R: Reader, T: Ticket> Core<R, T> {
                 self.closed_meta = self.durable_meta;
                 self.recover_after_pause(Recovery::Load, now);
             }
-            CommitError::Fenced { .. } => self.end(StopCause::Fenced {
-                reason: error.to_string(),
-            }),
-            CommitError::Unknown(_) => {
+            CommitError::Fenced { .. } => {
+                tracing::error!(shard = %self.settings.shard, sequence, %error, "commit failed");
+                self.end(StopCause::Fenced {
+                    reason: error.to_string(),
+                });
+            }
+            CommitError::Unknown(reason) => {
+                self.warn_failed(now.elapsed, sequence, &reason);
                 // The open turn was never given to the store; those in flight may be there.
                 self.fail_open_turn("a write before it failed");
                 self.recover_after_pause(Recovery::Reopen, now);
@@ -78,15 +92,36 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         let pause = self.setbacks.note_failure();
         if !pause.is_zero() {
             self.numbers.counters.recovery_pauses_total.inc();
-            tracing::warn!(shard = %self.settings.shard, ?pause, "writes fail in a row: recovery waits");
         }
         self.setbacks.wait(now.elapsed.after(pause), recovery);
         self.recover_when_due(now);
     }
 
+    /// Writes that fail one after the other are a line a minute.
+    fn warn_failed(&mut self, now: Elapsed, sequence: u64, reason: &str) {
+        let shard = &self.settings.shard;
+        match self.failures.occur(now) {
+            Some(Line::First) => {
+                tracing::error!(%shard, sequence, %reason, "commit failed; the store is read again");
+            }
+            Some(Line::Again { times }) => {
+                tracing::error!(%shard, sequence, %reason, times, "commits still fail");
+            }
+            None => {}
+        }
+    }
+
+    /// Has the rows read back now.
+    pub(super) fn recover(&mut self, now: Now) {
+        self.stage = Stage::Loading;
+        self.order_load(now);
+    }
+
     /// Orders the recovery that waits, once its pause is over.
     pub(super) fn recover_when_due(&mut self, now: Now) {
-        match self.setbacks.take_due(now.elapsed) {
+        let due = self.setbacks.take_due(now.elapsed);
+        self.recovery = due.unwrap_or(self.recovery);
+        match due {
             Some(Recovery::Load) => self.order_load(now),
             Some(Recovery::Reopen) => {
                 let seed = (self.seeds)();
@@ -97,14 +132,16 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         }
     }
 
-    fn drop_engine(&mut self) {
+    pub(super) fn drop_engine(&mut self) {
         self.live = None;
         self.has_more_timers = false;
     }
 
     fn fail_open_turn(&mut self, reason: &str) {
         let refusal = self.unavailable(reason);
-        for (ticket, _) in self.open.take().into_iter().flat_map(|turn| turn.answers) {
+        let Some(turn) = self.open.take() else { return };
+        self.inbox.extend(turn.returns);
+        for (ticket, _) in turn.answers {
             self.outputs
                 .push(Output::Answer(ticket, Err(refusal.clone())));
         }
@@ -153,13 +190,27 @@ impl<R: Reader, T: Ticket> Core<R, T> {
             flight.is_durable = true;
         }
         self.release();
-        self.fail_turns("the write was not there after the store was opened again");
+        let refusal = self.unavailable("the write was not there after the store was opened again");
+        self.fail_turns(&refusal);
         self.epoch = opened.epoch;
         self.durable = opened.sequence;
         self.given = opened.sequence;
         self.durable_meta = opened.meta;
         self.closed_meta = opened.meta;
         true
+    }
+
+    /// The rows could not be read back. A full disk is waited out; without anything else to read the store is lost.
+    fn not_loaded(&mut self, error: &StoreError, now: Now) {
+        if !matches!(error, StoreError::Full { .. }) {
+            return self.lost(error);
+        }
+        self.note_full(now.elapsed, &error.to_string());
+        let unknown = self.unavailable("the disk is full, and the store cannot be read again");
+        self.fail_turns(&unknown);
+        let refusal = self.full();
+        self.refuse_all(&refusal);
+        self.recover_after_pause(self.recovery, now);
     }
 
     fn lost(&mut self, error: &StoreError) {
@@ -176,8 +227,8 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         self.stage = Stage::Stopped(cause);
         self.setbacks = Setbacks::default();
         self.drop_engine();
-        self.fail_turns(&reason);
         let refusal = self.unavailable(&reason);
+        self.fail_turns(&refusal);
         for waiter in self.waiters.take_all() {
             let ticket = match waiter {
                 Waiter::Lease(waiter) => waiter.ticket,
@@ -199,10 +250,14 @@ impl<R: Reader, T: Ticket> Core<R, T> {
     }
 
     pub(super) fn refuse_inbox(&mut self) {
-        let Stage::Stopped(cause) = &self.stage else {
-            return;
-        };
-        let refusal: CallError = self.unavailable(&cause.to_string());
+        if let Stage::Stopped(cause) = &self.stage {
+            let refusal = self.unavailable(&cause.to_string());
+            self.refuse_all(&refusal);
+        }
+    }
+
+    /// Refuses all that asks; what only lets go stays in the inbox.
+    fn refuse_all(&mut self, refusal: &CallError) {
         for request in std::mem::take(&mut self.inbox) {
             let ticket = match request {
                 Request::Call { ticket, .. }
@@ -211,7 +266,12 @@ impl<R: Reader, T: Ticket> Core<R, T> {
                 | Request::AwaitEnd { ticket, .. }
                 | Request::Pop { ticket, .. }
                 | Request::Census { ticket } => ticket,
-                Request::GiveUp(_) | Request::Undelivered { .. } | Request::Unpop(_) => continue,
+                Request::GiveUp(_) | Request::Undelivered { .. } | Request::Unpop(_) => {
+                    if !matches!(self.stage, Stage::Stopped(_)) {
+                        self.inbox.push_back(request);
+                    }
+                    continue;
+                }
             };
             self.outputs
                 .push(Output::Answer(ticket, Err(refusal.clone())));

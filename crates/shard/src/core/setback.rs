@@ -23,16 +23,15 @@ pub(super) enum Recovery {
     Reopen,
 }
 
-/// Writes that failed since the last one that did not, and the recovery that waits.
+/// Failures in a row, and the pause after each.
 #[derive(Debug, Default)]
-pub(super) struct Setbacks {
+pub(super) struct Pauses {
     in_a_row: u32,
-    waiting: Option<(Elapsed, Recovery)>,
 }
 
-impl Setbacks {
-    /// A write failed: how long to wait before the recovery; zero for the first in a row.
-    pub(super) fn note_failure(&mut self) -> Duration {
+impl Pauses {
+    /// How long to wait after one more failure; zero after the first.
+    fn next(&mut self) -> Duration {
         let doublings = self.in_a_row.checked_sub(1);
         self.in_a_row = self.in_a_row.saturating_add(1);
         doublings.map_or(Duration::ZERO, |doublings| {
@@ -41,9 +40,27 @@ impl Setbacks {
         })
     }
 
+    fn start_over(&mut self) {
+        self.in_a_row = 0;
+    }
+}
+
+/// Writes that failed since the last one that did not, and the recovery that waits.
+#[derive(Debug, Default)]
+pub(super) struct Setbacks {
+    pauses: Pauses,
+    waiting: Option<(Elapsed, Recovery)>,
+}
+
+impl Setbacks {
+    /// A write failed: how long to wait before the recovery; zero for the first in a row.
+    pub(super) fn note_failure(&mut self) -> Duration {
+        self.pauses.next()
+    }
+
     /// A write succeeded.
     pub(super) fn note_success(&mut self) {
-        self.in_a_row = 0;
+        self.pauses.start_over();
     }
 
     /// Lets a recovery wait.
@@ -60,6 +77,40 @@ impl Setbacks {
     pub(super) fn take_due(&mut self, now: Elapsed) -> Option<Recovery> {
         let (_, recovery) = self.waiting.take_if(|(until, _)| *until <= now)?;
         Some(recovery)
+    }
+}
+
+/// The pause in handing out jobs while the store cannot be read.
+#[derive(Debug, Default)]
+pub(super) struct DeliveryPause {
+    pauses: Pauses,
+    until: Option<Elapsed>,
+    /// Whether a request for jobs waits although there may be some.
+    pub(super) holds_back: bool,
+}
+
+impl DeliveryPause {
+    /// A job could not be read. All that fail at one moment are one failure.
+    pub(super) fn note_failure(&mut self, now: Elapsed) {
+        if !self.is_on(now) {
+            self.until = Some(now.after(self.pauses.next().max(PAUSE_MIN)));
+        }
+    }
+
+    /// Jobs could be read.
+    pub(super) fn note_success(&mut self) {
+        self.until = None;
+        self.pauses.start_over();
+    }
+
+    /// Whether it lasts.
+    pub(super) fn is_on(&self, now: Elapsed) -> bool {
+        self.until.is_some_and(|until| now < until)
+    }
+
+    /// When to hand out again what was held back.
+    pub(super) fn ends_at(&self) -> Option<Elapsed> {
+        self.until.filter(|_| self.holds_back)
     }
 }
 

@@ -7,7 +7,7 @@ use ganger_engine::Effects;
 use ganger_types::{Bytes, Change, Commit, InputRow, JobId, JobKey, JobRecord, Namespace, Now};
 
 use super::blobs::FixedMap;
-use super::request::Given;
+use super::request::{Given, Request};
 use crate::CallError;
 
 pub(super) type Answers<T> = Vec<(T, Result<Given, CallError>)>;
@@ -22,6 +22,8 @@ pub(super) struct Turn<T> {
     pub(super) effects: Effects,
     /// What to say once it is durable.
     pub(super) answers: Answers<T>,
+    /// Leases it gives back; they are given back again if it fails.
+    pub(super) returns: Vec<Request<T>>,
     rows: Rows,
 }
 
@@ -32,6 +34,7 @@ impl<T> Turn<T> {
             commands: 0,
             effects: Effects::default(),
             answers: Vec::new(),
+            returns: Vec::new(),
             rows: Rows::default(),
         }
     }
@@ -81,6 +84,7 @@ pub(super) struct Flight<T> {
     /// What else it caused; the changes have become the commit.
     pub(super) effects: Effects,
     pub(super) answers: Answers<T>,
+    pub(super) returns: Vec<Request<T>>,
     /// Whether the store has said so.
     pub(super) is_durable: bool,
     pub(super) rows: Rows,
@@ -95,6 +99,7 @@ impl<T> Flight<T> {
             commands: turn.commands,
             effects: turn.effects,
             answers: turn.answers,
+            returns: turn.returns,
             rows: turn.rows,
         }
     }

@@ -1,20 +1,17 @@
-//! Housekeeping in bounded slices: retention, free space, the store's own upkeep.
+//! Housekeeping in bounded slices: retention, looks at the free space, the store's own upkeep.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
-use ganger_store::{Reader, StoreError};
+use ganger_store::{Reader, Reserve, StoreError};
 use ganger_types::command::{Retire, Retiree, RetireeQuery};
 use ganger_types::{Change, Command, Elapsed, JobKey, Now, limits};
 
 use super::request::Ticket;
 use super::{Core, Order};
-use crate::CallError;
 
 /// Every so many looks the store gets its upkeep even if it is never found idle.
 const LOOKS_WITHOUT_IDLE_MAX: u32 = 10;
-/// How long a write that failed for lack of space keeps new work out, if nothing better is known.
-const FULL_FOR: Duration = Duration::from_secs(5);
 
 /// What housekeeping remembers.
 pub(super) struct Upkeep {
@@ -22,8 +19,6 @@ pub(super) struct Upkeep {
     looks_without_idle: u32,
     /// An order is with the store and its report has not come.
     is_ordered: bool,
-    free_bytes: Option<u64>,
-    full_until: Option<Elapsed>,
     /// Retention still to be done in this round, and how many to ask for at once.
     queries: VecDeque<RetireeQuery>,
     slice: usize,
@@ -42,8 +37,6 @@ impl Upkeep {
             looked_at: now,
             looks_without_idle: 0,
             is_ordered: false,
-            free_bytes: None,
-            full_until: None,
             queries: VecDeque::new(),
             slice: 0,
             after_commit: 0,
@@ -83,35 +76,9 @@ impl Upkeep {
     pub(super) fn next_at(&self, every: Duration) -> Elapsed {
         self.looked_at.after(every)
     }
-
-    /// A write failed for lack of space, whatever the free bytes say (a quota, a reserve).
-    pub(super) fn note_full(&mut self, now: Elapsed) {
-        self.full_until = Some(now.after(FULL_FOR));
-    }
 }
 
 impl<R: Reader, T: Ticket> Core<R, T> {
-    pub(super) fn is_full(&self) -> bool {
-        let is_low = self
-            .upkeep
-            .free_bytes
-            .is_some_and(|free| free < self.settings.reserve_bytes);
-        is_low || self.upkeep.full_until.is_some()
-    }
-
-    /// New work is refused while the device is nearly full (`rel D9`).
-    pub(super) fn refuse_if_full(&self) -> Result<(), CallError> {
-        if !self.is_full() {
-            return Ok(());
-        }
-        self.numbers.counters.full_total.inc();
-        Err(CallError::Full {
-            shard: self.settings.shard.clone(),
-            free: self.upkeep.free_bytes.unwrap_or(0),
-            needed: self.settings.reserve_bytes,
-        })
-    }
-
     /// Looks after space and retention when it is time, and does one slice of what is under way.
     pub(super) fn keep_up(&mut self, now: Now) {
         if self.upkeep.next_at(self.settings.upkeep_every) <= now.elapsed {
@@ -131,6 +98,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
     pub(super) fn may_retire(&self) -> bool {
         !self.upkeep.queries.is_empty()
             && !self.upkeep.is_finding
+            && !self.is_write_stopped()
             && self.durable >= self.upkeep.after_commit
     }
 
@@ -149,21 +117,23 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         self.orders.push(Order::Upkeep { is_idle });
     }
 
-    pub(super) fn kept_up(&mut self, free: Option<u64>, error: Option<&StoreError>, now: Now) {
+    pub(super) fn kept_up(
+        &mut self,
+        free: Option<u64>,
+        reserve: Reserve,
+        error: Option<&StoreError>,
+        now: Now,
+    ) {
         self.upkeep.is_ordered = false;
-        self.upkeep.free_bytes = free;
-        self.numbers.gauges.store_free_bytes.set(free.unwrap_or(0));
-        if self
-            .upkeep
-            .full_until
-            .is_some_and(|until| until <= now.elapsed)
-        {
-            self.upkeep.full_until = None;
-        }
         if let Some(error) = error {
             self.numbers.counters.upkeep_errors_total.inc();
             tracing::warn!(shard = %self.settings.shard, %error, "upkeep of the store failed");
         }
+        if let Some(over) = self.failures.look(now.elapsed) {
+            let shard = &self.settings.shard;
+            tracing::warn!(%shard, times = over.times, lasted = ?over.lasted, "the store has been written and read without a failure since");
+        }
+        self.note_space(free, reserve, now);
     }
 
     /// Has somebody look for finished jobs whose retention may have passed, beside the shard.

@@ -12,9 +12,10 @@ use ganger_types::query::Query;
 use ganger_types::{Command, JobId, JobKey, Namespace, Now, Queue, Reply, RequestId};
 
 use super::Core;
-use super::request::{Given, Output, Ticket, WaiterId};
+use super::request::{Given, Output, Request, Ticket, WaiterId};
+use super::turn::Turn;
 use super::waiters::{EndWaiter, LeaseWaiter, Waiter};
-use crate::CallError;
+use crate::{CallError, Delivery};
 
 impl<R: Reader, T: Ticket> Core<R, T> {
     pub(super) fn take_lease(
@@ -31,9 +32,12 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         if let Some(request) = &lease.request {
             self.latest_requests.note(&lease.namespace, request, id);
         }
-        let answer = self.take_jobs(now, &lease);
-        let is_empty = matches!(&answer, Ok(deliveries) if deliveries.is_empty());
-        if !is_empty || wait_for.is_zero() {
+        let answer = if self.may_deliver(now) {
+            self.take_jobs(now, &lease)
+        } else {
+            Err(self.undeliverable())
+        };
+        if !self.must_wait(now, &answer) || wait_for.is_zero() {
             self.answer(now, ticket, answer.map(Given::Deliveries));
             return;
         }
@@ -76,6 +80,10 @@ impl<R: Reader, T: Ticket> Core<R, T> {
     fn serve(&mut self, now: Now, namespace: &Namespace, queue: &Queue) {
         let mut tried = None;
         while self.live().engine.has_leasable(namespace, queue) {
+            if !self.may_deliver(now) {
+                self.delivery.holds_back = true;
+                return;
+            }
             let Some(id) = self.waiters.first_at(namespace, queue, tried) else {
                 return;
             };
@@ -87,13 +95,26 @@ impl<R: Reader, T: Ticket> Core<R, T> {
             }
             self.numbers.counters.wakes_total.inc();
             let answer = self.take_jobs(now, &waiter.lease);
-            if matches!(&answer, Ok(deliveries) if deliveries.is_empty()) {
+            if self.must_wait(now, &answer) {
                 self.waiters.wait_for_job(id, waiter);
                 tried = Some(id);
                 continue;
             }
             self.numbers.counters.wakes_served_total.inc();
             self.answer(now, waiter.ticket, answer.map(Given::Deliveries));
+        }
+    }
+
+    /// Whether a request for jobs has to wait: there are none, or they cannot be handed out now.
+    fn must_wait(&mut self, now: Now, answer: &Result<Vec<Delivery>, CallError>) -> bool {
+        match answer {
+            Ok(deliveries) => deliveries.is_empty(),
+            Err(CallError::Rejected(_)) => false,
+            Err(_) => {
+                let is_held_back = !self.may_deliver(now);
+                self.delivery.holds_back |= is_held_back;
+                is_held_back
+            }
         }
     }
 
@@ -195,6 +216,22 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         }
     }
 
+    /// Keeps grants that go back with the open turn, so that they do so again if it fails.
+    pub(super) fn keep_for_repeat(
+        &mut self,
+        now: Now,
+        held: &[Held],
+        request: Option<&(Namespace, RequestId)>,
+        waiter: WaiterId,
+    ) {
+        let turn = self.open.get_or_insert_with(|| Turn::new(now));
+        turn.returns.push(Request::Undelivered {
+            held: held.to_vec(),
+            request: request.cloned(),
+            waiter,
+        });
+    }
+
     /// Grants that nobody picked up go back at once to their old places, and do not count.
     ///
     /// Unless the same request was repeated since: then the repeat has the same leases.
@@ -215,16 +252,19 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         }
         for held in held {
             self.numbers.counters.undelivered_total.inc();
-            self.give_back(now, held, "nobody picked it up");
+            self.give_back(now, held, false, "nobody picked it up");
         }
     }
 
     /// Gives one lease back uncounted. A refusal means that it has ended otherwise, which is as good.
-    pub(super) fn give_back(&mut self, now: Now, held: Held, reason: &str) {
+    ///
+    /// `by_server`: the server could not hand the job out, however often.
+    pub(super) fn give_back(&mut self, now: Now, held: Held, by_server: bool, reason: &str) {
         let release = Release {
             held,
             delay: Duration::ZERO,
             counted: false,
+            by_server,
             keep_place: true,
             reason: reason.to_owned(),
         };

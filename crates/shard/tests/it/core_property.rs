@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::kit::{Control, Fault, Gate, GateReader, complete, enqueue, lease, new_job};
+use crate::kit::{Control, Fault, Gate, GateReader, complete, enqueue, held, lease, new_job};
 use ganger_shard::core::{Core, Given, Keeper, Order, Output, Report, Request, WaiterId};
 use ganger_shard::{Hooks, Numbers, Settings};
-use ganger_store::{Loaded, MemoryStore, Reader, Store};
+use ganger_store::{Loaded, MemoryStore, Reader, Reserve, Store};
 use ganger_types::qless::{Generation, QlessJob, QlessReply, QlessRequest, QlessRow, QlessState};
 use ganger_types::{
     Bytes, Command, Elapsed, Happening, JobId, JobKey, JobState, Namespace, Now, QlessCall,
@@ -28,6 +28,9 @@ enum Step {
     Qless(usize),
     Run,
     StoreWorks(Fault),
+    ReadsFail(bool),
+    Reserve(bool),
+    Undelivered(usize),
     Time(u64),
 }
 
@@ -35,6 +38,7 @@ fn fault() -> impl Strategy<Value = Fault> {
     prop_oneof![
         20 => Just(Fault::None),
         1 => Just(Fault::NotApplied),
+        1 => Just(Fault::Full),
         1 => Just(Fault::UnknownButThere),
         1 => Just(Fault::UnknownAndLost),
     ]
@@ -52,6 +56,9 @@ fn step() -> impl Strategy<Value = Step> {
         4 => (0_usize..6).prop_map(Step::Qless),
         6 => Just(Step::Run),
         6 => fault().prop_map(Step::StoreWorks),
+        1 => any::<bool>().prop_map(Step::ReadsFail),
+        1 => any::<bool>().prop_map(Step::Reserve),
+        1 => any::<usize>().prop_map(Step::Undelivered),
         1 => (0_u64..2_000_000).prop_map(Step::Time),
     ]
 }
@@ -108,6 +115,8 @@ impl World {
         let settings = Settings {
             turn_commands_max,
             group_wait: Duration::from_micros(500),
+            // So that payloads are read from the store.
+            blob_cache_bytes: 0,
             ..Settings::default()
         };
         let now = Now {
@@ -219,11 +228,32 @@ impl World {
             Step::Qless(which) => self.call_qless(which),
             Step::Run => self.run(),
             Step::StoreWorks(fault) => self.let_store_work(fault),
+            Step::ReadsFail(fail) => self.control.fail_reads(fail),
+            Step::Reserve(is_open) => {
+                self.control.set_free(if is_open { 0 } else { 1 << 40 });
+                self.control.set_reserve(Reserve {
+                    held: u64::from(!is_open),
+                    wanted: 1,
+                    is_open,
+                });
+            }
+            Step::Undelivered(which) if !self.deliveries.is_empty() => {
+                let delivery = self.deliveries.swap_remove(which % self.deliveries.len());
+                self.core.push(Request::Undelivered {
+                    held: vec![held(&delivery)],
+                    request: None,
+                    waiter: WaiterId(0),
+                });
+            }
             Step::Time(micros) => {
                 self.now.elapsed = self.now.elapsed.after(Duration::from_micros(micros));
                 self.now.wall = self.now.wall.after(Duration::from_micros(micros));
             }
-            Step::Complete(_) | Step::GiveUp(_) | Step::AwaitEnd(_) | Step::AwaitEndOfQless(_) => {}
+            Step::Complete(_)
+            | Step::Undelivered(_)
+            | Step::GiveUp(_)
+            | Step::AwaitEnd(_)
+            | Step::AwaitEndOfQless(_) => {}
         }
     }
 
@@ -361,6 +391,23 @@ impl World {
         }
     }
 
+    /// Leases are as long as the run, so an attempt counts only while it lives or has ended by a report: neither a store
+    /// that cannot be read or written, nor a grant that nobody picked up, is the job's fault.
+    fn check_that_no_job_paid(&self) {
+        let mut reader = self.store.reader().expect("memory reads");
+        for id in &self.acknowledged {
+            let found = reader.find(&Namespace::default(), id);
+            let job = found.expect("memory reads").expect("it is there");
+            let has_run = job.lease.is_some() || job.record.finished.is_some();
+            assert_eq!(
+                job.record.attempts_counted,
+                u32::from(has_run),
+                "job {id} in state {:?}",
+                job.record.state
+            );
+        }
+    }
+
     /// Rows of qless in the store, as an engine shows them.
     fn stored_qless(&self) -> Vec<(Namespace, QlessRow)> {
         let mut rows = Vec::new();
@@ -423,6 +470,9 @@ impl World {
 
     /// Faults stop; everything asked must be answered, and everything acknowledged must be there.
     fn heal(&mut self) {
+        self.control.fail_reads(false);
+        self.control.set_free(1 << 40);
+        self.control.set_reserve(Reserve::default());
         for _ in 0..2_000 {
             self.now.elapsed = self.now.elapsed.after(Duration::from_millis(10));
             self.now.wall = self.now.wall.after(Duration::from_millis(10));
@@ -444,6 +494,7 @@ impl World {
         for id in &self.completed {
             assert_eq!(self.state_of(id), Some(JobState::Succeeded));
         }
+        self.check_that_no_job_paid();
         let engine = self.core.engine().expect("in service");
         assert_eq!(engine.check_invariants(), Vec::<String>::new());
         let known = engine.dump().into_iter();

@@ -245,7 +245,7 @@ async fn a_write_without_space_keeps_new_work_out_for_a_while() {
     bench.control.script(&[Fault::Full]);
     let refused = bench.handle.call(enqueue(vec![new_job("a", "1")])).await;
     assert!(
-        matches!(refused, Err(CallError::Unavailable { .. })),
+        matches!(refused, Err(CallError::Full { .. })),
         "{refused:?}"
     );
     let refused = bench.handle.call(enqueue(vec![new_job("a", "1")])).await;

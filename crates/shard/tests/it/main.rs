@@ -5,6 +5,7 @@ mod broken;
 mod core_property;
 mod delivery;
 mod failures;
+mod full;
 mod kit;
 mod popping;
 mod qless;

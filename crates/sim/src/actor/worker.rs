@@ -225,6 +225,7 @@ fn release(plan: &Plan, held: Held, dice: &mut Dice) -> Command {
             dice.millis(1, plan.lease_ms)
         },
         counted: dice.chance(300),
+        by_server: false,
         keep_place: dice.chance(500),
         reason: "not now".to_owned(),
     }))

@@ -616,6 +616,7 @@ pub fn release(grant: &Grant, counted: bool, keep_place: bool, delay: Duration) 
         held: held(grant),
         delay,
         counted,
+        by_server: false,
         keep_place,
         reason,
     }))

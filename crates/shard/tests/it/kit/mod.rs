@@ -14,7 +14,7 @@ use ganger_shard::{
 pub(crate) use ganger_store::MemoryStore;
 use ganger_store::memory::MemoryReader;
 use ganger_store::{
-    CommitError, Loaded, LogChunk, Opened, Page, Reader, Store, StoreError, StoredJob,
+    CommitError, Loaded, LogChunk, Opened, Page, Reader, Reserve, Store, StoreError, StoredJob,
 };
 use ganger_types::command::{
     Complete, Enqueue, Held, Lease, NewJob, Retiree, RetireeQuery, TakeFrom,
@@ -50,7 +50,10 @@ struct GateState {
     arrived: u64,
     script: VecDeque<Fault>,
     free: Option<u64>,
+    reserve: Reserve,
     open_fails: bool,
+    reads_fail: bool,
+    payload_reads: u64,
     damaged: BTreeSet<JobKey>,
 }
 
@@ -93,6 +96,21 @@ impl Control {
     /// Free bytes on the device.
     pub(crate) fn set_free(&self, free: u64) {
         self.change(|state| state.free = Some(free));
+    }
+
+    /// What the store holds in reserve.
+    pub(crate) fn set_reserve(&self, reserve: Reserve) {
+        self.change(|state| state.reserve = reserve);
+    }
+
+    /// Whether payloads cannot be read, for no fault of theirs.
+    pub(crate) fn fail_reads(&self, fail: bool) {
+        self.change(|state| state.reads_fail = fail);
+    }
+
+    /// How often the store was asked for a payload.
+    pub(crate) fn payload_reads(&self) -> u64 {
+        self.lock().payload_reads
     }
 
     /// From now on the store cannot be opened again.
@@ -207,6 +225,10 @@ impl Store for Gate {
     fn free_bytes(&self) -> Option<u64> {
         self.control.lock().free
     }
+
+    fn reserve(&self) -> Reserve {
+        self.control.lock().reserve
+    }
 }
 
 /// A reader of the memory store that finds damage where the test wants it.
@@ -233,6 +255,14 @@ impl Reader for GateReader {
     }
 
     fn payload(&mut self, key: JobKey) -> Result<Option<Bytes>, StoreError> {
+        self.control.change(|state| state.payload_reads += 1);
+        if self.control.lock().reads_fail {
+            return Err(StoreError::Io {
+                path: "memory".into(),
+                doing: "read",
+                reason: "as the test wants".into(),
+            });
+        }
         if self.control.lock().damaged.contains(&key) {
             let what = format!("payload of job {key}: checksum does not match");
             return Err(StoreError::Damaged {

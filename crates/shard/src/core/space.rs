@@ -1,0 +1,190 @@
+//! Space on the store's device: what is refused while it is short, and until when (`rel D9`).
+//!
+//! | what is short | refused |
+//! |---|---|
+//! | free bytes, with the store's own reserve less than the setting | new work |
+//! | the store has taken from its reserve | new work; no jobs are handed out |
+//! | a write failed, and the last look has found no room either | every write; reads go on, timers stand still |
+//!
+//! In the last case the rows are read back again once there is room, as after a restart: so leases whose renewals were
+//! refused have their full length again, and no job pays for the device.
+
+use std::time::Duration;
+
+use ganger_store::{Line, Reader, Repeated, Reserve};
+use ganger_types::{Command, Elapsed, Now};
+
+use super::request::{Request, Ticket, is_new_work};
+use super::{Core, Stage};
+use crate::CallError;
+
+/// How long a write that failed for lack of space keeps new work out, if nothing better is known.
+const FULL_FOR: Duration = Duration::from_secs(5);
+/// Free bytes that are worth another try after a write has failed for lack of space.
+const WORTH_A_TRY: u64 = 1 << 20;
+
+/// What is known of the device.
+#[derive(Default)]
+pub(super) struct Space {
+    pub(super) free_bytes: Option<u64>,
+    reserve: Reserve,
+    full_until: Option<Elapsed>,
+    /// Whether even the reserve was not enough: nothing is written until there is room.
+    is_write_stopped: bool,
+    warning: Repeated,
+}
+
+impl<R: Reader, T: Ticket> Core<R, T> {
+    /// Whether new work is refused.
+    pub(super) fn is_full(&self) -> bool {
+        let space = &self.space;
+        let kept = |free: u64| free.saturating_add(space.reserve.held);
+        let is_low = space
+            .free_bytes
+            .is_some_and(|free| kept(free) < self.settings.reserve_bytes);
+        is_low
+            || !space.reserve.is_whole()
+            || space.reserve.is_open
+            || space.full_until.is_some()
+            || space.is_write_stopped
+    }
+
+    /// Whether the store lives from its reserve: what runs comes to its end, and nothing is started.
+    pub(super) fn is_on_reserve(&self) -> bool {
+        // A reserve that never was whole, because the device had no room for it, keeps nobody from working.
+        self.space.reserve.is_open || self.space.is_write_stopped
+    }
+
+    /// Whether nothing can be written.
+    pub(super) fn is_write_stopped(&self) -> bool {
+        self.space.is_write_stopped
+    }
+
+    /// Refuses what a device that is nearly full, or full, cannot take.
+    pub(super) fn refuse_if_full(&self, command: &Command) -> Result<(), CallError> {
+        if is_new_work(command) && self.is_full() || !self.may_apply(command) {
+            return Err(self.full());
+        }
+        Ok(())
+    }
+
+    /// Whether a command may be applied as far as the device is concerned.
+    pub(super) fn may_apply(&self, command: &Command) -> bool {
+        !self.is_write_stopped() || is_read(command)
+    }
+
+    /// The refusal.
+    pub(super) fn full(&self) -> CallError {
+        self.numbers.counters.full_total.inc();
+        CallError::Full {
+            shard: self.settings.shard.clone(),
+            free: self.space.free_bytes.unwrap_or(0),
+            needed: self.settings.reserve_bytes,
+        }
+    }
+
+    /// A write failed for lack of space, whatever the free bytes say (a quota).
+    pub(super) fn note_full(&mut self, now: Elapsed, reason: &str) {
+        self.space.full_until = Some(now.after(FULL_FOR));
+        // Where free space tells nothing, only another try can.
+        self.space.is_write_stopped |= !self.has_room_to_write();
+        self.warn_full(now, reason);
+    }
+
+    /// Whether the device had room for some writes at the last look; also if nobody can tell.
+    fn has_room_to_write(&self) -> bool {
+        let enough = WORTH_A_TRY.min(self.settings.reserve_bytes / 4);
+        let space = &self.space;
+        space
+            .free_bytes
+            .is_none_or(|free| free.saturating_add(space.reserve.held) >= enough)
+    }
+
+    /// Whether the store has drawn on its reserve for a commit.
+    pub(super) fn note_reserve(&mut self, is_open: bool, now: Elapsed) {
+        if is_open && !self.space.reserve.is_open {
+            self.space.reserve.is_open = true;
+            self.warn_full(now, "the store writes from its reserve");
+        }
+    }
+
+    fn warn_full(&mut self, now: Elapsed, reason: &str) {
+        let shard = &self.settings.shard;
+        match self.space.warning.occur(now) {
+            Some(Line::First) => {
+                tracing::error!(%shard, %reason, "the disk is full: new work is refused until there is room");
+            }
+            Some(Line::Again { .. }) => {
+                tracing::error!(%shard, %reason, "the disk is still full");
+            }
+            None => {}
+        }
+    }
+
+    /// Takes what a look at the device has found.
+    pub(super) fn note_space(&mut self, free: Option<u64>, reserve: Reserve, now: Now) {
+        self.numbers.gauges.store_free_bytes.set(free.unwrap_or(0));
+        self.numbers.gauges.store_reserve_bytes.set(reserve.held);
+        let space = &mut self.space;
+        space.free_bytes = free;
+        space.reserve = reserve;
+        let is_over = |until: Elapsed| until <= now.elapsed;
+        if space.full_until.is_some_and(is_over) {
+            space.full_until = None;
+        }
+        // What still goes to the store, a key that a read has found expired, is waited for.
+        if self.is_write_stopped() && self.has_room_to_write() && self.flights.is_empty() {
+            self.resume_writing(now);
+        }
+        self.report_space(now.elapsed);
+    }
+
+    /// Writes into the log how the device is; what lasts is counted there once for each look.
+    fn report_space(&mut self, now: Elapsed) {
+        if self.is_full() {
+            let kept = self.space.free_bytes.unwrap_or(0);
+            let kept = kept.saturating_add(self.space.reserve.held);
+            let wanted = self.settings.reserve_bytes;
+            let reason = format!("{kept} bytes are free or in reserve, {wanted} are wanted");
+            return self.warn_full(now, &reason);
+        }
+        if let Some(over) = self.space.warning.look(now) {
+            let shard = &self.settings.shard;
+            tracing::warn!(%shard, lasted = ?over.lasted, "there is room on the disk again");
+        }
+    }
+
+    /// There is room again: everything goes on from what is stored, as after a restart.
+    fn resume_writing(&mut self, now: Now) {
+        self.space.is_write_stopped = false;
+        self.inbox.extend(self.deferred.drain(..));
+        if !matches!(self.stage, Stage::Running) {
+            return;
+        }
+        self.drop_engine();
+        let refusal = self.unavailable("the disk was full; there is room again");
+        self.fail_turns(&refusal);
+        self.given = self.durable;
+        self.closed_meta = self.durable_meta;
+        self.recover(now);
+    }
+
+    /// Keeps a request that gives something back until that can be written; gives all others back.
+    pub(super) fn defer_if_write_stopped(&mut self, request: Request<T>) -> Option<Request<T>> {
+        let gives_back = matches!(request, Request::Undelivered { .. } | Request::Unpop(_));
+        if gives_back && self.is_write_stopped() {
+            self.deferred.push(request);
+            return None;
+        }
+        Some(request)
+    }
+}
+
+/// Whether a command only looks.
+fn is_read(command: &Command) -> bool {
+    match command {
+        Command::Query(_) => true,
+        Command::Keys(cmd) => cmd.calls.iter().all(|call| call.look().is_some()),
+        _ => false,
+    }
+}
