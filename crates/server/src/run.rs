@@ -55,7 +55,12 @@ async fn serve(config: Config) -> Result<(), StartError> {
     let mut interrupt = signal(SignalKind::interrupt()).map_err(refused)?;
     let mut hangup = signal(SignalKind::hangup()).map_err(refused)?;
     let stores = stores(&config);
-    let running = start(config).await?;
+    // A start that waits for room on the disk can be stopped too.
+    let running = tokio::select! {
+        started = start(config) => started?,
+        _ = terminate.recv() => return Ok(()),
+        _ = interrupt.recv() => return Ok(()),
+    };
     for (shard, db) in stores {
         tracing::info!(addr = %running.addr(), %shard, store = %db.display(), "listening");
     }

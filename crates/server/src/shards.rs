@@ -1,15 +1,19 @@
 //! The shards of this process: each with a store and a thread of its own.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use ganger_shard::{Handle, Hooks, Shard, StopCause, SystemClock};
-use ganger_store::{MemoryStore, StoreError};
+use ganger_store::{Line, MemoryStore, Repeated, StoreError};
 use ganger_store_embedded::EmbeddedStore;
-use ganger_types::ShardId;
+use ganger_types::{Elapsed, ShardId};
 use tokio::sync::watch;
 
 use crate::config::Config;
 use crate::error::StartError;
+
+/// Time between two tries to open a store on a full disk.
+const FULL_RETRY_EVERY: Duration = Duration::from_secs(1);
 
 /// Hears which shard has ended first, and why.
 pub(crate) type Ended = watch::Sender<Option<(ShardId, StopCause)>>;
@@ -37,7 +41,29 @@ pub(crate) async fn stop_all(shards: &[Handle]) {
     }
 }
 
+/// Opens a shard. A full disk is waited out: systemd and others would give up sooner than somebody makes room.
 async fn open(config: &Config, shard: ShardId, ended: Ended) -> Result<Handle, StartError> {
+    let began = Instant::now();
+    let mut warning = Repeated::default();
+    loop {
+        let opened = try_open(config, shard.clone(), ended.clone()).await;
+        let Err(StartError::Store(error @ StoreError::Full { .. })) = opened else {
+            return opened;
+        };
+        match warning.occur(Elapsed::default().after(began.elapsed())) {
+            Some(Line::First) => {
+                tracing::error!(%shard, %error, "the server starts as soon as there is room");
+            }
+            Some(Line::Again { times }) => {
+                tracing::error!(%shard, %error, times, "the server still waits for room");
+            }
+            None => {}
+        }
+        tokio::time::sleep(FULL_RETRY_EVERY).await;
+    }
+}
+
+async fn try_open(config: &Config, shard: ShardId, ended: Ended) -> Result<Handle, StartError> {
     let settings = ganger_shard::Settings {
         shard: shard.clone(),
         inbox_commands_max: config.limits.inbox_commands,
@@ -67,6 +93,7 @@ async fn open(config: &Config, shard: ShardId, ended: Ended) -> Result<Handle, S
         };
         let is_new = !db.exists();
         let store = EmbeddedStore::create_or_open(&db, &shard)?;
+        let store = store.with_reserve(settings.reserve_taken());
         if is_new {
             tracing::info!(%shard, store = %db.display(), "new store");
         }

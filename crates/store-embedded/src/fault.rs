@@ -59,6 +59,11 @@ impl Fault {
                 path,
                 what: format!("SQLite says: {error}"),
             },
+            Self::Sql(error) if is_full(&error) => StoreError::Full {
+                path,
+                doing,
+                reason: error.to_string(),
+            },
             Self::Sql(error) => StoreError::Io {
                 path,
                 doing,

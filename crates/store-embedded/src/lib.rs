@@ -20,6 +20,7 @@ mod meta;
 mod names;
 mod reader;
 mod recover;
+mod reserve;
 mod retirees;
 mod row;
 mod run;

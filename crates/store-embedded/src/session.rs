@@ -14,6 +14,7 @@ use rusqlite::Connection;
 
 use crate::fault::{Fault, io};
 use crate::meta::Header;
+use crate::reserve::ReserveFile;
 use crate::tables::Tables;
 use crate::turns::{self, TurnLog, Turns};
 use crate::wal;
@@ -76,6 +77,7 @@ pub(crate) struct Session {
     waiting_changes: usize,
     /// Why nothing may be committed any more.
     broken: Option<String>,
+    reserve: Arc<ReserveFile>,
 }
 
 impl Session {
@@ -91,6 +93,7 @@ impl Session {
         path: PathBuf,
         limits: Limits,
         mut connection: Connection,
+        reserve: Arc<ReserveFile>,
         has_failed: bool,
     ) -> Result<Self, Fault> {
         if !checkpoint(&connection, "TRUNCATE")? {
@@ -122,6 +125,7 @@ impl Session {
             waiting: Vec::new(),
             waiting_changes: 0,
             broken: None,
+            reserve,
         };
         session.catch_up(&turns)?;
         if session.header().has_turns && !turns.is_whole() {
@@ -234,7 +238,11 @@ impl Session {
 
     /// Opens the turn log of tables that have all that is in it.
     fn open_turns(&mut self) {
-        match TurnLog::open(&self.path, self.tables.header.identity) {
+        let identity = self.tables.header.identity;
+        let opened = self
+            .reserve
+            .with_room(|| TurnLog::open(&self.path, identity));
+        match opened {
             Ok(turns) => {
                 self.turns = Some(turns);
                 self.restart_turns();
@@ -323,8 +331,17 @@ impl Session {
         Ok(())
     }
 
-    /// Writes all that waits for the tables, and a commit behind it, in one transaction.
+    /// Writes all that waits for the tables, and a commit behind it, in one transaction; on a full disk from the reserve.
     fn write(&mut self, commit: Option<&Commit>, flush: Flush) -> Result<(), Fault> {
+        loop {
+            match self.try_write(commit, flush) {
+                Err(fault) if self.reserve.lends(&fault) => self.roll_back()?,
+                done => return done,
+            }
+        }
+    }
+
+    fn try_write(&mut self, commit: Option<&Commit>, flush: Flush) -> Result<(), Fault> {
         self.set_flush(flush)?;
         self.connection
             .prepare_cached("BEGIN IMMEDIATE")?
@@ -393,7 +410,13 @@ impl Session {
         if self.log_pages.load(Ordering::Relaxed) < pages {
             return Ok(());
         }
-        if checkpoint(&self.connection, "PASSIVE")? {
+        let is_copied = loop {
+            match checkpoint(&self.connection, "PASSIVE") {
+                Err(fault) if self.reserve.lends(&fault) => {}
+                done => break done?,
+            }
+        };
+        if is_copied {
             // The next commit starts the log anew. If readers held it back it is tried again.
             self.log_pages.store(0, Ordering::Relaxed);
         }
@@ -403,12 +426,8 @@ impl Session {
     /// What was acknowledged is safe in the logs. A full disk is waited out; a failed flush is not ignored:
     /// the next commit is refused until the store has been opened again (`rel D6`).
     pub(crate) fn note_failed_upkeep(&mut self, fault: &Fault) {
-        if fault.is_full() {
-            tracing::warn!(
-                ?fault,
-                "the logs cannot be written into the file: the disk is full"
-            );
-        } else {
+        // The shard reports a full disk.
+        if !fault.is_full() {
             tracing::error!(?fault, "the logs cannot be written into the file");
             self.broken = Some(format!("{fault:?}"));
         }

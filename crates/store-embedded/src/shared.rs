@@ -2,12 +2,13 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use ganger_store::StoreError;
 use rusqlite::Connection;
 
 use crate::fault::{Fault, io};
+use crate::reserve::ReserveFile;
 use crate::session::{Flush, Session};
 
 /// The store while it is open, for whoever writes or has to wait for what is written.
@@ -17,11 +18,13 @@ pub(crate) struct Shared {
     session: Mutex<Option<Session>>,
     /// Whether something acknowledged is not in the tables yet.
     is_behind: AtomicBool,
+    reserve: Arc<ReserveFile>,
 }
 
 impl Shared {
-    pub(crate) fn new(path: &Path) -> Self {
+    pub(crate) fn new(path: &Path, reserve: Arc<ReserveFile>) -> Self {
         Self {
+            reserve,
             path: path.to_path_buf(),
             session: Mutex::new(None),
             is_behind: AtomicBool::new(false),
@@ -30,6 +33,11 @@ impl Shared {
 
     pub(crate) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// The blocks kept for a full disk.
+    pub(crate) fn reserve(&self) -> &Arc<ReserveFile> {
+        &self.reserve
     }
 
     /// The session, for as long as the guard lives.

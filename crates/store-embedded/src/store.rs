@@ -3,13 +3,14 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use ganger_store::{CommitError, Loaded, Opened, Store, StoreError};
+use ganger_store::{CommitError, Loaded, Opened, Reserve, Store, StoreError};
 use ganger_types::{Commit, ShardId};
 
 use crate::fault::io;
 use crate::lock::Lock;
 use crate::meta::Header;
 use crate::reader::EmbeddedReader;
+use crate::reserve::{self, ReserveFile};
 use crate::session::{Flush, Limits, Session};
 use crate::shared::Shared;
 use crate::{connect, create, load, recover};
@@ -28,6 +29,8 @@ impl EmbeddedStore {
     /// Opens the store in the file `path`, or makes it with the directories above it. It is locked
     /// against other processes until it is dropped; call [`Store::open`] before anything else.
     ///
+    /// On a full disk the reserve of an earlier run gives what opening needs.
+    ///
     /// # Errors
     /// If another process has it, it is damaged, newer than this program, or of another shard.
     pub fn create_or_open(path: impl AsRef<Path>, shard: &ShardId) -> Result<Self, StoreError> {
@@ -42,19 +45,30 @@ impl EmbeddedStore {
     pub fn with_limits(path: &Path, shard: &ShardId, limits: Limits) -> Result<Self, StoreError> {
         create::make_parent(path)?;
         let lock = Lock::take(path)?;
-        if !path.exists() {
-            create::create(path, shard)?;
-        }
-        connect::inspect(path)?;
-        recover::inspect(path)?;
-        check_shard(path, shard)?;
-        create::upgrade(path)?;
+        let reserve = Arc::new(ReserveFile::find(path));
+        reserve.with_room(|| {
+            if !path.exists() {
+                create::create(path, shard)?;
+            }
+            connect::inspect(path)?;
+            recover::inspect(path)?;
+            check_shard(path, shard)?;
+            create::upgrade(path)
+        })?;
         Ok(Self {
-            shared: Arc::new(Shared::new(path)),
+            shared: Arc::new(Shared::new(path, reserve)),
             limits,
             has_failed: false,
             _lock: lock,
         })
+    }
+
+    /// Keeps so many bytes of the disk taken for what goes on when it is full; 0 for none, as without this call. They
+    /// are taken now if there is room, else with the first [`Store::keep_reserve`] that finds some.
+    #[must_use]
+    pub fn with_reserve(self, bytes: u64) -> Self {
+        self.shared.reserve().want(bytes);
+        self
     }
 
     /// The file.
@@ -79,6 +93,8 @@ impl Drop for EmbeddedStore {
         if let Some(session) = self.shared.lock().session.take() {
             session.close();
         }
+        // What closing has freed is there for the next start.
+        self.shared.reserve().keep();
     }
 }
 
@@ -103,12 +119,17 @@ impl Store for EmbeddedStore {
         let mut guard = self.shared.lock();
         // An older session is ended as it is: what it has not written is in the turn log.
         *guard.session = None;
-        if let Some(doubt) = recover::inspect(path)? {
-            tracing::warn!(store = %path.display(), "{doubt}");
-        }
-        let connection = connect::writer(path)?;
-        let session = Session::open(path.to_path_buf(), self.limits, connection, self.has_failed);
-        let session = session.map_err(|fault| fault.at(path, "opened"))?;
+        let (reserve, limits) = (self.shared.reserve(), self.limits);
+        let session = reserve.with_room(|| {
+            if let Some(doubt) = recover::inspect(path)? {
+                tracing::warn!(store = %path.display(), "{doubt}");
+            }
+            let connection = connect::writer(path)?;
+            let reserve = Arc::clone(reserve);
+            let has_failed = self.has_failed;
+            Session::open(path.to_path_buf(), limits, connection, reserve, has_failed)
+                .map_err(|fault| fault.at(path, "opened"))
+        })?;
         self.has_failed = false;
         let header = session.header();
         let opened = Opened {
@@ -158,12 +179,20 @@ impl Store for EmbeddedStore {
     }
 
     fn reader(&self) -> Result<EmbeddedReader, StoreError> {
-        EmbeddedReader::open(Arc::clone(&self.shared))
+        let reserve = self.shared.reserve();
+        reserve.with_room(|| EmbeddedReader::open(Arc::clone(&self.shared)))
     }
 
     fn free_bytes(&self) -> Option<u64> {
-        let stat = rustix::fs::statvfs(self.path()).ok()?;
-        Some(stat.f_bavail.saturating_mul(stat.f_frsize))
+        reserve::free_bytes(self.path())
+    }
+
+    fn keep_reserve(&mut self) -> Reserve {
+        self.shared.reserve().keep()
+    }
+
+    fn reserve(&self) -> Reserve {
+        self.shared.reserve().state()
     }
 
     fn idle(&mut self) -> Result<(), StoreError> {

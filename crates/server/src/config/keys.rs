@@ -359,7 +359,7 @@ pub const KEYS: &[Key] = &[
     Key::new(
         "reserve_bytes",
         "256MiB",
-        "free space kept for reports and deletion",
+        "room kept on the store's disk for reports and deletion, half of it (at most 64 MiB) in a file; 0 for none",
         |config, value| {
             config.reserve_bytes = u64::try_from(bytes(value)?).unwrap_or(u64::MAX);
             Ok(())
