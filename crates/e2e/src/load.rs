@@ -1,7 +1,7 @@
 //! Clients at work: producers and workers that go on while their server is hurt, and record what they see.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -44,10 +44,13 @@ pub struct Load {
     shared: Arc<Shared>,
     producers: Vec<JoinHandle<()>>,
     workers: Vec<JoinHandle<()>>,
+    reader: Option<JoinHandle<()>>,
 }
 
 #[derive(Default)]
 struct Shared {
+    /// Until when all clients rest; each finishes what it is doing.
+    lull_until: Mutex<Option<Instant>>,
     enqueuing_is_over: AtomicBool,
     is_over: AtomicBool,
     enqueued: AtomicUsize,
@@ -64,6 +67,7 @@ impl Load {
             shared: Arc::default(),
             producers: Vec::new(),
             workers: Vec::new(),
+            reader: None,
         };
         for number in 0..plan.producers {
             let client = load.client(number);
@@ -75,6 +79,8 @@ impl Load {
             load.workers
                 .push(thread::spawn(move || client.work(number)));
         }
+        let client = load.client(2_000);
+        load.reader = Some(thread::spawn(move || client.read()));
         load
     }
 
@@ -91,6 +97,16 @@ impl Load {
     /// What the clients see is recorded here.
     pub fn recorder(&self) -> &Recorder {
         &self.recorder
+    }
+
+    /// Lets all clients rest for a while: what a server does when nothing is asked of it is tested too.
+    pub fn lull(&self, length: Duration) {
+        let until = Instant::now() + length;
+        *self
+            .shared
+            .lull_until
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = Some(until);
     }
 
     /// Jobs completed so far, as far as the clients know.
@@ -119,8 +135,8 @@ impl Load {
         let mut api = Api::new(self.setup.client());
         let found = drained(&mut api, &jobs, patience)?;
         self.shared.is_over.store(true, Ordering::Relaxed);
-        for worker in self.workers.drain(..) {
-            worker.join().expect("a worker does not panic");
+        for worker in self.workers.drain(..).chain(self.reader.take()) {
+            worker.join().expect("a client does not panic");
         }
         let history = History {
             exchanges: self.recorder.exchanges(),
@@ -209,9 +225,44 @@ struct Client {
 }
 
 impl Client {
+    /// Rests while the load does.
+    fn rest(&self) {
+        let until = *self
+            .shared
+            .lull_until
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some(until) = until {
+            thread::sleep(until.saturating_duration_since(Instant::now()));
+        }
+    }
+
+    /// Lists, counts and looks at jobs between the writes of others, and once more when all of them rest. What it sees is
+    /// not judged here; it makes the server bring what it has acknowledged to where it can be read.
+    fn read(mut self) {
+        let reads = [
+            "jobs?limit=5",
+            "jobs/count?state=ready",
+            "jobs/p0-0",
+            "queues",
+        ];
+        let mut next = 0_usize;
+        while !self.shared.is_over.load(Ordering::Relaxed) {
+            thread::sleep(Duration::from_millis(self.random.below(150)));
+            next += 1;
+            let _ = self
+                .api
+                .call("GET", reads[next % reads.len()], &Value::Null);
+            if self.random.chance(50) {
+                self.rest();
+            }
+        }
+    }
+
     fn produce(mut self, number: u64) {
         let mut count = 0_u64;
         while !self.shared.enqueuing_is_over.load(Ordering::Relaxed) {
+            self.rest();
             let live = self
                 .shared
                 .enqueued
@@ -259,6 +310,7 @@ impl Client {
     fn work(mut self, number: u64) {
         let worker = format!("w{number}");
         while !self.shared.is_over.load(Ordering::Relaxed) {
+            self.rest();
             let max = 1 + u32::try_from(self.random.below(5)).unwrap_or(0);
             let asked = Asked::Lease {
                 worker: worker.clone(),

@@ -2,6 +2,7 @@
 
 mod disk_full;
 mod documents;
+mod full_storm;
 mod kill;
 mod nth_call;
 mod one_process;

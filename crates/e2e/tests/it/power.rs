@@ -3,11 +3,12 @@
 use std::env;
 use std::fs::File;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
+use ganger_e2e::binary::ganger;
 use ganger_e2e::checker::Tally;
 use ganger_e2e::ground::LoopDisk;
 use ganger_e2e::load::{Load, Plan};
@@ -87,6 +88,20 @@ fn disk_and_setup(folder: &Path, test: &str) -> Result<Option<(LoopDisk, Setup)>
     }
 }
 
+/// Starts a backup of the running store to another disk.
+fn start_backup(setup: &Setup, cycle: u64) -> Result<Child> {
+    let copy = setup.log.with_file_name(format!("copy-{cycle}.db"));
+    let child = Command::new(ganger())
+        .args(["backup", "--db"])
+        .arg(&setup.store)
+        .arg(copy)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()?;
+    Ok(child)
+}
+
 /// Cuts the power again and again under load, then lets everything come to its end and judges it.
 fn cut_and_judge(disk: &mut LoopDisk, setup: &Setup, cycles: u64, seed: u64) -> Result<Tally> {
     let mut random = Random::new(seed);
@@ -102,6 +117,13 @@ fn cut_and_judge(disk: &mut LoopDisk, setup: &Setup, cycles: u64, seed: u64) -> 
     for cycle in 0..cycles {
         let mut server = setup.start()?;
         thread::sleep(Duration::from_millis(30 + random.below(370)));
+        let backup = random.chance(20).then(|| start_backup(setup, cycle));
+        if random.chance(50) {
+            // A second of quiet in which the server does what it had put off, a little more work, and then the cut.
+            let lull = Duration::from_millis(200 + random.below(1_300));
+            load.lull(lull);
+            thread::sleep(lull + Duration::from_millis(random.below(40)));
+        }
         load.recorder().power_off();
         disk.cut_power()?;
         let still_writes = File::create(disk.path().join("probe")).is_ok();
@@ -110,6 +132,12 @@ fn cut_and_judge(disk: &mut LoopDisk, setup: &Setup, cycles: u64, seed: u64) -> 
             "the file system still takes writes: the power was not cut"
         );
         server.kill()?;
+        if let Some(backup) = backup {
+            // Whether it came to its end before the cut does not matter.
+            let mut backup = backup?;
+            let _ = backup.kill();
+            backup.wait()?;
+        }
         disk.unmount()?;
         disk.mount()?;
         load.recorder().power_on();
