@@ -148,11 +148,11 @@ pub struct Limits {
     pub streams: usize,
     /// Bytes of a body, but for graphs and batches. Default 32 MiB.
     pub body_bytes: usize,
-    /// Bytes of a graph's submission. Default 64 MiB.
+    /// Bytes of a graph's submission. Default 48 MiB.
     pub graph_bytes: usize,
     /// Bytes of a line of a batch. Default 8 MiB.
     pub line_bytes: usize,
-    /// Bytes that all requests in progress may hold together: bodies, answers, and 16 KiB for each. Default 384 MiB.
+    /// Bytes that all requests in progress may hold together: bodies, answers, and 16 KiB for each. Default 288 MiB.
     pub bytes_in_flight: usize,
     /// Commands that wait for the shard; more are refused as overloaded. Default 65,536.
     pub inbox_commands: usize,
@@ -173,9 +173,9 @@ impl Default for Limits {
             streams_per_connection: 1_000,
             streams: 1_000,
             body_bytes: 32 << 20,
-            graph_bytes: 64 << 20,
+            graph_bytes: 48 << 20,
             line_bytes: 8 << 20,
-            bytes_in_flight: 384 << 20,
+            bytes_in_flight: 288 << 20,
             inbox_commands: 65_536,
             waiters: 100_000,
         }

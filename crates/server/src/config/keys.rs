@@ -446,7 +446,7 @@ pub const KEYS: &[Key] = &[
     ),
     Key::new(
         "limits.graph_bytes",
-        "64MiB",
+        "48MiB",
         "bytes of a graph's submission",
         |config, value| {
             limits(config).graph_bytes = bytes(value)?;
@@ -464,7 +464,7 @@ pub const KEYS: &[Key] = &[
     ),
     Key::new(
         "limits.bytes_in_flight",
-        "384MiB",
+        "288MiB",
         "bytes that all requests in progress may hold together; an identity gets a sixth for large bodies",
         |config, value| {
             limits(config).bytes_in_flight = bytes(value)?;
