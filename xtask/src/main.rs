@@ -1,4 +1,5 @@
-//! House tools: `cargo xtask tidy`, `ci`, `sim`, `powercut`, `fuzz`, `bench-peers`, `bench-redis`, `bench-quantumleap`.
+//! House tools: `cargo xtask tidy`, `ci`, `sim`, `powercut`, `fuzz`, `abuse`, `bench-peers`, `bench-redis`,
+//! `bench-quantumleap`.
 //!
 //! Each is one module. They run other programs and read files; nothing of the product depends on them.
 
@@ -8,6 +9,7 @@
     reason = "a tool for the terminal: what it prints is its result"
 )]
 
+mod abuse;
 mod bench_peers;
 mod bench_quantumleap;
 mod bench_redis;
@@ -32,6 +34,7 @@ usage: cargo xtask COMMAND
                  cut the power under the store: `--depth N` every short run, `--seeds A..B` long ones, `--hunt` planted bugs
   fuzz [ARGS]    run every fuzz target on the stable toolchain: [--seconds N | --runs N] [--seed S], 10 seconds
                  each and a new seed unless said otherwise
+  abuse [ATTACK] attack a server over its ports, and measure its memory, its health and the calls of others
   bench-peers    measure ganger beside Redis, PostgreSQL and beanstalkd, in one run on this machine
   bench-redis    measure the Redis port beside Redis with published clients and the script of qless
   bench-quantumleap
@@ -58,6 +61,7 @@ fn run(arguments: &[String]) -> Result<()> {
         ("sim", rest) => ci::simulate(rest),
         ("powercut", rest) => ci::cut_power(rest),
         ("fuzz", rest) => ci::fuzz(rest),
+        ("abuse", rest) => abuse::run(rest),
         ("bench-peers", rest) => bench_peers::run(rest),
         ("bench-redis", rest) => bench_redis::run(rest),
         ("bench-quantumleap", rest) => bench_quantumleap::run(rest),

@@ -1,0 +1,308 @@
+//! Attacks over HTTP and gRPC.
+
+use std::io::Write as _;
+use std::net::TcpStream;
+use std::time::Duration;
+
+use anyhow::Result;
+
+use super::meter::{call, request};
+use super::wire::Connection;
+use super::{Attack, Open, Target};
+
+pub(super) const ATTACKS: &[Attack] = &[
+    Attack {
+        name: "grpc-health-announced",
+        run: |target| announced(target, None, "/grpc.health.v1.Health/Check", 1_000, 32),
+    },
+    Attack {
+        name: "grpc-health-watched",
+        run: |target| announced(target, None, "/grpc.health.v1.Health/Watch", 1_000, 32),
+    },
+    Attack {
+        name: "grpc-announced",
+        run: |target| announced(target, Some("attacker"), ENQUEUE, 100, 200),
+    },
+    Attack {
+        name: "grpc-partial",
+        run: grpc_partial,
+    },
+    Attack {
+        name: "http-slow-bodies",
+        run: http_slow_bodies,
+    },
+    Attack {
+        name: "http-small-slow-bodies",
+        run: http_small_slow_bodies,
+    },
+    Attack {
+        name: "http2-unread-answers",
+        run: |target| http2_unread(target, 0),
+    },
+    Attack {
+        name: "http2-barely-read-answers",
+        run: |target| http2_unread(target, 1),
+    },
+    Attack {
+        name: "grpc-unread-answers",
+        run: grpc_unread,
+    },
+    Attack {
+        name: "http1-unread-answers",
+        run: http1_unread,
+    },
+    Attack {
+        name: "waits",
+        run: waits,
+    },
+    Attack {
+        name: "streams",
+        run: streams,
+    },
+    Attack {
+        name: "half-heads",
+        run: half_heads,
+    },
+    Attack {
+        name: "denied-and-wrong-tokens",
+        run: denied,
+    },
+];
+
+const ENQUEUE: &str = "/ganger.v1.Jobs/Enqueue";
+const PAYLOAD: &str = "/ganger.v1.Jobs/Payload";
+/// The job that attackers read.
+const LARGE_JOB: &str = "large";
+
+/// Submits the job that attackers read.
+pub(super) fn submit_large_job(target: &Target, bytes: usize) -> Result<()> {
+    let payload = "x".repeat(bytes);
+    let body = format!(r#"{{"id":"{LARGE_JOB}","kind":"a","payload":"{payload}","delay":"1h"}}"#);
+    let sent = request("POST", "/api/v1/jobs", target.token("victim"), &body);
+    call(target.address, &sent, "201")
+}
+
+/// The fields of a call.
+fn fields<'a>(
+    method: &'a str,
+    path: &'a str,
+    authorization: &'a str,
+    media_type: &'a str,
+) -> Vec<(&'a str, &'a str)> {
+    let mut fields = vec![
+        (":method", method),
+        (":scheme", "http"),
+        (":path", path),
+        (":authority", "localhost"),
+        ("content-type", media_type),
+        ("te", "trailers"),
+    ];
+    if !authorization.is_empty() {
+        fields.push(("authorization", authorization));
+    }
+    fields
+}
+
+fn bearer(target: &Target, name: &str) -> String {
+    format!("Bearer {}", target.token(name))
+}
+
+/// Connections that do something each. One that the server ends does not stop the others.
+fn each(target: &Target, count: usize, mut connect: impl FnMut(&mut Open) -> Result<()>) -> Open {
+    let mut open = Vec::new();
+    for _ in 0..count.div_ceil(target.divisor) {
+        let _ = connect(&mut open);
+    }
+    open
+}
+
+/// Messages that announce 4 MiB and bring one byte.
+fn announced(
+    target: &Target,
+    who: Option<&str>,
+    path: &str,
+    connections: usize,
+    streams: usize,
+) -> Open {
+    let authorization = who.map_or(String::new(), |who| bearer(target, who));
+    each(target, connections, |open| {
+        let mut connection = Connection::open(target.address, 1 << 20)?;
+        for _ in 0..streams {
+            let fields = fields("POST", path, &authorization, "application/grpc");
+            let stream = connection.begin(&fields, true)?;
+            connection.send(stream, &[0, 0, 0x3f, 0xff, 0xc0, 0x78])?;
+        }
+        open.push(Box::new(connection));
+        Ok(())
+    })
+}
+
+/// Messages of which all but a little is sent.
+fn grpc_partial(target: &Target) -> Open {
+    let authorization = bearer(target, "attacker");
+    let message = [&[0, 0, 0x3f, 0xff, 0xc0][..], &vec![0; 4_100_000]].concat();
+    each(target, 100, |open| {
+        let mut connection = Connection::open(target.address, 1 << 20)?;
+        for _ in 0..4 {
+            let fields = fields("POST", ENQUEUE, &authorization, "application/grpc");
+            let stream = connection.begin(&fields, true)?;
+            connection.send(stream, &message)?;
+        }
+        open.push(Box::new(connection));
+        Ok(())
+    })
+}
+
+fn slow_body(target: &Target, path: &str, announced: usize, sent: usize) -> Result<TcpStream> {
+    let mut stream = TcpStream::connect(target.address)?;
+    stream.set_write_timeout(Some(Duration::from_secs(2)))?;
+    let token = target.token("attacker");
+    write!(
+        stream,
+        "POST {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\nContent-Type: application/json\r\nContent-Length: {announced}\r\n\r\n"
+    )?;
+    // The server may refuse in the middle.
+    let _ = stream.write_all(&vec![b' '; sent]);
+    Ok(stream)
+}
+
+/// Graphs of which all but 500 bytes are sent.
+fn http_slow_bodies(target: &Target) -> Open {
+    each(target, 40, |open| {
+        let bytes = 30 << 20;
+        open.push(Box::new(slow_body(
+            target,
+            "/api/v1/graphs",
+            bytes,
+            bytes - 500,
+        )?));
+        Ok(())
+    })
+}
+
+/// The same with many small bodies.
+fn http_small_slow_bodies(target: &Target) -> Open {
+    each(target, 1_000, |open| {
+        let bytes = 64 << 10;
+        open.push(Box::new(slow_body(
+            target,
+            "/api/v1/jobs",
+            bytes,
+            bytes - 500,
+        )?));
+        Ok(())
+    })
+}
+
+/// Answers of 1 MB over HTTP/2 of which nothing, or one byte, is read.
+fn http2_unread(target: &Target, window: u32) -> Open {
+    let authorization = bearer(target, "attacker");
+    let path = format!("/api/v1/jobs/{LARGE_JOB}/payload");
+    each(target, 20, |open| {
+        let mut connection = Connection::open(target.address, window)?;
+        for _ in 0..200 {
+            let fields = fields("GET", &path, &authorization, "application/json");
+            connection.begin(&fields, false)?;
+        }
+        open.push(Box::new(connection));
+        Ok(())
+    })
+}
+
+/// The same over gRPC.
+fn grpc_unread(target: &Target) -> Open {
+    let authorization = bearer(target, "attacker");
+    // Field 2, of 5 bytes: the job's id.
+    let message = [&[0, 0, 0, 0, 7, 0x12, 5][..], LARGE_JOB.as_bytes()].concat();
+    each(target, 20, |open| {
+        let mut connection = Connection::open(target.address, 0)?;
+        for _ in 0..200 {
+            let fields = fields("POST", PAYLOAD, &authorization, "application/grpc");
+            let stream = connection.begin(&fields, true)?;
+            connection.send_last(stream, &message)?;
+        }
+        open.push(Box::new(connection));
+        Ok(())
+    })
+}
+
+/// Answers of 1 MB over HTTP/1.1 that nobody reads.
+fn http1_unread(target: &Target) -> Open {
+    let path = format!("/api/v1/jobs/{LARGE_JOB}/payload");
+    let sent = request("GET", &path, target.token("attacker"), "");
+    each(target, 1_000, |open| {
+        let mut stream = TcpStream::connect(target.address)?;
+        stream.write_all(&sent)?;
+        open.push(Box::new(stream));
+        Ok(())
+    })
+}
+
+/// Requests that wait for a job that does not end, and for jobs that do not come.
+fn waits(target: &Target) -> Open {
+    let reader = bearer(target, "attacker");
+    let worker = bearer(target, "attacker-worker");
+    let path = format!("/api/v1/jobs/{LARGE_JOB}?wait=120s");
+    each(target, 100, |open| {
+        let mut connection = Connection::open(target.address, 1 << 20)?;
+        for _ in 0..100 {
+            let fields_of = fields("GET", &path, &reader, "application/json");
+            connection.begin(&fields_of, false)?;
+            let fields_of = fields("POST", "/api/v1/leases", &worker, "application/json");
+            let stream = connection.begin(&fields_of, true)?;
+            connection.send_last(stream, br#"{"worker":"w","queues":["none"],"wait":"120s"}"#)?;
+        }
+        open.push(Box::new(connection));
+        Ok(())
+    })
+}
+
+/// Streams of events that nobody reads.
+fn streams(target: &Target) -> Open {
+    let authorization = bearer(target, "attacker");
+    each(target, 20, |open| {
+        let mut connection = Connection::open(target.address, 0)?;
+        for _ in 0..100 {
+            let fields = fields("GET", "/api/v1/events", &authorization, "application/json");
+            connection.begin(&fields, false)?;
+        }
+        open.push(Box::new(connection));
+        Ok(())
+    })
+}
+
+/// Heads that do not end.
+fn half_heads(target: &Target) -> Open {
+    let head = format!(
+        "GET / HTTP/1.1\r\nHost: localhost\r\nX-Long: {}",
+        "x".repeat(15 << 10)
+    );
+    each(target, 1_000, |open| {
+        let mut stream = TcpStream::connect(target.address)?;
+        let _ = stream.write_all(head.as_bytes());
+        open.push(Box::new(stream));
+        Ok(())
+    })
+}
+
+/// Refusals, each of which is a line of the audit log.
+fn denied(target: &Target) -> Open {
+    let long = "x".repeat(2_000);
+    let path = format!("/api/v1/jobs?namespace=foreign&queue={long}");
+    let authorization = bearer(target, "attacker");
+    each(target, 100, |open| {
+        let mut connection = Connection::open(target.address, 1 << 20)?;
+        for _ in 0..100 {
+            connection.begin(
+                &fields("GET", &path, &authorization, "application/json"),
+                false,
+            )?;
+        }
+        for _ in 0..20 {
+            let wrong = fields("GET", "/version", "Bearer wrong", "application/json");
+            connection.begin(&wrong, false)?;
+        }
+        open.push(Box::new(connection));
+        Ok(())
+    })
+}

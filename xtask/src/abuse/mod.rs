@@ -1,0 +1,166 @@
+//! Attacks a server over its ports, and measures what they cost: its memory above idle, how long `/healthz` takes meanwhile,
+//! and whether another identity's calls go on.
+//!
+//! Everything is on loopback and bounded in connections and time; the server is ended when it takes too much memory. An
+//! attack is a function that makes connections and leaves them open: add one to [`http::ATTACKS`], or a list of another
+//! port's beside it in [`attacks`].
+
+mod http;
+mod meter;
+mod wire;
+
+use std::any::Any;
+use std::env;
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, anyhow, bail};
+
+use crate::bench_peers::scratch::{Process, Scratch, free_address};
+use crate::process::{OPTIMISED, output, root, start_optimised};
+use meter::Meter;
+
+/// Identities of the server under attack, and their grants.
+const IDENTITIES: [(&str, &str); 4] = [
+    ("attacker", "producer@default"),
+    ("attacker-worker", "worker@default"),
+    ("other", "admin@*"),
+    ("victim", "admin@*"),
+];
+/// How long an attack stays when its connections have been made.
+const STAYS: Duration = Duration::from_secs(5);
+/// What the numbers of connections are divided by when all attacks run at once.
+const DIVISOR_OF_ALL: usize = 6;
+/// Bytes of the job that attackers read.
+const PAYLOAD_BYTES: usize = 1_000_000;
+
+/// What an attack leaves open.
+pub(crate) type Open = Vec<Box<dyn Any + Send>>;
+
+/// An attack.
+pub(crate) struct Attack {
+    pub(crate) name: &'static str,
+    pub(crate) run: fn(&Target) -> Open,
+}
+
+/// Where to attack, and as whom.
+pub(crate) struct Target {
+    pub(crate) address: SocketAddr,
+    /// What the number of an attack's connections is divided by: all attacks together make about 1,000.
+    pub(crate) divisor: usize,
+    tokens: Vec<(&'static str, String)>,
+}
+
+impl Target {
+    /// The token of an identity.
+    pub(crate) fn token(&self, name: &str) -> &str {
+        let found = self.tokens.iter().find(|(known, _)| *known == name);
+        found.map_or("", |(_, token)| token)
+    }
+}
+
+/// All attacks, in the order of the table.
+fn attacks() -> impl Iterator<Item = &'static Attack> {
+    http::ATTACKS.iter()
+}
+
+/// Runs the attacks that are named, or all of them, and at last all at once.
+pub(crate) fn run(arguments: &[String]) -> Result<()> {
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match words.as_slice() {
+        [OPTIMISED, wanted @ ..] => measure(wanted),
+        wanted if env::var_os("GANGER_BIN").is_some() => measure(wanted),
+        wanted => start_optimised("abuse", wanted),
+    }
+}
+
+fn measure(wanted: &[&str]) -> Result<()> {
+    let known = |name: &str| name == "all-at-once" || attacks().any(|attack| attack.name == name);
+    if let Some(unknown) = wanted.iter().find(|name| !known(name)) {
+        let names: Vec<&str> = attacks().map(|attack| attack.name).collect();
+        bail!(
+            "no attack {unknown:?}: there are {}, all-at-once",
+            names.join(", ")
+        );
+    }
+    println!("attack                       peak above idle   healthz p99     max   others' calls");
+    let is_wanted = |name: &str| wanted.is_empty() || wanted.contains(&name);
+    for attack in attacks().filter(|attack| is_wanted(attack.name)) {
+        one(attack.name, &[attack])?;
+    }
+    if is_wanted("all-at-once") {
+        let all: Vec<&Attack> = attacks().collect();
+        one("all-at-once", &all)?;
+    }
+    Ok(())
+}
+
+/// Runs attacks at the same time against a server of their own, and prints the row.
+fn one(name: &str, attacks: &[&Attack]) -> Result<()> {
+    let scratch = Scratch::new()?;
+    let folder = scratch.folder("server")?;
+    let divisor = if attacks.len() > 1 { DIVISOR_OF_ALL } else { 1 };
+    let (target, process) = start(&folder, divisor)?;
+    http::submit_large_job(&target, PAYLOAD_BYTES)?;
+    thread::sleep(Duration::from_millis(500));
+    let meter = Meter::start(process.id(), target.address, target.token("other"))?;
+    let open: Result<Vec<Open>> = thread::scope(|scope| {
+        let each = attacks.iter().map(|attack| {
+            let target = &target;
+            scope.spawn(move || (attack.run)(target))
+        });
+        let each: Vec<_> = each.collect();
+        each.into_iter()
+            .map(|running| running.join().map_err(|_| anyhow!("an attack panicked")))
+            .collect()
+    });
+    thread::sleep(STAYS);
+    let row = meter.finish();
+    let audit = fs::metadata(folder.join("audit.log")).map_or(0, |file| file.len());
+    println!("{name:28} {row}   (audit log {} KiB)", audit >> 10);
+    drop(process);
+    drop(open?);
+    Ok(())
+}
+
+fn start(folder: &Path, divisor: usize) -> Result<(Target, Process)> {
+    // To compare builds with each other, another one can be named.
+    let named = env::var_os("GANGER_BIN").map(PathBuf::from);
+    let program = named.unwrap_or_else(|| root().join("target/release/ganger"));
+    let access = folder.join("access");
+    let mut tokens = Vec::new();
+    for (name, grants) in IDENTITIES {
+        let secret = folder.join(name);
+        output(
+            Command::new(&program)
+                .args(["token", "create", "--name", name, "--grant", grants])
+                .arg("--access-file")
+                .arg(&access)
+                .arg("--secret-file")
+                .arg(&secret),
+        )?;
+        let token = fs::read_to_string(&secret).context("the token that was made")?;
+        tokens.push((name, token.trim().to_owned()));
+    }
+    let address = free_address()?;
+    let mut command = Command::new(program);
+    command
+        .args(["server", "--addr", &address.to_string()])
+        .arg("--access-file")
+        .arg(&access)
+        .arg("--audit-log")
+        .arg(folder.join("audit.log"))
+        .arg("--db")
+        .arg(folder.join("store.db"));
+    let process = Process::start(&mut command, folder, address)?;
+    let target = Target {
+        address,
+        divisor,
+        tokens,
+    };
+    Ok((target, process))
+}
