@@ -62,7 +62,7 @@ pub const KEY_PAGE_STEPS_MAX: usize = 8 << 20;
 pub const KEY_PAGE_KEYS_MAX: usize = 10_000;
 /// Jobs on one page of a listing.
 pub const PAGE_JOBS_MAX: usize = 1_000;
-/// Overdue runs that one schedule may make up for.
+/// Overdue runs that one schedule may make up for, and does unless it sets a lower bound.
 pub const SCHEDULE_BACKLOG_MAX: u32 = 10_000;
 
 /// Lease length unless namespace, queue or request say otherwise.

@@ -34,9 +34,9 @@ pub enum CatchUp {
     /// One job stands for all of them (default).
     #[default]
     Last,
-    /// Each is made up for, at most so many of the newest (qless backlog; 0 is no bound there).
+    /// Each is made up for, at most so many of the newest.
     All {
-        /// At most so many.
+        /// At most so many; 0 stands for [`crate::limits::SCHEDULE_BACKLOG_MAX`].
         max: u32,
     },
 }

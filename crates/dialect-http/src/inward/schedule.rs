@@ -32,7 +32,7 @@ pub(crate) struct ScheduleIn {
     /// Runs missed while nobody looked: `none`, `last` (default), `all`.
     #[serde(default)]
     catch_up: CatchUpIn,
-    /// With `catch_up` of `all`: at most so many of the newest; 0 is no bound.
+    /// With `catch_up` of `all`: at most so many of the newest, up to 10,000; 10,000 if absent or 0.
     catch_up_max: Option<u32>,
     /// A run that is due while the job of an earlier one is live: `allow` (default), `skip`, `replace`.
     #[serde(default)]

@@ -202,7 +202,8 @@ fn due_runs(
 ) -> Vec<Timestamp> {
     let max = match catch_up {
         CatchUp::None | CatchUp::Last => 1,
-        CatchUp::All { max } => max.clamp(1, SCHEDULE_BACKLOG_MAX),
+        CatchUp::All { max: 0 } => SCHEDULE_BACKLOG_MAX,
+        CatchUp::All { max } => max.min(SCHEDULE_BACKLOG_MAX),
     };
     let mut runs = recurrence.newest_between(from, now, usize::try_from(max).unwrap_or(usize::MAX));
     if catch_up == CatchUp::None {

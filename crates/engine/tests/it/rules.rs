@@ -1108,6 +1108,45 @@ fn rel_t7_a_schedule_fires_each_point_once_over_restarts_and_jumps() {
 }
 
 #[test]
+fn rel_t7_all_missed_runs_are_made_up_for_where_no_bound_is_given() {
+    let mut world = World::new();
+    let schedule = ScheduleRecord {
+        namespace: Namespace::default(),
+        id: ScheduleId::from_static("s"),
+        spec: ScheduleSpec::Interval {
+            every: secs(1),
+            first_at: world.now.wall.after(secs(1)),
+        },
+        catch_up: CatchUp::All { max: 0 },
+        overlap: Overlap::Allow,
+        paused: false,
+        queue: Queue::default(),
+        kind: Kind::from_static("tick"),
+        payload: Bytes::new(),
+        priority: Priority::default(),
+        retry: None,
+        timeout: None,
+        tags: vec![],
+        labels: vec![],
+        created_at: Timestamp(0),
+        next_at: None,
+        runs: 0,
+        last_job: None,
+    };
+    world.ok(Command::PutSchedule(Box::new(PutSchedule { schedule })));
+    world.pass(secs(9));
+    let grants = world.lease("w", 99);
+    assert_eq!(grants.len(), 9);
+    for grant in grants {
+        world.complete(&grant).unwrap();
+    }
+    // Ten thousand of the newest at most.
+    world.pass(secs(20_000));
+    assert_eq!(world.lease("w", 10_000).len(), 10_000);
+    assert_eq!(world.lease("w", 1).len(), 0);
+}
+
+#[test]
 fn rel_k3_retention_by_count_keeps_the_newest() {
     let mut world = World::new();
     let keep = Keep {
@@ -1398,16 +1437,15 @@ fn why_names_the_causes() {
 fn why_tells_first_what_the_last_worker_said() {
     let mut world = World::new();
     let id = world.enqueue(vec![job()]).remove(0);
-    let mut why =
-        |world: &mut World| match world.query(Query::Why(Namespace::default(), id.clone())) {
-            Reply::Why(why) => why.reasons,
-            other => panic!("{other:?}"),
-        };
+    let why = |world: &mut World| match world.query(Query::Why(Namespace::default(), id.clone())) {
+        Reply::Why(why) => why.reasons,
+        other => panic!("{other:?}"),
+    };
     let grant = world.lease_one("w1");
     world.ok(release(&grant, false, false, secs(30)));
     let released = Reason::Released {
         times: 1,
-        worker: "w1".into(),
+        worker: Worker::from_static("w1"),
         reason: "no handler".into(),
     };
     // No attempt failed: the pause is not one of retries.

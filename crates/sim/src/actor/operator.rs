@@ -282,6 +282,7 @@ fn schedule(plan: &Plan, dice: &mut Dice, namespace: Namespace, now: Now) -> Com
         CatchUp::None,
         CatchUp::Last,
         CatchUp::All { max: 3 },
+        CatchUp::All { max: 0 },
         CatchUp::All { max: 1 },
     ]);
     let schedule = ScheduleRecord {

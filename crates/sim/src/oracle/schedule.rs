@@ -110,8 +110,9 @@ impl Oracle {
             // Whether the newest point counts as missed depends on how late the step came.
             CatchUp::None => BTreeSet::from([0, 1]),
             CatchUp::Last => BTreeSet::from([1]),
-            CatchUp::All { max: 0 } => BTreeSet::from([points]),
             CatchUp::All { max } => {
+                // Without a bound of its own it makes up for the 10,000 newest.
+                let max = if max == 0 { 10_000 } else { max };
                 BTreeSet::from([points.min(usize::try_from(max).expect("a small number"))])
             }
         };
