@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use ganger_types::{
-    ClaimKey, Graph, Group, JobId, Kind, LabelKey, LabelValue, NameError, Namespace, Queue,
+    ClaimKey, Graph, Group, JobId, JobName as StoredName, Kind, LabelKey, LabelValue, NameError, Namespace, Queue,
     RequestId, ScheduleId, Tag, UniqueKey, Worker,
 };
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -38,7 +38,7 @@ macro_rules! names {
     )*};
 }
 names! {
-    ClaimKey Graph Group JobId Kind LabelKey LabelValue Namespace Queue RequestId ScheduleId Tag
+    ClaimKey Graph Group JobId StoredName Kind LabelKey LabelValue Namespace Queue RequestId ScheduleId Tag
     UniqueKey Worker
 }
 
@@ -51,6 +51,7 @@ pub(crate) type ClaimName = Named<ClaimKey>;
 pub(crate) type GraphName = Named<Graph>;
 pub(crate) type GroupName = Named<Group>;
 pub(crate) type JobName = Named<JobId>;
+pub(crate) type CalledName = Named<StoredName>;
 pub(crate) type KindName = Named<Kind>;
 pub(crate) type NamespaceName = Named<Namespace>;
 pub(crate) type QueueName = Named<Queue>;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ganger_types::job::LastReport;
 use ganger_types::{
-    Due, Elapsed, Failure, Graph, HistoryEntry, IdTag, JobId, JobKey, JobState, LabelKey,
+    Due, Elapsed, Failure, Graph, HistoryEntry, IdTag, JobId, JobKey, JobName, JobState, LabelKey,
     LabelValue, LeaseRecord, Priority, Progress, ScheduleId, Tag, Timestamp, UniqueKey,
 };
 
@@ -38,6 +38,7 @@ pub(crate) struct Job {
 pub(crate) struct Extra {
     /// The id, if the client gave one.
     pub id: Option<JobId>,
+    pub name: Option<JobName>,
     /// When it becomes ready: while scheduled, or once its dependencies are met.
     pub due: Option<Due>,
     /// Lined up before others of its priority (`kickq R51`).
@@ -76,6 +77,7 @@ impl Extra {
     /// Whether there is nothing in it that a job without it would not have.
     pub(crate) fn is_plain(&self) -> bool {
         self.id.is_none()
+            && self.name.is_none()
             && self.due.is_none()
             && !self.is_ahead
             && self.deadline.is_none()

@@ -394,6 +394,7 @@ impl Engine {
             id: job.id(),
             id_tag: job.id_tag,
             id_is_given: extra.id.is_some(),
+            name: extra.name,
             namespace: self.spaces[queue.space.at()].name.clone(),
             queue: queue.name.clone(),
             kind: self.names.kind(job.kind).clone(),

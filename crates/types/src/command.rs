@@ -8,7 +8,7 @@ use crate::id::{JobId, LeaseToken, ShardId};
 use crate::job::{FailurePolicy, Outcome, Priority, Progress, RetryPolicy};
 use crate::keys::KeyCalls;
 use crate::name::{
-    ClaimKey, Graph, Group, Kind, LabelKey, LabelValue, Namespace, Queue, RequestId, ScheduleId,
+    ClaimKey, Graph, Group, JobName, Kind, LabelKey, LabelValue, Namespace, Queue, RequestId, ScheduleId,
     Tag, UniqueKey, Worker,
 };
 use crate::peer::{Looked, OutboxRecord, Part, Wait};
@@ -102,6 +102,8 @@ pub struct Enqueue {
 pub struct NewJob {
     /// Its id, if the client chooses it.
     pub id: Option<JobId>,
+    /// How the submission calls it, for people; `None`: it has no name.
+    pub name: Option<JobName>,
     /// Where it lines up.
     pub queue: Queue,
     /// Which program runs it.

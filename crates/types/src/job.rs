@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::id::{IdTag, JobId, JobKey, LeaseToken};
 use crate::name::{
-    Graph, Group, Kind, LabelKey, LabelValue, Namespace, Queue, RequestId, ScheduleId, Tag,
+    Graph, Group, JobName, Kind, LabelKey, LabelValue, Namespace, Queue, RequestId, ScheduleId, Tag,
     UniqueKey, Worker,
 };
 use crate::time::{Due, Elapsed, Timestamp};
@@ -352,6 +352,8 @@ pub struct JobRecord {
     pub id_tag: IdTag,
     /// Whether the client chose the id.
     pub id_is_given: bool,
+    /// How its submission called it, such as `count-01`; `None`: it had no name. Not unique.
+    pub name: Option<JobName>,
     /// Whose it is.
     pub namespace: Namespace,
     /// Where it lines up.

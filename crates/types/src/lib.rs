@@ -41,7 +41,7 @@ pub use job::{
 };
 pub use keys::{ElementRecord, KeyAnswers, KeyCalls, KeyRecord, KeyWait, Popped};
 pub use name::{
-    ClaimKey, Graph, Group, Kind, LabelKey, LabelValue, NameError, Namespace, Queue, RequestId,
+    ClaimKey, Graph, Group, JobName, Kind, LabelKey, LabelValue, NameError, Namespace, Queue, RequestId,
     ScheduleId, Tag, UniqueKey, Worker,
 };
 pub use peer::{

@@ -82,6 +82,8 @@ names! {
     Queue = "queue";
     /// Which program runs the job.
     Kind = "kind";
+    /// How a submission calls one of its jobs, such as `count-01`.
+    JobName = "job name";
     /// Who leases: host name plus something random, new at each start.
     Worker = "worker";
     /// A word put on a job, for finding it again.

@@ -197,7 +197,8 @@ impl Bars {
         whole.set_style(style.expect("the template is valid"));
         whole.enable_steady_tick(Duration::from_millis(250));
         let names = accepted.jobs.iter().zip(called);
-        let names = names.filter_map(|(job, name)| Some((job.id.clone(), name.clone()?)));
+        // Progress names a job `shard/id`.
+        let names = names.filter_map(|(job, name)| Some((job.to_string(), name.clone()?)));
         Self {
             all,
             whole,

@@ -98,6 +98,7 @@ pub(super) fn convert(tasks: Vec<TaskIn>) -> Result<Converted, Problem> {
             );
         }
         out.jobs.push(NewJob {
+            name: task.task_id.to_string(),
             shard: Some(task.task_id.shard.clone()),
             inputs,
             retry: task.max_retries.map(|retries_max| RetryPolicy {

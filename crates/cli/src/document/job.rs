@@ -148,6 +148,12 @@ impl JobIn {
         }
     }
 
+    /// The job without its name.
+    pub(crate) fn without_name(mut self) -> Self {
+        self.name = None;
+        self
+    }
+
     /// The job, where there are no names to refer to.
     pub(crate) fn convert_alone(self) -> Result<NewJob, Problem> {
         self.convert(&Members::new())
@@ -172,7 +178,7 @@ impl JobIn {
         Ok(NewJob {
             id: self.id,
             shard: self.shard,
-            name: String::new(),
+            name: self.name.unwrap_or_default(),
             queue: self.queue.unwrap_or_else(|| "default".to_owned()),
             kind: self.kind,
             payload: payload.unwrap_or_default(),

@@ -99,6 +99,7 @@ pub(crate) fn job(job: &Job) -> Value {
     object(json!({
         "id": job.id,
         "ref": job.global_id(),
+        "name": job.name,
         "shard": job.shard,
         "number": job.number,
         "namespace": job.namespace,
@@ -217,6 +218,7 @@ pub(crate) fn graph(view: &GraphView) -> Value {
     let jobs = view.jobs.iter().map(|job| {
         object(json!({
             "id": job.id,
+            "name": job.name,
             "kind": job.kind,
             "state": job.state.as_str(),
             "queue": job.queue,

@@ -108,6 +108,7 @@ impl TryFrom<v1::Job> for Job {
         Ok(Self {
             id: job.id,
             shard: job.shard,
+            name: some(job.name),
             number: job.number,
             namespace: job.namespace,
             queue: job.queue,
@@ -313,6 +314,7 @@ impl TryFrom<v1::GraphJob> for GraphJob {
             state: state(job.state)?,
             queue: job.queue,
             progress: job.progress.map(Into::into),
+            name: some(job.name),
         })
     }
 }

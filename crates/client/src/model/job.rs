@@ -94,7 +94,7 @@ pub struct NewJob {
     pub id: Option<String>,
     /// The shard that runs it; `None`: the one that its id names, or else the one that is asked.
     pub shard: Option<String>,
-    /// Its name inside this submission, for [`Upstream::Name`]; empty if it needs none. Never stored.
+    /// Its name inside this submission, for [`Upstream::Name`] and for people; empty: none. Kept with the job.
     pub name: String,
     /// Where it lines up.
     pub queue: String,
@@ -322,6 +322,8 @@ pub struct Job {
     pub id: String,
     /// The shard that holds it.
     pub shard: String,
+    /// How its submission called it; `None` if it had no name. Not unique.
+    pub name: Option<String>,
     /// Its number in the shard, in order of creation.
     pub number: u64,
     /// Whose.

@@ -115,6 +115,8 @@ pub struct GraphJob {
     pub queue: String,
     /// How far it is.
     pub progress: Option<Progress>,
+    /// How its submission called it; `None` if it had no name.
+    pub name: Option<String>,
 }
 
 /// A dependency.

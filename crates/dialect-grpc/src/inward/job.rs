@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use ganger_engine::Spread;
 use ganger_proto::v1;
 use ganger_types::command::{Alter, NewEdge, NewInput, NewJob, Start, Unique, Upstream};
-use ganger_types::{ClaimKey, Kind, ShardId, Timestamp, UniqueKey, limits};
+use ganger_types::{ClaimKey, JobName, Kind, ShardId, Timestamp, UniqueKey, limits};
 
 use super::place::Shards;
 use super::{
@@ -47,8 +47,12 @@ pub(crate) fn members(shards: Shards<'_>, wire: Vec<v1::NewJob>) -> Result<Place
     let mut names = Vec::with_capacity(wire.len());
     let mut jobs = Vec::with_capacity(wire.len());
     for (index, mut job) in wire.into_iter().enumerate() {
-        names.push(std::mem::take(&mut job.name));
-        jobs.push(new_job(shards, at.entry(index), job, &places)?);
+        let name = std::mem::take(&mut job.name);
+        let called = unless_empty(at.entry(index).field("name"), &name, JobName::new)?;
+        let (home, mut job) = new_job(shards, at.entry(index), job, &places)?;
+        job.name = called;
+        names.push(name);
+        jobs.push((home, job));
     }
     Ok((jobs, names))
 }
@@ -98,6 +102,7 @@ fn new_job(
     let after = wire.after.into_iter().enumerate();
     let job = NewJob {
         id,
+        name: None,
         queue: queue(at.field("queue"), &wire.queue)?,
         kind,
         payload: wire.payload,

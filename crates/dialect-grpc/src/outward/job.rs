@@ -67,6 +67,7 @@ pub(crate) fn job(shard: &ShardId, stored: StoredJob, brief: bool) -> v1::Job {
         }),
         history: history.iter().map(entry).collect(),
         history_dropped: record.history_dropped,
+        name: text!(record.name),
         kept_by: record.key.kept_by().unwrap_or_default().to_owned(),
     }
 }

@@ -121,6 +121,10 @@ impl Found {
             state: outward::state(shown),
             queue: record.queue.to_text().into_owned(),
             progress: record.progress.as_ref().map(outward::progress),
+            name: record
+                .name
+                .as_ref()
+                .map_or_else(String::new, |name| name.to_text().into_owned()),
         });
         self.ids.insert(record.key, id);
         self.waiting.push_back((record.key, depth));

@@ -5,7 +5,7 @@ use std::fmt;
 
 use crate::inward::word::words;
 use ganger_types::command::{NewEdge, NewInput, NewJob, Upstream};
-use ganger_types::{Bytes, FailurePolicy, JobId, JobRef, RetryPolicy, ShardId};
+use ganger_types::{Bytes, FailurePolicy, JobId, JobName, JobRef, RetryPolicy, ShardId};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -102,6 +102,8 @@ pub(super) fn convert(api: &Api, tasks: Vec<TaskIn>) -> Result<(Placed, Vec<Call
             inputs.push(input.map_err(|fault| fault.in_argument(place, &task.task_id, position))?);
         }
         let job = NewJob {
+            // The mock id is what the submission calls the task; one that is too long for a name is not kept.
+            name: JobName::new(task.task_id.to_string()).ok(),
             kind: task.method.0,
             inputs,
             retry: task.max_retries.map(|retries_max| RetryPolicy {

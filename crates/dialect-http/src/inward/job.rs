@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use ganger_types::command::{NewEdge, NewInput, NewJob, Start, Unique, Upstream};
-use ganger_types::{Bytes, ShardId};
+use ganger_types::{Bytes, JobName, ShardId};
 use serde::Deserialize;
 use utoipa::ToSchema;
 
@@ -23,7 +23,7 @@ use crate::time::{Moment, Span};
 )]
 #[schema(as = NewJob)]
 pub(crate) struct JobIn {
-    /// Its name inside this submission, for references; only in graphs.
+    /// Its name, for references inside this submission and for people. Kept and shown.
     pub(crate) name: Option<String>,
     /// Its id; made by the server if absent.
     pub(crate) id: Option<JobReference>,
@@ -180,8 +180,10 @@ impl JobIn {
             members,
             home: &home,
         };
+        let name = self.name.as_deref().map(|name| called(name, pointer));
         let job = NewJob {
             id,
+            name: name.transpose()?,
             queue: self.queue.map(|queue| queue.0).unwrap_or_default(),
             kind: self.kind.0,
             payload: payload.unwrap_or_default(),
@@ -207,15 +209,16 @@ impl JobIn {
 
     /// The command's job, where there are no names to refer to.
     pub(crate) fn convert_alone(self, api: &Api) -> Result<(ShardId, NewJob), Problem> {
-        if self.name.is_some() {
-            return Err(Problem::new(
-                "unknown_field",
-                "/name: only the jobs of a graph have names; an id goes into \"id\"",
-            )
-            .at("/name"));
-        }
         self.convert(api, &Members::new(), "")
     }
+}
+
+/// A name as it is kept.
+fn called(name: &str, pointer: &str) -> Result<JobName, Problem> {
+    JobName::new(read(name.as_bytes())).map_err(|error| {
+        let pointer = format!("{pointer}/name");
+        Problem::new("invalid_value", format!("{pointer}: {error}")).at(pointer)
+    })
 }
 
 /// When it may run, from two fields of which at most one is given.

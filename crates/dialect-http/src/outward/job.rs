@@ -10,7 +10,7 @@ use serde_json::Number;
 use utoipa::ToSchema;
 
 use crate::api::Api;
-use crate::names::{
+use crate::names::{CalledName, 
     GraphName, GroupName, JobName, KindName, Named, NamespaceName, QueueName, ScheduleName,
     TagName, UniqueName, WorkerName,
 };
@@ -27,6 +27,9 @@ pub(crate) struct JobView {
     id: JobName,
     /// Its global name, `shard/id`.
     r#ref: String,
+    /// How its submission called it, if it had a name. Not unique.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<CalledName>,
     /// The shard that holds it.
     shard: String,
     /// Whose it is.
@@ -202,6 +205,7 @@ pub(crate) fn view(api: &Api, job: StoredJob) -> JobView {
         history: history(record.history),
         history_dropped: record.history_dropped,
         kept_by: record.key.kept_by(),
+        name: record.name.map(Named),
         id: Named(record.id),
         namespace: Named(record.namespace),
         queue: Named(record.queue),

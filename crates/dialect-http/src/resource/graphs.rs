@@ -19,7 +19,7 @@ use crate::inward::enq::TaskId;
 use crate::inward::filter;
 use crate::inward::graph::{self, Called, Submission};
 use crate::json::{self, MaybeDoc, require_type};
-use crate::names::{GraphName, JobName, KindName, Named, show};
+use crate::names::{CalledName, GraphName, JobName, KindName, Named, show};
 use crate::outward::delivery::policy;
 use crate::problem::Problem;
 use crate::refusal::{member_of, unexpected_reply};
@@ -177,6 +177,9 @@ pub(crate) struct GraphView {
 struct NodeView {
     /// Which, as `shard/id`.
     id: String,
+    /// How its submission called it, if it had a name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<CalledName>,
     /// Its program.
     kind: KindName,
     /// Where it stands.
@@ -232,6 +235,7 @@ pub(crate) async fn show_around(ask: Ask) -> Result<Response, Problem> {
         );
         view.jobs.push(NodeView {
             id: full_name(shard, &job.record.id),
+            name: job.record.name.map(Named),
             kind: Named(job.record.kind),
             state: job.record.state.as_str(),
             attempt: job.record.attempt,

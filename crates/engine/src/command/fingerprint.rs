@@ -139,5 +139,10 @@ impl Fingerprint {
                 .as_ref()
                 .map_or(&[], |unique| unique.key.as_bytes()),
         );
+        // Absent it says nothing: what was submitted before names were kept is still recognised.
+        if let Some(name) = &job.name {
+            self.bytes(b"name");
+            self.bytes(name.as_bytes());
+        }
     }
 }

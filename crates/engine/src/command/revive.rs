@@ -383,6 +383,7 @@ pub(crate) fn job_of(
 ) -> Job {
     let extra = Extra {
         id: record.id_is_given.then(|| record.id.clone()),
+        name: record.name.clone(),
         due: record.due,
         is_ahead: record.is_ahead,
         deadline: record.deadline,

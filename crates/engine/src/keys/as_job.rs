@@ -267,6 +267,7 @@ fn record(namespace: &Namespace, id: JobId, item: &Item<'_>) -> Option<JobRecord
         id,
         id_tag: IdTag::default(),
         id_is_given: true,
+        name: None,
         namespace: namespace.clone(),
         queue: Queue::new(&item.queue).ok()?,
         kind: Kind::default(),

@@ -73,6 +73,7 @@ fn record(namespace: &Namespace, id: &JobId, job: &QlessJob) -> Option<JobRecord
         id: id.clone(),
         id_tag: IdTag::default(),
         id_is_given: true,
+        name: None,
         namespace: namespace.clone(),
         queue: Queue::new(queue(job)).ok()?,
         kind: short(&job.klass, Kind::new)?,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ganger_types::command::{Enqueue, NewEdge, NewInput, NewJob, Start, Unique, Upstream};
 use ganger_types::{
-    Backoff, Bytes, Command, FailurePolicy, JobId, Kind, Now, Priority, RetryPolicy,
+    Backoff, Bytes, Command, FailurePolicy, JobId, JobName, Kind, Now, Priority, RetryPolicy,
 };
 
 use super::{Lore, names};
@@ -88,6 +88,9 @@ fn job(plan: &Plan, lore: &mut Lore, dice: &mut Dice, now: Now) -> NewJob {
     if plan.does(Feature::Labels) && dice.chance(400) {
         job.tags = vec![names::tag(dice)];
         job.labels = vec![names::label(dice)];
+        job.name = dice
+            .chance(500)
+            .then(|| JobName::new(format!("name-{}", dice.below(4))).expect("a short name"));
         job.tracked = dice.chance(200);
     }
     if plan.does(Feature::UniqueKeys) && dice.chance(300) {

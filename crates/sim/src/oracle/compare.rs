@@ -224,6 +224,8 @@ impl Oracle {
             "kind"
         } else if record.graph != job.graph {
             "graph"
+        } else if record.name != job.spec.name {
+            "name"
         } else if record
             .tags
             .iter()

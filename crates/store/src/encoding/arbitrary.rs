@@ -8,7 +8,7 @@ use ganger_types::job::{AttemptEnd, LastReport, ReportKind};
 use ganger_types::{
     Backoff, Bytes, CatchUp, Claim, ClaimKey, ClaimRecord, ClaimedJobs, ClaimedRun, Clock, Day,
     Due, DueOrder, Elapsed, Epoch, Failure, FailurePolicy, Finished, Graph, Group, HistoryEntry,
-    IdTag, JobId, JobKey, JobRecord, JobState, Keep, Kind, LabelKey, LabelValue, LeaseRecord,
+    IdTag, JobId, JobKey, JobName, JobRecord, JobState, Keep, Kind, LabelKey, LabelValue, LeaseRecord,
     LeaseToken, Meta, NameError, Namespace, NamespaceRecord, NamespaceSettings, Outcome, Overlap,
     Position, Priority, Progress, Queue, QueueRecord, QueueSettings, RequestId, Retention,
     RetryPolicy, Sample, ScheduleId, ScheduleRecord, ScheduleSpec, StatisticsRecord, Tag,
@@ -224,6 +224,7 @@ fn plain_job() -> impl Strategy<Value = JobRecord> {
                     priority: Priority::from_millionths(priority),
                     created_at: at,
                     ready_at: ready,
+                    name: None,
                     is_ahead: false,
                     due: None,
                     deadline: None,
@@ -271,6 +272,7 @@ pub(super) fn job() -> impl Strategy<Value = JobRecord> {
     let keys = (
         option::of(name(UniqueKey::new)),
         option::of(name(ScheduleId::new)),
+        option::of(name(JobName::new)),
     );
     let keep = || option::of(option::of(duration()));
     let progress = (0..=1_000_000_u32, text()).prop_map(|(millionths, message)| Progress {
@@ -309,6 +311,7 @@ pub(super) fn job() -> impl Strategy<Value = JobRecord> {
                 labels: words.2,
                 unique: keys.0,
                 schedule: keys.1,
+                name: keys.2,
                 keep_succeeded: keep.0,
                 keep_failed: keep.1,
                 progress: run.0,

@@ -4,7 +4,7 @@ use ganger_types::command::{NewEdge, NewInput, NewJob, Start, Unique, Upstream};
 use ganger_types::peer::PartClaim;
 use ganger_types::{
     Bytes, Carried, ClaimKey, Dependent, Elapsed, ElementRecord, Graph, IdTag, InputRow,
-    InputState, JobId, JobKey, JobRef, KeyRecord, Kind, Message, Namespace, OutboxRecord, Part,
+    InputState, JobId, JobName, JobKey, JobRef, KeyRecord, Kind, Message, Namespace, OutboxRecord, Part,
     PartRecord, PeerRecord, Priority, Queue, ShardId, Tag, UniqueKey,
 };
 use proptest::collection::vec;
@@ -232,8 +232,10 @@ fn new_job() -> impl Strategy<Value = NewJob> {
         option::of(unique),
     );
     let keep = || option::of(option::of(duration()));
-    (names, needs, any::<i64>(), times, words, (keep(), keep())).prop_map(
-        |(names, needs, priority, times, words, keep)| NewJob {
+    let called = option::of(name(JobName::new));
+    (names, needs, any::<i64>(), times, words, (keep(), keep()), called).prop_map(
+        |(names, needs, priority, times, words, keep, called)| NewJob {
+            name: called,
             id: names.0,
             queue: names.1,
             kind: names.2,

@@ -1,7 +1,7 @@
 //! The job record. What filters look at stands in front, so that a listing need not read the rest.
 
 use ganger_types::{
-    Elapsed, Finished, Graph, IdTag, JobId, JobKey, JobRecord, JobState, Kind, LabelKey,
+    Elapsed, Finished, Graph, IdTag, JobId, JobKey, JobName, JobRecord, JobState, Kind, LabelKey,
     LabelValue, Namespace, Priority, Queue, RetryPolicy, ScheduleId, Tag, Timestamp, UniqueKey,
 };
 
@@ -77,7 +77,8 @@ impl Fields {
     const LAST_REPORT: u64 = 1 << 19;
     const FINISHED: u64 = 1 << 20;
     const INPUTS: u64 = 1 << 21;
-    const ALL: u64 = (1 << 22) - 1;
+    const NAME: u64 = 1 << 22;
+    const ALL: u64 = (1 << 23) - 1;
 
     fn of(job: &JobRecord) -> Self {
         let made = job.id.is_made(job.key, job.id_tag);
@@ -105,6 +106,7 @@ impl Fields {
             (job.last_report.is_some(), Self::LAST_REPORT),
             (job.finished.is_some(), Self::FINISHED),
             (job.inputs != 0, Self::INPUTS),
+            (job.name.is_some(), Self::NAME),
         ];
         Self(bits.iter().filter(|(is, _)| *is).map(|(_, bit)| bit).sum())
     }
@@ -186,6 +188,7 @@ impl Record for JobRecord {
             id,
             id_tag,
             id_is_given: fields.has(Fields::ID_GIVEN),
+            name: None,
             namespace,
             queue,
             kind,
@@ -316,6 +319,9 @@ fn write_words(job: &JobRecord, fields: Fields, out: &mut Writer<'_>) {
     if let Some(schedule) = &job.schedule {
         out.bytes(schedule.as_bytes());
     }
+    if let Some(name) = &job.name {
+        out.bytes(name.as_bytes());
+    }
 }
 
 fn read_words(
@@ -336,6 +342,7 @@ fn read_words(
     }
     job.unique = fields.read(Fields::UNIQUE, from, |from| from.name(UniqueKey::new))?;
     job.schedule = fields.read(Fields::SCHEDULE, from, |from| from.name(ScheduleId::new))?;
+    job.name = fields.read(Fields::NAME, from, |from| from.name(JobName::new))?;
     Ok(())
 }
 

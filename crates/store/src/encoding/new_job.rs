@@ -1,7 +1,7 @@
 //! Jobs to be, as the parts of a submission hold them.
 
 use ganger_types::command::{NewEdge, NewInput, NewJob, Start, Unique, Upstream};
-use ganger_types::{Bytes, JobId, Kind, Priority, Queue, Tag, Timestamp, UniqueKey};
+use ganger_types::{Bytes, JobId, JobName, Kind, Priority, Queue, Tag, Timestamp, UniqueKey};
 
 use super::job::{read_labels, write_labels};
 use super::peer::{read_job_ref, write_job_ref};
@@ -44,12 +44,15 @@ pub(super) fn write_new_job(out: &mut Writer<'_>, job: &NewJob) {
     for keep in [job.keep_succeeded, job.keep_failed] {
         out.option(keep, |out, keep| out.option(keep, Writer::duration));
     }
+    out.option(job.name.as_ref(), |out, name| out.bytes(name.as_bytes()));
 }
 
-pub(super) fn read_new_job(from: &mut Cursor<'_>) -> Result<NewJob, DecodeError> {
+/// Reads a job as a part of `version` wrote it: the first version knew no names.
+pub(super) fn read_new_job(version: u8, from: &mut Cursor<'_>) -> Result<NewJob, DecodeError> {
     let keep =
         |from: &mut Cursor<'_>| from.option(|from: &mut Cursor<'_>| from.option(Cursor::duration));
-    Ok(NewJob {
+    let mut job = NewJob {
+        name: None,
         id: from.option(|from| from.name(JobId::new))?,
         queue: from.name(Queue::new)?,
         kind: from.name(Kind::new)?,
@@ -67,7 +70,11 @@ pub(super) fn read_new_job(from: &mut Cursor<'_>) -> Result<NewJob, DecodeError>
         unique: from.option(read_unique)?,
         keep_succeeded: keep(from)?,
         keep_failed: keep(from)?,
-    })
+    };
+    if version >= 2 {
+        job.name = from.option(|from| from.name(JobName::new))?;
+    }
+    Ok(job)
 }
 
 fn read_unique(from: &mut Cursor<'_>) -> Result<Unique, DecodeError> {

@@ -67,6 +67,7 @@ impl Record for PartRecord {
 
 impl Record for Part {
     const WHAT: &'static str = "part with its jobs";
+    const VERSION: u8 = 2;
 
     fn write(&self, out: &mut Writer<'_>) {
         self.record.write(out);
@@ -79,9 +80,9 @@ impl Record for Part {
         }
     }
 
-    fn read(_version: u8, from: &mut Cursor<'_>) -> Result<Self, DecodeError> {
+    fn read(version: u8, from: &mut Cursor<'_>) -> Result<Self, DecodeError> {
         let record = PartRecord::read(PartRecord::VERSION, from)?;
-        let jobs = from.list(read_new_job)?;
+        let jobs = from.list(|from| read_new_job(version, from))?;
         if usize::try_from(record.count) != Ok(jobs.len()) {
             return Err(from.error("has another number of jobs than it says"));
         }
@@ -146,4 +147,32 @@ fn read_numbers(from: &mut Cursor<'_>) -> Result<(ShardId, JobKey, IdTag), Decod
         return Err(from.error("has jobs with numbers that no id can tell"));
     }
     Ok((shard, first, read_id_tag(from)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use ganger_types::command::NewJob;
+    use ganger_types::{JobName, Kind};
+
+    use super::*;
+
+    #[test]
+    fn a_job_of_a_part_of_the_first_version_reads_as_one_without_a_name() {
+        let job = NewJob {
+            kind: Kind::from_static("k"),
+            ..NewJob::default()
+        };
+        let mut bytes = Vec::new();
+        write_new_job(&mut Writer::new(&mut bytes), &job);
+        let mut old = Cursor::new(&bytes[..bytes.len() - 1], Part::WHAT);
+        assert_eq!(read_new_job(1, &mut old).expect("it reads"), job);
+        let named = NewJob {
+            name: Some(JobName::from_static("count-01")),
+            ..job
+        };
+        let mut bytes = Vec::new();
+        write_new_job(&mut Writer::new(&mut bytes), &named);
+        let mut new = Cursor::new(&bytes, Part::WHAT);
+        assert_eq!(read_new_job(2, &mut new).expect("it reads"), named);
+    }
 }

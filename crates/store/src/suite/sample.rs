@@ -34,6 +34,7 @@ pub fn job(key: u64) -> JobRecord {
         id: JobId::made(key, tag),
         id_tag: tag,
         id_is_given: false,
+        name: None,
         namespace: Namespace::default(),
         queue,
         kind: Kind::from_static("render"),
@@ -75,6 +76,7 @@ pub fn full_job(key: u64) -> JobRecord {
     JobRecord {
         id: JobId::new([0, 255, 10]).expect("short"),
         id_is_given: true,
+        name: Some(ganger_types::JobName::from_static("count-01")),
         queue: Queue::from_static("images"),
         state: JobState::Scheduled,
         priority: Priority::from_millionths(-1_500_000),

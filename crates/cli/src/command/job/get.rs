@@ -158,6 +158,7 @@ fn describe(job: &Job, input: &str, palette: Palette, now: SystemTime) -> String
             "job",
             palette.bold(&format!("{}/{}", job.shard, escape::line(&job.id))),
         ),
+        ("name", escape::line(job.name.as_deref().unwrap_or("-"))),
         ("kind", escape::line(&job.kind)),
         ("queue", escape::line(&job.queue)),
         ("state", palette.state(job.state)),

@@ -77,8 +77,12 @@ fn layers(view: &GraphView, palette: Palette) -> String {
         };
         let mark = if Some(&job.id) == asked_for { "*" } else { " " };
         let (kind, id) = (escape::line(&job.kind), escape::line(&job.id));
+        let name = job
+            .name
+            .as_ref()
+            .map_or_else(String::new, |name| format!("  {}", escape::line(name)));
         out.push(format!(
-            "{mark} {}{id}  {kind}  {}{from}",
+            "{mark} {}{id}{name}  {kind}  {}{from}",
             "  ".repeat(depth),
             palette.state(job.state)
         ));
@@ -122,7 +126,11 @@ fn dot(view: &GraphView) -> String {
         "  rankdir=LR; node [shape=box];".to_owned(),
     ];
     for job in &view.jobs {
-        let label = format!("{} ({}): {}", job.kind, job.id, job.state);
+        let what = match &job.name {
+            Some(name) => format!("{name}: {}", job.kind),
+            None => job.kind.clone(),
+        };
+        let label = format!("{what} ({}): {}", job.id, job.state);
         out.push(format!("  {} [label={}];", quote(&job.id), quote(&label)));
     }
     for edge in &view.edges {
@@ -154,6 +162,7 @@ mod tests {
             state: JobState::Ready,
             queue: "default".to_owned(),
             progress: None,
+            name: (id == "a").then(|| "first".to_owned()),
         };
         let edge = |from: &str, to: &str| GraphEdge {
             from: from.to_owned(),
@@ -177,7 +186,7 @@ mod tests {
     fn upstreams_stand_before_their_dependents() {
         let text = layers(&diamond(), Palette::new(false));
         let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(lines[0], "  a  k  ready");
+        assert_eq!(lines[0], "  a  first  k  ready");
         assert_eq!(lines[3], "*     d  k  ready  <- b, c");
     }
 

@@ -175,11 +175,12 @@ fn filter(args: ListArgs) -> Result<JobFilter, Failure> {
 pub(crate) fn table(jobs: &[Job], palette: Palette, headed: bool) -> String {
     let now = SystemTime::now();
     let mut rows = Rows::new(&[
-        "job", "kind", "queue", "state", "attempt", "created", "note",
+        "job", "name", "kind", "queue", "state", "attempt", "created", "note",
     ]);
     for job in jobs {
         rows.push([
             Cell::new(escape::line(&job.global_id())),
+            Cell::new(escape::short(job.name.as_deref().unwrap_or_default(), 40)),
             Cell::new(escape::short(&job.kind, 40)),
             Cell::new(escape::short(&job.queue, 30)),
             palette.cell(job.state),

@@ -477,6 +477,7 @@ impl Engine {
 fn trimmings(job: &NewJob, fingerprint: u64, graph: Option<&Graph>) -> Option<Extra> {
     let extra = Extra {
         id: job.id.clone(),
+        name: job.name.clone(),
         deadline: job.deadline,
         timeout: job.timeout,
         inputs: u32::try_from(job.inputs.len()).expect("inputs were checked"),
