@@ -47,6 +47,8 @@
 //! log(&str, LogPlace, bytes_max: u32) -> LogPage    follow_log(&str, LogPlace) -> LogStream { next() -> Option<Result<LogPage>> }
 //! cancel(&[&str], reason: &str) -> Changed          cancel_graph(&str, reason: &str) -> Changed
 //! revive(&[&str], queue: Option<&str>) -> Changed   time_out(&[&str]) -> Changed   delete(&[&str]) -> Changed
+//! revive_with_dependents(&[&str], queue: Option<&str>) -> Changed   revive_graph(&str, queue: Option<&str>) -> Changed
+//! matching(&BulkAction, JobFilter, dry_run: bool) -> Matched
 //! alter(&str, Alteration) -> (JobState, Vec<String>)
 //! add_dependencies(&str, on: &[&str], FailurePolicy) -> Changed
 //! remove_dependencies(&str, on: Option<&[&str]>) -> Changed

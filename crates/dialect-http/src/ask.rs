@@ -35,7 +35,7 @@ pub(crate) struct Ask {
     pub(crate) headers: HeaderMap,
     /// The party whose share of streams it takes from.
     pub(crate) owner: Owner,
-    now: Option<Timestamp>,
+    pub(crate) now: Option<Timestamp>,
     path: Vec<Vec<u8>>,
 }
 

@@ -8,8 +8,8 @@ use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use ganger_types::{
-    ClaimKey, Graph, Group, JobId, JobName as StoredName, Kind, LabelKey, LabelValue, NameError, Namespace, Queue,
-    RequestId, ScheduleId, Tag, UniqueKey, Worker,
+    ClaimKey, Graph, Group, JobId, JobName as StoredName, Kind, LabelKey, LabelValue, NameError,
+    Namespace, Queue, RequestId, ScheduleId, Tag, UniqueKey, Worker,
 };
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use utoipa::openapi::RefOr;

@@ -23,6 +23,9 @@ use crate::transition::{Ended, Move};
 /// The failure group of jobs that failed because an upstream did.
 pub(crate) const UPSTREAM_GROUP: &str = "upstream";
 
+/// How the reason ends for which a job is cancelled that no live job needs any more.
+pub(crate) const NEEDLESS: &str = " needs it no more";
+
 /// Upstreams that a cascade may leave without anybody who needs them.
 #[derive(Default)]
 struct Suspects {
@@ -51,7 +54,7 @@ impl Engine {
                 return;
             };
             if self.is_live(upstream) && !self.has_users(upstream) {
-                let reason = format!("job {} needs it no more", suspects.known[&upstream]);
+                let reason = format!("job {}{NEEDLESS}", suspects.known[&upstream]);
                 self.call_off(now, upstream, &reason, out);
             }
         }

@@ -10,6 +10,7 @@ mod dump;
 mod endings;
 mod engine;
 mod firing;
+mod followers;
 mod guests;
 mod index;
 mod invariants;
@@ -30,6 +31,7 @@ mod wants;
 mod why;
 
 pub use engine::Engine;
+pub use followers::{Archive, read_followers};
 pub use keys::Glob;
 pub use load::Loader;
 pub use peers::{Numbers, Parts, Spread};

@@ -47,6 +47,11 @@ impl<'a> Past<'a> {
         parts.find(|part| (&part.record.namespace, &part.record.graph) == (&name.0, &name.1))
     }
 
+    /// All inputs that are known.
+    pub(crate) fn inputs(&self) -> impl Iterator<Item = &'a InputRow> {
+        self.inputs.values().flatten().copied()
+    }
+
     /// The inputs of a finished job that is to be revived.
     pub(crate) fn inputs_of(&self, key: JobKey) -> &[&'a InputRow] {
         self.inputs.get(&key).map_or(&[], Vec::as_slice)

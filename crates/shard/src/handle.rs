@@ -299,6 +299,11 @@ impl Handle {
             .await
     }
 
+    /// The time of the shard's calendar clock.
+    pub fn wall_time(&self) -> Timestamp {
+        self.shared.clock.wall()
+    }
+
     /// The jobs that depend, or depended, on this one.
     ///
     /// # Errors

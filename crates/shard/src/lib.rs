@@ -7,6 +7,7 @@
 
 #![forbid(unsafe_code)]
 
+mod bulk;
 pub mod clock;
 pub mod core;
 mod desk;
@@ -27,6 +28,7 @@ use ganger_types::{Bytes, Grant};
 // What handles return of the store's words, so that dialects need not know the store.
 pub use ganger_store::{LogChunk, StoredJob};
 
+pub use crate::bulk::{BulkAction, BulkDone};
 pub use crate::clock::{Clock, ManualClock, SystemClock, TimeLine};
 pub use crate::ears::Listener;
 pub use crate::error::CallError;

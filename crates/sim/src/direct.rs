@@ -183,6 +183,13 @@ pub(crate) fn known(engine: &Engine, command: &Command, rows: &Rows, effects: &E
             known.jobs.push(record);
         }
     }
+    if let Some(mut roots) = engine.wants_followers(command) {
+        roots.extend(&seen);
+        let mut archive = Archived { rows, effects };
+        let read = ganger_engine::read_followers(&mut archive, &roots, &mut known);
+        read.expect("memory does not fail");
+        seen.extend(known.jobs.iter().map(|record| record.key));
+    }
     if !engine.wants_inputs(command) {
         return known;
     }
@@ -200,6 +207,39 @@ pub(crate) fn known(engine: &Engine, command: &Command, rows: &Rows, effects: &E
         }
     }
     known
+}
+
+/// Finished jobs in the turn so far and in the rows.
+struct Archived<'a> {
+    rows: &'a Rows,
+    effects: &'a Effects,
+}
+
+impl ganger_engine::Archive for Archived<'_> {
+    type Error = std::convert::Infallible;
+
+    fn dependents(&mut self, key: JobKey) -> Result<Vec<JobKey>, Self::Error> {
+        let waits = |state: &InputState| matches!(state, InputState::Missing { upstream, .. } if *upstream == key);
+        let stored = self.rows.inputs.iter();
+        let stored = stored.filter_map(|((job, _), state)| waits(state).then_some(*job));
+        let in_turn = self
+            .effects
+            .changes
+            .iter()
+            .filter_map(|change| match change {
+                Change::PutInput(row) if waits(&row.state) => Some(row.job),
+                _ => None,
+            });
+        Ok(stored.chain(in_turn).collect())
+    }
+
+    fn ended(&mut self, key: JobKey) -> Result<Option<JobRecord>, Self::Error> {
+        Ok(ended(key, self.rows, self.effects))
+    }
+
+    fn inputs(&mut self, key: JobKey) -> Result<Vec<InputRow>, Self::Error> {
+        Ok(inputs_of(key, self.rows, self.effects))
+    }
 }
 
 fn find(namespace: &Namespace, id: &JobId, rows: &Rows, effects: &Effects) -> Option<JobRecord> {

@@ -46,6 +46,7 @@ const GOALS: &[(&str, u8)] = &[
     ("deleted-while-live", 1),
     ("waited-for-a-deleted-job", 1),
     ("revived", 1),
+    ("revived-with-its-upstream", 1),
     // Retention.
     ("retired", 1),
     ("retired-next-to-a-live-dependent", 1),

@@ -8,8 +8,8 @@ use crate::id::{JobId, LeaseToken, ShardId};
 use crate::job::{FailurePolicy, Outcome, Priority, Progress, RetryPolicy};
 use crate::keys::KeyCalls;
 use crate::name::{
-    ClaimKey, Graph, Group, JobName, Kind, LabelKey, LabelValue, Namespace, Queue, RequestId, ScheduleId,
-    Tag, UniqueKey, Worker,
+    ClaimKey, Graph, Group, JobName, Kind, LabelKey, LabelValue, Namespace, Queue, RequestId,
+    ScheduleId, Tag, UniqueKey, Worker,
 };
 use crate::peer::{Looked, OutboxRecord, Part, Wait};
 use crate::qless::QlessCall;
@@ -357,6 +357,9 @@ pub struct Revive {
     pub jobs: Vec<JobId>,
     /// Into another queue than their own.
     pub queue: Option<Queue>,
+    /// Also the finished jobs that ended because these did: those that failed because an upstream failed, at
+    /// any distance, and those that were cancelled because nobody needed them any more. They keep their queues.
+    pub dependents: bool,
 }
 
 /// Ends a running attempt by hand.

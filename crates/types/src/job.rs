@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use crate::id::{IdTag, JobId, JobKey, LeaseToken};
 use crate::name::{
-    Graph, Group, JobName, Kind, LabelKey, LabelValue, Namespace, Queue, RequestId, ScheduleId, Tag,
-    UniqueKey, Worker,
+    Graph, Group, JobName, Kind, LabelKey, LabelValue, Namespace, Queue, RequestId, ScheduleId,
+    Tag, UniqueKey, Worker,
 };
 use crate::time::{Due, Elapsed, Timestamp};
 

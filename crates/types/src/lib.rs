@@ -41,8 +41,8 @@ pub use job::{
 };
 pub use keys::{ElementRecord, KeyAnswers, KeyCalls, KeyRecord, KeyWait, Popped};
 pub use name::{
-    ClaimKey, Graph, Group, JobName, Kind, LabelKey, LabelValue, NameError, Namespace, Queue, RequestId,
-    ScheduleId, Tag, UniqueKey, Worker,
+    ClaimKey, Graph, Group, JobName, Kind, LabelKey, LabelValue, NameError, Namespace, Queue,
+    RequestId, ScheduleId, Tag, UniqueKey, Worker,
 };
 pub use peer::{
     Carried, Dependent, Looked, Message, OutboxRecord, Part, PartClaim, PartRecord, PeerRecord,

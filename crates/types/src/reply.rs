@@ -63,6 +63,15 @@ pub enum Reply {
         /// Which not.
         skipped: Vec<JobId>,
     },
+    /// To [`crate::command::Revive`] with dependents.
+    Revived {
+        /// How many were put back, dependents included.
+        count: u64,
+        /// Which were not there or not in a state for it.
+        skipped: Vec<JobId>,
+        /// Those put back that the command did not name.
+        dependents: Vec<JobId>,
+    },
     /// The job as altered.
     Altered {
         /// Its tags.

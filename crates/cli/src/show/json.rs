@@ -7,8 +7,8 @@ use std::time::{Duration, SystemTime};
 use base64::Engine as _;
 use ganger_client::{
     Accepted, AttemptView, Backoff, Changed, Enqueued, Event, Explanation, Failure, GraphView,
-    Happening, HistoryEntry, InputView, Job, Keep, Page, Progress, QueueSettings, QueueView,
-    RetryPolicy, Sample, Schedule, ScheduleSpec, ServerInfo, Statistics, WorkerView,
+    Happening, HistoryEntry, InputView, Job, Keep, Matched, Page, Progress, QueueSettings,
+    QueueView, RetryPolicy, Sample, Schedule, ScheduleSpec, ServerInfo, Statistics, WorkerView,
 };
 use ganger_client::{CatchUp, DueOrder, FailurePolicy, Overlap};
 use serde_json::{Map, Value, json};
@@ -187,8 +187,29 @@ fn retry(policy: &RetryPolicy) -> Value {
     }))
 }
 
+pub(crate) fn matched(done: &Matched, is_dry: bool) -> Value {
+    if is_dry {
+        return json!({
+            "would_change": done.changed,
+            "would_skip": done.skipped,
+            "by_state": done.by_state,
+            "by_queue": done.by_queue,
+            "sample": done.sample,
+        });
+    }
+    json!({
+        "changed": done.changed,
+        "skipped": done.skipped,
+        "skipped_jobs": done.skipped_jobs,
+    })
+}
+
 pub(crate) fn changed(changed: &Changed) -> Value {
-    json!({ "count": changed.count, "skipped": changed.skipped })
+    object(json!({
+        "count": changed.count,
+        "skipped": changed.skipped,
+        "dependents": (!changed.dependents.is_empty()).then_some(&changed.dependents),
+    }))
 }
 
 pub(crate) fn why(why: &Explanation) -> Value {

@@ -10,8 +10,8 @@ use crate::client::Repeat;
 use crate::convert::{state, wire_policy};
 use crate::error::Error;
 use crate::model::{
-    Alteration, Changed, Explanation, FailurePolicy, GraphView, InputView, Job, JobFilter,
-    JobState, LogPage, LogPlace, Page,
+    Alteration, BulkAction, Changed, Explanation, FailurePolicy, GraphView, InputView, Job,
+    JobFilter, JobState, LogPage, LogPlace, Matched, Page,
 };
 
 /// The server is asked to wait no longer than this at a time, so that a dead connection is noticed.
@@ -232,16 +232,91 @@ impl Client {
     /// # Errors
     /// If it is refused, or the server cannot be reached.
     pub async fn revive(&self, jobs: &[&str], queue: Option<&str>) -> Result<Changed, Error> {
+        self.revive_jobs(jobs, queue, false).await
+    }
+
+    /// As [`Self::revive`], together with the jobs that ended because these did: dependents that failed with them,
+    /// at any distance, and jobs that were cancelled because nobody needed them any more. Reaches jobs of the same
+    /// shard only.
+    ///
+    /// # Errors
+    /// If it is refused, or the server cannot be reached.
+    pub async fn revive_with_dependents(
+        &self,
+        jobs: &[&str],
+        queue: Option<&str>,
+    ) -> Result<Changed, Error> {
+        self.revive_jobs(jobs, queue, true).await
+    }
+
+    async fn revive_jobs(
+        &self,
+        jobs: &[&str],
+        queue: Option<&str>,
+        dependents: bool,
+    ) -> Result<Changed, Error> {
         let mut all = Changed::default();
         for (client, jobs) in self.at_each(jobs) {
             let request = v1::ReviveRequest {
                 namespace: self.namespace(),
                 jobs,
                 queue: queue.map(str::to_owned),
+                dependents,
+                graph: String::new(),
             };
             all.add(call!(client, IfNothingChanged, jobs_wire.revive(request))?.into());
         }
         Ok(all)
+    }
+
+    /// Puts the members of a graph back that failed or were cancelled, on the shard that its name tells.
+    ///
+    /// # Errors
+    /// If it is refused, or the server cannot be reached.
+    pub async fn revive_graph(&self, graph: &str, queue: Option<&str>) -> Result<Changed, Error> {
+        let request = v1::ReviveRequest {
+            namespace: self.namespace(),
+            jobs: Vec::new(),
+            queue: queue.map(str::to_owned),
+            dependents: false,
+            graph: graph.to_owned(),
+        };
+        let client = self.at(graph);
+        Ok(call!(client, IfNothingChanged, jobs_wire.revive(request))?.into())
+    }
+
+    /// Acts on the jobs that fulfil `filter`, which needs a condition, or only counts them. One call looks at 10,000
+    /// jobs at most; go on with [`Matched::next`] as the filter's cursor.
+    ///
+    /// # Errors
+    /// If it is refused, or the server cannot be reached.
+    pub async fn matching(
+        &self,
+        action: &BulkAction,
+        filter: JobFilter,
+        dry_run: bool,
+    ) -> Result<Matched, Error> {
+        let mut request = v1::MatchingRequest {
+            namespace: self.namespace(),
+            filter: Some(filter.into_wire(self.namespace())),
+            dry_run,
+            ..v1::MatchingRequest::default()
+        };
+        let reply = match action {
+            BulkAction::Cancel { reason } => {
+                request.reason.clone_from(reason);
+                call!(self, Safe, jobs_wire.cancel_matching(request))?
+            }
+            BulkAction::Retry { queue, dependents } => {
+                request.queue.clone_from(queue);
+                request.dependents = *dependents;
+                call!(self, IfNothingChanged, jobs_wire.revive_matching(request))?
+            }
+            BulkAction::Delete => {
+                call!(self, IfNothingChanged, jobs_wire.delete_matching(request))?
+            }
+        };
+        Ok(reply.into())
     }
 
     /// Ends running attempts by hand, without waiting for their leases.

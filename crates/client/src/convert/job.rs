@@ -9,7 +9,7 @@ use crate::error::Error;
 use crate::model::{
     Accepted, Alteration, AttemptView, Changed, Edge, Enqueued, Explanation, Failure, Finished,
     GraphEdge, GraphJob, GraphView, HistoryEntry, Input, InputView, Job, JobFilter, LeaseView,
-    LogChunk, LogPage, LogPlace, NewJob, Page, Reason, Start, Unique, Upstream,
+    LogChunk, LogPage, LogPlace, Matched, NewJob, Page, Reason, Start, Unique, Upstream,
 };
 
 impl From<NewJob> for v1::NewJob {
@@ -375,11 +375,26 @@ impl Alteration {
     }
 }
 
+impl From<v1::Matched> for Matched {
+    fn from(done: v1::Matched) -> Self {
+        Self {
+            changed: done.changed,
+            skipped: done.skipped,
+            skipped_jobs: done.skipped_jobs,
+            by_state: done.by_state.into_iter().collect(),
+            by_queue: done.by_queue.into_iter().collect(),
+            sample: done.sample,
+            next: some(done.next),
+        }
+    }
+}
+
 impl From<v1::Changed> for Changed {
     fn from(changed: v1::Changed) -> Self {
         Self {
             count: changed.count,
             skipped: changed.skipped,
+            dependents: changed.dependents,
         }
     }
 }

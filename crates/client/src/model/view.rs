@@ -1,5 +1,6 @@
 //! Listings, explanations, graphs, inputs, logs, changes.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
@@ -210,6 +211,8 @@ pub struct Changed {
     pub count: u64,
     /// Which not.
     pub skipped: Vec<String>,
+    /// Of a retry with dependents: the jobs put back that were not named.
+    pub dependents: Vec<String>,
 }
 
 impl Changed {
@@ -217,5 +220,44 @@ impl Changed {
     pub(crate) fn add(&mut self, other: Self) {
         self.count += other.count;
         self.skipped.extend(other.skipped);
+        self.dependents.extend(other.dependents);
     }
+}
+
+/// What to do with the jobs that fulfil a filter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BulkAction {
+    /// Cancel them.
+    Cancel {
+        /// Why, for people.
+        reason: String,
+    },
+    /// Put them back on their queues.
+    Retry {
+        /// Into another queue than their own.
+        queue: Option<String>,
+        /// With the jobs that ended because these did.
+        dependents: bool,
+    },
+    /// Remove them.
+    Delete,
+}
+
+/// What one call of a bulk action did, or would do.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Matched {
+    /// Jobs changed, or that would be.
+    pub changed: u64,
+    /// Jobs that were not in a state for it.
+    pub skipped: u64,
+    /// The first 100 of those, as `shard/id`.
+    pub skipped_jobs: Vec<String>,
+    /// Of a dry run: jobs that would be changed, by state.
+    pub by_state: BTreeMap<String, u64>,
+    /// Of a dry run: those by queue, the first 100 queues.
+    pub by_queue: BTreeMap<String, u64>,
+    /// Of a dry run: the first 100 of those, as `shard/id`.
+    pub sample: Vec<String>,
+    /// For [`JobFilter::cursor`] of the next call; `None`: all were looked at.
+    pub next: Option<String>,
 }

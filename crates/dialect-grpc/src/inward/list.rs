@@ -3,7 +3,8 @@
 use ganger_proto::v1;
 use ganger_types::query::JobQuery;
 use ganger_types::{
-    Graph, Group, Kind, LabelKey, LabelValue, Place, ScheduleId, Tag, Timestamp, Worker, limits,
+    Graph, Group, Kind, LabelKey, LabelValue, Namespace, Place, ScheduleId, Tag, Timestamp, Worker,
+    limits,
 };
 
 use super::{At, at_most, bounded, maybe, name, queue, states};
@@ -50,6 +51,32 @@ pub(crate) fn job_query(wire: v1::ListRequest) -> Result<JobQuery, Problem> {
     };
     if let Some(place) = cursor(&wire.cursor)? {
         query.go_on(place);
+    }
+    Ok(query)
+}
+
+/// Conditions on the jobs that a bulk action is for. Without any it would mean every job: refused.
+pub(crate) fn matching_query(
+    namespace: Namespace,
+    wire: v1::ListRequest,
+) -> Result<JobQuery, Problem> {
+    let mut query = job_query(v1::ListRequest {
+        namespace: namespace.to_text().into_owned(),
+        newest_first: false,
+        limit: 0,
+        ..wire
+    })?;
+    query.namespace = namespace;
+    let nothing = JobQuery {
+        namespace: query.namespace.clone(),
+        after: query.after,
+        after_guest: query.after_guest.clone(),
+        limit: query.limit,
+        ..JobQuery::default()
+    };
+    if query == nothing {
+        let reason = "without conditions it would mean every job: give at least one";
+        return Err(Problem::invalid(At::top("filter"), reason));
     }
     Ok(query)
 }

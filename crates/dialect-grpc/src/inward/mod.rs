@@ -20,7 +20,7 @@ use crate::problem::Problem;
 
 pub(crate) use job::{alter, enqueue, members};
 pub(crate) use lease::{Asked, cut, hello, lease, report};
-pub(crate) use list::job_query;
+pub(crate) use list::{job_query, matching_query};
 pub(crate) use place::Shards;
 pub(crate) use settings::{namespace_settings, queue_settings, schedule};
 

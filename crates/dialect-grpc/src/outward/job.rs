@@ -1,7 +1,7 @@
 //! Jobs as shown.
 
 use ganger_proto::v1;
-use ganger_shard::{LogChunk, StoredJob};
+use ganger_shard::{BulkDone, LogChunk, StoredJob};
 use ganger_types::job::AttemptEnd;
 use ganger_types::{Due, HistoryEntry, InputRow, InputState, JobId, JobState, ShardId, What};
 
@@ -150,6 +150,27 @@ pub(crate) fn changed(shard: &ShardId, count: u64, skipped: &[ganger_types::JobI
     v1::Changed {
         count,
         skipped: skipped.iter().map(|id| global(shard, id)).collect(),
+        dependents: Vec::new(),
+    }
+}
+
+/// What was done to the jobs that fulfil a filter, or would be.
+pub(crate) fn matched(shard: &ShardId, done: BulkDone) -> v1::Matched {
+    let names = |ids: &[JobId]| ids.iter().map(|id| global(shard, id)).collect();
+    let by_state = done.by_state.into_iter();
+    let by_queue = done.by_queue.into_iter();
+    v1::Matched {
+        changed: done.changed,
+        skipped: done.skipped,
+        skipped_jobs: names(&done.skipped_jobs),
+        by_state: by_state
+            .map(|(state, count)| (state.as_str().to_owned(), count))
+            .collect(),
+        by_queue: by_queue
+            .map(|(queue, count)| (queue.to_text().into_owned(), count))
+            .collect(),
+        sample: names(&done.sample),
+        next: done.next.map(|place| place.to_string()).unwrap_or_default(),
     }
 }
 

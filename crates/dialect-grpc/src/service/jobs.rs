@@ -2,6 +2,7 @@
 
 use ganger_proto::v1;
 use ganger_proto::v1::jobs_server::Jobs;
+use ganger_shard::BulkAction;
 use ganger_types::command::{
     AddDependencies, Cancel, Delete, RemoveDependencies, Revive, Selection, TimeOut,
 };
@@ -25,6 +26,9 @@ const INPUT_BYTES_MAX: usize = 2 << 20;
 /// Bytes of a log in one reply, unless asked otherwise and at most.
 const LOG_BYTES_DEFAULT: u32 = 256 << 10;
 const LOG_BYTES_MAX: u32 = 1 << 20;
+/// Jobs that a bulk action looks at in one call, unless asked otherwise and at most.
+const MATCHING_DEFAULT: u32 = 10_000;
+const MATCHING_MAX: u32 = 100_000;
 
 fn named(here: &ShardId, request: &v1::GetRequest) -> Result<(Namespace, JobId), Problem> {
     let namespace = inward::namespace(&request.namespace)?;
@@ -73,13 +77,48 @@ impl Face {
             Reply::Changed { count, skipped } => {
                 outward::changed(self.handle.id(), count, &skipped)
             }
+            Reply::Revived {
+                count,
+                skipped,
+                dependents,
+            } => v1::Changed {
+                dependents: dependents
+                    .iter()
+                    .map(|id| outward::global(self.handle.id(), id))
+                    .collect(),
+                ..outward::changed(self.handle.id(), count, &skipped)
+            },
             Reply::Done => v1::Changed {
                 count: 1,
-                skipped: Vec::new(),
+                ..v1::Changed::default()
             },
             _ => return Err(Problem::unexpected().into()),
         };
         Ok(Response::new(changed))
+    }
+
+    /// Acts on the jobs that fulfil a filter.
+    async fn matching(
+        &self,
+        action: BulkAction,
+        request: v1::MatchingRequest,
+    ) -> Result<Response<v1::Matched>, Status> {
+        let namespace = inward::namespace(&request.namespace)?;
+        let limit = inward::bounded(
+            At::top("limit"),
+            request.limit,
+            MATCHING_DEFAULT,
+            MATCHING_MAX,
+        )?;
+        let looked_max = usize::try_from(limit).unwrap_or(usize::MAX);
+        let filter = request.filter.unwrap_or_default();
+        let query = inward::matching_query(namespace, filter)?;
+        let done = self
+            .handle
+            .bulk(&action, query, looked_max, request.dry_run, None)
+            .await
+            .map_err(Problem::from)?;
+        Ok(Response::new(outward::matched(self.handle.id(), done)))
     }
 
     async fn show_inputs(&self, request: &v1::InputsRequest) -> Result<v1::InputsReply, Problem> {
@@ -300,15 +339,59 @@ impl Jobs for Face {
         request: Request<v1::ReviveRequest>,
     ) -> Result<Response<v1::Changed>, Status> {
         let request = request.into_inner();
+        let namespace = inward::namespace(&request.namespace)?;
+        let queue = request
+            .queue
+            .map(|text| inward::queue(At::top("queue"), &text))
+            .transpose()?;
+        if let Some(graph) = inward::unless_empty(At::top("graph"), &request.graph, Graph::new)? {
+            if !request.jobs.is_empty() {
+                let reason = "give either jobs or a graph, not both";
+                return Err(Problem::invalid("graph", reason).into());
+            }
+            let done = self.handle.retry_graph(namespace, graph, queue, None).await;
+            let done = done.map_err(Problem::from)?;
+            let changed = outward::changed(self.handle.id(), done.changed, &done.skipped_jobs);
+            return Ok(Response::new(changed));
+        }
         let command = Revive {
-            namespace: inward::namespace(&request.namespace)?,
+            namespace,
             jobs: inward::job_ids(self.handle.id(), At::top("jobs"), &request.jobs)?,
-            queue: request
-                .queue
-                .map(|text| inward::queue(At::top("queue"), &text))
-                .transpose()?,
+            queue,
+            dependents: request.dependents,
         };
         self.change(Command::Revive(Box::new(command))).await
+    }
+
+    async fn cancel_matching(
+        &self,
+        request: Request<v1::MatchingRequest>,
+    ) -> Result<Response<v1::Matched>, Status> {
+        let reason = inward::cut(request.get_ref().reason.clone());
+        self.matching(BulkAction::Cancel { reason }, request.into_inner())
+            .await
+    }
+
+    async fn revive_matching(
+        &self,
+        request: Request<v1::MatchingRequest>,
+    ) -> Result<Response<v1::Matched>, Status> {
+        let request = request.into_inner();
+        let queue = request.queue.as_deref();
+        let queue = queue.map(|text| inward::queue(At::top("queue"), text));
+        let action = BulkAction::Retry {
+            queue: queue.transpose()?,
+            dependents: request.dependents,
+        };
+        self.matching(action, request).await
+    }
+
+    async fn delete_matching(
+        &self,
+        request: Request<v1::MatchingRequest>,
+    ) -> Result<Response<v1::Matched>, Status> {
+        self.matching(BulkAction::Delete, request.into_inner())
+            .await
     }
 
     async fn time_out(

@@ -158,6 +158,12 @@ pub(crate) struct BulkIn {
     pub(crate) reason: Option<String>,
     /// Into another queue than their own; of retry only.
     pub(crate) queue: Option<QueueName>,
+    /// With the jobs that ended because these did; of retry only.
+    pub(crate) dependents: Option<bool>,
+    /// Of a filter: looks at so many jobs at most, 1 to 100,000; 100,000 if absent. `next` says where to go on.
+    pub(crate) limit: Option<u32>,
+    /// Of a filter: goes on where a call ended, the `next` of its answer.
+    pub(crate) after: Option<String>,
 }
 
 /// Conditions on jobs.

@@ -65,6 +65,7 @@ pub(super) fn about_jobs() -> Vec<Operation> {
             "Calls many jobs off.",
             bulk::cancel,
         )
+        .query(bulk::PARAMETERS)
         .body::<BulkIn>()
         .reply::<ChangedView>(),
         operation(
@@ -74,6 +75,7 @@ pub(super) fn about_jobs() -> Vec<Operation> {
             "Puts many finished jobs back on their queues.",
             bulk::retry,
         )
+        .query(bulk::PARAMETERS)
         .body::<BulkIn>()
         .reply::<ChangedView>(),
         operation(
@@ -83,6 +85,7 @@ pub(super) fn about_jobs() -> Vec<Operation> {
             "Removes many jobs.",
             bulk::delete,
         )
+        .query(bulk::PARAMETERS)
         .body::<BulkIn>()
         .reply::<ChangedView>(),
         operation(
@@ -94,6 +97,14 @@ pub(super) fn about_jobs() -> Vec<Operation> {
         )
         .body::<GraphIn>()
         .reply::<SubmittedView>(),
+        operation(
+            M::POST,
+            "/api/v1/graphs/{graph}/retry",
+            "retryGraph",
+            "Puts the members of a graph back that failed or were cancelled.",
+            graphs::retry,
+        )
+        .reply::<ChangedView>(),
         operation(
             M::POST,
             "/api/v1/graphs/{graph}/cancel",

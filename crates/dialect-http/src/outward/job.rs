@@ -10,9 +10,9 @@ use serde_json::Number;
 use utoipa::ToSchema;
 
 use crate::api::Api;
-use crate::names::{CalledName, 
-    GraphName, GroupName, JobName, KindName, Named, NamespaceName, QueueName, ScheduleName,
-    TagName, UniqueName, WorkerName,
+use crate::names::{
+    CalledName, GraphName, GroupName, JobName, KindName, Named, NamespaceName, QueueName,
+    ScheduleName, TagName, UniqueName, WorkerName,
 };
 use crate::outward::history::{HistoryView, history};
 use crate::outward::queue::RetryView;

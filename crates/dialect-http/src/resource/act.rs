@@ -6,6 +6,7 @@ use ganger_types::{Command, JobId, Reply};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::api::full_name;
 use crate::ask::Ask;
 use crate::json::{self, MaybeDoc};
 use crate::names::QueueName;
@@ -22,6 +23,12 @@ pub(crate) struct ActedView {
     /// Where it stands now; absent if it is gone.
     #[serde(skip_serializing_if = "Option::is_none")]
     state: Option<&'static str>,
+    /// Of retry with `dependents`: the other jobs that were put back, as `shard/id`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dependents: Option<Vec<String>>,
+    /// Of retry with `dependents`: jobs that could not be put back, as `shard/id`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    skipped_jobs: Option<Vec<String>>,
 }
 
 /// Why a job or graph is called off.
@@ -47,6 +54,10 @@ pub(crate) struct CancelIn {
 pub(crate) struct RetryJobIn {
     /// Into another queue than its own.
     queue: Option<QueueName>,
+    /// Whether to put back also the jobs that ended because this one did: dependents that failed with it, at any
+    /// distance, and jobs that were cancelled because nobody needed them any more. Of this shard only.
+    #[serde(default)]
+    dependents: bool,
 }
 
 pub(crate) async fn cancel(
@@ -71,6 +82,7 @@ pub(crate) async fn retry(
         namespace: ask.namespace.clone(),
         jobs: vec![id.clone()],
         queue: given.queue.map(|queue| queue.0),
+        dependents: given.dependents,
     }));
     act(&ask, id, command).await
 }
@@ -95,6 +107,8 @@ pub(crate) async fn delete(ask: Ask) -> Result<Response, Problem> {
         Reply::Changed { .. } => Ok(json::ok(&ActedView {
             changed: true,
             state: None,
+            dependents: None,
+            skipped_jobs: None,
         })),
         _ => Err(unexpected_reply()),
     }
@@ -102,8 +116,18 @@ pub(crate) async fn delete(ask: Ask) -> Result<Response, Problem> {
 
 /// Sends the command and says where the job stands then. One of qless that was cancelled is gone.
 async fn act(ask: &Ask, id: JobId, command: Command) -> Result<Response, Problem> {
-    let Reply::Changed { count, .. } = ask.call(command).await? else {
-        return Err(unexpected_reply());
+    let names = |ids: Vec<JobId>| {
+        let shard = ask.shard().id();
+        Some(ids.iter().map(|id| full_name(shard, id)).collect())
+    };
+    let (count, dependents, skipped_jobs) = match ask.call(command).await? {
+        Reply::Changed { count, .. } => (count, None, None),
+        Reply::Revived {
+            count,
+            skipped,
+            dependents,
+        } => (count, names(dependents), names(skipped)),
+        _ => return Err(unexpected_reply()),
     };
     let job = ask.shard().job(&ask.namespace, &id).await?;
     if job.is_none() && count == 0 {
@@ -113,5 +137,7 @@ async fn act(ask: &Ask, id: JobId, command: Command) -> Result<Response, Problem
     Ok(json::ok(&ActedView {
         changed: count > 0,
         state,
+        dependents,
+        skipped_jobs,
     }))
 }

@@ -1,10 +1,12 @@
-//! Acting on many jobs: a list of ids, or all that fulfil a filter, page by page.
+//! Acting on many jobs: a list of ids, or all that fulfil a filter, a bounded number of them a call.
+
+use std::collections::BTreeMap;
 
 use axum::response::Response;
-use ganger_types::command::{Cancel, Delete, Revive, Selection};
+use ganger_shard::{BulkAction, BulkDone};
+use ganger_types::JobId;
 use ganger_types::limits::BULK_JOBS_MAX;
 use ganger_types::query::JobQuery;
-use ganger_types::{Command, JobId, Reply};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -12,11 +14,18 @@ use crate::api::full_name;
 use crate::ask::Ask;
 use crate::inward::filter::BulkIn;
 use crate::json::{self, Doc};
+use crate::names::show;
 use crate::problem::Problem;
-use crate::refusal::unexpected_reply;
+use crate::time::Moment;
 
-/// Skipped ids that an answer names; the rest is counted.
-const SKIPPED_SHOWN: usize = 100;
+/// Jobs that a call with a filter looks at, at most and by default.
+const LOOKED_MAX: u32 = 100_000;
+
+/// The query parameters of a bulk action.
+pub(crate) const PARAMETERS: &[(&str, &str)] = &[(
+    "dry_run",
+    "true: changes nothing, and answers how many jobs it would change (WouldChange)",
+)];
 
 /// What a bulk action did.
 #[derive(Debug, Default, Serialize, ToSchema)]
@@ -28,125 +37,173 @@ pub(crate) struct ChangedView {
     skipped: u64,
     /// The first of those, as `shard/id`.
     skipped_jobs: Vec<String>,
+    /// Give this as `after` to go on; absent when all jobs of the filter were looked at.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<String>,
 }
 
-/// What is done to the jobs.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Deed {
-    Cancel,
-    Retry,
-    Delete,
+/// What a bulk action would do.
+#[derive(Debug, Default, Serialize, ToSchema)]
+#[schema(as = WouldChange)]
+pub(crate) struct WouldChangeView {
+    /// How many jobs it would change.
+    would_change: u64,
+    /// How many are not there, or not in a state for it.
+    would_skip: u64,
+    /// Whether exactly these; else jobs that depend on them may stand in the way.
+    exact: bool,
+    /// Those that it would change, by state.
+    by_state: BTreeMap<&'static str, u64>,
+    /// Those by queue, the first 100 queues.
+    by_queue: BTreeMap<String, u64>,
+    /// Those of further queues.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    other_queues: Option<u64>,
+    /// The first of those, as `shard/id`.
+    sample: Vec<String>,
+    /// When this was so.
+    #[schema(value_type = String)]
+    as_of: Option<Moment>,
+    /// As with the action itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<String>,
 }
 
 pub(crate) async fn cancel(ask: Ask, Doc(given): Doc<BulkIn>) -> Result<Response, Problem> {
-    run(ask, given, Deed::Cancel).await
+    refuse(given.queue.is_some(), "queue", "retry")?;
+    refuse(given.dependents.is_some(), "dependents", "retry")?;
+    let reason = given.reason.clone().unwrap_or_default();
+    run(ask, given, BulkAction::Cancel { reason }).await
 }
 
 pub(crate) async fn retry(ask: Ask, Doc(given): Doc<BulkIn>) -> Result<Response, Problem> {
-    run(ask, given, Deed::Retry).await
+    refuse(given.reason.is_some(), "reason", "cancel")?;
+    let action = BulkAction::Retry {
+        queue: given.queue.as_ref().map(|queue| queue.0.clone()),
+        dependents: given.dependents.unwrap_or(false),
+    };
+    run(ask, given, action).await
 }
 
 pub(crate) async fn delete(ask: Ask, Doc(given): Doc<BulkIn>) -> Result<Response, Problem> {
-    run(ask, given, Deed::Delete).await
+    refuse(given.reason.is_some(), "reason", "cancel")?;
+    refuse(given.queue.is_some(), "queue", "retry")?;
+    refuse(given.dependents.is_some(), "dependents", "retry")?;
+    run(ask, given, BulkAction::Delete).await
 }
 
-async fn run(ask: Ask, mut given: BulkIn, deed: Deed) -> Result<Response, Problem> {
-    check_fields(&given, deed)?;
-    let mut done = ChangedView::default();
-    match (given.jobs.take(), given.filter.take()) {
+async fn run(ask: Ask, given: BulkIn, action: BulkAction) -> Result<Response, Problem> {
+    let is_dry = ask.arguments.flag("dry_run")?;
+    let done = match (given.jobs, given.filter) {
         (Some(jobs), None) => {
+            refuse(given.limit.is_some(), "limit", "a filter")?;
+            refuse(given.after.is_some(), "after", "a filter")?;
             let ids = ask.api.resolve_all(&jobs, "/jobs")?;
-            for slice in ids.chunks(BULK_JOBS_MAX) {
-                act(&ask, &given, deed, slice.to_vec(), &mut done).await?;
-            }
+            act(&ask, &action, ids, is_dry).await?
         }
         (None, Some(filter)) => {
-            let query = filter.convert(ask.namespace.clone())?;
-            act_on_all(&ask, &given, deed, query, &mut done).await?;
+            let mut query = filter.convert(ask.namespace.clone())?;
+            go_on(&mut query, given.after.as_deref())?;
+            let limit = limit(given.limit)?;
+            let shard = ask.shard();
+            shard.bulk(&action, query, limit, is_dry, ask.now).await?
         }
         _ => {
             let detail = "give exactly one of \"jobs\" and \"filter\"";
             return Err(Problem::new("invalid_value", detail).at(""));
         }
-    }
-    Ok(json::ok(&done))
+    };
+    Ok(if is_dry {
+        json::ok(&would_change(&ask, &action, done))
+    } else {
+        json::ok(&changed(&ask, done))
+    })
 }
 
-/// Page by page, so that any number of jobs takes constant memory. A page is read and acted on before
-/// the next is read; the order by number makes sure that each job comes once.
-async fn act_on_all(
-    ask: &Ask,
-    given: &BulkIn,
-    deed: Deed,
-    mut query: JobQuery,
-    done: &mut ChangedView,
-) -> Result<(), Problem> {
-    loop {
-        let page = ask.shard().list(query.clone()).await?;
-        let ids: Vec<_> = page.jobs.into_iter().map(|job| job.record.id).collect();
-        if !ids.is_empty() {
-            act(ask, given, deed, ids, done).await?;
-        }
-        match page.next {
-            Some(next) => query.go_on(next),
-            None => return Ok(()),
-        }
-    }
-}
-
+/// Acts on jobs that are named.
 async fn act(
     ask: &Ask,
-    given: &BulkIn,
-    deed: Deed,
-    jobs: Vec<JobId>,
-    done: &mut ChangedView,
-) -> Result<(), Problem> {
-    let namespace = ask.namespace.clone();
-    let sole = (jobs.len() == 1).then(|| jobs.clone());
-    let command = match deed {
-        Deed::Cancel => Command::Cancel(Box::new(Cancel {
-            namespace,
-            jobs: Selection::Jobs(jobs),
-            reason: given.reason.clone().unwrap_or_default(),
-        })),
-        Deed::Retry => {
-            let queue = given.queue.as_ref().map(|queue| queue.0.clone());
-            Command::Revive(Box::new(Revive {
-                namespace,
-                jobs,
-                queue,
-            }))
+    action: &BulkAction,
+    ids: Vec<JobId>,
+    is_dry: bool,
+) -> Result<BulkDone, Problem> {
+    let mut done = BulkDone::default();
+    if is_dry {
+        for id in ids {
+            match ask.shard().job(&ask.namespace, &id).await? {
+                Some(job) => done.count(action, &job),
+                None => return Err(crate::resource::jobs::not_found(id)),
+            }
         }
-        Deed::Delete => Command::Delete(Delete { namespace, jobs }),
-    };
-    let answer = ask.call(command).await.map_err(Problem::from);
-    let (count, skipped) = match (answer, sole) {
-        (Ok(Reply::Changed { count, skipped }), _) => (count, skipped),
-        (Ok(_), _) => return Err(unexpected_reply()),
-        // One that is named alone is refused with the reason; here it is one of many.
-        (Err(problem), Some(sole)) if problem.code == "wrong_state" => (0, sole),
-        (Err(problem), _) => return Err(problem),
-    };
-    done.changed += count;
-    done.skipped += u64::try_from(skipped.len()).unwrap_or(u64::MAX);
-    let room = SKIPPED_SHOWN.saturating_sub(done.skipped_jobs.len());
+        return Ok(done);
+    }
+    for slice in ids.chunks(BULK_JOBS_MAX) {
+        let (shard, jobs) = (ask.shard(), slice.to_vec());
+        shard
+            .act_on(action, &ask.namespace, jobs, ask.now, &mut done)
+            .await?;
+    }
+    Ok(done)
+}
+
+pub(crate) fn changed(ask: &Ask, done: BulkDone) -> ChangedView {
+    ChangedView {
+        changed: done.changed,
+        skipped: done.skipped,
+        skipped_jobs: names(ask, &done.skipped_jobs),
+        next: done.next.map(|place| place.to_string()),
+    }
+}
+
+fn would_change(ask: &Ask, action: &BulkAction, done: BulkDone) -> WouldChangeView {
+    let by_state = done.by_state.into_iter();
+    let by_queue = done.by_queue.into_iter();
+    WouldChangeView {
+        would_change: done.changed,
+        would_skip: done.skipped,
+        exact: action.is_foreseeable(),
+        by_state: by_state
+            .map(|(state, count)| (state.as_str(), count))
+            .collect(),
+        by_queue: by_queue
+            .map(|(queue, count)| (show(queue.as_bytes()).into_owned(), count))
+            .collect(),
+        other_queues: (done.other_queues > 0).then_some(done.other_queues),
+        sample: names(ask, &done.sample),
+        as_of: Some(Moment(ask.shard().wall_time())),
+        next: done.next.map(|place| place.to_string()),
+    }
+}
+
+fn names(ask: &Ask, ids: &[JobId]) -> Vec<String> {
     let shard = ask.shard().id();
-    let shown = skipped.into_iter().take(room);
-    done.skipped_jobs
-        .extend(shown.map(|id| full_name(shard, &id)));
+    ids.iter().map(|id| full_name(shard, id)).collect()
+}
+
+fn limit(given: Option<u32>) -> Result<usize, Problem> {
+    let limit = given.unwrap_or(LOOKED_MAX);
+    if !(1..=LOOKED_MAX).contains(&limit) {
+        let detail = format!("/limit: must be from 1 to {LOOKED_MAX}, not {limit}");
+        return Err(Problem::new("invalid_value", detail).at("/limit"));
+    }
+    Ok(usize::try_from(limit).unwrap_or(usize::MAX))
+}
+
+fn go_on(query: &mut JobQuery, after: Option<&str>) -> Result<(), Problem> {
+    let Some(text) = after else { return Ok(()) };
+    let place = text.parse().map_err(|_| {
+        let detail = format!("/after: {text:?} is not the \"next\" of an answer");
+        Problem::new("invalid_value", detail).at("/after")
+    })?;
+    query.go_on(place);
     Ok(())
 }
 
-fn check_fields(given: &BulkIn, deed: Deed) -> Result<(), Problem> {
-    let misplaced = |field: &str, of: &str| {
-        let detail = format!("/{field}: goes only with {of}");
-        Err(Problem::new("unknown_field", detail).at(format!("/{field}")))
-    };
-    if given.reason.is_some() && deed != Deed::Cancel {
-        return misplaced("reason", "cancel");
+/// Refuses a field where it means nothing.
+fn refuse(is_given: bool, field: &str, of: &str) -> Result<(), Problem> {
+    if !is_given {
+        return Ok(());
     }
-    if given.queue.is_some() && deed != Deed::Retry {
-        return misplaced("queue", "retry");
-    }
-    Ok(())
+    let detail = format!("/{field}: goes only with {of}");
+    Err(Problem::new("unknown_field", detail).at(format!("/{field}")))
 }

@@ -53,6 +53,7 @@ pub(crate) async fn retry(ask: Ask) -> Result<Response, Problem> {
                 namespace: ask.namespace.clone(),
                 jobs,
                 queue: None,
+                dependents: false,
             };
             if let Reply::Changed { count, .. } =
                 ask.call(Command::Revive(Box::new(command))).await?

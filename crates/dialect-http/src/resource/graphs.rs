@@ -24,6 +24,7 @@ use crate::outward::delivery::policy;
 use crate::problem::Problem;
 use crate::refusal::{member_of, unexpected_reply};
 use crate::resource::act::CancelIn;
+use crate::resource::bulk;
 use crate::resource::jobs::find;
 use crate::resource::numbers::Done;
 use crate::resource::submission;
@@ -153,6 +154,14 @@ pub(crate) async fn cancel(
         Reply::Changed { count, .. } => Ok(json::ok(&Done { changed: count })),
         _ => Err(unexpected_reply()),
     }
+}
+
+/// Of the shard that is asked: members on others are put back there.
+pub(crate) async fn retry(ask: Ask) -> Result<Response, Problem> {
+    let (namespace, graph) = (ask.namespace.clone(), ask.name()?);
+    let shard = ask.shard();
+    let done = shard.retry_graph(namespace, graph, None, ask.now).await?;
+    Ok(json::ok(&bulk::changed(&ask, done)))
 }
 
 /// A graph, or the part of it around a job.

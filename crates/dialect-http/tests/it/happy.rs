@@ -536,3 +536,76 @@ async fn names_of_any_bytes_pass_through_paths_and_documents() {
         "a/b\\xff"
     );
 }
+
+#[tokio::test]
+async fn names_of_a_graph_are_kept_and_shown() {
+    let face = face();
+    let graph = json!({"jobs": [
+        {"name": "count-01", "id": "a", "kind": "count"},
+        {"name": "sum", "id": "b", "kind": "sum", "after": ["count-01"]}]});
+    face.post("/api/v1/graphs", graph).await;
+    assert_eq!(face.get("/api/v1/jobs/a").await["name"], "count-01");
+    let listed = face.get("/api/v1/jobs").await;
+    assert_eq!(listed["jobs"][1]["name"], "sum");
+    let shown = face.get("/api/v1/jobs/b/graph").await;
+    assert_eq!(shown["jobs"][0]["name"], "count-01");
+    // A job on its own may have a name, too; a job without one shows none.
+    face.post("/api/v1/jobs", json!({"id": "c", "kind": "k", "name": "nightly"}))
+        .await;
+    assert_eq!(face.get("/api/v1/jobs/c").await["name"], "nightly");
+    face.post("/api/v1/jobs", json!({"id": "d", "kind": "k"})).await;
+    assert_eq!(face.get("/api/v1/jobs/d").await.get("name"), None);
+}
+
+#[tokio::test]
+async fn a_retry_brings_dependents_or_a_whole_graph_back() {
+    let face = face();
+    let graph = json!({"jobs": [
+        {"name": "a", "id": "a", "kind": "k"},
+        {"name": "b", "id": "b", "kind": "k", "after": ["a"]},
+        {"name": "c", "id": "c", "kind": "k", "after": ["b"]}]});
+    let submitted = face.post("/api/v1/graphs", graph).await;
+    face.post("/api/v1/jobs/a/cancel", Value::Null).await;
+    assert_eq!(face.get("/api/v1/jobs/c").await["state"], "failed");
+    let done = face
+        .post("/api/v1/jobs/a/retry", json!({"dependents": true}))
+        .await;
+    assert_eq!(done["changed"], true);
+    assert_eq!(done["dependents"], json!(["1/b", "1/c"]));
+    assert_eq!(face.get("/api/v1/jobs/c").await["state"], "blocked");
+
+    face.post("/api/v1/jobs/a/cancel", Value::Null).await;
+    let name = submitted["graph"].as_str().expect("a graph");
+    let path = format!("/api/v1/graphs/{}/retry", name.replace('/', "%2F"));
+    let done = face.post(&path, Value::Null).await;
+    assert_eq!((&done["changed"], &done["skipped"]), (&json!(3), &json!(0)));
+    assert_eq!(face.get("/api/v1/jobs/b").await["state"], "blocked");
+}
+
+#[tokio::test]
+async fn a_bulk_action_can_be_tried_first_and_goes_on_where_it_ended() {
+    let face = face();
+    for place in 0..5 {
+        let queue = if place < 3 { "mail" } else { "other" };
+        face.post("/api/v1/jobs", json!({"kind": "k", "queue": queue, "tags": ["t"]}))
+            .await;
+    }
+    let filter = json!({"filter": {"tag": "t"}});
+    let would = face
+        .post("/api/v1/jobs/cancel?dry_run=true", filter.clone())
+        .await;
+    assert_eq!((&would["would_change"], &would["exact"]), (&json!(5), &json!(true)));
+    assert_eq!(would["by_queue"], json!({"mail": 3, "other": 2}));
+    assert_eq!(would["by_state"], json!({"ready": 5}));
+    let count = face.get("/api/v1/jobs/count?state=ready").await;
+    assert_eq!(count["count"], 5, "a dry run changes nothing");
+
+    let part = json!({"filter": {"tag": "t"}, "limit": 2});
+    let first = face.post("/api/v1/jobs/cancel", part).await;
+    assert_eq!(first["changed"], 2);
+    let rest = json!({"filter": {"tag": "t"}, "after": first["next"]});
+    let rest = face.post("/api/v1/jobs/cancel", rest).await;
+    assert_eq!((&rest["changed"], rest.get("next")), (&json!(3), None));
+    let again = face.post("/api/v1/jobs/retry?dry_run", filter).await;
+    assert_eq!((&again["would_change"], &again["exact"]), (&json!(5), &json!(false)));
+}

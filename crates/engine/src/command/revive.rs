@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use ganger_types::command::Revive;
 use ganger_types::{
     Answer, Change, FailurePolicy, HistoryEntry, InputRow, InputState, JobId, JobKey, JobRecord,
-    JobState, Now, Outcome, Reply, What,
+    JobState, Now, Outcome, Queue, Reply, What,
 };
 
 use super::cancel::check_bulk;
@@ -32,7 +32,17 @@ impl Engine {
         self.refuse_sole_item(&cmd.namespace, &cmd.jobs, known)?;
         let mut skipped = Vec::new();
         let mut guests = BTreeSet::new();
-        let mut records: Vec<&JobRecord> = Vec::new();
+        let followers = if cmd.dependents {
+            self.followers(&cmd.namespace, &cmd.jobs, known)
+        } else {
+            Vec::new()
+        };
+        check_bulk(cmd.jobs.len().max(followers.len()))?;
+        let followers: Vec<&JobRecord> = followers
+            .into_iter()
+            .filter(|record| self.may_revive(record))
+            .collect();
+        let mut records: Vec<&JobRecord> = followers.clone();
         for id in &cmd.jobs {
             match known.find(&cmd.namespace, id) {
                 Some(record) if self.may_revive(record) => records.push(record),
@@ -45,6 +55,7 @@ impl Engine {
         records.sort_by_key(|record| record.key);
         records.dedup_by_key(|record| record.key);
         let coming = self.revivable(&records, known, &mut skipped);
+        let followers: BTreeSet<JobKey> = followers.iter().map(|record| record.key).collect();
 
         let mut count = u64::try_from(coming.len()).unwrap_or(u64::MAX);
         for id in guests {
@@ -56,17 +67,32 @@ impl Engine {
                 skipped.push(id.clone());
             }
         }
+        let changed = |skipped| {
+            if !cmd.dependents {
+                return Reply::Changed { count, skipped };
+            }
+            let followed = coming
+                .iter()
+                .filter(|record| followers.contains(&record.key));
+            Reply::Revived {
+                count,
+                skipped,
+                dependents: followed.map(|record| record.id.clone()).collect(),
+            }
+        };
         if coming.is_empty() {
-            return Ok(Reply::Changed { count, skipped });
+            return Ok(changed(skipped));
         }
         let space = self.make_space(&cmd.namespace);
         for record in &coming {
-            self.readmit(now, space, record, cmd, out);
+            let queue = cmd.queue.as_ref();
+            let queue = queue.filter(|_| !followers.contains(&record.key));
+            self.readmit(now, space, record, queue, out);
         }
         for record in &coming {
             self.restart(now, record, known, out);
         }
-        Ok(Reply::Changed { count, skipped })
+        Ok(changed(skipped))
     }
 
     fn may_revive(&self, record: &JobRecord) -> bool {
@@ -202,7 +228,7 @@ impl Engine {
         now: Now,
         space: SpaceIndex,
         record: &JobRecord,
-        cmd: &Revive,
+        queue: Option<&Queue>,
         out: &mut Effects,
     ) {
         let outcome = record
@@ -211,7 +237,7 @@ impl Engine {
             .expect("only finished jobs are revived")
             .outcome;
         self.uncount_finished(record, outcome);
-        let queue = cmd.queue.as_ref().unwrap_or(&record.queue);
+        let queue = queue.unwrap_or(&record.queue);
         let queue = self.make_queue(space, queue, now.wall);
         self.queues[queue.at()].known = true;
         self.changed_queues.insert(queue);

@@ -46,6 +46,7 @@ enum Step {
     Renew(usize),
     Cancel(usize),
     Revive(usize),
+    ReviveAll(usize),
     Delete(usize),
     TimeOut(usize),
     Move {
@@ -92,6 +93,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => place.clone().prop_map(Step::Renew),
         1 => place.clone().prop_map(Step::Cancel),
         2 => place.clone().prop_map(Step::Revive),
+        2 => place.clone().prop_map(Step::ReviveAll),
         1 => place.clone().prop_map(Step::Delete),
         1 => place.clone().prop_map(Step::TimeOut),
         1 => (place.clone(), 0_usize..2, -1_i8..2).prop_map(|(job, queue, priority)| Step::Move { job, queue, priority }),
@@ -341,6 +343,7 @@ impl History {
     fn operate(&mut self, step: Step) {
         let (Step::Cancel(place)
         | Step::Revive(place)
+        | Step::ReviveAll(place)
         | Step::Delete(place)
         | Step::TimeOut(place)
         | Step::Free(place)
@@ -358,6 +361,7 @@ impl History {
         let command = match step {
             Step::Cancel(_) => cancel(&jobs),
             Step::Revive(_) => revive(&jobs),
+            Step::ReviveAll(_) => revive_all(&jobs),
             Step::Delete(_) => Command::Delete(Delete { namespace, jobs }),
             Step::TimeOut(_) => Command::TimeOut(TimeOut { namespace, jobs }),
             Step::Free(_) => Command::RemoveDependencies(RemoveDependencies {

@@ -301,6 +301,7 @@ fn our_own_commands_tell_of_them_too() {
         namespace: Namespace::default(),
         jobs: vec![id("a")],
         queue: None,
+        dependents: false,
     };
     assert_eq!(
         told_by(&mut world, Command::Revive(Box::new(revive))),

@@ -869,6 +869,113 @@ fn a_failed_graph_is_revived_from_its_root() {
 }
 
 #[test]
+fn a_retry_with_dependents_brings_back_what_ended_because_of_it() {
+    let mut world = World::new();
+    let on = |members: &[u32]| NewJob {
+        inputs: members
+            .iter()
+            .map(|member| result_of(*member, FailurePolicy::Fail))
+            .collect(),
+        ..job()
+    };
+    // 0 fails. 1 and 3 fail with it; 2 is cancelled, for nobody needs it any more; 4 is in no relation.
+    let ids = world.enqueue(vec![job(), on(&[0]), job(), on(&[1, 2]), job()]);
+    let grant = world.lease_one("w");
+    world.run(fail(&grant, true)).unwrap();
+    assert_eq!(world.ended(&ids[2]).state, JobState::Cancelled);
+    assert_eq!(world.ended(&ids[3]).state, JobState::Failed);
+    let Reply::Revived {
+        count,
+        skipped,
+        dependents,
+    } = world.ok(revive_all(&ids[..1]))
+    else {
+        panic!()
+    };
+    assert_eq!((count, &skipped[..]), (4, &[][..]));
+    assert_eq!(dependents, ids[1..4]);
+    for (id, state) in [
+        (1, JobState::Blocked),
+        (2, JobState::Ready),
+        (3, JobState::Blocked),
+    ] {
+        assert_eq!(world.state(&ids[id]), Some(state), "{id}");
+    }
+    while world.state(&ids[3]) != Some(JobState::Succeeded) {
+        let grant = world.lease_one("w");
+        world.complete(&grant).unwrap();
+    }
+    assert_eq!(world.ended(&ids[3]).state, JobState::Succeeded);
+}
+
+#[test]
+fn a_retry_with_dependents_reaches_them_when_the_job_is_live_already() {
+    let mut world = World::new();
+    let next = NewJob {
+        inputs: vec![result_of(0, FailurePolicy::Fail)],
+        ..job()
+    };
+    let ids = world.enqueue(vec![job(), next]);
+    world.ok(cancel(&ids[..1]));
+    world.ok(revive(&ids[..1]));
+    assert_eq!(world.ended(&ids[1]).state, JobState::Failed);
+    let Reply::Revived {
+        count: 1,
+        skipped,
+        dependents,
+    } = world.ok(revive_all(&ids[..1]))
+    else {
+        panic!()
+    };
+    assert_eq!(
+        (skipped, dependents),
+        (ids[..1].to_vec(), ids[1..].to_vec())
+    );
+    assert_eq!(world.state(&ids[1]), Some(JobState::Blocked));
+}
+
+#[test]
+fn a_retry_with_dependents_leaves_alone_what_ended_for_other_reasons() {
+    let mut world = World::new();
+    let on = |members: &[u32]| NewJob {
+        inputs: members
+            .iter()
+            .map(|member| result_of(*member, FailurePolicy::Fail))
+            .collect(),
+        ..job()
+    };
+    // 2 needs 0 and 1; both fail by themselves. 3 needs 0 and was cancelled by a person. 4 still waits for 1.
+    let waits = NewJob {
+        after: vec![NewEdge {
+            upstream: Upstream::Member(1),
+            policy: FailurePolicy::Wait,
+        }],
+        ..job()
+    };
+    let ids = world.enqueue(vec![job(), job(), on(&[0, 1]), on(&[0]), waits]);
+    world.ok(cancel(&ids[3..]));
+    for _ in 0..2 {
+        let grant = world.lease_one("w");
+        world.run(fail(&grant, true)).unwrap();
+    }
+    let Reply::Revived {
+        count: 1,
+        skipped,
+        dependents,
+    } = world.ok(revive_all(&ids[..1]))
+    else {
+        panic!()
+    };
+    assert_eq!(
+        skipped,
+        ids[2..3],
+        "it would fail again with the other upstream"
+    );
+    assert_eq!(dependents, []);
+    assert_eq!(world.ended(&ids[3]).state, JobState::Cancelled);
+}
+
+#[test]
 fn a_job_whose_input_was_removed_is_not_revived() {
     let mut world = World::new();
     let needs = NewJob {

@@ -4,8 +4,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ganger_engine::Known;
+use ganger_engine::{Archive, Known, read_followers};
 use ganger_store::{Reader, StoreError};
+use ganger_types::limits::BULK_JOBS_MAX;
 use ganger_types::{
     Command, Graph, InputRow, InputState, JobId, JobKey, JobRecord, Namespace, Part,
 };
@@ -23,11 +24,12 @@ impl<R: Reader, T: Ticket> Core<R, T> {
     pub(super) fn known(&mut self, command: &Command) -> Result<Known, CallError> {
         let engine = &self.live().engine;
         let (wanted, parts) = (engine.wants(command), engine.wants_parts(command));
-        if wanted.is_empty() && parts.is_empty() {
+        let followed = engine.wants_followers(command);
+        if wanted.is_empty() && parts.is_empty() && followed.is_none() {
             return Ok(Known::default());
         }
         let with_inputs = engine.wants_inputs(command);
-        let known = self.look_up(wanted, with_inputs);
+        let known = self.look_up(wanted, with_inputs, followed);
         let mut known =
             known.map_err(|error| CallError::from_read(&self.settings.shard, &error))?;
         for (namespace, graph) in parts {
@@ -48,10 +50,16 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         &mut self,
         wanted: Vec<(Namespace, JobId)>,
         with_inputs: bool,
+        followed: Option<Vec<JobKey>>,
     ) -> Result<Known, StoreError> {
         let mut known = Known::default();
         for (namespace, id) in wanted {
             known.jobs.extend(self.ended_by_id(&namespace, &id)?);
+        }
+        if let Some(mut roots) = followed {
+            roots.extend(known.jobs.iter().map(|job| job.key));
+            let unseen = self.unseen().dependents();
+            read_followers(&mut Archived { core: self, unseen }, &roots, &mut known)?;
         }
         if !with_inputs {
             return Ok(known);
@@ -123,5 +131,31 @@ impl<R: Reader, T: Ticket> Core<R, T> {
             }
         }
         Ok(rows.into_values().collect())
+    }
+}
+
+/// Finished jobs in the turns in flight and in the store.
+struct Archived<'a, R, T> {
+    core: &'a mut Core<R, T>,
+    /// Dependents by their upstreams, as the turns in flight have written them.
+    unseen: BTreeMap<JobKey, Vec<JobKey>>,
+}
+
+impl<R: Reader, T: Ticket> Archive for Archived<'_, R, T> {
+    type Error = StoreError;
+
+    fn dependents(&mut self, key: JobKey) -> Result<Vec<JobKey>, StoreError> {
+        // One more than a command may change: the engine then refuses it.
+        let mut found = self.core.live().reader.dependents(key, BULK_JOBS_MAX + 1)?;
+        found.extend(self.unseen.get(&key).into_iter().flatten());
+        Ok(found)
+    }
+
+    fn ended(&mut self, key: JobKey) -> Result<Option<JobRecord>, StoreError> {
+        self.core.ended_by_key(key)
+    }
+
+    fn inputs(&mut self, key: JobKey) -> Result<Vec<InputRow>, StoreError> {
+        self.core.input_rows(key)
     }
 }

@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use ganger_engine::Effects;
-use ganger_types::{Bytes, Change, Commit, InputRow, JobId, JobKey, JobRecord, Namespace, Now};
+use ganger_types::{
+    Bytes, Change, Commit, InputRow, InputState, JobId, JobKey, JobRecord, Namespace, Now,
+};
 
 use super::blobs::FixedMap;
 use super::request::{Given, Request};
@@ -304,6 +306,24 @@ impl<T> Unseen<'_, T> {
                 _ => None,
             }
         })
+    }
+
+    /// Dependents on their way to the store, by the jobs they wait for.
+    pub(super) fn dependents(&mut self) -> BTreeMap<JobKey, Vec<JobKey>> {
+        let mut found: BTreeMap<JobKey, Vec<JobKey>> = BTreeMap::new();
+        for (_, changes) in self.newest_first() {
+            for change in changes {
+                if let Change::PutInput(InputRow {
+                    job,
+                    state: InputState::Missing { upstream, .. },
+                    ..
+                }) = change
+                {
+                    found.entry(*upstream).or_default().push(*job);
+                }
+            }
+        }
+        found
     }
 
     /// Inputs on their way to the store, oldest first: put, or taken back (`Err` with the slot).

@@ -56,10 +56,12 @@ pub(crate) fn act(plan: &Plan, lore: &Lore, dice: &mut Dice, now: Now) -> Option
         Feature::Revives => {
             let jobs = some_ids(lore, dice, &namespace, 3)?;
             let queue = dice.chance(200).then_some(queue);
+            let dependents = dice.chance(400);
             Command::Revive(Box::new(Revive {
                 namespace,
                 jobs,
                 queue,
+                dependents,
             }))
         }
         Feature::Alters => alter(plan, lore, dice, namespace, now)?,

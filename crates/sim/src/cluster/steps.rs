@@ -233,6 +233,7 @@ impl World {
                     namespace,
                     jobs: ids,
                     queue: None,
+                    dependents: false,
                 })),
                 "job-revived",
             ),

@@ -95,7 +95,9 @@ impl Oracle {
         };
         if !succeeded && policy == FailurePolicy::Fail {
             self.note(dependent, "its upstream did not succeed:", upstream.0);
-            self.known_mut(dependent).moves_to(JobState::Failed);
+            let job = self.known_mut(dependent);
+            job.moves_to(JobState::Failed);
+            job.fell_with = Some(upstream);
             return true;
         }
         let met = if succeeded {

@@ -229,6 +229,7 @@ impl Oracle {
             past: Vec::new(),
             result: None,
             is_ahead: false,
+            fell_with: None,
             is_revived: false,
             jumps_at_end: 0,
             notes: Vec::new(),

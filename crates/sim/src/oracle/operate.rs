@@ -6,7 +6,9 @@ use ganger_types::command::{
     AddDependencies, Alter, Cancel, ConfigureNamespace, ConfigureQueue, Delete, ForgetQueue,
     Goodbye, QueueChange, RemoveDependencies, Revive, Selection, Start, TimeOut,
 };
-use ganger_types::{Answer, FailurePolicy, JobId, JobKey, JobState, Namespace, Reply, limits};
+use ganger_types::{
+    Answer, FailurePolicy, JobId, JobKey, JobState, Namespace, Queue, Reply, limits,
+};
 
 use super::admission::due_of;
 use super::job::{Gone, Slot, Stand, When};
@@ -21,7 +23,7 @@ impl Oracle {
     ) -> Result<Option<(u64, BTreeSet<JobId>)>, Violation> {
         match answer {
             Err(rejection) => self.refused(rejection, objections).map(|()| None),
-            Ok(Reply::Changed { count, skipped }) => {
+            Ok(Reply::Changed { count, skipped } | Reply::Revived { count, skipped, .. }) => {
                 Ok(Some((*count, skipped.iter().cloned().collect())))
             }
             Ok(other) => Err(self.wrong("P6", format!("answered {other:?}"), Vec::new())),
@@ -151,13 +153,78 @@ impl Oracle {
             }
             revived.push(key);
         }
+        let followers = self.followers(cmd, answer, &skipped)?;
         for key in &revived {
-            self.comes_back(*key, cmd);
+            self.comes_back(*key, cmd.queue.as_ref());
         }
-        for key in revived {
-            self.settle_revived(key);
+        for key in &followers {
+            self.goals.reach("revived-with-its-upstream");
+            self.comes_back(*key, None);
+        }
+        revived.extend(followers);
+        for key in &revived {
+            self.settle_revived(*key);
         }
         Ok(())
+    }
+
+    /// The jobs that came back with those that were named. They had ended, and are related to them; and who
+    /// fell with one that was named comes back, unless it would fail again at once.
+    fn followers(
+        &self,
+        cmd: &Revive,
+        answer: &Answer,
+        skipped: &BTreeSet<JobId>,
+    ) -> Result<Vec<JobKey>, Violation> {
+        let Ok(Reply::Revived { dependents, .. }) = answer else {
+            return Ok(Vec::new());
+        };
+        let mut near: BTreeSet<JobKey> = BTreeSet::new();
+        let named = cmd
+            .jobs
+            .iter()
+            .filter_map(|id| self.find(&cmd.namespace, id));
+        let named: BTreeSet<JobKey> = named.collect();
+        let mut open: Vec<JobKey> = named.iter().copied().collect();
+        while let Some(key) = open.pop() {
+            let Some(job) = self.jobs.get(&key) else {
+                continue;
+            };
+            let around = job.dependents.iter().copied().chain(job.missing());
+            open.extend(around.filter(|key| near.insert(*key)));
+        }
+        let mut back = Vec::new();
+        for id in dependents {
+            let key = self.find(&cmd.namespace, id);
+            let Some(key) = key.filter(|key| near.contains(key) && !named.contains(key)) else {
+                let what = format!("job {id} was revived with jobs that it has nothing to do with");
+                return Err(self.wrong("A2", what, Vec::new()));
+            };
+            let job = self.known(key);
+            let may_have_failed = job.may_be(JobState::Failed) || job.may_be(JobState::Cancelled);
+            if !may_have_failed {
+                let what = format!("job {id} was revived with its upstream, but had not failed");
+                return Err(self.broken("A2", key, what));
+            }
+            back.push(key);
+        }
+        for key in near.difference(&named) {
+            let Some(job) = self.jobs.get(key) else {
+                continue;
+            };
+            let fell = job
+                .fell_with
+                .is_some_and(|upstream| named.contains(&upstream));
+            let is_failed = job.state() == Some(JobState::Failed);
+            if fell && is_failed && !back.contains(key) && !skipped.contains(&job.id) {
+                let what = format!(
+                    "job {} fell with a job that was retried and stays behind",
+                    job.id
+                );
+                return Err(self.broken("A2", *key, what));
+            }
+        }
+        Ok(back)
     }
 
     /// A live job that holds the result of this one as an input.
@@ -176,7 +243,7 @@ impl Oracle {
             })
     }
 
-    fn comes_back(&mut self, key: JobKey, cmd: &Revive) {
+    fn comes_back(&mut self, key: JobKey, queue: Option<&Queue>) {
         self.note(key, "was revived", 0);
         self.goals.reach("revived");
         self.live.insert(key);
@@ -185,7 +252,8 @@ impl Oracle {
         job.result = None;
         job.start = None;
         job.is_revived = true;
-        if let Some(queue) = &cmd.queue {
+        job.fell_with = None;
+        if let Some(queue) = queue {
             job.queue = queue.clone();
         }
         job.spec.deadline = job.spec.deadline.filter(|deadline| *deadline > wall);

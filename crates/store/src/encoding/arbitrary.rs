@@ -8,11 +8,11 @@ use ganger_types::job::{AttemptEnd, LastReport, ReportKind};
 use ganger_types::{
     Backoff, Bytes, CatchUp, Claim, ClaimKey, ClaimRecord, ClaimedJobs, ClaimedRun, Clock, Day,
     Due, DueOrder, Elapsed, Epoch, Failure, FailurePolicy, Finished, Graph, Group, HistoryEntry,
-    IdTag, JobId, JobKey, JobName, JobRecord, JobState, Keep, Kind, LabelKey, LabelValue, LeaseRecord,
-    LeaseToken, Meta, NameError, Namespace, NamespaceRecord, NamespaceSettings, Outcome, Overlap,
-    Position, Priority, Progress, Queue, QueueRecord, QueueSettings, RequestId, Retention,
-    RetryPolicy, Sample, ScheduleId, ScheduleRecord, ScheduleSpec, StatisticsRecord, Tag,
-    Timestamp, UniqueKey, What, Worker,
+    IdTag, JobId, JobKey, JobName, JobRecord, JobState, Keep, Kind, LabelKey, LabelValue,
+    LeaseRecord, LeaseToken, Meta, NameError, Namespace, NamespaceRecord, NamespaceSettings,
+    Outcome, Overlap, Position, Priority, Progress, Queue, QueueRecord, QueueSettings, RequestId,
+    Retention, RetryPolicy, Sample, ScheduleId, ScheduleRecord, ScheduleSpec, StatisticsRecord,
+    Tag, Timestamp, UniqueKey, What, Worker,
 };
 use proptest::collection::vec;
 use proptest::option;

@@ -4,8 +4,8 @@ use ganger_types::command::{NewEdge, NewInput, NewJob, Start, Unique, Upstream};
 use ganger_types::peer::PartClaim;
 use ganger_types::{
     Bytes, Carried, ClaimKey, Dependent, Elapsed, ElementRecord, Graph, IdTag, InputRow,
-    InputState, JobId, JobName, JobKey, JobRef, KeyRecord, Kind, Message, Namespace, OutboxRecord, Part,
-    PartRecord, PeerRecord, Priority, Queue, ShardId, Tag, UniqueKey,
+    InputState, JobId, JobKey, JobName, JobRef, KeyRecord, Kind, Message, Namespace, OutboxRecord,
+    Part, PartRecord, PeerRecord, Priority, Queue, ShardId, Tag, UniqueKey,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -233,28 +233,37 @@ fn new_job() -> impl Strategy<Value = NewJob> {
     );
     let keep = || option::of(option::of(duration()));
     let called = option::of(name(JobName::new));
-    (names, needs, any::<i64>(), times, words, (keep(), keep()), called).prop_map(
-        |(names, needs, priority, times, words, keep, called)| NewJob {
-            name: called,
-            id: names.0,
-            queue: names.1,
-            kind: names.2,
-            payload: needs.0,
-            inputs: needs.1,
-            after: needs.2,
-            priority: Priority::from_millionths(priority),
-            start: times.0,
-            deadline: times.1,
-            timeout: times.2,
-            retry: times.3,
-            tags: words.0,
-            labels: words.1,
-            tracked: words.2,
-            unique: words.3,
-            keep_succeeded: keep.0,
-            keep_failed: keep.1,
-        },
+    (
+        names,
+        needs,
+        any::<i64>(),
+        times,
+        words,
+        (keep(), keep()),
+        called,
     )
+        .prop_map(
+            |(names, needs, priority, times, words, keep, called)| NewJob {
+                name: called,
+                id: names.0,
+                queue: names.1,
+                kind: names.2,
+                payload: needs.0,
+                inputs: needs.1,
+                after: needs.2,
+                priority: Priority::from_millionths(priority),
+                start: times.0,
+                deadline: times.1,
+                timeout: times.2,
+                retry: times.3,
+                tags: words.0,
+                labels: words.1,
+                tracked: words.2,
+                unique: words.3,
+                keep_succeeded: keep.0,
+                keep_failed: keep.1,
+            },
+        )
 }
 
 pub(super) fn part_record() -> impl Strategy<Value = PartRecord> {

@@ -3,50 +3,77 @@
 use std::time::{Duration, SystemTime};
 
 use clap::Args;
-use ganger_client::{Alteration, Changed, Start};
+use ganger_client::{Alteration, BulkAction, Changed, JobFilter, Matched, Start};
 use serde_json::json;
 
-use crate::command::job::list::read_label;
+use crate::command::job::list::{Filters, read_label};
 use crate::command::run::argument;
 use crate::context::{Context, remark};
 use crate::document::span::{read_moment, read_span};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::show::{counted, escape, json as views};
 
-/// Calls jobs off; those that have ended stay as they are.
+/// Ids that an answer over several calls keeps.
+const NAMED_MAX: usize = 100;
+/// Skipped jobs that are printed.
+const SKIPPED_LINES_MAX: usize = 10;
+/// Queues that a dry run prints.
+const QUEUE_LINES_MAX: usize = 20;
+
+/// Cancels jobs that have not ended: those named, or all that fulfil the conditions.
 #[derive(Args, Debug)]
 pub(crate) struct CancelArgs {
     /// Ids.
-    #[arg(required_unless_present = "graph")]
     pub(super) jobs: Vec<String>,
 
-    /// All members of this graph.
-    #[arg(long, conflicts_with = "jobs")]
-    graph: Option<String>,
+    #[command(flatten)]
+    filters: Filters,
+
+    /// Change nothing; print how many jobs would change.
+    #[arg(long)]
+    dry_run: bool,
 
     /// Why, for the history.
     #[arg(long, default_value = "")]
     reason: String,
 }
 
-/// Puts finished jobs back on their queue with a new series of attempts.
+/// Puts finished jobs back on their queue with a new series of attempts: those named, or all that fulfil the
+/// conditions.
 #[derive(Args, Debug)]
 pub(crate) struct RetryArgs {
     /// Ids.
-    #[arg(required = true)]
     pub(super) jobs: Vec<String>,
 
-    /// Into this queue instead of their own.
+    #[command(flatten)]
+    filters: Filters,
+
+    /// Change nothing; print how many jobs would change.
     #[arg(long)]
-    queue: Option<String>,
+    dry_run: bool,
+
+    /// Into this queue instead of their own.
+    #[arg(long, value_name = "QUEUE")]
+    into: Option<String>,
+
+    /// Also the jobs that ended because these did: dependents that failed with them, and jobs that were cancelled
+    /// because nobody needed them any more. Of the same shard only.
+    #[arg(long)]
+    dependents: bool,
 }
 
-/// Removes jobs altogether.
+/// Removes jobs altogether: those named, or all that fulfil the conditions.
 #[derive(Args, Debug)]
 pub(crate) struct DeleteArgs {
     /// Ids.
-    #[arg(required = true)]
     pub(super) jobs: Vec<String>,
+
+    #[command(flatten)]
+    filters: Filters,
+
+    /// Change nothing; print how many jobs would change.
+    #[arg(long)]
+    dry_run: bool,
 }
 
 /// Ends running attempts.
@@ -129,21 +156,27 @@ fn tell(context: &Context, changed: &Changed, done: &str, why_not: &str) -> Outc
     Ok(Exit::NotFound)
 }
 
-pub(crate) async fn cancel(context: &Context, args: &CancelArgs) -> Outcome {
-    let client = context.client().await?;
-    let changed = match &args.graph {
-        Some(graph) => client.cancel_graph(graph, &args.reason).await?,
-        None => client.cancel(&refs(&args.jobs), &args.reason).await?,
-    };
-    if args.graph.is_some() {
-        // Members that have ended are no surprise here.
-        let count = changed.count;
-        context.either(
-            &views::changed(&changed),
-            format!("{} cancelled", counted(count, "job")),
-        )?;
-        return Ok(Exit::Done);
+pub(crate) async fn cancel(context: &Context, args: CancelArgs) -> Outcome {
+    if let Some(filter) = filter(&args.jobs, args.filters, args.dry_run)? {
+        let is_graph_alone = filter
+            == JobFilter {
+                graph: filter.graph.clone(),
+                ..JobFilter::default()
+            };
+        if let (Some(graph), true) = (&filter.graph, is_graph_alone && !args.dry_run) {
+            // A graph is cancelled on all its shards; members that have ended are no surprise here.
+            let client = context.client().await?;
+            let changed = client.cancel_graph(graph, &args.reason).await?;
+            let text = format!("{} cancelled", counted(changed.count, "job"));
+            context.either(&views::changed(&changed), text)?;
+            return Ok(Exit::Done);
+        }
+        let reason = args.reason;
+        let action = BulkAction::Cancel { reason };
+        return matching(context, &action, filter, args.dry_run, "cancelled").await;
     }
+    let client = context.client().await?;
+    let changed = client.cancel(&refs(&args.jobs), &args.reason).await?;
     tell(
         context,
         &changed,
@@ -152,20 +185,70 @@ pub(crate) async fn cancel(context: &Context, args: &CancelArgs) -> Outcome {
     )
 }
 
-pub(crate) async fn retry(context: &Context, args: &RetryArgs) -> Outcome {
+pub(crate) async fn retry(context: &Context, args: RetryArgs) -> Outcome {
+    if args.filters.queue.is_some() && !args.jobs.is_empty() {
+        return Err(Failure::usage(
+            "--queue selects jobs; to put jobs into another queue give --into QUEUE",
+        ));
+    }
+    let into = args.into.as_deref();
+    if let Some(filter) = filter(&args.jobs, args.filters, args.dry_run)? {
+        let is_graph_alone = filter
+            == JobFilter {
+                graph: filter.graph.clone(),
+                ..JobFilter::default()
+            };
+        if let (Some(graph), true) = (&filter.graph, is_graph_alone && !args.dry_run) {
+            let client = context.client().await?;
+            let changed = client.revive_graph(graph, into).await?;
+            let why_not =
+                "what it waits for has not come back; on another shard, retry it there first";
+            return tell(context, &changed, "put back", why_not);
+        }
+        let action = BulkAction::Retry {
+            queue: args.into,
+            dependents: args.dependents,
+        };
+        return matching(context, &action, filter, args.dry_run, "put back").await;
+    }
     let client = context.client().await?;
-    let changed = client
-        .revive(&refs(&args.jobs), args.queue.as_deref())
-        .await?;
+    let jobs = refs(&args.jobs);
+    let changed = if args.dependents {
+        client.revive_with_dependents(&jobs, into).await?
+    } else {
+        client.revive(&jobs, into).await?
+    };
+    if args.dependents {
+        // Named jobs that have not ended are no failure here, if what depends on them came back.
+        let text = format!("{} put back", counted(changed.count, "job"));
+        context.either(&views::changed(&changed), text)?;
+        if !context.is_json() {
+            for id in &changed.skipped {
+                let id = escape::line(id);
+                remark(format!(
+                    "{id} was not put back: it has not ended, or waits for another job that failed; `ganger job why {id}`"
+                ));
+            }
+        }
+        return Ok(if changed.count > 0 {
+            Exit::Done
+        } else {
+            Exit::NotFound
+        });
+    }
     tell(
         context,
         &changed,
         "put back",
-        "it is not there, or has not ended",
+        "it is not there, has not ended, or waits for a job that failed (--dependents retries what failed with a job)",
     )
 }
 
-pub(crate) async fn delete(context: &Context, args: &DeleteArgs) -> Outcome {
+pub(crate) async fn delete(context: &Context, args: DeleteArgs) -> Outcome {
+    if let Some(filter) = filter(&args.jobs, args.filters, args.dry_run)? {
+        let action = BulkAction::Delete;
+        return matching(context, &action, filter, args.dry_run, "deleted").await;
+    }
     let client = context.client().await?;
     let changed = client.delete(&refs(&args.jobs)).await?;
     tell(
@@ -174,6 +257,85 @@ pub(crate) async fn delete(context: &Context, args: &DeleteArgs) -> Outcome {
         "deleted",
         "it is not there, or other jobs wait for it",
     )
+}
+
+/// The conditions, if there are some instead of ids.
+fn filter(jobs: &[String], filters: Filters, is_dry: bool) -> Result<Option<JobFilter>, Failure> {
+    let filter = filters.conditions()?;
+    match (jobs.is_empty(), filter == JobFilter::default()) {
+        (false, false) => Err(Failure::usage("give either ids or conditions, not both")),
+        (true, true) => Err(Failure::usage(
+            "give ids, or conditions such as --queue mail --state failed (as of `ganger job list`)",
+        )),
+        (false, true) if is_dry => Err(Failure::usage("--dry-run goes only with conditions")),
+        (false, true) => Ok(None),
+        (true, false) => Ok(Some(filter)),
+    }
+}
+
+/// Acts on all jobs that fulfil the conditions, call by call.
+async fn matching(
+    context: &Context,
+    action: &BulkAction,
+    mut filter: JobFilter,
+    is_dry: bool,
+    done: &str,
+) -> Outcome {
+    let client = context.client().await?;
+    let mut all = Matched::default();
+    loop {
+        let part = client.matching(action, filter.clone(), is_dry).await?;
+        all.changed += part.changed;
+        all.skipped += part.skipped;
+        for (state, count) in part.by_state {
+            *all.by_state.entry(state).or_default() += count;
+        }
+        for (queue, count) in part.by_queue {
+            *all.by_queue.entry(queue).or_default() += count;
+        }
+        for (names, more) in [
+            (&mut all.skipped_jobs, part.skipped_jobs),
+            (&mut all.sample, part.sample),
+        ] {
+            let room = NAMED_MAX.saturating_sub(names.len());
+            names.extend(more.into_iter().take(room));
+        }
+        filter.cursor = part.next;
+        if filter.cursor.is_none() {
+            break;
+        }
+        if !context.is_json() {
+            remark(format!("{} so far", counted(all.changed, "job")));
+        }
+    }
+    context.either(&views::matched(&all, is_dry), summary(&all, is_dry, done))?;
+    if !is_dry && !context.is_json() {
+        let skipped = all.skipped_jobs.iter().take(SKIPPED_LINES_MAX);
+        for id in skipped {
+            remark(format!("{} was not {done}", escape::line(id)));
+        }
+        let shown = u64::try_from(SKIPPED_LINES_MAX).unwrap_or(u64::MAX);
+        if all.skipped > shown {
+            remark(format!("nor {} more", counted(all.skipped - shown, "job")));
+        }
+    }
+    Ok(Exit::Done)
+}
+
+fn summary(all: &Matched, is_dry: bool, done: &str) -> String {
+    if !is_dry {
+        return format!("{} {done}", counted(all.changed, "job"));
+    }
+    let mut text = format!("{} would be {done}", counted(all.changed, "job"));
+    if all.skipped > 0 {
+        text.push_str(&format!(", {} not", all.skipped));
+    }
+    for (word, counts) in [("state", &all.by_state), ("queue", &all.by_queue)] {
+        for (name, count) in counts.iter().take(QUEUE_LINES_MAX) {
+            text.push_str(&format!("\n  {word} {}: {count}", escape::line(name)));
+        }
+    }
+    text
 }
 
 pub(crate) async fn time_out(context: &Context, args: &TimeOutArgs) -> Outcome {

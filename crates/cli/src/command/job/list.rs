@@ -16,17 +16,17 @@ use crate::show::{Palette, escape, json as views, time};
 /// Jobs fetched at once.
 const PAGE_JOBS: u32 = 200;
 
-/// Lists jobs. All conditions given must hold.
-#[derive(Args, Debug)]
-pub(crate) struct ListArgs {
+/// Conditions on jobs. All that are given must hold.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct Filters {
     /// Of this queue.
     #[arg(short, long)]
-    queue: Option<String>,
+    pub(super) queue: Option<String>,
 
     /// In this state: blocked, scheduled, ready, running, succeeded, failed, cancelled; may be repeated, or
     /// several with commas.
     #[arg(long = "state", value_name = "STATE", value_parser = read_state, value_delimiter = ',')]
-    states: Vec<JobState>,
+    pub(super) states: Vec<JobState>,
 
     /// Of this kind.
     #[arg(short, long)]
@@ -42,7 +42,7 @@ pub(crate) struct ListArgs {
 
     /// Of this graph.
     #[arg(long)]
-    graph: Option<String>,
+    pub(super) graph: Option<String>,
 
     /// Made by this schedule.
     #[arg(long)]
@@ -67,6 +67,13 @@ pub(crate) struct ListArgs {
     /// Created before, likewise.
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     until: Option<String>,
+}
+
+/// Lists jobs. All conditions given must hold.
+#[derive(Args, Debug)]
+pub(crate) struct ListArgs {
+    #[command(flatten)]
+    filters: Filters,
 
     /// Oldest first.
     #[arg(long)]
@@ -146,29 +153,38 @@ pub(crate) async fn run(context: &Context, args: ListArgs) -> Outcome {
 }
 
 fn filter(args: ListArgs) -> Result<JobFilter, Failure> {
-    let moment = |text: Option<String>| {
-        text.map(|text| read_moment(&text, SystemTime::now()))
-            .transpose()
-            .map_err(Failure::usage)
-    };
     Ok(JobFilter {
-        queue: args.queue,
-        states: args.states,
-        kind: args.kind,
-        tag: args.tag,
-        label: args.label,
-        graph: args.graph,
-        schedule: args.schedule,
-        group: args.group,
-        failure_text: args.failure,
-        worker: args.worker,
-        created_from: moment(args.since)?,
-        created_before: moment(args.until)?,
         newest_first: !args.oldest_first,
-        cursor: None,
         limit: PAGE_JOBS,
         brief: !args.full,
+        ..args.filters.conditions()?
     })
+}
+
+impl Filters {
+    /// The conditions, without order and page.
+    pub(super) fn conditions(self) -> Result<JobFilter, Failure> {
+        let moment = |text: Option<String>| {
+            text.map(|text| read_moment(&text, SystemTime::now()))
+                .transpose()
+                .map_err(Failure::usage)
+        };
+        Ok(JobFilter {
+            queue: self.queue,
+            states: self.states,
+            kind: self.kind,
+            tag: self.tag,
+            label: self.label,
+            graph: self.graph,
+            schedule: self.schedule,
+            group: self.group,
+            failure_text: self.failure,
+            worker: self.worker,
+            created_from: moment(self.since)?,
+            created_before: moment(self.until)?,
+            ..JobFilter::default()
+        })
+    }
 }
 
 /// Jobs as a table; `headed` if it has a heading.

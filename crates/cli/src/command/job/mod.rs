@@ -25,12 +25,12 @@ pub(crate) enum JobCommand {
     List(Box<list::ListArgs>),
     /// Wait until jobs have ended; the exit code tells whether all succeeded.
     Wait(get::WaitArgs),
-    /// Call jobs, or a whole graph, off.
-    Cancel(change::CancelArgs),
-    /// Put finished jobs back on their queue.
-    Retry(change::RetryArgs),
+    /// Cancel jobs: by id, a whole graph, or all that fulfil conditions.
+    Cancel(Box<change::CancelArgs>),
+    /// Put finished jobs back on their queue: by id, with their dependents, a graph, or all that fulfil conditions.
+    Retry(Box<change::RetryArgs>),
     /// Remove jobs altogether; what runs loses its lease.
-    Delete(change::DeleteArgs),
+    Delete(Box<change::DeleteArgs>),
     /// End running attempts by hand, without waiting for their leases.
     TimeOut(change::TimeOutArgs),
     /// Change priority, queue, start, tags, labels of a job.
@@ -55,9 +55,9 @@ pub(crate) async fn run(context: &Context, command: JobCommand) -> Outcome {
         JobCommand::Get(args) => get::run(context, &args).await,
         JobCommand::List(args) => list::run(context, *args).await,
         JobCommand::Wait(args) => get::wait(context, &args).await,
-        JobCommand::Cancel(args) => change::cancel(context, &args).await,
-        JobCommand::Retry(args) => change::retry(context, &args).await,
-        JobCommand::Delete(args) => change::delete(context, &args).await,
+        JobCommand::Cancel(args) => change::cancel(context, *args).await,
+        JobCommand::Retry(args) => change::retry(context, *args).await,
+        JobCommand::Delete(args) => change::delete(context, *args).await,
         JobCommand::TimeOut(args) => change::time_out(context, &args).await,
         JobCommand::Set(args) => change::set(context, args).await,
         JobCommand::Logs(args) => logs::run(context, &args).await,

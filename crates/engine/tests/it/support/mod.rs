@@ -12,7 +12,7 @@ pub mod key_model;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use ganger_engine::{Effects, Engine, Known, Loader, Start};
+use ganger_engine::{Archive, Effects, Engine, Known, Loader, Start, read_followers};
 use ganger_types::ClaimRecord;
 use ganger_types::change::UniqueRecord;
 use ganger_types::command::*;
@@ -300,6 +300,10 @@ impl World {
         }
         for name in self.engine.wants_parts(command) {
             known.parts.extend(self.rows.part_jobs.get(&name).cloned());
+        }
+        if let Some(mut roots) = self.engine.wants_followers(command) {
+            roots.extend(known.jobs.iter().map(|job| job.key));
+            read_followers(&mut &self.rows, &roots, &mut known).expect("memory does not fail");
         }
         if self.engine.wants_inputs(command) {
             let keys: Vec<JobKey> = known.jobs.iter().map(|job| job.key).collect();
@@ -645,7 +649,40 @@ pub fn revive(ids: &[JobId]) -> Command {
         namespace: Namespace::default(),
         jobs: ids.to_vec(),
         queue: None,
+        dependents: false,
     }))
+}
+
+pub fn revive_all(ids: &[JobId]) -> Command {
+    Command::Revive(Box::new(Revive {
+        namespace: Namespace::default(),
+        jobs: ids.to_vec(),
+        queue: None,
+        dependents: true,
+    }))
+}
+
+impl Archive for &Rows {
+    type Error = std::convert::Infallible;
+
+    fn dependents(&mut self, key: JobKey) -> Result<Vec<JobKey>, Self::Error> {
+        let waits = |row: &&InputRow| matches!(row.state, InputState::Missing { upstream, .. } if upstream == key);
+        Ok(self
+            .inputs
+            .values()
+            .filter(waits)
+            .map(|row| row.job)
+            .collect())
+    }
+
+    fn ended(&mut self, key: JobKey) -> Result<Option<JobRecord>, Self::Error> {
+        Ok(self.finished.get(&key).cloned())
+    }
+
+    fn inputs(&mut self, key: JobKey) -> Result<Vec<InputRow>, Self::Error> {
+        let rows = self.inputs.range((key, 0)..=(key, u32::MAX));
+        Ok(rows.map(|(_, row)| row.clone()).collect())
+    }
 }
 
 pub fn configure(queue: &'static str, settings: QueueSettings) -> Command {

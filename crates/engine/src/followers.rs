@@ -1,0 +1,156 @@
+//! Finished jobs that ended because another one did, for a retry that brings them back with it.
+//!
+//! A job follows another if it failed because that one did not succeed, or was cancelled because no live job
+//! needed it any more. The engine holds live jobs only, so the host reads followers from the store into
+//! [`Known`]; which of them come back the engine decides by itself.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ganger_types::limits::BULK_JOBS_MAX;
+use ganger_types::{
+    Command, InputRow, InputState, JobId, JobKey, JobRecord, Namespace, Outcome, What,
+};
+
+use crate::Known;
+use crate::endings::{NEEDLESS, UPSTREAM_GROUP};
+use crate::engine::Engine;
+use crate::past::Past;
+
+/// Where the host finds finished jobs.
+pub trait Archive {
+    /// Why reading failed.
+    type Error;
+
+    /// Jobs with an input or dependency on this one.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    fn dependents(&mut self, key: JobKey) -> Result<Vec<JobKey>, Self::Error>;
+
+    /// The record of a finished job; `None` if it is live or gone.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    fn ended(&mut self, key: JobKey) -> Result<Option<JobRecord>, Self::Error>;
+
+    /// The inputs and dependencies of a job.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    fn inputs(&mut self, key: JobKey) -> Result<Vec<InputRow>, Self::Error>;
+}
+
+/// Adds to `known` the records of the jobs that follow `roots`, at any distance, at most one more than a
+/// command may change.
+///
+/// # Errors
+/// If the archive cannot be read.
+pub fn read_followers<A: Archive>(
+    archive: &mut A,
+    roots: &[JobKey],
+    known: &mut Known,
+) -> Result<(), A::Error> {
+    let mut open = roots.to_vec();
+    let mut seen: BTreeSet<JobKey> = roots.iter().copied().collect();
+    let mut found = 0;
+    while let Some(key) = open.pop() {
+        let mut near = archive.dependents(key)?;
+        near.extend(archive.inputs(key)?.iter().filter_map(missing));
+        for key in near {
+            if found > BULK_JOBS_MAX {
+                return Ok(());
+            }
+            if !seen.insert(key) {
+                continue;
+            }
+            if let Some(record) = archive.ended(key)?.filter(|it| follows(it).is_some()) {
+                known.jobs.push(record);
+                open.push(key);
+                found += 1;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// How a finished job came to end with another.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Follows {
+    /// It failed because an upstream did not succeed.
+    Upstream,
+    /// It was cancelled because nobody needed it any more.
+    Dependent,
+}
+
+fn follows(record: &JobRecord) -> Option<Follows> {
+    match record.finished.as_ref()?.outcome {
+        Outcome::Succeeded => None,
+        Outcome::Failed => {
+            let failure = record.failure.as_ref()?;
+            let is_upstream = failure.group.as_bytes() == UPSTREAM_GROUP.as_bytes();
+            is_upstream.then_some(Follows::Upstream)
+        }
+        Outcome::Cancelled => match &record.history.last()?.what {
+            What::Cancelled { reason } if reason.ends_with(NEEDLESS) => Some(Follows::Dependent),
+            _ => None,
+        },
+    }
+}
+
+fn missing(row: &InputRow) -> Option<JobKey> {
+    match row.state {
+        InputState::Missing { upstream, .. } => Some(upstream),
+        _ => None,
+    }
+}
+
+impl Engine {
+    /// Live jobs whose followers the host must read for this command, besides those of the finished jobs that
+    /// [`Self::wants`] names; `None`: it needs no followers.
+    pub fn wants_followers(&self, command: &Command) -> Option<Vec<JobKey>> {
+        let Command::Revive(cmd) = command else {
+            return None;
+        };
+        let live = cmd.jobs.iter();
+        cmd.dependents.then(|| {
+            live.filter_map(|id| self.find_job(&cmd.namespace, id))
+                .collect()
+        })
+    }
+
+    /// The finished jobs that follow those named, at any distance, in order of their numbers.
+    pub(crate) fn followers<'a>(
+        &self,
+        namespace: &Namespace,
+        named: &[JobId],
+        known: &Past<'a>,
+    ) -> Vec<&'a JobRecord> {
+        let mut dependents: BTreeMap<JobKey, Vec<JobKey>> = BTreeMap::new();
+        for row in known.inputs() {
+            if let Some(upstream) = missing(row) {
+                dependents.entry(upstream).or_default().push(row.job);
+            }
+        }
+        let key_of = |id: &JobId| {
+            let finished = || known.find(namespace, id).map(|record| record.key);
+            self.find_job(namespace, id).or_else(finished)
+        };
+        let mut open: Vec<JobKey> = named.iter().filter_map(key_of).collect();
+        let roots: BTreeSet<JobKey> = open.iter().copied().collect();
+        let mut reached = roots.clone();
+        while let Some(key) = open.pop() {
+            let downstream = dependents.get(&key).into_iter().flatten();
+            let downstream = downstream.map(|key| (*key, Follows::Upstream));
+            let upstream = known.inputs_of(key).iter().filter_map(|row| missing(row));
+            let upstream = upstream.map(|key| (key, Follows::Dependent));
+            for (near, wanted) in downstream.chain(upstream) {
+                let follows = known.by_key(near).and_then(follows);
+                if follows == Some(wanted) && reached.insert(near) {
+                    open.push(near);
+                }
+            }
+        }
+        let found = reached.difference(&roots);
+        found.filter_map(|key| known.by_key(*key)).collect()
+    }
+}
