@@ -57,6 +57,7 @@ pub fn find(name: &str) -> Option<&'static Operation> {
 /// Every operation there is.
 pub const OPERATIONS: &[Operation] = &[
     // HTTP: the server itself.
+    row("home", Verb::Greet, Scope::Open),
     row("live", Verb::Greet, Scope::Open),
     row("ready", Verb::Greet, Scope::Open),
     row("version", Verb::Greet, Scope::Known),
@@ -111,6 +112,8 @@ pub const OPERATIONS: &[Operation] = &[
     inside("setNamespace", Verb::Govern),
     inside("listSchedules", Verb::Observe),
     inside("getSchedule", Verb::Observe),
+    inside("previewSchedule", Verb::Observe),
+    inside("runSchedule", Verb::Operate),
     inside("setSchedule", Verb::Operate),
     inside("deleteSchedule", Verb::Operate),
     inside("listFailures", Verb::Observe),
@@ -189,6 +192,8 @@ pub const OPERATIONS: &[Operation] = &[
     inside("ganger.v1.Schedules/List", Verb::Observe),
     inside("ganger.v1.Schedules/Get", Verb::Observe),
     inside("ganger.v1.Schedules/Remove", Verb::Operate),
+    inside("ganger.v1.Schedules/Run", Verb::Operate),
+    inside("ganger.v1.Schedules/Next", Verb::Observe),
     inside("ganger.v1.Insight/FailureGroups", Verb::Observe),
     inside("ganger.v1.Insight/Statistics", Verb::Observe),
     inside("ganger.v1.Insight/Workers", Verb::Observe),

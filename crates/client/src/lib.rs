@@ -57,6 +57,7 @@
 //! pause_queue(&str) -> ()        resume_queue(&str) -> ()     forget_queue(&str) -> ()
 //! namespaces() -> Vec<NamespaceView>   configure_namespace(&str, NamespaceSettings) -> NamespaceView
 //! put_schedule(NewSchedule) -> Schedule  schedules() -> Vec<Schedule>  schedule(&str) -> Schedule  remove_schedule(&str) -> ()
+//! run_schedule(&str) -> Schedule   next_times(&str, count: u32) -> Vec<SystemTime>
 //! failure_groups() -> Vec<(String, u64)>   statistics(queue: &str, day: Option<SystemTime>) -> Statistics
 //! workers() -> Vec<WorkerView>  tags(skip: u32, limit: u32) -> Vec<(String, u64)>  tracked() -> Vec<TrackedJob>
 //! events(EventFilter) -> EventStream { next() -> Option<Result<Event>>, position() -> Option<u64> }

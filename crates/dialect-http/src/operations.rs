@@ -168,6 +168,25 @@ pub(crate) fn all() -> Vec<Operation> {
     all
 }
 
+/// The methods that a path has.
+pub(crate) fn methods_at(path: &str) -> Vec<Method> {
+    let fits = |known: &str| {
+        let mut known = known.split('/');
+        let mut given = path.split('/');
+        loop {
+            match (known.next(), given.next()) {
+                (None, None) => return true,
+                (Some(known), Some(given)) if known == given || known.starts_with('{') => {}
+                _ => return false,
+            }
+        }
+    };
+    let all = all().into_iter();
+    all.filter(|operation| fits(operation.path))
+        .map(|operation| operation.method)
+        .collect()
+}
+
 /// The names of all operations, as in the table of rights.
 pub fn ids() -> Vec<&'static str> {
     all().iter().map(|operation| operation.id).collect()

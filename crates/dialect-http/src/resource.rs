@@ -8,6 +8,7 @@ pub(crate) mod events;
 pub(crate) mod failures;
 pub(crate) mod graphs;
 pub(crate) mod health;
+pub(crate) mod home;
 pub(crate) mod jobs;
 pub(crate) mod leases;
 pub(crate) mod logs;

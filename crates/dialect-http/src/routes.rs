@@ -55,12 +55,18 @@ async fn no_such_path(uri: Uri) -> Problem {
 }
 
 async fn no_such_method(method: Method, uri: Uri) -> Problem {
+    let path = uri.path();
+    let known = operations::methods_at(path);
+    let hint = if method == Method::PUT && known.contains(&Method::POST) {
+        " (curl -T sends PUT: add -X POST)"
+    } else {
+        ""
+    };
+    let known: Vec<&str> = known.iter().map(Method::as_str).collect();
+    let known = known.join(" or ");
     Problem::new(
         "method_not_allowed",
-        format!(
-            "{method} is not possible at {:?}: the header Allow says what is",
-            uri.path()
-        ),
+        format!("{method} is not possible at {path:?}: use {known}{hint}"),
     )
 }
 

@@ -11,6 +11,7 @@ use ganger_types::{
 use rand_chacha::ChaCha12Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 
+use crate::command::at_most;
 use crate::index::Edges;
 use crate::job::Job;
 use crate::keys::Keys;
@@ -143,6 +144,7 @@ impl Engine {
             Command::ConfigureNamespace(cmd) => self.configure_namespace(*cmd, out),
             Command::PutSchedule(cmd) => self.put_schedule(now, *cmd, out),
             Command::RemoveSchedule(cmd) => self.remove_schedule(now, &cmd, out),
+            Command::RunSchedule(cmd) => self.run_schedule_now(now, &cmd, out),
             Command::Goodbye(cmd) => Ok(self.goodbye(now, &cmd, out)),
             Command::Reserve(cmd) => self.reserve(cmd),
             Command::Prepare(part) => self.prepare(now, *part, known, out),
@@ -466,6 +468,39 @@ impl Engine {
         self.queues.push(QueueState::new(space, queue.clone(), at));
         self.spaces[space.at()].queues.insert(queue.clone(), index);
         index
+    }
+
+    /// Refuses if these queues, as far as they are new, would be more than the namespace may have.
+    pub(crate) fn check_new_queues<'a>(
+        &self,
+        namespace: &Namespace,
+        queues: impl IntoIterator<Item = &'a Queue>,
+    ) -> Result<(), Rejection> {
+        let space = self
+            .find_space(namespace)
+            .map(|space| &self.spaces[space.at()]);
+        let is_known = |index: &QueueIndex| {
+            let queue = &self.queues[index.at()];
+            queue.known || queue.counts.live() > 0
+        };
+        let is_new = |queue: &&Queue| {
+            let found = space.and_then(|space| space.queues.get(*queue));
+            !found.is_some_and(is_known)
+        };
+        let new: BTreeSet<&Queue> = queues.into_iter().filter(is_new).collect();
+        if new.is_empty() {
+            return Ok(());
+        }
+        let have = space.map_or(0, |space| {
+            space
+                .queues
+                .values()
+                .filter(|index| is_known(index))
+                .count()
+        });
+        let all = u64::try_from(have + new.len()).unwrap_or(u64::MAX);
+        let limit = self.settings(namespace).queues_max;
+        at_most("the number of queues of the namespace", all, limit)
     }
 
     /// The live job with this id.

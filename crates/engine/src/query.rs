@@ -2,23 +2,28 @@
 //! commit as those of the commands before them: nothing is shown that a crash could take back (`rel D4`).
 
 use std::collections::BTreeSet;
+use std::ops::Bound;
 
+use ganger_types::limits::SCHEDULE_TIMES_MAX;
 use ganger_types::query::Query;
 use ganger_types::reply::{QueueView, WorkerView};
 use ganger_types::{
     Answer, Namespace, NamespaceRecord, NamespaceSettings, Now, Queue, Rejection, Reply, Sample,
-    StatisticsRecord,
+    ScheduleId, StatisticsRecord, Timestamp,
 };
 
 use crate::engine::Engine;
 use crate::names::QueueIndex;
 use crate::past::Past;
+use crate::recurrence::Recurrence;
 use crate::space::Space;
 
 impl Engine {
     pub(crate) fn query(&self, now: Now, query: &Query, known: &Past) -> Answer {
         Ok(match query {
-            Query::Queues(namespace) => Reply::Queues(self.queue_views(now, namespace)),
+            Query::Queues(namespace, after, limit) => {
+                Reply::Queues(self.queue_views(now, namespace, after.as_ref(), *limit))
+            }
             Query::Queue(namespace, queue) => {
                 let found = match self.find_queue(namespace, queue) {
                     Some(index) => Some(self.queue_view(now, index)),
@@ -69,6 +74,9 @@ impl Engine {
                     found.ok_or_else(|| Rejection::ScheduleNotFound { id: id.clone() })?;
                 Reply::Schedule(Box::new(schedule.clone()))
             }
+            Query::ScheduleTimes(namespace, id, count) => {
+                Reply::Times(self.schedule_times(now, namespace, id, *count)?)
+            }
             Query::Statistics(namespace, queue, day) => {
                 let found = self
                     .find_queue(namespace, queue)
@@ -109,22 +117,54 @@ impl Engine {
             .unwrap_or_default()
     }
 
-    fn queue_views(&self, now: Now, namespace: &Namespace) -> Vec<QueueView> {
-        let queues: Vec<QueueIndex> =
-            self.in_space(namespace, |space| space.queues.values().copied().collect());
+    /// The next times of a schedule, as if it were not paused.
+    fn schedule_times(
+        &self,
+        now: Now,
+        namespace: &Namespace,
+        id: &ScheduleId,
+        count: usize,
+    ) -> Result<Vec<Timestamp>, Rejection> {
+        let space = self.find_space(namespace);
+        let found = space.and_then(|space| self.spaces[space.at()].schedules.get(id));
+        let schedule = found.ok_or_else(|| Rejection::ScheduleNotFound { id: id.clone() })?;
+        let recurrence = Recurrence::read(&schedule.spec)?;
+        let first = schedule.next_at.filter(|at| *at >= now.wall);
+        let first = first.or_else(|| recurrence.after(now.wall));
+        let times = std::iter::successors(first, |at| recurrence.after(*at));
+        Ok(times.take(count.min(SCHEDULE_TIMES_MAX)).collect())
+    }
+
+    /// The queues behind `after` in order of their names, ours and those of guests, `limit` at most.
+    fn queue_views(
+        &self,
+        now: Now,
+        namespace: &Namespace,
+        after: Option<&Queue>,
+        limit: usize,
+    ) -> Vec<QueueView> {
+        let is_behind = |queue: &Queue| after.is_none_or(|after| queue > after);
+        let mut names: BTreeSet<Queue> = self.qless.queues(namespace).into_iter().collect();
+        names.extend(self.keys.queues(namespace));
+        names.retain(is_behind);
+        let ours = self.find_space(namespace).map(|space| {
+            let start = after.map_or(Bound::Unbounded, Bound::Excluded);
+            self.spaces[space.at()]
+                .queues
+                .range::<Queue, _>((start, Bound::Unbounded))
+        });
         let is_shown = |queue: &QueueIndex| self.queues[queue.at()].known;
-        let ours = queues.into_iter().filter(is_shown);
-        let mut views: Vec<QueueView> = ours.map(|queue| self.queue_view(now, queue)).collect();
-        let shown: BTreeSet<&Queue> = views.iter().map(|view| &view.queue).collect();
-        let mut others: BTreeSet<Queue> = self.qless.queues(namespace).into_iter().collect();
-        others.extend(self.keys.queues(namespace));
-        let others = others.into_iter().filter(|queue| !shown.contains(queue));
-        let others: Vec<QueueView> = others
-            .filter_map(|queue| self.queue_of_guests(namespace, &queue))
-            .collect();
-        views.extend(others);
-        views.sort_by(|a, b| a.queue.cmp(&b.queue));
-        views
+        let ours = ours.into_iter().flatten();
+        let ours = ours.filter(|(_, index)| is_shown(index)).take(limit);
+        names.extend(ours.map(|(name, _)| name.clone()));
+        let view = |name: &Queue| {
+            let index = self.find_queue(namespace, name).filter(is_shown);
+            match index {
+                Some(index) => Some(self.queue_view(now, index)),
+                None => self.queue_of_guests(namespace, name),
+            }
+        };
+        names.iter().filter_map(view).take(limit).collect()
     }
 
     /// Namespaces that were used, by jobs of ours or by guests.

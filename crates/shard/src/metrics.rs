@@ -13,7 +13,7 @@ use ganger_types::{
 /// Counters and gauges of a shard at one moment. Histograms: upper bounds in seconds (or items), counts, sum.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MetricsSnapshot {
-    /// Queues: namespace, queue, counts by state, age of the oldest ready job in seconds.
+    /// Queues with live jobs: namespace, queue, counts by state, age of the oldest ready job in seconds.
     pub queues: Vec<(Namespace, Queue, QueueCounts, f64)>,
     /// From ready to leased.
     pub job_wait_seconds: Histogram,
@@ -177,6 +177,8 @@ numbers! {
         /// Items of raw keys whose taker had gone before anybody asked for them, put back at once, since the engine was
         /// read back.
         keys_returned,
+        /// Queues with live jobs that are not among those counted by name, because there are too many.
+        queues_left_out,
         /// Subscriptions to events.
         subscriptions,
         /// Reads that wait for a reader.

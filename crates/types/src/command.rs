@@ -62,6 +62,8 @@ pub enum Command {
     PutSchedule(Box<PutSchedule>),
     /// Removes a schedule; its jobs stay.
     RemoveSchedule(RemoveSchedule),
+    /// Makes a job of a schedule now.
+    RunSchedule(RunSchedule),
     /// A worker says goodbye: its leases end as released, its name is forgotten.
     Goodbye(Goodbye),
     /// Numbers for the jobs of a submission over several shards.
@@ -496,6 +498,15 @@ pub struct ConfigureNamespace {
 pub struct PutSchedule {
     /// As it shall be.
     pub schedule: ScheduleRecord,
+}
+
+/// Makes a job of a schedule now, whatever its times, its pause and its rule for overlapping runs say.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RunSchedule {
+    /// The namespace of the schedule.
+    pub namespace: Namespace,
+    /// The schedule.
+    pub id: ScheduleId,
 }
 
 /// Removes a schedule.

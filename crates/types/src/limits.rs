@@ -77,3 +77,9 @@ pub const WAIT_FOR_MAX: Duration = Duration::from_secs(300);
 pub const RETENTION_DISTRUST_FOR: Duration = Duration::from_secs(600);
 /// A worker that was silent for so long is forgotten.
 pub const WORKER_SILENT_MAX: Duration = Duration::from_secs(86_400);
+/// Queues of a namespace unless its settings say otherwise.
+pub const QUEUES_MAX: u64 = 10_000;
+/// Queues on a page.
+pub const PAGE_QUEUES_MAX: usize = 1_000;
+/// Next times of a schedule in one answer.
+pub const SCHEDULE_TIMES_MAX: usize = 20;

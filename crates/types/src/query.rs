@@ -12,8 +12,8 @@ use crate::time::Timestamp;
 /// A question to the engine.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Query {
-    /// All known queues of a namespace, with counts.
-    Queues(Namespace),
+    /// The known queues of a namespace behind a name, with counts, at most so many, by name.
+    Queues(Namespace, Option<Queue>, usize),
     /// One queue, known or not.
     Queue(Namespace, Queue),
     /// All namespaces with their settings.
@@ -28,6 +28,8 @@ pub enum Query {
     Tracked(Namespace),
     /// All schedules.
     Schedules(Namespace),
+    /// The next times of a schedule, at most so many, as if it were not paused.
+    ScheduleTimes(Namespace, ScheduleId, usize),
     /// One schedule.
     Schedule(Namespace, ScheduleId),
     /// Statistics of a queue and day.

@@ -118,6 +118,8 @@ pub struct NamespaceSettings {
     pub deaths_max: u32,
     /// Live jobs of the whole namespace; more are refused.
     pub live_max: Option<u64>,
+    /// Queues of the namespace; a request that would make more is refused.
+    pub queues_max: u64,
 }
 
 impl Default for NamespaceSettings {
@@ -131,6 +133,7 @@ impl Default for NamespaceSettings {
             payload_bytes_max: 1 << 20,
             deaths_max: crate::limits::WORKER_DEATHS_MAX,
             live_max: None,
+            queues_max: crate::limits::QUEUES_MAX,
         }
     }
 }

@@ -127,7 +127,7 @@ pub enum Rejection {
         index: usize,
     },
     /// Something is too large.
-    #[error("{what} is {actual}, the limit is {limit}: send less, or raise the limit")]
+    #[error("{what} is {actual}, the limit is {limit}: {}", remedy(what))]
     TooLarge {
         /// What.
         what: &'static str,
@@ -269,6 +269,22 @@ pub enum Rejection {
     /// The namespace runs on the caller's clock, and the command has no `now`.
     #[error("this namespace runs on its callers' clocks: the command must bring its own time")]
     ClockMissing,
+}
+
+/// What helps against a [`Rejection::TooLarge`]: only some limits are settings.
+fn remedy(what: &str) -> &'static str {
+    match what {
+        "the number of queues of the namespace" => {
+            "use fewer queues, or raise queues_max of the namespace"
+        }
+        _ if what.starts_with("the size of a payload")
+            || what.starts_with("the size of an input")
+            || what.starts_with("the size of a result") =>
+        {
+            "send less (for example the address of the data), or raise payload_bytes_max of the namespace"
+        }
+        _ => "send less",
+    }
 }
 
 impl Rejection {

@@ -101,6 +101,8 @@ pub enum Reply {
     Tracked(Vec<(JobId, Timestamp)>),
     /// To [`crate::query::Query::Schedules`].
     Schedules(Vec<ScheduleRecord>),
+    /// The next times of a schedule.
+    Times(Vec<Timestamp>),
     /// To [`crate::query::Query::Schedule`].
     Schedule(Box<ScheduleRecord>),
     /// To [`crate::query::Query::Statistics`].

@@ -27,6 +27,7 @@ impl Command {
             Self::ConfigureNamespace(cmd) => &cmd.namespace,
             Self::PutSchedule(cmd) => &cmd.schedule.namespace,
             Self::RemoveSchedule(cmd) => &cmd.namespace,
+            Self::RunSchedule(cmd) => &cmd.namespace,
             Self::Goodbye(cmd) => &cmd.namespace,
             Self::Query(query) => return query.namespace(),
             // Other shards know nothing of callers' clocks: what they say is of the whole shard. Raw keys live by the
@@ -48,7 +49,7 @@ impl Query {
     /// The namespace that is asked about; `None` if it is the whole shard.
     pub fn namespace(&self) -> Option<&Namespace> {
         match self {
-            Self::Queues(namespace)
+            Self::Queues(namespace, ..)
             | Self::Queue(namespace, _)
             | Self::Workers(namespace)
             | Self::FailureGroups(namespace)
@@ -56,6 +57,7 @@ impl Query {
             | Self::Tracked(namespace)
             | Self::Schedules(namespace)
             | Self::Schedule(namespace, _)
+            | Self::ScheduleTimes(namespace, _, _)
             | Self::Statistics(namespace, ..)
             | Self::Claim(namespace, _)
             | Self::Guest(namespace, _)

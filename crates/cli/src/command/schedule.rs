@@ -33,6 +33,10 @@ pub(crate) enum ScheduleCommand {
     Pause(Name),
     /// Fire again.
     Resume(Name),
+    /// Make a job of it now.
+    Run(Name),
+    /// Show its next times.
+    Next(NextArgs),
 }
 
 /// Names a schedule.
@@ -40,6 +44,17 @@ pub(crate) enum ScheduleCommand {
 pub(crate) struct Name {
     /// The schedule.
     schedule: String,
+}
+
+/// Shows the next times of a schedule, as if it were not paused.
+#[derive(Args, Debug)]
+pub(crate) struct NextArgs {
+    /// The schedule.
+    schedule: String,
+
+    /// How many, 1 to 20.
+    #[arg(short = 'n', long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=20))]
+    count: u32,
 }
 
 /// Makes or replaces a schedule.
@@ -159,6 +174,13 @@ pub(crate) async fn run(context: &Context, command: ScheduleCommand) -> Outcome 
         }
         ScheduleCommand::Pause(name) => pause(context, &name.schedule, true).await,
         ScheduleCommand::Resume(name) => pause(context, &name.schedule, false).await,
+        ScheduleCommand::Run(name) => {
+            let schedule = context.client().await?.run_schedule(&name.schedule).await?;
+            let job = schedule.last_job.clone().unwrap_or_default();
+            context.either(&views::schedule(&schedule), escape::line(&job))?;
+            Ok(Exit::Done)
+        }
+        ScheduleCommand::Next(args) => next(context, &args).await,
     }
 }
 
@@ -176,9 +198,10 @@ async fn list(context: &Context) -> Outcome {
             when(&rule.spec),
             escape::line(&rule.kind),
             escape::line(&rule.queue),
-            schedule
-                .next_at
-                .map_or("never".to_owned(), |at| time::relative(at, now)),
+            schedule.next_at.map_or_else(
+                || if rule.paused { "-" } else { "never" }.to_owned(),
+                |at| time::relative(at, now),
+            ),
             schedule.runs.to_string(),
             if rule.paused {
                 "paused".to_owned()
@@ -224,9 +247,10 @@ fn show(context: &Context, schedule: &Schedule) -> Outcome {
         ),
         (
             "next",
-            schedule
-                .next_at
-                .map_or("never".to_owned(), |at| time::both(at, now)),
+            schedule.next_at.map_or_else(
+                || if rule.paused { "paused" } else { "never" }.to_owned(),
+                |at| format!("{} ({})", in_zone(at, &rule.spec), time::relative(at, now)),
+            ),
         ),
         ("jobs", schedule.runs.to_string()),
         (
@@ -236,6 +260,39 @@ fn show(context: &Context, schedule: &Schedule) -> Outcome {
     ];
     context.either(&views::schedule(schedule), facts(&pairs))?;
     Ok(Exit::Done)
+}
+
+async fn next(context: &Context, args: &NextArgs) -> Outcome {
+    let client = context.client().await?;
+    let rule = client.schedule(&args.schedule).await?.rule;
+    for at in client.next_times(&args.schedule, args.count).await? {
+        let text = in_zone(at, &rule.spec);
+        let line = format!("{text}  {}", time::relative(at, SystemTime::now()));
+        context.either(&json!({ "at": time::exact(at), "local": text }), line)?;
+    }
+    Ok(Exit::Done)
+}
+
+/// A time in the zone of the schedule, with the zone named.
+fn in_zone(at: SystemTime, spec: &ScheduleSpec) -> String {
+    let zone = match spec {
+        ScheduleSpec::Interval { .. } => "UTC",
+        ScheduleSpec::Cron { time_zone, .. } => time_zone,
+    };
+    let zoned = jiff::Timestamp::try_from(at)
+        .ok()
+        .zip(jiff::tz::TimeZone::get(zone).ok())
+        .map(|(at, zone)| at.to_zoned(zone));
+    zoned.map_or_else(
+        || time::exact(at).to_string(),
+        |at| {
+            format!(
+                "{} {}",
+                at.strftime("%Y-%m-%d %H:%M:%S"),
+                escape::line(zone)
+            )
+        },
+    )
 }
 
 async fn pause(context: &Context, id: &str, paused: bool) -> Outcome {

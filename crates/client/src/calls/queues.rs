@@ -20,11 +20,21 @@ impl Client {
     /// # Errors
     /// If the server cannot be reached.
     pub async fn queues(&self) -> Result<Vec<QueueView>, Error> {
-        let request = v1::QueuesRequest {
-            namespace: self.namespace(),
-        };
-        let reply = call!(self, Safe, queues_wire.list(request))?;
-        Ok(reply.queues.into_iter().map(Into::into).collect())
+        let mut all = Vec::new();
+        let mut cursor = String::new();
+        loop {
+            let request = v1::QueuesRequest {
+                namespace: self.namespace(),
+                cursor,
+                limit: 0,
+            };
+            let reply = call!(self, Safe, queues_wire.list(request))?;
+            all.extend(reply.queues.into_iter().map(Into::into));
+            cursor = reply.next;
+            if cursor.is_empty() {
+                return Ok(all);
+            }
+        }
     }
 
     /// One queue, known or not.

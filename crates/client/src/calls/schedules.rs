@@ -1,9 +1,12 @@
 //! Recurring jobs.
 
+use std::time::SystemTime;
+
 use ganger_proto::v1;
 
 use super::jobs::call;
 use crate::Client;
+use crate::convert::at;
 use crate::error::Error;
 use crate::model::{NewSchedule, Schedule};
 
@@ -45,6 +48,29 @@ impl Client {
     /// `schedule_not_found`, or if the server cannot be reached.
     pub async fn schedule(&self, id: &str) -> Result<Schedule, Error> {
         call!(self, Safe, schedules_wire.get(self.schedule_named(id)))?.try_into()
+    }
+
+    /// Makes a job of a schedule now; the answer names it as its last job.
+    ///
+    /// # Errors
+    /// `schedule_not_found`, if its queue is full, or if the server cannot be reached.
+    pub async fn run_schedule(&self, id: &str) -> Result<Schedule, Error> {
+        let request = self.schedule_named(id);
+        call!(self, IfNothingChanged, schedules_wire.run(request))?.try_into()
+    }
+
+    /// The next times of a schedule, at most 20, as if it were not paused.
+    ///
+    /// # Errors
+    /// `schedule_not_found`, or if the server cannot be reached.
+    pub async fn next_times(&self, id: &str, count: u32) -> Result<Vec<SystemTime>, Error> {
+        let request = v1::NextTimesRequest {
+            namespace: self.namespace(),
+            id: id.to_owned(),
+            count,
+        };
+        let reply = call!(self, Safe, schedules_wire.next(request))?;
+        Ok(reply.at_us.into_iter().map(at).collect())
     }
 
     /// Removes a schedule; its jobs stay.

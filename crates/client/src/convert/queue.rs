@@ -131,6 +131,7 @@ impl From<NamespaceSettings> for v1::NamespaceSettings {
             payload_bytes_max: Some(settings.payload_bytes_max),
             deaths_max: Some(settings.deaths_max),
             live_max: settings.live_max,
+            queues_max: Some(settings.queues_max),
         }
     }
 }
@@ -155,6 +156,7 @@ impl From<v1::NamespaceSettings> for NamespaceSettings {
                 .unwrap_or(default.payload_bytes_max),
             deaths_max: settings.deaths_max.unwrap_or(default.deaths_max),
             live_max: settings.live_max,
+            queues_max: settings.queues_max.unwrap_or(default.queues_max),
         }
     }
 }

@@ -159,6 +159,8 @@ pub struct NamespaceSettings {
     pub deaths_max: u32,
     /// Live jobs of the whole namespace; more are refused.
     pub live_max: Option<u64>,
+    /// Queues of the namespace.
+    pub queues_max: u64,
 }
 
 impl Default for NamespaceSettings {
@@ -172,6 +174,7 @@ impl Default for NamespaceSettings {
             payload_bytes_max: 1 << 20,
             deaths_max: 3,
             live_max: None,
+            queues_max: 10_000,
         }
     }
 }

@@ -111,7 +111,7 @@ pub struct Schedule {
     pub rule: NewSchedule,
     /// When it was made.
     pub created_at: SystemTime,
-    /// The next run; `None`: there are no more.
+    /// The next run; `None`: there are no more, or it is paused.
     pub next_at: Option<SystemTime>,
     /// Jobs made so far.
     pub runs: u64,

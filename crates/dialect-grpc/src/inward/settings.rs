@@ -80,6 +80,7 @@ pub(crate) fn namespace_settings(
         payload_bytes_max: wire.payload_bytes_max.unwrap_or(default.payload_bytes_max),
         deaths_max: wire.deaths_max.unwrap_or(default.deaths_max),
         live_max: wire.live_max,
+        queues_max: wire.queues_max.unwrap_or(default.queues_max),
     })
 }
 

@@ -85,6 +85,7 @@ pub(crate) fn namespace(record: &NamespaceRecord) -> v1::NamespaceView {
             payload_bytes_max: Some(settings.payload_bytes_max),
             deaths_max: Some(settings.deaths_max),
             live_max: settings.live_max,
+            queues_max: Some(settings.queues_max),
         }),
     }
 }
@@ -125,7 +126,7 @@ pub(crate) fn schedule(record: &ScheduleRecord) -> v1::Schedule {
         tags: tags(&record.tags),
         labels: labels(&record.labels),
         created_at_us: record.created_at.0,
-        next_at_us: record.next_at.map(|at| at.0),
+        next_at_us: record.next_at.filter(|_| !record.paused).map(|at| at.0),
         runs: record.runs,
         last_job: text!(record.last_job),
     }

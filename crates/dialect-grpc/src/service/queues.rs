@@ -4,7 +4,7 @@ use ganger_proto::v1;
 use ganger_proto::v1::queues_server::Queues;
 use ganger_types::command::{ConfigureNamespace, ConfigureQueue, ForgetQueue, QueueChange};
 use ganger_types::query::Query;
-use ganger_types::{Command, Namespace, NamespaceRecord, Queue, Reply};
+use ganger_types::{Command, Namespace, NamespaceRecord, Queue, Reply, limits};
 use tonic::{Request, Response, Status};
 
 use super::reply_as;
@@ -60,11 +60,24 @@ impl Queues for Face {
         &self,
         request: Request<v1::QueuesRequest>,
     ) -> Result<Response<v1::QueuesReply>, Status> {
-        let namespace = inward::namespace(&request.get_ref().namespace)?;
-        let reply = self.ask(Query::Queues(namespace)).await?;
-        let views = reply_as!(reply, Reply::Queues(views) => views)?;
+        let request = request.get_ref();
+        let namespace = inward::namespace(&request.namespace)?;
+        let at = At::top("cursor");
+        let after = inward::unless_empty(at, &request.cursor, Queue::new)?;
+        let most = u32::try_from(limits::PAGE_QUEUES_MAX).expect("a page is small");
+        let limit = inward::bounded(At::top("limit"), request.limit, most, most)?;
+        let limit = usize::try_from(limit).unwrap_or(limits::PAGE_QUEUES_MAX);
+        let query = Query::Queues(namespace, after, limit + 1);
+        let mut views = reply_as!(self.ask(query).await?, Reply::Queues(views) => views)?;
+        let more = views.len() > limit;
+        views.truncate(limit);
+        let last = views.last().filter(|_| more);
+        let next = last.map(|view| view.queue.to_text().into_owned());
         let queues = views.iter().map(outward::queue).collect();
-        Ok(Response::new(v1::QueuesReply { queues }))
+        Ok(Response::new(v1::QueuesReply {
+            queues,
+            next: next.unwrap_or_default(),
+        }))
     }
 
     async fn get(

@@ -2,9 +2,9 @@
 
 use ganger_proto::v1;
 use ganger_proto::v1::schedules_server::Schedules;
-use ganger_types::command::{PutSchedule, RemoveSchedule};
+use ganger_types::command::{PutSchedule, RemoveSchedule, RunSchedule};
 use ganger_types::query::Query;
-use ganger_types::{Command, Namespace, Reply, ScheduleId};
+use ganger_types::{Command, Namespace, Reply, ScheduleId, limits};
 use tonic::{Request, Response, Status};
 
 use super::reply_as;
@@ -69,6 +69,35 @@ impl Schedules for Face {
     ) -> Result<Response<v1::Schedule>, Status> {
         let (namespace, id) = named(request.get_ref())?;
         self.show_schedule(namespace, id).await
+    }
+
+    async fn run(
+        &self,
+        request: Request<v1::ScheduleRequest>,
+    ) -> Result<Response<v1::Schedule>, Status> {
+        let (namespace, id) = named(request.get_ref())?;
+        let command = Command::RunSchedule(RunSchedule { namespace, id });
+        let reply = self.call(command).await?;
+        let record = reply_as!(reply, Reply::Schedule(record) => record)?;
+        Ok(Response::new(outward::schedule(&record)))
+    }
+
+    async fn next(
+        &self,
+        request: Request<v1::NextTimesRequest>,
+    ) -> Result<Response<v1::NextTimes>, Status> {
+        let request = request.into_inner();
+        let most = u32::try_from(limits::SCHEDULE_TIMES_MAX).expect("it is small");
+        let count = inward::bounded(At::top("count"), request.count, 5, most)?;
+        let (namespace, id) = named(&v1::ScheduleRequest {
+            namespace: request.namespace,
+            id: request.id,
+        })?;
+        let count = usize::try_from(count).unwrap_or(limits::SCHEDULE_TIMES_MAX);
+        let reply = self.ask(Query::ScheduleTimes(namespace, id, count)).await?;
+        let times = reply_as!(reply, Reply::Times(times) => times)?;
+        let at_us = times.into_iter().map(|at| at.0).collect();
+        Ok(Response::new(v1::NextTimes { at_us }))
     }
 
     async fn remove(

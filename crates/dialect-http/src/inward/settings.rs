@@ -153,6 +153,8 @@ pub(crate) struct NamespaceSettingsIn {
     deaths_max: Option<u32>,
     /// Live jobs of the whole namespace; absent is no limit.
     live_max: Option<u64>,
+    /// Queues of the namespace; 10,000 if absent.
+    queues_max: Option<u64>,
 }
 
 impl From<NamespaceSettingsIn> for NamespaceSettings {
@@ -170,6 +172,7 @@ impl From<NamespaceSettingsIn> for NamespaceSettings {
             payload_bytes_max: given.payload_bytes_max.unwrap_or(default.payload_bytes_max),
             deaths_max: given.deaths_max.unwrap_or(default.deaths_max),
             live_max: given.live_max,
+            queues_max: given.queues_max.unwrap_or(default.queues_max),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use http::Method;
 
-use super::{Operation, operation};
+use super::{Operation, PAGE, operation};
 use crate::inward::settings::{NamespaceSettingsIn, QueueSettingsIn};
 use crate::outward::queue::{NamespaceDoc, NamespacesDoc, QueueDoc, QueuesDoc};
 use crate::resource::numbers::Done;
@@ -18,6 +18,7 @@ pub(super) fn about_queues() -> Vec<Operation> {
             "Lists the queues.",
             queues::list,
         )
+        .query(PAGE)
         .reply::<QueuesDoc>(),
         operation(
             M::GET,

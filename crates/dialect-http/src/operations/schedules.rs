@@ -4,7 +4,7 @@ use http::Method;
 
 use super::{Operation, operation};
 use crate::inward::schedule::ScheduleIn;
-use crate::outward::schedule::{ScheduleView, SchedulesView};
+use crate::outward::schedule::{ScheduleView, SchedulesView, TimesView};
 use crate::resource::numbers::Done;
 use crate::resource::schedules;
 
@@ -36,6 +36,23 @@ pub(super) fn about_schedules() -> Vec<Operation> {
         )
         .body::<ScheduleIn>()
         .reply::<ScheduleView>(),
+        operation(
+            M::POST,
+            "/api/v1/schedules/{schedule}/run",
+            "runSchedule",
+            "Makes a job of a schedule now; the answer names it as the last job.",
+            schedules::run,
+        )
+        .reply::<ScheduleView>(),
+        operation(
+            M::GET,
+            "/api/v1/schedules/{schedule}/preview",
+            "previewSchedule",
+            "The next times of a schedule, as if it were not paused.",
+            schedules::preview,
+        )
+        .query(&[("count", "how many, 1 to 20; 5 if absent")])
+        .reply::<TimesView>(),
         operation(
             M::DELETE,
             "/api/v1/schedules/{schedule}",

@@ -4,11 +4,20 @@ use http::Method;
 
 use super::{Operation, operation, plain};
 use crate::resource::health::{LiveView, ReadinessView, VersionView};
-use crate::resource::{health, metrics};
+use crate::resource::home::HomeView;
+use crate::resource::{health, home, metrics};
 
 pub(super) fn about_the_server() -> Vec<Operation> {
     use Method as M;
     vec![
+        operation(
+            M::GET,
+            "/",
+            "home",
+            "What this is: a page for browsers (Accept: text/html), else JSON.",
+            home::show_home,
+        )
+        .reply::<HomeView>(),
         operation(
             M::GET,
             "/healthz",

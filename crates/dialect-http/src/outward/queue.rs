@@ -187,6 +187,9 @@ pub(crate) struct QueueDoc {
 pub(crate) struct QueuesDoc {
     /// By name.
     pub(crate) queues: Vec<QueueDoc>,
+    /// Give this as `after` for the next page; absent on the last one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) next: Option<QueueName>,
 }
 
 /// A queue.
@@ -223,6 +226,8 @@ struct NamespaceSettingsView {
     deaths_max: u32,
     /// Live jobs of the namespace.
     live_max: Option<u64>,
+    /// Queues of the namespace.
+    queues_max: u64,
 }
 
 /// A namespace.
@@ -260,6 +265,7 @@ pub(crate) fn namespace(record: NamespaceRecord) -> NamespaceDoc {
             payload_bytes_max: settings.payload_bytes_max,
             deaths_max: settings.deaths_max,
             live_max: settings.live_max,
+            queues_max: settings.queues_max,
         },
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ganger_types::{CatchUp, Overlap, ScheduleRecord, ScheduleSpec};
+use ganger_types::{CatchUp, Overlap, ScheduleRecord, ScheduleSpec, Timestamp};
 use serde::Serialize;
 use serde_json::Number;
 use utoipa::ToSchema;
@@ -65,9 +65,12 @@ pub(crate) struct ScheduleView {
     labels: BTreeMap<String, String>,
     /// When it was made.
     created_at: Moment,
-    /// The next run; absent when there are no more.
+    /// The next run; absent when there are no more, and while it is paused.
     #[serde(skip_serializing_if = "Option::is_none")]
     next_at: Option<Moment>,
+    /// The next run of a `cron` in its own zone, such as `2026-11-23T03:30:00+01:00[Europe/Rome]`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next_local: Option<String>,
     /// Jobs made so far.
     runs: u64,
     /// The job made last.
@@ -83,9 +86,52 @@ pub(crate) struct SchedulesView {
     pub(crate) schedules: Vec<ScheduleView>,
 }
 
+/// Times to come.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = ScheduleTimes)]
+pub(crate) struct TimesView {
+    /// Earliest first; fewer than asked for if the schedule ends.
+    pub(crate) times: Vec<TimeView>,
+}
+
+/// A time to come.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = ScheduleTime)]
+pub(crate) struct TimeView {
+    /// When.
+    at: Moment,
+    /// Of a `cron`: in its own zone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    local: Option<String>,
+}
+
+/// Times of a schedule with this rule.
+pub(crate) fn times(times: Vec<Timestamp>, spec: &ScheduleSpec) -> TimesView {
+    let view = |at| TimeView {
+        at: Moment(at),
+        local: local(at, spec),
+    };
+    TimesView {
+        times: times.into_iter().map(view).collect(),
+    }
+}
+
+/// A time in the zone of a cron rule, with the zone named.
+fn local(at: Timestamp, spec: &ScheduleSpec) -> Option<String> {
+    let ScheduleSpec::Cron { time_zone, .. } = spec else {
+        return None;
+    };
+    let zone = jiff::tz::TimeZone::get(time_zone).ok()?;
+    let micros = i64::try_from(at.0).ok()?;
+    let time = jiff::Timestamp::from_microsecond(micros).ok()?;
+    Some(time.to_zoned(zone).to_string())
+}
+
 /// A schedule.
 pub(crate) fn view(record: ScheduleRecord) -> ScheduleView {
     let (payload, payload_base64) = octets::show(&record.payload);
+    let next_at = record.next_at.filter(|_| !record.paused);
+    let next_local = next_at.and_then(|at| local(at, &record.spec));
     let (every, first_at, cron, time_zone) = match record.spec {
         ScheduleSpec::Interval { every, first_at } => {
             (Some(Span(every)), Some(Moment(first_at)), None, None)
@@ -124,7 +170,8 @@ pub(crate) fn view(record: ScheduleRecord) -> ScheduleView {
         tags: tags(&record.tags),
         labels: labels(&record.labels),
         created_at: Moment(record.created_at),
-        next_at: record.next_at.map(Moment),
+        next_at: next_at.map(Moment),
+        next_local,
         runs: record.runs,
         last_job: record.last_job.map(Named),
     }

@@ -6,21 +6,30 @@ use ganger_types::query::Query;
 use ganger_types::{Command, Queue, Reply};
 
 use crate::ask::Ask;
+use crate::inward::filter;
 use crate::inward::settings::QueueSettingsIn;
 use crate::json::{self, Doc};
+use crate::names::Named;
 use crate::outward::queue::{QueueDoc, QueuesDoc, queue};
 use crate::problem::Problem;
 use crate::refusal::unexpected_reply;
 use crate::resource::numbers::Done;
 
 pub(crate) async fn list(ask: Ask) -> Result<Response, Problem> {
-    let query = Query::Queues(ask.namespace.clone());
-    match ask.call(Command::Query(Box::new(query))).await? {
-        Reply::Queues(queues) => Ok(json::ok(&QueuesDoc {
-            queues: queues.into_iter().map(queue).collect(),
-        })),
-        _ => Err(unexpected_reply()),
-    }
+    let limit = filter::limit(&ask.arguments)?;
+    let after = ask.arguments.name("after")?;
+    // One more tells whether there is a further page.
+    let query = Query::Queues(ask.namespace.clone(), after, limit + 1);
+    let Reply::Queues(mut queues) = ask.call(Command::Query(Box::new(query))).await? else {
+        return Err(unexpected_reply());
+    };
+    let more = queues.len() > limit;
+    queues.truncate(limit);
+    let last = queues.last().filter(|_| more);
+    Ok(json::ok(&QueuesDoc {
+        next: last.map(|view| Named(view.queue.clone())),
+        queues: queues.into_iter().map(queue).collect(),
+    }))
 }
 
 pub(crate) async fn show(ask: Ask) -> Result<Response, Problem> {

@@ -3,14 +3,15 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use axum::response::Response;
-use ganger_types::command::{PutSchedule, RemoveSchedule};
+use ganger_types::command::{PutSchedule, RemoveSchedule, RunSchedule};
+use ganger_types::limits::SCHEDULE_TIMES_MAX;
 use ganger_types::query::Query;
 use ganger_types::{Command, Reply, ScheduleId, Timestamp, time};
 
 use crate::ask::Ask;
 use crate::inward::schedule::ScheduleIn;
 use crate::json::{self, Doc};
-use crate::outward::schedule::{ScheduleView, SchedulesView, view};
+use crate::outward::schedule::{ScheduleView, SchedulesView, times, view};
 use crate::problem::Problem;
 use crate::refusal::unexpected_reply;
 use crate::resource::numbers::Done;
@@ -53,6 +54,35 @@ pub(crate) async fn delete(ask: Ask) -> Result<Response, Problem> {
     };
     ask.call(Command::RemoveSchedule(command)).await?;
     Ok(json::ok(&Done::default()))
+}
+
+/// Makes a job of the schedule now.
+pub(crate) async fn run(ask: Ask) -> Result<Response, Problem> {
+    let command = RunSchedule {
+        namespace: ask.namespace.clone(),
+        id: ask.name()?,
+    };
+    match ask.call(Command::RunSchedule(command)).await? {
+        Reply::Schedule(record) => Ok(json::ok(&view(*record))),
+        _ => Err(unexpected_reply()),
+    }
+}
+
+/// The next times of the schedule, as if it were not paused.
+pub(crate) async fn preview(ask: Ask) -> Result<Response, Problem> {
+    let id: ScheduleId = ask.name()?;
+    let most = u64::try_from(SCHEDULE_TIMES_MAX).unwrap_or(u64::MAX);
+    let count = ask.arguments.number("count", 1, most)?.unwrap_or(5);
+    let count = usize::try_from(count).unwrap_or(SCHEDULE_TIMES_MAX);
+    let query = Query::Schedule(ask.namespace.clone(), id.clone());
+    let Reply::Schedule(record) = ask.call(Command::Query(Box::new(query))).await? else {
+        return Err(unexpected_reply());
+    };
+    let query = Query::ScheduleTimes(ask.namespace.clone(), id, count);
+    match ask.call(Command::Query(Box::new(query))).await? {
+        Reply::Times(all) => Ok(json::ok(&times(all, &record.spec))),
+        _ => Err(unexpected_reply()),
+    }
 }
 
 /// The wall clock, for what a request means by "now".

@@ -550,10 +550,14 @@ async fn names_of_a_graph_are_kept_and_shown() {
     let shown = face.get("/api/v1/jobs/b/graph").await;
     assert_eq!(shown["jobs"][0]["name"], "count-01");
     // A job on its own may have a name, too; a job without one shows none.
-    face.post("/api/v1/jobs", json!({"id": "c", "kind": "k", "name": "nightly"}))
-        .await;
+    face.post(
+        "/api/v1/jobs",
+        json!({"id": "c", "kind": "k", "name": "nightly"}),
+    )
+    .await;
     assert_eq!(face.get("/api/v1/jobs/c").await["name"], "nightly");
-    face.post("/api/v1/jobs", json!({"id": "d", "kind": "k"})).await;
+    face.post("/api/v1/jobs", json!({"id": "d", "kind": "k"}))
+        .await;
     assert_eq!(face.get("/api/v1/jobs/d").await.get("name"), None);
 }
 
@@ -587,14 +591,20 @@ async fn a_bulk_action_can_be_tried_first_and_goes_on_where_it_ended() {
     let face = face();
     for place in 0..5 {
         let queue = if place < 3 { "mail" } else { "other" };
-        face.post("/api/v1/jobs", json!({"kind": "k", "queue": queue, "tags": ["t"]}))
-            .await;
+        face.post(
+            "/api/v1/jobs",
+            json!({"kind": "k", "queue": queue, "tags": ["t"]}),
+        )
+        .await;
     }
     let filter = json!({"filter": {"tag": "t"}});
     let would = face
         .post("/api/v1/jobs/cancel?dry_run=true", filter.clone())
         .await;
-    assert_eq!((&would["would_change"], &would["exact"]), (&json!(5), &json!(true)));
+    assert_eq!(
+        (&would["would_change"], &would["exact"]),
+        (&json!(5), &json!(true))
+    );
     assert_eq!(would["by_queue"], json!({"mail": 3, "other": 2}));
     assert_eq!(would["by_state"], json!({"ready": 5}));
     let count = face.get("/api/v1/jobs/count?state=ready").await;
@@ -607,5 +617,117 @@ async fn a_bulk_action_can_be_tried_first_and_goes_on_where_it_ended() {
     let rest = face.post("/api/v1/jobs/cancel", rest).await;
     assert_eq!((&rest["changed"], rest.get("next")), (&json!(3), None));
     let again = face.post("/api/v1/jobs/retry?dry_run", filter).await;
-    assert_eq!((&again["would_change"], &again["exact"]), (&json!(5), &json!(false)));
+    assert_eq!(
+        (&again["would_change"], &again["exact"]),
+        (&json!(5), &json!(false))
+    );
+}
+
+#[tokio::test]
+async fn a_schedule_runs_at_once_and_tells_its_times_in_its_zone() {
+    let face = face();
+    let rule = json!({"cron": "30 3 * * *", "time_zone": "Europe/Rome", "kind": "backup"});
+    let path = "/api/v1/schedules/nightly";
+    let put = face.done(Method::PUT, path, rule.clone()).await;
+    let local = put["next_local"].as_str().expect("a time");
+    assert!(
+        local.contains("T03:30:00") && local.ends_with("[Europe/Rome]"),
+        "{local}"
+    );
+    let times = face.get(&format!("{path}/preview?count=3")).await;
+    assert_eq!(times["times"].as_array().map(Vec::len), Some(3));
+    assert_eq!(times["times"][0]["local"], put["next_local"]);
+    let ran = face.post(&format!("{path}/run"), Value::Null).await;
+    assert_eq!(ran["runs"], 1);
+    assert_eq!(ran["next_at"], put["next_at"], "its own times stay");
+    let job = ran["last_job"].as_str().expect("a job");
+    let job = face.get(&format!("/api/v1/jobs/{job}")).await;
+    assert_eq!(
+        (&job["schedule"], &job["state"]),
+        (&json!("nightly"), &json!("ready"))
+    );
+
+    let mut paused = rule;
+    paused["paused"] = json!(true);
+    let put = face.done(Method::PUT, path, paused).await;
+    assert_eq!((put.get("next_at"), put.get("next_local")), (None, None));
+    assert_eq!(
+        face.post(&format!("{path}/run"), Value::Null).await["runs"],
+        2
+    );
+}
+
+#[tokio::test]
+async fn the_first_page_is_for_browsers_and_escapes_names() {
+    let face = face();
+    face.post(
+        "/api/v1/jobs",
+        json!({"kind": "k", "queue": "<script>alert(1)</script>"}),
+    )
+    .await;
+    let plain = face.get("/").await;
+    assert_eq!(
+        (&plain["api"], &plain["openapi"]),
+        (&json!("/api/v1"), &json!("/openapi.json"))
+    );
+    // The first look asks for the count of the queues; it is there soon after.
+    let mut text = String::new();
+    for _ in 0..1_000 {
+        let request = Request::get("/").header("accept", "text/html,*/*;q=0.8");
+        let answer = face
+            .send(request.body(Body::empty()).expect("a request"))
+            .await;
+        assert_eq!(answer.headers["content-type"], "text/html; charset=utf-8");
+        let policy = answer.headers["content-security-policy"]
+            .to_str()
+            .expect("text");
+        assert!(policy.starts_with("default-src 'none'"), "{policy}");
+        text = String::from_utf8(answer.body.to_vec()).expect("text");
+        if text.contains("alert") {
+            break;
+        }
+        face.get("/api/v1/queues").await;
+    }
+    assert!(text.contains("&lt;script&gt;alert(1)"), "{text}");
+    assert!(!text.contains("<script"), "{text}");
+}
+
+#[tokio::test]
+async fn queues_come_in_pages_and_a_namespace_has_a_limit_of_them() {
+    let face = face();
+    face.done(
+        Method::PUT,
+        "/api/v1/namespaces/default",
+        json!({"queues_max": 3}),
+    )
+    .await;
+    for queue in ["a", "b", "c"] {
+        face.post("/api/v1/jobs", json!({"kind": "k", "queue": queue}))
+            .await;
+    }
+    let first = face.get("/api/v1/queues?limit=2").await;
+    assert_eq!(
+        (&first["queues"][1]["queue"], &first["next"]),
+        (&json!("b"), &json!("b"))
+    );
+    let rest = face.get("/api/v1/queues?limit=2&after=b").await;
+    assert_eq!(
+        (&rest["queues"][0]["queue"], rest.get("next")),
+        (&json!("c"), None)
+    );
+    let job = json!({"kind": "k", "queue": "d"});
+    let answer = face
+        .text(Method::POST, "/api/v1/jobs", job.to_string())
+        .await;
+    assert_eq!(answer.code(), "too_large");
+    assert!(
+        answer.json()["detail"]
+            .as_str()
+            .is_some_and(|text| text.contains("queues_max"))
+    );
+    face.post("/api/v1/jobs", json!({"kind": "k", "queue": "a"}))
+        .await;
+    // A queue that was forgotten makes room.
+    let settings = face.text(Method::PUT, "/api/v1/queues/d", "{}").await;
+    assert_eq!(settings.code(), "too_large");
 }

@@ -48,6 +48,8 @@ impl Engine {
             extra.map_or(&[], |extra| &extra.labels),
         )?;
 
+        self.check_new_queues(&cmd.namespace, &cmd.queue)?;
+
         let space = self.space_of_job(key);
         self.move_in_line(now, space, key, &cmd, out);
         let job = self.job_mut(key);

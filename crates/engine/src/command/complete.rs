@@ -75,6 +75,7 @@ impl Engine {
             next.payload.as_ref(),
             limit,
         )?;
+        self.check_new_queues(namespace, [&next.queue])?;
         let upstreams = self.unmet(namespace, &next.after, known)?;
         self.refuse_circles(key, &upstreams)?;
         Ok((next, upstreams))

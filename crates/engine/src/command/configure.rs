@@ -23,6 +23,7 @@ impl Engine {
         if let QueueChange::All(settings) = &cmd.change {
             check_settings(settings)?;
         }
+        self.check_new_queues(&cmd.namespace, [&cmd.queue])?;
 
         let space = self.make_space(&cmd.namespace);
         let queue = self.make_queue(space, &cmd.queue, now.wall);

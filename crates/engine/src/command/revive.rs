@@ -29,6 +29,7 @@ impl Engine {
         out: &mut Effects,
     ) -> Answer {
         check_bulk(cmd.jobs.len())?;
+        self.check_new_queues(&cmd.namespace, &cmd.queue)?;
         self.refuse_sole_item(&cmd.namespace, &cmd.jobs, known)?;
         let mut skipped = Vec::new();
         let mut guests = BTreeSet::new();

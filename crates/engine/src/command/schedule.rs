@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ganger_types::command::{Enqueue, NewJob, PutSchedule, RemoveSchedule};
+use ganger_types::command::{Enqueue, NewJob, PutSchedule, RemoveSchedule, RunSchedule};
 use ganger_types::limits::SCHEDULE_BACKLOG_MAX;
 use ganger_types::{
     Answer, CatchUp, Change, Due, Happening, JobId, JobKey, Now, Overlap, Rejection, Reply,
@@ -24,6 +24,7 @@ impl Engine {
     pub(crate) fn put_schedule(&mut self, now: Now, cmd: PutSchedule, out: &mut Effects) -> Answer {
         let mut schedule = cmd.schedule;
         let recurrence = self.check_schedule(&schedule)?;
+        self.check_new_queues(&schedule.namespace, [&schedule.queue])?;
 
         let space = self.make_space(&schedule.namespace);
         let old = self.disarm_schedule(space, &schedule.id);
@@ -91,6 +92,27 @@ impl Engine {
         };
         self.announce(space, now.wall, happening, out);
         Ok(Reply::Done)
+    }
+
+    /// Makes a job of a schedule, and answers with the schedule, which names it.
+    pub(crate) fn run_schedule_now(
+        &mut self,
+        now: Now,
+        cmd: &RunSchedule,
+        out: &mut Effects,
+    ) -> Answer {
+        let space = self.find_space(&cmd.namespace);
+        let found = space.and_then(|space| {
+            let schedule = self.spaces[space.at()].schedules.get(&cmd.id)?;
+            Some((space, schedule.clone()))
+        });
+        let (space, mut schedule) =
+            found.ok_or_else(|| Rejection::ScheduleNotFound { id: cmd.id.clone() })?;
+        self.make_job_of(now, &mut schedule, out)?;
+
+        self.disarm_schedule(space, &cmd.id);
+        self.store_schedule(space, schedule.clone(), out);
+        Ok(Reply::Schedule(Box::new(schedule)))
     }
 
     /// Takes a schedule out, with its timer.
@@ -176,20 +198,31 @@ impl Engine {
             (Some(_), Overlap::Skip | Overlap::Replace) => return,
             _ => {}
         }
+        // A full queue refuses the run; the next one is tried at its own time.
+        let _ = self.make_job_of(now, schedule, out);
+    }
+
+    /// Enqueues a job as the schedule describes it, and notes it there.
+    fn make_job_of(
+        &mut self,
+        now: Now,
+        schedule: &mut ScheduleRecord,
+        out: &mut Effects,
+    ) -> Result<(), Rejection> {
         let cmd = Enqueue {
             namespace: schedule.namespace.clone(),
             jobs: vec![job_of(schedule)],
             ..Enqueue::default()
         };
-        // A full queue refuses the run; the next one is tried at its own time.
-        let Ok(Reply::Enqueued { jobs, .. }) = self.enqueue(now, cmd, &Past::default(), out) else {
-            return;
+        let Reply::Enqueued { jobs, .. } = self.enqueue(now, cmd, &Past::default(), out)? else {
+            return Ok(());
         };
         let job = &jobs[0];
         self.job_mut(job.key).extra_mut().schedule = Some(schedule.id.clone());
         self.put(job.key, out);
         schedule.runs += 1;
         schedule.last_job = Some(JobId::clone(&job.id));
+        Ok(())
     }
 }
 

@@ -246,10 +246,11 @@ fn without_upkeep_a_cleaner_is_named() {
 #[test]
 fn a_queue_is_known_while_one_of_its_lists_is_there_and_counts_as_its_clients_do() {
     let mut world = tended();
-    let queues = |world: &mut World| match world.query(Query::Queues(Namespace::default())) {
-        Reply::Queues(views) => views,
-        other => panic!("{other:?}"),
-    };
+    let queues =
+        |world: &mut World| match world.query(Query::Queues(Namespace::default(), None, 1_000)) {
+            Reply::Queues(views) => views,
+            other => panic!("{other:?}"),
+        };
     assert!(queues(&mut world).is_empty());
     add(&mut world, "q", "a");
     add(&mut world, "q", "a");

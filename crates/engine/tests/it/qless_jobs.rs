@@ -223,9 +223,11 @@ fn a_jid_or_queue_that_is_too_long_for_a_name_has_no_job_here() {
 }
 
 fn queues(world: &mut World) -> Vec<ganger_types::reply::QueueView> {
-    match world.ok(Command::Query(Box::new(
-        Query::Queues(Namespace::default()),
-    ))) {
+    match world.ok(Command::Query(Box::new(Query::Queues(
+        Namespace::default(),
+        None,
+        1_000,
+    )))) {
         Reply::Queues(queues) => queues,
         other => panic!("{other:?}"),
     }

@@ -1,6 +1,7 @@
 //! Applying requests to the engine, within the open turn.
 
 use ganger_store::Reader;
+use ganger_types::limits::PAGE_QUEUES_MAX;
 use ganger_types::query::Query;
 use ganger_types::{Command, Elapsed, Namespace, Now, Rejection, Reply, Timestamp};
 
@@ -8,6 +9,9 @@ use super::Core;
 use super::request::{Given, QueueGauge, Request, Ticket, is_setting};
 use super::turn::Turn;
 use crate::CallError;
+
+/// Queues that a count for the metrics names; jobs of more are in none of its rows.
+const CENSUS_QUEUES_MAX: usize = 1_000;
 
 impl<R: Reader, T: Ticket> Core<R, T> {
     /// Fires what is due, in bounded slices, before anything else of this moment is applied.
@@ -173,7 +177,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         }
     }
 
-    /// Counts of every queue of every namespace.
+    /// Counts of the queues that have live jobs, of every namespace, the first [`CENSUS_QUEUES_MAX`] of them.
     fn census(&mut self, now: Now) -> Vec<QueueGauge> {
         let mut ask = |query| self.apply(now, Command::Query(Box::new(query)), None);
         let mut namespaces = vec![Namespace::default()];
@@ -182,16 +186,31 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         }
         namespaces.sort();
         namespaces.dedup();
-        let mut census = Vec::new();
+        let mut census: Vec<QueueGauge> = Vec::new();
+        let mut left_out = 0;
         for namespace in namespaces {
-            let Ok(Reply::Queues(queues)) = ask(Query::Queues(namespace.clone())) else {
-                continue;
-            };
-            census.extend(queues.into_iter().map(|view| {
-                let age = view.oldest_ready_for.map_or(0.0, |age| age.as_secs_f64());
-                (namespace.clone(), view.queue, view.counts, age)
-            }));
+            let mut after = None;
+            loop {
+                let page = Query::Queues(namespace.clone(), after, PAGE_QUEUES_MAX);
+                let Ok(Reply::Queues(queues)) = ask(page) else {
+                    break;
+                };
+                let is_last = queues.len() < PAGE_QUEUES_MAX;
+                after = queues.last().map(|view| view.queue.clone());
+                for view in queues.into_iter().filter(|view| view.counts.live() > 0) {
+                    if census.len() >= CENSUS_QUEUES_MAX {
+                        left_out += 1;
+                        continue;
+                    }
+                    let age = view.oldest_ready_for.map_or(0.0, |age| age.as_secs_f64());
+                    census.push((namespace.clone(), view.queue, view.counts, age));
+                }
+                if is_last {
+                    break;
+                }
+            }
         }
+        self.numbers.gauges.queues_left_out.set(left_out);
         census
     }
 }

@@ -216,7 +216,7 @@ impl World {
                 self.await_end(namespace_of(number), id);
             }
             Step::Ask => {
-                let query = ganger_types::query::Query::Queues(Namespace::default());
+                let query = ganger_types::query::Query::Queues(Namespace::default(), None, 1_000);
                 let ticket = self.ticket();
                 let command = Command::Query(Box::new(query));
                 self.core.push(Request::Call {

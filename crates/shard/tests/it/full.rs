@@ -197,7 +197,7 @@ async fn rel_d9_without_any_room_reads_go_on_and_leases_are_whole_once_there_is_
     for _ in 0..100 {
         let refused = bench.handle.call(report.clone()).await;
         assert!(is_full(&refused), "{refused:?}");
-        let query = Command::Query(Box::new(Query::Queues(Namespace::default())));
+        let query = Command::Query(Box::new(Query::Queues(Namespace::default(), None, 1_000)));
         bench.handle.call(query).await.expect("reads go on");
         bench.clock.advance(Duration::from_secs(3));
     }

@@ -49,9 +49,10 @@ pub(crate) fn namespace_of(command: &Command) -> Option<&Namespace> {
         Command::ConfigureNamespace(cmd) => &cmd.namespace,
         Command::PutSchedule(cmd) => &cmd.schedule.namespace,
         Command::RemoveSchedule(cmd) => &cmd.namespace,
+        Command::RunSchedule(cmd) => &cmd.namespace,
         Command::Goodbye(cmd) => &cmd.namespace,
         Command::Query(query) => match &**query {
-            Query::Queues(namespace)
+            Query::Queues(namespace, ..)
             | Query::Queue(namespace, _)
             | Query::Workers(namespace)
             | Query::Schedules(namespace)

@@ -56,7 +56,7 @@ pub(crate) fn act(plan: &Plan, lore: &Lore, dice: &mut Dice, now: Now) -> Option
         Feature::Revives => {
             let jobs = some_ids(lore, dice, &namespace, 3)?;
             let queue = dice.chance(200).then_some(queue);
-            let dependents = dice.chance(400);
+            let dependents = jobs.len() != 2;
             Command::Revive(Box::new(Revive {
                 namespace,
                 jobs,
@@ -81,7 +81,7 @@ pub(crate) fn act(plan: &Plan, lore: &Lore, dice: &mut Dice, now: Now) -> Option
 pub(crate) fn read(plan: &Plan, lore: &Lore, dice: &mut Dice) -> Command {
     let namespace = names::namespace(plan, dice);
     let query = match dice.below(6) {
-        0 => Query::Queues(namespace),
+        0 => Query::Queues(namespace, None, 100),
         1 => Query::Queue(namespace, names::queue(plan, dice)),
         2 => Query::Workers(namespace),
         3 => Query::Audit,

@@ -88,9 +88,7 @@ fn job(plan: &Plan, lore: &mut Lore, dice: &mut Dice, now: Now) -> NewJob {
     if plan.does(Feature::Labels) && dice.chance(400) {
         job.tags = vec![names::tag(dice)];
         job.labels = vec![names::label(dice)];
-        job.name = dice
-            .chance(500)
-            .then(|| JobName::new(format!("name-{}", dice.below(4))).expect("a short name"));
+        job.name = JobName::new(job.tags[0].as_bytes()).ok();
         job.tracked = dice.chance(200);
     }
     if plan.does(Feature::UniqueKeys) && dice.chance(300) {

@@ -288,7 +288,9 @@ impl Oracle {
             | Command::Receive(_)
             | Command::Confirm(_)
             | Command::Reconcile(_) => unreachable!("there is one shard"),
-            Command::Keys(_) | Command::Qless(_) => unreachable!("nobody sends it"),
+            Command::Keys(_) | Command::Qless(_) | Command::RunSchedule(_) => {
+                unreachable!("nobody sends it")
+            }
         }
     }
 

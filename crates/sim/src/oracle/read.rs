@@ -15,7 +15,7 @@ impl Oracle {
             (Query::Queue(namespace, queue), Ok(Reply::Queue(view))) => {
                 self.check_counts(namespace, queue, &view.counts)
             }
-            (Query::Queues(namespace), Ok(Reply::Queues(views))) => views
+            (Query::Queues(namespace, ..), Ok(Reply::Queues(views))) => views
                 .iter()
                 .try_for_each(|view| self.check_counts(namespace, &view.queue, &view.counts)),
             (Query::Why(namespace, id), Ok(Reply::Why(why))) => match self.find(namespace, id) {

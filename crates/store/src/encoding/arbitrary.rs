@@ -421,6 +421,7 @@ pub(super) fn namespace() -> impl Strategy<Value = NamespaceRecord> {
             deaths_max: limits.0[1],
             payload_bytes_max: limits.1,
             live_max: limits.2,
+            queues_max: limits.2.unwrap_or(7),
         },
     })
 }

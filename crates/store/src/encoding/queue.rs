@@ -1,5 +1,6 @@
 //! Queues and namespaces: settings and counters.
 
+use ganger_types::limits::QUEUES_MAX;
 use ganger_types::{
     Clock, DueOrder, Keep, Namespace, NamespaceRecord, NamespaceSettings, Queue, QueueRecord,
     QueueSettings, Retention, Timestamp,
@@ -93,6 +94,7 @@ impl Record for QueueRecord {
 
 impl Record for NamespaceRecord {
     const WHAT: &'static str = "namespace";
+    const VERSION: u8 = 2;
 
     fn write(&self, out: &mut Writer<'_>) {
         let settings = &self.settings;
@@ -105,9 +107,10 @@ impl Record for NamespaceRecord {
         out.number(settings.payload_bytes_max);
         out.number(u64::from(settings.deaths_max));
         out.option(settings.live_max, Writer::number);
+        out.number(settings.queues_max);
     }
 
-    fn read(_version: u8, from: &mut Cursor<'_>) -> Result<Self, DecodeError> {
+    fn read(version: u8, from: &mut Cursor<'_>) -> Result<Self, DecodeError> {
         Ok(Self {
             namespace: from.name(Namespace::new)?,
             settings: NamespaceSettings {
@@ -123,7 +126,36 @@ impl Record for NamespaceRecord {
                 payload_bytes_max: from.number()?,
                 deaths_max: from.small()?,
                 live_max: from.option(Cursor::number)?,
+                // The first version had no such limit.
+                queues_max: if version >= 2 {
+                    from.number()?
+                } else {
+                    QUEUES_MAX
+                },
             },
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_namespace_of_the_first_version_has_the_default_limit_of_queues() {
+        let record = NamespaceRecord {
+            namespace: Namespace::from_static("n"),
+            settings: NamespaceSettings::default(),
+        };
+        let mut bytes = Vec::new();
+        record.write(&mut Writer::new(&mut bytes));
+        let limit = {
+            let mut limit = Vec::new();
+            Writer::new(&mut limit).number(QUEUES_MAX);
+            limit.len()
+        };
+        let old = &bytes[..bytes.len() - limit];
+        let read = NamespaceRecord::read(1, &mut Cursor::new(old, NamespaceRecord::WHAT));
+        assert_eq!(read.expect("it reads"), record);
     }
 }

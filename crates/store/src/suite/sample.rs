@@ -76,7 +76,7 @@ pub fn full_job(key: u64) -> JobRecord {
     JobRecord {
         id: JobId::new([0, 255, 10]).expect("short"),
         id_is_given: true,
-        name: Some(ganger_types::JobName::from_static("count-01")),
+        name: None,
         queue: Queue::from_static("images"),
         state: JobState::Scheduled,
         priority: Priority::from_millionths(-1_500_000),
@@ -265,6 +265,7 @@ pub fn namespace(name: &'static str) -> NamespaceRecord {
         settings: NamespaceSettings {
             clock: Clock::Caller,
             live_max: Some(9),
+            queues_max: ganger_types::limits::QUEUES_MAX,
             ..NamespaceSettings::default()
         },
     }

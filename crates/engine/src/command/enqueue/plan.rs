@@ -191,6 +191,7 @@ impl Engine {
                 *coming.entry(&job.queue).or_default() += 1;
             }
         }
+        self.check_new_queues(&cmd.namespace, coming.keys().copied())?;
         let live_here = self
             .find_space(&cmd.namespace)
             .map_or(0, |space| self.spaces[space.at()].live);
