@@ -19,6 +19,41 @@ pub fn explain(error: &io::Error) -> Option<String> {
     None
 }
 
+/// Words for a connection that a client opened and TLS refused, from the side of the server.
+pub fn explain_client(error: &io::Error) -> Option<String> {
+    let mut cause: Option<&(dyn StdError + 'static)> = error
+        .get_ref()
+        .map(|inner| -> &(dyn StdError + 'static) { inner });
+    while let Some(error) = cause {
+        if let Some(Error::AlertReceived(alert)) = error.downcast_ref::<Error>() {
+            return Some(from_client(*alert));
+        }
+        cause = error.source();
+    }
+    explain(error)
+}
+
+/// What an alert of a client says about the certificate of the server.
+fn from_client(alert: AlertDescription) -> String {
+    use AlertDescription as A;
+    match alert {
+        A::UnknownCA | A::DecryptError => {
+            "the client does not trust this server's certificate: it needs the CA file (--ca)"
+                .to_owned()
+        }
+        A::CertificateExpired => {
+            "the client refuses this server's certificate: it has expired; renew it".to_owned()
+        }
+        A::CertificateRevoked => {
+            "the client refuses this server's certificate: it has been revoked".to_owned()
+        }
+        A::BadCertificate | A::UnsupportedCertificate | A::CertificateUnknown => {
+            format!("the client refuses this server's certificate ({alert:?})")
+        }
+        alert => format!("the client ended the TLS connection ({alert:?})"),
+    }
+}
+
 fn words(error: &Error) -> String {
     match error {
         Error::InvalidCertificate(error) => certificate(error),

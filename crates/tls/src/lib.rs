@@ -18,7 +18,7 @@ mod stream;
 pub use certificate::Certificate;
 pub use connector::{Connecting, Connector, Trust};
 pub use error::TlsError;
-pub use explain::explain;
+pub use explain::{explain, explain_client};
 pub use names::{Names, SHARD_URI_PREFIX};
 pub use server::{Server, ServerFiles};
 pub use stream::{Fault, Stream};

@@ -12,6 +12,10 @@ const REJECTIONS: &str = "crates/types/src/rejection.rs";
 const DOCUMENT: &str = "docs/errors.md";
 /// Other lists of codes, each `const CODES: ... = [...];` in its file.
 const LIST: &str = "const CODES:";
+/// How the command line makes a failure of its own: the code is the first string after it.
+const FAILURE: &str = "Failure::new(";
+/// Likewise inside the type itself.
+const OWN_FAILURE: &str = "Self::new(Exit::";
 
 /// Compares the lists in the sources with the headings of the document.
 pub(super) fn check(sources: &[Source], findings: &mut Findings) -> Result<()> {
@@ -25,7 +29,10 @@ pub(super) fn check(sources: &[Source], findings: &mut Findings) -> Result<()> {
         .iter()
         .filter(|source| source.is("rs") && source.path.starts_with("crates"))
     {
-        let codes = listed(&source.text);
+        let mut codes = listed(&source.text);
+        if source.path.starts_with("crates/cli/src") {
+            codes.extend(made(&source.text));
+        }
         if source.path.ends_with(REJECTIONS) {
             for code in codes.iter().filter(|code| !used(&source.text, code)) {
                 findings.error(format!(
@@ -66,6 +73,21 @@ fn listed(text: &str) -> BTreeSet<String> {
         .collect()
 }
 
+/// The codes of the failures that a file of the command line makes.
+fn made(text: &str) -> BTreeSet<String> {
+    let calls = [FAILURE, OWN_FAILURE]
+        .into_iter()
+        .flat_map(|call| text.split(call).skip(1));
+    let code = |call: &str| {
+        let call = &call[..call.find(';').unwrap_or(call.len())];
+        call.split('"').nth(1).map(str::to_owned)
+    };
+    calls
+        .filter_map(code)
+        .filter(|code| is_code(code))
+        .collect()
+}
+
 fn is_code(text: &str) -> bool {
     !text.is_empty()
         && text
@@ -89,7 +111,21 @@ fn headings(text: &str) -> BTreeSet<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{headings, listed};
+    use super::{headings, listed, made};
+
+    #[test]
+    fn the_codes_of_the_command_line_are_found() {
+        let text = "Err(Failure::new(Exit::NotFound, \"group_not_found\", message)\n    .then(\"see `x`\"))";
+        assert_eq!(
+            made(text).into_iter().collect::<Vec<_>>(),
+            ["group_not_found"]
+        );
+        let text = "Self::new(Exit::Usage, \"file\", format!(\"{}\", path));";
+        assert_eq!(made(text).into_iter().collect::<Vec<_>>(), ["file"]);
+        assert!(
+            made("fn new(exit: Exit, code: &str) { Failure::new(exit, code, words); }").is_empty()
+        );
+    }
 
     #[test]
     fn the_list_and_the_headings_are_read() {

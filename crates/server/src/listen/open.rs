@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use ganger_tls::{Certificate, Server, ServerStream, explain};
+use ganger_tls::{Certificate, Server, ServerStream, explain_client};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 use tokio::net::TcpStream;
 
@@ -81,7 +81,7 @@ async fn open_to(
     let stream = tokio::time::timeout(within, handshake)
         .await
         .map_err(|_| format!("no TLS handshake within {within:?}"))?
-        .map_err(|error| explain(&error).unwrap_or_else(|| error.to_string()))?;
+        .map_err(|error| explain_client(&error).unwrap_or_else(|| error.to_string()))?;
     let certificate = Certificate::of(stream.get_ref().1);
     let proven = certificate.map(|certificate| Arc::new(Proven::new(certificate, tls)));
     Ok((Opened::Tls(Box::new(stream)), proven))
