@@ -6,7 +6,7 @@ use bytes::Bytes;
 use ganger_types::keys::{Expiry, KeyCall, KeyKind, KeyReply, TimeLeft};
 use ganger_types::time::Timestamp;
 
-use crate::limits::{EXPIRY_MILLIS_MAX, SHOWN_BYTES_MAX};
+use crate::limits::{EXPIRY_MILLIS_MAX, LINE_BYTES_MAX};
 use crate::number::integer_argument;
 use crate::plan::{Plan, Planned, is, shown, syntax_error};
 use crate::rights::Right;
@@ -91,7 +91,7 @@ fn left(reply: &KeyReply, unit: fn(i64) -> i64) -> Value {
 
 fn expire(name: &str, arguments: &[Bytes], unit: i64, is_date: bool) -> Plan {
     if let Some(option) = arguments.get(3) {
-        let option = shown(option, SHOWN_BYTES_MAX);
+        let option = shown(option, LINE_BYTES_MAX);
         return Err(Value::error(format!("ERR Unsupported option {option}")));
     }
     let number = integer_argument(&arguments[2])?;
