@@ -284,7 +284,7 @@ fn in_zone(at: SystemTime, spec: &ScheduleSpec) -> String {
         .zip(jiff::tz::TimeZone::get(zone).ok())
         .map(|(at, zone)| at.to_zoned(zone));
     zoned.map_or_else(
-        || time::exact(at).to_string(),
+        || time::exact(at),
         |at| {
             format!(
                 "{} {}",

@@ -56,7 +56,7 @@ async fn no_error_names_a_type_of_the_server() {
                 continue;
             }
             let method: Method = method.to_uppercase().parse().expect("a method");
-            let path = path.replace('{', "").replace('}', "");
+            let path = path.replace(['{', '}'], "");
             for body in bodies(&document, schema, 0) {
                 refused += u32::from(check(&face, method.clone(), &path, &body).await);
             }

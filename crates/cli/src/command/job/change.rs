@@ -326,16 +326,16 @@ fn summary(all: &Matched, is_dry: bool, done: &str) -> String {
     if !is_dry {
         return format!("{} {done}", counted(all.changed, "job"));
     }
-    let mut text = format!("{} would be {done}", counted(all.changed, "job"));
+    let mut parts = vec![format!("{} would be {done}", counted(all.changed, "job"))];
     if all.skipped > 0 {
-        text.push_str(&format!(", {} not", all.skipped));
+        parts[0] = format!("{}, {} not", parts[0], all.skipped);
     }
     for (word, counts) in [("state", &all.by_state), ("queue", &all.by_queue)] {
         for (name, count) in counts.iter().take(QUEUE_LINES_MAX) {
-            text.push_str(&format!("\n  {word} {}: {count}", escape::line(name)));
+            parts.push(format!("  {word} {}: {count}", escape::line(name)));
         }
     }
-    text
+    parts.join("\n")
 }
 
 pub(crate) async fn time_out(context: &Context, args: &TimeOutArgs) -> Outcome {

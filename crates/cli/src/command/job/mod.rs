@@ -34,7 +34,7 @@ pub(crate) enum JobCommand {
     /// End running attempts by hand, without waiting for their leases.
     TimeOut(change::TimeOutArgs),
     /// Change priority, queue, start, tags, labels of a job.
-    Set(change::SetArgs),
+    Set(Box<change::SetArgs>),
     /// Show a job's log.
     #[command(visible_alias = "log")]
     Logs(logs::LogsArgs),
@@ -59,7 +59,7 @@ pub(crate) async fn run(context: &Context, command: JobCommand) -> Outcome {
         JobCommand::Retry(args) => change::retry(context, *args).await,
         JobCommand::Delete(args) => change::delete(context, *args).await,
         JobCommand::TimeOut(args) => change::time_out(context, &args).await,
-        JobCommand::Set(args) => change::set(context, args).await,
+        JobCommand::Set(args) => change::set(context, *args).await,
         JobCommand::Logs(args) => logs::run(context, &args).await,
         JobCommand::Graph(args) => graph::run(context, &args).await,
         JobCommand::Why(args) => why::run(context, &args).await,
