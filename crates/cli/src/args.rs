@@ -71,3 +71,15 @@ pub(crate) enum Command {
     #[command(hide = true)]
     NgsiInsert(ngsi::InsertArgs),
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::Cli;
+
+    #[test]
+    fn no_command_has_two_options_of_one_name() {
+        Cli::command().debug_assert();
+    }
+}

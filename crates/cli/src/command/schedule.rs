@@ -53,7 +53,7 @@ pub(crate) struct NextArgs {
     schedule: String,
 
     /// How many, 1 to 20.
-    #[arg(short = 'n', long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=20))]
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=20))]
     count: u32,
 }
 
