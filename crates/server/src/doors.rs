@@ -26,6 +26,8 @@ const OPEN_PATHS: &[&str] = &[
     "/grpc.health.v1.Health/Check",
     "/grpc.health.v1.Health/Watch",
 ];
+/// The first page. Those who show no token and no certificate see on it how to get in, the others what they may see.
+const FIRST_PAGE: &str = "/";
 /// What anyone may ask of the QuantumLeap port: whether the database answers.
 const OPEN_PATHS_QUANTUMLEAP: &[&str] = &["/health"];
 
@@ -55,6 +57,11 @@ impl Behind {
             Self::Front(_) => OPEN_PATHS,
             Self::QuantumLeap(_) => OPEN_PATHS_QUANTUMLEAP,
         }
+    }
+
+    /// Whether it is the first page that is asked for, by somebody who shows nothing.
+    fn is_first_page_for_nobody(&self, path: &str, shown: &Shown) -> bool {
+        matches!(self, Self::Front(_)) && path == FIRST_PAGE && shown.is_nothing()
     }
 
     /// Puts the address where the dialect looks for it.
@@ -149,11 +156,16 @@ impl Doors {
         let door = self.behind.door(&head.headers);
         let shown = Shown::of(&head.headers, line.certificate.clone());
         let changes_seen = self.security.changes_count();
-        let is_open = self.behind.open_paths().contains(&head.uri.path());
+        let path = head.uri.path();
+        let is_open = self.behind.open_paths().contains(&path);
+        let is_for_nobody = self.behind.is_first_page_for_nobody(path, &shown);
         let known = match self.guard.check(&head.method, &head.uri, &head.headers) {
             Err(problem) => return self.refused(door, &line, &problem).await,
             Ok(()) if is_open => Some(Identity::Anonymous),
-            Ok(()) => self.security.known(door, &shown),
+            Ok(()) => {
+                let known = self.security.known(door, &shown);
+                known.or_else(|| is_for_nobody.then_some(Identity::Anonymous))
+            }
         };
         let Some(identity) = known else {
             // Nothing of the body is needed, and its answer may have to wait.

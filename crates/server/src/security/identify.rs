@@ -41,6 +41,11 @@ impl Shown {
         }
     }
 
+    /// Whether there is neither a token nor a certificate.
+    pub(crate) fn is_nothing(&self) -> bool {
+        self.certificate.is_none() && self.authorization.is_none()
+    }
+
     /// What a connection shows whose protocol has no headers.
     pub(crate) fn with(token: Option<&[u8]>, certificate: Option<Arc<Proven>>) -> Self {
         let authorization = token.map(|token| {

@@ -133,14 +133,12 @@ async fn every_http_operation_obeys_the_table_for_every_role() {
                 }
             }
         }
-        let line = format!("{method} {}", path.replace(['{', '}'], ""));
-        let nobody = head(addr, &request(&line, "", "application/json", b"{}")).await;
+        let path = path.replace(['{', '}'], "");
+        let without_token =
+            format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n");
+        let nobody = head(addr, without_token.as_bytes()).await;
         let is_open = find(id).expect("in the table").scope == Scope::Open;
         assert_eq!(status(&nobody) != "401", is_open, "{id}: {nobody}");
-        // Wrong tokens of one address wait longer and longer: one is enough.
-        if !is_open {
-            break;
-        }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
     running.stop().await;
