@@ -14,9 +14,12 @@ use tonic::{Code, Status};
 pub const CODES: &[(&str, Code, bool)] = &[
     // Refused by the engine.
     ("job_not_found", Code::NotFound, false),
+    ("job_prepared", Code::Unavailable, true),
     ("lease_lost", Code::FailedPrecondition, false),
     ("report_conflict", Code::FailedPrecondition, false),
     ("id_taken", Code::AlreadyExists, false),
+    ("id_busy", Code::Aborted, true),
+    ("id_empty", Code::InvalidArgument, false),
     ("id_reserved", Code::InvalidArgument, false),
     ("idempotency_conflict", Code::AlreadyExists, false),
     ("idempotency_busy", Code::Aborted, true),
@@ -36,6 +39,7 @@ pub const CODES: &[(&str, Code, bool)] = &[
     ("queue_in_use", Code::FailedPrecondition, false),
     ("schedule_not_found", Code::NotFound, false),
     ("cron_unreadable", Code::InvalidArgument, false),
+    ("cron_never_fires", Code::InvalidArgument, false),
     ("time_zone_unknown", Code::InvalidArgument, false),
     ("deadline_passed", Code::InvalidArgument, false),
     ("not_reserved", Code::Aborted, true),
@@ -49,6 +53,7 @@ pub const CODES: &[(&str, Code, bool)] = &[
     ("store_full", Code::ResourceExhausted, true),
     ("unavailable", Code::Unavailable, true),
     ("shard_unreachable", Code::Unavailable, true),
+    ("outcome_unknown", Code::Unknown, true),
     ("store_damaged", Code::DataLoss, false),
     ("position_too_old", Code::OutOfRange, false),
     // Refused by this dialect.

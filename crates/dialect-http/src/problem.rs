@@ -14,6 +14,7 @@ use utoipa::ToSchema;
 pub(crate) const CODES: &[(&str, u16, &str)] = &[
     // Refused by the engine.
     ("job_not_found", 404, "Job not found"),
+    ("job_prepared", 503, "Job not decided yet"),
     ("lease_lost", 409, "Lease lost"),
     (
         "report_conflict",
@@ -21,6 +22,8 @@ pub(crate) const CODES: &[(&str, u16, &str)] = &[
         "Another outcome was reported before",
     ),
     ("id_taken", 409, "Job id taken"),
+    ("id_busy", 409, "Job id in use"),
+    ("id_empty", 422, "Job id empty"),
     ("id_reserved", 422, "Job id reserved"),
     ("idempotency_conflict", 409, "Idempotency key used before"),
     ("idempotency_busy", 409, "Idempotency key in use"),
@@ -40,6 +43,7 @@ pub(crate) const CODES: &[(&str, u16, &str)] = &[
     ("queue_in_use", 409, "Queue has jobs"),
     ("schedule_not_found", 404, "Schedule not found"),
     ("cron_unreadable", 422, "Cron expression unreadable"),
+    ("cron_never_fires", 422, "Cron expression never fires"),
     ("time_zone_unknown", 422, "Time zone unknown"),
     ("deadline_passed", 422, "Deadline passed"),
     ("not_reserved", 409, "Numbers not reserved"),
@@ -53,6 +57,7 @@ pub(crate) const CODES: &[(&str, u16, &str)] = &[
     ("store_full", 503, "Store full"),
     ("unavailable", 503, "Not available"),
     ("shard_unreachable", 503, "Shard not reachable"),
+    ("outcome_unknown", 504, "Outcome unknown"),
     ("store_damaged", 500, "Stored record damaged"),
     ("position_too_old", 410, "Position too old"),
     // Refused by this dialect.

@@ -34,6 +34,7 @@ pub use engine::Engine;
 pub use followers::{Archive, read_followers};
 pub use keys::Glob;
 pub use load::Loader;
+pub use recurrence::check_spec;
 pub use peers::{Numbers, Parts, Spread};
 
 use ganger_types::{

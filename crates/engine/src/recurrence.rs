@@ -7,9 +7,54 @@ use std::time::Duration;
 
 use croner::Cron;
 use croner::parser::{CronParser, Seconds};
+use ganger_types::limits;
 use ganger_types::time::micros;
 use ganger_types::{Rejection, ScheduleSpec, Timestamp};
 use jiff::tz::TimeZone;
+
+use crate::command::at_most;
+
+/// The year of the calendar, on average.
+const YEAR: Duration = Duration::from_secs(31_556_952);
+
+/// Refuses a spec that cannot be read, or whose runs would come too often or never. A search for runs that never come
+/// takes up to some hundred milliseconds: whoever takes the spec from a client calls this before a shard does.
+///
+/// # Errors
+/// If there is such a thing.
+pub fn check_spec(spec: &ScheduleSpec, now: Timestamp) -> Result<(), Rejection> {
+    match spec {
+        ScheduleSpec::Interval { every, .. } => {
+            if *every < limits::SCHEDULE_EVERY_MIN {
+                let expected = "at least 1 second";
+                let what = "the interval of a schedule";
+                return Err(Rejection::OutOfRange { what, expected });
+            }
+            Recurrence::read(spec).map(drop)
+        }
+        ScheduleSpec::Cron {
+            expression,
+            time_zone,
+        } => {
+            for (what, text) in [
+                ("the length of a cron expression in bytes", expression),
+                ("the length of a time zone's name in bytes", time_zone),
+            ] {
+                let limit = u64::try_from(limits::CRON_BYTES_MAX).unwrap_or(u64::MAX);
+                at_most(what, u64::try_from(text.len()).unwrap_or(u64::MAX), limit)?;
+            }
+            let years = limits::CRON_YEARS_MAX;
+            let horizon = now.after(YEAR * u32::from(years));
+            match Recurrence::read(spec)?.after(now) {
+                Some(next) if next <= horizon => Ok(()),
+                _ => Err(Rejection::CronNever {
+                    expression: expression.clone(),
+                    years,
+                }),
+            }
+        }
+    }
+}
 
 /// A schedule's spec, read.
 pub(crate) enum Recurrence {
@@ -180,6 +225,29 @@ mod tests {
         let autumn =
             daily.newest_between(at("2026-10-24T22:00:00Z"), at("2026-10-25T22:59:59Z"), 10);
         assert_eq!(autumn.len(), 1, "2:30 comes twice on that day: {autumn:?}");
+    }
+
+    #[test]
+    fn what_never_fires_or_too_often_is_refused() {
+        let now = at("2026-11-22T12:00:00Z");
+        let refused = |spec: &ScheduleSpec| check_spec(spec, now).err().map(|why| why.code());
+        let cron = |expression: &str| ScheduleSpec::Cron {
+            expression: expression.into(),
+            time_zone: "UTC".into(),
+        };
+        for never in ["0 0 31 2 *", "0 0 31 4,6,9,11 *"] {
+            assert_eq!(refused(&cron(never)), Some("cron_never_fires"), "{never}");
+        }
+        // A leap day comes within eight years.
+        assert_eq!(refused(&cron("0 0 29 2 *")), None);
+        let long = format!("0 0 1 1 {}", ["*"; 200].join(","));
+        assert_eq!(refused(&cron(&long)), Some("too_large"));
+        let every = |millis| ScheduleSpec::Interval {
+            every: Duration::from_millis(millis),
+            first_at: now,
+        };
+        assert_eq!(refused(&every(999)), Some("out_of_range"));
+        assert_eq!(refused(&every(1_000)), None);
     }
 
     #[test]

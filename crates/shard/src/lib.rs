@@ -21,6 +21,7 @@ pub mod metrics;
 mod readers;
 mod settings;
 mod shard;
+mod spec;
 mod ticket;
 
 use ganger_types::{Bytes, Grant};

@@ -64,6 +64,12 @@ pub const KEY_PAGE_KEYS_MAX: usize = 10_000;
 pub const PAGE_JOBS_MAX: usize = 1_000;
 /// Overdue runs that one schedule may make up for, and does unless it sets a lower bound.
 pub const SCHEDULE_BACKLOG_MAX: u32 = 10_000;
+/// Shortest time between two runs of a schedule.
+pub const SCHEDULE_EVERY_MIN: Duration = Duration::from_secs(1);
+/// Bytes of a cron expression.
+pub const CRON_BYTES_MAX: usize = 255;
+/// Years within which a cron expression must fire.
+pub const CRON_YEARS_MAX: u16 = 40;
 
 /// Lease length unless namespace, queue or request say otherwise.
 pub const LEASE_FOR_DEFAULT: Duration = Duration::from_secs(60);

@@ -43,6 +43,14 @@ pub enum Rejection {
         /// Which.
         job: JobId,
     },
+    /// The job is part of a submission over several shards, and this shard does not know yet how that was decided.
+    #[error(
+        "job {job} is prepared here, and its submission is not known to be decided: the shard that decides it has not been heard since; ask again in a moment"
+    )]
+    JobPrepared {
+        /// Which.
+        job: JobId,
+    },
     /// The lease shown is not the live one.
     #[error(
         "lease on job {job} is {end}: stop the program, discard the result, lease again; renew before expiry"
@@ -68,6 +76,22 @@ pub enum Rejection {
     IdTaken {
         /// Which.
         job: JobId,
+    },
+    /// A submission with a job of this id is being decided.
+    #[error(
+        "job id {job} belongs to a submission that is being decided: repeat the request in a moment"
+    )]
+    IdBusy {
+        /// Which.
+        job: JobId,
+    },
+    /// The id is empty.
+    #[error(
+        "job {index} of the submission has an empty id: give it 1 to 255 bytes, or leave it out"
+    )]
+    IdEmpty {
+        /// Place of the job.
+        index: usize,
     },
     /// The id has the form of engine-made ids.
     #[error("job id {job} has the form of ids that the server makes: add or change a character")]
@@ -214,6 +238,16 @@ pub enum Rejection {
         /// Why.
         reason: String,
     },
+    /// The cron expression names no moment that comes.
+    #[error(
+        "cron expression {expression:?} never fires: no moment within {years} years fits it; change its day, month or weekday"
+    )]
+    CronNever {
+        /// As given.
+        expression: String,
+        /// Years that were searched.
+        years: u16,
+    },
     /// The time zone is not known.
     #[error("time zone {name:?} is not known: use an IANA name such as Europe/Rome, or UTC")]
     TimeZoneUnknown {
@@ -292,9 +326,12 @@ impl Rejection {
     pub fn code(&self) -> &'static str {
         match self {
             Self::JobNotFound { .. } => "job_not_found",
+            Self::JobPrepared { .. } => "job_prepared",
             Self::LeaseLost { .. } => "lease_lost",
             Self::ReportConflict { .. } => "report_conflict",
             Self::IdTaken { .. } => "id_taken",
+            Self::IdBusy { .. } => "id_busy",
+            Self::IdEmpty { .. } => "id_empty",
             Self::IdReserved { .. } => "id_reserved",
             Self::ClaimConflict => "idempotency_conflict",
             Self::ClaimBusy => "idempotency_busy",
@@ -314,6 +351,7 @@ impl Rejection {
             Self::QueueInUse { .. } => "queue_in_use",
             Self::ScheduleNotFound { .. } => "schedule_not_found",
             Self::CronUnreadable { .. } => "cron_unreadable",
+            Self::CronNever { .. } => "cron_never_fires",
             Self::TimeZoneUnknown { .. } => "time_zone_unknown",
             Self::DeadlinePassed { .. } => "deadline_passed",
             Self::NotReserved { .. } => "not_reserved",
@@ -325,12 +363,41 @@ impl Rejection {
         }
     }
 
+    /// The place in a submission of the job that it is about; `None` if it is about no single one.
+    pub fn member(&self) -> Option<usize> {
+        match self {
+            Self::UpstreamNotFound { index, .. }
+            | Self::MemberNotFound { index, .. }
+            | Self::Cycle { index }
+            | Self::DuplicateId { index, .. }
+            | Self::IdEmpty { index }
+            | Self::KindMissing { index }
+            | Self::OneShardOnly { index, .. }
+            | Self::DeadlinePassed { index, .. } => Some(*index),
+            _ => None,
+        }
+    }
+
+    /// Whether the same command may be taken in a moment, without a change.
+    pub fn passes(&self) -> bool {
+        matches!(
+            self,
+            Self::QueueFull { .. }
+                | Self::ClaimBusy
+                | Self::IdBusy { .. }
+                | Self::JobPrepared { .. }
+        )
+    }
+
     /// Every code there is, for the test that compares them with the documents.
-    pub const CODES: [&'static str; 31] = [
+    pub const CODES: [&'static str; 35] = [
         "job_not_found",
+        "job_prepared",
         "lease_lost",
         "report_conflict",
         "id_taken",
+        "id_busy",
+        "id_empty",
         "id_reserved",
         "idempotency_conflict",
         "idempotency_busy",
@@ -350,6 +417,7 @@ impl Rejection {
         "queue_in_use",
         "schedule_not_found",
         "cron_unreadable",
+        "cron_never_fires",
         "time_zone_unknown",
         "deadline_passed",
         "not_reserved",

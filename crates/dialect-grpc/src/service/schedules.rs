@@ -43,6 +43,8 @@ impl Schedules for Face {
         let namespace = inward::namespace(&request.namespace)?;
         let schedule = inward::schedule(namespace.clone(), request.schedule)?;
         let id = schedule.id.clone();
+        let checked = self.handle.check_schedule(&schedule.spec).await;
+        checked.map_err(Problem::from)?;
         let reply = self
             .call(Command::PutSchedule(Box::new(PutSchedule { schedule })))
             .await?;

@@ -21,11 +21,11 @@ use crate::time::{Moment, Span};
 )]
 #[schema(as = NewSchedule)]
 pub(crate) struct ScheduleIn {
-    /// So long between two runs.
+    /// So long between two runs; at least one second.
     every: Option<Span>,
     /// The first run, with `every`; now if absent.
     first_at: Option<Moment>,
-    /// A cron expression of five or six fields, such as `0 3 * * *`.
+    /// A cron expression of five or six fields, such as `0 3 * * *`: at most 255 bytes, and it fires within 40 years.
     cron: Option<String>,
     /// The time zone of `cron`: an IANA name such as `Europe/Rome`; `UTC` if absent.
     time_zone: Option<String>,

@@ -42,6 +42,7 @@ async fn read(ask: &Ask, id: ScheduleId) -> Result<ScheduleView, Problem> {
 pub(crate) async fn put(ask: Ask, Doc(given): Doc<ScheduleIn>) -> Result<Response, Problem> {
     let id: ScheduleId = ask.name()?;
     let schedule = given.convert(ask.namespace.clone(), id.clone(), wall_now())?;
+    ask.shard().check_schedule(&schedule.spec).await?;
     ask.call(Command::PutSchedule(Box::new(PutSchedule { schedule })))
         .await?;
     Ok(json::ok(&read(&ask, id).await?))

@@ -9,13 +9,13 @@ use ganger_types::{
     ScheduleId, ScheduleRecord, Timestamp,
 };
 
-use super::enqueue::{at_most, check_retry};
+use super::enqueue::{at_most, check_named, check_retry};
 use crate::Effects;
 use crate::engine::Engine;
 use crate::index::Timer;
 use crate::names::SpaceIndex;
 use crate::past::Past;
-use crate::recurrence::Recurrence;
+use crate::recurrence::{Recurrence, check_spec};
 
 /// A run that is found due within this time counts as on time, not as missed.
 const ON_TIME: Duration = Duration::from_secs(5);
@@ -23,7 +23,7 @@ const ON_TIME: Duration = Duration::from_secs(5);
 impl Engine {
     pub(crate) fn put_schedule(&mut self, now: Now, cmd: PutSchedule, out: &mut Effects) -> Answer {
         let mut schedule = cmd.schedule;
-        let recurrence = self.check_schedule(&schedule)?;
+        let recurrence = self.check_schedule(now, &schedule)?;
         self.check_new_queues(&schedule.namespace, [&schedule.queue])?;
 
         let space = self.make_space(&schedule.namespace);
@@ -48,7 +48,15 @@ impl Engine {
         Ok(Reply::Done)
     }
 
-    fn check_schedule(&self, schedule: &ScheduleRecord) -> Result<Recurrence, Rejection> {
+    fn check_schedule(&self, now: Now, schedule: &ScheduleRecord) -> Result<Recurrence, Rejection> {
+        check_named("the id of a schedule", schedule.id.as_bytes())?;
+        check_named("the name of a queue", schedule.queue.as_bytes())?;
+        for tag in &schedule.tags {
+            check_named("a tag", tag.as_bytes())?;
+        }
+        for (key, _) in &schedule.labels {
+            check_named("the key of a label", key.as_bytes())?;
+        }
         if schedule.kind.is_empty() {
             return Err(Rejection::KindMissing { index: 0 });
         }
@@ -69,6 +77,7 @@ impl Engine {
             Some(&schedule.payload),
             limit,
         )?;
+        check_spec(&schedule.spec, now.wall)?;
         Recurrence::read(&schedule.spec)
     }
 

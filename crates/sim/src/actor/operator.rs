@@ -6,6 +6,7 @@ use ganger_types::command::{
     AddDependencies, Alter, Cancel, ConfigureNamespace, ConfigureQueue, Delete, ForgetQueue,
     PutSchedule, QueueChange, RemoveDependencies, RemoveSchedule, Revive, Selection, TimeOut,
 };
+use ganger_types::limits::SCHEDULE_EVERY_MIN;
 use ganger_types::query::Query;
 use ganger_types::{
     Bytes, CatchUp, Command, DueOrder, FailurePolicy, JobId, Keep, Namespace, NamespaceSettings,
@@ -264,7 +265,8 @@ fn schedule(plan: &Plan, dice: &mut Dice, namespace: Namespace, now: Now) -> Com
     let spec = if dice.chance(600) {
         let factor = if is_sparse { 100 } else { 1 };
         ScheduleSpec::Interval {
-            every: dice.millis(plan.lease_ms / 2 + 50, plan.lease_ms * 6 + 50) * factor,
+            every: (dice.millis(plan.lease_ms / 2 + 50, plan.lease_ms * 6 + 50) * factor)
+                .max(SCHEDULE_EVERY_MIN),
             first_at: now.wall.after(dice.millis(1, plan.lease_ms * 2)),
         }
     } else {

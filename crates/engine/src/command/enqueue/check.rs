@@ -31,6 +31,9 @@ pub(super) fn check_sizes(
     if cmd.jobs.is_empty() {
         return Err(Rejection::NothingSubmitted);
     }
+    if let Some(claim) = &cmd.claim {
+        check_named("an idempotency key", claim.as_bytes())?;
+    }
     at_most(
         "the number of jobs of a submission",
         count(cmd.jobs.len()),
@@ -66,6 +69,16 @@ fn check_job(
 ) -> Result<(), Rejection> {
     if job.kind.is_empty() {
         return Err(Rejection::KindMissing { index });
+    }
+    check_named("the name of a queue", job.queue.as_bytes())?;
+    for tag in &job.tags {
+        check_named("a tag", tag.as_bytes())?;
+    }
+    for (key, _) in &job.labels {
+        check_named("the key of a label", key.as_bytes())?;
+    }
+    if let Some(unique) = &job.unique {
+        check_named("a unique key", unique.key.as_bytes())?;
     }
     let payload_max = settings.payload_bytes_max.min(u64::from(u32::MAX));
     at_most(
@@ -103,6 +116,15 @@ fn check_job(
             index,
             late: now.wall.since(deadline),
         });
+    }
+    Ok(())
+}
+
+/// Refuses an empty name: nothing that has one can be named in a path or on a command line.
+pub(crate) fn check_named(what: &'static str, name: &[u8]) -> Result<(), Rejection> {
+    if name.is_empty() {
+        let expected = "1 to 255 bytes long";
+        return Err(Rejection::OutOfRange { what, expected });
     }
     Ok(())
 }

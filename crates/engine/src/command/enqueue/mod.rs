@@ -14,7 +14,7 @@ use ganger_types::{
 };
 
 use self::check::check_sizes;
-pub(crate) use self::check::{at_most, check_references, check_retry};
+pub(crate) use self::check::{at_most, check_named, check_references, check_retry};
 pub(crate) use self::plan::Member;
 use super::fingerprint::Fingerprint;
 use crate::Effects;
