@@ -208,9 +208,18 @@ impl Engine {
                     )
                 })
             };
-            let given: BTreeMap<_, _> = mine()
-                .filter_map(|job| Some((job.extra.as_deref()?.id.clone()?, job.key)))
-                .collect();
+            let mut given = BTreeMap::new();
+            for job in mine() {
+                let Some(id) = job.extra.as_deref().and_then(|extra| extra.id.clone()) else {
+                    continue;
+                };
+                if let Some(other) = given.insert(id.clone(), job.key) {
+                    wrong.push(format!(
+                        "jobs number {other} and {} of {} have one id, {id}",
+                        job.key, space.name
+                    ));
+                }
+            }
             if given != space.given {
                 wrong.push(format!(
                     "the given ids of {} are not those of its jobs",

@@ -17,6 +17,10 @@ fn mark(letter: u8, parts: &[&[u8]]) -> Mark {
     mark
 }
 
+/// Where the entries of ids begin, and where they have ended.
+pub(crate) const ID_FIRST: &[u8] = b"i";
+pub(crate) const ID_END: &[u8] = b"j";
+
 /// The entry of an id that a client chose.
 pub(crate) fn id_mark(namespace: &Namespace, id: &JobId) -> Mark {
     mark(b'i', &[namespace.as_bytes(), id.as_bytes()])

@@ -81,6 +81,7 @@ pub(super) fn read_all(
         "SELECT job, attempt, start, body FROM logs",
         |_, row| Auditor::log(row),
     )?;
+    twins(connection, auditor.report)?;
     let version = version_of(connection)?;
     for small in Small::ALL {
         // An older store is audited as it is.
@@ -91,6 +92,21 @@ pub(super) fn read_all(
         auditor.each(connection, &sql, |auditor, row| auditor.small(small, row))?;
     }
     Ok(auditor.tally)
+}
+
+/// Jobs that have one id: whoever asks for it finds one of them.
+fn twins(connection: &Connection, report: &mut Report) -> Result<(), Fault> {
+    let sql = "SELECT min(key), max(key), count(*) FROM marks WHERE mark >= ?1 AND mark < ?2
+        GROUP BY mark HAVING count(*) > 1";
+    let mut statement = connection.prepare(sql)?;
+    let mut rows = statement.query([marks::ID_FIRST, marks::ID_END])?;
+    while let Some(row) = rows.next()? {
+        let (first, last, count): (i64, i64, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
+        let (first, last) = (JobKey(from_sql(first)), JobKey(from_sql(last)));
+        let what = format!("{count} jobs have its id, the last of them is number {last}");
+        report.add("jobs", first, what);
+    }
+    Ok(())
 }
 
 fn blob<'a>(row: &'a Row<'_>, column: usize) -> Result<&'a [u8], Fault> {
