@@ -150,7 +150,9 @@ fn exit_of(error: &Error) -> Exit {
             Exit::NotFound
         }
         code::BAD_URL | code::BAD_TOKEN | code::BAD_TRUST => Exit::Usage,
-        code::TIMED_OUT | code::BAD_REPLY | code::CLOSED => Exit::Unreachable,
+        code::TIMED_OUT | code::BAD_REPLY | code::CLOSED | "outcome_unknown" | "job_prepared" => {
+            Exit::Unreachable
+        }
         _ if error.is_unreachable() => Exit::Unreachable,
         _ => Exit::Refused,
     }
@@ -164,6 +166,13 @@ fn next_step(error: &Error) -> Option<String> {
         }
         code::TIMED_OUT => {
             "the server is there but did not answer in time: try again, or look at `ganger stats`"
+        }
+        "outcome_unknown" => {
+            "give the same job ids or the same --idempotency-key and repeat it: no job is made twice; without them, look \
+             with `ganger job list` first"
+        }
+        "job_prepared" => {
+            "its submission is being decided by another shard: try again, `ganger outbox` shows which shards are away"
         }
         code::BAD_REPLY => "compare `ganger version` here and on the server",
         "permission_denied" => {

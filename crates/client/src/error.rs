@@ -28,6 +28,11 @@ pub mod code {
     pub const LEASE_LOST: &str = "lease_lost";
 }
 
+/// Whether a refusal with this code says for certain that nothing was changed.
+fn tells_the_outcome(code: &str) -> bool {
+    !matches!(code, "unavailable" | "outcome_unknown")
+}
+
 /// Why a call failed. Its `Display` is the message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
@@ -132,7 +137,8 @@ impl Error {
     /// From an item of a batch.
     pub(crate) fn from_item(error: v1::Error) -> Self {
         let after = error.retry_after_ms.map(Duration::from_millis);
-        Self::make(&error.code, error.message, error.retryable, after, true)
+        let is_sure = tells_the_outcome(&error.code);
+        Self::make(&error.code, error.message, error.retryable, after, is_sure)
     }
 
     /// From a call. Without our code it comes from the transport, or from something in between.
@@ -150,7 +156,7 @@ impl Error {
                 status.message().to_owned(),
                 told(metadata::RETRYABLE) == Some("true"),
                 after.map(Duration::from_millis),
-                code != "unavailable",
+                tells_the_outcome(code),
             );
         }
         Self::from_transport(status)

@@ -142,11 +142,10 @@ impl Problem {
 impl From<Rejection> for Problem {
     fn from(rejection: Rejection) -> Self {
         let problem = Self::new(rejection.code(), rejection.to_string());
-        match rejection {
-            Rejection::QueueFull { .. } | Rejection::ClaimBusy => {
-                problem.after(RETRY_AFTER_DEFAULT)
-            }
-            _ => problem,
+        if rejection.passes() {
+            problem.after(RETRY_AFTER_DEFAULT)
+        } else {
+            problem
         }
     }
 }
@@ -179,6 +178,9 @@ impl From<RouteError> for Problem {
             RouteError::Unknown { .. } => Self::new("unknown_shard", message),
             RouteError::Unreachable { .. } => {
                 Self::new("shard_unreachable", message).after(RETRY_AFTER_DEFAULT)
+            }
+            RouteError::OutcomeUnknown { .. } => {
+                Self::new("outcome_unknown", message).after(RETRY_AFTER_DEFAULT)
             }
             RouteError::NoSuchUpstream { .. } => Self::new("upstream_not_found", message),
             RouteError::Refused { code, .. } => {

@@ -77,6 +77,11 @@ impl Ask {
         self.api.shard()
     }
 
+    /// The caller's time, if the request brings one.
+    pub(crate) fn now(&self) -> Option<Timestamp> {
+        self.now
+    }
+
     /// Applies a command, at the caller's time if the request brings one.
     pub(crate) async fn call(&self, command: Command) -> Result<Reply, CallError> {
         match self.now {

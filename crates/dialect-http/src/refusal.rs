@@ -14,11 +14,10 @@ const RETRY_AFTER_DEFAULT: Duration = Duration::from_secs(1);
 impl From<Rejection> for Problem {
     fn from(rejection: Rejection) -> Self {
         let problem = Self::new(rejection.code(), rejection.to_string());
-        match rejection {
-            Rejection::QueueFull { .. } | Rejection::ClaimBusy => {
-                problem.retry_after(RETRY_AFTER_DEFAULT)
-            }
-            _ => problem,
+        if rejection.passes() {
+            problem.retry_after(RETRY_AFTER_DEFAULT)
+        } else {
+            problem
         }
     }
 }
@@ -52,6 +51,7 @@ impl From<RouteError> for Problem {
             RouteError::Unreachable { .. } => {
                 Self::new("shard_unreachable", detail).retry_after(RETRY_AFTER_DEFAULT)
             }
+            RouteError::OutcomeUnknown { .. } => Self::new("outcome_unknown", detail),
             RouteError::NoSuchUpstream { .. } => Self::new("upstream_not_found", detail),
             RouteError::Refused { code, .. } => {
                 // A code that is not known here is of a newer server.
@@ -65,20 +65,6 @@ impl From<RouteError> for Problem {
                 }
             }
         }
-    }
-}
-
-/// The place in a submission that a rejection is about, if it names one.
-pub(crate) fn member_of(rejection: &Rejection) -> Option<usize> {
-    match rejection {
-        Rejection::UpstreamNotFound { index, .. }
-        | Rejection::MemberNotFound { index, .. }
-        | Rejection::Cycle { index }
-        | Rejection::DuplicateId { index, .. }
-        | Rejection::KindMissing { index }
-        | Rejection::OneShardOnly { index, .. }
-        | Rejection::DeadlinePassed { index, .. } => Some(*index),
-        _ => None,
     }
 }
 

@@ -517,6 +517,16 @@ impl Engine {
         is_it.then_some(key)
     }
 
+    /// The refusal of a command about a job that is neither live nor ended. Of a part whose decision is not known here
+    /// the job may be there any moment, or be there already for those who heard of the decision (`rel P4`).
+    pub(crate) fn no_job(&self, namespace: &Namespace, id: &JobId) -> Rejection {
+        let job = id.clone();
+        match self.undecided_job(namespace, id) {
+            Some(_) => Rejection::JobPrepared { job },
+            None => Rejection::JobNotFound { job },
+        }
+    }
+
     pub(crate) fn job(&self, key: JobKey) -> &Job {
         self.jobs.get(key).expect("callers have looked the job up")
     }
@@ -559,8 +569,4 @@ impl Engine {
             happening,
         });
     }
-}
-
-pub(crate) fn not_found(job: &JobId) -> Rejection {
-    Rejection::JobNotFound { job: job.clone() }
 }

@@ -11,7 +11,7 @@ use ganger_types::{
     limits,
 };
 
-use crate::engine::{Engine, not_found};
+use crate::engine::Engine;
 use crate::past::Past;
 
 /// Jobs that one question looks at: so many that a page is often whole, so few that nobody else waits for long.
@@ -143,7 +143,7 @@ impl Engine {
             return wrong_state(id, state, "it is a job of qless: call qless to change it");
         }
         self.refuse_item(namespace, id)
-            .unwrap_or_else(|| not_found(id))
+            .unwrap_or_else(|| self.no_job(namespace, id))
     }
 
     /// The refusal of a command that would end or move an item of raw keys, if that is what the id names.
@@ -176,7 +176,7 @@ impl Engine {
     /// Why qless did not let this job go.
     pub(crate) fn kept_by_qless(&self, namespace: &Namespace, id: &JobId) -> Rejection {
         let Some(state) = self.qless.state(namespace, id) else {
-            return not_found(id);
+            return self.no_job(namespace, id);
         };
         let needed = if state == JobState::Succeeded {
             "qless removes no job that is complete before its time (jobs-history, jobs-history-count)"

@@ -34,8 +34,8 @@ pub use engine::Engine;
 pub use followers::{Archive, read_followers};
 pub use keys::Glob;
 pub use load::Loader;
+pub use peers::{Numbers, Parts, Remainder, Spread};
 pub use recurrence::check_spec;
-pub use peers::{Numbers, Parts, Spread};
 
 use ganger_types::{
     Change, Epoch, Event, InputRow, JobRecord, Meta, Namespace, Now, Part, QlessMessage, ShardId,

@@ -106,6 +106,13 @@ impl Engine {
                 let part = self.claimed_part(now, namespace, key);
                 Reply::Claim(part.cloned().map(Box::new))
             }
+            Query::Given(namespace, ids) => {
+                let looked = ids.iter().map(|(id, print)| {
+                    let found = self.same_id(namespace, id, *print, known)?;
+                    Ok(found.is_some())
+                });
+                Reply::Given(looked.collect::<Result<_, Rejection>>()?)
+            }
             Query::Undecided => Reply::Undecided(self.undecided_parts()),
             Query::Audit => Reply::Audit(self.check_invariants()),
         })

@@ -54,11 +54,11 @@ impl Engine {
                 want(&cmd.namespace, &cmd.job);
                 cmd.on.iter().for_each(|id| want(&cmd.namespace, id));
             }
-            Command::Query(query) => {
-                if let Query::Why(namespace, id) = &**query {
-                    want(namespace, id);
-                }
-            }
+            Command::Query(query) => match &**query {
+                Query::Why(namespace, id) => want(namespace, id),
+                Query::Given(namespace, ids) => ids.iter().for_each(|(id, _)| want(namespace, id)),
+                _ => {}
+            },
             _ => {}
         }
         wants

@@ -4,7 +4,7 @@ use ganger_types::job::AttemptEnd;
 use ganger_types::reply::{Explanation, Reason};
 use ganger_types::{JobId, JobKey, JobRecord, JobState, Namespace, Now, Rejection, What};
 
-use crate::engine::{Engine, not_found};
+use crate::engine::Engine;
 use crate::job::Job;
 use crate::past::Past;
 
@@ -27,7 +27,7 @@ impl Engine {
                 None => {
                     let of_qless = self.qless.why(now, namespace, id);
                     let why = of_qless.or_else(|| self.keys.why(now, namespace, id));
-                    why.ok_or_else(|| not_found(id))
+                    why.ok_or_else(|| self.no_job(namespace, id))
                 }
             };
         };

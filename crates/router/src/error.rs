@@ -25,6 +25,16 @@ pub enum RouteError {
         /// Why.
         reason: String,
     },
+    /// It was asked for a change, and gave no answer.
+    #[error(
+        "shard {shard} gave no answer ({reason}): whether the request took effect is not known; repeat it with the same job ids or the same idempotency key, which makes no job twice, or look for its jobs first"
+    )]
+    OutcomeUnknown {
+        /// Which.
+        shard: ShardId,
+        /// Why.
+        reason: String,
+    },
     /// It answered, and refused.
     #[error("shard {shard}: {message}")]
     Refused {
@@ -34,6 +44,8 @@ pub enum RouteError {
         code: String,
         /// For people.
         message: String,
+        /// The place in a submission of the job that it is about.
+        member: Option<usize>,
     },
     /// A shard of this process gave no reply, or refused.
     #[error(transparent)]
@@ -60,6 +72,33 @@ impl RouteError {
             Self::Call(CallError::Rejected(rejection)) => rejection.code() == code,
             _ => false,
         }
+    }
+
+    /// The place in a submission of the job that a refusal is about; `None` if it is about no single one.
+    pub fn member(&self) -> Option<usize> {
+        match self {
+            Self::Refused { member, .. } => *member,
+            Self::Call(CallError::Rejected(rejection)) => rejection.member(),
+            _ => None,
+        }
+    }
+
+    /// Whether it was refused only because another submission of the same jobs is being decided.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.is("idempotency_busy") || self.is("id_busy")
+    }
+
+    /// As what is known after a change was asked for: a shard that could not answer may have made it.
+    pub(crate) fn after_a_change(self, shard: &ShardId) -> Self {
+        let is_unknown =
+            self.is("unavailable") || matches!(self, Self::Call(CallError::Unavailable { .. }));
+        if is_unknown {
+            return Self::OutcomeUnknown {
+                shard: shard.clone(),
+                reason: self.to_string(),
+            };
+        }
+        self
     }
 }
 

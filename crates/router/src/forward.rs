@@ -6,6 +6,7 @@ use tonic::codegen::http::header::{self, HeaderName};
 use tonic::codegen::http::{HeaderMap, Request, Response, Uri, Version, uri};
 use tonic::codegen::{Body as HttpBody, Bytes, Service as _, StdError};
 
+use crate::status::was_never_sent;
 use crate::{RouteError, Router};
 
 /// What is about one connection and not about the request, beside what `Connection` itself names.
@@ -26,7 +27,8 @@ impl Router {
     /// they come.
     ///
     /// # Errors
-    /// If the shard is not known, or cannot be reached; what the server answers is no error.
+    /// If the shard is not known, or cannot be reached, or was reached and gave no answer; what the server answers is no
+    /// error.
     pub async fn forward<B>(
         &self,
         shard: &ShardId,
@@ -41,6 +43,15 @@ impl Router {
             shard: shard.clone(),
             reason: words(&error),
         };
+        let unanswered = |error: tonic::transport::Error| {
+            if was_never_sent(&error) {
+                return unreachable(error);
+            }
+            RouteError::OutcomeUnknown {
+                shard: shard.clone(),
+                reason: words(&error),
+            }
+        };
         let (mut head, body) = request.into_parts();
         clean(&mut head.headers);
         let path = head.uri.path_and_query().cloned();
@@ -54,7 +65,7 @@ impl Router {
         std::future::poll_fn(|cx| link.poll_ready(cx))
             .await
             .map_err(unreachable)?;
-        let mut response = link.call(request).await.map_err(unreachable)?;
+        let mut response = link.call(request).await.map_err(unanswered)?;
         clean(response.headers_mut());
         *response.version_mut() = Version::HTTP_11;
         response.extensions_mut().clear();

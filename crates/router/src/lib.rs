@@ -26,7 +26,7 @@ use ganger_types::ShardId;
 pub use error::RouteError;
 pub use link::{Connector, Link, Plain, patient};
 pub use post::PeerState;
-pub use submit::Submitted;
+pub use submit::{Busy, Submitted};
 pub use topology::{Topology, TopologyError};
 
 use link::Links;

@@ -3,15 +3,17 @@
 use bytes::Bytes;
 use ganger_proto::v1;
 use ganger_proto::v1::peers_client::PeersClient;
-use ganger_shard::Handle;
+use ganger_shard::{CallError, Handle};
 use ganger_store::encoding;
-use ganger_types::command::{Decide, Receive, Reserve};
+use ganger_types::command::{Decide, Enqueue, Receive, Reserve};
 use ganger_types::query::Query;
 use ganger_types::{
-    ClaimKey, Command, IdTag, JobId, JobKey, Namespace, Part, PartRecord, Reply, ShardId, Wait,
+    ClaimKey, Command, Graph, IdTag, JobId, JobKey, JobRef, Namespace, Part, PartRecord, Rejection,
+    Reply, ShardId, Timestamp, Wait,
 };
 
-use crate::status::from_status;
+use crate::status::{from_change, from_status};
+use crate::submit::Submitted;
 use crate::{Link, RouteError};
 
 /// Bytes of a part in one piece on the wire.
@@ -40,7 +42,7 @@ fn unexpected(shard: &ShardId) -> RouteError {
 }
 
 impl Reach {
-    fn shard(&self) -> &ShardId {
+    pub(crate) fn shard(&self) -> &ShardId {
         match self {
             Self::Here(handle) => handle.id(),
             Self::There(shard, _) => shard,
@@ -75,14 +77,11 @@ impl Reach {
                 let bytes = Bytes::from(encoding::encode(&part));
                 drop(part);
                 let mut name = Some(shard.to_string());
-                let pieces: Vec<v1::PartPiece> = (0..bytes.len())
-                    .step_by(PIECE_BYTES)
-                    .map(|at| v1::PartPiece {
-                        shard: name.take().unwrap_or_default(),
-                        bytes: bytes.slice(at..bytes.len().min(at + PIECE_BYTES)),
-                    })
-                    .collect();
-                let pieces = tokio_stream::iter(pieces);
+                let pieces = pieces(&bytes).map(|bytes| v1::PartPiece {
+                    shard: name.take().unwrap_or_default(),
+                    bytes,
+                });
+                let pieces = tokio_stream::iter(pieces.collect::<Vec<_>>());
                 let reply = client.clone().prepare(pieces).await;
                 reply.map_err(|status| from_status(shard, &status))?;
             }
@@ -103,7 +102,7 @@ impl Reach {
                     is_committed: decide.is_committed,
                 };
                 let reply = client.clone().decide(request).await;
-                reply.map_err(|status| from_status(shard, &status))?;
+                reply.map_err(|status| from_change(shard, &status))?;
             }
         }
         Ok(())
@@ -137,7 +136,96 @@ impl Reach {
         }
     }
 
+    /// Has the shard take a submission whose jobs are all its own.
+    pub(crate) async fn enqueue(
+        &self,
+        submission: Enqueue,
+        at: Option<Timestamp>,
+    ) -> Result<Submitted, RouteError> {
+        let (jobs, graph, repeat) = match self {
+            Self::Here(handle) => {
+                let command = Command::Enqueue(Box::new(submission));
+                let reply = match at {
+                    Some(at) => handle.call_at(command, at).await?,
+                    None => handle.call(command).await?,
+                };
+                let Reply::Enqueued {
+                    jobs,
+                    graph,
+                    repeat,
+                } = reply
+                else {
+                    return Err(unexpected(self.shard()));
+                };
+                let jobs: Vec<_> = jobs.into_iter().map(|job| (job.id, job.existed)).collect();
+                (jobs, graph, repeat)
+            }
+            Self::There(shard, client) => {
+                let bytes = Bytes::from(encoding::encode(&submission));
+                drop(submission);
+                let mut head = Some((shard.to_string(), at.map(|at| at.0)));
+                let pieces = pieces(&bytes).map(|bytes| {
+                    let (shard, at) = head.take().unwrap_or_default();
+                    v1::SubmissionPiece { shard, bytes, at }
+                });
+                let pieces = tokio_stream::iter(pieces.collect::<Vec<_>>());
+                let reply = client.clone().enqueue(pieces).await;
+                let reply = reply.map_err(|status| from_change(shard, &status))?;
+                taken(reply.into_inner()).ok_or_else(|| unexpected(shard))?
+            }
+        };
+        let job = |(id, existed)| {
+            let shard = self.shard().clone();
+            (JobRef { shard, id }, existed)
+        };
+        Ok(Submitted {
+            jobs: jobs.into_iter().map(job).collect(),
+            graph,
+            repeat,
+        })
+    }
+
+    /// Which of the ids have jobs already, of the content that the fingerprints stand for.
+    pub(crate) async fn find_given(
+        &self,
+        namespace: &Namespace,
+        jobs: Vec<(JobId, u64)>,
+    ) -> Result<Vec<bool>, RouteError> {
+        let asked = jobs.len();
+        let found = match self {
+            Self::Here(handle) => {
+                let query = Query::Given(namespace.clone(), jobs);
+                match handle.call(Command::Query(Box::new(query))).await? {
+                    Reply::Given(found) => found,
+                    _ => return Err(unexpected(self.shard())),
+                }
+            }
+            Self::There(shard, client) => {
+                let jobs = jobs.iter().map(|(id, print)| v1::GivenId {
+                    id: Bytes::copy_from_slice(id.as_bytes()),
+                    print: *print,
+                });
+                let request = v1::FindGivenRequest {
+                    shard: shard.to_string(),
+                    namespace: Bytes::copy_from_slice(namespace.as_bytes()),
+                    jobs: jobs.collect(),
+                };
+                let reply = client.clone().find_given(request).await;
+                let reply = reply.map_err(|status| from_status(shard, &status))?;
+                reply.into_inner().is_there
+            }
+        };
+        if found.len() == asked {
+            Ok(found)
+        } else {
+            Err(unexpected(self.shard()))
+        }
+    }
+
     /// Those of the jobs that the shard does not know.
+    ///
+    /// # Errors
+    /// Also if it holds one in a part whose decision it does not know.
     pub(crate) async fn find_missing(
         &self,
         namespace: &Namespace,
@@ -147,8 +235,17 @@ impl Reach {
             Self::Here(handle) => {
                 let mut missing = Vec::new();
                 for id in jobs {
-                    if handle.job(namespace, id).await?.is_none() {
-                        missing.push(id.clone());
+                    if handle.job(namespace, id).await?.is_some() {
+                        continue;
+                    }
+                    let query = Query::Why(namespace.clone(), id.clone());
+                    let why = handle.call(Command::Query(Box::new(query))).await;
+                    match why {
+                        Err(error @ CallError::Rejected(Rejection::JobPrepared { .. })) => {
+                            return Err(error.into());
+                        }
+                        Err(CallError::Rejected(_)) => missing.push(id.clone()),
+                        why => drop(why?),
                     }
                 }
                 Ok(missing)
@@ -216,6 +313,22 @@ impl Reach {
             }
         }
     }
+}
+
+/// Bytes in pieces for the wire; at least one.
+fn pieces(bytes: &Bytes) -> impl Iterator<Item = Bytes> {
+    let starts = (0..bytes.len().max(1)).step_by(PIECE_BYTES);
+    starts.map(|at| bytes.slice(at..bytes.len().min(at + PIECE_BYTES)))
+}
+
+/// Jobs with whether each existed, the graph, and whether all is a repeat; `None` if names in it are none.
+type Taken = (Vec<(JobId, bool)>, Option<Graph>, bool);
+
+fn taken(wire: v1::SubmissionTaken) -> Option<Taken> {
+    let jobs = wire.jobs.into_iter();
+    let jobs = jobs.map(|job| Some((JobId::new(job.id).ok()?, job.existed)));
+    let graph = wire.graph.map(Graph::new).transpose().ok()?;
+    Some((jobs.collect::<Option<_>>()?, graph, wire.repeat))
 }
 
 /// What a shard has of another one's messages.

@@ -1,14 +1,15 @@
 //! What peers call.
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use ganger_access::Identity;
 use ganger_proto::v1;
 use ganger_proto::v1::peers_server::{Peers, PeersServer};
 use ganger_shard::Handle;
 use ganger_store::encoding;
-use ganger_types::command::{Decide, Receive};
+use ganger_types::command::{Decide, Enqueue, Receive};
 use ganger_types::limits::GRAPH_BYTES_MAX;
-use ganger_types::{ClaimKey, Graph, JobId, Namespace, OutboxRecord, Part, ShardId};
+use ganger_types::name::NameError;
+use ganger_types::{ClaimKey, Graph, JobId, Namespace, OutboxRecord, Part, ShardId, Timestamp};
 use tonic::{Request, Response, Status, Streaming};
 
 use crate::reach::{Reach, from_wait, to_wait};
@@ -61,6 +62,17 @@ fn check_sender(peer: Option<&Identity>, from: &ShardId) -> Result<(), Status> {
     )))
 }
 
+/// Adds a piece of a part or of a submission.
+fn collect(bytes: &mut BytesMut, piece: &[u8]) -> Result<(), Status> {
+    if bytes.len() + piece.len() > PART_BYTES_MAX {
+        return Err(wrong(format!(
+            "the submission is longer than {PART_BYTES_MAX} bytes"
+        )));
+    }
+    bytes.extend_from_slice(piece);
+    Ok(())
+}
+
 fn wrong(error: impl std::fmt::Display) -> Status {
     Status::invalid_argument(error.to_string())
 }
@@ -97,18 +109,57 @@ impl Peers for Router {
         let mut bytes = BytesMut::new();
         while let Some(piece) = pieces.message().await? {
             shard.get_or_insert(piece.shard);
-            if bytes.len() + piece.bytes.len() > PART_BYTES_MAX {
-                return Err(wrong(format!(
-                    "a part is longer than {PART_BYTES_MAX} bytes"
-                )));
-            }
-            bytes.extend_from_slice(&piece.bytes);
+            collect(&mut bytes, &piece.bytes)?;
         }
         let reach = self.asked(&shard.unwrap_or_default())?;
         let part: Part = encoding::decode(&bytes).map_err(wrong)?;
         drop(bytes);
         reach.prepare(part).await.map_err(refused)?;
         Ok(Response::new(v1::PartPrepared {}))
+    }
+
+    async fn find_given(
+        &self,
+        request: Request<v1::FindGivenRequest>,
+    ) -> Result<Response<v1::GivenFound>, Status> {
+        let request = request.into_inner();
+        let reach = self.asked(&request.shard)?;
+        let namespace = Namespace::new(&request.namespace).map_err(wrong)?;
+        let jobs = request.jobs.into_iter();
+        let jobs = jobs.map(|job| Ok((JobId::new(job.id)?, job.print)));
+        let jobs = jobs.collect::<Result<Vec<_>, NameError>>().map_err(wrong)?;
+        let is_there = reach.find_given(&namespace, jobs).await.map_err(refused)?;
+        Ok(Response::new(v1::GivenFound { is_there }))
+    }
+
+    async fn enqueue(
+        &self,
+        request: Request<Streaming<v1::SubmissionPiece>>,
+    ) -> Result<Response<v1::SubmissionTaken>, Status> {
+        let mut pieces = request.into_inner();
+        let mut head = None;
+        let mut bytes = BytesMut::new();
+        while let Some(piece) = pieces.message().await? {
+            head.get_or_insert((piece.shard, piece.at));
+            collect(&mut bytes, &piece.bytes)?;
+        }
+        let (shard, at) = head.unwrap_or_default();
+        let reach = self.asked(&shard)?;
+        let submission: Enqueue = encoding::decode(&bytes).map_err(wrong)?;
+        drop(bytes);
+        let taken = reach.enqueue(submission, at.map(Timestamp)).await;
+        let taken = taken.map_err(refused)?;
+        let jobs = taken.jobs.iter().map(|(job, existed)| v1::TakenJob {
+            id: Bytes::copy_from_slice(job.id.as_bytes()),
+            existed: *existed,
+        });
+        Ok(Response::new(v1::SubmissionTaken {
+            jobs: jobs.collect(),
+            graph: taken
+                .graph
+                .map(|graph| Bytes::copy_from_slice(graph.as_bytes())),
+            repeat: taken.repeat,
+        }))
     }
 
     async fn decide(

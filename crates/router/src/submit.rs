@@ -1,59 +1,142 @@
-//! Brings a submission to several shards: all of it, or nothing (`rel G8`).
+//! Brings a submission to its shards: all of it, or nothing (`rel G8`); the same again makes no job twice (`rel P1`).
+//!
+//! A submission whose jobs are all of one shard goes there as it is, and is judged as one that came there first. For
+//! several shards, jobs that are there already under ids of the client's are found first and left out.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use futures::future::try_join_all;
-use ganger_engine::{Numbers, Parts, Spread};
+use ganger_engine::{Numbers, Parts, Remainder, Spread};
 use ganger_types::command::Decide;
-use ganger_types::{Graph, JobRef, PartRecord, Rejection, ShardId};
+use ganger_types::{Graph, JobRef, PartRecord, Rejection, ShardId, Timestamp};
 use tokio::time::Instant;
 
 use crate::reach::Reach;
-use crate::{RouteError, Router};
+use crate::{REACH_WITHIN, RouteError, Router};
 
 /// How often a submission is begun anew because a shard lost its reservation by a restart.
 const ATTEMPTS_MAX: u32 = 3;
-/// How long a repeat waits for the first submission under its key to be decided.
+/// How long a submission waits for another one of the same jobs, or under the same key, to be decided.
 const BUSY_FOR: Duration = Duration::from_secs(5);
-const BUSY_PAUSE: Duration = Duration::from_millis(50);
+/// Pauses between looks at it: each half as long again, up to the last.
+const BUSY_PAUSE: Duration = Duration::from_millis(30);
+const BUSY_PAUSE_MAX: Duration = Duration::from_millis(500);
 
 /// What became of a submission.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Submitted {
-    /// The jobs, in the order of the submission.
-    pub jobs: Vec<JobRef>,
-    /// The name of the whole, the same on all its shards.
-    pub graph: Graph,
+    /// The jobs, in the order of the submission, and whether each was there already.
+    pub jobs: Vec<(JobRef, bool)>,
+    /// The name of the whole, the same on all its shards; `None` if it is none, or all jobs were there already.
+    pub graph: Option<Graph>,
     /// Whether this is the answer of an earlier submission under the same key.
     pub repeat: bool,
 }
 
+/// Pauses of a submission that waits for another one to be decided.
+#[derive(Debug)]
+pub struct Busy {
+    until: Instant,
+    next: Duration,
+}
+
+impl Default for Busy {
+    fn default() -> Self {
+        Self {
+            until: Instant::now() + BUSY_FOR,
+            next: BUSY_PAUSE,
+        }
+    }
+}
+
+impl Busy {
+    /// Waits for the next look; false if it has waited long enough.
+    pub async fn pause(&mut self) -> bool {
+        if Instant::now() + self.next > self.until {
+            return false;
+        }
+        tokio::time::sleep(self.next).await;
+        self.next = (self.next * 3 / 2).min(BUSY_PAUSE_MAX);
+        true
+    }
+}
+
 impl Router {
-    /// Submits jobs to any shards; the answer comes when every part is durable and the decision is.
+    /// Whether there are shards beside those of this process.
+    pub fn knows_others(&self) -> bool {
+        !self.0.topology.is_alone() || self.0.here.len() > 1
+    }
+
+    /// Submits jobs to any shards; the answer comes when every part is durable and the decision is. `graph` says that
+    /// they get a name together also if they do not wait for each other; `at` is the caller's time, for namespaces on
+    /// their callers' clocks.
     ///
     /// # Errors
     /// If it is refused, or a shard cannot be reached: then nothing of it stays, though a shard that could
-    /// not be told keeps its part, which does not run, until it hears of the decision.
-    pub async fn submit(&self, spread: Spread) -> Result<Submitted, RouteError> {
-        spread.check()?;
+    /// not be told keeps its part, which does not run, until it hears of the decision. After
+    /// [`RouteError::OutcomeUnknown`] all of it is there, or nothing.
+    pub async fn submit(
+        &self,
+        spread: Spread,
+        graph: bool,
+        at: Option<Timestamp>,
+    ) -> Result<Submitted, RouteError> {
         for shard in spread.counts().keys() {
             self.reach(shard)?;
         }
-        let began = Instant::now();
+        if let Some(shard) = spread.only_shard().cloned() {
+            return self.submit_to_one(&shard, spread, graph, at).await;
+        }
+        spread.check()?;
+        let mut busy = Busy::default();
         let mut attempt = 1;
         loop {
-            if let Some(earlier) = self.earlier(&spread).await? {
-                return Ok(earlier);
-            }
-            self.check_outside(&spread).await?;
-            match self.submit_once(spread.clone()).await {
+            match self.submit_to_many(&spread).await {
                 Err(error) if error.is("not_reserved") && attempt < ATTEMPTS_MAX => attempt += 1,
-                Err(error) if error.is("idempotency_busy") && began.elapsed() < BUSY_FOR => {
-                    tokio::time::sleep(BUSY_PAUSE).await;
-                }
+                Err(error) if error.is_busy() && busy.pause().await => {}
                 outcome => return outcome,
             }
         }
+    }
+
+    /// Has the one shard of all the jobs judge them.
+    async fn submit_to_one(
+        &self,
+        shard: &ShardId,
+        spread: Spread,
+        graph: bool,
+        at: Option<Timestamp>,
+    ) -> Result<Submitted, RouteError> {
+        if spread.refers_elsewhere() {
+            self.check_outside(&spread, Some(shard)).await?;
+        }
+        let reach = self.reach(shard)?;
+        let submission = spread.into_one(graph);
+        let mut busy = Busy::default();
+        loop {
+            match reach.enqueue(submission.clone(), at).await {
+                Err(error) if error.is_busy() && busy.pause().await => {}
+                outcome => return outcome,
+            }
+        }
+    }
+
+    async fn submit_to_many(&self, spread: &Spread) -> Result<Submitted, RouteError> {
+        if let Some(earlier) = self.earlier(spread).await? {
+            return Ok(earlier);
+        }
+        let existed = self.find_given(spread).await?;
+        let rest = spread.clone().without(&existed);
+        if rest.spread().jobs.is_empty() {
+            return Ok(Submitted {
+                jobs: rest.answer(&Numbers::new()),
+                graph: None,
+                repeat: false,
+            });
+        }
+        self.check_outside(rest.spread(), None).await?;
+        self.submit_once(rest).await
     }
 
     /// The answer to an earlier submission under the same key.
@@ -86,17 +169,38 @@ impl Router {
             .into_iter()
             .map(|(shard, first, tag)| (shard, (first, tag)))
             .collect();
+        let existed = claim.existed.into_iter().map(usize::try_from);
+        let existed: BTreeSet<usize> = existed.filter_map(Result::ok).collect();
+        let earlier = spread.clone().without(&existed);
         Ok(Some(Submitted {
-            jobs: spread.ids(&numbers),
-            graph,
+            jobs: earlier.answer(&numbers),
+            graph: Some(graph),
             repeat: true,
         }))
     }
 
-    /// Refuses references to jobs that do not exist.
-    async fn check_outside(&self, spread: &Spread) -> Result<(), RouteError> {
-        let mut by_shard = std::collections::BTreeMap::<ShardId, Vec<_>>::new();
-        for job in spread.outside() {
+    /// The places of jobs that are there already, under ids of the client's and with the same content.
+    async fn find_given(&self, spread: &Spread) -> Result<BTreeSet<usize>, RouteError> {
+        let looks = spread.given().into_iter().map(|(shard, jobs)| async move {
+            let ids = jobs.iter().map(|(_, id, print)| (id.clone(), *print));
+            let reach = self.reach(&shard)?;
+            let found = reach.find_given(&spread.namespace, ids.collect()).await?;
+            let places = jobs.iter().map(|(place, ..)| *place).zip(found);
+            let there = places.filter_map(|(place, is_there)| is_there.then_some(place));
+            Ok::<_, RouteError>(there.collect::<Vec<_>>())
+        });
+        Ok(try_join_all(looks).await?.into_iter().flatten().collect())
+    }
+
+    /// Refuses references to jobs that do not exist, of all shards but the one that judges for itself.
+    async fn check_outside(
+        &self,
+        spread: &Spread,
+        judge: Option<&ShardId>,
+    ) -> Result<(), RouteError> {
+        let mut by_shard = BTreeMap::<ShardId, Vec<_>>::new();
+        let outside = spread.outside().into_iter();
+        for job in outside.filter(|job| Some(&job.shard) != judge) {
             by_shard.entry(job.shard).or_default().push(job.id);
         }
         for (shard, ids) in by_shard {
@@ -112,15 +216,16 @@ impl Router {
         Ok(())
     }
 
-    async fn submit_once(&self, spread: Spread) -> Result<Submitted, RouteError> {
-        let namespace = spread.namespace.clone();
-        let counts = spread.counts();
+    async fn submit_once(&self, rest: Remainder) -> Result<Submitted, RouteError> {
+        let namespace = rest.spread().namespace.clone();
+        let counts = rest.spread().counts();
         let reserved = counts.iter().map(|(shard, jobs)| async move {
             let numbers = self.reach(shard)?.reserve(*jobs).await?;
             Ok::<_, RouteError>((shard.clone(), numbers))
         });
         let numbers: Numbers = try_join_all(reserved).await?.into_iter().collect();
-        let Parts { graph, parts, ids } = spread.split(&numbers);
+        let jobs = rest.answer(&numbers);
+        let Parts { graph, parts, .. } = rest.split(&numbers);
         let decide = |is_committed| Decide {
             namespace: namespace.clone(),
             graph: graph.clone(),
@@ -140,22 +245,51 @@ impl Router {
             }
             return Err(error);
         }
-        self.decide(&decider, decide(true)).await?;
+        self.decide_for(&decider, decide(true)).await?;
         Ok(Submitted {
-            jobs: ids,
-            graph,
+            jobs,
+            graph: Some(graph),
             repeat: false,
         })
+    }
+
+    /// Has the decider decide for a submission. Without an answer it is asked again for a while: a decision is made once,
+    /// and then stays.
+    async fn decide_for(&self, decider: &Reach, decide: Decide) -> Result<(), RouteError> {
+        let until = Instant::now() + REACH_WITHIN;
+        let mut pause = BUSY_PAUSE;
+        let mut unknown = None;
+        loop {
+            let decided = self.decide(decider, decide.clone()).await;
+            let error = match decided.map_err(|error| error.after_a_change(decider.shard())) {
+                Ok(()) => return Ok(()),
+                Err(error) => error,
+            };
+            let is_unknown = matches!(error, RouteError::OutcomeUnknown { .. });
+            let is_away = matches!(error, RouteError::Unreachable { .. });
+            if is_unknown || (is_away && unknown.is_some()) {
+                unknown.get_or_insert(error);
+            } else {
+                // What the decider says counts, also of a decision that it did not answer before.
+                return Err(error);
+            }
+            if Instant::now() + pause > until {
+                return unknown.map_or(Ok(()), Err);
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(BUSY_PAUSE_MAX);
+        }
     }
 
     /// Has a shard decide. If it is here, whoever asked may rely on the other shards having heard of it, as far
     /// as they answer: the ids that they are told now are known there.
     pub(crate) async fn decide(&self, decider: &Reach, decide: Decide) -> Result<(), RouteError> {
         decider.decide(decide).await?;
-        if let Reach::Here(handle) = decider {
-            let to: Vec<ShardId> = self
-                .peers(handle)
-                .await?
+        // What is decided stays so, whatever comes after it.
+        if let Reach::Here(handle) = decider
+            && let Ok(peers) = self.peers(handle).await
+        {
+            let to: Vec<ShardId> = peers
                 .into_iter()
                 .filter(|(view, _)| view.waiting > 0)
                 .map(|(view, _)| view.record.shard)

@@ -9,7 +9,11 @@ use ganger_access::Identity;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::time::Duration;
+use tonic::body::Body;
+use tonic::codegen::{BoxFuture, Service, http};
+use tonic::server::NamedService;
 use tonic::service::interceptor::InterceptedService;
 
 use ganger_engine::Spread;
@@ -30,6 +34,8 @@ struct Server {
     handle: Handle,
     listener: JoinHandle<()>,
     ending: oneshot::Sender<()>,
+    /// How many answers to changes are lost from now on.
+    losses: Arc<AtomicU32>,
 }
 
 fn shard(name: &str) -> ShardId {
@@ -64,6 +70,7 @@ async fn start_with(
     at: SocketAddr,
     clock: Arc<dyn Clock>,
 ) -> Server {
+    let losses = Arc::new(AtomicU32::new(0));
     let settings = Settings {
         shard: shard(name),
         ..Settings::default()
@@ -71,7 +78,11 @@ async fn start_with(
     let handle = Shard::start(store.clone(), settings, clock, Hooks::default()).unwrap();
     let router = Router::start(vec![handle.clone()], topology.clone(), Arc::new(Plain));
     // What a server at the front does: it knows who speaks.
-    let service = InterceptedService::new(router.service(), |mut request: tonic::Request<()>| {
+    let losing = Losing {
+        inner: router.service(),
+        left: Arc::clone(&losses),
+    };
+    let service = InterceptedService::new(losing, |mut request: tonic::Request<()>| {
         request.extensions_mut().insert(Identity::unchecked());
         Ok(request)
     });
@@ -95,6 +106,53 @@ async fn start_with(
         handle,
         listener,
         ending,
+        losses,
+    }
+}
+
+/// Loses answers to decisions and to whole submissions, after they have taken effect.
+#[derive(Clone)]
+struct Losing<S> {
+    inner: S,
+    left: Arc<AtomicU32>,
+}
+
+impl<S: NamedService> NamedService for Losing<S> {
+    const NAME: &'static str = S::NAME;
+}
+
+impl<S, B> Service<http::Request<B>> for Losing<S>
+where
+    S: Service<http::Request<B>, Response = http::Response<Body>>,
+    S::Future: Send + 'static,
+    S::Error: Send,
+{
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = BoxFuture<S::Response, S::Error>;
+
+    fn poll_ready(
+        &mut self,
+        cx: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: http::Request<B>) -> Self::Future {
+        let path = request.uri().path();
+        let is_change = path.ends_with("/Decide") || path.ends_with("/Enqueue");
+        let left = Arc::clone(&self.left);
+        let answer = self.inner.call(request);
+        Box::pin(async move {
+            let answer = answer.await?;
+            let less = |left: u32| left.checked_sub(1);
+            let is_lost = is_change && left.fetch_update(SeqCst, SeqCst, less).is_ok();
+            Ok(if is_lost {
+                tonic::Status::unavailable("the connection broke").into_http()
+            } else {
+                answer
+            })
+        })
     }
 }
 
@@ -143,6 +201,10 @@ impl Server {
     }
 }
 
+fn names(jobs: Vec<(JobRef, bool)>) -> Vec<JobRef> {
+    jobs.into_iter().map(|(job, _)| job).collect()
+}
+
 fn job() -> NewJob {
     NewJob {
         kind: Kind::from_static("echo"),
@@ -176,7 +238,8 @@ async fn a_graph_submitted_to_either_server_runs_on_both() {
         let one = start("1", &stores[0], &topology, at[&shard("1")]).await;
         let two = start("2", &stores[1], &topology, at[&shard("2")]).await;
         let router = [&one.router, &two.router][through];
-        let Submitted { jobs, .. } = router.submit(walk(None)).await.unwrap();
+        let Submitted { jobs, .. } = router.submit(walk(None), true, None).await.unwrap();
+        let jobs = names(jobs);
         // Whoever was told an id finds the job.
         assert_eq!(two.state(&jobs[1]).await, Some(JobState::Ready));
         for (server, result) in [(&two, "\"b\""), (&one, "\"a\"")] {
@@ -197,7 +260,13 @@ async fn a_shard_that_is_away_delays_only_what_needs_it() {
     let stores = [MemoryStore::new(), MemoryStore::new()];
     let one = start("1", &stores[0], &topology, at[&shard("1")]).await;
     let two = start("2", &stores[1], &topology, at[&shard("2")]).await;
-    let jobs = one.router.submit(walk(None)).await.unwrap().jobs;
+    let jobs = names(
+        one.router
+            .submit(walk(None), true, None)
+            .await
+            .unwrap()
+            .jobs,
+    );
     one.stop().await;
     let grant = two.take().await;
     two.complete(&grant, "\"b\"").await;
@@ -234,7 +303,7 @@ async fn rel_t1_who_waits_for_a_job_that_a_restored_server_never_had_learns_it()
             (shard("1"), waits),
         ],
     };
-    let jobs = one.router.submit(spread).await.unwrap().jobs;
+    let jobs = names(one.router.submit(spread, true, None).await.unwrap().jobs);
     while one.state(&jobs[2]).await.is_none() {
         tokio::task::yield_now().await;
     }
@@ -256,17 +325,17 @@ async fn an_unreachable_shard_is_said_and_nothing_of_the_submission_stays() {
     let (topology, at) = topology(&["1", "2"]).await;
     let stores = [MemoryStore::new(), MemoryStore::new()];
     let one = start("1", &stores[0], &topology, at[&shard("1")]).await;
-    let error = one.router.submit(walk(None)).await.unwrap_err();
+    let error = one.router.submit(walk(None), true, None).await.unwrap_err();
     assert!(
         matches!(&error, RouteError::Unreachable { shard, .. } if shard.as_str() == "2"),
         "{error}"
     );
     let mut other = walk(None);
     other.jobs[1].0 = shard("9");
-    let error = one.router.submit(other).await.unwrap_err();
+    let error = one.router.submit(other, true, None).await.unwrap_err();
     assert!(error.to_string().contains("has 1, 2"), "{error}");
     let two = start("2", &stores[1], &topology, at[&shard("2")]).await;
-    one.router.submit(walk(None)).await.unwrap();
+    one.router.submit(walk(None), true, None).await.unwrap();
     one.stop().await;
     two.stop().await;
 }
@@ -278,15 +347,15 @@ async fn rel_p1_a_repeated_submission_gets_the_first_ones_ids() {
     let one = start("1", &stores[0], &topology, at[&shard("1")]).await;
     let two = start("2", &stores[1], &topology, at[&shard("2")]).await;
     let (first, second) = tokio::join!(
-        one.router.submit(walk(Some("k"))),
-        two.router.submit(walk(Some("k")))
+        one.router.submit(walk(Some("k")), true, None),
+        two.router.submit(walk(Some("k")), true, None)
     );
     let (first, second) = (first.unwrap(), second.unwrap());
     assert_eq!(first.jobs, second.jobs);
     assert!(first.repeat != second.repeat);
     let mut other = walk(Some("k"));
     other.jobs[0].1.payload = Bytes::from_static(b"[2]");
-    let error = one.router.submit(other).await.unwrap_err();
+    let error = one.router.submit(other, true, None).await.unwrap_err();
     assert!(error.to_string().contains("idempotency key"), "{error}");
     one.stop().await;
     two.stop().await;
@@ -298,7 +367,13 @@ async fn a_job_that_does_not_exist_elsewhere_is_refused() {
     let stores = [MemoryStore::new(), MemoryStore::new()];
     let one = start("1", &stores[0], &topology, at[&shard("1")]).await;
     let two = start("2", &stores[1], &topology, at[&shard("2")]).await;
-    let jobs = one.router.submit(walk(None)).await.unwrap().jobs;
+    let jobs = names(
+        one.router
+            .submit(walk(None), true, None)
+            .await
+            .unwrap()
+            .jobs,
+    );
     let upstream = |id: JobId| {
         let mut waits = job();
         waits.after = vec![NewEdge {
@@ -318,9 +393,9 @@ async fn a_job_that_does_not_exist_elsewhere_is_refused() {
         }
     };
     let known = upstream(jobs[1].id.clone());
-    one.router.submit(known).await.unwrap();
+    one.router.submit(known, true, None).await.unwrap();
     let unknown = upstream(JobId::new("never").unwrap());
-    let error = one.router.submit(unknown).await.unwrap_err();
+    let error = one.router.submit(unknown, true, None).await.unwrap_err();
     assert!(
         matches!(error, RouteError::NoSuchUpstream { .. }),
         "{error}"
@@ -363,4 +438,80 @@ async fn a_decision_that_does_not_wait_for_its_part_is_told_to_try_again() {
     assert!(refused.to_string().contains("try again"), "{refused}");
     handle.call(decide).await.unwrap();
     handle.stop().await;
+}
+
+/// One job under an id of the client's, on shard 2.
+fn given(id: &'static str, payload: &'static str) -> Spread {
+    let job = NewJob {
+        id: Some(JobId::new(id).unwrap()),
+        payload: Bytes::from_static(payload.as_bytes()),
+        ..job()
+    };
+    Spread {
+        namespace: Namespace::default(),
+        claim: None,
+        jobs: vec![(shard("2"), job)],
+    }
+}
+
+#[tokio::test]
+async fn rel_p1_one_id_through_any_server_at_once_and_later_is_one_job() {
+    let (topology, at) = topology(&["1", "2"]).await;
+    let stores = [MemoryStore::new(), MemoryStore::new()];
+    let one = start("1", &stores[0], &topology, at[&shard("1")]).await;
+    let two = start("2", &stores[1], &topology, at[&shard("2")]).await;
+    let at_once = futures::future::join_all((0..8).map(|number| {
+        let router = if number % 2 == 0 {
+            &one.router
+        } else {
+            &two.router
+        };
+        router.submit(given("x", "[1]"), false, None)
+    }));
+    let answers: Vec<Submitted> = at_once.await.into_iter().map(Result::unwrap).collect();
+    let new = answers.iter().filter(|answer| !answer.jobs[0].1).count();
+    assert_eq!(new, 1, "{answers:?}");
+    let refused = one.router.submit(given("x", "[2]"), false, None).await;
+    let refused = refused.unwrap_err();
+    assert!(
+        matches!(&refused, RouteError::Refused { code, .. } if code == "id_taken"),
+        "{refused}"
+    );
+    // An answer that was lost on its way: the same once more finds the job.
+    two.losses.store(1, SeqCst);
+    let lost = one.router.submit(given("y", "[1]"), false, None).await;
+    let lost = lost.unwrap_err();
+    assert!(matches!(lost, RouteError::OutcomeUnknown { .. }), "{lost}");
+    let again = one
+        .router
+        .submit(given("y", "[1]"), false, None)
+        .await
+        .unwrap();
+    assert!(again.jobs[0].1, "{again:?}");
+    // A shard that was never reached was asked for nothing.
+    two.stop().await;
+    let away = one.router.submit(given("z", "[1]"), false, None).await;
+    assert!(
+        matches!(away, Err(RouteError::Unreachable { .. })),
+        "{away:?}"
+    );
+    one.stop().await;
+}
+
+#[tokio::test]
+async fn a_decision_whose_answer_is_lost_is_asked_for_again() {
+    let (topology, at) = topology(&["1", "2"]).await;
+    let stores = [MemoryStore::new(), MemoryStore::new()];
+    let one = start("1", &stores[0], &topology, at[&shard("1")]).await;
+    let two = start("2", &stores[1], &topology, at[&shard("2")]).await;
+    let mut spread = walk(None);
+    spread.jobs.rotate_left(1);
+    spread.jobs[1].1.inputs.clear();
+    assert_eq!(spread.decider(), Some(&shard("2")));
+    two.losses.store(2, SeqCst);
+    let jobs = names(one.router.submit(spread, true, None).await.unwrap().jobs);
+    assert_eq!(two.state(&jobs[0]).await, Some(JobState::Ready));
+    assert_eq!(two.losses.load(SeqCst), 0);
+    one.stop().await;
+    two.stop().await;
 }

@@ -360,15 +360,20 @@ pub(crate) fn refuse(door: Door, problem: &Problem) -> Response<Body> {
 
 /// A refusal as gRPC says it: a status in the header, without a body.
 fn refuse_grpc(problem: &Problem) -> Response<Body> {
-    // 16 is UNAUTHENTICATED, 8 RESOURCE_EXHAUSTED, 14 UNAVAILABLE, 3 INVALID_ARGUMENT, 7 PERMISSION_DENIED.
+    // 16 is UNAUTHENTICATED, 2 UNKNOWN, 8 RESOURCE_EXHAUSTED, 14 UNAVAILABLE, 3 INVALID_ARGUMENT, 7 PERMISSION_DENIED.
     let code = match problem.status() {
         StatusCode::UNAUTHORIZED => "16",
         StatusCode::TOO_MANY_REQUESTS => "8",
         StatusCode::SERVICE_UNAVAILABLE => "14",
+        StatusCode::GATEWAY_TIMEOUT => "2",
         StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY => "3",
         _ => "7",
     };
-    let is_retryable = if code == "14" { "true" } else { "false" };
+    let is_retryable = if matches!(code, "14" | "2") {
+        "true"
+    } else {
+        "false"
+    };
     let message: String = problem.detail.chars().map(percent).collect();
     let mut response = Response::new(Body::empty());
     let headers = response.headers_mut();

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use axum::body::Body;
 use axum::response::IntoResponse as _;
 use futures::StreamExt as _;
-use ganger_access::{Audit, Identity, Outcome, Record};
+use ganger_access::{Audit, Identity, Outcome, Record, Verb, find};
 use ganger_dialect_http::Problem;
 use ganger_router::{RouteError, Router};
 use ganger_types::{JobRef, ShardId};
@@ -207,6 +207,7 @@ impl Front {
     ) -> Response<Body> {
         let is_reading = request.method() == Method::GET;
         let is_waiting = WAITING.contains(&request.uri().path());
+        let may_change = may_change(door, &request);
         let headers = request.headers_mut();
         for name in OF_THE_PAGE {
             headers.remove(name);
@@ -230,6 +231,14 @@ impl Front {
         };
         let response = match answer {
             Ok(response) => response.map(Body::new),
+            Err(RouteError::OutcomeUnknown { shard, reason }) if !may_change => {
+                let error = RouteError::Unreachable { shard, reason };
+                return self.unreached(door, &error.to_string());
+            }
+            Err(error @ RouteError::OutcomeUnknown { .. }) => {
+                self.passed.failed.fetch_add(1, Ordering::Relaxed);
+                return refuse(door, &Problem::new("outcome_unknown", error.to_string()));
+            }
             Err(error) => return self.unreached(door, &error.to_string()),
         };
         if is_unknown_there(&response) {
@@ -283,6 +292,15 @@ impl Front {
             &problem.retry_after(std::time::Duration::from_secs(1)),
         )
     }
+}
+
+/// Whether a request may change something: then no answer leaves its outcome unknown.
+fn may_change(door: Door, request: &Request<Body>) -> bool {
+    if door == Door::Grpc {
+        let row = find(request.uri().path().trim_start_matches('/'));
+        return row.is_none_or(|row| !matches!(row.verb, Verb::Greet | Verb::Observe));
+    }
+    !request.method().is_safe()
 }
 
 /// Has the routes answer.

@@ -35,6 +35,9 @@ pub struct Part {
     pub record: PartRecord,
     /// The jobs, numbered from [`PartRecord::first`] on.
     pub jobs: Vec<NewJob>,
+    /// Fingerprint of each job as the client submitted it, in their order: what tells a repeat under its id. Empty in
+    /// parts of older programs.
+    pub prints: Vec<u64>,
     /// Members by their place among `jobs`, and who waits for them on other shards.
     pub dependents: Vec<(u32, Dependent)>,
 }
@@ -80,6 +83,8 @@ pub struct PartClaim {
     pub fingerprint: u64,
     /// The first number on each shard, and what ids are made with there.
     pub numbers: Vec<(ShardId, JobKey, IdTag)>,
+    /// Places in the submission of jobs that were there before, under the ids that the client gave.
+    pub existed: Vec<u32>,
 }
 
 /// A message as the sender keeps it until it is confirmed.

@@ -51,6 +51,8 @@ pub enum Query {
     Undecided,
     /// The submission over several shards that this shard decided under an idempotency key.
     Claim(Namespace, ClaimKey),
+    /// Which of these ids have jobs already, of the content that each fingerprint stands for.
+    Given(Namespace, Vec<(JobId, u64)>),
     /// Recomputes every index and compares (`rel A1`).
     Audit,
 }

@@ -141,6 +141,8 @@ pub enum Reply {
     Undecided(Vec<PartRecord>),
     /// To [`crate::query::Query::Claim`].
     Claim(Option<Box<PartRecord>>),
+    /// To [`crate::query::Query::Given`]: for each id, in order, whether its job is there.
+    Given(Vec<bool>),
     /// To [`crate::query::Query::Audit`]: what disagrees; empty is good.
     Audit(Vec<String>),
 }

@@ -61,6 +61,7 @@ impl Query {
             | Self::Statistics(namespace, ..)
             | Self::Claim(namespace, _)
             | Self::Guest(namespace, _)
+            | Self::Given(namespace, _)
             | Self::Why(namespace, _) => Some(namespace),
             Self::Guests(query) => Some(&query.namespace),
             Self::Namespaces

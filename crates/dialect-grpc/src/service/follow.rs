@@ -7,9 +7,7 @@ use ganger_access::Place;
 use ganger_proto::v1;
 use ganger_shard::StoredJob;
 use ganger_shard::Subscription;
-use ganger_types::{
-    Event, Happening, JobId, JobRecord, Namespace, Position, Queue, Rejection, ShardId,
-};
+use ganger_types::{Event, Happening, JobId, JobRecord, Namespace, Position, Queue, ShardId};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Status;
@@ -156,12 +154,10 @@ impl Face {
                 .job(&asked.namespace, &asked.id)
                 .await
                 .map_err(Problem::from)?;
-            let gone = || {
-                Problem::from(Rejection::JobNotFound {
-                    job: asked.id.clone(),
-                })
+            let stored = match found {
+                Some(stored) => stored,
+                None => return Err(Some(self.missing(&asked.namespace, &asked.id).await)),
             };
-            let stored = found.ok_or_else(gone)?;
             let piece = self
                 .log_piece(&stored, asked.place, asked.bytes_max)
                 .await?;

@@ -7,9 +7,7 @@ use ganger_types::command::{
     AddDependencies, Cancel, Delete, RemoveDependencies, Revive, Selection, TimeOut,
 };
 use ganger_types::query::Query;
-use ganger_types::{
-    Command, Graph, InputState, JobId, Namespace, Rejection, Reply, ShardId, limits,
-};
+use ganger_types::{Command, Graph, InputState, JobId, Namespace, Reply, ShardId, limits};
 use tonic::{Request, Response, Status, Streaming};
 
 use super::{Streamed, reply_as};
@@ -226,8 +224,10 @@ impl Jobs for Face {
             found = self.handle.wait(&namespace, &id, wait_for) => found,
             () = self.options.stopping.cancelled() => self.handle.job(&namespace, &id).await,
         };
-        let found = found.map_err(Problem::from)?;
-        let stored = found.ok_or_else(|| Problem::from(Rejection::JobNotFound { job: id }))?;
+        let stored = match found.map_err(Problem::from)? {
+            Some(stored) => stored,
+            None => return Err(self.missing(&namespace, &id).await.into()),
+        };
         Ok(Response::new(outward::job(self.handle.id(), stored, false)))
     }
 

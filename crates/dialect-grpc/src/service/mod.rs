@@ -56,8 +56,19 @@ impl Face {
         namespace: &Namespace,
         id: &JobId,
     ) -> Result<StoredJob, Problem> {
-        let found = self.handle.job(namespace, id).await?;
-        found.ok_or_else(|| Rejection::JobNotFound { job: id.clone() }.into())
+        match self.handle.job(namespace, id).await? {
+            Some(found) => Ok(found),
+            None => Err(self.missing(namespace, id).await),
+        }
+    }
+
+    /// The refusal for a job that no row tells of: the engine knows whether it is part of a submission that is not
+    /// decided.
+    pub(crate) async fn missing(&self, namespace: &Namespace, id: &JobId) -> Problem {
+        match self.ask(Query::Why(namespace.clone(), id.clone())).await {
+            Ok(_) => Rejection::JobNotFound { job: id.clone() }.into(),
+            Err(problem) => problem,
+        }
     }
 }
 

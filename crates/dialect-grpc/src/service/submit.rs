@@ -4,8 +4,11 @@ use futures::FutureExt as _;
 use futures::stream::{FuturesOrdered, StreamExt};
 use ganger_engine::Spread;
 use ganger_proto::v1;
-use ganger_types::command::{Enqueue, NewInput, NewJob};
-use ganger_types::{ClaimKey, Command, Namespace, Reply, limits};
+use ganger_router::{Busy, Submitted};
+use ganger_shard::CallError;
+use ganger_types::command::{NewInput, NewJob};
+use ganger_types::reply::Enqueued;
+use ganger_types::{ClaimKey, Command, JobRef, Namespace, Rejection, Reply, limits};
 use prost::Message as _;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Status, Streaming};
@@ -48,49 +51,58 @@ impl Face {
         graph: bool,
         names: Vec<String>,
     ) -> Result<v1::EnqueueReply, Problem> {
-        if !spread.is_at(self.handle.id()) {
-            return self.submit_elsewhere(spread, names).await;
-        }
-        let command = Enqueue {
-            namespace: spread.namespace,
-            jobs: spread.jobs.into_iter().map(|(_, job)| job).collect(),
-            claim: spread.claim,
-            graph,
+        let submitted = if self.is_here(&spread) {
+            self.submit_here(spread, graph).await?
+        } else {
+            let router = self.options.router.as_ref();
+            let router = router.ok_or_else(Problem::unexpected)?;
+            router.submit(spread, graph, None).await?
         };
-        let reply = self.call(Command::Enqueue(Box::new(command))).await?;
-        let (jobs, graph, repeat) =
-            reply_as!(reply, Reply::Enqueued { jobs, graph, repeat } => (jobs, graph, repeat))?;
-        let shard = self.handle.id();
+        let jobs = submitted.jobs.iter().zip(names);
         let jobs = jobs
-            .iter()
-            .zip(names)
-            .map(|(job, name)| outward::enqueued(shard, &job.id, job.existed, name));
-        Ok(v1::EnqueueReply {
-            jobs: jobs.collect(),
-            graph: outward::text!(graph),
-            repeat,
-        })
-    }
-
-    /// A submission that has to do with other shards.
-    async fn submit_elsewhere(
-        &self,
-        spread: Spread,
-        names: Vec<String>,
-    ) -> Result<v1::EnqueueReply, Problem> {
-        let router = self.options.router.as_ref();
-        let router = router.ok_or_else(Problem::unexpected)?;
-        let submitted = router.submit(spread).await?;
-        let jobs = submitted
-            .jobs
-            .iter()
-            .zip(names)
-            .map(|(job, name)| outward::enqueued(&job.shard, &job.id, false, name));
-        let graph = Some(submitted.graph);
+            .map(|((job, existed), name)| outward::enqueued(&job.shard, &job.id, *existed, name));
+        let graph = submitted.graph;
         Ok(v1::EnqueueReply {
             jobs: jobs.collect(),
             graph: outward::text!(graph),
             repeat: submitted.repeat,
+        })
+    }
+
+    /// Whether this shard alone has to do with it.
+    fn is_here(&self, spread: &Spread) -> bool {
+        let is_here = spread
+            .only_shard()
+            .is_none_or(|shard| shard == self.handle.id());
+        is_here && !spread.refers_elsewhere() && spread.counts().len() <= 1
+    }
+
+    /// Has this shard take a submission. While another one of the same jobs is being decided, it waits for that.
+    async fn submit_here(&self, spread: Spread, graph: bool) -> Result<Submitted, Problem> {
+        let submission = spread.into_one(graph);
+        let router = self.options.router.as_ref();
+        let reply = if router.is_some_and(ganger_router::Router::knows_others) {
+            let mut busy = Busy::default();
+            loop {
+                let command = Command::Enqueue(Box::new(submission.clone()));
+                match self.handle.call(command).await {
+                    Err(CallError::Rejected(Rejection::IdBusy { .. })) if busy.pause().await => {}
+                    outcome => break outcome?,
+                }
+            }
+        } else {
+            self.call(Command::Enqueue(Box::new(submission))).await?
+        };
+        let (jobs, graph, repeat) =
+            reply_as!(reply, Reply::Enqueued { jobs, graph, repeat } => (jobs, graph, repeat))?;
+        let job = |job: Enqueued| {
+            let (shard, id) = (self.handle.id().clone(), job.id);
+            (JobRef { shard, id }, job.existed)
+        };
+        Ok(Submitted {
+            jobs: jobs.into_iter().map(job).collect(),
+            graph,
+            repeat,
         })
     }
 

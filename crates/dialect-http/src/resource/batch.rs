@@ -262,9 +262,9 @@ async fn apply(ask: &Ask, group: Vec<Entry>) -> Applied {
     let mut jobs = Vec::with_capacity(group.len());
     for (line, entry) in group {
         match entry {
-            Ok(spread) if spread.is_at(ask.shard().id()) => {
+            Ok(spread) if is_simple(ask, &spread) => {
                 numbers.push(line);
-                jobs.extend(spread.jobs.into_iter().map(|(_, job)| job));
+                jobs.extend(spread.into_one(false).jobs);
             }
             Ok(spread) => answers.push((line, send_elsewhere(ask, spread).await)),
             Err(problem) => answers.push((line, Err(problem))),
@@ -273,6 +273,11 @@ async fn apply(ask: &Ask, group: Vec<Entry>) -> Applied {
     answers.extend(numbers.into_iter().zip(apply_jobs(ask, jobs).await));
     answers.sort_by_key(|(line, _)| *line);
     answers
+}
+
+/// Whether this shard alone has to do with a job.
+fn is_simple(ask: &Ask, spread: &Spread) -> bool {
+    spread.only_shard() == Some(ask.shard().id()) && !spread.refers_elsewhere()
 }
 
 /// A job that has to do with other shards, by itself.

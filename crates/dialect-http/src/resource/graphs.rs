@@ -3,7 +3,7 @@
 use axum::extract::{FromRequest, Request};
 use axum::response::Response;
 use bytes::Bytes;
-use ganger_shard::CallError;
+use ganger_router::RouteError;
 use ganger_shard::StoredJob;
 use ganger_types::command::{Cancel, Selection};
 use ganger_types::query::JobQuery;
@@ -22,7 +22,7 @@ use crate::json::{self, MaybeDoc, require_type};
 use crate::names::{CalledName, GraphName, JobName, KindName, Named, show};
 use crate::outward::delivery::policy;
 use crate::problem::Problem;
-use crate::refusal::{member_of, unexpected_reply};
+use crate::refusal::unexpected_reply;
 use crate::resource::act::CancelIn;
 use crate::resource::bulk;
 use crate::resource::jobs::find;
@@ -126,11 +126,8 @@ fn member(job: JobRef, existed: bool, called: Called) -> MemberView {
 }
 
 /// A refusal of the whole that is due to one job says which, by the name it has in the submission.
-fn in_submission(error: CallError, called: &[Called], pointer: &str) -> Problem {
-    let CallError::Rejected(rejection) = &error else {
-        return error.into();
-    };
-    let Some(index) = member_of(rejection) else {
+fn in_submission(error: RouteError, called: &[Called], pointer: &str) -> Problem {
+    let Some(index) = error.member() else {
         return error.into();
     };
     let name = called.get(index).and_then(Called::text);

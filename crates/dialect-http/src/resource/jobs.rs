@@ -172,8 +172,10 @@ pub(crate) fn raw(bytes: Bytes) -> Response {
 /// The job in the path.
 pub(crate) async fn find(ask: &Ask) -> Result<StoredJob, Problem> {
     let id = ask.job()?;
-    let found = ask.shard().job(&ask.namespace, &id).await?;
-    found.ok_or_else(|| not_found(id))
+    match ask.shard().job(&ask.namespace, &id).await? {
+        Some(found) => Ok(found),
+        None => Err(missing(ask, id).await),
+    }
 }
 
 /// The job in the path; once it has ended, or `wait` is over, or the server stops.
@@ -184,8 +186,19 @@ async fn waited_for(ask: &Ask) -> Result<StoredJob, Problem> {
     }
     let id = ask.job()?;
     tokio::select! {
-        found = ask.shard().wait(&ask.namespace, &id, wait) => found?.ok_or_else(|| not_found(id.clone())),
+        found = ask.shard().wait(&ask.namespace, &id, wait) => match found? {
+            Some(found) => Ok(found),
+            None => Err(missing(ask, id.clone()).await),
+        },
         () = ask.api.settings().stopping.cancelled() => find(ask).await,
+    }
+}
+
+/// The refusal for a job that no row tells of: the engine knows whether it is part of a submission that is not decided.
+pub(crate) async fn missing(ask: &Ask, id: JobId) -> Problem {
+    match explain(ask, id.clone()).await {
+        Ok(_) => not_found(id),
+        Err(problem) => problem,
     }
 }
 

@@ -1,9 +1,10 @@
-//! A submission on its way: to this shard alone, or to several through the router.
+//! A submission on its way: to this shard alone, or to others through the router.
 
 use ganger_engine::Spread;
+use ganger_router::{Busy, RouteError};
 use ganger_shard::CallError;
 use ganger_types::command::Enqueue;
-use ganger_types::{Command, Graph, JobRef, Reply};
+use ganger_types::{Command, Graph, JobRef, Rejection, Reply};
 
 use crate::ask::Ask;
 use crate::problem::Problem;
@@ -24,20 +25,23 @@ pub(crate) async fn submit(
     ask: &Ask,
     spread: Spread,
     graph: bool,
-    explain: impl Fn(CallError) -> Problem,
+    explain: impl Fn(RouteError) -> Problem,
 ) -> Result<Submitted, Problem> {
-    if spread.is_at(ask.shard().id()) {
+    let is_here = spread
+        .only_shard()
+        .is_none_or(|shard| shard == ask.shard().id());
+    if is_here && !spread.refers_elsewhere() && spread.counts().len() <= 1 {
         return submit_here(ask, spread, graph).await?.map_err(explain);
     }
-    // What would be wrong with it on one shard too is said in the places of the submission.
-    spread
-        .check()
-        .map_err(|rejection| explain(CallError::Rejected(rejection)))?;
     let router = ask.api.settings().router.as_ref();
-    let submitted = router.ok_or_else(unexpected_reply)?.submit(spread).await?;
+    let router = router.ok_or_else(unexpected_reply)?;
+    let submitted = router
+        .submit(spread, graph, ask.now())
+        .await
+        .map_err(explain)?;
     Ok(Submitted {
-        jobs: submitted.jobs.into_iter().map(|job| (job, false)).collect(),
-        graph: Some(submitted.graph),
+        jobs: submitted.jobs,
+        graph: submitted.graph,
         repeat: submitted.repeat,
     })
 }
@@ -46,15 +50,9 @@ async fn submit_here(
     ask: &Ask,
     spread: Spread,
     graph: bool,
-) -> Result<Result<Submitted, CallError>, Problem> {
-    let command = Enqueue {
-        namespace: spread.namespace,
-        jobs: spread.jobs.into_iter().map(|(_, job)| job).collect(),
-        claim: spread.claim,
-        graph,
-    };
+) -> Result<Result<Submitted, RouteError>, Problem> {
     let here = ask.shard().id();
-    match ask.call(Command::Enqueue(Box::new(command))).await {
+    match enqueue(ask, spread.into_one(graph)).await {
         Ok(Reply::Enqueued {
             jobs,
             graph,
@@ -72,6 +70,22 @@ async fn submit_here(
             }))
         }
         Ok(_) => Err(unexpected_reply()),
-        Err(error) => Ok(Err(error)),
+        Err(error) => Ok(Err(error.into())),
+    }
+}
+
+/// Has this shard take a submission. While another one of the same jobs is being decided, it waits for that.
+async fn enqueue(ask: &Ask, submission: Enqueue) -> Result<Reply, CallError> {
+    let router = ask.api.settings().router.as_ref();
+    if !router.is_some_and(ganger_router::Router::knows_others) {
+        return ask.call(Command::Enqueue(Box::new(submission))).await;
+    }
+    let mut busy = Busy::default();
+    loop {
+        let command = Command::Enqueue(Box::new(submission.clone()));
+        match ask.call(command).await {
+            Err(CallError::Rejected(Rejection::IdBusy { .. })) if busy.pause().await => {}
+            outcome => return outcome,
+        }
     }
 }

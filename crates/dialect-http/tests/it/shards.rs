@@ -240,3 +240,120 @@ async fn what_is_wrong_over_shards_is_refused_whole() {
     }
     assert!(is_empty(&one).await && is_empty(&two).await, "a refusal changes nothing");
 }
+
+/// Sends a body to a face; gives the status and the document.
+async fn put_in(face: &Face, path: &str, key: Option<&str>, body: &Value) -> (u16, Value) {
+    let mut request = Request::post(path).header(header::CONTENT_TYPE, "application/json");
+    if let Some(key) = key {
+        request = request.header("idempotency-key", key);
+    }
+    let body = Body::from(body.to_string());
+    let answer = face.send(request.body(body).expect("a request")).await;
+    (answer.status.as_u16(), answer.json())
+}
+
+async fn count(face: &Face) -> Value {
+    face.get("/api/v1/jobs/count").await["count"].clone()
+}
+
+#[tokio::test]
+async fn rel_p1_one_id_is_one_job_through_any_server() {
+    let (one, two) = two();
+    let body = json!({"id": "x1", "shard": "2", "kind": "x"});
+    let (first, again) = tokio::join!(
+        put_in(&one, "/api/v1/jobs", None, &body),
+        put_in(&one, "/api/v1/jobs", None, &body),
+    );
+    let mut statuses = [first.0, again.0];
+    statuses.sort_unstable();
+    assert_eq!(statuses, [200, 201], "{first:?} {again:?}");
+    for face in [&one, &two, &one] {
+        let (status, answer) = put_in(face, "/api/v1/jobs", None, &body).await;
+        assert_eq!(
+            (status, &answer["existed"]),
+            (200, &json!(true)),
+            "{answer}"
+        );
+        assert_eq!(answer["ref"], "2/x1");
+    }
+    let other = json!({"id": "x1", "shard": "2", "kind": "x", "payload": 2});
+    for face in [&one, &two] {
+        let (status, answer) = put_in(face, "/api/v1/jobs", None, &other).await;
+        assert_eq!(
+            (status, &answer["code"]),
+            (409, &json!("id_taken")),
+            "{answer}"
+        );
+    }
+    // A key and a unique key are those of the job's own shard too.
+    let keyed = json!({"shard": "2", "kind": "x"});
+    let unique = json!({"shard": "2", "kind": "x", "unique": {"key": "u"}});
+    for (key, body) in [(Some("k"), keyed), (None, unique)] {
+        let (_, first) = put_in(&one, "/api/v1/jobs", key, &body).await;
+        let (status, again) = put_in(&two, "/api/v1/jobs", key, &body).await;
+        assert_eq!((status, &again["id"]), (200, &first["id"]), "{again}");
+    }
+    assert_eq!((count(&one).await, count(&two).await), (json!(0), json!(3)));
+}
+
+#[tokio::test]
+async fn rel_p1_a_graph_over_shards_is_repeated_under_the_ids_of_its_jobs() {
+    let (one, two) = two();
+    let graph = json!({"jobs": [
+        {"name": "up", "shard": "2", "kind": "a", "id": "up"},
+        {"name": "down", "shard": "1", "kind": "b", "id": "down", "inputs": [{"result_of": "up"}]},
+    ]});
+    let (status, first) = put_in(&one, GRAPHS, None, &graph).await;
+    assert_eq!(status, 201, "{first}");
+    run(&two, json!(7)).await;
+    for face in [&two, &one] {
+        let (_, again) = put_in(face, GRAPHS, None, &graph).await;
+        for place in [0, 1] {
+            assert_eq!(again["jobs"][place]["existed"], json!(true), "{again}");
+        }
+    }
+    let mut other = graph.clone();
+    other["jobs"][1]["payload"] = json!("another");
+    let (status, refused) = put_in(&two, GRAPHS, None, &other).await;
+    assert_eq!(
+        (status, &refused["code"]),
+        (409, &json!("id_taken")),
+        "{refused}"
+    );
+    // A new job takes the result of one that was there before, and has ended.
+    let mut more = graph.clone();
+    more["jobs"][1] =
+        json!({"name": "more", "shard": "1", "kind": "c", "inputs": [{"result_of": "up"}]});
+    let (_, answer) = put_in(&two, GRAPHS, None, &more).await;
+    let existed = [0, 1].map(|place| answer["jobs"][place]["existed"].clone());
+    assert_eq!(existed, [json!(true), json!(false)], "{answer}");
+    assert_eq!((count(&one).await, count(&two).await), (json!(2), json!(1)));
+    run(&one, json!(null)).await;
+    let last = one.lease().await;
+    assert_eq!(last["inputs"][0]["value"], json!(7), "{last}");
+}
+
+#[tokio::test]
+async fn a_submission_through_another_server_is_refused_as_through_its_own() {
+    let (one, two) = two();
+    let long_ago = "2001-01-01T00:00:00Z";
+    for body in [
+        json!({"shard": "2", "kind": ""}),
+        json!({"shard": "2", "kind": "x", "id": ""}),
+        json!({"shard": "2", "kind": "x", "queue": ""}),
+        json!({"shard": "2", "kind": "x", "tags": [""]}),
+        json!({"shard": "2", "kind": "x", "id": "00000k3v-x7qz"}),
+        json!({"shard": "2", "kind": "x", "deadline": long_ago}),
+        json!({"shard": "2", "kind": "x", "after": [{"job": "2/nobody"}]}),
+    ] {
+        let (own_status, own) = put_in(&two, "/api/v1/jobs", None, &body).await;
+        let (status, answer) = put_in(&one, "/api/v1/jobs", None, &body).await;
+        assert!(own_status >= 400, "{body}: {own}");
+        assert_eq!(
+            (status, &answer["code"]),
+            (own_status, &own["code"]),
+            "{answer}"
+        );
+    }
+    assert_eq!(count(&two).await, json!(0));
+}

@@ -27,6 +27,7 @@ impl Engine {
             Selection::Jobs(ids) => {
                 check_bulk(ids.len())?;
                 self.refuse_sole_item(&cmd.namespace, ids, known)?;
+                self.refuse_sole_prepared(&cmd.namespace, ids, known)?;
                 self.sort_out(&cmd.namespace, ids)
             }
             Selection::Graph(graph) => {
@@ -127,6 +128,25 @@ impl Engine {
             };
             self.post(now, &shard, message, out);
         }
+    }
+
+    /// The refusal of a command about this one job alone, if that is part of a submission that is not decided here.
+    fn refuse_sole_prepared(
+        &self,
+        namespace: &Namespace,
+        ids: &[JobId],
+        known: &Past,
+    ) -> Result<(), Rejection> {
+        let [id] = ids else {
+            return Ok(());
+        };
+        let is_there =
+            self.find_job(namespace, id).is_some() || known.find(namespace, id).is_some();
+        if !is_there && self.undecided_job(namespace, id).is_some() {
+            let job = id.clone();
+            return Err(Rejection::JobPrepared { job });
+        }
+        Ok(())
     }
 
     /// The numbers of those that are live, and the ids of the others.

@@ -10,7 +10,7 @@ use ganger_types::{
 use super::cancel::check_bulk;
 use crate::Effects;
 use crate::endings::UPSTREAM_GROUP;
-use crate::engine::{Engine, not_found};
+use crate::engine::Engine;
 use crate::names::QueueIndex;
 use crate::past::Past;
 use crate::space::outcome_place;
@@ -40,7 +40,7 @@ impl Engine {
                 continue;
             }
             if !self.has_guest(&cmd.namespace, id) {
-                return Err(not_found(id));
+                return Err(self.no_job(&cmd.namespace, id));
             }
             guests.insert(id.clone());
         }

@@ -6,7 +6,7 @@ use ganger_types::rejection::LeaseEnd;
 use ganger_types::{JobKey, JobRecord, JobState, Now, Outcome, Rejection, Reply, Timestamp};
 
 use crate::Effects;
-use crate::engine::{Engine, not_found};
+use crate::engine::Engine;
 use crate::past::Past;
 
 /// The lease shown is live, or the report is a repeat and this is its answer.
@@ -36,7 +36,7 @@ impl Engine {
             }
             None => {
                 let record = known.find(&held.namespace, &held.job);
-                let record = record.ok_or_else(|| not_found(&held.job))?;
+                let record = record.ok_or_else(|| self.no_job(&held.namespace, &held.job))?;
                 (record.last_report, ended_as(record))
             }
         };
@@ -80,7 +80,7 @@ impl Engine {
             }
             (None, Some(record)) if ended_as(record) == JobState::Cancelled => LeaseEnd::Cancelled,
             (None, Some(_)) => LeaseEnd::Finished,
-            (None, None) => return not_found(&held.job),
+            (None, None) => return self.no_job(&held.namespace, &held.job),
         };
         Rejection::LeaseLost {
             job: held.job.clone(),

@@ -10,7 +10,7 @@ use ganger_types::{
 
 use super::cancel::check_bulk;
 use crate::Effects;
-use crate::engine::{Engine, not_found};
+use crate::engine::Engine;
 use crate::index::Edge;
 use crate::job::{Extra, Job};
 use crate::names::SpaceIndex;
@@ -50,7 +50,7 @@ impl Engine {
                 Some(_) => skipped.push(id.clone()),
                 None if self.find_job(&cmd.namespace, id).is_some() => skipped.push(id.clone()),
                 None if self.has_guest(&cmd.namespace, id) => drop(guests.insert(id)),
-                None => return Err(not_found(id)),
+                None => return Err(self.no_job(&cmd.namespace, id)),
             }
         }
         records.sort_by_key(|record| record.key);

@@ -10,7 +10,7 @@ mod receive;
 mod split;
 mod waits;
 
-pub use split::{Numbers, Parts, Spread};
+pub use split::{Numbers, Parts, Remainder, Spread};
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use ganger_types::command::{Decide, Enqueue, NewJob, Reserve, Upstream};
+use ganger_types::command::{Decide, Enqueue, Reserve, Upstream};
 use ganger_types::limits::GRAPH_JOBS_MAX;
 use ganger_types::reply::Enqueued;
 use ganger_types::{
@@ -87,8 +87,9 @@ impl Engine {
             return Err(Rejection::OwnShard { shard });
         }
         self.check_claim(now, &part.record)?;
+        let prints = prints_of(&part);
         let cmd = as_submission(&mut part);
-        let outside = self.check_part(now, &cmd, known);
+        let outside = self.check_part(now, &cmd, &prints, known);
         part.jobs = cmd.jobs;
         let outside = outside?;
 
@@ -149,6 +150,7 @@ impl Engine {
         &self,
         now: Now,
         cmd: &Enqueue,
+        prints: &[u64],
         known: &Past,
     ) -> Result<Vec<(JobKey, JobId)>, Rejection> {
         if self.runs_on_callers_clock(&cmd.namespace) {
@@ -162,6 +164,14 @@ impl Engine {
                 index,
                 what: "a unique key",
             });
+        }
+        for (job, print) in cmd.jobs.iter().zip(prints) {
+            // Whoever submits has looked before, and left out what was there.
+            if let Some(id) = &job.id
+                && self.same_id(&cmd.namespace, id, *print, known)?.is_some()
+            {
+                return Err(Rejection::IdBusy { job: id.clone() });
+            }
         }
         self.check_submission(now, cmd, known)?;
         let mut outside = std::collections::BTreeMap::new();
@@ -292,7 +302,7 @@ impl Engine {
                 existed: false,
             })
             .collect();
-        let prints: Vec<Option<u64>> = part.jobs.iter().map(|job| Some(print_of(job))).collect();
+        let prints: Vec<Option<u64>> = prints_of(&part).into_iter().map(Some).collect();
         for (place, dependent) in std::mem::take(&mut part.dependents) {
             self.add_dependent(JobKey(first.0 + u64::from(place)), dependent, out);
         }
@@ -443,7 +453,7 @@ impl Engine {
     }
 
     /// The number of a job of an undecided part, by its id.
-    pub(super) fn undecided_job(&self, namespace: &Namespace, id: &JobId) -> Option<JobKey> {
+    pub(crate) fn undecided_job(&self, namespace: &Namespace, id: &JobId) -> Option<JobKey> {
         let space = self.find_space(namespace)?;
         if let Some(key) = self.spaces[space.at()].promised.get(id) {
             return Some(*key);
@@ -464,10 +474,13 @@ fn as_submission(part: &mut Part) -> Enqueue {
     }
 }
 
-fn print_of(job: &NewJob) -> u64 {
-    if job.id.is_some() {
-        Fingerprint::of_job(job)
-    } else {
-        0
-    }
+/// What tells a repeat of each job under its id; 0 for jobs without one of the client's.
+fn prints_of(part: &Part) -> Vec<u64> {
+    let jobs = part.jobs.iter().enumerate();
+    jobs.map(|(place, job)| match (&job.id, part.prints.get(place)) {
+        (None, _) => 0,
+        (Some(_), Some(print)) => *print,
+        (Some(_), None) => Fingerprint::of_job(job),
+    })
+    .collect()
 }

@@ -249,10 +249,11 @@ impl Engine {
                 slot,
                 unneeded_in,
             } => {
-                if let Some(key) = self.undecided_job(&namespace, &upstream)
-                    && unneeded_in.is_some()
+                if let Some(name) =
+                    self.let_go_of_undecided(&namespace, &upstream, unneeded_in.as_ref())
                 {
-                    self.start_if_undecided(now, key, known, out);
+                    self.start_part(now, &name, known, out);
+                    self.spread_endings(now, out);
                 }
                 let place = (from.clone(), dependent, slot);
                 self.let_go_by(now, &namespace, &upstream, &place, unneeded_in, out);
@@ -380,10 +381,7 @@ impl Engine {
         known: &Past,
         out: &mut Effects,
     ) {
-        let live = self
-            .find_job(namespace, &upstream)
-            .or_else(|| self.undecided_job(namespace, &upstream));
-        if let Some(key) = live {
+        if let Some(key) = self.find_job(namespace, &upstream) {
             self.add_dependent(key, dependent, out);
             return;
         }
@@ -403,7 +401,10 @@ impl Engine {
                 self.add_dependent(ended.key, dependent, out);
                 self.tell_dependents_elsewhere(now, &ended, out);
             }
-            None => self.deny(now, namespace, upstream, &dependent, out),
+            None => match self.undecided_job(namespace, &upstream) {
+                Some(key) => self.add_dependent(key, dependent, out),
+                None => self.deny(now, namespace, upstream, &dependent, out),
+            },
         }
     }
 
@@ -543,6 +544,19 @@ impl Engine {
         (!part.is_committed).then_some(name)
     }
 
+    /// The undecided part that is known to be decided for, because a member elsewhere lets one of its jobs go.
+    fn let_go_of_undecided(
+        &self,
+        namespace: &Namespace,
+        upstream: &JobId,
+        unneeded_in: Option<&Graph>,
+    ) -> Option<(Namespace, Graph)> {
+        let key = self.undecided_job(namespace, upstream)?;
+        let name = self.undecided_with(key)?;
+        // An id may have been that of a job of an earlier graph.
+        (unneeded_in == Some(&name.1)).then(|| name.clone())
+    }
+
     /// The undecided part that a message turns into jobs.
     fn part_of(&self, message: &Message) -> Option<(Namespace, Graph)> {
         match message {
@@ -550,11 +564,9 @@ impl Engine {
             Message::LetGo {
                 namespace,
                 upstream,
+                unneeded_in,
                 ..
-            } => {
-                let key = self.undecided_job(namespace, upstream)?;
-                self.undecided_with(key).cloned()
-            }
+            } => self.let_go_of_undecided(namespace, upstream, unneeded_in.as_ref()),
             Message::Decided {
                 namespace,
                 graph,

@@ -1,11 +1,14 @@
 //! Cuts a submission over several shards into one part a shard.
 //!
+//! Jobs that are there already, under ids of the client's, are taken out before: what waits for them names them as it
+//! would name any other job.
+//!
 //! Pure, like the rest: whoever submits has reserved numbers on every shard, so all ids are known, and each
 //! part can say whom its jobs wait for elsewhere and who waits elsewhere for them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ganger_types::command::{NewEdge, NewInput, NewJob, Upstream};
+use ganger_types::command::{Enqueue, NewEdge, NewInput, NewJob, Upstream};
 use ganger_types::{
     ClaimKey, Dependent, FailurePolicy, Graph, IdTag, InputRow, JobId, JobKey, JobRef, Namespace,
     Part, PartClaim, PartRecord, Rejection, ShardId, Timestamp,
@@ -40,9 +43,11 @@ pub struct Parts {
 }
 
 impl Spread {
-    /// The shard that decides: the first job's.
+    /// The shard that decides: that of the first job without an id of the client's, which no repeat finds there
+    /// already; of the first job where all have such ids.
     pub fn decider(&self) -> Option<&ShardId> {
-        self.jobs.first().map(|(shard, _)| shard)
+        let unnamed = self.jobs.iter().find(|(_, job)| job.id.is_none());
+        unnamed.or(self.jobs.first()).map(|(shard, _)| shard)
     }
 
     /// How many jobs each shard gets.
@@ -54,11 +59,57 @@ impl Spread {
         counts
     }
 
-    /// Whether all its jobs are of this shard, and wait for nobody elsewhere: then no other shard is needed.
-    pub fn is_at(&self, here: &ShardId) -> bool {
-        let is_here = |edge: &NewEdge| !matches!(edge.upstream, Upstream::Remote { .. });
+    /// The shard of all its jobs, if it is one: then that shard alone judges it.
+    pub fn only_shard(&self) -> Option<&ShardId> {
+        let (first, _) = self.jobs.first()?;
         let mut jobs = self.jobs.iter();
-        jobs.all(|(shard, job)| shard == here && edges_of(job).all(is_here))
+        jobs.all(|(shard, _)| shard == first).then_some(first)
+    }
+
+    /// Whether it refers to jobs of other shards than the one that all its jobs are of.
+    pub fn refers_elsewhere(&self) -> bool {
+        let mut jobs = self.jobs.iter();
+        jobs.any(|(shard, job)| {
+            edges_of(job).any(|edge| {
+                matches!(&edge.upstream, Upstream::Remote { job, .. } if job.shard != *shard)
+            })
+        })
+    }
+
+    /// As a submission to the one shard of all its jobs. References to jobs of that shard name no shard.
+    pub fn into_one(mut self, graph: bool) -> Enqueue {
+        for (shard, job) in &mut self.jobs {
+            for edge in edges_mut(job) {
+                if let Upstream::Remote { job, .. } = &edge.upstream
+                    && job.shard == *shard
+                {
+                    edge.upstream = Upstream::Job(job.id.clone());
+                }
+            }
+        }
+        Enqueue {
+            namespace: self.namespace,
+            jobs: self.jobs.into_iter().map(|(_, job)| job).collect(),
+            claim: self.claim,
+            graph,
+        }
+    }
+
+    /// The jobs that have ids of the client's, by shard: their places, ids, and fingerprints.
+    pub fn given(&self) -> BTreeMap<ShardId, Vec<(usize, JobId, u64)>> {
+        let mut given: BTreeMap<_, Vec<_>> = BTreeMap::new();
+        for (place, (shard, job)) in self.jobs.iter().enumerate() {
+            if let Some(id) = &job.id {
+                let one = (place, id.clone(), Fingerprint::of_job(job));
+                given.entry(shard.clone()).or_default().push(one);
+            }
+        }
+        given
+    }
+
+    /// What is left to be made where the jobs at these places are there already.
+    pub fn without(self, existed: &BTreeSet<usize>) -> Remainder {
+        Remainder::new(self, existed)
     }
 
     /// What no shard can see in its part alone: members that do not exist, circles, ids given twice.
@@ -115,36 +166,158 @@ impl Spread {
         Fingerprint::of_spread(&self.jobs)
     }
 
-    /// The ids of its jobs, in order, where these numbers were reserved for it; also those of a repeat.
-    pub fn ids(&self, numbers: &Numbers) -> Vec<JobRef> {
-        Places::new(&self.jobs, numbers).ids
+    /// Cuts it, with the numbers that each shard has reserved, where none of its jobs is there already.
+    ///
+    /// # Panics
+    /// If it was not checked, or a shard of it has reserved no numbers.
+    pub fn split(self, numbers: &Numbers) -> Parts {
+        self.without(&BTreeSet::new()).split(numbers)
+    }
+}
+
+/// A submission without the jobs that are there already.
+#[derive(Clone, Debug)]
+pub struct Remainder {
+    /// The jobs to be made. References to the others name them by their ids.
+    spread: Spread,
+    /// For each job of the whole: its name if it is there already.
+    there: Vec<Option<JobRef>>,
+    /// Fingerprint of each job to be made, as the client submitted it.
+    prints: Vec<u64>,
+    /// That of the whole.
+    fingerprint: u64,
+}
+
+impl Remainder {
+    fn new(spread: Spread, existed: &BTreeSet<usize>) -> Self {
+        let fingerprint = spread.fingerprint();
+        let there: Vec<Option<JobRef>> = spread
+            .jobs
+            .iter()
+            .enumerate()
+            .map(|(place, (shard, job))| {
+                let id = job.id.clone().filter(|_| existed.contains(&place))?;
+                let shard = shard.clone();
+                Some(JobRef { shard, id })
+            })
+            .collect();
+        let mut new_place = Vec::with_capacity(there.len());
+        let mut next = 0_u32;
+        for job in &there {
+            new_place.push(next);
+            next += u32::from(job.is_none());
+        }
+        let mut prints = Vec::new();
+        let mut jobs = Vec::new();
+        for ((shard, mut job), _) in spread
+            .jobs
+            .into_iter()
+            .zip(&there)
+            .filter(|(_, id)| id.is_none())
+        {
+            prints.push(Fingerprint::of_job(&job));
+            for edge in edges_mut(&mut job) {
+                let Upstream::Member(member) = &mut edge.upstream else {
+                    continue;
+                };
+                let place = usize::try_from(*member).expect("places were checked");
+                match &there[place] {
+                    Some(job) => {
+                        let (job, is_member) = (job.clone(), false);
+                        edge.upstream = Upstream::Remote { job, is_member };
+                    }
+                    None => *member = new_place[place],
+                }
+            }
+            jobs.push((shard, job));
+        }
+        Self {
+            spread: Spread {
+                namespace: spread.namespace,
+                claim: spread.claim,
+                jobs,
+            },
+            there,
+            prints,
+            fingerprint,
+        }
+    }
+
+    /// The jobs to be made.
+    pub fn spread(&self) -> &Spread {
+        &self.spread
+    }
+
+    /// The jobs of the whole, in order, where these numbers were reserved for those that are made, or were for a
+    /// repeat; and whether each was there already.
+    pub fn answer(&self, numbers: &Numbers) -> Vec<(JobRef, bool)> {
+        let mut made = Places::new(&self.spread.jobs, numbers).ids.into_iter();
+        let there = self.there.iter().cloned();
+        there
+            .filter_map(|there| match there {
+                Some(job) => Some((job, true)),
+                None => Some((made.next()?, false)),
+            })
+            .collect()
     }
 
     /// Cuts it, with the numbers that each shard has reserved.
     ///
     /// # Panics
-    /// If it was not checked, or a shard of it has reserved no numbers.
+    /// If it is empty or was not checked, or a shard of it has reserved no numbers.
     pub fn split(self, numbers: &Numbers) -> Parts {
-        let decider = self.decider().expect("it was checked").clone();
-        let places = Places::new(&self.jobs, numbers);
+        let ids = self
+            .answer(numbers)
+            .into_iter()
+            .map(|(job, _)| job)
+            .collect();
+        let decider = self.spread.decider().expect("it was checked").clone();
+        let places = Places::new(&self.spread.jobs, numbers);
         let (first, tag) = numbers[&decider];
         let graph = format!("{decider}/{}", JobId::made(first, tag));
         let graph = Graph::new(graph).expect("a shard and an id are short");
-        let claim = self.claim.clone().map(|key| PartClaim {
+        let mut parts = self.empty_parts(numbers, &decider, &graph);
+        let jobs = self.spread.jobs.into_iter().zip(self.prints);
+        for (place, ((shard, mut job), print)) in jobs.enumerate() {
+            let waits = places.localize(place, &shard, &mut job);
+            for (upstream, dependent) in waits {
+                let home = &places.of[upstream];
+                let part = parts.get_mut(&home.0).expect("every shard has a part");
+                part.dependents.push((home.1, dependent));
+            }
+            let part = parts.get_mut(&shard).expect("every shard has a part");
+            part.jobs.push(job);
+            part.prints.push(print);
+        }
+        let mut parts: Vec<_> = parts.into_iter().collect();
+        parts.sort_by_key(|(shard, _)| *shard != decider);
+        Parts { graph, parts, ids }
+    }
+
+    /// A part for each shard, without its jobs.
+    fn empty_parts(
+        &self,
+        numbers: &Numbers,
+        decider: &ShardId,
+        graph: &Graph,
+    ) -> BTreeMap<ShardId, Part> {
+        let there = self.there.iter().zip(0_u32..);
+        let existed = there.filter_map(|(job, place)| job.is_some().then_some(place));
+        let claim = self.spread.claim.clone().map(|key| PartClaim {
             key,
-            fingerprint: self.fingerprint(),
+            fingerprint: self.fingerprint,
             numbers: numbers
                 .iter()
                 .map(|(shard, (first, tag))| (shard.clone(), *first, *tag))
                 .collect(),
+            existed: existed.collect(),
         });
-        let counts = self.counts();
+        let counts = self.spread.counts();
         let shards: Vec<ShardId> = counts.keys().cloned().collect();
-        let mut parts: BTreeMap<ShardId, Part> = BTreeMap::new();
-        for (shard, count) in counts {
+        let part = |(shard, count): (ShardId, u32)| {
             let (first, id_tag) = numbers[&shard];
             let record = PartRecord {
-                namespace: self.namespace.clone(),
+                namespace: self.spread.namespace.clone(),
                 graph: graph.clone(),
                 decider: decider.clone(),
                 shards: shards.clone(),
@@ -156,33 +329,26 @@ impl Spread {
                 prepared_at: Timestamp(0),
                 is_committed: false,
                 cancelled: None,
-                claim: claim.clone().filter(|_| shard == decider),
+                claim: claim.clone().filter(|_| shard == *decider),
             };
             let part = Part {
                 record,
                 jobs: Vec::new(),
+                prints: Vec::new(),
                 dependents: Vec::new(),
             };
-            parts.insert(shard, part);
-        }
-        for (place, (shard, mut job)) in self.jobs.into_iter().enumerate() {
-            let waits = places.localize(place, &shard, &mut job);
-            for (upstream, dependent) in waits {
-                let home = &places.of[upstream];
-                let part = parts.get_mut(&home.0).expect("every shard has a part");
-                part.dependents.push((home.1, dependent));
-            }
-            let part = parts.get_mut(&shard).expect("every shard has a part");
-            part.jobs.push(job);
-        }
-        let mut parts: Vec<_> = parts.into_iter().collect();
-        parts.sort_by_key(|(shard, _)| *shard != decider);
-        Parts {
-            graph,
-            parts,
-            ids: places.ids,
-        }
+            (shard, part)
+        };
+        counts.into_iter().map(part).collect()
     }
+}
+
+fn edges_mut(job: &mut NewJob) -> impl Iterator<Item = &mut NewEdge> {
+    let data = job.inputs.iter_mut().filter_map(|input| match input {
+        NewInput::Value(_) => None,
+        NewInput::Result(edge) => Some(edge),
+    });
+    data.chain(&mut job.after)
 }
 
 /// Where each member is.

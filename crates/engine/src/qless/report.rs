@@ -15,7 +15,7 @@ use ganger_types::{Answer, Bytes, JobState, Now, Rejection, Reply};
 use super::{as_job, seconds};
 use crate::Effects;
 use crate::command::check_size;
-use crate::engine::{Engine, not_found};
+use crate::engine::Engine;
 use crate::past::Past;
 
 /// The lease shown is live, or the report is a repeat and this is its answer.
@@ -225,7 +225,7 @@ impl Engine {
     fn live_of_qless(&self, held: &Held) -> Result<QlessJob, Rejection> {
         let qless = self.qless.space(&held.namespace);
         let job = qless.and_then(|qless| qless.look_up(held.job.as_bytes()));
-        let job = job.ok_or_else(|| not_found(&held.job))?;
+        let job = job.ok_or_else(|| self.no_job(&held.namespace, &held.job))?;
         if live_lease(job).is_some_and(|lease| lease.token == held.token) {
             return Ok(job.clone());
         }

@@ -89,10 +89,11 @@ fn another_content_under_the_key_is_refused() {
 }
 
 #[test]
-fn an_empty_id_and_none_are_not_the_same_and_harm_nothing() {
+fn an_empty_id_is_refused_and_uses_no_key() {
     let mut world = World::new();
-    answer(&mut world, vec![named("")]);
-    assert_eq!(world.refused(claimed(vec![job()])), "idempotency_conflict");
+    assert_eq!(world.refused(claimed(vec![named("")])), "id_empty");
+    let (_, repeat) = answer(&mut world, vec![job()]);
+    assert!(!repeat);
 }
 
 #[test]

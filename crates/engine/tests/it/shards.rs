@@ -119,7 +119,7 @@ fn rel_g8_a_submission_that_nobody_decides_leaves_nothing() {
     cluster.prepare(&parts);
     assert_eq!(
         cluster.named("2").refused(submit(vec![named.clone()])),
-        "id_taken"
+        "id_busy"
     );
     cluster.pass(secs(121));
     cluster.pump();
@@ -662,7 +662,19 @@ fn rel_p1_a_key_is_taken_by_the_first_submission_under_it() {
     assert_eq!(claimed.fingerprint, repeat.fingerprint());
     let numbers = claimed.numbers.into_iter();
     let numbers = numbers.map(|(shard, first, tag)| (shard, (first, tag)));
-    assert_eq!(repeat.ids(&numbers.collect()), first.ids);
+    let repeat = repeat.without(
+        &claimed
+            .existed
+            .iter()
+            .map(|place| usize::try_from(*place).unwrap())
+            .collect(),
+    );
+    let ids: Vec<JobRef> = repeat
+        .answer(&numbers.collect())
+        .into_iter()
+        .map(|(job, _)| job)
+        .collect();
+    assert_eq!(ids, first.ids);
     cluster.pass(secs(86_401));
     assert_eq!(cluster.named("1").query(claim), Reply::Claim(None));
 }
@@ -744,4 +756,85 @@ fn rel_g8_a_part_starts_though_what_it_waits_for_ended_earlier_in_the_same_lette
     cluster.pump();
     assert_eq!(cluster.state(&ids[0]), Some(JobState::Cancelled));
     assert_eq!(cluster.state(&later[1]), Some(JobState::Ready));
+}
+
+fn given(id: &'static str) -> NewJob {
+    NewJob {
+        id: Some(JobId::new(id).unwrap()),
+        ..job()
+    }
+}
+
+#[test]
+fn rel_p1_a_part_makes_no_second_job_under_an_id() {
+    let mut cluster = Cluster::new(&["1", "2"]);
+    let spread = |id| Spread {
+        namespace: Namespace::default(),
+        claim: None,
+        jobs: vec![(shard("1"), job()), (shard("2"), given(id))],
+    };
+    let (first, second) = (cluster.cut(spread("x")), cluster.cut(spread("x")));
+    cluster.prepare(&first);
+    let mut refused = |command| cluster.named("2").refused(command);
+    let part = |parts: &ganger_engine::Parts| Command::Prepare(Box::new(parts.parts[1].1.clone()));
+    // Undecided: nobody can say yet.
+    assert_eq!(refused(part(&second)), "id_busy");
+    assert_eq!(refused(submit(vec![given("x")])), "id_busy");
+    let print = spread("x").given()[&shard("2")][0].2;
+    let look = |print| {
+        let id = JobId::new("x").unwrap();
+        Command::Query(Box::new(Query::Given(
+            Namespace::default(),
+            vec![(id, print)],
+        )))
+    };
+    assert_eq!(refused(look(print)), "id_busy");
+    cluster.decide(&first, true).unwrap();
+    cluster.pump();
+    let two = cluster.named("2");
+    assert_eq!(two.ok(look(print)), Reply::Given(vec![true]));
+    assert_eq!(two.refused(look(print + 1)), "id_taken");
+    assert_eq!(two.refused(part(&second)), "id_busy");
+    // The same job alone is the same job.
+    let Reply::Enqueued { jobs, .. } = two.ok(submit(vec![given("x")])) else {
+        panic!("it was enqueued");
+    };
+    assert!(jobs[0].existed);
+    finish_one(two, "1");
+    assert_eq!(
+        two.ok(look(print)),
+        Reply::Given(vec![true]),
+        "it has ended"
+    );
+    assert_eq!(two.refused(part(&second)), "id_busy");
+}
+
+#[test]
+fn rel_p4_a_member_that_is_not_decided_here_is_prepared_and_not_unknown() {
+    let mut cluster = Cluster::new(&["1", "2"]);
+    let spread = Spread {
+        namespace: Namespace::default(),
+        claim: None,
+        jobs: vec![
+            (shard("1"), job()),
+            (shard("2"), given("x")),
+            (shard("2"), job()),
+        ],
+    };
+    let parts = cluster.cut(spread);
+    cluster.prepare(&parts);
+    cluster.decide(&parts, true).unwrap();
+    cluster.restart_all();
+    // Acknowledged, and shard 2 has not heard of it.
+    let names: Vec<JobId> = parts.ids[1..].iter().map(|job| job.id.clone()).collect();
+    let two = cluster.named("2");
+    for id in &names {
+        let why = Query::Why(Namespace::default(), id.clone());
+        assert_eq!(two.refused(Command::Query(Box::new(why))), "job_prepared");
+        assert_eq!(two.refused(cancel(&[id.clone()])), "job_prepared");
+    }
+    cluster.pump();
+    for job in &parts.ids[1..] {
+        assert_eq!(cluster.state(job), Some(JobState::Ready));
+    }
 }

@@ -1,11 +1,11 @@
 //! Those who submit: they reserve, prepare, let the decider decide, and die at any point on the way.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use ganger_engine::{Numbers, Parts, Spread};
 use ganger_types::command::{Decide, Reserve};
 use ganger_types::query::Query;
-use ganger_types::{Command, Graph, JobRef, Namespace, Part, Reply, ShardId};
+use ganger_types::{Bytes, Command, Graph, JobRef, Namespace, Part, Rejection, Reply, ShardId};
 
 use super::graphs;
 use super::world::{Event, Heard, World};
@@ -16,6 +16,9 @@ use crate::world::{Ran, broken};
 /// How often a decision is asked for anew when nothing is heard.
 const DECISIONS_MAX: u32 = 4;
 
+/// How often a submission is repeated that was not answered, or waits for another one.
+const WAITS_MAX: u32 = 6;
+
 /// So long a key is remembered, whatever the clocks do: world microseconds.
 const KEY_SURE_FOR: u64 = 6 * 3_600_000_000;
 
@@ -23,16 +26,35 @@ const KEY_SURE_FOR: u64 = 6 * 3_600_000_000;
 enum Next {
     /// Ask whether the key was used.
     Ask,
+    /// Ask each shard which ids of the client's have jobs already.
+    Look(VecDeque<ShardId>),
+    /// Have the one shard of all jobs take them.
+    Enqueue,
     Reserve(VecDeque<ShardId>),
     Prepare(VecDeque<(ShardId, Part)>),
     Decide(bool),
     Over,
 }
 
+/// The first request of a submission.
+fn first_step(spread: &Spread) -> Next {
+    if spread.only_shard().is_some() {
+        Next::Enqueue
+    } else if spread.claim.is_some() {
+        Next::Ask
+    } else {
+        Next::Look(spread.given().into_keys().collect())
+    }
+}
+
 /// One try to submit.
 pub(crate) struct Coordinator {
     spread: Spread,
     numbers: Numbers,
+    /// Places of jobs that are there already.
+    existed: BTreeSet<usize>,
+    /// How often another submission of the same jobs was waited for.
+    waits: u32,
     graph: Option<Graph>,
     ids: Vec<JobRef>,
     next: Next,
@@ -68,18 +90,17 @@ impl World {
                 }
             }
             spread.claim = Some(key);
+        } else if self.plan.does(Feature::GivenIds) && dice.chance(250) {
+            spread = self.repeated(dice).unwrap_or(spread);
         }
         let dies = self.suffers(Fault::WorkersDie) && dice.chance(250);
-        let shards: VecDeque<ShardId> = spread.counts().into_keys().collect();
-        let next = if spread.claim.is_some() {
-            Next::Ask
-        } else {
-            Next::Reserve(shards)
-        };
+        let next = first_step(&spread);
         let number = self.coordinators.len();
         self.coordinators.push(Coordinator {
             spread,
             numbers: Numbers::new(),
+            existed: BTreeSet::new(),
+            waits: 0,
             graph: None,
             ids: Vec::new(),
             next,
@@ -89,6 +110,26 @@ impl World {
             began_at: self.time,
         });
         self.at(0, Event::Coordinate(number));
+    }
+
+    /// What somebody submitted a short while ago, once more: as it was, or with other content under one of its ids.
+    fn repeated(&mut self, dice: &mut Dice) -> Option<Spread> {
+        let recent = self.coordinators.len().saturating_sub(8);
+        let has_ids = |one: &&Coordinator| {
+            one.spread.claim.is_none() && one.spread.jobs.iter().any(|(_, job)| job.id.is_some())
+        };
+        let earlier: Vec<&Coordinator> =
+            self.coordinators[recent..].iter().filter(has_ids).collect();
+        let mut spread = dice.maybe(&earlier)?.spread.clone();
+        if dice.chance(100) {
+            for (shard, job) in &mut spread.jobs {
+                let Some(id) = job.id.clone() else { continue };
+                job.payload = Bytes::from(format!("[\"another {}\"]", self.coordinators.len()));
+                let shard = shard.clone();
+                self.disputed.insert(JobRef { shard, id });
+            }
+        }
+        Some(spread)
     }
 
     /// A coordinator makes its next request.
@@ -104,6 +145,8 @@ impl World {
         let next = std::mem::replace(&mut me.next, Next::Over);
         let next = match next {
             Next::Ask => self.ask_for_key(number)?,
+            Next::Look(shards) => self.look_for_given(number, shards)?,
+            Next::Enqueue => self.enqueue(number)?,
             Next::Reserve(shards) => self.reserve(number, shards)?,
             Next::Prepare(parts) => self.prepare(number, parts)?,
             Next::Decide(is_committed) => self.decide(number, is_committed)?,
@@ -155,7 +198,15 @@ impl World {
             }
             let numbers = claim.numbers.into_iter();
             let numbers = numbers.map(|(shard, first, tag)| (shard, (first, tag)));
-            let ids = spread.ids(&numbers.collect());
+            let existed = claim.existed.into_iter();
+            let existed = existed
+                .map(|place| usize::try_from(place).expect("few"))
+                .collect();
+            let answer = spread.clone().without(&existed).answer(&numbers.collect());
+            let ids: Vec<JobRef> = answer
+                .into_iter()
+                .filter_map(|(job, existed)| (!existed).then_some(job))
+                .collect();
             self.reach("key-repeated-through-another-coordinator");
             let known = self.oracle.find(&part.graph);
             if let Some(known) = known
@@ -168,7 +219,115 @@ impl World {
             self.oracle.acknowledged(&part.graph)?;
             return Ok(Next::Over);
         }
-        Ok(Next::Reserve(spread.counts().into_keys().collect()))
+        Ok(Next::Look(spread.given().into_keys().collect()))
+    }
+
+    /// Has the one shard of all jobs take them. It judges them whoever brings them.
+    fn enqueue(&mut self, number: usize) -> Result<Next, crate::oracle::Violation> {
+        let spread = self.coordinators[number].spread.clone();
+        let Some(shard) = spread.only_shard().cloned() else {
+            return Ok(Next::Over);
+        };
+        let node = self.place(&shard);
+        let command = Command::Enqueue(Box::new(spread.into_one(true)));
+        self.may_stray(node, &command, true);
+        match self.ask(node, command)? {
+            Heard::Answer(Ok(Reply::Enqueued { jobs, repeat, .. })) => {
+                if repeat || jobs.iter().any(|job| job.existed) {
+                    self.reach("repeat-of-one-shard-recognised");
+                }
+                let jobs = jobs.into_iter().map(|job| JobRef {
+                    shard: shard.clone(),
+                    id: job.id,
+                });
+                self.jobs.extend(jobs);
+                Ok(Next::Over)
+            }
+            Heard::Answer(Ok(_)) => Ok(Next::Over),
+            Heard::Answer(Err(refused)) => self.refused(number, &shard, &refused, Next::Enqueue),
+            // It was stored or not: the same once more.
+            Heard::Nothing => Ok(self.once_more(number, Next::Enqueue)),
+        }
+    }
+
+    /// Asks the next shard which of the ids have jobs already.
+    fn look_for_given(
+        &mut self,
+        number: usize,
+        mut shards: VecDeque<ShardId>,
+    ) -> Result<Next, crate::oracle::Violation> {
+        let spread = self.coordinators[number].spread.clone();
+        let Some(shard) = shards.pop_front() else {
+            let rest = spread.without(&self.coordinators[number].existed);
+            return Ok(Next::Reserve(rest.spread().counts().into_keys().collect()));
+        };
+        let given = spread.given().remove(&shard).unwrap_or_default();
+        let ids = given.iter().map(|(_, id, print)| (id.clone(), *print));
+        let query = Query::Given(Namespace::default(), ids.collect());
+        let node = self.place(&shard);
+        match self.ask(node, Command::Query(Box::new(query)))? {
+            Heard::Answer(Ok(Reply::Given(found))) => {
+                for ((place, id, _), is_there) in given.into_iter().zip(found) {
+                    if !is_there {
+                        continue;
+                    }
+                    let name = JobRef {
+                        shard: shard.clone(),
+                        id,
+                    };
+                    let job = &spread.jobs[place].1;
+                    self.oracle.may_be_answered(&name, job, true)?;
+                    self.coordinators[number].existed.insert(place);
+                    self.reach("repeat-over-several-shards-recognised");
+                }
+                Ok(Next::Look(shards))
+            }
+            Heard::Answer(Err(refused)) => {
+                let again = first_step(&spread);
+                self.refused(number, &shard, &refused, again)
+            }
+            Heard::Answer(Ok(_)) | Heard::Nothing => Ok(Next::Over),
+        }
+    }
+
+    /// What comes of a refusal: an id may be taken only where somebody gave it to other content.
+    fn refused(
+        &mut self,
+        number: usize,
+        shard: &ShardId,
+        refused: &Rejection,
+        again: Next,
+    ) -> Result<Next, crate::oracle::Violation> {
+        match refused {
+            Rejection::IdTaken { job } => {
+                let name = JobRef {
+                    shard: shard.clone(),
+                    id: job.clone(),
+                };
+                if !self.disputed.contains(&name) && !self.oracle.is_lawless {
+                    let what = format!("{name:?} is refused as taken, and is always the same");
+                    return Err(broken("P1", what));
+                }
+                self.reach("id-taken-by-other-content");
+                Ok(Next::Over)
+            }
+            Rejection::IdBusy { .. } => {
+                self.reach("id-busy");
+                Ok(self.once_more(number, again))
+            }
+            _ => Ok(Next::Over),
+        }
+    }
+
+    /// The same again, a few times.
+    fn once_more(&mut self, number: usize, again: Next) -> Next {
+        let me = &mut self.coordinators[number];
+        me.waits += 1;
+        if me.waits > WAITS_MAX {
+            return Next::Over;
+        }
+        me.existed.clear();
+        again
     }
 
     fn reserve(
@@ -177,9 +336,12 @@ impl World {
         mut shards: VecDeque<ShardId>,
     ) -> Result<Next, crate::oracle::Violation> {
         let Some(shard) = shards.pop_front() else {
-            return self.cut_parts(number);
+            // All of them were there.
+            return Ok(Next::Over);
         };
-        let jobs = self.coordinators[number].spread.counts()[&shard];
+        let me = &self.coordinators[number];
+        let rest = me.spread.clone().without(&me.existed);
+        let jobs = rest.spread().counts()[&shard];
         let node = self.place(&shard);
         let heard = self.ask(node, Command::Reserve(Reserve { jobs }))?;
         let Heard::Answer(Ok(Reply::Reserved { first, id_tag })) = heard else {
@@ -201,8 +363,14 @@ impl World {
                 format!("a sound submission is refused: {refused}"),
             ));
         }
-        let jobs = me.spread.jobs.clone();
-        let Parts { graph, parts, ids } = me.spread.clone().split(&me.numbers);
+        let rest = me.spread.clone().without(&me.existed);
+        let jobs = rest.spread().jobs.clone();
+        let answer = rest.answer(&me.numbers);
+        let Parts { graph, parts, .. } = rest.split(&me.numbers);
+        let made = answer.into_iter();
+        let ids: Vec<JobRef> = made
+            .filter_map(|(job, existed)| (!existed).then_some(job))
+            .collect();
         me.graph = Some(graph.clone());
         me.ids.clone_from(&ids);
         self.oracle.submitted(&graph, &jobs, &ids);
@@ -237,6 +405,7 @@ impl World {
                     "idempotency_busy" => self.reach("key-busy"),
                     _ => {}
                 }
+                self.refused(number, &shard, &refused, Next::Over)?;
                 Ok(self.give_up(number))
             }
             Heard::Nothing => {
@@ -334,7 +503,8 @@ impl World {
     fn refers(&mut self, ids: &[JobRef]) {
         let upstreams: Vec<JobRef> = ids
             .iter()
-            .flat_map(|id| self.oracle.members[id].edges.values())
+            .filter_map(|id| self.oracle.members.get(id))
+            .flat_map(|member| member.edges.values())
             .map(|(upstream, _)| upstream.clone())
             .collect();
         for upstream in upstreams.iter().filter(|upstream| !ids.contains(upstream)) {

@@ -324,8 +324,9 @@ impl World {
         if self.oracle.is_lawless {
             return Ok(());
         }
-        for graph in &self.oracle.graphs {
-            let places = graph.ids.iter().map(|id| self.oracle.members[id].place);
+        for (number, graph) in self.oracle.graphs.iter().enumerate() {
+            let places = graph.ids.iter();
+            let places = places.map(|id| self.oracle.place_in(number, id));
             let born = places
                 .clone()
                 .filter(|place| *place != Place::Unborn)
@@ -340,7 +341,8 @@ impl World {
                 return Err(broken("G8", what));
             }
             if graph.is_decided && !graph.is_wild && !graph.is_cancelled {
-                for id in &graph.ids {
+                let ids = graph.ids.iter();
+                for id in ids.filter(|id| self.oracle.members[*id].graph == number) {
                     self.outcome(id)?;
                 }
             }

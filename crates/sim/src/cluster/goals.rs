@@ -15,6 +15,11 @@ pub(crate) const GOALS: &[&str] = &[
     "inquiry-answered-no",
     "key-repeated-through-another-coordinator",
     "key-busy",
+    "repeat-of-one-shard-recognised",
+    "repeat-over-several-shards-recognised",
+    "id-busy",
+    "id-taken-by-other-content",
+    "acknowledged-member-still-prepared",
     "stray-prepare",
     "stray-decision",
     // Letters.

@@ -261,9 +261,12 @@ impl World {
                 shard: dependent.shard.clone(),
                 id: dependent.id.clone(),
             };
+            if self.oracle.is_lawless {
+                continue;
+            }
             let graph = &self.oracle.graphs[self.oracle.members[&job].graph];
             // When a graph is called off, its members do not tell each other that they end.
-            if !self.oracle.is_lawless && !graph.is_wild && !graph.is_cancelled {
+            if !graph.is_wild && !graph.is_cancelled {
                 let what = format!(
                     "shard {} does not know that {job:?} waits for its job {upstream}",
                     record.to

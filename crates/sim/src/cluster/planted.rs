@@ -49,6 +49,11 @@ pub(crate) const BUGS: &[(u32, u8, &str)] = &[
         "a commit is lost in a crash after its letter was confirmed",
     ),
     (319, 3, "that a job was called off is lost on its way"),
+    (
+        320,
+        3,
+        "an id that an ended job has is not looked up when it is submitted again",
+    ),
 ];
 
 /// The mistake of a run, if any.

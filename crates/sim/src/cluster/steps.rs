@@ -3,7 +3,10 @@
 use ganger_types::command::{
     Cancel, Complete, Delete, Fail, Held, Lease, Revive, Selection, TakeFrom,
 };
-use ganger_types::{Bytes, Command, Grant, Group, JobRef, Namespace, Queue, Reply, Worker};
+use ganger_types::query::Query;
+use ganger_types::{
+    Bytes, Command, Grant, Group, JobRef, Namespace, Queue, Rejection, Reply, Worker,
+};
 
 use super::oracle::Place;
 use super::world::{Event, Heard, World, hours};
@@ -38,14 +41,38 @@ impl World {
             }
             Actor::Worker(number) => self.work(number, &mut dice),
             Actor::Operator => self.operate(&mut dice),
-            Actor::Reader => {
-                self.answered += 1;
-                Ok(())
-            }
+            Actor::Reader => self.read(&mut dice),
             Actor::Chaos => {
                 self.answered += 1;
                 self.chaos(&mut dice)
             }
+        }
+    }
+
+    /// Somebody asks for a job that was acknowledged: it is known, whatever is away (`rel P4`).
+    fn read(&mut self, dice: &mut Dice) -> Ran {
+        self.answered += 1;
+        let recent = self.jobs.len().saturating_sub(12);
+        let Some(job) = dice.maybe(&self.jobs[recent..]).cloned() else {
+            return Ok(());
+        };
+        let node = self.place(&job.shard);
+        let query = Query::Why(Namespace::default(), job.id.clone());
+        let command = Command::Query(Box::new(query));
+        match self.turn(node, Some(command))? {
+            Some(Err(Rejection::JobPrepared { .. })) => {
+                self.reach("acknowledged-member-still-prepared");
+                Ok(())
+            }
+            Some(Err(Rejection::JobNotFound { .. })) if !self.oracle.is_lawless => {
+                let member = self.oracle.members.get(&job);
+                if member.is_some_and(|member| member.place == Place::Gone) {
+                    return Ok(());
+                }
+                let what = format!("{job:?} was acknowledged, and is not found");
+                Err(broken("P4", what))
+            }
+            _ => Ok(()),
         }
     }
 
@@ -164,7 +191,8 @@ impl World {
     /// Calls a graph off, on any of its shards, decided or not.
     fn cancel_graph(&mut self, dice: &mut Dice) -> Ran {
         let recent = self.oracle.graphs.len().saturating_sub(6);
-        let Some(graph) = dice.maybe(&self.oracle.graphs[recent..]) else {
+        let graph = dice.maybe(&self.oracle.graphs[recent..]);
+        let Some(graph) = graph.filter(|graph| !graph.is_local) else {
             return Ok(());
         };
         let shards: Vec<_> = graph.shards.iter().cloned().collect();

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ganger_types::command::{Confirm, Receive};
-use ganger_types::{Answer, Change, Command, Grant, JobRef, Message, ShardId};
+use ganger_types::{Answer, Change, Command, Grant, JobRef, Message, Reply, ShardId};
 
 use super::coordinator::Coordinator;
 use super::node::{Fate, Node};
@@ -91,6 +91,8 @@ pub(crate) struct World {
     pub(crate) copies: BTreeMap<usize, Store>,
     /// Pairs that must find out that the first of them went back in time.
     pub(crate) lost_time: BTreeSet<(usize, usize)>,
+    /// Ids that were submitted with different contents.
+    pub(crate) disputed: BTreeSet<JobRef>,
     /// Jobs that were submitted and acknowledged.
     pub(crate) jobs: Vec<JobRef>,
     /// How long the tape's steps take.
@@ -121,6 +123,7 @@ impl World {
             had: BTreeMap::new(),
             copies: BTreeMap::new(),
             lost_time: BTreeSet::new(),
+            disputed: BTreeSet::new(),
             jobs: Vec::new(),
             load_lasts: tape.steps.iter().map(|step| step.after).sum(),
             events: BTreeMap::new(),
@@ -283,6 +286,10 @@ impl World {
         let shown = self.nodes[node].id.clone();
         let is_by_time = command.is_none();
         let is_answer = matches!(command, Some(Command::Confirm(_)));
+        let submitted = match &command {
+            Some(Command::Enqueue(cmd)) => Some(cmd.jobs.clone()),
+            _ => None,
+        };
         self.story
             .tell(self.time, || format!("{shown} <- {command:?} {fate:?}"));
         self.story.deep(&command);
@@ -301,6 +308,16 @@ impl World {
         }
         if is_answer {
             self.look_at_repairs(&turned.changes)?;
+        }
+        if let (
+            Some(jobs),
+            Some(Ok(Reply::Enqueued {
+                jobs: made, repeat, ..
+            })),
+        ) = (&submitted, &turned.answer)
+        {
+            let id = self.shards[node].clone();
+            self.oracle.taken(&id, jobs, (made, *repeat))?;
         }
         self.judge(node, &turned.changes)?;
         if fate == Fate::DiesAfter {

@@ -51,6 +51,7 @@ fn part(is_committed: bool) -> Part {
             claim: None,
         },
         jobs: vec![NewJob::default()],
+        prints: vec![0],
         dependents: Vec::new(),
     }
 }
@@ -132,4 +133,21 @@ fn parts_that_do_not_fit_their_jobs_are_reported() {
 #[test]
 fn dependents_of_a_job_that_is_not_there_are_reported() {
     assert_eq!(found(vec![dependent(1)]), ["dependents"]);
+}
+
+#[test]
+fn two_jobs_of_one_id_are_reported() {
+    let given = |key, id: &str| {
+        let mut record = sample::job(key);
+        record.id = JobId::new(id).expect("an id is short");
+        record.id_is_given = true;
+        let payload = "payload".into();
+        let key = record.key;
+        [
+            Change::PutJob(Box::new(record)),
+            Change::PutPayload { key, payload },
+        ]
+    };
+    assert_eq!(found([given(1, "x"), given(2, "y")].concat()), [""; 0]);
+    assert_eq!(found([given(1, "x"), given(2, "x")].concat()), ["jobs"]);
 }

@@ -1,6 +1,6 @@
 //! Any record about other shards or of raw keys, and any input, for the property tests.
 
-use ganger_types::command::{NewEdge, NewInput, NewJob, Start, Unique, Upstream};
+use ganger_types::command::{Enqueue, NewEdge, NewInput, NewJob, Start, Unique, Upstream};
 use ganger_types::peer::PartClaim;
 use ganger_types::{
     Bytes, Carried, ClaimKey, Dependent, Elapsed, ElementRecord, Graph, IdTag, InputRow,
@@ -273,11 +273,13 @@ pub(super) fn part_record() -> impl Strategy<Value = PartRecord> {
         name(ClaimKey::new),
         any::<u64>(),
         vec((shard(), first(), id_tag()), 0..3),
+        vec(any::<u32>(), 0..3),
     )
-        .prop_map(|(key, fingerprint, numbers)| PartClaim {
+        .prop_map(|(key, fingerprint, numbers, existed)| PartClaim {
             key,
             fingerprint,
             numbers,
+            existed,
         });
     let names = (
         name(Namespace::new),
@@ -306,15 +308,36 @@ pub(super) fn part_record() -> impl Strategy<Value = PartRecord> {
 
 pub(super) fn part() -> impl Strategy<Value = Part> {
     let waits = vec((any::<u32>(), dependent()), 0..3);
-    (part_record(), vec(new_job(), 1..4), waits).prop_map(|(mut record, jobs, mut dependents)| {
-        record.count = u32::try_from(jobs.len()).expect("few");
-        for (place, _) in &mut dependents {
-            *place %= record.count;
-        }
-        Part {
-            record,
+    let jobs = vec((new_job(), any::<u64>()), 1..4);
+    (part_record(), jobs, any::<bool>(), waits).prop_map(
+        |(mut record, jobs, has_prints, mut dependents)| {
+            record.count = u32::try_from(jobs.len()).expect("few");
+            for (place, _) in &mut dependents {
+                *place %= record.count;
+            }
+            let (jobs, mut prints): (Vec<_>, Vec<_>) = jobs.into_iter().unzip();
+            if !has_prints {
+                prints.clear();
+            }
+            Part {
+                record,
+                jobs,
+                prints,
+                dependents,
+            }
+        },
+    )
+}
+
+pub(super) fn submission() -> impl Strategy<Value = Enqueue> {
+    let claim = option::of(name(ClaimKey::new));
+    let jobs = vec(new_job(), 0..4);
+    (name(Namespace::new), jobs, claim, any::<bool>()).prop_map(
+        |(namespace, jobs, claim, graph)| Enqueue {
+            namespace,
             jobs,
-            dependents,
-        }
-    })
+            claim,
+            graph,
+        },
+    )
 }

@@ -32,6 +32,7 @@ mod raw_key;
 mod schedule;
 mod seal;
 mod statistics;
+mod submission;
 #[cfg(test)]
 mod tests;
 mod writer;

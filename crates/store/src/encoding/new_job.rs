@@ -8,6 +8,9 @@ use super::peer::{read_job_ref, write_job_ref};
 use super::policy::{read_policy, read_retry, write_policy, write_retry};
 use super::{Cursor, DecodeError, Writer};
 
+/// The version of jobs to be that is written: the first that tells names.
+pub(super) const NEW_JOB: u8 = 2;
+
 const VALUE: u8 = 1;
 const RESULT: u8 = 2;
 
@@ -71,7 +74,7 @@ pub(super) fn read_new_job(version: u8, from: &mut Cursor<'_>) -> Result<NewJob,
         keep_succeeded: keep(from)?,
         keep_failed: keep(from)?,
     };
-    if version >= 2 {
+    if version >= NEW_JOB {
         job.name = from.option(|from| from.name(JobName::new))?;
     }
     Ok(job)

@@ -10,11 +10,17 @@ use super::new_job::{read_new_job, write_new_job};
 use super::peer::{read_bits, read_shard, write_bits, write_shard};
 use super::{Cursor, DecodeError, Record, Writer};
 
+/// The version from which a part with its jobs tells their fingerprints.
+const WITH_PRINTS: u8 = 3;
+/// The version from which the key of a part tells which jobs existed.
+const WITH_EXISTED: u8 = 2;
+
 /// An id made from a number and a mark has room for those below these.
 const MADE_KEYS: u64 = 1 << 40;
 const ID_TAGS: u32 = 1 << 20;
 
 impl Record for PartRecord {
+    const VERSION: u8 = WITH_EXISTED;
     const WHAT: &'static str = "part";
 
     fn write(&self, out: &mut Writer<'_>) {
@@ -36,7 +42,7 @@ impl Record for PartRecord {
         out.option(self.claim.as_ref(), write_claim);
     }
 
-    fn read(_version: u8, from: &mut Cursor<'_>) -> Result<Self, DecodeError> {
+    fn read(version: u8, from: &mut Cursor<'_>) -> Result<Self, DecodeError> {
         let namespace = from.name(Namespace::new)?;
         let graph = from.name(Graph::new)?;
         let decider = read_shard(from)?;
@@ -60,14 +66,15 @@ impl Record for PartRecord {
             prepared_at: Timestamp(from.number()?),
             is_committed: from.flag()?,
             cancelled: from.option(|from| from.text().map(str::to_owned))?,
-            claim: from.option(read_claim)?,
+            claim: from.option(|from| read_claim(version, from))?,
         })
     }
 }
 
 impl Record for Part {
+    // The second tells the names of jobs.
+    const VERSION: u8 = WITH_PRINTS;
     const WHAT: &'static str = "part with its jobs";
-    const VERSION: u8 = 2;
 
     fn write(&self, out: &mut Writer<'_>) {
         self.record.write(out);
@@ -78,10 +85,17 @@ impl Record for Part {
             out.number(u64::from(*place));
             dependent.write(out);
         }
+        out.length(self.prints.len());
+        self.prints.iter().for_each(|print| write_bits(out, *print));
     }
 
     fn read(version: u8, from: &mut Cursor<'_>) -> Result<Self, DecodeError> {
-        let record = PartRecord::read(PartRecord::VERSION, from)?;
+        let version_of_record = if version < WITH_PRINTS {
+            1
+        } else {
+            PartRecord::VERSION
+        };
+        let record = PartRecord::read(version_of_record, from)?;
         let jobs = from.list(|from| read_new_job(version, from))?;
         if usize::try_from(record.count) != Ok(jobs.len()) {
             return Err(from.error("has another number of jobs than it says"));
@@ -93,9 +107,18 @@ impl Record for Part {
             }
             Ok((place, Dependent::read(Dependent::VERSION, from)?))
         })?;
+        let prints = if version < WITH_PRINTS {
+            Vec::new()
+        } else {
+            from.list(read_bits)?
+        };
+        if !prints.is_empty() && prints.len() != jobs.len() {
+            return Err(from.error("has another number of fingerprints than of jobs"));
+        }
         Ok(Self {
             record,
             jobs,
+            prints,
             dependents,
         })
     }
@@ -130,13 +153,21 @@ fn write_claim(out: &mut Writer<'_>, claim: &PartClaim) {
         out.number(first.0);
         out.number(u64::from(tag.0));
     }
+    out.length(claim.existed.len());
+    let existed = claim.existed.iter();
+    existed.for_each(|place| out.number(u64::from(*place)));
 }
 
-fn read_claim(from: &mut Cursor<'_>) -> Result<PartClaim, DecodeError> {
+fn read_claim(version: u8, from: &mut Cursor<'_>) -> Result<PartClaim, DecodeError> {
     Ok(PartClaim {
         key: from.name(ClaimKey::new)?,
         fingerprint: read_bits(from)?,
         numbers: from.list(read_numbers)?,
+        existed: if version < WITH_EXISTED {
+            Vec::new()
+        } else {
+            from.list(Cursor::small)?
+        },
     })
 }
 

@@ -3,6 +3,7 @@
 use std::fmt::Debug;
 
 use ganger_types::change::UniqueRecord;
+use ganger_types::command::Enqueue;
 use ganger_types::{
     ClaimRecord, Commit, Dependent, ElementRecord, InputRow, JobRecord, KeyRecord, LeaseRecord,
     Meta, NamespaceRecord, OutboxRecord, Part, PartRecord, PeerRecord, QlessRow, QueueRecord,
@@ -15,7 +16,7 @@ use super::arbitrary::{claim, job, lease, meta, namespace, queue, schedule, stat
 use super::arbitrary_commit::commit;
 use super::arbitrary_qless::qless;
 use super::arbitrary_shards::{
-    dependent, element, input, outbox, part, part_record, peer, raw_key,
+    dependent, element, input, outbox, part, part_record, peer, raw_key, submission,
 };
 use super::{Glance, Record, decode, encode};
 
@@ -62,6 +63,7 @@ read_back! {
     dependents_read_back: dependent;
     part_records_read_back: part_record;
     parts_with_their_jobs_read_back: part;
+    submissions_read_back: submission;
     raw_keys_read_back: raw_key;
     elements_read_back: element;
     rows_of_qless_read_back: qless;
@@ -101,6 +103,7 @@ proptest! {
         let _ = decode::<Dependent>(&bytes);
         let _ = decode::<PartRecord>(&bytes);
         let _ = decode::<Part>(&bytes);
+        let _ = decode::<Enqueue>(&bytes);
         let _ = decode::<KeyRecord>(&bytes);
         let _ = decode::<ElementRecord>(&bytes);
         let _ = decode::<QlessRow>(&bytes);

@@ -79,6 +79,7 @@ fn part(graph: &'static str) -> Part {
     Part {
         record,
         jobs: vec![NewJob::default(); 2],
+        prints: vec![0, 7],
         dependents: vec![(1, dependent("2", 5, 0))],
     }
 }

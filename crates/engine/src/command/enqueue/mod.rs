@@ -84,7 +84,7 @@ impl Engine {
         check_sizes(cmd, &settings, now)?;
         check_references(&cmd.jobs.iter().collect::<Vec<_>>())?;
         let members = self.plan_members(now, cmd, known)?;
-        self.check_upstreams(cmd, known)?;
+        self.check_upstreams(cmd, &members, known)?;
         self.check_room(cmd, &members, &settings)?;
         Ok(members)
     }

@@ -2,9 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ganger_types::command::{Enqueue, NewJob, Upstream};
+use ganger_types::command::{Enqueue, Upstream};
 use ganger_types::reply::Enqueued;
-use ganger_types::{JobId, JobKey, NamespaceSettings, Now, Queue, Rejection, Reply, UniqueKey};
+use ganger_types::{
+    JobId, JobKey, Namespace, NamespaceSettings, Now, Queue, Rejection, Reply, UniqueKey,
+};
 
 use super::edges_of;
 use crate::command::fingerprint::Fingerprint;
@@ -81,6 +83,9 @@ impl Engine {
         let mut members = Vec::with_capacity(cmd.jobs.len());
         for (index, job) in cmd.jobs.iter().enumerate() {
             if let Some(id) = &job.id {
+                if id.as_bytes().is_empty() {
+                    return Err(Rejection::IdEmpty { index });
+                }
                 if !ids.insert(id) {
                     return Err(Rejection::DuplicateId {
                         index,
@@ -97,7 +102,10 @@ impl Engine {
             } else {
                 0
             };
-            let same_id = self.same_id(cmd, job, fingerprint, known)?;
+            let same_id = match &job.id {
+                Some(id) => self.same_id(&cmd.namespace, id, fingerprint, known)?,
+                None => None,
+            };
             let member = match (same_id, &job.unique) {
                 (Some((key, id)), _) => Member::Existing(key, id),
                 (None, Some(unique)) => match keys.get(&unique.key) {
@@ -115,20 +123,16 @@ impl Engine {
         Ok(members)
     }
 
-    /// The job that has the id already, if the content is the same (`rel P1`).
-    fn same_id(
+    /// The job that has the id already, if the content is the same (`rel P1`). What becomes of a job that is promised is
+    /// known when its submission is decided.
+    pub(crate) fn same_id(
         &self,
-        cmd: &Enqueue,
-        job: &NewJob,
+        namespace: &Namespace,
+        id: &JobId,
         fingerprint: u64,
         known: &Past,
     ) -> Result<Option<(JobKey, JobId)>, Rejection> {
-        let Some(id) = &job.id else { return Ok(None) };
-        let space = self.find_space(&cmd.namespace);
-        if space.is_some_and(|space| self.spaces[space.at()].promised.contains_key(id)) {
-            return Err(Rejection::IdTaken { job: id.clone() });
-        }
-        let found = match self.find_job(&cmd.namespace, id) {
+        let found = match self.find_job(namespace, id) {
             Some(key) => {
                 let print = self
                     .job(key)
@@ -138,10 +142,16 @@ impl Engine {
                 Some((key, print))
             }
             None => known
-                .find(&cmd.namespace, id)
+                .find(namespace, id)
                 .map(|record| (record.key, record.fingerprint)),
         };
+        let space = self.find_space(namespace);
         match found {
+            None if space
+                .is_some_and(|space| self.spaces[space.at()].promised.contains_key(id)) =>
+            {
+                Err(Rejection::IdBusy { job: id.clone() })
+            }
             None => Ok(None),
             Some((key, print)) if print == fingerprint => Ok(Some((key, id.clone()))),
             Some(_) => Err(Rejection::IdTaken { job: id.clone() }),
@@ -155,8 +165,18 @@ impl Engine {
         is_held.then(|| Member::Existing(record.job, record.id.clone()))
     }
 
-    pub(super) fn check_upstreams(&self, cmd: &Enqueue, known: &Past) -> Result<(), Rejection> {
-        for (index, job) in cmd.jobs.iter().enumerate() {
+    /// Whether the jobs exist that new members wait for. A member that is there already had its upstreams, and those may
+    /// be gone by now.
+    pub(super) fn check_upstreams(
+        &self,
+        cmd: &Enqueue,
+        members: &[Member],
+        known: &Past,
+    ) -> Result<(), Rejection> {
+        for (index, (job, member)) in cmd.jobs.iter().zip(members).enumerate() {
+            if !matches!(member, Member::New { .. }) {
+                continue;
+            }
             for edge in edges_of(job) {
                 let id = match &edge.upstream {
                     Upstream::Job(id) => id,
@@ -168,6 +188,9 @@ impl Engine {
                 };
                 let is_there = self.find_job(&cmd.namespace, id).is_some()
                     || known.find(&cmd.namespace, id).is_some();
+                if !is_there && self.undecided_job(&cmd.namespace, id).is_some() {
+                    return Err(Rejection::JobPrepared { job: id.clone() });
+                }
                 if !is_there {
                     return Err(Rejection::UpstreamNotFound {
                         index,

@@ -9,6 +9,7 @@ mod inputs;
 use std::collections::{BTreeMap, BTreeSet};
 
 use ganger_types::command::{NewInput, NewJob, Upstream};
+use ganger_types::reply::Enqueued;
 use ganger_types::{
     Bytes, Change, FailurePolicy, Graph, InputRow, JobKey, JobRecord, JobRef, Namespace, Outcome,
     ShardId,
@@ -49,6 +50,8 @@ pub(crate) struct Member {
     pub(crate) group: String,
     /// A person cancelled or deleted it, or tried to.
     pub(crate) is_by_hand: bool,
+    /// What was submitted under its id.
+    payload: Bytes,
 }
 
 impl Member {
@@ -67,6 +70,12 @@ pub(crate) struct Submission {
     pub(crate) name: Graph,
     pub(crate) shards: BTreeSet<ShardId>,
     pub(crate) ids: Vec<JobRef>,
+    /// Its jobs, until it is decided for: other submissions may have jobs of the same ids.
+    unborn: BTreeMap<JobRef, Member>,
+    /// Ids of deleted jobs under which later submissions have made others.
+    replaced: BTreeSet<JobRef>,
+    /// Its one shard took it whole, without a decision.
+    pub(crate) is_local: bool,
     /// Decided for, durably.
     pub(crate) is_decided: bool,
     pub(crate) is_acknowledged: bool,
@@ -92,6 +101,7 @@ impl Oracle {
     /// A submission was cut: its parts may now come to the shards.
     pub(crate) fn submitted(&mut self, name: &Graph, jobs: &[(ShardId, NewJob)], ids: &[JobRef]) {
         let graph = self.graphs.len();
+        let mut unborn = BTreeMap::new();
         for (place, (shard, job)) in jobs.iter().enumerate() {
             let edges: BTreeMap<u32, (JobRef, FailurePolicy)> = edges_of(shard, job, ids);
             let retries = job.retry.as_ref().map_or(3, |policy| policy.retries_max);
@@ -109,22 +119,21 @@ impl Oracle {
                 just_ran: false,
                 group: String::new(),
                 is_by_hand: false,
+                payload: job.payload.clone(),
             };
-            self.members.insert(ids[place].clone(), member);
+            unborn.insert(ids[place].clone(), member);
         }
         for id in ids {
-            let upstreams: Vec<JobRef> = self.members[id]
-                .edges
-                .values()
-                .map(|e| e.0.clone())
-                .collect();
-            for upstream in upstreams.iter().filter(|upstream| ids.contains(upstream)) {
-                let member = self.members.get_mut(upstream).expect("a member");
-                member.users.insert(id.clone());
+            let upstreams = unborn[id].edges.values();
+            let upstreams: Vec<JobRef> = upstreams.map(|edge| edge.0.clone()).collect();
+            for upstream in upstreams {
+                if let Some(member) = unborn.get_mut(&upstream) {
+                    member.users.insert(id.clone());
+                }
             }
         }
         // What waits for a job that a person has touched follows no simple rule either.
-        let upstreams = ids.iter().flat_map(|id| self.members[id].edges.values());
+        let upstreams = ids.iter().flat_map(|id| unborn[id].edges.values());
         let mut outside = upstreams.filter_map(|(upstream, _)| self.members.get(upstream));
         let is_wild = outside.any(|by| by.graph != graph && self.graphs[by.graph].is_wild);
         self.by_name.insert(name.clone(), graph);
@@ -132,11 +141,126 @@ impl Oracle {
             name: name.clone(),
             shards: jobs.iter().map(|(shard, _)| shard.clone()).collect(),
             ids: ids.to_vec(),
+            unborn,
+            replaced: BTreeSet::new(),
+            is_local: false,
             is_decided: false,
             is_acknowledged: false,
             is_cancelled: false,
             is_wild,
         });
+    }
+
+    /// A submission has its jobs from now on: under no id are there two.
+    fn are_born(&mut self, graph: usize) -> Judged {
+        for (job, member) in std::mem::take(&mut self.graphs[graph].unborn) {
+            if let Some(earlier) = self.members.get(&job) {
+                if earlier.place != Place::Gone {
+                    let what = format!(
+                        "graph {} makes a second job under the id of {job:?}",
+                        self.graphs[graph].name
+                    );
+                    return Err(broken("P1", what));
+                }
+                self.graphs[earlier.graph].replaced.insert(job.clone());
+                self.by_key.retain(|_, other| *other != job);
+            }
+            self.members.insert(job, member);
+        }
+        Ok(())
+    }
+
+    /// One shard took a submission whose jobs are all its own, and answers this.
+    pub(crate) fn taken(
+        &mut self,
+        shard: &ShardId,
+        jobs: &[NewJob],
+        (answers, repeat): (&[Enqueued], bool),
+    ) -> Judged {
+        if self.is_lawless {
+            return Ok(());
+        }
+        let mut made = Vec::new();
+        let mut ids = Vec::new();
+        for (job, answer) in jobs.iter().zip(answers) {
+            let id = answer.id.clone();
+            let name = JobRef {
+                shard: shard.clone(),
+                id,
+            };
+            // What was answered under a key is answered again, though a job of it may be deleted by now.
+            if repeat && !self.members.contains_key(&name) {
+                let what =
+                    format!("a repeat under its key is answered with {name:?}, which never was");
+                return Err(broken("P1", what));
+            }
+            if job.id.is_some() && !repeat {
+                self.may_be_answered(&name, job, answer.existed)?;
+            }
+            if !answer.existed && !repeat {
+                made.push((shard.clone(), job.clone()));
+            }
+            ids.push(name);
+        }
+        if made.is_empty() {
+            return Ok(());
+        }
+        let edges: BTreeMap<JobRef, BTreeMap<u32, (JobRef, FailurePolicy)>> = jobs
+            .iter()
+            .zip(&ids)
+            .map(|(job, id)| (id.clone(), edges_of(shard, job, &ids)))
+            .collect();
+        let existed = answers.iter().map(|answer| answer.existed);
+        let of_made = ids.iter().zip(existed).filter(|(_, existed)| !existed);
+        let ids: Vec<JobRef> = of_made.map(|(id, _)| id.clone()).collect();
+        let bare = made
+            .into_iter()
+            .map(|(shard, job)| (shard, without_edges(job)));
+        let bare: Vec<_> = bare.collect();
+        let graph = self.graphs.len();
+        let name = Graph::new(format!("of {shard}, number {graph}")).expect("a name is short");
+        self.submitted(&name, &bare, &ids);
+        for id in &ids {
+            for (upstream, _) in edges[id].values() {
+                if let Some(member) = self.graphs[graph].unborn.get_mut(upstream) {
+                    member.users.insert(id.clone());
+                }
+            }
+            let member = self.graphs[graph].unborn.get_mut(id).expect("a member");
+            member.edges.clone_from(&edges[id]);
+        }
+        let outside = edges.values().flat_map(BTreeMap::values);
+        let mut outside = outside.filter_map(|(upstream, _)| self.members.get(upstream));
+        let is_wild = outside.any(|by| self.graphs[by.graph].is_wild);
+        let submission = &mut self.graphs[graph];
+        submission.is_wild |= is_wild;
+        submission.is_local = true;
+        submission.is_decided = true;
+        self.are_born(graph)
+    }
+
+    /// Whether a job under an id of the client's may be said to have been there, or to be new (`rel P1`).
+    pub(crate) fn may_be_answered(&self, name: &JobRef, job: &NewJob, existed: bool) -> Judged {
+        let known = self.members.get(name);
+        let known = known.filter(|member| member.place != Place::Gone);
+        let why = match known {
+            _ if self.is_lawless => return Ok(()),
+            Some(_) if !existed => "is said to be new, and is there already",
+            None if existed => "is said to exist, and nobody made it",
+            Some(member) if member.payload != job.payload => "is said to be the same, and is not",
+            _ => return Ok(()),
+        };
+        Err(broken("P1", format!("job {name:?} {why}")))
+    }
+
+    /// Where a job of a submission is in its life.
+    pub(crate) fn place_in(&self, graph: usize, job: &JobRef) -> Place {
+        if self.graphs[graph].replaced.contains(job) {
+            return Place::Gone;
+        }
+        let member = self.members.get(job);
+        let member = member.filter(|member| member.graph == graph);
+        member.map_or(Place::Unborn, |member| member.place)
     }
 
     /// Whether this attempt of a job is the live one.
@@ -225,13 +349,14 @@ impl Oracle {
     }
 
     fn decided(&mut self, name: &Graph, stores: &BTreeMap<ShardId, &Store>) -> Judged {
-        let Some(graph) = self.find(name) else {
+        let Some(number) = self.find(name) else {
             return Ok(());
         };
-        let graph = &mut self.graphs[graph];
-        if std::mem::replace(&mut graph.is_decided, true) {
+        if std::mem::replace(&mut self.graphs[number].is_decided, true) {
             return Ok(());
         }
+        self.are_born(number)?;
+        let graph = &self.graphs[number];
         let part = (Namespace::default(), name.clone());
         for shard in &graph.shards {
             if !stores[shard].parts.contains_key(&part) {
@@ -312,6 +437,13 @@ impl Oracle {
             ));
         };
         let graph = &self.graphs[member.graph];
+        let known = self.by_key.get(&(shard.clone(), record.key));
+        if member.place != Place::Unborn && known != Some(&job) {
+            return Err(broken(
+                "P1",
+                format!("there are two jobs {shard}/{}", job.id),
+            ));
+        }
         if member.place == Place::Unborn {
             member.place = Place::Live;
             if !graph.is_decided {
@@ -321,7 +453,7 @@ impl Oracle {
                 );
                 return Err(broken("G8", what));
             }
-            if record.graph.as_ref() != Some(&graph.name) {
+            if !graph.is_local && record.graph.as_ref() != Some(&graph.name) {
                 let what = format!("job {shard}/{} belongs to graph {:?}", job.id, record.graph);
                 return Err(broken("G8", what));
             }
@@ -341,7 +473,7 @@ impl Oracle {
                 // A week after everything has ended a part is forgotten.
                 let over = self.graphs[graph].ids.iter().all(|id| {
                     id.shard != *shard
-                        || !matches!(self.members[id].place, Place::Unborn | Place::Live)
+                        || !matches!(self.place_in(graph, id), Place::Unborn | Place::Live)
                 });
                 if over {
                     return Ok(());
@@ -353,6 +485,12 @@ impl Oracle {
             _ => Ok(()),
         }
     }
+}
+
+fn without_edges(mut job: NewJob) -> NewJob {
+    job.inputs.clear();
+    job.after.clear();
+    job
 }
 
 /// Whom a job waits for, by slot.
