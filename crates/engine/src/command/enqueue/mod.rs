@@ -128,9 +128,14 @@ impl Engine {
         known: &Past,
         out: &mut Effects,
     ) {
+        // What a job that is there already waited for may be gone by now.
         let planned: Vec<_> = jobs
             .iter()
-            .map(|job| self.plan_edges(batch.space, job, answers, known))
+            .zip(prints)
+            .map(|(job, print)| match print {
+                Some(_) => self.plan_edges(batch.space, job, answers, known),
+                None => Vec::new(),
+            })
             .collect();
         let firsts: Vec<Move> = jobs.iter().map(|job| first_move(now, job)).collect();
         let mut rows = Vec::with_capacity(jobs.len());

@@ -165,8 +165,8 @@ impl Engine {
         is_held.then(|| Member::Existing(record.job, record.id.clone()))
     }
 
-    /// Whether the jobs exist that new members wait for. A member that is there already had its upstreams, and those may
-    /// be gone by now.
+    /// Whether the jobs exist that members wait for. A member that is there already under an id of the client's had its
+    /// upstreams, and those may be gone by now.
     pub(super) fn check_upstreams(
         &self,
         cmd: &Enqueue,
@@ -174,7 +174,7 @@ impl Engine {
         known: &Past,
     ) -> Result<(), Rejection> {
         for (index, (job, member)) in cmd.jobs.iter().zip(members).enumerate() {
-            if !matches!(member, Member::New { .. }) {
+            if matches!(member, Member::Existing(..)) && job.id.is_some() {
                 continue;
             }
             for edge in edges_of(job) {
