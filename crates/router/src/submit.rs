@@ -260,8 +260,8 @@ impl Router {
         let mut pause = BUSY_PAUSE;
         let mut unknown = None;
         loop {
-            let decided = self.decide(decider, decide.clone()).await;
-            let error = match decided.map_err(|error| error.after_a_change(decider.shard())) {
+            let answer = self.decide(decider, decide.clone()).await;
+            let error = match answer.map_err(|error| error.after_a_change(decider.shard())) {
                 Ok(()) => return Ok(()),
                 Err(error) => error,
             };

@@ -154,9 +154,8 @@ impl Face {
                 .job(&asked.namespace, &asked.id)
                 .await
                 .map_err(Problem::from)?;
-            let stored = match found {
-                Some(stored) => stored,
-                None => return Err(Some(self.missing(&asked.namespace, &asked.id).await)),
+            let Some(stored) = found else {
+                return Err(Some(self.missing(&asked.namespace, &asked.id).await));
             };
             let piece = self
                 .log_piece(&stored, asked.place, asked.bytes_max)

@@ -224,9 +224,8 @@ impl Jobs for Face {
             found = self.handle.wait(&namespace, &id, wait_for) => found,
             () = self.options.stopping.cancelled() => self.handle.job(&namespace, &id).await,
         };
-        let stored = match found.map_err(Problem::from)? {
-            Some(stored) => stored,
-            None => return Err(self.missing(&namespace, &id).await.into()),
+        let Some(stored) = found.map_err(Problem::from)? else {
+            return Err(self.missing(&namespace, &id).await.into());
         };
         Ok(Response::new(outward::job(self.handle.id(), stored, false)))
     }

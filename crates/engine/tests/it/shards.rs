@@ -831,7 +831,10 @@ fn rel_p4_a_member_that_is_not_decided_here_is_prepared_and_not_unknown() {
     for id in &names {
         let why = Query::Why(Namespace::default(), id.clone());
         assert_eq!(two.refused(Command::Query(Box::new(why))), "job_prepared");
-        assert_eq!(two.refused(cancel(&[id.clone()])), "job_prepared");
+        assert_eq!(
+            two.refused(cancel(std::slice::from_ref(id))),
+            "job_prepared"
+        );
     }
     cluster.pump();
     for job in &parts.ids[1..] {
