@@ -1,6 +1,7 @@
 //! A connection of the client's side, encrypted or not.
 
-use std::io;
+use std::io::{self, Read};
+use std::os::fd::AsFd;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
@@ -71,6 +72,18 @@ fn fault_in(read: &[u8], is_first: bool) -> Option<Fault> {
     (is_first && is_other).then_some(Fault::NotHttp2)
 }
 
+/// What a server that answered and closed at once left to be read. Only for a connection that has failed:
+/// the system is asked itself, as the runtime may not know yet that there is something.
+fn left_behind(stream: &TcpStream) -> Vec<u8> {
+    let mut bytes = vec![0; 256];
+    let read = stream
+        .as_fd()
+        .try_clone_to_owned()
+        .and_then(|same| std::net::TcpStream::from(same).read(&mut bytes));
+    bytes.truncate(read.unwrap_or(0));
+    bytes
+}
+
 #[derive(Debug)]
 pub(crate) enum Inner {
     Plain(TcpStream),
@@ -88,6 +101,18 @@ impl Stream {
             }
             None => error,
         })
+    }
+
+    /// A plain connection's write. A server of another kind may answer the first bytes and close before we
+    /// have written the rest: then the write fails, nobody reads its answer, and that says what it is.
+    fn tell_plain(&mut self, polled: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        if let (true, Inner::Plain(stream), Poll::Ready(Err(_))) =
+            (self.is_fresh, &self.inner, &polled)
+            && let Some(fault) = fault_in(&left_behind(stream), true)
+        {
+            self.faults.set(Some(fault));
+        }
+        polled
     }
 }
 
@@ -125,7 +150,10 @@ impl AsyncWrite for Stream {
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         match &mut this.inner {
-            Inner::Plain(stream) => Pin::new(stream).poll_write(cx, bytes),
+            Inner::Plain(stream) => {
+                let polled = Pin::new(stream).poll_write(cx, bytes);
+                this.tell_plain(polled)
+            }
             Inner::Tls(stream) => {
                 let polled = Pin::new(stream).poll_write(cx, bytes);
                 this.tell(polled)
@@ -140,7 +168,10 @@ impl AsyncWrite for Stream {
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         match &mut this.inner {
-            Inner::Plain(stream) => Pin::new(stream).poll_write_vectored(cx, slices),
+            Inner::Plain(stream) => {
+                let polled = Pin::new(stream).poll_write_vectored(cx, slices);
+                this.tell_plain(polled)
+            }
             Inner::Tls(stream) => {
                 let polled = Pin::new(stream).poll_write_vectored(cx, slices);
                 this.tell(polled)
@@ -203,5 +234,30 @@ mod tests {
             None,
             "in the midst of a body"
         );
+    }
+
+    #[tokio::test]
+    async fn an_answer_is_known_though_the_server_closed_before_our_bytes_were_written() {
+        use tokio::io::AsyncWriteExt;
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0")
+            .await
+            .expect("a free port");
+        let address = listener.local_addr().expect("bound");
+        let plain = TcpStream::connect(address).await.expect("connected");
+        let (mut served, _) = listener.accept().await.expect("accepted");
+        served
+            .write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+            .await
+            .expect("written");
+        drop(served);
+        let faults = Faults::default();
+        let mut stream = Stream {
+            inner: Inner::Plain(plain),
+            faults: faults.clone(),
+            is_fresh: true,
+        };
+        // The first write is answered with a reset, one of the next fails by it.
+        while stream.write(b"PRI * HTTP/2.0").await.is_ok() {}
+        assert_eq!(faults.get(), Some(Fault::NotHttp2));
     }
 }
