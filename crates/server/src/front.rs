@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use axum::body::Body;
 use axum::response::IntoResponse as _;
@@ -13,7 +13,7 @@ use ganger_dialect_http::Problem;
 use ganger_router::{RouteError, Router};
 use ganger_types::{JobRef, ShardId};
 use http::request::Parts;
-use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::{BodyStream, StreamBody};
 use hyper::body::Frame;
 use percent_encoding::percent_decode_str;
@@ -30,14 +30,27 @@ const SHARD: &str = "ganger-shard";
 const SHARD_PARAMETER: &str = "shard";
 /// Which server has passed a request on; such a one is not passed on again.
 const FORWARDED_BY: &str = "ganger-forwarded-by";
+/// How a gRPC call ended, in its last headers.
+const STATUS: &str = "grpc-status";
 /// What stands before the job in a path.
 const JOBS: &str = "/api/v1/jobs/";
 /// Where peers speak to each other.
 const PEERS: &str = "/ganger.v1.Peers/";
 
+/// The stream of a worker.
+const WORK: &str = "/ganger.v1.Leases/Work";
+/// The stream of somebody who submits many batches.
+const SUBMITTING: &str = "/ganger.v1.Jobs/EnqueueStream";
+/// The stream of a tool that reads the schema.
+const REFLECTION: &str = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
+/// Methods whose caller sends for as long as he likes. The end of what he sends settles nothing, so a server that
+/// stops ends it for him. A graph is not among them: half of it would be taken for the whole.
+const ENDLESS: [&str; 3] = [WORK, SUBMITTING, REFLECTION];
+
 /// Methods of gRPC that may go on for as long as the caller likes, and change nothing when they end early.
-const WAITING: [&str; 5] = [
-    "/ganger.v1.Leases/Work",
+const WAITING: [&str; 6] = [
+    WORK,
+    REFLECTION,
     "/ganger.v1.Leases/Lease",
     "/ganger.v1.Jobs/Wait",
     "/ganger.v1.Jobs/FollowLog",
@@ -82,6 +95,9 @@ pub(crate) struct Front {
     passed: Arc<Passed>,
     stopping: CancellationToken,
 }
+
+/// Whether a caller's side was ended before he ended it.
+type Cut = Arc<AtomicBool>;
 
 /// Where a request goes.
 enum Way<'a> {
@@ -136,6 +152,10 @@ impl Front {
         match way {
             Err(problem) => refuse(door, &problem),
             Ok(Way::Here(router)) => {
+                // The other services notice by themselves that the server stops; this one is not ours.
+                if request.uri().path() == REFLECTION {
+                    request = request.map(|body| self.cut_at_stop(body).0);
+                }
                 request.extensions_mut().insert(caller);
                 through(router, request).await
             }
@@ -197,18 +217,8 @@ impl Front {
         shards.join(", ")
     }
 
-    /// Has the server of another shard answer.
-    async fn pass_on(
-        &self,
-        door: Door,
-        shard: &ShardId,
-        mut request: Request<Body>,
-        caller: &Identity,
-    ) -> Response<Body> {
-        let is_reading = request.method() == Method::GET;
-        let is_waiting = WAITING.contains(&request.uri().path());
-        let may_change = may_change(door, &request);
-        let headers = request.headers_mut();
+    /// Writes into a request that is passed on: for which shard, by whom, and in whose name.
+    fn mark(&self, headers: &mut HeaderMap, shard: &ShardId, caller: &Identity) {
         for name in OF_THE_PAGE {
             headers.remove(name);
         }
@@ -219,6 +229,30 @@ impl Front {
         if let Some(value) = behalf::write(caller) {
             headers.insert(ON_BEHALF, value);
         }
+    }
+
+    /// Has the server of another shard answer.
+    async fn pass_on(
+        &self,
+        door: Door,
+        shard: &ShardId,
+        mut request: Request<Body>,
+        caller: &Identity,
+    ) -> Response<Body> {
+        let is_reading = request.method() == Method::GET;
+        let is_waiting = WAITING.contains(&request.uri().path());
+        let is_submitting = request.uri().path() == SUBMITTING;
+        // Until the caller's side of the exchange has ended too, his connection holds a stop up.
+        let mut cut = Cut::default();
+        if ENDLESS.contains(&request.uri().path()) {
+            request = request.map(|body| {
+                let (body, when) = self.cut_at_stop(body);
+                cut = when;
+                body
+            });
+        }
+        let may_change = may_change(door, &request);
+        self.mark(request.headers_mut(), shard, caller);
         self.passed.on.fetch_add(1, Ordering::Relaxed);
         let answer = self.router.forward(shard, request);
         let answer = tokio::select! {
@@ -251,6 +285,9 @@ impl Front {
         if is_waiting {
             return response.map(|body| self.until_stopping(body));
         }
+        if is_submitting {
+            return response.map(|body| told_of_the_cut(body, cut));
+        }
         if is_reading {
             let stopping = self.stopping.clone().cancelled_owned();
             return response
@@ -264,24 +301,26 @@ impl Front {
         let stopping = self.stopping.clone();
         let stopped = stopping.clone();
         let last = async move {
-            stopped.is_cancelled().then(|| {
-                let status = [
-                    ("grpc-status", "14"),
-                    ("grpc-message", "the server is stopping: try again"),
-                ];
-                let trailers = status.map(|(name, value)| {
-                    (
-                        HeaderName::from_static(name),
-                        HeaderValue::from_static(value),
-                    )
-                });
-                Ok(Frame::trailers(trailers.into_iter().collect()))
-            })
+            stopped
+                .is_cancelled()
+                .then(|| Ok(Frame::trailers(come_again())))
         };
         let frames = BodyStream::new(body)
             .take_until(stopping.cancelled_owned())
             .chain(futures::stream::once(last).filter_map(std::future::ready));
         Body::new(StreamBody::new(frames))
+    }
+
+    /// What the caller sends, until the server stops; then it ends as if he had closed his side.
+    fn cut_at_stop(&self, body: Body) -> (Body, Cut) {
+        let cut = Cut::default();
+        let (stopping, set) = (self.stopping.clone(), Arc::clone(&cut));
+        let stop = async move {
+            stopping.cancelled().await;
+            set.store(true, Ordering::Relaxed);
+        };
+        let frames = BodyStream::new(body).take_until(Box::pin(stop));
+        (Body::new(StreamBody::new(frames)), cut)
     }
 
     fn unreached(&self, door: Door, words: &str) -> Response<Body> {
@@ -292,6 +331,37 @@ impl Front {
             &problem.retry_after(std::time::Duration::from_secs(1)),
         )
     }
+}
+
+/// The frames of an answer to batches of jobs. All that reached the other server are answered first; then, if more may
+/// have been to come, the caller learns that this was not the end of it.
+fn told_of_the_cut(body: Body, cut: Cut) -> Body {
+    let frames = BodyStream::new(body).map(move |frame| {
+        let frame = frame?;
+        let is_good_end = frame
+            .trailers_ref()
+            .is_some_and(|trailers| trailers.get(STATUS).is_some_and(|status| status == "0"));
+        if is_good_end && cut.load(Ordering::Relaxed) {
+            return Ok::<_, axum::Error>(Frame::trailers(come_again()));
+        }
+        Ok(frame)
+    });
+    Body::new(StreamBody::new(frames))
+}
+
+/// The end of a gRPC answer that asks the caller to come again.
+fn come_again() -> HeaderMap {
+    let status = [
+        (STATUS, "14"),
+        ("grpc-message", "the server is stopping: try again"),
+    ];
+    let status = status.map(|(name, value)| {
+        (
+            HeaderName::from_static(name),
+            HeaderValue::from_static(value),
+        )
+    });
+    status.into_iter().collect()
 }
 
 /// Whether a request may change something: then no answer leaves its outcome unknown.
@@ -353,7 +423,7 @@ fn shard(text: &str, place: &str) -> Result<ShardId, Problem> {
 
 /// Whether the other server does not know this one. The caller has nothing to do with it.
 fn is_unknown_there(response: &Response<Body>) -> bool {
-    let status = response.headers().get("grpc-status");
+    let status = response.headers().get(STATUS);
     response.status() == StatusCode::UNAUTHORIZED || status.is_some_and(|status| status == "16")
 }
 

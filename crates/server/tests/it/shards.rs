@@ -40,7 +40,7 @@ fn topology(shards: &[(&str, SocketAddr)]) -> Topology {
 }
 
 /// Two servers that know of each other, and no third.
-async fn pair(common: Config) -> [Running; 2] {
+pub(crate) async fn pair(common: Config) -> [Running; 2] {
     let (one, two) = (free_address().await, free_address().await);
     let topology = topology(&[("1", one), ("2", two)]);
     let server = |name, addr: SocketAddr| Config {
@@ -121,7 +121,10 @@ async fn lease(addr: SocketAddr, headers: &str) -> String {
         .to_owned()
 }
 
-async fn jobs_of(addr: SocketAddr, shard: &str) -> JobsClient<InterceptedService<Channel, With>> {
+pub(crate) async fn jobs_of(
+    addr: SocketAddr,
+    shard: &str,
+) -> JobsClient<InterceptedService<Channel, With>> {
     let channel = Endpoint::from_shared(format!("http://{addr}")).expect("an address");
     let channel = channel.connect().await.expect("it listens");
     JobsClient::with_interceptor(channel, With(vec![("ganger-shard", shard.to_owned())]))

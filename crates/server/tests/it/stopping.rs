@@ -12,10 +12,16 @@ use ganger_proto::v1::insight_client::InsightClient;
 use ganger_proto::v1::jobs_client::JobsClient;
 use ganger_proto::v1::leases_client::LeasesClient;
 use ganger_server::{Config, Running, start};
-use tonic::Code;
+use tonic::service::interceptor::InterceptedService;
 use tonic::transport::{Channel, Endpoint};
+use tonic::{Code, Streaming};
 
-use crate::kit::config;
+use tonic_reflection::pb::v1::server_reflection_client::ServerReflectionClient;
+use tonic_reflection::pb::v1::server_reflection_request::MessageRequest;
+use tonic_reflection::pb::v1::{ServerReflectionRequest, ServerReflectionResponse};
+
+use crate::kit::{With, config};
+use crate::shards::{jobs_of, pair};
 
 /// Longer than anything here takes.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -75,6 +81,45 @@ async fn delivered(worker: &mut WorkStream) -> Delivery {
 /// A stream that takes no notice of anything: it never closes its side.
 fn endless<T: Send + 'static>(first: T) -> impl futures::Stream<Item = T> + Send + 'static {
     stream::once(std::future::ready(first)).chain(stream::pending())
+}
+
+/// A channel whose calls are for shard 2.
+async fn to_two(running: &Running) -> InterceptedService<Channel, With> {
+    let two = With(vec![("ganger-shard", "2".to_owned())]);
+    InterceptedService::new(channel(running).await, two)
+}
+
+/// Two servers that stop only when nothing holds them up.
+async fn patient_pair() -> [Running; 2] {
+    pair(Config {
+        stop_timeout: HOUR,
+        ..config()
+    })
+    .await
+}
+
+/// What a tool asks first.
+fn which_services() -> ServerReflectionRequest {
+    ServerReflectionRequest {
+        host: String::new(),
+        message_request: Some(MessageRequest::ListServices(String::new())),
+    }
+}
+
+/// The last of an answer: `None` if it ended well.
+async fn end_of<T>(answers: &mut Streaming<T>) -> Option<(Code, String)> {
+    loop {
+        match in_time("the end", answers.message()).await {
+            Ok(Some(_)) => {}
+            Ok(None) => return None,
+            Err(status) => return Some((status.code(), status.message().to_owned())),
+        }
+    }
+}
+
+fn come_again() -> (Code, String) {
+    let words = "the server is stopping: try again".to_owned();
+    (Code::Unavailable, words)
 }
 
 fn hello() -> v1::WorkerMessage {
@@ -174,22 +219,9 @@ async fn open_streams_and_waiting_calls_do_not_hold_a_stop_up() {
     }
 
     in_time("the stop", running.stop()).await;
-    let stopping = |status: tonic::Status| (status.code(), status.message().to_owned());
-    let expected = (
-        Code::Unavailable,
-        "the server is stopping: try again".to_owned(),
-    );
-    let error = loop {
-        if let Err(error) = events.message().await {
-            break error;
-        }
-    };
-    assert_eq!(stopping(error), expected);
-    assert_eq!(stopping(log.message().await.expect_err("an end")), expected);
-    assert_eq!(
-        stopping(batches.message().await.expect_err("an end")),
-        expected
-    );
+    assert_eq!(end_of(&mut events).await, Some(come_again()));
+    assert_eq!(end_of(&mut log).await, Some(come_again()));
+    assert_eq!(end_of(&mut batches).await, Some(come_again()));
     let leased = leasing.await.expect("no panic").expect("an answer");
     assert_eq!(leased.into_inner().deliveries.len(), 0);
     // It may not have reached the server before the stop.
@@ -236,4 +268,81 @@ async fn a_worker_that_never_reports_holds_a_stop_up_for_the_stop_timeout_only()
     let mut worker = work(&client, 1);
     delivered(&mut worker).await;
     in_time("the stop", running.stop()).await;
+}
+
+#[tokio::test]
+async fn a_tool_that_reads_the_schema_does_not_hold_a_stop_up() {
+    let [one, two] = patient_pair().await;
+    let asked = || endless(which_services());
+    let mut here = ServerReflectionClient::new(channel(&one).await);
+    let here = here.server_reflection_info(asked()).await;
+    let mut there = ServerReflectionClient::new(to_two(&one).await);
+    let there = there.server_reflection_info(asked()).await;
+    let mut open = [here, there].map(|answer| answer.expect("opened").into_inner());
+    for answers in &mut open {
+        let first: Option<ServerReflectionResponse> = answers.message().await.expect("well");
+        assert!(first.is_some(), "the list of services");
+    }
+    in_time("the stop of the first", one.stop()).await;
+    in_time("the stop of the other", two.stop()).await;
+    let [here, there] = &mut open;
+    assert_eq!(end_of(here).await, None);
+    assert_eq!(end_of(there).await, Some(come_again()));
+}
+
+#[tokio::test]
+async fn a_worker_that_another_server_serves_does_not_hold_a_stop_up() {
+    let [one, two] = patient_pair().await;
+    let mut leases = LeasesClient::new(to_two(&one).await);
+    let worker = leases.work(endless(hello())).await.expect("opened");
+    let mut worker = worker.into_inner();
+    let welcome = worker.message().await.expect("well").expect("a message");
+    assert_eq!(welcome.welcome.expect("a welcome").shard, "2");
+
+    in_time("the stop of the first", one.stop()).await;
+    assert_eq!(end_of(&mut worker).await, Some(come_again()));
+    // It noticed that the worker has gone, who holds it up no longer either.
+    in_time("the stop of the other", two.stop()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_batches_that_another_server_takes_a_stop_loses_and_doubles_none() {
+    let [one, two] = patient_pair().await;
+    let mut through_one = jobs_of(one.addr(), "2").await;
+    let batches = stream::iter(1..).map(|number| v1::EnqueueBatch {
+        number,
+        request: Some(v1::EnqueueRequest {
+            jobs: vec![v1::NewJob {
+                kind: "k".to_owned(),
+                ..v1::NewJob::default()
+            }],
+            ..v1::EnqueueRequest::default()
+        }),
+    });
+    let answers = through_one.enqueue_stream(batches).await.expect("opened");
+    let mut answers = answers.into_inner();
+    let mut accepted = 0;
+    let mut one = Some(one);
+    let mut stop = None;
+    let end = loop {
+        match in_time("an answer", answers.message()).await {
+            Ok(Some(answer)) => accepted = answer.number,
+            Ok(None) => panic!("nobody says that there is no more"),
+            Err(status) => break status,
+        }
+        if accepted >= 100
+            && let Some(one) = one.take()
+        {
+            stop = Some(tokio::spawn(one.stop()));
+        }
+    };
+    assert_eq!((end.code(), end.message().to_owned()), come_again());
+    in_time("the stop", stop.expect("begun"))
+        .await
+        .expect("no panic");
+    let mut at_two = jobs_of(two.addr(), "2").await;
+    let count = at_two.count(v1::ListRequest::default()).await;
+    let stored = count.expect("counted").into_inner().count;
+    assert_eq!(stored, accepted, "each that was stored was answered");
+    in_time("the stop of the other", two.stop()).await;
 }
