@@ -37,11 +37,13 @@ pub enum Plant {
     RecoveryStopsAtTheFirst,
     /// A finished copy is not flushed.
     CopyIsNotFlushed,
+    /// After a failed flush the tables' log is flushed again as it is, not written again before.
+    LogIsNotRewritten,
 }
 
 impl Plant {
     /// All of them.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::SettledIsNotFlushed,
         Self::TurnIsNotFlushed,
         Self::LargeIsNotFlushed,
@@ -55,6 +57,7 @@ impl Plant {
         Self::ChecksumIsIgnored,
         Self::RecoveryStopsAtTheFirst,
         Self::CopyIsNotFlushed,
+        Self::LogIsNotRewritten,
     ];
 
     /// Whether it is made while a store is made.
@@ -67,7 +70,7 @@ impl Plant {
 
     /// A short run that comes by it.
     pub(crate) fn steps(self) -> &'static [Step] {
-        use Step::{Backup, Close, Kill, Large, Quiet, Read, Small, Wide};
+        use Step::{Backup, Close, FailSync, Kill, Large, Quiet, Read, Small, Wide};
         match self {
             Self::SettledIsNotFlushed => &[Small, Small, Read, Quiet, Small],
             Self::TurnIsNotFlushed | Self::NewStoreIsNotFlushed | Self::DirectoryIsNotFlushed => {
@@ -80,6 +83,7 @@ impl Plant {
             Self::ChecksumIsIgnored => &[Wide, Wide, Wide],
             Self::RecoveryForgetsOne | Self::RecoveryStopsAtTheFirst => &[Small, Small, Small],
             Self::CopyIsNotFlushed => &[Small, Backup, Small],
+            Self::LogIsNotRewritten => &[Small, Read, FailSync(0), Quiet],
         }
     }
 
@@ -129,6 +133,10 @@ impl Plant {
             Self::CopyIsNotFlushed => events.retain(|event| {
                 !matches!(event, Event::Sync(file, _) if is(file, ".db.new") && recording.names[*file] != NEW_STORE)
             }),
+            // SQLite writes the log's header by itself, and frames behind it.
+            Self::LogIsNotRewritten => events.retain(|event| {
+                !matches!(event, Event::Write(file, 0, bytes) if is(file, "-wal") && bytes.len() > WAL_HEADER)
+            }),
             Self::RecoveryForgetsOne | Self::ChecksumIsIgnored | Self::RecoveryStopsAtTheFirst => {}
         }
         events
@@ -168,6 +176,8 @@ fn swap(events: &mut [Event], matches: impl Fn(&Event, &Event) -> bool) {
 const NEW_STORE: &str = "1.db.new";
 /// Bytes of a write that fills a new turn log.
 const ZEROS: usize = 1 << 16;
+/// Bytes of the header of a log of SQLite.
+const WAL_HEADER: usize = 32;
 
 /// `turn`, the length of the content, and its kind.
 const HEAD_BYTES: usize = 9;

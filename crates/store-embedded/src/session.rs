@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use ganger_store::CommitError;
 use ganger_types::{Bytes, Change, Commit};
 use rusqlite::Connection;
+use rusqlite::config::DbConfig;
 
 use crate::fault::{Fault, io};
 use crate::meta::Header;
@@ -83,9 +84,9 @@ pub(crate) struct Session {
 impl Session {
     /// Connects and takes the store over.
     ///
-    /// The log of the tables is copied into the file and both are flushed first: after a failed flush the system
-    /// may show pages that are not on disk, and what is built upon must be. Then the tables get what the turn log
-    /// has and they have not.
+    /// The log of the tables, which [`wal::rewrite`] has put on disk, is copied into the file and both are flushed first:
+    /// after a failed flush the system may show pages of the file that are not on disk. Then the tables get what the turn
+    /// log has and they have not.
     ///
     /// # Errors
     /// If the log cannot be copied, because another process reads for long, after a failed write or flush.
@@ -96,6 +97,8 @@ impl Session {
         reserve: Arc<ReserveFile>,
         has_failed: bool,
     ) -> Result<Self, Fault> {
+        // A session that is dropped after a failed flush must not copy what may not be on disk.
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
         if !checkpoint(&connection, "TRUNCATE")? {
             if has_failed {
                 let reason = "a write has failed before, and another process (`ganger check`, `ganger backup`) \
@@ -451,7 +454,11 @@ impl Session {
         self.set_flush(Flush::Now)?;
         self.tables
             .change_header(&self.connection, |header| header.has_turns = false)?;
-        turns::remove(&self.path)
+        turns::remove(&self.path)?;
+        // SQLite copies its log into the file and removes it when the connection closes.
+        self.connection
+            .set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false)?;
+        Ok(())
     }
 }
 

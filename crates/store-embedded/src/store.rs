@@ -13,7 +13,7 @@ use crate::reader::EmbeddedReader;
 use crate::reserve::{self, ReserveFile};
 use crate::session::{Flush, Limits, Session};
 use crate::shared::Shared;
-use crate::{connect, create, load, recover};
+use crate::{connect, create, load, recover, wal};
 
 /// The embedded store.
 pub struct EmbeddedStore {
@@ -51,6 +51,7 @@ impl EmbeddedStore {
                 create::create(path, shard)?;
             }
             connect::inspect(path)?;
+            wal::rewrite(path)?;
             recover::inspect(path)?;
             check_shard(path, shard)?;
             create::upgrade(path)
@@ -121,6 +122,7 @@ impl Store for EmbeddedStore {
         *guard.session = None;
         let (reserve, limits) = (self.shared.reserve(), self.limits);
         let session = reserve.with_room(|| {
+            wal::rewrite(path)?;
             if let Some(doubt) = recover::inspect(path)? {
                 tracing::warn!(store = %path.display(), "{doubt}");
             }

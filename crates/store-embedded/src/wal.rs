@@ -11,6 +11,7 @@
 
 use std::fs::File;
 use std::io::{BufReader, ErrorKind, Read};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use ganger_store::StoreError;
@@ -89,6 +90,41 @@ pub(crate) fn flush(store: &Path) -> Result<(), StoreError> {
     let path = beside(store, "-wal");
     let flushed = File::open(&path).and_then(|file| file.sync_data());
     flushed.map_err(|error| io(&path, "flushed", error))
+}
+
+/// Bytes that are read and written back at a time.
+const REWRITE_BYTES: usize = 1 << 20;
+
+/// Writes the log of a store again as the system shows it, and flushes it, before SQLite copies any of it into the file.
+///
+/// After a failed flush the system may show bytes that are not on disk, and report the next flush of them as done,
+/// because it no longer knows them as written. A process that was killed since then cannot know of it, so this is done
+/// at every opening; a store that was closed has no log.
+pub(crate) fn rewrite(store: &Path) -> Result<(), StoreError> {
+    let path = beside(store, "-wal");
+    let file = match File::options().read(true).write(true).open(&path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(io(&path, "opened", error)),
+    };
+    rewrite_file(&file).map_err(|error| io(&path, "written again", error))
+}
+
+fn rewrite_file(file: &File) -> std::io::Result<()> {
+    let mut buffer = vec![0; REWRITE_BYTES];
+    let mut at = 0;
+    loop {
+        let length = file.read_at(&mut buffer, at)?;
+        if length == 0 {
+            break;
+        }
+        file.write_all_at(&buffer[..length], at)?;
+        at += u64::try_from(length).unwrap_or(0);
+    }
+    if at > 0 {
+        file.sync_data()?;
+    }
+    Ok(())
 }
 
 /// Refuses a store whose log is damaged before its end.

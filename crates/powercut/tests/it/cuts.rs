@@ -21,6 +21,22 @@ fn what_was_settled_for_a_reader_is_flushed_before_the_turn_log_begins_again() {
     explore(&[Small, Small, Small, List, Quiet, Small]);
 }
 
+/// After a failed flush the system reports the next one of the same bytes as done though they are not on disk: what
+/// was copied into the file from them was torn by a power cut, and the store was damaged.
+#[test]
+fn what_a_failed_flush_has_left_is_written_again_before_it_is_copied() {
+    use Step::{FailSync, Quiet, Read, Small};
+    let effort = Effort {
+        draws: 20,
+        ..Effort::WIDE
+    };
+    let mut explorer = Explorer::new(1, effort, None);
+    let steps = [Small, Read, FailSync(0), Quiet];
+    if let Err(violation) = explorer.explore(&Base::nothing(), &steps, false) {
+        panic!("{}", violation.what);
+    }
+}
+
 #[test]
 fn short_runs_lose_nothing() {
     match every_sequence(2, (0, 1), Effort::WIDE, None) {
