@@ -19,6 +19,7 @@ mod handle;
 mod listing;
 pub mod metrics;
 mod readers;
+mod runs;
 mod settings;
 mod shard;
 mod spec;
@@ -37,6 +38,7 @@ pub use crate::events::Subscription;
 pub use crate::handle::Handle;
 pub use crate::listing::Page;
 pub use crate::metrics::{Histogram, MetricsSnapshot, Numbers};
+pub use crate::runs::RunNumbers;
 pub use crate::settings::{GROUP_WAIT_MAX, Hooks, Point, Settings, StopCause};
 pub use crate::shard::Shard;
 

@@ -1,24 +1,28 @@
 //! The live numbers of a shard: counters and distributions that threads feed without locks.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ganger_types::job::AttemptEnd;
 use ganger_types::time::{MICROS_PER_SECOND, micros};
 use ganger_types::{
-    Change, Event, Happening, JobRecord, JobState, LeaseRecord, Namespace, Queue, QueueCounts, What,
+    Change, Event, Happening, JobKey, JobRecord, JobState, Namespace, Queue, QueueCounts, What,
 };
+
+use crate::runs::{RunNumbers, Runs, Series};
+
+/// How long each job waited that a turn leased.
+pub(crate) type Waits = HashMap<JobKey, Duration>;
 
 /// Counters and gauges of a shard at one moment. Histograms: upper bounds in seconds (or items), counts, sum.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MetricsSnapshot {
     /// Queues with live jobs: namespace, queue, counts by state, age of the oldest ready job in seconds.
     pub queues: Vec<(Namespace, Queue, QueueCounts, f64)>,
-    /// From ready to leased.
-    pub job_wait_seconds: Histogram,
-    /// From leased to the end of the attempt.
-    pub job_run_seconds: Histogram,
+    /// What became of runs, by queue and kind, in the order of their names; the last stands for all others.
+    pub runs: Vec<RunNumbers>,
     /// One commit of the store.
     pub commit_seconds: Histogram,
     /// Commands in one commit.
@@ -246,6 +250,13 @@ pub struct Distribution {
     sum: Number,
 }
 
+impl Default for Distribution {
+    /// Of times.
+    fn default() -> Self {
+        Self::new(TIME_BOUNDS, MICROS_PER_SECOND)
+    }
+}
+
 impl Distribution {
     fn new(bounds: &'static [u64], units_per_one: u64) -> Self {
         let counts = (0..=bounds.len()).map(|_| Number::default()).collect();
@@ -268,7 +279,7 @@ impl Distribution {
         self.observe(micros(value));
     }
 
-    fn snapshot(&self) -> Histogram {
+    pub(crate) fn snapshot(&self) -> Histogram {
         let mut total = 0;
         let mut buckets = Vec::with_capacity(self.counts.len());
         for (place, number) in self.counts.iter().enumerate() {
@@ -303,10 +314,8 @@ pub struct Numbers {
     pub counters: Counters,
     /// How things are.
     pub gauges: Gauges,
-    /// From ready to leased.
-    pub job_wait: Distribution,
-    /// From leased to the end of the attempt.
-    pub job_run: Distribution,
+    /// Runs by queue and kind. One thread counts; the lock is for those that read.
+    runs: Mutex<Runs>,
     /// One commit of the store.
     pub commit: Distribution,
     /// Commands in one commit.
@@ -317,13 +326,11 @@ pub struct Numbers {
 
 impl Default for Numbers {
     fn default() -> Self {
-        let time = || Distribution::new(TIME_BOUNDS, MICROS_PER_SECOND);
         Self {
             counters: Counters::default(),
             gauges: Gauges::default(),
-            job_wait: time(),
-            job_run: time(),
-            commit: time(),
+            runs: Mutex::default(),
+            commit: Distribution::default(),
             batch: Distribution::new(SIZE_BOUNDS, 1),
             slots_waiting: Number::default(),
         }
@@ -336,8 +343,7 @@ impl Numbers {
         let busy = queues.iter().map(|(_, _, counts, _)| counts.running).sum();
         MetricsSnapshot {
             queues,
-            job_wait_seconds: self.job_wait.snapshot(),
-            job_run_seconds: self.job_run.snapshot(),
+            runs: self.runs().snapshot(),
             commit_seconds: self.commit.snapshot(),
             commit_batch_size: self.batch.snapshot(),
             counters: self.counters.list(),
@@ -346,16 +352,27 @@ impl Numbers {
         }
     }
 
-    /// Counts a durable turn of so many commands.
-    pub(crate) fn observe_turn(&self, commands: usize, changes: &[Change]) {
+    fn runs(&self) -> MutexGuard<'_, Runs> {
+        // Numbers that somebody stopped counting halfway are still numbers.
+        self.runs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts a durable turn of so many commands. Gives how long the jobs that it leased had waited.
+    pub(crate) fn observe_turn(&self, commands: usize, changes: &[Change]) -> Waits {
         self.counters.commits_total.inc();
         self.batch.observe(count(commands));
         self.gauges.last_commit_changes.set(count(changes.len()));
         // Jobs whose lease ended in this turn: the next row of such a job tells how.
         let mut ended = BTreeSet::new();
+        let mut waits = Waits::new();
         for change in changes {
             match change {
-                Change::PutLease(lease) => self.observe_lease(lease),
+                // A lease that ends its own length after its grant has not been renewed: it is new.
+                Change::PutLease(lease)
+                    if lease.expires_at == lease.granted_elapsed.after(lease.lease_for) =>
+                {
+                    waits.insert(lease.key, lease.granted_elapsed.since(lease.ready_at));
+                }
                 Change::RemoveLease(key) => drop(ended.insert(*key)),
                 Change::PutJob(record) | Change::FinishJob { record, .. }
                     if ended.remove(&record.key) =>
@@ -365,14 +382,7 @@ impl Numbers {
                 _ => {}
             }
         }
-    }
-
-    /// A lease that ends its own length after its grant has not been renewed: it is new.
-    fn observe_lease(&self, lease: &LeaseRecord) {
-        if lease.expires_at == lease.granted_elapsed.after(lease.lease_for) {
-            self.job_wait
-                .observe_time(lease.granted_elapsed.since(lease.ready_at));
-        }
+        waits
     }
 
     /// The end of an attempt is the newest entry of the job's history.
@@ -383,30 +393,56 @@ impl Numbers {
         let What::Attempt { leased_at, end, .. } = &entry.what else {
             return;
         };
-        self.job_run.observe_time(entry.at.since(*leased_at));
+        let mut runs = self.runs();
+        let series = runs.of(&record.namespace, &record.queue, &record.kind);
+        series.ran(entry.at.since(*leased_at));
         match end {
             AttemptEnd::Expired => self.counters.lease_expired_total.inc(),
             AttemptEnd::TimedOut => self.counters.attempt_timed_out_total.inc(),
             AttemptEnd::Released { .. } => self.counters.lease_released_total.inc(),
-            AttemptEnd::Failed { .. } => self.counters.attempt_failed_total.inc(),
+            AttemptEnd::Failed { .. } => {
+                self.counters.attempt_failed_total.inc();
+                series.attempts_failed.inc();
+            }
             AttemptEnd::Succeeded | AttemptEnd::Cancelled => {}
         }
     }
 
     /// Counts the events of a durable turn.
-    pub(crate) fn observe_events(&self, events: &[Event]) {
+    pub(crate) fn observe_events(&self, events: &[Event], mut waits: Waits) {
         let counters = &self.counters;
         counters.events_total.add_len(events.len());
         for event in events {
             match &event.happening {
-                Happening::JobMoved { from, to, .. } => {
+                Happening::JobMoved {
+                    key,
+                    queue,
+                    kind,
+                    from,
+                    to,
+                    ..
+                } => {
                     if from.is_none() {
                         counters.jobs_enqueued_total.inc();
                     }
+                    let of = |count: &mut dyn FnMut(&Series)| {
+                        count(self.runs().of(&event.namespace, queue, kind));
+                    };
                     match to {
-                        JobState::Running => counters.leases_granted_total.inc(),
-                        JobState::Succeeded => counters.jobs_succeeded_total.inc(),
-                        JobState::Failed => counters.jobs_failed_total.inc(),
+                        JobState::Running => {
+                            counters.leases_granted_total.inc();
+                            if let Some(wait) = waits.remove(key) {
+                                of(&mut |series| series.waited(wait));
+                            }
+                        }
+                        JobState::Succeeded => {
+                            counters.jobs_succeeded_total.inc();
+                            of(&mut |series| series.jobs_succeeded.inc());
+                        }
+                        JobState::Failed => {
+                            counters.jobs_failed_total.inc();
+                            of(&mut |series| series.jobs_failed.inc());
+                        }
                         JobState::Cancelled => counters.jobs_cancelled_total.inc(),
                         JobState::Blocked | JobState::Scheduled | JobState::Ready => {}
                     }
@@ -414,6 +450,10 @@ impl Numbers {
                 Happening::JobRemoved { .. } => counters.jobs_removed_total.inc(),
                 _ => {}
             }
+        }
+        // Each lease comes with its event; if one should not, its wait is not lost.
+        for wait in waits.into_values() {
+            self.runs().other().waited(wait);
         }
     }
 }

@@ -89,3 +89,5 @@ pub const QUEUES_MAX: u64 = 10_000;
 pub const PAGE_QUEUES_MAX: usize = 1_000;
 /// Next times of a schedule in one answer.
 pub const SCHEDULE_TIMES_MAX: usize = 20;
+/// Pairs of queue and kind of a shard that have metrics of their own; what is beyond is counted together.
+pub const RUN_SERIES_MAX: usize = 200;

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use ganger_router::PeerState;
-use ganger_shard::{Histogram, MetricsSnapshot};
+use ganger_shard::{Histogram, MetricsSnapshot, RunNumbers};
 use ganger_types::JobState;
 use ganger_types::reply::PeerView;
 use http::{HeaderValue, header};
@@ -15,7 +15,31 @@ use crate::api::Api;
 use crate::names::show;
 
 type ReadHistogram = fn(&MetricsSnapshot) -> &Histogram;
+type ReadRuns = fn(&RunNumbers) -> u64;
+type ReadRunTimes = fn(&RunNumbers) -> &Histogram;
 type ReadPeer = fn(&PeerView, &PeerState) -> u64;
+
+/// Numbers of runs, which have labels for queue and kind: name, what it says, where it is.
+const RUNS: [(&str, &str, ReadRuns); 3] = [
+    (
+        "jobs_succeeded_total",
+        "Jobs that succeeded, by queue and kind.",
+        |runs| runs.jobs_succeeded,
+    ),
+    (
+        "jobs_failed_total",
+        "Jobs that failed, by queue and kind.",
+        |runs| runs.jobs_failed,
+    ),
+    (
+        "attempt_failed_total",
+        "Attempts that reported a failure, by queue and kind.",
+        |runs| runs.attempts_failed,
+    ),
+];
+/// The name of the queue and of the kind of all runs that have no numbers of their own. No namespace has an empty
+/// name, so that these stand beside those of a queue and a kind of this name.
+const OTHER: &str = "other";
 
 /// The content type of the text format.
 const MEDIA_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -41,17 +65,8 @@ pub(crate) async fn show_all(State(api): State<Api>) -> Response {
 fn encode(snapshots: &[(String, MetricsSnapshot)]) -> String {
     let mut out = String::new();
     queues(snapshots, &mut out);
-    let histograms: [(&str, &str, ReadHistogram); 4] = [
-        (
-            "ganger_job_wait_seconds",
-            "From ready to leased.",
-            |snapshot| &snapshot.job_wait_seconds,
-        ),
-        (
-            "ganger_job_run_seconds",
-            "From leased to the end of the attempt.",
-            |snapshot| &snapshot.job_run_seconds,
-        ),
+    runs(snapshots, &mut out);
+    let histograms: [(&str, &str, ReadHistogram); 2] = [
         (
             "ganger_store_fsync_seconds",
             "One durable commit of the store.",
@@ -66,7 +81,7 @@ fn encode(snapshots: &[(String, MetricsSnapshot)]) -> String {
     for (name, help, read) in histograms {
         head(&mut out, name, "histogram", help);
         for (shard, snapshot) in snapshots {
-            histogram(name, shard, read(snapshot), &mut out);
+            histogram(name, &[("shard", shard)], read(snapshot), &mut out);
         }
     }
     let name = "ganger_worker_slots";
@@ -97,6 +112,9 @@ fn numbers(
 ) {
     let names = snapshots.first().map_or(&[][..], |(_, first)| read(first));
     for (place, (short, _)) in names.iter().enumerate() {
+        if RUNS.iter().any(|(by_kind, ..)| by_kind == short) {
+            continue;
+        }
         let name = format!("ganger_{short}");
         head(out, &name, kind, &words(&name));
         for (shard, snapshot) in snapshots {
@@ -184,21 +202,72 @@ async fn peers(api: &Api, out: &mut String) {
     }
 }
 
-fn histogram(name: &str, shard: &str, values: &Histogram, out: &mut String) {
-    let bucket = format!("{name}_bucket");
-    let own = [("shard", shard)];
-    for (bound, count) in values.buckets.iter().filter(|(bound, _)| bound.is_finite()) {
-        let bound = bound.to_string();
-        line(out, &bucket, &[("shard", shard), ("le", &bound)], count);
+/// What became of runs, by queue and kind.
+fn runs(snapshots: &[(String, MetricsSnapshot)], out: &mut String) {
+    let mut all = Vec::new();
+    for (shard, snapshot) in snapshots {
+        for runs in &snapshot.runs {
+            let names = match &runs.of {
+                Some((namespace, queue, kind)) => {
+                    let shown = [namespace.as_bytes(), queue.as_bytes(), kind.as_bytes()];
+                    shown.map(|name| show(name).into_owned())
+                }
+                None => ["", OTHER, OTHER].map(str::to_owned),
+            };
+            all.push((shard, names, runs));
+        }
     }
-    line(
-        out,
-        &bucket,
-        &[("shard", shard), ("le", "+Inf")],
-        values.count,
-    );
-    line(out, &format!("{name}_sum"), &own, values.sum);
-    line(out, &format!("{name}_count"), &own, values.count);
+    let histograms: [(&str, &str, ReadRunTimes); 2] = [
+        (
+            "ganger_job_wait_seconds",
+            "From ready to leased, by queue and kind.",
+            |runs| &runs.wait_seconds,
+        ),
+        (
+            "ganger_job_run_seconds",
+            "From leased to the end of the attempt, by queue and kind.",
+            |runs| &runs.run_seconds,
+        ),
+    ];
+    for (name, help, read) in histograms {
+        head(out, name, "histogram", help);
+        for (shard, names, runs) in &all {
+            histogram(name, &run_labels(shard, names), read(runs), out);
+        }
+    }
+    for (short, help, read) in RUNS {
+        let name = format!("ganger_{short}");
+        head(out, &name, "counter", help);
+        for (shard, names, runs) in &all {
+            line(out, &name, &run_labels(shard, names), read(runs));
+        }
+    }
+}
+
+fn run_labels<'a>(
+    shard: &'a str,
+    [namespace, queue, kind]: &'a [String; 3],
+) -> [(&'static str, &'a str); 4] {
+    [
+        ("shard", shard),
+        ("namespace", namespace),
+        ("queue", queue),
+        ("kind", kind),
+    ]
+}
+
+fn histogram(name: &str, own: &[(&str, &str)], values: &Histogram, out: &mut String) {
+    let bucket = format!("{name}_bucket");
+    let mut below = |bound: &str, count: u64| {
+        let labels = own.iter().copied().chain([("le", bound)]);
+        line(out, &bucket, &labels.collect::<Vec<_>>(), count);
+    };
+    for (bound, count) in values.buckets.iter().filter(|(bound, _)| bound.is_finite()) {
+        below(&bound.to_string(), *count);
+    }
+    below("+Inf", values.count);
+    line(out, &format!("{name}_sum"), own, values.sum);
+    line(out, &format!("{name}_count"), own, values.count);
 }
 
 fn requests(api: &Api, out: &mut String) {
@@ -243,7 +312,8 @@ fn line(out: &mut String, name: &str, labels: &[(&str, &str)], value: impl std::
     writeln!(out, " {value}").expect("strings take everything");
 }
 
-/// Label values escape backslash, quote and line end; other control characters must not pass either.
+/// Label values escape backslash, quote and line end. Other control characters are shown as names show bytes, as `\xNN`:
+/// Prometheus knows no other escapes and refuses the whole page for one.
 fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for character in text.chars() {
@@ -251,7 +321,11 @@ fn escape(text: &str) -> String {
             '\\' => out.push_str("\\\\"),
             '"' => out.push_str("\\\""),
             '\n' => out.push_str("\\n"),
-            control if control.is_control() => out.extend(control.escape_default()),
+            control if control.is_control() => {
+                for byte in control.encode_utf8(&mut [0; 4]).bytes() {
+                    write!(out, "\\\\x{byte:02x}").expect("strings take everything");
+                }
+            }
             other => out.push(other),
         }
     }
@@ -298,5 +372,77 @@ mod tests {
                 "{line} is missing in\n{text}"
             );
         }
+    }
+
+    /// The name and the labels of a line, read as Prometheus reads them: it knows three escapes and no other.
+    fn series(line: &str) -> &str {
+        let (name, rest) = line.split_once('{').expect("labels");
+        let mut characters = rest.char_indices();
+        let mut is_quoted = false;
+        while let Some((place, character)) = characters.next() {
+            match character {
+                '\\' => {
+                    let escaped = characters.next().map(|(_, character)| character);
+                    assert!(
+                        is_quoted && matches!(escaped, Some('\\' | '"' | 'n')),
+                        "{line}"
+                    );
+                }
+                '"' => is_quoted = !is_quoted,
+                '}' if !is_quoted => return &line[..name.len() + 1 + place],
+                control => assert!(!control.is_control(), "{line}"),
+            }
+        }
+        panic!("no end: {line}");
+    }
+
+    #[test]
+    fn runs_have_labels_and_hostile_names_stay_within_theirs() {
+        let names: [&[u8]; 8] = [
+            b"a\"} 1\nganger_up 1",
+            b"tab\t",
+            b"tab\\t",
+            b"tab\\x09",
+            b"\xff\x00",
+            b"\\xff\\x00",
+            "\u{85}\u{2028}\u{202e}".as_bytes(),
+            b"other",
+        ];
+        let runs = |of| RunNumbers {
+            of,
+            jobs_failed: 3,
+            run_seconds: Histogram {
+                buckets: vec![(0.5, 2), (f64::INFINITY, 4)],
+                sum: 7.0,
+                count: 4,
+            },
+            ..RunNumbers::default()
+        };
+        let of_each = names.map(|name| {
+            let queue = Queue::new(name).expect("short");
+            let kind = ganger_types::Kind::new(name).expect("short");
+            runs(Some((Namespace::default(), queue, kind)))
+        });
+        let snapshot = MetricsSnapshot {
+            runs: of_each.into_iter().chain([runs(None)]).collect(),
+            counters: vec![("jobs_failed_total", 27)],
+            ..MetricsSnapshot::default()
+        };
+        let text = encode(&[("1".to_owned(), snapshot)]);
+        let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
+        let all: std::collections::BTreeSet<&str> = lines.iter().map(|line| series(line)).collect();
+        assert_eq!(all.len(), lines.len(), "no series comes twice:\n{text}");
+        for line in [
+            r#"ganger_jobs_failed_total{shard="1",namespace="",queue="other",kind="other"} 3"#,
+            r#"ganger_jobs_failed_total{shard="1",namespace="default",queue="other",kind="other"} 3"#,
+            r#"ganger_jobs_failed_total{shard="1",namespace="default",queue="tab\\x09",kind="tab\\x09"} 3"#,
+            r#"ganger_job_run_seconds_bucket{shard="1",namespace="",queue="other",kind="other",le="+Inf"} 4"#,
+        ] {
+            assert!(lines.contains(&line), "{line} is missing in\n{text}");
+        }
+        let failed = lines
+            .iter()
+            .filter(|line| line.starts_with("ganger_jobs_failed_total"));
+        assert_eq!(failed.count(), names.len() + 1, "and none without labels");
     }
 }

@@ -525,6 +525,43 @@ async fn the_server_tells_of_itself() {
 }
 
 #[tokio::test]
+async fn numbers_of_runs_tell_queue_and_kind() {
+    let face = face();
+    for kind in ["resize", "mail"] {
+        face.enqueue(json!({"kind": kind, "queue": "pictures"}))
+            .await;
+        let lease = json!({"worker": "w", "queues": ["pictures"]});
+        let job = face.post("/api/v1/leases", lease).await["jobs"][0].clone();
+        let mut report = json!({"job": job["id"], "token": job["token"]});
+        let mut end = "complete";
+        if kind == "mail" {
+            end = "fail";
+            report["message"] = json!("no address");
+            report["permanent"] = json!(true);
+        }
+        face.post(&format!("/api/v1/leases/{end}"), report).await;
+    }
+    let metrics = face.text(Method::GET, "/metrics", "").await;
+    let metrics = String::from_utf8_lossy(&metrics.body).into_owned();
+    let lines: Vec<&str> = metrics.lines().collect();
+    for (name, kind, value) in [
+        ("jobs_succeeded_total", "resize", 1),
+        ("jobs_failed_total", "resize", 0),
+        ("jobs_succeeded_total", "mail", 0),
+        ("jobs_failed_total", "mail", 1),
+        ("attempt_failed_total", "mail", 1),
+        ("job_wait_seconds_count", "mail", 1),
+        ("job_run_seconds_count", "mail", 1),
+        ("job_run_seconds_count", "resize", 1),
+    ] {
+        let line = format!(
+            "ganger_{name}{{shard=\"1\",namespace=\"default\",queue=\"pictures\",kind=\"{kind}\"}} {value}"
+        );
+        assert!(lines.contains(&&*line), "{line} is missing in\n{metrics}");
+    }
+}
+
+#[tokio::test]
 async fn names_of_any_bytes_pass_through_paths_and_documents() {
     let face = face();
     let put = face

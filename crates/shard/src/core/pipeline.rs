@@ -9,6 +9,7 @@ use super::request::{Given, Output, Ticket};
 use super::turn::{Expected, Flight, Turn};
 use super::{Core, IN_FLIGHT_TURNS_MAX, Order, Stage};
 use crate::CallError;
+use crate::metrics::Waits;
 use crate::settings::GROUP_WAIT_MAX;
 
 /// Fewer commands together are no load: a turn does not wait for so little company, since whoever sent it
@@ -139,12 +140,13 @@ impl<R: Reader, T: Ticket> Core<R, T> {
     }
 
     fn let_out(&mut self, mut flight: Flight<T>) {
+        let mut waits = Waits::new();
         if let Some(commit) = &flight.commit {
-            self.numbers.observe_turn(flight.commands, &commit.changes);
+            waits = self.numbers.observe_turn(flight.commands, &commit.changes);
             self.blobs.learn(&commit.changes);
             self.upkeep.note_touched(&commit.changes);
         }
-        self.numbers.observe_events(&flight.effects.events);
+        self.numbers.observe_events(&flight.effects.events, waits);
         // Messages before every answer: clients count on it.
         if !flight.effects.messages.is_empty() {
             let messages = std::mem::take(&mut flight.effects.messages);

@@ -1,0 +1,149 @@
+//! What became of runs, by queue and kind: for the latency and the share of errors of each.
+//!
+//! Their number is bounded: the first [`RUN_SERIES_MAX`] pairs since the start have numbers of their own, and all
+//! further ones share a set.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use ganger_types::limits::RUN_SERIES_MAX;
+use ganger_types::{Kind, Namespace, Queue};
+
+use crate::metrics::{Distribution, Histogram, Number};
+
+/// The runs of one kind in one queue since the start.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RunNumbers {
+    /// Namespace, queue and kind; `None`: of all that have no numbers of their own.
+    pub of: Option<(Namespace, Queue, Kind)>,
+    /// Jobs that succeeded.
+    pub jobs_succeeded: u64,
+    /// Jobs that failed.
+    pub jobs_failed: u64,
+    /// Attempts that reported a failure, also those that were retried.
+    pub attempts_failed: u64,
+    /// Seconds from ready to leased.
+    pub wait_seconds: Histogram,
+    /// Seconds from leased to the end of the attempt.
+    pub run_seconds: Histogram,
+}
+
+/// The live numbers of one kind in one queue.
+#[derive(Debug, Default)]
+pub(crate) struct Series {
+    pub(crate) jobs_succeeded: Number,
+    pub(crate) jobs_failed: Number,
+    pub(crate) attempts_failed: Number,
+    wait: Distribution,
+    run: Distribution,
+}
+
+impl Series {
+    pub(crate) fn waited(&self, time: Duration) {
+        self.wait.observe_time(time);
+    }
+
+    pub(crate) fn ran(&self, time: Duration) {
+        self.run.observe_time(time);
+    }
+
+    fn shown(&self, of: Option<(Namespace, Queue, Kind)>) -> RunNumbers {
+        RunNumbers {
+            of,
+            jobs_succeeded: self.jobs_succeeded.get(),
+            jobs_failed: self.jobs_failed.get(),
+            attempts_failed: self.attempts_failed.get(),
+            wait_seconds: self.wait.snapshot(),
+            run_seconds: self.run.snapshot(),
+        }
+    }
+}
+
+/// The numbers of all kinds in all queues.
+#[derive(Debug, Default)]
+pub(crate) struct Runs {
+    // Nested, so that finding one clones no name.
+    series: HashMap<Namespace, HashMap<Queue, HashMap<Kind, Series>>>,
+    count: usize,
+    other: Series,
+}
+
+impl Runs {
+    /// Where runs of this kind in this queue are counted.
+    pub(crate) fn of(&mut self, namespace: &Namespace, queue: &Queue, kind: &Kind) -> &Series {
+        let is_known = self.find(namespace, queue, kind).is_some();
+        if !is_known && self.count < RUN_SERIES_MAX {
+            let queues = self.series.entry(namespace.clone()).or_default();
+            let kinds = queues.entry(queue.clone()).or_default();
+            kinds.insert(kind.clone(), Series::default());
+            self.count += 1;
+        }
+        self.find(namespace, queue, kind).unwrap_or(&self.other)
+    }
+
+    /// Where runs are counted of which nobody knows the kind.
+    pub(crate) fn other(&self) -> &Series {
+        &self.other
+    }
+
+    fn find(&self, namespace: &Namespace, queue: &Queue, kind: &Kind) -> Option<&Series> {
+        self.series.get(namespace)?.get(queue)?.get(kind)
+    }
+
+    /// All numbers, in the order of the names; those that stand for the rest last.
+    pub(crate) fn snapshot(&self) -> Vec<RunNumbers> {
+        let mut all = Vec::with_capacity(self.count + 1);
+        for (namespace, queues) in &self.series {
+            for (queue, kinds) in queues {
+                for (kind, series) in kinds {
+                    let of = (namespace.clone(), queue.clone(), kind.clone());
+                    all.push(series.shown(Some(of)));
+                }
+            }
+        }
+        all.sort_by(|left, right| left.of.cmp(&right.of));
+        all.push(self.other.shown(None));
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ten_thousand_kinds_have_a_bounded_number_of_series() {
+        let mut runs = Runs::default();
+        let (namespace, queue) = (Namespace::default(), Queue::default());
+        for _ in 0..2 {
+            for number in 0..10_000 {
+                let kind = Kind::new(format!("kind-{number}")).expect("short");
+                let series = runs.of(&namespace, &queue, &kind);
+                series.jobs_succeeded.inc();
+                series.ran(Duration::from_millis(1));
+            }
+        }
+        let shown = runs.snapshot();
+        assert_eq!(shown.len(), RUN_SERIES_MAX + 1);
+        let (other, named) = shown.split_last().expect("not empty");
+        assert!(named.iter().all(|one| one.jobs_succeeded == 2));
+        assert_eq!(other.of, None);
+        let expected = 2 * (10_000 - u64::try_from(RUN_SERIES_MAX).expect("small"));
+        assert_eq!(other.jobs_succeeded, expected);
+        assert_eq!(other.run_seconds.count, expected);
+    }
+
+    #[test]
+    fn the_same_kind_in_another_queue_or_namespace_is_another() {
+        let mut runs = Runs::default();
+        let kind = Kind::from_static("k");
+        let places = [("a", "x"), ("a", "y"), ("b", "x")];
+        for (namespace, queue) in places {
+            let (namespace, queue) = (Namespace::from_static(namespace), Queue::from_static(queue));
+            runs.of(&namespace, &queue, &kind).jobs_failed.inc();
+        }
+        let shown = runs.snapshot();
+        assert_eq!(shown.len(), places.len() + 1);
+        assert!(shown[..3].iter().all(|one| one.jobs_failed == 1));
+    }
+}
