@@ -76,6 +76,7 @@ class Calls:
     def __init__(self, seed):
         self.random = random.Random(seed)
         self.now = 1000.0
+        self.planned = []
         self.kinds = [
             name.removeprefix("call_")
             for name in dir(self)
@@ -98,9 +99,28 @@ class Calls:
         worker, queue = held(self.jid)
         self.owner = worker if worker and self.may(0.8) else self.worker
         self.home = queue or self.queue
+        if not self.planned and self.may(0.02):
+            self.planned = self.taken_away()
+        if self.planned:
+            return [str(word) for word in self.planned.pop(0)(repr(self.now))]
         kind = self.random.choice(self.kinds)
         name, *rest = getattr(self, f"call_{kind}")()
         return [str(word) for word in [name, repr(self.now), *rest]]
+
+    def taken_away(self):
+        """Calls by which a job is taken from its worker by hand and then removed, while that worker is looked at."""
+        jid, queue, worker = "f", self.queue, self.worker
+        other = next(name for name in WORKERS if name != worker)
+        calls = [
+            lambda now: ["put", now, worker, queue, jid, "k", "{}", 0, "priority", 100],
+            lambda now: ["pop", now, queue, worker, 1],
+            lambda now: ["timeout", now, jid],
+            lambda now: ["workers", now, worker],
+        ]
+        if self.may(0.5):
+            calls.append(lambda now: ["pop", now, queue, other, 1])
+        calls.append(lambda now: ["cancel", now, jid])
+        return [*calls, lambda now: ["workers", now, worker], lambda now: ["workers", now]]
 
     def tags(self, most):
         return json.dumps([self.random.choice(TAGS) for _ in range(self.random.randint(0, most))])
@@ -249,6 +269,18 @@ def allowed(words, heard):
     return [message for message in heard if words[0] != "retry" or message[0] != b"ql:failed"]
 
 
+def without_jobs(db):
+    """Removes from the script's lists of workers those jids whose job has gone, and counts them. The script leaves a job
+    that was taken away by `timeout` in its worker's list when it is removed; docs/qless.md says why ganger does not."""
+    count = 0
+    for worker in WORKERS:
+        key = f"ql:w:{worker}:jobs"
+        for jid in db.zrange(key, 0, -1):
+            if not db.exists(b"ql:j:" + jid):
+                count += db.zrem(key, jid)
+    return count
+
+
 def main():
     port, redis_port, seed, calls = (int(word) for word in sys.argv[1:5])
     folder = pathlib.Path(importlib.util.find_spec("reqless").origin).parent
@@ -263,7 +295,7 @@ def main():
         record = theirs.db.hmget(f"ql:j:{jid}", "worker", "queue")
         return [value.decode() if value else None for value in record]
 
-    story = []
+    story, left = [], 0
     for number in range(calls):
         words = drawn.next(held)
         story.append(" ".join(words))
@@ -272,6 +304,8 @@ def main():
             print(f"call {number} of seed {seed} differs, after\n  " + "\n  ".join(story[-40:]))
             print(f"ganger: {answer} {heard}\nRedis:  {expected} {published}")
             sys.exit(1)
+        left += without_jobs(theirs.db)
+    assert left > 0 or calls < 1000, "no job was removed that its worker's list still named"
     print(f"{calls} calls of seed {seed} are alike")
 
 
