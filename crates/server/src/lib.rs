@@ -10,6 +10,7 @@ mod bind;
 mod config;
 mod doors;
 mod error;
+mod fair;
 mod flow;
 mod front;
 mod listen;

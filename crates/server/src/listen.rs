@@ -16,7 +16,7 @@ use ganger_access::{Outcome, Record};
 use http::Request;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use tokio::net::{TcpListener, TcpStream};
@@ -25,6 +25,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::Limits;
 use crate::doors::{Doors, From, Line};
+use crate::fair::{Lane, Scheduler};
 use addresses::Addresses;
 use open::open;
 use patient::Patient;
@@ -61,6 +62,7 @@ pub(crate) async fn serve(
     listener: TcpListener,
     doors: Doors,
     limits: Limits,
+    scheduler: Scheduler,
     counters: Arc<Counters>,
     stopping: CancellationToken,
     stop_timeout: Duration,
@@ -71,7 +73,7 @@ pub(crate) async fn serve(
     ));
     let addresses = Addresses::new(limits.connections_per_address);
     let host = Host {
-        builder: builder(&limits),
+        scheduler,
         doors,
         limits,
         counters,
@@ -93,12 +95,13 @@ pub(crate) async fn serve(
         host.counters.accepted.fetch_add(1, Ordering::Relaxed);
         host.counters.open.fetch_add(1, Ordering::Relaxed);
         let (host, watcher) = (host.clone(), graceful.watcher());
-        tokio::spawn(async move {
-            // A task of its own: a panic ends this connection and no other.
+        let schedule = host.scheduler.lane();
+        // A task of its own: a panic ends this connection and no other.
+        tokio::spawn(schedule.clone().scheduled(async move {
             let open = Open(Arc::clone(&host.counters));
-            host.attend(stream, From(from), watcher).await;
+            host.attend(stream, From(from), schedule, watcher).await;
             drop((open, counted, place));
-        });
+        }));
     }
     drop(listener);
     if tokio::time::timeout(stop_timeout, graceful.shutdown())
@@ -121,7 +124,7 @@ impl Drop for Open {
 /// What every connection needs.
 #[derive(Clone)]
 struct Host {
-    builder: Builder<TokioExecutor>,
+    scheduler: Scheduler,
     doors: Doors,
     limits: Limits,
     counters: Arc<Counters>,
@@ -130,7 +133,7 @@ struct Host {
 
 impl Host {
     /// Serves one connection until it ends.
-    async fn attend(self, stream: TcpStream, from: From, watcher: Watcher) {
+    async fn attend(self, stream: TcpStream, from: From, schedule: Lane, watcher: Watcher) {
         let security = &self.doors.security;
         let opened = tokio::select! {
             () = self.stopping.cancelled() => return,
@@ -155,7 +158,8 @@ impl Host {
             self.limits.header_timeout,
             self.limits.write_timeout,
         );
-        let connection = self.builder.serve_connection(TokioIo::new(stream), service);
+        let builder = builder(&self.limits, schedule);
+        let connection = builder.serve_connection(TokioIo::new(stream), service);
         if let Err(error) = watcher.watch(connection.into_owned()).await {
             tracing::debug!(from = %from.0, error = %error, "connection ended");
         }
@@ -196,8 +200,8 @@ async fn accept(
     }
 }
 
-fn builder(limits: &Limits) -> Builder<TokioExecutor> {
-    let mut builder = Builder::new(TokioExecutor::new());
+fn builder(limits: &Limits, schedule: Lane) -> Builder<Lane> {
+    let mut builder = Builder::new(schedule);
     builder
         .http1()
         .timer(TokioTimer::new())

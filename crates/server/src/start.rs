@@ -15,13 +15,14 @@ use ganger_shard::{Handle, Health, StopCause};
 use ganger_types::ShardId;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
 use crate::bind::{Bound, Ports};
 use crate::config::Config;
 use crate::doors::{Behind, Doors};
 use crate::error::StartError;
+use crate::fair::Scheduler;
 use crate::flow::Readers;
 use crate::front::{Dialects, Front, Passed};
 use crate::listen::{self, Counters};
@@ -45,6 +46,7 @@ pub struct Running {
     quantumleap: Option<(SocketAddr, JoinHandle<()>)>,
     telemetry: Option<Telemetry>,
     security: Arc<Security>,
+    _scheduling: DropGuard,
 }
 
 /// Starts a server: listens, opens the store, and loads it meanwhile.
@@ -68,6 +70,7 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
         budget: Budget::new(config.limits.bytes_in_flight),
         streams: Places::new(config.limits.streams),
         readers: Readers::new(config.limits.write_timeout),
+        scheduler: Scheduler::new(tokio::runtime::Handle::current().metrics().num_workers()),
         config,
         security,
         stopping: CancellationToken::new(),
@@ -105,6 +108,9 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
     let (workers, stop_timeout) = (common.workers.clone(), common.config.stop_timeout);
     tokio::spawn(follow_files(Arc::clone(&security), stopping.clone()));
     tokio::spawn(common.readers.clone().cut_unread(stopping.clone()));
+    // Until the last connection has ended, which is after `stopping`.
+    let scheduling = CancellationToken::new();
+    tokio::spawn(common.scheduler.clone().dispatch(scheduling.clone()));
     if let Some(telemetry) = &telemetry {
         telemetry.follow_runtime(stopping.clone());
     }
@@ -125,6 +131,7 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
         quantumleap,
         telemetry,
         security,
+        _scheduling: scheduling.drop_guard(),
     })
 }
 
@@ -140,6 +147,8 @@ struct Common {
     streams: Places,
     /// Answers that are being read.
     readers: Readers,
+    /// Which connections go first.
+    scheduler: Scheduler,
     workers: TaskTracker,
 }
 
@@ -160,6 +169,7 @@ impl Common {
             bound.listener,
             doors,
             self.config.limits.clone(),
+            self.scheduler.clone(),
             Arc::clone(&self.counters),
             self.stopping.clone(),
             self.config.stop_timeout,
@@ -174,6 +184,7 @@ impl Common {
             port,
             Arc::clone(&self.security),
             self.config.limits.clone(),
+            self.scheduler.clone(),
             self.stopping.clone(),
             self.config.stop_timeout,
         );

@@ -9,6 +9,8 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
+use crate::fair::has_read_enough;
+
 /// Bytes from which the protocol is told: the preface of HTTP/2 has so many, and no request is shorter.
 const PREFACE_BYTES: usize = 24;
 
@@ -65,6 +67,11 @@ impl<T: AsyncRead + Unpin> AsyncRead for Patient<T> {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        if has_read_enough() {
+            // Others have their turn first.
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
         let before = buffer.filled().len();
         let polled = Pin::new(&mut self.stream).poll_read(cx, buffer);
         if self.read >= PREFACE_BYTES {

@@ -17,6 +17,7 @@ use super::addresses::Addresses;
 use super::{accept, open};
 use crate::config::Limits;
 use crate::doors::From;
+use crate::fair::Scheduler;
 use crate::security::{Door, Proven, Require, Security, Shown};
 
 /// Accepts until `stopping`, then lets connections end, for at most `stop_timeout`.
@@ -25,6 +26,7 @@ pub(crate) async fn serve_resp(
     port: Port,
     security: Arc<Security>,
     limits: Limits,
+    scheduler: Scheduler,
     stopping: CancellationToken,
     stop_timeout: Duration,
 ) {
@@ -48,11 +50,11 @@ pub(crate) async fn serve_resp(
         port.counters().accepted.fetch_add(1, Ordering::Relaxed);
         let (port, security) = (port.clone(), Arc::clone(&security));
         let within = limits.handshake_timeout;
-        tasks.spawn(async move {
-            // A task of its own: a panic ends this connection and no other.
+        // A task of its own: a panic ends this connection and no other.
+        tasks.spawn(scheduler.lane().scheduled(async move {
             attend(&port, stream, from, security, within).await;
             drop((counted, place));
-        });
+        }));
     }
     drop(listener);
     tasks.close();

@@ -1,0 +1,434 @@
+//! Which connection an I/O thread serves next: the one that has used the threads least lately.
+//!
+//! Tokio polls tasks in the order in which they became ready, so a call would wait for all 30,000 requests that other
+//! connections sent before it. Here a task of a connection that has used more than [`LIGHT`] does not run when Tokio polls
+//! it, but queues. The dispatcher lets a few of the queue run each time all other ready tasks have been polled: of the
+//! connections that have used least, each in its turn. Tasks of all other connections run at once.
+
+use std::cell::Cell;
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+use hyper::rt::Executor;
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+/// Time on the I/O threads that a connection uses before its tasks queue.
+const LIGHT: Duration = Duration::from_micros(200);
+/// What a connection has used counts half after so long.
+const HALF_LIFE: Duration = Duration::from_millis(500);
+/// Classes of use: less than [`LIGHT`], less than twice as much, and so on.
+const CLASSES: usize = 16;
+/// Tasks of the queue that run for each I/O thread before all other ready tasks are polled again.
+const BATCH: usize = 8;
+/// How long a connection may go on reading before the others have their turn.
+const READING_MAX: Duration = Duration::from_millis(1);
+
+thread_local! {
+    /// When the poll of a connection's task began that this thread is in.
+    static POLLED_SINCE: Cell<Option<Instant>> = const { Cell::new(None) };
+}
+
+/// Whether the task that runs now has been reading for long enough, so that it should wake itself and return.
+pub(crate) fn has_read_enough() -> bool {
+    POLLED_SINCE.with(|since| {
+        since
+            .get()
+            .is_some_and(|since| since.elapsed() > READING_MAX)
+    })
+}
+
+/// Decides which connections go first. Clones share the decision.
+#[derive(Clone, Debug)]
+pub(crate) struct Scheduler(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    queue: Mutex<Queue>,
+    /// Something is in the queue that may run.
+    waiting: Notify,
+    /// Tasks of the queue that may run at a time.
+    batch: usize,
+}
+
+/// The connections with tasks that wait.
+#[derive(Debug, Default)]
+struct Queue {
+    classes: [VecDeque<Lane>; CLASSES],
+    /// Tasks that were let run, and have not been polled since.
+    running: usize,
+}
+
+/// One connection, with all tasks that work for it. Clones are the same connection.
+#[derive(Clone, Debug)]
+pub(crate) struct Lane {
+    scheduler: Scheduler,
+    state: Arc<Mutex<LaneState>>,
+}
+
+#[derive(Debug)]
+struct LaneState {
+    used: Duration,
+    /// When `used` was halved last.
+    halved: Instant,
+    waiting: VecDeque<Arc<Ticket>>,
+    is_queued: bool,
+}
+
+/// The place of a task in the queue.
+#[derive(Debug, Default)]
+struct Ticket(Mutex<Stage>);
+
+#[derive(Debug, Default)]
+enum Stage {
+    /// It does not wait.
+    #[default]
+    Outside,
+    Waiting(Waker),
+    /// It may run when Tokio polls it.
+    Chosen,
+    /// Its task has ended.
+    Gone,
+}
+
+impl Scheduler {
+    /// For so many I/O threads.
+    pub(crate) fn new(threads: usize) -> Self {
+        Self(Arc::new(Shared {
+            queue: Mutex::default(),
+            waiting: Notify::new(),
+            batch: threads.max(1) * BATCH,
+        }))
+    }
+
+    /// A connection that has used nothing yet.
+    pub(crate) fn lane(&self) -> Lane {
+        Lane {
+            scheduler: self.clone(),
+            state: Arc::new(Mutex::new(LaneState {
+                used: Duration::ZERO,
+                halved: Instant::now(),
+                waiting: VecDeque::new(),
+                is_queued: false,
+            })),
+        }
+    }
+
+    /// Lets tasks of the queue run, until `ended`.
+    pub(crate) async fn dispatch(self, ended: CancellationToken) {
+        let waiting = || ended.run_until_cancelled(self.0.waiting.notified());
+        while waiting().await.is_some() {
+            // Comes back when the tasks that are ready have been polled, and those found that became so.
+            tokio::task::yield_now().await;
+            self.choose();
+        }
+    }
+
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.0.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets as many tasks run as may at a time.
+    fn choose(&self) {
+        let mut chosen = Vec::new();
+        let mut queue = self.queue();
+        while queue.running < self.0.batch {
+            let first = queue.classes.iter_mut().find_map(VecDeque::pop_front);
+            let Some(lane) = first else {
+                break;
+            };
+            let mut state = lane.state();
+            while let Some(ticket) = state.waiting.pop_front() {
+                if let Some(waker) = ticket.choose() {
+                    queue.running += 1;
+                    chosen.push(waker);
+                    break;
+                }
+            }
+            if state.waiting.is_empty() {
+                state.is_queued = false;
+                continue;
+            }
+            let class = state.class();
+            drop(state);
+            queue.classes[class].push_back(lane);
+        }
+        drop(queue);
+        for waker in chosen {
+            waker.wake();
+        }
+    }
+
+    /// A task that was let run has run, or ended.
+    fn ran(&self) {
+        let mut queue = self.queue();
+        queue.running = queue.running.saturating_sub(1);
+        let is_waited_for = queue.classes.iter().any(|lanes| !lanes.is_empty());
+        drop(queue);
+        if is_waited_for {
+            self.0.waiting.notify_one();
+        }
+    }
+}
+
+impl Lane {
+    /// The future as a task of this connection.
+    pub(crate) fn scheduled<F: Future>(&self, future: F) -> Scheduled<F> {
+        Scheduled {
+            future: Box::pin(future),
+            lane: self.clone(),
+            ticket: Arc::default(),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, LaneState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether its tasks run at once.
+    fn is_light(&self) -> bool {
+        let mut state = self.state();
+        state.waiting.is_empty() && state.class() == 0
+    }
+
+    fn charge(&self, time: Duration) {
+        let mut state = self.state();
+        state.age();
+        state.used += time;
+    }
+
+    /// Puts a task behind the others of this connection.
+    fn wait(&self, ticket: &Arc<Ticket>) {
+        let mut queue = self.scheduler.queue();
+        let mut state = self.state();
+        state.waiting.push_back(Arc::clone(ticket));
+        if !state.is_queued {
+            state.is_queued = true;
+            let class = state.class();
+            drop(state);
+            queue.classes[class].push_back(self.clone());
+        }
+        drop(queue);
+        self.scheduler.0.waiting.notify_one();
+    }
+}
+
+impl LaneState {
+    fn age(&mut self) {
+        let halves = self.halved.elapsed().as_nanos() / HALF_LIFE.as_nanos();
+        let Some(halves) = u32::try_from(halves).ok().filter(|halves| *halves < 32) else {
+            self.used = Duration::ZERO;
+            self.halved = Instant::now();
+            return;
+        };
+        self.used /= 1 << halves;
+        self.halved += HALF_LIFE * halves;
+    }
+
+    fn class(&mut self) -> usize {
+        self.age();
+        let times = self.used.as_nanos() / LIGHT.as_nanos();
+        let class = usize::try_from(times.checked_ilog2().map_or(0, |power| power + 1));
+        class.unwrap_or(CLASSES).min(CLASSES - 1)
+    }
+}
+
+impl Ticket {
+    fn stage(&self) -> MutexGuard<'_, Stage> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the task was let run; `None` if it waits.
+    fn is_chosen(&self, cx: &Context<'_>) -> Option<bool> {
+        let mut stage = self.stage();
+        match &mut *stage {
+            Stage::Waiting(waker) => {
+                waker.clone_from(cx.waker());
+                None
+            }
+            Stage::Chosen => {
+                *stage = Stage::Outside;
+                Some(true)
+            }
+            Stage::Outside | Stage::Gone => Some(false),
+        }
+    }
+
+    /// Lets the task run when it is polled; what wakes it, unless it has ended.
+    fn choose(&self) -> Option<Waker> {
+        let mut stage = self.stage();
+        match std::mem::take(&mut *stage) {
+            Stage::Waiting(waker) => {
+                *stage = Stage::Chosen;
+                Some(waker)
+            }
+            other => {
+                *stage = other;
+                None
+            }
+        }
+    }
+}
+
+/// A task of a connection.
+pub(crate) struct Scheduled<F> {
+    future: Pin<Box<F>>,
+    lane: Lane,
+    ticket: Arc<Ticket>,
+}
+
+impl<F: Future> Future for Scheduled<F> {
+    type Output = F::Output;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
+        let Some(was_chosen) = self.ticket.is_chosen(cx) else {
+            return Poll::Pending;
+        };
+        if !was_chosen && !self.lane.is_light() {
+            *self.ticket.stage() = Stage::Waiting(cx.waker().clone());
+            self.lane.wait(&self.ticket);
+            return Poll::Pending;
+        }
+        let _ran = was_chosen.then(|| Ran(self.lane.scheduler.clone()));
+        let begun = Instant::now();
+        let outer = POLLED_SINCE.replace(Some(begun));
+        let polled = self.future.as_mut().poll(cx);
+        POLLED_SINCE.set(outer);
+        self.lane.charge(begun.elapsed());
+        polled
+    }
+}
+
+/// Tells the scheduler, also after a panic.
+struct Ran(Scheduler);
+
+impl Drop for Ran {
+    fn drop(&mut self) {
+        self.0.ran();
+    }
+}
+
+impl<F> Drop for Scheduled<F> {
+    fn drop(&mut self) {
+        let last = std::mem::replace(&mut *self.ticket.stage(), Stage::Gone);
+        if matches!(last, Stage::Chosen) {
+            self.lane.scheduler.ran();
+        }
+    }
+}
+
+/// Runs what the HTTP library spawns: over HTTP/2 each request is a task of its own.
+impl<F> Executor<F> for Lane
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
+    fn execute(&self, future: F) {
+        tokio::spawn(self.scheduled(future));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    fn scheduler() -> Scheduler {
+        let scheduler = Scheduler::new(1);
+        tokio::spawn(scheduler.clone().dispatch(CancellationToken::new()));
+        scheduler
+    }
+
+    /// Tasks that count their polls. Each is polled twice.
+    fn burst(lane: &Lane, count: usize, polls: &Arc<AtomicUsize>) {
+        for _ in 0..count {
+            let polls = Arc::clone(polls);
+            lane.execute(async move {
+                polls.fetch_add(1, Ordering::Relaxed);
+                tokio::task::yield_now().await;
+                polls.fetch_add(1, Ordering::Relaxed);
+            });
+        }
+    }
+
+    #[tokio::test]
+    async fn a_newcomer_does_not_wait_for_the_backlog_of_others() {
+        let scheduler = scheduler();
+        let polls = Arc::new(AtomicUsize::new(0));
+        for _ in 0..10 {
+            let heavy = scheduler.lane();
+            heavy.charge(LIGHT * 100);
+            burst(&heavy, 1_000, &polls);
+        }
+        let newcomer = scheduler.lane();
+        let seen = Arc::clone(&polls);
+        let asked = tokio::spawn(newcomer.scheduled(async move {
+            for _ in 0..3 {
+                tokio::task::yield_now().await;
+            }
+            seen.load(Ordering::Relaxed)
+        }));
+        let before = asked.await.expect("no panic");
+        assert!(before <= 6 * BATCH, "{before} of 20,000 came before");
+        while polls.load(Ordering::Relaxed) < 20_000 {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    #[tokio::test]
+    async fn among_the_heavy_the_lighter_go_first_and_each_connection_in_its_turn() {
+        let scheduler = scheduler();
+        let (flood, first, second) = (scheduler.lane(), scheduler.lane(), scheduler.lane());
+        flood.charge(LIGHT * 1_000);
+        for lane in [&first, &second] {
+            lane.charge(LIGHT * 3);
+        }
+        let polls = Arc::new(AtomicUsize::new(0));
+        let of_first = Arc::new(AtomicUsize::new(0));
+        burst(&flood, 1_000, &polls);
+        burst(&first, 1_000, &of_first);
+        let seen = (Arc::clone(&polls), Arc::clone(&of_first));
+        let asked = tokio::spawn(second.scheduled(async move {
+            (
+                seen.0.load(Ordering::Relaxed),
+                seen.1.load(Ordering::Relaxed),
+            )
+        }));
+        let (flooded, before) = asked.await.expect("no panic");
+        assert_eq!(flooded, 0, "the flood goes last");
+        assert!(before <= 2 * BATCH, "{before} of 2,000 came before");
+    }
+
+    #[tokio::test]
+    async fn what_ends_while_it_waits_holds_nothing_up() {
+        let scheduler = scheduler();
+        let heavy = scheduler.lane();
+        heavy.charge(LIGHT * 100);
+        let ended: Vec<_> = (0..100)
+            .map(|_| tokio::spawn(heavy.scheduled(std::future::pending::<()>())))
+            .collect();
+        tokio::task::yield_now().await;
+        for task in &ended {
+            task.abort();
+        }
+        let asked = tokio::spawn(heavy.scheduled(std::future::ready(7)));
+        assert_eq!(asked.await.expect("no panic"), 7);
+        for task in ended {
+            assert!(task.await.is_err());
+        }
+        assert_eq!(scheduler.queue().running, 0);
+    }
+
+    #[test]
+    fn use_is_forgotten() {
+        let lane = Scheduler::new(1).lane();
+        lane.charge(LIGHT * 100);
+        assert!(!lane.is_light());
+        lane.state().halved -= HALF_LIFE * 7;
+        assert!(lane.is_light());
+    }
+}
