@@ -197,6 +197,17 @@ impl Budget {
         Ok(taken)
     }
 
+    /// Takes beyond the share and the whole, unless somebody has done so already.
+    fn overdraw(&self, owner: &Owner, bytes: usize) -> Result<(), Full> {
+        if self.state().used.common > self.0.common_max {
+            return Err(Full::All {
+                total: self.total(),
+            });
+        }
+        self.take_anyway(owner, bytes);
+        Ok(())
+    }
+
     /// Takes without asking. What follows is refused until it is given back.
     fn take_anyway(&self, owner: &Owner, bytes: usize) {
         let mut state = self.state();
@@ -248,6 +259,21 @@ impl Hold {
             self.budget.take_anyway(&self.owner, bytes);
             held.common += bytes;
         }
+    }
+
+    /// Holds `bytes` more, even beyond the share or the whole if nobody else does so now: for what is larger than a share
+    /// and allowed all the same, such as a large graph that has been read. Others wait for its end.
+    ///
+    /// # Errors
+    /// If somebody has gone beyond the whole already.
+    pub fn overdraw(&self, bytes: usize) -> Result<(), Full> {
+        if self.grow(bytes).is_ok() {
+            return Ok(());
+        }
+        let mut held = self.held();
+        self.budget.overdraw(&self.owner, bytes)?;
+        held.common += bytes;
+        Ok(())
     }
 
     /// Gives up to `bytes` back.
@@ -375,6 +401,23 @@ mod tests {
         assert!(budget.open(named("a")).grow(MIB).is_err());
         hold.shrink(5 * MIB);
         assert_eq!((hold.bytes(), budget.used()), (0, 0));
+    }
+
+    #[test]
+    fn one_at_a_time_goes_beyond_the_whole() {
+        let budget = Budget::new(12 * MIB);
+        let (first, second) = (budget.open(named("a")), budget.open(named("b")));
+        assert_eq!(first.overdraw(20 * MIB), Ok(()));
+        assert_eq!(
+            second.overdraw(20 * MIB),
+            Err(Full::All { total: 12 * MIB })
+        );
+        let small = budget.open(named("c"));
+        assert_eq!(small.grow(SMALL_BYTES), Ok(()), "the reserve is untouched");
+        drop(first);
+        assert_eq!(second.overdraw(20 * MIB), Ok(()));
+        drop((second, small));
+        assert_eq!(budget.used(), 0);
     }
 
     #[test]

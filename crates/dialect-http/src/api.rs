@@ -7,6 +7,7 @@ use ganger_access::{Audit, Identity, Places};
 use ganger_router::Router;
 use ganger_shard::Handle;
 use ganger_types::{JobId, JobRef, ShardId};
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use crate::names::JobReference;
@@ -68,6 +69,7 @@ struct Inner {
     shard: Handle,
     settings: Settings,
     requests: [AtomicU64; 5],
+    large_bodies: Semaphore,
 }
 
 impl Api {
@@ -76,6 +78,7 @@ impl Api {
             shard,
             settings,
             requests: Default::default(),
+            large_bodies: Semaphore::new(1),
         }))
     }
 
@@ -100,6 +103,11 @@ impl Api {
     /// Answers sent, by the first digit of their status less one.
     pub(crate) fn requests(&self) -> &[AtomicU64; 5] {
         &self.0.requests
+    }
+
+    /// The one turn at reading a large body.
+    pub(crate) fn large_bodies(&self) -> &Semaphore {
+        &self.0.large_bodies
     }
 
     /// The job that a reference names, by `shard/id` or the plain id; `place` says where the reference stands.

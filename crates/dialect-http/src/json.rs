@@ -1,7 +1,12 @@
 //! Reading JSON strictly: bounded depth, no unknown and no double fields, errors that name the place.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use axum::extract::{FromRequest, Request};
 use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use ganger_access::{Full, Hold, typed_bytes};
 use ganger_types::json_error::in_json_words;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use serde::Serialize;
@@ -15,33 +20,38 @@ use crate::problem::Problem;
 /// Levels of nesting taken, payloads included: what reads our answers should not fall over them.
 pub(crate) const DEPTH_MAX: usize = 128;
 
+/// Bytes of a body that is read where it arrives: about a millisecond.
+const READ_AT_ONCE_BYTES_MAX: usize = 64 << 10;
+
 /// A JSON body of type `T`.
 pub(crate) struct Doc<T>(pub(crate) T);
 
-impl<T: DeserializeOwned> FromRequest<Api> for Doc<T> {
+impl<T: DeserializeOwned + Send + 'static> FromRequest<Api> for Doc<T> {
     type Rejection = Problem;
 
     async fn from_request(request: Request, api: &Api) -> Result<Self, Problem> {
         require_type(request.headers(), &["application/json"])?;
+        let hold = request.extensions().get().cloned();
         let body = body::read(request, api.settings().body_bytes_max).await?;
-        read(&body).map(Self)
+        apart(api, hold, body, |body| read(body)).await.map(Self)
     }
 }
 
 /// A JSON body that may be left out; then it is the default of `T`.
 pub(crate) struct MaybeDoc<T>(pub(crate) T);
 
-impl<T: DeserializeOwned + Default> FromRequest<Api> for MaybeDoc<T> {
+impl<T: DeserializeOwned + Default + Send + 'static> FromRequest<Api> for MaybeDoc<T> {
     type Rejection = Problem;
 
     async fn from_request(request: Request, api: &Api) -> Result<Self, Problem> {
         let typed = require_type(request.headers(), &["application/json"]);
+        let hold = request.extensions().get().cloned();
         let body = body::read(request, api.settings().body_bytes_max).await?;
         if body.is_empty() {
             return Ok(Self(T::default()));
         }
         typed?;
-        read(&body).map(Self)
+        apart(api, hold, body, |body| read(body)).await.map(Self)
     }
 }
 
@@ -53,17 +63,21 @@ pub(crate) enum OneOrMany<T> {
     Many(Vec<T>),
 }
 
-impl<T: DeserializeOwned> FromRequest<Api> for OneOrMany<T> {
+impl<T: DeserializeOwned + Send + 'static> FromRequest<Api> for OneOrMany<T> {
     type Rejection = Problem;
 
     async fn from_request(request: Request, api: &Api) -> Result<Self, Problem> {
         require_type(request.headers(), &["application/json"])?;
+        let hold = request.extensions().get().cloned();
         let body = body::read(request, api.settings().body_bytes_max).await?;
-        if body.trim_ascii_start().starts_with(b"[") {
-            read(&body).map(Self::Many)
-        } else {
-            read(&body).map(Self::One)
-        }
+        let read_either = |body: &[u8]| {
+            if body.trim_ascii_start().starts_with(b"[") {
+                read(body).map(Self::Many)
+            } else {
+                read(body).map(Self::One)
+            }
+        };
+        apart(api, hold, body, read_either).await
     }
 }
 
@@ -85,6 +99,46 @@ pub(crate) fn require_type(headers: &HeaderMap, wanted: &[&str]) -> Result<(), P
             "the header Content-Type {found}: send {wanted} (with curl: -H 'Content-Type: {wanted}')"
         ),
     ))
+}
+
+/// Reads a body with `read`: a large one beside the threads that serve others, and one such at a time, because what is read
+/// of a short document may take forty times its bytes.
+pub(crate) async fn apart<T: Send + 'static>(
+    api: &Api,
+    hold: Option<Arc<Hold>>,
+    body: Bytes,
+    read: impl FnOnce(&[u8]) -> Result<T, Problem> + Send + 'static,
+) -> Result<T, Problem> {
+    if body.len() <= READ_AT_ONCE_BYTES_MAX {
+        if let Some(hold) = hold {
+            hold.grow(typed_bytes(&body)).map_err(no_room)?;
+        }
+        return read(&body);
+    }
+    let turn = api.large_bodies().acquire().await;
+    let reading = tokio::task::spawn_blocking(move || {
+        if let Some(hold) = hold {
+            hold.overdraw(typed_bytes(&body)).map_err(no_room)?;
+        }
+        read(&body)
+    });
+    let outcome = reading.await;
+    drop(turn);
+    match outcome {
+        Ok(outcome) => outcome,
+        // A defect: the layer that catches panics tells of it.
+        Err(error) => match error.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            Err(_) => Err(Problem::new(
+                "unavailable",
+                "the server is stopping: try again",
+            )),
+        },
+    }
+}
+
+fn no_room(full: Full) -> Problem {
+    Problem::new("overloaded", full.to_string()).retry_after(Duration::from_secs(1))
 }
 
 /// Reads one document.

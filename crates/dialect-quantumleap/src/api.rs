@@ -10,7 +10,6 @@ use ganger_telemetry::Sampler;
 use ganger_types::Namespace;
 use tokio::sync::Semaphore;
 
-use crate::body::budget_units;
 use crate::health::Pulse;
 use crate::metrics::Numbers;
 use crate::routes;
@@ -27,8 +26,6 @@ pub struct Settings {
     pub environment: Environment,
     /// Bytes of a request's body; more are taken if a payload of the namespace may be larger.
     pub body_bytes_max: usize,
-    /// Bytes that the bodies of all requests may hold together while they are read.
-    pub bytes_in_flight_max: usize,
     /// Lists that may be written at once.
     pub lists_max: usize,
     /// Who asks when the server in front has put no identity into the request; nobody by default, who may nothing.
@@ -47,7 +44,6 @@ impl Settings {
             namespace: Namespace::default(),
             environment,
             body_bytes_max: 32 << 20,
-            bytes_in_flight_max: 512 << 20,
             lists_max: 1_000,
             stranger: Identity::Anonymous,
             audit: Audit::to_log(),
@@ -92,7 +88,7 @@ struct Inner {
     spot: Spot,
     pulse: Pulse,
     numbers: Numbers,
-    budget: Semaphore,
+    large_bodies: Semaphore,
     lists: Arc<Semaphore>,
 }
 
@@ -107,7 +103,7 @@ impl Api {
             spot: Spot::new(database.clone()),
             pulse: Pulse::new(database),
             numbers: Numbers::default(),
-            budget: Semaphore::new(budget_units(settings.bytes_in_flight_max)),
+            large_bodies: Semaphore::new(1),
             lists: Arc::new(Semaphore::new(settings.lists_max)),
             shard,
             settings,
@@ -143,9 +139,14 @@ impl Api {
         &self.0.numbers
     }
 
-    /// Permits for bytes in flight.
-    pub(crate) fn budget(&self) -> &Semaphore {
-        &self.0.budget
+    /// The one turn at reading a large body.
+    pub(crate) fn large_bodies(&self) -> &Semaphore {
+        &self.0.large_bodies
+    }
+
+    /// Whether notifications become jobs and nothing else: none is inserted when the queue does not take it.
+    pub(crate) fn is_queued_only(&self) -> bool {
+        self.environment().offload && !self.environment().recover
     }
 
     /// Permits for lists.

@@ -1,15 +1,14 @@
-//! Reading bodies within limits: of the single request, and of all that are in flight together.
+//! Reading bodies within limits: of the single request, and of all that are in progress, which the server in front counts.
 
 use std::time::Duration;
 
 use axum::body::{Body, HttpBody as _};
 use bytes::{Bytes, BytesMut};
-use ganger_access::BodyCut;
+use ganger_access::{BodyCut, Hold};
 use ganger_types::query::Query;
 use ganger_types::{Command, Reply};
 use http::StatusCode;
 use http_body_util::BodyExt as _;
-use tokio::sync::SemaphorePermit;
 
 use crate::api::Api;
 use crate::problem::Problem;
@@ -18,55 +17,94 @@ use crate::problem::Problem;
 const BODY_SILENT_MAX: Duration = Duration::from_secs(30);
 /// What a notification may have around the entities that become a payload.
 const ENVELOPE_BYTES: usize = 64 << 10;
-/// The unit in which bytes in flight are counted.
-const BUDGET_UNIT: usize = 1 << 10;
 
-/// Reads a whole body.
+/// Reads a whole body. What only becomes a job's payload is no larger than the namespace takes.
 pub(crate) async fn read(api: &Api, mut body: Body) -> Result<Bytes, Problem> {
-    let mut limit = api.settings().body_bytes_max;
+    let mut limit = Limit::new(api);
     let announced = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
-    raise(api, &mut limit, announced).await?;
-    let mut budget = Budget {
-        api,
-        permits: None,
-        units: 0,
-    };
+    limit.check(announced).await?;
     let mut whole = BytesMut::new();
     while let Some(data) = next_data(&mut body).await? {
-        let length = whole.len() + data.len();
-        raise(api, &mut limit, length).await?;
-        budget.grow(length)?;
+        limit.check(whole.len() + data.len()).await?;
         whole.extend_from_slice(&data);
     }
     Ok(whole.freeze())
 }
 
-/// Raises the limit to what the namespace takes as a payload, if that is needed and enough.
-async fn raise(api: &Api, limit: &mut usize, length: usize) -> Result<(), Problem> {
-    if length <= *limit {
-        return Ok(());
-    }
-    *limit = (*limit).max(payload_bytes_max(api).await.saturating_add(ENVELOPE_BYTES));
-    if length <= *limit {
-        return Ok(());
-    }
-    let detail = format!(
-        "the notification is larger than {limit} bytes: send fewer entities at once, or raise `limits.body_bytes` of the server"
-    );
-    Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, detail))
+/// The most bytes of a body.
+struct Limit<'a> {
+    api: &'a Api,
+    bytes: usize,
+    /// Whether the namespace was asked.
+    is_final: bool,
 }
 
-/// What the namespace takes; nothing if the shard does not tell.
+impl<'a> Limit<'a> {
+    fn new(api: &'a Api) -> Self {
+        let bytes_max = api.settings().body_bytes_max;
+        let bytes = if api.is_queued_only() {
+            bytes_max.min(ENVELOPE_BYTES)
+        } else {
+            bytes_max
+        };
+        Self {
+            api,
+            bytes,
+            is_final: false,
+        }
+    }
+
+    /// Refuses a body that is too long. The namespace is asked once, and only about one that is not short.
+    async fn check(&mut self, length: usize) -> Result<(), Problem> {
+        if length > self.bytes && !self.is_final {
+            self.is_final = true;
+            let payload = payload_bytes_max(self.api).await;
+            self.bytes = self.bytes.max(payload.saturating_add(ENVELOPE_BYTES));
+        }
+        if length <= self.bytes {
+            return Ok(());
+        }
+        let setting = if self.api.is_queued_only() {
+            "`payload_bytes_max` of the namespace"
+        } else {
+            "`limits.body_bytes` of the server"
+        };
+        let limit = self.bytes;
+        let detail = format!(
+            "the notification is larger than {limit} bytes: send fewer entities at once, or raise {setting}"
+        );
+        Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, detail))
+    }
+}
+
+/// Counts what a body takes when it has been read, before it is: the tree of its values.
+pub(crate) fn count_parsed(hold: Option<&Hold>, body: &[u8]) -> Result<(), Problem> {
+    let Some(hold) = hold else {
+        return Ok(());
+    };
+    let bytes = ganger_access::tree_bytes(body);
+    let share = hold.budget().share();
+    if bytes > share {
+        let detail = format!(
+            "the notification takes about {bytes} bytes of memory when it has been read, and an identity gets {share}: send fewer entities or shorter lists at once, or raise `limits.bytes_in_flight` of the server"
+        );
+        return Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, detail));
+    }
+    hold.grow(bytes)
+        .map_err(|full| Problem::new(StatusCode::SERVICE_UNAVAILABLE, full.to_string()))
+}
+
+/// What the namespace takes; the usual, if it has no settings or the shard does not tell.
 async fn payload_bytes_max(api: &Api) -> usize {
     let command = Command::Query(Box::new(Query::Namespaces));
-    let Ok(Reply::Namespaces(known)) = api.shard().call(command).await else {
-        return 0;
+    let known = match api.shard().call(command).await {
+        Ok(Reply::Namespaces(known)) => known,
+        _ => Vec::new(),
     };
     let own = &api.settings().namespace;
     let record = known.into_iter().find(|record| record.namespace == *own);
-    record.map_or(0, |record| {
-        usize::try_from(record.settings.payload_bytes_max).unwrap_or(usize::MAX)
-    })
+    let settings = record.map(|record| record.settings).unwrap_or_default();
+    usize::try_from(settings.payload_bytes_max).unwrap_or(usize::MAX)
 }
 
 /// The next bytes, unless the sender is silent for too long. Trailers count as no bytes.
@@ -94,35 +132,4 @@ fn broken_off(error: &axum::Error) -> Problem {
             "the body broke off: {error}; nothing was done, send it again"
         )),
     }
-}
-
-/// A share of the bytes that all requests together may hold while they are read.
-struct Budget<'a> {
-    api: &'a Api,
-    permits: Option<SemaphorePermit<'a>>,
-    units: usize,
-}
-
-impl Budget<'_> {
-    fn grow(&mut self, bytes: usize) -> Result<(), Problem> {
-        let units = bytes.div_ceil(BUDGET_UNIT);
-        let more = u32::try_from(units - self.units).unwrap_or(u32::MAX);
-        let permits = self.api.budget().try_acquire_many(more).map_err(|_| {
-            Problem::new(
-                StatusCode::SERVICE_UNAVAILABLE,
-                "requests in flight hold as many bytes as they may together: try again",
-            )
-        })?;
-        match &mut self.permits {
-            Some(held) => held.merge(permits),
-            None => self.permits = Some(permits),
-        }
-        self.units = units;
-        Ok(())
-    }
-}
-
-/// The permits for so many bytes in flight.
-pub(crate) fn budget_units(bytes: usize) -> usize {
-    (bytes / BUDGET_UNIT).clamp(1, tokio::sync::Semaphore::MAX_PERMITS)
 }

@@ -1,10 +1,12 @@
 //! `POST /v2/notify`: a notification becomes a task in the queue, or is inserted at once where that is wanted.
 
 use std::fmt::Write as _;
+use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
+use ganger_access::Hold;
 use ganger_ngsi::task::Task;
 use ganger_ngsi::{notification, prepare};
 use ganger_ngsi_postgres::Insert;
@@ -24,7 +26,7 @@ const DONE: &str = "Notification successfully processed";
 const NOT_DONE: &str = "Notification not processed or not updated";
 /// How the error begins that a wrong number of service paths leads to: the one that is the sender's own fault.
 const USAGE_ERROR: &str = "InvalidHeaderValue(";
-/// A larger body is read beside the threads that serve others.
+/// A larger body is read beside the threads that serve others, one at a time.
 const LARGE_BYTES: usize = 64 << 10;
 
 /// A task before it is anywhere.
@@ -61,12 +63,21 @@ pub(crate) async fn notify(State(api): State<Api>, request: Request) -> Response
 async fn read(api: &Api, parts: Parts, body: axum::body::Body) -> Result<Draft, Problem> {
     let arrived = jiff::Timestamp::now();
     let body = body::read(api, body).await?;
+    let hold = parts.extensions.get::<Arc<Hold>>().cloned();
+    body::count_parsed(hold.as_deref(), &body)?;
     let is_queued = api.environment().offload;
     if body.len() <= LARGE_BYTES {
         return draft(&parts, &body, arrived, is_queued);
     }
-    let drafting = move || draft(&parts, &body, arrived, is_queued);
+    let turn = api.large_bodies().acquire().await;
+    // The hold lasts until it is read, though its sender may be gone by then.
+    let drafting = move || {
+        let drafted = draft(&parts, &body, arrived, is_queued);
+        drop(hold);
+        drafted
+    };
     let drafted = tokio::task::spawn_blocking(drafting).await;
+    drop(turn);
     drafted.unwrap_or_else(|_| {
         let detail = "a defect of the server ended this request; nothing was done";
         Err(Problem::new(StatusCode::INTERNAL_SERVER_ERROR, detail))

@@ -206,6 +206,8 @@ impl Doors {
         if let Err(full) = hold.grow(ahead) {
             return self.refused(door, &line, &overloaded(&full)).await;
         }
+        // What the dialect makes of the body counts too.
+        head.extensions.insert(Arc::clone(&hold));
         let is_multiplexed = head.version == Version::HTTP_2;
         let body = Intake::new(body, manner.body, Arc::clone(&hold), watched.clone());
         let request = Request::from_parts(head, Body::new(body));

@@ -28,7 +28,6 @@ pub(crate) fn service(
         version: env!("CARGO_PKG_VERSION"),
         namespace: config.quantumleap_namespace.clone(),
         body_bytes_max: config.limits.body_bytes,
-        bytes_in_flight_max: config.limits.bytes_in_flight,
         lists_max: config.limits.streams,
         stranger: Identity::Anonymous,
         audit: security.audit.clone(),

@@ -1,8 +1,11 @@
 //! Graphs: submit, cancel, and show what surrounds a job.
 
+use std::sync::Arc;
+
 use axum::extract::{FromRequest, Request};
 use axum::response::Response;
 use bytes::Bytes;
+use ganger_access::Hold;
 use ganger_router::RouteError;
 use ganger_shard::StoredJob;
 use ganger_types::command::{Cancel, Selection};
@@ -33,16 +36,16 @@ use crate::resource::submission;
 const EDGES_SHOWN_MAX: usize = 1_000;
 
 /// The body of a submission, which may be larger than others.
-pub(crate) struct GraphBody(Bytes);
+pub(crate) struct GraphBody(Bytes, Option<Arc<Hold>>);
 
 impl FromRequest<Api> for GraphBody {
     type Rejection = Problem;
 
     async fn from_request(request: Request, api: &Api) -> Result<Self, Problem> {
         require_type(request.headers(), &["application/json"])?;
-        body::read(request, api.settings().graph_bytes_max)
-            .await
-            .map(Self)
+        let hold = request.extensions().get().cloned();
+        let body = body::read(request, api.settings().graph_bytes_max).await?;
+        Ok(Self(body, hold))
     }
 }
 
@@ -85,8 +88,11 @@ pub(crate) async fn submit(ask: Ask, body: GraphBody) -> Result<Response, Proble
         spread,
         called,
         pointer,
-    } = graph::read(&ask.api, &body.0, ask.namespace.clone(), ask.claim()?)?;
-    drop(body);
+    } = {
+        let (api, namespace, claim) = (ask.api.clone(), ask.namespace.clone(), ask.claim()?);
+        let read = move |body: &[u8]| graph::read(&api, body, namespace, claim);
+        json::apart(&ask.api, body.1, body.0, read).await?
+    };
     let explain = |error| in_submission(error, &called, pointer);
     let submitted = submission::submit(&ask, spread, true, explain).await?;
     let jobs = submitted.jobs.into_iter().zip(called);

@@ -2,9 +2,11 @@
 
 use std::net::SocketAddr;
 
-use crate::kit::{config, head, started, status, whole};
+use crate::kit::{config, head, started, status, token, whole};
 use ganger_ngsi::environment::{self, Environment};
-use ganger_server::{Config, Running, Secret, start};
+use ganger_server::{Config, Limits, Running, Secret, start};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 
 const TOKEN: &str = "a-token-for-tests-only";
 const NOTIFICATION: &str =
@@ -142,4 +144,86 @@ async fn samples_are_written_when_the_server_stops() {
             .all(|name| name.rsplit('.').next() == Some("csv")),
         "{names:?}"
     );
+}
+
+/// A notification of a list of so many ones.
+fn ones(count: usize) -> Vec<u8> {
+    let list = vec!["1"; count].join(",");
+    let body = format!(
+        r#"{{"data":[{{"id":"e","type":"t","a":{{"type":"StructuredValue","value":[{list}]}}}}]}}"#
+    );
+    request(
+        "POST /v2/notify",
+        "Content-Type: application/json\r\n",
+        &body,
+    )
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_takes_much_memory_once_it_is_read_is_refused_before() {
+    let running = started(Config {
+        limits: Limits {
+            bytes_in_flight: 3 << 20,
+            ..Limits::default()
+        },
+        ..with_port()
+    })
+    .await;
+    let port = port(&running);
+    // 20 KB, and 1.6 MB when it has been read; the share is 512 KiB.
+    let answer = whole(port, &ones(10_000)).await;
+    assert_eq!(status(&answer), "413", "{answer}");
+    assert!(answer.contains("bytes of memory"), "{answer}");
+    let answer = whole(port, &ones(2_000)).await;
+    assert_eq!(status(&answer), "200", "{answer}");
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_no_queue_takes_is_refused_before_it_is_sent() {
+    let running = started(with_port()).await;
+    let mut stream = TcpStream::connect(port(&running))
+        .await
+        .expect("it listens");
+    let head = "POST /v2/notify HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 30000000\r\n\r\n";
+    stream.write_all(head.as_bytes()).await.expect("sent");
+    let mut answer = [0; 12];
+    stream.read_exact(&mut answer).await.expect("answered");
+    assert_eq!(&answer, b"HTTP/1.1 413");
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_notification_that_is_being_sent_ends_with_the_right_of_its_sender() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let access = folder.path().join("access");
+    let secret = token(&access, "broker", "producer@default");
+    let running = started(Config {
+        access_file: Some(access.clone()),
+        ..with_port()
+    })
+    .await;
+    let mut stream = TcpStream::connect(port(&running))
+        .await
+        .expect("it listens");
+    let headers = format!(
+        "Authorization: Bearer {}\r\nExpect: 100-continue\r\n",
+        secret.reveal()
+    );
+    let mut sent = notify(&headers);
+    sent.pop();
+    let body_at = sent.len() + 1 - NOTIFICATION.len();
+    stream.write_all(&sent[..body_at]).await.expect("sent");
+    let mut answer = [0; 12];
+    // The server has begun to read.
+    stream.read_exact(&mut answer).await.expect("told");
+    assert_eq!(&answer, b"HTTP/1.1 100");
+    stream.write_all(&sent[body_at..]).await.expect("sent");
+    ganger_access::revoke(&access, "broker").expect("it is there");
+    running.reload();
+    let mut rest = Vec::new();
+    let _ = stream.read_to_end(&mut rest).await;
+    let rest = String::from_utf8_lossy(&rest);
+    assert!(rest.contains("HTTP/1.1 401"), "{rest}");
+    running.stop().await;
 }
