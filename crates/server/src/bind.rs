@@ -1,8 +1,9 @@
 //! The ports: addresses are read, what would be open to others is refused, and the rest is listened on.
 
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs as _};
 
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 
 use crate::config::Config;
 use crate::error::StartError;
@@ -26,7 +27,7 @@ pub(crate) struct Ports {
 
 impl Ports {
     /// Listens where the settings say.
-    pub(crate) async fn take(config: &Config, security: &Security) -> Result<Self, StartError> {
+    pub(crate) fn take(config: &Config, security: &Security) -> Result<Self, StartError> {
         let (http, grpc) = (security.require(Door::Http), security.require(Door::Grpc));
         let exposure = Exposure {
             is_insecure: config.insecure,
@@ -35,22 +36,22 @@ impl Ports {
         let addr = address(&config.addr)?;
         exposure.check(addr, security.is_checked())?;
         tracing::info!(tls = exposure.is_encrypted, %http, %grpc, "what clients must show");
-        let main = listen_at(addr).await?;
-        let optional = async |text: Option<&String>, door, what| {
+        let main = listen_at(addr)?;
+        let optional = |text: Option<&String>, door, what| {
             let Some(text) = text else {
                 return Ok(None);
             };
             let require = security.require(door);
             let addr = address(text)?;
             exposure.check(addr, require != Require::Nothing)?;
-            let bound = listen_at(addr).await?;
+            let bound = listen_at(addr)?;
             tracing::info!(addr = %bound.addr, %require, "listening for {what}");
             Ok::<_, StartError>(Some(bound))
         };
         let redis = "clients of Redis";
-        let resp = optional(config.resp.as_ref(), Door::Resp, redis).await?;
+        let resp = optional(config.resp.as_ref(), Door::Resp, redis)?;
         let ngsi = "NGSI notifications";
-        let quantumleap = optional(config.quantumleap.as_ref(), Door::Http, ngsi).await?;
+        let quantumleap = optional(config.quantumleap.as_ref(), Door::Http, ngsi)?;
         Ok(Self {
             main,
             resp,
@@ -87,13 +88,27 @@ fn address(text: &str) -> Result<SocketAddr, StartError> {
         .ok_or_else(|| unknown("the name stands for no address".to_owned()))
 }
 
-async fn listen_at(addr: SocketAddr) -> Result<Bound, StartError> {
-    let listener = TcpListener::bind(addr)
-        .await
-        .map_err(|error| StartError::Listen {
-            addr,
-            reason: error.to_string(),
-        })?;
+/// Connections that the system keeps until they are accepted, at most as many as `net.core.somaxconn` says. Beyond it clients
+/// try again after 1, 3 and 7 seconds.
+const BACKLOG: u32 = 4_096;
+
+fn listener(addr: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if addr.is_ipv4() {
+        TcpSocket::new_v4()?
+    } else {
+        TcpSocket::new_v6()?
+    };
+    // A server that starts again need not wait for the connections of the one before.
+    socket.set_reuseaddr(true)?;
+    socket.bind(addr)?;
+    socket.listen(BACKLOG)
+}
+
+fn listen_at(addr: SocketAddr) -> Result<Bound, StartError> {
+    let listener = listener(addr).map_err(|error| StartError::Listen {
+        addr,
+        reason: error.to_string(),
+    })?;
     let addr = listener.local_addr().map_err(|error| StartError::System {
         doing: "tell the address",
         reason: error.to_string(),

@@ -4,10 +4,14 @@
 //! connections sent before it. Here a task of a connection that has used more than [`LIGHT`] does not run when Tokio polls
 //! it, but queues. The dispatcher lets a few of the queue run each time all other ready tasks have been polled: of the
 //! connections that have used least, each in its turn. Tasks of all other connections run at once.
+//!
+//! Requests that wait hold memory that no budget counts yet. So where many wait, a connection reads a little at a time, and
+//! not before all that it has read has begun.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
@@ -17,7 +21,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 /// Time on the I/O threads that a connection uses before its tasks queue.
-const LIGHT: Duration = Duration::from_micros(200);
+const LIGHT: Duration = Duration::from_micros(100);
 /// What a connection has used counts half after so long.
 const HALF_LIFE: Duration = Duration::from_millis(500);
 /// Classes of use: less than [`LIGHT`], less than twice as much, and so on.
@@ -26,6 +30,16 @@ const CLASSES: usize = 16;
 const BATCH: usize = 8;
 /// How long a connection may go on reading before the others have their turn.
 const READING_MAX: Duration = Duration::from_millis(1);
+
+tokio::task_local! {
+    /// Ends the request that the task works for.
+    static REQUEST_END: CancellationToken;
+}
+
+/// Requests that have not begun, of all connections, from which on each connection reads little at a time.
+const UNBEGUN_CALM: usize = 512;
+/// Bytes that are read then.
+pub(crate) const LITTLE_BYTES: usize = 1 << 10;
 
 thread_local! {
     /// When the poll of a connection's task began that this thread is in.
@@ -41,6 +55,12 @@ pub(crate) fn has_read_enough() -> bool {
     })
 }
 
+/// What ends the request of the task that runs now, as if its client had taken it back; absent over HTTP/1, where the
+/// request is the connection's.
+pub(crate) fn request_end() -> Option<CancellationToken> {
+    REQUEST_END.try_with(CancellationToken::clone).ok()
+}
+
 /// Decides which connections go first. Clones share the decision.
 #[derive(Clone, Debug)]
 pub(crate) struct Scheduler(Arc<Shared>);
@@ -50,6 +70,8 @@ struct Shared {
     queue: Mutex<Queue>,
     /// Something is in the queue that may run.
     waiting: Notify,
+    /// Requests that have not begun.
+    unbegun: AtomicUsize,
     /// Tasks of the queue that may run at a time.
     batch: usize,
 }
@@ -76,6 +98,19 @@ struct LaneState {
     halved: Instant,
     waiting: VecDeque<Arc<Ticket>>,
     is_queued: bool,
+    /// Requests of it that have not begun.
+    unbegun: usize,
+    /// What wakes the task that reads from the connection when they all have.
+    reader: Option<Waker>,
+}
+
+/// How much a connection may read now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reading {
+    /// As much as there is.
+    All,
+    /// At most [`LITTLE_BYTES`].
+    Little,
 }
 
 /// The place of a task in the queue.
@@ -100,6 +135,7 @@ impl Scheduler {
         Self(Arc::new(Shared {
             queue: Mutex::default(),
             waiting: Notify::new(),
+            unbegun: AtomicUsize::new(0),
             batch: threads.max(1) * BATCH,
         }))
     }
@@ -113,6 +149,8 @@ impl Scheduler {
                 halved: Instant::now(),
                 waiting: VecDeque::new(),
                 is_queued: false,
+                unbegun: 0,
+                reader: None,
             })),
         }
     }
@@ -182,6 +220,26 @@ impl Lane {
             lane: self.clone(),
             ticket: Arc::default(),
         }
+    }
+
+    /// How much may be read; pending while requests that it has read wait, and those of others too.
+    pub(crate) fn poll_reading(&self, cx: &Context<'_>) -> Poll<Reading> {
+        if self.scheduler.0.unbegun.load(Ordering::Relaxed) <= UNBEGUN_CALM {
+            return Poll::Ready(Reading::All);
+        }
+        let mut state = self.state();
+        if state.unbegun == 0 {
+            return Poll::Ready(Reading::Little);
+        }
+        state.reader = Some(cx.waker().clone());
+        Poll::Pending
+    }
+
+    /// Counts a request that has not begun.
+    fn unbegun(&self) -> Unbegun {
+        self.scheduler.0.unbegun.fetch_add(1, Ordering::Relaxed);
+        self.state().unbegun += 1;
+        Unbegun(self.clone())
     }
 
     fn state(&self) -> MutexGuard<'_, LaneState> {
@@ -320,6 +378,27 @@ impl<F> Drop for Scheduled<F> {
     }
 }
 
+/// A request that has not begun.
+struct Unbegun(Lane);
+
+impl Drop for Unbegun {
+    fn drop(&mut self) {
+        let lane = &self.0;
+        lane.scheduler.0.unbegun.fetch_sub(1, Ordering::Relaxed);
+        let mut state = lane.state();
+        state.unbegun = state.unbegun.saturating_sub(1);
+        let reader = if state.unbegun == 0 {
+            state.reader.take()
+        } else {
+            None
+        };
+        drop(state);
+        if let Some(reader) = reader {
+            reader.wake();
+        }
+    }
+}
+
 /// Runs what the HTTP library spawns: over HTTP/2 each request is a task of its own.
 impl<F> Executor<F> for Lane
 where
@@ -327,14 +406,19 @@ where
     F::Output: Send + 'static,
 {
     fn execute(&self, future: F) {
-        tokio::spawn(self.scheduled(future));
+        let end = CancellationToken::new();
+        let until_ended = end.clone().run_until_cancelled_owned(future);
+        let unbegun = self.unbegun();
+        let request = async move {
+            drop(unbegun);
+            until_ended.await
+        };
+        tokio::spawn(self.scheduled(REQUEST_END.scope(end, request)));
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering};
-
     use super::*;
 
     fn scheduler() -> Scheduler {
@@ -421,6 +505,23 @@ mod tests {
             assert!(task.await.is_err());
         }
         assert_eq!(scheduler.queue().running, 0);
+    }
+
+    #[tokio::test]
+    async fn where_many_requests_wait_a_connection_reads_on_when_its_own_have_begun() {
+        let scheduler = scheduler();
+        let (flood, other) = (scheduler.lane(), scheduler.lane());
+        flood.charge(LIGHT * 100);
+        let polls = Arc::new(AtomicUsize::new(0));
+        burst(&flood, UNBEGUN_CALM, &polls);
+        let reading = |lane: &Lane| lane.poll_reading(&Context::from_waker(Waker::noop()));
+        assert_eq!(reading(&flood), Poll::Ready(Reading::All));
+        burst(&flood, 1, &polls);
+        assert_eq!(reading(&flood), Poll::Pending);
+        assert_eq!(reading(&other), Poll::Ready(Reading::Little));
+        let read_on = std::future::poll_fn(|cx| flood.poll_reading(cx));
+        assert_eq!(read_on.await, Reading::All);
+        assert!(polls.load(Ordering::Relaxed) > UNBEGUN_CALM);
     }
 
     #[test]

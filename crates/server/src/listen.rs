@@ -151,12 +151,14 @@ impl Host {
         let service = service_fn(move |request: Request<Incoming>| {
             let (doors, line) = (doors.clone(), line.clone());
             let request = request.map(Body::new);
-            async move { Ok::<_, Infallible>(doors.answer(request, line).await) }
+            // Boxed when it begins: until then a request holds no more than its head.
+            async move { Ok::<_, Infallible>(Box::pin(doors.answer(request, line)).await) }
         });
         let stream = Patient::new(
             stream,
             self.limits.header_timeout,
             self.limits.write_timeout,
+            schedule.clone(),
         );
         let builder = builder(&self.limits, schedule);
         let connection = builder.serve_connection(TokioIo::new(stream), service);

@@ -17,6 +17,10 @@ use crate::start::{Running, start};
 /// The exit code after a second signal, as shells give it for an interrupted program.
 const EXIT_INTERRUPTED: i32 = 130;
 
+/// Tasks that a thread polls before it looks for new connections and bytes. Tokio's 61 polls of some milliseconds each, as a
+/// flood causes them, fill the system's queue of connections that wait to be accepted.
+const POLLS_BETWEEN_EVENTS: u32 = 16;
+
 /// Runs a server until SIGTERM or SIGINT, then stops it politely; a second signal ends it at once.
 /// SIGHUP makes it read certificates and tokens again.
 ///
@@ -28,6 +32,7 @@ pub fn run(config: Config) -> Result<(), StartError> {
         .enable_all()
         .worker_threads(io_threads())
         .thread_name("ganger-io")
+        .event_interval(POLLS_BETWEEN_EVENTS)
         .build()
         .map_err(|error| StartError::System {
             doing: "start threads",

@@ -57,7 +57,7 @@ pub struct Running {
 /// If a setting cannot be used, the address is taken, or the store cannot be opened.
 pub async fn start(config: Config) -> Result<Running, StartError> {
     let security = Arc::new(Security::load(&config)?);
-    let ports = Ports::take(&config, &security).await?;
+    let ports = Ports::take(&config, &security)?;
     let telemetry = config.telemetry_dir.as_deref().map(Telemetry::open);
     let telemetry = telemetry.transpose()?;
 

@@ -12,8 +12,10 @@ use ganger_access::{Full, Hold};
 use http::Response;
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use tokio::sync::OwnedSemaphorePermit;
+use tokio_util::sync::CancellationToken;
 
 use super::Readers;
+use crate::fair::request_end;
 use crate::security::{Held, Watched};
 
 /// Bytes of one piece. An answer that is no longer is covered by what every request holds.
@@ -71,6 +73,7 @@ pub(crate) fn counted(
     };
     let slot = Arc::new(Slot {
         kept: Arc::new(kept),
+        end: request_end(),
         state: Mutex::new(State {
             ahead,
             body,
@@ -80,9 +83,7 @@ pub(crate) fn counted(
             is_cut: false,
         }),
     });
-    if let Some(readers) = readers
-        && (charged > 0 || !is_whole)
-    {
+    if let Some(readers) = readers {
         readers.watch(&slot);
     }
     Ok(Response::from_parts(head, Body::new(Answer(slot))))
@@ -121,6 +122,8 @@ struct Answer(Arc<Slot>);
 #[derive(Debug)]
 pub(super) struct Slot {
     kept: Arc<Kept>,
+    /// Ends the request: the transport does not ask for an answer again whose reader gives it no room.
+    end: Option<CancellationToken>,
     state: Mutex<State>,
 }
 
@@ -184,6 +187,9 @@ impl Slot {
         // Its end may wake others, who must not find the lock taken.
         drop(state);
         drop(body);
+        if let Some(end) = &self.end {
+            end.cancel();
+        }
     }
 
     fn piece(&self, state: &mut State) -> Frame<Bytes> {

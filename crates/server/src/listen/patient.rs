@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
-use crate::fair::has_read_enough;
+use crate::fair::{LITTLE_BYTES, Lane, Reading, has_read_enough};
 
 /// Bytes from which the protocol is told: the preface of HTTP/2 has so many, and no request is shorter.
 const PREFACE_BYTES: usize = 24;
@@ -27,10 +27,17 @@ pub(crate) struct Patient<T> {
     write_timeout: Duration,
     /// Runs while a write makes no progress.
     stalled: Option<Pin<Box<Sleep>>>,
+    /// Tells how much may be read.
+    lane: Lane,
 }
 
 impl<T> Patient<T> {
-    pub(crate) fn new(stream: T, preface_timeout: Duration, write_timeout: Duration) -> Self {
+    pub(crate) fn new(
+        stream: T,
+        preface_timeout: Duration,
+        write_timeout: Duration,
+        lane: Lane,
+    ) -> Self {
         let preface = Box::pin(sleep(preface_timeout));
         Self {
             stream,
@@ -38,6 +45,7 @@ impl<T> Patient<T> {
             preface,
             write_timeout,
             stalled: None,
+            lane,
         }
     }
 
@@ -73,7 +81,18 @@ impl<T: AsyncRead + Unpin> AsyncRead for Patient<T> {
             return Poll::Pending;
         }
         let before = buffer.filled().len();
-        let polled = Pin::new(&mut self.stream).poll_read(cx, buffer);
+        let reading = ready!(self.lane.poll_reading(cx));
+        let polled = match reading {
+            Reading::All => Pin::new(&mut self.stream).poll_read(cx, buffer),
+            Reading::Little => {
+                let mut little = [0; LITTLE_BYTES];
+                let room = buffer.remaining().min(LITTLE_BYTES);
+                let mut little = ReadBuf::new(&mut little[..room]);
+                let polled = Pin::new(&mut self.stream).poll_read(cx, &mut little);
+                buffer.put_slice(little.filled());
+                polled
+            }
+        };
         if self.read >= PREFACE_BYTES {
             return polled;
         }
@@ -123,6 +142,7 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Patient<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fair::Scheduler;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
     const SHORT: Duration = Duration::from_millis(5);
@@ -132,7 +152,7 @@ mod tests {
     async fn a_side_that_sends_no_request_is_given_up() {
         let (ours, mut theirs) = tokio::io::duplex(64);
         theirs.write_all(b"PRI * HTTP").await.expect("room");
-        let mut patient = Patient::new(ours, SHORT, LONG);
+        let mut patient = Patient::new(ours, SHORT, LONG, Scheduler::new(1).lane());
         let mut buffer = [0; 64];
         assert_eq!(patient.read(&mut buffer).await.expect("bytes"), 10);
         let error = patient.read(&mut buffer).await.expect_err("silent");
@@ -142,7 +162,7 @@ mod tests {
     #[tokio::test]
     async fn a_side_that_reads_nothing_is_given_up() {
         let (ours, mut theirs) = tokio::io::duplex(4);
-        let mut patient = Patient::new(ours, LONG, SHORT);
+        let mut patient = Patient::new(ours, LONG, SHORT, Scheduler::new(1).lane());
         let error = patient
             .write_all(b"more than fits")
             .await

@@ -385,3 +385,91 @@ async fn one_identity_gets_a_quarter_of_the_streams() {
     assert_eq!(&begun, b"HTTP/1.1 200", "another identity");
     server.running.stop().await;
 }
+
+#[tokio::test]
+async fn a_small_answer_that_nobody_reads_ends_after_a_while() {
+    let server = server(Limits {
+        write_timeout: Duration::from_millis(400),
+        ..Limits::default()
+    })
+    .await;
+    let mut sender = multiplexed(server.addr(), 0).await;
+    for (path, status) in [("/version", 200), ("/api/v1/jobs/none", 404)] {
+        let request = Request::get(format!("http://{}{path}", server.addr()))
+            .header("authorization", format!("Bearer {}", server.producer))
+            .body(())
+            .expect("a request");
+        let (answering, _) = sender.send_request(request, true).expect("sent");
+        let answer = answering.await.expect("a head");
+        assert_eq!(answer.status(), status);
+        let mut body = answer.into_body();
+        // Nothing is read, because there is no room: the server takes the stream back.
+        let ended = tokio::time::timeout(PATIENCE / 4, body.data()).await;
+        let ended = ended.expect("it goes on").expect("it is not whole");
+        assert!(ended.expect_err("it is not whole").is_reset(), "{path}");
+    }
+    server.expect_service().await;
+    server.running.stop().await;
+}
+
+#[tokio::test]
+async fn one_identity_gets_a_share_of_the_waits() {
+    let server = server(small()).await;
+    let made = r#"{"id":"later","kind":"a","delay":"1h"}"#;
+    server.ask(&server.other, "POST /api/v1/jobs", made).await;
+    let line = "GET /api/v1/jobs/later?wait=120s";
+    let mut waiting = Vec::new();
+    // 512 KiB of the reserve and as much of the rest, 16 KiB for each.
+    for _ in 0..64 {
+        let mut stream = TcpStream::connect(server.addr()).await.expect("it listens");
+        let sent = request(server.addr(), &server.producer, line, "");
+        stream.write_all(&sent).await.expect("sent");
+        waiting.push(stream);
+    }
+    let refused = async {
+        loop {
+            let line = "GET /api/v1/jobs/later";
+            let answer = server.ask(&server.producer, line, "").await;
+            if status(&answer) == "503" {
+                return answer;
+            }
+        }
+    };
+    let refused = tokio::time::timeout(PATIENCE, refused).await;
+    let refused = refused.expect("the waits hold the share");
+    assert!(
+        refused.contains("share of the server's memory"),
+        "{refused}"
+    );
+    let read = server
+        .ask(&server.other, "GET /api/v1/jobs/later", "")
+        .await;
+    assert_eq!(status(&read), "200", "{read}");
+    server.expect_service().await;
+    drop(waiting);
+    server.running.stop().await;
+}
+
+#[tokio::test]
+async fn events_end_with_the_right_of_who_reads_them() {
+    let server = server(Limits::default()).await;
+    let mut open = Vec::new();
+    for line in ["GET /api/v1/events", "GET /api/v1/jobs/a/log?follow=true"] {
+        let made = r#"{"id":"a","kind":"a","delay":"1h"}"#;
+        server.ask(&server.other, "POST /api/v1/jobs", made).await;
+        let mut stream = TcpStream::connect(server.addr()).await.expect("it listens");
+        let sent = request(server.addr(), &server.producer, line, "");
+        stream.write_all(&sent).await.expect("sent");
+        let mut begun = [0; 12];
+        stream.read_exact(&mut begun).await.expect("a head");
+        assert_eq!(&begun, b"HTTP/1.1 200", "{line}");
+        open.push(stream);
+    }
+    server.revoke("producer");
+    for mut stream in open {
+        let mut rest = Vec::new();
+        let ended = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut rest)).await;
+        assert!(ended.is_ok(), "it goes on");
+    }
+    server.running.stop().await;
+}

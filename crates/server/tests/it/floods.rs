@@ -124,3 +124,24 @@ async fn a_head_that_comes_too_slowly_ends_the_connection() {
     expect_service(running.addr()).await;
     running.stop().await;
 }
+
+#[tokio::test]
+async fn a_head_that_does_not_end_is_refused_when_it_is_too_long() {
+    let running = started(Limits::default()).await;
+    let mut stream = TcpStream::connect(running.addr())
+        .await
+        .expect("it listens");
+    let begun = format!(
+        "GET / HTTP/1.1\r\nHost: x\r\nX-Long: {}",
+        "x".repeat(17 << 10)
+    );
+    stream.write_all(begun.as_bytes()).await.expect("sent");
+    let mut answer = [0; 12];
+    let answered = tokio::time::timeout(PATIENCE / 4, stream.read_exact(&mut answer)).await;
+    answered
+        .expect("the server waits for more")
+        .expect("answered");
+    assert_eq!(&answer, b"HTTP/1.1 431");
+    expect_service(running.addr()).await;
+    running.stop().await;
+}
