@@ -358,6 +358,21 @@ fn messages_go_to_those_who_listen() {
 }
 
 #[test]
+fn while_the_store_loads_a_ping_is_answered_as_redis_answers_it() {
+    let (go, waits) = std::sync::mpsc::channel();
+    let world = World::loading(waits);
+    let mut client = world.client();
+    for words in [&["PING"][..], &["GET", "k"], &["LPUSH", "l", "e"]] {
+        let reply = client.ask(words);
+        assert!(reply.starts_with("-LOADING "), "{words:?}: {reply}");
+    }
+    assert!(client.ask(&["INFO", "persistence"]).contains("loading:1"));
+    go.send(()).expect("it waits");
+    until(|| client.ask(&["PING"]) == "+PONG");
+    assert_eq!(client.ask(&["GET", "k"]), "$-1");
+}
+
+#[test]
 fn a_subscriber_that_does_not_read_is_cut_and_holds_up_nobody() {
     let world = World::new();
     let (mut slow, mut publisher) = (world.client(), world.client());

@@ -278,6 +278,55 @@ fn a_revoked_subscriber_hears_nothing_more_however_often_others_publish() {
 }
 
 #[test]
+fn who_never_reads_its_replies_is_cut_and_holds_no_more_than_there_is() {
+    let budget = Budget::new(24 * MIB);
+    let world = World::with(|settings| {
+        settings.budget = budget.clone();
+        settings.write_timeout = Duration::from_secs(1);
+    });
+    let (mut slow, mut other) = (world.client(), world.client());
+    put(&mut other, "k", 2 * MIB);
+    let mut gets = Vec::new();
+    (0..100).for_each(|_| gets.extend(encode(&["GET", "k"])));
+    slow.send(&gets);
+    until(|| {
+        assert!(budget.used() <= budget.total());
+        let mut metrics = String::new();
+        world.counters.metrics(&mut metrics);
+        metrics.contains("connections_cut_total 1\n")
+    });
+    until(|| budget.used() == 0);
+    assert!(slow.is_closed_at_last());
+}
+
+#[test]
+fn a_right_that_ends_ends_every_wait() {
+    for words in [
+        &["BRPOPLPUSH", "q", "to", "0"][..],
+        &["BLMOVE", "q", "to", "LEFT", "RIGHT", "0"],
+        &["BRPOP", "q", "0"],
+    ] {
+        let world = World::new();
+        world.tokens.put("of-an-admin", identity("a", "admin@*"));
+        world
+            .tokens
+            .put("of-a-worker", identity("w", "worker@default"));
+        let (mut waiting, mut other) = (world.client(), world.client());
+        other.ask(&["AUTH", "of-an-admin"]);
+        waiting.ask(&["AUTH", "of-a-worker"]);
+        waiting.send(&encode(words));
+        let is_blocked = "blocked_clients:1";
+        until(|| other.ask(&["INFO", "clients"]).ends_with(is_blocked));
+        world.tokens.forget("of-a-worker");
+        // By itself: nothing comes that it waits for.
+        assert!(waiting.is_closed(), "{words:?}");
+        other.ask(&["LPUSH", "q", "e"]);
+        assert_eq!(other.ask(&["LLEN", "q"]), ":1", "{words:?}");
+        assert_eq!(other.ask(&["LLEN", "to"]), ":0", "{words:?}");
+    }
+}
+
+#[test]
 fn a_revoked_token_pops_nothing() {
     let world = World::new();
     world.tokens.put("of-an-admin", identity("a", "admin@*"));

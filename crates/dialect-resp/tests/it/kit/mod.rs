@@ -2,6 +2,7 @@
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
+use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -10,7 +11,8 @@ use futures::future::BoxFuture;
 use ganger_access::{Audit, Budget, Identity};
 use ganger_dialect_resp::{Counters, Login, LoginError, Port, Settings};
 use ganger_shard::{Handle, Hooks, Shard, SystemClock};
-use ganger_store::MemoryStore;
+use ganger_store::{CommitError, Loaded, MemoryStore, Opened, Store, StoreError};
+use ganger_types::Commit;
 use ganger_types::keys::KeyUpkeep;
 use tokio::runtime::Runtime;
 use tokio_util::sync::CancellationToken;
@@ -113,6 +115,34 @@ impl Login for Tokens {
     }
 }
 
+/// A store that is not loaded before it is told to be.
+struct Slow {
+    inner: MemoryStore,
+    go: Receiver<()>,
+}
+
+impl Store for Slow {
+    type Reader = <MemoryStore as Store>::Reader;
+
+    fn open(&mut self) -> Result<Opened, StoreError> {
+        self.inner.open()
+    }
+
+    fn load(&mut self, each: &mut dyn FnMut(Loaded)) -> Result<(), StoreError> {
+        // A test that has ended says so too.
+        let _ = self.go.recv();
+        self.inner.load(each)
+    }
+
+    fn commit(&mut self, commit: &Arc<Commit>) -> Result<(), CommitError> {
+        self.inner.commit(commit)
+    }
+
+    fn reader(&self) -> Result<Self::Reader, StoreError> {
+        self.inner.reader()
+    }
+}
+
 /// A server without the rest.
 pub(crate) struct World {
     /// Runs port and shard as long as the world lives.
@@ -142,6 +172,18 @@ impl World {
         Self::of(ganger_shard::Settings::default(), change)
     }
 
+    /// One whose store is loaded when `go` says so.
+    pub(crate) fn loading(go: Receiver<()>) -> Self {
+        let store = Slow {
+            inner: MemoryStore::new(),
+            go,
+        };
+        let settings = ganger_shard::Settings::default();
+        let shard = Shard::start(store, settings, Arc::new(SystemClock), Hooks::default());
+        let shard = shard.expect("a store in memory opens");
+        Self::over(shard, Runtime::new().expect("threads"), |_| {})
+    }
+
     fn of(shard: ganger_shard::Settings, change: impl FnOnce(&mut Settings)) -> Self {
         let runtime = Runtime::new().expect("threads");
         let shard = Shard::start(
@@ -152,6 +194,10 @@ impl World {
         );
         let shard = shard.expect("a store in memory opens");
         runtime.block_on(shard.ready());
+        Self::over(shard, runtime, change)
+    }
+
+    fn over(shard: Handle, runtime: Runtime, change: impl FnOnce(&mut Settings)) -> Self {
         let stopping = CancellationToken::new();
         let mut settings = Settings {
             databases: Settings::usual_databases(),
