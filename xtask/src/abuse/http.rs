@@ -8,7 +8,7 @@ use anyhow::Result;
 
 use super::meter::{call, request};
 use super::wire::Connection;
-use super::{Attack, Open, Target};
+use super::{Attack, Open, Target, each};
 
 pub(super) const ATTACKS: &[Attack] = &[
     Attack {
@@ -105,15 +105,6 @@ fn fields<'a>(
 
 fn bearer(target: &Target, name: &str) -> String {
     format!("Bearer {}", target.token(name))
-}
-
-/// Connections that do something each. One that the server ends does not stop the others.
-fn each(target: &Target, count: usize, mut connect: impl FnMut(&mut Open) -> Result<()>) -> Open {
-    let mut open = Vec::new();
-    for _ in 0..count.div_ceil(target.divisor) {
-        let _ = connect(&mut open);
-    }
-    open
 }
 
 /// Messages that announce 4 MiB and bring one byte.

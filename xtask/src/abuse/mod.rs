@@ -7,6 +7,8 @@
 
 mod http;
 mod meter;
+mod quantumleap;
+mod redis;
 mod wire;
 
 use std::any::Any;
@@ -34,7 +36,7 @@ const IDENTITIES: [(&str, &str); 4] = [
 /// How long an attack stays when its connections have been made.
 const STAYS: Duration = Duration::from_secs(5);
 /// What the numbers of connections are divided by when all attacks run at once.
-const DIVISOR_OF_ALL: usize = 6;
+const DIVISOR_OF_ALL: usize = 15;
 /// Bytes of the job that attackers read.
 const PAYLOAD_BYTES: usize = 1_000_000;
 
@@ -50,6 +52,10 @@ pub(crate) struct Attack {
 /// Where to attack, and as whom.
 pub(crate) struct Target {
     pub(crate) address: SocketAddr,
+    /// The Redis port.
+    pub(crate) redis: SocketAddr,
+    /// The QuantumLeap port.
+    pub(crate) quantumleap: SocketAddr,
     /// What the number of an attack's connections is divided by: all attacks together make about 1,000.
     pub(crate) divisor: usize,
     tokens: Vec<(&'static str, String)>,
@@ -63,9 +69,19 @@ impl Target {
     }
 }
 
+/// Connections that do something each. One that the server ends does not stop the others.
+fn each(target: &Target, count: usize, mut connect: impl FnMut(&mut Open) -> Result<()>) -> Open {
+    let mut open = Vec::new();
+    for _ in 0..count.div_ceil(target.divisor) {
+        let _ = connect(&mut open);
+    }
+    open
+}
+
 /// All attacks, in the order of the table.
 fn attacks() -> impl Iterator<Item = &'static Attack> {
-    http::ATTACKS.iter()
+    let all = [http::ATTACKS, redis::ATTACKS, quantumleap::ATTACKS];
+    all.into_iter().flatten()
 }
 
 /// Runs the attacks that are named, or all of them, and at last all at once.
@@ -106,6 +122,7 @@ fn one(name: &str, attacks: &[&Attack]) -> Result<()> {
     let divisor = if attacks.len() > 1 { DIVISOR_OF_ALL } else { 1 };
     let (target, process) = start(&folder, divisor)?;
     http::submit_large_job(&target, PAYLOAD_BYTES)?;
+    redis::put_keys(&target)?;
     thread::sleep(Duration::from_millis(500));
     let meter = Meter::start(process.id(), target.address, target.token("other"))?;
     let open: Result<Vec<Open>> = thread::scope(|scope| {
@@ -147,9 +164,13 @@ fn start(folder: &Path, divisor: usize) -> Result<(Target, Process)> {
         tokens.push((name, token.trim().to_owned()));
     }
     let address = free_address()?;
+    let (redis, quantumleap) = (free_address()?, free_address()?);
     let mut command = Command::new(program);
     command
         .args(["server", "--addr", &address.to_string()])
+        .args(["--resp", &redis.to_string()])
+        .args(["--quantumleap", &quantumleap.to_string()])
+        .env("WQ_OFFLOAD_WORK", "true")
         .arg("--access-file")
         .arg(&access)
         .arg("--audit-log")
@@ -159,6 +180,8 @@ fn start(folder: &Path, divisor: usize) -> Result<(Target, Process)> {
     let process = Process::start(&mut command, folder, address)?;
     let target = Target {
         address,
+        redis,
+        quantumleap,
         divisor,
         tokens,
     };

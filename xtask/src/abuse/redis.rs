@@ -1,0 +1,185 @@
+//! Attacks over the Redis port.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+
+use super::{Attack, Open, Target, each};
+
+pub(super) const ATTACKS: &[Attack] = &[
+    Attack {
+        name: "redis-unfinished",
+        run: unfinished,
+    },
+    Attack {
+        name: "redis-announced",
+        run: announced,
+    },
+    Attack {
+        name: "redis-unread-replies",
+        run: unread_replies,
+    },
+    Attack {
+        name: "redis-transactions",
+        run: transactions,
+    },
+    Attack {
+        name: "redis-patterns",
+        run: patterns,
+    },
+    Attack {
+        name: "redis-mailboxes",
+        run: mailboxes,
+    },
+    Attack {
+        name: "redis-keys-unread",
+        run: keys_unread,
+    },
+];
+
+/// The key that attackers read, and its bytes.
+const LARGE_KEY: &str = "large";
+const LARGE_BYTES: usize = 1_000_000;
+/// Other keys, of names of [`NAME_BYTES`].
+const KEYS: usize = 100_000;
+const NAME_BYTES: usize = 100;
+/// Bytes that a pattern or channel may have.
+const PATTERN_BYTES: usize = 1 << 10;
+/// A side that takes or gives nothing for so long has been cut or refused.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Puts the keys there that attackers read.
+pub(super) fn put_keys(target: &Target) -> Result<()> {
+    let mut stream = connect(target, "victim")?;
+    let value = "x".repeat(LARGE_BYTES);
+    ask(&mut stream, &["SET", LARGE_KEY, &value])?;
+    for hundred in 0..KEYS / 100 {
+        let names = (0..100).map(|one| format!("{:0>NAME_BYTES$}", hundred * 100 + one));
+        let names: Vec<String> = names.collect();
+        let pairs = names.iter().flat_map(|name| [name.as_str(), "v"]);
+        let words: Vec<&str> = ["MSET"].into_iter().chain(pairs).collect();
+        ask(&mut stream, &words)?;
+    }
+    Ok(())
+}
+
+/// A command as clients send it.
+fn encode(words: &[&str]) -> Vec<u8> {
+    let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
+    for word in words {
+        bytes.extend(format!("${}\r\n{word}\r\n", word.len()).bytes());
+    }
+    bytes
+}
+
+/// Sends a command whose reply is `+OK`.
+fn ask(stream: &mut TcpStream, words: &[&str]) -> Result<()> {
+    stream.write_all(&encode(words))?;
+    let mut reply = [0; 5];
+    stream.read_exact(&mut reply)?;
+    ensure!(
+        &reply == b"+OK\r\n",
+        "{}: {}",
+        words[0],
+        reply.escape_ascii()
+    );
+    Ok(())
+}
+
+/// A connection of an identity.
+fn connect(target: &Target, who: &str) -> Result<TcpStream> {
+    let mut stream = TcpStream::connect(target.redis)?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(PATIENCE * 5))?;
+    ask(&mut stream, &["AUTH", target.token(who)])?;
+    Ok(stream)
+}
+
+/// Connections that send bytes and read nothing. What the server does not take is not sent.
+fn senders(target: &Target, connections: usize, bytes: &[u8]) -> Open {
+    each(target, connections, |open| {
+        let mut stream = connect(target, "attacker")?;
+        let _ = stream.write_all(bytes);
+        open.push(Box::new(stream));
+        Ok(())
+    })
+}
+
+/// Arguments of which all but a little is sent.
+fn unfinished(target: &Target) -> Open {
+    let announced = 64 << 10;
+    let head = format!("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n${announced}\r\n");
+    let mut bytes = head.into_bytes();
+    bytes.resize(bytes.len() + announced - 500, b'x');
+    senders(target, 1_000, &bytes)
+}
+
+/// Arguments that are announced and do not come: of their largest length, and as many as may be.
+fn announced(target: &Target) -> Open {
+    let bulk = b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$60000000\r\nx";
+    let mut open = senders(target, 500, bulk);
+    let arguments = [&b"*1000000\r\n"[..], &b"$0\r\n\r\n".repeat(5_000)].concat();
+    open.extend(senders(target, 500, &arguments));
+    open
+}
+
+/// Pipelines of reads whose replies nobody reads.
+fn unread_replies(target: &Target) -> Open {
+    senders(target, 1_000, &encode(&["GET", LARGE_KEY]).repeat(100))
+}
+
+/// Transactions that are filled and not run, and some that read much.
+fn transactions(target: &Target) -> Open {
+    let empty: Vec<&str> = ["EXISTS"].into_iter().chain(vec![""; 10_000]).collect();
+    let filled = [encode(&["MULTI"]), encode(&empty).repeat(20)].concat();
+    let mut open = senders(target, 500, &filled);
+    let reads = encode(&["GET", LARGE_KEY]).repeat(500);
+    let run = [encode(&["MULTI"]), reads, encode(&["EXEC"])].concat();
+    open.extend(senders(target, 500, &run));
+    open
+}
+
+/// Long patterns, each connection with many.
+fn patterns(target: &Target) -> Open {
+    let mut bytes = Vec::new();
+    for number in 0..100 {
+        let class = "z".repeat(PATTERN_BYTES - 20);
+        bytes.extend(encode(&["PSUBSCRIBE", &format!("{number}*[{class}")]));
+    }
+    senders(target, 1_000, &bytes)
+}
+
+/// Subscribers that do not read, and publishers that go on.
+fn mailboxes(target: &Target) -> Open {
+    let pattern = "c".repeat(PATTERN_BYTES - 1) + "*";
+    let mut open = senders(target, 990, &encode(&["PSUBSCRIBE", &pattern]));
+    let channel = "c".repeat(PATTERN_BYTES);
+    let publish = encode(&["PUBLISH", &channel, &"x".repeat(10_000)]);
+    let publishers = each(target, 10, |open| {
+        let mut stream = connect(target, "attacker")?;
+        let mut replies = stream.try_clone()?;
+        // Reads what it is answered, so that it is not cut itself.
+        thread::spawn(move || while matches!(replies.read(&mut [0; 4_096]), Ok(1..)) {});
+        for _ in 0..100 {
+            if stream.write_all(&publish).is_err() {
+                break;
+            }
+        }
+        open.push(Box::new(stream));
+        Ok(())
+    });
+    open.extend(publishers);
+    open
+}
+
+/// The names of all keys, which nobody reads.
+fn keys_unread(target: &Target) -> Open {
+    let words = [
+        encode(&["KEYS", "*"]),
+        encode(&["SCAN", "0", "COUNT", "100000"]),
+    ];
+    senders(target, 1_000, &words.concat().repeat(3))
+}
