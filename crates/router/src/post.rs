@@ -281,6 +281,7 @@ async fn carry_once(router: &Router, from: &Handle, to: &ShardId) -> Result<Prog
             peer: to.clone(),
             line: receipt.line,
             up_to: receipt.up_to,
+            tag: receipt.tag,
             looked,
         };
         from.call(Command::Confirm(confirm)).await?;

@@ -275,11 +275,13 @@ impl Reach {
                 Reply::Received {
                     line,
                     up_to,
+                    tag,
                     stopped,
                     unknown,
                 } => Ok(Receipt {
                     line,
                     up_to,
+                    tag,
                     stopped,
                     unknown,
                 }),
@@ -305,6 +307,7 @@ impl Reach {
                 Ok(Receipt {
                     line: reply.line,
                     up_to: reply.up_to,
+                    tag: reply.tag,
                     stopped: reply.stopped,
                     unknown: unknown
                         .collect::<Option<_>>()
@@ -337,6 +340,8 @@ pub(crate) struct Receipt {
     pub(crate) line: u64,
     /// All of that line up to this one are durable there.
     pub(crate) up_to: u64,
+    /// The mark of the last one; 0 if it does not say.
+    pub(crate) tag: u64,
     /// Why no more are taken, if so.
     pub(crate) stopped: Option<String>,
     /// Waits that it was asked about and knows nothing of.

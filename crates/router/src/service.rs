@@ -231,6 +231,7 @@ impl Peers for Router {
         let receipt = reach.receive(letter).await.map_err(refused)?;
         Ok(Response::new(v1::Receipt {
             up_to: receipt.up_to,
+            tag: receipt.tag,
             stopped: receipt.stopped,
             line: receipt.line,
             unknown: receipt.unknown.iter().map(from_wait).collect(),

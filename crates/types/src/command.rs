@@ -571,6 +571,8 @@ pub struct Confirm {
     pub line: u64,
     /// All up to this number.
     pub up_to: u64,
+    /// The mark of the last of them, as it has it (see [`OutboxRecord::tag`]); 0 if it does not say.
+    pub tag: u64,
     /// What it said of the waits that came with them.
     pub looked: Option<Looked>,
 }

@@ -126,6 +126,8 @@ pub enum Reply {
         line: u64,
         /// All of that line up to this one are applied.
         up_to: u64,
+        /// The mark of that last one (see [`OutboxRecord::tag`]); 0 if it is not known.
+        tag: u64,
         /// Why nothing more is taken, if so.
         stopped: Option<String>,
         /// Of the waits that came with them, those that nothing is known of here.

@@ -79,6 +79,13 @@ impl Peer {
             outbox: VecDeque::new(),
         }
     }
+
+    /// Whether the message that waits under this number bears another mark than this; 0 is no mark.
+    fn has_another(&self, number: u64, tag: u64) -> bool {
+        let mut waiting = self.outbox.iter();
+        let ours = waiting.find(|record| record.number == number);
+        tag != 0 && ours.is_some_and(|record| record.tag != tag)
+    }
 }
 
 impl Engine {

@@ -79,6 +79,17 @@ impl Engine {
             return;
         }
         let given = peer.record.given;
+        // It has another message under a number of ours. A letter that ends before that number does not show it
+        // to the receiver, which would take all of it for a repeat (`rel X6`).
+        if cmd.line == peer.record.line && peer.has_another(cmd.up_to, cmd.tag) {
+            peer.record.stopped = Some(format!(
+                "shard {} has another message under number {} of ours than the one we have given: this shard went \
+                 back in time",
+                cmd.peer, cmd.up_to
+            ));
+            self.peers.changed.insert(cmd.peer.clone());
+            return;
+        }
         // It has what was never given: only the sender can tell that, since to the receiver a letter that
         // comes very late looks the same (`rel X6`).
         if cmd.line > peer.record.line || cmd.up_to > given {

@@ -49,6 +49,7 @@ impl Engine {
         Ok(Reply::Received {
             line: record.received_line,
             up_to: record.received,
+            tag: record.received_tag,
             stopped: record.stopped.clone(),
             unknown,
         })

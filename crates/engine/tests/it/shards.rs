@@ -381,6 +381,40 @@ fn rel_x6_a_shard_whose_peer_has_more_than_it_gave_went_back_in_time() {
 }
 
 #[test]
+fn rel_x6_a_number_given_twice_is_seen_though_the_letter_ends_before_it() {
+    let mut cluster = Cluster::new(&["1", "2"]);
+    let (one, two) = (shard("1"), shard("2"));
+    let ids = two_saves_and_a_mail(&mut cluster);
+    cluster.pump();
+    let waits = || {
+        let mut waits = job();
+        waits
+            .inputs
+            .push(remote("2", &ids[1].id, FailurePolicy::Fail));
+        waits
+    };
+    let backup = cluster.named("1").rows.clone();
+    let meta = cluster.named("1").engine.meta();
+    cluster.named("1").enqueue_one(waits());
+    cluster.named("1").enqueue_one(waits());
+    cluster.pump();
+    // Shard 1 forgets two messages, and gives both numbers to others; a short letter brings the first of them.
+    cluster.named("1").restore(backup, meta);
+    cluster.named("1").enqueue_one(waits());
+    cluster.named("1").enqueue_one(waits());
+    let letter = cluster.letter(&one, &two, 1);
+    assert_eq!(letter.messages.len(), 1);
+    let (up_to, stopped) = cluster.deliver(&two, letter);
+    assert_eq!(stopped, None, "shard 2 cannot tell it from a repeat");
+    cluster.confirm(&one, &two, up_to);
+
+    let stopped = cluster.peer(&one, &two).stopped;
+    assert!(stopped.unwrap().contains("went back in time"));
+    let waiting = cluster.letter(&one, &two, 9).messages.len();
+    assert_eq!(waiting, 2, "what shard 2 has not is not forgotten");
+}
+
+#[test]
 fn rel_x7_a_shard_speaks_for_its_own_jobs_only() {
     let mut cluster = Cluster::new(&["1", "2", "3"]);
     let ids = two_saves_and_a_mail(&mut cluster);
@@ -548,6 +582,7 @@ fn rel_x2_what_comes_late_from_before_a_reconciliation_changes_nothing() {
             peer,
             line,
             up_to,
+            tag: 0,
             looked,
         })
     };

@@ -238,6 +238,7 @@ fn nobody_is_asked_while_nothing_waits_or_traffic_is_stopped() {
         peer: shard("2"),
         line: 1,
         up_to: 99,
+        tag: 0,
         looked: None,
     };
     cluster.named("1").ok(Command::Confirm(confirm));

@@ -116,6 +116,7 @@ impl World {
                 peer: peer.clone(),
                 line,
                 up_to,
+                tag: 0,
                 looked: None,
             };
             let event = Event::Confirm {

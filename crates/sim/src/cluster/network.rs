@@ -73,6 +73,7 @@ impl World {
                 peer,
                 line,
                 up_to,
+                tag: 0,
                 looked,
             };
             self.turn(from, Some(Command::Confirm(confirm)))?;
@@ -116,6 +117,7 @@ impl World {
         let Some(Ok(Reply::Received {
             line,
             up_to,
+            tag,
             stopped,
             unknown,
         })) = answer
@@ -134,10 +136,10 @@ impl World {
             return Err(broken("X6", what));
         }
         let planted = self.nodes[to].planted;
-        let up_to = if planted.is(303) || planted.is(308) {
-            up_to.min(most)
+        let (up_to, tag) = if planted.is(303) || planted.is(308) {
+            (up_to.min(most), 0)
         } else {
-            up_to
+            (up_to, tag)
         };
         let had = self.nodes[to].starts;
         self.had.insert((from, to), (had, up_to));
@@ -159,6 +161,7 @@ impl World {
             peer,
             line,
             up_to,
+            tag,
             looked,
         });
         self.at(

@@ -164,10 +164,16 @@ impl Cluster {
 
     fn answer(&mut self, from: &ShardId, to: &ShardId, up_to: u64, looked: Option<Looked>) {
         let record = self.peer(from, to);
+        let there = self.peer(to, from);
         let confirm = Confirm {
             peer: to.clone(),
             line: record.line,
             up_to,
+            tag: if there.received == up_to {
+                there.received_tag
+            } else {
+                0
+            },
             looked,
         };
         self.at(from).ok(Command::Confirm(confirm));
