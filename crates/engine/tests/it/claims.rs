@@ -7,9 +7,9 @@
     reason = "a test that unwraps wrongly fails, as it should"
 )]
 
-use crate::support::{World, job, named, secs};
-use ganger_types::command::{Enqueue, NewJob, Unique};
-use ganger_types::{ClaimKey, Command, JobId, Reply, UniqueKey};
+use crate::support::{World, job, named, secs, submit};
+use ganger_types::command::{Delete, Enqueue, NewEdge, NewJob, Unique, Upstream};
+use ganger_types::{ClaimKey, Command, FailurePolicy, JobId, Namespace, Reply, UniqueKey};
 
 fn claimed(jobs: Vec<NewJob>) -> Command {
     Command::Enqueue(Box::new(Enqueue {
@@ -117,4 +117,34 @@ fn a_thousand_made_ids_are_kept_as_one_run() {
     assert_eq!(record.claim.jobs.runs().len(), 1);
     world.restart();
     assert_eq!(answer(&mut world, many()), (first, true));
+}
+
+/// Waits for the job "upstream", whatever becomes of it.
+fn behind(mut job: NewJob) -> NewJob {
+    job.after.push(NewEdge {
+        upstream: Upstream::Job(JobId::new("upstream").expect("short")),
+        policy: FailurePolicy::Ignore,
+    });
+    job
+}
+
+#[test]
+fn rel_g7_a_repeat_whose_upstream_is_deleted_by_now_is_answered() {
+    let mut world = World::new();
+    let upstream = world.enqueue_one(named("upstream"));
+    world.enqueue(vec![behind(named("a")), behind(unique())]);
+    world.ok(Command::Delete(Delete {
+        namespace: Namespace::default(),
+        jobs: vec![upstream],
+    }));
+
+    let reply = world.ok(submit(vec![behind(named("a")), job()]));
+    let Reply::Enqueued { jobs, .. } = reply else {
+        panic!("an enqueue is answered with jobs");
+    };
+    let existed: Vec<bool> = jobs.iter().map(|job| job.existed).collect();
+    assert_eq!(existed, [true, false]);
+    // Only an id of the client's says that it is the same job once more.
+    let by_unique_key = submit(vec![behind(unique()), job()]);
+    assert_eq!(world.refused(by_unique_key), "upstream_not_found");
 }

@@ -371,22 +371,31 @@ impl World {
     /// Holds an ending against those of the upstreams: by the edges' policies, and nothing else.
     fn outcome(&self, job: &JobRef) -> Ran {
         let member = &self.oracle.members[job];
-        let fails = member.edges.iter().any(|(slot, (upstream, policy))| {
+        let fails_by = |slot: u32, upstream: &JobRef, policy: FailurePolicy| {
             let by = self.oracle.members.get(upstream).map(|by| by.place);
             // One that is deleted may have succeeded before.
-            let is_gone = matches!(by, None | Some(Place::Gone)) && !member.has(*slot);
+            let is_gone = matches!(by, None | Some(Place::Gone)) && !member.has(slot);
             let failed = matches!(by, Some(Place::Ended(end)) if end != Outcome::Succeeded);
             match policy {
                 FailurePolicy::Fail => is_gone || failed,
                 FailurePolicy::Wait => is_gone,
                 FailurePolicy::Ignore => false,
             }
+        };
+        let mut edges = member.edges.iter();
+        let fails = edges.any(|(slot, (upstream, policy))| {
+            !member.is_unsure_of(*slot) && fails_by(*slot, upstream, *policy)
         });
+        let mut edges = member.edges.iter();
+        let may_fail = fails
+            || edges.any(|(slot, (_, policy))| {
+                member.is_unsure_of(*slot) && *policy != FailurePolicy::Ignore
+            });
         let may_be_called_off = self.oracle.is_unneeded(job) || member.is_by_hand;
         let is_right = match member.place {
             Place::Gone => member.is_by_hand,
-            Place::Ended(Outcome::Succeeded) => !fails,
-            Place::Ended(Outcome::Failed) => fails == (member.group == "upstream"),
+            Place::Ended(Outcome::Failed) if member.group == "upstream" => may_fail,
+            Place::Ended(Outcome::Succeeded | Outcome::Failed) => !fails,
             Place::Ended(Outcome::Cancelled) => may_be_called_off,
             _ => false,
         };

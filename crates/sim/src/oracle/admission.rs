@@ -32,8 +32,10 @@ impl Oracle {
         }
         let mut ids = BTreeSet::new();
         let bytes_max = self.namespace(&cmd.namespace).payload_bytes_max;
-        for job in &cmd.jobs {
-            self.object_to_job(cmd, job, &mut codes);
+        for (job, fate) in cmd.jobs.iter().zip(self.fates(cmd)) {
+            // A repeat is not refused for what has become of its upstreams since.
+            let is_repeat = job.id.is_some() && matches!(fate, Fate::Existing(_));
+            self.object_to_job(cmd, job, is_repeat, &mut codes);
             if job.id.as_ref().is_some_and(|id| !ids.insert(id)) {
                 codes.insert("duplicate_id");
             }
@@ -52,7 +54,13 @@ impl Oracle {
         codes
     }
 
-    fn object_to_job(&self, cmd: &Enqueue, job: &NewJob, codes: &mut BTreeSet<&'static str>) {
+    fn object_to_job(
+        &self,
+        cmd: &Enqueue,
+        job: &NewJob,
+        is_repeat: bool,
+        codes: &mut BTreeSet<&'static str>,
+    ) {
         if job.kind.is_empty() {
             codes.insert("kind_missing");
         }
@@ -64,7 +72,7 @@ impl Oracle {
                     }
                 }
                 Upstream::Job(id) => {
-                    if self.find(&cmd.namespace, id).is_none() {
+                    if !is_repeat && self.find(&cmd.namespace, id).is_none() {
                         codes.insert("upstream_not_found");
                     }
                 }

@@ -42,11 +42,12 @@ impl Oracle {
                 return Err(broken("L3", what("nobody ran it")));
             }
             Outcome::Failed if group == "upstream" => {
-                let has_reason = member.edges.values().any(|(upstream, policy)| {
+                let has_reason = member.edges.iter().any(|(slot, (upstream, policy))| {
                     let by = self.members.get(upstream);
                     let place = by.map_or(Place::Gone, |by| by.place);
                     match (place, policy) {
                         (_, FailurePolicy::Ignore) => false,
+                        _ if member.is_unsure_of(*slot) => true,
                         (Place::Gone | Place::Unborn, _) => true,
                         (Place::Ended(outcome), FailurePolicy::Fail) => {
                             outcome != Outcome::Succeeded
@@ -88,6 +89,8 @@ impl Oracle {
                 .cloned()
                 .unwrap_or_else(|| Bytes::from_static(b"null"));
             member.results.push(result);
+        } else {
+            member.has_failed = true;
         }
         member.place = Place::Ended(end.outcome);
         member.is_leased = false;

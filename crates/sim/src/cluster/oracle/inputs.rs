@@ -28,10 +28,14 @@ impl Oracle {
         let Some((upstream, policy)) = self.members[&job].edges.get(&row.slot).cloned() else {
             return Err(broken("G2", what("there is no such edge".into())));
         };
+        let unsure = self.members[&job].unsure.get(&row.slot);
+        let unsure = unsure.and_then(|buried| self.members.get(buried));
         let by = self.members.get(&upstream);
-        let succeeded = by.is_some_and(|by| !by.results.is_empty());
+        let either = || by.into_iter().chain(unsure);
         if matches!(row.state, InputState::Ignored { .. }) {
-            let is_unsuccessful = by.is_none_or(|by| by.place != Place::Ended(Outcome::Succeeded));
+            // What failed may have been revived since, and have succeeded.
+            let is_unsuccessful = by.is_none()
+                || either().any(|by| by.has_failed || by.place != Place::Ended(Outcome::Succeeded));
             if policy != FailurePolicy::Ignore || !is_unsuccessful {
                 return Err(broken(
                     "G4",
@@ -47,15 +51,16 @@ impl Oracle {
                     )),
                 ));
             }
-            if !succeeded {
+            let results = || either().flat_map(|by| &by.results);
+            if results().next().is_none() {
                 return Err(broken(
                     "G1",
                     what(format!("{upstream:?} has not succeeded")),
                 ));
             }
             if let Some(value) = value {
-                let results = &by.expect("it has succeeded").results;
-                if !results.contains(value) {
+                if !results().any(|result| result == value) {
+                    let results: Vec<_> = results().collect();
                     return Err(broken(
                         "G2",
                         what(format!(

@@ -11,8 +11,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use ganger_types::command::{NewInput, NewJob, Upstream};
 use ganger_types::reply::Enqueued;
 use ganger_types::{
-    Bytes, Change, FailurePolicy, Graph, InputRow, JobKey, JobRecord, JobRef, Namespace, Outcome,
-    ShardId,
+    Bytes, Change, FailurePolicy, Graph, InputRow, JobId, JobKey, JobRecord, JobRef, Namespace,
+    Outcome, ShardId,
 };
 
 use super::store::Store;
@@ -30,6 +30,10 @@ pub(crate) enum Place {
 }
 
 /// A member of a submission.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a fact of its own that the checks ask for"
+)]
 pub(crate) struct Member {
     pub(crate) graph: usize,
     pub(crate) place: Place,
@@ -50,6 +54,11 @@ pub(crate) struct Member {
     pub(crate) group: String,
     /// A person cancelled or deleted it, or tried to.
     pub(crate) is_by_hand: bool,
+    /// It has ended without success, at some time: a person may have revived it since.
+    has_failed: bool,
+    /// Slots whose upstream was deleted, and another job made under its id, before the deletion can have been heard
+    /// of here: either of the two may meet them. The value is the deleted one.
+    unsure: BTreeMap<u32, JobRef>,
     /// What was submitted under its id.
     payload: Bytes,
 }
@@ -58,6 +67,11 @@ impl Member {
     /// Whether a slot has been met.
     pub(crate) fn has(&self, slot: u32) -> bool {
         self.filled.contains(&slot)
+    }
+
+    /// Whether either of two jobs of one id may have met a slot.
+    pub(crate) fn is_unsure_of(&self, slot: u32) -> bool {
+        self.unsure.contains_key(&slot)
     }
 }
 
@@ -72,8 +86,8 @@ pub(crate) struct Submission {
     pub(crate) ids: Vec<JobRef>,
     /// Its jobs, until it is decided for: other submissions may have jobs of the same ids.
     unborn: BTreeMap<JobRef, Member>,
-    /// Ids of deleted jobs under which later submissions have made others.
-    replaced: BTreeSet<JobRef>,
+    /// Ids of deleted jobs under which later submissions have made others, and the names of those deleted ones.
+    replaced: BTreeMap<JobRef, JobRef>,
     /// Its one shard took it whole, without a decision.
     pub(crate) is_local: bool,
     /// Decided for, durably.
@@ -92,6 +106,8 @@ pub(crate) struct Oracle {
     by_name: BTreeMap<Graph, usize>,
     pub(crate) members: BTreeMap<JobRef, Member>,
     by_key: BTreeMap<(ShardId, JobKey), JobRef>,
+    /// How many deleted jobs have lost their ids to others.
+    buried: usize,
     pub(crate) goals: Goals,
     /// A store was restored: only what each shard is by itself is judged.
     pub(crate) is_lawless: bool,
@@ -119,6 +135,8 @@ impl Oracle {
                 just_ran: false,
                 group: String::new(),
                 is_by_hand: false,
+                has_failed: false,
+                unsure: BTreeMap::new(),
                 payload: job.payload.clone(),
             };
             unborn.insert(ids[place].clone(), member);
@@ -142,7 +160,7 @@ impl Oracle {
             shards: jobs.iter().map(|(shard, _)| shard.clone()).collect(),
             ids: ids.to_vec(),
             unborn,
-            replaced: BTreeSet::new(),
+            replaced: BTreeMap::new(),
             is_local: false,
             is_decided: false,
             is_acknowledged: false,
@@ -162,12 +180,43 @@ impl Oracle {
                     );
                     return Err(broken("P1", what));
                 }
-                self.graphs[earlier.graph].replaced.insert(job.clone());
-                self.by_key.retain(|_, other| *other != job);
+                self.bury(&job);
             }
             self.members.insert(job, member);
         }
         Ok(())
+    }
+
+    /// A job was deleted, and there will be another one under its id: from now on the deleted one has a name of its
+    /// own, so that those who waited for it, or whom it waited for, are not held against the new one.
+    fn bury(&mut self, job: &JobRef) {
+        self.buried += 1;
+        let id = JobId::new(format!("buried-{}", self.buried)).expect("an id is short");
+        let shard = job.shard.clone();
+        let name = JobRef { shard, id };
+        for (other, member) in &mut self.members {
+            if member.users.remove(job) {
+                member.users.insert(name.clone());
+            }
+            let is_over = !matches!(member.place, Place::Unborn | Place::Live);
+            for (slot, (upstream, _)) in &mut member.edges {
+                if upstream != job {
+                    continue;
+                }
+                let was_met = is_over || member.filled.contains(slot);
+                if was_met || (other.shard == job.shard && member.place == Place::Live) {
+                    upstream.clone_from(&name);
+                } else {
+                    member.unsure.insert(*slot, name.clone());
+                }
+            }
+        }
+        if let Some(member) = self.members.remove(job) {
+            let replaced = &mut self.graphs[member.graph].replaced;
+            replaced.insert(job.clone(), name.clone());
+            self.members.insert(name, member);
+        }
+        self.by_key.retain(|_, other| other != job);
     }
 
     /// One shard took a submission whose jobs are all its own, and answers this.
@@ -255,7 +304,7 @@ impl Oracle {
 
     /// Where a job of a submission is in its life.
     pub(crate) fn place_in(&self, graph: usize, job: &JobRef) -> Place {
-        if self.graphs[graph].replaced.contains(job) {
+        if self.graphs[graph].replaced.contains_key(job) {
             return Place::Gone;
         }
         let member = self.members.get(job);
