@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::command::queue;
 use crate::context::Context;
-use crate::document::span::read_moment;
+use crate::document::span::read_day;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::show::table::Rows;
 use crate::show::{counted, escape, json as views, time};
@@ -20,13 +20,13 @@ pub(crate) struct StatsArgs {
     /// Of these queues only.
     queues: Vec<String>,
 
-    /// Of the day (UTC) that contains this time: RFC 3339, or -DURATION. Today if absent.
+    /// Of this day (UTC), such as 2030-01-31, or the day that contains this time: RFC 3339, or -DURATION. Today if absent.
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     day: Option<String>,
 }
 
 pub(crate) async fn run(context: &Context, args: StatsArgs) -> Outcome {
-    let day = args.day.map(|text| read_moment(&text, SystemTime::now()));
+    let day = args.day.map(|text| read_day(&text, SystemTime::now()));
     let day = day.transpose().map_err(Failure::usage)?;
     let client = context.client().await?;
     let info = client.info().await?;

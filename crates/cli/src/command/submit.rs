@@ -1,5 +1,6 @@
 //! `ganger submit`: a document from a file or standard input, or a stream of very many jobs.
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, IsTerminal, Read};
 use std::path::{Path, PathBuf};
@@ -60,7 +61,11 @@ pub(crate) async fn run(context: &Context, args: SubmitArgs) -> Outcome {
         return stream(context, input).await;
     }
     let mut text = Vec::new();
-    { input }.read_to_end(&mut text)?;
+    let read = { input }.read_to_end(&mut text);
+    read.map_err(|error| match args.file.as_deref() {
+        Some(path) => Failure::file(path, &error),
+        None => Failure::from(error),
+    })?;
     let document = document::read(&text)?;
     drop(text);
     let client = context.client().await?;
@@ -191,7 +196,7 @@ async fn reason(client: &Client, job: &str) -> String {
 /// Enqueues line by line. Memory is bounded by the batches that have no answer yet.
 async fn stream(context: &Context, input: Box<dyn BufRead>) -> Outcome {
     let client = context.client().await?;
-    let mut lines = Lines::new(input);
+    let mut batches = Batches::new(input);
     let mut accepted: u64 = 0;
     let mut refused: Vec<(u64, ganger_client::Error)> = Vec::new();
     let mut sent_up_to: Vec<(u64, usize)> = Vec::new();
@@ -201,13 +206,13 @@ async fn stream(context: &Context, input: Box<dyn BufRead>) -> Outcome {
         Err(error) => refused.push((number, error)),
     });
     while unreadable.is_none() {
-        let batch = batch(&mut lines)?;
+        let batch = batches.next()?;
         unreadable = batch.unreadable;
         if batch.jobs.is_empty() {
             break;
         }
         let number = bulk.send(batch.jobs).await?;
-        sent_up_to.push((number, lines.number()));
+        sent_up_to.push((number, batch.last_line));
     }
     bulk.finish().await?;
     if context.is_json() {
@@ -247,24 +252,83 @@ fn lines_of(sent_up_to: &[(u64, usize)], number: u64) -> String {
 #[derive(Default)]
 struct Batch {
     jobs: Vec<NewJob>,
+    /// The line of its last job, from 1.
+    last_line: usize,
     unreadable: Option<Failure>,
 }
 
-fn batch(lines: &mut Lines<Box<dyn BufRead>>) -> Result<Batch, Failure> {
-    let mut batch = Batch::default();
-    let mut bytes = 0;
-    while batch.jobs.len() < STREAM_BATCH_JOBS && bytes < STREAM_BATCH_BYTES {
-        match lines.next()? {
-            None => break,
-            Some(Ok(job)) => {
-                bytes += job.payload.len() + 64;
-                batch.jobs.push(job);
-            }
-            Some(Err(problem)) => {
-                batch.unreadable = Some(problem.into());
-                break;
-            }
+/// A stream of jobs in batches.
+struct Batches {
+    lines: Lines<Box<dyn BufRead>>,
+    /// A job that was read and belongs into the next batch, and its line.
+    held: Option<(NewJob, usize)>,
+}
+
+impl Batches {
+    fn new(input: Box<dyn BufRead>) -> Self {
+        Self {
+            lines: Lines::new(input),
+            held: None,
         }
     }
-    Ok(batch)
+
+    /// The next jobs; none at the end. Within a batch each name stands for one job, so a job whose name was seen
+    /// already begins the next one.
+    fn next(&mut self) -> Result<Batch, Failure> {
+        let mut batch = Batch::default();
+        let mut bytes = 0;
+        let mut names = HashSet::new();
+        while batch.jobs.len() < STREAM_BATCH_JOBS && bytes < STREAM_BATCH_BYTES {
+            let (job, line) = match self.held.take() {
+                Some(held) => held,
+                None => match self.lines.next()? {
+                    None => break,
+                    Some(Ok(job)) => (job, self.lines.number()),
+                    Some(Err(problem)) => {
+                        batch.unreadable = Some(problem.into());
+                        break;
+                    }
+                },
+            };
+            if !job.name.is_empty() && !names.insert(job.name.clone()) {
+                self.held = Some((job, line));
+                break;
+            }
+            bytes += job.payload.len() + 64;
+            batch.jobs.push(job);
+            batch.last_line = line;
+        }
+        Ok(batch)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn batches(text: &'static str) -> Vec<(Vec<String>, usize)> {
+        let mut batches = Batches::new(Box::new(text.as_bytes()));
+        let mut all = Vec::new();
+        loop {
+            let batch = batches.next().expect("readable");
+            if batch.jobs.is_empty() {
+                return all;
+            }
+            let names = batch.jobs.into_iter().map(|job| job.name);
+            all.push((names.collect(), batch.last_line));
+        }
+    }
+
+    #[test]
+    fn a_stream_keeps_names_and_no_batch_has_one_twice() {
+        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        let text = "{\"kind\":\"k\",\"name\":\"a\"}\n{\"kind\":\"k\"}\n\n{\"kind\":\"k\"}\n\
+                    {\"kind\":\"k\",\"name\":\"a\"}\n{\"kind\":\"k\",\"name\":\"b\"}\n{\"kind\":\"k\",\"name\":\"a\"}\n";
+        let wanted: Vec<(Vec<String>, usize)> = vec![
+            (names(&["a", "", ""]), 4),
+            (names(&["a", "b"]), 6),
+            (names(&["a"]), 7),
+        ];
+        assert_eq!(batches(text), wanted);
+    }
 }

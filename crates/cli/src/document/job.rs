@@ -148,12 +148,6 @@ impl JobIn {
         }
     }
 
-    /// The job without its name.
-    pub(crate) fn without_name(mut self) -> Self {
-        self.name = None;
-        self
-    }
-
     /// The job, where there are no names to refer to.
     pub(crate) fn convert_alone(self) -> Result<NewJob, Problem> {
         self.convert(&Members::new())

@@ -47,8 +47,7 @@ impl<R: BufRead> Lines<R> {
             }
             let text = self.line.trim_ascii();
             if !text.is_empty() && !text.starts_with(b"//") {
-                // Jobs of a stream are sent in batches, where equal names would be taken for one another.
-                let job = parse::<JobIn>(text).and_then(|job| job.without_name().convert_alone());
+                let job = parse::<JobIn>(text).and_then(JobIn::convert_alone);
                 return Ok(Some(job.map_err(|problem| problem.at_line(self.number))));
             }
         }

@@ -88,7 +88,26 @@ fn place_of(text: &[u8], at: usize) -> (usize, usize) {
 /// Reads strict JSON.
 pub(super) fn parse<T: DeserializeOwned>(text: &[u8]) -> Result<T, Problem> {
     check_depth(text)?;
-    serde_json::from_slice(text).map_err(|error| explain(&error))
+    let mut reader = serde_json::Deserializer::from_slice(text);
+    let value = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
+        let problem = explain(error.inner());
+        match field(error.path()) {
+            // The message names the field itself.
+            Some(_) if problem.what.starts_with("unknown field") => problem,
+            Some(field) if error.inner().is_data() => problem.of(field),
+            _ => problem,
+        }
+    })?;
+    reader.end().map_err(|error| explain(&error))?;
+    Ok(value)
+}
+
+/// The field that a problem is about, such as `retry.max` or `tags[2]`; `None`: the document as a whole.
+fn field(path: &serde_path_to_error::Path) -> Option<String> {
+    // Within an alternative the reader loses the way, and says so by a question mark.
+    let known = path.to_string();
+    let known = known.split(['?']).next()?.trim_end_matches('.');
+    (!known.is_empty()).then(|| known.to_owned())
 }
 
 /// Refuses what is nested too deeply: the server would, and readers of our output would fall over it.
@@ -150,6 +169,31 @@ mod tests {
                 .to_string()
                 .starts_with("line 2, column 3: this is not valid JSON")
         );
+    }
+
+    #[test]
+    fn a_value_of_the_wrong_type_names_its_field() {
+        #[derive(Debug, serde::Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Outer {
+            #[expect(dead_code, reason = "never read: it is wrong each time")]
+            list: Vec<u8>,
+        }
+        for (text, wanted) in [
+            ("{\"list\": 5}", "list: expected a list, not 5"),
+            (
+                "{\"list\": [1, true]}",
+                "list[1]: expected a whole number from 0 to 255, not true",
+            ),
+            ("{\"lst\": []}", "column 6: unknown field `lst`"),
+            ("{}", "line 1, column 2: missing field `list`"),
+            ("{\"list\": []} 7", "there is more after the end"),
+        ] {
+            let problem = parse::<Outer>(text.as_bytes())
+                .expect_err("wrong")
+                .to_string();
+            assert!(problem.contains(wanted), "{problem}");
+        }
     }
 
     #[test]

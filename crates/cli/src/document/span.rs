@@ -18,6 +18,17 @@ pub(crate) fn read_span(text: &str) -> Result<Duration, String> {
     ganger_client::read_span(text).map_err(|error| error.to_string())
 }
 
+/// Reads what [`read_moment`] reads, or a date such as `2030-01-31`, which is its midnight in UTC.
+pub(crate) fn read_day(text: &str, now: SystemTime) -> Result<SystemTime, String> {
+    if text.len() == "2030-01-31".len() && !text.starts_with(['+', '-']) {
+        let midnight = format!("{text}T00:00:00Z");
+        return read_moment(&midnight, now).map_err(|_| {
+            format!("{text:?} is not a day from 1970 on: write one such as 2030-01-31, or -24h")
+        });
+    }
+    read_moment(text, now)
+}
+
 /// Reads RFC 3339, or a duration from `now` such as `+2h` (later) or `-2h` (earlier).
 pub(crate) fn read_moment(text: &str, now: SystemTime) -> Result<SystemTime, String> {
     if let Some(span) = text.strip_prefix('+') {

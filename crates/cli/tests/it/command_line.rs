@@ -65,6 +65,65 @@ fn a_bad_document_ends_with_2_before_anything_is_sent() {
 }
 
 #[test]
+fn a_document_with_a_wrong_value_names_its_field() {
+    for (document, wanted) in [
+        ("{\"kind\": 5}", "kind: expected a string, not 5"),
+        (
+            "{\"kind\": \"k\", \"priority\": \"high\"}",
+            "priority: expected a whole number, not \"high\"",
+        ),
+        (
+            "[{\"kind\": \"k\", \"tags\": [\"a\", 7]}]",
+            "tags[1]: expected a string, not 7",
+        ),
+        ("{\"kind\": \"k\", \"queu\": 1}", "unknown field `queu`"),
+    ] {
+        let output = ganger(&["submit", "--server", NOBODY], document);
+        let text = stderr(&output);
+        assert_eq!(code(&output), 2, "{text}");
+        assert!(text.contains(wanted), "{text}");
+    }
+}
+
+#[test]
+fn a_directory_in_the_place_of_a_document_ends_with_2_and_is_named() {
+    let output = ganger(&["submit", "/proc/self", "--server", NOBODY], "");
+    assert_eq!(code(&output), 2, "{}", stderr(&output));
+    assert!(
+        stderr(&output).contains("/proc/self: "),
+        "{}",
+        stderr(&output)
+    );
+}
+
+#[test]
+fn a_day_of_the_statistics_may_be_a_date() {
+    let day = |day| {
+        ganger(
+            &[
+                "stats",
+                "--day",
+                day,
+                "--server",
+                NOBODY,
+                "--retry-for",
+                "0",
+            ],
+            "",
+        )
+    };
+    // Nobody is there, so a day that can be read ends with 4.
+    assert_eq!(code(&day("2030-01-31")), 4);
+    let output = day("2030-13-01");
+    assert_eq!(code(&output), 2, "{}", stderr(&output));
+    assert!(
+        stderr(&output).contains("such as 2030-01-31"),
+        "{}",
+        stderr(&output)
+    );
+}
+
+#[test]
 fn a_document_that_is_not_there_ends_with_2_and_is_named() {
     let output = ganger(&["submit", "/nowhere/task.json"], "");
     assert_eq!(code(&output), 2);

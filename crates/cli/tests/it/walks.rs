@@ -80,7 +80,7 @@ impl Drop for Running {
 }
 
 /// A server with its worker, in a fresh directory.
-struct World {
+pub(crate) struct World {
     dir: TempDir,
     address: String,
     _worker: Running,
@@ -88,7 +88,7 @@ struct World {
 }
 
 impl World {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let dir = tempfile::tempdir().expect("a directory");
         let programs = dir.path().join("worker.d");
         fs::create_dir(&programs).expect("made");
@@ -118,7 +118,7 @@ impl World {
         }
     }
 
-    fn ganger(&self, arguments: &[&str], input: &str) -> Output {
+    pub(crate) fn ganger(&self, arguments: &[&str], input: &str) -> Output {
         let mut child = Command::new(cargo_bin("ganger"))
             .args(["--server", &self.address])
             .args(arguments)
@@ -137,7 +137,7 @@ impl World {
     }
 
     /// Standard output of a command that must succeed.
-    fn good(&self, arguments: &[&str], input: &str) -> String {
+    pub(crate) fn good(&self, arguments: &[&str], input: &str) -> String {
         let output = self.ganger(arguments, input);
         let errors = String::from_utf8_lossy(&output.stderr);
         assert!(
@@ -480,6 +480,17 @@ fn very_many_jobs_are_streamed_and_a_bad_line_is_named() {
     let queue: Value =
         serde_json::from_str(&world.good(&["queue", "get", "stock", "--json"], "")).expect("JSON");
     assert_eq!(queue["counts"]["ready"], 5_000);
+}
+
+#[test]
+fn names_of_streamed_jobs_are_kept_also_equal_ones() {
+    let world = World::new();
+    let lines = "{\"kind\": \"x\", \"name\": \"first\"}\n{\"kind\": \"x\", \"name\": \"twin\"}\n{\"kind\": \"x\", \"name\": \"twin\"}\n";
+    let said = world.good(&["submit", "--stream"], lines);
+    assert_eq!(said.trim(), "3 jobs accepted");
+    let list = world.good(&["job", "list"], "");
+    assert_eq!(list.matches(" first ").count(), 1, "{list}");
+    assert_eq!(list.matches(" twin ").count(), 2, "{list}");
 }
 
 #[test]
