@@ -1,4 +1,5 @@
 //! The integration tests of this crate, in one program: each further one links everything again.
 
 mod command_line;
+mod operating;
 mod walks;

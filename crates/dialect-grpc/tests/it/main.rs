@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod guests;
+mod operating;
 mod shards;
 mod streams;
 mod support;

@@ -49,4 +49,8 @@ impl Server {
     pub(crate) fn insight(&self) -> v1::insight_client::InsightClient<Channel> {
         v1::insight_client::InsightClient::new(self.channel.clone())
     }
+
+    pub(crate) fn schedules(&self) -> v1::schedules_client::SchedulesClient<Channel> {
+        v1::schedules_client::SchedulesClient::new(self.channel.clone())
+    }
 }

@@ -1,0 +1,224 @@
+//! Many jobs at once, and schedules, by command against a real server.
+
+use serde_json::Value;
+
+use crate::walks::World;
+
+/// Jobs of a queue that the worker does not serve: two of kind `a`, one of kind `b`, and a graph of two.
+fn stocked() -> World {
+    let world = World::new();
+    let marked = r#"{"kind": "a", "queue": "stock", "tags": ["t"], "labels": {"l": "1"}}"#;
+    let plain = r#"{"kind": "b", "queue": "stock"}"#;
+    let lines = format!("{marked}\n{marked}\n{plain}\n");
+    world.good(&["submit", "--stream"], &lines);
+    let graph = r#"{"jobs": [{"name": "x", "id": "g", "kind": "c", "queue": "stock"},
+        {"name": "y", "kind": "c", "queue": "stock", "after": ["x"]}]}"#;
+    world.good(&["submit"], graph);
+    world
+}
+
+fn json(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+/// The exit code of a command, and what it said.
+fn refused(world: &World, arguments: &[&str]) -> (Option<i32>, String) {
+    let output = world.ganger(arguments, "");
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    (output.status.code(), text)
+}
+
+#[test]
+fn every_condition_selects_its_jobs_and_a_dry_run_changes_none() {
+    let world = stocked();
+    let conditions: [(&[&str], u64); 14] = [
+        (&["--queue", "stock"], 5),
+        (&["--queue", "empty"], 0),
+        (&["--kind", "a"], 2),
+        (&["--state", "ready"], 4),
+        (&["--state", "ready,blocked"], 5),
+        (&["--tag", "t"], 2),
+        (&["--label", "l=1"], 2),
+        (&["--label", "l=2"], 0),
+        (&["--since", "-1h"], 5),
+        (&["--until", "-1h"], 0),
+        (&["--schedule", "none"], 0),
+        (&["--worker", "nobody"], 0),
+        (&["--group", "none", "--queue", "stock"], 0),
+        (&["--kind", "a", "--tag", "t", "--state", "ready"], 2),
+    ];
+    for action in ["cancel", "delete"] {
+        for (condition, count) in conditions {
+            let mut arguments = vec!["job", action, "--dry-run", "--json"];
+            arguments.extend(condition);
+            let seen = json(&world.good(&arguments, ""));
+            let changed = seen["would_change"].as_u64().expect("a number");
+            let skipped = seen["would_skip"].as_u64().expect("a number");
+            assert_eq!(changed + skipped, count, "{arguments:?}: {seen}");
+        }
+    }
+    let text = world.good(&["job", "cancel", "--graph", "g", "--dry-run"], "");
+    assert!(text.starts_with("2 jobs would be cancelled"), "{text}");
+    let count = world.good(&["job", "list", "--queue", "stock", "--count"], "");
+    assert_eq!(count.trim(), "5", "a dry run changed something");
+}
+
+#[test]
+fn selected_jobs_are_cancelled_retried_and_deleted() {
+    let world = stocked();
+    let counts = || json(&world.good(&["queue", "get", "stock", "--json"], ""))["counts"].clone();
+    let said = world.good(&["job", "cancel", "--kind", "a"], "");
+    assert_eq!(said.trim(), "2 jobs cancelled");
+    assert_eq!(
+        (&counts()["ready"], &counts()["cancelled"]),
+        (&2.into(), &2.into())
+    );
+    let retry = [
+        "job",
+        "retry",
+        "--queue",
+        "stock",
+        "--state",
+        "cancelled",
+        "--into",
+        "other",
+    ];
+    let dry: Vec<&str> = retry.iter().copied().chain(["--dry-run"]).collect();
+    let said = world.good(&dry, "");
+    assert!(said.starts_with("2 jobs would"), "{said}");
+    assert_eq!(counts()["cancelled"], 2);
+    assert_eq!(world.good(&retry, "").trim(), "2 jobs put back");
+    assert_eq!(counts()["cancelled"], 0);
+    let said = world.good(&["job", "delete", "--queue", "other"], "");
+    assert_eq!(said.trim(), "2 jobs deleted");
+    assert_eq!(
+        world
+            .good(&["job", "list", "--queue", "other", "--count"], "")
+            .trim(),
+        "0"
+    );
+    assert_eq!(counts()["ready"], 2, "the others are as they were");
+}
+
+#[test]
+fn a_bulk_command_without_a_clear_selection_does_nothing_and_ends_with_2() {
+    let world = stocked();
+    for action in ["cancel", "retry", "delete"] {
+        for (rest, words) in [
+            (&[][..], "give ids, or conditions"),
+            (&["--dry-run"], "give ids, or conditions"),
+            (&["1/g", "--kind", "a"], "not both"),
+            (&["--state", "done"], "there are blocked, scheduled"),
+            (&["--label", "l"], "KEY=VALUE"),
+            (&["--since", "yesterday"], "is not a time"),
+        ] {
+            let mut arguments = vec!["job", action];
+            arguments.extend(rest);
+            let (code, text) = refused(&world, &arguments);
+            assert_eq!(code, Some(2), "{arguments:?}: {text}");
+            assert!(text.contains(words), "{arguments:?}: {text}");
+        }
+    }
+    let long = "k".repeat(300);
+    let (code, text) = refused(&world, &["job", "cancel", "--kind", &long]);
+    assert_eq!(code, Some(5), "{text}");
+    assert!(text.contains("the limit is 255"), "{text}");
+    let count = world.good(&["job", "list", "--queue", "stock", "--count"], "");
+    assert_eq!(count.trim(), "5");
+}
+
+#[test]
+fn a_schedule_is_made_shown_paused_run_and_deleted() {
+    let world = World::new();
+    let set = [
+        "schedule",
+        "set",
+        "nightly",
+        "--cron",
+        "0 3 * * *",
+        "--time-zone",
+        "Europe/Rome",
+        "--kind",
+        "a",
+        "--queue",
+        "stock",
+    ];
+    world.good(&set, "");
+    assert!(
+        world
+            .good(&["schedule", "list"], "")
+            .contains("0 3 * * * Europe/Rome")
+    );
+    let shown = world.good(&["schedule", "get", "nightly"], "");
+    assert!(shown.contains("03:00:00 Europe/Rome"), "{shown}");
+    assert_eq!(
+        world
+            .good(&["schedule", "next", "nightly"], "")
+            .lines()
+            .count(),
+        5
+    );
+    world.good(&["schedule", "pause", "nightly"], "");
+    let shown = world.good(&["schedule", "get", "nightly"], "");
+    assert!(shown.contains("next:     paused"), "{shown}");
+    // A paused one is run by hand all the same.
+    let job = world.good(&["schedule", "run", "nightly"], "");
+    let list = world.good(&["job", "list", "--schedule", "nightly"], "");
+    assert!(list.contains(job.trim()), "{job} {list}");
+    world.good(&["schedule", "resume", "nightly"], "");
+    world.good(&["schedule", "delete", "nightly"], "");
+    let list = world.good(&["job", "list", "--schedule", "nightly"], "");
+    assert!(list.contains(job.trim()), "its jobs stay: {list}");
+    for action in ["get", "pause", "resume", "run", "next", "delete"] {
+        let (code, text) = refused(&world, &["schedule", action, "nightly"]);
+        assert_eq!(code, Some(3), "{action}: {text}");
+        assert!(
+            text.contains("schedule nightly not found"),
+            "{action}: {text}"
+        );
+    }
+}
+
+#[test]
+fn a_schedule_that_cannot_be_is_refused_and_not_made() {
+    let world = World::new();
+    let cases: [(&[&str], i32, &str); 6] = [
+        (&["--every", "1h"], 2, "give --kind"),
+        (
+            &["--kind", "a"],
+            2,
+            "give --every DURATION, --cron EXPRESSION",
+        ),
+        (
+            &["--kind", "a", "--every", "1h", "--cron", "0 3 * * *"],
+            2,
+            "cannot be used with",
+        ),
+        (&["--kind", "a", "--every", "0s"], 5, "must be more than 0"),
+        (
+            &["--kind", "a", "--cron", "bad"],
+            5,
+            "cron expression \"bad\" cannot be read",
+        ),
+        (
+            &[
+                "--kind",
+                "a",
+                "--cron",
+                "0 3 * * *",
+                "--time-zone",
+                "Mars/X",
+            ],
+            5,
+            "IANA name",
+        ),
+    ];
+    for (rest, wanted, words) in cases {
+        let mut arguments = vec!["schedule", "set", "bad"];
+        arguments.extend(rest);
+        let (code, text) = refused(&world, &arguments);
+        assert_eq!(code, Some(wanted), "{arguments:?}: {text}");
+        assert!(text.contains(words), "{arguments:?}: {text}");
+    }
+    assert_eq!(refused(&world, &["schedule", "get", "bad"]).0, Some(3));
+}
