@@ -56,8 +56,8 @@ pub(crate) struct Member {
     pub(crate) is_by_hand: bool,
     /// It has ended without success, at some time: a person may have revived it since.
     has_failed: bool,
-    /// Slots whose upstream was deleted, and another job made under its id, before the deletion can have been heard
-    /// of here: either of the two may meet them. The value is the deleted one.
+    /// Slots whose upstream, on another shard, was deleted, and another job made under its id: either of the two may
+    /// meet them. The value is the deleted one.
     unsure: BTreeMap<u32, JobRef>,
     /// What was submitted under its id.
     payload: Bytes,
@@ -198,13 +198,14 @@ impl Oracle {
             if member.users.remove(job) {
                 member.users.insert(name.clone());
             }
-            let is_over = !matches!(member.place, Place::Unborn | Place::Live);
+            // A shard knows its own jobs by number. Over a border they are known by their ids, and one that is
+            // revived asks by that id anew.
+            let knows_it = other.shard == job.shard && member.place != Place::Unborn;
             for (slot, (upstream, _)) in &mut member.edges {
                 if upstream != job {
                     continue;
                 }
-                let was_met = is_over || member.filled.contains(slot);
-                if was_met || (other.shard == job.shard && member.place == Place::Live) {
+                if knows_it {
                     upstream.clone_from(&name);
                 } else {
                     member.unsure.insert(*slot, name.clone());
