@@ -16,6 +16,7 @@ mod report;
 use std::collections::{BTreeMap, BTreeSet};
 
 use ganger_qless::Qless;
+use ganger_types::import::{Imported, QlessSource};
 use ganger_types::qless::QlessJob;
 use ganger_types::reply::{Explanation, GuestView, QueueView};
 use ganger_types::{
@@ -45,6 +46,17 @@ impl QlessSpaces {
         self.change(&namespace, out, |qless, messages| {
             qless.call(at, request, messages)
         })
+    }
+
+    /// Takes a record of a Redis over.
+    pub(crate) fn import(
+        &mut self,
+        at: Elapsed,
+        namespace: &Namespace,
+        source: QlessSource,
+        out: &mut Effects,
+    ) -> Imported {
+        self.change(namespace, out, |qless, _| qless.import(at, source))
     }
 
     /// Lets `act` change the state of a namespace, and passes its messages on.

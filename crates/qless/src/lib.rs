@@ -10,6 +10,7 @@ mod call;
 mod commands;
 mod dispatch;
 mod events;
+mod import;
 mod json;
 mod lend;
 mod look;

@@ -32,6 +32,11 @@ pub(crate) fn add(sample: &mut QlessSample, value: f64) {
     }
 }
 
+/// The bin in which a value is counted, if it is in one.
+pub(crate) fn bin_of(value: f64) -> Option<u16> {
+    bin(value)
+}
+
 /// The bin of a value: 60 of seconds, 60 of minutes, 24 of hours, 7 of days. `None` before and behind them.
 fn bin(value: f64) -> Option<u16> {
     let seconds = number::cut(value.floor());

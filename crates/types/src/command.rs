@@ -5,6 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use crate::id::{JobId, LeaseToken, ShardId};
+use crate::import::Import;
 use crate::job::{FailurePolicy, Outcome, Priority, Progress, RetryPolicy};
 use crate::keys::KeyCalls;
 use crate::name::{
@@ -82,6 +83,8 @@ pub enum Command {
     Keys(Box<KeyCalls>),
     /// A call of qless.
     Qless(Box<QlessCall>),
+    /// Takes records of another server over.
+    Import(Box<Import>),
     /// Reads from memory, in the order of commands.
     Query(Box<Query>),
 }

@@ -9,6 +9,7 @@ pub mod claim;
 pub mod command;
 pub mod event;
 pub mod id;
+pub mod import;
 pub mod job;
 pub mod json_error;
 pub mod keys;
@@ -35,6 +36,7 @@ pub use claim::{Claim, ClaimRecord, ClaimedJobs, ClaimedRun};
 pub use command::Command;
 pub use event::{Event, Happening};
 pub use id::{Epoch, IdTag, JobId, JobKey, LeaseToken, Position, ShardId};
+pub use import::{Import, ImportRecord, Imported};
 pub use job::{
     Backoff, Failure, FailurePolicy, Finished, HistoryEntry, JobRecord, JobState, LeaseRecord,
     Outcome, Priority, Progress, RetryPolicy, What,

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+/// Records of one import command.
+pub const IMPORT_RECORDS_MAX: usize = 1_000;
 /// Bytes in a name: queue, kind, worker, tag, label, key, client-given job id.
 pub const NAME_BYTES_MAX: usize = 255;
 /// Bytes in a payload, an input value, or a result, unless configured otherwise.

@@ -5,6 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use crate::id::{IdTag, JobId, JobKey, LeaseToken};
+use crate::import::Imported;
 use crate::job::{JobRecord, JobState, LeaseRecord, Priority};
 use crate::keys::KeyAnswers;
 use crate::name::{Graph, Group, Kind, LabelKey, LabelValue, Namespace, Queue, Tag, Worker};
@@ -83,6 +84,8 @@ pub enum Reply {
     Keys(KeyAnswers),
     /// To [`crate::command::Command::Qless`]. A call that the script refuses is accepted here, and has changed nothing.
     Qless(QlessAnswer),
+    /// To [`crate::import::Import`]: what became of each record, in order.
+    Imported(Vec<Imported>),
     /// Done.
     Done,
     /// To [`crate::query::Query::Queues`].

@@ -34,6 +34,7 @@ impl Command {
             // server's clock in every namespace, and a call of qless has its caller's time in it.
             Self::Keys(_)
             | Self::Qless(_)
+            | Self::Import(_)
             | Self::Retire(_)
             | Self::Reserve(_)
             | Self::Prepare(_)

@@ -9,6 +9,7 @@ mod dependencies;
 mod enqueue;
 mod fail;
 mod fingerprint;
+mod import;
 mod lease;
 mod log;
 mod release;

@@ -2,6 +2,7 @@
 
 mod claims;
 mod guests;
+mod import;
 mod keys;
 mod order;
 mod properties;

@@ -111,6 +111,30 @@ pub(crate) fn object(text: &[u8]) -> Result<Vec<(Bytes, Bytes)>, Wrong> {
     Ok(last_of_each(members))
 }
 
+/// Reads an array: its values by the habits of the writer. The empty object counts as an empty array.
+pub(crate) fn values(text: &[u8]) -> Result<Vec<Bytes>, Wrong> {
+    let mut reader = Reader { text, at: 0 };
+    let mut values = Vec::new();
+    if reader.is_next(b'{') {
+        reader.expect(b'}', "an empty object or an array")?;
+    } else {
+        reader.expect(b'[', "an array")?;
+        if !reader.is_next(b']') {
+            loop {
+                let mut writer = Anew(Writer::default());
+                reader.value(&mut writer)?;
+                values.push(writer.0.finish().into());
+                if !reader.is_next(b',') {
+                    break;
+                }
+            }
+            reader.expect(b']', "comma or array end")?;
+        }
+    }
+    reader.finish()?;
+    Ok(values)
+}
+
 /// Leaves the last member of each key, in the order of the keys.
 fn last_of_each(mut members: Vec<(Bytes, Bytes)>) -> Vec<(Bytes, Bytes)> {
     members.reverse();

@@ -6,8 +6,8 @@ use ganger_store::StoredJob;
 use ganger_types::command::{Held, Lease, NewInput, NewJob};
 use ganger_types::keys::KeyCall;
 use ganger_types::{
-    Bytes, Carried, Command, Event, JobId, KeyWait, Message, Namespace, OutboxRecord, Popped,
-    QlessMessage, Queue, QueueCounts, Reply, RequestId, Timestamp,
+    Bytes, Carried, Command, Event, ImportRecord, JobId, KeyWait, Message, Namespace, OutboxRecord,
+    Popped, QlessMessage, Queue, QueueCounts, Reply, RequestId, Timestamp,
 };
 
 use super::popping::Unpopped;
@@ -145,7 +145,10 @@ pub(super) fn is_setting(command: &Command) -> bool {
 /// Whether a command brings new work, which a full device refuses (`rel D9`).
 pub(super) fn is_new_work(command: &Command) -> bool {
     match command {
-        Command::Enqueue(_) | Command::PutSchedule(_) | Command::Prepare(_) => true,
+        Command::Enqueue(_)
+        | Command::PutSchedule(_)
+        | Command::Prepare(_)
+        | Command::Import(_) => true,
         Command::Keys(cmd) => cmd.calls.iter().any(KeyCall::is_new),
         Command::Qless(call) => call.request.is_new(),
         _ => false,
@@ -168,6 +171,7 @@ pub(crate) fn bytes_of(command: &Command) -> usize {
         Command::PutSchedule(cmd) => cmd.schedule.payload.len(),
         Command::Keys(cmd) => cmd.calls.iter().map(KeyCall::bytes).sum(),
         Command::Qless(call) => call.request.bytes(),
+        Command::Import(cmd) => cmd.records.iter().map(ImportRecord::bytes).sum(),
         _ => 0,
     }
 }

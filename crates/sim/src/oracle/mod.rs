@@ -288,7 +288,7 @@ impl Oracle {
             | Command::Receive(_)
             | Command::Confirm(_)
             | Command::Reconcile(_) => unreachable!("there is one shard"),
-            Command::Keys(_) | Command::Qless(_) | Command::RunSchedule(_) => {
+            Command::Keys(_) | Command::Qless(_) | Command::Import(_) | Command::RunSchedule(_) => {
                 unreachable!("nobody sends it")
             }
         }

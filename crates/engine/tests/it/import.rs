@@ -1,0 +1,231 @@
+//! Records of another server are taken over once, however often they are sent, and are as durable as all else.
+
+#![allow(missing_docs, reason = "tests")]
+
+use crate::support::World;
+use ganger_types::import::{ImportRecord, Imported, QlessJobSource, QlessSource};
+use ganger_types::qless::{Generation, QlessReply, QlessRequest, QlessSet, QlessTime};
+use ganger_types::{Bytes, Command, Import, Namespace, QlessCall, Reply};
+
+fn pairs(fields: &[(&str, &str)]) -> Vec<(Bytes, Bytes)> {
+    let owned = |text: &str| Bytes::copy_from_slice(text.as_bytes());
+    let pairs = fields.iter();
+    pairs
+        .map(|(key, value)| (owned(key), owned(value)))
+        .collect()
+}
+
+/// A job as the script keeps it, ready in queue `q` since 100.
+fn source(jid: &str, state: &str, places: Vec<(QlessSet, f64)>) -> QlessJobSource {
+    QlessJobSource {
+        jid: Bytes::copy_from_slice(jid.as_bytes()),
+        fields: pairs(&[
+            ("klass", "k"),
+            ("data", "{}"),
+            ("state", state),
+            ("queue", "q"),
+            ("worker", if state == "running" { "w" } else { "" }),
+            ("priority", "0"),
+            ("expires", if state == "running" { "160" } else { "0" }),
+            ("retries", "5"),
+            ("remaining", "4"),
+            ("tags", "[\"t\"]"),
+            ("time", "100"),
+        ]),
+        history: vec![Bytes::from_static(br#"[100,"put",{"q":"q"}]"#)],
+        places,
+        tagged: vec![(Bytes::from_static(b"t"), QlessTime::new(100.0))],
+        listed_until: (state == "running").then(|| QlessTime::new(160.0)),
+        ..QlessJobSource::default()
+    }
+}
+
+fn ready(jid: &str) -> QlessJobSource {
+    source(jid, "waiting", vec![(QlessSet::Work, -100.0 / 1e10)])
+}
+
+fn import(world: &mut World, sources: Vec<QlessSource>) -> Vec<Imported> {
+    let records = sources.into_iter();
+    let command = Command::Import(Box::new(Import {
+        namespace: Namespace::default(),
+        records: records
+            .map(|it| ImportRecord::Qless(Box::new(it)))
+            .collect(),
+    }));
+    match world.ok(command) {
+        Reply::Imported(each) => each,
+        other => panic!("not the answer to an import: {other:?}"),
+    }
+}
+
+fn call(world: &mut World, words: &str) -> String {
+    let words = words.split(' ').map(str::to_owned).map(Bytes::from);
+    let request = QlessRequest::Script {
+        generation: Generation::Three,
+        words: words.collect(),
+    };
+    let namespace = Namespace::default();
+    let command = Command::Qless(Box::new(QlessCall { namespace, request }));
+    match world.ok(command) {
+        Reply::Qless(Ok(QlessReply::Text(text))) => String::from_utf8_lossy(&text).into_owned(),
+        other => format!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_job_that_was_taken_over_and_is_gone_does_not_come_back() {
+    let mut world = World::new();
+    let job = || vec![QlessSource::Job(ready("a"))];
+    assert_eq!(import(&mut world, job()), [Imported::Taken]);
+    assert_eq!(import(&mut world, job()), [Imported::AlreadyThere]);
+    call(&mut world, "cancel 200 a");
+    assert_eq!(import(&mut world, job()), [Imported::AlreadyThere]);
+    assert!(call(&mut world, "get 200 a").contains("Nil"));
+}
+
+#[test]
+fn a_job_that_is_here_already_stays_as_it_is() {
+    let mut world = World::new();
+    call(&mut world, "put 50 w other a mine {} 0");
+    let taken = import(&mut world, vec![QlessSource::Job(ready("a"))]);
+    assert_eq!(taken, [Imported::AlreadyThere]);
+    assert!(call(&mut world, "get 200 a").contains("\"klass\":\"mine\""));
+}
+
+#[test]
+fn a_job_that_cannot_be_read_is_refused_and_the_others_are_taken() {
+    let mut world = World::new();
+    let nowhere = QlessSource::Job(source("b", "waiting", Vec::new()));
+    let mut odd = ready("c");
+    odd.fields.retain(|(name, _)| name != "data");
+    let sources = vec![QlessSource::Job(ready("a")), nowhere, QlessSource::Job(odd)];
+    let each = import(&mut world, sources);
+    assert_eq!(each[0], Imported::Taken);
+    for (refused, because) in [(&each[1], "in no set"), (&each[2], "\"data\" is missing")] {
+        let Imported::Refused(reason) = refused else {
+            panic!("{refused:?}");
+        };
+        assert!(reason.contains(because), "{reason}");
+    }
+    assert!(call(&mut world, "get 200 b").contains("Nil"));
+}
+
+#[test]
+fn a_job_that_runs_keeps_its_worker_who_may_complete_it() {
+    let mut world = World::new();
+    let running = source("a", "running", vec![(QlessSet::Locks, 160.0)]);
+    import(&mut world, vec![QlessSource::Job(running)]);
+    let workers = call(&mut world, "workers 150 w");
+    assert!(workers.contains("\"jobs\":[\"a\"]"), "{workers}");
+    assert_eq!(call(&mut world, "complete 150 a w q {}"), "complete");
+}
+
+#[test]
+fn dependencies_hold_in_whatever_order_the_jobs_come() {
+    for is_first in [true, false] {
+        let mut world = World::new();
+        let mut first = ready("a");
+        first.dependents.push(Bytes::from_static(b"b"));
+        let mut second = source("b", "depends", vec![(QlessSet::Depends, 100.0)]);
+        second.dependencies.push(Bytes::from_static(b"a"));
+        let mut sources = vec![QlessSource::Job(first), QlessSource::Job(second)];
+        if !is_first {
+            sources.reverse();
+        }
+        // Each in a command of its own: a batch may end between them.
+        for source in sources {
+            assert_eq!(import(&mut world, vec![source]), [Imported::Taken]);
+        }
+        let release = || QlessSource::Release {
+            jid: Bytes::from_static(b"b"),
+        };
+        assert_eq!(
+            import(&mut world, vec![release()]),
+            [Imported::AlreadyThere],
+            "it still waits"
+        );
+        call(&mut world, "pop 150 q w 5");
+        call(&mut world, "complete 151 a w q {}");
+        assert!(call(&mut world, "get 152 b").contains("\"state\":\"waiting\""));
+    }
+}
+
+#[test]
+fn a_job_goes_on_whose_dependency_ended_here_before_it_came() {
+    let mut world = World::new();
+    let mut second = source("b", "depends", vec![(QlessSet::Depends, 100.0)]);
+    second.dependencies.push(Bytes::from_static(b"a"));
+    import(&mut world, vec![QlessSource::Job(ready("a"))]);
+    call(&mut world, "pop 150 q w 5");
+    call(&mut world, "complete 151 a w q {}");
+    import(&mut world, vec![QlessSource::Job(second)]);
+    assert!(call(&mut world, "get 152 b").contains("\"state\":\"depends\""));
+    let jid = Bytes::from_static(b"b");
+    import(&mut world, vec![QlessSource::Release { jid }]);
+    assert!(call(&mut world, "get 152 b").contains("\"state\":\"waiting\""));
+}
+
+#[test]
+fn the_order_in_a_queue_is_kept() {
+    let mut world = World::new();
+    let at = |jid: &str, priority: f64, time: f64| {
+        let mut job = ready(jid);
+        let set = |fields: &mut Vec<(Bytes, Bytes)>, name: &str, value: f64| {
+            let field = fields.iter_mut().find(|(key, _)| key == name);
+            field.expect("it is there").1 = Bytes::from(value.to_string());
+        };
+        set(&mut job.fields, "priority", priority);
+        set(&mut job.fields, "time", time);
+        job.places = vec![(QlessSet::Work, priority - time / 1e10)];
+        QlessSource::Job(job)
+    };
+    let now = 1_795_235_627.125;
+    let sources = vec![
+        at("late", 0.0, now + 1.0),
+        at("early", 0.0, now),
+        at("urgent", 10.0, now + 2.0),
+        at("urgent-first", 10.0, now + 1.5),
+    ];
+    import(&mut world, sources);
+    let found = call(&mut world, "peek 1795235700 q 0 10");
+    let jids: Vec<_> = found.split("\"jid\":\"").skip(1).collect();
+    let jids: Vec<_> = jids.iter().filter_map(|it| it.split('"').next()).collect();
+    assert_eq!(jids, ["urgent-first", "urgent", "early", "late"]);
+}
+
+#[test]
+fn counters_and_statistics_are_added_once_to_what_is_here() {
+    let mut world = World::new();
+    call(&mut world, "put 100 w q x k {} 0 tags [\"t\"]");
+    call(&mut world, "pop 101 q w 5");
+    let sources = || {
+        vec![
+            QlessSource::TagCount {
+                tag: Bytes::from_static(b"t"),
+                count: 3,
+            },
+            QlessSource::Statistics(ganger_types::import::QlessStatisticsSource {
+                queue: Bytes::from_static(b"q"),
+                day: QlessTime::new(0.0),
+                counters: pairs(&[("failed", "1"), ("failures", "2"), ("retries", "3")]),
+                wait: pairs(&[("total", "1"), ("mean", "3"), ("vk", "0"), ("s3", "1")]),
+                run: Vec::new(),
+            }),
+        ]
+    };
+    assert_eq!(
+        import(&mut world, sources()),
+        [Imported::Taken, Imported::Taken]
+    );
+    let again = [Imported::AlreadyThere, Imported::AlreadyThere];
+    assert_eq!(import(&mut world, sources()), again);
+    assert_eq!(call(&mut world, "tag 102 top"), "[\"t\"]");
+    let shown = call(&mut world, "stats 102 q 102");
+    for expected in [
+        "\"failures\":2",
+        "\"retries\":3",
+        "\"count\":2,\"mean\":2,\"std\":1.41",
+    ] {
+        assert!(shown.contains(expected), "{shown}");
+    }
+}

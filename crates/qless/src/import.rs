@@ -1,0 +1,213 @@
+//! Taking over what the script keeps in a Redis, record by record.
+//!
+//! A record is checked as a whole before anything changes. What is here already stays as it is. The records of one Redis
+//! may come in any order; a job is linked with those it waits for, and with those that wait for it, as soon as both are
+//! there.
+
+mod history;
+mod job;
+mod message_pack;
+mod statistics;
+
+use bytes::Bytes;
+use ganger_types::Elapsed;
+use ganger_types::import::{Imported, QlessSource};
+use ganger_types::qless::{QlessRecurring, QlessState, QlessThrottle, QlessTime};
+
+use crate::json;
+use crate::number;
+use crate::procedures::links;
+use crate::state::Qless;
+
+/// Why a record cannot be taken over.
+type Wrong = String;
+
+impl Qless {
+    /// Takes a record over, unless there is one of its name. `at` is the server's time, from which lives of throttles
+    /// are counted.
+    pub fn import(&mut self, at: Elapsed, source: QlessSource) -> Imported {
+        let taken = match source {
+            QlessSource::Job(source) => job::take(self, &source),
+            QlessSource::Recurring {
+                jid,
+                fields,
+                next_at,
+            } => self.take_recurring(jid, &Fields(&fields), next_at),
+            QlessSource::Statistics(source) => statistics::take(self, &source),
+            other => Ok(self.take_other(at, other)),
+        };
+        match taken {
+            Ok(true) => Imported::Taken,
+            Ok(false) => Imported::AlreadyThere,
+            Err(wrong) => Imported::Refused(wrong),
+        }
+    }
+
+    fn take_other(&mut self, server: Elapsed, source: QlessSource) -> bool {
+        match source {
+            QlessSource::Queue {
+                name,
+                seen_at,
+                is_paused,
+            } => self.take_queue(&name, seen_at, is_paused),
+            QlessSource::Worker { name, seen_at } => {
+                let known = self.workers().iter().find(|(_, it)| *it == name);
+                let is_newer = known.is_none_or(|(at, _)| *at < seen_at);
+                if is_newer {
+                    self.see_worker(&name, Some(seen_at));
+                }
+                is_newer
+            }
+            QlessSource::Setting { option, value } => {
+                let is_free = self.setting(&option).is_none();
+                if is_free {
+                    self.set(&option, Some(value));
+                }
+                is_free
+            }
+            QlessSource::TagCount { tag, count } => {
+                self.count_tag(&tag, count);
+                true
+            }
+            QlessSource::Tracked { jid, at } => {
+                let is_free = !self.is_tracked(&jid);
+                if is_free {
+                    self.track(&jid, Some(at));
+                }
+                is_free
+            }
+            QlessSource::Throttle {
+                id,
+                maximum,
+                ends_after_ms,
+            } => {
+                let is_free = self.throttle(&id, server).is_none();
+                if is_free {
+                    let after = ends_after_ms.map(std::time::Duration::from_millis);
+                    self.set_throttle(QlessThrottle {
+                        id,
+                        maximum,
+                        ends_at: after.map(|after| server.after(after)),
+                    });
+                }
+                is_free
+            }
+            QlessSource::Release { jid } => self.let_go_on(&jid),
+            QlessSource::Job(_) | QlessSource::Recurring { .. } | QlessSource::Statistics(_) => {
+                false
+            }
+        }
+    }
+
+    /// A queue that is known here keeps its pause, or its having none: somebody may have changed it since.
+    fn take_queue(&mut self, name: &Bytes, seen_at: Option<QlessTime>, is_paused: bool) -> bool {
+        let is_known = self.known_queues().iter().any(|(_, it)| it == name) || self.is_paused(name);
+        if is_known {
+            return false;
+        }
+        if let Some(at) = seen_at {
+            self.know(name, at);
+        }
+        if is_paused {
+            self.pause(name, true);
+        }
+        true
+    }
+
+    /// Lets a job go on that waits for jobs, if none is left that it waits for.
+    fn let_go_on(&mut self, jid: &Bytes) -> bool {
+        let waits = |job: &&ganger_types::qless::QlessJob| {
+            job.state == QlessState::Depends && job.dependencies.is_empty()
+        };
+        let Some(job) = self.job(jid).filter(waits) else {
+            return false;
+        };
+        let since = job.place.as_ref().map_or(QlessTime::default(), |it| it.at);
+        links::go_on(self, std::slice::from_ref(jid), since);
+        true
+    }
+
+    fn take_recurring(
+        &mut self,
+        jid: Bytes,
+        fields: &Fields<'_>,
+        next_at: QlessTime,
+    ) -> Result<bool, Wrong> {
+        if self.recurring(&jid).is_some() {
+            return Ok(false);
+        }
+        let interval = fields.number("interval", None)?;
+        if interval <= 0.0 {
+            return Err(format!("its interval is {interval}, not above 0"));
+        }
+        let count = number::cut(fields.number("count", Some(0.0))?);
+        let recurring = QlessRecurring {
+            klass: fields.text("klass")?,
+            data: fields.json("data")?,
+            queue: fields.text("queue")?,
+            priority: fields.number("priority", Some(0.0))?,
+            retries: fields.number("retries", Some(0.0))?,
+            interval,
+            backlog: fields.number("backlog", Some(0.0))?,
+            count: u64::try_from(count).unwrap_or(0),
+            tags: fields.list("tags")?,
+            next_at,
+            throttles: links::jids(&fields.list("throttles")?),
+            jid,
+        };
+        self.put_recurring(recurring);
+        Ok(true)
+    }
+}
+
+/// The fields of a hash.
+struct Fields<'a>(&'a [(Bytes, Bytes)]);
+
+impl Fields<'_> {
+    fn get(&self, name: &str) -> Option<&Bytes> {
+        let found = self.0.iter().find(|(key, _)| key == name);
+        found.map(|(_, value)| value)
+    }
+
+    /// A field that must be there; any text.
+    fn text(&self, name: &str) -> Result<Bytes, Wrong> {
+        let value = self.get(name).cloned();
+        value.ok_or_else(|| format!("its field {name:?} is missing"))
+    }
+
+    /// A number; the default if it is missing or empty.
+    fn number(&self, name: &str, default: Option<f64>) -> Result<f64, Wrong> {
+        match (self.get(name).filter(|value| !value.is_empty()), default) {
+            (None, Some(default)) => Ok(default),
+            (None, None) => Err(format!("its field {name:?} is missing")),
+            (Some(value), _) => number::parse(value)
+                .ok_or_else(|| format!("its field {name:?} is no number: {}", shown(value))),
+        }
+    }
+
+    /// JSON, as it is.
+    fn json(&self, name: &str) -> Result<Bytes, Wrong> {
+        let text = self.text(name)?;
+        let read = json::kind(&text);
+        read.map_err(|wrong| format!("its field {name:?} is not JSON: {wrong}"))?;
+        Ok(text)
+    }
+
+    /// A list of texts and numbers as JSON; empty if it is missing.
+    fn list(&self, name: &str) -> Result<Vec<ganger_types::qless::QlessTag>, Wrong> {
+        let Some(text) = self.get(name) else {
+            return Ok(Vec::new());
+        };
+        json::list(text).map_err(|wrong| format!("its field {name:?} is no list: {wrong}"))
+    }
+}
+
+/// Bytes of a text that are shown in a refusal.
+const SHOWN_BYTES: usize = 60;
+
+/// A text as it is shown in a refusal.
+fn shown(text: &[u8]) -> String {
+    let cut = &text[..text.len().min(SHOWN_BYTES)];
+    let dots = if cut.len() < text.len() { "..." } else { "" };
+    format!("\"{}\"{dots}", cut.escape_ascii())
+}

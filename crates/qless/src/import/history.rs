@@ -1,0 +1,145 @@
+//! A job's history in the forms that scripts have kept it in: entries of `[when, what, {key: value}]` as JSON or as
+//! `MessagePack`, and before those a list of rounds in one field.
+
+use bytes::Bytes;
+use ganger_types::qless::QlessHappening;
+
+use super::{Wrong, message_pack, shown};
+use crate::json;
+use crate::number;
+
+/// Reads the entries: those of the old field first, then the list's.
+pub(super) fn read(old: Option<&Bytes>, entries: &[Bytes]) -> Result<Vec<QlessHappening>, Wrong> {
+    let mut history = match old {
+        Some(text) => rounds(text)?,
+        None => Vec::new(),
+    };
+    for bytes in entries {
+        let entry = entry(bytes);
+        history.push(
+            entry.map_err(|wrong| format!("an entry of its history {}: {wrong}", shown(bytes)))?,
+        );
+    }
+    Ok(history)
+}
+
+fn entry(bytes: &[u8]) -> Result<QlessHappening, Wrong> {
+    let text = match bytes.first() {
+        Some(b'[' | b' ') => Bytes::copy_from_slice(bytes),
+        _ => message_pack::to_json(bytes)?,
+    };
+    let values = json::values(&text).map_err(|wrong| wrong.to_string())?;
+    let (Some(when), Some(what)) = (values.first(), values.get(1)) else {
+        return Err("it has no time, or does not say what happened".to_owned());
+    };
+    let when = number::parse(when).ok_or("its time is no number")?;
+    let what = json::list(&[b"[", &what[..], b"]"].concat()).map_err(|wrong| wrong.to_string())?;
+    let what = what.first().map(json::tag_text);
+    let extra = match values.get(2).filter(|value| *value != "null") {
+        Some(value) => json::object(value).map_err(|wrong| wrong.to_string())?,
+        None => Vec::new(),
+    };
+    Ok(QlessHappening {
+        what: what.unwrap_or_default(),
+        when: when.floor(),
+        extra,
+    })
+}
+
+/// What happened in a round of the oldest form: the key of its time, what it is called, and the key that goes with it.
+const STEPS: [(&str, &str, Option<&str>); 4] = [
+    ("put", "put", Some("q")),
+    ("popped", "popped", Some("worker")),
+    ("failed", "failed", None),
+    ("done", "done", None),
+];
+
+fn rounds(text: &[u8]) -> Result<Vec<QlessHappening>, Wrong> {
+    let wrong = |wrong: json::Wrong| format!("its field \"history\": {wrong}");
+    let mut history = Vec::new();
+    for round in json::values(text).map_err(wrong)? {
+        let members = json::object(&round).map_err(wrong)?;
+        let member = |name: &str| members.iter().find(|(key, _)| key == name);
+        for (time, what, key) in STEPS {
+            let when = member(time).and_then(|(_, value)| number::parse(value));
+            history.extend(when.map(|when| QlessHappening {
+                what: Bytes::from_static(what.as_bytes()),
+                when: when.floor(),
+                extra: key.and_then(member).cloned().into_iter().collect(),
+            }));
+        }
+    }
+    Ok(history)
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::read;
+
+    fn shown(old: Option<&str>, entries: &[&[u8]]) -> Result<Vec<String>, String> {
+        let old = old.map(|text| Bytes::copy_from_slice(text.as_bytes()));
+        let entries: Vec<_> = entries
+            .iter()
+            .map(|it| Bytes::copy_from_slice(it))
+            .collect();
+        let text = |bytes: &Bytes| String::from_utf8_lossy(bytes).into_owned();
+        let history = read(old.as_ref(), &entries)?;
+        let entries = history.iter().map(|entry| {
+            let extra: Vec<_> = (entry.extra.iter())
+                .map(|(key, value)| format!(" {}={}", text(key), text(value)))
+                .collect();
+            format!("{} {}{}", entry.when, text(&entry.what), extra.concat())
+        });
+        Ok(entries.collect())
+    }
+
+    #[test]
+    fn entries_are_read_in_every_form() {
+        let json: &[u8] = br#"[12,"put",{"q":"mail"}]"#;
+        let alone: &[u8] = br#"[13,"done"]"#;
+        let with_null: &[u8] = br#"[13,"done",null]"#;
+        let packed = b"\x93\xce\x00\x00\x00\x0c\xa6popped\x81\xa6worker\xa1w";
+        assert_eq!(
+            shown(None, &[json, packed, alone, with_null]),
+            Ok(vec![
+                "12 put q=\"mail\"".to_owned(),
+                "12 popped worker=\"w\"".to_owned(),
+                "13 done".to_owned(),
+                "13 done".to_owned(),
+            ])
+        );
+    }
+
+    #[test]
+    fn the_oldest_form_is_a_list_of_rounds() {
+        let old = r#"[{"q":"a","put":1.5,"worker":"w","popped":2,"failed":3},{"q":"b","put":4}]"#;
+        assert_eq!(
+            shown(Some(old), &[]),
+            Ok(vec![
+                "1 put q=\"a\"".to_owned(),
+                "2 popped worker=\"w\"".to_owned(),
+                "3 failed".to_owned(),
+                "4 put q=\"b\"".to_owned(),
+            ])
+        );
+    }
+
+    #[test]
+    fn what_is_no_entry_is_refused() {
+        let wrong: [&[u8]; 7] = [
+            b"",
+            b"[",
+            b"[1]",
+            b"[\"x\",\"put\"]",
+            b"\x93\x01",
+            b"{}",
+            b"\xc1",
+        ];
+        for bytes in wrong {
+            assert!(shown(None, &[bytes]).is_err(), "{}", bytes.escape_ascii());
+        }
+        assert!(shown(Some("{"), &[]).is_err());
+    }
+}
