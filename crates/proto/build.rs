@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-const FILES: [&str; 9] = [
+const FILES: [&str; 10] = [
     "ganger/v1/common.proto",
     "ganger/v1/job.proto",
     "ganger/v1/jobs.proto",
@@ -11,6 +11,7 @@ const FILES: [&str; 9] = [
     "ganger/v1/schedules.proto",
     "ganger/v1/insight.proto",
     "ganger/v1/admin.proto",
+    "ganger/v1/import.proto",
     "ganger/v1/peers.proto",
 ];
 

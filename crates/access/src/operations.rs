@@ -139,6 +139,7 @@ pub const OPERATIONS: &[Operation] = &[
         Verb::Operate,
         Scope::Server,
     ),
+    inside("ganger.v1.Admin/Import", Verb::Govern),
     // gRPC: what servers say to each other.
     row("ganger.v1.Peers/*", Verb::Peer, Scope::Peer),
     row(

@@ -32,7 +32,7 @@
 //! | queues | `queues`, `queue`, `configure_queue`, `pause_queue`, `resume_queue`, `forget_queue`, `namespaces`, `configure_namespace` |
 //! | schedules | `put_schedule`, `schedules`, `schedule`, `remove_schedule` |
 //! | insight | `failure_groups`, `statistics`, `workers`, `tags`, `tracked`, `events` |
-//! | server | `info`, `audit` |
+//! | server | `info`, `audit`, `import` |
 //!
 //! Signatures: names go in as `&str`, times as `Duration`/`SystemTime`, structs by value:
 //!
@@ -62,6 +62,7 @@
 //! workers() -> Vec<WorkerView>  tags(skip: u32, limit: u32) -> Vec<(String, u64)>  tracked() -> Vec<TrackedJob>
 //! events(EventFilter) -> EventStream { next() -> Option<Result<Event>>, position() -> Option<u64> }
 //! info() -> ServerInfo          audit() -> Vec<String>
+//! import(namespace: &str, Vec<ImportRecord>) -> Vec<Imported>   // of another server, each once
 //! peers() -> (String, Vec<PeerView>)   outbox(peer: &str, after: u64, limit: u32) -> Vec<WaitingMessage>   reconcile(&str) -> ()
 //! watch_graph(&str) -> GraphWatch { next() -> Option<Result<GraphProgress>> }   // counts by state until all have ended
 //! ```
@@ -107,5 +108,13 @@ pub use ganger_tls::Trust;
 pub use ganger_types::ShardId;
 pub use ganger_types::span::{SpanError, read_span, show_span};
 pub use model::*;
+
+/// What records of another server are made of.
+pub mod import {
+    pub use ganger_types::import::{
+        Imported, QlessJobSource, QlessSource, QlessStatisticsSource, WorkItem,
+    };
+    pub use ganger_types::qless::{QlessSet, QlessTime};
+}
 pub use options::{Options, Retry};
 pub use work::{Lost, Reporter, WorkEvent, WorkOptions, WorkStream};

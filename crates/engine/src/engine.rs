@@ -154,7 +154,7 @@ impl Engine {
             Command::Reconcile(cmd) => self.reconcile(now, &cmd, out),
             Command::Keys(calls) => Ok(Reply::Keys(self.keys.apply(now, *calls, out))),
             Command::Qless(call) => Ok(Reply::Qless(self.qless.call(now.elapsed, *call, out))),
-            Command::Import(cmd) => self.import(now, *cmd, out),
+            Command::Import(cmd) => self.import(now, *cmd, known, out),
             Command::Query(query) => self.query(now, &query, known),
         };
         self.spread_endings(now, out);

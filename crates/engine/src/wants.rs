@@ -5,7 +5,7 @@
 
 use ganger_types::command::{NewInput, NewJob, Selection, Upstream};
 use ganger_types::query::Query;
-use ganger_types::{Command, JobId, Namespace};
+use ganger_types::{Command, ImportRecord, JobId, Namespace};
 
 use crate::Known;
 use crate::engine::Engine;
@@ -53,6 +53,13 @@ impl Engine {
             Command::AddDependencies(cmd) => {
                 want(&cmd.namespace, &cmd.job);
                 cmd.on.iter().for_each(|id| want(&cmd.namespace, id));
+            }
+            Command::Import(cmd) => {
+                for record in &cmd.records {
+                    if let ImportRecord::Job(source) = record {
+                        source.job.id.iter().for_each(|id| want(&cmd.namespace, id));
+                    }
+                }
             }
             Command::Query(query) => match &**query {
                 Query::Why(namespace, id) => want(namespace, id),

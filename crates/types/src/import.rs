@@ -1,7 +1,10 @@
 //! Records of another server that this one takes over: each once, however often they are sent.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 
+use crate::command::NewJob;
 use crate::name::Namespace;
 use crate::qless::{QlessSet, QlessTime};
 
@@ -19,6 +22,34 @@ pub struct Import {
 pub enum ImportRecord {
     /// A record of qless, as its script keeps it in Redis.
     Qless(Box<QlessSource>),
+    /// An item of a work queue of raw keys.
+    Item(Box<WorkItem>),
+    /// A job of ours.
+    Job(Box<JobSource>),
+}
+
+/// An item of a work queue of raw keys, with all that is taken over with it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct WorkItem {
+    /// The key of its data.
+    pub key: Bytes,
+    /// Its data.
+    pub data: Bytes,
+    /// The list that it is put into, at its left end; `None`: none.
+    pub list: Option<Bytes>,
+    /// Its id, as the list has it.
+    pub id: Bytes,
+    /// Its leases: key, value and time left.
+    pub leases: Vec<(Bytes, Bytes, Duration)>,
+}
+
+/// A job that is enqueued, or has failed for good already.
+#[derive(Clone, Debug, PartialEq)]
+pub struct JobSource {
+    /// The job, with an id of its own.
+    pub job: NewJob,
+    /// Why it has failed for good; `None`: it has not.
+    pub failed: Option<String>,
 }
 
 /// A record of qless as its script keeps it in Redis: texts are not checked yet.
@@ -153,6 +184,12 @@ impl ImportRecord {
         };
         let names = |list: &[Bytes]| -> usize { list.iter().map(Bytes::len).sum() };
         match self {
+            Self::Item(item) => {
+                let leases = item.leases.iter();
+                let leases = leases.map(|(key, value, _)| key.len() + value.len());
+                item.key.len() + item.data.len() + item.id.len() + leases.sum::<usize>()
+            }
+            Self::Job(source) => source.job.payload.len(),
             Self::Qless(source) => match &**source {
                 QlessSource::Job(job) => {
                     job.jid.len()

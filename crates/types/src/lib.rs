@@ -36,7 +36,7 @@ pub use claim::{Claim, ClaimRecord, ClaimedJobs, ClaimedRun};
 pub use command::Command;
 pub use event::{Event, Happening};
 pub use id::{Epoch, IdTag, JobId, JobKey, LeaseToken, Position, ShardId};
-pub use import::{Import, ImportRecord, Imported};
+pub use import::{Import, ImportRecord, Imported, JobSource, WorkItem};
 pub use job::{
     Backoff, Failure, FailurePolicy, Finished, HistoryEntry, JobRecord, JobState, LeaseRecord,
     Outcome, Priority, Progress, RetryPolicy, What,

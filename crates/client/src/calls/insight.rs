@@ -3,12 +3,15 @@
 use std::time::SystemTime;
 
 use ganger_proto::v1;
+use ganger_types::import::Imported;
 
 use super::jobs::call;
 use crate::Client;
-use crate::convert::us;
+use crate::convert::{imported, us};
 use crate::error::Error;
-use crate::model::{PeerView, ServerInfo, Statistics, TrackedJob, WaitingMessage, WorkerView};
+use crate::model::{
+    ImportRecord, PeerView, ServerInfo, Statistics, TrackedJob, WaitingMessage, WorkerView,
+};
 
 impl Client {
     fn here(&self) -> v1::InsightRequest {
@@ -130,6 +133,24 @@ impl Client {
         };
         call!(self, Safe, admin_wire.reconcile_peer(request.clone()))?;
         Ok(())
+    }
+
+    /// Takes records of another server over into a namespace, up to 1,000 in a call: what became of each. A record that
+    /// was taken over before, within seven days, is skipped, whatever has become of it since.
+    ///
+    /// # Errors
+    /// If there are too many records, or a record is no valid request, or the caller is no admin of the namespace.
+    pub async fn import(
+        &self,
+        namespace: &str,
+        records: Vec<ImportRecord>,
+    ) -> Result<Vec<Imported>, Error> {
+        let request = v1::ImportRequest {
+            namespace: namespace.to_owned(),
+            records: records.into_iter().map(Into::into).collect(),
+        };
+        let reply = call!(self, Safe, admin_wire.import(request))?;
+        Ok(reply.records.into_iter().map(imported).collect())
     }
 
     /// Recomputes every index of the server and compares: what disagrees; empty is good.

@@ -1,5 +1,6 @@
 //! Between the SDK's structs and the wire's: by hand, so that neither freezes the other.
 
+mod import;
 mod insight;
 mod job;
 mod lease;
@@ -14,6 +15,7 @@ use ganger_proto::v1;
 use crate::error::Error;
 use crate::model::{Backoff, FailurePolicy, JobState, KeepFor, Progress, RetryPolicy};
 
+pub(crate) use import::imported;
 pub(crate) use lease::{answer, deliveries, wire_report};
 
 /// Whole milliseconds, rounded up: a duration that is not zero must not become zero.

@@ -3,6 +3,7 @@
 //! Points in time are [`SystemTime`], durations [`Duration`], names text. `None` is said where it is
 //! not simply "absent".
 
+mod import;
 mod insight;
 mod job;
 mod lease;
@@ -13,6 +14,7 @@ mod view;
 
 use std::time::Duration;
 
+pub use import::*;
 pub use insight::*;
 pub use job::*;
 pub use lease::*;

@@ -1,5 +1,6 @@
 //! From requests to commands: every field is checked, and an error names the field.
 
+mod import;
 mod job;
 mod lease;
 mod list;
@@ -18,6 +19,7 @@ use ganger_types::{
 use crate::gate;
 use crate::problem::Problem;
 
+pub(crate) use import::import;
 pub(crate) use job::{alter, enqueue, members};
 pub(crate) use lease::{Asked, cut, hello, lease, report};
 pub(crate) use list::{job_query, matching_query};

@@ -7,13 +7,13 @@ use ganger_shard::Health;
 use ganger_types::command::Reconcile;
 use ganger_types::query::Query;
 use ganger_types::reply::PeerView;
-use ganger_types::{Command, Reply, ShardId};
+use ganger_types::{Command, Imported, Reply, ShardId};
 use tonic::{Request, Response, Status};
 
 use super::reply_as;
 use crate::gate;
 use crate::problem::Problem;
-use crate::{Face, outward};
+use crate::{Face, inward, outward};
 
 /// Messages in one answer, unless said otherwise.
 const OUTBOX_MESSAGES: usize = 100;
@@ -106,6 +106,30 @@ impl Admin for Face {
         };
         self.call(Command::Reconcile(command)).await?;
         Ok(Response::new(v1::ReconcilePeerReply {}))
+    }
+
+    async fn import(
+        &self,
+        request: Request<v1::ImportRequest>,
+    ) -> Result<Response<v1::ImportReply>, Status> {
+        let command = inward::import(self.handle.id(), request.into_inner())?;
+        let reply = self.call(Command::Import(Box::new(command))).await?;
+        let records = reply_as!(reply, Reply::Imported(records) => records)?;
+        Ok(Response::new(v1::ImportReply {
+            records: records.into_iter().map(imported).collect(),
+        }))
+    }
+}
+
+fn imported(imported: Imported) -> v1::Imported {
+    let (outcome, reason) = match imported {
+        Imported::Taken => (v1::ImportOutcome::Taken, String::new()),
+        Imported::AlreadyThere => (v1::ImportOutcome::AlreadyThere, String::new()),
+        Imported::Refused(reason) => (v1::ImportOutcome::Refused, reason),
+    };
+    v1::Imported {
+        outcome: outcome.into(),
+        reason,
     }
 }
 

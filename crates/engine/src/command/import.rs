@@ -5,20 +5,30 @@
 
 use std::time::Duration;
 
-use ganger_types::import::{Import, ImportRecord, Imported, QlessSource};
-use ganger_types::keys::{Condition, Expiry, KeyCall};
+use ganger_types::command::Enqueue;
+use ganger_types::import::{Import, ImportRecord, Imported, JobSource, QlessSource, WorkItem};
+use ganger_types::keys::{Condition, End, Expiry, KeyCall, KeyKind};
 use ganger_types::{Answer, Bytes, KeyCalls, Namespace, Now, Rejection, Reply, limits};
 
 use crate::Effects;
 use crate::engine::Engine;
+use crate::past::Past;
 
 /// With these bytes the names of all marks begin.
 const MARK: &[u8] = b"ganger:imported:";
+/// The failure group of jobs that had failed before they came.
+const FAILED_GROUP: &str = "imported";
 /// How long a mark lasts: in this time an import that was interrupted must be run again.
 const MARK_LASTS: Duration = Duration::from_secs(7 * 86_400);
 
 impl Engine {
-    pub(crate) fn import(&mut self, now: Now, cmd: Import, out: &mut Effects) -> Answer {
+    pub(crate) fn import(
+        &mut self,
+        now: Now,
+        cmd: Import,
+        known: &Past,
+        out: &mut Effects,
+    ) -> Answer {
         if cmd.records.len() > limits::IMPORT_RECORDS_MAX {
             return Err(Rejection::TooLarge {
                 what: "the number of records of an import",
@@ -29,7 +39,7 @@ impl Engine {
 
         let Import { namespace, records } = cmd;
         let each = records.into_iter();
-        let imported = each.map(|record| self.import_one(now, &namespace, record, out));
+        let imported = each.map(|record| self.import_one(now, &namespace, record, known, out));
         Ok(Reply::Imported(imported.collect()))
     }
 
@@ -38,6 +48,7 @@ impl Engine {
         now: Now,
         namespace: &Namespace,
         record: ImportRecord,
+        known: &Past,
         out: &mut Effects,
     ) -> Imported {
         let mark = mark(&record);
@@ -54,33 +65,136 @@ impl Engine {
         }
         let imported = match record {
             ImportRecord::Qless(source) => self.qless.import(now.elapsed, namespace, *source, out),
+            ImportRecord::Item(item) => self.import_item(now, namespace, *item, out),
+            ImportRecord::Job(source) => self.import_job(now, namespace, *source, known, out),
         };
         if let (Imported::Taken, Some(mark)) = (&imported, mark) {
-            self.mark(now, namespace, mark, out);
+            let calls = vec![set(mark, Bytes::new(), Expiry::After(MARK_LASTS))];
+            self.write_keys(now, namespace, calls, out);
         }
         imported
     }
 
-    fn mark(&mut self, now: Now, namespace: &Namespace, mark: Bytes, out: &mut Effects) {
-        let call = KeyCall::Set {
-            key: mark,
-            value: Bytes::new(),
-            expiry: Expiry::After(MARK_LASTS),
-            condition: Condition::Always,
-            gets: false,
+    /// An item with its place in line and its leases.
+    fn import_item(
+        &mut self,
+        now: Now,
+        namespace: &Namespace,
+        item: WorkItem,
+        out: &mut Effects,
+    ) -> Imported {
+        if let Some(wrong) = self.cannot_take(now, namespace, &item) {
+            return Imported::Refused(wrong);
+        }
+        if self.keys.kind(now, namespace, &item.key).is_some() {
+            return Imported::AlreadyThere;
+        }
+        let mut calls = vec![set(item.key, item.data, Expiry::Never)];
+        for (key, value, left) in item.leases {
+            if !left.is_zero() {
+                calls.push(set(key, value, Expiry::After(left)));
+            }
+        }
+        if let Some(key) = item.list {
+            calls.push(KeyCall::Push {
+                key,
+                end: End::Left,
+                values: vec![item.id],
+                condition: Condition::Always,
+            });
+        }
+        self.write_keys(now, namespace, calls, out);
+        Imported::Taken
+    }
+
+    /// Why the keys of an item cannot be written, if so.
+    fn cannot_take(&self, now: Now, namespace: &Namespace, item: &WorkItem) -> Option<String> {
+        let leases = item.leases.iter();
+        let strings = leases.map(|(key, value, _)| (key, value.len()));
+        let strings = strings.chain([(&item.key, item.data.len())]);
+        let lists = item.list.iter().map(|key| (key, item.id.len()));
+        for (key, bytes) in strings.chain(lists) {
+            let (actual, limit) = (key.len(), limits::KEY_NAME_MAX);
+            if actual > limit {
+                return Some(format!("a key of {actual} bytes: the limit is {limit}"));
+            }
+            let limit = limits::KEY_VALUE_MAX;
+            if bytes > limit {
+                return Some(format!("a value of {bytes} bytes: the limit is {limit}"));
+            }
+        }
+        let list = item.list.as_ref()?;
+        let is_string = self.keys.kind(now, namespace, list) == Some(KeyKind::String);
+        is_string.then(|| {
+            let list = list.escape_ascii();
+            format!("the key \"{list}\" holds a string here, not a list: rename or delete it")
+        })
+    }
+
+    /// A job of ours, which has failed already if the source says so.
+    fn import_job(
+        &mut self,
+        now: Now,
+        namespace: &Namespace,
+        source: JobSource,
+        known: &Past,
+        out: &mut Effects,
+    ) -> Imported {
+        let command = Enqueue {
+            namespace: namespace.clone(),
+            jobs: vec![source.job],
+            ..Enqueue::default()
         };
+        let made = match self.enqueue(now, command, known, out) {
+            Ok(Reply::Enqueued { jobs, .. }) => jobs.into_iter().next(),
+            Ok(_) => None,
+            Err(rejection) => return Imported::Refused(rejection.to_string()),
+        };
+        let Some(made) = made.filter(|it| !it.existed) else {
+            return Imported::AlreadyThere;
+        };
+        if let Some(message) = source.failed {
+            self.fail_unstarted(now, made.key, FAILED_GROUP, message, out);
+        }
+        Imported::Taken
+    }
+
+    fn write_keys(
+        &mut self,
+        now: Now,
+        namespace: &Namespace,
+        calls: Vec<KeyCall>,
+        out: &mut Effects,
+    ) {
         let calls = KeyCalls {
             namespace: namespace.clone(),
             watched: Vec::new(),
-            calls: vec![call],
+            calls,
         };
         self.keys.apply(now, calls, out);
     }
 }
 
+fn set(key: Bytes, value: Bytes, expiry: Expiry) -> KeyCall {
+    KeyCall::Set {
+        key,
+        value,
+        expiry,
+        condition: Condition::Always,
+        gets: false,
+    }
+}
+
 /// The name of a record's mark; `None` for one that does the same however often it is applied.
 fn mark(record: &ImportRecord) -> Option<Bytes> {
-    let ImportRecord::Qless(source) = record;
+    let source = match record {
+        ImportRecord::Qless(source) => source,
+        ImportRecord::Item(item) => return Some([MARK, b"item:", &item.key].concat().into()),
+        ImportRecord::Job(source) => {
+            let id = source.job.id.as_ref()?;
+            return Some([MARK, b"job:", id.as_bytes()].concat().into());
+        }
+    };
     let parts: [&[u8]; 2] = match &**source {
         QlessSource::Job(job) => [b"j:", &job.jid],
         QlessSource::Recurring { jid, .. } => [b"r:", jid],

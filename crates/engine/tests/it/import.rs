@@ -2,10 +2,18 @@
 
 #![allow(missing_docs, reason = "tests")]
 
+use std::time::Duration;
+
 use crate::support::World;
+use ganger_types::command::NewJob;
 use ganger_types::import::{ImportRecord, Imported, QlessJobSource, QlessSource};
+use ganger_types::keys::{End, KeyCall, KeyReply, TimeLeft};
 use ganger_types::qless::{Generation, QlessReply, QlessRequest, QlessSet, QlessTime};
-use ganger_types::{Bytes, Command, Import, Namespace, QlessCall, Reply};
+use ganger_types::query::Query;
+use ganger_types::{
+    Bytes, Command, Group, Import, JobId, JobSource, KeyAnswers, KeyCalls, Kind, Namespace,
+    QlessCall, Reply, WorkItem, limits,
+};
 
 fn pairs(fields: &[(&str, &str)]) -> Vec<(Bytes, Bytes)> {
     let owned = |text: &str| Bytes::copy_from_slice(text.as_bytes());
@@ -228,4 +236,130 @@ fn counters_and_statistics_are_added_once_to_what_is_here() {
     ] {
         assert!(shown.contains(expected), "{shown}");
     }
+}
+
+fn send(world: &mut World, record: ImportRecord) -> Imported {
+    let command = Command::Import(Box::new(Import {
+        namespace: Namespace::default(),
+        records: vec![record],
+    }));
+    match world.ok(command) {
+        Reply::Imported(mut each) => each.remove(0),
+        other => panic!("not the answer to an import: {other:?}"),
+    }
+}
+
+fn keys(world: &mut World, call: KeyCall) -> KeyReply {
+    let command = Command::Keys(Box::new(KeyCalls {
+        namespace: Namespace::default(),
+        watched: Vec::new(),
+        calls: vec![call],
+    }));
+    match world.ok(command) {
+        Reply::Keys(KeyAnswers::Each(mut each)) => each.remove(0).expect("it is accepted"),
+        other => panic!("not the answer to a call on keys: {other:?}"),
+    }
+}
+
+fn item(id: &'static str) -> ImportRecord {
+    ImportRecord::Item(Box::new(WorkItem {
+        key: Bytes::from(format!("p:item:{id}")),
+        data: Bytes::from_static(b"data"),
+        list: Some(Bytes::from_static(b"p:queue")),
+        id: Bytes::from_static(id.as_bytes()),
+        leases: vec![(
+            Bytes::from(format!("p:lease:{id}")),
+            Bytes::from_static(b"session"),
+            Duration::from_secs(30),
+        )],
+    }))
+}
+
+#[test]
+fn an_item_comes_once_with_its_place_and_the_time_that_its_lease_has_left() {
+    let mut world = World::new();
+    assert_eq!(send(&mut world, item("a")), Imported::Taken);
+    assert_eq!(send(&mut world, item("b")), Imported::Taken);
+    let key = Bytes::from_static(b"p:lease:a");
+    let left = keys(&mut world, KeyCall::TimeLeft { key });
+    let half_minute = TimeLeft::For(Duration::from_secs(30));
+    assert_eq!(left, KeyReply::TimeLeft(half_minute));
+    let next = KeyCall::Pop {
+        key: Bytes::from_static(b"p:queue"),
+        end: End::Right,
+        count: None,
+    };
+    let popped = keys(&mut world, next);
+    assert_eq!(popped, KeyReply::Value(Bytes::from_static(b"a")));
+    let item_key = vec![Bytes::from_static(b"p:item:a")];
+    keys(&mut world, KeyCall::Delete { keys: item_key });
+    assert_eq!(
+        send(&mut world, item("a")),
+        Imported::AlreadyThere,
+        "it is done"
+    );
+    let key = Bytes::from_static(b"p:queue");
+    assert_eq!(
+        keys(&mut world, KeyCall::Length { key }),
+        KeyReply::Number(1)
+    );
+}
+
+#[test]
+fn an_item_is_refused_if_its_list_is_none_here() {
+    let mut world = World::new();
+    let set = KeyCall::SetMany {
+        pairs: vec![(Bytes::from_static(b"p:queue"), Bytes::new())],
+    };
+    keys(&mut world, set);
+    let Imported::Refused(reason) = send(&mut world, item("a")) else {
+        panic!("it was not refused");
+    };
+    assert!(reason.contains("holds a string"), "{reason}");
+    let keys_of_item = vec![Bytes::from_static(b"p:item:a")];
+    let there = keys(&mut world, KeyCall::Exists { keys: keys_of_item });
+    assert_eq!(
+        there,
+        KeyReply::Number(0),
+        "a refusal leaves nothing behind"
+    );
+}
+
+#[test]
+fn a_job_of_ours_comes_once_and_may_have_failed_already() {
+    let mut world = World::new();
+    let job = |id: &str, failed: Option<&str>| {
+        ImportRecord::Job(Box::new(JobSource {
+            job: NewJob {
+                id: Some(JobId::new(id).expect("an id")),
+                kind: Kind::from_static("k"),
+                ..NewJob::default()
+            },
+            failed: failed.map(str::to_owned),
+        }))
+    };
+    assert_eq!(send(&mut world, job("a", None)), Imported::Taken);
+    assert_eq!(send(&mut world, job("a", None)), Imported::AlreadyThere);
+    assert_eq!(
+        send(&mut world, job("b", Some("no such table"))),
+        Imported::Taken
+    );
+    let groups = world.ok(Command::Query(Box::new(Query::FailureGroups(
+        Namespace::default(),
+    ))));
+    let Reply::FailureGroups(groups) = groups else {
+        panic!("{groups:?}");
+    };
+    assert_eq!(groups, [(Group::from_static("imported"), 1)]);
+}
+
+#[test]
+fn an_import_of_too_many_records_is_refused() {
+    let mut world = World::new();
+    let command = Command::Import(Box::new(Import {
+        namespace: Namespace::default(),
+        records: vec![item("a"); limits::IMPORT_RECORDS_MAX + 1],
+    }));
+    let refused = world.refused(command);
+    assert_eq!(refused, "too_large");
 }
