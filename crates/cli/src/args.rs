@@ -3,8 +3,8 @@
 use clap::{Parser, Subcommand};
 
 use crate::command::{
-    backup, bench, check, completions, events, failures, job, man, ngsi, outbox, queue, run,
-    schedule, server, stats, submit, token, version, worker, workers,
+    backup, bench, check, completions, events, failures, import, job, man, ngsi, outbox, queue,
+    run, schedule, server, stats, submit, token, version, worker, workers,
 };
 use crate::context::Global;
 use crate::exit::EXIT_CODES_HELP;
@@ -56,6 +56,8 @@ pub(crate) enum Command {
     Check(check::CheckArgs),
     /// Copy a store, also while its server runs.
     Backup(backup::BackupArgs),
+    /// Take over what lies in a Redis.
+    Import(import::ImportArgs),
     /// Measure a server, beside a bare log on the same disk.
     Bench(Box<bench::BenchArgs>),
     /// Make, list and revoke tokens in the access file of a server.

@@ -48,7 +48,8 @@ impl Exit {
 pub(crate) const EXIT_CODES_HELP: &str = "\
 Exit codes:
   0  done; a job that was waited for succeeded
-  1  failed: a job that was waited for failed or was cancelled, or an audit found something
+  1  failed: a job that was waited for failed or was cancelled, an audit found something, or an import could not take
+     everything
   2  the command line or the document cannot be understood
   3  the job, queue or schedule is not there
   4  the server cannot be reached

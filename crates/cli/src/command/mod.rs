@@ -6,6 +6,7 @@ pub(crate) mod check;
 pub(crate) mod completions;
 pub(crate) mod events;
 pub(crate) mod failures;
+pub(crate) mod import;
 pub(crate) mod job;
 pub(crate) mod man;
 mod new_job;
@@ -74,6 +75,7 @@ async fn serve(context: &Context, command: Command) -> Outcome {
         Command::Events(args) => events::run(context, args).await,
         Command::Check(args) => check::run(context, args).await,
         Command::Backup(args) => backup::run(context, &args),
+        Command::Import(args) => import::run(context, args).await,
         Command::Bench(args) => bench::run(context, *args).await,
         Command::Version(args) => version::run(context, &args).await,
     }

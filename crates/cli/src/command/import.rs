@@ -1,0 +1,211 @@
+//! `ganger import`: takes over what lies in a Redis.
+//!
+//! The source is only read. A record goes to the server in the form in which the source keeps it; the server checks it,
+//! and takes it once, however often it is sent.
+
+mod address;
+mod batch;
+mod qless;
+mod report;
+mod source;
+mod value;
+mod work_queue;
+
+use std::collections::BTreeSet;
+
+use clap::Args;
+use ganger_client::Bytes;
+
+use self::address::Address;
+use self::batch::Target;
+use self::report::Kind;
+use self::source::Source;
+use crate::context::{Context, remark};
+use crate::exit::{Exit, Failure, Outcome};
+
+/// Keys of which the names are asked for at once.
+const SCAN_KEYS: usize = 500;
+
+/// For the end of its help.
+const EXAMPLES: &str = "\
+Examples:
+  ganger import redis://127.0.0.1:6379/0
+  ganger import --dry-run redis://:password@redis.example:6379/3";
+
+/// Takes over what lies in a Redis: jobs, queues, recurring jobs, failures and statistics of qless; queues, items and
+/// leases of redis-work-queue. The source is only read. Run it again after an interruption: each record is taken once.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct ImportArgs {
+    /// The source: redis://[[USER]:PASSWORD@]HOST[:PORT][/DATABASE].
+    #[arg(value_name = "URL", value_parser = Address::read)]
+    source: Address,
+
+    /// The namespace that gets the records. If absent, that of --namespace, or else of the database with the same
+    /// number on ganger's Redis port: `default` for 0, `db1` for 1, and so on.
+    #[arg(long, value_name = "NAME")]
+    into: Option<String>,
+
+    /// Only this.
+    #[arg(long, value_enum, value_name = "WHAT")]
+    only: Option<What>,
+
+    /// Only read and report; the server is not asked.
+    #[arg(long)]
+    dry_run: bool,
+}
+
+/// What to take over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum What {
+    /// What qless keeps.
+    Qless,
+    /// Queues of redis-work-queue.
+    WorkQueue,
+}
+
+pub(crate) async fn run(context: &Context, args: ImportArgs) -> Outcome {
+    let namespace = args.namespace(&context.global.namespace);
+    let mut source = Source::connect(&args.source).await?;
+    let client = if args.dry_run {
+        None
+    } else {
+        Some(context.client().await?)
+    };
+    let mut target = Target::new(client, namespace);
+    let changes = source.changes().await?;
+    take_all(&args, &mut source, &mut target).await?;
+    let report = target.finish().await?;
+    if source.changes().await? != changes {
+        remark(
+            "the source was written to while it was read: what changed after it was read is here as it was before. Stop its workers and producers before you import",
+        );
+    }
+    report.show(context, &args.source.to_string(), args.dry_run)?;
+    Ok(if report.has_refused() {
+        Exit::Failed
+    } else {
+        Exit::Done
+    })
+}
+
+impl ImportArgs {
+    fn namespace(&self, global: &str) -> String {
+        match (&self.into, global, self.source.database) {
+            (Some(name), ..) => name.clone(),
+            (None, "default", 1..) => format!("db{}", self.source.database),
+            (None, global, _) => global.to_owned(),
+        }
+    }
+
+    fn wants(&self, what: What) -> bool {
+        self.only.is_none_or(|only| only == what)
+    }
+}
+
+/// What the first look at all keys leaves for later.
+#[derive(Default)]
+struct Found {
+    /// Queues of redis-work-queue, of which there is a list.
+    queues: BTreeSet<Bytes>,
+    /// Whether there are strings of which nobody has looked at the names yet.
+    has_strings: bool,
+}
+
+async fn take_all(
+    args: &ImportArgs,
+    source: &mut Source,
+    target: &mut Target,
+) -> Result<(), Failure> {
+    let mut qless = qless::Qless::default();
+    if args.wants(What::Qless) {
+        qless.begin(source, target).await?;
+    }
+    let mut found = Found::default();
+    let mut cursor = Bytes::from_static(b"0");
+    loop {
+        let (next, keys) = source.scan(&cursor, SCAN_KEYS).await?;
+        let kinds = source.kinds(&keys).await?;
+        let mut of_qless = Vec::new();
+        for (key, kind) in keys.into_iter().zip(kinds) {
+            if qless::owns(&key) {
+                of_qless.push((key, kind));
+            } else if kind == "string" {
+                found.has_strings = true;
+            } else if let Some(queue) = work_queue::queue_of(&key).filter(|_| kind == "list") {
+                found.queues.insert(queue);
+            } else if kind != "none" && args.only.is_none() {
+                target.report.other_key(&key);
+            }
+        }
+        if args.wants(What::Qless) {
+            qless.take(of_qless, source, target).await?;
+        }
+        cursor = next;
+        if cursor == "0" {
+            break;
+        }
+    }
+    if args.wants(What::Qless) {
+        qless.end(source, target).await?;
+    }
+    take_strings(args, &found, source, target).await
+}
+
+async fn take_strings(
+    args: &ImportArgs,
+    found: &Found,
+    source: &mut Source,
+    target: &mut Target,
+) -> Result<(), Failure> {
+    let mut items = work_queue::Items::new(&found.queues);
+    if args.wants(What::WorkQueue) {
+        for queue in &found.queues {
+            target.report.found(Kind::WorkQueue);
+            items.take_lists(queue, source, target).await?;
+            target.flush().await?;
+            target.report.taken(Kind::WorkQueue);
+        }
+    }
+    if !found.has_strings {
+        return Ok(());
+    }
+    let mut cursor = Bytes::from_static(b"0");
+    loop {
+        let (next, keys) = source.scan(&cursor, SCAN_KEYS).await?;
+        let kinds = source.kinds(&keys).await?;
+        let strings = keys.into_iter().zip(kinds);
+        let strings = strings.filter(|(key, kind)| kind == "string" && !qless::owns(key));
+        let strings: Vec<_> = strings.map(|(key, _)| key).collect();
+        if args.wants(What::WorkQueue) {
+            items
+                .take_strings(strings, args.only.is_none(), source, target)
+                .await?;
+        } else if args.only.is_none() {
+            for key in &strings {
+                target.report.other_key(key);
+            }
+        }
+        cursor = next;
+        if cursor == "0" {
+            return Ok(());
+        }
+    }
+}
+
+/// Names that were dealt with: 16 bytes each, of whatever length they are.
+#[derive(Default)]
+struct Seen {
+    hashes: std::collections::HashSet<(u64, u64)>,
+    one: std::hash::RandomState,
+    two: std::hash::RandomState,
+}
+
+impl Seen {
+    /// Notes a name; true the first time.
+    fn is_new(&mut self, name: &[u8]) -> bool {
+        use std::hash::BuildHasher as _;
+        let hashes = (self.one.hash_one(name), self.two.hash_one(name));
+        self.hashes.insert(hashes)
+    }
+}

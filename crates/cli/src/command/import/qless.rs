@@ -1,0 +1,326 @@
+//! What the script of qless keeps in a Redis.
+
+mod job;
+
+use std::collections::BTreeSet;
+
+use ganger_client::import::{QlessSource, QlessStatisticsSource, QlessTime};
+use ganger_client::{Bytes, ImportRecord};
+
+use super::Seen;
+use super::batch::Target;
+use super::report::Kind;
+use super::source::{Call, Source, call};
+use super::value::Value;
+use crate::exit::Failure;
+
+/// Members of a set or list that are asked for at once.
+pub(super) const PAGE: usize = 500;
+
+/// Whether a key is one of qless.
+pub(super) fn owns(key: &[u8]) -> bool {
+    key.starts_with(b"ql:")
+}
+
+/// What is known of the source so far.
+#[derive(Default)]
+pub(super) struct Qless {
+    jobs: Seen,
+    /// Queues and days whose statistics were sent.
+    days: Seen,
+    /// Keys of the sets of jobs that wait for others.
+    depends: BTreeSet<Bytes>,
+}
+
+impl Qless {
+    /// What must come before the jobs: options, queues, and the failed jobs in the order of their failures.
+    pub(super) async fn begin(
+        &mut self,
+        source: &mut Source,
+        target: &mut Target,
+    ) -> Result<(), Failure> {
+        let options = source.one(call(&[b"HGETALL", b"ql:config"])).await?;
+        for (option, value) in options.pairs() {
+            let (name, bytes) = (option.clone(), option.len() + value.len());
+            let record = QlessSource::Setting { option, value };
+            send(target, Kind::QlessOption, &name, bytes, record).await?;
+        }
+        take_queues(source, target).await?;
+        for (name, at) in scores(source, b"ql:workers").await? {
+            let record = QlessSource::Worker {
+                name: name.clone(),
+                seen_at: QlessTime::new(at),
+            };
+            send(target, Kind::QlessWorker, &name, name.len(), record).await?;
+        }
+        let groups = source.one(call(&[b"SMEMBERS", b"ql:failures"])).await?;
+        for group in groups.list() {
+            self.take_failed(&group, source, target).await?;
+        }
+        Ok(())
+    }
+
+    /// The jobs of a failure group, the oldest failure first: the list has the newest first.
+    async fn take_failed(
+        &mut self,
+        group: &Bytes,
+        source: &mut Source,
+        target: &mut Target,
+    ) -> Result<(), Failure> {
+        let key = [b"ql:f:", &group[..]].concat();
+        let mut end = source.one(call(&[b"LLEN", &key])).await?.size();
+        while end > 0 {
+            let from = end.saturating_sub(PAGE);
+            let (first, last) = (from.to_string(), (end - 1).to_string());
+            let page = call(&[b"LRANGE", &key, first.as_bytes(), last.as_bytes()]);
+            let mut jids = source.one(page).await?.list();
+            jids.reverse();
+            self.take_jobs(jids, source, target).await?;
+            end = from;
+        }
+        Ok(())
+    }
+
+    /// Takes what lies under these keys.
+    pub(super) async fn take(
+        &mut self,
+        keys: Vec<(Bytes, Bytes)>,
+        source: &mut Source,
+        target: &mut Target,
+    ) -> Result<(), Failure> {
+        let mut jids = Vec::new();
+        for (key, kind) in keys {
+            let name = |prefix: &[u8]| key.strip_prefix(prefix).map(|name| key.slice_ref(name));
+            let is_hash = kind == "hash";
+            if let (Some(jid), true) = (name(b"ql:j:"), is_hash) {
+                jids.push(jid);
+            } else if let (Some(jid), true) = (name(b"ql:r:"), is_hash) {
+                take_recurring(&key, jid, source, target).await?;
+            } else if let (Some(id), true) = (name(b"ql:th:"), is_hash) {
+                take_throttle(&key, id, source, target).await?;
+            } else if let (Some(rest), true) = (name(b"ql:s:"), is_hash) {
+                self.take_statistics(&rest, source, target).await?;
+            } else if key.starts_with(b"ql:q:") && key.ends_with(b"-depends") {
+                self.depends.insert(key);
+            } else if !is_known(&key) {
+                target.report.other_key(&key);
+            }
+        }
+        self.take_jobs(jids, source, target).await
+    }
+
+    async fn take_jobs(
+        &mut self,
+        mut jids: Vec<Bytes>,
+        source: &mut Source,
+        target: &mut Target,
+    ) -> Result<(), Failure> {
+        jids.retain(|jid| self.jobs.is_new(jid));
+        job::take(jids, source, target).await
+    }
+
+    /// The statistics of the queue and day of a key behind `ql:s:`: three hashes, of which the first that is met is enough.
+    async fn take_statistics(
+        &mut self,
+        rest: &Bytes,
+        source: &mut Source,
+        target: &mut Target,
+    ) -> Result<(), Failure> {
+        let mut parts = rest.splitn(3, |byte| *byte == b':');
+        let (Some(_), Some(day), Some(queue)) = (parts.next(), parts.next(), parts.next()) else {
+            target.report.other_key(&[b"ql:s:", &rest[..]].concat());
+            return Ok(());
+        };
+        let begin = std::str::from_utf8(day)
+            .ok()
+            .and_then(|text| text.parse().ok());
+        let Some(begin) = begin else {
+            target.report.other_key(&[b"ql:s:", &rest[..]].concat());
+            return Ok(());
+        };
+        let name = [day, b":", queue].concat();
+        if !self.days.is_new(&name) {
+            return Ok(());
+        }
+        let kinds: [&[u8]; 3] = [b"stats", b"wait", b"run"];
+        let hash = |kind: &[u8]| {
+            let key = [b"ql:s:", kind, b":", &name[..]].concat();
+            call(&[b"HGETALL", &key])
+        };
+        let values = source.ask(kinds.map(hash).to_vec()).await?;
+        let mut values = values.into_iter().map(Value::pairs);
+        let mut next = || values.next().unwrap_or_default();
+        let record = QlessSource::Statistics(QlessStatisticsSource {
+            queue: Bytes::copy_from_slice(queue),
+            day: QlessTime::new(begin),
+            counters: next(),
+            wait: next(),
+            run: next(),
+        });
+        // About 150 small fields.
+        send(target, Kind::QlessStatistics, &name, 4_096, record).await
+    }
+
+    /// What must come behind the jobs.
+    pub(super) async fn end(
+        &mut self,
+        source: &mut Source,
+        target: &mut Target,
+    ) -> Result<(), Failure> {
+        for (tag, count) in scores(source, b"ql:tags").await? {
+            let name = tag.clone();
+            let count = whole(count);
+            let record = QlessSource::TagCount { tag, count };
+            send(target, Kind::QlessTag, &name, name.len(), record).await?;
+        }
+        for (jid, at) in scores(source, b"ql:tracked").await? {
+            let (name, at) = (jid.clone(), QlessTime::new(at));
+            let record = QlessSource::Tracked { jid, at };
+            send(target, Kind::QlessTracked, &name, name.len(), record).await?;
+        }
+        target.flush().await?;
+        for key in std::mem::take(&mut self.depends) {
+            let waiting = scores(source, &key).await?;
+            let jids = waiting.into_iter().map(|(jid, _)| jid);
+            target.release(jids.collect()).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Keys that belong to what is taken with something else.
+fn is_known(key: &[u8]) -> bool {
+    const PREFIXES: [&[u8]; 7] = [
+        b"ql:j:", b"ql:q:", b"ql:f:", b"ql:t:", b"ql:w:", b"ql:th:", b"ql:s:",
+    ];
+    const KEYS: [&[u8]; 8] = [
+        b"ql:queues",
+        b"ql:paused_queues",
+        b"ql:workers",
+        b"ql:completed",
+        b"ql:tracked",
+        b"ql:failures",
+        b"ql:tags",
+        b"ql:config",
+    ];
+    KEYS.contains(&key) || PREFIXES.iter().any(|prefix| key.starts_with(prefix))
+}
+
+pub(super) async fn send(
+    target: &mut Target,
+    kind: Kind,
+    name: &[u8],
+    bytes: usize,
+    record: QlessSource,
+) -> Result<(), Failure> {
+    let record = ImportRecord::Qless(Box::new(record));
+    target.send(kind, name, bytes, record).await
+}
+
+/// The members of a sorted set with their scores, in order. Such sets are as long as there are queues, workers, tags, or
+/// jobs that wait for others.
+async fn scores(source: &mut Source, key: &[u8]) -> Result<Vec<(Bytes, f64)>, Failure> {
+    let mut all = Vec::new();
+    loop {
+        let (first, last) = (all.len(), all.len() + PAGE - 1);
+        let (first, last) = (first.to_string(), last.to_string());
+        let page: Call = call(&[
+            b"ZRANGE",
+            key,
+            first.as_bytes(),
+            last.as_bytes(),
+            b"WITHSCORES",
+        ]);
+        let page = source.one(page).await?.scores();
+        let is_last = page.len() < PAGE;
+        all.extend(page);
+        if is_last {
+            return Ok(all);
+        }
+    }
+}
+
+async fn take_queues(source: &mut Source, target: &mut Target) -> Result<(), Failure> {
+    let paused = source
+        .one(call(&[b"SMEMBERS", b"ql:paused_queues"]))
+        .await?;
+    let mut paused: BTreeSet<Bytes> = paused.list().into_iter().collect();
+    let mut queues = Vec::new();
+    for (name, at) in scores(source, b"ql:queues").await? {
+        let is_paused = paused.remove(&name);
+        queues.push((name, Some(QlessTime::new(at)), is_paused));
+    }
+    queues.extend(paused.into_iter().map(|name| (name, None, true)));
+    for (name, seen_at, is_paused) in queues {
+        let record = QlessSource::Queue {
+            name: name.clone(),
+            seen_at,
+            is_paused,
+        };
+        send(target, Kind::QlessQueue, &name, name.len(), record).await?;
+    }
+    Ok(())
+}
+
+async fn take_recurring(
+    key: &Bytes,
+    jid: Bytes,
+    source: &mut Source,
+    target: &mut Target,
+) -> Result<(), Failure> {
+    let fields = source.one(call(&[b"HGETALL", key])).await?.pairs();
+    let queue = fields.iter().find(|(name, _)| name == "queue");
+    let queue = queue.map(|(_, queue)| queue.clone()).unwrap_or_default();
+    let set = [b"ql:q:", &queue[..], b"-recur"].concat();
+    let next = source.one(call(&[b"ZSCORE", &set, &jid])).await?.score();
+    let Some(next) = next else {
+        target.report.found(Kind::QlessRecurring);
+        let reason = "it is in no queue's set of recurring jobs: qless would never run it";
+        target.report.refused(Kind::QlessRecurring, reason, &jid);
+        return Ok(());
+    };
+    let bytes = fields.iter().map(|(name, value)| name.len() + value.len());
+    let (name, bytes) = (jid.clone(), bytes.sum());
+    let record = QlessSource::Recurring {
+        jid,
+        fields,
+        next_at: QlessTime::new(next),
+    };
+    send(target, Kind::QlessRecurring, &name, bytes, record).await
+}
+
+async fn take_throttle(
+    key: &Bytes,
+    id: Bytes,
+    source: &mut Source,
+    target: &mut Target,
+) -> Result<(), Failure> {
+    let calls = vec![call(&[b"HGETALL", key]), call(&[b"PTTL", key])];
+    let mut values = source.ask(calls).await?.into_iter();
+    let fields = values.next().map(Value::pairs).unwrap_or_default();
+    let left = values.next().map_or(-1, |value| value.number());
+    let maximum = fields.iter().find(|(name, _)| name == "maximum");
+    let maximum = maximum.and_then(|(_, text)| std::str::from_utf8(text).ok()?.parse().ok());
+    let Some(maximum) = maximum.filter(|it: &f64| it.is_finite()) else {
+        target.report.found(Kind::QlessThrottle);
+        let reason = "its maximum is no number";
+        target.report.refused(Kind::QlessThrottle, reason, &id);
+        return Ok(());
+    };
+    let name = id.clone();
+    let record = QlessSource::Throttle {
+        id,
+        maximum,
+        ends_after_ms: u64::try_from(left).ok(),
+    };
+    send(target, Kind::QlessThrottle, &name, name.len(), record).await
+}
+
+#[expect(
+    clippy::as_conversions,
+    clippy::cast_possible_truncation,
+    reason = "counters are whole; one that is too large becomes the largest"
+)]
+fn whole(count: f64) -> i64 {
+    count as i64
+}

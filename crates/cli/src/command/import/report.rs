@@ -1,0 +1,252 @@
+//! What was found, and what became of it.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use crate::context::Context;
+use crate::exit::Failure;
+use crate::show::table::Rows;
+
+/// Examples that are named for each reason.
+const EXAMPLES_MAX: usize = 3;
+/// Reasons that are told apart for each kind.
+const REASONS_MAX: usize = 20;
+/// Bytes of a name that are shown.
+const NAME_BYTES_MAX: usize = 100;
+
+/// What a record is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Kind {
+    QlessJob,
+    QlessRecurring,
+    QlessQueue,
+    QlessWorker,
+    QlessOption,
+    QlessTag,
+    QlessTracked,
+    QlessStatistics,
+    QlessThrottle,
+    WorkQueue,
+    WorkItem,
+}
+
+impl Kind {
+    fn name(self) -> &'static str {
+        match self {
+            Self::QlessJob => "qless jobs",
+            Self::QlessRecurring => "qless recurring jobs",
+            Self::QlessQueue => "qless queues",
+            Self::QlessWorker => "qless workers",
+            Self::QlessOption => "qless options",
+            Self::QlessTag => "qless tag counters",
+            Self::QlessTracked => "qless tracked jobs",
+            Self::QlessStatistics => "qless statistics",
+            Self::QlessThrottle => "qless throttles",
+            Self::WorkQueue => "work queues",
+            Self::WorkItem => "work queue items",
+        }
+    }
+
+    fn key(self) -> String {
+        self.name().replace(' ', "_")
+    }
+}
+
+/// How many, and which for example.
+#[derive(Debug, Default)]
+struct Several {
+    count: u64,
+    examples: Vec<String>,
+}
+
+impl Several {
+    fn add(&mut self, name: String) {
+        self.count += 1;
+        if self.examples.len() < EXAMPLES_MAX {
+            self.examples.push(name);
+        }
+    }
+
+    fn document(&self) -> Value {
+        json!({"count": self.count, "examples": self.examples})
+    }
+}
+
+/// Records of a kind.
+#[derive(Debug, Default)]
+struct Counts {
+    found: u64,
+    taken: u64,
+    already_there: u64,
+    refused: u64,
+    /// By reason.
+    refusals: BTreeMap<String, Several>,
+    /// What was left out because it is none, by reason.
+    left_out: BTreeMap<String, Several>,
+}
+
+/// What was found, and what became of it.
+#[derive(Debug)]
+pub(super) struct Report {
+    namespace: String,
+    kinds: BTreeMap<Kind, Counts>,
+    others: Several,
+}
+
+impl Report {
+    pub(super) fn new(namespace: String) -> Self {
+        Self {
+            namespace,
+            kinds: BTreeMap::new(),
+            others: Several::default(),
+        }
+    }
+
+    fn of(&mut self, kind: Kind) -> &mut Counts {
+        self.kinds.entry(kind).or_default()
+    }
+
+    pub(super) fn found(&mut self, kind: Kind) {
+        self.of(kind).found += 1;
+    }
+
+    pub(super) fn taken(&mut self, kind: Kind) {
+        self.of(kind).taken += 1;
+    }
+
+    pub(super) fn already_there(&mut self, kind: Kind) {
+        self.of(kind).already_there += 1;
+    }
+
+    pub(super) fn refused(&mut self, kind: Kind, reason: &str, name: &[u8]) {
+        let counts = self.of(kind);
+        counts.refused += 1;
+        note(&mut counts.refusals, reason, name);
+    }
+
+    /// Something that is not taken over because it is nothing: no loss.
+    pub(super) fn left_out(&mut self, kind: Kind, reason: &str, name: &[u8]) {
+        note(&mut self.of(kind).left_out, reason, name);
+    }
+
+    /// A key that belongs to nothing that is taken over.
+    pub(super) fn other_key(&mut self, key: &[u8]) {
+        self.others.add(shown(key));
+    }
+
+    pub(super) fn has_refused(&self) -> bool {
+        self.kinds.values().any(|counts| counts.refused > 0)
+    }
+
+    /// Prints it.
+    pub(super) fn show(
+        &self,
+        context: &Context,
+        source: &str,
+        is_dry: bool,
+    ) -> Result<(), Failure> {
+        if context.is_json() {
+            return context.json(&self.document(source, is_dry));
+        }
+        if self.kinds.is_empty() {
+            context.line(format!("{source} has nothing that ganger takes over"))?;
+        } else {
+            context.line(self.table(is_dry))?;
+        }
+        for (kind, counts) in &self.kinds {
+            for (word, reasons) in [
+                ("refused", &counts.refusals),
+                ("left out", &counts.left_out),
+            ] {
+                for (reason, several) in reasons {
+                    let (count, examples) = (several.count, several.examples.join(", "));
+                    let name = kind.name();
+                    context.line(format!(
+                        "{word}: {count} of {name}: {reason} (such as {examples})"
+                    ))?;
+                }
+            }
+        }
+        if self.others.count > 0 {
+            let (count, examples) = (self.others.count, self.others.examples.join(", "));
+            context.line(format!(
+                "not taken over: {count} keys of other programs (such as {examples})"
+            ))?;
+        }
+        let namespace = &self.namespace;
+        context.line(if is_dry {
+            format!("nothing was sent; it would go into namespace {namespace}")
+        } else {
+            format!("from {source} into namespace {namespace}")
+        })
+    }
+
+    fn table(&self, is_dry: bool) -> String {
+        if is_dry {
+            let mut rows = Rows::new(&["what", ">found"]);
+            for (kind, counts) in &self.kinds {
+                rows.push([kind.name().to_owned(), counts.found.to_string()]);
+            }
+            return rows.text();
+        }
+        let mut rows = Rows::new(&[
+            "what",
+            ">found",
+            ">taken over",
+            ">already there",
+            ">refused",
+        ]);
+        for (kind, counts) in &self.kinds {
+            rows.push([
+                kind.name().to_owned(),
+                counts.found.to_string(),
+                counts.taken.to_string(),
+                counts.already_there.to_string(),
+                counts.refused.to_string(),
+            ]);
+        }
+        rows.text()
+    }
+
+    fn document(&self, source: &str, is_dry: bool) -> Value {
+        let reasons = |reasons: &BTreeMap<String, Several>| -> Value {
+            let each = reasons.iter();
+            each.map(|(reason, several)| (reason.clone(), several.document()))
+                .collect::<serde_json::Map<_, _>>()
+                .into()
+        };
+        let kinds = self.kinds.iter().map(|(kind, counts)| {
+            let document = json!({
+                "found": counts.found,
+                "taken_over": counts.taken,
+                "already_there": counts.already_there,
+                "refused": counts.refused,
+                "refusals": reasons(&counts.refusals),
+                "left_out": reasons(&counts.left_out),
+            });
+            (kind.key(), document)
+        });
+        json!({
+            "source": source,
+            "namespace": self.namespace,
+            "dry_run": is_dry,
+            "records": kinds.collect::<serde_json::Map<_, _>>(),
+            "other_keys": self.others.document(),
+        })
+    }
+}
+
+fn note(reasons: &mut BTreeMap<String, Several>, reason: &str, name: &[u8]) {
+    let is_known = reasons.contains_key(reason) || reasons.len() < REASONS_MAX;
+    let reason = if is_known { reason } else { "other reasons" };
+    let several = reasons.entry(reason.to_owned()).or_default();
+    several.add(shown(name));
+}
+
+/// A name as it is shown: cut, and without characters that a terminal would act on.
+pub(super) fn shown(name: &[u8]) -> String {
+    let cut = &name[..name.len().min(NAME_BYTES_MAX)];
+    let dots = if cut.len() < name.len() { "..." } else { "" };
+    format!("{}{dots}", cut.escape_ascii())
+}
