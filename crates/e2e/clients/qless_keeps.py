@@ -1,4 +1,4 @@
-"""What a server knows of qless, before and after something happened to it: qless_keeps.py PORT LIBRARY WHAT.
+"""What a server knows of qless, before and after something happened to it: qless_keeps.py PORT LIBRARY WHAT [redis].
 
 fill puts something of each kind in; tell prints all that can be asked for, as JSON."""
 
@@ -7,6 +7,8 @@ import json
 import sys
 
 port, name, what = int(sys.argv[1]), sys.argv[2], sys.argv[3]
+if len(sys.argv) > 4:
+    import on_redis  # noqa: F401
 client = importlib.import_module(name).Client(f"redis://127.0.0.1:{port}/4", hostname="me")
 queue = client.queues["q"]
 

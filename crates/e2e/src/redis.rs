@@ -4,14 +4,14 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use tempfile::TempDir;
 
 use crate::clients::script;
 use crate::ports::free_addresses;
-use crate::server::Setup;
+use crate::server::{PATIENCE, Setup};
 use crate::skip::skipped;
 
 /// How long a reply may take before a test gives up.
@@ -84,6 +84,74 @@ impl World {
     /// A client that sends lines.
     pub fn line(&self) -> Result<Line> {
         Line::new(self.resp)
+    }
+}
+
+/// A Redis without files; ended when dropped.
+#[derive(Debug)]
+pub struct Redis {
+    child: Child,
+    /// Where it listens.
+    pub address: SocketAddr,
+}
+
+impl Redis {
+    /// Starts one there.
+    pub fn start(address: SocketAddr) -> Result<Self> {
+        Self::start_with(address, &[])
+    }
+
+    /// Starts one there with further arguments.
+    pub fn start_with(address: SocketAddr, arguments: &[&str]) -> Result<Self> {
+        let port = address.port().to_string();
+        let child = Command::new("redis-server")
+            .args(["--bind", "127.0.0.1", "--port", &port])
+            .args(["--save", "", "--appendonly", "no"])
+            .args(["--enable-debug-command", "yes"])
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .spawn()
+            .context("redis-server is not there")?;
+        let redis = Self { child, address };
+        let begun = Instant::now();
+        while TcpStream::connect(address).is_err() {
+            ensure!(begun.elapsed() < PATIENCE, "Redis does not listen");
+            std::thread::yield_now();
+        }
+        Ok(redis)
+    }
+
+    /// A digest of all that it keeps.
+    pub fn digest(&self) -> Result<String> {
+        Line::new(self.address)?.ask("DEBUG DIGEST")
+    }
+
+    /// Runs a script of these tests against it to its end, which must be a good one; what it said.
+    pub fn run(&self, mut command: Command, name: &str, arguments: &[&str]) -> Result<String> {
+        let port = self.address.port().to_string();
+        let output = command
+            .arg(script(name))
+            .arg(port)
+            .args(arguments)
+            .stdin(Stdio::null())
+            .output()?;
+        ensure!(
+            output.status.success(),
+            "{name} {arguments:?} ended with {}:\n{}{}",
+            output.status,
+            String::from_utf8_lossy(&output.stdout),
+            String::from_utf8_lossy(&output.stderr)
+        );
+        Ok(String::from_utf8(output.stdout)?)
+    }
+}
+
+impl Drop for Redis {
+    fn drop(&mut self) {
+        // It keeps nothing that could be lost.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 

@@ -3,6 +3,7 @@
 mod disk_full;
 mod documents;
 mod full_storm;
+mod import;
 mod kill;
 mod nth_call;
 mod one_process;

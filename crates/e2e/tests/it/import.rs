@@ -1,0 +1,236 @@
+//! What real clients have put into a real Redis is taken over: each job once, with its state, order and leases.
+
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use anyhow::{Context as _, Result, ensure};
+use ganger_e2e::clients::{self, Qless};
+use ganger_e2e::command::{command, run as run_to_end, words as words_of};
+use ganger_e2e::ports::free_address;
+use ganger_e2e::redis::{Redis, World};
+use ganger_e2e::server::PATIENCE;
+use serde_json::Value;
+
+/// Jobs of a usual import.
+const JOBS: &str = "300";
+/// Jobs of an import that is killed: more than one batch.
+const JOBS_OF_KILL: &str = "4000";
+
+/// The program that takes a database of the Redis over.
+fn import(world: &World, redis: &Redis, database: &str) -> Command {
+    let source = format!("redis://{}/{database}", redis.address);
+    let server = world.setup.address.to_string();
+    command(&["import", &source, "--json", "--server", &server], &[])
+}
+
+/// Takes a database over; the report.
+fn run(mut command: Command) -> Result<Value> {
+    let output = command.output()?;
+    ensure!(
+        output.status.success(),
+        "{command:?} ended with {}:\n{}{}",
+        output.status,
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+    serde_json::from_slice(&output.stdout).context("a report")
+}
+
+fn count(report: &Value, kind: &str, what: &str) -> u64 {
+    report["records"][kind][what].as_u64().unwrap_or(0)
+}
+
+#[test]
+fn all_that_qless_tells_is_the_same_in_ganger_as_it_was_in_redis() -> Result<()> {
+    let redis = Redis::start(free_address()?)?;
+    let tell = ["reqless", "tell"];
+    let python = || Qless::Reqless.python();
+    redis.run(python()?, "qless_keeps.py", &["reqless", "fill", "redis"])?;
+    let before = redis.run(python()?, "qless_keeps.py", &["reqless", "tell", "redis"])?;
+    ensure!(before.contains("\"running\""), "{before}");
+    let digest = redis.digest()?;
+
+    let world = World::new(&[])?;
+    let mut server = world.setup.start()?;
+    let report = run(import(&world, &redis, "4"))?;
+    ensure!(report["namespace"] == "db4", "{report}");
+    ensure!(count(&report, "qless_jobs", "taken_over") == 10, "{report}");
+    ensure!(count(&report, "qless_recurring_jobs", "taken_over") == 1);
+    let after = world.run(python()?, "qless_keeps.py", &tell)?;
+    ensure!(before == after, "in Redis:\n{before}\nin ganger:\n{after}");
+
+    let again = run(import(&world, &redis, "4"))?;
+    for (kind, records) in again["records"].as_object().context("an object")? {
+        ensure!(
+            records["taken_over"] == 0 && records["refused"] == 0,
+            "{kind}: {again}"
+        );
+    }
+    let after = world.run(python()?, "qless_keeps.py", &tell)?;
+    ensure!(
+        before == after,
+        "in Redis:\n{before}\nafter a repeat:\n{after}"
+    );
+    ensure!(redis.digest()? == digest, "the source has changed");
+    server.kill()?;
+    let mut server = world.setup.start()?;
+    let after = world.run(python()?, "qless_keeps.py", &tell)?;
+    ensure!(
+        before == after,
+        "in Redis:\n{before}\nafter a kill:\n{after}"
+    );
+    server.stop()?;
+    world.setup.expect_no_panic()?;
+    world.setup.check()
+}
+
+#[test]
+fn workers_of_qless_go_on_where_they_were_in_redis() -> Result<()> {
+    let redis = Redis::start(free_address()?)?;
+    let python = || Qless::Reqless.python();
+    redis.run(python()?, "import_qless.py", &["0", "fill", JOBS, "redis"])?;
+    let order = redis.run(python()?, "import_qless.py", &["0", "order", "", "redis"])?;
+    let digest = redis.digest()?;
+    let world = World::new(&[])?;
+    let mut server = world.setup.start()?;
+
+    let mut dry = import(&world, &redis, "0");
+    dry.arg("--dry-run");
+    let dry = run(dry)?;
+    ensure!(count(&dry, "qless_jobs", "found") == 307, "{dry}");
+    ensure!(count(&dry, "qless_jobs", "taken_over") == 0, "{dry}");
+
+    let report = run(import(&world, &redis, "0"))?;
+    ensure!(
+        count(&report, "qless_jobs", "taken_over") == 307,
+        "{report}"
+    );
+    let now = world.run(python()?, "import_qless.py", &["0", "order"])?;
+    ensure!(order == now, "in Redis {order}, in ganger {now}");
+    world.run(python()?, "import_qless.py", &["0", "finish", JOBS])?;
+    // Jobs that have ended here do not come back.
+    let again = run(import(&world, &redis, "0"))?;
+    ensure!(
+        count(&again, "qless_jobs", "already_there") == 307,
+        "{again}"
+    );
+    let left = world.line()?.number("ZCARD ql:q:work-work")?;
+    ensure!(left == 0, "{left} jobs have come back");
+    ensure!(redis.digest()? == digest, "the source has changed");
+    server.stop()?;
+    world.setup.expect_no_panic()?;
+    world.setup.check()
+}
+
+#[test]
+fn an_import_that_was_killed_is_run_again_and_each_job_is_there_once() -> Result<()> {
+    let redis = Redis::start(free_address()?)?;
+    let python = || Qless::Reqless.python();
+    let fill = ["0", "fill", JOBS_OF_KILL, "redis"];
+    redis.run(python()?, "import_qless.py", &fill)?;
+    let digest = redis.digest()?;
+    let world = World::new(&[])?;
+    let mut server = world.setup.start()?;
+    let mut killed = import(&world, &redis, "0").stdout(Stdio::null()).spawn()?;
+    let mut line = world.line()?;
+    let begun = Instant::now();
+    while line.number("ZCARD ql:q:work-work")? == 0 {
+        ensure!(begun.elapsed() < PATIENCE, "nothing is taken over");
+    }
+    killed.kill()?;
+    killed.wait()?;
+    let taken = line.number("ZCARD ql:q:work-work")?;
+    ensure!(
+        (1..4_000).contains(&taken),
+        "{taken}: it was not in the middle"
+    );
+
+    let report = run(import(&world, &redis, "0"))?;
+    let there = count(&report, "qless_jobs", "already_there");
+    let sum = there + count(&report, "qless_jobs", "taken_over");
+    ensure!(there > 0 && sum == 4_007, "{report}");
+    world.run(python()?, "import_qless.py", &["0", "finish", JOBS_OF_KILL])?;
+    ensure!(redis.digest()? == digest, "the source has changed");
+    server.stop()?;
+    world.setup.expect_no_panic()?;
+    world.setup.check()
+}
+
+#[test]
+fn items_of_redis_work_queue_keep_their_order_and_the_time_of_their_leases() -> Result<()> {
+    let redis = Redis::start(free_address()?)?;
+    redis.run(clients::python()?, "import_items.py", &["fill", JOBS])?;
+    let digest = redis.digest()?;
+    let world = World::new(&[])?;
+    let mut server = world.setup.start()?;
+    let report = run(import(&world, &redis, "0"))?;
+    // All that were added, and not completed, and the one that is in no list.
+    ensure!(
+        count(&report, "work_queue_items", "taken_over") == 304,
+        "{report}"
+    );
+    let ghosts = &report["records"]["work_queue_items"]["left_out"];
+    ensure!(ghosts.to_string().contains("ghost"), "{report}");
+    let others = report["other_keys"].to_string();
+    ensure!(
+        others.contains("something else") && others.contains("a set"),
+        "{report}"
+    );
+    world.run(clients::python()?, "import_items.py", &["finish", JOBS])?;
+    let again = run(import(&world, &redis, "0"))?;
+    ensure!(
+        count(&again, "work_queue_items", "already_there") == 304,
+        "{again}"
+    );
+    let left = world.line()?.number("LLEN jobs:item:x:queue")?;
+    ensure!(left == 0, "{left} items have come back");
+    ensure!(redis.digest()? == digest, "the source has changed");
+    server.stop()?;
+    world.setup.expect_no_panic()?;
+    world.setup.check()
+}
+
+#[test]
+fn what_is_wrong_with_the_source_or_the_server_is_said() -> Result<()> {
+    let redis = Redis::start_with(free_address()?, &["--requirepass", "secret"])?;
+    let world = World::new(&[])?;
+    let nobody = free_address()?;
+    let (there, absent) = (redis.address, nobody);
+    for (source, code, words) in [
+        (
+            format!("redis://{absent}"),
+            4,
+            "cannot connect to the source",
+        ),
+        (format!("redis://{there}"), 5, "wants a password"),
+        (
+            format!("redis://:wrong@{there}"),
+            5,
+            "user or password are wrong",
+        ),
+        (
+            format!("redis://:secret@{there}/99"),
+            5,
+            "has no database of that number",
+        ),
+        // The source is fine, and no server runs.
+        (
+            format!("redis://:secret@{there}"),
+            4,
+            "cannot reach a ganger server",
+        ),
+        ("localhost".to_owned(), 2, "begins with redis://"),
+    ] {
+        let server = world.setup.address.to_string();
+        let output = run_to_end(&["import", &source, "--server", &server], &[])?;
+        let error = words_of(&output);
+        ensure!(
+            output.status.code() == Some(code),
+            "{source}: {}: {error}",
+            output.status
+        );
+        ensure!(error.contains(words), "{source}: {error}");
+        ensure!(!error.contains("secret"), "{error}");
+    }
+    Ok(())
+}
