@@ -41,7 +41,7 @@ pub(crate) fn read_moment(text: &str, now: SystemTime) -> Result<SystemTime, Str
     }
     let time: jiff::Timestamp = text.parse().map_err(|_| {
         format!(
-            "{text:?} is not a time: write RFC 3339 with an offset, such as 2030-01-31T09:30:00Z"
+            "{text:?} is not a time: write RFC 3339 with an offset, such as 2030-01-31T09:30:00Z, or a duration from now, such as -24h or +2h"
         )
     })?;
     if time < jiff::Timestamp::UNIX_EPOCH {

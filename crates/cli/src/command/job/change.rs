@@ -353,7 +353,8 @@ pub(crate) async fn set(context: &Context, args: SetArgs) -> Outcome {
     let run_at = args
         .run_at
         .map(|text| read_moment(&text, SystemTime::now()));
-    let run_at = run_at.transpose().map_err(Failure::usage)?;
+    let run_at = run_at.transpose();
+    let run_at = run_at.map_err(|reason| Failure::usage(format!("--run-at: {reason}")))?;
     let change = Alteration {
         priority: args.priority,
         queue: args.queue,

@@ -164,10 +164,10 @@ fn filter(args: ListArgs) -> Result<JobFilter, Failure> {
 impl Filters {
     /// The conditions, without order and page.
     pub(super) fn conditions(self) -> Result<JobFilter, Failure> {
-        let moment = |text: Option<String>| {
+        let moment = |option: &str, text: Option<String>| {
             text.map(|text| read_moment(&text, SystemTime::now()))
                 .transpose()
-                .map_err(Failure::usage)
+                .map_err(|reason| Failure::usage(format!("{option}: {reason}")))
         };
         Ok(JobFilter {
             queue: self.queue,
@@ -180,8 +180,8 @@ impl Filters {
             group: self.group,
             failure_text: self.failure,
             worker: self.worker,
-            created_from: moment(self.since)?,
-            created_before: moment(self.until)?,
+            created_from: moment("--since", self.since)?,
+            created_before: moment("--until", self.until)?,
             ..JobFilter::default()
         })
     }
