@@ -250,7 +250,9 @@ impl Ground {
         let has_complained = words.contains("ERROR") || words.contains("WARN");
         if has_ended {
             ensure!(
-                words.contains("I/O") || words.contains("i/o") || words.contains("disk"),
+                ["I/O", "i/o", "disk", "Input/output error"]
+                    .iter()
+                    .any(|reason| words.contains(reason)),
                 "the server does not say why it ended:\n{}",
                 tail(&words)
             );
