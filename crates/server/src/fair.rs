@@ -1,9 +1,13 @@
 //! Which connection an I/O thread serves next: the one that has used the threads least lately.
 //!
 //! Tokio polls tasks in the order in which they became ready, so a call would wait for all 30,000 requests that other
-//! connections sent before it. Here a task of a connection that has used more than [`LIGHT`] does not run when Tokio polls
-//! it, but queues. The dispatcher lets a few of the queue run each time all other ready tasks have been polled: of the
-//! connections that have used least, each in its turn. Tasks of all other connections run at once.
+//! connections sent before it. Here, while the threads are behind with what is ready, a task of a connection that has used
+//! more than [`LIGHT`] does not run when Tokio polls it, but queues. The dispatcher lets a few of the queue run each time all
+//! other ready tasks have been polled: of the connections that have used least, each in its turn. All other tasks run at
+//! once.
+//!
+//! Whether the threads are behind tells the dispatcher, too: it is asked to run now and then, and is late if what was ready
+//! before it took long.
 //!
 //! Requests that wait hold memory that no budget counts yet. So where many wait, a connection reads a little at a time, and
 //! not before all that it has read has begun.
@@ -11,7 +15,7 @@
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
@@ -28,6 +32,10 @@ const HALF_LIFE: Duration = Duration::from_millis(500);
 const CLASSES: usize = 16;
 /// Tasks of the queue that run for each I/O thread before all other ready tasks are polled again.
 const BATCH: usize = 8;
+/// The threads are behind when the dispatcher does not run for so long although it is ready.
+const BEHIND: Duration = Duration::from_millis(2);
+/// It is asked to run so long after it did, if there is a connection whose tasks may have to queue.
+const ASK_AFTER: Duration = Duration::from_millis(1);
 /// How long a connection may go on reading before the others have their turn.
 const READING_MAX: Duration = Duration::from_millis(1);
 
@@ -74,6 +82,55 @@ struct Shared {
     unbegun: AtomicUsize,
     /// Tasks of the queue that may run at a time.
     batch: usize,
+    lag: Lag,
+}
+
+/// How late the dispatcher runs.
+#[derive(Debug)]
+struct Lag {
+    /// The beginning of the times below, which are in microseconds.
+    epoch: Instant,
+    /// When the dispatcher was asked to run; 0 if it has run since.
+    asked: AtomicU64,
+    /// When it ran last.
+    answered: AtomicU64,
+    /// The threads are behind if it runs so much later than asked; always if this is zero.
+    behind: Duration,
+}
+
+impl Lag {
+    fn new(behind: Duration) -> Self {
+        Self {
+            epoch: Instant::now(),
+            asked: AtomicU64::new(0),
+            answered: AtomicU64::new(0),
+            behind,
+        }
+    }
+
+    /// Microseconds since the epoch, at least 1.
+    fn now(&self) -> u64 {
+        u64::try_from(self.epoch.elapsed().as_micros())
+            .unwrap_or(u64::MAX)
+            .max(1)
+    }
+
+    /// Whether the threads are behind; `ask` has the dispatcher run.
+    fn is_behind(&self, ask: impl FnOnce()) -> bool {
+        let now = self.now();
+        let since = |then: u64| Duration::from_micros(now.saturating_sub(then));
+        let asked = self.asked.load(Ordering::Relaxed);
+        if asked == 0 && since(self.answered.load(Ordering::Relaxed)) >= ASK_AFTER {
+            self.asked.store(now, Ordering::Relaxed);
+            ask();
+        }
+        self.behind.is_zero() || (asked > 0 && since(asked) >= self.behind)
+    }
+
+    fn answer(&self) {
+        self.answered.store(self.now(), Ordering::Relaxed);
+        self.asked.store(0, Ordering::Relaxed);
+    }
 }
 
 /// The connections with tasks that wait.
@@ -132,7 +189,12 @@ enum Stage {
 impl Scheduler {
     /// For so many I/O threads.
     pub(crate) fn new(threads: usize) -> Self {
+        Self::with_lag(threads, Lag::new(BEHIND))
+    }
+
+    fn with_lag(threads: usize, lag: Lag) -> Self {
         Self(Arc::new(Shared {
+            lag,
             queue: Mutex::default(),
             waiting: Notify::new(),
             unbegun: AtomicUsize::new(0),
@@ -161,8 +223,14 @@ impl Scheduler {
         while waiting().await.is_some() {
             // Comes back when the tasks that are ready have been polled, and those found that became so.
             tokio::task::yield_now().await;
+            self.0.lag.answer();
             self.choose();
         }
+    }
+
+    /// Whether tasks of connections that have used much have to queue.
+    fn is_behind(&self) -> bool {
+        self.0.lag.is_behind(|| self.0.waiting.notify_one())
     }
 
     fn queue(&self) -> MutexGuard<'_, Queue> {
@@ -246,7 +314,7 @@ impl Lane {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether its tasks run at once.
+    /// Whether its tasks run at once in any case.
     fn is_light(&self) -> bool {
         let mut state = self.state();
         state.waiting.is_empty() && state.class() == 0
@@ -345,7 +413,7 @@ impl<F: Future> Future for Scheduled<F> {
         let Some(was_chosen) = self.ticket.is_chosen(cx) else {
             return Poll::Pending;
         };
-        if !was_chosen && !self.lane.is_light() {
+        if !was_chosen && !self.lane.is_light() && self.lane.scheduler.is_behind() {
             *self.ticket.stage() = Stage::Waiting(cx.waker().clone());
             self.lane.wait(&self.ticket);
             return Poll::Pending;
@@ -421,8 +489,9 @@ where
 mod tests {
     use super::*;
 
+    /// One whose threads are always behind.
     fn scheduler() -> Scheduler {
-        let scheduler = Scheduler::new(1);
+        let scheduler = Scheduler::with_lag(1, Lag::new(Duration::ZERO));
         tokio::spawn(scheduler.clone().dispatch(CancellationToken::new()));
         scheduler
     }
@@ -522,6 +591,25 @@ mod tests {
         let read_on = std::future::poll_fn(|cx| flood.poll_reading(cx));
         assert_eq!(read_on.await, Reading::All);
         assert!(polls.load(Ordering::Relaxed) > UNBEGUN_CALM);
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_uses_much_queues_only_while_the_threads_are_behind() {
+        // Nobody dispatches until the end: what queues stays there.
+        let patience = Duration::from_millis(50);
+        let scheduler = Scheduler::with_lag(1, Lag::new(patience));
+        let heavy = scheduler.lane();
+        heavy.charge(LIGHT * 1_000);
+        std::thread::sleep(ASK_AFTER);
+        for _ in 0..3 {
+            assert_eq!(heavy.scheduled(std::future::ready(7)).await, 7);
+        }
+        std::thread::sleep(patience);
+        let queued = tokio::spawn(heavy.scheduled(std::future::ready(7)));
+        tokio::task::yield_now().await;
+        assert!(!queued.is_finished());
+        tokio::spawn(scheduler.dispatch(CancellationToken::new()));
+        assert_eq!(queued.await.expect("no panic"), 7);
     }
 
     #[test]

@@ -110,7 +110,10 @@ fn a_bulk_command_without_a_clear_selection_does_nothing_and_ends_with_2() {
             (&["1/g", "--kind", "a"], "not both"),
             (&["--state", "done"], "there are blocked, scheduled"),
             (&["--label", "l"], "KEY=VALUE"),
-            (&["--since", "yesterday"], "--since: \"yesterday\" is not a time"),
+            (
+                &["--since", "yesterday"],
+                "--since: \"yesterday\" is not a time",
+            ),
         ] {
             let mut arguments = vec!["job", action];
             arguments.extend(rest);
