@@ -3,28 +3,19 @@
 use std::time::Duration;
 
 use ganger_ngsi::environment::Environment;
+use ganger_ngsi::labels;
 use ganger_ngsi::task::Origin;
 use ganger_types::command::NewJob;
-use ganger_types::limits::{NAME_BYTES_MAX, RETRIES_MAX};
+use ganger_types::limits::RETRIES_MAX;
 use ganger_types::{
     Backoff, Bytes, JobId, JobRecord, JobState, JobStates, Kind, LabelKey, LabelValue, Queue,
     RetryPolicy, Timestamp,
 };
-use sha2::{Digest as _, Sha256};
 
 /// The queue of the tasks.
 pub const QUEUE: &str = "quantumleap";
 /// Their kind.
 pub const KIND: &str = "ngsi-insert";
-
-/// The label that tasks of one tenant and path have in common.
-pub(crate) const SCOPE: &str = "scope";
-/// The label with the correlation id.
-pub(crate) const CORRELATOR: &str = "fiware-correlator";
-/// The label with the hash of one that is too long for a label.
-const CORRELATOR_HASH: &str = "fiware-correlator-sha256";
-const TENANT: &str = "fiware-service";
-const SERVICE_PATH: &str = "fiware-servicepath";
 
 /// Leases that may run out without counting against the retries; the next one fails the task.
 const LOSSES_MAX: u32 = 3;
@@ -43,7 +34,7 @@ pub(crate) fn of_task(
         queue: Queue::from_static(QUEUE),
         kind: Kind::from_static(KIND),
         payload: Bytes::from(payload),
-        labels: labels(origin),
+        labels: labels::of(origin).into_iter().map(label).collect(),
         retry: Some(RetryPolicy {
             retries_max: environment.retries_max.min(RETRIES_MAX),
             backoff: Backoff::Exponential {
@@ -59,46 +50,19 @@ pub(crate) fn of_task(
     }
 }
 
-fn labels(origin: &Origin) -> Vec<(LabelKey, LabelValue)> {
-    let mut labels = vec![scope_label(origin)];
-    let shown = [
-        (TENANT, &origin.tenant),
-        (SERVICE_PATH, &origin.service_path),
-    ];
-    for (key, value) in shown {
-        let value = value.as_ref().map(LabelValue::new).and_then(Result::ok);
-        labels.extend(value.map(|value| (LabelKey::from_static(key), value)));
-    }
-    labels.extend(origin.correlator.as_deref().map(correlator_label));
-    labels
-}
-
-/// What finds the tasks of a tenant and path.
+/// The label of all tasks of this tenant and path.
 pub(crate) fn scope_label(origin: &Origin) -> (LabelKey, LabelValue) {
-    let scope = origin.scope();
-    let value = if scope.len() > NAME_BYTES_MAX {
-        hash(&scope)
-    } else {
-        scope
-    };
-    (LabelKey::from_static(SCOPE), short(&value))
+    label(labels::scope(origin))
 }
 
-/// What finds the tasks of a correlation id.
+/// The label of all tasks with this correlation id.
 pub(crate) fn correlator_label(correlator: &str) -> (LabelKey, LabelValue) {
-    if correlator.len() > NAME_BYTES_MAX {
-        let key = LabelKey::from_static(CORRELATOR_HASH);
-        return (key, short(&hash(correlator)));
-    }
-    (LabelKey::from_static(CORRELATOR), short(correlator))
+    label(labels::correlator(correlator))
 }
 
-fn short(value: &str) -> LabelValue {
-    LabelValue::new(value).expect("it is short, or else a hash")
-}
-
-fn hash(text: &str) -> String {
-    format!("sha256:{:x}", Sha256::digest(text))
+fn label((key, value): labels::Label) -> (LabelKey, LabelValue) {
+    let value = LabelValue::new(value).expect("it is short, or else a hash");
+    (LabelKey::from_static(key), value)
 }
 
 /// A task's correlation id as far as its job tells: `Err` if it stands in the payload only.
@@ -107,9 +71,9 @@ pub(crate) fn correlator_of(job: &JobRecord) -> Result<Option<String>, ()> {
         let mut labels = job.labels.iter();
         labels.find(|(key, _)| key.as_bytes() == wanted.as_bytes())
     };
-    match label(CORRELATOR) {
+    match label(labels::CORRELATOR) {
         Some((_, value)) => Ok(Some(value.to_text().into_owned())),
-        None if label(CORRELATOR_HASH).is_some() => Err(()),
+        None if label(labels::CORRELATOR_HASH).is_some() => Err(()),
         None => Ok(None),
     }
 }

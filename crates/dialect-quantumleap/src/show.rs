@@ -36,16 +36,22 @@ fn retries_left(job: &JobRecord) -> Option<u32> {
 
 /// One for each failed attempt, oldest first.
 fn errors(job: &JobRecord) -> Vec<String> {
-    let ends = job.history.iter().filter_map(|entry| match &entry.what {
-        What::Attempt { end, .. } => Some(end),
+    let errors = job.history.iter().filter_map(|entry| match &entry.what {
+        What::Attempt { end, .. } => of_attempt(end),
+        // It failed without an attempt here, such as one that had failed where it was taken over from.
+        What::Failed { .. } => job.failure.as_ref().map(|it| it.message.clone()),
         _ => None,
     });
-    let errors = ends.filter_map(|end| match end {
+    errors.collect()
+}
+
+/// The error of an attempt, if it failed.
+fn of_attempt(end: &AttemptEnd) -> Option<String> {
+    match end {
         AttemptEnd::Failed { group, message, .. } if message.is_empty() => Some(group.to_string()),
         AttemptEnd::Failed { message, .. } => Some(message.clone()),
         AttemptEnd::Expired => Some(ABANDONED.to_owned()),
         AttemptEnd::TimedOut => Some(TIMED_OUT.to_owned()),
         AttemptEnd::Succeeded | AttemptEnd::Released { .. } | AttemptEnd::Cancelled => None,
-    });
-    errors.collect()
+    }
 }

@@ -17,6 +17,7 @@ pub mod environment;
 pub mod geo;
 mod json;
 pub mod kinds;
+pub mod labels;
 pub mod notification;
 pub mod prepare;
 pub mod python;

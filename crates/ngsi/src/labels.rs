@@ -1,0 +1,55 @@
+//! The labels of a task's job: what finds it by tenant, path and correlation id.
+
+use sha2::{Digest as _, Sha256};
+
+use crate::task::Origin;
+
+/// The label that tasks of one tenant and path have in common.
+pub const SCOPE: &str = "scope";
+/// The label with the correlation id.
+pub const CORRELATOR: &str = "fiware-correlator";
+/// The label with the hash of a correlation id that is too long for a label.
+pub const CORRELATOR_HASH: &str = "fiware-correlator-sha256";
+const TENANT: &str = "fiware-service";
+const SERVICE_PATH: &str = "fiware-servicepath";
+
+/// Bytes of a label's value.
+pub const VALUE_BYTES_MAX: usize = 255;
+
+/// A label: its key and its value, which has at most [`VALUE_BYTES_MAX`] bytes.
+pub type Label = (&'static str, String);
+
+/// All labels of a task. A tenant or path that is too long for a label has none.
+pub fn of(origin: &Origin) -> Vec<Label> {
+    let mut labels = vec![scope(origin)];
+    let shown = [
+        (TENANT, &origin.tenant),
+        (SERVICE_PATH, &origin.service_path),
+    ];
+    for (key, value) in shown {
+        let value = value.clone().filter(|value| value.len() <= VALUE_BYTES_MAX);
+        labels.extend(value.map(|value| (key, value)));
+    }
+    labels.extend(origin.correlator.as_deref().map(correlator));
+    labels
+}
+
+/// The label of all tasks of this tenant and path.
+pub fn scope(origin: &Origin) -> Label {
+    let scope = origin.scope();
+    let fits = scope.len() <= VALUE_BYTES_MAX;
+    (SCOPE, if fits { scope } else { hash(&scope) })
+}
+
+/// The label of all tasks with this correlation id.
+pub fn correlator(correlator: &str) -> Label {
+    if correlator.len() > VALUE_BYTES_MAX {
+        (CORRELATOR_HASH, hash(correlator))
+    } else {
+        (CORRELATOR, correlator.to_owned())
+    }
+}
+
+fn hash(text: &str) -> String {
+    format!("sha256:{:x}", Sha256::digest(text))
+}
