@@ -6,6 +6,7 @@
 mod address;
 mod batch;
 mod qless;
+mod quantumleap;
 mod report;
 mod source;
 mod value;
@@ -33,7 +34,7 @@ Examples:
   ganger import --dry-run redis://:password@redis.example:6379/3";
 
 /// Takes over what lies in a Redis: jobs, queues, recurring jobs, failures and statistics of qless; queues, items and
-/// leases of redis-work-queue. The source is only read. Run it again after an interruption: each record is taken once.
+/// leases of redis-work-queue; tasks of QuantumLeap in RQ. The source is only read. Run it again after an interruption: each record is taken once.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct ImportArgs {
@@ -62,6 +63,8 @@ enum What {
     Qless,
     /// Queues of redis-work-queue.
     WorkQueue,
+    /// Tasks of QuantumLeap, which keeps them in RQ.
+    Quantumleap,
 }
 
 pub(crate) async fn run(context: &Context, args: ImportArgs) -> Outcome {
@@ -121,15 +124,21 @@ async fn take_all(
     if args.wants(What::Qless) {
         qless.begin(source, target).await?;
     }
+    let mut tasks = quantumleap::Tasks::default();
+    if args.wants(What::Quantumleap) {
+        tasks.begin(source, target).await?;
+    }
     let mut found = Found::default();
     let mut cursor = Bytes::from_static(b"0");
     loop {
         let (next, keys) = source.scan(&cursor, SCAN_KEYS).await?;
         let kinds = source.kinds(&keys).await?;
-        let mut of_qless = Vec::new();
+        let (mut of_qless, mut of_rq) = (Vec::new(), Vec::new());
         for (key, kind) in keys.into_iter().zip(kinds) {
             if qless::owns(&key) {
                 of_qless.push((key, kind));
+            } else if quantumleap::owns(&key) {
+                of_rq.push((key, kind));
             } else if kind == "string" {
                 found.has_strings = true;
             } else if let Some(queue) = work_queue::queue_of(&key).filter(|_| kind == "list") {
@@ -140,6 +149,9 @@ async fn take_all(
         }
         if args.wants(What::Qless) {
             qless.take(of_qless, source, target).await?;
+        }
+        if args.wants(What::Quantumleap) {
+            tasks.take_keys(of_rq, source, target).await?;
         }
         cursor = next;
         if cursor == "0" {
@@ -175,7 +187,8 @@ async fn take_strings(
         let (next, keys) = source.scan(&cursor, SCAN_KEYS).await?;
         let kinds = source.kinds(&keys).await?;
         let strings = keys.into_iter().zip(kinds);
-        let strings = strings.filter(|(key, kind)| kind == "string" && !qless::owns(key));
+        let strings = strings
+            .filter(|(key, kind)| kind == "string" && !qless::owns(key) && !quantumleap::owns(key));
         let strings: Vec<_> = strings.map(|(key, _)| key).collect();
         if args.wants(What::WorkQueue) {
             items

@@ -29,6 +29,7 @@ pub(super) enum Kind {
     QlessThrottle,
     WorkQueue,
     WorkItem,
+    Task,
 }
 
 impl Kind {
@@ -45,11 +46,12 @@ impl Kind {
             Self::QlessThrottle => "qless throttles",
             Self::WorkQueue => "work queues",
             Self::WorkItem => "work queue items",
+            Self::Task => "QuantumLeap tasks",
         }
     }
 
     fn key(self) -> String {
-        self.name().replace(' ', "_")
+        self.name().to_lowercase().replace(' ', "_")
     }
 }
 

@@ -23,7 +23,7 @@ const ELEMENTS_MAX: usize = 16 << 20;
 const DEPTH_MAX: usize = 8;
 
 /// The commands that are ever sent. None of them writes.
-const COMMANDS: [&str; 18] = [
+const COMMANDS: [&str; 19] = [
     "AUTH",
     "SELECT",
     "INFO",
@@ -34,6 +34,7 @@ const COMMANDS: [&str; 18] = [
     "PTTL",
     "EXISTS",
     "HGETALL",
+    "HMGET",
     "HSTRLEN",
     "LLEN",
     "LRANGE",

@@ -47,6 +47,17 @@ impl Value {
         }
     }
 
+    /// The bytes of each element of a list; no bytes for anything else in it.
+    pub(super) fn each(self) -> Vec<Bytes> {
+        match self {
+            Self::List(values) => {
+                let each = values.into_iter().map(Self::bytes);
+                each.map(Option::unwrap_or_default).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
     /// The bytes of a list, two and two.
     pub(super) fn pairs(self) -> Vec<(Bytes, Bytes)> {
         let mut list = self.list().into_iter();
