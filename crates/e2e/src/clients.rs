@@ -18,12 +18,25 @@ const QLESS: &[&str] = &["redis==8.*", "qless-py==0.11.4"];
 const QLESS_WITH_THROTTLES: &[&str] = &["redis==8.*", "qless-with-throttles==0.11.4"];
 /// reqless, as the registry has it last of those that speak as qless does.
 const REQLESS: &[&str] = &["redis==8.*", "reqless==0.13.3"];
+/// RQ and what else QuantumLeap's tasks are made of, in the versions that it uses.
+const RQ: &[&str] = &[
+    "redis==5.2.1",
+    "rq==1.15.1",
+    "pydantic==1.10.*",
+    "geojson==2.5.0",
+    "pg8000==1.23.0",
+];
 /// What Node's tests import.
 const NODE: &[&str] = &["@mevitae/redis-work-queue@0.1.5", "ioredis@5"];
 
 /// A Python that has the libraries.
 pub fn python() -> Result<Command> {
     program_of("python", PYTHON, "redis_work_queue", "python")
+}
+
+/// A Python that has RQ.
+pub fn rq() -> Result<Command> {
+    program_of("rq", RQ, "rq, pydantic, geojson, pg8000", "python")
 }
 
 /// A published client of qless.

@@ -8,7 +8,7 @@ use ganger_e2e::clients::{self, Qless};
 use ganger_e2e::command::{command, run as run_to_end, words as words_of};
 use ganger_e2e::ports::free_address;
 use ganger_e2e::redis::{Redis, World};
-use ganger_e2e::server::PATIENCE;
+use ganger_e2e::server::{PATIENCE, Setup};
 use serde_json::Value;
 
 /// Jobs of a usual import.
@@ -18,16 +18,26 @@ const JOBS_OF_KILL: &str = "4000";
 
 /// The program that takes a database of the Redis over.
 fn import(world: &World, redis: &Redis, database: &str) -> Command {
+    import_into(&world.setup, redis, database)
+}
+
+/// Likewise, into a server that was started with this.
+pub(crate) fn import_into(setup: &Setup, redis: &Redis, database: &str) -> Command {
     let source = format!("redis://{}/{database}", redis.address);
-    let server = world.setup.address.to_string();
+    let server = setup.address.to_string();
     command(&["import", &source, "--json", "--server", &server], &[])
 }
 
 /// Takes a database over; the report.
-fn run(mut command: Command) -> Result<Value> {
+fn run(command: Command) -> Result<Value> {
+    run_to(command, 0)
+}
+
+/// Takes a database over, with this exit code; the report.
+pub(crate) fn run_to(mut command: Command, code: i32) -> Result<Value> {
     let output = command.output()?;
     ensure!(
-        output.status.success(),
+        output.status.code() == Some(code),
         "{command:?} ended with {}:\n{}{}",
         output.status,
         String::from_utf8_lossy(&output.stdout),
@@ -36,7 +46,7 @@ fn run(mut command: Command) -> Result<Value> {
     serde_json::from_slice(&output.stdout).context("a report")
 }
 
-fn count(report: &Value, kind: &str, what: &str) -> u64 {
+pub(crate) fn count(report: &Value, kind: &str, what: &str) -> u64 {
     report["records"][kind][what].as_u64().unwrap_or(0)
 }
 

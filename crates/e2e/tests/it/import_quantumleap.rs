@@ -1,0 +1,159 @@
+//! Tasks that the real RQ keeps for QuantumLeap in a real Redis are taken over, and each is inserted once.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context as _, Result, ensure};
+use ganger_e2e::clients;
+use ganger_e2e::command::until;
+use ganger_e2e::ports::free_address;
+use ganger_e2e::quantumleap::World;
+use ganger_e2e::redis::Redis;
+use serde_json::{Value, json};
+
+use crate::import::{count, import_into, run_to};
+
+/// Tasks that wait in line.
+const WAITING: u64 = 60;
+/// With those that run, wait for a retry, or have failed.
+const ALL: u64 = WAITING + 4;
+/// Tenants and paths of these tasks, as headers.
+const SCOPES: [(&str, &str); 6] = [
+    ("x", "/"),
+    ("x", "/a/b"),
+    ("X y", "/"),
+    ("X y", "/a/b"),
+    ("", "/"),
+    ("", "/a/b"),
+];
+
+/// A Redis with tasks, and what a list must have of each, by task id.
+fn source() -> Result<(Redis, BTreeMap<String, Value>)> {
+    let redis = Redis::start(free_address()?)?;
+    let waiting = WAITING.to_string();
+    let told = redis.run(clients::rq()?, "import_rq.py", &[&waiting])?;
+    let lines = told.lines().map(|line| {
+        let task: Value = serde_json::from_str(line)?;
+        let id = task["task_id"].as_str().context("an id")?.to_owned();
+        Ok((id, task))
+    });
+    Ok((redis, lines.collect::<Result<_>>()?))
+}
+
+/// All tasks as lists show them, in the form of [`source`].
+fn listed(world: &World) -> Result<BTreeMap<String, Value>> {
+    let mut tasks = BTreeMap::new();
+    for (tenant, path) in SCOPES {
+        let (tenant, path) = (
+            format!("fiware-service: {tenant}"),
+            format!("fiware-servicepath: {path}"),
+        );
+        let headers = ["-H", &tenant, "-H", &path];
+        for item in world.curl("/wq/notifications", &headers)?.items()? {
+            let runtime = &item["runtime"];
+            let id = runtime["task_id"].as_str().context("an id")?.to_owned();
+            let task = json!({
+                "task_id": id,
+                "status": runtime["status"],
+                "errors": runtime["errors"],
+                "retries_left": runtime["retries_left"],
+                "input": item["input"],
+            });
+            ensure!(tasks.insert(id, task).is_none(), "listed twice: {item}");
+        }
+    }
+    Ok(tasks)
+}
+
+/// How often each entity is in the database.
+fn rows(world: &World) -> Result<BTreeMap<String, u64>> {
+    let mut rows = BTreeMap::new();
+    for schema in ["mtx", "\"mtx y\"", "public"] {
+        let entities = format!("select entity_id, count(*) from {schema}.etroom group by 1");
+        for line in world.sql(&entities)?.lines() {
+            let (entity, count) = line.rsplit_once('|').context(line.to_owned())?;
+            *rows.entry(entity.to_owned()).or_default() += count.parse::<u64>()?;
+        }
+    }
+    Ok(rows)
+}
+
+/// What must be there in the end: each task that had not ended, once.
+fn expected_rows(tasks: &BTreeMap<String, Value>) -> BTreeMap<String, u64> {
+    let pending = tasks.values().filter(|task| task["status"] == "pending");
+    let entities = pending.filter_map(|task| task["input"]["payload"][0]["id"].as_str());
+    entities.map(|entity| (entity.to_owned(), 1)).collect()
+}
+
+#[test]
+fn tasks_of_quantumleap_are_listed_as_before_and_inserted_once() -> Result<()> {
+    const NAME: &str = "tasks_of_quantumleap_are_listed_as_before_and_inserted_once";
+    let Some(world) = World::new(NAME, &[])? else {
+        return Ok(());
+    };
+    let (redis, tasks) = source()?;
+    let digest = redis.digest()?;
+    let mut server = world.setup.start()?;
+
+    let import = || import_into(&world.setup, &redis, "0");
+    let mut dry = import();
+    dry.arg("--dry-run");
+    let dry = run_to(dry, 1)?;
+    ensure!(
+        count(&dry, "quantumleap_tasks", "found") == ALL + 1,
+        "{dry}"
+    );
+    ensure!(world.count("")? == 0, "a dry run has sent something");
+
+    // The job of another program is not taken over.
+    let report = run_to(import(), 1)?;
+    ensure!(
+        count(&report, "quantumleap_tasks", "taken_over") == ALL,
+        "{report}"
+    );
+    let told = &report["records"]["quantumleap_tasks"];
+    ensure!(
+        told["refusals"].to_string().contains("math.sqrt"),
+        "{report}"
+    );
+    ensure!(
+        told["left_out"].to_string().contains("has succeeded"),
+        "{report}"
+    );
+    ensure!(report["other_keys"]["count"] == 0, "{report}");
+    let now = listed(&world)?;
+    for (id, task) in &tasks {
+        let found = now.get(id).with_context(|| format!("no {id}"))?;
+        ensure!(found == task, "in RQ:\n{task}\nin ganger:\n{found}");
+    }
+    ensure!(now.len() == tasks.len(), "{}", now.len());
+
+    let mut pool = world.pool(&["--workers", "2"])?;
+    until("all tasks to end", || {
+        Ok((world.count("?taskStatus=pending")? == 0).then_some(()))
+    })?;
+    ensure!(
+        rows(&world)? == expected_rows(&tasks),
+        "{:?}",
+        rows(&world)?
+    );
+    let ended = world.count("?taskStatus=succeeded")?;
+    ensure!(ended == WAITING + 2, "{ended} succeeded");
+
+    // Tasks that have ended here do not come back.
+    let again = run_to(import(), 1)?;
+    ensure!(
+        count(&again, "quantumleap_tasks", "already_there") == ALL,
+        "{again}"
+    );
+    ensure!(world.count("")? == ALL);
+    ensure!(
+        rows(&world)? == expected_rows(&tasks),
+        "{:?}",
+        rows(&world)?
+    );
+    ensure!(redis.digest()? == digest, "the source has changed");
+    pool.stop()?;
+    server.stop()?;
+    world.setup.expect_no_panic()?;
+    world.setup.check()
+}
