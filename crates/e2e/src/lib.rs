@@ -23,6 +23,7 @@ pub mod ports;
 pub mod quantumleap;
 pub mod random;
 pub mod redis;
+pub mod relay;
 pub mod scenario;
 pub mod server;
 pub mod skip;

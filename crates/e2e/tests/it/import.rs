@@ -18,12 +18,12 @@ const JOBS_OF_KILL: &str = "4000";
 
 /// The program that takes a database of the Redis over.
 fn import(world: &World, redis: &Redis, database: &str) -> Command {
-    import_into(&world.setup, redis, database)
+    import_into(&world.setup, &format!("{}/{database}", redis.address))
 }
 
-/// Likewise, into a server that was started with this.
-pub(crate) fn import_into(setup: &Setup, redis: &Redis, database: &str) -> Command {
-    let source = format!("redis://{}/{database}", redis.address);
+/// Likewise, from `[LOGIN@]HOST:PORT[/DATABASE]` into a server that was started with this.
+pub(crate) fn import_into(setup: &Setup, source: &str) -> Command {
+    let source = format!("redis://{source}");
     let server = setup.address.to_string();
     command(&["import", &source, "--json", "--server", &server], &[])
 }

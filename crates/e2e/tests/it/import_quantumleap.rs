@@ -26,10 +26,10 @@ const SCOPES: [(&str, &str); 6] = [
     ("", "/a/b"),
 ];
 
-/// A Redis with tasks, and what a list must have of each, by task id.
-fn source() -> Result<(Redis, BTreeMap<String, Value>)> {
+/// A Redis with tasks, so many of them in line, and what a list must have of each, by task id.
+pub(crate) fn source(waiting: u64) -> Result<(Redis, BTreeMap<String, Value>)> {
     let redis = Redis::start(free_address()?)?;
-    let waiting = WAITING.to_string();
+    let waiting = waiting.to_string();
     let told = redis.run(clients::rq()?, "import_rq.py", &[&waiting])?;
     let lines = told.lines().map(|line| {
         let task: Value = serde_json::from_str(line)?;
@@ -65,7 +65,7 @@ fn listed(world: &World) -> Result<BTreeMap<String, Value>> {
 }
 
 /// How often each entity is in the database.
-fn rows(world: &World) -> Result<BTreeMap<String, u64>> {
+pub(crate) fn rows(world: &World) -> Result<BTreeMap<String, u64>> {
     let mut rows = BTreeMap::new();
     for schema in ["mtx", "\"mtx y\"", "public"] {
         let entities = format!("select entity_id, count(*) from {schema}.etroom group by 1");
@@ -78,7 +78,7 @@ fn rows(world: &World) -> Result<BTreeMap<String, u64>> {
 }
 
 /// What must be there in the end: each task that had not ended, once.
-fn expected_rows(tasks: &BTreeMap<String, Value>) -> BTreeMap<String, u64> {
+pub(crate) fn expected_rows(tasks: &BTreeMap<String, Value>) -> BTreeMap<String, u64> {
     let pending = tasks.values().filter(|task| task["status"] == "pending");
     let entities = pending.filter_map(|task| task["input"]["payload"][0]["id"].as_str());
     entities.map(|entity| (entity.to_owned(), 1)).collect()
@@ -90,11 +90,11 @@ fn tasks_of_quantumleap_are_listed_as_before_and_inserted_once() -> Result<()> {
     let Some(world) = World::new(NAME, &[])? else {
         return Ok(());
     };
-    let (redis, tasks) = source()?;
+    let (redis, tasks) = source(WAITING)?;
     let digest = redis.digest()?;
     let mut server = world.setup.start()?;
 
-    let import = || import_into(&world.setup, &redis, "0");
+    let import = || import_into(&world.setup, &redis.address.to_string());
     let mut dry = import();
     dry.arg("--dry-run");
     let dry = run_to(dry, 1)?;

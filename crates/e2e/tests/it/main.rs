@@ -4,6 +4,7 @@ mod disk_full;
 mod documents;
 mod full_storm;
 mod import;
+mod import_faults;
 mod import_quantumleap;
 mod kill;
 mod nth_call;

@@ -4,7 +4,7 @@ use ganger_client::import::{Imported, QlessSource};
 use ganger_client::{Bytes, Client, ImportRecord};
 
 use super::report::{Kind, Report};
-use crate::exit::Failure;
+use crate::exit::{Exit, Failure};
 
 /// Records of a batch.
 const RECORDS_MAX: usize = 500;
@@ -107,9 +107,14 @@ impl Target {
 fn no_more(error: ganger_client::Error) -> Failure {
     let mut failure = Failure::from(error);
     failure.message = format!("the server took no more: {}", failure.message);
-    if failure.next_step.is_none() {
-        let step = "run the import again: what was taken over is not taken twice";
-        failure.next_step = Some(step.to_owned());
-    }
-    failure
+    let step = match failure.exit {
+        Exit::Unreachable => {
+            "when the server is back, run the import again: what was taken over is not taken twice"
+        }
+        _ if failure.next_step.is_none() => {
+            "run the import again: what was taken over is not taken twice"
+        }
+        _ => return failure,
+    };
+    failure.then(step)
 }

@@ -5,16 +5,21 @@ use std::time::Duration;
 use ganger_client::Bytes;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::TcpStream;
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep, timeout};
 
 use super::address::Address;
 use super::value::Value;
+use crate::context::remark;
 use crate::exit::{Exit, Failure};
 
 /// How long the source may take to accept a connection.
 const CONNECT_FOR: Duration = Duration::from_secs(10);
 /// How long it may take to answer.
 const ANSWER_WITHIN: Duration = Duration::from_secs(60);
+/// How long it may go on loading its data.
+const LOADED_WITHIN: Duration = Duration::from_mins(10);
+/// How often it is asked meanwhile.
+const LOADING_PAUSE: Duration = Duration::from_millis(250);
 /// Bytes of a value: more than any Redis keeps.
 const VALUE_BYTES_MAX: usize = 512 << 20;
 /// Elements of a reply.
@@ -92,9 +97,38 @@ impl Source {
             words.push(password.as_bytes());
             self.one(call(&words)).await?;
         }
+        self.wait_until_loaded().await?;
         let database = address.database.to_string();
         self.one(call(&[b"SELECT", database.as_bytes()])).await?;
         Ok(())
+    }
+
+    /// A Redis that was started answers before it has its data: waits, with a remark, until it has.
+    async fn wait_until_loaded(&mut self) -> Result<(), Failure> {
+        let begun = Instant::now();
+        let mut is_first = true;
+        loop {
+            let values = self.answers(&[call(&[b"EXISTS", b"rq:queues"])]).await?;
+            let loading = values.iter().find_map(|value| match value {
+                Value::Error(text) if text.starts_with("LOADING") => Some(text),
+                _ => None,
+            });
+            let Some(text) = loading else {
+                return Ok(());
+            };
+            if begun.elapsed() > LOADED_WITHIN {
+                return Err(self.refused(text));
+            }
+            if is_first {
+                let minutes = LOADED_WITHIN.as_secs() / 60;
+                remark(format!(
+                    "the source {} still loads its data: waiting, {minutes} minutes at most",
+                    self.name
+                ));
+            }
+            is_first = false;
+            sleep(LOADING_PAUSE).await;
+        }
     }
 
     /// Lines that change with every write to the source.
@@ -145,19 +179,7 @@ impl Source {
 
     /// Asks for many things at once. Errors about single keys are among the replies, those about the connection are not.
     pub(super) async fn ask(&mut self, calls: Vec<Call>) -> Result<Vec<Value>, Failure> {
-        let mut bytes = Vec::new();
-        for call in &calls {
-            encode(&mut bytes, call);
-        }
-        let count = calls.len();
-        let exchanged = timeout(ANSWER_WITHIN, self.exchange(&bytes, count)).await;
-        let values = match exchanged {
-            Ok(Ok(values)) => values,
-            Ok(Err(error)) => return Err(self.gone(&error.to_string())),
-            Err(_) => {
-                return Err(self.gone(&format!("no answer within {} s", ANSWER_WITHIN.as_secs())));
-            }
-        };
+        let values = self.answers(&calls).await?;
         let fatal = ["NOAUTH", "WRONGPASS", "LOADING", "NOPERM", "MASTERDOWN"];
         let errors = values.iter().filter_map(|value| match value {
             Value::Error(text) => Some(text),
@@ -169,6 +191,20 @@ impl Source {
             }
         }
         Ok(values)
+    }
+
+    /// The replies to these, errors among them.
+    async fn answers(&mut self, calls: &[Call]) -> Result<Vec<Value>, Failure> {
+        let mut bytes = Vec::new();
+        for call in calls {
+            encode(&mut bytes, call);
+        }
+        let exchanged = timeout(ANSWER_WITHIN, self.exchange(&bytes, calls.len())).await;
+        match exchanged {
+            Ok(Ok(values)) => Ok(values),
+            Ok(Err(error)) => Err(self.gone(&error.to_string())),
+            Err(_) => Err(self.gone(&format!("no answer within {} s", ANSWER_WITHIN.as_secs()))),
+        }
     }
 
     async fn exchange(&mut self, bytes: &[u8], count: usize) -> std::io::Result<Vec<Value>> {

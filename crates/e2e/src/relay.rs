@@ -1,0 +1,128 @@
+//! A relay between a client and a server that stops, or cuts the connection, after so many bytes of replies.
+
+use std::io::{Read as _, Write as _};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+use anyhow::{Result, ensure};
+
+use crate::server::PATIENCE;
+
+/// What happens when the limit is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AtLimit {
+    /// Replies are held back until [`Relay::release`].
+    Hold,
+    /// Both sides lose the connection.
+    Cut,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Bytes of replies so far.
+    passed: u64,
+    limit: Option<(u64, AtLimit)>,
+    is_held: bool,
+}
+
+/// A relay. Its threads end with the process.
+#[derive(Debug)]
+pub struct Relay {
+    /// Where it listens.
+    pub address: SocketAddr,
+    shared: Arc<(Mutex<State>, Condvar)>,
+}
+
+impl Relay {
+    /// A relay to a server, without a limit.
+    pub fn start(server: SocketAddr) -> Result<Self> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        let relay = Self {
+            address: listener.local_addr()?,
+            shared: Arc::default(),
+        };
+        let shared = Arc::clone(&relay.shared);
+        thread::spawn(move || {
+            for client in listener.incoming().map_while(std::io::Result::ok) {
+                let shared = Arc::clone(&shared);
+                // A connection that cannot be made or breaks is one that the client loses.
+                thread::spawn(move || connect(&client, server, &shared));
+            }
+        });
+        Ok(relay)
+    }
+
+    /// Bytes of replies that have passed since the last limit was set.
+    pub fn passed(&self) -> u64 {
+        lock(&self.shared.0).passed
+    }
+
+    /// Counts from here on, and acts after so many bytes.
+    pub fn limit(&self, bytes: u64, then: AtLimit) {
+        *lock(&self.shared.0) = State {
+            limit: Some((bytes, then)),
+            ..State::default()
+        };
+    }
+
+    /// Waits until replies are held back.
+    pub fn wait_until_held(&self) -> Result<()> {
+        let (state, changed) = &*self.shared;
+        let waited = changed.wait_timeout_while(lock(state), PATIENCE, |it| !it.is_held);
+        let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        ensure!(state.is_held, "only {} bytes have passed", state.passed);
+        Ok(())
+    }
+
+    /// Lets everything pass again.
+    pub fn release(&self) {
+        *lock(&self.shared.0) = State::default();
+        self.shared.1.notify_all();
+    }
+}
+
+fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn connect(
+    client: &TcpStream,
+    server: SocketAddr,
+    shared: &(Mutex<State>, Condvar),
+) -> std::io::Result<()> {
+    let server = TcpStream::connect(server)?;
+    let (mut from_client, mut to_server) = (client.try_clone()?, server.try_clone()?);
+    thread::spawn(move || {
+        let copied = std::io::copy(&mut from_client, &mut to_server);
+        let closed = to_server.shutdown(Shutdown::Write);
+        copied.and(closed)
+    });
+    let (mut server, mut client) = (server, client);
+    let mut buffer = [0; 4_096];
+    loop {
+        let count = server.read(&mut buffer)?;
+        if count == 0 || !may_pass(count, shared) {
+            server.shutdown(Shutdown::Both)?;
+            return client.shutdown(Shutdown::Both);
+        }
+        client.write_all(&buffer[..count])?;
+    }
+}
+
+/// Counts bytes, and waits if they are to be held back; false if the connection is to be cut.
+fn may_pass(count: usize, (state, changed): &(Mutex<State>, Condvar)) -> bool {
+    let mut state = lock(state);
+    state.passed += u64::try_from(count).unwrap_or(u64::MAX);
+    match state.limit {
+        Some((limit, AtLimit::Cut)) if state.passed > limit => false,
+        Some((limit, AtLimit::Hold)) if state.passed > limit => {
+            state.is_held = true;
+            changed.notify_all();
+            let waited = changed.wait_while(state, |it| it.is_held);
+            drop(waited.unwrap_or_else(PoisonError::into_inner));
+            true
+        }
+        _ => true,
+    }
+}

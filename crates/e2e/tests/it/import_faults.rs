@@ -1,0 +1,314 @@
+//! Imports in which something goes wrong: the import or the server is killed, the source goes away or is still loading,
+//! or has what no client put there. A repeat finishes, and each record is there once.
+
+use std::net::SocketAddr;
+use std::process::{Child, Command, Stdio};
+
+use anyhow::{Context as _, Result, ensure};
+use ganger_e2e::clients;
+use ganger_e2e::command::{until, words};
+use ganger_e2e::ports::free_address;
+use ganger_e2e::quantumleap;
+use ganger_e2e::redis::{Line, Redis, World};
+use ganger_e2e::relay::{AtLimit, Relay};
+use ganger_e2e::server::{Server, Setup};
+
+use crate::import::{count, import_into, run_to};
+use crate::import_quantumleap::{expected_rows, rows, source};
+
+/// Items in line: several batches.
+const ITEMS: u64 = 3_000;
+/// Tasks in line: likewise.
+const TASKS: u64 = 1_500;
+
+/// An import that is disturbed. The relay is between it and its source.
+struct Disturbed<'a> {
+    setup: &'a Setup,
+    relay: Relay,
+    /// Bytes that the source sends in a whole import.
+    whole: u64,
+    /// Hundredths of them at which the import is killed, the server is killed, and the source goes away.
+    moments: [u64; 3],
+}
+
+impl<'a> Disturbed<'a> {
+    /// Reads once without sending anything, to see how much there is; `code` is how that ends.
+    fn new(setup: &'a Setup, redis: SocketAddr, code: i32, moments: [u64; 3]) -> Result<Self> {
+        let relay = Relay::start(redis)?;
+        relay.limit(u64::MAX, AtLimit::Cut);
+        let mut dry = import_into(setup, &relay.address.to_string());
+        dry.arg("--dry-run");
+        run_to(dry, code)?;
+        let whole = relay.passed();
+        Ok(Self {
+            setup,
+            relay,
+            whole,
+            moments,
+        })
+    }
+
+    fn command(&self) -> Command {
+        import_into(self.setup, &self.relay.address.to_string())
+    }
+
+    /// An import that has read so many hundredths of all, and waits for more.
+    fn held_at(&self, hundredths: u64) -> Result<Child> {
+        self.relay
+            .limit(self.whole * hundredths / 100, AtLimit::Hold);
+        let mut command = self.command();
+        let child = command.stdout(Stdio::null()).stderr(Stdio::piped());
+        let child = child.spawn()?;
+        self.relay.wait_until_held()?;
+        Ok(child)
+    }
+
+    fn kill_import(&self) -> Result<()> {
+        let mut killed = self.held_at(self.moments[0])?;
+        killed.kill()?;
+        killed.wait()?;
+        self.relay.release();
+        Ok(())
+    }
+
+    /// The server that takes over from the killed one.
+    fn kill_server(&self, server: &mut Server) -> Result<Server> {
+        let import = self.held_at(self.moments[1])?;
+        server.kill()?;
+        self.relay.release();
+        let output = import.wait_with_output()?;
+        let error = words(&output);
+        ensure!(
+            output.status.code() == Some(4),
+            "{}: {error}",
+            output.status
+        );
+        ensure!(error.contains("run the import again"), "{error}");
+        self.setup.start()
+    }
+
+    fn cut_source(&self) -> Result<()> {
+        let moment = self.whole * self.moments[2] / 100;
+        self.relay.limit(moment, AtLimit::Cut);
+        let output = self.command().output()?;
+        let error = words(&output);
+        ensure!(
+            output.status.code() == Some(4),
+            "{}: {error}",
+            output.status
+        );
+        ensure!(error.contains("is gone"), "{error}");
+        ensure!(error.contains("run the import again"), "{error}");
+        self.relay.release();
+        Ok(())
+    }
+}
+
+/// The elements of a list of ganger.
+fn elements(world: &World, list: &str) -> Result<Vec<String>> {
+    let mut line = world.line()?;
+    let count = line.ask(&format!("LRANGE {list} 0 -1"))?;
+    let count: usize = count.strip_prefix('*').context(count.clone())?.parse()?;
+    let each = (0..count).map(|_| {
+        line.hear()?;
+        line.hear()
+    });
+    each.collect()
+}
+
+#[test]
+fn items_are_there_once_after_kills_of_import_and_server_and_a_lost_source() -> Result<()> {
+    let redis = Redis::start(free_address()?)?;
+    let many = ITEMS.to_string();
+    redis.run(clients::python()?, "import_items.py", &["fill", &many])?;
+    let digest = redis.digest()?;
+    let world = World::new(&[])?;
+    let mut server = world.setup.start()?;
+    // Between the names of the keys, once for their kinds and once for items in no list.
+    let disturbed = Disturbed::new(&world.setup, redis.address, 0, [47, 54, 61])?;
+    let in_line = || world.line()?.number("LLEN jobs:item:x:queue");
+
+    disturbed.kill_import()?;
+    let first = in_line()?;
+    ensure!(first > 0, "nothing was taken over before the kill");
+    let mut server = disturbed.kill_server(&mut server)?;
+    let second = in_line()?;
+    ensure!(second > first, "{first}, then {second}");
+    disturbed.cut_source()?;
+    let third = in_line()?;
+    ensure!(third < i64::try_from(ITEMS)?, "{third}: it was not cut");
+
+    let report = run_to(disturbed.command(), 0)?;
+    let there = count(&report, "work_queue_items", "already_there");
+    let sum = there + count(&report, "work_queue_items", "taken_over");
+    ensure!(there > 0 && sum == ITEMS + 4, "{report}");
+    let ids = elements(&world, "jobs:item:x:queue")?;
+    let numbers = ids.iter().filter_map(|id| id.parse::<u64>().ok());
+    ensure!(numbers.eq((0..ITEMS).rev()), "{ids:?}");
+    let others = ids.iter().filter(|id| id.parse::<u64>().is_err());
+    ensure!(others.eq(&["orphan"]), "{ids:?}");
+    let held = elements(&world, "jobs:item:x:processing")?;
+    ensure!(held == ["lost", "held-2", "held-1"], "{held:?}");
+    ensure!(redis.digest()? == digest, "the source has changed");
+    server.stop()?;
+    world.setup.expect_no_panic()?;
+    world.setup.check()
+}
+
+#[test]
+fn tasks_are_inserted_once_after_kills_of_import_and_server_and_a_lost_source() -> Result<()> {
+    const NAME: &str = "tasks_are_inserted_once_after_kills_of_import_and_server_and_a_lost_source";
+    let Some(world) = quantumleap::World::new(NAME, &[])? else {
+        return Ok(());
+    };
+    let (redis, tasks) = source(TASKS)?;
+    let digest = redis.digest()?;
+    let mut server = world.setup.start()?;
+    // A job of another program is refused.
+    let disturbed = Disturbed::new(&world.setup, redis.address, 1, [35, 60, 75])?;
+
+    disturbed.kill_import()?;
+    let first = world.count("")?;
+    ensure!(first > 0, "nothing was taken over before the kill");
+    // What is here is worked on already.
+    let mut pool = world.pool(&["--workers", "2"])?;
+    let mut server = disturbed.kill_server(&mut server)?;
+    let second = world.count("")?;
+    ensure!(second > first, "{first}, then {second}");
+    disturbed.cut_source()?;
+    let third = world.count("")?;
+    ensure!(third < TASKS, "{third}: it was not cut");
+
+    let report = run_to(disturbed.command(), 1)?;
+    let there = count(&report, "quantumleap_tasks", "already_there");
+    let sum = there + count(&report, "quantumleap_tasks", "taken_over");
+    ensure!(there > 0 && sum == TASKS + 4, "{report}");
+    until("all tasks to end", || {
+        Ok((world.count("?taskStatus=pending")? == 0).then_some(()))
+    })?;
+    ensure!(
+        rows(&world)? == expected_rows(&tasks),
+        "{:?}",
+        rows(&world)?
+    );
+    ensure!(world.count("")? == TASKS + 4);
+    ensure!(redis.digest()? == digest, "the source has changed");
+    pool.stop()?;
+    server.stop()?;
+    world.setup.expect_no_panic()?;
+    world.setup.check()
+}
+
+#[test]
+fn a_source_that_still_loads_its_data_is_waited_for() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let folder = folder.path().to_string_lossy().into_owned();
+    let files = ["--requirepass", "secret", "--dir", &folder];
+    let redis = Redis::start_with(free_address()?, &files)?;
+    let mut line = Line::new(redis.address)?;
+    for words in [
+        "AUTH secret",
+        "DEBUG POPULATE 200 other 2000",
+        "SET q:item:a data",
+        "SAVE",
+    ] {
+        let reply = line.ask(words)?;
+        ensure!(reply == "+OK", "{words}: {reply}");
+    }
+    ensure!(line.number("RPUSH q:queue a")? == 1);
+    ensure!(line.ask("SAVE")? == "+OK");
+    drop((line, redis));
+    // Four seconds, in which it answers in between.
+    let slow = ["--key-load-delay", "20000"];
+    let often = ["--loading-process-events-interval-bytes", "1024"];
+    let arguments = [&files[..], &slow, &often].concat();
+    let redis = Redis::start_with(free_address()?, &arguments)?;
+    let world = World::new(&[])?;
+    let mut server = world.setup.start()?;
+
+    let source = format!(":secret@{}", redis.address);
+    let output = import_into(&world.setup, &source).output()?;
+    let error = words(&output);
+    ensure!(output.status.success(), "{}: {error}", output.status);
+    ensure!(error.contains("still loads its data: waiting"), "{error}");
+    ensure!(world.line()?.number("LLEN q:queue")? == 1, "{error}");
+    server.stop()?;
+    world.setup.expect_no_panic()
+}
+
+/// The call of an insert, as Python pickles it: not compressed, which RQ takes too.
+const CALL: &[u8] = b"\x80\x04(\x8c\x17wq.core.task.run_actionNcwq.ql.notify\nInsertAction\n)\x81}\
+    \x8c\x06_inputcwq.ql.notify\nInsertActionInput\n)\x81}\x8c\x07payload]}asbsb\x85}t.";
+
+#[test]
+fn what_no_client_of_rq_has_put_there_is_refused_one_by_one() -> Result<()> {
+    let redis = Redis::start(free_address()?)?;
+    let mut line = Line::new(redis.address)?;
+    let quoted = |bytes: &[u8]| -> String {
+        let each = bytes.iter().map(|byte| format!("\\x{byte:02x}"));
+        format!("\"{}\"", each.collect::<String>())
+    };
+    let call = quoted(CALL);
+    let good = |last: char| quoted(format!("x:{}", base64(last)).as_bytes());
+    let key = |last: char| quoted(format!("rq:job:x:{}", base64(last)).as_bytes());
+    for words in [
+        "SADD rq:queues rq:queue:default rq:queue:odd other rq:queue:",
+        "SET rq:queue:odd x",
+        "SET rq:wip:default x",
+        "SET rq:job:text x",
+        "HSET rq:job:garbage data nonsense",
+        "HSET rq:job:empty status queued",
+        "HSET rq:job:dependents:x data x",
+        "EVAL \"return redis.call('HSET', 'rq:job:large', 'data', string.rep('x', 5000000))\" 0",
+        &format!("HSET rq:job:no-id data {call}"),
+        &format!(
+            "HSET {} data {call} result_ttl 9223372036854775807",
+            key('1')
+        ),
+        &format!(
+            "HSET {} data {call} failure_ttl -9 retries_left 4294967295",
+            key('2')
+        ),
+        &format!(
+            "HSET {} data {call} retry_intervals [[ meta x status odd",
+            key('3')
+        ),
+        &format!("ZADD rq:scheduled:default 1e300 {}", good('1')),
+        &format!("ZADD rq:failed:default inf {}", good('2')),
+        &format!("RPUSH rq:queue:default text garbage ghost {}", good('3')),
+    ] {
+        let reply = line.ask(words)?;
+        ensure!(!reply.starts_with('-'), "{words}: {reply}");
+    }
+    let world = World::new(&[])?;
+    let mut server = world.setup.start()?;
+    let report = run_to(import_into(&world.setup, &redis.address.to_string()), 1)?;
+    let tasks = &report["records"]["quantumleap_tasks"];
+    ensure!(tasks["taken_over"] == 3, "{report}");
+    ensure!(tasks["refused"] == 5, "{report}");
+    let refusals = tasks["refusals"].to_string();
+    for reason in [
+        "WRONGTYPE",
+        "cannot be unpacked",
+        "larger than 4 MiB",
+        "its id is none",
+    ] {
+        ensure!(refusals.contains(reason), "no {reason}: {report}");
+    }
+    let left_out = tasks["left_out"].to_string();
+    ensure!(left_out.contains("an id without a job"), "{report}");
+    server.stop()?;
+    world.setup.expect_no_panic()?;
+    world.setup.check()
+}
+
+/// The last segment of a task's id: 32 digits in Base64, of which the last one is given.
+fn base64(last: char) -> String {
+    let third = match last {
+        '1' => "E",
+        '2' => "I",
+        _ => "M",
+    };
+    // Thirty times "0", then "0" and the digit.
+    format!("{}MD{third}=", "MDAw".repeat(10))
+}
