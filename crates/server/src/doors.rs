@@ -26,6 +26,8 @@ const OPEN_PATHS: &[&str] = &[
     "/grpc.health.v1.Health/Check",
     "/grpc.health.v1.Health/Watch",
 ];
+/// Those of them that are answered over HTTP/1 at once.
+const HEALTH_PATHS: &[&str] = &["/healthz", "/readyz"];
 /// The first page. Those who show no token and no certificate see on it how to get in, the others what they may see.
 const FIRST_PAGE: &str = "/";
 /// What anyone may ask of the QuantumLeap port: whether the database answers.
@@ -150,6 +152,14 @@ impl Line {
 }
 
 impl Doors {
+    /// Paths that tell over HTTP/1 whether the process lives and can work; empty if telling may take long.
+    pub(crate) fn health_paths(&self) -> &'static [&'static str] {
+        match self.behind {
+            Behind::Front(_) => HEALTH_PATHS,
+            Behind::QuantumLeap(_) => &[],
+        }
+    }
+
     /// Answers a request.
     pub(crate) async fn answer(self, request: Request<Body>, line: Line) -> Response<Body> {
         let (mut head, body) = request.into_parts();

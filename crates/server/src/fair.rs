@@ -36,7 +36,8 @@ const BATCH: usize = 8;
 const BEHIND: Duration = Duration::from_millis(2);
 /// It is asked to run so long after it did, if there is a connection whose tasks may have to queue.
 const ASK_AFTER: Duration = Duration::from_millis(1);
-/// How long a connection may go on reading before the others have their turn.
+/// How long a connection may go on reading before the others have their turn. One whose tasks do not queue may do so for
+/// [`LIGHT`] only while the threads are behind: a thousand new ones can come at once.
 const READING_MAX: Duration = Duration::from_millis(1);
 
 tokio::task_local! {
@@ -49,17 +50,23 @@ const UNBEGUN_CALM: usize = 512;
 /// Bytes that are read then.
 pub(crate) const LITTLE_BYTES: usize = 1 << 10;
 
+/// The poll of a connection's task that a thread is in.
+#[derive(Clone, Copy)]
+struct Turn {
+    begun: Instant,
+    /// It reads a little at a time, and not for long.
+    is_short: bool,
+}
+
 thread_local! {
-    /// When the poll of a connection's task began that this thread is in.
-    static POLLED_SINCE: Cell<Option<Instant>> = const { Cell::new(None) };
+    static TURN: Cell<Option<Turn>> = const { Cell::new(None) };
 }
 
 /// Whether the task that runs now has been reading for long enough, so that it should wake itself and return.
 pub(crate) fn has_read_enough() -> bool {
-    POLLED_SINCE.with(|since| {
-        since
-            .get()
-            .is_some_and(|since| since.elapsed() > READING_MAX)
+    TURN.get().is_some_and(|turn| {
+        let most = if turn.is_short { LIGHT } else { READING_MAX };
+        turn.begun.elapsed() > most
     })
 }
 
@@ -108,16 +115,16 @@ impl Lag {
         }
     }
 
-    /// Microseconds since the epoch, at least 1.
-    fn now(&self) -> u64 {
-        u64::try_from(self.epoch.elapsed().as_micros())
+    /// Microseconds between the epoch and a moment, at least 1.
+    fn micros(&self, moment: Instant) -> u64 {
+        u64::try_from(moment.duration_since(self.epoch).as_micros())
             .unwrap_or(u64::MAX)
             .max(1)
     }
 
     /// Whether the threads are behind; `ask` has the dispatcher run.
-    fn is_behind(&self, ask: impl FnOnce()) -> bool {
-        let now = self.now();
+    fn is_behind(&self, now: Instant, ask: impl FnOnce()) -> bool {
+        let now = self.micros(now);
         let since = |then: u64| Duration::from_micros(now.saturating_sub(then));
         let asked = self.asked.load(Ordering::Relaxed);
         if asked == 0 && since(self.answered.load(Ordering::Relaxed)) >= ASK_AFTER {
@@ -128,7 +135,8 @@ impl Lag {
     }
 
     fn answer(&self) {
-        self.answered.store(self.now(), Ordering::Relaxed);
+        let now = self.micros(Instant::now());
+        self.answered.store(now, Ordering::Relaxed);
         self.asked.store(0, Ordering::Relaxed);
     }
 }
@@ -229,8 +237,8 @@ impl Scheduler {
     }
 
     /// Whether tasks of connections that have used much have to queue.
-    fn is_behind(&self) -> bool {
-        self.0.lag.is_behind(|| self.0.waiting.notify_one())
+    fn is_behind(&self, now: Instant) -> bool {
+        self.0.lag.is_behind(now, || self.0.waiting.notify_one())
     }
 
     fn queue(&self) -> MutexGuard<'_, Queue> {
@@ -293,7 +301,12 @@ impl Lane {
     /// How much may be read; pending while requests that it has read wait, and those of others too.
     pub(crate) fn poll_reading(&self, cx: &Context<'_>) -> Poll<Reading> {
         if self.scheduler.0.unbegun.load(Ordering::Relaxed) <= UNBEGUN_CALM {
-            return Poll::Ready(Reading::All);
+            let is_short = TURN.get().is_some_and(|turn| turn.is_short);
+            return Poll::Ready(if is_short {
+                Reading::Little
+            } else {
+                Reading::All
+            });
         }
         let mut state = self.state();
         if state.unbegun == 0 {
@@ -413,16 +426,22 @@ impl<F: Future> Future for Scheduled<F> {
         let Some(was_chosen) = self.ticket.is_chosen(cx) else {
             return Poll::Pending;
         };
-        if !was_chosen && !self.lane.is_light() && self.lane.scheduler.is_behind() {
+        let begun = Instant::now();
+        let is_light = self.lane.is_light();
+        let is_behind = self.lane.scheduler.is_behind(begun);
+        if !was_chosen && !is_light && is_behind {
             *self.ticket.stage() = Stage::Waiting(cx.waker().clone());
             self.lane.wait(&self.ticket);
             return Poll::Pending;
         }
         let _ran = was_chosen.then(|| Ran(self.lane.scheduler.clone()));
-        let begun = Instant::now();
-        let outer = POLLED_SINCE.replace(Some(begun));
+        let turn = Turn {
+            begun,
+            is_short: is_light && is_behind,
+        };
+        let outer = TURN.replace(Some(turn));
         let polled = self.future.as_mut().poll(cx);
-        POLLED_SINCE.set(outer);
+        TURN.set(outer);
         self.lane.charge(begun.elapsed());
         polled
     }

@@ -1,14 +1,20 @@
 //! The listener: accepts connections within limits and ends them politely.
+//!
+//! Connections are accepted on a thread of its own, which also answers whether the process is alive. So neither waits until
+//! the I/O threads have done what others asked for.
 
 mod addresses;
+mod health;
 mod open;
 mod patient;
 mod resp;
 
 use std::convert::Infallible;
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
 use std::time::Duration;
 
 use axum::body::Body;
@@ -20,7 +26,9 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::runtime;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Limits;
@@ -57,59 +65,47 @@ pub(crate) struct Counters {
     pub(crate) handshakes_failed: AtomicU64,
 }
 
-/// Accepts until `stopping`, then lets requests in flight end, for at most `stop_timeout`.
-pub(crate) async fn serve(
-    listener: TcpListener,
-    doors: Doors,
-    limits: Limits,
-    scheduler: Scheduler,
-    counters: Arc<Counters>,
-    stopping: CancellationToken,
-    stop_timeout: Duration,
-) {
-    let graceful = GracefulShutdown::new();
-    let places = Arc::new(Semaphore::new(
-        limits.connections.min(Semaphore::MAX_PERMITS),
-    ));
-    let addresses = Addresses::new(limits.connections_per_address);
+/// A port and how it is served.
+pub(crate) struct HttpPort {
+    pub(crate) socket: TcpListener,
+    pub(crate) doors: Doors,
+    pub(crate) limits: Limits,
+    pub(crate) scheduler: Scheduler,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) stopping: CancellationToken,
+    pub(crate) stop_timeout: Duration,
+}
+
+/// Accepts on a thread of its own until `stopping`, then lets requests in flight end, for at most the stop timeout.
+/// Connections are served by the runtime of the caller.
+///
+/// # Errors
+/// If the system gives no thread.
+pub(crate) fn serve(port: HttpPort) -> io::Result<JoinHandle<()>> {
+    let io_threads = runtime::Handle::current();
+    // Each runtime has its own list of what it waits for: the listener moves from one to the other.
+    let listener = port.socket.into_std()?;
+    let own = runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
     let host = Host {
-        scheduler,
-        doors,
-        limits,
-        counters,
-        stopping,
+        io_threads,
+        scheduler: port.scheduler,
+        doors: port.doors,
+        limits: port.limits,
+        counters: port.counters,
+        stopping: port.stopping,
     };
-    loop {
-        // Without a free place nobody is accepted: those who come wait in the system's backlog.
-        let accepted = tokio::select! {
-            () = host.stopping.cancelled() => break,
-            accepted = accept(&listener, &places) => accepted,
-        };
-        let Some((stream, from, place)) = accepted else {
-            continue;
-        };
-        let Some(counted) = addresses.count(from.ip()) else {
-            host.counters.refused.fetch_add(1, Ordering::Relaxed);
-            continue;
-        };
-        host.counters.accepted.fetch_add(1, Ordering::Relaxed);
-        host.counters.open.fetch_add(1, Ordering::Relaxed);
-        let (host, watcher) = (host.clone(), graceful.watcher());
-        let schedule = host.scheduler.lane();
-        // A task of its own: a panic ends this connection and no other.
-        tokio::spawn(schedule.clone().scheduled(async move {
-            let open = Open(Arc::clone(&host.counters));
-            host.attend(stream, From(from), schedule, watcher).await;
-            drop((open, counted, place));
-        }));
-    }
-    drop(listener);
-    if tokio::time::timeout(stop_timeout, graceful.shutdown())
-        .await
-        .is_err()
-    {
-        tracing::warn!(after = ?stop_timeout, "requests were still in flight; their connections are cut");
-    }
+    let (done, is_done) = oneshot::channel();
+    thread::Builder::new()
+        .name("ganger-accept".to_owned())
+        .spawn(move || {
+            own.block_on(host.accept_all(listener, port.stop_timeout));
+            let _ = done.send(());
+        })?;
+    Ok(tokio::spawn(async move {
+        let _ = is_done.await;
+    }))
 }
 
 /// Counts a connection as open until it is dropped.
@@ -124,6 +120,8 @@ impl Drop for Open {
 /// What every connection needs.
 #[derive(Clone)]
 struct Host {
+    /// Serve connections.
+    io_threads: runtime::Handle,
     scheduler: Scheduler,
     doors: Doors,
     limits: Limits,
@@ -131,9 +129,141 @@ struct Host {
     stopping: CancellationToken,
 }
 
+/// A connection that counts where connections are limited, until it is dropped.
+struct Accepted {
+    stream: TcpStream,
+    from: From,
+    watcher: Watcher,
+    place: Place,
+}
+
+/// The places that a connection takes.
+struct Place {
+    _open: Open,
+    _of_address: addresses::Counted,
+    _of_all: OwnedSemaphorePermit,
+}
+
 impl Host {
+    async fn accept_all(self, listener: std::net::TcpListener, stop_timeout: Duration) {
+        let listener = match TcpListener::from_std(listener) {
+            Ok(listener) => listener,
+            Err(error) => {
+                tracing::error!(%error, "no connection can be accepted; stop and start the server");
+                return;
+            }
+        };
+        let graceful = GracefulShutdown::new();
+        let places = Arc::new(Semaphore::new(
+            self.limits.connections.min(Semaphore::MAX_PERMITS),
+        ));
+        let addresses = Addresses::new(self.limits.connections_per_address);
+        loop {
+            // Without a free place nobody is accepted: those who come wait in the system's backlog.
+            let accepted = tokio::select! {
+                () = self.stopping.cancelled() => break,
+                accepted = accept(&listener, &places) => accepted,
+            };
+            let Some((stream, from, place)) = accepted else {
+                continue;
+            };
+            let Some(counted) = addresses.count(from.ip()) else {
+                self.counters.refused.fetch_add(1, Ordering::Relaxed);
+                continue;
+            };
+            self.counters.accepted.fetch_add(1, Ordering::Relaxed);
+            self.counters.open.fetch_add(1, Ordering::Relaxed);
+            let accepted = Accepted {
+                stream,
+                from: From(from),
+                watcher: graceful.watcher(),
+                place: Place {
+                    _open: Open(Arc::clone(&self.counters)),
+                    _of_address: counted,
+                    _of_all: place,
+                },
+            };
+            self.begin(accepted);
+        }
+        drop(listener);
+        if tokio::time::timeout(stop_timeout, graceful.shutdown())
+            .await
+            .is_err()
+        {
+            tracing::warn!(after = ?stop_timeout, "requests were still in flight; their connections are cut");
+        }
+    }
+
+    /// Serves a connection on the I/O threads; one that asks for no more than a sign of life, on this thread.
+    fn begin(&self, accepted: Accepted) {
+        let host = self.clone();
+        if self.doors.security.tls().is_some() || self.doors.health_paths().is_empty() {
+            host.hand_over(accepted);
+            return;
+        }
+        // A task of its own: a panic ends this connection and no other.
+        tokio::spawn(async move {
+            let first = health::first_request(&accepted.stream, host.doors.health_paths());
+            let first = tokio::select! {
+                () = host.stopping.cancelled() => return,
+                first = tokio::time::timeout(host.limits.header_timeout, first) => first,
+            };
+            match first {
+                Ok(true) => host.answer_health(accepted).await,
+                Ok(false) => host.hand_over(accepted),
+                Err(_) => tracing::debug!(from = %accepted.from.0, "no request came"),
+            }
+        });
+    }
+
+    /// Answers one request, and ends the connection.
+    async fn answer_health(self, accepted: Accepted) {
+        let schedule = self.scheduler.lane();
+        let mut builder = builder(&self.limits, schedule.clone());
+        builder.http1().keep_alive(false);
+        self.attend(
+            accepted.stream,
+            accepted.from,
+            schedule,
+            builder,
+            accepted.watcher,
+        )
+        .await;
+        drop(accepted.place);
+    }
+
+    /// Has the I/O threads serve a connection until it ends.
+    fn hand_over(self, accepted: Accepted) {
+        let Accepted {
+            stream,
+            from,
+            watcher,
+            place,
+        } = accepted;
+        let Ok(stream) = stream.into_std() else {
+            return;
+        };
+        let schedule = self.scheduler.lane();
+        let io_threads = self.io_threads.clone();
+        // A task of its own: a panic ends this connection and no other.
+        io_threads.spawn(schedule.clone().scheduled(async move {
+            if let Ok(stream) = TcpStream::from_std(stream) {
+                let builder = builder(&self.limits, schedule.clone());
+                self.attend(stream, from, schedule, builder, watcher).await;
+            }
+            drop(place);
+        }));
+    }
+
     /// Serves one connection until it ends.
-    async fn attend(self, stream: TcpStream, from: From, schedule: Lane, watcher: Watcher) {
+    async fn attend(
+        self,
+        stream: TcpStream,
+        from: From,
+        schedule: Lane,
+        builder: Builder<Lane>,
+        watcher: Watcher,
+    ) {
         let security = &self.doors.security;
         let opened = tokio::select! {
             () = self.stopping.cancelled() => return,
@@ -158,9 +288,8 @@ impl Host {
             stream,
             self.limits.header_timeout,
             self.limits.write_timeout,
-            schedule.clone(),
+            schedule,
         );
-        let builder = builder(&self.limits, schedule);
         let connection = builder.serve_connection(TokioIo::new(stream), service);
         if let Err(error) = watcher.watch(connection.into_owned()).await {
             tracing::debug!(from = %from.0, error = %error, "connection ended");

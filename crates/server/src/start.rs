@@ -25,7 +25,7 @@ use crate::error::StartError;
 use crate::fair::Scheduler;
 use crate::flow::Readers;
 use crate::front::{Dialects, Front, Passed};
-use crate::listen::{self, Counters};
+use crate::listen::{self, Counters, HttpPort};
 use crate::peers::ToPeers;
 use crate::quantumleap;
 use crate::security::{Door, Require, Security, follow_files};
@@ -47,6 +47,8 @@ pub struct Running {
     telemetry: Option<Telemetry>,
     security: Arc<Security>,
     _scheduling: DropGuard,
+    /// Ends the threads that accept connections.
+    _listening: DropGuard,
 }
 
 /// Starts a server: listens, opens the store, and loads it meanwhile.
@@ -105,6 +107,7 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
     };
     let front = Behind::Front(Arc::new(wiring.front(&drained)));
     let (security, stopping) = (Arc::clone(&common.security), common.stopping.clone());
+    let listening = stopping.clone().drop_guard();
     let (workers, stop_timeout) = (common.workers.clone(), common.config.stop_timeout);
     tokio::spawn(follow_files(Arc::clone(&security), stopping.clone()));
     tokio::spawn(common.readers.clone().cut_unread(stopping.clone()));
@@ -116,8 +119,9 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
     }
     let resp = resp.map(|(bound, port)| common.serve_resp(bound, port));
     let quantumleap = quantumleap
-        .map(|(bound, service)| common.serve(bound, Behind::QuantumLeap(service.routes())));
-    let (addr, listener) = common.serve(ports.main, front);
+        .map(|(bound, service)| common.serve(bound, Behind::QuantumLeap(service.routes())))
+        .transpose()?;
+    let (addr, listener) = common.serve(ports.main, front)?;
     Ok(Running {
         addr,
         shards,
@@ -132,6 +136,7 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
         telemetry,
         security,
         _scheduling: scheduling.drop_guard(),
+        _listening: listening,
     })
 }
 
@@ -153,8 +158,12 @@ struct Common {
 }
 
 impl Common {
-    /// Serves HTTP on a port, in a task of its own.
-    fn serve(&self, bound: Bound, behind: Behind) -> (SocketAddr, JoinHandle<()>) {
+    /// Serves HTTP on a port.
+    fn serve(
+        &self,
+        bound: Bound,
+        behind: Behind,
+    ) -> Result<(SocketAddr, JoinHandle<()>), StartError> {
         let doors = Doors {
             behind,
             guard: Guard {
@@ -165,19 +174,23 @@ impl Common {
             budget: self.budget.clone(),
             readers: self.readers.clone(),
         };
-        let served = listen::serve(
-            bound.listener,
+        let served = listen::serve(HttpPort {
+            socket: bound.listener,
             doors,
-            self.config.limits.clone(),
-            self.scheduler.clone(),
-            Arc::clone(&self.counters),
-            self.stopping.clone(),
-            self.config.stop_timeout,
-        );
-        (bound.addr, tokio::spawn(served))
+            limits: self.config.limits.clone(),
+            scheduler: self.scheduler.clone(),
+            counters: Arc::clone(&self.counters),
+            stopping: self.stopping.clone(),
+            stop_timeout: self.config.stop_timeout,
+        });
+        let served = served.map_err(|error| StartError::System {
+            doing: "start the thread that accepts connections",
+            reason: error.to_string(),
+        })?;
+        Ok((bound.addr, served))
     }
 
-    /// Serves clients of Redis, likewise.
+    /// Serves clients of Redis, in a task of its own.
     fn serve_resp(&self, bound: Bound, port: Port) -> (SocketAddr, JoinHandle<()>) {
         let served = listen::serve_resp(
             bound.listener,

@@ -25,7 +25,7 @@ pub(super) struct Meter {
     idle_kib: u64,
     memory: JoinHandle<(u64, bool)>,
     health: JoinHandle<Vec<Duration>>,
-    others: JoinHandle<(usize, usize)>,
+    others: JoinHandle<(usize, usize, Duration)>,
 }
 
 /// A row of the table.
@@ -34,7 +34,8 @@ pub(super) struct Row {
     was_ended: bool,
     /// In order.
     health: Vec<Duration>,
-    others: (usize, usize),
+    /// Done, failed, and the longest.
+    others: (usize, usize, Duration),
 }
 
 impl Meter {
@@ -66,15 +67,17 @@ impl Meter {
         let is_over = until(&stop);
         let submit = request("POST", "/api/v1/jobs", token, r#"{"kind":"other"}"#);
         let others = thread::spawn(move || {
-            let (mut done, mut failed) = (0, 0);
+            let (mut done, mut failed, mut longest) = (0, 0, Duration::ZERO);
             while !is_over() {
+                let begun = Instant::now();
                 match call(address, &submit, "201") {
                     Ok(()) => done += 1,
                     Err(_) => failed += 1,
                 }
+                longest = longest.max(begun.elapsed());
                 thread::sleep(LOOK_EVERY);
             }
-            (done, failed)
+            (done, failed, longest)
         });
         Ok(Self {
             stop,
@@ -105,12 +108,13 @@ impl fmt::Display for Row {
         let millis = |time: Option<&Duration>| time.map_or(0, Duration::as_millis);
         write!(
             f,
-            "{:>11} MiB   {:>8} ms {:>5} ms   {} ok, {} failed",
+            "{:>11} MiB   {:>8} ms {:>5} ms   {} ok, {} failed, max {} ms",
             self.above_idle_kib >> 10,
             millis(p99),
             millis(self.health.last()),
             self.others.0,
             self.others.1,
+            self.others.2.as_millis(),
         )?;
         if self.was_ended {
             f.write_str("   ENDED at the limit of memory")?;

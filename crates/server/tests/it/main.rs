@@ -2,6 +2,7 @@
 
 mod abuse;
 mod floods;
+mod health;
 mod kit;
 mod quantumleap;
 mod reload;
