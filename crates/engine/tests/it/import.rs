@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use crate::support::World;
-use ganger_types::command::NewJob;
+use ganger_types::command::{Delete, NewJob};
 use ganger_types::import::{ImportRecord, Imported, QlessJobSource, QlessSource};
 use ganger_types::keys::{End, KeyCall, KeyReply, TimeLeft};
 use ganger_types::qless::{Generation, QlessReply, QlessRequest, QlessSet, QlessTime};
@@ -362,4 +362,77 @@ fn an_import_of_too_many_records_is_refused() {
     }));
     let refused = world.refused(command);
     assert_eq!(refused, "too_large");
+}
+
+/// Records of all kinds.
+fn all_kinds() -> Vec<ImportRecord> {
+    let job = |id: &str, failed: Option<&str>| {
+        ImportRecord::Job(Box::new(JobSource {
+            job: NewJob {
+                id: Some(JobId::new(id).expect("an id")),
+                kind: Kind::from_static("k"),
+                ..NewJob::default()
+            },
+            failed: failed.map(str::to_owned),
+        }))
+    };
+    let count = QlessSource::TagCount {
+        tag: Bytes::from_static(b"counted"),
+        count: 3,
+    };
+    vec![
+        ImportRecord::Qless(Box::new(QlessSource::Job(ready("a")))),
+        ImportRecord::Qless(Box::new(count)),
+        item("a"),
+        job("ready", None),
+        job("failed", Some("no such table")),
+    ]
+}
+
+#[test]
+fn what_was_taken_over_before_a_restart_is_not_taken_again() {
+    let mut world = World::new();
+    let half = all_kinds().len() / 2;
+    for record in all_kinds().into_iter().take(half) {
+        assert_eq!(send(&mut world, record), Imported::Taken);
+    }
+    world.restart();
+    for (index, record) in all_kinds().into_iter().enumerate() {
+        let expected = if index < half {
+            Imported::AlreadyThere
+        } else {
+            Imported::Taken
+        };
+        assert_eq!(send(&mut world, record.clone()), expected, "{record:?}");
+    }
+    world.restart();
+
+    // All of it ends here, and goes.
+    call(&mut world, "pop 150 q w 5");
+    call(&mut world, "complete 151 a w q {}");
+    let item_keys = vec![
+        Bytes::from_static(b"p:item:a"),
+        Bytes::from_static(b"p:queue"),
+        Bytes::from_static(b"p:lease:a"),
+    ];
+    keys(&mut world, KeyCall::Delete { keys: item_keys });
+    let grant = world.lease_one("w");
+    assert!(world.complete(&grant).is_ok());
+    let ids = ["ready", "failed"].map(|id| JobId::new(id).expect("an id"));
+    world.ok(Command::Delete(Delete {
+        namespace: Namespace::default(),
+        jobs: ids.to_vec(),
+    }));
+    world.restart();
+    for record in all_kinds() {
+        let again = send(&mut world, record.clone());
+        assert_eq!(again, Imported::AlreadyThere, "{record:?}");
+    }
+    for id in &ids {
+        assert_eq!(world.state(id), None, "it has come back");
+    }
+    // After seven days nobody goes on with an import.
+    world.pass(Duration::from_secs(7 * 86_400));
+    let job = all_kinds().remove(3);
+    assert_eq!(send(&mut world, job), Imported::Taken);
 }
