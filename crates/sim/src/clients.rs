@@ -1,7 +1,8 @@
 //! The clients' side of the network: what producers and workers make of answers, and what workers do
 //! with the jobs in their hands.
 
-use ganger_types::{Answer, Command, Reply};
+use ganger_types::import::Imported;
+use ganger_types::{Answer, Command, ImportRecord, Reply};
 
 use crate::actor::worker::{Act, Hand};
 use crate::dice::Dice;
@@ -23,6 +24,19 @@ impl World {
                 }
                 if let Some(graph) = graph {
                     self.lore.learn_graph(&cmd.namespace, graph);
+                }
+                Ok(())
+            }
+            Ok(Reply::Imported(each)) => {
+                let Command::Import(cmd) = &call.command else {
+                    return Ok(());
+                };
+                for (record, imported) in cmd.records.iter().zip(each) {
+                    if let (ImportRecord::Job(source), Imported::Taken) = (record, imported)
+                        && let Some(id) = &source.job.id
+                    {
+                        self.lore.learn(&cmd.namespace, id);
+                    }
                 }
                 Ok(())
             }

@@ -12,6 +12,10 @@ const GOALS: &[(&str, u8)] = &[
     ("existing-job-answered", 1),
     ("claim-outlived-its-window", 1),
     ("enqueued-behind-a-failed-upstream", 1),
+    ("imported", 1),
+    ("imported-as-failed", 1),
+    ("imported-once-though-gone", 1),
+    ("import-refused", 1),
     // Leases and reports.
     ("granted-again", 1),
     ("renewed", 1),

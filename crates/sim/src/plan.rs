@@ -60,6 +60,7 @@ switches! {
         CallersClock = "callers-clock",
         NextDependencies = "next-dependencies",
         QuickRestarts = "quick-restarts",
+        Imports = "imports",
     }
 }
 

@@ -6,7 +6,9 @@ use std::time::Duration;
 use ganger_engine::Effects;
 use ganger_store::Loaded;
 use ganger_types::command::{QueueChange, Selection, Start};
-use ganger_types::{Answer, Change, Command, Epoch, InputState, JobKey, Now, Reply, Timestamp};
+use ganger_types::{
+    Answer, Change, Command, Epoch, ImportRecord, InputState, JobKey, Now, Reply, Timestamp,
+};
 
 use crate::dice::Dice;
 
@@ -56,6 +58,8 @@ pub(crate) const BUGS: &[(u32, u8, &str)] = &[
     (36, 1, "a permanent failure is tried again"),
     (37, 1, "dependencies are added to a job and not stored"),
     (38, 1, "the pause that a worker asks for is dropped"),
+    (39, 1, "marks of imports are not read back after a restart"),
+    (40, 1, "jobs that had failed are imported as ready"),
     (25, 2, "an unknown commit is treated as failed"),
     (26, 2, "an answer goes out before its commit"),
 ];
@@ -119,7 +123,10 @@ impl Planted {
                 record.expires_at = record.expires_at.min(ganger_types::Elapsed(1));
                 Some(Loaded::Lease(record))
             }
-            (7, Loaded::Lease(_)) | (11, Loaded::Claim(_)) | (14, Loaded::Input(_)) => None,
+            (7, Loaded::Lease(_))
+            | (11, Loaded::Claim(_))
+            | (14, Loaded::Input(_))
+            | (39, Loaded::Key(_)) => None,
             (13, Loaded::Queue(mut record)) => {
                 record.settings.paused = false;
                 Some(Loaded::Queue(record))
@@ -163,6 +170,13 @@ impl Planted {
                 uniques.for_each(|unique| unique.window = None);
             }
             (36, Command::Fail(cmd)) => cmd.permanent = false,
+            (40, Command::Import(cmd)) => {
+                for record in &mut cmd.records {
+                    if let ImportRecord::Job(source) = record {
+                        source.failed = None;
+                    }
+                }
+            }
             (38, Command::Fail(cmd)) => {
                 cmd.retry_after = cmd.retry_after.map(|_| Duration::ZERO);
             }

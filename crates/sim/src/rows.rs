@@ -10,6 +10,7 @@ use ganger_store::Loaded;
 use ganger_types::ClaimRecord;
 use ganger_types::change::UniqueRecord;
 use ganger_types::command::{Retiree, RetireeQuery};
+use ganger_types::keys::KeyRecord;
 use ganger_types::{
     Bytes, Change, ClaimKey, Day, Group, InputRow, InputState, JobId, JobKey, JobRecord, JobRef,
     JobState, LeaseRecord, Meta, Namespace, NamespaceRecord, Queue, QueueRecord, ScheduleId,
@@ -44,6 +45,8 @@ pub(crate) struct Rows {
     pub(crate) tracked: BTreeMap<(Namespace, JobId), Timestamp>,
     pub(crate) statistics: BTreeMap<(Namespace, Queue, Day), StatisticsRecord>,
     pub(crate) ids: BTreeMap<(Namespace, JobId), JobKey>,
+    /// Raw keys, of which only imports make some: their marks.
+    pub(crate) keys: BTreeMap<u64, KeyRecord>,
     /// Jobs that were revived and whose `PutJob` has not come yet; empty between commits.
     reviving: BTreeSet<JobKey>,
 }
@@ -186,6 +189,12 @@ impl Rows {
                 self.statistics
                     .insert(name, StatisticsRecord::clone(record));
             }
+            Change::PutKey(record) => {
+                self.keys.insert(record.number, KeyRecord::clone(record));
+            }
+            Change::RemoveKey(number) => {
+                self.keys.remove(number);
+            }
             _ => unreachable!("changes of jobs are handled before"),
         }
     }
@@ -319,6 +328,8 @@ impl Rows {
                 each(Loaded::Statistics(Box::new(record.clone())));
             }
         }
+        let keys = self.keys.values();
+        keys.for_each(|record| each(Loaded::Key(Box::new(record.clone()))));
     }
 
     /// The record of a job, live or finished.

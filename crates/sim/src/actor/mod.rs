@@ -1,5 +1,6 @@
 //! Who acts in a run: producers, workers, operators. They know only what clients know.
 
+pub(crate) mod importer;
 pub(crate) mod names;
 pub(crate) mod operator;
 pub(crate) mod producer;
@@ -16,6 +17,7 @@ pub(crate) struct Lore {
     pub(crate) ids: Vec<(Namespace, JobId)>,
     pub(crate) graphs: Vec<(Namespace, Graph)>,
     pub(crate) submissions: Vec<ganger_types::command::Enqueue>,
+    pub(crate) imports: Vec<ganger_types::Import>,
     pub(crate) counter: u64,
 }
 

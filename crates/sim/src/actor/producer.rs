@@ -7,7 +7,7 @@ use ganger_types::{
     Backoff, Bytes, Command, FailurePolicy, JobId, JobName, Kind, Now, Priority, RetryPolicy,
 };
 
-use super::{Lore, names};
+use super::{Lore, importer, names};
 use crate::dice::Dice;
 use crate::plan::{Feature, Plan};
 
@@ -23,6 +23,9 @@ enum Shape {
 
 /// What a producer sends now.
 pub(crate) fn act(plan: &Plan, lore: &mut Lore, dice: &mut Dice, now: Now) -> Command {
+    if plan.does(Feature::Imports) && dice.chance(100) {
+        return importer::act(plan, lore, dice, now);
+    }
     if plan.does(Feature::Claims)
         && dice.chance(150)
         && let Some(earlier) = dice.maybe(&lore.submissions)
@@ -62,7 +65,7 @@ pub(crate) fn act(plan: &Plan, lore: &mut Lore, dice: &mut Dice, now: Now) -> Co
     Command::Enqueue(Box::new(cmd))
 }
 
-fn job(plan: &Plan, lore: &mut Lore, dice: &mut Dice, now: Now) -> NewJob {
+pub(crate) fn job(plan: &Plan, lore: &mut Lore, dice: &mut Dice, now: Now) -> NewJob {
     let mut job = NewJob {
         queue: names::queue(plan, dice),
         kind: names::kind(dice),

@@ -184,7 +184,7 @@ impl Oracle {
         Err(self.broken("P1", answered.key, what))
     }
 
-    fn learn(
+    pub(super) fn learn(
         &mut self,
         cmd: &Enqueue,
         spec: &NewJob,
@@ -286,7 +286,7 @@ impl Oracle {
 
     /// Sends new jobs where they belong. Those behind an upstream that had not succeeded all fail before
     /// any other is told of it.
-    fn settle_new(&mut self, keys: Vec<JobKey>) {
+    pub(super) fn settle_new(&mut self, keys: Vec<JobKey>) {
         let mut failed = Vec::new();
         for key in keys {
             let job = self.known(key);

@@ -11,6 +11,7 @@ mod cascade;
 mod compare;
 mod ending;
 mod enqueue;
+mod import;
 pub(crate) mod job;
 mod lease;
 mod operate;
@@ -159,6 +160,8 @@ pub(crate) struct Oracle {
     namespaces: BTreeMap<Namespace, NamespaceSettings>,
     uniques: BTreeMap<(Namespace, UniqueKey), Occupied>,
     claims: BTreeMap<(Namespace, ClaimKey), Claimed>,
+    /// Until when jobs that were taken over are not taken again, whatever has become of them.
+    marks: BTreeMap<(Namespace, JobId), Elapsed>,
     schedules: BTreeMap<(Namespace, ScheduleId), schedule::Plan>,
     tokens: BTreeMap<LeaseToken, JobKey>,
     requests: BTreeMap<(Namespace, RequestId), Vec<LeaseToken>>,
@@ -288,7 +291,8 @@ impl Oracle {
             | Command::Receive(_)
             | Command::Confirm(_)
             | Command::Reconcile(_) => unreachable!("there is one shard"),
-            Command::Keys(_) | Command::Qless(_) | Command::Import(_) | Command::RunSchedule(_) => {
+            Command::Import(cmd) => self.import(cmd, answer, rows),
+            Command::Keys(_) | Command::Qless(_) | Command::RunSchedule(_) => {
                 unreachable!("nobody sends it")
             }
         }

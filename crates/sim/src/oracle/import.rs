@@ -1,0 +1,114 @@
+//! Judges imports: each record is taken once, refused for a reason that holds, or was there already.
+
+use std::time::Duration;
+
+use ganger_types::command::Enqueue;
+use ganger_types::import::Imported;
+use ganger_types::reply::Enqueued;
+use ganger_types::{
+    Answer, Import, ImportRecord, JobId, JobKey, JobSource, JobState, Namespace, Reply,
+};
+
+use super::admission::Fate;
+use super::{Judged, Oracle};
+use crate::rows::Rows;
+
+/// What was taken over is not taken again for so long.
+const MARK_LASTS: Duration = Duration::from_secs(7 * 86_400);
+
+impl Oracle {
+    pub(super) fn import(&mut self, cmd: &Import, answer: &Answer, rows: &Rows) -> Judged {
+        let Ok(Reply::Imported(each)) = answer else {
+            let what = format!("an import was answered {answer:?}");
+            return Err(self.wrong("P6", what, Vec::new()));
+        };
+        if each.len() != cmd.records.len() {
+            let (sent, told) = (cmd.records.len(), each.len());
+            let what = format!("{sent} records were sent, {told} answered");
+            return Err(self.wrong("G7", what, Vec::new()));
+        }
+        for (record, imported) in cmd.records.iter().zip(each) {
+            let ImportRecord::Job(source) = record else {
+                unreachable!("nobody sends it")
+            };
+            self.import_one(&cmd.namespace, source, imported, rows)?;
+        }
+        Ok(())
+    }
+
+    fn import_one(
+        &mut self,
+        namespace: &Namespace,
+        source: &JobSource,
+        imported: &Imported,
+        rows: &Rows,
+    ) -> Judged {
+        let id = source.job.id.as_ref().expect("each has one");
+        let one = Enqueue {
+            namespace: namespace.clone(),
+            jobs: vec![source.job.clone()],
+            ..Enqueue::default()
+        };
+        let name = (namespace.clone(), id.clone());
+        let until = self.marks.get(&name);
+        let is_marked = until.is_some_and(|until| *until > self.now.elapsed);
+        let fates = self.fates(&one);
+        let is_refused = !self.objections(&one).is_empty() || self.is_too_much(&one, &fates);
+        let is_right = match imported {
+            Imported::AlreadyThere => is_marked || !is_refused && fates != [Fate::New],
+            Imported::Refused(_) => !is_marked && is_refused,
+            Imported::Taken => !is_marked && !is_refused && fates == [Fate::New],
+        };
+        if !is_right {
+            let what = format!(
+                "job {id} was answered {imported:?}; taken before: {is_marked}, to be refused: {is_refused}, else {fates:?}"
+            );
+            return Err(self.wrong("P1", what, Vec::new()));
+        }
+        match imported {
+            Imported::Taken => self.has_come(&one, source.failed.is_some(), rows)?,
+            Imported::Refused(_) => self.goals.reach("import-refused"),
+            Imported::AlreadyThere if fates == [Fate::New] => {
+                self.goals.reach("imported-once-though-gone");
+            }
+            Imported::AlreadyThere => {}
+        }
+        Ok(())
+    }
+
+    /// A job was taken over. The answer does not say its number: its row does.
+    fn has_come(&mut self, one: &Enqueue, had_failed: bool, rows: &Rows) -> Judged {
+        let spec = &one.jobs[0];
+        let id = spec.id.clone().expect("each has one");
+        let Some(key) = self.new_key(&one.namespace, &id, rows) else {
+            let what = format!("job {id} was taken over and is not stored");
+            return Err(self.wrong("D2", what, Vec::new()));
+        };
+        let answered = Enqueued {
+            key,
+            id: id.clone(),
+            existed: false,
+        };
+        self.learn(one, spec, &answered, &[key], None);
+        self.settle_new(vec![key]);
+        self.goals.reach("imported");
+        if had_failed {
+            self.note(key, "had failed before it came as number", key.0);
+            self.ends_without_success(key, JobState::Failed);
+            self.goals.reach("imported-as-failed");
+        }
+        let until = self.now.elapsed.after(MARK_LASTS);
+        self.marks.insert((one.namespace.clone(), id), until);
+        Ok(())
+    }
+
+    /// The number of a job of this id that came in the present turn: it may be gone again.
+    fn new_key(&self, namespace: &Namespace, id: &JobId, rows: &Rows) -> Option<JobKey> {
+        let stored = rows.find(namespace, id).map(|record| record.key);
+        let leaving = self.leaving.iter();
+        let leaving = leaving.filter(|it| it.namespace == *namespace && it.id == *id);
+        let keys = leaving.map(|record| record.key).chain(stored);
+        keys.filter(|key| self.key_max.is_none_or(|max| *key > max))
+            .min()
+    }
+}
