@@ -154,13 +154,19 @@ fn messages_with_long_channels_and_patterns_count_whole() {
     let mut bytes = Vec::new();
     (0..100).for_each(|_| bytes.extend(encode(&["PUBLISH", &channel, ""])));
     // What the system's buffers take in addition is unknown; nothing waits for who is cut.
+    let mut messages = 0;
     until(|| {
         publisher.send(&bytes);
+        messages += 100;
         (0..100)
             .map(|_| publisher.shown())
-            .any(|heard| heard == ":0")
+            .filter(|heard| heard == ":0")
+            .count()
+            > 0
     });
     assert!(slow.is_closed_at_last());
+    // The share is 4 MiB and a message 2 KiB. With the payload alone it would take 32,000 of them.
+    assert!(messages < 20_000, "{messages}");
 }
 
 #[test]
@@ -231,7 +237,7 @@ fn nobody_waits_long_for_patterns() {
     let mut client = world.client();
     for hundred in 0..200 {
         let pairs =
-            (0..100).flat_map(|one| [format!("{:0>200}", hundred * 100 + one), String::new()]);
+            (0..100).flat_map(|one| [format!("{:0>2000}", hundred * 100 + one), String::new()]);
         let words: Vec<_> = ["MSET".to_owned()].into_iter().chain(pairs).collect();
         client.send(&encode(&words));
         client.reply();
@@ -242,7 +248,7 @@ fn nobody_waits_long_for_patterns() {
     for pattern in [&class, &stars] {
         assert_eq!(client.ask(&["KEYS", pattern]), "*0");
     }
-    // Before, the classes alone took 20,000 x 200 x 1,022 steps for each.
+    // With a class that is walked again for each byte it would be 20,000 x 2,000 x 1,022 steps.
     assert!(begun.elapsed() < Duration::from_secs(20));
     let found = client.ask(&["KEYS", "*"]);
     assert!(found.starts_with("*20000 "), "more than a page");
@@ -297,6 +303,61 @@ fn who_never_reads_its_replies_is_cut_and_holds_no_more_than_there_is() {
     });
     until(|| budget.used() == 0);
     assert!(slow.is_closed_at_last());
+}
+
+#[test]
+fn replies_that_are_not_read_soon_count_until_they_are() {
+    let budget = Budget::new(120 * MIB);
+    let world = World::with(|settings| {
+        settings.budget = budget.clone();
+        // Nobody is cut for his slowness alone.
+        settings.write_timeout = Duration::from_secs(3_600);
+    });
+    let (mut slow, mut greedy) = (world.client(), world.client());
+    put(&mut slow, "k", 2 * MIB);
+    until(|| budget.used() == 0);
+    let gets = |count: usize| encode(&["GET", "k"]).repeat(count);
+    slow.send(&gets(8));
+    until(|| budget.used() >= 16 * MIB);
+    (0..8).for_each(|_| assert_eq!(slow.reply().len(), 10 + 2 * MIB + 2));
+    until(|| budget.used() == 0);
+    // What has no room in a share of 20 MiB ends its connection.
+    greedy.send(&gets(20));
+    until(|| {
+        assert!(budget.used() <= budget.total());
+        let mut metrics = String::new();
+        world.counters.metrics(&mut metrics);
+        metrics.contains("connections_cut_total 1\n")
+    });
+    assert!(greedy.is_closed_at_last());
+    assert_eq!(slow.ask(&["PING"]), "+PONG");
+}
+
+#[test]
+fn what_is_sent_behind_a_wait_is_bounded() {
+    let world = World::new();
+    let (mut waiting, mut other) = (world.client(), world.client());
+    waiting.send(&encode(&["BLPOP", "q", "0"]));
+    until(|| {
+        other
+            .ask(&["INFO", "clients"])
+            .ends_with("blocked_clients:1")
+    });
+    // Half a megabyte waits with it, two are too much.
+    waiting.send(&encode(&["SET", "k", &"v".repeat(MIB / 2)]));
+    assert_eq!(other.ask(&["LPUSH", "q", "e"]), ":1");
+    assert_eq!(waiting.shown(), "*2 $1 q $1 e");
+    assert_eq!(waiting.shown(), "+OK");
+    waiting.send(&encode(&["BLPOP", "q", "0"]));
+    until(|| {
+        other
+            .ask(&["INFO", "clients"])
+            .ends_with("blocked_clients:1")
+    });
+    waiting.send_what_is_taken(&encode(&["SET", "k", &"v".repeat(2 * MIB)]));
+    assert!(waiting.is_closed_at_last());
+    other.ask(&["LPUSH", "q", "e"]);
+    assert_eq!(other.ask(&["LLEN", "q"]), ":1", "it waits no more");
 }
 
 #[test]

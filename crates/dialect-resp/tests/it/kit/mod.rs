@@ -258,6 +258,11 @@ impl Client {
         self.stream.get_mut().write_all(bytes).expect("sent");
     }
 
+    /// Sends as much as the server takes: it may close the connection before it has all.
+    pub(crate) fn send_what_is_taken(&mut self, bytes: &[u8]) {
+        let _ = self.stream.get_mut().write_all(bytes);
+    }
+
     /// The bytes of the next reply.
     pub(crate) fn reply(&mut self) -> Vec<u8> {
         let mut reply = Vec::new();
@@ -301,16 +306,29 @@ impl Client {
             .replace("\r\n", " ")
     }
 
-    /// Reads all that comes until the server closes it.
+    /// Reads all that comes until the server closes it; false if it falls silent instead.
     pub(crate) fn is_closed_at_last(&mut self) -> bool {
         let mut rest = [0; 4_096];
-        while matches!(self.stream.read(&mut rest), Ok(1..)) {}
-        true
+        loop {
+            match self.stream.read(&mut rest) {
+                Ok(1..) => {}
+                end => return is_end(&end),
+            }
+        }
     }
 
-    /// Whether the server has closed it.
+    /// Whether the server has closed it; false if nothing comes for a long time.
     pub(crate) fn is_closed(&mut self) -> bool {
-        matches!(self.stream.read(&mut [0]), Ok(0) | Err(_))
+        is_end(&self.stream.read(&mut [0]))
+    }
+}
+
+/// Whether a read has met the end of the connection, and not of its reader's patience.
+fn is_end(read: &std::io::Result<usize>) -> bool {
+    use std::io::ErrorKind::{TimedOut, WouldBlock};
+    match read {
+        Ok(bytes) => *bytes == 0,
+        Err(error) => !matches!(error.kind(), TimedOut | WouldBlock),
     }
 }
 
