@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use crate::kit::{Bench, complete, enqueue, ids, lease, new_job, poll_once};
 use ganger_shard::{CallError, Settings};
-use ganger_types::{JobId, JobState, Namespace, RequestId};
+use ganger_types::command::{Cancel, NewJob, Selection};
+use ganger_types::{Command, JobId, JobState, Namespace, Queue, RequestId};
 
 const WAIT: Duration = Duration::from_secs(60);
 
@@ -93,6 +94,54 @@ async fn idle_waiters_cause_no_work() {
             Vec::new()
         );
     }
+    bench.handle.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn metrics_name_queues_with_live_jobs_and_a_bounded_number_of_them() {
+    let bench = Bench::start().await;
+    let queue = |number: usize| format!("q{number:04}");
+    let job = |number: usize| NewJob {
+        queue: Queue::new(queue(number)).expect("short"),
+        ..new_job("a", "p")
+    };
+    let jobs = |numbers: std::ops::Range<usize>| enqueue(numbers.map(job).collect());
+    let first = ids(bench.handle.call(jobs(0..999)).await);
+    assert_eq!(
+        bench
+            .handle
+            .metrics_now()
+            .await
+            .expect("counted")
+            .queues
+            .len(),
+        999
+    );
+    assert_eq!(number(&bench, "queues_left_out"), 0);
+    ids(bench.handle.call(jobs(999..1_005)).await);
+    assert_eq!(
+        bench
+            .handle
+            .metrics_now()
+            .await
+            .expect("counted")
+            .queues
+            .len(),
+        1_000
+    );
+    assert_eq!(number(&bench, "queues_left_out"), 5);
+    // A queue without live jobs makes room for one that has some.
+    let cancel = Cancel {
+        namespace: Namespace::default(),
+        jobs: Selection::Jobs(first[..5].to_vec()),
+        reason: String::new(),
+    };
+    let cancel = Command::Cancel(Box::new(cancel));
+    bench.handle.call(cancel).await.expect("cancelled");
+    let shown = bench.handle.metrics_now().await.expect("counted").queues;
+    assert_eq!(shown.len(), 1_000);
+    assert_eq!(shown[0].1.to_string(), queue(5));
+    assert_eq!(number(&bench, "queues_left_out"), 0);
     bench.handle.stop().await;
 }
 
