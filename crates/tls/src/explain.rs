@@ -127,3 +127,36 @@ fn received(alert: AlertDescription) -> String {
         alert => format!("the other side broke the TLS connection off ({alert:?})"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_alert_of_a_client_is_about_the_servers_certificate() {
+        for alert in [
+            AlertDescription::UnknownCA,
+            AlertDescription::BadCertificate,
+            AlertDescription::CertificateExpired,
+            AlertDescription::CertificateRevoked,
+            AlertDescription::CertificateUnknown,
+        ] {
+            let error = io::Error::other(Error::AlertReceived(alert));
+            let at_server = explain_client(&error).expect("words");
+            assert!(at_server.starts_with("the client "), "{at_server}");
+            assert!(
+                at_server.contains("this server's certificate"),
+                "{at_server}"
+            );
+            let at_client = explain(&error).expect("words");
+            assert!(
+                at_client.contains("the server refuses our certificate"),
+                "{at_client}"
+            );
+        }
+        // What the client has shown is judged alike on both sides.
+        let error = io::Error::other(Error::InvalidCertificate(CertificateError::Expired));
+        assert_eq!(explain_client(&error), explain(&error));
+        assert_eq!(explain_client(&io::Error::other("no word of TLS")), None);
+    }
+}
