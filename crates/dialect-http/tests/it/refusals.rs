@@ -171,6 +171,72 @@ async fn every_operation_refuses_unknown_parameters_and_unknown_methods() {
 }
 
 #[tokio::test]
+async fn a_wrong_method_is_answered_with_those_that_are_possible() {
+    let face = face();
+    // As `curl -T` sends a file.
+    let answer = face.text(Method::PUT, "/api/v1/jobs/batch", "{}").await;
+    let detail = answer.json()["detail"].to_string();
+    assert!(detail.contains("use POST"), "{detail}");
+    assert!(detail.contains("add -X POST"), "{detail}");
+    let answer = face.text(Method::PUT, "/api/v1/jobs/x", "{}").await;
+    let detail = answer.json()["detail"].to_string();
+    assert!(
+        detail.contains("GET") && detail.contains("DELETE"),
+        "{detail}"
+    );
+    assert!(!detail.contains("-X"), "{detail}");
+}
+
+#[tokio::test]
+async fn the_audit_log_tells_a_short_part_of_a_path_that_was_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("audit.log");
+    let face = face_with(Settings {
+        audit: ganger_access::Audit::to_file(&path).expect("writable"),
+        ..Settings::default()
+    });
+    let grants = "reader@default".parse().expect("grants");
+    let reader = ganger_access::Identity::principal("reader", grants, ganger_access::Proof::Token);
+    let target = format!("/api/v1/jobs/{}", "x".repeat(200));
+    let request = Request::delete(&target)
+        .extension(reader)
+        .body(Body::empty())
+        .expect("a request");
+    assert_eq!(face.send(request).await.status, 403);
+    let written = std::fs::read_to_string(path).expect("written");
+    let line: Value = serde_json::from_str(&written).expect("one line");
+    assert_eq!(line["on"], target[..200]);
+}
+
+#[tokio::test]
+async fn what_is_too_large_names_a_setting_only_where_there_is_one() {
+    let face = face();
+    let labels: serde_json::Map<_, _> = (0..1_000).map(|n| (n.to_string(), "".into())).collect();
+    let large = "x".repeat(1 << 20);
+    for (job, remedy) in [
+        (
+            json!({"kind": "a", "payload": large}),
+            Some("payload_bytes_max"),
+        ),
+        (
+            json!({"kind": "a", "inputs": [{"value": large}]}),
+            Some("payload_bytes_max"),
+        ),
+        (json!({"kind": "a", "labels": labels}), None),
+    ] {
+        let answer = face
+            .text(Method::POST, "/api/v1/jobs", job.to_string())
+            .await;
+        assert_eq!(answer.code(), "too_large");
+        let detail = answer.json()["detail"].to_string();
+        match remedy {
+            Some(setting) => assert!(detail.contains(&format!("raise {setting}")), "{detail}"),
+            None => assert!(!detail.contains("raise"), "{detail}"),
+        }
+    }
+}
+
+#[tokio::test]
 async fn bodies_and_names_beyond_their_limits_are_refused() {
     let face = face_with(Settings {
         body_bytes_max: 1_000,
