@@ -17,8 +17,11 @@ pub const ALPHABET: [Step; 8] = [
     Step::FailSync(0),
 ];
 
+/// Runs between two words of progress.
+const TELL_EVERY: usize = 1_000;
+
 /// Cuts the power in every run of at most `depth` steps of the alphabet: each cut once, since longer runs begin with
-/// shorter ones. Of `parts` equal parts it does one.
+/// shorter ones. Of `parts` equal parts it does one. Tells now and then how many of how many runs it has done.
 ///
 /// # Errors
 /// The first violation.
@@ -27,15 +30,16 @@ pub fn every_sequence(
     (part, parts): (usize, usize),
     effort: Effort,
     plant: Option<Plant>,
+    mut tell: impl FnMut(usize, usize, Tally),
 ) -> Result<Tally, Violation> {
     let mut explorer = Explorer::new(depth.into(), effort, plant);
     let base = made(&explorer)?;
-    let mut tally = Tally::default();
+    let all: usize = (0..=depth)
+        .map(|length| ALPHABET.len().pow(length) / parts)
+        .sum();
+    let mut done = 0;
     for length in 0..=depth {
-        for number in 0..ALPHABET.len().pow(length) {
-            if number % parts != part {
-                continue;
-            }
+        for number in (part..ALPHABET.len().pow(length)).step_by(parts) {
             let mut rest = number;
             let steps: Vec<Step> = (0..length)
                 .map(|_| {
@@ -45,10 +49,13 @@ pub fn every_sequence(
                 })
                 .collect();
             explorer.explore(&base, &steps, true)?;
+            done += 1;
+            if done % TELL_EVERY == 0 {
+                tell(done, all, explorer.tally);
+            }
         }
-        tally = explorer.tally;
     }
-    Ok(tally)
+    Ok(explorer.tally)
 }
 
 fn made(explorer: &Explorer) -> Result<Base, Violation> {

@@ -111,7 +111,11 @@ fn search(options: &Options, (part, parts): (usize, usize)) -> bool {
     let mut sum = Tally::default();
     if let Some(depth) = options.depth {
         let steps = ALPHABET.len();
-        match every_sequence(depth, (part, parts), effort, None) {
+        let tell = |done, all, tally| {
+            let what = format!("part {part}/{parts}, {done} of {all} runs");
+            show(&what, tally, begun.elapsed());
+        };
+        match every_sequence(depth, (part, parts), effort, None, tell) {
             Ok(tally) => add(&mut sum, tally),
             Err(violation) => {
                 return fails(&format!("a run of {depth} of {steps} steps"), &violation);

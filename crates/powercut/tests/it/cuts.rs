@@ -39,7 +39,7 @@ fn what_a_failed_flush_has_left_is_written_again_before_it_is_copied() {
 
 #[test]
 fn short_runs_lose_nothing() {
-    match every_sequence(2, (0, 1), Effort::WIDE, None) {
+    match every_sequence(2, (0, 1), Effort::WIDE, None, |_, _, _| ()) {
         Ok(tally) => assert!(tally.cuts > 1_000, "{tally:?}"),
         Err(violation) => panic!("{:?}: {}", violation.steps, violation.what),
     }
