@@ -86,13 +86,10 @@ impl Recurrence {
                 expression,
                 time_zone,
             } => {
-                let parser = CronParser::builder().seconds(Seconds::Optional).build();
-                let cron = parser
-                    .parse(expression)
-                    .map_err(|error| Rejection::CronUnreadable {
-                        expression: expression.clone(),
-                        reason: error.to_string(),
-                    })?;
+                let cron = read_cron(expression).map_err(|reason| Rejection::CronUnreadable {
+                    expression: expression.clone(),
+                    reason,
+                })?;
                 let zone = TimeZone::get(time_zone).map_err(|_| Rejection::TimeZoneUnknown {
                     name: time_zone.clone(),
                 })?;
@@ -175,6 +172,18 @@ fn timestamp(zoned: &jiff::Zoned) -> Option<Timestamp> {
     u64::try_from(zoned.timestamp().as_microsecond())
         .ok()
         .map(Timestamp)
+}
+
+/// Reads five fields, or six with seconds first; or a word such as `@daily`.
+fn read_cron(expression: &str) -> Result<Cron, String> {
+    let fields = expression.split_whitespace().count();
+    if !matches!(fields, 5 | 6) && !expression.trim_start().starts_with('@') {
+        return Err(format!(
+            "it has {fields} fields; write five (minute, hour, day of month, month, day of week), or six with seconds first"
+        ));
+    }
+    let parser = CronParser::builder().seconds(Seconds::Optional).build();
+    parser.parse(expression).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]
@@ -260,6 +269,18 @@ mod tests {
             .err()
             .expect("refused");
         assert_eq!(bad.code(), "cron_unreadable");
+        for expression in ["", "* * *", "0 0 4 * * * 2030"] {
+            let bad = Recurrence::read(&spec(expression, "UTC"))
+                .err()
+                .expect("refused");
+            assert!(bad.to_string().contains("write five"), "{bad}");
+        }
+        for expression in ["*/5 * * * *", "0 30 4 * * *", "@daily"] {
+            assert!(
+                Recurrence::read(&spec(expression, "UTC")).is_ok(),
+                "{expression}"
+            );
+        }
         let bad = Recurrence::read(&spec("* * * * *", "Mars/Olympus"))
             .err()
             .expect("refused");
