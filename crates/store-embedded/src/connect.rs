@@ -92,18 +92,17 @@ const HEADER_BYTES: usize = 100;
 /// bytes are looked at: an upgrade that was killed leaves pages that do not fit each other, until SQLite has undone
 /// it by its journal (`rel D14`). Of a store that this program does not know nothing is undone.
 pub(crate) fn inspect(path: &Path) -> Result<(), StoreError> {
-    let damaged = || StoreError::Damaged {
+    let no_store = || StoreError::NotAStore {
         path: path.display().to_string(),
-        what: "it is not a store of ganger, or its first page is lost".to_owned(),
     };
     let mut header = [0; HEADER_BYTES];
     match File::open(path).and_then(|mut file| file.read_exact(&mut header)) {
-        Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Err(damaged()),
+        Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Err(no_store()),
         other => other.map_err(|error| io(path, "read", error))?,
     }
     let word = |at: usize| u32::from_be_bytes(header[at..at + 4].try_into().expect("four bytes"));
     if !header.starts_with(MAGIC) || i64::from(word(APPLICATION_AT)) != APPLICATION_ID {
-        return Err(damaged());
+        return Err(no_store());
     }
     let version = word(VERSION_AT);
     if version > FORMAT {

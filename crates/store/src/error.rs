@@ -45,6 +45,14 @@ pub enum StoreError {
         /// Which table, row, and what is affected.
         what: String,
     },
+    /// The file is none, or its first page is lost.
+    #[error(
+        "{path} is not a store of ganger, or its first page is lost: name the file of a store, or restore it from a backup"
+    )]
+    NotAStore {
+        /// Where.
+        path: String,
+    },
     /// It was written by a newer version (`rel D14`).
     #[error(
         "the store {path} has format {found}, this program knows up to {known}: use a newer ganger"

@@ -34,7 +34,7 @@ pub(crate) struct RunArgs {
     payload: Option<String>,
 
     /// Smaller runs first.
-    #[arg(long, default_value_t = 0, allow_hyphen_values = true)]
+    #[arg(long, default_value_t = 0, allow_hyphen_values = true, value_parser = read_priority)]
     priority: i64,
 
     /// Not before so long from now.
@@ -129,6 +129,12 @@ fn job(args: RunArgs) -> Result<NewJob, Failure> {
         job = job.value(argument(text));
     }
     Ok(job)
+}
+
+/// Reads a priority; clap's own words for a wrong one do not say what it may be.
+pub(crate) fn read_priority(text: &str) -> Result<i64, String> {
+    let wrong = |_| "expected a whole number of 64 bits; smaller runs first".to_owned();
+    text.parse().map_err(wrong)
 }
 
 /// A JSON value as it is written, or text as a JSON string.

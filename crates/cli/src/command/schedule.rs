@@ -9,7 +9,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use ganger_client::{CatchUp, Client, NewSchedule, Overlap, RetryPolicy, Schedule, ScheduleSpec};
 use serde_json::json;
 
-use crate::command::run::argument;
+use crate::command::run::{argument, read_priority};
 use crate::context::{Context, remark};
 use crate::document::span::{read_moment, read_span};
 use crate::document::{ScheduleIn, read_one};
@@ -99,7 +99,7 @@ pub(crate) struct SetArgs {
     payload: Option<String>,
 
     /// Their priority; smaller runs first.
-    #[arg(long, default_value_t = 0, allow_hyphen_values = true)]
+    #[arg(long, default_value_t = 0, allow_hyphen_values = true, value_parser = read_priority)]
     priority: i64,
 
     /// Retries after the first attempt.

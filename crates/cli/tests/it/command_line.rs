@@ -65,6 +65,43 @@ fn a_bad_document_ends_with_2_before_anything_is_sent() {
 }
 
 #[test]
+fn a_file_that_is_no_store_is_told_from_a_damaged_one() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("notes.txt");
+    std::fs::write(&file, "no store\n".repeat(100)).expect("written");
+    let output = ganger(&["check", file.to_str().expect("text")], "");
+    assert_eq!(code(&output), 1);
+    let words = stderr(&output);
+    assert!(words.contains("is not a store of ganger"), "{words}");
+    assert!(!words.contains("ganger check"), "{words}");
+}
+
+#[test]
+fn a_priority_that_is_no_number_is_refused_in_words() {
+    for arguments in [
+        &["run", "mail", "--priority", "high"][..],
+        &["job", "set", "a", "--priority", "high"],
+        &[
+            "schedule",
+            "set",
+            "a",
+            "--every",
+            "1h",
+            "--kind",
+            "b",
+            "--priority",
+            "high",
+        ],
+    ] {
+        let output = ganger(arguments, "");
+        assert_eq!(code(&output), 2);
+        let words = stderr(&output);
+        assert!(words.contains("--priority"), "{words}");
+        assert!(words.contains("expected a whole number"), "{words}");
+    }
+}
+
+#[test]
 fn a_document_with_a_wrong_value_names_its_field() {
     for (document, wanted) in [
         ("{\"kind\": 5}", "kind: expected a string, not 5"),

@@ -217,7 +217,10 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         tracing::error!(shard = %self.settings.shard, %error, "store lost");
         self.end(StopCause::StoreLost {
             reason: error.to_string(),
-            is_damaged: matches!(error, StoreError::Damaged { .. }),
+            is_damaged: matches!(
+                error,
+                StoreError::Damaged { .. } | StoreError::NotAStore { .. }
+            ),
         });
     }
 

@@ -7,7 +7,7 @@ use ganger_client::{Alteration, BulkAction, Changed, JobFilter, Matched, Start};
 use serde_json::json;
 
 use crate::command::job::list::{Filters, read_label};
-use crate::command::run::argument;
+use crate::command::run::{argument, read_priority};
 use crate::context::{Context, remark};
 use crate::document::span::{read_moment, read_span};
 use crate::exit::{Exit, Failure, Outcome};
@@ -91,7 +91,7 @@ pub(crate) struct SetArgs {
     pub(super) job: String,
 
     /// New priority; smaller runs first.
-    #[arg(long, allow_hyphen_values = true)]
+    #[arg(long, allow_hyphen_values = true, value_parser = read_priority)]
     priority: Option<i64>,
 
     /// New queue.
