@@ -9,7 +9,10 @@
 
 use crate::support::{World, job, named, secs, submit};
 use ganger_types::command::{Delete, Enqueue, NewEdge, NewJob, Unique, Upstream};
-use ganger_types::{ClaimKey, Command, FailurePolicy, JobId, Namespace, Reply, UniqueKey};
+use ganger_types::{
+    ClaimKey, Command, FailurePolicy, JobId, LabelKey, LabelValue, Namespace, Queue, Reply, Tag,
+    UniqueKey,
+};
 
 fn claimed(jobs: Vec<NewJob>) -> Command {
     Command::Enqueue(Box::new(Enqueue {
@@ -94,6 +97,40 @@ fn an_empty_id_is_refused_and_uses_no_key() {
     assert_eq!(world.refused(claimed(vec![named("")])), "id_empty");
     let (_, repeat) = answer(&mut world, vec![job()]);
     assert!(!repeat);
+}
+
+#[test]
+fn empty_names_are_refused() {
+    let mut world = World::new();
+    let no_queue = NewJob {
+        queue: Queue::from_static(""),
+        ..job()
+    };
+    let no_tag = NewJob {
+        tags: vec![Tag::from_static("")],
+        ..job()
+    };
+    let no_label = NewJob {
+        labels: vec![(LabelKey::from_static(""), LabelValue::from_static("v"))],
+        ..job()
+    };
+    let no_key = NewJob {
+        unique: Some(Unique {
+            key: UniqueKey::from_static(""),
+            window: None,
+        }),
+        ..job()
+    };
+    for nameless in [no_queue, no_tag, no_label, no_key] {
+        assert_eq!(world.refused(submit(vec![nameless])), "out_of_range");
+    }
+    let no_claim = Enqueue {
+        jobs: vec![job()],
+        claim: Some(ClaimKey::from_static("")),
+        ..Enqueue::default()
+    };
+    let no_claim = Command::Enqueue(Box::new(no_claim));
+    assert_eq!(world.refused(no_claim), "out_of_range");
 }
 
 #[test]
