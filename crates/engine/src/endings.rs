@@ -190,7 +190,7 @@ impl Engine {
 
     /// Whether a live job, here or elsewhere, waits for this one or uses its result.
     pub(crate) fn has_users(&self, key: JobKey) -> bool {
-        self.edges.user_of(key).is_some() || self.peers.down.contains_key(&key)
+        self.edges.user_of(key).is_some() || self.is_awaited_elsewhere(key)
     }
 
     /// Cancels a live job.

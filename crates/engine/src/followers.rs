@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ganger_types::limits::BULK_JOBS_MAX;
 use ganger_types::{
-    Command, InputRow, InputState, JobId, JobKey, JobRecord, Namespace, Outcome, What,
+    Command, Graph, InputRow, InputState, JobId, JobKey, JobRecord, Namespace, Outcome, What,
 };
 
 use crate::Known;
@@ -38,20 +38,82 @@ pub trait Archive {
     /// # Errors
     /// If the store cannot be read.
     fn inputs(&mut self, key: JobKey) -> Result<Vec<InputRow>, Self::Error>;
+
+    /// Some members of a graph that failed or were cancelled, by number, and the last of them if there may be more.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    fn members(&mut self, asked: &Members) -> Result<(Vec<JobKey>, Option<JobKey>), Self::Error>;
 }
 
-/// Adds to `known` the records of the jobs that follow `roots`, at any distance, at most one more than a
-/// command may change.
+/// What a command needs to know of finished jobs that it does not name by their ids.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Followed {
+    /// Live jobs whose followers it needs, besides those of the finished ones that [`Engine::wants`] names.
+    pub live: Vec<JobKey>,
+    /// Jobs that it needs, if they have ended, with their followers.
+    pub ended: Vec<JobKey>,
+    /// Members of a graph that it needs.
+    pub members: Option<Members>,
+}
+
+/// Members of a graph, as many as are revived at a time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Members {
+    /// Whose.
+    pub namespace: Namespace,
+    /// Of which.
+    pub graph: Graph,
+    /// Behind this one; `None`: from the first.
+    pub after: Option<JobKey>,
+    /// At most so many.
+    pub limit: usize,
+}
+
+/// Adds to `known` the records of the jobs that follow those which it has and those asked for, at any distance, at most
+/// one more than a command may change; and the members asked for.
 ///
 /// # Errors
 /// If the archive cannot be read.
 pub fn read_followers<A: Archive>(
     archive: &mut A,
-    roots: &[JobKey],
+    asked: &Followed,
     known: &mut Known,
 ) -> Result<(), A::Error> {
-    let mut open = roots.to_vec();
-    let mut seen: BTreeSet<JobKey> = roots.iter().copied().collect();
+    let mut seen: BTreeSet<JobKey> = known.jobs.iter().map(|job| job.key).collect();
+    for key in &asked.ended {
+        if !seen.contains(key)
+            && let Some(record) = archive.ended(*key)?
+        {
+            seen.insert(*key);
+            known.jobs.push(record);
+        }
+    }
+    seen.extend(&asked.live);
+    read_near(archive, &mut seen, known)?;
+    let Some(members) = &asked.members else {
+        return Ok(());
+    };
+    let (page, up_to) = archive.members(members)?;
+    known.members_up_to = up_to;
+    // Not those that were seen: of these some were looked at and are no followers.
+    let mut have: BTreeSet<JobKey> = known.jobs.iter().map(|job| job.key).collect();
+    for key in &page {
+        if have.insert(*key) {
+            known.jobs.extend(archive.ended(*key)?);
+        }
+    }
+    known.members = page;
+    Ok(())
+}
+
+/// Reads the followers of those that were seen, at any distance.
+fn read_near<A: Archive>(
+    archive: &mut A,
+    seen: &mut BTreeSet<JobKey>,
+    known: &mut Known,
+) -> Result<(), A::Error> {
+    let mut open: Vec<JobKey> = seen.iter().copied().collect();
     let mut found = 0;
     while let Some(key) = open.pop() {
         let mut near = archive.dependents(key)?;
@@ -75,14 +137,14 @@ pub fn read_followers<A: Archive>(
 
 /// How a finished job came to end with another.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Follows {
+pub(crate) enum Follows {
     /// It failed because an upstream did not succeed.
     Upstream,
     /// It was cancelled because nobody needed it any more.
     Dependent,
 }
 
-fn follows(record: &JobRecord) -> Option<Follows> {
+pub(crate) fn follows(record: &JobRecord) -> Option<Follows> {
     match record.finished.as_ref()?.outcome {
         Outcome::Succeeded => None,
         Outcome::Failed => {
@@ -105,52 +167,60 @@ fn missing(row: &InputRow) -> Option<JobKey> {
 }
 
 impl Engine {
-    /// Live jobs whose followers the host must read for this command, besides those of the finished jobs that
-    /// [`Self::wants`] names; `None`: it needs no followers.
-    pub fn wants_followers(&self, command: &Command) -> Option<Vec<JobKey>> {
-        let Command::Revive(cmd) = command else {
-            return None;
-        };
-        let live = cmd.jobs.iter();
-        cmd.dependents.then(|| {
-            live.filter_map(|id| self.find_job(&cmd.namespace, id))
-                .collect()
-        })
+    /// What the host must read with [`read_followers`] for this command; `None`: it needs no followers.
+    pub fn wants_followers(&self, command: &Command) -> Option<Followed> {
+        match command {
+            Command::Revive(cmd) if cmd.dependents => {
+                let live = cmd.jobs.iter();
+                let live = live.filter_map(|id| self.find_job(&cmd.namespace, id));
+                Some(Followed {
+                    live: live.collect(),
+                    ..Followed::default()
+                })
+            }
+            Command::Receive(cmd) => self.wants_of_revivals(cmd),
+            _ => None,
+        }
     }
 
-    /// The finished jobs that follow those named, at any distance, in order of their numbers.
-    pub(crate) fn followers<'a>(
+    /// The numbers of jobs, live or finished, that a command names.
+    pub(crate) fn keys_of(
         &self,
         namespace: &Namespace,
         named: &[JobId],
-        known: &Past<'a>,
-    ) -> Vec<&'a JobRecord> {
-        let mut dependents: BTreeMap<JobKey, Vec<JobKey>> = BTreeMap::new();
-        for row in known.inputs() {
-            if let Some(upstream) = missing(row) {
-                dependents.entry(upstream).or_default().push(row.job);
-            }
-        }
+        known: &Past,
+    ) -> Vec<JobKey> {
         let key_of = |id: &JobId| {
             let finished = || known.find(namespace, id).map(|record| record.key);
             self.find_job(namespace, id).or_else(finished)
         };
-        let mut open: Vec<JobKey> = named.iter().filter_map(key_of).collect();
-        let roots: BTreeSet<JobKey> = open.iter().copied().collect();
-        let mut reached = roots.clone();
-        while let Some(key) = open.pop() {
-            let downstream = dependents.get(&key).into_iter().flatten();
-            let downstream = downstream.map(|key| (*key, Follows::Upstream));
-            let upstream = known.inputs_of(key).iter().filter_map(|row| missing(row));
-            let upstream = upstream.map(|key| (key, Follows::Dependent));
-            for (near, wanted) in downstream.chain(upstream) {
-                let follows = known.by_key(near).and_then(follows);
-                if follows == Some(wanted) && reached.insert(near) {
-                    open.push(near);
-                }
+        named.iter().filter_map(key_of).collect()
+    }
+}
+
+/// The finished jobs that follow these, at any distance, in order of their numbers.
+pub(crate) fn followers<'a>(roots: &[JobKey], known: &Past<'a>) -> Vec<&'a JobRecord> {
+    let mut dependents: BTreeMap<JobKey, Vec<JobKey>> = BTreeMap::new();
+    for row in known.inputs() {
+        if let Some(upstream) = missing(row) {
+            dependents.entry(upstream).or_default().push(row.job);
+        }
+    }
+    let mut open = roots.to_vec();
+    let roots: BTreeSet<JobKey> = open.iter().copied().collect();
+    let mut reached = roots.clone();
+    while let Some(key) = open.pop() {
+        let downstream = dependents.get(&key).into_iter().flatten();
+        let downstream = downstream.map(|key| (*key, Follows::Upstream));
+        let upstream = known.inputs_of(key).iter().filter_map(|row| missing(row));
+        let upstream = upstream.map(|key| (key, Follows::Dependent));
+        for (near, wanted) in downstream.chain(upstream) {
+            let follows = known.by_key(near).and_then(follows);
+            if follows == Some(wanted) && reached.insert(near) {
+                open.push(near);
             }
         }
-        let found = reached.difference(&roots);
-        found.filter_map(|key| known.by_key(*key)).collect()
     }
+    let found = reached.difference(&roots);
+    found.filter_map(|key| known.by_key(*key)).collect()
 }

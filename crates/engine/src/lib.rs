@@ -31,14 +31,15 @@ mod wants;
 mod why;
 
 pub use engine::Engine;
-pub use followers::{Archive, read_followers};
+pub use followers::{Archive, Followed, Members, read_followers};
 pub use keys::Glob;
 pub use load::Loader;
 pub use peers::{Numbers, Parts, Remainder, Spread};
 pub use recurrence::check_spec;
 
 use ganger_types::{
-    Change, Epoch, Event, InputRow, JobRecord, Meta, Namespace, Now, Part, QlessMessage, ShardId,
+    Change, Epoch, Event, InputRow, JobKey, JobRecord, Meta, Namespace, Now, Part, QlessMessage,
+    ShardId,
 };
 
 /// All that a turn caused: `changes` are committed first, then `events` and `messages` go out.
@@ -76,4 +77,8 @@ pub struct Known {
     pub inputs: Vec<InputRow>,
     /// Undecided parts, where [`Engine::wants_parts`] names them.
     pub parts: Vec<Part>,
+    /// Members of a graph, where [`Followed::members`] asks for some. Those of them that have ended are in `jobs`.
+    pub members: Vec<JobKey>,
+    /// The last of them, if there may be more behind it.
+    pub members_up_to: Option<JobKey>,
 }

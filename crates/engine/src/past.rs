@@ -15,6 +15,8 @@ pub(crate) struct Past<'a> {
     by_key: BTreeMap<JobKey, &'a JobRecord>,
     inputs: BTreeMap<JobKey, Vec<&'a InputRow>>,
     parts: &'a [Part],
+    members: &'a [JobKey],
+    members_up_to: Option<JobKey>,
 }
 
 impl<'a> Past<'a> {
@@ -28,6 +30,8 @@ impl<'a> Past<'a> {
             past.inputs.entry(row.job).or_default().push(row);
         }
         past.parts = &known.parts;
+        past.members = &known.members;
+        past.members_up_to = known.members_up_to;
         past
     }
 
@@ -45,6 +49,16 @@ impl<'a> Past<'a> {
     pub(crate) fn part(&self, name: &(Namespace, Graph)) -> Option<&'a Part> {
         let mut parts = self.parts.iter();
         parts.find(|part| (&part.record.namespace, &part.record.graph) == (&name.0, &name.1))
+    }
+
+    /// Those of the members that were read of a graph that have ended.
+    pub(crate) fn members(&self) -> impl Iterator<Item = &'a JobRecord> {
+        self.members.iter().filter_map(|key| self.by_key(*key))
+    }
+
+    /// The last member that was read of a graph, if there may be more.
+    pub(crate) fn members_up_to(&self) -> Option<JobKey> {
+        self.members_up_to
     }
 
     /// All inputs that are known.

@@ -100,10 +100,14 @@ impl Engine {
         }
     }
 
-    /// Whether the host shall add, for each finished job it found, its inputs to [`Known::inputs`], and to
+    /// Whether the host must add, for each finished job it found, its inputs to [`Known::inputs`], and to
     /// [`Known::jobs`] the finished jobs that those inputs name as upstreams.
     pub fn wants_inputs(&self, command: &Command) -> bool {
-        matches!(command, Command::Revive(_))
+        match command {
+            Command::Revive(_) => true,
+            Command::Receive(cmd) => self.wants_of_revivals(cmd).is_some(),
+            _ => false,
+        }
     }
 }
 

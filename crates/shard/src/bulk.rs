@@ -1,11 +1,13 @@
 //! Acting on all jobs that fulfil a filter: page by page, a bounded number of them a call.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ganger_types::command::{Cancel, Delete, Revive, Selection};
 use ganger_types::limits::PAGE_JOBS_MAX;
 use ganger_types::query::JobQuery;
-use ganger_types::{Command, Graph, JobId, JobState, Namespace, Place, Queue, Reply, Timestamp};
+use ganger_types::{
+    Command, Graph, JobId, JobState, Namespace, Place, Queue, Reply, ShardId, Timestamp,
+};
 
 use crate::{CallError, Handle, StoredJob};
 
@@ -28,6 +30,8 @@ pub enum BulkAction {
         queue: Option<Queue>,
         /// With the jobs that ended because these did.
         dependents: bool,
+        /// As members of this graph, which is retried as a whole.
+        graph: Option<Graph>,
     },
     /// Remove them.
     Delete,
@@ -50,6 +54,8 @@ pub struct BulkDone {
     pub other_queues: u64,
     /// Of a dry run: the first 100 of those.
     pub sample: Vec<JobId>,
+    /// Of a retry: the shards that will be asked to put back jobs of theirs.
+    pub passed_on: BTreeSet<ShardId>,
     /// Where a further call goes on; `None`: all were looked at.
     pub next: Option<Place>,
 }
@@ -62,11 +68,16 @@ impl BulkAction {
                 jobs: Selection::Jobs(jobs),
                 reason: reason.clone(),
             })),
-            Self::Retry { queue, dependents } => Command::Revive(Box::new(Revive {
+            Self::Retry {
+                queue,
+                dependents,
+                graph,
+            } => Command::Revive(Box::new(Revive {
                 namespace,
                 jobs,
                 queue: queue.clone(),
                 dependents: *dependents,
+                graph: graph.clone(),
             })),
             Self::Delete => Command::Delete(Delete { namespace, jobs }),
         }
@@ -124,8 +135,9 @@ impl Handle {
         }
     }
 
-    /// Puts the members of a graph on this shard back that failed or were cancelled. Pages until no page changes
-    /// anything more, for a job comes back only after those it waits for.
+    /// Puts the members of a graph on this shard back that failed or were cancelled, after it has asked the other
+    /// shards of the graph to do the same. Pages until no page changes anything more, for a job comes back only after
+    /// those it waits for.
     ///
     /// # Errors
     /// See [`CallError`].
@@ -139,7 +151,12 @@ impl Handle {
         let action = BulkAction::Retry {
             queue,
             dependents: false,
+            graph: Some(graph.clone()),
         };
+        let mut all = BulkDone::default();
+        // Without jobs it asks the others.
+        self.act_on(&action, &namespace, Vec::new(), at, &mut all)
+            .await?;
         let query = JobQuery {
             namespace,
             graph: Some(graph),
@@ -148,7 +165,6 @@ impl Handle {
                 .collect(),
             ..JobQuery::default()
         };
-        let mut all = BulkDone::default();
         loop {
             let pass = self
                 .bulk(&action, query.clone(), usize::MAX, false, at)
@@ -156,6 +172,7 @@ impl Handle {
             all.changed += pass.changed;
             all.skipped = pass.skipped;
             all.skipped_jobs = pass.skipped_jobs;
+            all.passed_on.extend(pass.passed_on);
             if pass.changed == 0 || pass.skipped == 0 {
                 return Ok(all);
             }
@@ -181,7 +198,17 @@ impl Handle {
             None => self.call(command).await,
         };
         let (count, skipped) = match (answer, sole) {
-            (Ok(Reply::Changed { count, skipped } | Reply::Revived { count, skipped, .. }), _) => {
+            (Ok(Reply::Changed { count, skipped }), _) => (count, skipped),
+            (
+                Ok(Reply::Revived {
+                    count,
+                    skipped,
+                    passed_on,
+                    ..
+                }),
+                _,
+            ) => {
+                done.passed_on.extend(passed_on);
                 (count, skipped)
             }
             // One that is named alone is refused with the reason; here it is one of many.

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use ganger_engine::{Effects, Engine, Known, Loader, Start};
+use ganger_engine::{Effects, Engine, Known, Loader, Members, Start};
 use ganger_store::Loaded;
 use ganger_types::command::Retire;
 use ganger_types::{
     Change, Command, Epoch, Event, InputRow, InputState, JobId, JobKey, JobRecord, Meta, Namespace,
-    Now,
+    Now, Outcome,
 };
 
 use crate::actor::names;
@@ -18,6 +18,8 @@ use crate::rows::Rows;
 
 /// Candidates that retention may send to the engine at once.
 const RETIREES_MAX: usize = 50;
+/// Members of a graph that are read at once; few, so that small graphs take several pages.
+const MEMBERS_MAX: usize = 3;
 /// Timers fired in one call; small, so that the rest is fired in further calls.
 const TIMERS_MAX: usize = 7;
 
@@ -183,10 +185,9 @@ pub(crate) fn known(engine: &Engine, command: &Command, rows: &Rows, effects: &E
             known.jobs.push(record);
         }
     }
-    if let Some(mut roots) = engine.wants_followers(command) {
-        roots.extend(&seen);
+    if let Some(followed) = engine.wants_followers(command) {
         let mut archive = Archived { rows, effects };
-        let read = ganger_engine::read_followers(&mut archive, &roots, &mut known);
+        let read = ganger_engine::read_followers(&mut archive, &followed, &mut known);
         read.expect("memory does not fail");
         seen.extend(known.jobs.iter().map(|record| record.key));
     }
@@ -239,6 +240,25 @@ impl ganger_engine::Archive for Archived<'_> {
 
     fn inputs(&mut self, key: JobKey) -> Result<Vec<InputRow>, Self::Error> {
         Ok(inputs_of(key, self.rows, self.effects))
+    }
+
+    fn members(&mut self, asked: &Members) -> Result<(Vec<JobKey>, Option<JobKey>), Self::Error> {
+        let stored = self.rows.finished.values().map(|row| &row.record);
+        let is_meant = |job: &&JobRecord| {
+            let end = job.finished.as_ref();
+            job.namespace == asked.namespace
+                && job.graph.as_ref() == Some(&asked.graph)
+                && Some(job.key) > asked.after
+                && end.is_some_and(|end| end.outcome != Outcome::Succeeded)
+        };
+        let keys: Vec<JobKey> = stored
+            .filter(is_meant)
+            .map(|job| job.key)
+            .take(asked.limit.min(MEMBERS_MAX))
+            .collect();
+        let up_to = keys.last().copied();
+        let up_to = up_to.filter(|_| keys.len() == asked.limit.min(MEMBERS_MAX));
+        Ok((keys, up_to))
     }
 }
 

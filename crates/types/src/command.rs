@@ -364,7 +364,11 @@ pub struct Revive {
     pub queue: Option<Queue>,
     /// Also the finished jobs that ended because these did: those that failed because an upstream failed, at
     /// any distance, and those that were cancelled because nobody needed them any more. They keep their queues.
+    /// Shards that have some of them are asked to do the same.
     pub dependents: bool,
+    /// The graph that is retried as a whole; its members on other shards that failed because of these come back too.
+    /// Without `jobs`, the other shards of the graph are asked to put back what failed or was cancelled there.
+    pub graph: Option<Graph>,
 }
 
 /// Ends a running attempt by hand.

@@ -47,8 +47,8 @@ pub use name::{
     RequestId, ScheduleId, Tag, UniqueKey, Worker,
 };
 pub use peer::{
-    Carried, Dependent, Looked, Message, OutboxRecord, Part, PartClaim, PartRecord, PeerRecord,
-    Wait,
+    Carried, Dependent, GraphRetry, Looked, Message, OutboxRecord, Part, PartClaim, PartRecord,
+    PeerRecord, Wait, Within,
 };
 pub use place::{Guest, Place};
 pub use qless::{QlessAnswer, QlessCall, QlessKey, QlessMessage, QlessRow};

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use crate::command::NewJob;
 use crate::id::{IdTag, JobId, JobKey, ShardId};
 use crate::job::{FailurePolicy, Outcome};
-use crate::name::{ClaimKey, Graph, Namespace};
+use crate::name::{ClaimKey, Graph, Namespace, Queue};
 use crate::time::Timestamp;
 
 /// A job of another shard that waits for one of this shard.
@@ -140,6 +140,8 @@ pub enum Message {
         upstream: JobId,
         /// The one that waits.
         dependent: Dependent,
+        /// It is back with what ended with it: if yours was cancelled because nobody needed it any more, put it back.
+        revives: bool,
     },
     /// One of mine waits for one of yours no more.
     LetGo {
@@ -170,6 +172,33 @@ pub enum Message {
         /// Which.
         graph: Graph,
     },
+    /// A job that ended without success is back, and what ended because of it is to come back with it.
+    ReviveDependent {
+        /// Whose.
+        namespace: Namespace,
+        /// Which.
+        upstream: JobId,
+        /// The one that failed because of it.
+        dependent: JobKey,
+        /// Its slot.
+        slot: u32,
+        /// Only if it is a member of this graph, which is retried as a whole.
+        within: Option<Within>,
+    },
+    /// A graph is retried: put the members of it that failed or were cancelled back.
+    ReviveGraph {
+        /// Whose.
+        namespace: Namespace,
+        /// Which, and how far it has come.
+        retry: GraphRetry,
+    },
+    /// Some members of a graph that is retried are back: say it once more, for the next ones.
+    GoOn {
+        /// Whose.
+        namespace: Namespace,
+        /// Which, and how far it has come.
+        retry: GraphRetry,
+    },
     /// A graph is called off.
     CancelGraph {
         /// Whose.
@@ -191,9 +220,37 @@ impl Message {
             Self::LetGo { .. } => "let_go",
             Self::Decided { .. } => "decided",
             Self::Inquire { .. } => "inquire",
+            Self::ReviveDependent { .. } => "revive_dependent",
+            Self::ReviveGraph { .. } => "revive_graph",
+            Self::GoOn { .. } => "go_on",
             Self::CancelGraph { .. } => "cancel_graph",
         }
     }
+}
+
+/// A graph that is retried as a whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Within {
+    /// Which.
+    pub graph: Graph,
+    /// Into another queue than their own.
+    pub queue: Option<Queue>,
+}
+
+/// How far the retry of a graph has come on one of its shards. The shards hand this back and forth, some members at a
+/// time, so none has to remember it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GraphRetry {
+    /// Which, and where its jobs go.
+    pub within: Within,
+    /// Goes on after this member; `None`: from the first.
+    pub after: Option<JobKey>,
+    /// Those that ended before this place in the shard's order of endings; `None`: it is not drawn yet.
+    pub before: Option<u64>,
+    /// Whether a member has come back since the first.
+    pub has_changed: bool,
+    /// Whether a member could not come back since the first: one that it waits for was not back yet.
+    pub has_skipped: bool,
 }
 
 /// A result on its way.

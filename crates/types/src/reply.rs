@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::id::{IdTag, JobId, JobKey, LeaseToken};
+use crate::id::{IdTag, JobId, JobKey, LeaseToken, ShardId};
 use crate::import::Imported;
 use crate::job::{JobRecord, JobState, LeaseRecord, Priority};
 use crate::keys::KeyAnswers;
@@ -64,7 +64,7 @@ pub enum Reply {
         /// Which not.
         skipped: Vec<JobId>,
     },
-    /// To [`crate::command::Revive`] with dependents.
+    /// To [`crate::command::Revive`] with dependents or of a graph.
     Revived {
         /// How many were put back, dependents included.
         count: u64,
@@ -72,6 +72,9 @@ pub enum Reply {
         skipped: Vec<JobId>,
         /// Those put back that the command did not name.
         dependents: Vec<JobId>,
+        /// The shards that will be asked to put back jobs of theirs, in order; one that cannot be reached is asked
+        /// once it can.
+        passed_on: Vec<ShardId>,
     },
     /// The job as altered.
     Altered {

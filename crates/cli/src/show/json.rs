@@ -197,11 +197,12 @@ pub(crate) fn matched(done: &Matched, is_dry: bool) -> Value {
             "sample": done.sample,
         });
     }
-    json!({
+    object(json!({
         "changed": done.changed,
         "skipped": done.skipped,
         "skipped_jobs": done.skipped_jobs,
-    })
+        "passed_on": (!done.passed_on.is_empty()).then_some(&done.passed_on),
+    }))
 }
 
 pub(crate) fn changed(changed: &Changed) -> Value {
@@ -209,6 +210,7 @@ pub(crate) fn changed(changed: &Changed) -> Value {
         "count": changed.count,
         "skipped": changed.skipped,
         "dependents": (!changed.dependents.is_empty()).then_some(&changed.dependents),
+        "passed_on": (!changed.passed_on.is_empty()).then_some(&changed.passed_on),
     }))
 }
 

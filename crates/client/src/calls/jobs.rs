@@ -236,8 +236,8 @@ impl Client {
     }
 
     /// As [`Self::revive`], together with the jobs that ended because these did: dependents that failed with them,
-    /// at any distance, and jobs that were cancelled because nobody needed them any more. Reaches jobs of the same
-    /// shard only.
+    /// at any distance, and jobs that were cancelled because nobody needed them any more. Jobs of other shards come
+    /// back once those have been reached ([`Changed::passed_on`]).
     ///
     /// # Errors
     /// If it is refused, or the server cannot be reached.
@@ -269,7 +269,8 @@ impl Client {
         Ok(all)
     }
 
-    /// Puts the members of a graph back that failed or were cancelled, on the shard that its name tells.
+    /// Puts the members of a graph back that failed or were cancelled: at once on the shard that its name tells, on the
+    /// others once those have been reached ([`Changed::passed_on`]).
     ///
     /// # Errors
     /// If it is refused, or the server cannot be reached.

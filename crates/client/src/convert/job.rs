@@ -384,6 +384,7 @@ impl From<v1::Matched> for Matched {
             by_state: done.by_state.into_iter().collect(),
             by_queue: done.by_queue.into_iter().collect(),
             sample: done.sample,
+            passed_on: done.passed_on.into_iter().collect(),
             next: some(done.next),
         }
     }
@@ -395,6 +396,7 @@ impl From<v1::Changed> for Changed {
             count: changed.count,
             skipped: changed.skipped,
             dependents: changed.dependents,
+            passed_on: changed.passed_on.into_iter().collect(),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Listings, explanations, graphs, inputs, logs, changes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
@@ -213,6 +213,9 @@ pub struct Changed {
     pub skipped: Vec<String>,
     /// Of a retry with dependents: the jobs put back that were not named.
     pub dependents: Vec<String>,
+    /// Of a retry with dependents or of a graph: the shards that will put back jobs of theirs, at once or when they can
+    /// be reached.
+    pub passed_on: BTreeSet<String>,
 }
 
 impl Changed {
@@ -221,6 +224,7 @@ impl Changed {
         self.count += other.count;
         self.skipped.extend(other.skipped);
         self.dependents.extend(other.dependents);
+        self.passed_on.extend(other.passed_on);
     }
 }
 
@@ -260,4 +264,6 @@ pub struct Matched {
     pub sample: Vec<String>,
     /// For [`JobFilter::cursor`] of the next call; `None`: all were looked at.
     pub next: Option<String>,
+    /// Of a retry with dependents: the shards that will put back jobs of theirs, at once or when they can be reached.
+    pub passed_on: BTreeSet<String>,
 }

@@ -151,7 +151,13 @@ pub(crate) fn changed(shard: &ShardId, count: u64, skipped: &[ganger_types::JobI
         count,
         skipped: skipped.iter().map(|id| global(shard, id)).collect(),
         dependents: Vec::new(),
+        passed_on: Vec::new(),
     }
+}
+
+/// The shards that something was passed on to.
+pub(crate) fn shards<'a>(shards: impl IntoIterator<Item = &'a ShardId>) -> Vec<String> {
+    shards.into_iter().map(ShardId::to_string).collect()
 }
 
 /// What was done to the jobs that fulfil a filter, or would be.
@@ -163,6 +169,7 @@ pub(crate) fn matched(shard: &ShardId, done: BulkDone) -> v1::Matched {
         changed: done.changed,
         skipped: done.skipped,
         skipped_jobs: names(&done.skipped_jobs),
+        passed_on: shards(&done.passed_on),
         by_state: by_state
             .map(|(state, count)| (state.as_str().to_owned(), count))
             .collect(),

@@ -16,7 +16,7 @@ use ganger_types::{
 
 pub(crate) use explain::explanation;
 pub(crate) use insight::{event, has_left, statistics, worker};
-pub(crate) use job::{changed, enqueued, input, job, log_page, matched};
+pub(crate) use job::{changed, enqueued, input, job, log_page, matched, shards};
 pub(crate) use lease::{answer, delivery};
 pub(crate) use settings::{namespace, queue, schedule};
 

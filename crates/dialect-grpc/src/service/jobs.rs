@@ -79,7 +79,9 @@ impl Face {
                 count,
                 skipped,
                 dependents,
+                passed_on,
             } => v1::Changed {
+                passed_on: outward::shards(&passed_on),
                 dependents: dependents
                     .iter()
                     .map(|id| outward::global(self.handle.id(), id))
@@ -351,13 +353,17 @@ impl Jobs for Face {
             let done = self.handle.retry_graph(namespace, graph, queue, None).await;
             let done = done.map_err(Problem::from)?;
             let changed = outward::changed(self.handle.id(), done.changed, &done.skipped_jobs);
-            return Ok(Response::new(changed));
+            return Ok(Response::new(v1::Changed {
+                passed_on: outward::shards(&done.passed_on),
+                ..changed
+            }));
         }
         let command = Revive {
             namespace,
             jobs: inward::job_ids(self.handle.id(), At::top("jobs"), &request.jobs)?,
             queue,
             dependents: request.dependents,
+            graph: None,
         };
         self.change(Command::Revive(Box::new(command))).await
     }
@@ -381,6 +387,7 @@ impl Jobs for Face {
         let action = BulkAction::Retry {
             queue: queue.transpose()?,
             dependents: request.dependents,
+            graph: None,
         };
         self.matching(action, request).await
     }

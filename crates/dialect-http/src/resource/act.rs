@@ -2,7 +2,7 @@
 
 use axum::response::Response;
 use ganger_types::command::{Cancel, Delete, Revive, Selection, TimeOut};
-use ganger_types::{Command, JobId, Reply};
+use ganger_types::{Command, JobId, Reply, ShardId};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -29,6 +29,10 @@ pub(crate) struct ActedView {
     /// Of retry with `dependents`: jobs that could not be put back, as `shard/id`.
     #[serde(skip_serializing_if = "Option::is_none")]
     skipped_jobs: Option<Vec<String>>,
+    /// Of retry with `dependents`: the shards that will be asked to put back jobs of theirs. It is stored; one that
+    /// cannot be reached is asked once it can.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    passed_on: Option<Vec<String>>,
 }
 
 /// Why a job or graph is called off.
@@ -55,7 +59,8 @@ pub(crate) struct RetryJobIn {
     /// Into another queue than its own.
     queue: Option<QueueName>,
     /// Whether to put back also the jobs that ended because this one did: dependents that failed with it, at any
-    /// distance, and jobs that were cancelled because nobody needed them any more. Of this shard only.
+    /// distance, and jobs that were cancelled because nobody needed them any more. Jobs of other shards come back once
+    /// those have been reached (`passed_on` of the answer).
     #[serde(default)]
     dependents: bool,
 }
@@ -83,6 +88,7 @@ pub(crate) async fn retry(
         jobs: vec![id.clone()],
         queue: given.queue.map(|queue| queue.0),
         dependents: given.dependents,
+        graph: None,
     }));
     act(&ask, id, command).await
 }
@@ -109,6 +115,7 @@ pub(crate) async fn delete(ask: Ask) -> Result<Response, Problem> {
             state: None,
             dependents: None,
             skipped_jobs: None,
+            passed_on: None,
         })),
         _ => Err(unexpected_reply()),
     }
@@ -120,13 +127,17 @@ async fn act(ask: &Ask, id: JobId, command: Command) -> Result<Response, Problem
         let shard = ask.shard().id();
         Some(ids.iter().map(|id| full_name(shard, id)).collect())
     };
-    let (count, dependents, skipped_jobs) = match ask.call(command).await? {
-        Reply::Changed { count, .. } => (count, None, None),
+    let (count, dependents, skipped_jobs, passed_on) = match ask.call(command).await? {
+        Reply::Changed { count, .. } => (count, None, None, None),
         Reply::Revived {
             count,
             skipped,
             dependents,
-        } => (count, names(dependents), names(skipped)),
+            passed_on,
+        } => {
+            let shards = passed_on.iter().map(ShardId::to_string).collect();
+            (count, names(dependents), names(skipped), Some(shards))
+        }
         _ => return Err(unexpected_reply()),
     };
     let job = ask.shard().job(&ask.namespace, &id).await?;
@@ -139,5 +150,6 @@ async fn act(ask: &Ask, id: JobId, command: Command) -> Result<Response, Problem
         state,
         dependents,
         skipped_jobs,
+        passed_on,
     }))
 }

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use axum::response::Response;
 use ganger_shard::{BulkAction, BulkDone};
-use ganger_types::JobId;
 use ganger_types::limits::BULK_JOBS_MAX;
 use ganger_types::query::JobQuery;
+use ganger_types::{JobId, ShardId};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -37,6 +37,10 @@ pub(crate) struct ChangedView {
     skipped: u64,
     /// The first of those, as `shard/id`.
     skipped_jobs: Vec<String>,
+    /// Of a retry with `dependents` or of a graph: the shards that will be asked to put back jobs of theirs. It is
+    /// stored; one that cannot be reached is asked once it can. Absent if there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    passed_on: Vec<String>,
     /// Give this as `after` to go on; absent when all jobs of the filter were looked at.
     #[serde(skip_serializing_if = "Option::is_none")]
     next: Option<String>,
@@ -81,6 +85,7 @@ pub(crate) async fn retry(ask: Ask, Doc(given): Doc<BulkIn>) -> Result<Response,
     let action = BulkAction::Retry {
         queue: given.queue.as_ref().map(|queue| queue.0.clone()),
         dependents: given.dependents.unwrap_or(false),
+        graph: None,
     };
     run(ask, given, action).await
 }
@@ -151,6 +156,7 @@ pub(crate) fn changed(ask: &Ask, done: BulkDone) -> ChangedView {
         changed: done.changed,
         skipped: done.skipped,
         skipped_jobs: names(ask, &done.skipped_jobs),
+        passed_on: done.passed_on.iter().map(ShardId::to_string).collect(),
         next: done.next.map(|place| place.to_string()),
     }
 }

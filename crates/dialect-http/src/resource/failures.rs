@@ -54,6 +54,7 @@ pub(crate) async fn retry(ask: Ask) -> Result<Response, Problem> {
                 jobs,
                 queue: None,
                 dependents: false,
+                graph: None,
             };
             if let Reply::Changed { count, .. } =
                 ask.call(Command::Revive(Box::new(command))).await?

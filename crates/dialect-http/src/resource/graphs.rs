@@ -159,7 +159,7 @@ pub(crate) async fn cancel(
     }
 }
 
-/// Of the shard that is asked: members on others are put back there.
+/// Members on other shards are put back there, once those have been reached.
 pub(crate) async fn retry(ask: Ask) -> Result<Response, Problem> {
     let (namespace, graph) = (ask.namespace.clone(), ask.name()?);
     let shard = ask.shard();

@@ -173,6 +173,7 @@ impl Engine {
         for tag in &record.tags {
             self.spaces[space.at()].count_tag(tag, -1);
         }
+        self.take_fallen(record.key, out);
         self.deny_followers(now, &record.namespace, record.key, &record.id, out);
         out.changes.push(Change::RemoveJob(record.key));
         let happening = Happening::JobRemoved {

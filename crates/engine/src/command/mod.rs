@@ -23,4 +23,4 @@ pub(crate) use enqueue::{Batch, at_most, check_references, edges_of};
 pub(crate) use fail::cut;
 pub(crate) use fingerprint::Fingerprint;
 pub(crate) use report::{ended, goes_on};
-pub(crate) use revive::job_of;
+pub(crate) use revive::{Reach, Revival, job_of};

@@ -5,18 +5,48 @@ use std::collections::{BTreeMap, BTreeSet};
 use ganger_types::command::Revive;
 use ganger_types::{
     Answer, Change, FailurePolicy, HistoryEntry, InputRow, InputState, JobId, JobKey, JobRecord,
-    JobState, Now, Outcome, Queue, Reply, What,
+    JobState, Now, Outcome, Queue, Reply, ShardId, What, Within,
 };
 
 use super::cancel::check_bulk;
 use crate::Effects;
 use crate::engine::Engine;
+use crate::followers::followers;
 use crate::index::Edge;
 use crate::job::{Extra, Job};
 use crate::names::SpaceIndex;
 use crate::past::Past;
-use crate::peers::RemoteEdge;
 use crate::transition::Move;
+
+/// How far a revival reaches.
+pub(crate) enum Reach {
+    /// Those named.
+    Named,
+    /// Also those that ended because of them, here and elsewhere.
+    Followers,
+    /// All of a graph.
+    Graph(Within),
+}
+
+/// What is put back.
+pub(crate) struct Revival<'a> {
+    /// Where those named go, if not to their own queues.
+    pub queue: Option<&'a Queue>,
+    /// Those that come back with those named.
+    pub followers: BTreeSet<JobKey>,
+    /// Whom else to ask.
+    pub reach: Reach,
+}
+
+/// What became of a revival.
+pub(crate) struct BroughtBack<'a> {
+    /// Those that are back, in order of their numbers.
+    pub coming: Vec<&'a JobRecord>,
+    /// Those that are not.
+    pub skipped: Vec<JobId>,
+    /// The shards that were asked to put back jobs of theirs.
+    pub passed_on: BTreeSet<ShardId>,
+}
 
 impl Engine {
     /// Those that have not ended, or whose result live jobs still use, or that would fail again at once
@@ -34,30 +64,44 @@ impl Engine {
         let mut skipped = Vec::new();
         let mut guests = BTreeSet::new();
         let followers = if cmd.dependents {
-            self.followers(&cmd.namespace, &cmd.jobs, known)
+            followers(&self.keys_of(&cmd.namespace, &cmd.jobs, known), known)
         } else {
             Vec::new()
         };
         check_bulk(cmd.jobs.len().max(followers.len()))?;
-        let followers: Vec<&JobRecord> = followers
-            .into_iter()
-            .filter(|record| self.may_revive(record))
-            .collect();
-        let mut records: Vec<&JobRecord> = followers.clone();
+        let mut named: Vec<&JobRecord> = Vec::new();
         for id in &cmd.jobs {
             match known.find(&cmd.namespace, id) {
-                Some(record) if self.may_revive(record) => records.push(record),
+                Some(record) if self.may_revive(record) => named.push(record),
                 Some(_) => skipped.push(id.clone()),
                 None if self.find_job(&cmd.namespace, id).is_some() => skipped.push(id.clone()),
                 None if self.has_guest(&cmd.namespace, id) => drop(guests.insert(id)),
                 None => return Err(self.no_job(&cmd.namespace, id)),
             }
         }
-        records.sort_by_key(|record| record.key);
-        records.dedup_by_key(|record| record.key);
-        let coming = self.revivable(&records, known, &mut skipped);
-        let followers: BTreeSet<JobKey> = followers.iter().map(|record| record.key).collect();
+        let within = cmd.graph.as_ref().map(|graph| Within {
+            graph: graph.clone(),
+            queue: cmd.queue.clone(),
+        });
 
+        let mut passed_on = BTreeSet::new();
+        if let Some(within) = within.as_ref().filter(|_| cmd.jobs.is_empty()) {
+            passed_on = self.retry_elsewhere(now, &cmd.namespace, within, out);
+        }
+        let followers: BTreeSet<JobKey> = followers.iter().map(|record| record.key).collect();
+        let revival = Revival {
+            queue: cmd.queue.as_ref(),
+            followers,
+            reach: match within {
+                Some(within) => Reach::Graph(within),
+                None if cmd.dependents => Reach::Followers,
+                None => Reach::Named,
+            },
+        };
+        let back = self.bring_back(now, &named, &revival, known, out);
+        skipped.extend(back.skipped);
+        passed_on.extend(back.passed_on);
+        let coming = back.coming;
         let mut count = u64::try_from(coming.len()).unwrap_or(u64::MAX);
         for id in guests {
             // Items of raw keys do not end.
@@ -68,35 +112,62 @@ impl Engine {
                 skipped.push(id.clone());
             }
         }
-        let changed = |skipped| {
-            if !cmd.dependents {
-                return Reply::Changed { count, skipped };
-            }
-            let followed = coming
-                .iter()
-                .filter(|record| followers.contains(&record.key));
-            Reply::Revived {
-                count,
-                skipped,
-                dependents: followed.map(|record| record.id.clone()).collect(),
-            }
-        };
-        if coming.is_empty() {
-            return Ok(changed(skipped));
+        if matches!(revival.reach, Reach::Named) {
+            return Ok(Reply::Changed { count, skipped });
         }
-        let space = self.make_space(&cmd.namespace);
+        let followed = coming.iter();
+        let followed = followed.filter(|record| revival.followers.contains(&record.key));
+        Ok(Reply::Revived {
+            count,
+            skipped,
+            dependents: followed.map(|record| record.id.clone()).collect(),
+            passed_on: passed_on.into_iter().collect(),
+        })
+    }
+
+    /// Puts those named and the followers back that would not fail again at once or wait for ever, and asks other
+    /// shards to put theirs back, as far as the revival reaches.
+    pub(crate) fn bring_back<'a>(
+        &mut self,
+        now: Now,
+        named: &[&'a JobRecord],
+        revival: &Revival,
+        known: &Past<'a>,
+        out: &mut Effects,
+    ) -> BroughtBack<'a> {
+        let followers = revival.followers.iter();
+        let followers = followers.filter_map(|key| known.by_key(*key));
+        let all = followers.chain(named.iter().copied());
+        let mut records: Vec<&JobRecord> = all.filter(|record| self.may_revive(record)).collect();
+        records.sort_by_key(|record| record.key);
+        records.dedup_by_key(|record| record.key);
+        let mut skipped = Vec::new();
+        let coming = self.revivable(&records, known, &mut skipped);
+        let mut passed_on = BTreeSet::new();
         for record in &coming {
-            let queue = cmd.queue.as_ref();
-            let queue = queue.filter(|_| !followers.contains(&record.key));
+            self.revive_elsewhere(now, record, &revival.reach, &mut passed_on, out);
+        }
+        for record in &coming {
+            let queue = revival.queue;
+            let queue = queue.filter(|_| !revival.followers.contains(&record.key));
+            let space = self.make_space(&record.namespace);
             self.readmit(now, space, record, queue, out);
         }
         for record in &coming {
-            self.restart(now, record, known, out);
+            self.restart(now, record, &revival.reach, known, out);
+            if matches!(revival.reach, Reach::Followers) {
+                let upstreams = self.remote_edges(record.key);
+                passed_on.extend(upstreams.map(|(_, edge)| edge.upstream.shard.clone()));
+            }
         }
-        Ok(changed(skipped))
+        BroughtBack {
+            coming,
+            skipped,
+            passed_on,
+        }
     }
 
-    fn may_revive(&self, record: &JobRecord) -> bool {
+    pub(crate) fn may_revive(&self, record: &JobRecord) -> bool {
         let is_gone = self.removed.contains_key(&record.key) || self.is_live(record.key);
         let succeeded = record
             .finished
@@ -279,7 +350,14 @@ impl Engine {
     }
 
     /// Gives a readmitted job its edges and its first state.
-    fn restart(&mut self, now: Now, record: &JobRecord, known: &Past, out: &mut Effects) {
+    fn restart(
+        &mut self,
+        now: Now,
+        record: &JobRecord,
+        reach: &Reach,
+        known: &Past,
+        out: &mut Effects,
+    ) {
         let key = record.key;
         let mut missing = 0;
         let mut rows = Vec::new();
@@ -289,12 +367,9 @@ impl Engine {
             } = &row.state
             {
                 missing += 1;
-                let edge = RemoteEdge {
-                    upstream: upstream.clone(),
-                    policy: *policy,
-                    is_member: false,
-                };
-                rows.push(self.link(now, key, row.slot, edge, out));
+                let place = (key, row.slot);
+                let revives = matches!(reach, Reach::Followers);
+                rows.push(self.link_again(now, place, (upstream, *policy), revives, out));
                 continue;
             }
             let Some(state) = self.renewed(&row.state, known) else {

@@ -1,8 +1,10 @@
 //! Edges between jobs of different shards, from either end.
 
+use std::collections::BTreeMap;
+
 use ganger_types::{
     Carried, Change, Dependent, FailurePolicy, InputRow, InputState, JobKey, JobRef, Message, Now,
-    Outcome,
+    Outcome, ShardId,
 };
 
 use super::RemoteEdge;
@@ -23,6 +25,29 @@ impl Engine {
         if !edge.is_member {
             self.follow(now, key, slot, &edge, out);
         }
+        self.linked(now, key, slot, edge)
+    }
+
+    /// A job that is back waits for one elsewhere again. If the revival `revives` what ended with the job, the
+    /// upstream's shard looks whether its job did.
+    pub(crate) fn link_again(
+        &mut self,
+        now: Now,
+        (key, slot): (JobKey, u32),
+        (upstream, policy): (&JobRef, FailurePolicy),
+        revives: bool,
+        out: &mut Effects,
+    ) -> InputRow {
+        let edge = RemoteEdge {
+            upstream: upstream.clone(),
+            policy,
+            is_member: false,
+        };
+        self.ask_to_be_told(now, (key, slot), &edge, revives, out);
+        self.linked(now, key, slot, edge)
+    }
+
+    fn linked(&mut self, now: Now, key: JobKey, slot: u32, edge: RemoteEdge) -> InputRow {
         let state = InputState::Remote {
             upstream: edge.upstream.clone(),
             policy: edge.policy,
@@ -45,6 +70,17 @@ impl Engine {
         edge: &RemoteEdge,
         out: &mut Effects,
     ) {
+        self.ask_to_be_told(now, (key, slot), edge, false, out);
+    }
+
+    fn ask_to_be_told(
+        &mut self,
+        now: Now,
+        (key, slot): (JobKey, u32),
+        edge: &RemoteEdge,
+        revives: bool,
+        out: &mut Effects,
+    ) {
         let dependent = Dependent {
             shard: self.shard.clone(),
             key,
@@ -58,6 +94,7 @@ impl Engine {
             namespace,
             upstream: edge.upstream.id.clone(),
             dependent,
+            revives,
         };
         self.post(now, &edge.upstream.shard, message, out);
     }
@@ -88,8 +125,45 @@ impl Engine {
         Some(dependent)
     }
 
-    /// Tells the shards whose jobs wait for one that has ended. Those that wait until it is revived and
-    /// succeeds stay on the list.
+    /// Whether another shard's job waits for this one of ours, live or finished. Of a finished one that did not
+    /// succeed those that failed with it stay on the list too; they wait no more.
+    pub(crate) fn is_awaited_elsewhere(&self, key: JobKey) -> bool {
+        let Some(dependents) = self.peers.down.get(&key) else {
+            return false;
+        };
+        let mut dependents = dependents.values();
+        self.is_live(key) || dependents.any(|dependent| dependent.policy == FailurePolicy::Wait)
+    }
+
+    /// Whether a job of another shard is listed because it failed with this one, which has ended.
+    pub(super) fn is_fallen(&self, upstream: JobKey, place: &(ShardId, JobKey, u32)) -> bool {
+        let has_ended = !self.is_live(upstream) && self.undecided_with(upstream).is_none();
+        let listed = self
+            .peers
+            .down
+            .get(&upstream)
+            .and_then(|all| all.get(place));
+        has_ended && listed.is_some_and(|dependent| dependent.policy == FailurePolicy::Fail)
+    }
+
+    /// Strikes those from the list of a finished job that failed with it, and gives them.
+    pub(crate) fn take_fallen(&mut self, upstream: JobKey, out: &mut Effects) -> Vec<Dependent> {
+        debug_assert!(!self.is_live(upstream), "those of a live job wait for it");
+        let listed = self.peers.down.get(&upstream);
+        let fallen = listed.into_iter().flat_map(BTreeMap::values);
+        let fallen: Vec<Dependent> = fallen
+            .filter(|dependent| dependent.policy != FailurePolicy::Wait)
+            .cloned()
+            .collect();
+        for dependent in &fallen {
+            let place = (dependent.shard.clone(), dependent.key, dependent.slot);
+            self.remove_dependent(upstream, &place, out);
+        }
+        fallen
+    }
+
+    /// Tells the shards whose jobs wait for one that has ended. If it did not succeed, two kinds of jobs stay on the
+    /// list: those that wait until it is revived and succeeds, and those that fail with it, to be revived with it.
     pub(crate) fn tell_dependents_elsewhere(&mut self, now: Now, ended: &Ended, out: &mut Effects) {
         if self.peers.is_reading {
             let name = (ended.namespace.clone(), ended.id.clone());
@@ -98,33 +172,44 @@ impl Engine {
         let Some(waiting) = self.peers.down.get(&ended.key) else {
             return;
         };
-        let is_over = |dependent: &&Dependent| {
-            ended.outcome == Outcome::Succeeded || dependent.policy != FailurePolicy::Wait
-        };
-        let told: Vec<Dependent> = waiting.values().filter(is_over).cloned().collect();
+        let told: Vec<Dependent> = waiting.values().cloned().collect();
         for dependent in told {
-            let place = (dependent.shard.clone(), dependent.key, dependent.slot);
-            self.remove_dependent(ended.key, &place, out);
-            if dependent.is_member && self.falls(ended) {
-                continue;
+            let is_called_off = dependent.is_member && self.falls(ended);
+            if !stays_listed(ended, &dependent) || is_called_off {
+                let place = (dependent.shard.clone(), dependent.key, dependent.slot);
+                self.remove_dependent(ended.key, &place, out);
             }
-            let result = if ended.outcome == Outcome::Succeeded && ended.has_result {
-                Carried::Stored(ended.key)
-            } else {
-                Carried::None
-            };
-            self.tell_of_end(now, ended, &dependent, result, out);
+            if !is_called_off {
+                self.tell_of_end(now, ended, &dependent, out);
+            }
         }
     }
 
-    pub(super) fn tell_of_end(
+    /// A job elsewhere came to wait for one that has ended.
+    pub(super) fn tell_late_dependent(
         &mut self,
         now: Now,
         ended: &Ended,
         dependent: &Dependent,
-        result: Carried,
         out: &mut Effects,
     ) {
+        if stays_listed(ended, dependent) {
+            self.add_dependent(ended.key, dependent.clone(), out);
+        }
+        self.tell_of_end(now, ended, dependent, out);
+    }
+
+    /// Says that a job has ended, to one that does not wait for its revival.
+    fn tell_of_end(&mut self, now: Now, ended: &Ended, dependent: &Dependent, out: &mut Effects) {
+        let has_succeeded = ended.outcome == Outcome::Succeeded;
+        if !has_succeeded && dependent.policy == FailurePolicy::Wait {
+            return;
+        }
+        let result = if has_succeeded && ended.has_result {
+            Carried::Stored(ended.key)
+        } else {
+            Carried::None
+        };
         let message = Message::Ended {
             namespace: ended.namespace.clone(),
             upstream: ended.id.clone(),
@@ -225,4 +310,10 @@ impl Engine {
             value,
         })
     }
+}
+
+/// Whether a dependent stays on the list of an upstream that has ended: because it waits for its revival, or because
+/// it fails now and may be revived with it.
+fn stays_listed(ended: &Ended, dependent: &Dependent) -> bool {
+    ended.outcome != Outcome::Succeeded && dependent.policy != FailurePolicy::Ignore
 }

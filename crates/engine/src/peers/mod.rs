@@ -7,6 +7,7 @@ mod links;
 mod outbox;
 mod part;
 mod receive;
+mod revival;
 mod split;
 mod waits;
 
@@ -63,6 +64,8 @@ pub(crate) struct Peers {
     pub ended_since: BTreeSet<(Namespace, JobId)>,
     /// Whether a letter is being applied.
     pub is_reading: bool,
+    /// Whether a message of this letter was about a graph that is retried: the host reads members for one of them.
+    pub has_retried: bool,
 }
 
 /// Another shard.
@@ -113,7 +116,7 @@ impl Engine {
 
     /// Whether another shard, or a submission that is not decided, needs a job of this one.
     pub(crate) fn is_needed_elsewhere(&self, key: JobKey) -> bool {
-        self.peers.down.contains_key(&key)
+        self.is_awaited_elsewhere(key)
             || self.peers.pins.contains_key(&key)
             || self.is_needed_by_part(key)
     }

@@ -8,6 +8,7 @@ use ganger_types::{
     JobRef, Message, Namespace, Now, OutboxRecord, Outcome, PeerRecord, Rejection, Reply, ShardId,
 };
 
+use super::revival::revives;
 use crate::Effects;
 use crate::endings::UPSTREAM_GROUP;
 use crate::engine::Engine;
@@ -42,6 +43,7 @@ impl Engine {
                 }
             }
             self.peers.is_reading = false;
+            self.peers.has_retried = false;
             self.peers.ended_since.clear();
             unknown = self.unknown_waits(&cmd.from, cmd.waits);
         }
@@ -71,6 +73,7 @@ impl Engine {
         if message.number > record.received + 1 || self.is_beyond(&message.message) {
             return false;
         }
+        self.peers.has_retried |= matches!(message.message, Message::ReviveGraph { .. });
         let record = &mut self.peer(from).record;
         let has_restarted = record.received_tag != 0 && record.received_tag != message.tag;
         record.received = message.number;
@@ -86,10 +89,17 @@ impl Engine {
     }
 
     /// Whether a message is about a job that ended while earlier ones of its letter were applied: the host looked up
-    /// before what has become of it, and found it live. The message is applied when it comes again.
+    /// before what has become of it, and found it live. The message is applied when it comes again. So is one that
+    /// revives jobs, for it may reach any of those, and the second one of a letter that reads members of a graph.
     fn is_beyond(&self, message: &Message) -> bool {
+        if self.peers.has_retried && matches!(message, Message::ReviveGraph { .. }) {
+            return true;
+        }
         if self.peers.ended_since.is_empty() {
             return false;
+        }
+        if revives(message) {
+            return true;
         }
         let mut is_beyond = false;
         let mut want = |namespace: &Namespace, id: &JobId| {
@@ -237,9 +247,13 @@ impl Engine {
                 namespace,
                 upstream,
                 dependent,
+                revives,
             } => {
                 // A message tells of its sender's jobs only (`rel X7`).
                 if dependent.shard == *from {
+                    if revives {
+                        self.dependent_is_back(now, &namespace, &upstream, known, out);
+                    }
                     self.follower_came(now, &namespace, upstream, dependent, known, out);
                 }
             }
@@ -276,6 +290,9 @@ impl Engine {
                     self.drop_part(now, &name, out);
                 }
             }
+            Message::ReviveDependent { .. }
+            | Message::ReviveGraph { .. }
+            | Message::GoOn { .. } => self.hear_of_revival(now, from, message, known, out),
             Message::Inquire { namespace, graph } => {
                 self.answer_inquiry(now, from, namespace, graph, out);
             }
@@ -398,10 +415,7 @@ impl Engine {
             })
         });
         match ended {
-            Some(ended) => {
-                self.add_dependent(ended.key, dependent, out);
-                self.tell_dependents_elsewhere(now, &ended, out);
-            }
+            Some(ended) => self.tell_late_dependent(now, &ended, &dependent, out),
             None => match self.undecided_job(namespace, &upstream) {
                 Some(key) => self.add_dependent(key, dependent, out),
                 None => self.deny(now, namespace, upstream, &dependent, out),
@@ -461,6 +475,10 @@ impl Engine {
             .or_else(|| self.undecided_job(namespace, upstream))
             .or_else(|| self.peers.upstreams_of(place).next());
         let Some(key) = key else { return };
+        // It failed with the job and stays listed: it may be back by now, and fail again by what it was told before.
+        if self.is_fallen(key, place) {
+            return;
+        }
         if self.remove_dependent(key, place, out).is_none() {
             return;
         }

@@ -302,6 +302,7 @@ fn our_own_commands_tell_of_them_too() {
         jobs: vec![id("a")],
         queue: None,
         dependents: false,
+        graph: None,
     };
     assert_eq!(
         told_by(&mut world, Command::Revive(Box::new(revive))),

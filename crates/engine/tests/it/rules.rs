@@ -888,6 +888,7 @@ fn a_retry_with_dependents_brings_back_what_ended_because_of_it() {
         count,
         skipped,
         dependents,
+        ..
     } = world.ok(revive_all(&ids[..1]))
     else {
         panic!()
@@ -923,6 +924,7 @@ fn a_retry_with_dependents_reaches_them_when_the_job_is_live_already() {
         count: 1,
         skipped,
         dependents,
+        ..
     } = world.ok(revive_all(&ids[..1]))
     else {
         panic!()
@@ -963,6 +965,7 @@ fn a_retry_with_dependents_leaves_alone_what_ended_for_other_reasons() {
         count: 1,
         skipped,
         dependents,
+        ..
     } = world.ok(revive_all(&ids[..1]))
     else {
         panic!()

@@ -4,11 +4,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ganger_engine::{Archive, Known, read_followers};
+use ganger_engine::{Archive, Followed, Known, Members, read_followers};
 use ganger_store::{Reader, StoreError};
 use ganger_types::limits::BULK_JOBS_MAX;
+use ganger_types::query::JobQuery;
 use ganger_types::{
-    Command, Graph, InputRow, InputState, JobId, JobKey, JobRecord, Namespace, Part,
+    Command, Graph, InputRow, InputState, JobId, JobKey, JobRecord, JobState, Namespace, Part,
 };
 
 use super::Core;
@@ -50,16 +51,19 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         &mut self,
         wanted: Vec<(Namespace, JobId)>,
         with_inputs: bool,
-        followed: Option<Vec<JobKey>>,
+        followed: Option<Followed>,
     ) -> Result<Known, StoreError> {
         let mut known = Known::default();
+        let mut seen = BTreeSet::new();
         for (namespace, id) in wanted {
-            known.jobs.extend(self.ended_by_id(&namespace, &id)?);
+            let found = self.ended_by_id(&namespace, &id)?;
+            // A job that is named twice has its inputs once.
+            let found = found.filter(|record| seen.insert(record.key));
+            known.jobs.extend(found);
         }
-        if let Some(mut roots) = followed {
-            roots.extend(known.jobs.iter().map(|job| job.key));
+        if let Some(followed) = followed {
             let unseen = self.unseen().dependents();
-            read_followers(&mut Archived { core: self, unseen }, &roots, &mut known)?;
+            read_followers(&mut Archived { core: self, unseen }, &followed, &mut known)?;
         }
         if !with_inputs {
             return Ok(known);
@@ -157,5 +161,21 @@ impl<R: Reader, T: Ticket> Archive for Archived<'_, R, T> {
 
     fn inputs(&mut self, key: JobKey) -> Result<Vec<InputRow>, StoreError> {
         self.core.input_rows(key)
+    }
+
+    fn members(&mut self, asked: &Members) -> Result<(Vec<JobKey>, Option<JobKey>), StoreError> {
+        let query = JobQuery {
+            namespace: asked.namespace.clone(),
+            graph: Some(asked.graph.clone()),
+            states: [JobState::Failed, JobState::Cancelled]
+                .into_iter()
+                .collect(),
+            after: asked.after,
+            limit: asked.limit,
+            ..JobQuery::default()
+        };
+        let page = self.core.live().reader.list(&query)?;
+        let keys = page.jobs.into_iter().map(|job| job.record.key);
+        Ok((keys.collect(), page.next))
     }
 }

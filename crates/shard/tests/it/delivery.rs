@@ -181,6 +181,7 @@ async fn a_revived_job_of_a_graph_gets_its_inputs_again() {
         jobs: vec![last[0].grant.job.clone()],
         queue: None,
         dependents: false,
+        graph: None,
     };
     bench
         .handle
@@ -283,6 +284,7 @@ async fn a_job_that_ends_by_the_time_its_caller_brings_is_found_by_the_same_comm
         jobs: vec![id],
         queue: None,
         dependents: false,
+        graph: None,
     }));
     let revived = bench.handle.call_at(revive, Timestamp(6_000_000)).await;
     let Reply::Changed { count, skipped } = revived.expect("it is there") else {

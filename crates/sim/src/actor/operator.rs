@@ -63,6 +63,7 @@ pub(crate) fn act(plan: &Plan, lore: &Lore, dice: &mut Dice, now: Now) -> Option
                 jobs,
                 queue,
                 dependents,
+                graph: None,
             }))
         }
         Feature::Alters => alter(plan, lore, dice, namespace, now)?,

@@ -37,6 +37,8 @@ impl World {
             self.nodes[node].kill(self.time)?;
             self.start(node)?;
         }
+        self.outcomes()?;
+        self.bring_all_back()?;
         self.outcomes()
     }
 
@@ -131,7 +133,7 @@ impl World {
     }
 
     /// No message waits, and no part is undecided.
-    fn nothing_waits(&self) -> Ran {
+    pub(super) fn nothing_waits(&self) -> Ran {
         for node in &self.nodes {
             if let Some(record) = node.store.outbox.values().next() {
                 let what = format!("shard {} still has {record:?}", node.id);
@@ -147,7 +149,7 @@ impl World {
 
     /// Nobody waits for a job of another shard that has ended, or is gone; and where it lives on it is known who
     /// waits for it. That holds for restored stores too (`rel T1`, `X6`).
-    fn nobody_waits_in_vain(&self) -> Ran {
+    pub(super) fn nobody_waits_in_vain(&self) -> Ran {
         for node in &self.nodes {
             let rows = &node.store.rows;
             for ((key, slot), state) in &rows.inputs {
@@ -223,7 +225,7 @@ impl World {
         })
     }
 
-    fn drain(&mut self) -> Ran {
+    pub(super) fn drain(&mut self) -> Ran {
         for round in 0..ROUNDS_MAX {
             let mut granted = 0;
             for node in 0..self.nodes.len() {

@@ -45,6 +45,8 @@ pub(crate) const GOALS: &[&str] = &[
     "job-cancelled",
     "job-deleted",
     "job-revived",
+    "graph-retried",
+    "retry-passed-on",
     "delete-refused-because-another-shard-needs-it",
     // Shards.
     "crash-before-commit",

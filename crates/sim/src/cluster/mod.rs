@@ -4,6 +4,7 @@
 //! shards are killed and started from their rows; whoever submits dies on the way. At the end all faults stop,
 //! and every job must have ended, as the oracle says it must.
 
+mod again;
 mod coordinator;
 mod drain;
 pub(crate) mod goals;

@@ -54,6 +54,8 @@ pub(crate) const BUGS: &[(u32, u8, &str)] = &[
         3,
         "an id that an ended job has is not looked up when it is submitted again",
     ),
+    (321, 3, "a retry does not reach dependents on other shards"),
+    (322, 3, "the retry of a graph stays on one shard"),
 ];
 
 /// The mistake of a run, if any.
@@ -127,6 +129,8 @@ impl Planted {
                 },
             )
             | (309, Message::CancelGraph { .. })
+            | (321, Message::ReviveDependent { .. })
+            | (322, Message::ReviveGraph { .. })
             | (311, Message::NoSuchJob { .. })
             | (315, Message::Inquire { .. }) => true,
             _ => false,

@@ -1,13 +1,12 @@
 //! The steps of a tape: who does what next.
 
-use ganger_types::command::{
-    Cancel, Complete, Delete, Fail, Held, Lease, Revive, Selection, TakeFrom,
-};
+use ganger_types::command::{Cancel, Complete, Delete, Fail, Held, Lease, Selection, TakeFrom};
 use ganger_types::query::Query;
 use ganger_types::{
     Bytes, Command, Grant, Group, JobRef, Namespace, Queue, Rejection, Reply, Worker,
 };
 
+use super::again::revive;
 use super::oracle::Place;
 use super::world::{Event, Heard, World, hours};
 use crate::dice::Dice;
@@ -184,6 +183,7 @@ impl World {
             2 if self.plan.does(Feature::Cancels) => self.by_hand(dice, 0),
             3 if self.plan.does(Feature::Deletes) => self.by_hand(dice, 1),
             4 | 5 if self.plan.does(Feature::Revives) => self.by_hand(dice, 2),
+            6 if self.plan.does(Feature::Revives) => self.retry_any_graph(dice),
             _ => Ok(()),
         }
     }
@@ -240,6 +240,7 @@ impl World {
         };
         let node = self.place(&job.shard);
         let (namespace, ids) = (Namespace::default(), vec![job.id.clone()]);
+        let with_dependents = what == 2 && dice.chance(300);
         let (command, goal) = match what {
             0 => (
                 Command::Cancel(Box::new(Cancel {
@@ -256,22 +257,17 @@ impl World {
                 }),
                 "job-deleted",
             ),
-            _ => (
-                Command::Revive(Box::new(Revive {
-                    namespace,
-                    jobs: ids,
-                    queue: None,
-                    dependents: false,
-                })),
-                "job-revived",
-            ),
+            _ => (revive(ids, with_dependents, None), "job-revived"),
         };
-        if what == 2 {
+        if what == 2 && with_dependents {
+            self.oracle.touched_around(&job);
+        } else if what == 2 {
             self.oracle.touched(&job);
         } else {
             self.oracle.ended_by_hand(&job);
         }
-        if let Some(Ok(Reply::Changed { count, .. })) = self.turn(node, Some(command))? {
+        let answer = self.turn(node, Some(command))?;
+        if let Some(Ok(Reply::Changed { count, .. } | Reply::Revived { count, .. })) = answer {
             if count > 0 {
                 self.reach(goal);
             } else if what == 1 {

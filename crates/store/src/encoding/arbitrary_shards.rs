@@ -3,9 +3,9 @@
 use ganger_types::command::{Enqueue, NewEdge, NewInput, NewJob, Start, Unique, Upstream};
 use ganger_types::peer::PartClaim;
 use ganger_types::{
-    Bytes, Carried, ClaimKey, Dependent, Elapsed, ElementRecord, Graph, IdTag, InputRow,
-    InputState, JobId, JobKey, JobName, JobRef, KeyRecord, Kind, Message, Namespace, OutboxRecord,
-    Part, PartRecord, PeerRecord, Priority, Queue, ShardId, Tag, UniqueKey,
+    Bytes, Carried, ClaimKey, Dependent, Elapsed, ElementRecord, Graph, GraphRetry, IdTag,
+    InputRow, InputState, JobId, JobKey, JobName, JobRef, KeyRecord, Kind, Message, Namespace,
+    OutboxRecord, Part, PartRecord, PeerRecord, Priority, Queue, ShardId, Tag, UniqueKey, Within,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -154,14 +154,46 @@ fn of_edge() -> impl Strategy<Value = Message> {
                 unneeded_in,
             }
         ),
-        (name(Namespace::new), name(JobId::new), dependent()).prop_map(
-            |(namespace, upstream, dependent)| Message::Follow {
+        (
+            name(Namespace::new),
+            name(JobId::new),
+            dependent(),
+            any::<bool>()
+        )
+            .prop_map(
+                |(namespace, upstream, dependent, revives)| Message::Follow {
+                    namespace,
+                    upstream,
+                    dependent,
+                    revives,
+                }
+            ),
+        (edge(), option::of(within())).prop_map(
+            |((namespace, upstream, (dependent, slot)), within)| Message::ReviveDependent {
                 namespace,
                 upstream,
                 dependent,
+                slot,
+                within,
             }
         ),
     ]
+}
+
+fn within() -> impl Strategy<Value = Within> {
+    let queue = option::of(name(Queue::new));
+    (name(Graph::new), queue).prop_map(|(graph, queue)| Within { graph, queue })
+}
+
+fn graph_retry() -> impl Strategy<Value = GraphRetry> {
+    let place = (option::of(key()), option::of(any::<u64>()));
+    (within(), place, any::<[bool; 2]>()).prop_map(|(within, (after, before), has)| GraphRetry {
+        within,
+        after,
+        before,
+        has_changed: has[0],
+        has_skipped: has[1],
+    })
 }
 
 fn of_graph() -> impl Strategy<Value = Message> {
@@ -173,6 +205,10 @@ fn of_graph() -> impl Strategy<Value = Message> {
             is_committed,
         }),
         graph().prop_map(|(namespace, graph)| Message::Inquire { namespace, graph }),
+        (name(Namespace::new), graph_retry())
+            .prop_map(|(namespace, retry)| Message::ReviveGraph { namespace, retry }),
+        (name(Namespace::new), graph_retry())
+            .prop_map(|(namespace, retry)| Message::GoOn { namespace, retry }),
         (graph(), text()).prop_map(|((namespace, graph), reason)| Message::CancelGraph {
             namespace,
             graph,

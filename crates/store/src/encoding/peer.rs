@@ -3,8 +3,8 @@
 //! Messages also travel in this form, so whatever comes is read with the same care as what was stored.
 
 use ganger_types::{
-    Bytes, Carried, Dependent, Graph, JobId, JobKey, JobRef, Message, Namespace, OutboxRecord,
-    PeerRecord, ShardId, Timestamp,
+    Bytes, Carried, Dependent, Graph, GraphRetry, JobId, JobKey, JobRef, Message, Namespace,
+    OutboxRecord, PeerRecord, Queue, ShardId, Timestamp, Within,
 };
 
 use super::policy::{read_outcome, read_policy, write_outcome, write_policy};
@@ -17,6 +17,10 @@ const LET_GO: u8 = 4;
 const DECIDED: u8 = 5;
 const INQUIRE: u8 = 6;
 const CANCEL_GRAPH: u8 = 7;
+const FOLLOW_REVIVING: u8 = 8;
+const REVIVE_DEPENDENT: u8 = 9;
+const REVIVE_GRAPH: u8 = 10;
+const GO_ON: u8 = 11;
 
 const NO_RESULT: u8 = 1;
 const STORED: u8 = 2;
@@ -163,8 +167,10 @@ fn write_message(out: &mut Writer<'_>, message: &Message) {
             namespace,
             upstream,
             dependent,
+            revives,
         } => {
-            begin(out, FOLLOW, namespace);
+            let letter = if *revives { FOLLOW_REVIVING } else { FOLLOW };
+            begin(out, letter, namespace);
             out.bytes(upstream.as_bytes());
             dependent.write(out);
         }
@@ -190,6 +196,25 @@ fn write_message(out: &mut Writer<'_>, message: &Message) {
             out.bytes(graph.as_bytes());
             out.flag(*is_committed);
         }
+        Message::ReviveDependent {
+            namespace,
+            upstream,
+            dependent,
+            slot,
+            within,
+        } => {
+            begin(out, REVIVE_DEPENDENT, namespace);
+            write_edge(out, upstream, *dependent, *slot);
+            out.option(within.as_ref(), write_within);
+        }
+        Message::ReviveGraph { namespace, retry } => {
+            begin(out, REVIVE_GRAPH, namespace);
+            write_retry(out, retry);
+        }
+        Message::GoOn { namespace, retry } => {
+            begin(out, GO_ON, namespace);
+            write_retry(out, retry);
+        }
         Message::Inquire { namespace, graph } => {
             begin(out, INQUIRE, namespace);
             out.bytes(graph.as_bytes());
@@ -208,17 +233,26 @@ fn write_message(out: &mut Writer<'_>, message: &Message) {
 
 fn read_message(from: &mut Cursor<'_>) -> Result<Message, DecodeError> {
     let letter = from.byte()?;
-    if !(ENDED..=CANCEL_GRAPH).contains(&letter) {
+    if !(ENDED..=GO_ON).contains(&letter) {
         return Err(from.error("says something that this program does not know"));
     }
     let namespace = from.name(Namespace::new)?;
     match letter {
-        ENDED | NO_SUCH_JOB | LET_GO => read_of_edge(letter, namespace, from),
-        FOLLOW => Ok(Message::Follow {
+        ENDED | NO_SUCH_JOB | LET_GO | REVIVE_DEPENDENT => read_of_edge(letter, namespace, from),
+        FOLLOW | FOLLOW_REVIVING => Ok(Message::Follow {
             namespace,
             upstream: from.name(JobId::new)?,
             dependent: Dependent::read(Dependent::VERSION, from)?,
+            revives: letter == FOLLOW_REVIVING,
         }),
+        REVIVE_GRAPH => {
+            let retry = read_retry(from)?;
+            Ok(Message::ReviveGraph { namespace, retry })
+        }
+        GO_ON => {
+            let retry = read_retry(from)?;
+            Ok(Message::GoOn { namespace, retry })
+        }
         _ => read_of_graph(letter, namespace, from),
     }
 }
@@ -247,6 +281,13 @@ fn read_of_edge(
             dependent,
             slot,
             unneeded_in: from.option(|from| from.name(Graph::new))?,
+        },
+        REVIVE_DEPENDENT => Message::ReviveDependent {
+            namespace,
+            upstream,
+            dependent,
+            slot,
+            within: from.option(read_within)?,
         },
         _ => Message::NoSuchJob {
             namespace,
@@ -283,6 +324,38 @@ fn write_edge(out: &mut Writer<'_>, upstream: &JobId, dependent: JobKey, slot: u
     out.bytes(upstream.as_bytes());
     out.number(dependent.0);
     out.number(u64::from(slot));
+}
+
+fn write_within(out: &mut Writer<'_>, within: &Within) {
+    out.bytes(within.graph.as_bytes());
+    out.option(within.queue.as_ref(), |out, queue| {
+        out.bytes(queue.as_bytes());
+    });
+}
+
+fn read_within(from: &mut Cursor<'_>) -> Result<Within, DecodeError> {
+    Ok(Within {
+        graph: from.name(Graph::new)?,
+        queue: from.option(|from| from.name(Queue::new))?,
+    })
+}
+
+fn write_retry(out: &mut Writer<'_>, retry: &GraphRetry) {
+    write_within(out, &retry.within);
+    out.option(retry.after, |out, key| out.number(key.0));
+    out.option(retry.before, Writer::number);
+    out.flag(retry.has_changed);
+    out.flag(retry.has_skipped);
+}
+
+fn read_retry(from: &mut Cursor<'_>) -> Result<GraphRetry, DecodeError> {
+    Ok(GraphRetry {
+        within: read_within(from)?,
+        after: from.option(|from| from.number().map(JobKey))?,
+        before: from.option(Cursor::number)?,
+        has_changed: from.flag()?,
+        has_skipped: from.flag()?,
+    })
 }
 
 fn write_carried(out: &mut Writer<'_>, result: &Carried) {

@@ -1,5 +1,6 @@
 //! `ganger job cancel`, `retry`, `delete`, `time-out`, `set`.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime};
 
 use clap::Args;
@@ -57,7 +58,7 @@ pub(crate) struct RetryArgs {
     into: Option<String>,
 
     /// Also the jobs that ended because these did: dependents that failed with them, and jobs that were cancelled
-    /// because nobody needed them any more. Of the same shard only.
+    /// because nobody needed them any more. Jobs of other shards come back once those have been reached.
     #[arg(long)]
     dependents: bool,
 }
@@ -156,6 +157,19 @@ fn tell(context: &Context, changed: &Changed, done: &str, why_not: &str) -> Outc
     Ok(Exit::NotFound)
 }
 
+/// Says which other shards put back jobs of theirs.
+fn tell_passed_on(context: &Context, shards: &BTreeSet<String>) {
+    if context.is_json() || shards.is_empty() {
+        return;
+    }
+    let names: Vec<&str> = shards.iter().map(String::as_str).collect();
+    remark(format!(
+        "passed on to shard {}: what ended there comes back once the message has arrived; `ganger outbox` lists \
+         messages that wait",
+        names.join(", ")
+    ));
+}
+
 pub(crate) async fn cancel(context: &Context, args: CancelArgs) -> Outcome {
     if let Some(filter) = filter(&args.jobs, args.filters, args.dry_run)? {
         let is_graph_alone = filter
@@ -201,9 +215,14 @@ pub(crate) async fn retry(context: &Context, args: RetryArgs) -> Outcome {
         if let (Some(graph), true) = (&filter.graph, is_graph_alone && !args.dry_run) {
             let client = context.client().await?;
             let changed = client.revive_graph(graph, into).await?;
-            let why_not =
-                "what it waits for has not come back; on another shard, retry it there first";
-            return tell(context, &changed, "put back", why_not);
+            let outcome = tell(
+                context,
+                &changed,
+                "put back",
+                "what it waits for is not back",
+            );
+            tell_passed_on(context, &changed.passed_on);
+            return outcome;
         }
         let action = BulkAction::Retry {
             queue: args.into,
@@ -230,6 +249,7 @@ pub(crate) async fn retry(context: &Context, args: RetryArgs) -> Outcome {
                 ));
             }
         }
+        tell_passed_on(context, &changed.passed_on);
         return Ok(if changed.count > 0 {
             Exit::Done
         } else {
@@ -287,6 +307,7 @@ async fn matching(
         let part = client.matching(action, filter.clone(), is_dry).await?;
         all.changed += part.changed;
         all.skipped += part.skipped;
+        all.passed_on.extend(part.passed_on);
         for (state, count) in part.by_state {
             *all.by_state.entry(state).or_default() += count;
         }
@@ -319,6 +340,7 @@ async fn matching(
             remark(format!("nor {} more", counted(all.skipped - shown, "job")));
         }
     }
+    tell_passed_on(context, &all.passed_on);
     Ok(Exit::Done)
 }
 

@@ -12,7 +12,7 @@ pub mod key_model;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use ganger_engine::{Archive, Effects, Engine, Known, Loader, Start, read_followers};
+use ganger_engine::{Archive, Effects, Engine, Known, Loader, Members, Start, read_followers};
 use ganger_types::ClaimRecord;
 use ganger_types::change::UniqueRecord;
 use ganger_types::command::*;
@@ -301,9 +301,8 @@ impl World {
         for name in self.engine.wants_parts(command) {
             known.parts.extend(self.rows.part_jobs.get(&name).cloned());
         }
-        if let Some(mut roots) = self.engine.wants_followers(command) {
-            roots.extend(known.jobs.iter().map(|job| job.key));
-            read_followers(&mut &self.rows, &roots, &mut known).expect("memory does not fail");
+        if let Some(followed) = self.engine.wants_followers(command) {
+            read_followers(&mut &self.rows, &followed, &mut known).expect("memory does not fail");
         }
         if self.engine.wants_inputs(command) {
             let keys: Vec<JobKey> = known.jobs.iter().map(|job| job.key).collect();
@@ -650,6 +649,7 @@ pub fn revive(ids: &[JobId]) -> Command {
         jobs: ids.to_vec(),
         queue: None,
         dependents: false,
+        graph: None,
     }))
 }
 
@@ -659,6 +659,7 @@ pub fn revive_all(ids: &[JobId]) -> Command {
         jobs: ids.to_vec(),
         queue: None,
         dependents: true,
+        graph: None,
     }))
 }
 
@@ -682,6 +683,23 @@ impl Archive for &Rows {
     fn inputs(&mut self, key: JobKey) -> Result<Vec<InputRow>, Self::Error> {
         let rows = self.inputs.range((key, 0)..=(key, u32::MAX));
         Ok(rows.map(|(_, row)| row.clone()).collect())
+    }
+
+    fn members(&mut self, asked: &Members) -> Result<(Vec<JobKey>, Option<JobKey>), Self::Error> {
+        let is_meant = |job: &&JobRecord| {
+            job.namespace == asked.namespace
+                && job.graph.as_ref() == Some(&asked.graph)
+                && Some(job.key) > asked.after
+                && job
+                    .finished
+                    .as_ref()
+                    .is_some_and(|end| end.outcome != Outcome::Succeeded)
+        };
+        // Few, so that a graph takes several pages.
+        let keys = self.finished.values().filter(is_meant).map(|job| job.key);
+        let keys: Vec<JobKey> = keys.take(asked.limit.min(2)).collect();
+        let up_to = keys.last().copied().filter(|_| keys.len() == 2);
+        Ok((keys, up_to))
     }
 }
 

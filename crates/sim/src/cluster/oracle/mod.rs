@@ -349,6 +349,33 @@ impl Oracle {
         self.touched_graph(graph);
     }
 
+    /// A person is about to revive a job with what ended because of it. That may go up to jobs of earlier submissions,
+    /// and from there down again.
+    pub(crate) fn touched_around(&mut self, job: &JobRef) {
+        let Some(first) = self.members.get(job).map(|member| member.graph) else {
+            return;
+        };
+        let mut around = BTreeSet::from([first]);
+        loop {
+            let known = around.len();
+            for member in self.members.values() {
+                let upstreams = member.edges.values();
+                let upstreams = upstreams.filter_map(|(by, _)| self.members.get(by));
+                for by in upstreams {
+                    if around.contains(&member.graph) || around.contains(&by.graph) {
+                        around.extend([member.graph, by.graph]);
+                    }
+                }
+            }
+            if around.len() == known {
+                break;
+            }
+        }
+        for graph in around {
+            self.touched_graph(graph);
+        }
+    }
+
     pub(crate) fn touched_graph(&mut self, graph: usize) {
         if std::mem::replace(&mut self.graphs[graph].is_wild, true) {
             return;

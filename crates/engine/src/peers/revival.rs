@@ -1,0 +1,296 @@
+//! Revivals that reach jobs of other shards.
+//!
+//! A job that ends without success keeps a list of the jobs elsewhere that fail with it. When it is revived with what
+//! ended because of it, each of their shards gets a message, and revives its job by the same rule; that may go on to
+//! further shards. A job that comes back tells the shards of its own upstreams, for one may have been cancelled when
+//! this one ended.
+//!
+//! A graph that is retried as a whole is asked for on each of its shards. Whichever of them comes first, all come back:
+//! a job that is back too early fails again and stays on the list of its upstream, which calls it once it is back.
+
+use std::collections::BTreeSet;
+
+use ganger_types::command::Receive;
+use ganger_types::limits::PAGE_JOBS_MAX;
+use ganger_types::{
+    Graph, GraphRetry, InputState, JobId, JobKey, JobRecord, JobRef, Message, Namespace, Now,
+    Outcome, Queue, ShardId, Within,
+};
+
+use crate::Effects;
+use crate::command::{Reach, Revival};
+use crate::engine::Engine;
+use crate::followers::{Followed, Follows, Members, followers, follows};
+use crate::past::Past;
+
+/// Whether a message may put jobs back.
+pub(super) fn revives(message: &Message) -> bool {
+    matches!(
+        message,
+        Message::Follow { revives: true, .. }
+            | Message::ReviveDependent { .. }
+            | Message::ReviveGraph { .. }
+    )
+}
+
+impl Engine {
+    /// What the host must read for the revivals that a letter asks for; `None`: it asks for none.
+    pub(crate) fn wants_of_revivals(&self, letter: &Receive) -> Option<Followed> {
+        let known = self.peers.known.get(&letter.from);
+        let received = known
+            .filter(|peer| peer.record.received_line == letter.line)
+            .map_or(0, |peer| peer.record.received);
+        let messages = letter.messages.iter();
+        let messages = messages.filter(|record| record.number > received);
+        let mut asked: Option<Followed> = None;
+        for message in messages.map(|record| &record.message) {
+            if !revives(message) {
+                continue;
+            }
+            let asked = asked.get_or_insert_default();
+            match message {
+                Message::ReviveDependent { dependent, .. } => asked.ended.push(*dependent),
+                Message::ReviveGraph { namespace, retry } if asked.members.is_none() => {
+                    asked.members = Some(Members {
+                        namespace: namespace.clone(),
+                        graph: retry.within.graph.clone(),
+                        after: retry.after,
+                        limit: PAGE_JOBS_MAX,
+                    });
+                }
+                _ => {}
+            }
+        }
+        asked
+    }
+
+    /// Asks the shards of those jobs that failed with this one, which is about to come back, to revive them.
+    pub(crate) fn revive_elsewhere(
+        &mut self,
+        now: Now,
+        record: &JobRecord,
+        reach: &Reach,
+        passed_on: &mut BTreeSet<ShardId>,
+        out: &mut Effects,
+    ) {
+        let within = match reach {
+            Reach::Followers => None,
+            Reach::Graph(within) => Some(within.clone()),
+            Reach::Named => {
+                self.take_fallen(record.key, out);
+                return;
+            }
+        };
+        for dependent in self.take_fallen(record.key, out) {
+            let message = Message::ReviveDependent {
+                namespace: record.namespace.clone(),
+                upstream: record.id.clone(),
+                dependent: dependent.key,
+                slot: dependent.slot,
+                within: within.clone(),
+            };
+            self.post(now, &dependent.shard, message, out);
+            passed_on.insert(dependent.shard);
+        }
+    }
+
+    /// Asks the other shards of a graph to put their members back. Gives those shards.
+    pub(crate) fn retry_elsewhere(
+        &mut self,
+        now: Now,
+        namespace: &Namespace,
+        within: &Within,
+        out: &mut Effects,
+    ) -> BTreeSet<ShardId> {
+        let shards = self.other_shards_of(namespace, &within.graph);
+        for shard in &shards {
+            let message = Message::ReviveGraph {
+                namespace: namespace.clone(),
+                retry: GraphRetry {
+                    within: within.clone(),
+                    after: None,
+                    before: None,
+                    has_changed: false,
+                    has_skipped: false,
+                },
+            };
+            self.post_once(now, shard, message, out);
+        }
+        shards
+    }
+
+    /// The other shards that may have members of a graph.
+    fn other_shards_of(&self, namespace: &Namespace, graph: &Graph) -> BTreeSet<ShardId> {
+        let name = (namespace.clone(), graph.clone());
+        let mut shards: BTreeSet<ShardId> = match self.peers.parts.get(&name) {
+            Some(part) => part.shards.iter().cloned().collect(),
+            // Which shards have some is forgotten a while after its last job here has ended. The graph's name begins
+            // with that of a shard if there are several.
+            None => {
+                let is_of = |shard: &ShardId| {
+                    let rest = graph.as_bytes().strip_prefix(shard.as_str().as_bytes());
+                    rest.is_some_and(|rest| rest.starts_with(b"/"))
+                };
+                let is_spread = is_of(&self.shard) || self.peers.known.keys().any(is_of);
+                let known = self.peers.known.keys().filter(|_| is_spread);
+                known.cloned().collect()
+            }
+        };
+        shards.remove(&self.shard);
+        shards
+    }
+
+    /// A job elsewhere is back, and waits for one here: if that was cancelled because nobody needed it any more, it
+    /// comes back too, with what ended because of it.
+    pub(super) fn dependent_is_back(
+        &mut self,
+        now: Now,
+        namespace: &Namespace,
+        upstream: &JobId,
+        known: &Past,
+        out: &mut Effects,
+    ) {
+        let record = known.find(namespace, upstream);
+        let record = record.filter(|record| follows(record) == Some(Follows::Dependent));
+        if let Some(record) = record {
+            self.revive_with_followers(now, record, None, known, out);
+        }
+    }
+
+    /// Applies a message that is about nothing but a revival.
+    pub(super) fn hear_of_revival(
+        &mut self,
+        now: Now,
+        from: &ShardId,
+        message: Message,
+        known: &Past,
+        out: &mut Effects,
+    ) {
+        match message {
+            Message::ReviveDependent {
+                namespace,
+                upstream,
+                dependent,
+                slot,
+                within,
+            } => {
+                let by = JobRef {
+                    shard: from.clone(),
+                    id: upstream,
+                };
+                let place = (dependent, slot);
+                let record = fallen(&namespace, &by, place, within.as_ref(), known);
+                if let Some(record) = record {
+                    self.revive_with_followers(now, record, within, known, out);
+                }
+            }
+            Message::ReviveGraph { namespace, retry } => {
+                self.retry_members(now, from, namespace, retry, known, out);
+            }
+            Message::GoOn { namespace, retry } => {
+                self.post(now, from, Message::ReviveGraph { namespace, retry }, out);
+            }
+            _ => {}
+        }
+    }
+
+    fn revive_with_followers(
+        &mut self,
+        now: Now,
+        record: &JobRecord,
+        within: Option<Within>,
+        known: &Past,
+        out: &mut Effects,
+    ) {
+        let mut followers = followers(&[record.key], known);
+        if let Some(within) = &within {
+            followers.retain(|follower| follower.graph.as_ref() == Some(&within.graph));
+        }
+        let queue = within.as_ref().and_then(|within| within.queue.clone());
+        let queue = queue.filter(|queue| self.takes_queue(&record.namespace, queue));
+        let (named, followers) = match within {
+            // Of a graph each member goes where the graph goes.
+            Some(_) => {
+                followers.push(record);
+                (followers, BTreeSet::new())
+            }
+            None => {
+                let keys = followers.iter().map(|follower| follower.key);
+                (vec![record], keys.collect())
+            }
+        };
+        let revival = Revival {
+            queue: queue.as_ref(),
+            followers,
+            reach: within.map_or(Reach::Followers, Reach::Graph),
+        };
+        let named = named.iter().filter_map(|record| known.by_key(record.key));
+        let named: Vec<&JobRecord> = named.collect();
+        self.bring_back(now, &named, &revival, known, out);
+    }
+
+    fn takes_queue(&self, namespace: &Namespace, queue: &Queue) -> bool {
+        self.check_new_queues(namespace, Some(queue)).is_ok()
+    }
+
+    /// Another shard retries a graph: some members of it that ended here come back, and if there are more the other
+    /// shard is asked to go on.
+    pub(super) fn retry_members(
+        &mut self,
+        now: Now,
+        from: &ShardId,
+        namespace: Namespace,
+        mut retry: GraphRetry,
+        known: &Past,
+        out: &mut Effects,
+    ) {
+        let before = *retry.before.get_or_insert(self.meta.next_order);
+        let is_meant = |record: &&JobRecord| {
+            let finished = record.finished.as_ref();
+            record.namespace == namespace
+                && record.graph.as_ref() == Some(&retry.within.graph)
+                && finished
+                    .is_some_and(|end| end.outcome != Outcome::Succeeded && end.order < before)
+        };
+        let named: Vec<&JobRecord> = known.members().filter(is_meant).collect();
+        let queue = retry.within.queue.as_ref();
+        let queue = queue.filter(|queue| self.takes_queue(&namespace, queue));
+        let revival = Revival {
+            queue,
+            followers: BTreeSet::new(),
+            reach: Reach::Graph(retry.within.clone()),
+        };
+        let back = self.bring_back(now, &named, &revival, known, out);
+        retry.has_changed |= !back.coming.is_empty();
+        retry.has_skipped |= !back.skipped.is_empty();
+        retry.after = known.members_up_to();
+        if retry.after.is_none() {
+            // A job comes back only after those it waits for.
+            if !(retry.has_changed && retry.has_skipped) {
+                return;
+            }
+            retry.has_changed = false;
+            retry.has_skipped = false;
+        }
+        self.post(now, from, Message::GoOn { namespace, retry }, out);
+    }
+}
+
+/// The job that failed because one elsewhere did, which is back.
+fn fallen<'a>(
+    namespace: &Namespace,
+    by: &JobRef,
+    (dependent, slot): (JobKey, u32),
+    within: Option<&Within>,
+    known: &Past<'a>,
+) -> Option<&'a JobRecord> {
+    // A message revives the dependents of its sender's jobs only (`rel X7`).
+    let waited = known.inputs_of(dependent).iter().any(|row| {
+        row.slot == slot
+            && matches!(&row.state, InputState::Remote { upstream, .. } if upstream == by)
+    });
+    let record = known.by_key(dependent).filter(|_| waited)?;
+    let is_inside = within.is_none_or(|within| record.graph.as_ref() == Some(&within.graph));
+    let is_meant = record.namespace == *namespace && is_inside;
+    (is_meant && follows(record) == Some(Follows::Upstream)).then_some(record)
+}

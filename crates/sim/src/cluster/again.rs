@@ -1,0 +1,213 @@
+//! Retries that reach over shards: people make them while faults go on, and at the end what they promise is held
+//! against what came of them.
+
+use std::collections::BTreeSet;
+
+use ganger_types::command::Revive;
+use ganger_types::{
+    Command, FailurePolicy, Graph, JobId, JobRef, Namespace, Outcome, Reply, ShardId,
+};
+
+use super::oracle::{Member, Place};
+use super::world::World;
+use crate::dice::Dice;
+use crate::world::{Ran, broken};
+
+/// Longer than messages are under way, also those that go back and forth.
+const SETTLED: u64 = 60_000_000;
+
+/// A command that puts jobs of the one namespace back.
+pub(super) fn revive(jobs: Vec<JobId>, dependents: bool, graph: Option<Graph>) -> Command {
+    Command::Revive(Box::new(Revive {
+        namespace: Namespace::default(),
+        jobs,
+        queue: None,
+        dependents,
+        graph,
+    }))
+}
+
+impl World {
+    /// A person retries a graph, on any of its shards.
+    pub(super) fn retry_any_graph(&mut self, dice: &mut Dice) -> Ran {
+        let recent = self.oracle.graphs.len().saturating_sub(6);
+        let graph = dice.maybe(&self.oracle.graphs[recent..]);
+        let Some(graph) = graph.filter(|graph| !graph.is_local) else {
+            return Ok(());
+        };
+        let shards: Vec<ShardId> = graph.shards.iter().cloned().collect();
+        let (name, shard) = (graph.name.clone(), dice.pick(&shards).clone());
+        let number = self.oracle.find(&name).expect("it was submitted");
+        self.oracle.touched_graph(number);
+        if self.retry_graph(&name, &shard)? > 0 {
+            self.reach("graph-retried");
+        }
+        Ok(())
+    }
+
+    /// Asks the other shards of a graph, then puts back what there is here, as a server does it. Gives how many
+    /// shards were asked.
+    fn retry_graph(
+        &mut self,
+        graph: &Graph,
+        shard: &ShardId,
+    ) -> Result<usize, crate::oracle::Violation> {
+        let node = self.place(shard);
+        let first = self.turn(node, Some(revive(Vec::new(), false, Some(graph.clone()))))?;
+        let Some(Ok(Reply::Revived { passed_on, .. })) = first else {
+            return Ok(0);
+        };
+        loop {
+            let rows = self.nodes[node].store.rows.finished.values();
+            let ended = rows.map(|row| &row.record).filter(|record| {
+                let end = record.finished.as_ref();
+                record.graph.as_ref() == Some(graph)
+                    && end.is_some_and(|end| end.outcome != Outcome::Succeeded)
+            });
+            let ids: Vec<JobId> = ended.map(|record| record.id.clone()).collect();
+            if ids.is_empty() {
+                return Ok(passed_on.len());
+            }
+            let answer = self.turn(node, Some(revive(ids, false, Some(graph.clone()))))?;
+            let Some(Ok(Reply::Revived { count: 1.., .. })) = answer else {
+                return Ok(passed_on.len());
+            };
+        }
+    }
+
+    /// At the end, when nothing waits: all graphs are retried, or all jobs that failed by themselves with what
+    /// depends on them. Then nothing stays failed behind upstreams that have all succeeded.
+    pub(super) fn bring_all_back(&mut self) -> Ran {
+        if self.oracle.is_lawless {
+            return Ok(());
+        }
+        let judged = if self.retries_graphs() {
+            self.retry_all_graphs()?
+        } else {
+            self.retry_all_roots()?
+        };
+        self.settle()?;
+        // Some were named before those that they wait for.
+        for _ in 0..2 {
+            if !self.retries_graphs() {
+                self.retry_all_roots()?;
+                self.settle()?;
+            }
+        }
+        for job in judged {
+            self.is_back(&job)?;
+        }
+        Ok(())
+    }
+
+    fn settle(&mut self) -> Ran {
+        self.run_until(self.time + SETTLED)?;
+        self.nothing_waits()?;
+        self.drain()?;
+        self.nothing_waits()?;
+        self.nobody_waits_in_vain()
+    }
+
+    /// Whether this run retries graphs at its end, and not single jobs.
+    fn retries_graphs(&self) -> bool {
+        self.tape.seed.is_multiple_of(2)
+    }
+
+    /// Retries the graphs whose shards are known where it is asked. Gives their jobs.
+    fn retry_all_graphs(&mut self) -> Result<Vec<JobRef>, crate::oracle::Violation> {
+        let mut judged = Vec::new();
+        for number in 0..self.oracle.graphs.len() {
+            self.oracle.touched_graph(number);
+            let graph = &self.oracle.graphs[number];
+            let (name, shards) = (graph.name.clone(), graph.shards.clone());
+            // Not always the shard that decided it.
+            let place = number % shards.len().max(1);
+            let Some(shard) = shards.into_iter().nth(place) else {
+                continue;
+            };
+            let part = (Namespace::default(), name.clone());
+            let parts = &self.nodes[self.place(&shard)].store.parts;
+            if !parts.get(&part).is_some_and(|part| part.is_committed) {
+                continue;
+            }
+            judged.extend(self.oracle.graphs[number].ids.clone());
+            self.retry_graph(&name, &shard)?;
+        }
+        Ok(judged)
+    }
+
+    /// Retries with their dependents the jobs that failed by themselves or were cancelled by hand. Gives the jobs of
+    /// those graphs in which nobody has revived anything before: an earlier retry without dependents leaves some that
+    /// no later one reaches.
+    fn retry_all_roots(&mut self) -> Result<Vec<JobRef>, crate::oracle::Violation> {
+        let is_root = |member: &Member| match member.place {
+            Place::Ended(Outcome::Failed) => member.group != "upstream",
+            Place::Ended(Outcome::Cancelled) => member.is_by_hand,
+            _ => false,
+        };
+        let members = &self.oracle.members;
+        let is_tame = |graph: usize| {
+            let graph = &self.oracle.graphs[graph];
+            !graph.is_wild && !graph.is_cancelled
+        };
+        let judged = members.iter().filter(|(_, member)| is_tame(member.graph));
+        let judged: Vec<JobRef> = judged.map(|(job, _)| job.clone()).collect();
+        let roots = members.iter().filter(|(_, member)| is_root(member));
+        let roots: Vec<JobRef> = roots.map(|(job, _)| job.clone()).collect();
+        for number in 0..self.oracle.graphs.len() {
+            self.oracle.touched_graph(number);
+        }
+        for root in roots {
+            let node = self.place(&root.shard);
+            let answer = self.turn(node, Some(revive(vec![root.id], true, None)))?;
+            if let Some(Ok(Reply::Revived { passed_on, .. })) = answer
+                && !passed_on.is_empty()
+            {
+                self.reach("retry-passed-on");
+            }
+        }
+        Ok(judged)
+    }
+
+    /// Whether a job has succeeded, or something that it waits for has not.
+    fn is_back(&mut self, job: &JobRef) -> Ran {
+        let Some(member) = self.oracle.members.get(job) else {
+            return Ok(());
+        };
+        let Place::Ended(outcome) = member.place else {
+            return Ok(());
+        };
+        // What failed again may have taken it along.
+        let is_called_off = outcome == Outcome::Cancelled && self.oracle.is_unneeded(job);
+        if outcome == Outcome::Succeeded || is_called_off {
+            return Ok(());
+        }
+        let mut behind = BTreeSet::new();
+        for (slot, (upstream, policy)) in &member.edges {
+            let by = self.oracle.members.get(upstream).map(|by| by.place);
+            let succeeded = by == Some(Place::Ended(Outcome::Succeeded));
+            // A job of another graph may have come back after this one failed once more: a graph calls its own.
+            let is_outside = self.oracle.members.get(upstream);
+            let is_outside = is_outside.is_none_or(|by| by.graph != member.graph);
+            let is_beyond = is_outside && self.retries_graphs();
+            // Nor does a result that it had come back once it is deleted.
+            let is_gone = matches!(by, None | Some(Place::Gone));
+            if is_gone {
+                behind.insert(upstream);
+            }
+            if *policy != FailurePolicy::Ignore
+                && (!succeeded || is_beyond || member.is_unsure_of(*slot))
+            {
+                behind.insert(upstream);
+            }
+        }
+        if behind.is_empty() {
+            let what = format!(
+                "{job:?} is {:?} ({}) after a retry, and all that it waits for has succeeded",
+                member.place, member.group
+            );
+            return Err(broken("G1", what));
+        }
+        Ok(())
+    }
+}
