@@ -11,7 +11,7 @@ use ganger_types::{
 use rand_chacha::ChaCha12Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 
-use crate::command::at_most;
+use crate::command::{at_most, check_named};
 use crate::index::Edges;
 use crate::job::Job;
 use crate::keys::Keys;
@@ -491,6 +491,9 @@ impl Engine {
         let new: BTreeSet<&Queue> = queues.into_iter().filter(is_new).collect();
         if new.is_empty() {
             return Ok(());
+        }
+        for queue in &new {
+            check_named("the name of a queue", queue.as_bytes())?;
         }
         let have = space.map_or(0, |space| {
             space

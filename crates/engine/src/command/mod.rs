@@ -19,7 +19,7 @@ mod revive;
 mod schedule;
 
 pub(crate) use complete::check_size;
-pub(crate) use enqueue::{Batch, at_most, check_references, edges_of};
+pub(crate) use enqueue::{Batch, at_most, check_named, check_references, edges_of};
 pub(crate) use fail::cut;
 pub(crate) use fingerprint::Fingerprint;
 pub(crate) use report::{ended, goes_on};

@@ -8,7 +8,7 @@
 )]
 
 use crate::support::{World, job, named, secs, submit};
-use ganger_types::command::{Delete, Enqueue, NewEdge, NewJob, Unique, Upstream};
+use ganger_types::command::{Alter, Delete, Enqueue, NewEdge, NewJob, Unique, Upstream};
 use ganger_types::{
     ClaimKey, Command, FailurePolicy, JobId, LabelKey, LabelValue, Namespace, Queue, Reply, Tag,
     UniqueKey,
@@ -131,6 +131,15 @@ fn empty_names_are_refused() {
     };
     let no_claim = Command::Enqueue(Box::new(no_claim));
     assert_eq!(world.refused(no_claim), "out_of_range");
+    // Nor does a job get to such a queue later.
+    let (there, _) = answer(&mut world, vec![job()]);
+    let moved = Alter {
+        job: there.into_iter().next(),
+        queue: Some(Queue::from_static("")),
+        ..Alter::default()
+    };
+    let moved = Command::Alter(Box::new(moved));
+    assert_eq!(world.refused(moved), "out_of_range");
 }
 
 #[test]
