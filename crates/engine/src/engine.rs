@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use ganger_types::keys::{KeyKind, KeyUpkeep, UpkeepCounts};
-use ganger_types::limits::RETENTION_DISTRUST_FOR;
+use ganger_types::limits::{NAMESPACES_MAX, RETENTION_DISTRUST_FOR};
 use ganger_types::{
     Answer, Bytes, Command, Due, Elapsed, Epoch, Event, Happening, IdTag, JobId, JobKey, Meta,
     Namespace, NamespaceSettings, Now, Position, Queue, Rejection, Reply, ShardId, Timestamp,
@@ -495,6 +495,9 @@ impl Engine {
         for queue in &new {
             check_named("the name of a queue", queue.as_bytes())?;
         }
+        if space.is_none_or(|space| space.queues.is_empty()) {
+            self.check_new_namespace()?;
+        }
         let have = space.map_or(0, |space| {
             space
                 .queues
@@ -505,6 +508,17 @@ impl Engine {
         let all = u64::try_from(have + new.len()).unwrap_or(u64::MAX);
         let limit = self.settings(namespace).queues_max;
         at_most("the number of queues of the namespace", all, limit)
+    }
+
+    /// Refuses if one more namespace with queues would be too many.
+    fn check_new_namespace(&self) -> Result<(), Rejection> {
+        if self.spaces.len() < NAMESPACES_MAX {
+            return Ok(());
+        }
+        let have = self.spaces.iter().filter(|space| !space.queues.is_empty());
+        let [all, limit] = [have.count() + 1, NAMESPACES_MAX]
+            .map(|count| u64::try_from(count).unwrap_or(u64::MAX));
+        at_most("the number of namespaces", all, limit)
     }
 
     /// The live job with this id.
@@ -572,5 +586,49 @@ impl Engine {
             namespace,
             happening,
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ganger_types::{Epoch, Meta, ShardId};
+
+    use super::*;
+    use crate::{Loader, Start};
+
+    #[test]
+    fn a_shard_has_a_limit_of_namespaces_with_queues() {
+        let now = Now {
+            elapsed: Elapsed(0),
+            wall: Timestamp(0),
+        };
+        let start = Start {
+            shard: ShardId::default(),
+            epoch: Epoch(1),
+            seed: [0; 32],
+            meta: Meta::default(),
+            now,
+        };
+        let mut engine = Loader::new(start).finish();
+        let namespace = |number: usize| Namespace::new(number.to_string()).expect("short");
+        let queue = Queue::default();
+        for number in 0..NAMESPACES_MAX {
+            let space = engine.make_space(&namespace(number));
+            assert!(
+                engine
+                    .check_new_queues(&namespace(number), [&queue])
+                    .is_ok()
+            );
+            engine.make_queue(space, &queue, now.wall);
+        }
+        let more = engine.check_new_queues(&namespace(NAMESPACES_MAX), [&queue]);
+        let refused = more.expect_err("too many");
+        assert_eq!(refused.code(), "too_large");
+        assert!(
+            refused.to_string().contains("fewer namespaces"),
+            "{refused}"
+        );
+        let known = engine.check_new_queues(&namespace(0), [&Queue::from_static("other")]);
+        assert!(known.is_ok());
     }
 }

@@ -87,6 +87,10 @@ pub const RETENTION_DISTRUST_FOR: Duration = Duration::from_secs(600);
 pub const WORKER_SILENT_MAX: Duration = Duration::from_secs(86_400);
 /// Queues of a namespace unless its settings say otherwise.
 pub const QUEUES_MAX: u64 = 10_000;
+/// Schedules of a namespace.
+pub const SCHEDULES_MAX: usize = 10_000;
+/// Namespaces of a shard that have queues.
+pub const NAMESPACES_MAX: usize = 10_000;
 /// Queues on a page.
 pub const PAGE_QUEUES_MAX: usize = 1_000;
 /// Next times of a schedule in one answer.

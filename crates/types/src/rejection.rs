@@ -311,6 +311,12 @@ fn remedy(what: &str) -> &'static str {
         "the number of queues of the namespace" => {
             "use fewer queues, or raise queues_max of the namespace"
         }
+        "the number of schedules of the namespace" => {
+            "delete schedules that nobody needs, or use another namespace"
+        }
+        "the number of namespaces" => {
+            "use fewer namespaces: queues, tags and labels tell jobs of one apart too"
+        }
         _ if what.starts_with("the size of a payload")
             || what.starts_with("the size of an input")
             || what.starts_with("the size of a result") =>

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ganger_types::command::{Enqueue, NewJob, PutSchedule, RemoveSchedule, RunSchedule};
-use ganger_types::limits::SCHEDULE_BACKLOG_MAX;
+use ganger_types::limits::{SCHEDULE_BACKLOG_MAX, SCHEDULES_MAX};
 use ganger_types::{
     Answer, CatchUp, Change, Due, Happening, JobId, JobKey, Now, Overlap, Rejection, Reply,
     ScheduleId, ScheduleRecord, Timestamp,
@@ -25,6 +25,7 @@ impl Engine {
         let mut schedule = cmd.schedule;
         let recurrence = self.check_schedule(now, &schedule)?;
         self.check_new_queues(&schedule.namespace, [&schedule.queue])?;
+        self.check_new_schedule(&schedule)?;
 
         let space = self.make_space(&schedule.namespace);
         let old = self.disarm_schedule(space, &schedule.id);
@@ -46,6 +47,20 @@ impl Engine {
         self.store_schedule(space, schedule, out);
         self.announce(space, now.wall, happening, out);
         Ok(Reply::Done)
+    }
+
+    /// Refuses a new schedule where there are too many.
+    fn check_new_schedule(&self, schedule: &ScheduleRecord) -> Result<(), Rejection> {
+        let space = self.find_space(&schedule.namespace);
+        let Some(schedules) = space.map(|space| &self.spaces[space.at()].schedules) else {
+            return Ok(());
+        };
+        if schedules.contains_key(&schedule.id) {
+            return Ok(());
+        }
+        let [have, limit] = [schedules.len() + 1, SCHEDULES_MAX]
+            .map(|count| u64::try_from(count).unwrap_or(u64::MAX));
+        at_most("the number of schedules of the namespace", have, limit)
     }
 
     fn check_schedule(&self, now: Now, schedule: &ScheduleRecord) -> Result<Recurrence, Rejection> {

@@ -1219,6 +1219,49 @@ fn rel_t7_a_schedule_fires_each_point_once_over_restarts_and_jumps() {
 }
 
 #[test]
+fn a_namespace_has_a_limit_of_schedules() {
+    let mut world = World::new();
+    let now = world.now.wall;
+    let put = |number: usize| {
+        let schedule = ScheduleRecord {
+            namespace: Namespace::default(),
+            id: ScheduleId::new(number.to_string()).unwrap(),
+            spec: ScheduleSpec::Interval {
+                every: secs(1),
+                first_at: now.after(secs(1)),
+            },
+            catch_up: CatchUp::All { max: 0 },
+            overlap: Overlap::Allow,
+            paused: false,
+            queue: Queue::default(),
+            kind: Kind::from_static("tick"),
+            payload: Bytes::new(),
+            priority: Priority::default(),
+            retry: None,
+            timeout: None,
+            tags: vec![],
+            labels: vec![],
+            created_at: Timestamp(0),
+            next_at: None,
+            runs: 0,
+            last_job: None,
+        };
+        Command::PutSchedule(Box::new(PutSchedule { schedule }))
+    };
+    for number in 0..limits::SCHEDULES_MAX {
+        world.ok(put(number));
+    }
+    let refused = world.run(put(limits::SCHEDULES_MAX)).unwrap_err();
+    assert_eq!(refused.code(), "too_large");
+    assert!(
+        refused.to_string().contains("delete schedules"),
+        "{refused}"
+    );
+    // One that is there may be replaced.
+    world.ok(put(0));
+}
+
+#[test]
 fn rel_t7_all_missed_runs_are_made_up_for_where_no_bound_is_given() {
     let mut world = World::new();
     let schedule = ScheduleRecord {
