@@ -9,7 +9,7 @@
 //!
 //! [`run()`] is the pool (`pool`): deliveries come in, wait (`waiting`), and are dealt out to the workers (`slot`), each
 //! of which keeps one child (`child`) and decides what its death means (`restarts`). How tasks ended goes to the server
-//! (`outcome`, `tell`). What others may read of it is in `metrics`, shown by `listen`.
+//! (`outcome`, `tell`). What others may read of it is in `metrics`, shown by `ganger_worker::show_metrics`.
 //!
 //! # For binaries that host a pool
 //!
@@ -21,7 +21,6 @@ mod burst;
 mod child;
 mod entry;
 mod error;
-mod listen;
 mod metrics;
 mod outcome;
 mod pool;

@@ -10,7 +10,6 @@ use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::burst;
-use crate::listen::listen;
 use crate::metrics::Metrics;
 use crate::outcome::{Counted, Outcome};
 use crate::sample::sample_queue;
@@ -140,7 +139,10 @@ impl<R: Reports> Pool<R> {
     async fn open(settings: Settings, reports: R) -> Result<Self, Error> {
         let metrics = Arc::new(Metrics::new(settings.workers));
         if let Some(address) = settings.metrics {
-            listen(address, Arc::clone(&metrics)).await?;
+            let shown = Arc::clone(&metrics);
+            ganger_worker::show_metrics(address, move || shown.text())
+                .await
+                .map_err(|source| Error::Listen { address, source })?;
         }
         let teller = Telling::open(
             reports.clone(),

@@ -102,6 +102,7 @@ pub async fn run_with<D: Deliveries, R: Reports>(
     floor.begin();
     floor.obey(level);
     while !floor.is_done() {
+        floor.show();
         let stop_at = floor.stop_at;
         let overdue_at = floor.shop.hand.overdue_at().map(Instant::from_std);
         tokio::select! {
@@ -211,6 +212,12 @@ impl<R: Reports> Floor<R> {
         })
     }
 
+    /// Shows how it stands.
+    fn show(&self) {
+        let metrics = &self.shop.settings.metrics;
+        metrics.show(self.places.len(), self.running.len(), &self.summary);
+    }
+
     fn begin(&mut self) {
         let (name, slots) = (&self.shop.name, self.places.len());
         let directory = self.shop.settings.directory.display();
@@ -241,9 +248,11 @@ impl<R: Reports> Floor<R> {
             Some(WorkEvent::Jobs(jobs)) => jobs.into_iter().for_each(|job| self.start(job)),
             Some(WorkEvent::Lost(lost)) => self.lose(&lost),
             Some(WorkEvent::Connected { version, shard }) => {
+                self.shop.settings.metrics.connected(true);
                 tracing::info!(%version, %shard, "connected");
             }
             Some(WorkEvent::Disconnected { error, retry_in }) => {
+                self.shop.settings.metrics.connected(false);
                 tracing::warn!(%error, ?retry_in, "the server is away; what runs goes on");
             }
             Some(WorkEvent::Draining) => {
@@ -373,6 +382,7 @@ impl<R: Reports> Floor<R> {
         self.running.remove(&freed.held);
         if let Some(took) = freed.took {
             self.pace.ran(took);
+            self.shop.settings.metrics.ran(took);
         }
         if let Some(place) = freed.place {
             // It may have come while the slot was already on its way to say that it is free.
@@ -456,6 +466,7 @@ impl<R: Reports> Floor<R> {
         {
             self.count(&ended);
         }
+        self.show();
         // Every slot kills what it holds, so this is short.
         let _ = ended.await;
         self.summary.undelivered = u64::try_from(self.tasks.len()).unwrap_or(u64::MAX);

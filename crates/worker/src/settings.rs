@@ -1,11 +1,13 @@
 //! What a worker is told.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ganger_client::{Options, ShardId, TakeFrom, TakeMode};
 
 use crate::handler::Handlers;
+use crate::metrics::Metrics;
 use crate::random;
 
 /// What a worker is told.
@@ -37,6 +39,8 @@ pub struct Settings {
     pub handlers: Option<Handlers>,
     /// A job without a program here is offered again after this long. Default 30 s.
     pub no_handler_delay: Duration,
+    /// Takes the worker's numbers, for those who show them.
+    pub metrics: Arc<Metrics>,
     /// The binary that is started as supervisor. It must call [`crate::become_supervisor_if_asked`] first of all.
     /// Default: the running binary.
     pub supervisor: PathBuf,
@@ -58,6 +62,7 @@ impl Default for Settings {
             pass_env: Vec::new(),
             handlers: None,
             no_handler_delay: Duration::from_secs(30),
+            metrics: Arc::default(),
             supervisor: "/proc/self/exe".into(),
         }
     }

@@ -1,7 +1,7 @@
 //! `ganger worker --ngsi`: flags and QuantumLeap's variables to settings; the pool itself is in `ganger-ngsi-worker`.
 
 use std::env;
-use std::net::{SocketAddr, ToSocketAddrs as _};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -54,15 +54,6 @@ pub(crate) struct NgsiArgs {
     /// A directory for samples of how long attempts took, in CSV files.
     #[arg(long, value_name = "DIR", requires = "ngsi", help_heading = "NGSI")]
     collect_telemetry_in: Option<PathBuf>,
-
-    /// Where to show numbers for Prometheus, at /metrics; :PORT is this machine only.
-    #[arg(
-        long,
-        value_name = "HOST:PORT",
-        requires = "ngsi",
-        help_heading = "NGSI"
-    )]
-    metrics: Option<String>,
 }
 
 impl NgsiArgs {
@@ -77,6 +68,8 @@ pub(crate) struct Place {
     pub(crate) shard: Option<ShardId>,
     pub(crate) name: Option<String>,
     pub(crate) queues: Vec<String>,
+    /// Where to show its numbers; nowhere if absent.
+    pub(crate) metrics: Option<SocketAddr>,
 }
 
 /// The hidden command: there is nothing to say to it.
@@ -157,7 +150,7 @@ fn settings(
         is_burst: args.burst_mode,
         tasks_max: args.max_tasks,
         telemetry: args.collect_telemetry_in,
-        metrics: args.metrics.as_deref().map(read_address).transpose()?,
+        metrics: place.metrics,
         program: Program {
             path: env::current_exe()?,
             arguments: vec!["ngsi-insert".into()],
@@ -208,19 +201,6 @@ fn workers(given: Option<usize>, usual: Option<usize>) -> Result<usize, Failure>
     )))
 }
 
-fn read_address(text: &str) -> Result<SocketAddr, Failure> {
-    let whole = match text.strip_prefix(':') {
-        Some(port) => format!("127.0.0.1:{port}"),
-        None => text.to_owned(),
-    };
-    let found = whole.to_socket_addrs().map(|mut found| found.next());
-    found.ok().flatten().ok_or_else(|| {
-        Failure::usage(format!(
-            "--metrics {text} is no address: write it HOST:PORT, or :PORT for this machine only"
-        ))
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -261,16 +241,6 @@ mod tests {
         ] {
             let failure = workers(given, usual).expect_err(named);
             assert!(failure.message.starts_with(named), "{failure}");
-        }
-    }
-
-    #[test]
-    fn numbers_are_shown_on_this_machine_unless_a_host_is_named() {
-        let read = |text| read_address(text).expect(text).to_string();
-        assert_eq!(read(":9100"), "127.0.0.1:9100");
-        assert_eq!(read("0.0.0.0:9100"), "0.0.0.0:9100");
-        for text in ["9100", "", ":x", "h"] {
-            assert!(read_address(text).is_err(), "{text}");
         }
     }
 

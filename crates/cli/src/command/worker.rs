@@ -1,7 +1,9 @@
 //! `ganger worker`: flags to settings; the worker itself is in `ganger-worker`, and the one that inserts NGSI
 //! notifications in `ganger-ngsi-worker` (see [`crate::command::ngsi`]).
 
+use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
@@ -86,6 +88,10 @@ pub(crate) struct WorkerArgs {
     #[arg(long, value_name = "LEVEL", env = "GANGER_LOG")]
     log: Option<String>,
 
+    /// Where to show numbers for Prometheus, at /metrics, and /healthz; :PORT is this machine only.
+    #[arg(long, value_name = "HOST:PORT")]
+    metrics: Option<String>,
+
     #[command(flatten)]
     ngsi: NgsiArgs,
 }
@@ -104,11 +110,13 @@ enum Mode {
 }
 
 pub(crate) async fn run(context: &Context, args: WorkerArgs) -> Outcome {
+    let metrics = args.metrics.as_deref().map(read_address).transpose()?;
     if args.ngsi.is_wanted() {
         let place = ngsi::Place {
             shard: args.shard,
             name: args.id,
             queues: args.queues,
+            metrics,
         };
         return ngsi::run(context, args.ngsi, place, args.log).await;
     }
@@ -123,6 +131,14 @@ pub(crate) async fn run(context: &Context, args: WorkerArgs) -> Outcome {
         ));
     }
     let settings = settings(context, args)?;
+    if let Some(address) = metrics {
+        let numbers = Arc::clone(&settings.metrics);
+        ganger_worker::show_metrics(address, move || numbers.text())
+            .await
+            .map_err(|error| {
+                Failure::usage(format!("cannot listen at {address} for --metrics: {error}"))
+            })?;
+    }
     let shutdown = ganger_worker::shutdown_on_signals()?;
     let summary = ganger_worker::run(settings, shutdown)
         .await
@@ -135,6 +151,19 @@ pub(crate) async fn run(context: &Context, args: WorkerArgs) -> Outcome {
         Exit::Done
     } else {
         Exit::Failed
+    })
+}
+
+fn read_address(text: &str) -> Result<SocketAddr, Failure> {
+    let whole = match text.strip_prefix(':') {
+        Some(port) => format!("127.0.0.1:{port}"),
+        None => text.to_owned(),
+    };
+    let found = whole.to_socket_addrs().map(|mut found| found.next());
+    found.ok().flatten().ok_or_else(|| {
+        Failure::usage(format!(
+            "--metrics {text} is no address: write it HOST:PORT, or :PORT for this machine only"
+        ))
     })
 }
 
@@ -216,6 +245,16 @@ pub(super) fn start_log(level: &str) -> Result<(), Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_are_shown_on_this_machine_unless_a_host_is_named() {
+        let read = |text| read_address(text).expect(text).to_string();
+        assert_eq!(read(":9100"), "127.0.0.1:9100");
+        assert_eq!(read("0.0.0.0:9100"), "0.0.0.0:9100");
+        for text in ["9100", "", ":x", "h"] {
+            assert!(read_address(text).is_err(), "{text}");
+        }
+    }
 
     #[test]
     fn a_weighted_queue_has_a_weight() {

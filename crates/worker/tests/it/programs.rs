@@ -2,7 +2,10 @@
 #![allow(clippy::unwrap_used, reason = "a test ends with its first surprise")]
 
 use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt as _;
+use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 use crate::support::{Rig, delivery};
@@ -26,6 +29,58 @@ async fn a_program_reads_its_arguments_and_writes_its_result() {
     rig.deliver(job);
     assert_eq!(rig.sink.result("inputs").await, "[1,{\"link\":  2}]");
     assert_eq!(rig.end().await.succeeded, 3);
+}
+
+#[tokio::test]
+async fn what_was_run_is_counted_and_shown() {
+    let metrics = Arc::new(ganger_worker::Metrics::default());
+    let given = Arc::clone(&metrics);
+    let rig = Rig::with("", |settings| {
+        settings.concurrency = 3;
+        settings.metrics = given;
+    });
+    let shown = Arc::clone(&metrics);
+    let anywhere = "127.0.0.1:0".parse().unwrap();
+    let address = ganger_worker::show_metrics(anywhere, move || shown.text())
+        .await
+        .unwrap();
+    rig.sh("good", "cat").sh("bad", "exit 100");
+    for (job, kind) in [("a", "good"), ("b", "good"), ("c", "bad")] {
+        rig.job(job, kind, "1");
+        rig.sink.outcome(job).await;
+    }
+    let asked = |path: &'static str| {
+        tokio::task::spawn_blocking(move || {
+            let mut stream = TcpStream::connect(address).unwrap();
+            let head = format!("GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+            stream.write_all(head.as_bytes()).unwrap();
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).unwrap();
+            answer
+        })
+    };
+    assert!(
+        asked("/healthz")
+            .await
+            .unwrap()
+            .ends_with("{\"status\":\"live\"}")
+    );
+    assert!(
+        asked("/metrics")
+            .await
+            .unwrap()
+            .contains("ganger_worker_slots 3\n")
+    );
+    rig.end().await;
+    let text = metrics.text();
+    for line in [
+        "ganger_worker_jobs_total{outcome=\"succeeded\"} 2",
+        "ganger_worker_jobs_total{outcome=\"failed\"} 1",
+        "ganger_worker_run_seconds_count 3",
+        "ganger_worker_jobs_held 0",
+    ] {
+        assert!(text.lines().any(|one| one == line), "{line} in\n{text}");
+    }
 }
 
 #[tokio::test]

@@ -1,0 +1,128 @@
+//! The worker's numbers, in the Prometheus text format.
+
+use std::fmt::Write as _;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use crate::Summary;
+
+/// Numbers of a worker. Clones of the `Arc` around it are read while it works.
+#[derive(Debug, Default)]
+pub struct Metrics {
+    is_connected: AtomicBool,
+    slots: AtomicU64,
+    running: AtomicU64,
+    succeeded: AtomicU64,
+    failed: AtomicU64,
+    released: AtomicU64,
+    dropped: AtomicU64,
+    runs: AtomicU64,
+    run_micros: AtomicU64,
+}
+
+impl Metrics {
+    /// Whether the stream to the server is open.
+    pub(crate) fn connected(&self, is_connected: bool) {
+        self.is_connected.store(is_connected, Ordering::Relaxed);
+    }
+
+    /// A program ran for so long.
+    pub(crate) fn ran(&self, took: Duration) {
+        self.runs.fetch_add(1, Ordering::Relaxed);
+        let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        self.run_micros.fetch_add(micros, Ordering::Relaxed);
+    }
+
+    /// How it stands now: so many slots, so many jobs taken and not reported, and what became of the others.
+    pub(crate) fn show(&self, slots: usize, running: usize, summary: &Summary) {
+        let set = |number: &AtomicU64, value: u64| number.store(value, Ordering::Relaxed);
+        set(&self.slots, u64::try_from(slots).unwrap_or(u64::MAX));
+        set(&self.running, u64::try_from(running).unwrap_or(u64::MAX));
+        set(&self.succeeded, summary.succeeded);
+        set(&self.failed, summary.failed);
+        set(&self.released, summary.released);
+        set(&self.dropped, summary.dropped);
+    }
+
+    /// All of them as text.
+    pub fn text(&self) -> String {
+        let read = |number: &AtomicU64| number.load(Ordering::Relaxed);
+        let mut out = String::new();
+        let mut gauge = |name: &str, help: &str, value: u64| {
+            let _ = write!(
+                out,
+                "# HELP ganger_worker_{name} {help}\n# TYPE ganger_worker_{name} gauge\nganger_worker_{name} {value}\n"
+            );
+        };
+        let is_connected = self.is_connected.load(Ordering::Relaxed);
+        gauge(
+            "connected",
+            "1 while the stream to the server is open.",
+            u64::from(is_connected),
+        );
+        gauge(
+            "slots",
+            "Programs that may run at a time.",
+            read(&self.slots),
+        );
+        gauge(
+            "jobs_held",
+            "Jobs taken and not reported yet.",
+            read(&self.running),
+        );
+        out.push_str("# HELP ganger_worker_jobs_total Jobs, by what was reported; dropped: the lease was lost.\n# TYPE ganger_worker_jobs_total counter\n");
+        for (outcome, number) in [
+            ("succeeded", &self.succeeded),
+            ("failed", &self.failed),
+            ("released", &self.released),
+            ("dropped", &self.dropped),
+        ] {
+            let _ = writeln!(
+                out,
+                "ganger_worker_jobs_total{{outcome=\"{outcome}\"}} {}",
+                read(number)
+            );
+        }
+        let (runs, micros) = (read(&self.runs), read(&self.run_micros));
+        let seconds = Duration::from_micros(micros).as_secs_f64();
+        let _ = write!(
+            out,
+            "# HELP ganger_worker_run_seconds How long programs ran.\n# TYPE ganger_worker_run_seconds summary\nganger_worker_run_seconds_sum {seconds}\nganger_worker_run_seconds_count {runs}\n"
+        );
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_number_is_told() {
+        let metrics = Metrics::default();
+        metrics.connected(true);
+        metrics.ran(Duration::from_millis(250));
+        metrics.ran(Duration::from_millis(1_250));
+        let summary = Summary {
+            succeeded: 3,
+            failed: 2,
+            released: 1,
+            ..Summary::default()
+        };
+        metrics.show(4, 2, &summary);
+        let text = metrics.text();
+        for line in [
+            "ganger_worker_connected 1",
+            "ganger_worker_slots 4",
+            "ganger_worker_jobs_held 2",
+            "ganger_worker_jobs_total{outcome=\"succeeded\"} 3",
+            "ganger_worker_jobs_total{outcome=\"failed\"} 2",
+            "ganger_worker_jobs_total{outcome=\"released\"} 1",
+            "ganger_worker_jobs_total{outcome=\"dropped\"} 0",
+            "ganger_worker_run_seconds_sum 1.5",
+            "ganger_worker_run_seconds_count 2",
+        ] {
+            assert!(text.lines().any(|one| one == line), "{line} in\n{text}");
+        }
+    }
+}
