@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use ganger_e2e::command::{Worker, command, programs, words};
 use ganger_e2e::ports::free_addresses;
 use ganger_e2e::random::Random;
@@ -248,6 +248,80 @@ fn a_shard_that_is_stopped_for_a_while_only_delays_the_end() -> Result<()> {
     let two = worker(&pair.address(1), &handlers, &log, &[])?;
     expect_mail(&pair, &jobs)?;
     drop((one, two));
+    pair.finish()
+}
+
+/// Runs a command that prints JSON, at one of the servers.
+fn asked(server: &str, arguments: &[&str]) -> Result<Value> {
+    let arguments = [arguments, &["--server", server, "--json"]].concat();
+    let output = command(&arguments, &[]).output()?;
+    ensure!(
+        output.status.success(),
+        "{arguments:?} ended with {}: {}",
+        output.status,
+        words(&output)
+    );
+    Ok(serde_json::from_slice(&output.stdout)?)
+}
+
+fn expect_states(pair: &Pair, jobs: &[String], states: [&str; 3]) -> Result<()> {
+    for (job, state) in jobs.iter().zip(states) {
+        let found = end_of(pair, job)?;
+        ensure!(found["state"] == state, "{job} is not {state}: {found}");
+    }
+    Ok(())
+}
+
+/// Also those that a shard holds which is away when it is said.
+#[test]
+fn a_retry_brings_back_what_ended_on_the_other_server() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let walk = folder.path().join("task.json");
+    fs::write(&walk, WALK)?;
+    let handlers = handlers(folder.path())?;
+    let mut pair = Pair::start(folder.path())?;
+    let (one, two) = (pair.address(0), pair.address(1));
+
+    let jobs = submit(&one, &walk)?;
+    asked(&two, &["job", "cancel", &jobs[1]])?;
+    expect_states(&pair, &jobs, ["cancelled", "cancelled", "failed"])?;
+    pair.kill(0)?;
+    let done = asked(&two, &["job", "retry", "--dependents", &jobs[1]])?;
+    ensure!(
+        done["count"] == 1 && done["passed_on"] == serde_json::json!(["1"]),
+        "{done}"
+    );
+    pair.start_again(0)?;
+    let workers = (0..2)
+        .map(|place| {
+            let log = folder.path().join(format!("worker{place}.log"));
+            worker(&pair.address(place), &handlers, &log, &[])
+        })
+        .collect::<Result<Vec<_>>>()?;
+    expect_mail(&pair, &jobs)?;
+    drop(workers);
+
+    let jobs = submit(&one, &walk)?;
+    let found = job(&pair.setups[0], &jobs[2]).context("shard 1 is there")?;
+    let graph = found["graph"].as_str().context("it is of a graph")?;
+    asked(&one, &["job", "cancel", "--graph", graph])?;
+    expect_states(&pair, &jobs, ["cancelled"; 3])?;
+    let path = format!("/api/v1/graphs/{}/retry", graph.replace('/', "%2F"));
+    let mut client = pair.setups[0].client();
+    let done = client.request("POST", &path, &Value::Null);
+    let done = done.map_err(|none| anyhow!("{none:?}"))?.json();
+    ensure!(
+        done["changed"] == 2 && done["passed_on"] == serde_json::json!(["2"]),
+        "{done}"
+    );
+    let workers = (0..2)
+        .map(|place| {
+            let log = folder.path().join(format!("later{place}.log"));
+            worker(&pair.address(place), &handlers, &log, &[])
+        })
+        .collect::<Result<Vec<_>>>()?;
+    expect_mail(&pair, &jobs)?;
+    drop(workers);
     pair.finish()
 }
 
