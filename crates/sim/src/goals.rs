@@ -60,6 +60,7 @@ const GOALS: &[(&str, u8)] = &[
     ("schedule-missed-last", 1),
     ("schedule-missed-all", 1),
     ("schedule-replaced-a-run", 1),
+    ("schedule-run-by-hand", 1),
     // Crashes and the network.
     ("crash-before-commit", 1),
     ("crash-between-commit-and-answer", 1),

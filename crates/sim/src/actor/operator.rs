@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use ganger_types::command::{
     AddDependencies, Alter, Cancel, ConfigureNamespace, ConfigureQueue, Delete, ForgetQueue,
-    PutSchedule, QueueChange, RemoveDependencies, RemoveSchedule, Revive, Selection, TimeOut,
+    PutSchedule, QueueChange, RemoveDependencies, RemoveSchedule, Revive, RunSchedule, Selection,
+    TimeOut,
 };
 use ganger_types::limits::SCHEDULE_EVERY_MIN;
 use ganger_types::query::Query;
@@ -258,8 +259,10 @@ fn retention(plan: &Plan, dice: &mut Dice, namespace: Namespace) -> Command {
 
 fn schedule(plan: &Plan, dice: &mut Dice, namespace: Namespace, now: Now) -> Command {
     let id = names::schedule(plan, dice);
-    if dice.chance(250) {
-        return Command::RemoveSchedule(RemoveSchedule { namespace, id });
+    match dice.below(1_000) {
+        0..250 => return Command::RemoveSchedule(RemoveSchedule { namespace, id }),
+        250..400 => return Command::RunSchedule(RunSchedule { namespace, id }),
+        _ => {}
     }
     // Where days pass between steps, jobs that came every minute would be all that there is, and very many.
     let is_sparse = plan.pace == Pace::Sparse;

@@ -163,6 +163,8 @@ pub(crate) struct Oracle {
     /// Until when jobs that were taken over are not taken again, whatever has become of them.
     marks: BTreeMap<(Namespace, JobId), Elapsed>,
     schedules: BTreeMap<(Namespace, ScheduleId), schedule::Plan>,
+    /// Jobs that were made of schedules in this turn because somebody asked for them.
+    run_by_hand: BTreeSet<JobId>,
     tokens: BTreeMap<LeaseToken, JobKey>,
     requests: BTreeMap<(Namespace, RequestId), Vec<LeaseToken>>,
     /// Jobs with a timer due in the present step: which of two such ends comes first is open.
@@ -222,6 +224,7 @@ impl Oracle {
         self.before = self.now;
         self.key_before = self.key_max;
         self.leaving.clone_from(&turn.removed);
+        self.run_by_hand = schedule::run_by_hand(turn);
         for moment in &turn.moments {
             if !(self.is_of_callers && moment.brings_no_time()) {
                 self.step_to(moment.now)?;
@@ -292,9 +295,8 @@ impl Oracle {
             | Command::Confirm(_)
             | Command::Reconcile(_) => unreachable!("there is one shard"),
             Command::Import(cmd) => self.import(cmd, answer, rows),
-            Command::Keys(_) | Command::Qless(_) | Command::RunSchedule(_) => {
-                unreachable!("nobody sends it")
-            }
+            Command::RunSchedule(cmd) => self.run_schedule(cmd, answer, rows),
+            Command::Keys(_) | Command::Qless(_) => unreachable!("nobody sends it"),
         }
     }
 

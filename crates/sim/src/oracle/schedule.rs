@@ -2,14 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use ganger_types::command::{NewJob, PutSchedule, RemoveSchedule};
+use ganger_types::command::{NewJob, PutSchedule, RemoveSchedule, RunSchedule};
 use ganger_types::{
-    Answer, CatchUp, JobKey, JobRecord, JobState, Namespace, Overlap, Reply, ScheduleId,
-    ScheduleRecord, ScheduleSpec, Timestamp,
+    Answer, CatchUp, Command, JobId, JobKey, JobRecord, JobState, Namespace, Overlap, Reply,
+    ScheduleId, ScheduleRecord, ScheduleSpec, Timestamp,
 };
 
 use super::job::{Gone, Known, Stand};
-use super::{Judged, Oracle};
+use super::{Judged, Oracle, Turn};
 use crate::rows::Rows;
 
 /// What is believed of a schedule.
@@ -97,6 +97,7 @@ impl Oracle {
             .filter(|record| {
                 record.created_at == self.now.wall && !self.jobs.contains_key(&record.key)
             })
+            .filter(|record| !self.run_by_hand.contains(&record.id))
             .map(|record| record.key)
             .collect();
         keys.sort_unstable();
@@ -240,6 +241,54 @@ impl Oracle {
         }
     }
 
+    /// Somebody had a job made of it: one, whatever its policies say, and its times stay.
+    pub(super) fn run_schedule(
+        &mut self,
+        cmd: &RunSchedule,
+        answer: &Answer,
+        rows: &Rows,
+    ) -> Judged {
+        let name = (cmd.namespace.clone(), cmd.id.clone());
+        let known = self.schedules.get(&name).map(|plan| plan.record.clone());
+        let (schedule, answered) = match (known, answer) {
+            (Some(schedule), Ok(Reply::Schedule(answered))) => (schedule, answered),
+            (Some(schedule), Err(rejection))
+                if self.is_full(&schedule.namespace, &schedule.queue) =>
+            {
+                return self.refused(rejection, &BTreeSet::from(["queue_full"]));
+            }
+            (None, Err(rejection)) => {
+                return self.refused(rejection, &BTreeSet::from(["schedule_not_found"]));
+            }
+            (_, other) => {
+                let what = format!("running schedule {}: {other:?}", cmd.id);
+                return Err(self.wrong("P6", what, Vec::new()));
+            }
+        };
+        let record = answered.last_job.as_ref().and_then(|id| {
+            let live = rows.live.values();
+            let all = live.chain(rows.finished.values().map(|row| &row.record));
+            let mut all = all.filter(|record| record.namespace == cmd.namespace);
+            all.find(|record| record.id == *id)
+        });
+        let is_it = |record: &&JobRecord| {
+            record.schedule.as_ref() == Some(&cmd.id)
+                && record.queue == schedule.queue
+                && record.kind == schedule.kind
+                && !self.jobs.contains_key(&record.key)
+        };
+        let Some(record) = record.filter(is_it) else {
+            let what = format!("running schedule {} made {:?}", cmd.id, answered.last_job);
+            return Err(self.wrong("T7", what, Vec::new()));
+        };
+        let key = record.key;
+        self.learn_scheduled(record, rows);
+        self.goals.reach("schedule-run-by-hand");
+        let plan = self.schedules.get_mut(&name).expect("it was there");
+        plan.last = Some(key);
+        Ok(())
+    }
+
     pub(super) fn remove_schedule(&mut self, cmd: &RemoveSchedule, answer: &Answer) -> Judged {
         let name = (cmd.namespace.clone(), cmd.id.clone());
         let was_there = self.schedules.remove(&name).is_some();
@@ -255,6 +304,16 @@ impl Oracle {
             )),
         }
     }
+}
+
+/// Jobs that answers of a turn name as made of a schedule by hand.
+pub(super) fn run_by_hand(turn: &Turn) -> BTreeSet<JobId> {
+    let applied = turn.moments.iter().flat_map(|moment| &moment.applied);
+    let runs = applied.filter_map(|one| match (&one.command, &one.answer) {
+        (Command::RunSchedule(_), Ok(Reply::Schedule(schedule))) => schedule.last_job.clone(),
+        _ => None,
+    });
+    runs.collect()
 }
 
 /// Due points from `next` up to `now`, both included, counted from the definition.
