@@ -19,8 +19,10 @@ const TLS_ONLY_OF_REDIS: &[u8] =
     b"-ERR this port speaks TLS: use an address that begins with rediss://, or --tls\r\n";
 /// What any other client that spoke plainly is told.
 const TLS_ONLY: &str = "this port speaks TLS: use an address that begins with https://";
-/// Bytes that are read from such a client after its answer, so that it gets to read it.
-const LEFT_BYTES_MAX: usize = 64 << 10;
+/// Bytes that are read from a client that was refused, so that it gets to read why.
+const LEFT_BYTES_MAX: u64 = 64 << 10;
+/// How long a client that was refused may take to read why.
+const LEFT_TIME_MAX: Duration = Duration::from_secs(2);
 
 /// A connection over which requests may come.
 pub(super) enum Opened {
@@ -69,26 +71,52 @@ async fn open_to(
     let Some(tls) = tls else {
         return Ok((Opened::Plain(stream), None));
     };
-    let handshake = async {
-        let mut first = [0];
-        stream.peek(&mut first).await?;
-        if first[0] != HANDSHAKE {
-            send_away(stream, spoken).await?;
-            return Err(io::Error::other("it did not begin with a TLS handshake"));
+    let in_time = tokio::time::timeout(within, handshake(stream, &tls, spoken)).await;
+    let stream = match in_time.map_err(|_| format!("no TLS handshake within {within:?}"))? {
+        Ok(stream) => stream,
+        Err((error, stream)) => {
+            close(stream).await;
+            return Err(explain_client(&error).unwrap_or_else(|| error.to_string()));
         }
-        tls.acceptor().accept(stream).await
     };
-    let stream = tokio::time::timeout(within, handshake)
-        .await
-        .map_err(|_| format!("no TLS handshake within {within:?}"))?
-        .map_err(|error| explain_client(&error).unwrap_or_else(|| error.to_string()))?;
     let certificate = Certificate::of(stream.get_ref().1);
     let proven = certificate.map(|certificate| Arc::new(Proven::new(certificate, tls)));
     Ok((Opened::Tls(Box::new(stream)), proven))
 }
 
+/// Gives the connection back with an error: the client has been sent the reason, and has yet to read it.
+async fn handshake(
+    mut stream: TcpStream,
+    tls: &Server,
+    spoken: Spoken,
+) -> Result<ServerStream<TcpStream>, (io::Error, TcpStream)> {
+    let mut first = [0];
+    if let Err(error) = stream.peek(&mut first).await {
+        return Err((error, stream));
+    }
+    if first[0] == HANDSHAKE {
+        return tls.acceptor().accept(stream).into_fallible().await;
+    }
+    let error = match send_away(&mut stream, spoken).await {
+        Ok(()) => io::Error::other("it did not begin with a TLS handshake"),
+        Err(error) => error,
+    };
+    Err((error, stream))
+}
+
+/// Closes a connection after the last bytes to the client. Closing with unread bytes would have the system take those
+/// back that the client has not read, and it would hear of a reset connection instead of the reason.
+async fn close(mut stream: TcpStream) {
+    let left = async {
+        stream.shutdown().await?;
+        tokio::io::copy(&mut stream.take(LEFT_BYTES_MAX), &mut tokio::io::sink()).await
+    };
+    // A client that reads no further has lost nothing but the reason.
+    let _ = tokio::time::timeout(LEFT_TIME_MAX, left).await;
+}
+
 /// Tells a client that speaks plainly, in the words of its protocol, that it should not.
-async fn send_away(mut stream: TcpStream, spoken: Spoken) -> io::Result<()> {
+async fn send_away(stream: &mut TcpStream, spoken: Spoken) -> io::Result<()> {
     let answer = match spoken {
         Spoken::Redis => TLS_ONLY_OF_REDIS.to_vec(),
         Spoken::Http => {
@@ -101,15 +129,7 @@ async fn send_away(mut stream: TcpStream, spoken: Spoken) -> io::Result<()> {
             }
         }
     };
-    stream.write_all(&answer).await?;
-    stream.shutdown().await?;
-    // Closing with unread bytes would make the system take the answer back.
-    tokio::io::copy(
-        &mut stream.take(u64::try_from(LEFT_BYTES_MAX).unwrap_or(u64::MAX)),
-        &mut tokio::io::sink(),
-    )
-    .await?;
-    Ok(())
+    stream.write_all(&answer).await
 }
 
 /// HTTP/1.1.
@@ -214,10 +234,11 @@ mod tests {
             (Spoken::Http, b"PRI * HTTP/2.0\r\n\r\n", &[0, 0, 0, 4, 0]),
         ] {
             let mut client = TcpStream::connect(at).await.expect("it listens");
-            let (served, _) = listener.accept().await.expect("somebody came");
+            let (mut served, _) = listener.accept().await.expect("somebody came");
             client.write_all(sent).await.expect("sent");
             client.shutdown().await.expect("all is said");
-            send_away(served, spoken).await.expect("told");
+            send_away(&mut served, spoken).await.expect("told");
+            close(served).await;
             let mut answer = Vec::new();
             client.read_to_end(&mut answer).await.expect("read");
             assert!(answer.starts_with(told), "{answer:?}");
