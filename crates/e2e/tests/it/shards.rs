@@ -187,9 +187,17 @@ fn end_of(pair: &Pair, name: &str) -> Result<Value> {
     bail!("job {name} has not ended: {last:?}")
 }
 
+/// Waits until the mail is sent: a retry brings it back when the other shard's message has come.
 fn expect_mail(pair: &Pair, jobs: &[String]) -> Result<()> {
-    let mail = end_of(pair, &jobs[2])?;
-    ensure!(mail["state"] == "succeeded", "the mail has failed: {mail}");
+    let begun = Instant::now();
+    loop {
+        let mail = end_of(pair, &jobs[2])?;
+        if mail["state"] == "succeeded" {
+            break;
+        }
+        ensure!(begun.elapsed() < PATIENCE, "the mail has failed: {mail}");
+        thread::sleep(Duration::from_millis(20));
+    }
     let links = ["https://download/for/1234", "https://download/for/5678"];
     // Either server answers for it.
     for setup in &pair.setups {
