@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use ganger_types::keys::{KeyKind, KeyUpkeep, UpkeepCounts};
-use ganger_types::limits::{NAMESPACES_MAX, RETENTION_DISTRUST_FOR};
+use ganger_types::limits::RETENTION_DISTRUST_FOR;
 use ganger_types::{
     Answer, Bytes, Command, Due, Elapsed, Epoch, Event, Happening, IdTag, JobId, JobKey, Meta,
     Namespace, NamespaceSettings, Now, Position, Queue, Rejection, Reply, ShardId, Timestamp,
@@ -11,7 +11,6 @@ use ganger_types::{
 use rand_chacha::ChaCha12Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 
-use crate::command::{at_most, check_named};
 use crate::index::Edges;
 use crate::job::Job;
 use crate::keys::Keys;
@@ -471,56 +470,6 @@ impl Engine {
         index
     }
 
-    /// Refuses if these queues, as far as they are new, would be more than the namespace may have.
-    pub(crate) fn check_new_queues<'a>(
-        &self,
-        namespace: &Namespace,
-        queues: impl IntoIterator<Item = &'a Queue>,
-    ) -> Result<(), Rejection> {
-        let space = self
-            .find_space(namespace)
-            .map(|space| &self.spaces[space.at()]);
-        let is_known = |index: &QueueIndex| {
-            let queue = &self.queues[index.at()];
-            queue.known || queue.counts.live() > 0
-        };
-        let is_new = |queue: &&Queue| {
-            let found = space.and_then(|space| space.queues.get(*queue));
-            !found.is_some_and(is_known)
-        };
-        let new: BTreeSet<&Queue> = queues.into_iter().filter(is_new).collect();
-        if new.is_empty() {
-            return Ok(());
-        }
-        for queue in &new {
-            check_named("the name of a queue", queue.as_bytes())?;
-        }
-        if space.is_none_or(|space| space.queues.is_empty()) {
-            self.check_new_namespace()?;
-        }
-        let have = space.map_or(0, |space| {
-            space
-                .queues
-                .values()
-                .filter(|index| is_known(index))
-                .count()
-        });
-        let all = u64::try_from(have + new.len()).unwrap_or(u64::MAX);
-        let limit = self.settings(namespace).queues_max;
-        at_most("the number of queues of the namespace", all, limit)
-    }
-
-    /// Refuses if one more namespace with queues would be too many.
-    fn check_new_namespace(&self) -> Result<(), Rejection> {
-        if self.spaces.len() < NAMESPACES_MAX {
-            return Ok(());
-        }
-        let have = self.spaces.iter().filter(|space| !space.queues.is_empty());
-        let [all, limit] = [have.count() + 1, NAMESPACES_MAX]
-            .map(|count| u64::try_from(count).unwrap_or(u64::MAX));
-        at_most("the number of namespaces", all, limit)
-    }
-
     /// The live job with this id.
     pub(crate) fn find_job(&self, namespace: &Namespace, id: &JobId) -> Option<JobKey> {
         let space = self.find_space(namespace)?;
@@ -586,49 +535,5 @@ impl Engine {
             namespace,
             happening,
         });
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use ganger_types::{Epoch, Meta, ShardId};
-
-    use super::*;
-    use crate::{Loader, Start};
-
-    #[test]
-    fn a_shard_has_a_limit_of_namespaces_with_queues() {
-        let now = Now {
-            elapsed: Elapsed(0),
-            wall: Timestamp(0),
-        };
-        let start = Start {
-            shard: ShardId::default(),
-            epoch: Epoch(1),
-            seed: [0; 32],
-            meta: Meta::default(),
-            now,
-        };
-        let mut engine = Loader::new(start).finish();
-        let namespace = |number: usize| Namespace::new(number.to_string()).expect("short");
-        let queue = Queue::default();
-        for number in 0..NAMESPACES_MAX {
-            let space = engine.make_space(&namespace(number));
-            assert!(
-                engine
-                    .check_new_queues(&namespace(number), [&queue])
-                    .is_ok()
-            );
-            engine.make_queue(space, &queue, now.wall);
-        }
-        let more = engine.check_new_queues(&namespace(NAMESPACES_MAX), [&queue]);
-        let refused = more.expect_err("too many");
-        assert_eq!(refused.code(), "too_large");
-        assert!(
-            refused.to_string().contains("fewer namespaces"),
-            "{refused}"
-        );
-        let known = engine.check_new_queues(&namespace(0), [&Queue::from_static("other")]);
-        assert!(known.is_ok());
     }
 }

@@ -16,6 +16,7 @@ mod index;
 mod invariants;
 mod job;
 mod keys;
+mod limits;
 mod load;
 mod names;
 mod past;

@@ -89,7 +89,7 @@ pub const WORKER_SILENT_MAX: Duration = Duration::from_secs(86_400);
 pub const QUEUES_MAX: u64 = 10_000;
 /// Schedules of a namespace.
 pub const SCHEDULES_MAX: usize = 10_000;
-/// Namespaces of a shard that have queues.
+/// Namespaces of a shard that have queues or settings of their own.
 pub const NAMESPACES_MAX: usize = 10_000;
 /// Queues on a page.
 pub const PAGE_QUEUES_MAX: usize = 1_000;

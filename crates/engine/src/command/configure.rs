@@ -106,6 +106,7 @@ impl Engine {
             cmd.settings.payload_bytes_max,
             payload_max,
         )?;
+        self.check_new_namespace(&cmd.namespace)?;
 
         let space = self.make_space(&cmd.namespace);
         let state = &mut self.spaces[space.at()];
