@@ -80,7 +80,7 @@ pub(crate) struct HttpPort {
 /// Connections are served by the runtime of the caller.
 ///
 /// # Errors
-/// If the system gives no thread.
+/// If the system gives no thread, or refuses to tell it of new connections.
 pub(crate) fn serve(port: HttpPort) -> io::Result<JoinHandle<()>> {
     let io_threads = runtime::Handle::current();
     // Each runtime has its own list of what it waits for: the listener moves from one to the other.
@@ -88,6 +88,9 @@ pub(crate) fn serve(port: HttpPort) -> io::Result<JoinHandle<()>> {
     let own = runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
+    let entered = own.enter();
+    let listener = TcpListener::from_std(listener)?;
+    drop(entered);
     let host = Host {
         io_threads,
         scheduler: port.scheduler,
@@ -120,7 +123,7 @@ impl Drop for Open {
 /// What every connection needs.
 #[derive(Clone)]
 struct Host {
-    /// Serve connections.
+    /// The runtime that serves connections.
     io_threads: runtime::Handle,
     scheduler: Scheduler,
     doors: Doors,
@@ -145,14 +148,7 @@ struct Place {
 }
 
 impl Host {
-    async fn accept_all(self, listener: std::net::TcpListener, stop_timeout: Duration) {
-        let listener = match TcpListener::from_std(listener) {
-            Ok(listener) => listener,
-            Err(error) => {
-                tracing::error!(%error, "no connection can be accepted; stop and start the server");
-                return;
-            }
-        };
+    async fn accept_all(self, listener: TcpListener, stop_timeout: Duration) {
         let graceful = GracefulShutdown::new();
         let places = Arc::new(Semaphore::new(
             self.limits.connections.min(Semaphore::MAX_PERMITS),
