@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context as _, Result, ensure};
 use ganger_e2e::clients;
-use ganger_e2e::command::{until, words};
+use ganger_e2e::command::words;
 use ganger_e2e::ports::free_address;
 use ganger_e2e::quantumleap;
 use ganger_e2e::redis::{Line, Redis, World};
@@ -14,7 +14,7 @@ use ganger_e2e::relay::{AtLimit, Relay};
 use ganger_e2e::server::{Server, Setup};
 
 use crate::import::{count, import_into, run_to};
-use crate::import_quantumleap::{expected_rows, rows, source};
+use crate::import_quantumleap::{all_are_inserted, source};
 
 /// Items in line: several batches.
 const ITEMS: u64 = 3_000;
@@ -183,14 +183,7 @@ fn tasks_are_inserted_once_after_kills_of_import_and_server_and_a_lost_source() 
     let there = count(&report, "quantumleap_tasks", "already_there");
     let sum = there + count(&report, "quantumleap_tasks", "taken_over");
     ensure!(there > 0 && sum == TASKS + 4, "{report}");
-    until("all tasks to end", || {
-        Ok((world.count("?taskStatus=pending")? == 0).then_some(()))
-    })?;
-    ensure!(
-        rows(&world)? == expected_rows(&tasks),
-        "{:?}",
-        rows(&world)?
-    );
+    all_are_inserted(&world, &tasks)?;
     ensure!(world.count("")? == TASKS + 4);
     ensure!(redis.digest()? == digest, "the source has changed");
     pool.stop()?;

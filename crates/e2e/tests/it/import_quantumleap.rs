@@ -65,7 +65,7 @@ fn listed(world: &World) -> Result<BTreeMap<String, Value>> {
 }
 
 /// How often each entity is in the database.
-pub(crate) fn rows(world: &World) -> Result<BTreeMap<String, u64>> {
+fn rows(world: &World) -> Result<BTreeMap<String, u64>> {
     let mut rows = BTreeMap::new();
     for schema in ["mtx", "\"mtx y\"", "public"] {
         let entities = format!("select entity_id, count(*) from {schema}.etroom group by 1");
@@ -78,10 +78,20 @@ pub(crate) fn rows(world: &World) -> Result<BTreeMap<String, u64>> {
 }
 
 /// What must be there in the end: each task that had not ended, once.
-pub(crate) fn expected_rows(tasks: &BTreeMap<String, Value>) -> BTreeMap<String, u64> {
+fn expected_rows(tasks: &BTreeMap<String, Value>) -> BTreeMap<String, u64> {
     let pending = tasks.values().filter(|task| task["status"] == "pending");
     let entities = pending.filter_map(|task| task["input"]["payload"][0]["id"].as_str());
     entities.map(|entity| (entity.to_owned(), 1)).collect()
+}
+
+/// Waits until no task is pending; each must have made its rows once.
+pub(crate) fn all_are_inserted(world: &World, tasks: &BTreeMap<String, Value>) -> Result<()> {
+    until("all tasks to end", || {
+        Ok((world.count("?taskStatus=pending")? == 0).then_some(()))
+    })?;
+    let found = rows(world)?;
+    ensure!(found == expected_rows(tasks), "{found:?}");
+    Ok(())
 }
 
 #[test]
@@ -128,14 +138,7 @@ fn tasks_of_quantumleap_are_listed_as_before_and_inserted_once() -> Result<()> {
     ensure!(now.len() == tasks.len(), "{}", now.len());
 
     let mut pool = world.pool(&["--workers", "2"])?;
-    until("all tasks to end", || {
-        Ok((world.count("?taskStatus=pending")? == 0).then_some(()))
-    })?;
-    ensure!(
-        rows(&world)? == expected_rows(&tasks),
-        "{:?}",
-        rows(&world)?
-    );
+    all_are_inserted(&world, &tasks)?;
     let ended = world.count("?taskStatus=succeeded")?;
     ensure!(ended == WAITING + 2, "{ended} succeeded");
 

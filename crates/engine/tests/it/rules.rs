@@ -1218,34 +1218,39 @@ fn rel_t7_a_schedule_fires_each_point_once_over_restarts_and_jumps() {
     assert_eq!(world.lease("w", 9).len(), 3);
 }
 
+/// A schedule that fires every second from a second after `now` on, and makes up for all that it missed.
+fn every_second(id: &str, now: Timestamp) -> ScheduleRecord {
+    ScheduleRecord {
+        namespace: Namespace::default(),
+        id: ScheduleId::new(id).unwrap(),
+        spec: ScheduleSpec::Interval {
+            every: secs(1),
+            first_at: now.after(secs(1)),
+        },
+        catch_up: CatchUp::All { max: 0 },
+        overlap: Overlap::Allow,
+        paused: false,
+        queue: Queue::default(),
+        kind: Kind::from_static("tick"),
+        payload: Bytes::new(),
+        priority: Priority::default(),
+        retry: None,
+        timeout: None,
+        tags: vec![],
+        labels: vec![],
+        created_at: Timestamp(0),
+        next_at: None,
+        runs: 0,
+        last_job: None,
+    }
+}
+
 #[test]
 fn a_namespace_has_a_limit_of_schedules() {
     let mut world = World::new();
     let now = world.now.wall;
     let put = |number: usize| {
-        let schedule = ScheduleRecord {
-            namespace: Namespace::default(),
-            id: ScheduleId::new(number.to_string()).unwrap(),
-            spec: ScheduleSpec::Interval {
-                every: secs(1),
-                first_at: now.after(secs(1)),
-            },
-            catch_up: CatchUp::All { max: 0 },
-            overlap: Overlap::Allow,
-            paused: false,
-            queue: Queue::default(),
-            kind: Kind::from_static("tick"),
-            payload: Bytes::new(),
-            priority: Priority::default(),
-            retry: None,
-            timeout: None,
-            tags: vec![],
-            labels: vec![],
-            created_at: Timestamp(0),
-            next_at: None,
-            runs: 0,
-            last_job: None,
-        };
+        let schedule = every_second(&number.to_string(), now);
         Command::PutSchedule(Box::new(PutSchedule { schedule }))
     };
     for number in 0..limits::SCHEDULES_MAX {
@@ -1264,29 +1269,7 @@ fn a_namespace_has_a_limit_of_schedules() {
 #[test]
 fn rel_t7_all_missed_runs_are_made_up_for_where_no_bound_is_given() {
     let mut world = World::new();
-    let schedule = ScheduleRecord {
-        namespace: Namespace::default(),
-        id: ScheduleId::from_static("s"),
-        spec: ScheduleSpec::Interval {
-            every: secs(1),
-            first_at: world.now.wall.after(secs(1)),
-        },
-        catch_up: CatchUp::All { max: 0 },
-        overlap: Overlap::Allow,
-        paused: false,
-        queue: Queue::default(),
-        kind: Kind::from_static("tick"),
-        payload: Bytes::new(),
-        priority: Priority::default(),
-        retry: None,
-        timeout: None,
-        tags: vec![],
-        labels: vec![],
-        created_at: Timestamp(0),
-        next_at: None,
-        runs: 0,
-        last_job: None,
-    };
+    let schedule = every_second("s", world.now.wall);
     world.ok(Command::PutSchedule(Box::new(PutSchedule { schedule })));
     world.pass(secs(9));
     let grants = world.lease("w", 99);

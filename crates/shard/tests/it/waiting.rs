@@ -106,29 +106,12 @@ async fn metrics_name_queues_with_live_jobs_and_a_bounded_number_of_them() {
         ..new_job("a", "p")
     };
     let jobs = |numbers: std::ops::Range<usize>| enqueue(numbers.map(job).collect());
+    let named = async || bench.handle.metrics_now().await.expect("counted").queues;
     let first = ids(bench.handle.call(jobs(0..999)).await);
-    assert_eq!(
-        bench
-            .handle
-            .metrics_now()
-            .await
-            .expect("counted")
-            .queues
-            .len(),
-        999
-    );
+    assert_eq!(named().await.len(), 999);
     assert_eq!(number(&bench, "queues_left_out"), 0);
     ids(bench.handle.call(jobs(999..1_005)).await);
-    assert_eq!(
-        bench
-            .handle
-            .metrics_now()
-            .await
-            .expect("counted")
-            .queues
-            .len(),
-        1_000
-    );
+    assert_eq!(named().await.len(), 1_000);
     assert_eq!(number(&bench, "queues_left_out"), 5);
     // A queue without live jobs makes room for one that has some.
     let cancel = Cancel {
@@ -138,7 +121,7 @@ async fn metrics_name_queues_with_live_jobs_and_a_bounded_number_of_them() {
     };
     let cancel = Command::Cancel(Box::new(cancel));
     bench.handle.call(cancel).await.expect("cancelled");
-    let shown = bench.handle.metrics_now().await.expect("counted").queues;
+    let shown = named().await;
     assert_eq!(shown.len(), 1_000);
     assert_eq!(shown[0].1.to_string(), queue(5));
     assert_eq!(number(&bench, "queues_left_out"), 0);
