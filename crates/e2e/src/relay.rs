@@ -29,7 +29,7 @@ struct State {
 /// A relay. Its threads end with the process.
 #[derive(Debug)]
 pub struct Relay {
-    /// Where it listens.
+    /// The address that it listens at, on the loopback.
     pub address: SocketAddr,
     shared: Arc<(Mutex<State>, Condvar)>,
 }

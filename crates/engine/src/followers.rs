@@ -60,9 +60,9 @@ pub struct Followed {
 /// Members of a graph, as many as are revived at a time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Members {
-    /// Whose.
+    /// The namespace of the graph.
     pub namespace: Namespace,
-    /// Of which.
+    /// The graph whose members are wanted.
     pub graph: Graph,
     /// Behind this one; `None`: from the first.
     pub after: Option<JobKey>,

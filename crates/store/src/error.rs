@@ -50,7 +50,7 @@ pub enum StoreError {
         "{path} is not a store of ganger, or its first page is lost: name the file of a store, or restore it from a backup"
     )]
     NotAStore {
-        /// Where.
+        /// The path as it was given.
         path: String,
     },
     /// It was written by a newer version (`rel D14`).

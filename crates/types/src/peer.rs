@@ -174,27 +174,27 @@ pub enum Message {
     },
     /// A job that ended without success is back, and what ended because of it is to come back with it.
     ReviveDependent {
-        /// Whose.
+        /// The namespace of the jobs.
         namespace: Namespace,
-        /// Which.
+        /// The job of the sender that is back.
         upstream: JobId,
         /// The one that failed because of it.
         dependent: JobKey,
-        /// Its slot.
+        /// Its input that takes the result of that job, from 0 on.
         slot: u32,
         /// Only if it is a member of this graph, which is retried as a whole.
         within: Option<Within>,
     },
     /// A graph is retried: put the members of it that failed or were cancelled back.
     ReviveGraph {
-        /// Whose.
+        /// The namespace of the graph.
         namespace: Namespace,
         /// Which, and how far it has come.
         retry: GraphRetry,
     },
     /// Some members of a graph that is retried are back: say it once more, for the next ones.
     GoOn {
-        /// Whose.
+        /// The namespace of the graph.
         namespace: Namespace,
         /// Which, and how far it has come.
         retry: GraphRetry,
@@ -231,7 +231,7 @@ impl Message {
 /// A graph that is retried as a whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Within {
-    /// Which.
+    /// The graph that is retried.
     pub graph: Graph,
     /// Into another queue than their own.
     pub queue: Option<Queue>,

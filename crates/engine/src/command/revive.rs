@@ -125,7 +125,7 @@ impl Engine {
         })
     }
 
-    /// Puts those named and the followers back that would not fail again at once or wait for ever, and asks other
+    /// Puts those named and the followers back that would not fail again at once or wait for what never comes, and asks other
     /// shards to put theirs back, as far as the revival reaches.
     pub(crate) fn bring_back<'a>(
         &mut self,
@@ -177,7 +177,7 @@ impl Engine {
         !(is_gone || is_used)
     }
 
-    /// Those that would not fail again at once or wait for ever; the others are skipped. Dropping one may
+    /// Those that would not fail again at once or wait for what never comes; the others are skipped. Dropping one may
     /// drop others.
     fn revivable<'a>(
         &self,

@@ -43,7 +43,7 @@ enum Value<'a> {
 /// What a class makes of arguments.
 #[derive(Debug)]
 struct Object {
-    /// A [`Value::Named`].
+    /// Where its class is: a [`Value::Named`].
     class: Place,
     arguments: Place,
     /// What was written into it, mostly a dictionary of its attributes.

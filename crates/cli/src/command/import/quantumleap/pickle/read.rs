@@ -8,7 +8,7 @@ use super::{Object, Place, VALUES_MAX, Value};
 
 /// Most bytes of a whole number: about 4,900 digits. Python itself writes at most 4,300.
 const LONG_BYTES_MAX: usize = 2_048;
-/// The newest protocol.
+/// The newest protocol that is read; Python 3.8 and later write it.
 const PROTOCOL_MAX: u8 = 5;
 
 /// All values of a pickle, and the one that contains the others.
