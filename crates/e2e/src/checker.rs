@@ -443,5 +443,4 @@ fn tally(history: &History, stories: &BTreeMap<&str, Story<'_>>) -> Tally {
 }
 
 #[cfg(test)]
-#[path = "checker_tests.rs"]
 mod tests;

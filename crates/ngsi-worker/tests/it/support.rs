@@ -225,7 +225,7 @@ impl Rig {
         let made = Command::new("mkfifo").arg(&gate).status().unwrap();
         assert!(made.success());
         let path = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
-        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/child.sh");
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/support/child.sh");
         let mut settings = Settings {
             program: Program {
                 path: "/bin/sh".into(),

@@ -1,14 +1,11 @@
 //! What a pool does with its tasks: inserts, reports, outlives its children, stops.
-#![allow(clippy::unwrap_used, reason = "a test ends with its first surprise")]
-
-mod support;
 
 use std::fs;
 use std::time::Duration;
 
+use crate::support::{Rig, Sink, delivery};
 use bytes::Bytes;
 use ganger_ngsi_worker::{Shutdown, Standing, Summary};
-use support::{Rig, Sink, delivery};
 
 #[tokio::test]
 async fn a_task_is_inserted_and_its_rows_are_reported() {
