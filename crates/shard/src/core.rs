@@ -4,7 +4,7 @@
 //!
 //! 1. [`Core::push`] with requests and [`Core::report`] with what the store said,
 //! 2. [`Core::run`] with the time,
-//! 3. [`Core::take_orders`] and gives them, in order, to the [`Keeper`] of the store,
+//! 3. [`Core::take_store_tasks`] and gives them, in order, to the [`StoreExecutor`] of the store,
 //! 4. [`Core::take_outputs`] and sends them out: all of it is durable,
 //! 5. [`Core::sleep_for`] to know when to come back if nothing happens.
 //!
@@ -14,15 +14,15 @@
 mod apply;
 mod blobs;
 mod deliver;
-mod keeper;
 mod lookup;
 mod pipeline;
-mod popping;
+mod pop;
 mod reads;
 mod recovery;
+mod recovery_backoff;
 mod request;
-mod setback;
 mod space;
+mod store_executor;
 mod turn;
 mod upkeep;
 mod waiters;
@@ -36,15 +36,15 @@ use ganger_engine::Engine;
 use ganger_store::{Opened, Reader, Repeated};
 use ganger_types::{Due, Elapsed, Epoch, Meta, Now};
 
-pub use self::keeper::{Fresh, Keeper, Order, Report};
-pub use self::popping::Unpopped;
+pub use self::pop::UndeliveredElement;
 pub(crate) use self::request::bytes_of;
-pub use self::request::{Given, Output, QueueGauge, Request, Ticket, WaiterId};
+pub use self::request::{CallReply, Output, QueueGauge, Request, Ticket, WaiterId};
+pub use self::store_executor::{ReloadedEngine, StoreExecutor, StoreReport, StoreTask};
 
 use self::blobs::Blobs;
-use self::setback::{DeliveryPause, Recovery, Setbacks};
+use self::recovery_backoff::{DeliveryPause, Recovery, RecoveryBackoff};
 use self::space::Space;
-use self::turn::{Expected, Flight, Turn, Unseen};
+use self::turn::{Expected, PendingRows, Turn, TurnInFlight};
 use self::upkeep::Upkeep;
 use self::waiters::Waiters;
 use self::waiting::LatestRequests;
@@ -98,7 +98,7 @@ pub struct Core<R, T> {
     open: Option<Turn<T>>,
     expected: Expected,
     /// In order; the store is given those with a commit, in the same order.
-    flights: VecDeque<Flight<T>>,
+    turns_in_flight: VecDeque<TurnInFlight<T>>,
     waiters: Waiters<T>,
     latest_requests: LatestRequests,
     blobs: Blobs,
@@ -106,7 +106,7 @@ pub struct Core<R, T> {
     space: Space,
     /// What gives leases back and waits until that can be written.
     deferred: Vec<Request<T>>,
-    setbacks: Setbacks,
+    backoff: RecoveryBackoff,
     /// The recovery that was ordered last.
     recovery: Recovery,
     /// Writes and reads that fail.
@@ -117,12 +117,12 @@ pub struct Core<R, T> {
     /// Since when the store has had nothing to do.
     store_idle_since: Elapsed,
     has_more_timers: bool,
-    orders: Vec<Order>,
+    store_tasks: Vec<StoreTask>,
     outputs: Vec<Output<T>>,
 }
 
 impl<R: Reader, T: Ticket> Core<R, T> {
-    /// A shard over a store that was just opened; its first order reads the rows back.
+    /// A shard over a store that was just opened; its first store task reads the rows back.
     pub fn new(
         settings: Settings,
         numbers: Arc<Numbers>,
@@ -135,7 +135,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
             upkeep: Upkeep::new(now.elapsed),
             space: Space::default(),
             deferred: Vec::new(),
-            setbacks: Setbacks::default(),
+            backoff: RecoveryBackoff::default(),
             recovery: Recovery::Load,
             failures: Repeated::default(),
             delivery: DeliveryPause::default(),
@@ -152,13 +152,13 @@ impl<R: Reader, T: Ticket> Core<R, T> {
             inbox: VecDeque::new(),
             open: None,
             expected: Expected::default(),
-            flights: VecDeque::new(),
+            turns_in_flight: VecDeque::new(),
             waiters: Waiters::default(),
             latest_requests: LatestRequests::default(),
             company: 0,
             store_idle_since: now.elapsed,
             has_more_timers: false,
-            orders: Vec::new(),
+            store_tasks: Vec::new(),
             outputs: Vec::new(),
         };
         core.order_load(now);
@@ -189,8 +189,8 @@ impl<R: Reader, T: Ticket> Core<R, T> {
     }
 
     /// What the store is to do, in order.
-    pub fn take_orders(&mut self) -> Vec<Order> {
-        std::mem::take(&mut self.orders)
+    pub fn take_store_tasks(&mut self) -> Vec<StoreTask> {
+        std::mem::take(&mut self.store_tasks)
     }
 
     /// What may go out, in order: all of it is durable.
@@ -202,7 +202,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
     pub fn sleep_for(&self, now: Now) -> Option<Duration> {
         let patience = self.waiters.next_deadline();
         let Some(live) = self.live.as_ref() else {
-            let next = patience.into_iter().chain(self.setbacks.due_at()).min();
+            let next = patience.into_iter().chain(self.backoff.due_at()).min();
             return next.map(|at| at.since(now.elapsed));
         };
         if self.may_retire() {
@@ -279,7 +279,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
 
     /// Turns closed and not yet released.
     pub fn turns_in_flight(&self) -> usize {
-        self.flights.len()
+        self.turns_in_flight.len()
     }
 
     fn unavailable(&self, reason: &str) -> CallError {
@@ -292,10 +292,10 @@ impl<R: Reader, T: Ticket> Core<R, T> {
             .expect("commands are applied only while an engine is in service")
     }
 
-    fn unseen(&mut self) -> Unseen<'_, T> {
-        Unseen {
+    fn pending(&mut self) -> PendingRows<'_, T> {
+        PendingRows {
             open: self.open.as_mut(),
-            flights: &mut self.flights,
+            turns_in_flight: &mut self.turns_in_flight,
         }
     }
 
@@ -318,7 +318,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         self.numbers.slots_waiting.set(slots);
         gauges
             .turns_in_flight
-            .set(crate::metrics::count(self.flights.len()));
+            .set(crate::metrics::count(self.turns_in_flight.len()));
         gauges
             .blob_cache_bytes
             .set(crate::metrics::count(self.blobs.bytes()));

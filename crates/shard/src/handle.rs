@@ -15,14 +15,14 @@ use ganger_types::{
 };
 use tokio::sync::{oneshot, watch};
 
+use crate::admission::AdmissionControl;
 use crate::clock::Clock;
-use crate::core::{Request, Unpopped, WaiterId, bytes_of};
-use crate::door::Door;
-use crate::ears::{Ears, Listener};
+use crate::core::{Request, UndeliveredElement, WaiterId, bytes_of};
 use crate::events::{Hub, Subscription};
+use crate::message_listener::{Listener, MessageListener};
 use crate::metrics::{MetricsSnapshot, Numbers};
 use crate::readers::ReadPool;
-use crate::ticket::{Census, Channel, Message, Origin, PopOrigin};
+use crate::ticket::{Channel, Message, Origin, PopOrigin, QueueSnapshot};
 use crate::{CallError, Delivery, Health};
 
 /// A cheap handle to a running shard. All methods may be called from any task.
@@ -37,7 +37,7 @@ pub struct Handle {
 pub(crate) struct Shared {
     pub(crate) id: ShardId,
     pub(crate) inbox: Sender<Message>,
-    pub(crate) door: Arc<Door>,
+    pub(crate) admission: Arc<AdmissionControl>,
     pub(crate) hub: Arc<Hub>,
     pub(crate) reads: Arc<ReadPool>,
     pub(crate) numbers: Arc<Numbers>,
@@ -47,8 +47,8 @@ pub(crate) struct Shared {
     pub(crate) is_over: watch::Receiver<bool>,
     /// Counts how often messages for other shards have come to wait.
     pub(crate) outbox: watch::Receiver<u64>,
-    pub(crate) ears: Arc<Ears>,
-    pub(crate) census: Arc<Mutex<Census>>,
+    pub(crate) listener: Arc<MessageListener>,
+    pub(crate) snapshot: Arc<Mutex<QueueSnapshot>>,
     pub(crate) next_waiter: AtomicU64,
 }
 
@@ -59,15 +59,18 @@ impl Drop for Shared {
 }
 
 /// Tells the shard when whoever waits has gone.
-struct GiveUp {
+struct CancelOnDrop {
     inbox: Sender<Message>,
     waiter: Option<WaiterId>,
 }
 
-impl Drop for GiveUp {
+impl Drop for CancelOnDrop {
     fn drop(&mut self) {
         if let Some(waiter) = self.waiter {
-            drop(self.inbox.send(Message::Request(Request::GiveUp(waiter))));
+            drop(
+                self.inbox
+                    .send(Message::Request(Request::CancelWaiter(waiter))),
+            );
         }
     }
 }
@@ -98,7 +101,7 @@ impl Handle {
     }
 
     async fn call_with(&self, command: Command, at: Option<Timestamp>) -> Result<Reply, CallError> {
-        let permit = self.shared.door.enter(1, bytes_of(&command))?;
+        let permit = self.shared.admission.enter(1, bytes_of(&command))?;
         let origin = match &command {
             Command::Lease(lease) => Some(self.origin(lease)),
             _ => None,
@@ -123,7 +126,7 @@ impl Handle {
         commands: Vec<Command>,
     ) -> Result<Vec<Result<Reply, CallError>>, CallError> {
         let bytes = commands.iter().map(bytes_of).sum();
-        let permit = self.shared.door.enter(commands.len(), bytes)?;
+        let permit = self.shared.admission.enter(commands.len(), bytes)?;
         let (answer, answered) = oneshot::channel();
         let ticket = Channel::CallAll(answer, permit);
         self.send(Request::CallAll { commands, ticket })?;
@@ -144,11 +147,11 @@ impl Handle {
         lease: Lease,
         wait_for: Duration,
     ) -> Result<Vec<Delivery>, CallError> {
-        let door = &self.shared.door;
+        let admission = &self.shared.admission;
         let permit = if wait_for.is_zero() {
-            door.enter(1, 0)?
+            admission.enter(1, 0)?
         } else {
-            door.enter_waiting()?
+            admission.enter_waiting()?
         };
         let origin = self.origin(&lease);
         let waiter = origin.waiter;
@@ -160,7 +163,7 @@ impl Handle {
             waiter,
             ticket,
         })?;
-        let mut guard = GiveUp {
+        let mut guard = CancelOnDrop {
             inbox: self.shared.inbox.clone(),
             waiter: Some(waiter),
         };
@@ -179,7 +182,7 @@ impl Handle {
         wait: KeyWait,
         wait_for: Option<Duration>,
     ) -> Result<Popped, CallError> {
-        let permit = self.shared.door.enter_waiting()?;
+        let permit = self.shared.admission.enter_waiting()?;
         let waiter = self.new_waiter();
         let (answer, answered) = oneshot::channel();
         let origin = Box::new(PopOrigin {
@@ -192,7 +195,7 @@ impl Handle {
             waiter,
             ticket: Channel::Pop(answer, permit, origin),
         })?;
-        let mut guard = GiveUp {
+        let mut guard = CancelOnDrop {
             inbox: self.shared.inbox.clone(),
             waiter: Some(waiter),
         };
@@ -204,9 +207,9 @@ impl Handle {
     /// Puts an element back that [`Self::pop`] gave and that could not be passed on: where it was next, unless it has
     /// gone meanwhile from the list that it was moved to.
     pub fn put_back(&self, wait: KeyWait, list: Bytes, value: Bytes) {
-        let unpopped = Unpopped { wait, list, value };
+        let unpopped = UndeliveredElement { wait, list, value };
         // If the shard has ended, the element is where the store says it is.
-        drop(self.send(Request::Unpop(Box::new(unpopped))));
+        drop(self.send(Request::ReturnElement(Box::new(unpopped))));
     }
 
     /// The job as stored, or `None`. If none is stored under that id, it may be one of qless or an item of raw keys, which
@@ -240,7 +243,7 @@ impl Handle {
         id: &JobId,
         wait_for: Duration,
     ) -> Result<Option<StoredJob>, CallError> {
-        let permit = self.shared.door.enter_waiting()?;
+        let permit = self.shared.admission.enter_waiting()?;
         let waiter = self.new_waiter();
         let (answer, answered) = oneshot::channel();
         let (namespace, id) = (namespace.clone(), id.clone());
@@ -252,7 +255,7 @@ impl Handle {
             waiter,
             ticket,
         })?;
-        let mut guard = GiveUp {
+        let mut guard = CancelOnDrop {
             inbox: self.shared.inbox.clone(),
             waiter: Some(waiter),
         };
@@ -381,7 +384,7 @@ impl Handle {
     /// thread: turn by turn in the order of commits, once a turn is durable and before its answers go out. So it must be
     /// quick and wait for nothing. Without a listener messages are dropped.
     pub fn listen(&self, listener: Listener) {
-        self.shared.ears.listen(listener);
+        self.shared.listener.listen(listener);
     }
 
     /// Whether the shard can work.
@@ -406,17 +409,17 @@ impl Handle {
     /// The live numbers of this shard. Counters and gauges are of this moment; the queues are those
     /// of the last count, and a new count is begun for the next call.
     pub fn metrics(&self) -> MetricsSnapshot {
-        let mut census = self
+        let mut snapshot = self
             .shared
-            .census
+            .snapshot
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        let is_asked = std::mem::replace(&mut census.is_asked, true);
-        let queues = census.queues.clone();
-        drop(census);
+        let is_asked = std::mem::replace(&mut snapshot.is_asked, true);
+        let queues = snapshot.queues.clone();
+        drop(snapshot);
         if !is_asked {
-            let ticket = Channel::Census(None, Arc::clone(&self.shared.census));
-            drop(self.send(Request::Census { ticket }));
+            let ticket = Channel::QueueSnapshot(None, Arc::clone(&self.shared.snapshot));
+            drop(self.send(Request::QueueSnapshot { ticket }));
         }
         self.shared.numbers.snapshot(queues)
     }
@@ -427,15 +430,15 @@ impl Handle {
     /// If the shard has ended.
     pub async fn metrics_now(&self) -> Result<MetricsSnapshot, CallError> {
         let (answer, answered) = oneshot::channel();
-        let ticket = Channel::Census(Some(answer), Arc::clone(&self.shared.census));
-        self.send(Request::Census { ticket })?;
+        let ticket = Channel::QueueSnapshot(Some(answer), Arc::clone(&self.shared.snapshot));
+        self.send(Request::QueueSnapshot { ticket })?;
         self.receive(answered).await?;
-        let census = self
+        let snapshot = self
             .shared
-            .census
+            .snapshot
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        Ok(self.shared.numbers.snapshot(census.queues.clone()))
+        Ok(self.shared.numbers.snapshot(snapshot.queues.clone()))
     }
 
     /// Stops taking commands, commits what was taken, ends the threads, and closes the store.

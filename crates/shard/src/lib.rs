@@ -7,16 +7,16 @@
 
 #![forbid(unsafe_code)]
 
+mod admission;
 mod bulk;
 pub mod clock;
+mod commit_executor;
 pub mod core;
-mod desk;
-mod door;
-mod ears;
 mod error;
 mod events;
 mod handle;
 mod listing;
+mod message_listener;
 pub mod metrics;
 mod readers;
 mod runs;
@@ -32,11 +32,11 @@ pub use ganger_store::{LogChunk, StoredJob};
 
 pub use crate::bulk::{BulkAction, BulkDone};
 pub use crate::clock::{Clock, ManualClock, SystemClock, TimeLine};
-pub use crate::ears::Listener;
 pub use crate::error::CallError;
 pub use crate::events::Subscription;
 pub use crate::handle::Handle;
 pub use crate::listing::Page;
+pub use crate::message_listener::Listener;
 pub use crate::metrics::{Histogram, MetricsSnapshot, Numbers};
 pub use crate::runs::RunNumbers;
 pub use crate::settings::{GROUP_WAIT_MAX, Hooks, Point, Settings, StopCause};

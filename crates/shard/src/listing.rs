@@ -199,7 +199,7 @@ impl Handle {
         if !found.as_ref().is_some_and(is_live_item) {
             return Ok(found);
         }
-        let _place = self.shared.door.enter_waiting()?;
+        let _place = self.shared.admission.enter_waiting()?;
         while found.as_ref().is_some_and(is_live_item) && Instant::now() < until {
             sleep_until(until.min(Instant::now() + ITEM_LOOK_EVERY)).await;
             found = self.job(namespace, id).await?;

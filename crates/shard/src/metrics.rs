@@ -106,7 +106,7 @@ numbers! {
         commands_total,
         /// Commands refused by the engine.
         rejected_total,
-        /// Commands refused at the door for too much waiting.
+        /// Commands refused by admission control because too much was waiting.
         overloaded_total,
         /// Commands refused for lack of space.
         full_total,
@@ -164,7 +164,7 @@ numbers! {
 numbers! {
     /// How things are.
     Gauges {
-        /// Commands taken at the door and not yet answered.
+        /// Commands admitted and not yet answered.
         inbox_commands,
         /// Bytes of payloads in them.
         inbox_bytes,

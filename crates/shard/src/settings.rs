@@ -15,7 +15,7 @@ pub const GROUP_WAIT_MAX: Duration = Duration::from_millis(1);
 pub struct Settings {
     /// Which shard this is; `1` by default.
     pub shard: ShardId,
-    /// Commands taken at the door and not yet answered; more are refused as overloaded. 65,536.
+    /// Commands admitted and not yet answered; more are refused as overloaded. 65,536.
     pub inbox_commands_max: usize,
     /// Bytes of payloads in those commands; beyond it only a lone command is taken. 256 MiB.
     pub inbox_bytes_max: usize,

@@ -11,16 +11,16 @@ use ganger_types::command::RetireeQuery;
 use ganger_types::{Commit, Now};
 use tokio::sync::watch;
 
+use crate::admission::AdmissionControl;
 use crate::clock::{Clock, TimeLine};
-use crate::core::{Core, Keeper, Order, Output, Report, Seeds};
-use crate::desk::Desk;
-use crate::door::Door;
-use crate::ears::Ears;
+use crate::commit_executor::CommitExecutor;
+use crate::core::{Core, Output, Seeds, StoreExecutor, StoreReport, StoreTask};
 use crate::events::Hub;
 use crate::handle::{Handle, Shared};
+use crate::message_listener::MessageListener;
 use crate::metrics::Numbers;
 use crate::readers::ReadPool;
-use crate::ticket::{Census, Channel, Message};
+use crate::ticket::{Channel, Message, QueueSnapshot};
 use crate::{Health, Hooks, Point, Settings, StopCause};
 
 /// Starts shards.
@@ -63,7 +63,7 @@ fn spawn<S: Store>(
     let (health_out, health) = watch::channel(Health::Starting { jobs: 0 });
     let (over_out, is_over) = watch::channel(false);
     let (outbox_out, outbox) = watch::channel(0);
-    let ears = Arc::new(Ears::default());
+    let listener = Arc::new(MessageListener::default());
     let (reads, mut threads) = ReadPool::start(
         &settings.shard,
         settings.reads_max,
@@ -77,10 +77,10 @@ fn spawn<S: Store>(
         opened.meta.next_event,
         Arc::clone(&numbers),
     );
-    let (orders, ordered) = channel();
+    let (store_tasks, ordered) = channel();
     let (reports_out, reports) = channel();
-    let keeper = Keeper::new(store, Arc::clone(&numbers), hooks.clone());
-    let desk = Desk::new(keeper, Arc::clone(&clock), Arc::clone(&numbers));
+    let executor = StoreExecutor::new(store, Arc::clone(&numbers), hooks.clone());
+    let desk = CommitExecutor::new(executor, Arc::clone(&clock), Arc::clone(&numbers));
     let committer = Committer {
         desk: desk.clone(),
         ordered,
@@ -97,7 +97,7 @@ fn spawn<S: Store>(
         shared: Arc::new(Shared {
             id: settings.shard.clone(),
             inbox: inbox.clone(),
-            door: Door::new(&settings, Arc::clone(&numbers)),
+            admission: AdmissionControl::new(&settings, Arc::clone(&numbers)),
             hub: Arc::clone(&hub),
             reads: Arc::clone(&reads),
             numbers: Arc::clone(&numbers),
@@ -105,8 +105,8 @@ fn spawn<S: Store>(
             health,
             is_over,
             outbox,
-            ears: Arc::clone(&ears),
-            census: Arc::new(Mutex::new(Census::default())),
+            listener: Arc::clone(&listener),
+            snapshot: Arc::new(Mutex::new(QueueSnapshot::default())),
             next_waiter: AtomicU64::new(1),
         }),
     };
@@ -118,20 +118,20 @@ fn spawn<S: Store>(
         line,
         clock,
         messages,
-        orders: Some(orders),
+        store_tasks: Some(store_tasks),
         reports,
         unreported: 0,
         desk: Some(desk),
         finds: channel(),
         wake: inbox,
-        ending: Ending {
+        ending: StopGuard {
             hub,
             reads,
             threads,
             health: health_out,
             over: over_out,
             outbox: outbox_out,
-            ears,
+            listener,
             hooks,
         },
         batch_max,
@@ -152,10 +152,10 @@ fn system_seeds() -> Seeds {
 
 /// The store thread.
 struct Committer<S: Store> {
-    desk: Desk<S>,
-    ordered: Receiver<Order>,
-    /// One for each order; empty for a turn that was dropped.
-    reports: Sender<Option<Report<S::Reader>>>,
+    desk: CommitExecutor<S>,
+    ordered: Receiver<StoreTask>,
+    /// One report for each task; empty for a turn that was dropped.
+    reports: Sender<Option<StoreReport<S::Reader>>>,
     /// The last field: it is dropped when the shard can see that no report will come any more.
     wake: Wake,
 }
@@ -172,7 +172,7 @@ impl Drop for Wake {
 impl<S: Store> Committer<S> {
     fn run(self) {
         while let Ok(order) = self.ordered.recv() {
-            let report = self.desk.carry_out(order);
+            let report = self.desk.execute(order);
             if self.reports.send(report).is_err() || self.wake.0.send(Message::Look).is_err() {
                 return;
             }
@@ -185,7 +185,7 @@ impl<S: Store> Committer<S> {
 const DIRECT_CHANGES_MAX: usize = 64;
 
 /// Both ends of a channel.
-type Both<M> = (Sender<M>, Receiver<M>);
+type ChannelEnds<M> = (Sender<M>, Receiver<M>);
 
 /// The shard thread.
 struct Host<S: Store> {
@@ -193,17 +193,17 @@ struct Host<S: Store> {
     line: TimeLine,
     clock: Arc<dyn Clock>,
     messages: Receiver<Message>,
-    orders: Option<Sender<Order>>,
-    reports: Receiver<Option<Report<S::Reader>>>,
+    store_tasks: Option<Sender<StoreTask>>,
+    reports: Receiver<Option<StoreReport<S::Reader>>>,
     /// Orders given to the store thread whose reports have not come.
     unreported: usize,
     /// For small commits; `None` at the end.
-    desk: Option<Desk<S>>,
+    desk: Option<CommitExecutor<S>>,
     /// What the reading threads found, apart from the store's reports, so that the end of the store
     /// thread still shows.
-    finds: Both<Report<S::Reader>>,
+    finds: ChannelEnds<StoreReport<S::Reader>>,
     wake: Sender<Message>,
-    ending: Ending,
+    ending: StopGuard,
     batch_max: usize,
 }
 
@@ -256,11 +256,11 @@ impl<S: Store> Host<S> {
     /// Gives the store its orders, and those that come of what was carried out here.
     fn give_orders(&mut self) {
         loop {
-            let orders = self.core.take_orders();
-            if orders.is_empty() {
+            let store_tasks = self.core.take_store_tasks();
+            if store_tasks.is_empty() {
                 return;
             }
-            for order in orders {
+            for order in store_tasks {
                 self.give(order);
             }
             // What was committed here is told before anything else is done.
@@ -268,19 +268,19 @@ impl<S: Store> Host<S> {
         }
     }
 
-    fn give(&mut self, order: Order) {
+    fn give(&mut self, order: StoreTask) {
         match order {
-            Order::Find {
+            StoreTask::Find {
                 round,
                 query,
                 limit,
             } => self.find(round, query, limit),
-            Order::Commit(commit) if self.may_commit_here(&commit) => self.commit_here(commit),
+            StoreTask::Commit(commit) if self.may_commit_here(&commit) => self.commit_here(commit),
             order => {
-                if let Some(orders) = &self.orders {
+                if let Some(store_tasks) = &self.store_tasks {
                     self.unreported += 1;
                     // A store thread that has ended shows itself by the next report.
-                    drop(orders.send(order));
+                    drop(store_tasks.send(order));
                 }
             }
         }
@@ -293,7 +293,7 @@ impl<S: Store> Host<S> {
     /// Carries a small commit out at once.
     fn commit_here(&mut self, commit: Arc<Commit>) {
         let desk = self.desk.as_ref();
-        let report = desk.and_then(|desk| desk.carry_out(Order::Commit(commit)));
+        let report = desk.and_then(|desk| desk.execute(StoreTask::Commit(commit)));
         if let Some(report) = report {
             let now = self.line.now(&*self.clock);
             self.core.report(report, now);
@@ -305,12 +305,12 @@ impl<S: Store> Host<S> {
         let (finds, wake) = (self.finds.0.clone(), self.wake.clone());
         let task = self.ending.reads.push(Box::new(move |reader| {
             let jobs = reader.retirees(&query, limit);
-            if finds.send(Report::Found { round, jobs }).is_ok() {
+            if finds.send(StoreReport::Found { round, jobs }).is_ok() {
                 drop(wake.send(Message::Look));
             }
         }));
         if task.is_err() {
-            drop(self.finds.0.send(Report::Found {
+            drop(self.finds.0.send(StoreReport::Found {
                 round,
                 jobs: Ok(Vec::new()),
             }));
@@ -329,7 +329,7 @@ impl<S: Store> Host<S> {
             match output {
                 Output::Answer(channel, answer) => channel.send(answer),
                 Output::Events(events) => self.ending.hub.publish(events),
-                Output::Messages(messages) => self.ending.ears.tell(&messages),
+                Output::Messages(messages) => self.ending.listener.tell(&messages),
                 Output::Outbox => self.ending.outbox.send_modify(|times| *times += 1),
             }
         }
@@ -370,7 +370,7 @@ impl<S: Store> Host<S> {
         }
         self.core.run(self.line.now(&*self.clock));
         self.send_outputs();
-        self.orders = None;
+        self.store_tasks = None;
         self.desk = None;
         drop(self.core);
         drop(self.messages);
@@ -379,18 +379,18 @@ impl<S: Store> Host<S> {
 }
 
 /// The end of a shard, whichever way it comes: also if its thread panics.
-struct Ending {
+struct StopGuard {
     hub: Arc<Hub>,
     reads: Arc<ReadPool>,
     threads: Vec<JoinHandle<()>>,
     health: watch::Sender<Health>,
     outbox: watch::Sender<u64>,
-    ears: Arc<Ears>,
+    listener: Arc<MessageListener>,
     over: watch::Sender<bool>,
     hooks: Hooks,
 }
 
-impl Ending {
+impl StopGuard {
     fn tell_health(&self, health: Health) {
         let is_same =
             std::mem::discriminant(&*self.health.borrow()) == std::mem::discriminant(&health);
@@ -416,7 +416,7 @@ impl Ending {
     }
 }
 
-impl Drop for Ending {
+impl Drop for StopGuard {
     fn drop(&mut self) {
         if std::thread::panicking() {
             let reason = "a rule of the engine was broken; see the log".to_owned();

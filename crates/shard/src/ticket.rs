@@ -8,8 +8,8 @@ use ganger_types::command::Held;
 use ganger_types::{Grant, KeyWait, Namespace, Popped, Reply, RequestId};
 use tokio::sync::oneshot;
 
-use crate::core::{Given, QueueGauge, Request, Ticket, Unpopped, WaiterId};
-use crate::door::Permit;
+use crate::admission::Permit;
+use crate::core::{CallReply, QueueGauge, Request, Ticket, UndeliveredElement, WaiterId};
 use crate::{CallError, Delivery};
 
 /// What reaches the shard thread.
@@ -26,7 +26,7 @@ type Answer<V> = oneshot::Sender<Result<V, CallError>>;
 
 /// The queues as last counted.
 #[derive(Default)]
-pub(crate) struct Census {
+pub(crate) struct QueueSnapshot {
     pub(crate) queues: Vec<QueueGauge>,
     pub(crate) is_asked: bool,
 }
@@ -67,46 +67,46 @@ pub(crate) struct PopOrigin {
 }
 
 /// An element on its way to whoever asked. Dropped before it is taken out, it is put back.
-pub(crate) struct PopParcel {
+pub(crate) struct UndeliveredPop {
     popped: Popped,
     origin: Box<PopOrigin>,
 }
 
-impl PopParcel {
+impl UndeliveredPop {
     pub(crate) fn open(mut self) -> Popped {
         std::mem::replace(&mut self.popped, Ok(None))
     }
 }
 
-impl Drop for PopParcel {
+impl Drop for UndeliveredPop {
     fn drop(&mut self) {
         let Ok(Some((list, value))) = std::mem::replace(&mut self.popped, Ok(None)) else {
             return;
         };
         let wait = self.origin.wait.clone();
-        let unpopped = Box::new(Unpopped { wait, list, value });
+        let unpopped = Box::new(UndeliveredElement { wait, list, value });
         // If the shard has ended, the element is where the store says it is.
         drop(
             self.origin
                 .home
-                .send(Message::Request(Request::Unpop(unpopped))),
+                .send(Message::Request(Request::ReturnElement(unpopped))),
         );
     }
 }
 
 /// Jobs on their way to whoever asked. Dropped before they are taken out, they are given back.
-pub(crate) struct Parcel {
+pub(crate) struct UndeliveredJobs {
     deliveries: Vec<Delivery>,
     origin: Origin,
 }
 
-impl Parcel {
+impl UndeliveredJobs {
     pub(crate) fn open(mut self) -> Vec<Delivery> {
         std::mem::take(&mut self.deliveries)
     }
 }
 
-impl Drop for Parcel {
+impl Drop for UndeliveredJobs {
     fn drop(&mut self) {
         self.origin
             .give_back(self.deliveries.iter().map(|delivery| &delivery.grant));
@@ -121,13 +121,13 @@ pub(crate) enum Channel {
     /// Several.
     CallAll(Answer<Vec<Result<Reply, CallError>>>, Permit),
     /// Jobs.
-    Lease(Answer<Parcel>, Permit, Origin),
+    Lease(Answer<UndeliveredJobs>, Permit, Origin),
     /// A job that has ended.
     End(Answer<Option<StoredJob>>, Permit),
     /// An element of a list, which is put back if nobody is there.
-    Pop(Answer<PopParcel>, Permit, Box<PopOrigin>),
+    Pop(Answer<UndeliveredPop>, Permit, Box<PopOrigin>),
     /// Counts, for metrics.
-    Census(Option<Answer<()>>, Arc<Mutex<Census>>),
+    QueueSnapshot(Option<Answer<()>>, Arc<Mutex<QueueSnapshot>>),
 }
 
 impl Ticket for Channel {
@@ -138,19 +138,19 @@ impl Ticket for Channel {
             Self::Lease(answer, ..) => answer.is_closed(),
             Self::End(answer, _) => answer.is_closed(),
             Self::Pop(answer, ..) => answer.is_closed(),
-            Self::Census(..) => false,
+            Self::QueueSnapshot(..) => false,
         }
     }
 }
 
 impl Channel {
     /// Sends the answer. Nobody being there any more is no error.
-    pub(crate) fn send(self, answer: Result<Given, CallError>) {
+    pub(crate) fn send(self, answer: Result<CallReply, CallError>) {
         match self {
             Self::Call(channel, permit, origin) => {
                 drop(permit);
                 let reply = answer.map(|given| match given {
-                    Given::Reply(reply) => reply,
+                    CallReply::Reply(reply) => reply,
                     other => unreachable!("a call is answered with a reply, not {other:?}"),
                 });
                 if let Err(Ok(Reply::Leased(grants))) = channel.send(reply)
@@ -162,45 +162,45 @@ impl Channel {
             Self::CallAll(channel, permit) => {
                 drop(permit);
                 drop(channel.send(answer.map(|given| match given {
-                    Given::Replies(replies) => replies,
+                    CallReply::Replies(replies) => replies,
                     other => unreachable!("calls are answered with replies, not {other:?}"),
                 })));
             }
             Self::Lease(channel, permit, origin) => {
                 drop(permit);
                 drop(channel.send(answer.map(|given| match given {
-                    Given::Deliveries(deliveries) => Parcel { deliveries, origin },
+                    CallReply::Deliveries(deliveries) => UndeliveredJobs { deliveries, origin },
                     other => unreachable!("a lease is answered with deliveries, not {other:?}"),
                 })));
             }
             Self::End(channel, permit) => {
                 drop(permit);
                 drop(channel.send(answer.map(|given| match given {
-                    Given::Job(job) => job.map(|job| *job),
+                    CallReply::Job(job) => job.map(|job| *job),
                     other => unreachable!("a wait is answered with a job, not {other:?}"),
                 })));
             }
             Self::Pop(channel, permit, origin) => {
                 drop(permit);
                 drop(channel.send(answer.map(|given| match given {
-                    Given::Popped(popped) => PopParcel { popped, origin },
+                    CallReply::Popped(popped) => UndeliveredPop { popped, origin },
                     other => unreachable!("a pop is answered with an element, not {other:?}"),
                 })));
             }
-            Self::Census(channel, census) => send_census(channel, &census, answer),
+            Self::QueueSnapshot(channel, snapshot) => send_snapshot(channel, &snapshot, answer),
         }
     }
 }
 
-fn send_census(
+fn send_snapshot(
     channel: Option<Answer<()>>,
-    census: &Mutex<Census>,
-    answer: Result<Given, CallError>,
+    snapshot: &Mutex<QueueSnapshot>,
+    answer: Result<CallReply, CallError>,
 ) {
-    let mut shared = census.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut shared = snapshot.lock().unwrap_or_else(PoisonError::into_inner);
     shared.is_asked = false;
     let done = answer.map(|given| {
-        if let Given::Census(queues) = given {
+        if let CallReply::QueueSnapshot(queues) = given {
             shared.queues = queues;
         }
     });

@@ -88,7 +88,7 @@ impl World {
             let served = self.served.as_mut().expect("it lives");
             let came = if served.has_reports() {
                 served.report(now)
-            } else if served.next_order().is_some() {
+            } else if served.next_store_task().is_some() {
                 served.work(End::Well);
                 continue;
             } else if served.has_finds() {

@@ -10,7 +10,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ganger_engine::Engine;
-use ganger_shard::core::{Core, Given, Keeper, Order, Output, Report, Request, WaiterId};
+use ganger_shard::core::{
+    CallReply, Core, Output, Request, StoreExecutor, StoreReport, StoreTask, WaiterId,
+};
 use ganger_shard::{CallError, Delivery, Hooks, Settings};
 use ganger_store::memory::MemoryReader;
 use ganger_store::{CommitError, MemoryStore, Store, StoreError};
@@ -73,14 +75,14 @@ pub(crate) struct Durable {
 /// A process: core, keeper, what is between them, and the books.
 pub(crate) struct Served {
     core: Core<MemoryReader, Slip>,
-    keeper: Keeper<Disk>,
+    executor: StoreExecutor<Disk>,
     store: MemoryStore,
     log: Log,
     /// Orders that the store has not turned to.
-    orders: VecDeque<Order>,
+    store_tasks: VecDeque<StoreTask>,
     /// Looks for finished jobs, carried out beside the rest.
-    finds: VecDeque<Order>,
-    reports: VecDeque<Report<MemoryReader>>,
+    finds: VecDeque<StoreTask>,
+    reports: VecDeque<StoreReport<MemoryReader>>,
     sent: VecDeque<Sent>,
     growing: Vec<Marks>,
     /// Sequence of the last commit that the oracle has judged.
@@ -117,7 +119,7 @@ impl Served {
         let now = now_at(opened);
         let mut seeds = dice.split();
         let numbers = Arc::default();
-        let keeper = Keeper::new(disk, Arc::clone(&numbers), Hooks::default());
+        let executor = StoreExecutor::new(disk, Arc::clone(&numbers), Hooks::default());
         let core = Core::new(
             settings,
             numbers,
@@ -127,10 +129,10 @@ impl Served {
         );
         Ok(Self {
             core,
-            keeper,
+            executor,
             store: store.clone(),
             log: Log::default(),
-            orders: VecDeque::new(),
+            store_tasks: VecDeque::new(),
             finds: VecDeque::new(),
             reports: VecDeque::new(),
             sent: VecDeque::new(),
@@ -207,7 +209,7 @@ impl Served {
         has_left.set(true);
         self.calls.remove(&op);
         if is_told {
-            self.core.push(Request::GiveUp(WaiterId(op)));
+            self.core.push(Request::CancelWaiter(WaiterId(op)));
         }
     }
 
@@ -278,16 +280,16 @@ impl Served {
         let Some(report) = self.reports.pop_front() else {
             return Came::default();
         };
-        let is_loaded = matches!(report, Report::Loaded(Ok(_)));
+        let is_loaded = matches!(report, StoreReport::Loaded(Ok(_)));
         let is_unknown = matches!(
             &report,
-            Report::Failed {
+            StoreReport::Failed {
                 error: CommitError::Unknown(_),
                 ..
             }
         );
-        let has_failed = matches!(report, Report::Failed { .. });
-        if matches!(report, Report::Committed { .. }) {
+        let has_failed = matches!(report, StoreReport::Failed { .. });
+        if matches!(report, StoreReport::Committed { .. }) {
             self.recoveries.forget();
         }
         self.core.report(report, now);
@@ -316,9 +318,9 @@ impl Served {
         let report = self
             .finds
             .pop_front()
-            .and_then(|order| self.keeper.carry_out(order));
+            .and_then(|task| self.executor.execute(task));
         if let Some(report) = report {
-            if let Report::Found { jobs: Ok(jobs), .. } = &report
+            if let StoreReport::Found { jobs: Ok(jobs), .. } = &report
                 && self.core.engine().is_some()
             {
                 self.growing.push(Marks {
@@ -339,18 +341,18 @@ impl Served {
     /// Takes what the core has to say: orders, answers, events.
     pub(crate) fn collect(&mut self) -> Came {
         let mut came = Came::default();
-        for order in self.core.take_orders() {
-            match order {
-                Order::Find { .. } => self.finds.push_back(order),
-                Order::Commit(commit) => {
+        for task in self.core.take_store_tasks() {
+            match task {
+                StoreTask::Find { .. } => self.finds.push_back(task),
+                StoreTask::Commit(commit) => {
                     came.commits += 1;
                     self.sent.push_back(Sent {
                         commit: Arc::clone(&commit),
                         moments: std::mem::take(&mut self.growing),
                     });
-                    self.orders.push_back(Order::Commit(commit));
+                    self.store_tasks.push_back(StoreTask::Commit(commit));
                 }
-                order => self.orders.push_back(order),
+                task => self.store_tasks.push_back(task),
             }
         }
         for output in self.core.take_outputs() {
@@ -371,10 +373,10 @@ impl Served {
     }
 
     /// Writes an answer into the books, and says what the client hears.
-    fn tell(&mut self, op: u64, answer: Result<Given, CallError>) -> Option<Answer> {
+    fn tell(&mut self, op: u64, answer: Result<CallReply, CallError>) -> Option<Answer> {
         let (told, heard) = match answer {
-            Ok(Given::Reply(reply)) => (Told::Plain(Ok(reply.clone())), Ok(reply)),
-            Ok(Given::Deliveries(deliveries)) => {
+            Ok(CallReply::Reply(reply)) => (Told::Plain(Ok(reply.clone())), Ok(reply)),
+            Ok(CallReply::Deliveries(deliveries)) => {
                 let grants = deliveries.iter().map(|one| one.grant.clone()).collect();
                 (Told::Jobs(deliveries), Ok(Reply::Leased(grants)))
             }
@@ -457,14 +459,14 @@ impl Served {
     }
 
     /// Whether the store has something to do.
-    pub(crate) fn next_order(&self) -> Option<&Order> {
-        self.orders.front()
+    pub(crate) fn next_store_task(&self) -> Option<&StoreTask> {
+        self.store_tasks.front()
     }
 
     /// The dice of a command of the commit that the store turns to next. Each command decides once:
     /// a lease request that waits is tried again and again, and must not meet the same fate for ever.
     pub(crate) fn dice_of_next(&mut self) -> Option<Dice> {
-        let Some(Order::Commit(commit)) = self.orders.front() else {
+        let Some(StoreTask::Commit(commit)) = self.store_tasks.front() else {
             return None;
         };
         let sent = self
@@ -493,18 +495,18 @@ impl Served {
 
     /// The store carries out its next order; the report waits to be given to the core.
     pub(crate) fn work(&mut self, end: End) {
-        let Some(order) = self.orders.pop_front() else {
+        let Some(task) = self.store_tasks.pop_front() else {
             return;
         };
-        match &order {
-            Order::Commit(_) => self.keeper.store_mut().end = end,
-            Order::Load { start } => self.note_recovery(start.now),
-            Order::Reopen { now, .. } => self.note_recovery(*now),
+        match &task {
+            StoreTask::Commit(_) => self.executor.store_mut().end = end,
+            StoreTask::Load { start } => self.note_recovery(start.now),
+            StoreTask::Reopen { now, .. } => self.note_recovery(*now),
             _ => {}
         }
-        let report = self.keeper.carry_out(order);
-        self.keeper.store_mut().end = End::Well;
-        let is_known = |report: &Report<_>| matches!(report, Report::Committed { sequence, .. } if self.claimed.contains(sequence));
+        let report = self.executor.execute(task);
+        self.executor.store_mut().end = End::Well;
+        let is_known = |report: &StoreReport<_>| matches!(report, StoreReport::Committed { sequence, .. } if self.claimed.contains(sequence));
         self.reports
             .extend(report.filter(|report| !is_known(report)));
     }
@@ -512,12 +514,12 @@ impl Served {
     /// A planted mistake: commits count as durable before the store has turned to them. Says how many.
     pub(crate) fn claim(&mut self) -> usize {
         let mut count = 0;
-        for order in &self.orders {
-            if let Order::Commit(commit) = order
+        for task in &self.store_tasks {
+            if let StoreTask::Commit(commit) = task
                 && self.claimed.insert(commit.sequence)
             {
                 let sequence = commit.sequence;
-                self.reports.push_back(Report::Committed {
+                self.reports.push_back(StoreReport::Committed {
                     sequence,
                     is_reserve_open: false,
                 });
@@ -552,14 +554,14 @@ impl Served {
                 all.events.extend(self.collect().events);
             }
             let Some(place) = self
-                .orders
+                .store_tasks
                 .iter()
-                .position(|order| matches!(order, Order::Reopen { .. }))
+                .position(|task| matches!(task, StoreTask::Reopen { .. }))
                 .filter(|_| holds_more)
             else {
                 break;
             };
-            self.orders.rotate_left(place);
+            self.store_tasks.rotate_left(place);
             self.work(End::Well);
         }
         self.sent

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use ganger_shard::Settings;
-use ganger_shard::core::Order;
+use ganger_shard::core::StoreTask;
 use ganger_types::Now;
 
 use crate::dice::{Dice, mix};
@@ -338,10 +338,10 @@ impl World {
             return Ok(true);
         }
         let served = self.served.as_ref().expect("it lives");
-        let Some(order) = served.next_order() else {
+        let Some(order) = served.next_store_task() else {
             return Ok(true);
         };
-        let is_commit = matches!(order, Order::Commit(_));
+        let is_commit = matches!(order, StoreTask::Commit(_));
         let (time, seed) = (self.time, self.tape.seed);
         let served = self.served.as_mut().expect("it lives");
         let mut dice = served.dice_of_next().unwrap_or_else(|| {

@@ -6,7 +6,7 @@ use ganger_types::query::Query;
 use ganger_types::{Command, Elapsed, Namespace, Now, Rejection, Reply, Timestamp};
 
 use super::Core;
-use super::request::{Given, QueueGauge, Request, Ticket, is_setting};
+use super::request::{CallReply, QueueGauge, Request, Ticket, is_setting};
 use super::turn::Turn;
 use crate::CallError;
 
@@ -47,12 +47,12 @@ impl<R: Reader, T: Ticket> Core<R, T> {
                 at,
                 ticket,
             } => {
-                let answer = self.apply(now, command, at).map(Given::Reply);
+                let answer = self.apply(now, command, at).map(CallReply::Reply);
                 self.answer(now, ticket, answer);
             }
             Request::CallAll { commands, ticket } => {
                 let answers = self.apply_all(now, commands);
-                self.answer(now, ticket, Ok(Given::Replies(answers)));
+                self.answer(now, ticket, Ok(CallReply::Replies(answers)));
             }
             Request::Lease {
                 lease,
@@ -77,8 +77,8 @@ impl<R: Reader, T: Ticket> Core<R, T> {
                 waiter,
                 ticket,
             } => self.take_pop(now, wait, wait_for, waiter, ticket),
-            Request::Unpop(unpopped) => self.unpop(now, *unpopped),
-            Request::GiveUp(waiter) => drop(self.waiters.take(waiter)),
+            Request::ReturnElement(unpopped) => self.unpop(now, *unpopped),
+            Request::CancelWaiter(waiter) => drop(self.waiters.take(waiter)),
             Request::Undelivered {
                 held,
                 request,
@@ -87,9 +87,9 @@ impl<R: Reader, T: Ticket> Core<R, T> {
                 self.keep_for_repeat(now, &held, request.as_ref(), waiter);
                 self.take_back(now, held, request, waiter);
             }
-            Request::Census { ticket } => {
-                let census = self.census(now);
-                self.answer(now, ticket, Ok(Given::Census(census)));
+            Request::QueueSnapshot { ticket } => {
+                let snapshot = self.snapshot(now);
+                self.answer(now, ticket, Ok(CallReply::QueueSnapshot(snapshot)));
             }
         }
     }
@@ -107,7 +107,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
     }
 
     /// Keeps an answer until the open turn is durable.
-    pub(super) fn answer(&mut self, now: Now, ticket: T, answer: Result<Given, CallError>) {
+    pub(super) fn answer(&mut self, now: Now, ticket: T, answer: Result<CallReply, CallError>) {
         let turn = self.open.get_or_insert_with(|| Turn::new(now));
         turn.answers.push((ticket, answer));
     }
@@ -178,7 +178,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
     }
 
     /// Counts of the queues that have live jobs, of every namespace, the first [`CENSUS_QUEUES_MAX`] of them.
-    fn census(&mut self, now: Now) -> Vec<QueueGauge> {
+    fn snapshot(&mut self, now: Now) -> Vec<QueueGauge> {
         let mut ask = |query| self.apply(now, Command::Query(Box::new(query)), None);
         let mut namespaces = vec![Namespace::default()];
         if let Ok(Reply::Namespaces(records)) = ask(Query::Namespaces) {
@@ -186,7 +186,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         }
         namespaces.sort();
         namespaces.dedup();
-        let mut census: Vec<QueueGauge> = Vec::new();
+        let mut snapshot: Vec<QueueGauge> = Vec::new();
         let mut left_out = 0;
         for namespace in namespaces {
             let mut after = None;
@@ -198,12 +198,12 @@ impl<R: Reader, T: Ticket> Core<R, T> {
                 let is_last = queues.len() < PAGE_QUEUES_MAX;
                 after = queues.last().map(|view| view.queue.clone());
                 for view in queues.into_iter().filter(|view| view.counts.live() > 0) {
-                    if census.len() >= CENSUS_QUEUES_MAX {
+                    if snapshot.len() >= CENSUS_QUEUES_MAX {
                         left_out += 1;
                         continue;
                     }
                     let age = view.oldest_ready_for.map_or(0.0, |age| age.as_secs_f64());
-                    census.push((namespace.clone(), view.queue, view.counts, age));
+                    snapshot.push((namespace.clone(), view.queue, view.counts, age));
                 }
                 if is_last {
                     break;
@@ -211,6 +211,6 @@ impl<R: Reader, T: Ticket> Core<R, T> {
             }
         }
         self.numbers.gauges.queues_left_out.set(left_out);
-        census
+        snapshot
     }
 }

@@ -7,7 +7,7 @@ use ganger_types::command::{Fail, Held, Lease};
 use ganger_types::{Bytes, Command, Grant, Group, InputState, JobKey, JobRef, Now, Reply, limits};
 
 use super::request::Ticket;
-use super::{Core, Unseen};
+use super::{Core, PendingRows};
 use crate::{CallError, Delivery};
 
 /// Jobs leased before their payloads are read: bounds what is in memory beyond the limit.
@@ -20,14 +20,14 @@ const NULL: Bytes = Bytes::from_static(b"null");
 const DAMAGED: &str = "damaged";
 
 /// Why a job cannot be handed out.
-enum Trouble {
+enum DeliveryFault {
     /// Its bytes are damaged: it is set aside.
     Damaged(String),
     /// The store cannot be read at all.
     Unreadable(StoreError),
 }
 
-impl From<StoreError> for Trouble {
+impl From<StoreError> for DeliveryFault {
     fn from(error: StoreError) -> Self {
         match error {
             StoreError::Damaged { .. } => Self::Damaged(error.to_string()),
@@ -94,8 +94,8 @@ impl<R: Reader, T: Ticket> Core<R, T> {
                         inputs,
                     });
                 }
-                Err(Trouble::Damaged(what)) => self.set_aside(now, &grant, what),
-                Err(Trouble::Unreadable(error)) => {
+                Err(DeliveryFault::Damaged(what)) => self.set_aside(now, &grant, what),
+                Err(DeliveryFault::Unreadable(error)) => {
                     trouble = Some(CallError::from_read(&self.settings.shard, &error));
                     // The job does not pay for the store, and is not tried again at once.
                     self.give_back(now, held(&grant), true, "its payload could not be read");
@@ -159,7 +159,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         drop(self.apply(now, Command::Fail(Box::new(fail)), None));
     }
 
-    fn read_one(&mut self, grant: &Grant) -> Result<(Bytes, Vec<Bytes>), Trouble> {
+    fn read_one(&mut self, grant: &Grant) -> Result<(Bytes, Vec<Bytes>), DeliveryFault> {
         if grant.key == JobKey::OF_QLESS {
             let payload = self.live().engine.payload_of_qless(grant);
             return Ok((payload.unwrap_or_default(), Vec::new()));
@@ -173,12 +173,14 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         Ok((payload, inputs))
     }
 
-    fn read_payload(&mut self, key: JobKey) -> Result<Bytes, Trouble> {
-        let mut unseen = Unseen {
+    fn read_payload(&mut self, key: JobKey) -> Result<Bytes, DeliveryFault> {
+        let mut pending = PendingRows {
             open: self.open.as_mut(),
-            flights: &mut self.flights,
+            turns_in_flight: &mut self.turns_in_flight,
         };
-        let found = unseen.payload(key).or_else(|| self.blobs.take_payload(key));
+        let found = pending
+            .payload(key)
+            .or_else(|| self.blobs.take_payload(key));
         if let Some(payload) = found {
             self.numbers.counters.blob_hits_total.inc();
             return Ok(payload);
@@ -192,13 +194,13 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         if expected == 0 {
             return Ok(Bytes::new());
         }
-        Err(Trouble::Damaged(format!(
+        Err(DeliveryFault::Damaged(format!(
             "the payload of {expected} bytes of job {key} is missing"
         )))
     }
 
     /// The inputs of a job: rows of the store, overlaid by those on their way to it.
-    fn read_inputs(&mut self, grant: &Grant) -> Result<Vec<Bytes>, Trouble> {
+    fn read_inputs(&mut self, grant: &Grant) -> Result<Vec<Bytes>, DeliveryFault> {
         let wanted = usize::try_from(grant.inputs).unwrap_or(usize::MAX);
         let mut slots: Vec<Option<InputState>> = vec![None; wanted];
         let mut put = |slot: u32, state: Option<InputState>| {
@@ -209,9 +211,9 @@ impl<R: Reader, T: Ticket> Core<R, T> {
                 *place = state;
             }
         };
-        let unseen = self.unseen().inputs(grant.key);
+        let pending = self.pending().inputs(grant.key);
         // Rows of pure dependencies, and several of one slot, are no reason to leave the store unread.
-        let overlaid: BTreeSet<u32> = unseen
+        let overlaid: BTreeSet<u32> = pending
             .iter()
             .filter_map(|row| row.as_ref().ok())
             .map(|row| row.slot)
@@ -228,7 +230,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
                 }
             }
         }
-        for row in unseen {
+        for row in pending {
             match row {
                 Ok(row) => put(row.slot, Some(row.state)),
                 Err(slot) => put(slot, None),
@@ -246,7 +248,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         key: JobKey,
         slot: usize,
         state: Option<InputState>,
-    ) -> Result<Bytes, Trouble> {
+    ) -> Result<Bytes, DeliveryFault> {
         match state {
             Some(InputState::Value(bytes) | InputState::Received { value: bytes, .. }) => Ok(bytes),
             Some(InputState::Delivered { upstream, .. }) => self.read_result(upstream),
@@ -257,17 +259,17 @@ impl<R: Reader, T: Ticket> Core<R, T> {
                     upstream: JobRef { id, .. },
                     ..
                 },
-            ) => Err(Trouble::Damaged(format!(
+            ) => Err(DeliveryFault::Damaged(format!(
                 "input {slot} of job {key} still waits for job {id}, though the job is ready"
             ))),
-            None => Err(Trouble::Damaged(format!(
+            None => Err(DeliveryFault::Damaged(format!(
                 "input {slot} of job {key} is missing"
             ))),
         }
     }
 
-    fn read_result(&mut self, upstream: JobKey) -> Result<Bytes, Trouble> {
-        if let Some(result) = self.unseen().result(upstream) {
+    fn read_result(&mut self, upstream: JobKey) -> Result<Bytes, DeliveryFault> {
+        if let Some(result) = self.pending().result(upstream) {
             self.numbers.counters.blob_hits_total.inc();
             return Ok(result.unwrap_or(NULL));
         }
@@ -285,10 +287,10 @@ impl<R: Reader, T: Ticket> Core<R, T> {
             .as_ref()
             .and_then(|record| record.finished.as_ref()?.result_bytes);
         match (record, expected) {
-            (None, _) => Err(Trouble::Damaged(format!(
+            (None, _) => Err(DeliveryFault::Damaged(format!(
                 "job {upstream}, an input, is missing"
             ))),
-            (Some(_), Some(bytes)) if bytes > 0 => Err(Trouble::Damaged(format!(
+            (Some(_), Some(bytes)) if bytes > 0 => Err(DeliveryFault::Damaged(format!(
                 "the result of {bytes} bytes of job {upstream}, an input, is missing"
             ))),
             (Some(_), Some(_)) => Ok(Bytes::new()),

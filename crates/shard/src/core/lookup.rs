@@ -62,8 +62,15 @@ impl<R: Reader, T: Ticket> Core<R, T> {
             known.jobs.extend(found);
         }
         if let Some(followed) = followed {
-            let unseen = self.unseen().dependents();
-            read_followers(&mut Archived { core: self, unseen }, &followed, &mut known)?;
+            let pending = self.pending().dependents();
+            read_followers(
+                &mut FinishedLookup {
+                    core: self,
+                    pending,
+                },
+                &followed,
+                &mut known,
+            )?;
         }
         if !with_inputs {
             return Ok(known);
@@ -93,7 +100,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         namespace: &Namespace,
         id: &JobId,
     ) -> Result<Option<JobRecord>, StoreError> {
-        match self.unseen().ended_by_id(namespace, id) {
+        match self.pending().ended_by_id(namespace, id) {
             EndedRow::Record(record) => return Ok(Some(record.clone())),
             EndedRow::Gone => return Ok(None),
             EndedRow::Unknown => {}
@@ -103,7 +110,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
     }
 
     fn ended_by_key(&mut self, key: JobKey) -> Result<Option<JobRecord>, StoreError> {
-        match self.unseen().ended(key) {
+        match self.pending().ended(key) {
             EndedRow::Record(record) => return Ok(Some(record.clone())),
             EndedRow::Gone => return Ok(None),
             EndedRow::Unknown => {}
@@ -115,7 +122,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
     /// A stored record counts if it says the job has ended and no turn in flight says otherwise.
     fn unless_superseded(&mut self, record: Option<JobRecord>) -> Option<JobRecord> {
         let record = record.filter(|record| record.finished.is_some())?;
-        let is_current = matches!(self.unseen().ended(record.key), EndedRow::Unknown);
+        let is_current = matches!(self.pending().ended(record.key), EndedRow::Unknown);
         is_current.then_some(record)
     }
 
@@ -128,7 +135,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
             from = page.last().and_then(|last| last.slot.checked_add(1));
             rows.extend(page.into_iter().map(|row| (row.slot, row)));
         }
-        for row in self.unseen().inputs(key) {
+        for row in self.pending().inputs(key) {
             match row {
                 Ok(row) => drop(rows.insert(row.slot, row)),
                 Err(slot) => drop(rows.remove(&slot)),
@@ -139,19 +146,19 @@ impl<R: Reader, T: Ticket> Core<R, T> {
 }
 
 /// Finished jobs in the turns in flight and in the store.
-struct Archived<'a, R, T> {
+struct FinishedLookup<'a, R, T> {
     core: &'a mut Core<R, T>,
     /// Dependents by their upstreams, as the turns in flight have written them.
-    unseen: BTreeMap<JobKey, Vec<JobKey>>,
+    pending: BTreeMap<JobKey, Vec<JobKey>>,
 }
 
-impl<R: Reader, T: Ticket> Archive for Archived<'_, R, T> {
+impl<R: Reader, T: Ticket> Archive for FinishedLookup<'_, R, T> {
     type Error = StoreError;
 
     fn dependents(&mut self, key: JobKey) -> Result<Vec<JobKey>, StoreError> {
         // One more than a command may change: the engine then refuses it.
         let mut found = self.core.live().reader.dependents(key, BULK_JOBS_MAX + 1)?;
-        found.extend(self.unseen.get(&key).into_iter().flatten());
+        found.extend(self.pending.get(&key).into_iter().flatten());
         Ok(found)
     }
 

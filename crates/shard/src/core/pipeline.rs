@@ -5,9 +5,9 @@ use std::sync::Arc;
 use ganger_store::{Reader, StoredJob};
 use ganger_types::{Change, Commit, Elapsed, Happening, JobId, Meta, Now, QlessKey, QlessRow};
 
-use super::request::{Given, Output, Ticket};
-use super::turn::{Expected, Flight, Turn};
-use super::{Core, IN_FLIGHT_TURNS_MAX, Order, Stage};
+use super::request::{CallReply, Output, Ticket};
+use super::turn::{Expected, Turn, TurnInFlight};
+use super::{Core, IN_FLIGHT_TURNS_MAX, Stage, StoreTask};
 use crate::CallError;
 use crate::metrics::Waits;
 use crate::settings::GROUP_WAIT_MAX;
@@ -19,9 +19,9 @@ const COMPANY_MIN: usize = 8;
 impl<R: Reader, T: Ticket> Core<R, T> {
     /// Turns that the store has not confirmed.
     fn unconfirmed(&self) -> usize {
-        self.flights
+        self.turns_in_flight
             .iter()
-            .filter(|flight| !flight.is_durable)
+            .filter(|turn_in_flight| !turn_in_flight.is_durable)
             .count()
     }
 
@@ -98,8 +98,10 @@ impl<R: Reader, T: Ticket> Core<R, T> {
                 changes: std::mem::take(&mut turn.effects.changes),
             })
         });
-        self.orders.extend(commit.clone().map(Order::Commit));
-        self.flights.push_back(Flight::new(turn, commit));
+        self.store_tasks
+            .extend(commit.clone().map(StoreTask::Commit));
+        self.turns_in_flight
+            .push_back(TurnInFlight::new(turn, commit));
         self.release();
     }
 
@@ -108,17 +110,20 @@ impl<R: Reader, T: Ticket> Core<R, T> {
     /// # Panics
     /// If it is not the next one: the store and the shard have lost each other.
     pub(super) fn committed(&mut self, sequence: u64, is_reserve_open: bool, now: Now) {
-        let flight = self.flights.iter_mut().find(|flight| !flight.is_durable);
-        let flight = flight.expect("only what was given can be committed");
-        let commit = flight
+        let turn_in_flight = self
+            .turns_in_flight
+            .iter_mut()
+            .find(|turn_in_flight| !turn_in_flight.is_durable);
+        let turn_in_flight = turn_in_flight.expect("only what was given can be committed");
+        let commit = turn_in_flight
             .commit
             .as_ref()
             .expect("a turn without a commit is durable");
         assert_eq!(commit.sequence, sequence, "commits are confirmed in order");
         self.durable = sequence;
         self.durable_meta = commit.meta;
-        self.setbacks.note_success();
-        flight.is_durable = true;
+        self.backoff.note_success();
+        turn_in_flight.is_durable = true;
         self.note_reserve(is_reserve_open, now.elapsed);
         self.store_idle_since = now.elapsed;
         self.release();
@@ -129,55 +134,63 @@ impl<R: Reader, T: Ticket> Core<R, T> {
     /// Lets out every turn that is durable and has only durable ones before it.
     pub(super) fn release(&mut self) {
         let mut released = 0;
-        while self.flights.front().is_some_and(|flight| flight.is_durable) {
-            let flight = self.flights.pop_front().expect("there is a front");
-            released += flight.commands;
-            self.let_out(flight);
+        while self
+            .turns_in_flight
+            .front()
+            .is_some_and(|turn_in_flight| turn_in_flight.is_durable)
+        {
+            let turn_in_flight = self.turns_in_flight.pop_front().expect("there is a front");
+            released += turn_in_flight.commands;
+            self.let_out(turn_in_flight);
         }
         if released > 0 {
             self.company = released + self.open.as_ref().map_or(0, |turn| turn.commands);
         }
     }
 
-    fn let_out(&mut self, mut flight: Flight<T>) {
+    fn let_out(&mut self, mut turn_in_flight: TurnInFlight<T>) {
         let mut waits = Waits::new();
-        if let Some(commit) = &flight.commit {
-            waits = self.numbers.observe_turn(flight.commands, &commit.changes);
+        if let Some(commit) = &turn_in_flight.commit {
+            waits = self
+                .numbers
+                .observe_turn(turn_in_flight.commands, &commit.changes);
             self.blobs.learn(&commit.changes);
             self.upkeep.note_touched(&commit.changes);
         }
-        self.numbers.observe_events(&flight.effects.events, waits);
+        self.numbers
+            .observe_events(&turn_in_flight.effects.events, waits);
         // Messages before every answer: clients count on it.
-        if !flight.effects.messages.is_empty() {
-            let messages = std::mem::take(&mut flight.effects.messages);
+        if !turn_in_flight.effects.messages.is_empty() {
+            let messages = std::mem::take(&mut turn_in_flight.effects.messages);
             self.outputs.push(Output::Messages(messages));
         }
         if self.waiters.has_ends() {
-            self.tell_ends(&mut flight);
+            self.tell_ends(&mut turn_in_flight);
         }
         if self.waiters.has_ends_of_qless()
-            && let Some(commit) = &flight.commit
+            && let Some(commit) = &turn_in_flight.commit
         {
             self.tell_ends_of_qless(commit);
         }
         // Events first: whoever has an answer may rely on its events having been told.
-        if !flight.effects.events.is_empty() {
-            self.outputs.push(Output::Events(flight.effects.events));
+        if !turn_in_flight.effects.events.is_empty() {
+            self.outputs
+                .push(Output::Events(turn_in_flight.effects.events));
         }
         let grew = |change: &Change| matches!(change, Change::PutOutbox(_));
-        if let Some(commit) = &flight.commit
+        if let Some(commit) = &turn_in_flight.commit
             && commit.changes.iter().any(grew)
         {
             self.outputs.push(Output::Outbox);
         }
-        let answers = flight.answers.into_iter();
+        let answers = turn_in_flight.answers.into_iter();
         self.outputs
             .extend(answers.map(|(ticket, answer)| Output::Answer(ticket, answer)));
     }
 
     /// Answers those who wait for the end of a job that ended in this turn.
-    fn tell_ends(&mut self, flight: &mut Flight<T>) {
-        for event in &flight.effects.events {
+    fn tell_ends(&mut self, turn_in_flight: &mut TurnInFlight<T>) {
+        for event in &turn_in_flight.effects.events {
             let (key, id, is_gone) = match &event.happening {
                 Happening::JobMoved { key, job, to, .. } if to.is_terminal() => (*key, job, false),
                 Happening::JobRemoved { key, job, .. } => (*key, job, true),
@@ -190,7 +203,9 @@ impl<R: Reader, T: Ticket> Core<R, T> {
             let record = if is_gone {
                 None
             } else {
-                flight.rows.ended_record(flight.commit.as_ref(), key)
+                turn_in_flight
+                    .rows
+                    .ended_record(turn_in_flight.commit.as_ref(), key)
             };
             let job = record.map(|record| {
                 Box::new(StoredJob {
@@ -199,7 +214,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
                 })
             });
             for waiter in waiters {
-                let answer = Ok(Given::Job(job.clone()));
+                let answer = Ok(CallReply::Job(job.clone()));
                 self.outputs.push(Output::Answer(waiter.ticket, answer));
             }
         }
@@ -229,7 +244,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
             let view = row.and_then(|job| live.engine.guest_of_row(namespace, job));
             let job = view.map(|job| Box::new(StoredJob::new(job.record, job.lease)));
             for waiter in waiters {
-                let answer = Ok(Given::Job(job.clone()));
+                let answer = Ok(CallReply::Job(job.clone()));
                 self.outputs.push(Output::Answer(waiter.ticket, answer));
             }
         }
@@ -241,11 +256,11 @@ impl<R: Reader, T: Ticket> Core<R, T> {
             .open
             .take()
             .map(|turn: Turn<T>| (turn.answers, turn.returns));
-        let flights = std::mem::take(&mut self.flights);
-        let flights = flights
+        let turns_in_flight = std::mem::take(&mut self.turns_in_flight);
+        let turns_in_flight = turns_in_flight
             .into_iter()
-            .map(|flight| (flight.answers, flight.returns));
-        let (answers, returns): (Vec<_>, Vec<_>) = flights.chain(open).unzip();
+            .map(|turn_in_flight| (turn_in_flight.answers, turn_in_flight.returns));
+        let (answers, returns): (Vec<_>, Vec<_>) = turns_in_flight.chain(open).unzip();
         self.inbox.extend(returns.into_iter().flatten());
         for (ticket, _) in answers.into_iter().flatten() {
             self.outputs

@@ -7,7 +7,7 @@ use ganger_types::keys::Look;
 use ganger_types::{Bytes, Command, KeyCalls, Namespace, Now};
 
 use super::Core;
-use super::request::{Given, Output, Request, Ticket};
+use super::request::{CallReply, Output, Request, Ticket};
 
 impl<R: Reader, T: Ticket> Core<R, T> {
     /// Takes the reads out of what waits, and answers those that can see nothing but what is durable.
@@ -38,7 +38,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         let before = self.commands_in_open();
         let is_durable = commands.iter().all(|command| self.sees_durable(command));
         let changes = self.changes_in_open();
-        let answer = Ok(Given::Replies(self.apply_all(now, commands)));
+        let answer = Ok(CallReply::Replies(self.apply_all(now, commands)));
         // What had run out was removed by the look.
         if !is_durable || self.changes_in_open() != changes {
             return self.answer(now, ticket, answer);
@@ -69,18 +69,18 @@ impl<R: Reader, T: Ticket> Core<R, T> {
             Some(Look::At(keys)) => keys
                 .iter()
                 .all(|key| self.is_durable(&calls.namespace, key)),
-            Some(Look::Everywhere) => !self.unseen().touches_keys(),
+            Some(Look::Everywhere) => !self.pending().touches_keys(),
             None => false,
         })
     }
 
     fn is_durable(&mut self, namespace: &Namespace, key: &Bytes) -> bool {
         let number = self.live().engine.number_of_key(namespace, key);
-        let mut unseen = self.unseen();
+        let mut pending = self.pending();
         match number {
-            Some(number) => !unseen.touches_key(number),
+            Some(number) => !pending.touches_key(number),
             // It may have been there until just now.
-            None => !unseen.removes_keys(),
+            None => !pending.removes_keys(),
         }
     }
 }

@@ -6,28 +6,28 @@ use ganger_engine::Start;
 use ganger_store::{CommitError, Line, Opened, Reader, StoreError};
 use ganger_types::{Elapsed, Now};
 
+use super::recovery_backoff::{Recovery, RecoveryBackoff};
 use super::request::{Output, Request, Ticket};
-use super::setback::{Recovery, Setbacks};
 use super::waiters::Waiter;
-use super::{Core, Fresh, Live, Order, Report, Stage};
+use super::{Core, Live, ReloadedEngine, Stage, StoreReport, StoreTask};
 use crate::{CallError, StopCause};
 
 impl<R: Reader, T: Ticket> Core<R, T> {
     /// Takes what the store says.
-    pub fn report(&mut self, report: Report<R>, now: Now) {
+    pub fn report(&mut self, report: StoreReport<R>, now: Now) {
         if matches!(self.stage, Stage::Stopped(_)) {
             return;
         }
         match report {
-            Report::Committed {
+            StoreReport::Committed {
                 sequence,
                 is_reserve_open,
             } => self.committed(sequence, is_reserve_open, now),
-            Report::Failed { sequence, error } => self.failed(sequence, error, now),
-            Report::Loaded(Ok(fresh)) => self.loaded(*fresh, now),
-            Report::Loaded(Err(error)) => self.not_loaded(&error, now),
-            Report::Found { round, jobs } => self.found(round, jobs, now),
-            Report::Upkeep {
+            StoreReport::Failed { sequence, error } => self.failed(sequence, error, now),
+            StoreReport::Loaded(Ok(fresh)) => self.loaded(*fresh, now),
+            StoreReport::Loaded(Err(error)) => self.not_loaded(&error, now),
+            StoreReport::Found { round, jobs } => self.found(round, jobs, now),
+            StoreReport::Upkeep {
                 free_bytes,
                 reserve,
                 error,
@@ -48,7 +48,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
             meta: self.durable_meta,
             now,
         };
-        self.orders.push(Order::Load { start });
+        self.store_tasks.push(StoreTask::Load { start });
     }
 
     fn failed(&mut self, sequence: u64, error: CommitError, now: Now) {
@@ -89,11 +89,11 @@ impl<R: Reader, T: Ticket> Core<R, T> {
     /// Has the rows read back: at once after the first failure, later after each one that follows it.
     fn recover_after_pause(&mut self, recovery: Recovery, now: Now) {
         self.stage = Stage::Loading;
-        let pause = self.setbacks.note_failure();
+        let pause = self.backoff.note_failure();
         if !pause.is_zero() {
             self.numbers.counters.recovery_pauses_total.inc();
         }
-        self.setbacks.wait(now.elapsed.after(pause), recovery);
+        self.backoff.wait(now.elapsed.after(pause), recovery);
         self.recover_when_due(now);
     }
 
@@ -119,14 +119,15 @@ impl<R: Reader, T: Ticket> Core<R, T> {
 
     /// Orders the recovery that waits, once its pause is over.
     pub(super) fn recover_when_due(&mut self, now: Now) {
-        let due = self.setbacks.take_due(now.elapsed);
+        let due = self.backoff.take_due(now.elapsed);
         self.recovery = due.unwrap_or(self.recovery);
         match due {
             Some(Recovery::Load) => self.order_load(now),
             Some(Recovery::Reopen) => {
                 let seed = (self.seeds)();
                 let shard = self.settings.shard.clone();
-                self.orders.push(Order::Reopen { shard, seed, now });
+                self.store_tasks
+                    .push(StoreTask::Reopen { shard, seed, now });
             }
             None => {}
         }
@@ -148,7 +149,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
     }
 
     /// A new engine is there: into service.
-    fn loaded(&mut self, fresh: Fresh<R>, now: Now) {
+    fn loaded(&mut self, fresh: ReloadedEngine<R>, now: Now) {
         if let Some(opened) = fresh.opened
             && !self.settle_unknown(opened)
         {
@@ -180,14 +181,14 @@ impl<R: Reader, T: Ticket> Core<R, T> {
             self.end(StopCause::Fenced { reason });
             return false;
         }
-        for flight in &mut self.flights {
-            let Some(commit) = &flight.commit else {
+        for turn_in_flight in &mut self.turns_in_flight {
+            let Some(commit) = &turn_in_flight.commit else {
                 continue;
             };
             if commit.sequence > opened.sequence {
                 break;
             }
-            flight.is_durable = true;
+            turn_in_flight.is_durable = true;
         }
         self.release();
         let refusal = self.unavailable("the write was not there after the store was opened again");
@@ -228,7 +229,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
     pub(super) fn end(&mut self, cause: StopCause) {
         let reason = cause.to_string();
         self.stage = Stage::Stopped(cause);
-        self.setbacks = Setbacks::default();
+        self.backoff = RecoveryBackoff::default();
         self.drop_engine();
         let refusal = self.unavailable(&reason);
         self.fail_turns(&refusal);
@@ -246,7 +247,8 @@ impl<R: Reader, T: Ticket> Core<R, T> {
 
     /// Once asked to stop: ends when everything taken is durable and answered.
     pub(super) fn finish_stopping(&mut self) {
-        let is_drained = self.inbox.is_empty() && self.open.is_none() && self.flights.is_empty();
+        let is_drained =
+            self.inbox.is_empty() && self.open.is_none() && self.turns_in_flight.is_empty();
         if matches!(self.stage, Stage::Stopping) && is_drained {
             self.end(StopCause::Asked);
         }
@@ -268,8 +270,10 @@ impl<R: Reader, T: Ticket> Core<R, T> {
                 | Request::Lease { ticket, .. }
                 | Request::AwaitEnd { ticket, .. }
                 | Request::Pop { ticket, .. }
-                | Request::Census { ticket } => ticket,
-                Request::GiveUp(_) | Request::Undelivered { .. } | Request::Unpop(_) => {
+                | Request::QueueSnapshot { ticket } => ticket,
+                Request::CancelWaiter(_)
+                | Request::Undelivered { .. }
+                | Request::ReturnElement(_) => {
                     if !matches!(self.stage, Stage::Stopped(_)) {
                         self.inbox.push_back(request);
                     }

@@ -10,7 +10,7 @@ use ganger_types::{
     Popped, QlessMessage, Queue, QueueCounts, Reply, RequestId, Timestamp,
 };
 
-use super::popping::Unpopped;
+use super::pop::UndeliveredElement;
 use crate::{CallError, Delivery};
 
 /// The name of a request that may wait; chosen by the caller, never used twice, smaller waits longer.
@@ -82,9 +82,9 @@ pub enum Request<T> {
         ticket: T,
     },
     /// An element that was taken for somebody who has gone: it goes back.
-    Unpop(Box<Unpopped>),
-    /// Whoever waited under this name has gone.
-    GiveUp(WaiterId),
+    ReturnElement(Box<UndeliveredElement>),
+    /// The caller that waited with this id has gone.
+    CancelWaiter(WaiterId),
     /// Grants that nobody picked up: they go back to their old places, uncounted.
     Undelivered {
         /// The leases.
@@ -95,7 +95,7 @@ pub enum Request<T> {
         waiter: WaiterId,
     },
     /// Counts of every queue, for metrics. Answered with the turn like a command.
-    Census {
+    QueueSnapshot {
         /// Where the answer goes.
         ticket: T,
     },
@@ -106,7 +106,7 @@ pub type QueueGauge = (Namespace, Queue, QueueCounts, f64);
 
 /// What an answer gives.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Given {
+pub enum CallReply {
     /// To [`Request::Call`].
     Reply(Reply),
     /// To [`Request::CallAll`], in order.
@@ -117,15 +117,15 @@ pub enum Given {
     Job(Option<Box<StoredJob>>),
     /// To [`Request::Pop`].
     Popped(Popped),
-    /// To [`Request::Census`].
-    Census(Vec<QueueGauge>),
+    /// To [`Request::QueueSnapshot`].
+    QueueSnapshot(Vec<QueueGauge>),
 }
 
 /// What comes out once it is durable, in order.
 #[derive(Debug)]
 pub enum Output<T> {
     /// An answer.
-    Answer(T, Result<Given, CallError>),
+    Answer(T, Result<CallReply, CallError>),
     /// Events of one turn.
     Events(Vec<Event>),
     /// Messages of qless, of one turn, for whoever listens.

@@ -133,7 +133,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
             space.full_until = None;
         }
         // What still goes to the store, a key that a read has found expired, is waited for.
-        if self.is_write_stopped() && self.has_room_to_write() && self.flights.is_empty() {
+        if self.is_write_stopped() && self.has_room_to_write() && self.turns_in_flight.is_empty() {
             self.resume_writing(now);
         }
         self.report_space(now.elapsed);
@@ -171,7 +171,10 @@ impl<R: Reader, T: Ticket> Core<R, T> {
 
     /// Keeps a request that gives something back until that can be written; gives all others back.
     pub(super) fn defer_if_write_stopped(&mut self, request: Request<T>) -> Option<Request<T>> {
-        let gives_back = matches!(request, Request::Undelivered { .. } | Request::Unpop(_));
+        let gives_back = matches!(
+            request,
+            Request::Undelivered { .. } | Request::ReturnElement(_)
+        );
         if gives_back && self.is_write_stopped() {
             self.deferred.push(request);
             return None;

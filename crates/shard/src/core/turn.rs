@@ -9,10 +9,10 @@ use ganger_types::{
 };
 
 use super::blobs::FixedMap;
-use super::request::{Given, Request};
+use super::request::{CallReply, Request};
 use crate::CallError;
 
-pub(super) type Answers<T> = Vec<(T, Result<Given, CallError>)>;
+pub(super) type Answers<T> = Vec<(T, Result<CallReply, CallError>)>;
 
 /// The turn that commands are applied to.
 pub(super) struct Turn<T> {
@@ -79,7 +79,7 @@ impl Expected {
 }
 
 /// A closed turn: given to the store, or waiting behind those that were.
-pub(super) struct Flight<T> {
+pub(super) struct TurnInFlight<T> {
     /// What the store was given; `None` if the turn wrote nothing.
     pub(super) commit: Option<Arc<Commit>>,
     pub(super) commands: usize,
@@ -92,7 +92,7 @@ pub(super) struct Flight<T> {
     pub(super) rows: Rows,
 }
 
-impl<T> Flight<T> {
+impl<T> TurnInFlight<T> {
     /// Closes a turn whose changes have become `commit`.
     pub(super) fn new(turn: Turn<T>, commit: Option<Arc<Commit>>) -> Self {
         Self {
@@ -205,9 +205,9 @@ impl Rows {
 }
 
 /// A look into turns that are not committed, newest first.
-pub(super) struct Unseen<'a, T> {
+pub(super) struct PendingRows<'a, T> {
     pub(super) open: Option<&'a mut Turn<T>>,
-    pub(super) flights: &'a mut std::collections::VecDeque<Flight<T>>,
+    pub(super) turns_in_flight: &'a mut std::collections::VecDeque<TurnInFlight<T>>,
 }
 
 /// What the turns in flight say of a finished job.
@@ -220,22 +220,22 @@ pub(super) enum EndedRow<'a> {
     Record(&'a JobRecord),
 }
 
-impl<T> Unseen<'_, T> {
+impl<T> PendingRows<'_, T> {
     /// Each turn's rows with its changes, newest first.
     fn newest_first(&mut self) -> impl Iterator<Item = (&Rows, &[Change])> {
         let open = self.open.as_deref_mut().map(|turn| {
             turn.rows.index(&turn.effects.changes);
             (&turn.rows, &turn.effects.changes[..])
         });
-        let flights = self.flights.iter_mut().rev().map(|flight| {
-            let changes = flight
+        let turns_in_flight = self.turns_in_flight.iter_mut().rev().map(|turn_in_flight| {
+            let changes = turn_in_flight
                 .commit
                 .as_ref()
                 .map_or(&[][..], |commit| &commit.changes);
-            flight.rows.index(changes);
-            (&flight.rows, changes)
+            turn_in_flight.rows.index(changes);
+            (&turn_in_flight.rows, changes)
         });
-        open.into_iter().chain(flights)
+        open.into_iter().chain(turns_in_flight)
     }
 
     /// The finished job with this id.

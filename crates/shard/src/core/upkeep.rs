@@ -8,7 +8,7 @@ use ganger_types::command::{Retire, Retiree, RetireeQuery};
 use ganger_types::{Change, Command, Elapsed, JobKey, Now, limits};
 
 use super::request::Ticket;
-use super::{Core, Order};
+use super::{Core, StoreTask};
 
 /// Every so many looks the store gets its upkeep even if it is never found idle.
 const LOOKS_WITHOUT_IDLE_MAX: u32 = 10;
@@ -17,7 +17,7 @@ const LOOKS_WITHOUT_IDLE_MAX: u32 = 10;
 pub(super) struct Upkeep {
     looked_at: Elapsed,
     looks_without_idle: u32,
-    /// An order is with the store and its report has not come.
+    /// The store has a task, and its report has not come.
     is_ordered: bool,
     /// Retention still to be done in this round, and how many to ask for at once.
     queries: VecDeque<RetireeQuery>,
@@ -106,7 +106,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         if self.upkeep.is_ordered {
             return;
         }
-        let is_quiet = self.flights.is_empty() && self.inbox.is_empty();
+        let is_quiet = self.turns_in_flight.is_empty() && self.inbox.is_empty();
         let is_idle = is_quiet || self.upkeep.looks_without_idle >= LOOKS_WITHOUT_IDLE_MAX;
         self.upkeep.looks_without_idle = if is_idle {
             0
@@ -114,7 +114,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
             self.upkeep.looks_without_idle + 1
         };
         self.upkeep.is_ordered = true;
-        self.orders.push(Order::Upkeep { is_idle });
+        self.store_tasks.push(StoreTask::Upkeep { is_idle });
     }
 
     pub(super) fn kept_up(
@@ -145,7 +145,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         self.upkeep.is_finding = true;
         self.upkeep.touched.clear();
         let (round, limit) = (self.upkeep.round, self.upkeep.slice);
-        self.orders.push(Order::Find {
+        self.store_tasks.push(StoreTask::Find {
             round,
             query,
             limit,
@@ -167,7 +167,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         let touched = std::mem::take(&mut self.upkeep.touched);
         jobs.retain(|retiree| {
             let key = retiree.record.key;
-            !touched.contains(&key) && !self.unseen().knows(key)
+            !touched.contains(&key) && !self.pending().knows(key)
         });
         let removed = if jobs.is_empty() {
             0

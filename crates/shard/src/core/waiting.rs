@@ -12,7 +12,7 @@ use ganger_types::query::Query;
 use ganger_types::{Command, JobId, JobKey, Namespace, Now, Queue, Reply, RequestId};
 
 use super::Core;
-use super::request::{Given, Output, Request, Ticket, WaiterId};
+use super::request::{CallReply, Output, Request, Ticket, WaiterId};
 use super::turn::Turn;
 use super::waiters::{EndWaiter, LeaseWaiter, Waiter};
 use crate::{CallError, Delivery};
@@ -38,7 +38,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
             Err(self.undeliverable())
         };
         if !self.must_wait(now, &answer) || wait_for.is_zero() {
-            self.answer(now, ticket, answer.map(Given::Deliveries));
+            self.answer(now, ticket, answer.map(CallReply::Deliveries));
             return;
         }
         let deadline = now.elapsed.after(wait_for.min(self.settings.wait_for_max));
@@ -101,7 +101,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
                 continue;
             }
             self.numbers.counters.wakes_served_total.inc();
-            self.answer(now, waiter.ticket, answer.map(Given::Deliveries));
+            self.answer(now, waiter.ticket, answer.map(CallReply::Deliveries));
         }
     }
 
@@ -135,7 +135,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         }
         let answer = self.read_job(&namespace, &id);
         let has_guests = self.live().engine.guest_namespaces() > 0;
-        let is_guest = has_guests && matches!(&answer, Ok(Given::Job(None)));
+        let is_guest = has_guests && matches!(&answer, Ok(CallReply::Job(None)));
         let answer = if is_guest {
             self.ask_for_job(now, namespace.clone(), id.clone())
         } else {
@@ -160,10 +160,10 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         }
     }
 
-    fn read_job(&mut self, namespace: &Namespace, id: &JobId) -> Result<Given, CallError> {
+    fn read_job(&mut self, namespace: &Namespace, id: &JobId) -> Result<CallReply, CallError> {
         let found = self.live().reader.find(namespace, id);
         let found = found.map_err(|error| CallError::from_read(&self.settings.shard, &error))?;
-        Ok(Given::Job(found.map(Box::new)))
+        Ok(CallReply::Job(found.map(Box::new)))
     }
 
     /// A job that is not stored as one of ours: it may be a guest.
@@ -172,14 +172,14 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         now: Now,
         namespace: Namespace,
         id: JobId,
-    ) -> Result<Given, CallError> {
+    ) -> Result<CallReply, CallError> {
         let query = Command::Query(Box::new(Query::Guest(namespace, id)));
         let found = match self.apply(now, query, None)? {
             Reply::Guest(found) => found,
             _ => None,
         };
         let stored = found.map(|job| Box::new(StoredJob::new(job.record, job.lease)));
-        Ok(Given::Job(stored))
+        Ok(CallReply::Job(stored))
     }
 
     /// Looks at the jobs of qless for whose ends somebody waits, in an engine that was just read back: what has ended
@@ -200,8 +200,8 @@ impl<R: Reader, T: Ticket> Core<R, T> {
     pub(super) fn end_patience(&mut self, now: Now) {
         while let Some(waiter) = self.waiters.take_impatient(now.elapsed) {
             let (ticket, answer) = match waiter {
-                Waiter::Lease(waiter) => (waiter.ticket, Ok(Given::Deliveries(Vec::new()))),
-                Waiter::Pop(waiter) => (waiter.ticket, Ok(Given::Popped(Ok(None)))),
+                Waiter::Lease(waiter) => (waiter.ticket, Ok(CallReply::Deliveries(Vec::new()))),
+                Waiter::Pop(waiter) => (waiter.ticket, Ok(CallReply::Popped(Ok(None)))),
                 Waiter::End(waiter) if self.live.is_some() && waiter.is_of_qless => {
                     let answer = self.ask_for_job(now, waiter.namespace, waiter.id);
                     self.answer(now, waiter.ticket, answer);
@@ -273,8 +273,8 @@ impl<R: Reader, T: Ticket> Core<R, T> {
 }
 
 /// Whether the job that was found lives, and somebody will tell of its end. Nobody does of items of raw keys.
-fn ends_are_told(answer: &Result<Given, CallError>) -> bool {
-    let Ok(Given::Job(Some(job))) = answer else {
+fn ends_are_told(answer: &Result<CallReply, CallError>) -> bool {
+    let Ok(CallReply::Job(Some(job))) = answer else {
         return false;
     };
     job.record.finished.is_none() && job.record.key != JobKey::OF_KEYS

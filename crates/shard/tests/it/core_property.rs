@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::kit::{Control, Fault, Gate, GateReader, complete, enqueue, held, lease, new_job};
-use ganger_shard::core::{Core, Given, Keeper, Order, Output, Report, Request, WaiterId};
+use ganger_shard::core::{
+    CallReply, Core, Output, Request, StoreExecutor, StoreReport, StoreTask, WaiterId,
+};
 use ganger_shard::{Hooks, Numbers, Settings};
 use ganger_store::{Loaded, MemoryStore, Reader, Reserve, Store};
 use ganger_types::qless::{Generation, QlessJob, QlessReply, QlessRequest, QlessRow, QlessState};
@@ -21,7 +23,7 @@ enum Step {
     Enqueue(usize),
     Lease { jobs: u32, waits: bool },
     Complete(usize),
-    GiveUp(usize),
+    CancelOnDrop(usize),
     Ask,
     AwaitEnd(usize),
     AwaitEndOfQless(usize),
@@ -49,7 +51,7 @@ fn step() -> impl Strategy<Value = Step> {
         4 => (1_usize..4).prop_map(Step::Enqueue),
         4 => (1_u32..4, any::<bool>()).prop_map(|(jobs, waits)| Step::Lease { jobs, waits }),
         4 => any::<usize>().prop_map(Step::Complete),
-        1 => any::<usize>().prop_map(Step::GiveUp),
+        1 => any::<usize>().prop_map(Step::CancelOnDrop),
         1 => Just(Step::Ask),
         2 => any::<usize>().prop_map(Step::AwaitEnd),
         1 => any::<usize>().prop_map(Step::AwaitEndOfQless),
@@ -66,10 +68,10 @@ fn step() -> impl Strategy<Value = Step> {
 /// A world of one core and its store, driven by hand.
 struct World {
     core: Core<GateReader, u64>,
-    keeper: Keeper<Gate>,
+    executor: StoreExecutor<Gate>,
     store: MemoryStore,
     control: Control,
-    orders: VecDeque<Order>,
+    store_tasks: VecDeque<StoreTask>,
     now: Now,
     next_ticket: u64,
     /// Asked and not answered.
@@ -130,10 +132,10 @@ impl World {
         });
         Self {
             core: Core::new(settings, Arc::clone(&numbers), opened, now, seeds),
-            keeper: Keeper::new(gate, numbers, Hooks::default()),
+            executor: StoreExecutor::new(gate, numbers, Hooks::default()),
             store,
             control,
-            orders: VecDeque::new(),
+            store_tasks: VecDeque::new(),
             now,
             next_ticket: 0,
             open: BTreeSet::new(),
@@ -194,11 +196,11 @@ impl World {
                     ticket,
                 });
             }
-            Step::GiveUp(which) if !self.waiting.is_empty() => {
+            Step::CancelOnDrop(which) if !self.waiting.is_empty() => {
                 let waiter = self.waiting.swap_remove(which % self.waiting.len());
                 // Whoever gives up listens no more: an answer may still come, or not.
                 self.open.remove(&waiter.0);
-                self.core.push(Request::GiveUp(waiter));
+                self.core.push(Request::CancelWaiter(waiter));
             }
             Step::AwaitEnd(which) if !self.acknowledged.is_empty() => {
                 let id = self
@@ -251,7 +253,7 @@ impl World {
             }
             Step::Complete(_)
             | Step::Undelivered(_)
-            | Step::GiveUp(_)
+            | Step::CancelOnDrop(_)
             | Step::AwaitEnd(_)
             | Step::AwaitEndOfQless(_) => {}
         }
@@ -292,20 +294,20 @@ impl World {
 
     fn run(&mut self) {
         self.core.run(self.now);
-        self.orders.extend(self.core.take_orders());
+        self.store_tasks.extend(self.core.take_store_tasks());
         for output in self.core.take_outputs() {
             self.check(output);
         }
     }
 
     fn let_store_work(&mut self, fault: Fault) {
-        let Some(order) = self.orders.pop_front() else {
+        let Some(task) = self.store_tasks.pop_front() else {
             return;
         };
-        if matches!(order, Order::Commit(_)) {
+        if matches!(task, StoreTask::Commit(_)) {
             self.control.script(&[fault]);
         }
-        let report: Option<Report<_>> = self.keeper.carry_out(order);
+        let report: Option<StoreReport<_>> = self.executor.execute(task);
         self.control.clear_script();
         if let Some(report) = report {
             self.core.report(report, self.now);
@@ -342,12 +344,12 @@ impl World {
         );
         self.waiting.retain(|waiter| waiter.0 != ticket);
         if let Some(jid) = self.putting.remove(&ticket) {
-            let is_put = matches!(&answer, Ok(Given::Reply(Reply::Qless(Ok(QlessReply::Text(put))))) if *put == jid);
+            let is_put = matches!(&answer, Ok(CallReply::Reply(Reply::Qless(Ok(QlessReply::Text(put))))) if *put == jid);
             assert_eq!(is_put, answer.is_ok(), "{answer:?}");
             assert_eq!(is_put, self.told.contains(&jid), "told before, or never");
         }
         match answer {
-            Ok(Given::Reply(Reply::Enqueued { jobs, .. })) => {
+            Ok(CallReply::Reply(Reply::Enqueued { jobs, .. })) => {
                 for job in jobs {
                     assert!(
                         self.state_of(&job.id).is_some(),
@@ -356,12 +358,12 @@ impl World {
                     self.acknowledged.insert(job.id);
                 }
             }
-            Ok(Given::Reply(Reply::Reported { .. })) => {
+            Ok(CallReply::Reply(Reply::Reported { .. })) => {
                 let id = self.completing.remove(&ticket).expect("a report was sent");
                 assert_eq!(self.state_of(&id), Some(JobState::Succeeded));
                 assert!(self.completed.insert(id), "one success per job");
             }
-            Ok(Given::Deliveries(deliveries)) => {
+            Ok(CallReply::Deliveries(deliveries)) => {
                 for delivery in deliveries {
                     let state = self.state_of(&delivery.grant.job);
                     assert_eq!(
@@ -376,7 +378,7 @@ impl World {
                     }
                 }
             }
-            Ok(Given::Job(Some(job))) if job.record.key == JobKey::OF_QLESS => {
+            Ok(CallReply::Job(Some(job))) if job.record.key == JobKey::OF_QLESS => {
                 let stored = self.job_of_qless(&job.record.namespace, &job.record.id);
                 let has_ended = stored.state == QlessState::Complete;
                 assert!(
@@ -384,7 +386,7 @@ impl World {
                     "told before its commit"
                 );
             }
-            Ok(Given::Job(Some(job))) if job.record.finished.is_some() => {
+            Ok(CallReply::Job(Some(job))) if job.record.finished.is_some() => {
                 assert_eq!(self.state_of(&job.record.id), Some(job.record.state));
             }
             _ => {}
@@ -477,7 +479,7 @@ impl World {
             self.now.elapsed = self.now.elapsed.after(Duration::from_millis(10));
             self.now.wall = self.now.wall.after(Duration::from_millis(10));
             self.run();
-            while !self.orders.is_empty() {
+            while !self.store_tasks.is_empty() {
                 self.let_store_work(Fault::None);
             }
             if self.open.is_empty() {
@@ -531,19 +533,19 @@ fn a_turn_waits_for_company_only_while_it_may_hope_for_it() {
     // A lone command goes out at once.
     world.take(Step::Enqueue(1));
     world.run();
-    assert_eq!(world.orders.len(), 1);
+    assert_eq!(world.store_tasks.len(), 1);
     // Three that came meanwhile make one turn. Four together are no load: it goes out at once.
     for _ in 0..3 {
         world.take(Step::Enqueue(1));
     }
     world.run();
     assert_eq!(
-        world.orders.len(),
+        world.store_tasks.len(),
         1,
         "the store is busy: the turn stays open"
     );
     world.let_store_work(Fault::None);
-    assert_eq!(world.orders.len(), 1, "so few do not wait for more");
+    assert_eq!(world.store_tasks.len(), 1, "so few do not wait for more");
     // Seven that came meanwhile, after three: ten are hoped for.
     for _ in 0..7 {
         world.take(Step::Enqueue(1));
@@ -551,14 +553,18 @@ fn a_turn_waits_for_company_only_while_it_may_hope_for_it() {
     world.run();
     world.let_store_work(Fault::None);
     assert!(
-        world.orders.is_empty(),
+        world.store_tasks.is_empty(),
         "seven of ten are there: it waits a little"
     );
     let sleep = world.core.sleep_for(world.now).expect("it wakes by itself");
     assert!(sleep <= Duration::from_micros(500), "{sleep:?}");
     world.take(Step::Time(500));
     world.run();
-    assert_eq!(world.orders.len(), 1, "no longer than the settings say");
+    assert_eq!(
+        world.store_tasks.len(),
+        1,
+        "no longer than the settings say"
+    );
 }
 
 #[test]
@@ -575,7 +581,7 @@ fn an_end_of_a_job_of_qless_whose_commit_failed_or_seemed_to_is_told_once_it_is_
         let settle = |world: &mut World, fault: Fault| {
             world.run();
             world.let_store_work(fault);
-            while !world.orders.is_empty() {
+            while !world.store_tasks.is_empty() {
                 world.let_store_work(Fault::None);
             }
         };

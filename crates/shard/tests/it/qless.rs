@@ -60,23 +60,23 @@ fn put_message(jid: &str) -> String {
 #[tokio::test(flavor = "multi_thread")]
 async fn messages_come_once_their_turn_is_durable_and_before_its_answer() {
     let bench = Bench::start().await;
-    let ears = listen(&bench.handle);
+    let listener = listen(&bench.handle);
     let arrived = bench.control.arrived();
     bench.control.hold();
     let handle = bench.handle.clone();
     let put = tokio::spawn(async move { call(&handle, "put 1 w q a k {} 0").await });
     bench.control.wait_arrived(arrived + 1);
-    assert_eq!(heard(&ears), [""; 0], "nothing is durable yet");
+    assert_eq!(heard(&listener), [""; 0], "nothing is durable yet");
     bench.control.release();
     put.await.expect("no panic");
-    assert_eq!(heard(&ears), [put_message("a")]);
+    assert_eq!(heard(&listener), [put_message("a")]);
     bench.handle.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn messages_of_later_turns_come_later_also_of_calls_that_change_nothing() {
     let bench = Bench::start().await;
-    let ears = listen(&bench.handle);
+    let listener = listen(&bench.handle);
     let arrived = bench.control.arrived();
     bench.control.hold();
     let spawn_call = |words: &'static str| {
@@ -98,7 +98,7 @@ async fn messages_of_later_turns_come_later_also_of_calls_that_change_nothing() 
     first.await.expect("no panic");
     second.await.expect("no panic");
     let unset = r#"{"event":"config_unset","option":"nothing"}"#.to_owned();
-    assert_eq!(heard(&ears), [put_message("a"), unset]);
+    assert_eq!(heard(&listener), [put_message("a"), unset]);
     bench.handle.stop().await;
 }
 
@@ -106,7 +106,7 @@ async fn messages_of_later_turns_come_later_also_of_calls_that_change_nothing() 
 async fn a_turn_that_failed_tells_nothing_and_leaves_nothing() {
     for fault in [Fault::NotApplied, Fault::UnknownAndLost] {
         let bench = Bench::start().await;
-        let ears = listen(&bench.handle);
+        let listener = listen(&bench.handle);
         bench.control.script(&[fault]);
         let lost = try_call(&bench.handle, "put 1 w q a k {} 0").await;
         assert!(
@@ -115,9 +115,9 @@ async fn a_turn_that_failed_tells_nothing_and_leaves_nothing() {
         );
         bench.handle.ready().await;
         assert_eq!(call(&bench.handle, "get 2 a").await, QlessReply::Nil);
-        assert_eq!(heard(&ears), [""; 0], "{fault:?}");
+        assert_eq!(heard(&listener), [""; 0], "{fault:?}");
         call(&bench.handle, "put 3 w q b k {} 0").await;
-        assert_eq!(heard(&ears), [put_message("b")], "{fault:?}");
+        assert_eq!(heard(&listener), [put_message("b")], "{fault:?}");
         bench.handle.stop().await;
     }
 }
@@ -125,12 +125,12 @@ async fn a_turn_that_failed_tells_nothing_and_leaves_nothing() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_turn_whose_commit_turns_out_to_be_there_tells_its_messages_once() {
     let bench = Bench::start().await;
-    let ears = listen(&bench.handle);
+    let listener = listen(&bench.handle);
     bench.control.script(&[Fault::UnknownButThere]);
     call(&bench.handle, "put 1 w q a k {} 0").await;
-    assert_eq!(heard(&ears), [put_message("a")]);
+    assert_eq!(heard(&listener), [put_message("a")]);
     assert_ne!(call(&bench.handle, "get 2 a").await, QlessReply::Nil);
-    assert_eq!(heard(&ears).len(), 1);
+    assert_eq!(heard(&listener).len(), 1);
     bench.handle.stop().await;
 }
 
@@ -138,9 +138,9 @@ async fn a_turn_whose_commit_turns_out_to_be_there_tells_its_messages_once() {
 async fn messages_that_nobody_listens_for_are_not_kept() {
     let bench = Bench::start().await;
     call(&bench.handle, "put 1 w q a k {} 0").await;
-    let ears = listen(&bench.handle);
+    let listener = listen(&bench.handle);
     call(&bench.handle, "put 1 w q b k {} 0").await;
-    assert_eq!(heard(&ears), [put_message("b")]);
+    assert_eq!(heard(&listener), [put_message("b")]);
     bench.handle.stop().await;
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::kit::{Control, Gate, GateReader};
-use ganger_shard::core::{Core, Given, Keeper, Order, Output, Request};
+use ganger_shard::core::{CallReply, Core, Output, Request, StoreExecutor, StoreTask};
 use ganger_shard::{Hooks, Numbers, Settings};
 use ganger_store::{MemoryStore, Store};
 use ganger_types::keys::{Condition, Expiry, KeyAnswers, KeyCall, KeyReply};
@@ -17,8 +17,8 @@ type Value = Option<Bytes>;
 /// A core, and a store that works when it is told to.
 struct World {
     core: Core<GateReader, u64>,
-    keeper: Keeper<Gate>,
-    orders: VecDeque<Order>,
+    executor: StoreExecutor<Gate>,
+    store_tasks: VecDeque<StoreTask>,
     now: Now,
     next: u64,
     /// The key that each open read looks at.
@@ -47,8 +47,8 @@ impl World {
         let seeds = Box::new(|| [7; 32]);
         let mut world = Self {
             core: Core::new(settings, Arc::clone(&numbers), opened, now, seeds),
-            keeper: Keeper::new(gate, numbers, Hooks::default()),
-            orders: VecDeque::new(),
+            executor: StoreExecutor::new(gate, numbers, Hooks::default()),
+            store_tasks: VecDeque::new(),
             now,
             next: 0,
             reads: BTreeMap::new(),
@@ -94,13 +94,13 @@ impl World {
 
     fn run(&mut self) {
         self.core.run(self.now);
-        self.orders.extend(self.core.take_orders());
+        self.store_tasks.extend(self.core.take_store_tasks());
         for output in self.core.take_outputs() {
             let Output::Answer(ticket, answer) = output else {
                 continue;
             };
             let reply = match answer.expect("nothing fails") {
-                Given::Replies(mut replies) => replies.remove(0).expect("nothing is refused"),
+                CallReply::Replies(mut replies) => replies.remove(0).expect("nothing is refused"),
                 other => panic!("{other:?}"),
             };
             let Reply::Keys(KeyAnswers::Each(mut replies)) = reply else {
@@ -132,15 +132,15 @@ impl World {
 
     /// The store carries out one order.
     fn store_works(&mut self) {
-        let Some(order) = self.orders.pop_front() else {
+        let Some(task) = self.store_tasks.pop_front() else {
             return;
         };
-        if let Order::Commit(commit) = &order {
+        if let StoreTask::Commit(commit) = &task {
             for change in &commit.changes {
                 self.note(change);
             }
         }
-        if let Some(report) = self.keeper.carry_out(order) {
+        if let Some(report) = self.executor.execute(task) {
             self.core.report(report, self.now);
         }
         self.run();
@@ -164,7 +164,7 @@ impl World {
 
     fn settle(&mut self) {
         self.run();
-        while !self.orders.is_empty() {
+        while !self.store_tasks.is_empty() {
             self.store_works();
         }
     }

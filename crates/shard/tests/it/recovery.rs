@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::kit::{Control, Fault, Gate, GateReader, enqueue, lease, new_job};
-use ganger_shard::core::{Core, Given, Keeper, Order, Output, Request, WaiterId};
+use ganger_shard::core::{CallReply, Core, Output, Request, StoreExecutor, StoreTask, WaiterId};
 use ganger_shard::{Hooks, Numbers, Settings, StopCause};
 use ganger_store::{MemoryStore, Store};
 use ganger_types::command::{NewJob, Start};
@@ -14,10 +14,10 @@ use ganger_types::{Elapsed, Now, Timestamp};
 /// One core and its store, over which every commit can be made to fail.
 struct World {
     core: Core<GateReader, u64>,
-    keeper: Keeper<Gate>,
+    executor: StoreExecutor<Gate>,
     control: Control,
     numbers: Arc<Numbers>,
-    orders: VecDeque<Order>,
+    store_tasks: VecDeque<StoreTask>,
     answers: Vec<(u64, bool)>,
     now: Now,
     /// When the rows were read back.
@@ -41,10 +41,10 @@ impl World {
         };
         let mut world = Self {
             core: Core::new(settings, Arc::clone(&numbers), opened, now, seeds),
-            keeper: Keeper::new(gate, Arc::clone(&numbers), Hooks::default()),
+            executor: StoreExecutor::new(gate, Arc::clone(&numbers), Hooks::default()),
             control,
             numbers,
-            orders: VecDeque::new(),
+            store_tasks: VecDeque::new(),
             answers: Vec::new(),
             now,
             recoveries: Vec::new(),
@@ -58,25 +58,27 @@ impl World {
     fn settle(&mut self, fault: Fault) {
         for _ in 0..1_000 {
             self.core.run(self.now);
-            self.orders.extend(self.core.take_orders());
+            self.store_tasks.extend(self.core.take_store_tasks());
             for output in self.core.take_outputs() {
                 if let Output::Answer(ticket, answer) = output {
                     let is_well = match answer {
-                        Ok(Given::Deliveries(jobs)) => !jobs.is_empty(),
+                        Ok(CallReply::Deliveries(jobs)) => !jobs.is_empty(),
                         other => other.is_ok(),
                     };
                     self.answers.push((ticket, is_well));
                 }
             }
-            let Some(order) = self.orders.pop_front() else {
+            let Some(task) = self.store_tasks.pop_front() else {
                 return;
             };
-            match &order {
-                Order::Commit(_) => self.control.script(&[fault]),
-                Order::Load { .. } | Order::Reopen { .. } => self.recoveries.push(self.now.elapsed),
+            match &task {
+                StoreTask::Commit(_) => self.control.script(&[fault]),
+                StoreTask::Load { .. } | StoreTask::Reopen { .. } => {
+                    self.recoveries.push(self.now.elapsed)
+                }
                 _ => {}
             }
-            let report = self.keeper.carry_out(order);
+            let report = self.executor.execute(task);
             self.control.clear_script();
             if let Some(report) = report {
                 self.core.report(report, self.now);

@@ -47,12 +47,12 @@ impl Pauses {
 
 /// Writes that failed since the last one that did not, and the recovery that waits.
 #[derive(Debug, Default)]
-pub(super) struct Setbacks {
+pub(super) struct RecoveryBackoff {
     pauses: Pauses,
     waiting: Option<(Elapsed, Recovery)>,
 }
 
-impl Setbacks {
+impl RecoveryBackoff {
     /// A write failed: how long to wait before the recovery; zero for the first in a row.
     pub(super) fn note_failure(&mut self) -> Duration {
         self.pauses.next()
@@ -120,26 +120,26 @@ mod tests {
 
     #[test]
     fn pauses_grow_from_none_to_the_bound_and_start_over_after_a_success() {
-        let mut setbacks = Setbacks::default();
+        let mut backoff = RecoveryBackoff::default();
         let pauses: Vec<u128> = (0..10)
-            .map(|_| setbacks.note_failure().as_millis())
+            .map(|_| backoff.note_failure().as_millis())
             .collect();
         assert_eq!(pauses, [0, 10, 20, 40, 80, 160, 320, 640, 1_000, 1_000]);
         for _ in 0..100 {
-            assert_eq!(setbacks.note_failure(), PAUSE_MAX);
+            assert_eq!(backoff.note_failure(), PAUSE_MAX);
         }
-        setbacks.note_success();
-        assert_eq!(setbacks.note_failure(), Duration::ZERO);
+        backoff.note_success();
+        assert_eq!(backoff.note_failure(), Duration::ZERO);
     }
 
     #[test]
     fn a_recovery_is_taken_once_and_not_before_its_time() {
-        let mut setbacks = Setbacks::default();
-        setbacks.wait(Elapsed(50), Recovery::Reopen);
-        assert_eq!(setbacks.due_at(), Some(Elapsed(50)));
-        assert_eq!(setbacks.take_due(Elapsed(49)), None);
-        assert_eq!(setbacks.take_due(Elapsed(50)), Some(Recovery::Reopen));
-        assert_eq!(setbacks.take_due(Elapsed(51)), None);
-        assert_eq!(setbacks.due_at(), None);
+        let mut backoff = RecoveryBackoff::default();
+        backoff.wait(Elapsed(50), Recovery::Reopen);
+        assert_eq!(backoff.due_at(), Some(Elapsed(50)));
+        assert_eq!(backoff.take_due(Elapsed(49)), None);
+        assert_eq!(backoff.take_due(Elapsed(50)), Some(Recovery::Reopen));
+        assert_eq!(backoff.take_due(Elapsed(51)), None);
+        assert_eq!(backoff.due_at(), None);
     }
 }

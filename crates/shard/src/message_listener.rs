@@ -4,16 +4,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use ganger_types::{Namespace, QlessMessage};
 
-/// Is told the messages of one durable turn, in order, each with the namespace whose call caused it.
+/// Receives the messages of one durable turn, in order, each with the namespace whose call caused it.
 pub type Listener = Arc<dyn Fn(&[(Namespace, QlessMessage)]) + Send + Sync>;
 
 /// A listener, if there is one.
 #[derive(Default)]
-pub(crate) struct Ears {
+pub(crate) struct MessageListener {
     listener: Mutex<Option<Listener>>,
 }
 
-impl Ears {
+impl MessageListener {
     /// From now on this one is told.
     pub(crate) fn listen(&self, listener: Listener) {
         let mut place = self.listener.lock().unwrap_or_else(PoisonError::into_inner);

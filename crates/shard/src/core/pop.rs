@@ -10,13 +10,13 @@ use ganger_types::keys::{Condition, End, KeyAnswers, KeyCall, KeyError, KeyKind,
 use ganger_types::{Bytes, Command, KeyCalls, KeyWait, Namespace, Now, Popped, Reply};
 
 use super::Core;
-use super::request::{Given, Ticket, WaiterId};
+use super::request::{CallReply, Ticket, WaiterId};
 use super::waiters::PopWaiter;
 use crate::CallError;
 
 /// An element that was taken for somebody who is gone.
 #[derive(Clone, Debug)]
-pub struct Unpopped {
+pub struct UndeliveredElement {
     /// What was asked for.
     pub wait: KeyWait,
     /// The list that it came from.
@@ -39,7 +39,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         }
         let answer = self.try_pop(now, &wait);
         if !matches!(answer, Ok(Ok(None))) || wait_for.is_some_and(|time| time.is_zero()) {
-            self.answer(now, ticket, answer.map(Given::Popped));
+            self.answer(now, ticket, answer.map(CallReply::Popped));
             return;
         }
         let waiter = PopWaiter {
@@ -121,15 +121,15 @@ impl<R: Reader, T: Ticket> Core<R, T> {
             self.numbers.counters.wakes_total.inc();
             let answer = self.try_pop(now, &waiter.wait);
             self.numbers.counters.wakes_served_total.inc();
-            self.answer(now, waiter.ticket, answer.map(Given::Popped));
+            self.answer(now, waiter.ticket, answer.map(CallReply::Popped));
         }
     }
 
     /// Puts an element back where it was next, unless it has gone from the list that it was moved to: then somebody
     /// else has taken care of it. It leaves that list only once it is back, and a full device does not refuse it: it is
     /// nothing new.
-    pub(super) fn unpop(&mut self, now: Now, unpopped: Unpopped) {
-        let Unpopped { wait, list, value } = unpopped;
+    pub(super) fn unpop(&mut self, now: Now, unpopped: UndeliveredElement) {
+        let UndeliveredElement { wait, list, value } = unpopped;
         self.numbers.counters.undelivered_total.inc();
         if let Some((to, to_end)) = &wait.to {
             let find = KeyCall::Find {

@@ -1,6 +1,6 @@
 //! The store's side of the pipeline: carries orders out one after the other.
 //!
-//! The store thread is a loop around [`Keeper::carry_out`]; a simulator calls it when it pleases.
+//! The store thread is a loop around [`StoreExecutor::execute`]; a simulator calls it when it pleases.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::{Hooks, Point};
 
 /// What the store is to do.
 #[derive(Debug)]
-pub enum Order {
+pub enum StoreTask {
     /// Make a turn durable.
     Commit(Arc<Commit>),
     /// Read the rows back into a new engine.
@@ -49,7 +49,7 @@ pub enum Order {
 }
 
 /// An engine read back, with a reader of the same store.
-pub struct Fresh<R> {
+pub struct ReloadedEngine<R> {
     /// It.
     pub engine: Engine,
     /// For what is not in memory.
@@ -59,7 +59,7 @@ pub struct Fresh<R> {
 }
 
 /// What the store says.
-pub enum Report<R> {
+pub enum StoreReport<R> {
     /// A turn is durable.
     Committed {
         /// Which.
@@ -75,7 +75,7 @@ pub enum Report<R> {
         error: CommitError,
     },
     /// The rows were read back.
-    Loaded(Result<Box<Fresh<R>>, StoreError>),
+    Loaded(Result<Box<ReloadedEngine<R>>, StoreError>),
     /// Upkeep was done.
     Upkeep {
         /// Free bytes on the device, if that means anything.
@@ -95,14 +95,14 @@ pub enum Report<R> {
 }
 
 /// A store and the rule that nothing is written after a failure until the engine was read back.
-pub struct Keeper<S> {
+pub struct StoreExecutor<S> {
     store: S,
     numbers: Arc<Numbers>,
     hooks: Hooks,
     has_failed: bool,
 }
 
-impl<S: Store> Keeper<S> {
+impl<S: Store> StoreExecutor<S> {
     /// Over an opened store.
     pub fn new(store: S, numbers: Arc<Numbers>, hooks: Hooks) -> Self {
         Self {
@@ -113,35 +113,35 @@ impl<S: Store> Keeper<S> {
         }
     }
 
-    /// Carries an order out. `None` for a turn given after one that failed.
-    pub fn carry_out(&mut self, order: Order) -> Option<Report<S::Reader>> {
-        match order {
-            Order::Commit(commit) => self.commit(&commit),
-            Order::Load { start } => Some(Report::Loaded(self.load(start, None))),
-            Order::Reopen { shard, seed, now } => {
-                Some(Report::Loaded(self.reopen(shard, seed, now)))
+    /// Runs a task. `None` for a turn given after one that failed.
+    pub fn execute(&mut self, task: StoreTask) -> Option<StoreReport<S::Reader>> {
+        match task {
+            StoreTask::Commit(commit) => self.commit(&commit),
+            StoreTask::Load { start } => Some(StoreReport::Loaded(self.load(start, None))),
+            StoreTask::Reopen { shard, seed, now } => {
+                Some(StoreReport::Loaded(self.reopen(shard, seed, now)))
             }
-            Order::Upkeep { is_idle } => {
+            StoreTask::Upkeep { is_idle } => {
                 let error = if is_idle {
                     self.store.idle().err()
                 } else {
                     None
                 };
                 let reserve = self.store.keep_reserve();
-                Some(Report::Upkeep {
+                Some(StoreReport::Upkeep {
                     free_bytes: self.store.free_bytes(),
                     reserve,
                     error,
                 })
             }
-            Order::Find {
+            StoreTask::Find {
                 round,
                 query,
                 limit,
             } => {
                 let reader = self.store.reader();
                 let jobs = reader.and_then(|mut reader| reader.retirees(&query, limit));
-                Some(Report::Found { round, jobs })
+                Some(StoreReport::Found { round, jobs })
             }
         }
     }
@@ -151,7 +151,7 @@ impl<S: Store> Keeper<S> {
         &mut self.store
     }
 
-    fn commit(&mut self, commit: &Arc<Commit>) -> Option<Report<S::Reader>> {
+    fn commit(&mut self, commit: &Arc<Commit>) -> Option<StoreReport<S::Reader>> {
         if self.has_failed {
             return None;
         }
@@ -161,14 +161,14 @@ impl<S: Store> Keeper<S> {
             Ok(()) => {
                 self.hooks.reach(Point::AfterCommit);
                 let is_reserve_open = self.store.reserve().is_open;
-                Some(Report::Committed {
+                Some(StoreReport::Committed {
                     sequence,
                     is_reserve_open,
                 })
             }
             Err(error) => {
                 self.has_failed = true;
-                Some(Report::Failed { sequence, error })
+                Some(StoreReport::Failed { sequence, error })
             }
         }
     }
@@ -178,7 +178,7 @@ impl<S: Store> Keeper<S> {
         shard: ShardId,
         seed: [u8; 32],
         now: Now,
-    ) -> Result<Box<Fresh<S::Reader>>, StoreError> {
+    ) -> Result<Box<ReloadedEngine<S::Reader>>, StoreError> {
         let opened = self.store.open()?;
         self.load(
             Start {
@@ -196,7 +196,7 @@ impl<S: Store> Keeper<S> {
         &mut self,
         start: Start,
         opened: Option<Opened>,
-    ) -> Result<Box<Fresh<S::Reader>>, StoreError> {
+    ) -> Result<Box<ReloadedEngine<S::Reader>>, StoreError> {
         self.hooks.reach(Point::BeforeLoad);
         let jobs = &self.numbers.gauges.loaded_jobs;
         jobs.set(0);
@@ -211,7 +211,7 @@ impl<S: Store> Keeper<S> {
         let reader = self.store.reader()?;
         self.has_failed = false;
         self.hooks.reach(Point::AfterLoad);
-        Ok(Box::new(Fresh {
+        Ok(Box::new(ReloadedEngine {
             engine,
             reader,
             opened,

@@ -5,47 +5,51 @@ use std::sync::{Arc, Mutex};
 use ganger_store::Store;
 
 use crate::clock::Clock;
-use crate::core::{Keeper, Order, Report};
+use crate::core::{StoreExecutor, StoreReport, StoreTask};
 use crate::metrics::Numbers;
 
-/// The store's keeper, and how long its commits take.
-pub(crate) struct Desk<S> {
-    keeper: Arc<Mutex<Keeper<S>>>,
+/// Runs the store's tasks, one at a time, and measures its commits. Clones share the store.
+pub(crate) struct CommitExecutor<S> {
+    executor: Arc<Mutex<StoreExecutor<S>>>,
     clock: Arc<dyn Clock>,
     numbers: Arc<Numbers>,
 }
 
-impl<S> Clone for Desk<S> {
+impl<S> Clone for CommitExecutor<S> {
     fn clone(&self) -> Self {
         Self {
-            keeper: Arc::clone(&self.keeper),
+            executor: Arc::clone(&self.executor),
             clock: Arc::clone(&self.clock),
             numbers: Arc::clone(&self.numbers),
         }
     }
 }
 
-impl<S: Store> Desk<S> {
-    pub(crate) fn new(keeper: Keeper<S>, clock: Arc<dyn Clock>, numbers: Arc<Numbers>) -> Self {
+impl<S: Store> CommitExecutor<S> {
+    pub(crate) fn new(
+        executor: StoreExecutor<S>,
+        clock: Arc<dyn Clock>,
+        numbers: Arc<Numbers>,
+    ) -> Self {
         Self {
-            keeper: Arc::new(Mutex::new(keeper)),
+            executor: Arc::new(Mutex::new(executor)),
             clock,
             numbers,
         }
     }
 
-    /// Carries an order out; whoever comes second waits.
+    /// Runs a task; a second caller waits until the first is done.
     ///
     /// # Panics
     /// If it did so before, on whichever thread: what the store then holds is not known.
-    pub(crate) fn carry_out(&self, order: Order) -> Option<Report<S::Reader>> {
-        let is_commit = matches!(order, Order::Commit(_));
-        let mut keeper = self
-            .keeper
+    pub(crate) fn execute(&self, task: StoreTask) -> Option<StoreReport<S::Reader>> {
+        let is_commit = matches!(task, StoreTask::Commit(_));
+        let mut executor = self
+            .executor
             .lock()
             .expect("a store that broke is not used again");
         let began = self.clock.monotonic();
-        let report = keeper.carry_out(order);
+        let report = executor.execute(task);
         if is_commit {
             let took = self.clock.monotonic().saturating_sub(began);
             self.numbers.commit.observe_time(took);

@@ -1,4 +1,4 @@
-//! The door: what is in flight is bounded, the rest is refused at once (`rel B2`).
+//! Admission control: requests in flight are bounded, the rest are refused at once (`rel B2`).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,7 +13,7 @@ use crate::{CallError, Settings};
 const RETRY_AFTER: Duration = Duration::from_millis(100);
 
 /// Counts what was taken and not yet answered.
-pub(crate) struct Door {
+pub(crate) struct AdmissionControl {
     shard: ShardId,
     commands_max: usize,
     bytes_max: usize,
@@ -26,13 +26,13 @@ pub(crate) struct Door {
 
 /// A place among what is in flight, free again when dropped.
 pub(crate) struct Permit {
-    door: Arc<Door>,
+    admission: Arc<AdmissionControl>,
     commands: usize,
     bytes: usize,
     waiters: usize,
 }
 
-impl Door {
+impl AdmissionControl {
     pub(crate) fn new(settings: &Settings, numbers: Arc<Numbers>) -> Arc<Self> {
         Arc::new(Self {
             shard: settings.shard.clone(),
@@ -55,7 +55,7 @@ impl Door {
         let waiting = self.commands.fetch_add(commands, Ordering::Relaxed);
         let held = self.bytes.fetch_add(bytes, Ordering::Relaxed);
         let permit = Permit {
-            door: Arc::clone(self),
+            admission: Arc::clone(self),
             commands,
             bytes,
             waiters: 0,
@@ -74,7 +74,7 @@ impl Door {
     pub(crate) fn enter_waiting(self: &Arc<Self>) -> Result<Permit, CallError> {
         let waiting = self.waiters.fetch_add(1, Ordering::Relaxed);
         let permit = Permit {
-            door: Arc::clone(self),
+            admission: Arc::clone(self),
             commands: 0,
             bytes: 0,
             waiters: 1,
@@ -108,14 +108,16 @@ impl Door {
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        let door = &self.door;
+        let admission = &self.admission;
         if self.waiters > 0 {
-            door.waiters.fetch_sub(self.waiters, Ordering::Relaxed);
+            admission.waiters.fetch_sub(self.waiters, Ordering::Relaxed);
             return;
         }
-        door.commands.fetch_sub(self.commands, Ordering::Relaxed);
-        door.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
-        door.show();
+        admission
+            .commands
+            .fetch_sub(self.commands, Ordering::Relaxed);
+        admission.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+        admission.show();
     }
 }
 
@@ -123,23 +125,23 @@ impl Drop for Permit {
 mod tests {
     use super::*;
 
-    fn door() -> Arc<Door> {
+    fn admission() -> Arc<AdmissionControl> {
         let settings = Settings {
             inbox_commands_max: 2,
             inbox_bytes_max: 100,
             waiters_max: 1,
             ..Settings::default()
         };
-        Door::new(&settings, Arc::default())
+        AdmissionControl::new(&settings, Arc::default())
     }
 
     #[test]
     fn too_much_is_refused_and_room_comes_back() {
-        let door = door();
-        let one = door.enter(1, 10).expect("room");
-        let two = door.enter(1, 10).expect("room");
+        let admission = admission();
+        let one = admission.enter(1, 10).expect("room");
+        let two = admission.enter(1, 10).expect("room");
         assert!(matches!(
-            door.enter(1, 10),
+            admission.enter(1, 10),
             Err(CallError::Overloaded {
                 waiting: 2,
                 limit: 2,
@@ -147,19 +149,22 @@ mod tests {
             })
         ));
         drop(one);
-        assert!(door.enter(1, 91).is_err(), "too many bytes");
-        assert!(door.enter(1, 90).is_ok());
+        assert!(admission.enter(1, 91).is_err(), "too many bytes");
+        assert!(admission.enter(1, 90).is_ok());
         drop(two);
-        assert!(door.enter(5, 1_000).is_ok(), "a lone large one is let in");
+        assert!(
+            admission.enter(5, 1_000).is_ok(),
+            "a lone large one is let in"
+        );
     }
 
     #[test]
     fn waiting_requests_have_a_limit_of_their_own() {
-        let door = door();
-        let one = door.enter_waiting().expect("room");
-        assert!(door.enter_waiting().is_err());
-        assert!(door.enter(1, 0).is_ok());
+        let admission = admission();
+        let one = admission.enter_waiting().expect("room");
+        assert!(admission.enter_waiting().is_err());
+        assert!(admission.enter(1, 0).is_ok());
         drop(one);
-        assert!(door.enter_waiting().is_ok());
+        assert!(admission.enter_waiting().is_ok());
     }
 }
