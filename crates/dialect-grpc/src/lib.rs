@@ -5,9 +5,9 @@
 
 #![forbid(unsafe_code)]
 
-mod gate;
-mod inward;
-mod outward;
+mod authorization;
+mod decode;
+mod encode;
 mod problem;
 mod service;
 mod work;
@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tonic::service::Routes;
 
-pub use gate::Peer;
+pub use authorization::Peer;
 pub use problem::{CODES, Problem};
 
 use crate::work::Holders;
@@ -82,7 +82,7 @@ const NAME_REQUEST_BYTES: usize = 1 << 10;
 
 /// What all services share.
 #[derive(Clone)]
-pub(crate) struct Face {
+pub(crate) struct ServiceContext {
     pub(crate) handle: Handle,
     pub(crate) options: Arc<Options>,
     pub(crate) holders: Holders,
@@ -103,11 +103,11 @@ pub fn router(handle: Handle, options: Options) -> axum::Router {
         options.stopping.clone(),
         reporter,
     ));
-    let gate = gate::Gate {
+    let gate = authorization::Authorization {
         stranger: options.stranger.clone(),
         audit: options.audit.clone(),
     };
-    let face = Face {
+    let face = ServiceContext {
         holders: Holders::new(&handle),
         options: Arc::new(options),
         handle,
@@ -132,7 +132,10 @@ pub fn router(handle: Handle, options: Options) -> axum::Router {
     .add_service(reflection())
     .into_axum_router()
     .reset_fallback()
-    .layer(axum::middleware::from_fn_with_state(gate, gate::pass))
+    .layer(axum::middleware::from_fn_with_state(
+        gate,
+        authorization::pass,
+    ))
 }
 
 fn reflection() -> impl tonic::codegen::Service<

@@ -18,13 +18,13 @@ use ganger_types::query::Query;
 use ganger_types::{Command, JobId, Namespace, Rejection, Reply};
 use tonic::Status;
 
-use crate::Face;
+use crate::ServiceContext;
 use crate::problem::Problem;
 
 /// A stream of replies.
 pub(crate) type Streamed<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
-impl Face {
+impl ServiceContext {
     /// Calls the shard.
     pub(crate) async fn call(&self, command: Command) -> Result<Reply, Problem> {
         Ok(self.handle.call(command).await?)

@@ -20,8 +20,8 @@ pub(crate) use holders::Holders;
 use outgoing::Outgoing;
 use session::Session;
 
-use crate::Face;
-use crate::inward;
+use crate::ServiceContext;
+use crate::decode;
 use crate::problem::Problem;
 
 /// Messages made before the worker took them.
@@ -51,7 +51,7 @@ const SLOW_MAX: Duration = Duration::from_secs(30);
 
 /// Waits for the hello and begins the stream.
 pub(crate) async fn open(
-    face: Face,
+    face: ServiceContext,
     mut incoming: Streaming<v1::WorkerMessage>,
 ) -> Result<Outgoing, Status> {
     let silent = || {
@@ -70,7 +70,7 @@ pub(crate) async fn open(
             "the first message of a stream says who works and what it takes",
         )
     })?;
-    let asked = inward::hello(hello)?;
+    let asked = decode::hello(hello)?;
     let (sender, receiver) = mpsc::channel(MESSAGES_MAX);
     let outgoing = Outgoing::new(receiver, face.handle.clone(), asked.lease.namespace.clone());
     let workers = face.options.workers.clone();

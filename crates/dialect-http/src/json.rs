@@ -24,9 +24,9 @@ pub(crate) const DEPTH_MAX: usize = 128;
 const READ_AT_ONCE_BYTES_MAX: usize = 64 << 10;
 
 /// A JSON body of type `T`.
-pub(crate) struct Doc<T>(pub(crate) T);
+pub(crate) struct JsonBody<T>(pub(crate) T);
 
-impl<T: DeserializeOwned + Send + 'static> FromRequest<Api> for Doc<T> {
+impl<T: DeserializeOwned + Send + 'static> FromRequest<Api> for JsonBody<T> {
     type Rejection = Problem;
 
     async fn from_request(request: Request, api: &Api) -> Result<Self, Problem> {

@@ -7,27 +7,27 @@
 
 mod api;
 mod arguments;
-mod ask;
+mod authorization;
 mod body;
-mod gate;
-mod guard;
-mod inward;
+mod decode;
+mod encode;
+mod host_check;
 mod json;
 mod lines;
 mod names;
-mod octets;
 mod openapi;
 mod operations;
-mod outward;
 mod problem;
+mod raw_json;
 mod refusal;
+mod request_context;
 mod resource;
 mod routes;
 mod stream;
 mod time;
 
 pub use api::Settings;
-pub use guard::Guard;
+pub use host_check::HostCheck;
 pub use operations::ids as operation_ids;
 pub use problem::Problem;
 pub use routes::{Peer, routes};

@@ -20,7 +20,7 @@ use utoipa::openapi::schema::Schema;
 use utoipa::openapi::{Ref, RefOr};
 
 use crate::api::Api;
-use crate::inward::enq::TaskIn;
+use crate::decode::enq::TaskIn;
 
 /// The query parameters that an operation takes, beside the namespace and the shard.
 #[derive(Clone)]

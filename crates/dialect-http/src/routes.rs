@@ -13,7 +13,7 @@ use http::{HeaderValue, Method, StatusCode, Uri, header};
 use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::api::{Api, Settings};
-use crate::gate::{self, Gate};
+use crate::authorization::{self, Authorization};
 use crate::operations;
 use crate::problem::Problem;
 
@@ -27,11 +27,11 @@ pub fn routes(shard: Handle, settings: Settings) -> Router {
     let mut router = Router::new();
     for operation in operations::all() {
         let known = operation.known();
-        let gate = Gate::new(api.clone(), &operation);
+        let gate = Authorization::new(api.clone(), &operation);
         let route: MethodRouter<Api> = operation
             .route
             .layer(Extension(known))
-            .layer(middleware::from_fn_with_state(gate, gate::pass));
+            .layer(middleware::from_fn_with_state(gate, authorization::pass));
         router = router.route(operation.path, route);
     }
     router

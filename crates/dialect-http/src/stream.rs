@@ -10,8 +10,8 @@ use tokio::sync::mpsc::{self, Sender};
 use tokio_stream::StreamExt as _;
 use tokio_stream::wrappers::ReceiverStream;
 
-use crate::ask::Ask;
 use crate::problem::Problem;
+use crate::request_context::RequestContext;
 
 /// Pieces that wait for a reader.
 const PIECES_MAX: usize = 4;
@@ -29,7 +29,7 @@ pub(crate) struct Pieces {
 pub(crate) struct Gone;
 
 /// A body, and the end at which it is written.
-pub(crate) fn open(ask: &Ask) -> Result<(Pieces, Body), Problem> {
+pub(crate) fn open(ask: &RequestContext) -> Result<(Pieces, Body), Problem> {
     let place = ask.api.settings().streams.take(ask.owner.clone());
     let place = place.map_err(|full| {
         Problem::new("overloaded", full.to_string()).retry_after(Duration::from_secs(5))

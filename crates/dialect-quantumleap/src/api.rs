@@ -11,9 +11,9 @@ use ganger_types::Namespace;
 use tokio::sync::Semaphore;
 
 use crate::health::Pulse;
+use crate::inline_insert::InlineInsert;
 use crate::metrics::Numbers;
 use crate::routes;
-use crate::spot::Spot;
 
 /// What the server may set.
 #[derive(Clone)]
@@ -85,7 +85,7 @@ pub(crate) struct Api(Arc<Inner>);
 struct Inner {
     shard: Handle,
     settings: Settings,
-    spot: Spot,
+    spot: InlineInsert,
     pulse: Pulse,
     numbers: Numbers,
     large_bodies: Semaphore,
@@ -100,7 +100,7 @@ impl Api {
             insert_bytes_max: settings.environment.insert_bytes_max,
         };
         Self(Arc::new(Inner {
-            spot: Spot::new(database.clone()),
+            spot: InlineInsert::new(database.clone()),
             pulse: Pulse::new(database),
             numbers: Numbers::default(),
             large_bodies: Semaphore::new(1),
@@ -126,7 +126,7 @@ impl Api {
     }
 
     /// Inserts within the request.
-    pub(crate) fn spot(&self) -> &Spot {
+    pub(crate) fn spot(&self) -> &InlineInsert {
         &self.0.spot
     }
 

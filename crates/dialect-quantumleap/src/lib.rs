@@ -9,12 +9,13 @@
 
 mod about;
 mod api;
+mod authorization;
 mod body;
 mod count;
 mod delete;
-mod gate;
 mod headers;
 mod health;
+mod inline_insert;
 mod job;
 mod list;
 mod metrics;
@@ -23,8 +24,7 @@ mod problem;
 mod routes;
 mod selection;
 mod show;
-mod spot;
 
 pub use api::{Service, Settings};
-pub use gate::{Operation, Peer};
+pub use authorization::{Operation, Peer};
 pub use job::{KIND, QUEUE};

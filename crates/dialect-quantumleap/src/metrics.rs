@@ -7,7 +7,7 @@ use std::time::Duration;
 use ganger_types::QueueCounts;
 
 use crate::api::Api;
-use crate::gate::Operation;
+use crate::authorization::Operation;
 use crate::job::{QUEUE, Status};
 
 /// Upper bounds of the buckets of durations, in seconds.
@@ -17,7 +17,7 @@ const BOUNDS: [f64; 12] = [
 
 /// What became of a notification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fate {
+pub(crate) enum Outcome {
     /// In the queue.
     Accepted,
     /// In the database already.
@@ -28,7 +28,7 @@ pub(crate) enum Fate {
     Failed,
 }
 
-impl Fate {
+impl Outcome {
     const ALL: [Self; 4] = [Self::Accepted, Self::Inserted, Self::Refused, Self::Failed];
 
     fn as_str(self) -> &'static str {
@@ -44,7 +44,7 @@ impl Fate {
 /// Numbers since the server's start.
 #[derive(Debug, Default)]
 pub(crate) struct Numbers {
-    notifications: [AtomicU64; Fate::ALL.len()],
+    notifications: [AtomicU64; Outcome::ALL.len()],
     rows: AtomicU64,
     requests: [Durations; Operation::ALL.len()],
 }
@@ -74,8 +74,8 @@ fn place<T: PartialEq>(all: &[T], one: &T) -> usize {
 
 impl Numbers {
     /// Counts a notification.
-    pub(crate) fn notification(&self, fate: Fate) {
-        self.notifications[place(&Fate::ALL, &fate)].fetch_add(1, Ordering::Relaxed);
+    pub(crate) fn notification(&self, fate: Outcome) {
+        self.notifications[place(&Outcome::ALL, &fate)].fetch_add(1, Ordering::Relaxed);
     }
 
     /// Counts rows inserted within requests.
@@ -97,7 +97,7 @@ impl Numbers {
             "counter",
             "Notifications by what became of them.",
         );
-        for (fate, number) in Fate::ALL.iter().zip(&self.notifications) {
+        for (fate, number) in Outcome::ALL.iter().zip(&self.notifications) {
             let number = number.load(Ordering::Relaxed);
             line(out, name, &format!("outcome=\"{}\"", fate.as_str()), number);
         }

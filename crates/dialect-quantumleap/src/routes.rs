@@ -6,7 +6,7 @@ use axum::routing::{MethodRouter, delete, get, post};
 use http::{Method, StatusCode, Uri};
 
 use crate::api::Api;
-use crate::gate::{self, Gate, Operation};
+use crate::authorization::{self, Authorization, Operation};
 use crate::problem::Problem;
 use crate::{about, count, delete as deletion, health, list, notify};
 
@@ -18,8 +18,8 @@ pub(crate) fn routes(api: &Api) -> Router {
     let guarded = |operation: Operation, route: MethodRouter<Api>| {
         let api = api.clone();
         route.layer(middleware::from_fn_with_state(
-            Gate { api, operation },
-            gate::pass,
+            Authorization { api, operation },
+            authorization::pass,
         ))
     };
     let version = |route| guarded(Operation::Version, route);

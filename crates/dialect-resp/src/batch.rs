@@ -7,7 +7,7 @@ use ganger_types::{Bytes, Command, Namespace, Reply};
 
 use crate::limits::{BATCH_BYTES_MAX, BATCH_CALLS_MAX, CALL_BYTES};
 use crate::plan::{Answer, Call, Planned, Shape};
-use crate::popped::{Pop, is_taken};
+use crate::unconfirmed_pops::{Pop, is_taken};
 use crate::value::Value;
 
 /// Commands that came together.

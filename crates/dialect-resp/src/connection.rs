@@ -22,10 +22,10 @@ use crate::limits::{
 };
 use crate::memory::no_room;
 use crate::plan::{Answer, Call, Plan, Planned, Wait, refused};
-use crate::popped::{Pop, is_taken};
 use crate::request::{Decoder, Request};
 use crate::session::{Queue, Session};
 use crate::table::{self, Command, Run, Special};
+use crate::unconfirmed_pops::{Pop, is_taken};
 use crate::value::Value;
 use crate::{pubsub, transaction};
 

@@ -22,7 +22,6 @@ mod login;
 mod memory;
 mod number;
 mod plan;
-mod popped;
 mod port;
 mod pubsub;
 mod qless;
@@ -32,6 +31,7 @@ mod scripts;
 mod session;
 mod table;
 mod transaction;
+mod unconfirmed_pops;
 mod value;
 mod words;
 

@@ -8,7 +8,7 @@ use ganger_types::limits::KEY_NAME_MAX;
 use ganger_types::qless::{QlessAnswer, QlessRequest};
 
 use crate::limits::{WAIT_LISTS_MAX, WAIT_NAMES_BYTES_MAX};
-use crate::qless::{self, Told};
+use crate::qless::{self, ReplyContext};
 use crate::value::Value;
 
 /// A call, and the form of its reply.
@@ -41,7 +41,7 @@ pub(crate) enum Shape {
     /// In a way of its own, which knows the arguments.
     With(Box<dyn FnOnce(KeyReply) -> Value + Send>),
     /// As a script's result or error.
-    Script(Told),
+    Script(ReplyContext),
 }
 
 /// What a handler gives: a call, or a reply that needs none.
@@ -100,7 +100,7 @@ impl Planned {
     }
 
     /// A call of the script of qless.
-    pub(crate) fn script(request: QlessRequest, told: Told, is_wide: bool) -> Self {
+    pub(crate) fn script(request: QlessRequest, told: ReplyContext, is_wide: bool) -> Self {
         Self {
             is_wide,
             ..Self::new(Call::Qless(request), Shape::Script(told))

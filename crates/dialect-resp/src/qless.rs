@@ -5,9 +5,9 @@
 mod commands;
 mod keys;
 mod library;
-mod told;
+mod reply_context;
 
 pub(crate) use commands::{Family, find};
 pub(crate) use keys::COMMANDS;
 pub(crate) use library::{Digest, Library};
-pub(crate) use told::{Told, result, script_error};
+pub(crate) use reply_context::{ReplyContext, result, script_error};

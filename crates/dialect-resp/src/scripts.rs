@@ -9,7 +9,7 @@ use ganger_types::qless::{Generation, QlessRequest};
 use crate::counters::count;
 use crate::number::integer_argument;
 use crate::plan::{Plan, Planned, is, syntax_error};
-use crate::qless::{self, Digest, Told, script_error};
+use crate::qless::{self, Digest, ReplyContext, script_error};
 use crate::rights::Right;
 use crate::session::Session;
 use crate::table::{Command, Run};
@@ -115,7 +115,7 @@ fn call(
         let record = session.record(row.right, row.name, Outcome::Done);
         Box::new((session.shared.settings.audit.clone(), record))
     });
-    let told = Told {
+    let told = ReplyContext {
         digest,
         counters: Arc::clone(counters),
         audit,

@@ -14,10 +14,10 @@ use crate::hub::Mailbox;
 use crate::limits::{ARGUMENT_BYTES, LOOK_EVERY, QUEUED_BYTES_MAX, QUEUED_COMMANDS_MAX};
 use crate::login::Login;
 use crate::memory::{Memory, no_room};
-use crate::popped::Popped;
 use crate::port::Shared;
 use crate::rights::{Right, Rights};
 use crate::table::Command;
+use crate::unconfirmed_pops::UnconfirmedPops;
 use crate::value::{Protocol, Value};
 
 /// The state of a connection.
@@ -40,7 +40,7 @@ pub(crate) struct Session {
     pub(crate) patterns: BTreeSet<Bytes>,
     pub(crate) mailbox: Arc<Mailbox>,
     /// What it took from work queues.
-    pub(crate) popped: Popped,
+    pub(crate) popped: UnconfirmedPops,
     /// Whether it ends once what it was answered is written.
     pub(crate) is_ending: bool,
     /// The memory of commands and replies.
@@ -137,7 +137,7 @@ impl Session {
             channels: BTreeSet::new(),
             patterns: BTreeSet::new(),
             mailbox,
-            popped: Popped::default(),
+            popped: UnconfirmedPops::default(),
             is_ending: false,
             memory,
             kept,

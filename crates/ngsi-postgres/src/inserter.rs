@@ -10,7 +10,7 @@ use crate::faults::{Fault, Stage};
 use crate::session::{Connector, Session};
 use crate::tables::Known;
 use crate::work::Work;
-use crate::{Insert, InsertError, Inserted, Settings, alone, together};
+use crate::{Insert, InsertError, Inserted, Settings, insert_batch, insert_single};
 
 /// How long an attempt may take, as in QuantumLeap.
 const ATTEMPT_MAX: Duration = Duration::from_secs(180);
@@ -179,9 +179,11 @@ impl Inserter {
             session.is_busy = true;
             let done = match how {
                 How::Together => {
-                    together::insert(&mut session, works, self.manner, *in_doubt).await
+                    insert_batch::insert(&mut session, works, self.manner, *in_doubt).await
                 }
-                How::Alone => alone::insert(&mut session, works[0], self.manner, *in_doubt).await,
+                How::Alone => {
+                    insert_single::insert(&mut session, works[0], self.manner, *in_doubt).await
+                }
             };
             session.is_busy = false;
             let Err(fault) = done else {

@@ -13,10 +13,11 @@
 
 #![forbid(unsafe_code)]
 
-mod alone;
 mod copy;
 pub mod executor;
 mod faults;
+mod insert_batch;
+mod insert_single;
 mod inserter;
 #[cfg(feature = "instance")]
 pub mod instance;
@@ -26,7 +27,6 @@ mod session;
 mod settings;
 mod tables;
 mod tls;
-mod together;
 mod work;
 
 use std::time::Instant;

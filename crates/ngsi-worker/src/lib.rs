@@ -25,12 +25,12 @@ mod metrics;
 mod outcome;
 mod pool;
 mod rate;
+mod reporter;
 mod restarts;
 mod sample;
 mod settings;
 mod slot;
 mod source;
-mod tell;
 mod variables;
 mod waiting;
 

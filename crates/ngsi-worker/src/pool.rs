@@ -12,11 +12,11 @@ use tokio::time::{Instant, timeout, timeout_at};
 use crate::burst;
 use crate::metrics::Metrics;
 use crate::outcome::{Counted, Outcome};
+use crate::reporter::Reporter;
 use crate::sample::sample_queue;
 use crate::settings::KIND;
-use crate::slot::{self, Batches, Ended, Said, Shop};
+use crate::slot::{self, Batches, Ended, Shop, WorkerEvent};
 use crate::source::{Insight, Server};
-use crate::tell::Telling;
 use crate::waiting::{BATCH_TASKS_MAX, Task, Waiting};
 use crate::{Error, Settings};
 
@@ -117,7 +117,7 @@ struct Pool<R> {
     /// The ways to the workers, by their places.
     ways: Vec<Batches>,
     workers: JoinSet<()>,
-    said: mpsc::UnboundedReceiver<Said>,
+    said: mpsc::UnboundedReceiver<WorkerEvent>,
     level: watch::Sender<Shutdown>,
     waiting: Waiting,
     /// Places of workers without a batch. The last is taken first, so that few are warm instead of all lukewarm.
@@ -128,7 +128,7 @@ struct Pool<R> {
     credits: usize,
     /// Attempts that came to their end.
     attempts: u64,
-    teller: Telling<R>,
+    teller: Reporter<R>,
     telling: JoinSet<Vec<Counted>>,
     summary: Summary,
     source_ended: bool,
@@ -144,7 +144,7 @@ impl<R: Reports> Pool<R> {
                 .await
                 .map_err(|source| Error::Listen { address, source })?;
         }
-        let teller = Telling::open(
+        let teller = Reporter::open(
             reports.clone(),
             Arc::clone(&metrics),
             settings.telemetry.as_deref(),
@@ -273,14 +273,14 @@ impl<R: Reports> Pool<R> {
         }
     }
 
-    fn listen(&mut self, said: Said) {
+    fn listen(&mut self, said: WorkerEvent) {
         match said {
-            Said::Idle(place) => {
+            WorkerEvent::Idle(place) => {
                 self.idle.push(place);
                 self.deal();
             }
-            Said::Ended(ended) => self.end(ended),
-            Said::GaveUp(how) => {
+            WorkerEvent::Ended(ended) => self.end(ended),
+            WorkerEvent::GaveUp(how) => {
                 self.trouble = Some(Error::GaveUp { how });
                 self.obey(Shutdown::Graceful);
             }

@@ -25,7 +25,7 @@ const TIMED_OUT: &str = "JobTimeoutException('Task exceeded maximum timeout valu
 
 /// What a worker says to its pool.
 #[derive(Debug)]
-pub(crate) enum Said {
+pub(crate) enum WorkerEvent {
     /// It can take a batch. Said once for each batch.
     Idle(usize),
     /// Tasks have come to their end.
@@ -54,7 +54,7 @@ pub(crate) struct Shop<R> {
     pub(crate) settings: Arc<Settings>,
     pub(crate) reports: R,
     pub(crate) metrics: Arc<Metrics>,
-    pub(crate) said: mpsc::UnboundedSender<Said>,
+    pub(crate) said: mpsc::UnboundedSender<WorkerEvent>,
     pub(crate) level: watch::Receiver<Shutdown>,
 }
 
@@ -92,7 +92,7 @@ impl<R: Reports> Worker<R> {
         while self.has_child().await {
             if !self.is_idle {
                 self.is_idle = true;
-                self.say(Said::Idle(self.place));
+                self.say(WorkerEvent::Idle(self.place));
             }
             let Some(child) = &mut self.child else { break };
             tokio::select! {
@@ -248,7 +248,7 @@ impl<R: Reports> Worker<R> {
                 self.pause = pause;
                 self.shop.metrics.restarted();
             }
-            Next::GiveUp => self.say(Said::GaveUp(silence.to_string())),
+            Next::GiveUp => self.say(WorkerEvent::GaveUp(silence.to_string())),
         }
     }
 
@@ -316,10 +316,10 @@ impl<R: Reports> Worker<R> {
             outcome,
             began_at,
         });
-        self.say(Said::Ended(ended.collect()));
+        self.say(WorkerEvent::Ended(ended.collect()));
     }
 
-    fn say(&self, said: Said) {
+    fn say(&self, said: WorkerEvent) {
         // A pool that is gone has no use for it.
         let _ = self.shop.said.send(said);
     }

@@ -7,7 +7,7 @@ use tokio::net::{TcpListener, TcpSocket};
 
 use crate::config::Config;
 use crate::error::StartError;
-use crate::security::{Door, Require, Security};
+use crate::security::{Protocol, Require, Security};
 
 /// A port that is listened on.
 pub(crate) struct Bound {
@@ -28,7 +28,10 @@ pub(crate) struct Ports {
 impl Ports {
     /// Listens where the settings say.
     pub(crate) fn take(config: &Config, security: &Security) -> Result<Self, StartError> {
-        let (http, grpc) = (security.require(Door::Http), security.require(Door::Grpc));
+        let (http, grpc) = (
+            security.require(Protocol::Http),
+            security.require(Protocol::Grpc),
+        );
         let exposure = Exposure {
             is_insecure: config.insecure,
             is_encrypted: security.is_encrypted(),
@@ -37,11 +40,11 @@ impl Ports {
         exposure.check(addr, security.is_checked())?;
         tracing::info!(tls = exposure.is_encrypted, %http, %grpc, "what clients must show");
         let main = listen_at(addr)?;
-        let optional = |text: Option<&String>, door, what| {
+        let optional = |text: Option<&String>, protocol, what| {
             let Some(text) = text else {
                 return Ok(None);
             };
-            let require = security.require(door);
+            let require = security.require(protocol);
             let addr = address(text)?;
             exposure.check(addr, require != Require::Nothing)?;
             let bound = listen_at(addr)?;
@@ -49,9 +52,9 @@ impl Ports {
             Ok::<_, StartError>(Some(bound))
         };
         let redis = "clients of Redis";
-        let resp = optional(config.resp.as_ref(), Door::Resp, redis)?;
+        let resp = optional(config.resp.as_ref(), Protocol::Resp, redis)?;
         let ngsi = "NGSI notifications";
-        let quantumleap = optional(config.quantumleap.as_ref(), Door::Http, ngsi)?;
+        let quantumleap = optional(config.quantumleap.as_ref(), Protocol::Http, ngsi)?;
         Ok(Self {
             main,
             resp,

@@ -317,10 +317,10 @@ impl Lane {
     }
 
     /// Counts a request that has not begun.
-    fn unbegun(&self) -> Unbegun {
+    fn unbegun(&self) -> UnstartedRequest {
         self.scheduler.0.unbegun.fetch_add(1, Ordering::Relaxed);
         self.state().unbegun += 1;
-        Unbegun(self.clone())
+        UnstartedRequest(self.clone())
     }
 
     fn state(&self) -> MutexGuard<'_, LaneState> {
@@ -434,7 +434,7 @@ impl<F: Future> Future for Scheduled<F> {
             self.lane.wait(&self.ticket);
             return Poll::Pending;
         }
-        let _ran = was_chosen.then(|| Ran(self.lane.scheduler.clone()));
+        let _ran = was_chosen.then(|| PollGuard(self.lane.scheduler.clone()));
         let turn = Turn {
             begun,
             is_short: is_light && is_behind,
@@ -448,9 +448,9 @@ impl<F: Future> Future for Scheduled<F> {
 }
 
 /// Tells the scheduler, also after a panic.
-struct Ran(Scheduler);
+struct PollGuard(Scheduler);
 
-impl Drop for Ran {
+impl Drop for PollGuard {
     fn drop(&mut self) {
         self.0.ran();
     }
@@ -466,9 +466,9 @@ impl<F> Drop for Scheduled<F> {
 }
 
 /// A request that has not begun.
-struct Unbegun(Lane);
+struct UnstartedRequest(Lane);
 
-impl Drop for Unbegun {
+impl Drop for UnstartedRequest {
     fn drop(&mut self) {
         let lane = &self.0;
         lane.scheduler.0.unbegun.fetch_sub(1, Ordering::Relaxed);

@@ -5,22 +5,22 @@
 
 #![forbid(unsafe_code)]
 
-mod behalf;
 mod bind;
+mod bodies;
 mod config;
-mod doors;
 mod error;
 mod fair;
-mod flow;
-mod front;
+mod impersonation;
 mod listen;
 mod log;
 mod notify;
 mod peers;
+mod port_handler;
 mod quantumleap;
 mod run;
 mod secret;
 mod security;
+mod shard_dispatch;
 mod shards;
 mod start;
 mod telemetry;

@@ -6,8 +6,8 @@
 mod addresses;
 mod health;
 mod open;
-mod patient;
 mod resp;
+mod timeout_stream;
 
 use std::convert::Infallible;
 use std::io;
@@ -32,11 +32,11 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Limits;
-use crate::doors::{Doors, From, Line};
 use crate::fair::{Lane, Scheduler};
+use crate::port_handler::{ConnectionInfo, PeerAddress, PortHandler};
 use addresses::Addresses;
 use open::open;
-use patient::Patient;
+use timeout_stream::TimeoutStream;
 
 pub(crate) use resp::serve_resp;
 
@@ -68,7 +68,7 @@ pub(crate) struct Counters {
 /// A port and how it is served.
 pub(crate) struct HttpPort {
     pub(crate) socket: TcpListener,
-    pub(crate) doors: Doors,
+    pub(crate) handler: PortHandler,
     pub(crate) limits: Limits,
     pub(crate) scheduler: Scheduler,
     pub(crate) counters: Arc<Counters>,
@@ -94,7 +94,7 @@ pub(crate) fn serve(port: HttpPort) -> io::Result<JoinHandle<()>> {
     let host = Host {
         io_threads,
         scheduler: port.scheduler,
-        doors: port.doors,
+        handler: port.handler,
         limits: port.limits,
         counters: port.counters,
         stopping: port.stopping,
@@ -126,24 +126,24 @@ struct Host {
     /// The runtime that serves connections.
     io_threads: runtime::Handle,
     scheduler: Scheduler,
-    doors: Doors,
+    handler: PortHandler,
     limits: Limits,
     counters: Arc<Counters>,
     stopping: CancellationToken,
 }
 
 /// A connection that counts where connections are limited, until it is dropped.
-struct Accepted {
+struct AcceptedConnection {
     stream: TcpStream,
-    from: From,
+    from: PeerAddress,
     watcher: Watcher,
-    place: Place,
+    place: ConnectionSlots,
 }
 
 /// The places that a connection takes.
-struct Place {
+struct ConnectionSlots {
     _open: Open,
-    _of_address: addresses::Counted,
+    _of_address: addresses::CountedAddress,
     _of_all: OwnedSemaphorePermit,
 }
 
@@ -169,11 +169,11 @@ impl Host {
             };
             self.counters.accepted.fetch_add(1, Ordering::Relaxed);
             self.counters.open.fetch_add(1, Ordering::Relaxed);
-            let accepted = Accepted {
+            let accepted = AcceptedConnection {
                 stream,
-                from: From(from),
+                from: PeerAddress(from),
                 watcher: graceful.watcher(),
-                place: Place {
+                place: ConnectionSlots {
                     _open: Open(Arc::clone(&self.counters)),
                     _of_address: counted,
                     _of_all: place,
@@ -191,15 +191,15 @@ impl Host {
     }
 
     /// Serves a connection on the I/O threads; one that asks for no more than a sign of life, on this thread.
-    fn begin(&self, accepted: Accepted) {
+    fn begin(&self, accepted: AcceptedConnection) {
         let host = self.clone();
-        if self.doors.security.tls().is_some() || self.doors.health_paths().is_empty() {
+        if self.handler.security.tls().is_some() || self.handler.health_paths().is_empty() {
             host.hand_over(accepted);
             return;
         }
         // A task of its own: a panic ends this connection and no other.
         tokio::spawn(async move {
-            let first = health::first_request(&accepted.stream, host.doors.health_paths());
+            let first = health::first_request(&accepted.stream, host.handler.health_paths());
             let first = tokio::select! {
                 () = host.stopping.cancelled() => return,
                 first = tokio::time::timeout(host.limits.header_timeout, first) => first,
@@ -213,7 +213,7 @@ impl Host {
     }
 
     /// Answers one request, and ends the connection.
-    async fn answer_health(self, accepted: Accepted) {
+    async fn answer_health(self, accepted: AcceptedConnection) {
         let schedule = self.scheduler.lane();
         let mut builder = builder(&self.limits, schedule.clone());
         builder.http1().keep_alive(false);
@@ -229,8 +229,8 @@ impl Host {
     }
 
     /// Has the I/O threads serve a connection until it ends.
-    fn hand_over(self, accepted: Accepted) {
-        let Accepted {
+    fn hand_over(self, accepted: AcceptedConnection) {
+        let AcceptedConnection {
             stream,
             from,
             watcher,
@@ -255,12 +255,12 @@ impl Host {
     async fn attend(
         self,
         stream: TcpStream,
-        from: From,
+        from: PeerAddress,
         schedule: Lane,
         builder: Builder<Lane>,
         watcher: Watcher,
     ) {
-        let security = &self.doors.security;
+        let security = &self.handler.security;
         let opened = tokio::select! {
             () = self.stopping.cancelled() => return,
             opened = open(stream, security.tls(), self.limits.handshake_timeout) => opened,
@@ -272,15 +272,15 @@ impl Host {
                 return;
             }
         };
-        let doors = self.doors;
-        let line = Line::new(from, certificate);
+        let handler = self.handler;
+        let line = ConnectionInfo::new(from, certificate);
         let service = service_fn(move |request: Request<Incoming>| {
-            let (doors, line) = (doors.clone(), line.clone());
+            let (handler, line) = (handler.clone(), line.clone());
             let request = request.map(Body::new);
             // Boxed when it begins: until then a request holds no more than its head.
-            async move { Ok::<_, Infallible>(Box::pin(doors.answer(request, line)).await) }
+            async move { Ok::<_, Infallible>(Box::pin(handler.answer(request, line)).await) }
         });
-        let stream = Patient::new(
+        let stream = TimeoutStream::new(
             stream,
             self.limits.header_timeout,
             self.limits.write_timeout,
@@ -293,13 +293,13 @@ impl Host {
     }
 
     /// The audit log hears of refused certificates; everything else is noise of the network.
-    fn note_failed_handshake(&self, from: From, words: String) {
+    fn note_failed_handshake(&self, from: PeerAddress, words: String) {
         self.counters
             .handshakes_failed
             .fetch_add(1, Ordering::Relaxed);
         tracing::debug!(from = %from.0, words, "a connection came to no TLS");
         if words.contains("certificate") {
-            self.doors.security.audit.write(&Record {
+            self.handler.security.audit.write(&Record {
                 from: Some(from.0),
                 detail: Some(words),
                 ..Record::new("somebody unknown", "login", Outcome::Denied)

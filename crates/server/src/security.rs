@@ -4,10 +4,10 @@
 //! refused and said, and the old one goes on.
 
 mod attempts;
-mod held;
+mod client_certificate;
+mod guarded_body;
 mod identify;
 mod load;
-mod proven;
 mod require;
 mod watch;
 
@@ -21,19 +21,19 @@ use tokio::sync::watch as channel;
 
 use crate::secret::Secret;
 
-pub(crate) use held::{Held, Watched};
-pub(crate) use identify::Shown;
-pub(crate) use proven::Proven;
+pub(crate) use client_certificate::ClientCertificate;
+pub(crate) use guarded_body::{GuardedBody, WatchedRight};
+pub(crate) use identify::PresentedCredentials;
 pub use require::Require;
 pub(crate) use watch::follow_files;
 
 use attempts::Attempts;
 use load::Files;
-use watch::Stamp;
+use watch::FileStamp;
 
 /// A front door: a dialect on the port, or the Redis port, over which no HTTP comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Door {
+pub(crate) enum Protocol {
     Http,
     Grpc,
     Resp,
@@ -41,7 +41,7 @@ pub(crate) enum Door {
 
 /// What counts now.
 #[derive(Clone, Default)]
-struct Now {
+struct Credentials {
     tls: Option<Arc<Server>>,
     shared_token: Option<Secret>,
     /// The one for other servers, if it is another.
@@ -52,8 +52,8 @@ struct Now {
 /// Who may pass. Shared by all connections.
 pub(crate) struct Security {
     files: Files,
-    stamps_at_start: Vec<Option<Stamp>>,
-    now: RwLock<Now>,
+    stamps_at_start: Vec<Option<FileStamp>>,
+    now: RwLock<Credentials>,
     /// Counts the changes, so that open streams notice them.
     changes: channel::Sender<u64>,
     http: Require,
@@ -99,11 +99,11 @@ impl Security {
     }
 
     /// What a door asks for.
-    pub(crate) fn require(&self, door: Door) -> Require {
-        match door {
-            Door::Http => self.http,
-            Door::Grpc => self.grpc,
-            Door::Resp => self.resp,
+    pub(crate) fn require(&self, protocol: Protocol) -> Require {
+        match protocol {
+            Protocol::Http => self.http,
+            Protocol::Grpc => self.grpc,
+            Protocol::Resp => self.resp,
         }
     }
 
@@ -112,7 +112,7 @@ impl Security {
         self.http != Require::Nothing && self.grpc != Require::Nothing
     }
 
-    fn now(&self) -> Now {
+    fn now(&self) -> Credentials {
         self.now
             .read()
             .unwrap_or_else(PoisonError::into_inner)

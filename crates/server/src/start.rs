@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use ganger_access::{Budget, Identity, Places};
-use ganger_dialect_http::{Guard, Settings};
+use ganger_dialect_http::{HostCheck, Settings};
 use ganger_dialect_quantumleap::Service;
 use ganger_dialect_resp::Port;
 use ganger_router::Router;
@@ -19,16 +19,16 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
 use crate::bind::{Bound, Ports};
+use crate::bodies::Readers;
 use crate::config::Config;
-use crate::doors::{Behind, Doors};
 use crate::error::StartError;
 use crate::fair::Scheduler;
-use crate::flow::Readers;
-use crate::front::{Dialects, Front, Passed};
 use crate::listen::{self, Counters, HttpPort};
 use crate::peers::ToPeers;
+use crate::port_handler::{Backend, PortHandler};
 use crate::quantumleap;
-use crate::security::{Door, Require, Security, follow_files};
+use crate::security::{Protocol, Require, Security, follow_files};
+use crate::shard_dispatch::{Dialects, ForwardedRequests, ShardDispatch};
 use crate::shards::{open_all, stop_all};
 use crate::telemetry::Telemetry;
 
@@ -105,7 +105,7 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
         started: Instant::now(),
         addr: ports.main.addr,
     };
-    let front = Behind::Front(Arc::new(wiring.front(&drained)));
+    let front = Backend::ShardDispatch(Arc::new(wiring.front(&drained)));
     let (security, stopping) = (Arc::clone(&common.security), common.stopping.clone());
     let listening = stopping.clone().drop_guard();
     let (workers, stop_timeout) = (common.workers.clone(), common.config.stop_timeout);
@@ -119,7 +119,7 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
     }
     let resp = resp.map(|(bound, port)| common.serve_resp(bound, port));
     let quantumleap = quantumleap
-        .map(|(bound, service)| common.serve(bound, Behind::QuantumLeap(service.routes())))
+        .map(|(bound, service)| common.serve(bound, Backend::QuantumLeap(service.routes())))
         .transpose()?;
     let (addr, listener) = common.serve(ports.main, front)?;
     Ok(Running {
@@ -162,13 +162,13 @@ impl Common {
     fn serve(
         &self,
         bound: Bound,
-        behind: Behind,
+        behind: Backend,
     ) -> Result<(SocketAddr, JoinHandle<()>), StartError> {
-        let doors = Doors {
+        let handler = PortHandler {
             behind,
-            guard: Guard {
+            guard: HostCheck {
                 hosts: self.config.hosts.clone(),
-                is_secured: self.security.require(Door::Http) != Require::Nothing,
+                is_secured: self.security.require(Protocol::Http) != Require::Nothing,
             },
             security: Arc::clone(&self.security),
             budget: self.budget.clone(),
@@ -176,7 +176,7 @@ impl Common {
         };
         let served = listen::serve(HttpPort {
             socket: bound.listener,
-            doors,
+            handler,
             limits: self.config.limits.clone(),
             scheduler: self.scheduler.clone(),
             counters: Arc::clone(&self.counters),
@@ -316,14 +316,14 @@ struct Wiring<'a> {
     quantumleap: Option<&'a Service>,
     router: &'a Router,
     shards: &'a [Handle],
-    passed: &'a Arc<Passed>,
+    passed: &'a Arc<ForwardedRequests>,
     started: Instant,
     addr: SocketAddr,
 }
 
 impl Wiring<'_> {
     /// What is behind the main port.
-    fn front(&self, drained: &watch::Receiver<bool>) -> Front {
+    fn front(&self, drained: &watch::Receiver<bool>) -> ShardDispatch {
         let dialects = self.shards.iter().map(|shard| {
             let dialects = Dialects {
                 http: self.http(shard),
@@ -331,7 +331,7 @@ impl Wiring<'_> {
             };
             (shard.id().clone(), dialects)
         });
-        Front::new(
+        ShardDispatch::new(
             self.router.clone(),
             dialects.collect(),
             self.common.security.audit.clone(),
@@ -400,7 +400,7 @@ impl Wiring<'_> {
 
 fn metrics(
     counters: &Counters,
-    passed: &Passed,
+    passed: &ForwardedRequests,
     security: &Security,
     started: Instant,
     out: &mut String,

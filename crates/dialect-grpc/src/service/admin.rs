@@ -11,16 +11,16 @@ use ganger_types::{Command, Imported, Reply, ShardId};
 use tonic::{Request, Response, Status};
 
 use super::reply_as;
-use crate::gate;
+use crate::authorization;
 use crate::problem::Problem;
-use crate::{Face, inward, outward};
+use crate::{ServiceContext, decode, encode};
 
 /// Messages in one answer, unless said otherwise.
 const OUTBOX_MESSAGES: usize = 100;
 const OUTBOX_MESSAGES_MAX: usize = 1_000;
 
 #[tonic::async_trait]
-impl Admin for Face {
+impl Admin for ServiceContext {
     async fn info(&self, _: Request<v1::InfoRequest>) -> Result<Response<v1::InfoReply>, Status> {
         let (health, reason) = match self.handle.health() {
             Health::Ready => ("ready", String::new()),
@@ -41,7 +41,7 @@ impl Admin for Face {
             shard: self.handle.id().to_string(),
             health: health.to_owned(),
             reason,
-            uptime_ms: outward::ms(self.options.started_at.elapsed()),
+            uptime_ms: encode::ms(self.options.started_at.elapsed()),
             draining: *self.options.draining.borrow(),
             live_jobs,
         }))
@@ -100,7 +100,7 @@ impl Admin for Face {
         request: Request<v1::ReconcilePeerRequest>,
     ) -> Result<Response<v1::ReconcilePeerReply>, Status> {
         let request = request.into_inner();
-        gate::note(|| request.peer.clone());
+        authorization::note(|| request.peer.clone());
         let command = Reconcile {
             peer: shard(&request.peer)?,
         };
@@ -112,7 +112,7 @@ impl Admin for Face {
         &self,
         request: Request<v1::ImportRequest>,
     ) -> Result<Response<v1::ImportReply>, Status> {
-        let command = inward::import(self.handle.id(), request.into_inner())?;
+        let command = decode::import(self.handle.id(), request.into_inner())?;
         let reply = self.call(Command::Import(Box::new(command))).await?;
         let records = reply_as!(reply, Reply::Imported(records) => records)?;
         Ok(Response::new(v1::ImportReply {

@@ -14,10 +14,10 @@ use tonic::Status;
 
 use super::Streamed;
 use super::jobs::LogAsked;
-use crate::Face;
-use crate::gate;
-use crate::inward::{self, At};
-use crate::outward;
+use crate::ServiceContext;
+use crate::authorization;
+use crate::decode::{self, At};
+use crate::encode;
 use crate::problem::Problem;
 
 /// Messages made before the reader took them.
@@ -52,22 +52,22 @@ pub(crate) struct Wanted {
 impl Wanted {
     fn new(here: &ShardId, request: &v1::EventsRequest) -> Result<Self, Problem> {
         let queues = request.queues.iter().enumerate();
-        inward::at_most(
+        decode::at_most(
             At::top("jobs"),
             request.jobs.len(),
             ganger_types::limits::BULK_JOBS_MAX,
         )?;
-        inward::at_most(
+        decode::at_most(
             At::top("queues"),
             request.queues.len(),
             ganger_types::limits::LEASE_QUEUES_MAX,
         )?;
         Ok(Self {
             shard: here.clone(),
-            namespace: inward::namespace(&request.namespace)?,
-            jobs: inward::each_job(here, At::top("jobs"), &request.jobs)?,
+            namespace: decode::namespace(&request.namespace)?,
+            jobs: decode::each_job(here, At::top("jobs"), &request.jobs)?,
             queues: queues
-                .map(|(index, text)| inward::queue(At::top("queues").entry(index), text))
+                .map(|(index, text)| decode::queue(At::top("queues").entry(index), text))
                 .collect::<Result<_, _>>()?,
             moves_only: request.moves_only,
         })
@@ -92,7 +92,7 @@ impl Wanted {
     }
 }
 
-impl Face {
+impl ServiceContext {
     pub(crate) fn event_stream(
         &self,
         request: &v1::EventsRequest,
@@ -111,7 +111,7 @@ impl Face {
 
     /// A place among the open streams.
     pub(crate) fn stream_place(&self) -> Result<Place, Problem> {
-        let place = self.options.streams.take(gate::owner());
+        let place = self.options.streams.take(authorization::owner());
         place.map_err(|full| Problem::new("overloaded", full.to_string()))
     }
 
@@ -125,7 +125,7 @@ impl Face {
         let has_ended = stored.record.finished.is_some();
         let chunks = self.handle.log(stored.record.key, place, bytes_max).await?;
         let end = has_ended && chunks.is_empty();
-        Ok(outward::log_page(chunks, place, end))
+        Ok(encode::log_page(chunks, place, end))
     }
 
     pub(crate) fn log_stream(self, asked: LogAsked, place: Place) -> Streamed<v1::LogReply> {
@@ -194,7 +194,7 @@ impl Face {
                 }
                 Ok(Err(error)) => return Err(Some(error.into())),
                 Err(_) => {
-                    let sign = outward::log_page(Vec::new(), place, false);
+                    let sign = encode::log_page(Vec::new(), place, false);
                     send(out, Ok(sign)).await.map_err(|()| None)?;
                 }
             }
@@ -259,7 +259,7 @@ fn take(
 ) -> Result<(), Problem> {
     let event = next?;
     if wanted.takes(&event) {
-        batch.push(outward::event(&wanted.shard, event));
+        batch.push(encode::event(&wanted.shard, event));
     }
     Ok(())
 }

@@ -6,9 +6,9 @@ use ganger_proto::v1;
 use ganger_shard::StoredJob;
 use ganger_types::{InputRow, InputState, JobKey, ShardId};
 
-use crate::Face;
-use crate::inward::{self, At};
-use crate::outward;
+use crate::ServiceContext;
+use crate::decode::{self, At};
+use crate::encode;
 use crate::problem::Problem;
 
 /// Jobs shown unless asked otherwise, and at most.
@@ -27,14 +27,14 @@ struct Found {
     limit: usize,
 }
 
-impl Face {
+impl ServiceContext {
     pub(crate) async fn around(
         &self,
         request: &v1::GraphRequest,
     ) -> Result<v1::GraphView, Problem> {
-        let namespace = inward::namespace(&request.namespace)?;
-        let id = inward::job_id(self.handle.id(), At::top("job"), &request.job)?;
-        let limit = inward::bounded(At::top("limit"), request.limit, JOBS_DEFAULT, JOBS_MAX)?;
+        let namespace = decode::namespace(&request.namespace)?;
+        let id = decode::job_id(self.handle.id(), At::top("job"), &request.job)?;
+        let limit = decode::bounded(At::top("limit"), request.limit, JOBS_DEFAULT, JOBS_MAX)?;
         let depth_max = if request.depth == 0 {
             u32::MAX
         } else {
@@ -43,7 +43,7 @@ impl Face {
         let start = self.find(&namespace, &id).await?;
         let mut found = Found {
             view: v1::GraphView {
-                graph: outward::text!(start.record.graph),
+                graph: encode::text!(start.record.graph),
                 ..v1::GraphView::default()
             },
             ids: HashMap::new(),
@@ -110,7 +110,7 @@ fn upstream_of(row: &InputRow) -> Option<(JobKey, u32)> {
 impl Found {
     fn add(&mut self, shard: &ShardId, stored: &StoredJob, depth: u32) {
         let record = &stored.record;
-        let id = outward::global(shard, &record.id);
+        let id = encode::global(shard, &record.id);
         let shown = match stored.lease {
             Some(_) => ganger_types::JobState::Running,
             None => record.state,
@@ -118,9 +118,9 @@ impl Found {
         self.view.jobs.push(v1::GraphJob {
             id: id.clone(),
             kind: record.kind.to_text().into_owned(),
-            state: outward::state(shown),
+            state: encode::state(shown),
             queue: record.queue.to_text().into_owned(),
-            progress: record.progress.as_ref().map(outward::progress),
+            progress: record.progress.as_ref().map(encode::progress),
             name: record
                 .name
                 .as_ref()

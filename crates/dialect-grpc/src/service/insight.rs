@@ -10,9 +10,9 @@ use ganger_types::{Day, Namespace, Reply};
 use tonic::{Request, Response, Status};
 
 use super::{Streamed, reply_as};
-use crate::Face;
-use crate::inward::{self, At};
-use crate::outward;
+use crate::ServiceContext;
+use crate::decode::{self, At};
+use crate::encode;
 use crate::problem::Problem;
 
 /// Tags shown unless asked otherwise, and at most.
@@ -20,7 +20,7 @@ const TAGS_DEFAULT: u32 = 100;
 const TAGS_MAX: u32 = 1_000;
 
 fn here(request: &Request<v1::InsightRequest>) -> Result<Namespace, Problem> {
-    inward::namespace(&request.get_ref().namespace)
+    decode::namespace(&request.get_ref().namespace)
 }
 
 /// The day that contains a time; 0: today.
@@ -36,7 +36,7 @@ fn day(at_us: u64) -> Day {
 }
 
 #[tonic::async_trait]
-impl Insight for Face {
+impl Insight for ServiceContext {
     async fn failure_groups(
         &self,
         request: Request<v1::InsightRequest>,
@@ -57,8 +57,8 @@ impl Insight for Face {
         request: Request<v1::StatisticsRequest>,
     ) -> Result<Response<v1::StatisticsReply>, Status> {
         let request = request.get_ref();
-        let namespace = inward::namespace(&request.namespace)?;
-        let queue = inward::queue(At::top("queue"), &request.queue)?;
+        let namespace = decode::namespace(&request.namespace)?;
+        let queue = decode::queue(At::top("queue"), &request.queue)?;
         let day = day(request.day_at_us);
         let found = self
             .handle
@@ -70,7 +70,7 @@ impl Insight for Face {
             ..v1::StatisticsReply::default()
         };
         Ok(Response::new(
-            found.as_ref().map_or(nothing, outward::statistics),
+            found.as_ref().map_or(nothing, encode::statistics),
         ))
     }
 
@@ -80,7 +80,7 @@ impl Insight for Face {
     ) -> Result<Response<v1::WorkersReply>, Status> {
         let reply = self.ask(Query::Workers(here(&request)?)).await?;
         let views = reply_as!(reply, Reply::Workers(views) => views)?;
-        let workers = views.iter().map(outward::worker).collect();
+        let workers = views.iter().map(encode::worker).collect();
         Ok(Response::new(v1::WorkersReply { workers }))
     }
 
@@ -89,8 +89,8 @@ impl Insight for Face {
         request: Request<v1::TagsRequest>,
     ) -> Result<Response<v1::TagsReply>, Status> {
         let request = request.get_ref();
-        let namespace = inward::namespace(&request.namespace)?;
-        let limit = inward::bounded(At::top("limit"), request.limit, TAGS_DEFAULT, TAGS_MAX)?;
+        let namespace = decode::namespace(&request.namespace)?;
+        let limit = decode::bounded(At::top("limit"), request.limit, TAGS_DEFAULT, TAGS_MAX)?;
         let skip = usize::try_from(request.skip).unwrap_or(usize::MAX);
         let take = usize::try_from(limit).unwrap_or(usize::MAX);
         let reply = self.ask(Query::TopTags(namespace, skip, take)).await?;
@@ -121,7 +121,7 @@ impl Insight for Face {
             tracked.push(v1::TrackedJob {
                 job: id.to_text().into_owned(),
                 since_at_us: since.0,
-                view: stored.map(|stored| outward::job(self.handle.id(), stored, true)),
+                view: stored.map(|stored| encode::job(self.handle.id(), stored, true)),
             });
         }
         Ok(Response::new(v1::TrackedReply { tracked }))

@@ -11,9 +11,9 @@ use ganger_types::{Command, Graph, InputState, JobId, Namespace, Reply, ShardId,
 use tonic::{Request, Response, Status, Streaming};
 
 use super::{Streamed, reply_as};
-use crate::Face;
-use crate::inward::{self, At};
-use crate::outward;
+use crate::ServiceContext;
+use crate::decode::{self, At};
+use crate::encode;
 use crate::problem::Problem;
 
 /// Inputs on a page unless asked otherwise, and at most.
@@ -29,18 +29,18 @@ const MATCHING_DEFAULT: u32 = 10_000;
 const MATCHING_MAX: u32 = 100_000;
 
 fn named(here: &ShardId, request: &v1::GetRequest) -> Result<(Namespace, JobId), Problem> {
-    let namespace = inward::namespace(&request.namespace)?;
+    let namespace = decode::namespace(&request.namespace)?;
     Ok((
         namespace,
-        inward::job_id(here, At::top("job"), &request.job)?,
+        decode::job_id(here, At::top("job"), &request.job)?,
     ))
 }
 
 fn many(here: &ShardId, request: &v1::JobsRequest) -> Result<(Namespace, Vec<JobId>), Problem> {
-    let namespace = inward::namespace(&request.namespace)?;
+    let namespace = decode::namespace(&request.namespace)?;
     Ok((
         namespace,
-        inward::job_ids(here, At::top("jobs"), &request.jobs)?,
+        decode::job_ids(here, At::top("jobs"), &request.jobs)?,
     ))
 }
 
@@ -53,40 +53,38 @@ pub(crate) struct LogAsked {
 }
 
 fn log_asked(here: &ShardId, request: &v1::LogRequest) -> Result<LogAsked, Problem> {
-    let bytes_max = inward::bounded(
+    let bytes_max = decode::bounded(
         At::top("bytes_max"),
         request.bytes_max,
         LOG_BYTES_DEFAULT,
         LOG_BYTES_MAX,
     )?;
     Ok(LogAsked {
-        namespace: inward::namespace(&request.namespace)?,
-        id: inward::job_id(here, At::top("job"), &request.job)?,
+        namespace: decode::namespace(&request.namespace)?,
+        id: decode::job_id(here, At::top("job"), &request.job)?,
         place: (request.attempt, request.offset),
         bytes_max: usize::try_from(bytes_max).expect("a megabyte fits"),
     })
 }
 
-impl Face {
+impl ServiceContext {
     /// A command that answers how many it changed.
     async fn change(&self, command: Command) -> Result<Response<v1::Changed>, Status> {
         let reply = self.call(command).await?;
         let changed = match reply {
-            Reply::Changed { count, skipped } => {
-                outward::changed(self.handle.id(), count, &skipped)
-            }
+            Reply::Changed { count, skipped } => encode::changed(self.handle.id(), count, &skipped),
             Reply::Revived {
                 count,
                 skipped,
                 dependents,
                 passed_on,
             } => v1::Changed {
-                passed_on: outward::shards(&passed_on),
+                passed_on: encode::shards(&passed_on),
                 dependents: dependents
                     .iter()
-                    .map(|id| outward::global(self.handle.id(), id))
+                    .map(|id| encode::global(self.handle.id(), id))
                     .collect(),
-                ..outward::changed(self.handle.id(), count, &skipped)
+                ..encode::changed(self.handle.id(), count, &skipped)
             },
             Reply::Done => v1::Changed {
                 count: 1,
@@ -103,8 +101,8 @@ impl Face {
         action: BulkAction,
         request: v1::MatchingRequest,
     ) -> Result<Response<v1::Matched>, Status> {
-        let namespace = inward::namespace(&request.namespace)?;
-        let limit = inward::bounded(
+        let namespace = decode::namespace(&request.namespace)?;
+        let limit = decode::bounded(
             At::top("limit"),
             request.limit,
             MATCHING_DEFAULT,
@@ -112,19 +110,19 @@ impl Face {
         )?;
         let looked_max = usize::try_from(limit).unwrap_or(usize::MAX);
         let filter = request.filter.unwrap_or_default();
-        let query = inward::matching_query(namespace, filter)?;
+        let query = decode::matching_query(namespace, filter)?;
         let done = self
             .handle
             .bulk(&action, query, looked_max, request.dry_run, None)
             .await
             .map_err(Problem::from)?;
-        Ok(Response::new(outward::matched(self.handle.id(), done)))
+        Ok(Response::new(encode::matched(self.handle.id(), done)))
     }
 
     async fn show_inputs(&self, request: &v1::InputsRequest) -> Result<v1::InputsReply, Problem> {
-        let namespace = inward::namespace(&request.namespace)?;
-        let id = inward::job_id(self.handle.id(), At::top("job"), &request.job)?;
-        let limit = inward::bounded(
+        let namespace = decode::namespace(&request.namespace)?;
+        let id = decode::job_id(self.handle.id(), At::top("job"), &request.job)?;
+        let limit = decode::bounded(
             At::top("limit"),
             request.limit,
             INPUTS_DEFAULT,
@@ -138,7 +136,7 @@ impl Face {
         let mut inputs = Vec::with_capacity(rows.len());
         let mut bytes = 0;
         for row in rows {
-            let mut view = outward::input(&row);
+            let mut view = encode::input(&row);
             if let (InputState::Delivered { upstream, .. }, true) =
                 (&row.state, request.with_results)
             {
@@ -156,7 +154,7 @@ impl Face {
 }
 
 #[tonic::async_trait]
-impl Jobs for Face {
+impl Jobs for ServiceContext {
     async fn enqueue(
         &self,
         request: Request<v1::EnqueueRequest>,
@@ -187,7 +185,7 @@ impl Jobs for Face {
     async fn get(&self, request: Request<v1::GetRequest>) -> Result<Response<v1::Job>, Status> {
         let (namespace, id) = named(self.handle.id(), request.get_ref())?;
         let stored = self.find(&namespace, &id).await?;
-        Ok(Response::new(outward::job(self.handle.id(), stored, false)))
+        Ok(Response::new(encode::job(self.handle.id(), stored, false)))
     }
 
     async fn list(
@@ -195,13 +193,13 @@ impl Jobs for Face {
         request: Request<v1::ListRequest>,
     ) -> Result<Response<v1::ListReply>, Status> {
         let brief = request.get_ref().brief;
-        let query = inward::job_query(request.into_inner())?;
+        let query = decode::job_query(request.into_inner())?;
         let page = self.handle.list(query).await.map_err(Problem::from)?;
         let shard = self.handle.id();
         let jobs = page
             .jobs
             .into_iter()
-            .map(|stored| outward::job(shard, stored, brief));
+            .map(|stored| encode::job(shard, stored, brief));
         Ok(Response::new(v1::ListReply {
             jobs: jobs.collect(),
             next: page.next.map(|key| key.to_string()).unwrap_or_default(),
@@ -212,16 +210,16 @@ impl Jobs for Face {
         &self,
         request: Request<v1::ListRequest>,
     ) -> Result<Response<v1::CountReply>, Status> {
-        let query = inward::job_query(request.into_inner())?;
+        let query = decode::job_query(request.into_inner())?;
         let count = self.handle.count(query).await.map_err(Problem::from)?;
         Ok(Response::new(v1::CountReply { count }))
     }
 
     async fn wait(&self, request: Request<v1::WaitRequest>) -> Result<Response<v1::Job>, Status> {
         let request = request.get_ref();
-        let namespace = inward::namespace(&request.namespace)?;
-        let id = inward::job_id(self.handle.id(), At::top("job"), &request.job)?;
-        let wait_for = inward::wait_for(At::top("wait_ms"), request.wait_ms)?;
+        let namespace = decode::namespace(&request.namespace)?;
+        let id = decode::job_id(self.handle.id(), At::top("job"), &request.job)?;
+        let wait_for = decode::wait_for(At::top("wait_ms"), request.wait_ms)?;
         let found = tokio::select! {
             found = self.handle.wait(&namespace, &id, wait_for) => found,
             () = self.options.stopping.cancelled() => self.handle.job(&namespace, &id).await,
@@ -229,7 +227,7 @@ impl Jobs for Face {
         let Some(stored) = found.map_err(Problem::from)? else {
             return Err(self.missing(&namespace, &id).await.into());
         };
-        Ok(Response::new(outward::job(self.handle.id(), stored, false)))
+        Ok(Response::new(encode::job(self.handle.id(), stored, false)))
     }
 
     async fn why(
@@ -239,7 +237,7 @@ impl Jobs for Face {
         let (namespace, id) = named(self.handle.id(), request.get_ref())?;
         let reply = self.ask(Query::Why(namespace, id)).await?;
         let why = reply_as!(reply, Reply::Why(why) => why)?;
-        Ok(Response::new(outward::explanation(self.handle.id(), &why)))
+        Ok(Response::new(encode::explanation(self.handle.id(), &why)))
     }
 
     async fn graph(
@@ -257,7 +255,7 @@ impl Jobs for Face {
         let stored = self.find(&namespace, &id).await?;
         let result = self.handle.result_of(&stored.record).await;
         let result = result.map_err(Problem::from)?;
-        let state = outward::job(self.handle.id(), stored, true).state;
+        let state = encode::job(self.handle.id(), stored, true).state;
         Ok(Response::new(v1::ResultReply { result, state }))
     }
 
@@ -312,8 +310,8 @@ impl Jobs for Face {
         request: Request<v1::CancelRequest>,
     ) -> Result<Response<v1::Changed>, Status> {
         let request = request.into_inner();
-        let namespace = inward::namespace(&request.namespace)?;
-        let graph = inward::unless_empty(At::top("graph"), &request.graph, Graph::new)?;
+        let namespace = decode::namespace(&request.namespace)?;
+        let graph = decode::unless_empty(At::top("graph"), &request.graph, Graph::new)?;
         let jobs = match graph {
             Some(graph) if request.jobs.is_empty() => Selection::Graph(graph),
             Some(_) => {
@@ -321,7 +319,7 @@ impl Jobs for Face {
                     Problem::invalid("graph", "give either jobs or a graph, not both").into(),
                 );
             }
-            None => Selection::Jobs(inward::job_ids(
+            None => Selection::Jobs(decode::job_ids(
                 self.handle.id(),
                 At::top("jobs"),
                 &request.jobs,
@@ -330,7 +328,7 @@ impl Jobs for Face {
         let command = Cancel {
             namespace,
             jobs,
-            reason: inward::cut(request.reason),
+            reason: decode::cut(request.reason),
         };
         self.change(Command::Cancel(Box::new(command))).await
     }
@@ -340,27 +338,27 @@ impl Jobs for Face {
         request: Request<v1::ReviveRequest>,
     ) -> Result<Response<v1::Changed>, Status> {
         let request = request.into_inner();
-        let namespace = inward::namespace(&request.namespace)?;
+        let namespace = decode::namespace(&request.namespace)?;
         let queue = request
             .queue
-            .map(|text| inward::queue(At::top("queue"), &text))
+            .map(|text| decode::queue(At::top("queue"), &text))
             .transpose()?;
-        if let Some(graph) = inward::unless_empty(At::top("graph"), &request.graph, Graph::new)? {
+        if let Some(graph) = decode::unless_empty(At::top("graph"), &request.graph, Graph::new)? {
             if !request.jobs.is_empty() {
                 let reason = "give either jobs or a graph, not both";
                 return Err(Problem::invalid("graph", reason).into());
             }
             let done = self.handle.retry_graph(namespace, graph, queue, None).await;
             let done = done.map_err(Problem::from)?;
-            let changed = outward::changed(self.handle.id(), done.changed, &done.skipped_jobs);
+            let changed = encode::changed(self.handle.id(), done.changed, &done.skipped_jobs);
             return Ok(Response::new(v1::Changed {
-                passed_on: outward::shards(&done.passed_on),
+                passed_on: encode::shards(&done.passed_on),
                 ..changed
             }));
         }
         let command = Revive {
             namespace,
-            jobs: inward::job_ids(self.handle.id(), At::top("jobs"), &request.jobs)?,
+            jobs: decode::job_ids(self.handle.id(), At::top("jobs"), &request.jobs)?,
             queue,
             dependents: request.dependents,
             graph: None,
@@ -372,7 +370,7 @@ impl Jobs for Face {
         &self,
         request: Request<v1::MatchingRequest>,
     ) -> Result<Response<v1::Matched>, Status> {
-        let reason = inward::cut(request.get_ref().reason.clone());
+        let reason = decode::cut(request.get_ref().reason.clone());
         self.matching(BulkAction::Cancel { reason }, request.into_inner())
             .await
     }
@@ -383,7 +381,7 @@ impl Jobs for Face {
     ) -> Result<Response<v1::Matched>, Status> {
         let request = request.into_inner();
         let queue = request.queue.as_deref();
-        let queue = queue.map(|text| inward::queue(At::top("queue"), text));
+        let queue = queue.map(|text| decode::queue(At::top("queue"), text));
         let action = BulkAction::Retry {
             queue: queue.transpose()?,
             dependents: request.dependents,
@@ -422,12 +420,12 @@ impl Jobs for Face {
         &self,
         request: Request<v1::AlterRequest>,
     ) -> Result<Response<v1::AlterReply>, Status> {
-        let command = inward::alter(self.handle.id(), request.into_inner())?;
+        let command = decode::alter(self.handle.id(), request.into_inner())?;
         let reply = self.call(Command::Alter(Box::new(command))).await?;
         let (tags, state) = reply_as!(reply, Reply::Altered { tags, state } => (tags, state))?;
         Ok(Response::new(v1::AlterReply {
-            tags: outward::tags(&tags),
-            state: outward::state(state),
+            tags: encode::tags(&tags),
+            state: encode::state(state),
         }))
     }
 
@@ -436,12 +434,12 @@ impl Jobs for Face {
         request: Request<v1::AddDependenciesRequest>,
     ) -> Result<Response<v1::Changed>, Status> {
         let request = request.get_ref();
-        inward::at_most(At::top("on"), request.on.len(), limits::INPUTS_MAX)?;
+        decode::at_most(At::top("on"), request.on.len(), limits::INPUTS_MAX)?;
         let command = AddDependencies {
-            namespace: inward::namespace(&request.namespace)?,
-            job: inward::job_id(self.handle.id(), At::top("job"), &request.job)?,
-            on: inward::job_ids(self.handle.id(), At::top("on"), &request.on)?,
-            policy: inward::policy(At::top("policy"), request.policy)?,
+            namespace: decode::namespace(&request.namespace)?,
+            job: decode::job_id(self.handle.id(), At::top("job"), &request.job)?,
+            on: decode::job_ids(self.handle.id(), At::top("on"), &request.on)?,
+            policy: decode::policy(At::top("policy"), request.policy)?,
         };
         self.change(Command::AddDependencies(command)).await
     }
@@ -451,14 +449,14 @@ impl Jobs for Face {
         request: Request<v1::RemoveDependenciesRequest>,
     ) -> Result<Response<v1::Changed>, Status> {
         let request = request.get_ref();
-        let namespace = inward::namespace(&request.namespace)?;
+        let namespace = decode::namespace(&request.namespace)?;
         if request.all && !request.on.is_empty() {
             return Err(Problem::invalid("on", "give either jobs or `all`, not both").into());
         }
         let on = if request.all {
             None
         } else {
-            Some(inward::job_ids(
+            Some(decode::job_ids(
                 self.handle.id(),
                 At::top("on"),
                 &request.on,
@@ -466,7 +464,7 @@ impl Jobs for Face {
         };
         let command = RemoveDependencies {
             namespace,
-            job: inward::job_id(self.handle.id(), At::top("job"), &request.job)?,
+            job: decode::job_id(self.handle.id(), At::top("job"), &request.job)?,
             on,
         };
         self.change(Command::RemoveDependencies(command)).await

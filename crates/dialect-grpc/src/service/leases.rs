@@ -11,13 +11,13 @@ use ganger_types::{Command, Reply, Worker, limits};
 use tonic::{Request, Response, Status, Streaming};
 
 use super::reply_as;
-use crate::Face;
-use crate::inward::{self, At};
-use crate::outward;
+use crate::ServiceContext;
+use crate::decode::{self, At};
+use crate::encode;
 use crate::problem::Problem;
 use crate::work;
 
-impl Face {
+impl ServiceContext {
     /// Applies reports in one turn of the shard; each is answered by itself. A badly formed one is
     /// refused in its place and keeps nothing else back.
     pub(crate) async fn report_all(
@@ -25,16 +25,16 @@ impl Face {
         namespace: &str,
         items: impl ExactSizeIterator<Item = What>,
     ) -> Result<Response<v1::ReportReply>, Status> {
-        let namespace = inward::namespace(namespace)?;
+        let namespace = decode::namespace(namespace)?;
         let at = At::top("items");
         if items.len() == 0 {
             return Err(Problem::missing(at, "send at least one report").into());
         }
-        inward::at_most(at, items.len(), limits::BULK_JOBS_MAX)?;
+        decode::at_most(at, items.len(), limits::BULK_JOBS_MAX)?;
         let mut commands = Vec::with_capacity(items.len());
         let mut refused = Vec::with_capacity(items.len());
         for (index, item) in items.enumerate() {
-            match inward::report(self.handle.id(), at.entry(index), &namespace, item) {
+            match decode::report(self.handle.id(), at.entry(index), &namespace, item) {
                 Ok(command) => {
                     commands.push(command);
                     refused.push(None);
@@ -48,7 +48,7 @@ impl Face {
                 Some(problem) => Err(problem),
                 None => replies.next().unwrap_or_else(|| Err(Problem::unexpected())),
             };
-            outward::answer(0, reply)
+            encode::answer(0, reply)
         });
         Ok(Response::new(v1::ReportReply {
             answers: answers.collect(),
@@ -69,12 +69,12 @@ impl Face {
 }
 
 #[tonic::async_trait]
-impl Leases for Face {
+impl Leases for ServiceContext {
     async fn lease(
         &self,
         request: Request<v1::LeaseRequest>,
     ) -> Result<Response<v1::LeaseReply>, Status> {
-        let (lease, wait_for) = inward::lease(request.get_ref())?;
+        let (lease, wait_for) = decode::lease(request.get_ref())?;
         let deliveries = tokio::select! {
             deliveries = self.handle.lease(lease, wait_for) => deliveries.map_err(Problem::from)?,
             () = self.options.stopping.cancelled(), if !wait_for.is_zero() => Vec::new(),
@@ -82,7 +82,7 @@ impl Leases for Face {
         let shard = self.handle.id();
         let deliveries = deliveries
             .into_iter()
-            .map(|one| outward::delivery(shard, one))
+            .map(|one| encode::delivery(shard, one))
             .collect();
         Ok(Response::new(v1::LeaseReply { deliveries }))
     }
@@ -149,8 +149,8 @@ impl Leases for Face {
         request: Request<v1::GoodbyeRequest>,
     ) -> Result<Response<v1::Done>, Status> {
         let request = request.get_ref();
-        let namespace = inward::namespace(&request.namespace)?;
-        let worker = inward::name(At::top("worker"), &request.worker, Worker::new)?;
+        let namespace = decode::namespace(&request.namespace)?;
+        let worker = decode::name(At::top("worker"), &request.worker, Worker::new)?;
         let reply = self
             .call(Command::Goodbye(Goodbye { namespace, worker }))
             .await?;

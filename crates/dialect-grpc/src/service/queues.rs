@@ -8,18 +8,18 @@ use ganger_types::{Command, Namespace, NamespaceRecord, Queue, Reply, limits};
 use tonic::{Request, Response, Status};
 
 use super::reply_as;
-use crate::Face;
-use crate::gate;
-use crate::inward::{self, At};
-use crate::outward;
+use crate::ServiceContext;
+use crate::authorization;
+use crate::decode::{self, At};
+use crate::encode;
 use crate::problem::Problem;
 
 fn named(request: &v1::QueueRequest) -> Result<(Namespace, Queue), Problem> {
-    let namespace = inward::namespace(&request.namespace)?;
-    Ok((namespace, inward::queue(At::top("queue"), &request.queue)?))
+    let namespace = decode::namespace(&request.namespace)?;
+    Ok((namespace, decode::queue(At::top("queue"), &request.queue)?))
 }
 
-impl Face {
+impl ServiceContext {
     async fn configure_queue(&self, command: ConfigureQueue) -> Result<(), Problem> {
         let reply = self
             .call(Command::ConfigureQueue(Box::new(command)))
@@ -50,22 +50,22 @@ impl Face {
     ) -> Result<Response<v1::QueueView>, Status> {
         let reply = self.ask(Query::Queue(namespace, queue)).await?;
         let view = reply_as!(reply, Reply::Queue(view) => view)?;
-        Ok(Response::new(outward::queue(&view)))
+        Ok(Response::new(encode::queue(&view)))
     }
 }
 
 #[tonic::async_trait]
-impl Queues for Face {
+impl Queues for ServiceContext {
     async fn list(
         &self,
         request: Request<v1::QueuesRequest>,
     ) -> Result<Response<v1::QueuesReply>, Status> {
         let request = request.get_ref();
-        let namespace = inward::namespace(&request.namespace)?;
+        let namespace = decode::namespace(&request.namespace)?;
         let at = At::top("cursor");
-        let after = inward::unless_empty(at, &request.cursor, Queue::new)?;
+        let after = decode::unless_empty(at, &request.cursor, Queue::new)?;
         let most = u32::try_from(limits::PAGE_QUEUES_MAX).expect("a page is small");
-        let limit = inward::bounded(At::top("limit"), request.limit, most, most)?;
+        let limit = decode::bounded(At::top("limit"), request.limit, most, most)?;
         let limit = usize::try_from(limit).unwrap_or(limits::PAGE_QUEUES_MAX);
         let query = Query::Queues(namespace, after, limit + 1);
         let mut views = reply_as!(self.ask(query).await?, Reply::Queues(views) => views)?;
@@ -73,7 +73,7 @@ impl Queues for Face {
         views.truncate(limit);
         let last = views.last().filter(|_| more);
         let next = last.map(|view| view.queue.to_text().into_owned());
-        let queues = views.iter().map(outward::queue).collect();
+        let queues = views.iter().map(encode::queue).collect();
         Ok(Response::new(v1::QueuesReply {
             queues,
             next: next.unwrap_or_default(),
@@ -93,12 +93,12 @@ impl Queues for Face {
         request: Request<v1::ConfigureQueueRequest>,
     ) -> Result<Response<v1::QueueView>, Status> {
         let request = request.into_inner();
-        let namespace = inward::namespace(&request.namespace)?;
-        let queue = inward::queue(At::top("queue"), &request.queue)?;
+        let namespace = decode::namespace(&request.namespace)?;
+        let queue = decode::queue(At::top("queue"), &request.queue)?;
         let settings = request.settings.ok_or_else(|| {
             Problem::missing("settings", "give all settings; absent ones are reset")
         })?;
-        let change = QueueChange::All(inward::queue_settings(settings)?);
+        let change = QueueChange::All(decode::queue_settings(settings)?);
         let command = ConfigureQueue {
             namespace: namespace.clone(),
             queue: queue.clone(),
@@ -138,12 +138,12 @@ impl Queues for Face {
         _: Request<v1::NamespacesRequest>,
     ) -> Result<Response<v1::NamespacesReply>, Status> {
         let reply = self.ask(Query::Namespaces).await?;
-        let caller = gate::identity();
+        let caller = authorization::identity();
         let records = reply_as!(reply, Reply::Namespaces(records) => records)?;
         let namespaces = records
             .iter()
             .filter(|record| caller.sees(record.namespace.as_bytes()))
-            .map(outward::namespace)
+            .map(encode::namespace)
             .collect();
         Ok(Response::new(v1::NamespacesReply { namespaces }))
     }
@@ -153,11 +153,11 @@ impl Queues for Face {
         request: Request<v1::ConfigureNamespaceRequest>,
     ) -> Result<Response<v1::NamespaceView>, Status> {
         let request = request.into_inner();
-        let namespace = inward::namespace(&request.namespace)?;
+        let namespace = decode::namespace(&request.namespace)?;
         let settings = request.settings.ok_or_else(|| {
             Problem::missing("settings", "give all settings; absent ones are reset")
         })?;
-        let settings = inward::namespace_settings(settings)?;
+        let settings = decode::namespace_settings(settings)?;
         let command = ConfigureNamespace {
             namespace: namespace.clone(),
             settings: settings.clone(),
@@ -166,7 +166,7 @@ impl Queues for Face {
             .call(Command::ConfigureNamespace(Box::new(command)))
             .await?;
         reply_as!(reply, Reply::Done => ())?;
-        Ok(Response::new(outward::namespace(&NamespaceRecord {
+        Ok(Response::new(encode::namespace(&NamespaceRecord {
             namespace,
             settings,
         })))

@@ -8,20 +8,20 @@ use ganger_types::{Command, Namespace, Reply, ScheduleId, limits};
 use tonic::{Request, Response, Status};
 
 use super::reply_as;
-use crate::Face;
-use crate::inward::{self, At};
-use crate::outward;
+use crate::ServiceContext;
+use crate::decode::{self, At};
+use crate::encode;
 use crate::problem::Problem;
 
 fn named(request: &v1::ScheduleRequest) -> Result<(Namespace, ScheduleId), Problem> {
-    let namespace = inward::namespace(&request.namespace)?;
+    let namespace = decode::namespace(&request.namespace)?;
     Ok((
         namespace,
-        inward::name(At::top("id"), &request.id, ScheduleId::new)?,
+        decode::name(At::top("id"), &request.id, ScheduleId::new)?,
     ))
 }
 
-impl Face {
+impl ServiceContext {
     async fn show_schedule(
         &self,
         namespace: Namespace,
@@ -29,19 +29,19 @@ impl Face {
     ) -> Result<Response<v1::Schedule>, Status> {
         let reply = self.ask(Query::Schedule(namespace, id)).await?;
         let record = reply_as!(reply, Reply::Schedule(record) => record)?;
-        Ok(Response::new(outward::schedule(&record)))
+        Ok(Response::new(encode::schedule(&record)))
     }
 }
 
 #[tonic::async_trait]
-impl Schedules for Face {
+impl Schedules for ServiceContext {
     async fn put(
         &self,
         request: Request<v1::PutScheduleRequest>,
     ) -> Result<Response<v1::Schedule>, Status> {
         let request = request.into_inner();
-        let namespace = inward::namespace(&request.namespace)?;
-        let schedule = inward::schedule(namespace.clone(), request.schedule)?;
+        let namespace = decode::namespace(&request.namespace)?;
+        let schedule = decode::schedule(namespace.clone(), request.schedule)?;
         let id = schedule.id.clone();
         let checked = self.handle.check_schedule(&schedule.spec).await;
         checked.map_err(Problem::from)?;
@@ -49,7 +49,7 @@ impl Schedules for Face {
             .call(Command::PutSchedule(Box::new(PutSchedule { schedule })))
             .await?;
         match reply {
-            Reply::Schedule(record) => Ok(Response::new(outward::schedule(&record))),
+            Reply::Schedule(record) => Ok(Response::new(encode::schedule(&record))),
             _ => self.show_schedule(namespace, id).await,
         }
     }
@@ -58,10 +58,10 @@ impl Schedules for Face {
         &self,
         request: Request<v1::SchedulesRequest>,
     ) -> Result<Response<v1::SchedulesReply>, Status> {
-        let namespace = inward::namespace(&request.get_ref().namespace)?;
+        let namespace = decode::namespace(&request.get_ref().namespace)?;
         let reply = self.ask(Query::Schedules(namespace)).await?;
         let records = reply_as!(reply, Reply::Schedules(records) => records)?;
-        let schedules = records.iter().map(outward::schedule).collect();
+        let schedules = records.iter().map(encode::schedule).collect();
         Ok(Response::new(v1::SchedulesReply { schedules }))
     }
 
@@ -81,7 +81,7 @@ impl Schedules for Face {
         let command = Command::RunSchedule(RunSchedule { namespace, id });
         let reply = self.call(command).await?;
         let record = reply_as!(reply, Reply::Schedule(record) => record)?;
-        Ok(Response::new(outward::schedule(&record)))
+        Ok(Response::new(encode::schedule(&record)))
     }
 
     async fn next(
@@ -90,7 +90,7 @@ impl Schedules for Face {
     ) -> Result<Response<v1::NextTimes>, Status> {
         let request = request.into_inner();
         let most = u32::try_from(limits::SCHEDULE_TIMES_MAX).expect("it is small");
-        let count = inward::bounded(At::top("count"), request.count, 5, most)?;
+        let count = decode::bounded(At::top("count"), request.count, 5, most)?;
         let (namespace, id) = named(&v1::ScheduleRequest {
             namespace: request.namespace,
             id: request.id,

@@ -14,10 +14,10 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Status, Streaming};
 
 use super::{Streamed, reply_as};
-use crate::Face;
-use crate::gate;
-use crate::inward::{self, At, Shards};
-use crate::outward;
+use crate::ServiceContext;
+use crate::authorization;
+use crate::decode::{self, At, Shards};
+use crate::encode;
 use crate::problem::Problem;
 
 /// Batches of one stream in the shard at the same time.
@@ -27,14 +27,14 @@ const BATCHES_BYTES_MAX: usize = 2 << 20;
 /// Ids in one message of the answer to a graph.
 const ACCEPTED_JOBS_MAX: usize = 10_000;
 
-impl Face {
+impl ServiceContext {
     /// Enqueues a submission that came whole.
     pub(crate) async fn submit(
         &self,
         request: v1::EnqueueRequest,
     ) -> Result<v1::EnqueueReply, Problem> {
         let graph = request.graph;
-        let (spread, names) = inward::enqueue(self.shards(), request)?;
+        let (spread, names) = decode::enqueue(self.shards(), request)?;
         self.enqueue_named(spread, graph, names).await
     }
 
@@ -60,11 +60,11 @@ impl Face {
         };
         let jobs = submitted.jobs.iter().zip(names);
         let jobs = jobs
-            .map(|((job, existed), name)| outward::enqueued(&job.shard, &job.id, *existed, name));
+            .map(|((job, existed), name)| encode::enqueued(&job.shard, &job.id, *existed, name));
         let graph = submitted.graph;
         Ok(v1::EnqueueReply {
             jobs: jobs.collect(),
-            graph: outward::text!(graph),
+            graph: encode::text!(graph),
             repeat: submitted.repeat,
         })
     }
@@ -113,7 +113,7 @@ impl Face {
     ) -> Streamed<v1::EnqueueAnswer> {
         let face = self.clone();
         let (answers, receiver) = tokio::sync::mpsc::channel(BATCHES_MAX);
-        tokio::spawn(gate::carried(async move {
+        tokio::spawn(authorization::carried(async move {
             let mut in_flight = FuturesOrdered::new();
             let stopping = face.options.stopping.clone();
             let mut is_open = true;
@@ -215,14 +215,14 @@ async fn collect(
     let mut bytes = 0;
     while let Some(part) = parts.message().await? {
         if first.is_none() {
-            let claim = inward::unless_empty(
+            let claim = decode::unless_empty(
                 At::top("idempotency_key"),
                 &part.idempotency_key,
                 ClaimKey::new,
             )?;
-            first = Some((inward::namespace(&part.namespace)?, claim));
+            first = Some((decode::namespace(&part.namespace)?, claim));
         }
-        inward::at_most(
+        decode::at_most(
             At::top("jobs"),
             wire.len() + part.jobs.len(),
             limits::GRAPH_JOBS_MAX,
@@ -232,7 +232,7 @@ async fn collect(
             .iter()
             .map(prost::Message::encoded_len)
             .sum::<usize>();
-        inward::at_most(
+        decode::at_most(
             At::top("bytes of the graph"),
             bytes,
             limits::GRAPH_BYTES_MAX,
@@ -240,7 +240,7 @@ async fn collect(
         wire.extend(part.jobs);
     }
     let (namespace, claim) = first.unwrap_or_default();
-    let (mut jobs, names) = inward::members(shards, wire)?;
+    let (mut jobs, names) = decode::members(shards, wire)?;
     for (_, job) in &mut jobs {
         detach(job);
     }

@@ -11,7 +11,7 @@ use ganger_types::{Event, Happening, JobKey, JobState};
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
-use crate::outward::{has_left, state};
+use crate::encode::{has_left, state};
 
 /// Pause before the watcher subscribes again after the shard was not available.
 const RESUBSCRIBE_AFTER: Duration = Duration::from_millis(500);

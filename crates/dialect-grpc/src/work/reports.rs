@@ -8,8 +8,8 @@ use ganger_shard::Handle;
 use ganger_types::{Command, JobKey, JobState, LeaseToken, Namespace, Reply, ShardId};
 
 use super::holders::Holders;
-use crate::inward::{self, At};
-use crate::outward;
+use crate::decode::{self, At};
+use crate::encode;
 use crate::problem::Problem;
 
 /// Reports taken in, with those that cannot be commands answered already.
@@ -45,7 +45,7 @@ impl Batch {
         let number = report.number;
         let is_completion = matches!(report.what, Some(What::Complete(_)));
         let command = match report.what {
-            Some(what) => inward::report(here, At::top("report"), namespace, what),
+            Some(what) => decode::report(here, At::top("report"), namespace, what),
             None => Err(Problem::missing("report", "say what became of the job")),
         };
         match command {
@@ -53,7 +53,7 @@ impl Batch {
                 self.commands.push(command);
                 self.numbers.push((number, is_completion));
             }
-            Err(problem) => self.answers.push(outward::answer(number, Err(problem))),
+            Err(problem) => self.answers.push(encode::answer(number, Err(problem))),
         }
     }
 
@@ -119,14 +119,14 @@ impl Batch {
                             ..
                         }) if is_completion => completed.push(number),
                         reply => {
-                            answers.push(outward::answer(number, reply.map_err(Problem::from)));
+                            answers.push(encode::answer(number, reply.map_err(Problem::from)));
                         }
                     }
                 }
             }
             Err(error) => {
                 let problem = Problem::from(error);
-                let refused = |(number, _)| outward::answer(number, Err(problem.clone()));
+                let refused = |(number, _)| encode::answer(number, Err(problem.clone()));
                 answers.extend(numbers.into_iter().map(refused));
             }
         }

@@ -21,9 +21,9 @@ use super::{
     ADOPTED_MAX, BATCH_JOBS_MAX, CREDITS_MAX, LEASE_WAIT_MAX, MESSAGE_BYTES_MAX,
     REPORTS_IN_FLIGHT_MAX, REPORTS_MAX, SIGN_OF_LIFE_EVERY, SILENCE_MAX, SLOW_MAX,
 };
-use crate::Face;
-use crate::inward::Asked;
-use crate::outward;
+use crate::ServiceContext;
+use crate::decode::Asked;
+use crate::encode;
 use crate::problem::Problem;
 
 /// Pause before jobs are asked for again after the shard refused.
@@ -48,7 +48,7 @@ impl From<Problem> for End {
 
 /// One worker's stream.
 pub(crate) struct Session {
-    face: Face,
+    face: ServiceContext,
     /// Lets lost leases be told while it is there.
     _open: OpenStream,
     asked: Asked,
@@ -73,7 +73,7 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    pub(crate) fn new(face: Face, asked: Asked, out: mpsc::Sender<Message>) -> Self {
+    pub(crate) fn new(face: ServiceContext, asked: Asked, out: mpsc::Sender<Message>) -> Self {
         let (notices_sender, notices) = mpsc::channel(NOTICES_MAX);
         Self {
             draining: face.options.draining.clone(),
@@ -311,7 +311,7 @@ impl Session {
                     .iter()
                     .map(|input| input.len() + 8)
                     .sum::<usize>();
-            let wire = outward::delivery(shard, delivery);
+            let wire = encode::delivery(shard, delivery);
             self.held.insert(token, key);
             let holder = Holder {
                 attempt: wire.attempt,

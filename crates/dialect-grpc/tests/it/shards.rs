@@ -11,9 +11,9 @@ use ganger_types::ShardId;
 use tonic::Status;
 use tonic::transport::Channel;
 
-struct Face(Channel);
+struct ServiceContext(Channel);
 
-impl Face {
+impl ServiceContext {
     fn jobs(&self) -> v1::jobs_client::JobsClient<Channel> {
         v1::jobs_client::JobsClient::new(self.0.clone())
     }
@@ -82,7 +82,7 @@ impl Face {
 }
 
 /// The faces of shards 1 and 2, which know each other.
-async fn two() -> (Face, Face) {
+async fn two() -> (ServiceContext, ServiceContext) {
     let start = |name: &str| {
         let settings = Settings {
             shard: ShardId::new(name).expect("a shard's name"),
@@ -98,7 +98,7 @@ async fn two() -> (Face, Face) {
     (face(one, &router).await, face(two, &router).await)
 }
 
-async fn face(shard: Handle, router: &Router) -> Face {
+async fn face(shard: Handle, router: &Router) -> ServiceContext {
     let options = Options {
         stranger: ganger_access::Identity::unchecked(),
         router: Some(router.clone()),
@@ -110,7 +110,7 @@ async fn face(shard: Handle, router: &Router) -> Face {
     let address = listener.local_addr().expect("bound");
     tokio::spawn(async move { axum::serve(listener, service).await });
     let uri = format!("http://{address}");
-    Face(Channel::from_shared(uri).expect("a uri").connect_lazy())
+    ServiceContext(Channel::from_shared(uri).expect("a uri").connect_lazy())
 }
 
 fn edge(upstream: Upstream) -> v1::Edge {

@@ -3,9 +3,9 @@
 use http::Method;
 
 use super::{Content, Operation, PAGE, describe, operation, plain};
-use crate::outward::event::EventView;
-use crate::outward::job::PageView;
-use crate::outward::statistics::{
+use crate::encode::event::EventView;
+use crate::encode::job::PageView;
+use crate::encode::statistics::{
     GroupsView, StatisticsView, TagsView, TrackedListView, WorkersDoc,
 };
 use crate::resource::numbers::{AuditView, Done};

@@ -3,9 +3,9 @@
 use http::Method;
 
 use super::{ANY, Operation, PAGE, WAIT, operation, plain};
-use crate::outward::delivery::InputsView;
-use crate::outward::job::JobView;
-use crate::outward::reason::WhyView;
+use crate::encode::delivery::InputsView;
+use crate::encode::job::JobView;
+use crate::encode::reason::WhyView;
 use crate::resource::act::{ActedView, CancelIn, RetryJobIn};
 use crate::resource::alter::{AlterIn, AlteredView, DependenciesIn, UndependIn};
 use crate::resource::graphs::GraphView;

@@ -3,11 +3,11 @@
 use http::Method;
 
 use super::{NDJSON, Operation, operation, plain};
-use crate::inward::filter;
-use crate::inward::filter::BulkIn;
-use crate::inward::graph::GraphIn;
-use crate::inward::job::JobIn;
-use crate::outward::job::PageView;
+use crate::decode::filter;
+use crate::decode::filter::BulkIn;
+use crate::decode::graph::GraphIn;
+use crate::decode::job::JobIn;
+use crate::encode::job::PageView;
 use crate::resource::act::CancelIn;
 use crate::resource::bulk::ChangedView;
 use crate::resource::graphs::SubmittedView;

@@ -3,9 +3,9 @@
 use http::Method;
 
 use super::{Operation, operation};
-use crate::inward::lease::LeaseIn;
-use crate::inward::report::{CompleteIn, FailIn, LogIn, ReleaseIn, RenewIn};
-use crate::outward::delivery::DeliveriesView;
+use crate::decode::lease::LeaseIn;
+use crate::decode::report::{CompleteIn, FailIn, LogIn, ReleaseIn, RenewIn};
+use crate::encode::delivery::DeliveriesView;
 use crate::resource::leases;
 use crate::resource::leases::ReportedView;
 

@@ -3,8 +3,8 @@
 use http::Method;
 
 use super::{Operation, PAGE, operation};
-use crate::inward::settings::{NamespaceSettingsIn, QueueSettingsIn};
-use crate::outward::queue::{NamespaceDoc, NamespacesDoc, QueueDoc, QueuesDoc};
+use crate::decode::settings::{NamespaceSettingsIn, QueueSettingsIn};
+use crate::encode::queue::{NamespaceDoc, NamespacesDoc, QueueDoc, QueuesDoc};
 use crate::resource::numbers::Done;
 use crate::resource::{namespaces, queues};
 

@@ -3,8 +3,8 @@
 use http::Method;
 
 use super::{Operation, operation};
-use crate::inward::schedule::ScheduleIn;
-use crate::outward::schedule::{ScheduleView, SchedulesView, TimesView};
+use crate::decode::schedule::ScheduleIn;
+use crate::encode::schedule::{ScheduleView, SchedulesView, TimesView};
 use crate::resource::numbers::Done;
 use crate::resource::schedules;
 

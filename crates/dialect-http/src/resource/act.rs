@@ -7,11 +7,11 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::api::full_name;
-use crate::ask::Ask;
 use crate::json::{self, MaybeDoc};
 use crate::names::QueueName;
 use crate::problem::Problem;
 use crate::refusal::unexpected_reply;
+use crate::request_context::RequestContext;
 use crate::resource::jobs::not_found;
 
 /// What an action did.
@@ -66,7 +66,7 @@ pub(crate) struct RetryJobIn {
 }
 
 pub(crate) async fn cancel(
-    ask: Ask,
+    ask: RequestContext,
     MaybeDoc(given): MaybeDoc<CancelIn>,
 ) -> Result<Response, Problem> {
     let id = ask.job()?;
@@ -79,7 +79,7 @@ pub(crate) async fn cancel(
 }
 
 pub(crate) async fn retry(
-    ask: Ask,
+    ask: RequestContext,
     MaybeDoc(given): MaybeDoc<RetryJobIn>,
 ) -> Result<Response, Problem> {
     let id = ask.job()?;
@@ -93,7 +93,7 @@ pub(crate) async fn retry(
     act(&ask, id, command).await
 }
 
-pub(crate) async fn time_out(ask: Ask) -> Result<Response, Problem> {
+pub(crate) async fn time_out(ask: RequestContext) -> Result<Response, Problem> {
     let id = ask.job()?;
     let command = TimeOut {
         namespace: ask.namespace.clone(),
@@ -102,7 +102,7 @@ pub(crate) async fn time_out(ask: Ask) -> Result<Response, Problem> {
     act(&ask, id, Command::TimeOut(command)).await
 }
 
-pub(crate) async fn delete(ask: Ask) -> Result<Response, Problem> {
+pub(crate) async fn delete(ask: RequestContext) -> Result<Response, Problem> {
     let id = ask.job()?;
     let command = Delete {
         namespace: ask.namespace.clone(),
@@ -122,7 +122,7 @@ pub(crate) async fn delete(ask: Ask) -> Result<Response, Problem> {
 }
 
 /// Sends the command and says where the job stands then. One of qless that was cancelled is gone.
-async fn act(ask: &Ask, id: JobId, command: Command) -> Result<Response, Problem> {
+async fn act(ask: &RequestContext, id: JobId, command: Command) -> Result<Response, Problem> {
     let names = |ids: Vec<JobId>| {
         let shard = ask.shard().id();
         Some(ids.iter().map(|id| full_name(shard, id)).collect())

@@ -6,15 +6,15 @@ use ganger_types::{Command, Reply};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::ask::Ask;
-use crate::inward::job::start;
-use crate::inward::shape::{LabelChanges, Policy, Rank};
-use crate::json::{self, Doc, MaybeDoc};
+use crate::decode::job::start;
+use crate::decode::shape::{LabelChanges, Policy, Rank};
+use crate::encode::tags;
+use crate::json::{self, JsonBody, MaybeDoc};
 use crate::names::{JobReference, QueueName, TagName};
-use crate::octets::{self, Base64, Exact};
-use crate::outward::tags;
 use crate::problem::Problem;
+use crate::raw_json::{self, Base64, RawJson};
 use crate::refusal::unexpected_reply;
+use crate::request_context::RequestContext;
 use crate::resource::jobs::find;
 use crate::time::{Moment, Span};
 
@@ -35,8 +35,8 @@ pub(crate) struct AlterIn {
     /// New start: at this time.
     run_at: Option<Moment>,
     /// New payload, for a job that does not run.
-    #[serde(default, deserialize_with = "octets::given")]
-    payload: Option<Exact>,
+    #[serde(default, deserialize_with = "raw_json::given")]
+    payload: Option<RawJson>,
     /// Likewise, as base64.
     payload_base64: Option<Base64>,
     /// Tags to put on.
@@ -65,8 +65,8 @@ struct NoteIn {
     /// The headline.
     text: String,
     /// More, as any JSON.
-    #[serde(default, deserialize_with = "octets::given")]
-    data: Option<Exact>,
+    #[serde(default, deserialize_with = "raw_json::given")]
+    data: Option<RawJson>,
 }
 
 /// The job as altered.
@@ -106,7 +106,10 @@ pub(crate) struct UndependIn {
     on: Option<Vec<JobReference>>,
 }
 
-pub(crate) async fn alter(ask: Ask, Doc(given): Doc<AlterIn>) -> Result<Response, Problem> {
+pub(crate) async fn alter(
+    ask: RequestContext,
+    JsonBody(given): JsonBody<AlterIn>,
+) -> Result<Response, Problem> {
     let command = given.convert(&ask)?;
     match ask.call(Command::Alter(Box::new(command))).await? {
         Reply::Altered { tags: now, state } => Ok(json::ok(&AlteredView {
@@ -118,7 +121,7 @@ pub(crate) async fn alter(ask: Ask, Doc(given): Doc<AlterIn>) -> Result<Response
 }
 
 impl AlterIn {
-    fn convert(self, ask: &Ask) -> Result<Alter, Problem> {
+    fn convert(self, ask: &RequestContext) -> Result<Alter, Problem> {
         let has_start = self.delay.is_some() || self.run_at.is_some();
         let start = start(self.delay, self.run_at, "")?;
         Ok(Alter {
@@ -127,7 +130,7 @@ impl AlterIn {
             priority: self.priority.map(|rank| rank.0),
             queue: self.queue.map(|queue| queue.0),
             start: has_start.then_some(start),
-            payload: octets::take(self.payload, self.payload_base64, "payload", "")?,
+            payload: raw_json::take(self.payload, self.payload_base64, "payload", "")?,
             tags_added: self.tags_add.into_iter().map(|tag| tag.0).collect(),
             tags_removed: self.tags_remove.into_iter().map(|tag| tag.0).collect(),
             labels_set: self.labels.set,
@@ -141,7 +144,10 @@ impl AlterIn {
     }
 }
 
-pub(crate) async fn depend(ask: Ask, Doc(given): Doc<DependenciesIn>) -> Result<Response, Problem> {
+pub(crate) async fn depend(
+    ask: RequestContext,
+    JsonBody(given): JsonBody<DependenciesIn>,
+) -> Result<Response, Problem> {
     let command = AddDependencies {
         namespace: ask.namespace.clone(),
         job: ask.job()?,
@@ -153,7 +159,7 @@ pub(crate) async fn depend(ask: Ask, Doc(given): Doc<DependenciesIn>) -> Result<
 }
 
 pub(crate) async fn undepend(
-    ask: Ask,
+    ask: RequestContext,
     MaybeDoc(given): MaybeDoc<UndependIn>,
 ) -> Result<Response, Problem> {
     let on = given
@@ -170,7 +176,7 @@ pub(crate) async fn undepend(
 }
 
 /// Says where the job stands after a change.
-async fn altered(ask: &Ask) -> Result<Response, Problem> {
+async fn altered(ask: &RequestContext) -> Result<Response, Problem> {
     let record = find(ask).await?.record;
     Ok(json::ok(&AlteredView {
         tags: tags(&record.tags),

@@ -20,13 +20,13 @@ use ganger_types::{Command, JobId, Reply};
 use http::{HeaderValue, header};
 use serde::Serialize;
 
-use crate::ask::Ask;
 use crate::body::next_data;
-use crate::inward::job::JobIn;
+use crate::decode::job::JobIn;
 use crate::json::{self, require_type};
 use crate::lines::{Line, Lines};
 use crate::problem::{Problem, ProblemView};
 use crate::refusal::unexpected_reply;
+use crate::request_context::RequestContext;
 use crate::resource::submission;
 use crate::stream::{self, Gone, Pieces};
 
@@ -85,7 +85,7 @@ impl From<Enqueued> for Taken {
     }
 }
 
-pub(crate) async fn enqueue(ask: Ask, request: Request) -> Result<Response, Problem> {
+pub(crate) async fn enqueue(ask: RequestContext, request: Request) -> Result<Response, Problem> {
     require_type(
         request.headers(),
         &["application/x-ndjson", "application/jsonl"],
@@ -112,7 +112,7 @@ pub(crate) async fn enqueue(ask: Ask, request: Request) -> Result<Response, Prob
 }
 
 struct Batch {
-    ask: Ask,
+    ask: RequestContext,
     answers: Answers,
     pieces: Pieces,
     lines: Lines,
@@ -256,7 +256,7 @@ fn push_line(text: &mut Vec<u8>, document: &impl Serialize) {
 }
 
 /// Applies the good lines of a group; the answers are in the order of the lines.
-async fn apply(ask: &Ask, group: Vec<Entry>) -> Applied {
+async fn apply(ask: &RequestContext, group: Vec<Entry>) -> Applied {
     let mut answers = Vec::with_capacity(group.len());
     let mut numbers = Vec::with_capacity(group.len());
     let mut jobs = Vec::with_capacity(group.len());
@@ -276,12 +276,12 @@ async fn apply(ask: &Ask, group: Vec<Entry>) -> Applied {
 }
 
 /// Whether this shard alone has to do with a job.
-fn is_simple(ask: &Ask, spread: &Spread) -> bool {
+fn is_simple(ask: &RequestContext, spread: &Spread) -> bool {
     spread.only_shard() == Some(ask.shard().id()) && !spread.refers_elsewhere()
 }
 
 /// A job that has to do with other shards, by itself.
-async fn send_elsewhere(ask: &Ask, spread: Spread) -> Result<Taken, Problem> {
+async fn send_elsewhere(ask: &RequestContext, spread: Spread) -> Result<Taken, Problem> {
     let mut submitted = submission::submit(ask, spread, false, Problem::from).await?;
     let (job, existed) = submitted.jobs.pop().ok_or_else(unexpected_reply)?;
     let id = if job.shard == *ask.shard().id() {
@@ -293,7 +293,7 @@ async fn send_elsewhere(ask: &Ask, spread: Spread) -> Result<Taken, Problem> {
 }
 
 /// All in one command. If that is refused, which changes nothing, each by itself.
-async fn apply_jobs(ask: &Ask, jobs: Vec<NewJob>) -> Vec<Result<Taken, Problem>> {
+async fn apply_jobs(ask: &RequestContext, jobs: Vec<NewJob>) -> Vec<Result<Taken, Problem>> {
     match send(ask, jobs.clone()).await {
         Ok(enqueued) => enqueued.into_iter().map(|job| Ok(job.into())).collect(),
         Err(CallError::Rejected(_)) if jobs.len() > 1 => {
@@ -318,7 +318,7 @@ async fn apply_jobs(ask: &Ask, jobs: Vec<NewJob>) -> Vec<Result<Taken, Problem>>
 }
 
 /// Sends one command; waits while the shard is overloaded, which slows the sender of the stream down.
-async fn send(ask: &Ask, jobs: Vec<NewJob>) -> Result<Vec<Enqueued>, CallError> {
+async fn send(ask: &RequestContext, jobs: Vec<NewJob>) -> Result<Vec<Enqueued>, CallError> {
     if jobs.is_empty() {
         return Ok(Vec::new());
     }

@@ -11,11 +11,11 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::api::full_name;
-use crate::ask::Ask;
-use crate::inward::filter::BulkIn;
-use crate::json::{self, Doc};
+use crate::decode::filter::BulkIn;
+use crate::json::{self, JsonBody};
 use crate::names::show;
 use crate::problem::Problem;
+use crate::request_context::RequestContext;
 use crate::time::Moment;
 
 /// Jobs that a call with a filter looks at, at most and by default.
@@ -73,14 +73,20 @@ pub(crate) struct WouldChangeView {
     next: Option<String>,
 }
 
-pub(crate) async fn cancel(ask: Ask, Doc(given): Doc<BulkIn>) -> Result<Response, Problem> {
+pub(crate) async fn cancel(
+    ask: RequestContext,
+    JsonBody(given): JsonBody<BulkIn>,
+) -> Result<Response, Problem> {
     refuse(given.queue.is_some(), "queue", "retry")?;
     refuse(given.dependents.is_some(), "dependents", "retry")?;
     let reason = given.reason.clone().unwrap_or_default();
     run(ask, given, BulkAction::Cancel { reason }).await
 }
 
-pub(crate) async fn retry(ask: Ask, Doc(given): Doc<BulkIn>) -> Result<Response, Problem> {
+pub(crate) async fn retry(
+    ask: RequestContext,
+    JsonBody(given): JsonBody<BulkIn>,
+) -> Result<Response, Problem> {
     refuse(given.reason.is_some(), "reason", "cancel")?;
     let action = BulkAction::Retry {
         queue: given.queue.as_ref().map(|queue| queue.0.clone()),
@@ -90,14 +96,17 @@ pub(crate) async fn retry(ask: Ask, Doc(given): Doc<BulkIn>) -> Result<Response,
     run(ask, given, action).await
 }
 
-pub(crate) async fn delete(ask: Ask, Doc(given): Doc<BulkIn>) -> Result<Response, Problem> {
+pub(crate) async fn delete(
+    ask: RequestContext,
+    JsonBody(given): JsonBody<BulkIn>,
+) -> Result<Response, Problem> {
     refuse(given.reason.is_some(), "reason", "cancel")?;
     refuse(given.queue.is_some(), "queue", "retry")?;
     refuse(given.dependents.is_some(), "dependents", "retry")?;
     run(ask, given, BulkAction::Delete).await
 }
 
-async fn run(ask: Ask, given: BulkIn, action: BulkAction) -> Result<Response, Problem> {
+async fn run(ask: RequestContext, given: BulkIn, action: BulkAction) -> Result<Response, Problem> {
     let is_dry = ask.arguments.flag("dry_run")?;
     let done = match (given.jobs, given.filter) {
         (Some(jobs), None) => {
@@ -127,7 +136,7 @@ async fn run(ask: Ask, given: BulkIn, action: BulkAction) -> Result<Response, Pr
 
 /// Acts on jobs that are named.
 async fn act(
-    ask: &Ask,
+    ask: &RequestContext,
     action: &BulkAction,
     ids: Vec<JobId>,
     is_dry: bool,
@@ -151,7 +160,7 @@ async fn act(
     Ok(done)
 }
 
-pub(crate) fn changed(ask: &Ask, done: BulkDone) -> ChangedView {
+pub(crate) fn changed(ask: &RequestContext, done: BulkDone) -> ChangedView {
     ChangedView {
         changed: done.changed,
         skipped: done.skipped,
@@ -161,7 +170,7 @@ pub(crate) fn changed(ask: &Ask, done: BulkDone) -> ChangedView {
     }
 }
 
-fn would_change(ask: &Ask, action: &BulkAction, done: BulkDone) -> WouldChangeView {
+fn would_change(ask: &RequestContext, action: &BulkAction, done: BulkDone) -> WouldChangeView {
     let by_state = done.by_state.into_iter();
     let by_queue = done.by_queue.into_iter();
     WouldChangeView {
@@ -181,7 +190,7 @@ fn would_change(ask: &Ask, action: &BulkAction, done: BulkDone) -> WouldChangeVi
     }
 }
 
-fn names(ask: &Ask, ids: &[JobId]) -> Vec<String> {
+fn names(ask: &RequestContext, ids: &[JobId]) -> Vec<String> {
     let shard = ask.shard().id();
     ids.iter().map(|id| full_name(shard, id)).collect()
 }

@@ -11,9 +11,9 @@ use ganger_types::{Event, Happening, JobId, Namespace, Position, Queue, ShardId}
 use http::{HeaderValue, header};
 
 use crate::arguments::refused;
-use crate::ask::{Ask, bad_header};
-use crate::outward::event::{KINDS, kind, view};
+use crate::encode::event::{KINDS, kind, view};
 use crate::problem::Problem;
+use crate::request_context::{RequestContext, bad_header};
 use crate::stream::{self, Gone, Pieces};
 
 /// The header in which a browser sends the id of the last event it has seen.
@@ -29,7 +29,7 @@ struct Filter {
     kinds: Vec<&'static str>,
 }
 
-pub(crate) async fn follow(ask: Ask) -> Result<Response, Problem> {
+pub(crate) async fn follow(ask: RequestContext) -> Result<Response, Problem> {
     let filter = filter(&ask)?;
     let events = ask.shard().events(resume_from(&ask)?)?;
     let (pieces, body) = stream::open(&ask)?;
@@ -44,7 +44,7 @@ pub(crate) async fn follow(ask: Ask) -> Result<Response, Problem> {
     Ok((headers, body).into_response())
 }
 
-fn filter(ask: &Ask) -> Result<Filter, Problem> {
+fn filter(ask: &RequestContext) -> Result<Filter, Problem> {
     let mut kinds = Vec::new();
     for word in ask
         .arguments
@@ -75,7 +75,7 @@ fn filter(ask: &Ask) -> Result<Filter, Problem> {
 }
 
 /// After which position to go on: the header, which a browser sends by itself, before the parameter.
-fn resume_from(ask: &Ask) -> Result<Option<Position>, Problem> {
+fn resume_from(ask: &RequestContext) -> Result<Option<Position>, Problem> {
     if let Some(value) = ask.headers.get(LAST_EVENT_ID) {
         let position = value.to_str().ok().and_then(|text| text.parse().ok());
         return position
@@ -85,7 +85,7 @@ fn resume_from(ask: &Ask) -> Result<Option<Position>, Problem> {
     Ok(ask.arguments.number("after", 0, u64::MAX)?.map(Position))
 }
 
-async fn run(ask: Ask, filter: Filter, mut events: Subscription, pieces: Pieces) {
+async fn run(ask: RequestContext, filter: Filter, mut events: Subscription, pieces: Pieces) {
     let stopping = ask.api.settings().stopping.clone();
     let mut seen = None;
     // A first comment lets the reader know at once that the stream is open.

@@ -6,17 +6,17 @@ use ganger_types::limits::PAGE_JOBS_MAX;
 use ganger_types::query::{JobQuery, Query};
 use ganger_types::{Command, JobState, Reply};
 
-use crate::ask::Ask;
-use crate::inward::filter;
+use crate::decode::filter;
+use crate::encode::job;
+use crate::encode::statistics::{GroupView, GroupsView};
 use crate::json;
 use crate::names::Named;
-use crate::outward::job;
-use crate::outward::statistics::{GroupView, GroupsView};
 use crate::problem::Problem;
 use crate::refusal::unexpected_reply;
+use crate::request_context::RequestContext;
 use crate::resource::numbers::Done;
 
-pub(crate) async fn list(ask: Ask) -> Result<Response, Problem> {
+pub(crate) async fn list(ask: RequestContext) -> Result<Response, Problem> {
     let query = Query::FailureGroups(ask.namespace.clone());
     match ask.call(Command::Query(Box::new(query))).await? {
         Reply::FailureGroups(groups) => {
@@ -32,7 +32,7 @@ pub(crate) async fn list(ask: Ask) -> Result<Response, Problem> {
     }
 }
 
-pub(crate) async fn jobs(ask: Ask) -> Result<Response, Problem> {
+pub(crate) async fn jobs(ask: RequestContext) -> Result<Response, Problem> {
     let mut query = JobQuery {
         limit: filter::limit(&ask.arguments)?,
         ..failed_in_group(&ask)?
@@ -42,7 +42,7 @@ pub(crate) async fn jobs(ask: Ask) -> Result<Response, Problem> {
     Ok(json::ok(&job::page(&ask.api, page)))
 }
 
-pub(crate) async fn retry(ask: Ask) -> Result<Response, Problem> {
+pub(crate) async fn retry(ask: RequestContext) -> Result<Response, Problem> {
     let mut query = failed_in_group(&ask)?;
     let mut done = Done { changed: 0 };
     loop {
@@ -69,7 +69,7 @@ pub(crate) async fn retry(ask: Ask) -> Result<Response, Problem> {
     }
 }
 
-fn failed_in_group(ask: &Ask) -> Result<JobQuery, Problem> {
+fn failed_in_group(ask: &RequestContext) -> Result<JobQuery, Problem> {
     Ok(JobQuery {
         namespace: ask.namespace.clone(),
         states: JobState::Failed.into(),

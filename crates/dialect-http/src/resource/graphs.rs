@@ -16,16 +16,16 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::api::{Api, full_name};
-use crate::ask::Ask;
 use crate::body;
-use crate::inward::enq::TaskId;
-use crate::inward::filter;
-use crate::inward::graph::{self, Called, Submission};
+use crate::decode::enq::TaskId;
+use crate::decode::filter;
+use crate::decode::graph::{self, Called, Submission};
+use crate::encode::delivery::policy;
 use crate::json::{self, MaybeDoc, require_type};
 use crate::names::{CalledName, GraphName, JobName, KindName, Named, show};
-use crate::outward::delivery::policy;
 use crate::problem::Problem;
 use crate::refusal::unexpected_reply;
+use crate::request_context::RequestContext;
 use crate::resource::act::CancelIn;
 use crate::resource::bulk;
 use crate::resource::jobs::find;
@@ -83,7 +83,7 @@ struct MemberView {
     existed: bool,
 }
 
-pub(crate) async fn submit(ask: Ask, body: GraphBody) -> Result<Response, Problem> {
+pub(crate) async fn submit(ask: RequestContext, body: GraphBody) -> Result<Response, Problem> {
     let Submission {
         spread,
         called,
@@ -145,7 +145,7 @@ fn in_submission(error: RouteError, called: &[Called], pointer: &str) -> Problem
 }
 
 pub(crate) async fn cancel(
-    ask: Ask,
+    ask: RequestContext,
     MaybeDoc(given): MaybeDoc<CancelIn>,
 ) -> Result<Response, Problem> {
     let command = Command::Cancel(Box::new(Cancel {
@@ -160,7 +160,7 @@ pub(crate) async fn cancel(
 }
 
 /// Members on other shards are put back there, once those have been reached.
-pub(crate) async fn retry(ask: Ask) -> Result<Response, Problem> {
+pub(crate) async fn retry(ask: RequestContext) -> Result<Response, Problem> {
     let (namespace, graph) = (ask.namespace.clone(), ask.name()?);
     let shard = ask.shard();
     let done = shard.retry_graph(namespace, graph, None, ask.now).await?;
@@ -214,7 +214,7 @@ struct EdgeView {
     policy: &'static str,
 }
 
-pub(crate) async fn show_around(ask: Ask) -> Result<Response, Problem> {
+pub(crate) async fn show_around(ask: RequestContext) -> Result<Response, Problem> {
     let job = find(&ask).await?;
     let mut view = GraphView {
         graph: job.record.graph.clone().map(Named),
@@ -257,7 +257,7 @@ pub(crate) async fn show_around(ask: Ask) -> Result<Response, Problem> {
 }
 
 /// The job with those it waits for and those that wait for it.
-async fn neighbours(ask: &Ask, job: StoredJob) -> Result<Vec<StoredJob>, Problem> {
+async fn neighbours(ask: &RequestContext, job: StoredJob) -> Result<Vec<StoredJob>, Problem> {
     let limit = filter::limit(&ask.arguments)?;
     let rows = ask.shard().inputs(job.record.key, 0, limit).await?;
     let mut keys: Vec<_> = rows

@@ -14,16 +14,16 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::api::full_name;
-use crate::ask::Ask;
-use crate::inward::filter;
-use crate::inward::job::JobIn;
-use crate::json::{self, Doc};
+use crate::decode::filter;
+use crate::decode::job::JobIn;
+use crate::encode::delivery::{self, InputsView};
+use crate::encode::{job, reason};
+use crate::json::{self, JsonBody};
 use crate::names::{JobName, Named};
-use crate::octets;
-use crate::outward::delivery::{self, InputsView};
-use crate::outward::{job, reason};
 use crate::problem::Problem;
+use crate::raw_json;
 use crate::refusal::unexpected_reply;
+use crate::request_context::RequestContext;
 use crate::resource::submission;
 
 /// Inputs on a page.
@@ -41,7 +41,10 @@ pub(crate) struct EnqueuedView {
     pub(crate) existed: bool,
 }
 
-pub(crate) async fn enqueue(ask: Ask, Doc(given): Doc<JobIn>) -> Result<Response, Problem> {
+pub(crate) async fn enqueue(
+    ask: RequestContext,
+    JsonBody(given): JsonBody<JobIn>,
+) -> Result<Response, Problem> {
     let spread = Spread {
         namespace: ask.namespace.clone(),
         claim: ask.claim()?,
@@ -62,7 +65,7 @@ pub(crate) async fn enqueue(ask: Ask, Doc(given): Doc<JobIn>) -> Result<Response
     Ok(json::answer(status, &view))
 }
 
-pub(crate) async fn list(ask: Ask) -> Result<Response, Problem> {
+pub(crate) async fn list(ask: RequestContext) -> Result<Response, Problem> {
     let query = filter::from_arguments(&ask.arguments, ask.namespace.clone())?;
     let page = ask.shard().list(query).await?;
     Ok(json::ok(&job::page(&ask.api, page)))
@@ -77,13 +80,13 @@ pub(crate) struct CountView {
 }
 
 /// How many jobs a list with the same filters would have.
-pub(crate) async fn count(ask: Ask) -> Result<Response, Problem> {
+pub(crate) async fn count(ask: RequestContext) -> Result<Response, Problem> {
     let query = filter::conditions(&ask.arguments, ask.namespace.clone())?;
     let count = ask.shard().count(query).await?;
     Ok(json::ok(&CountView { count }))
 }
 
-pub(crate) async fn show(ask: Ask) -> Result<Response, Problem> {
+pub(crate) async fn show(ask: RequestContext) -> Result<Response, Problem> {
     let found = waited_for(&ask).await?;
     let is_delayed = found.record.state == JobState::Scheduled
         && matches!(found.record.due, Some(Due::Elapsed(_)));
@@ -98,12 +101,12 @@ pub(crate) async fn show(ask: Ask) -> Result<Response, Problem> {
     Ok(json::ok(&view))
 }
 
-pub(crate) async fn why(ask: Ask) -> Result<Response, Problem> {
+pub(crate) async fn why(ask: RequestContext) -> Result<Response, Problem> {
     let explanation = explain(&ask, ask.job()?).await?;
     Ok(json::ok(&reason::view(ask.shard().id(), explanation)))
 }
 
-async fn explain(ask: &Ask, id: JobId) -> Result<Explanation, Problem> {
+async fn explain(ask: &RequestContext, id: JobId) -> Result<Explanation, Problem> {
     let query = Query::Why(ask.namespace.clone(), id);
     match ask.call(Command::Query(Box::new(query))).await? {
         Reply::Why(explanation) => Ok(*explanation),
@@ -112,14 +115,14 @@ async fn explain(ask: &Ask, id: JobId) -> Result<Explanation, Problem> {
 }
 
 /// The stored payload, byte for byte.
-pub(crate) async fn payload(ask: Ask) -> Result<Response, Problem> {
+pub(crate) async fn payload(ask: RequestContext) -> Result<Response, Problem> {
     let job = find(&ask).await?;
     let payload = ask.shard().payload_of(&job.record).await?;
     Ok(raw(payload.unwrap_or_default()))
 }
 
 /// The stored result, byte for byte; waits for it if asked to.
-pub(crate) async fn result(ask: Ask) -> Result<Response, Problem> {
+pub(crate) async fn result(ask: RequestContext) -> Result<Response, Problem> {
     let job = waited_for(&ask).await?;
     let result = ask.shard().result_of(&job.record).await?;
     result.map(raw).ok_or_else(|| {
@@ -136,7 +139,7 @@ pub(crate) async fn result(ask: Ask) -> Result<Response, Problem> {
     })
 }
 
-pub(crate) async fn inputs(ask: Ask) -> Result<Response, Problem> {
+pub(crate) async fn inputs(ask: RequestContext) -> Result<Response, Problem> {
     let job = find(&ask).await?;
     let from = ask
         .arguments
@@ -160,7 +163,7 @@ pub(crate) async fn inputs(ask: Ask) -> Result<Response, Problem> {
 
 /// Bytes of a job's, as they are. Whatever they hold, a browser must not run it.
 pub(crate) fn raw(bytes: Bytes) -> Response {
-    let media_type = HeaderValue::from_static(octets::media_type(&bytes));
+    let media_type = HeaderValue::from_static(raw_json::media_type(&bytes));
     let policy = HeaderValue::from_static("default-src 'none'; sandbox");
     let headers = [
         (header::CONTENT_TYPE, media_type),
@@ -170,7 +173,7 @@ pub(crate) fn raw(bytes: Bytes) -> Response {
 }
 
 /// The job in the path.
-pub(crate) async fn find(ask: &Ask) -> Result<StoredJob, Problem> {
+pub(crate) async fn find(ask: &RequestContext) -> Result<StoredJob, Problem> {
     let id = ask.job()?;
     match ask.shard().job(&ask.namespace, &id).await? {
         Some(found) => Ok(found),
@@ -179,7 +182,7 @@ pub(crate) async fn find(ask: &Ask) -> Result<StoredJob, Problem> {
 }
 
 /// The job in the path; once it has ended, or `wait` is over, or the server stops.
-async fn waited_for(ask: &Ask) -> Result<StoredJob, Problem> {
+async fn waited_for(ask: &RequestContext) -> Result<StoredJob, Problem> {
     let wait = ask.arguments.span("wait")?.unwrap_or(Duration::ZERO);
     if wait.is_zero() {
         return find(ask).await;
@@ -195,7 +198,7 @@ async fn waited_for(ask: &Ask) -> Result<StoredJob, Problem> {
 }
 
 /// The refusal for a job that no row tells of: the engine knows whether it is part of a submission that is not decided.
-pub(crate) async fn missing(ask: &Ask, id: JobId) -> Problem {
+pub(crate) async fn missing(ask: &RequestContext, id: JobId) -> Problem {
     match explain(ask, id.clone()).await {
         Ok(_) => not_found(id),
         Err(problem) => problem,

@@ -6,13 +6,13 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use utoipa::ToSchema;
 
-use crate::ask::Ask;
-use crate::inward::lease::LeaseIn;
-use crate::inward::report::{CompleteIn, FailIn, LogIn, ReleaseIn, RenewIn, Report};
-use crate::json::{self, Doc, OneOrMany};
-use crate::outward::delivery::{self, DeliveriesView};
+use crate::decode::lease::LeaseIn;
+use crate::decode::report::{CompleteIn, FailIn, LogIn, ReleaseIn, RenewIn, Report};
+use crate::encode::delivery::{self, DeliveriesView};
+use crate::json::{self, JsonBody, OneOrMany};
 use crate::problem::{Problem, ProblemView};
 use crate::refusal::unexpected_reply;
+use crate::request_context::RequestContext;
 use crate::time::Moment;
 
 /// Reports in one list.
@@ -52,7 +52,10 @@ enum Item<'a> {
     Refused { error: ProblemView<'a> },
 }
 
-pub(crate) async fn lease(ask: Ask, Doc(given): Doc<LeaseIn>) -> Result<Response, Problem> {
+pub(crate) async fn lease(
+    ask: RequestContext,
+    JsonBody(given): JsonBody<LeaseIn>,
+) -> Result<Response, Problem> {
     let (lease, wait) = given.convert(ask.namespace.clone());
     let deliveries = tokio::select! {
         deliveries = ask.shard().lease(lease, wait) => deliveries?,
@@ -66,28 +69,40 @@ pub(crate) async fn lease(ask: Ask, Doc(given): Doc<LeaseIn>) -> Result<Response
     Ok(json::ok(&DeliveriesView { jobs }))
 }
 
-pub(crate) async fn renew(ask: Ask, given: OneOrMany<RenewIn>) -> Result<Response, Problem> {
+pub(crate) async fn renew(
+    ask: RequestContext,
+    given: OneOrMany<RenewIn>,
+) -> Result<Response, Problem> {
     report(ask, given).await
 }
 
-pub(crate) async fn complete(ask: Ask, given: OneOrMany<CompleteIn>) -> Result<Response, Problem> {
+pub(crate) async fn complete(
+    ask: RequestContext,
+    given: OneOrMany<CompleteIn>,
+) -> Result<Response, Problem> {
     report(ask, given).await
 }
 
-pub(crate) async fn fail(ask: Ask, given: OneOrMany<FailIn>) -> Result<Response, Problem> {
+pub(crate) async fn fail(
+    ask: RequestContext,
+    given: OneOrMany<FailIn>,
+) -> Result<Response, Problem> {
     report(ask, given).await
 }
 
-pub(crate) async fn release(ask: Ask, given: OneOrMany<ReleaseIn>) -> Result<Response, Problem> {
+pub(crate) async fn release(
+    ask: RequestContext,
+    given: OneOrMany<ReleaseIn>,
+) -> Result<Response, Problem> {
     report(ask, given).await
 }
 
-pub(crate) async fn log(ask: Ask, given: OneOrMany<LogIn>) -> Result<Response, Problem> {
+pub(crate) async fn log(ask: RequestContext, given: OneOrMany<LogIn>) -> Result<Response, Problem> {
     report(ask, given).await
 }
 
 async fn report<T: Report + DeserializeOwned>(
-    ask: Ask,
+    ask: RequestContext,
     given: OneOrMany<T>,
 ) -> Result<Response, Problem> {
     match given {
@@ -97,7 +112,7 @@ async fn report<T: Report + DeserializeOwned>(
 }
 
 /// Sends the reports in order; each is answered by itself, in the same order.
-async fn send_all<T: Report>(ask: &Ask, reports: Vec<T>) -> Result<Response, Problem> {
+async fn send_all<T: Report>(ask: &RequestContext, reports: Vec<T>) -> Result<Response, Problem> {
     if reports.len() > REPORTS_MAX {
         let detail = format!(
             "the list has {} reports, the limit is {REPORTS_MAX}: send several lists",
@@ -127,7 +142,7 @@ async fn send_all<T: Report>(ask: &Ask, reports: Vec<T>) -> Result<Response, Pro
 
 /// Applies what could be read, in one turn of the shard; answers all, in order.
 async fn apply(
-    ask: &Ask,
+    ask: &RequestContext,
     commands: Vec<Result<Command, Problem>>,
 ) -> Vec<Result<ReportedView, Problem>> {
     let mut answers = Vec::with_capacity(commands.len());
@@ -162,7 +177,11 @@ async fn apply(
     answers
 }
 
-async fn send<T: Report>(ask: &Ask, report: T, pointer: String) -> Result<ReportedView, Problem> {
+async fn send<T: Report>(
+    ask: &RequestContext,
+    report: T,
+    pointer: String,
+) -> Result<ReportedView, Problem> {
     let command = report.convert(&ask.api, &ask.namespace, &pointer)?;
     view(&ask.call(command).await?)
 }

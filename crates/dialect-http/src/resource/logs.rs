@@ -9,9 +9,9 @@ use ganger_types::{Happening, JobKey};
 use http::{HeaderValue, header};
 use serde::Serialize;
 
-use crate::ask::Ask;
-use crate::octets::Base64;
 use crate::problem::Problem;
+use crate::raw_json::Base64;
+use crate::request_context::RequestContext;
 use crate::resource::jobs::find;
 use crate::stream::{self, Gone, Pieces};
 use crate::time::Moment;
@@ -41,7 +41,7 @@ struct ChunkView<'a> {
     data_base64: Option<Base64>,
 }
 
-pub(crate) async fn show(ask: Ask) -> Result<Response, Problem> {
+pub(crate) async fn show(ask: RequestContext) -> Result<Response, Problem> {
     let attempt = ask.arguments.number("attempt", 1, u64::from(u32::MAX))?;
     let formats = [("text", Format::Text), ("ndjson", Format::Ndjson)];
     let format = ask
@@ -79,7 +79,7 @@ pub(crate) async fn show(ask: Ask) -> Result<Response, Problem> {
 }
 
 struct LogReader {
-    ask: Ask,
+    ask: RequestContext,
     key: JobKey,
     /// Only this attempt.
     attempt: Option<u32>,

@@ -7,17 +7,17 @@ use ganger_types::command::ConfigureNamespace;
 use ganger_types::query::Query;
 use ganger_types::{Command, Namespace, NamespaceRecord, NamespaceSettings, Reply};
 
-use crate::ask::Ask;
-use crate::inward::settings::NamespaceSettingsIn;
-use crate::json::{self, Doc};
-use crate::outward::queue::{NamespacesDoc, namespace};
+use crate::decode::settings::NamespaceSettingsIn;
+use crate::encode::queue::{NamespacesDoc, namespace};
+use crate::json::{self, JsonBody};
 use crate::problem::Problem;
 use crate::refusal::unexpected_reply;
+use crate::request_context::RequestContext;
 
 /// Shows only namespaces in which whoever asks may do something.
 pub(crate) async fn list(
     Extension(identity): Extension<Identity>,
-    ask: Ask,
+    ask: RequestContext,
 ) -> Result<Response, Problem> {
     match ask
         .call(Command::Query(Box::new(Query::Namespaces)))
@@ -36,8 +36,8 @@ pub(crate) async fn list(
 }
 
 pub(crate) async fn put(
-    ask: Ask,
-    Doc(given): Doc<NamespaceSettingsIn>,
+    ask: RequestContext,
+    JsonBody(given): JsonBody<NamespaceSettingsIn>,
 ) -> Result<Response, Problem> {
     let name: Namespace = ask.name()?;
     let settings: NamespaceSettings = given.into();

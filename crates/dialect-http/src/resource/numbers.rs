@@ -7,12 +7,12 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::arguments::refused;
-use crate::ask::Ask;
+use crate::encode::statistics::{TagView, TagsView, TrackedListView, TrackedView, view};
 use crate::json;
 use crate::names::Named;
-use crate::outward::statistics::{TagView, TagsView, TrackedListView, TrackedView, view};
 use crate::problem::Problem;
 use crate::refusal::unexpected_reply;
+use crate::request_context::RequestContext;
 use crate::resource::schedules::wall_now;
 use crate::time::{Moment, read_moment};
 
@@ -43,7 +43,7 @@ pub(crate) struct AuditView {
     findings: Vec<String>,
 }
 
-pub(crate) async fn statistics(ask: Ask) -> Result<Response, Problem> {
+pub(crate) async fn statistics(ask: RequestContext) -> Result<Response, Problem> {
     let queue: Queue = ask.arguments.name("queue")?.unwrap_or_default();
     let day = match ask.arguments.text("day")? {
         Some(text) => read_day(text)?,
@@ -77,7 +77,7 @@ fn day_of(micros: u64) -> Day {
     Day(u32::try_from(micros / MICROS_PER_DAY).unwrap_or(u32::MAX))
 }
 
-pub(crate) async fn tags(ask: Ask) -> Result<Response, Problem> {
+pub(crate) async fn tags(ask: RequestContext) -> Result<Response, Problem> {
     let skip = ask
         .arguments
         .number("skip", 0, u64::from(u32::MAX))?
@@ -99,7 +99,7 @@ pub(crate) async fn tags(ask: Ask) -> Result<Response, Problem> {
     }
 }
 
-pub(crate) async fn tracked(ask: Ask) -> Result<Response, Problem> {
+pub(crate) async fn tracked(ask: RequestContext) -> Result<Response, Problem> {
     let query = Query::Tracked(ask.namespace.clone());
     match ask.call(Command::Query(Box::new(query))).await? {
         Reply::Tracked(jobs) => {
@@ -115,7 +115,7 @@ pub(crate) async fn tracked(ask: Ask) -> Result<Response, Problem> {
     }
 }
 
-pub(crate) async fn audit(ask: Ask) -> Result<Response, Problem> {
+pub(crate) async fn audit(ask: RequestContext) -> Result<Response, Problem> {
     match ask.call(Command::Query(Box::new(Query::Audit))).await? {
         Reply::Audit(findings) => Ok(json::ok(&AuditView {
             is_sound: findings.is_empty(),

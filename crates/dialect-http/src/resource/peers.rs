@@ -9,10 +9,10 @@ use ganger_types::{Command, OutboxRecord, Reply};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::ask::Ask;
 use crate::json;
 use crate::problem::Problem;
 use crate::refusal::unexpected_reply;
+use crate::request_context::RequestContext;
 use crate::resource::numbers::Done;
 use crate::time::Moment;
 
@@ -83,7 +83,7 @@ pub(crate) struct MessageDoc {
     at: Moment,
 }
 
-pub(crate) async fn list(ask: Ask) -> Result<Response, Problem> {
+pub(crate) async fn list(ask: RequestContext) -> Result<Response, Problem> {
     let shard = ask.shard();
     let peers = match &ask.api.settings().router {
         Some(router) => router.peers(shard).await?,
@@ -111,7 +111,7 @@ fn peer((view, state): (PeerView, PeerState)) -> PeerDoc {
     }
 }
 
-pub(crate) async fn outbox(ask: Ask) -> Result<Response, Problem> {
+pub(crate) async fn outbox(ask: RequestContext) -> Result<Response, Problem> {
     let limit = ask.arguments.number("limit", 1, PAGE_MESSAGES_MAX)?;
     let limit = usize::try_from(limit.unwrap_or(PAGE_MESSAGES)).unwrap_or(usize::MAX);
     let after = ask.arguments.number("after", 0, u64::MAX)?.unwrap_or(0);
@@ -136,7 +136,7 @@ fn message(record: &OutboxRecord) -> MessageDoc {
     }
 }
 
-pub(crate) async fn reconcile(ask: Ask) -> Result<Response, Problem> {
+pub(crate) async fn reconcile(ask: RequestContext) -> Result<Response, Problem> {
     let command = Reconcile { peer: ask.peer()? };
     ask.call(Command::Reconcile(command)).await?;
     Ok(json::ok(&Done::default()))

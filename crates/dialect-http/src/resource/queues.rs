@@ -5,17 +5,17 @@ use ganger_types::command::{ConfigureQueue, ForgetQueue, QueueChange};
 use ganger_types::query::Query;
 use ganger_types::{Command, Queue, Reply};
 
-use crate::ask::Ask;
-use crate::inward::filter;
-use crate::inward::settings::QueueSettingsIn;
-use crate::json::{self, Doc};
+use crate::decode::filter;
+use crate::decode::settings::QueueSettingsIn;
+use crate::encode::queue::{QueueDoc, QueuesDoc, queue};
+use crate::json::{self, JsonBody};
 use crate::names::Named;
-use crate::outward::queue::{QueueDoc, QueuesDoc, queue};
 use crate::problem::Problem;
 use crate::refusal::unexpected_reply;
+use crate::request_context::RequestContext;
 use crate::resource::numbers::Done;
 
-pub(crate) async fn list(ask: Ask) -> Result<Response, Problem> {
+pub(crate) async fn list(ask: RequestContext) -> Result<Response, Problem> {
     let limit = filter::limit(&ask.arguments)?;
     let after = ask.arguments.name("after")?;
     // One more tells whether there is a further page.
@@ -32,11 +32,11 @@ pub(crate) async fn list(ask: Ask) -> Result<Response, Problem> {
     }))
 }
 
-pub(crate) async fn show(ask: Ask) -> Result<Response, Problem> {
+pub(crate) async fn show(ask: RequestContext) -> Result<Response, Problem> {
     Ok(json::ok(&read(&ask).await?))
 }
 
-async fn read(ask: &Ask) -> Result<QueueDoc, Problem> {
+async fn read(ask: &RequestContext) -> Result<QueueDoc, Problem> {
     let query = Query::Queue(ask.namespace.clone(), ask.name()?);
     match ask.call(Command::Query(Box::new(query))).await? {
         Reply::Queue(shown) => Ok(queue(*shown)),
@@ -44,19 +44,22 @@ async fn read(ask: &Ask) -> Result<QueueDoc, Problem> {
     }
 }
 
-pub(crate) async fn put(ask: Ask, Doc(given): Doc<QueueSettingsIn>) -> Result<Response, Problem> {
+pub(crate) async fn put(
+    ask: RequestContext,
+    JsonBody(given): JsonBody<QueueSettingsIn>,
+) -> Result<Response, Problem> {
     change(ask, QueueChange::All(given.into())).await
 }
 
-pub(crate) async fn pause(ask: Ask) -> Result<Response, Problem> {
+pub(crate) async fn pause(ask: RequestContext) -> Result<Response, Problem> {
     change(ask, QueueChange::Paused(true)).await
 }
 
-pub(crate) async fn resume(ask: Ask) -> Result<Response, Problem> {
+pub(crate) async fn resume(ask: RequestContext) -> Result<Response, Problem> {
     change(ask, QueueChange::Paused(false)).await
 }
 
-async fn change(ask: Ask, change: QueueChange) -> Result<Response, Problem> {
+async fn change(ask: RequestContext, change: QueueChange) -> Result<Response, Problem> {
     let queue: Queue = ask.name()?;
     let command = ConfigureQueue {
         namespace: ask.namespace.clone(),
@@ -67,7 +70,7 @@ async fn change(ask: Ask, change: QueueChange) -> Result<Response, Problem> {
     Ok(json::ok(&read(&ask).await?))
 }
 
-pub(crate) async fn forget(ask: Ask) -> Result<Response, Problem> {
+pub(crate) async fn forget(ask: RequestContext) -> Result<Response, Problem> {
     let command = ForgetQueue {
         namespace: ask.namespace.clone(),
         queue: ask.name()?,

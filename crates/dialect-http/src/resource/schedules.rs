@@ -8,15 +8,15 @@ use ganger_types::limits::SCHEDULE_TIMES_MAX;
 use ganger_types::query::Query;
 use ganger_types::{Command, Reply, ScheduleId, Timestamp, time};
 
-use crate::ask::Ask;
-use crate::inward::schedule::ScheduleIn;
-use crate::json::{self, Doc};
-use crate::outward::schedule::{ScheduleView, SchedulesView, times, view};
+use crate::decode::schedule::ScheduleIn;
+use crate::encode::schedule::{ScheduleView, SchedulesView, times, view};
+use crate::json::{self, JsonBody};
 use crate::problem::Problem;
 use crate::refusal::unexpected_reply;
+use crate::request_context::RequestContext;
 use crate::resource::numbers::Done;
 
-pub(crate) async fn list(ask: Ask) -> Result<Response, Problem> {
+pub(crate) async fn list(ask: RequestContext) -> Result<Response, Problem> {
     let query = Query::Schedules(ask.namespace.clone());
     match ask.call(Command::Query(Box::new(query))).await? {
         Reply::Schedules(records) => Ok(json::ok(&SchedulesView {
@@ -26,12 +26,12 @@ pub(crate) async fn list(ask: Ask) -> Result<Response, Problem> {
     }
 }
 
-pub(crate) async fn show(ask: Ask) -> Result<Response, Problem> {
+pub(crate) async fn show(ask: RequestContext) -> Result<Response, Problem> {
     let id = ask.name()?;
     Ok(json::ok(&read(&ask, id).await?))
 }
 
-async fn read(ask: &Ask, id: ScheduleId) -> Result<ScheduleView, Problem> {
+async fn read(ask: &RequestContext, id: ScheduleId) -> Result<ScheduleView, Problem> {
     let query = Query::Schedule(ask.namespace.clone(), id);
     match ask.call(Command::Query(Box::new(query))).await? {
         Reply::Schedule(record) => Ok(view(*record)),
@@ -39,7 +39,10 @@ async fn read(ask: &Ask, id: ScheduleId) -> Result<ScheduleView, Problem> {
     }
 }
 
-pub(crate) async fn put(ask: Ask, Doc(given): Doc<ScheduleIn>) -> Result<Response, Problem> {
+pub(crate) async fn put(
+    ask: RequestContext,
+    JsonBody(given): JsonBody<ScheduleIn>,
+) -> Result<Response, Problem> {
     let id: ScheduleId = ask.name()?;
     let schedule = given.convert(ask.namespace.clone(), id.clone(), wall_now())?;
     ask.shard().check_schedule(&schedule.spec).await?;
@@ -48,7 +51,7 @@ pub(crate) async fn put(ask: Ask, Doc(given): Doc<ScheduleIn>) -> Result<Respons
     Ok(json::ok(&read(&ask, id).await?))
 }
 
-pub(crate) async fn delete(ask: Ask) -> Result<Response, Problem> {
+pub(crate) async fn delete(ask: RequestContext) -> Result<Response, Problem> {
     let command = RemoveSchedule {
         namespace: ask.namespace.clone(),
         id: ask.name()?,
@@ -58,7 +61,7 @@ pub(crate) async fn delete(ask: Ask) -> Result<Response, Problem> {
 }
 
 /// Makes a job of the schedule now.
-pub(crate) async fn run(ask: Ask) -> Result<Response, Problem> {
+pub(crate) async fn run(ask: RequestContext) -> Result<Response, Problem> {
     let command = RunSchedule {
         namespace: ask.namespace.clone(),
         id: ask.name()?,
@@ -70,7 +73,7 @@ pub(crate) async fn run(ask: Ask) -> Result<Response, Problem> {
 }
 
 /// The next times of the schedule, as if it were not paused.
-pub(crate) async fn preview(ask: Ask) -> Result<Response, Problem> {
+pub(crate) async fn preview(ask: RequestContext) -> Result<Response, Problem> {
     let id: ScheduleId = ask.name()?;
     let most = u64::try_from(SCHEDULE_TIMES_MAX).unwrap_or(u64::MAX);
     let count = ask.arguments.number("count", 1, most)?.unwrap_or(5);

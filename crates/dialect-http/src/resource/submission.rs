@@ -6,9 +6,9 @@ use ganger_shard::CallError;
 use ganger_types::command::Enqueue;
 use ganger_types::{Command, Graph, JobRef, Rejection, Reply};
 
-use crate::ask::Ask;
 use crate::problem::Problem;
 use crate::refusal::unexpected_reply;
+use crate::request_context::RequestContext;
 
 /// What became of a submission.
 pub(crate) struct Submitted {
@@ -22,7 +22,7 @@ pub(crate) struct Submitted {
 
 /// Submits, all or none. `explain` says more of a refusal that is due to one of the jobs.
 pub(crate) async fn submit(
-    ask: &Ask,
+    ask: &RequestContext,
     spread: Spread,
     graph: bool,
     explain: impl Fn(RouteError) -> Problem,
@@ -47,7 +47,7 @@ pub(crate) async fn submit(
 }
 
 async fn submit_here(
-    ask: &Ask,
+    ask: &RequestContext,
     spread: Spread,
     graph: bool,
 ) -> Result<Result<Submitted, RouteError>, Problem> {
@@ -75,7 +75,7 @@ async fn submit_here(
 }
 
 /// Has this shard take a submission. While another one of the same jobs is being decided, it waits for that.
-async fn enqueue(ask: &Ask, submission: Enqueue) -> Result<Reply, CallError> {
+async fn enqueue(ask: &RequestContext, submission: Enqueue) -> Result<Reply, CallError> {
     let router = ask.api.settings().router.as_ref();
     if !router.is_some_and(ganger_router::Router::knows_others) {
         return ask.call(Command::Enqueue(Box::new(submission))).await;

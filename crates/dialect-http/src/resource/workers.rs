@@ -5,14 +5,14 @@ use ganger_types::command::Goodbye;
 use ganger_types::query::Query;
 use ganger_types::{Command, Reply};
 
-use crate::ask::Ask;
+use crate::encode::statistics::{WorkersDoc, worker};
 use crate::json;
-use crate::outward::statistics::{WorkersDoc, worker};
 use crate::problem::Problem;
 use crate::refusal::unexpected_reply;
+use crate::request_context::RequestContext;
 use crate::resource::numbers::Done;
 
-pub(crate) async fn list(ask: Ask) -> Result<Response, Problem> {
+pub(crate) async fn list(ask: RequestContext) -> Result<Response, Problem> {
     let query = Query::Workers(ask.namespace.clone());
     match ask.call(Command::Query(Box::new(query))).await? {
         Reply::Workers(workers) => Ok(json::ok(&WorkersDoc {
@@ -22,7 +22,7 @@ pub(crate) async fn list(ask: Ask) -> Result<Response, Problem> {
     }
 }
 
-pub(crate) async fn goodbye(ask: Ask) -> Result<Response, Problem> {
+pub(crate) async fn goodbye(ask: RequestContext) -> Result<Response, Problem> {
     let command = Goodbye {
         namespace: ask.namespace.clone(),
         worker: ask.name()?,

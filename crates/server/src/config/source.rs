@@ -40,7 +40,7 @@ pub fn load(
         .find(|(name, _)| name == "GANGER_CONFIG")
         .map(|(_, value)| value);
     let mut config = Config::default();
-    let mut given = Given::new();
+    let mut given = SetKeys::new();
     if let Some(file) = file.or(named.map(Path::new)) {
         from_file(&mut config, &mut given, file)?;
     }
@@ -66,12 +66,12 @@ pub fn load(
 }
 
 /// The settings that some source has given.
-type Given = BTreeSet<&'static str>;
+type SetKeys = BTreeSet<&'static str>;
 
 /// Reads the variables that are QuantumLeap's own. Its level of the log counts if ours is not given.
 fn from_quantumleap(
     config: &mut Config,
-    given: &Given,
+    given: &SetKeys,
     variables: &[(OsString, OsString)],
 ) -> Result<(), ConfigError> {
     let variable = |wanted: &str| {
@@ -95,7 +95,7 @@ fn find(name: &str) -> Option<&'static Key> {
 
 fn set(
     config: &mut Config,
-    given: &mut Given,
+    given: &mut SetKeys,
     key: &'static Key,
     value: &str,
     place: impl FnOnce() -> String,
@@ -116,7 +116,7 @@ fn fault(place: impl Into<String>, reason: impl Into<String>) -> ConfigError {
 
 fn from_environment(
     config: &mut Config,
-    given: &mut Given,
+    given: &mut SetKeys,
     variables: &[(OsString, OsString)],
 ) -> Result<(), ConfigError> {
     both_shards("GANGER_SHARDS", |name| {
@@ -136,7 +136,7 @@ fn from_environment(
     Ok(())
 }
 
-fn from_file(config: &mut Config, given: &mut Given, file: &Path) -> Result<(), ConfigError> {
+fn from_file(config: &mut Config, given: &mut SetKeys, file: &Path) -> Result<(), ConfigError> {
     let shown = file.display().to_string();
     let text = std::fs::read_to_string(file)
         .map_err(|error| fault(&shown, format!("cannot be read: {error}")))?;

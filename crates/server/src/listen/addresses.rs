@@ -14,7 +14,7 @@ pub(super) struct Addresses {
 }
 
 /// A counted connection; counts until it is dropped.
-pub(super) struct Counted {
+pub(super) struct CountedAddress {
     group: IpAddr,
     open: Arc<Mutex<HashMap<IpAddr, usize>>>,
 }
@@ -28,7 +28,7 @@ impl Addresses {
     }
 
     /// Counts a connection, unless its address has as many as it may.
-    pub(super) fn count(&self, address: IpAddr) -> Option<Counted> {
+    pub(super) fn count(&self, address: IpAddr) -> Option<CountedAddress> {
         let group = address_group(address);
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let count = open.entry(group).or_default();
@@ -36,14 +36,14 @@ impl Addresses {
             return None;
         }
         *count += 1;
-        Some(Counted {
+        Some(CountedAddress {
             group,
             open: Arc::clone(&self.open),
         })
     }
 }
 
-impl Drop for Counted {
+impl Drop for CountedAddress {
     fn drop(&mut self) {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(count) = open.get_mut(&self.group) {

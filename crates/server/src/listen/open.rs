@@ -10,7 +10,7 @@ use ganger_tls::{Certificate, Server, ServerStream, explain_client};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 use tokio::net::TcpStream;
 
-use crate::security::Proven;
+use crate::security::ClientCertificate;
 
 /// The first byte of a TLS handshake.
 const HANDSHAKE: u8 = 0x16;
@@ -25,14 +25,14 @@ const LEFT_BYTES_MAX: u64 = 64 << 10;
 const LEFT_TIME_MAX: Duration = Duration::from_secs(2);
 
 /// A connection over which requests may come.
-pub(super) enum Opened {
+pub(super) enum Transport {
     Plain(TcpStream),
     Tls(Box<ServerStream<TcpStream>>),
 }
 
 /// What is spoken on a connection, so that a client that speaks plainly is told in words that it understands.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Spoken {
+enum PlainProtocol {
     /// Either version.
     Http,
     Redis,
@@ -46,8 +46,8 @@ pub(super) async fn open(
     stream: TcpStream,
     tls: Option<Arc<Server>>,
     within: Duration,
-) -> Result<(Opened, Option<Arc<Proven>>), String> {
-    open_to(stream, tls, within, Spoken::Http).await
+) -> Result<(Transport, Option<Arc<ClientCertificate>>), String> {
+    open_to(stream, tls, within, PlainProtocol::Http).await
 }
 
 /// The same where clients of Redis come.
@@ -58,18 +58,18 @@ pub(super) async fn open_to_redis(
     stream: TcpStream,
     tls: Option<Arc<Server>>,
     within: Duration,
-) -> Result<(Opened, Option<Arc<Proven>>), String> {
-    open_to(stream, tls, within, Spoken::Redis).await
+) -> Result<(Transport, Option<Arc<ClientCertificate>>), String> {
+    open_to(stream, tls, within, PlainProtocol::Redis).await
 }
 
 async fn open_to(
     stream: TcpStream,
     tls: Option<Arc<Server>>,
     within: Duration,
-    spoken: Spoken,
-) -> Result<(Opened, Option<Arc<Proven>>), String> {
+    spoken: PlainProtocol,
+) -> Result<(Transport, Option<Arc<ClientCertificate>>), String> {
     let Some(tls) = tls else {
-        return Ok((Opened::Plain(stream), None));
+        return Ok((Transport::Plain(stream), None));
     };
     let in_time = tokio::time::timeout(within, handshake(stream, &tls, spoken)).await;
     let stream = match in_time.map_err(|_| format!("no TLS handshake within {within:?}"))? {
@@ -80,15 +80,15 @@ async fn open_to(
         }
     };
     let certificate = Certificate::of(stream.get_ref().1);
-    let proven = certificate.map(|certificate| Arc::new(Proven::new(certificate, tls)));
-    Ok((Opened::Tls(Box::new(stream)), proven))
+    let proven = certificate.map(|certificate| Arc::new(ClientCertificate::new(certificate, tls)));
+    Ok((Transport::Tls(Box::new(stream)), proven))
 }
 
 /// Gives the connection back with an error: the client has been sent the reason, and has yet to read it.
 async fn handshake(
     mut stream: TcpStream,
     tls: &Server,
-    spoken: Spoken,
+    spoken: PlainProtocol,
 ) -> Result<ServerStream<TcpStream>, (io::Error, TcpStream)> {
     let mut first = [0];
     if let Err(error) = stream.peek(&mut first).await {
@@ -116,10 +116,10 @@ async fn close(mut stream: TcpStream) {
 }
 
 /// Tells a client that speaks plainly, in the words of its protocol, that it should not.
-async fn send_away(stream: &mut TcpStream, spoken: Spoken) -> io::Result<()> {
+async fn send_away(stream: &mut TcpStream, spoken: PlainProtocol) -> io::Result<()> {
     let answer = match spoken {
-        Spoken::Redis => TLS_ONLY_OF_REDIS.to_vec(),
-        Spoken::Http => {
+        PlainProtocol::Redis => TLS_ONLY_OF_REDIS.to_vec(),
+        PlainProtocol::Http => {
             let mut first = [0; 3];
             stream.read_exact(&mut first).await?;
             if &first == b"PRI" {
@@ -152,7 +152,7 @@ fn go_away() -> Vec<u8> {
     frames
 }
 
-impl AsyncRead for Opened {
+impl AsyncRead for Transport {
     fn poll_read(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -165,7 +165,7 @@ impl AsyncRead for Opened {
     }
 }
 
-impl AsyncWrite for Opened {
+impl AsyncWrite for Transport {
     fn poll_write(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -221,17 +221,21 @@ mod tests {
         let at = listener.local_addr().expect("it is bound");
         for (spoken, sent, told) in [
             (
-                Spoken::Redis,
+                PlainProtocol::Redis,
                 &b"*1\r\n$4\r\nPING\r\n"[..],
                 &b"-ERR this port speaks TLS"[..],
             ),
-            (Spoken::Redis, b"P", b"-ERR this port speaks TLS"),
+            (PlainProtocol::Redis, b"P", b"-ERR this port speaks TLS"),
             (
-                Spoken::Http,
+                PlainProtocol::Http,
                 b"GET / HTTP/1.1\r\n\r\n",
                 b"HTTP/1.1 400 Bad Request\r\n",
             ),
-            (Spoken::Http, b"PRI * HTTP/2.0\r\n\r\n", &[0, 0, 0, 4, 0]),
+            (
+                PlainProtocol::Http,
+                b"PRI * HTTP/2.0\r\n\r\n",
+                &[0, 0, 0, 4, 0],
+            ),
         ] {
             let mut client = TcpStream::connect(at).await.expect("it listens");
             let (mut served, _) = listener.accept().await.expect("somebody came");

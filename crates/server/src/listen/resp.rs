@@ -16,9 +16,9 @@ use tokio_util::task::TaskTracker;
 use super::addresses::Addresses;
 use super::{accept, open};
 use crate::config::Limits;
-use crate::doors::From;
 use crate::fair::Scheduler;
-use crate::security::{Door, Proven, Require, Security, Shown};
+use crate::port_handler::PeerAddress;
+use crate::security::{ClientCertificate, PresentedCredentials, Protocol, Require, Security};
 
 /// Accepts until `stopping`, then lets connections end, for at most `stop_timeout`.
 pub(crate) async fn serve_resp(
@@ -79,7 +79,7 @@ async fn attend(
             let login = Asked {
                 security,
                 certificate,
-                from: From(from),
+                from: PeerAddress(from),
             };
             port.serve(stream, Box::new(login), from, at).await;
         }
@@ -93,30 +93,33 @@ async fn attend(
 /// Tells of one connection who it is.
 struct Asked {
     security: Arc<Security>,
-    certificate: Option<Arc<Proven>>,
-    from: From,
+    certificate: Option<Arc<ClientCertificate>>,
+    from: PeerAddress,
 }
 
 impl Asked {
-    fn shown(&self, token: Option<&[u8]>) -> Shown {
-        Shown::with(token, self.certificate.clone())
+    fn shown(&self, token: Option<&[u8]>) -> PresentedCredentials {
+        PresentedCredentials::with(token, self.certificate.clone())
     }
 }
 
 impl Login for Asked {
     fn is_open(&self) -> bool {
-        self.security.require(Door::Resp) == Require::Nothing
+        self.security.require(Protocol::Resp) == Require::Nothing
     }
 
     fn stranger(&self) -> Identity {
-        let known = self.security.known(Door::Resp, &self.shown(None));
+        let known = self.security.known(Protocol::Resp, &self.shown(None));
         known.unwrap_or(Identity::Anonymous)
     }
 
     fn login<'a>(&'a self, token: &'a [u8]) -> BoxFuture<'a, Result<Identity, LoginError>> {
         let shown = self.shown(Some(token));
         async move {
-            let identity = self.security.identify(Door::Resp, &shown, self.from).await;
+            let identity = self
+                .security
+                .identify(Protocol::Resp, &shown, self.from)
+                .await;
             identity.map_err(|problem| match problem.code {
                 "too_many_attempts" => LoginError::TooMany,
                 _ => LoginError::Wrong,
@@ -138,6 +141,6 @@ impl Login for Asked {
         *identity == Identity::Anonymous
             || self
                 .security
-                .is_still(Door::Resp, &self.shown(token), identity)
+                .is_still(Protocol::Resp, &self.shown(token), identity)
     }
 }

@@ -9,28 +9,28 @@ use ganger_dialect_http::Problem;
 use http::{HeaderMap, HeaderValue, header};
 use jiff::Timestamp;
 
-use super::{Door, Now, Proven, Require, Security};
-use crate::doors::From;
+use super::{ClientCertificate, Credentials, Protocol, Require, Security};
+use crate::port_handler::PeerAddress;
 
 /// What a request shows.
 #[derive(Clone)]
-pub(crate) struct Shown {
+pub(crate) struct PresentedCredentials {
     /// The connection's certificate.
-    certificate: Option<Arc<Proven>>,
+    certificate: Option<Arc<ClientCertificate>>,
     /// The header with a token. A value that is marked as sensitive, which no log shows.
     authorization: Option<HeaderValue>,
 }
 
 /// Why nobody is known.
-enum Unknown {
+enum IdentifyError {
     /// Something is missing.
     Missing(&'static str),
     /// The token is wrong.
     Wrong,
 }
 
-impl Shown {
-    pub(crate) fn of(headers: &HeaderMap, certificate: Option<Arc<Proven>>) -> Self {
+impl PresentedCredentials {
+    pub(crate) fn of(headers: &HeaderMap, certificate: Option<Arc<ClientCertificate>>) -> Self {
         let mut authorization = headers.get(header::AUTHORIZATION).cloned();
         if let Some(value) = &mut authorization {
             value.set_sensitive(true);
@@ -47,7 +47,7 @@ impl Shown {
     }
 
     /// What a connection shows whose protocol has no headers.
-    pub(crate) fn with(token: Option<&[u8]>, certificate: Option<Arc<Proven>>) -> Self {
+    pub(crate) fn with(token: Option<&[u8]>, certificate: Option<Arc<ClientCertificate>>) -> Self {
         let authorization = token.map(|token| {
             // What no header could carry is no token of ours.
             let value = HeaderValue::from_bytes(&[b"Bearer ", token].concat());
@@ -82,41 +82,55 @@ impl Security {
     /// Who asks. A wrong token waits for its answer, and the audit log hears of it.
     pub(crate) async fn identify(
         &self,
-        door: Door,
-        shown: &Shown,
-        from: From,
+        protocol: Protocol,
+        shown: &PresentedCredentials,
+        from: PeerAddress,
     ) -> Result<Identity, Problem> {
-        match self.look_up(door, shown) {
+        match self.look_up(protocol, shown) {
             Ok(identity) => Ok(identity),
-            Err(Unknown::Missing(what)) => Err(unauthorized(what)),
-            Err(Unknown::Wrong) => Err(self.refuse_wrong(from).await),
+            Err(IdentifyError::Missing(what)) => Err(unauthorized(what)),
+            Err(IdentifyError::Wrong) => Err(self.refuse_wrong(from).await),
         }
     }
 
     /// Who asks, if it can be told.
-    pub(crate) fn known(&self, door: Door, shown: &Shown) -> Option<Identity> {
-        self.look_up(door, shown).ok()
+    pub(crate) fn known(
+        &self,
+        protocol: Protocol,
+        shown: &PresentedCredentials,
+    ) -> Option<Identity> {
+        self.look_up(protocol, shown).ok()
     }
 
     /// Whether the same would be known as the same now.
-    pub(crate) fn is_still(&self, door: Door, shown: &Shown, identity: &Identity) -> bool {
-        self.look_up(door, shown).is_ok_and(|now| now == *identity)
+    pub(crate) fn is_still(
+        &self,
+        protocol: Protocol,
+        shown: &PresentedCredentials,
+        identity: &Identity,
+    ) -> bool {
+        self.look_up(protocol, shown)
+            .is_ok_and(|now| now == *identity)
     }
 
-    fn look_up(&self, door: Door, shown: &Shown) -> Result<Identity, Unknown> {
+    fn look_up(
+        &self,
+        protocol: Protocol,
+        shown: &PresentedCredentials,
+    ) -> Result<Identity, IdentifyError> {
         let now = self.now();
         let no_token = "a token is needed";
-        let no_certificate = Unknown::Missing("a client certificate is needed");
+        let no_certificate = IdentifyError::Missing("a client certificate is needed");
         let by_certificate = |none| now.by_certificate(shown).unwrap_or(Err(none));
-        let by_token = |token| now.by_token(token).ok_or(Unknown::Wrong);
-        match (self.require(door), shown.token()) {
+        let by_token = |token| now.by_token(token).ok_or(IdentifyError::Wrong);
+        match (self.require(protocol), shown.token()) {
             (Require::Nothing, _) => Ok(Identity::unchecked()),
-            (Require::Token, None) => Err(Unknown::Missing(no_token)),
+            (Require::Token, None) => Err(IdentifyError::Missing(no_token)),
             (Require::ClientCert, _) => by_certificate(no_certificate),
-            (Require::Either, None) => by_certificate(Unknown::Missing(
+            (Require::Either, None) => by_certificate(IdentifyError::Missing(
                 "a token or a client certificate is needed",
             )),
-            (Require::Both, None) => Err(Unknown::Missing(
+            (Require::Both, None) => Err(IdentifyError::Missing(
                 "a token is needed beside the client certificate",
             )),
             (Require::Token | Require::Either, Some(token)) => {
@@ -131,7 +145,7 @@ impl Security {
         }
     }
 
-    async fn refuse_wrong(&self, from: From) -> Problem {
+    async fn refuse_wrong(&self, from: PeerAddress) -> Problem {
         self.logins_failed.fetch_add(1, Ordering::Relaxed);
         let address = from.0.ip();
         let delay = self.attempts.failed(address, Instant::now());
@@ -153,7 +167,7 @@ impl Security {
     }
 }
 
-impl Now {
+impl Credentials {
     fn by_token(&self, token: &[u8]) -> Option<Identity> {
         if self
             .shared_token
@@ -166,7 +180,10 @@ impl Now {
     }
 
     /// `None` without a certificate.
-    fn by_certificate(&self, shown: &Shown) -> Option<Result<Identity, Unknown>> {
+    fn by_certificate(
+        &self,
+        shown: &PresentedCredentials,
+    ) -> Option<Result<Identity, IdentifyError>> {
         let certificate = shown.certificate.as_deref()?;
         let is_good = self
             .tls
@@ -175,7 +192,7 @@ impl Now {
         Some(if is_good {
             Ok(self.certified(certificate.names()))
         } else {
-            Err(Unknown::Missing(
+            Err(IdentifyError::Missing(
                 "the client certificate has expired, or was called back, since this connection began",
             ))
         })

@@ -11,7 +11,7 @@ use tokio::sync::watch as channel;
 
 use super::attempts::Attempts;
 use super::watch::stamps;
-use super::{Now, Require, Security};
+use super::{Credentials, Require, Security};
 use crate::config::{Config, ConfigError};
 use crate::error::StartError;
 use crate::secret::Secret;
@@ -83,7 +83,7 @@ impl Security {
                 )
             })?,
         };
-        let now = Now {
+        let now = Credentials {
             tls: files.tls.as_ref().map(read_certificates).transpose()?,
             shared_token: match &files.token {
                 Some(path) => Some(read_token(path)?),

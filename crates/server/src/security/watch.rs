@@ -15,7 +15,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 /// What tells one state of a file from another, without reading it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Stamp {
+pub(super) struct FileStamp {
     inode: u64,
     bytes: u64,
     modified: (i64, i64),
@@ -50,14 +50,14 @@ pub(crate) async fn follow_files(security: Arc<Security>, stopping: Cancellation
 }
 
 /// In the order of the files; `None` for one that cannot be looked at.
-pub(super) fn stamps(paths: &[PathBuf]) -> Vec<Option<Stamp>> {
+pub(super) fn stamps(paths: &[PathBuf]) -> Vec<Option<FileStamp>> {
     paths.iter().map(|path| stamp(path)).collect()
 }
 
 /// Of the file behind the name: secrets are often links that are turned to a new place.
-fn stamp(path: &Path) -> Option<Stamp> {
+fn stamp(path: &Path) -> Option<FileStamp> {
     let metadata = std::fs::metadata(path).ok()?;
-    Some(Stamp {
+    Some(FileStamp {
         inode: metadata.ino(),
         bytes: metadata.len(),
         modified: (metadata.mtime(), metadata.mtime_nsec()),

@@ -1,0 +1,192 @@
+//! Whether a method may be called, and what the audit log hears of it.
+//!
+//! A layer before all services refuses what the caller may nowhere do. In which namespace stands inside
+//! the message, so the second half of the check is where namespaces are read: [`namespace`]. It knows the
+//! caller from the task; outside of one it refuses everything, so that forgetting to carry the caller into
+//! a new task (see [`carried`]) shuts the door rather than opens it.
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use axum::extract::{Request, State};
+use axum::middleware::Next;
+use axum::response::Response;
+use ganger_access::{Audit, Denied, Identity, Outcome, Owner, Record, find};
+use ganger_types::Namespace;
+use tonic::Status;
+
+use crate::problem::Problem;
+
+/// Jobs and queues of one call that the audit log names.
+const NAMED_MAX: usize = 10;
+
+tokio::task_local! {
+    static CALLER: Arc<Caller>;
+}
+
+/// Where a request came from, as the server has put it into the request's extensions.
+#[derive(Clone, Copy, Debug)]
+pub struct Peer(pub SocketAddr);
+
+/// Who calls what.
+pub(crate) struct Caller {
+    identity: Identity,
+    /// Its name in the table of operations.
+    method: String,
+    from: Option<SocketAddr>,
+    audit: Audit,
+    seen: Mutex<Seen>,
+}
+
+/// What the call turned out to be about.
+#[derive(Default)]
+struct Seen {
+    namespace: Option<Namespace>,
+    named: Vec<String>,
+    denied: Option<Denied>,
+    /// The call's own record is written; a stream goes on, and what it is denied later is told by itself.
+    is_told: bool,
+}
+
+/// What the layer needs.
+#[derive(Clone)]
+pub(crate) struct Authorization {
+    pub(crate) stranger: Identity,
+    pub(crate) audit: Audit,
+}
+
+/// Lets the call pass, or refuses it; tells the audit log.
+pub(crate) async fn pass(
+    State(gate): State<Authorization>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let identity = request.extensions_mut().remove::<Identity>();
+    let identity = identity.unwrap_or_else(|| gate.stranger.clone());
+    let from = request.extensions().get::<Peer>().map(|peer| peer.0);
+    let method = request.uri().path().trim_start_matches('/').to_owned();
+    let Some(row) = find(&method) else {
+        let message = format!("this server has no method {method:?}: is it of another version?");
+        return Status::unimplemented(message).into_http();
+    };
+    let caller = Arc::new(Caller {
+        identity,
+        method,
+        from,
+        audit: gate.audit,
+        seen: Mutex::default(),
+    });
+    let response = match caller.identity.may_somewhere(&caller.method) {
+        Ok(()) => CALLER.scope(Arc::clone(&caller), next.run(request)).await,
+        Err(denied) => {
+            let status: Status = refusal(&caller.identity, &denied).into();
+            caller.seen().denied = Some(denied);
+            status.into_http()
+        }
+    };
+    let code = response.headers().get("grpc-status").cloned();
+    let failed = code.filter(|code| code.as_bytes() != b"0");
+    let mut seen = caller.seen();
+    seen.is_told = true;
+    if seen.denied.is_some() || row.verb.is_audited() {
+        let failed =
+            failed.map(|code| format!("grpc-status {}", String::from_utf8_lossy(code.as_bytes())));
+        caller.audit.write(&caller.record(&seen, failed));
+    }
+    drop(seen);
+    response
+}
+
+impl Caller {
+    fn seen(&self) -> std::sync::MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn record(&self, seen: &Seen, failed: Option<String>) -> Record {
+        let (outcome, detail) = match &seen.denied {
+            Some(denied) => (Outcome::Denied, Some(denied.needed.clone())),
+            None if failed.is_some() => (Outcome::Refused, failed),
+            None => (Outcome::Done, None),
+        };
+        let namespace = seen.namespace.as_ref();
+        Record {
+            on: (!seen.named.is_empty()).then(|| seen.named.join(", ")),
+            namespace: namespace.map(|name| String::from_utf8_lossy(name.as_bytes()).into_owned()),
+            from: self.from,
+            detail,
+            ..Record::new(self.identity.to_string(), &self.method, outcome)
+        }
+    }
+}
+
+fn refusal(identity: &Identity, denied: &Denied) -> Problem {
+    let code = match identity {
+        Identity::Anonymous => "unauthorized",
+        _ => "permission_denied",
+    };
+    Problem::new(code, denied.to_string())
+}
+
+/// Who calls; somebody unknown outside of a call.
+pub(crate) fn identity() -> Identity {
+    let known = CALLER.try_with(|caller| caller.identity.clone());
+    known.unwrap_or(Identity::Anonymous)
+}
+
+/// The party whose share of streams a call takes from.
+pub(crate) fn owner() -> Owner {
+    let owner = CALLER.try_with(|caller| {
+        let address = caller.from.map(|from| from.ip());
+        Owner::of(&caller.identity, address)
+    });
+    owner.unwrap_or(Owner::Unknown)
+}
+
+/// Refuses if the caller may not do here what it has called.
+pub(crate) fn check(namespace: &Namespace) -> Result<(), Problem> {
+    let checked = CALLER.try_with(|caller| {
+        let allowed = caller
+            .identity
+            .may(&caller.method, Some(namespace.as_bytes()));
+        let mut seen = caller.seen();
+        seen.namespace = Some(namespace.clone());
+        if let Err(denied) = &allowed {
+            let is_first = seen.denied.replace(denied.clone()).is_none();
+            // One record for all batches of a stream: else whoever is denied could fill the disk with them.
+            if seen.is_told && is_first {
+                caller.audit.write(&caller.record(&seen, None));
+            }
+        }
+        allowed.map_err(|denied| refusal(&caller.identity, &denied))
+    });
+    let outside = |_| {
+        Err(Problem::new(
+            "unauthorized",
+            "nobody is known to have called this: please report it",
+        ))
+    };
+    checked.unwrap_or_else(outside)
+}
+
+/// Notes for the audit log what the call is about.
+pub(crate) fn note(name: impl FnOnce() -> String) {
+    // Outside of a call nobody listens.
+    let _ = CALLER.try_with(|caller| {
+        let mut seen = caller.seen();
+        if seen.named.len() < NAMED_MAX {
+            seen.named.push(name());
+        }
+    });
+}
+
+/// Takes the caller along into another task.
+pub(crate) fn carried<F: Future>(future: F) -> impl Future<Output = F::Output> {
+    let caller = CALLER.try_with(Arc::clone).ok();
+    async move {
+        match caller {
+            Some(caller) => CALLER.scope(caller, future).await,
+            None => future.await,
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! Whether an operation may be asked for, and what the audit log hears of it: one layer before every handler.
+//!
+//! The layer reads the namespace from where the handler will read it, with the same function. Refusals come
+//! before anything is looked up, so they tell nothing of what is there (`rel S9`).
+
+use std::net::SocketAddr;
+
+use axum::extract::{Request, State};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use ganger_access::{Identity, Outcome, Record, Scope, find};
+use ganger_types::Namespace;
+
+use crate::api::Api;
+use crate::operations::{Known, Operation};
+use crate::problem::Problem;
+use crate::request_context;
+use crate::routes::Peer;
+
+/// Characters of a path and query that the audit log keeps.
+const TARGET_CHARACTERS_MAX: usize = 1_000;
+/// Those that it keeps of a request that was not allowed.
+const DENIED_CHARACTERS_MAX: usize = 200;
+
+/// Guards one operation.
+#[derive(Clone)]
+pub(crate) struct Authorization {
+    api: Api,
+    /// Its name in the table of operations.
+    id: &'static str,
+    known: Known,
+    /// Whether the namespace that it is about stands in the path.
+    is_named_in_path: bool,
+}
+
+impl Authorization {
+    pub(crate) fn new(api: Api, operation: &Operation) -> Self {
+        Self {
+            api,
+            id: operation.id,
+            known: operation.known(),
+            is_named_in_path: operation.path.starts_with("/api/v1/namespaces/"),
+        }
+    }
+
+    fn namespace(&self, request: &Request) -> Result<Option<Namespace>, Problem> {
+        if find(self.id).is_none_or(|row| row.scope != Scope::Namespace) {
+            return Ok(None);
+        }
+        if self.is_named_in_path {
+            return request_context::namespace_in_path(request.uri()).map(Some);
+        }
+        request_context::namespace_of(request.uri(), request.headers(), &self.known.0).map(Some)
+    }
+}
+
+/// Lets the request pass, or refuses it; tells the audit log.
+pub(crate) async fn pass(
+    State(gate): State<Authorization>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let identity = request.extensions_mut().remove::<Identity>();
+    let identity = identity.unwrap_or_else(|| gate.api.settings().stranger.clone());
+    let namespace = match gate.namespace(&request) {
+        Ok(namespace) => namespace,
+        Err(problem) => return problem.into_response(),
+    };
+    let place = namespace.as_ref().map(Namespace::as_bytes);
+    let allowed = identity.may(gate.id, place);
+    let is_audited = allowed.is_err() || find(gate.id).is_some_and(|row| row.verb.is_audited());
+    let characters_max = if allowed.is_ok() {
+        TARGET_CHARACTERS_MAX
+    } else {
+        DENIED_CHARACTERS_MAX
+    };
+    let record = is_audited.then(|| {
+        record(
+            &gate,
+            &identity,
+            namespace.as_ref(),
+            &request,
+            characters_max,
+        )
+    });
+    let (response, outcome, detail) = match allowed {
+        Err(denied) => {
+            let problem = refusal(&identity, denied.to_string());
+            (
+                problem.into_response(),
+                Outcome::Denied,
+                Some(denied.needed),
+            )
+        }
+        Ok(()) => {
+            request.extensions_mut().insert(identity);
+            let response = next.run(request).await;
+            let status = response.status();
+            if status.is_client_error() || status.is_server_error() {
+                (response, Outcome::Refused, Some(status.as_str().to_owned()))
+            } else {
+                (response, Outcome::Done, None)
+            }
+        }
+    };
+    if let Some(record) = record {
+        gate.api.settings().audit.write(&Record {
+            outcome,
+            detail,
+            ..record
+        });
+    }
+    response
+}
+
+fn refusal(identity: &Identity, detail: String) -> Problem {
+    let code = match identity {
+        Identity::Anonymous => "unauthorized",
+        _ => "permission_denied",
+    };
+    Problem::new(code, detail)
+}
+
+fn record(
+    gate: &Authorization,
+    identity: &Identity,
+    namespace: Option<&Namespace>,
+    request: &Request,
+    characters_max: usize,
+) -> Record {
+    let from: Option<SocketAddr> = request.extensions().get::<Peer>().map(|peer| peer.0);
+    let target = request.uri().to_string();
+    Record {
+        on: Some(target.chars().take(characters_max).collect()),
+        namespace: namespace.map(|name| crate::names::show(name.as_bytes()).into_owned()),
+        from,
+        ..Record::new(identity.to_string(), gate.id, Outcome::Done)
+    }
+}

@@ -1,0 +1,276 @@
+//! A submission in enq's form: an array of task specs with mock ids.
+
+use std::collections::HashMap;
+use std::fmt;
+
+use crate::decode::word::words;
+use ganger_types::command::{NewEdge, NewInput, NewJob, Upstream};
+use ganger_types::{Bytes, FailurePolicy, JobId, JobName, JobRef, RetryPolicy, ShardId};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::api::Api;
+use crate::decode::graph::Called;
+use crate::decode::place;
+use crate::names::KindName;
+use crate::problem::Problem;
+use crate::raw_json::{self, RawJson};
+use crate::time::Moment;
+
+/// A task of enq's.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "an object such as {\"task_id\": {\"shard\": \"1\", \"id\": \"a\"}, \"method\": \"m\"}"
+)]
+#[schema(as = EnqTask)]
+pub(crate) struct TaskIn {
+    /// The shard to run on, and the mock id.
+    task_id: TaskId,
+    /// The name of the handler.
+    method: KindName,
+    /// Positional inputs.
+    #[serde(default)]
+    args: Vec<Argument>,
+    /// Retriable failures allowed after the first run.
+    max_retries: Option<u32>,
+    /// Never run, and no retry, after it.
+    deadline: Option<Moment>,
+}
+
+/// A task's id: its shard, and its name there.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Deserialize, Serialize, ToSchema)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "an object such as {\"shard\": \"1\", \"id\": \"a\"}"
+)]
+#[schema(as = EnqTaskId)]
+pub(crate) struct TaskId {
+    /// Such as `1`.
+    pub(crate) shard: String,
+    /// In a submission the mock id; in answers the final one.
+    pub(crate) id: String,
+}
+
+impl fmt::Display for TaskId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.shard, self.id)
+    }
+}
+
+/// A positional input of enq's.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "an object such as {\"type\": \"VALUE\", \"value\": 1}"
+)]
+#[schema(as = EnqArgument)]
+struct Argument {
+    /// `VALUE` or `TASKREF`.
+    r#type: ArgumentType,
+    /// JSON in a string, plain or as base64.
+    value_json: Option<String>,
+    /// Literal JSON, instead of `value_json`.
+    #[serde(default, deserialize_with = "raw_json::given")]
+    value: Option<RawJson>,
+    /// The task whose result is the input.
+    task_id: Option<TaskId>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ToSchema)]
+enum ArgumentType {
+    #[schema(rename = "VALUE")]
+    Value,
+    #[schema(rename = "TASKREF")]
+    Reference,
+}
+words!(ArgumentType { "VALUE" => Value, "TASKREF" => Reference });
+
+/// Jobs with their shards.
+type Placed = Vec<(ShardId, NewJob)>;
+
+/// The jobs of a submission with their shards, and how they were called.
+pub(super) fn convert(api: &Api, tasks: Vec<TaskIn>) -> Result<(Placed, Vec<Called>), Problem> {
+    let places = places(&tasks)?;
+    let mut jobs = Vec::with_capacity(tasks.len());
+    let mut called = Vec::with_capacity(tasks.len());
+    for (place, task) in tasks.into_iter().enumerate() {
+        let home = home(api, place, &task.task_id)?;
+        let mut inputs = Vec::with_capacity(task.args.len());
+        for (position, argument) in task.args.into_iter().enumerate() {
+            let input = argument.convert(api, &home, &places);
+            inputs.push(input.map_err(|fault| fault.in_argument(place, &task.task_id, position))?);
+        }
+        let job = NewJob {
+            // The mock id is what the submission calls the task; one that is too long for a name is not kept.
+            name: JobName::new(task.task_id.to_string()).ok(),
+            kind: task.method.0,
+            inputs,
+            retry: task.max_retries.map(|retries_max| RetryPolicy {
+                retries_max,
+                ..RetryPolicy::default()
+            }),
+            deadline: task.deadline.map(|time| time.0),
+            ..NewJob::default()
+        };
+        jobs.push((home, job));
+        called.push(Called::Task(task.task_id));
+    }
+    Ok((jobs, called))
+}
+
+/// Where each mock id stands. Each must stand once.
+fn places(tasks: &[TaskIn]) -> Result<HashMap<TaskId, u32>, Problem> {
+    let mut places = HashMap::with_capacity(tasks.len());
+    for (place, task) in tasks.iter().enumerate() {
+        let id = &task.task_id;
+        let index = u32::try_from(place).unwrap_or(u32::MAX);
+        if let Some(earlier) = places.insert(id.clone(), index) {
+            return Err(Problem::new(
+                "duplicate_id",
+                format!("task {place} has the same task_id as task {earlier}, {id}: each mock id stands for one task"),
+            )
+            .at(format!("/{place}/task_id")));
+        }
+    }
+    Ok(places)
+}
+
+/// The shard of a task.
+fn home(api: &Api, place: usize, id: &TaskId) -> Result<ShardId, Problem> {
+    shard(api, id).map_err(|reason| {
+        Problem::new("unknown_shard", format!("task {place} ({id}): {reason}"))
+            .at(format!("/{place}/task_id/shard"))
+    })
+}
+
+/// The shard of an id, or what to say of it.
+fn shard(api: &Api, id: &TaskId) -> Result<ShardId, String> {
+    let shard = ShardId::new(&id.shard).ok_or_else(|| {
+        let shard = &id.shard;
+        format!("no shard is called {shard:?}: shards have 1 to 64 characters of A-Z a-z 0-9 . _ -")
+    })?;
+    api.why_unknown(&shard).map_or(Ok(shard), Err)
+}
+
+/// What is wrong with an argument, before it is known where it stands.
+struct Fault {
+    code: &'static str,
+    field: &'static str,
+    reason: String,
+}
+
+impl Fault {
+    fn new(field: &'static str, reason: impl Into<String>) -> Self {
+        Self {
+            code: "invalid_value",
+            field,
+            reason: reason.into(),
+        }
+    }
+
+    fn in_argument(self, place: usize, task: &TaskId, position: usize) -> Problem {
+        let detail = format!(
+            "task {place} ({task}), argument {position}: {}",
+            self.reason
+        );
+        Problem::new(self.code, detail).at(format!("/{place}/args/{position}/{}", self.field))
+    }
+}
+
+impl Argument {
+    fn convert(
+        self,
+        api: &Api,
+        home: &ShardId,
+        places: &HashMap<TaskId, u32>,
+    ) -> Result<NewInput, Fault> {
+        match (self.r#type, self.value_json, self.value, self.task_id) {
+            (ArgumentType::Value, Some(text), None, None) => value_json(&text).map(NewInput::Value),
+            (ArgumentType::Value, None, Some(exact), None) => Ok(NewInput::Value(
+                Bytes::copy_from_slice(exact.0.get().as_bytes()),
+            )),
+            (ArgumentType::Value, ..) => Err(Fault::new(
+                "value_json",
+                "a VALUE has exactly one of value_json and value, and no task_id",
+            )),
+            (ArgumentType::Reference, None, None, Some(task)) => {
+                reference(api, home, places, &task)
+            }
+            (ArgumentType::Reference, ..) => Err(Fault::new(
+                "task_id",
+                "a TASKREF has a task_id, and no value",
+            )),
+        }
+    }
+}
+
+/// JSON written in a string, or as base64: no text is both.
+fn value_json(text: &str) -> Result<Bytes, Fault> {
+    let is_json =
+        |bytes: &[u8]| serde_json::from_slice::<&serde_json::value::RawValue>(bytes).is_ok();
+    if is_json(text.as_bytes()) {
+        return Ok(Bytes::copy_from_slice(text.as_bytes()));
+    }
+    let unreadable = |reason: String| Fault::new("value_json", reason);
+    let decoded = raw_json::decode(text).map_err(|error| {
+        unreadable(format!(
+            "value_json is neither JSON nor base64 of JSON: {error}"
+        ))
+    })?;
+    if is_json(&decoded) {
+        return Ok(decoded);
+    }
+    let start = decoded[..decoded.len().min(40)].escape_ascii();
+    Err(unreadable(format!(
+        "value_json is base64, but what it encodes is not JSON: it begins {start}"
+    )))
+}
+
+/// A task of this submission by its mock id, or else an existing job by its final id.
+fn reference(
+    api: &Api,
+    home: &ShardId,
+    places: &HashMap<TaskId, u32>,
+    task: &TaskId,
+) -> Result<NewInput, Fault> {
+    let upstream = match places.get(task) {
+        Some(place) => Upstream::Member(*place),
+        None => {
+            let shard = shard(api, task).map_err(|reason| Fault {
+                code: "unknown_shard",
+                field: "task_id/shard",
+                reason: format!("it refers to {task}: {reason}"),
+            })?;
+            let id = JobId::new(crate::names::read(task.id.as_bytes()))
+                .map_err(|error| Fault::new("task_id/id", error.to_string()))?;
+            place::upstream(JobRef { shard, id }, home)
+        }
+    };
+    Ok(NewInput::Result(NewEdge {
+        upstream,
+        policy: FailurePolicy::Fail,
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn value_json_is_plain_or_base64() {
+        let read = |text| value_json(text).map_err(|fault| fault.reason);
+        assert_eq!(
+            read("{\"uid\": 1234}"),
+            Ok(Bytes::from_static(b"{\"uid\": 1234}"))
+        );
+        assert_eq!(
+            read("eyJ1aWQiOjEyMzR9"),
+            Ok(Bytes::from_static(b"{\"uid\":1234}"))
+        );
+        assert_eq!(read("1234"), Ok(Bytes::from_static(b"1234")));
+        assert_eq!(read("true"), Ok(Bytes::from_static(b"true")));
+        assert!(read("{uid: 1}").expect_err("neither").contains("neither"));
+        assert!(read("aGVsbG8=").expect_err("hello").contains("hello"));
+    }
+}

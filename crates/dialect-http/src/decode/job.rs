@@ -1,0 +1,349 @@
+//! A job to be, as a document.
+
+use std::collections::HashMap;
+
+use ganger_types::command::{NewEdge, NewInput, NewJob, Start, Unique, Upstream};
+use ganger_types::{Bytes, JobName, ShardId};
+use serde::Deserialize;
+use utoipa::ToSchema;
+
+use crate::api::Api;
+use crate::decode::shape::{KeepFor, Labels, Policy, Rank, RetryIn};
+use crate::decode::short::{ShortOr, or_string};
+use crate::names::{JobReference, KindName, QueueName, TagName, UniqueName, read, show};
+use crate::problem::Problem;
+use crate::raw_json::{self, Base64, RawJson};
+use crate::time::{Moment, Span};
+
+/// A job to be enqueued. Only `kind` is required.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "an object such as {\"kind\": \"resize\", \"payload\": {\"file\": \"a.png\"}}"
+)]
+#[schema(as = NewJob)]
+pub(crate) struct JobIn {
+    /// Its name, for references inside this submission and for people. Kept and shown.
+    pub(crate) name: Option<String>,
+    /// Its id; made by the server if absent.
+    pub(crate) id: Option<JobReference>,
+    /// The shard that runs it; the one that is asked if absent.
+    shard: Option<String>,
+    /// Where it lines up; `default` if absent.
+    queue: Option<QueueName>,
+    /// Which program runs it.
+    pub(crate) kind: KindName,
+    /// Its input: any JSON value, kept as its exact text.
+    #[serde(default, deserialize_with = "raw_json::given")]
+    payload: Option<RawJson>,
+    /// Its input as base64, instead of `payload`.
+    payload_base64: Option<Base64>,
+    /// Positional inputs.
+    #[serde(default)]
+    inputs: Vec<InputIn>,
+    /// Jobs to wait for without taking their results.
+    #[serde(default)]
+    after: Vec<AfterIn>,
+    /// Smaller runs first; 0 if absent.
+    priority: Option<Rank>,
+    /// It may run after so long. Not together with `run_at`.
+    delay: Option<Span>,
+    /// It may run from this time on; one in the past is now.
+    run_at: Option<Moment>,
+    /// Never started, and never tried again, after this.
+    deadline: Option<Moment>,
+    /// How long one attempt may run.
+    timeout: Option<Span>,
+    /// How it is tried again; queue and namespace decide if absent.
+    retry: Option<RetryIn>,
+    /// Words on it.
+    #[serde(default)]
+    tags: Vec<TagName>,
+    /// Indexed key-value pairs.
+    #[serde(default)]
+    labels: Labels,
+    /// Whether to follow it.
+    #[serde(default)]
+    tracked: bool,
+    /// At most one job under a key: a second one is answered with the first one's id.
+    unique: Option<UniqueIn>,
+    /// How long to keep it after success: a duration or `forever`.
+    keep_succeeded: Option<KeepFor>,
+    /// How long to keep it after failure or cancellation, likewise.
+    keep_failed: Option<KeepFor>,
+}
+
+/// One positional input: exactly one of `value`, `value_base64`, `result_of`, `result_of_job`.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "an object such as {\"value\": 1} or {\"result_of\": \"left\"}"
+)]
+#[schema(as = NewInput)]
+pub(crate) struct InputIn {
+    /// Any JSON value, kept as its exact text.
+    #[serde(default, deserialize_with = "raw_json::given")]
+    value: Option<RawJson>,
+    /// Any bytes.
+    value_base64: Option<Base64>,
+    /// The result of the job of this name in the same submission.
+    result_of: Option<String>,
+    /// The result of an existing job, by its id.
+    result_of_job: Option<JobReference>,
+    /// What happens when that job does not succeed; `fail` if absent.
+    policy: Option<Policy>,
+}
+
+/// A job to wait for: exactly one of `name` and `job`.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = NewEdge)]
+pub(crate) struct EdgeIn {
+    /// The job of this name in the same submission.
+    name: Option<String>,
+    /// An existing job, by its id.
+    job: Option<JobReference>,
+    /// What happens when that job does not succeed; `fail` if absent.
+    policy: Option<Policy>,
+}
+
+/// A job to wait for. A string is the name of a job of the same submission or, if none has it, the id of an
+/// existing job.
+#[derive(Debug)]
+pub(crate) enum AfterIn {
+    Short(String),
+    Long(EdgeIn),
+}
+
+impl ShortOr for AfterIn {
+    type Long = EdgeIn;
+    const EXPECTED: &'static str =
+        "the name or id of a job, or an object such as {\"name\": \"left\"} or {\"job\": \"a1\"}";
+
+    fn short<E: serde::de::Error>(text: &str) -> Result<Self, E> {
+        Ok(Self::Short(text.to_owned()))
+    }
+
+    fn long(edge: EdgeIn) -> Self {
+        Self::Long(edge)
+    }
+}
+or_string!(AfterIn as "After");
+
+/// The key of a unique job, and for how long it counts.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = Unique)]
+pub(crate) struct UniqueKeyIn {
+    /// The key, within the namespace.
+    key: UniqueName,
+    /// So long after the first was enqueued; while it is live if absent.
+    window: Option<Span>,
+}
+
+/// A unique key: a string is one without a window.
+#[derive(Debug)]
+pub(crate) struct UniqueIn(UniqueKeyIn);
+
+impl ShortOr for UniqueIn {
+    type Long = UniqueKeyIn;
+    const EXPECTED: &'static str =
+        "a key such as \"user-1\", or an object such as {\"key\": \"user-1\", \"window\": \"1h\"}";
+
+    fn short<E: serde::de::Error>(text: &str) -> Result<Self, E> {
+        let key = UniqueName::from_text(text).map_err(E::custom)?;
+        Ok(Self(UniqueKeyIn { key, window: None }))
+    }
+
+    fn long(unique: UniqueKeyIn) -> Self {
+        Self(unique)
+    }
+}
+or_string!(UniqueIn as "UniqueOrKey");
+
+/// The names of a submission's jobs and their places.
+pub(crate) type Members = HashMap<String, u32>;
+
+impl JobIn {
+    /// The command's job, and its shard. `pointer` is where it stands in the body.
+    pub(crate) fn convert(
+        self,
+        api: &Api,
+        members: &Members,
+        pointer: &str,
+    ) -> Result<(ShardId, NewJob), Problem> {
+        let (home, id) = api.home(self.shard.as_deref(), self.id.as_ref(), pointer)?;
+        let start = start(self.delay, self.run_at, pointer)?;
+        let payload = raw_json::take(self.payload, self.payload_base64, "payload", pointer)?;
+        let refers = Refers {
+            api,
+            members,
+            home: &home,
+        };
+        let name = self.name.as_deref().map(|name| called(name, pointer));
+        let job = NewJob {
+            id,
+            name: name.transpose()?,
+            queue: self.queue.map(|queue| queue.0).unwrap_or_default(),
+            kind: self.kind.0,
+            payload: payload.unwrap_or_default(),
+            inputs: inputs(self.inputs, &refers, pointer)?,
+            after: edges(self.after, &refers, pointer)?,
+            priority: self.priority.map(|rank| rank.0).unwrap_or_default(),
+            start,
+            deadline: self.deadline.map(|time| time.0),
+            timeout: self.timeout.map(|span| span.0),
+            retry: self.retry.map(Into::into),
+            tags: self.tags.into_iter().map(|tag| tag.0).collect(),
+            labels: self.labels.0,
+            tracked: self.tracked,
+            unique: self.unique.map(|UniqueIn(given)| Unique {
+                key: given.key.0,
+                window: given.window.map(|span| span.0),
+            }),
+            keep_succeeded: self.keep_succeeded.map(|keep| keep.0),
+            keep_failed: self.keep_failed.map(|keep| keep.0),
+        };
+        Ok((home, job))
+    }
+
+    /// The command's job, where there are no names to refer to.
+    pub(crate) fn convert_alone(self, api: &Api) -> Result<(ShardId, NewJob), Problem> {
+        self.convert(api, &Members::new(), "")
+    }
+}
+
+/// A name as it is kept.
+fn called(name: &str, pointer: &str) -> Result<JobName, Problem> {
+    JobName::new(read(name.as_bytes())).map_err(|error| {
+        let pointer = format!("{pointer}/name");
+        Problem::new("invalid_value", format!("{pointer}: {error}")).at(pointer)
+    })
+}
+
+/// When it may run, from two fields of which at most one is given.
+pub(crate) fn start(
+    delay: Option<Span>,
+    run_at: Option<Moment>,
+    pointer: &str,
+) -> Result<Start, Problem> {
+    match (delay, run_at) {
+        (Some(_), Some(_)) => Err(Problem::new(
+            "invalid_value",
+            format!("{pointer}/run_at: delay and run_at are both given: give one"),
+        )
+        .at(format!("{pointer}/run_at"))),
+        (Some(delay), None) => Ok(Start::After(delay.0)),
+        (None, Some(time)) => Ok(Start::At(time.0)),
+        (None, None) => Ok(Start::Now),
+    }
+}
+
+fn inputs(
+    given: Vec<InputIn>,
+    refers: &Refers<'_>,
+    pointer: &str,
+) -> Result<Vec<NewInput>, Problem> {
+    let each = given.into_iter().enumerate();
+    each.map(|(place, input)| input.convert(refers, &format!("{pointer}/inputs/{place}")))
+        .collect()
+}
+
+fn edges(given: Vec<AfterIn>, refers: &Refers<'_>, pointer: &str) -> Result<Vec<NewEdge>, Problem> {
+    let each = given.into_iter().enumerate();
+    each.map(|(place, after)| {
+        let pointer = format!("{pointer}/after/{place}");
+        match after {
+            AfterIn::Short(text) => refers.named(&text, &pointer),
+            AfterIn::Long(edge) => {
+                let upstream = refers.upstream(edge.name, edge.job, &pointer, ("name", "job"))?;
+                let policy = edge.policy.unwrap_or_default().into();
+                Ok(NewEdge { upstream, policy })
+            }
+        }
+    })
+    .collect()
+}
+
+impl InputIn {
+    fn convert(self, refers: &Refers<'_>, pointer: &str) -> Result<NewInput, Problem> {
+        let is_reference = self.result_of.is_some() || self.result_of_job.is_some();
+        let value: Option<Bytes> = raw_json::take(self.value, self.value_base64, "value", pointer)?;
+        match value {
+            Some(_) if is_reference || self.policy.is_some() => Err(Problem::new(
+                "invalid_value",
+                format!("{pointer}: an input is a value or the result of a job, not both"),
+            )
+            .at(pointer)),
+            Some(value) => Ok(NewInput::Value(value)),
+            None => {
+                let fields = ("result_of", "result_of_job");
+                let upstream =
+                    refers.upstream(self.result_of, self.result_of_job, pointer, fields)?;
+                let policy = self.policy.unwrap_or_default().into();
+                Ok(NewInput::Result(NewEdge { upstream, policy }))
+            }
+        }
+    }
+}
+
+/// What the references of a job may mean.
+struct Refers<'a> {
+    api: &'a Api,
+    members: &'a Members,
+    /// The job's shard.
+    home: &'a ShardId,
+}
+
+impl Refers<'_> {
+    /// The edge that a string stands for: to the job of this name in the submission, else to an existing job.
+    fn named(&self, text: &str, pointer: &str) -> Result<NewEdge, Problem> {
+        let upstream = match self.members.get(text) {
+            Some(place) => Upstream::Member(*place),
+            None => {
+                let job = JobReference(read(text.as_bytes()));
+                self.api.upstream(&job, self.home, pointer)?
+            }
+        };
+        let policy = Policy::default().into();
+        Ok(NewEdge { upstream, policy })
+    }
+
+    /// The upstream that one of two fields names.
+    fn upstream(
+        &self,
+        member: Option<String>,
+        job: Option<JobReference>,
+        pointer: &str,
+        fields: (&str, &str),
+    ) -> Result<Upstream, Problem> {
+        match (member, job) {
+            (Some(name), None) => {
+                let place = self.members.get(&name).copied();
+                place.map(Upstream::Member).ok_or_else(|| {
+                    let detail = format!(
+                        "{pointer}: no job of this submission is named {name:?}; an existing job goes into {:?}",
+                        fields.1
+                    );
+                    Problem::new("unknown_reference", detail)
+                        .at(format!("{pointer}/{}", fields.0))
+                })
+            }
+            (None, Some(job)) => {
+                let pointer = format!("{pointer}/{}", fields.1);
+                self.api.upstream(&job, self.home, &pointer)
+            }
+            _ => {
+                let (one, other) = fields;
+                let detail = format!("{pointer}: give exactly one of {one:?} and {other:?}");
+                Err(Problem::new("invalid_value", detail).at(pointer))
+            }
+        }
+    }
+}
+
+/// The name by which errors call a job of a submission: its own, or its id.
+pub(crate) fn caption(name: Option<&str>, id: Option<&JobReference>) -> Option<String> {
+    name.map(str::to_owned)
+        .or_else(|| id.map(|id| show(&id.0).into_owned()))
+}

@@ -1,0 +1,120 @@
+//! A lease request, as a document.
+
+use std::time::Duration;
+
+use crate::decode::word::words;
+use ganger_types::command::{Lease, TakeFrom, TakeMode};
+use ganger_types::{Namespace, Queue};
+use serde::Deserialize;
+use utoipa::ToSchema;
+
+use crate::decode::short::{ShortOr, or_string};
+use crate::names::{QueueName, RequestName, WorkerName};
+use crate::time::Span;
+
+/// Takes jobs under leases.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "an object such as {\"worker\": \"me\", \"queues\": [\"mail\"], \"wait\": \"30s\"}"
+)]
+#[schema(as = LeaseRequest)]
+pub(crate) struct LeaseIn {
+    /// From where; the queue `default` if absent.
+    queues: Option<Vec<FromIn>>,
+    /// In which manner, when there are several; `ordered` if absent.
+    #[serde(default)]
+    mode: Mode,
+    /// For whom: the name under which this worker is listed.
+    worker: WorkerName,
+    /// At most so many jobs; 1 if absent.
+    max: Option<u32>,
+    /// Length of the leases; the queue's if absent.
+    lease_for: Option<Span>,
+    /// How long to wait until there is at least one; 0 if absent.
+    wait: Option<Span>,
+    /// A repeat under the same id, while those leases live, gets the same jobs.
+    request_id: Option<RequestName>,
+}
+
+/// A queue to take from.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = LeaseQueue)]
+pub(crate) struct QueueIn {
+    /// Its name.
+    queue: QueueName,
+    /// Its share under `weighted`; 1 if absent.
+    weight: Option<u32>,
+}
+
+/// A queue to take from: a string is its name.
+#[derive(Debug)]
+pub(crate) struct FromIn(QueueIn);
+
+impl ShortOr for FromIn {
+    type Long = QueueIn;
+    const EXPECTED: &'static str =
+        "the name of a queue, or an object such as {\"queue\": \"mail\", \"weight\": 2}";
+
+    fn short<E: serde::de::Error>(text: &str) -> Result<Self, E> {
+        let queue = QueueName::from_text(text).map_err(E::custom)?;
+        Ok(Self(QueueIn {
+            queue,
+            weight: None,
+        }))
+    }
+
+    fn long(queue: QueueIn) -> Self {
+        Self(queue)
+    }
+}
+or_string!(FromIn as "LeaseFrom");
+
+/// How several queues are taken from.
+#[derive(Clone, Copy, Debug, Default, ToSchema)]
+#[schema(rename_all = "snake_case")]
+enum Mode {
+    /// A queue only when those named before it are empty.
+    #[default]
+    Ordered,
+    /// In turn.
+    RoundRobin,
+    /// In turn, by weight.
+    Weighted,
+}
+words!(Mode { "ordered" => Ordered, "round_robin" => RoundRobin, "weighted" => Weighted });
+
+impl LeaseIn {
+    /// The command, and how long to wait.
+    pub(crate) fn convert(self, namespace: Namespace) -> (Lease, Duration) {
+        let queues = match self.queues {
+            None => vec![TakeFrom {
+                queue: Queue::default(),
+                weight: 1,
+            }],
+            Some(given) => given
+                .into_iter()
+                .map(|FromIn(it)| TakeFrom {
+                    queue: it.queue.0,
+                    weight: it.weight.unwrap_or(1),
+                })
+                .collect(),
+        };
+        let mode = match self.mode {
+            Mode::Ordered => TakeMode::Ordered,
+            Mode::RoundRobin => TakeMode::RoundRobin,
+            Mode::Weighted => TakeMode::Weighted,
+        };
+        let lease = Lease {
+            namespace,
+            queues,
+            mode,
+            worker: Some(self.worker.0),
+            jobs_max: self.max.unwrap_or(1),
+            lease_for: self.lease_for.map(|span| span.0),
+            request: self.request_id.map(|id| id.0),
+        };
+        (lease, self.wait.map_or(Duration::ZERO, |span| span.0))
+    }
+}

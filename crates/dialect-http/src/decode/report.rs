@@ -1,0 +1,338 @@
+//! Reports on leased jobs, as documents.
+
+use std::borrow::Cow;
+
+use ganger_types::command::{AppendLog, Complete, Fail, Held, Next, Release, Renew};
+use ganger_types::reference::read_held;
+use ganger_types::{Bytes, Command, Group, LeaseToken, Namespace, Progress};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
+use utoipa::openapi::RefOr;
+use utoipa::openapi::schema::{ObjectBuilder, Schema, Type};
+use utoipa::{PartialSchema, ToSchema};
+
+use crate::api::Api;
+use crate::names::{GroupName, JobReference, QueueName};
+use crate::problem::Problem;
+use crate::raw_json::{self, Base64, RawJson};
+use crate::time::Span;
+
+/// A report that becomes a command.
+pub(crate) trait Report: Sized {
+    /// The command; `pointer` is where the report stands in the body.
+    fn convert(self, api: &Api, namespace: &Namespace, pointer: &str) -> Result<Command, Problem>;
+}
+
+/// A lease token on the wire.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Token(pub(crate) LeaseToken);
+
+impl<'de> Deserialize<'de> for Token {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        LeaseToken::parse(&text).map(Self).ok_or_else(|| {
+            D::Error::custom("a lease token is the 56 hexadecimal digits that came with the job")
+        })
+    }
+}
+
+impl PartialSchema for Token {
+    fn schema() -> RefOr<Schema> {
+        let about = "The proof of a lease: 56 hexadecimal digits.";
+        ObjectBuilder::new()
+            .schema_type(Type::String)
+            .description(Some(about))
+            .into()
+    }
+}
+
+impl ToSchema for Token {
+    fn name() -> Cow<'static, str> {
+        Cow::Borrowed("LeaseToken")
+    }
+}
+
+/// The attempt that a report is about.
+fn held(
+    api: &Api,
+    namespace: &Namespace,
+    pointer: &str,
+    job: &JobReference,
+    token: Token,
+) -> Result<Held, Problem> {
+    let job = read_held(&job.0, api.shard().id()).map_err(|error| {
+        let pointer = format!("{pointer}/job");
+        Problem::new("invalid_value", format!("{pointer}: {error}")).at(pointer)
+    })?;
+    Ok(Held {
+        namespace: namespace.clone(),
+        job,
+        token: token.0,
+    })
+}
+
+/// How far a job is.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "an object such as {\"fraction\": 0.5, \"message\": \"...\"}"
+)]
+#[schema(as = NewProgress)]
+struct ProgressIn {
+    /// From 0 to 1.
+    fraction: f64,
+    /// What it is doing.
+    #[serde(default)]
+    message: String,
+}
+
+/// Extends a lease.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "an object such as {\"job\": \"a1\", \"token\": \"...\"}"
+)]
+#[schema(as = Renew)]
+pub(crate) struct RenewIn {
+    /// The job.
+    job: JobReference,
+    /// The proof.
+    token: Token,
+    /// A new length from now on; as granted if absent.
+    lease_for: Option<Span>,
+    /// How far it is.
+    progress: Option<ProgressIn>,
+    /// Replaces the payload.
+    #[serde(default, deserialize_with = "raw_json::given")]
+    payload: Option<RawJson>,
+    /// Likewise, as base64.
+    payload_base64: Option<Base64>,
+}
+
+impl Report for RenewIn {
+    fn convert(self, api: &Api, namespace: &Namespace, pointer: &str) -> Result<Command, Problem> {
+        let progress = self
+            .progress
+            .map(|given| given.convert(pointer))
+            .transpose()?;
+        Ok(Command::Renew(Box::new(Renew {
+            held: held(api, namespace, pointer, &self.job, self.token)?,
+            lease_for: self.lease_for.map(|span| span.0),
+            progress,
+            payload: raw_json::take(self.payload, self.payload_base64, "payload", pointer)?,
+        })))
+    }
+}
+
+impl ProgressIn {
+    #[expect(
+        clippy::as_conversions,
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "the fraction is checked to lie between 0 and 1"
+    )]
+    fn convert(self, pointer: &str) -> Result<Progress, Problem> {
+        if !(0.0..=1.0).contains(&self.fraction) {
+            return Err(Problem::new(
+                "invalid_value",
+                format!(
+                    "{pointer}/progress/fraction: must be from 0 to 1, not {}",
+                    self.fraction
+                ),
+            )
+            .at(format!("{pointer}/progress/fraction")));
+        }
+        let millionths = (self.fraction * 1e6).round() as u32;
+        Ok(Progress {
+            millionths,
+            message: self.message,
+        })
+    }
+}
+
+/// Ends an attempt with success.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "an object such as {\"job\": \"a1\", \"token\": \"...\", \"result\": 1}"
+)]
+#[schema(as = Complete)]
+pub(crate) struct CompleteIn {
+    /// The job.
+    job: JobReference,
+    /// The proof.
+    token: Token,
+    /// Any JSON value, kept as its exact text.
+    #[serde(default, deserialize_with = "raw_json::given")]
+    result: Option<RawJson>,
+    /// Likewise any bytes, as base64.
+    result_base64: Option<Base64>,
+    /// Goes on in another queue instead of ending.
+    next: Option<NextIn>,
+}
+
+/// Where a completed job goes on.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "an object such as {\"queue\": \"mail\"}"
+)]
+#[schema(as = Next)]
+struct NextIn {
+    /// The queue.
+    queue: QueueName,
+    /// After so long.
+    delay: Option<Span>,
+    /// Once these jobs have succeeded.
+    #[serde(default)]
+    after: Vec<JobReference>,
+    /// With this payload.
+    #[serde(default, deserialize_with = "raw_json::given")]
+    payload: Option<RawJson>,
+    /// Likewise, as base64.
+    payload_base64: Option<Base64>,
+}
+
+impl NextIn {
+    fn convert(self, api: &Api, pointer: &str) -> Result<Next, Problem> {
+        let pointer = format!("{pointer}/next");
+        Ok(Next {
+            queue: self.queue.0,
+            delay: self.delay.map(|span| span.0).unwrap_or_default(),
+            after: api.resolve_all(&self.after, &format!("{pointer}/after"))?,
+            payload: raw_json::take(self.payload, self.payload_base64, "payload", &pointer)?,
+        })
+    }
+}
+
+impl Report for CompleteIn {
+    fn convert(self, api: &Api, namespace: &Namespace, pointer: &str) -> Result<Command, Problem> {
+        Ok(Command::Complete(Box::new(Complete {
+            held: held(api, namespace, pointer, &self.job, self.token)?,
+            result: raw_json::take(self.result, self.result_base64, "result", pointer)?,
+            next: self
+                .next
+                .map(|next| next.convert(api, pointer))
+                .transpose()?,
+        })))
+    }
+}
+
+/// Ends an attempt with a failure.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "an object such as {\"job\": \"a1\", \"token\": \"...\", \"message\": \"no such file\"}"
+)]
+#[schema(as = Fail)]
+pub(crate) struct FailIn {
+    /// The job.
+    job: JobReference,
+    /// The proof.
+    token: Token,
+    /// Failures of one cause share a group; `error` if absent.
+    group: Option<GroupName>,
+    /// For people.
+    #[serde(default)]
+    message: String,
+    /// Rules further retries out.
+    #[serde(default)]
+    permanent: bool,
+    /// Overrides the pause before the next retry.
+    retry_after: Option<Span>,
+    /// Whoever ran the attempt died, so this is no verdict on the job: it goes on at once as if its lease had
+    /// run out, and nothing else said here counts.
+    #[serde(default)]
+    lost: bool,
+}
+
+impl Report for FailIn {
+    fn convert(self, api: &Api, namespace: &Namespace, pointer: &str) -> Result<Command, Problem> {
+        Ok(Command::Fail(Box::new(Fail {
+            held: held(api, namespace, pointer, &self.job, self.token)?,
+            group: self
+                .group
+                .map_or_else(|| Group::from_static("error"), |group| group.0),
+            message: self.message,
+            permanent: self.permanent,
+            retry_after: self.retry_after.map(|span| span.0),
+            lost: self.lost,
+        })))
+    }
+}
+
+/// Gives a job back.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "an object such as {\"job\": \"a1\", \"token\": \"...\"}"
+)]
+#[schema(as = Release)]
+pub(crate) struct ReleaseIn {
+    /// The job.
+    job: JobReference,
+    /// The proof.
+    token: Token,
+    /// Ready again after so long; at once if absent.
+    delay: Option<Span>,
+    /// Whether the attempt counts against the retries.
+    #[serde(default)]
+    counted: bool,
+    /// Back to its old place instead of the end of the line.
+    #[serde(default)]
+    keep_place: bool,
+    /// For people.
+    #[serde(default)]
+    reason: String,
+}
+
+impl Report for ReleaseIn {
+    fn convert(self, api: &Api, namespace: &Namespace, pointer: &str) -> Result<Command, Problem> {
+        Ok(Command::Release(Box::new(Release {
+            held: held(api, namespace, pointer, &self.job, self.token)?,
+            delay: self.delay.map(|span| span.0).unwrap_or_default(),
+            counted: self.counted,
+            by_server: false,
+            keep_place: self.keep_place,
+            reason: self.reason,
+        })))
+    }
+}
+
+/// Appends to the log of an attempt: `text` or `data_base64`.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "an object such as {\"job\": \"a1\", \"token\": \"...\", \"offset\": 0, \"text\": \"...\"}"
+)]
+#[schema(as = AppendLog)]
+pub(crate) struct LogIn {
+    /// The job.
+    job: JobReference,
+    /// The proof.
+    token: Token,
+    /// Bytes of this attempt's log sent before: a repeat is recognised by it.
+    offset: u64,
+    /// The text.
+    text: Option<String>,
+    /// Any bytes.
+    data_base64: Option<Base64>,
+}
+
+impl Report for LogIn {
+    fn convert(self, api: &Api, namespace: &Namespace, pointer: &str) -> Result<Command, Problem> {
+        let bytes = match (self.text, self.data_base64) {
+            (Some(text), None) => Bytes::from(text),
+            (None, Some(data)) => data.0,
+            _ => {
+                let detail = format!("{pointer}: give exactly one of \"text\" and \"data_base64\"");
+                return Err(Problem::new("invalid_value", detail).at(pointer));
+            }
+        };
+        Ok(Command::AppendLog(Box::new(AppendLog {
+            held: held(api, namespace, pointer, &self.job, self.token)?,
+            offset: self.offset,
+            bytes,
+        })))
+    }
+}

@@ -1,0 +1,165 @@
+//! A schedule to be, as a document.
+
+use crate::decode::word::words;
+use ganger_types::{
+    CatchUp, Namespace, Overlap, ScheduleId, ScheduleRecord, ScheduleSpec, Timestamp,
+};
+use serde::Deserialize;
+use utoipa::ToSchema;
+
+use crate::decode::shape::{Labels, Rank, RetryIn};
+use crate::names::{KindName, QueueName, TagName};
+use crate::problem::Problem;
+use crate::raw_json::{self, Base64, RawJson};
+use crate::time::{Moment, Span};
+
+/// A rule that enqueues again and again: `every`, or `cron`.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "an object such as {\"every\": \"1h\", \"kind\": \"clean\"}"
+)]
+#[schema(as = NewSchedule)]
+pub(crate) struct ScheduleIn {
+    /// So long between two runs; at least one second.
+    every: Option<Span>,
+    /// The first run, with `every`; now if absent.
+    first_at: Option<Moment>,
+    /// A cron expression of five or six fields, such as `0 3 * * *`: at most 255 bytes, and it fires within 40 years.
+    cron: Option<String>,
+    /// The time zone of `cron`: an IANA name such as `Europe/Rome`; `UTC` if absent.
+    time_zone: Option<String>,
+    /// Runs missed while nobody looked: `none`, `last` (default), `all`.
+    #[serde(default)]
+    catch_up: CatchUpIn,
+    /// With `catch_up` of `all`: at most so many of the newest, up to 10,000; 10,000 if absent or 0.
+    catch_up_max: Option<u32>,
+    /// A run that is due while the job of an earlier one is live: `allow` (default), `skip`, `replace`.
+    #[serde(default)]
+    overlap: OverlapIn,
+    /// Fires nothing while set.
+    #[serde(default)]
+    paused: bool,
+    /// Where its jobs line up; `default` if absent.
+    queue: Option<QueueName>,
+    /// Which program runs them.
+    kind: KindName,
+    /// Their payload.
+    #[serde(default, deserialize_with = "raw_json::given")]
+    payload: Option<RawJson>,
+    /// Likewise, as base64.
+    payload_base64: Option<Base64>,
+    /// Their urgency.
+    priority: Option<Rank>,
+    /// How they are tried again.
+    retry: Option<RetryIn>,
+    /// How long one attempt may run.
+    timeout: Option<Span>,
+    /// Their tags.
+    #[serde(default)]
+    tags: Vec<TagName>,
+    /// Their labels.
+    #[serde(default)]
+    labels: Labels,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ToSchema)]
+#[schema(rename_all = "snake_case")]
+enum CatchUpIn {
+    None,
+    #[default]
+    Last,
+    All,
+}
+words!(CatchUpIn { "none" => None, "last" => Last, "all" => All });
+
+#[derive(Clone, Copy, Debug, Default, ToSchema)]
+#[schema(rename_all = "snake_case")]
+enum OverlapIn {
+    #[default]
+    Allow,
+    Skip,
+    Replace,
+}
+words!(OverlapIn { "allow" => Allow, "skip" => Skip, "replace" => Replace });
+
+impl ScheduleIn {
+    /// The record, with the engine's own fields empty. `now` is the first run's time if none is given.
+    pub(crate) fn convert(
+        self,
+        namespace: Namespace,
+        id: ScheduleId,
+        now: Timestamp,
+    ) -> Result<ScheduleRecord, Problem> {
+        let catch_up = self.catch_up()?;
+        Ok(ScheduleRecord {
+            namespace,
+            id,
+            catch_up,
+            overlap: match self.overlap {
+                OverlapIn::Allow => Overlap::Allow,
+                OverlapIn::Skip => Overlap::Skip,
+                OverlapIn::Replace => Overlap::Replace,
+            },
+            spec: spec(self.every, self.first_at, self.cron, self.time_zone, now)?,
+            paused: self.paused,
+            queue: self.queue.map(|queue| queue.0).unwrap_or_default(),
+            kind: self.kind.0,
+            payload: raw_json::take(self.payload, self.payload_base64, "payload", "")?
+                .unwrap_or_default(),
+            priority: self.priority.map(|rank| rank.0).unwrap_or_default(),
+            retry: self.retry.map(Into::into),
+            timeout: self.timeout.map(|span| span.0),
+            tags: self.tags.into_iter().map(|tag| tag.0).collect(),
+            labels: self.labels.0,
+            created_at: Timestamp::default(),
+            next_at: None,
+            runs: 0,
+            last_job: None,
+        })
+    }
+
+    fn catch_up(&self) -> Result<CatchUp, Problem> {
+        if self.catch_up_max.is_some() && self.catch_up != CatchUpIn::All {
+            return Err(only_with("catch_up_max", "catch_up of \"all\""));
+        }
+        Ok(match self.catch_up {
+            CatchUpIn::None => CatchUp::None,
+            CatchUpIn::Last => CatchUp::Last,
+            CatchUpIn::All => CatchUp::All {
+                max: self.catch_up_max.unwrap_or(0),
+            },
+        })
+    }
+}
+
+fn spec(
+    every: Option<Span>,
+    first_at: Option<Moment>,
+    cron: Option<String>,
+    time_zone: Option<String>,
+    now: Timestamp,
+) -> Result<ScheduleSpec, Problem> {
+    match (every, cron) {
+        (Some(_), None) if time_zone.is_some() => Err(only_with("time_zone", "cron")),
+        (None, Some(_)) if first_at.is_some() => Err(only_with("first_at", "every")),
+        (Some(every), None) => Ok(ScheduleSpec::Interval {
+            every: every.0,
+            first_at: first_at.map_or(now, |time| time.0),
+        }),
+        (None, Some(expression)) => Ok(ScheduleSpec::Cron {
+            expression,
+            time_zone: time_zone.unwrap_or_else(|| "UTC".to_owned()),
+        }),
+        _ => Err(Problem::new(
+            "invalid_value",
+            "give exactly one of \"every\" and \"cron\"",
+        )
+        .at("")),
+    }
+}
+
+fn only_with(field: &str, other: &str) -> Problem {
+    Problem::new("invalid_value", format!("/{field}: goes only with {other}"))
+        .at(format!("/{field}"))
+}

@@ -1,0 +1,178 @@
+//! Schedules as documents, in the form in which they are put.
+
+use std::collections::BTreeMap;
+
+use ganger_types::{CatchUp, Overlap, ScheduleRecord, ScheduleSpec, Timestamp};
+use serde::Serialize;
+use serde_json::Number;
+use utoipa::ToSchema;
+
+use crate::encode::queue::RetryView;
+use crate::encode::{labels, priority, tags};
+use crate::names::{JobName, KindName, Named, QueueName, ScheduleName, TagName};
+use crate::raw_json::{self, Base64, RawJson};
+use crate::time::{Moment, Span};
+
+/// A schedule.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Schedule)]
+pub(crate) struct ScheduleView {
+    /// Its name.
+    id: ScheduleName,
+    /// So long between two runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    every: Option<Span>,
+    /// The first run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    first_at: Option<Moment>,
+    /// A cron expression.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cron: Option<String>,
+    /// Its time zone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    time_zone: Option<String>,
+    /// none, last, all.
+    catch_up: &'static str,
+    /// With `all`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    catch_up_max: Option<u32>,
+    /// allow, skip, replace.
+    overlap: &'static str,
+    /// Fires nothing while set.
+    paused: bool,
+    /// Where its jobs line up.
+    queue: QueueName,
+    /// Which program runs them.
+    kind: KindName,
+    /// Their payload, if that is JSON.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    payload: Option<RawJson>,
+    /// Their payload otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    payload_base64: Option<Base64>,
+    /// Their urgency.
+    #[schema(value_type = f64)]
+    priority: Number,
+    /// How they are tried again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retry: Option<RetryView>,
+    /// How long one attempt may run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    timeout: Option<Span>,
+    /// Their tags.
+    tags: Vec<TagName>,
+    /// Their labels.
+    labels: BTreeMap<String, String>,
+    /// When it was made.
+    created_at: Moment,
+    /// The next run; absent when there are no more, and while it is paused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next_at: Option<Moment>,
+    /// The next run of a `cron` in its own zone, such as `2026-11-23T03:30:00+01:00[Europe/Rome]`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next_local: Option<String>,
+    /// Jobs made so far.
+    runs: u64,
+    /// The job made last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last_job: Option<JobName>,
+}
+
+/// All schedules.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Schedules)]
+pub(crate) struct SchedulesView {
+    /// By name.
+    pub(crate) schedules: Vec<ScheduleView>,
+}
+
+/// Times to come.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = ScheduleTimes)]
+pub(crate) struct TimesView {
+    /// Earliest first; fewer than asked for if the schedule ends.
+    pub(crate) times: Vec<TimeView>,
+}
+
+/// A time to come.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = ScheduleTime)]
+pub(crate) struct TimeView {
+    /// When.
+    at: Moment,
+    /// Of a `cron`: in its own zone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    local: Option<String>,
+}
+
+/// Times of a schedule with this rule.
+pub(crate) fn times(times: Vec<Timestamp>, spec: &ScheduleSpec) -> TimesView {
+    let view = |at| TimeView {
+        at: Moment(at),
+        local: local(at, spec),
+    };
+    TimesView {
+        times: times.into_iter().map(view).collect(),
+    }
+}
+
+/// A time in the zone of a cron rule, with the zone named.
+fn local(at: Timestamp, spec: &ScheduleSpec) -> Option<String> {
+    let ScheduleSpec::Cron { time_zone, .. } = spec else {
+        return None;
+    };
+    let zone = jiff::tz::TimeZone::get(time_zone).ok()?;
+    let micros = i64::try_from(at.0).ok()?;
+    let time = jiff::Timestamp::from_microsecond(micros).ok()?;
+    Some(time.to_zoned(zone).to_string())
+}
+
+/// A schedule.
+pub(crate) fn view(record: ScheduleRecord) -> ScheduleView {
+    let (payload, payload_base64) = raw_json::show(&record.payload);
+    let next_at = record.next_at.filter(|_| !record.paused);
+    let next_local = next_at.and_then(|at| local(at, &record.spec));
+    let (every, first_at, cron, time_zone) = match record.spec {
+        ScheduleSpec::Interval { every, first_at } => {
+            (Some(Span(every)), Some(Moment(first_at)), None, None)
+        }
+        ScheduleSpec::Cron {
+            expression,
+            time_zone,
+        } => (None, None, Some(expression), Some(time_zone)),
+    };
+    let (catch_up, catch_up_max) = match record.catch_up {
+        CatchUp::None => ("none", None),
+        CatchUp::Last => ("last", None),
+        CatchUp::All { max } => ("all", Some(max)),
+    };
+    ScheduleView {
+        id: Named(record.id),
+        every,
+        first_at,
+        cron,
+        time_zone,
+        catch_up,
+        catch_up_max,
+        overlap: match record.overlap {
+            Overlap::Allow => "allow",
+            Overlap::Skip => "skip",
+            Overlap::Replace => "replace",
+        },
+        paused: record.paused,
+        queue: Named(record.queue),
+        kind: Named(record.kind),
+        payload,
+        payload_base64,
+        priority: priority(record.priority),
+        retry: record.retry.as_ref().map(RetryView::from),
+        timeout: record.timeout.map(Span),
+        tags: tags(&record.tags),
+        labels: labels(&record.labels),
+        created_at: Moment(record.created_at),
+        next_at: next_at.map(Moment),
+        next_local,
+        runs: record.runs,
+        last_job: record.last_job.map(Named),
+    }
+}

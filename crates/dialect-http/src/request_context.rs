@@ -1,0 +1,201 @@
+//! The head of a request: whose it is, what the path names, which parameters it has.
+
+use axum::extract::FromRequestParts;
+use ganger_access::{Identity, Owner};
+use ganger_shard::{CallError, Handle};
+use ganger_types::{ClaimKey, Command, JobId, Namespace, Reply, ShardId, Timestamp};
+use http::request::Parts;
+use http::{HeaderMap, Uri};
+use percent_encoding::percent_decode;
+
+use crate::api::Api;
+use crate::arguments::Arguments;
+use crate::names::{self, JobReference, Name};
+use crate::operations::Known;
+use crate::problem::Problem;
+use crate::routes::Peer;
+use crate::time::read_moment;
+
+/// The header that names the namespace.
+pub(crate) const NAMESPACE_HEADER: &str = "ganger-namespace";
+/// The header that brings the caller's time, for namespaces on their callers' clocks.
+pub(crate) const NOW_HEADER: &str = "ganger-now";
+/// The header that makes a repeated submission return the first one's answer.
+pub(crate) const IDEMPOTENCY_HEADER: &str = "idempotency-key";
+
+/// Segments of the path before the first name: `api`, `v1`, and the resource.
+const FIRST_NAME: usize = 3;
+
+/// All that handlers need to know of a request besides its body.
+#[derive(Clone)]
+pub(crate) struct RequestContext {
+    pub(crate) api: Api,
+    pub(crate) namespace: Namespace,
+    pub(crate) arguments: Arguments,
+    pub(crate) headers: HeaderMap,
+    /// The party whose share of streams it takes from.
+    pub(crate) owner: Owner,
+    pub(crate) now: Option<Timestamp>,
+    path: Vec<Vec<u8>>,
+}
+
+impl FromRequestParts<Api> for RequestContext {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
+        let known = parts
+            .extensions
+            .get::<Known>()
+            .map_or(&[][..], |known| &known.0);
+        let arguments = Arguments::read(parts.uri.query().unwrap_or_default(), known)?;
+        let namespace = namespace(&arguments, &parts.headers)?;
+        let now = header_text(&parts.headers, NOW_HEADER)?
+            .map(|text| read_moment(text).map_err(|reason| bad_header(NOW_HEADER, &reason)))
+            .transpose()?;
+        let path = parts
+            .uri
+            .path()
+            .split('/')
+            .skip(1)
+            .map(decode_segment)
+            .collect();
+        Ok(Self {
+            api: api.clone(),
+            namespace,
+            arguments,
+            headers: parts.headers.clone(),
+            owner: owner(parts),
+            now,
+            path,
+        })
+    }
+}
+
+impl RequestContext {
+    /// The shard.
+    pub(crate) fn shard(&self) -> &Handle {
+        self.api.shard()
+    }
+
+    /// The caller's time, if the request brings one.
+    pub(crate) fn now(&self) -> Option<Timestamp> {
+        self.now
+    }
+
+    /// Applies a command, at the caller's time if the request brings one.
+    pub(crate) async fn call(&self, command: Command) -> Result<Reply, CallError> {
+        match self.now {
+            Some(now) => self.shard().call_at(command, now).await,
+            None => self.shard().call(command).await,
+        }
+    }
+
+    /// Applies commands in order, each answered by itself: in one turn, unless the caller brings its own time.
+    pub(crate) async fn call_all(
+        &self,
+        commands: Vec<Command>,
+    ) -> Result<Vec<Result<Reply, CallError>>, CallError> {
+        if self.now.is_none() {
+            return self.shard().call_all(commands).await;
+        }
+        // All are sent before the first is answered.
+        let calls = commands.into_iter().map(|command| self.call(command));
+        Ok(futures::future::join_all(calls).await)
+    }
+
+    /// The name in the path.
+    pub(crate) fn name<T: Name>(&self) -> Result<T, Problem> {
+        self.name_at(0)
+    }
+
+    /// The name in the path, so many segments after the resource.
+    pub(crate) fn name_at<T: Name>(&self, place: usize) -> Result<T, Problem> {
+        let bytes = self
+            .path
+            .get(FIRST_NAME + place)
+            .map_or(&[][..], Vec::as_slice);
+        T::from_bytes(bytes)
+            .map_err(|error| Problem::new("invalid_value", format!("path: {error}")))
+    }
+
+    /// The shard in the path.
+    pub(crate) fn peer(&self) -> Result<ShardId, Problem> {
+        let bytes = self.path.get(FIRST_NAME).map_or(&[][..], Vec::as_slice);
+        let shard = std::str::from_utf8(bytes).ok().and_then(ShardId::new);
+        shard.ok_or_else(|| {
+            let what = "path: a shard has 1 to 64 characters of A-Z a-z 0-9 . _ -";
+            Problem::new("invalid_value", what)
+        })
+    }
+
+    /// The job in the path.
+    pub(crate) fn job(&self) -> Result<JobId, Problem> {
+        let text = self.path.get(FIRST_NAME).cloned().unwrap_or_default();
+        self.api.resolve(&JobReference(text), || "path".to_owned())
+    }
+
+    /// The idempotency key, if one is given.
+    pub(crate) fn claim(&self) -> Result<Option<ClaimKey>, Problem> {
+        self.headers
+            .get(IDEMPOTENCY_HEADER)
+            .map(|value| {
+                ClaimKey::new(value.as_bytes())
+                    .map_err(|error| bad_header(IDEMPOTENCY_HEADER, &error.to_string()))
+            })
+            .transpose()
+    }
+}
+
+fn owner(parts: &Parts) -> Owner {
+    let identity = parts.extensions.get::<Identity>();
+    let address = parts.extensions.get::<Peer>().map(|peer| peer.0.ip());
+    Owner::of(identity.unwrap_or(&Identity::Anonymous), address)
+}
+
+/// The namespace that a request is about, before anything else of it is read.
+pub(crate) fn namespace_of(
+    uri: &Uri,
+    headers: &HeaderMap,
+    known: &[&str],
+) -> Result<Namespace, Problem> {
+    let arguments = Arguments::read(uri.query().unwrap_or_default(), known)?;
+    namespace(&arguments, headers)
+}
+
+/// The namespace that stands in the path.
+pub(crate) fn namespace_in_path(uri: &Uri) -> Result<Namespace, Problem> {
+    let segment = uri.path().split('/').skip(1).nth(FIRST_NAME);
+    Namespace::from_bytes(&decode_segment(segment.unwrap_or_default()))
+        .map_err(|error| Problem::new("invalid_value", format!("path: {error}")))
+}
+
+fn namespace(arguments: &Arguments, headers: &HeaderMap) -> Result<Namespace, Problem> {
+    if let Some(namespace) = arguments.name("namespace")? {
+        return Ok(namespace);
+    }
+    let Some(value) = headers.get(NAMESPACE_HEADER) else {
+        return Ok(Namespace::default());
+    };
+    Namespace::new(names::read(value.as_bytes()))
+        .map_err(|error| bad_header(NAMESPACE_HEADER, &error.to_string()))
+}
+
+fn header_text<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a str>, Problem> {
+    headers
+        .get(name)
+        .map(|value| {
+            value
+                .to_str()
+                .map_err(|_| bad_header(name, "is not plain text"))
+        })
+        .transpose()
+}
+
+/// A refusal of a header.
+pub(crate) fn bad_header(name: &str, reason: &str) -> Problem {
+    Problem::new("invalid_value", format!("header {name}: {reason}"))
+}
+
+fn decode_segment(segment: &str) -> Vec<u8> {
+    names::read(&percent_decode(segment.as_bytes()).collect::<Vec<_>>())
+}

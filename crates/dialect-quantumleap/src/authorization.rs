@@ -1,0 +1,170 @@
+//! Whether an operation may be asked for, how long it takes, and what the audit log hears of it: one layer before every
+//! handler.
+
+use std::net::SocketAddr;
+use std::panic::AssertUnwindSafe;
+use std::time::Instant;
+
+use axum::extract::{Request, State};
+use axum::middleware::Next;
+use axum::response::{IntoResponse as _, Response};
+use futures::FutureExt as _;
+use ganger_access::{Identity, Outcome, Record, find};
+use http::{HeaderValue, StatusCode, header};
+
+use crate::api::Api;
+use crate::problem::Problem;
+
+/// The address that a request came from, as the server has put it into the request's extensions.
+#[derive(Clone, Copy, Debug)]
+pub struct Peer(pub SocketAddr);
+
+/// What can be asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// Take a notification.
+    Notify,
+    /// List tasks.
+    List,
+    /// Count them.
+    Count,
+    /// Delete them.
+    Delete,
+    /// Tell whether the database answers.
+    Health,
+    /// Tell of the server itself.
+    Version,
+}
+
+impl Operation {
+    /// All.
+    pub const ALL: [Self; 6] = [
+        Self::Notify,
+        Self::List,
+        Self::Count,
+        Self::Delete,
+        Self::Health,
+        Self::Version,
+    ];
+
+    /// Its row in the table of operations.
+    pub fn id(self) -> &'static str {
+        match self {
+            Self::Notify => "quantumleap.notify",
+            Self::List => "quantumleap.list",
+            Self::Count => "quantumleap.count",
+            Self::Delete => "quantumleap.delete",
+            Self::Health => "quantumleap.health",
+            Self::Version => "quantumleap.version",
+        }
+    }
+
+    /// Its name in metrics.
+    pub(crate) fn as_str(self) -> &'static str {
+        self.id().trim_start_matches("quantumleap.")
+    }
+}
+
+/// Guards one route.
+#[derive(Clone)]
+pub(crate) struct Authorization {
+    pub(crate) api: Api,
+    pub(crate) operation: Operation,
+}
+
+/// Lets a request pass, or refuses it; measures it.
+pub(crate) async fn pass(
+    State(gate): State<Authorization>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let begun = Instant::now();
+    let label = format!("{} [{}]", request.uri().path(), request.method());
+    let identity = request.extensions_mut().remove::<Identity>();
+    let settings = gate.api.settings();
+    let identity = identity.unwrap_or_else(|| settings.stranger.clone());
+    let id = gate.operation.id();
+    let allowed = identity.may(id, Some(settings.namespace.as_bytes()));
+    let is_audited = allowed.is_err() || find(id).is_some_and(|row| row.verb.is_audited());
+    let record = is_audited.then(|| record(&gate, &identity, &request));
+    let (response, outcome, detail) = match allowed {
+        Err(denied) => {
+            let response = refusal(&identity, denied.to_string());
+            (response, Outcome::Denied, Some(denied.needed))
+        }
+        Ok(()) => {
+            let response = run(request, next).await;
+            let status = response.status();
+            if status.is_client_error() || status.is_server_error() {
+                (response, Outcome::Refused, Some(status.as_str().to_owned()))
+            } else {
+                (response, Outcome::Done, None)
+            }
+        }
+    };
+    if let Some(record) = record {
+        settings.audit.write(&Record {
+            outcome,
+            detail,
+            ..record
+        });
+    }
+    measure(&gate, &label, begun);
+    response
+}
+
+/// A panic ends one request, counts as a defect, and tells the client nothing of the inside.
+async fn run(request: Request, next: Next) -> Response {
+    let running = AssertUnwindSafe(next.run(request)).catch_unwind();
+    running.await.unwrap_or_else(|panic| {
+        let text = panic
+            .downcast_ref::<&str>()
+            .map(|text| (*text).to_owned())
+            .or_else(|| panic.downcast_ref::<String>().cloned())
+            .unwrap_or_default();
+        tracing::error!(panic = %text.escape_debug(), "a request handler panicked; this is a defect");
+        let detail = "a defect of the server ended this request; what it had acknowledged is kept";
+        Problem::new(StatusCode::INTERNAL_SERVER_ERROR, detail).into_response()
+    })
+}
+
+fn measure(gate: &Authorization, label: &str, begun: Instant) {
+    let took = begun.elapsed();
+    gate.api.numbers().request(gate.operation, took);
+    if let Some(durations) = &gate.api.settings().durations
+        && let Err(error) = durations.sample(label, took.as_secs_f64())
+    {
+        tracing::warn!(%error, "samples are lost");
+    }
+}
+
+fn refusal(identity: &Identity, detail: String) -> Response {
+    if *identity != Identity::Anonymous {
+        return Problem::new(StatusCode::FORBIDDEN, detail).into_response();
+    }
+    let mut response = Problem::new(StatusCode::UNAUTHORIZED, detail).into_response();
+    response.headers_mut().insert(
+        header::WWW_AUTHENTICATE,
+        HeaderValue::from_static("Bearer realm=\"ganger\""),
+    );
+    response
+}
+
+fn record(gate: &Authorization, identity: &Identity, request: &Request) -> Record {
+    let headers = crate::headers::origin(request.headers());
+    let on = format!(
+        "{} of {:?} on {:?}",
+        request.uri().path(),
+        headers.tenant.as_deref().unwrap_or_default(),
+        headers.path(),
+    );
+    Record {
+        on: Some(on.chars().take(ON_CHARACTERS_MAX).collect()),
+        namespace: Some(gate.api.settings().namespace.to_text().into_owned()),
+        from: request.extensions().get::<Peer>().map(|peer| peer.0),
+        ..Record::new(identity.to_string(), gate.operation.id(), Outcome::Done)
+    }
+}
+
+/// Characters that the audit log keeps of what an operation is about.
+const ON_CHARACTERS_MAX: usize = 1_000;

@@ -1,0 +1,73 @@
+//! Inserts within the request, over a few sessions with the database that are kept.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use ganger_ngsi_postgres::{Insert, InsertError, Inserted, Inserter, Settings};
+use tokio::sync::Semaphore;
+
+/// Sessions at once; further inserts wait for one, in the order in which they came.
+const SESSIONS_MAX: usize = 8;
+/// How long an insert may take, as in a worker.
+const INSERT_MAX: Duration = Duration::from_secs(180);
+
+/// Inserts within the request.
+pub(crate) struct InlineInsert {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    settings: Settings,
+    idle: Mutex<Vec<Inserter>>,
+    places: Arc<Semaphore>,
+}
+
+impl InlineInsert {
+    pub(crate) fn new(settings: Settings) -> Self {
+        Self {
+            shared: Arc::new(Shared {
+                settings,
+                idle: Mutex::default(),
+                places: Arc::new(Semaphore::new(SESSIONS_MAX)),
+            }),
+        }
+    }
+
+    /// Inserts one task. Goes on if whoever asked does not wait any more: a session is not left in the middle.
+    pub(crate) async fn insert(&self, insert: Insert) -> Result<Inserted, InsertError> {
+        let shared = Arc::clone(&self.shared);
+        let inserted = tokio::spawn(async move { shared.insert(insert).await });
+        inserted
+            .await
+            .unwrap_or_else(|_| Err(failed("the insert ended by a defect of the server")))
+    }
+}
+
+impl Shared {
+    async fn insert(&self, insert: Insert) -> Result<Inserted, InsertError> {
+        let place = self.places.acquire().await;
+        let idle = self.lock().pop();
+        let mut session = idle.unwrap_or_else(|| Inserter::new(self.settings.clone()));
+        let inserting = session.insert(std::slice::from_ref(&insert));
+        // One that takes too long loses its session: what it was doing there is not known.
+        let Ok(mut outcomes) = tokio::time::timeout(INSERT_MAX, inserting).await else {
+            return Err(failed("the insert took longer than 180 s"));
+        };
+        self.lock().push(session);
+        drop(place);
+        outcomes
+            .pop()
+            .unwrap_or_else(|| Err(failed("the insert came to no end")))
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Inserter>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn failed(message: &str) -> InsertError {
+    InsertError {
+        message: message.to_owned(),
+        is_curable: false,
+    }
+}

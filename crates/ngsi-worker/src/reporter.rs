@@ -1,0 +1,166 @@
+//! Tells the server how tasks ended, and counts and measures what was told.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use ganger_client::{Delivery, Releasing, Report, ReportResult};
+use ganger_ngsi::task::TASK_TYPE;
+use ganger_telemetry::{DURATION, Sampler};
+use ganger_worker::Reports;
+use tokio::task::JoinSet;
+
+use crate::Error;
+use crate::metrics::Metrics;
+use crate::outcome::{Counted, Outcome};
+use crate::slot::Ended;
+
+/// A job of another kind is offered again after so long: somebody may come who knows it.
+const OTHER_KIND_DELAY: Duration = Duration::from_secs(30);
+
+/// Tells how tasks ended.
+pub(crate) struct Reporter<R> {
+    reports: R,
+    counts: Arc<Counts>,
+}
+
+struct Counts {
+    metrics: Arc<Metrics>,
+    durations: Option<Sampler>,
+    label: String,
+    /// Outcomes without an answer yet.
+    undelivered: AtomicU64,
+}
+
+impl<R: Reports> Reporter<R> {
+    /// With samples of durations in a directory, if one is named.
+    pub(crate) fn open(
+        reports: R,
+        metrics: Arc<Metrics>,
+        directory: Option<&Path>,
+    ) -> Result<Self, Error> {
+        let durations = directory
+            .map(|directory| Sampler::open(directory, DURATION))
+            .transpose()?;
+        let counts = Counts {
+            metrics,
+            durations,
+            label: format!("task: {TASK_TYPE}"),
+            undelivered: AtomicU64::default(),
+        };
+        Ok(Self {
+            reports,
+            counts: Arc::new(counts),
+        })
+    }
+
+    /// Tells how tasks ended, beside everything else; what the server made of it comes out of the set.
+    pub(crate) fn tell(&self, telling: &mut JoinSet<Vec<Counted>>, ended: Vec<Ended>) {
+        let (reports, counts) = (self.reports.clone(), Arc::clone(&self.counts));
+        counts.note_undelivered(ended.len());
+        telling.spawn(async move {
+            let mut told = Vec::with_capacity(ended.len());
+            let mut sent = Vec::with_capacity(ended.len());
+            let mut measured = Vec::with_capacity(ended.len());
+            for one in ended {
+                counts.note_rows(&one.outcome);
+                let counted = one.outcome.counted();
+                let is_wanted = reports.expires_at(&one.held).is_some();
+                let began_at = one.outcome.is_attempt().then_some(one.began_at);
+                match one.outcome.report().filter(|_| is_wanted) {
+                    Some(report) => {
+                        sent.push((one.held, report));
+                        measured.push((counted, began_at));
+                    }
+                    None => told.push(Counted::Dropped),
+                }
+            }
+            let jobs: Vec<_> = sent.iter().map(|(held, _)| held.job.clone()).collect();
+            let answers = reports.report_all(sent).await;
+            for ((answer, job), (counted, began_at)) in answers.iter().zip(jobs).zip(measured) {
+                told.push(settled(answer, &job, counted));
+                if let Some(began_at) = began_at {
+                    counts.measure(began_at);
+                }
+            }
+            counts.settle(&told);
+            told
+        });
+    }
+
+    /// Gives back a job of another kind, which has no business in this queue.
+    pub(crate) fn refuse(&self, telling: &mut JoinSet<Vec<Counted>>, job: Delivery) {
+        let (reports, counts) = (self.reports.clone(), Arc::clone(&self.counts));
+        tracing::warn!(job = %job.held.job, kind = %job.kind, "given back: this worker only inserts");
+        counts.note_undelivered(1);
+        telling.spawn(async move {
+            let releasing = Releasing {
+                delay: OTHER_KIND_DELAY,
+                reason: format!("this worker has no handler for kind {}", job.kind),
+                ..Releasing::default()
+            };
+            let report = vec![(job.held, Report::Release(releasing))];
+            reports.report_all(report).await;
+            let told = vec![Counted::Released];
+            counts.settle(&told);
+            told
+        });
+    }
+
+    /// Outcomes without an answer yet.
+    pub(crate) fn undelivered(&self) -> u64 {
+        self.counts.undelivered.load(Ordering::Acquire)
+    }
+
+    /// Writes the samples that have gathered.
+    pub(crate) fn flush(&self) {
+        if let Some(Err(error)) = self.counts.durations.as_ref().map(Sampler::flush) {
+            tracing::warn!("{error}");
+        }
+    }
+}
+
+impl Counts {
+    fn note_undelivered(&self, count: usize) {
+        let count = u64::try_from(count).unwrap_or(u64::MAX);
+        self.undelivered.fetch_add(count, Ordering::AcqRel);
+    }
+
+    fn note_rows(&self, outcome: &Outcome) {
+        if let Outcome::Inserted { rows } = outcome {
+            self.metrics.inserted(*rows);
+        }
+    }
+
+    fn measure(&self, began_at: Instant) {
+        let took = began_at.elapsed();
+        self.metrics.took(took);
+        let sampled = self
+            .durations
+            .as_ref()
+            .map(|durations| durations.sample(&self.label, took.as_secs_f64()));
+        if let Some(Err(error)) = sampled {
+            tracing::warn!("{error}");
+        }
+    }
+
+    fn settle(&self, told: &[Counted]) {
+        for counted in told {
+            self.metrics.ended(*counted);
+        }
+        let count = u64::try_from(told.len()).unwrap_or(u64::MAX);
+        self.undelivered.fetch_sub(count, Ordering::AcqRel);
+    }
+}
+
+/// As what an outcome counts, now that the server has answered.
+fn settled(answer: &ReportResult, job: &str, counted: Counted) -> Counted {
+    match answer {
+        Ok(_) => counted,
+        Err(error) => {
+            tracing::warn!(job, code = error.code(), "the outcome is dropped: {error}");
+            Counted::Dropped
+        }
+    }
+}

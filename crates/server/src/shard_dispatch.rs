@@ -1,0 +1,469 @@
+//! Which shard a request is for, and the way there: the dialects over a shard of this process, or the server
+//! that has it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use axum::body::Body;
+use axum::response::IntoResponse as _;
+use futures::StreamExt as _;
+use ganger_access::{Audit, Identity, Outcome, Record, Verb, find};
+use ganger_dialect_http::Problem;
+use ganger_router::{RouteError, Router};
+use ganger_types::{JobRef, ShardId};
+use http::request::Parts;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, header};
+use http_body_util::{BodyStream, StreamBody};
+use hyper::body::Frame;
+use percent_encoding::percent_decode_str;
+use tokio_util::sync::CancellationToken;
+use tower::ServiceExt as _;
+
+use crate::impersonation::{self, ON_BEHALF};
+use crate::port_handler::refuse;
+use crate::security::Protocol;
+
+/// Names the shard that a request is for, as a header or as gRPC's metadata.
+const SHARD: &str = "ganger-shard";
+/// The same as a parameter of the query.
+const SHARD_PARAMETER: &str = "shard";
+/// Which server has passed a request on; such a one is not passed on again.
+const FORWARDED_BY: &str = "ganger-forwarded-by";
+/// How a gRPC call ended, in its last headers.
+const STATUS: &str = "grpc-status";
+/// What stands before the job in a path.
+const JOBS: &str = "/api/v1/jobs/";
+/// Where peers speak to each other.
+const PEERS: &str = "/ganger.v1.Peers/";
+
+/// The stream of a worker.
+const WORK: &str = "/ganger.v1.Leases/Work";
+/// The stream of somebody who submits many batches.
+const SUBMITTING: &str = "/ganger.v1.Jobs/EnqueueStream";
+/// The stream of a tool that reads the schema.
+const REFLECTION: &str = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
+/// Methods whose caller sends for as long as he likes. The end of what he sends settles nothing, so a server that
+/// stops ends it for him. A graph is not among them: half of it would be taken for the whole.
+const ENDLESS: [&str; 3] = [WORK, SUBMITTING, REFLECTION];
+
+/// Methods of gRPC that may go on for as long as the caller likes, and change nothing when they end early.
+const WAITING: [&str; 6] = [
+    WORK,
+    REFLECTION,
+    "/ganger.v1.Leases/Lease",
+    "/ganger.v1.Jobs/Wait",
+    "/ganger.v1.Jobs/FollowLog",
+    "/ganger.v1.Insight/Events",
+];
+
+/// What a browser tells of the page that asks; it has been judged at the first door.
+const OF_THE_PAGE: [HeaderName; 3] = [
+    header::ORIGIN,
+    HeaderName::from_static("sec-fetch-site"),
+    HeaderName::from_static("sec-fetch-mode"),
+];
+
+/// The dialects over one shard.
+pub(crate) struct Dialects {
+    pub(crate) http: axum::Router,
+    pub(crate) grpc: axum::Router,
+}
+
+impl Dialects {
+    fn behind(&self, protocol: Protocol) -> &axum::Router {
+        match protocol {
+            Protocol::Http | Protocol::Resp => &self.http,
+            Protocol::Grpc => &self.grpc,
+        }
+    }
+}
+
+/// Requests passed on, for the metrics.
+#[derive(Debug, Default)]
+pub(crate) struct ForwardedRequests {
+    pub(crate) on: AtomicU64,
+    pub(crate) failed: AtomicU64,
+}
+
+/// The shards behind the doors.
+pub(crate) struct ShardDispatch {
+    router: Router,
+    here: BTreeMap<ShardId, Dialects>,
+    peers: axum::Router,
+    audit: Audit,
+    passed: Arc<ForwardedRequests>,
+    stopping: CancellationToken,
+}
+
+/// Whether a caller's side was ended before he ended it.
+type Cut = Arc<AtomicBool>;
+
+/// Where a request goes.
+enum Route<'a> {
+    Here(&'a axum::Router),
+    There(ShardId),
+}
+
+impl ShardDispatch {
+    pub(crate) fn new(
+        router: Router,
+        here: BTreeMap<ShardId, Dialects>,
+        audit: Audit,
+        passed: Arc<ForwardedRequests>,
+        stopping: CancellationToken,
+    ) -> Self {
+        let peers =
+            axum::Router::new().route_service("/ganger.v1.Peers/{method}", router.service());
+        Self {
+            router,
+            here,
+            peers,
+            audit,
+            passed,
+            stopping,
+        }
+    }
+
+    /// Answers a request of somebody who is known.
+    pub(crate) async fn answer(
+        &self,
+        protocol: Protocol,
+        mut request: Request<Body>,
+        bringer: &Identity,
+    ) -> Response<Body> {
+        if protocol == Protocol::Grpc && request.uri().path().starts_with(PEERS) {
+            return self.answer_peer(request, bringer).await;
+        }
+        let caller = match request.headers_mut().remove(ON_BEHALF) {
+            None => bringer.clone(),
+            Some(value) => match impersonation::read(bringer, &value) {
+                Ok(caller) => caller,
+                Err(reason) => return refuse(protocol, &Problem::new("permission_denied", reason)),
+            },
+        };
+        let (head, body) = request.into_parts();
+        let way = match caller {
+            // What anyone may ask is about this server, and in nobody's name nothing is passed on.
+            Identity::Anonymous => Ok(Route::Here(self.home(protocol))),
+            _ => self.way(protocol, &head),
+        };
+        let mut request = Request::from_parts(head, body);
+        match way {
+            Err(problem) => refuse(protocol, &problem),
+            Ok(Route::Here(router)) => {
+                // The other services notice by themselves that the server stops; this one is not ours.
+                if request.uri().path() == REFLECTION {
+                    request = request.map(|body| self.cut_at_stop(body).0);
+                }
+                request.extensions_mut().insert(caller);
+                through(router, request).await
+            }
+            Ok(Route::There(shard)) => self.pass_on(protocol, &shard, request, &caller).await,
+        }
+    }
+
+    /// What one server says to another.
+    async fn answer_peer(&self, mut request: Request<Body>, peer: &Identity) -> Response<Body> {
+        let method = request.uri().path().trim_start_matches('/');
+        if let Err(denied) = peer.may(method, None) {
+            let from = request.extensions().get::<ganger_dialect_grpc::Peer>();
+            self.audit.write(&Record {
+                from: from.map(|from| from.0),
+                detail: Some(denied.needed.clone()),
+                ..Record::new(peer.to_string(), method, Outcome::Denied)
+            });
+            let problem = Problem::new("permission_denied", denied.to_string());
+            return refuse(Protocol::Grpc, &problem);
+        }
+        request.extensions_mut().insert(peer.clone());
+        through(&self.peers, request).await
+    }
+
+    fn home(&self, protocol: Protocol) -> &axum::Router {
+        self.here[self.router.home().id()].behind(protocol)
+    }
+
+    fn way(&self, protocol: Protocol, head: &Parts) -> Result<Route<'_>, Problem> {
+        let home = self.router.home().id();
+        let shard = named(protocol, head, home)?.unwrap_or_else(|| home.clone());
+        if let Some(dialects) = self.here.get(&shard) {
+            return Ok(Route::Here(dialects.behind(protocol)));
+        }
+        if let Some(by) = head.headers.get(FORWARDED_BY) {
+            let by = String::from_utf8_lossy(by.as_bytes());
+            return Err(Problem::new(
+                "shard_unreachable",
+                format!(
+                    "shard {shard} cannot be reached: the server of shard {by} has passed the request on to this one, which has shards {} only; the topologies of the servers disagree",
+                    self.list_here()
+                ),
+            ));
+        }
+        if self.router.topology().address(&shard).is_none() {
+            let error = self.router.unknown(&shard).to_string();
+            return Err(Problem::new(
+                "unknown_shard",
+                format!(
+                    "{error}; the id of a job of shard {home} that has a slash in it is written {home}/ID"
+                ),
+            ));
+        }
+        Ok(Route::There(shard))
+    }
+
+    fn list_here(&self) -> String {
+        let shards: Vec<&str> = self.here.keys().map(ShardId::as_str).collect();
+        shards.join(", ")
+    }
+
+    /// Writes into a request that is passed on: for which shard, by whom, and in whose name.
+    fn mark(&self, headers: &mut HeaderMap, shard: &ShardId, caller: &Identity) {
+        for name in OF_THE_PAGE {
+            headers.remove(name);
+        }
+        for (name, shard) in [(SHARD, shard), (FORWARDED_BY, self.router.home().id())] {
+            let value = HeaderValue::from_str(shard.as_str());
+            headers.insert(name, value.expect("shards have plain names"));
+        }
+        if let Some(value) = impersonation::write(caller) {
+            headers.insert(ON_BEHALF, value);
+        }
+    }
+
+    /// Has the server of another shard answer.
+    async fn pass_on(
+        &self,
+        protocol: Protocol,
+        shard: &ShardId,
+        mut request: Request<Body>,
+        caller: &Identity,
+    ) -> Response<Body> {
+        let is_reading = request.method() == Method::GET;
+        let is_waiting = WAITING.contains(&request.uri().path());
+        let is_submitting = request.uri().path() == SUBMITTING;
+        // Until the caller's side of the exchange has ended too, his connection holds a stop up.
+        let mut cut = Cut::default();
+        if ENDLESS.contains(&request.uri().path()) {
+            request = request.map(|body| {
+                let (body, when) = self.cut_at_stop(body);
+                cut = when;
+                body
+            });
+        }
+        let may_change = may_change(protocol, &request);
+        self.mark(request.headers_mut(), shard, caller);
+        self.passed.on.fetch_add(1, Ordering::Relaxed);
+        let answer = self.router.forward(shard, request);
+        let answer = tokio::select! {
+            answer = answer => answer,
+            // Who only reads, and perhaps waits for long, comes again; who changes something is waited for.
+            () = self.stopping.cancelled(), if is_reading || is_waiting => {
+                let problem = Problem::new("unavailable", "the server is stopping: try again");
+                return refuse(protocol, &problem);
+            }
+        };
+        let response = match answer {
+            Ok(response) => response.map(Body::new),
+            Err(RouteError::OutcomeUnknown { shard, reason }) if !may_change => {
+                let error = RouteError::Unreachable { shard, reason };
+                return self.unreached(protocol, &error.to_string());
+            }
+            Err(error @ RouteError::OutcomeUnknown { .. }) => {
+                self.passed.failed.fetch_add(1, Ordering::Relaxed);
+                return refuse(
+                    protocol,
+                    &Problem::new("outcome_unknown", error.to_string()),
+                );
+            }
+            Err(error) => return self.unreached(protocol, &error.to_string()),
+        };
+        if is_unknown_there(&response) {
+            let error = RouteError::Unreachable {
+                shard: shard.clone(),
+                reason: "its server does not accept the token or certificate of this one: see `peer_token_file` and docs/shards.md".to_owned(),
+            };
+            return self.unreached(protocol, &error.to_string());
+        }
+        if is_waiting {
+            return response.map(|body| self.until_stopping(body));
+        }
+        if is_submitting {
+            return response.map(|body| told_of_the_cut(body, cut));
+        }
+        if is_reading {
+            let stopping = self.stopping.clone().cancelled_owned();
+            return response
+                .map(|body| Body::from_stream(body.into_data_stream().take_until(stopping)));
+        }
+        response
+    }
+
+    /// The frames of a gRPC answer until the server stops; then the status that asks the caller to come again.
+    fn until_stopping(&self, body: Body) -> Body {
+        let stopping = self.stopping.clone();
+        let stopped = stopping.clone();
+        let last = async move {
+            stopped
+                .is_cancelled()
+                .then(|| Ok(Frame::trailers(come_again())))
+        };
+        let frames = BodyStream::new(body)
+            .take_until(stopping.cancelled_owned())
+            .chain(futures::stream::once(last).filter_map(std::future::ready));
+        Body::new(StreamBody::new(frames))
+    }
+
+    /// What the caller sends, until the server stops; then it ends as if he had closed his side.
+    fn cut_at_stop(&self, body: Body) -> (Body, Cut) {
+        let cut = Cut::default();
+        let (stopping, set) = (self.stopping.clone(), Arc::clone(&cut));
+        let stop = async move {
+            stopping.cancelled().await;
+            set.store(true, Ordering::Relaxed);
+        };
+        let frames = BodyStream::new(body).take_until(Box::pin(stop));
+        (Body::new(StreamBody::new(frames)), cut)
+    }
+
+    fn unreached(&self, protocol: Protocol, words: &str) -> Response<Body> {
+        self.passed.failed.fetch_add(1, Ordering::Relaxed);
+        let problem = Problem::new("shard_unreachable", words);
+        refuse(
+            protocol,
+            &problem.retry_after(std::time::Duration::from_secs(1)),
+        )
+    }
+}
+
+/// The frames of an answer to batches of jobs. All that reached the other server are answered first; then, if more may
+/// have been to come, the caller learns that this was not the end of it.
+fn told_of_the_cut(body: Body, cut: Cut) -> Body {
+    let frames = BodyStream::new(body).map(move |frame| {
+        let frame = frame?;
+        let is_good_end = frame
+            .trailers_ref()
+            .is_some_and(|trailers| trailers.get(STATUS).is_some_and(|status| status == "0"));
+        if is_good_end && cut.load(Ordering::Relaxed) {
+            return Ok::<_, axum::Error>(Frame::trailers(come_again()));
+        }
+        Ok(frame)
+    });
+    Body::new(StreamBody::new(frames))
+}
+
+/// The end of a gRPC answer that asks the caller to come again.
+fn come_again() -> HeaderMap {
+    let status = [
+        (STATUS, "14"),
+        ("grpc-message", "the server is stopping: try again"),
+    ];
+    let status = status.map(|(name, value)| {
+        (
+            HeaderName::from_static(name),
+            HeaderValue::from_static(value),
+        )
+    });
+    status.into_iter().collect()
+}
+
+/// Whether a request may change something: then no answer leaves its outcome unknown.
+fn may_change(protocol: Protocol, request: &Request<Body>) -> bool {
+    if protocol == Protocol::Grpc {
+        let row = find(request.uri().path().trim_start_matches('/'));
+        return row.is_none_or(|row| !matches!(row.verb, Verb::Greet | Verb::Observe));
+    }
+    !request.method().is_safe()
+}
+
+/// Has the routes answer.
+pub(crate) async fn through(router: &axum::Router, request: Request<Body>) -> Response<Body> {
+    match router.clone().oneshot(request).await {
+        Ok(response) => response.into_response(),
+        Err(never) => match never {},
+    }
+}
+
+/// The shard that a request names: by the job in its path, its header, or its query.
+fn named(protocol: Protocol, head: &Parts, home: &ShardId) -> Result<Option<ShardId>, Problem> {
+    let path = head.uri.path();
+    if protocol == Protocol::Http
+        && let Some(rest) = path.strip_prefix(JOBS)
+    {
+        let segment = rest.split('/').next().unwrap_or_default();
+        let text: Vec<u8> = percent_decode_str(segment).collect();
+        // One that cannot be read is refused by the dialect, in its words.
+        if text.contains(&b'/')
+            && let Ok(job) = JobRef::read(&text, home)
+        {
+            return Ok(Some(job.shard));
+        }
+    }
+    if let Some(value) = head.headers.get(SHARD) {
+        let text = String::from_utf8_lossy(value.as_bytes());
+        return shard(&text, &format!("header {SHARD}")).map(Some);
+    }
+    if protocol == Protocol::Http {
+        for pair in head.uri.query().unwrap_or_default().split('&') {
+            if let Some((SHARD_PARAMETER, value)) = pair.split_once('=') {
+                let text = percent_decode_str(value).decode_utf8_lossy();
+                return shard(&text, "parameter shard").map(Some);
+            }
+        }
+    }
+    Ok(None)
+}
+
+fn shard(text: &str, place: &str) -> Result<ShardId, Problem> {
+    ShardId::new(text).ok_or_else(|| {
+        let shown: String = text.escape_debug().take(80).collect();
+        Problem::new(
+            "invalid_value",
+            format!("{place}: \"{shown}\" is no shard: 1 to 64 characters of A-Z a-z 0-9 . _ -"),
+        )
+    })
+}
+
+/// Whether the other server does not know this one. The caller has nothing to do with it.
+fn is_unknown_there(response: &Response<Body>) -> bool {
+    let status = response.headers().get(STATUS);
+    response.status() == StatusCode::UNAUTHORIZED || status.is_some_and(|status| status == "16")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(
+        protocol: Protocol,
+        uri: &str,
+        header: Option<&str>,
+    ) -> Result<Option<String>, &'static str> {
+        let mut request = Request::builder().uri(uri);
+        if let Some(value) = header {
+            request = request.header(SHARD, value);
+        }
+        let (head, ()) = request.body(()).expect("a request").into_parts();
+        let home = ShardId::default();
+        named(protocol, &head, &home)
+            .map(|shard| shard.map(|shard| shard.to_string()))
+            .map_err(|problem| problem.code)
+    }
+
+    #[test]
+    fn a_request_names_its_shard_by_its_job_its_header_or_its_query() {
+        let http = |uri, header| found(Protocol::Http, uri, header);
+        let some = |shard: &str| Ok(Some(shard.to_owned()));
+        assert_eq!(http("/api/v1/jobs/2%2Fa", None), some("2"));
+        assert_eq!(http("/api/v1/jobs/2%2fa/log?shard=3", Some("4")), some("2"));
+        assert_eq!(http("/api/v1/jobs/a?shard=3", Some("4")), some("4"));
+        assert_eq!(http("/api/v1/jobs?limit=1&shard=eu.3", None), some("eu.3"));
+        assert_eq!(http("/api/v1/jobs/a", None), Ok(None));
+        assert_eq!(http("/api/v1/jobs/https%3A%2F%2Fa", None), some("1"));
+        assert_eq!(http("/api/v1/jobs?shard=a%2Fb", None), Err("invalid_value"));
+        assert_eq!(http("/api/v1/jobs", Some("")), Err("invalid_value"));
+        let grpc = "/ganger.v1.Jobs/Get?shard=3";
+        assert_eq!(found(Protocol::Grpc, grpc, None), Ok(None));
+        assert_eq!(found(Protocol::Grpc, grpc, Some("2")), some("2"));
+    }
+}
