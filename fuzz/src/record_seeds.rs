@@ -5,8 +5,8 @@ use std::time::Duration;
 use ganger_engine::{Effects, Engine, Known, Loader, Start};
 use ganger_store::encoding::encode;
 use ganger_types::command::{
-    Complete, ConfigureQueue, Enqueue, Fail, Held, Lease, NewEdge, NewInput, NewJob, QueueChange,
-    TakeFrom, Unique, Upstream,
+    Complete, ConfigureQueue, Dependency, Enqueue, Fail, Held, Lease, NewEdge, NewInput, NewJob,
+    QueueChange, TakeFrom, Unique,
 };
 use ganger_types::{
     Bytes, Change, ClaimKey, Command, Elapsed, Epoch, FailurePolicy, Group, Kind, Meta, Now, Queue,
@@ -17,7 +17,7 @@ use ganger_types::{
 pub(crate) fn seeds() -> Vec<Vec<u8>> {
     let mut life = Life::new();
     let edge = NewEdge {
-        upstream: Upstream::Member(0),
+        dependency: Dependency::Member(0),
         policy: FailurePolicy::Ignore,
     };
     let first = NewJob {

@@ -2,7 +2,7 @@
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), ganger_client::Error> {
-//! use ganger_client::{Client, NewJob, Options, Upstream};
+//! use ganger_client::{Client, NewJob, Options, Dependency};
 //! use std::time::Duration;
 //!
 //! let client = Client::connect(Options::new("localhost:3733")).await?;
@@ -13,7 +13,7 @@
 //! let graph = client
 //!     .submit_graph(vec![
 //!         NewJob::new("fetch").name("page").value("\"http://example.org\""),
-//!         NewJob::new("count").result_of(Upstream::Name("page".into())),
+//!         NewJob::new("count").result_of(Dependency::Name("page".into())),
 //!     ], None)
 //!     .await?;
 //! println!("the count is {}", graph.jobs[1]);

@@ -23,7 +23,7 @@ pub const CODES: &[(&str, Code, bool)] = &[
     ("id_reserved", Code::InvalidArgument, false),
     ("idempotency_conflict", Code::AlreadyExists, false),
     ("idempotency_busy", Code::Aborted, true),
-    ("upstream_not_found", Code::InvalidArgument, false),
+    ("dependency_not_found", Code::InvalidArgument, false),
     ("member_not_found", Code::InvalidArgument, false),
     ("cycle", Code::InvalidArgument, false),
     ("duplicate_id", Code::InvalidArgument, false),
@@ -182,7 +182,7 @@ impl From<RouteError> for Problem {
             RouteError::OutcomeUnknown { .. } => {
                 Self::new("outcome_unknown", message).after(RETRY_AFTER_DEFAULT)
             }
-            RouteError::NoSuchUpstream { .. } => Self::new("upstream_not_found", message),
+            RouteError::NoSuchDependency { .. } => Self::new("dependency_not_found", message),
             RouteError::Refused { code, .. } => {
                 // A code that is not known here is of a newer server.
                 let row = CODES.iter().find(|row| row.0 == code);

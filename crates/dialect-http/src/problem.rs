@@ -27,7 +27,7 @@ pub(crate) const CODES: &[(&str, u16, &str)] = &[
     ("id_reserved", 422, "Job id reserved"),
     ("idempotency_conflict", 409, "Idempotency key used before"),
     ("idempotency_busy", 409, "Idempotency key in use"),
-    ("upstream_not_found", 422, "Upstream job not found"),
+    ("dependency_not_found", 422, "Dependency not found"),
     ("member_not_found", 422, "Member not found"),
     ("cycle", 422, "Jobs wait for each other"),
     ("duplicate_id", 422, "Id used twice"),

@@ -52,7 +52,7 @@ impl From<RouteError> for Problem {
                 Self::new("shard_unreachable", detail).retry_after(RETRY_AFTER_DEFAULT)
             }
             RouteError::OutcomeUnknown { .. } => Self::new("outcome_unknown", detail),
-            RouteError::NoSuchUpstream { .. } => Self::new("upstream_not_found", detail),
+            RouteError::NoSuchDependency { .. } => Self::new("dependency_not_found", detail),
             RouteError::Refused { code, .. } => {
                 // A code that is not known here is of a newer server.
                 let row = CODES.iter().find(|row| row.0 == code);

@@ -74,9 +74,9 @@ fn named(id: &str) -> Value {
 }
 
 /// A job that waits for another one of the same submission.
-fn after(id: &str, upstream: &str) -> Value {
+fn after(id: &str, dependency: &str) -> Value {
     let mut job = job(id);
-    job["after"] = json!([{ "name": upstream }]);
+    job["after"] = json!([{ "name": dependency }]);
     job
 }
 

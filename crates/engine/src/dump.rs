@@ -77,8 +77,8 @@ impl Engine {
         for (place, edge) in &self.peers.up {
             line("remote edge", &(place, edge));
         }
-        for (upstream, waiting) in &self.peers.down {
-            line("dependents", &(upstream, waiting));
+        for (dependency, waiting) in &self.peers.down {
+            line("dependents", &(dependency, waiting));
         }
         for part in self.peers.parts.values() {
             line("part", part);

@@ -1,11 +1,11 @@
-//! What an ending means for others: dependents are met or fail, upstreams that nobody needs are called off.
+//! What an ending means for others: dependents are met or fail, dependencies that nobody needs are called off.
 //!
 //! A cascade runs inside the command or timer that ended the first job, so all of it is one commit. It
 //! works through lists instead of recursing: a graph may be as deep as it likes (`rel G4`, `G5`).
 //!
 //! What it comes to depends on the graph alone, not on the order of its jobs (`rel G6`): first everything
 //! downstream of a failure fails, and only then are those called off that nobody alive needs any more. A
-//! job that is both downstream of a failure and an upstream nobody needs has failed.
+//! job that is both downstream of a failure and a dependency nobody needs has failed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,13 +20,13 @@ use crate::engine::Engine;
 use crate::index::Edge;
 use crate::transition::{Ended, Move};
 
-/// The failure group of jobs that failed because an upstream did.
-pub(crate) const UPSTREAM_GROUP: &str = "upstream";
+/// The failure group of jobs that failed because a dependency did.
+pub(crate) const DEPENDENCY_GROUP: &str = "dependency";
 
 /// How the reason ends for which a job is cancelled that no live job needs any more.
 pub(crate) const NEEDLESS: &str = " needs it no more";
 
-/// Upstreams that a cascade may leave without anybody who needs them.
+/// Dependencies that a cascade may leave without anybody who needs them.
 #[derive(Default)]
 struct Suspects {
     /// Those of which a job of their own graph ended without success, with the first such job.
@@ -47,15 +47,15 @@ impl Engine {
                     }
                 }
                 self.tell_dependents_elsewhere(now, &ended, out);
-                self.let_go_of_upstreams(&ended, &mut suspects);
+                self.let_go_of_dependencies(&ended, &mut suspects);
                 self.let_go_elsewhere(now, &ended, out);
             }
-            let Some(upstream) = suspects.to_look_at.pop_first() else {
+            let Some(dependency) = suspects.to_look_at.pop_first() else {
                 return;
             };
-            if self.is_live(upstream) && !self.has_users(upstream) {
-                let reason = format!("job {}{NEEDLESS}", suspects.known[&upstream]);
-                self.call_off(now, upstream, &reason, out);
+            if self.is_live(dependency) && !self.has_users(dependency) {
+                let reason = format!("job {}{NEEDLESS}", suspects.known[&dependency]);
+                self.call_off(now, dependency, &reason, out);
             }
         }
     }
@@ -71,9 +71,9 @@ impl Engine {
     ) {
         match (ended.outcome, policy) {
             (Outcome::Succeeded, _) => {
-                let (upstream, id) = (ended.key, ended.id.clone());
+                let (dependency, id) = (ended.key, ended.id.clone());
                 let state = InputState::Delivered {
-                    upstream,
+                    dependency,
                     id,
                     policy,
                 };
@@ -86,8 +86,8 @@ impl Engine {
                 self.meet(now, dependent, slot, state, out);
             }
             (_, FailurePolicy::Fail) => {
-                let message = format!("upstream job {} {}", ended.id, ended.outcome.state());
-                self.fail_unstarted(now, dependent, UPSTREAM_GROUP, message, out);
+                let message = format!("dependency {} {}", ended.id, ended.outcome.state());
+                self.fail_unstarted(now, dependent, DEPENDENCY_GROUP, message, out);
             }
             (_, FailurePolicy::Wait) => {}
         }
@@ -167,23 +167,23 @@ impl Engine {
         self.transition(now, key, to, "", out);
     }
 
-    /// A job that has ended needs its upstreams no more. If it did not succeed, those of its graph that
+    /// A job that has ended needs its dependencies no more. If it did not succeed, those of its graph that
     /// nobody else waits for are to be called off.
-    fn let_go_of_upstreams(&mut self, ended: &Ended, suspects: &mut Suspects) {
+    fn let_go_of_dependencies(&mut self, ended: &Ended, suspects: &mut Suspects) {
         let edges: Vec<(u32, Edge)> = self.edges.of(ended.key).collect();
         let is_suspicious = ended.outcome != Outcome::Succeeded && ended.graph.is_some();
         for (slot, edge) in edges {
             self.edges.remove(ended.key, slot);
-            let upstream = edge.upstream;
-            if !self.is_live(upstream) {
+            let dependency = edge.dependency;
+            if !self.is_live(dependency) {
                 continue;
             }
-            if is_suspicious && self.job(upstream).graph() == ended.graph.as_ref() {
+            if is_suspicious && self.job(dependency).graph() == ended.graph.as_ref() {
                 let first = || ended.id.clone();
-                suspects.known.entry(upstream).or_insert_with(first);
+                suspects.known.entry(dependency).or_insert_with(first);
             }
-            if suspects.known.contains_key(&upstream) {
-                suspects.to_look_at.insert(upstream);
+            if suspects.known.contains_key(&dependency) {
+                suspects.to_look_at.insert(dependency);
             }
         }
     }

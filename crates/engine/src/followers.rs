@@ -12,7 +12,7 @@ use ganger_types::{
 };
 
 use crate::Known;
-use crate::endings::{NEEDLESS, UPSTREAM_GROUP};
+use crate::endings::{DEPENDENCY_GROUP, NEEDLESS};
 use crate::engine::Engine;
 use crate::past::Past;
 
@@ -138,8 +138,8 @@ fn read_near<A: Archive>(
 /// How a finished job came to end with another.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Follows {
-    /// It failed because an upstream did not succeed.
-    Upstream,
+    /// It failed because a dependency did not succeed.
+    Dependency,
     /// It was cancelled because nobody needed it any more.
     Dependent,
 }
@@ -149,8 +149,8 @@ pub(crate) fn follows(record: &JobRecord) -> Option<Follows> {
         Outcome::Succeeded => None,
         Outcome::Failed => {
             let failure = record.failure.as_ref()?;
-            let is_upstream = failure.group.as_bytes() == UPSTREAM_GROUP.as_bytes();
-            is_upstream.then_some(Follows::Upstream)
+            let is_dependency = failure.group.as_bytes() == DEPENDENCY_GROUP.as_bytes();
+            is_dependency.then_some(Follows::Dependency)
         }
         Outcome::Cancelled => match &record.history.last()?.what {
             What::Cancelled { reason } if reason.ends_with(NEEDLESS) => Some(Follows::Dependent),
@@ -161,7 +161,7 @@ pub(crate) fn follows(record: &JobRecord) -> Option<Follows> {
 
 fn missing(row: &InputRow) -> Option<JobKey> {
     match row.state {
-        InputState::Missing { upstream, .. } => Some(upstream),
+        InputState::Missing { dependency, .. } => Some(dependency),
         _ => None,
     }
 }
@@ -202,8 +202,8 @@ impl Engine {
 pub(crate) fn followers<'a>(roots: &[JobKey], known: &Past<'a>) -> Vec<&'a JobRecord> {
     let mut dependents: BTreeMap<JobKey, Vec<JobKey>> = BTreeMap::new();
     for row in known.inputs() {
-        if let Some(upstream) = missing(row) {
-            dependents.entry(upstream).or_default().push(row.job);
+        if let Some(dependency) = missing(row) {
+            dependents.entry(dependency).or_default().push(row.job);
         }
     }
     let mut open = roots.to_vec();
@@ -211,10 +211,10 @@ pub(crate) fn followers<'a>(roots: &[JobKey], known: &Past<'a>) -> Vec<&'a JobRe
     let mut reached = roots.clone();
     while let Some(key) = open.pop() {
         let downstream = dependents.get(&key).into_iter().flatten();
-        let downstream = downstream.map(|key| (*key, Follows::Upstream));
-        let upstream = known.inputs_of(key).iter().filter_map(|row| missing(row));
-        let upstream = upstream.map(|key| (key, Follows::Dependent));
-        for (near, wanted) in downstream.chain(upstream) {
+        let downstream = downstream.map(|key| (*key, Follows::Dependency));
+        let dependency = known.inputs_of(key).iter().filter_map(|row| missing(row));
+        let dependency = dependency.map(|key| (key, Follows::Dependent));
+        for (near, wanted) in downstream.chain(dependency) {
             let follows = known.by_key(near).and_then(follows);
             if follows == Some(wanted) && reached.insert(near) {
                 open.push(near);

@@ -92,10 +92,10 @@ impl Engine {
                     "slot {slot} belongs to job {dependent}, which is not live"
                 ));
             }
-            if edge.is_delivered && jobs.contains_key(&edge.upstream) {
+            if edge.is_delivered && jobs.contains_key(&edge.dependency) {
                 wrong.push(format!(
                     "job {} has delivered to {dependent} but is live",
-                    edge.upstream
+                    edge.dependency
                 ));
             }
             if !edge.is_delivered {
@@ -317,10 +317,10 @@ impl Engine {
         if promised != given.sum::<usize>() {
             wrong.push("other ids are promised than the undecided submissions give".to_owned());
         }
-        for (upstream, waiting) in &self.peers.down {
+        for (dependency, waiting) in &self.peers.down {
             if waiting.is_empty() {
                 wrong.push(format!(
-                    "nobody elsewhere waits for job {upstream}, but it is listed"
+                    "nobody elsewhere waits for job {dependency}, but it is listed"
                 ));
             }
         }

@@ -93,20 +93,20 @@ impl Loader {
 
     /// An input of a live job; values and ignored ones need not come.
     pub fn input(&mut self, row: &InputRow) {
-        let (upstream, policy, is_delivered) = match &row.state {
+        let (dependency, policy, is_delivered) = match &row.state {
             InputState::Missing {
-                upstream, policy, ..
-            } => (*upstream, *policy, false),
+                dependency, policy, ..
+            } => (*dependency, *policy, false),
             InputState::Delivered {
-                upstream, policy, ..
-            } => (*upstream, *policy, true),
+                dependency, policy, ..
+            } => (*dependency, *policy, true),
             InputState::Remote {
-                upstream,
+                dependency,
                 policy,
                 is_member,
             } => {
                 let edge = RemoteEdge {
-                    upstream: upstream.clone(),
+                    dependency: dependency.clone(),
                     policy: *policy,
                     is_member: *is_member,
                 };
@@ -129,7 +129,7 @@ impl Loader {
             row.job,
             row.slot,
             Edge {
-                upstream,
+                dependency,
                 policy,
                 is_delivered,
             },
@@ -206,8 +206,8 @@ impl Loader {
     }
 
     /// A job of another shard that waits for one here.
-    pub fn dependent(&mut self, upstream: JobKey, dependent: Dependent) {
-        self.engine.peers.add_dependent(upstream, dependent);
+    pub fn dependent(&mut self, dependency: JobKey, dependent: Dependent) {
+        self.engine.peers.add_dependent(dependency, dependent);
     }
 
     /// How many jobs bear a tag.

@@ -26,7 +26,7 @@ use crate::engine::Engine;
 /// One input or dependency of a live job that another shard's job is to meet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RemoteEdge {
-    pub upstream: JobRef,
+    pub dependency: JobRef,
     pub policy: FailurePolicy,
     /// Whether both were submitted together.
     pub is_member: bool,
@@ -44,10 +44,10 @@ pub(crate) struct Peers {
     pub up: BTreeMap<(JobKey, u32), RemoteEdge>,
     /// The same edges by peer, with how far it was asked about them.
     pub asking: BTreeMap<ShardId, waits::Asking>,
-    /// By upstream, who waits for it: shard, number and slot, for finding; the rest beside it.
+    /// By dependency, who waits for it: shard, number and slot, for finding; the rest beside it.
     pub down: BTreeMap<JobKey, BTreeMap<(ShardId, JobKey, u32), Dependent>>,
-    /// The same the other way round: shard, number, slot, upstream.
-    pub upstreams: BTreeSet<(ShardId, JobKey, u32, JobKey)>,
+    /// The same the other way round: shard, number, slot, dependency.
+    pub dependencies: BTreeSet<(ShardId, JobKey, u32, JobKey)>,
     /// Finished jobs whose results unconfirmed messages need, and how many of those there are.
     pub pins: BTreeMap<JobKey, u32>,
     /// Submissions over several shards that have a part here.

@@ -10,7 +10,7 @@
 //! | running | failed | failed for good, or its leases ran out too often |
 //! | running | ready, scheduled | released, to be tried again, or its lease ran out |
 //! | running | blocked, scheduled, ready (elsewhere) | completed into a next queue |
-//! | blocked, scheduled, ready | failed | deadline, or an upstream failed |
+//! | blocked, scheduled, ready | failed | deadline, or a dependency failed |
 //! | blocked, scheduled, ready, running | cancelled | called off |
 //! | blocked, scheduled, ready | the same, or each other | altered by a person |
 //! | succeeded, failed, cancelled | blocked, scheduled, ready | revived by a person |
@@ -53,7 +53,7 @@ impl Move {
     }
 }
 
-/// A job that has ended and whose dependents and upstreams are to be told.
+/// A job that has ended and whose dependents and dependencies are to be told.
 pub(crate) struct Ended {
     pub key: JobKey,
     pub id: JobId,

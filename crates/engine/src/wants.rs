@@ -3,7 +3,7 @@
 //! The engine holds live jobs only. The host asks here which others a command names, reads them from the
 //! store, and hands them over as [`Known`]; so the engine stays free of I/O.
 
-use ganger_types::command::{NewInput, NewJob, Selection, Upstream};
+use ganger_types::command::{Dependency, NewInput, NewJob, Selection};
 use ganger_types::query::Query;
 use ganger_types::{Command, ImportRecord, JobId, Namespace};
 
@@ -87,7 +87,7 @@ impl Engine {
                 NewInput::Result(edge) => Some(edge),
             });
             for edge in data.chain(&job.after) {
-                if let Upstream::Job(id) = &edge.upstream {
+                if let Dependency::Job(id) = &edge.dependency {
                     want(namespace, id);
                 }
             }
@@ -101,7 +101,7 @@ impl Engine {
     }
 
     /// Whether the host must add, for each finished job it found, its inputs to [`Known::inputs`], and to
-    /// [`Known::jobs`] the finished jobs that those inputs name as upstreams.
+    /// [`Known::jobs`] the finished jobs that those inputs name as dependencies.
     pub fn wants_inputs(&self, command: &Command) -> bool {
         match command {
             Command::Revive(_) => true,

@@ -10,7 +10,7 @@ use crate::past::Past;
 
 /// Jobs counted ahead of one, at most.
 const COUNTED_MAX: usize = 10_000;
-/// Upstreams named, at most.
+/// Dependencies named, at most.
 const NAMED_MAX: usize = 10;
 
 impl Engine {
@@ -58,10 +58,10 @@ impl Engine {
         let missing = || self.edges.of(key).filter(|(_, edge)| !edge.is_delivered);
         let some = missing()
             .take(NAMED_MAX)
-            .map(|(_, edge)| match self.jobs.get(edge.upstream) {
+            .map(|(_, edge)| match self.jobs.get(edge.dependency) {
                 Some(job) => (job.id(), job.state),
                 // It has ended badly, and this job waits for it to be revived.
-                None => (JobId::made(edge.upstream, self.id_tag), JobState::Failed),
+                None => (JobId::made(edge.dependency, self.id_tag), JobState::Failed),
             })
             .collect();
         let count = |len: usize| u64::try_from(len).unwrap_or(u64::MAX);
@@ -69,7 +69,7 @@ impl Engine {
             count: count(missing().count()),
             some,
         };
-        let edges = || self.remote_edges(key).map(|(_, edge)| &edge.upstream);
+        let edges = || self.remote_edges(key).map(|(_, edge)| &edge.dependency);
         let elsewhere = Reason::WaitsElsewhere {
             count: count(edges().count()),
             some: edges().take(NAMED_MAX).cloned().collect(),

@@ -52,7 +52,7 @@ pub enum RouteError {
     Call(#[from] CallError),
     /// A submission refers to a job that does not exist.
     #[error("the submission refers to job {}/{}, which does not exist: never enqueued there, or its retention has passed", job.shard, job.id)]
-    NoSuchUpstream {
+    NoSuchDependency {
         /// Which.
         job: JobRef,
     },

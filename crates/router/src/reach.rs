@@ -352,7 +352,7 @@ pub(crate) struct Receipt {
 pub(crate) fn from_wait(wait: &Wait) -> v1::WaitingJob {
     v1::WaitingJob {
         namespace: Bytes::copy_from_slice(wait.namespace.as_bytes()),
-        upstream: Bytes::copy_from_slice(wait.upstream.as_bytes()),
+        dependency: Bytes::copy_from_slice(wait.dependency.as_bytes()),
         dependent: wait.dependent.0,
         slot: wait.slot,
         is_member: wait.is_member,
@@ -363,7 +363,7 @@ pub(crate) fn from_wait(wait: &Wait) -> v1::WaitingJob {
 pub(crate) fn to_wait(wire: v1::WaitingJob) -> Option<Wait> {
     Some(Wait {
         namespace: Namespace::new(wire.namespace).ok()?,
-        upstream: JobId::new(wire.upstream).ok()?,
+        dependency: JobId::new(wire.dependency).ok()?,
         dependent: JobKey(wire.dependent),
         slot: wire.slot,
         is_member: wire.is_member,

@@ -210,7 +210,7 @@ impl Router {
                 .await?;
             if let Some(id) = missing.into_iter().next() {
                 let job = JobRef { shard, id };
-                return Err(RouteError::NoSuchUpstream { job });
+                return Err(RouteError::NoSuchDependency { job });
             }
         }
         Ok(())

@@ -218,7 +218,7 @@ fn walk(key: Option<&'static str>) -> Spread {
     mail.inputs = (0..2)
         .map(|member| {
             NewInput::Result(NewEdge {
-                upstream: Upstream::Member(member),
+                dependency: Dependency::Member(member),
                 policy: FailurePolicy::Fail,
             })
         })
@@ -291,7 +291,7 @@ async fn rel_t1_who_waits_for_a_job_that_a_restored_server_never_had_learns_it()
     let three = start("3", &stores[2], &topology, at[&shard("3")]).await;
     let mut waits = job();
     waits.inputs.push(NewInput::Result(NewEdge {
-        upstream: Upstream::Member(1),
+        dependency: Dependency::Member(1),
         policy: FailurePolicy::Fail,
     }));
     let spread = Spread {
@@ -374,10 +374,10 @@ async fn a_job_that_does_not_exist_elsewhere_is_refused() {
             .unwrap()
             .jobs,
     );
-    let upstream = |id: JobId| {
+    let dependency = |id: JobId| {
         let mut waits = job();
         waits.after = vec![NewEdge {
-            upstream: Upstream::Remote {
+            dependency: Dependency::Remote {
                 job: JobRef {
                     shard: shard("2"),
                     id,
@@ -392,12 +392,12 @@ async fn a_job_that_does_not_exist_elsewhere_is_refused() {
             jobs: vec![(shard("1"), waits)],
         }
     };
-    let known = upstream(jobs[1].id.clone());
+    let known = dependency(jobs[1].id.clone());
     one.router.submit(known, true, None).await.unwrap();
-    let unknown = upstream(JobId::new("never").unwrap());
+    let unknown = dependency(JobId::new("never").unwrap());
     let error = one.router.submit(unknown, true, None).await.unwrap_err();
     assert!(
-        matches!(error, RouteError::NoSuchUpstream { .. }),
+        matches!(error, RouteError::NoSuchDependency { .. }),
         "{error}"
     );
     one.stop().await;

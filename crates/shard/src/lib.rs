@@ -49,7 +49,7 @@ pub struct Delivery {
     pub grant: Grant,
     /// The payload.
     pub payload: Bytes,
-    /// Positional inputs in order: values, results of upstreams, `null` for ignored ones.
+    /// Positional inputs in order: values, results of dependencies, `null` for ignored ones.
     pub inputs: Vec<Bytes>,
 }
 

@@ -36,7 +36,7 @@ fn has_waker(rows: &Rows, key: JobKey) -> Ran {
             let mut missing = 0;
             for (_, state) in inputs {
                 let InputState::Missing {
-                    upstream,
+                    dependency,
                     policy,
                     id,
                 } = state
@@ -44,7 +44,7 @@ fn has_waker(rows: &Rows, key: JobKey) -> Ran {
                     continue;
                 };
                 missing += 1;
-                let is_live = rows.live.contains_key(upstream);
+                let is_live = rows.live.contains_key(dependency);
                 let waits = *policy == FailurePolicy::Wait;
                 if !is_live && !waits {
                     return stalls(format!("waits for job {id}, which has ended"));

@@ -62,7 +62,7 @@ pub(crate) fn load(rows: &Rows, start: Start, planted: &mut Planted) -> Engine {
             Loaded::Peer(record) => loader.peer(*record),
             Loaded::Outbox(record) => loader.outbox(*record),
             Loaded::Part(record) => loader.part(*record),
-            Loaded::Dependent(upstream, dependent) => loader.dependent(upstream, *dependent),
+            Loaded::Dependent(dependency, dependent) => loader.dependent(dependency, *dependent),
             Loaded::Key(record) => loader.key(*record),
             Loaded::Element(record) => loader.element(*record),
             Loaded::Qless(namespace, row) => loader.qless(namespace, *row),
@@ -197,9 +197,9 @@ pub(crate) fn known(engine: &Engine, command: &Command, rows: &Rows, effects: &E
     let found: Vec<JobKey> = known.jobs.iter().map(|record| record.key).collect();
     for key in found {
         for row in inputs_of(key, rows, effects) {
-            if let InputState::Missing { upstream, .. } | InputState::Delivered { upstream, .. } =
+            if let InputState::Missing { dependency, .. } | InputState::Delivered { dependency, .. } =
                 &row.state
-                && let Some(record) = ended(*upstream, rows, effects)
+                && let Some(record) = ended(*dependency, rows, effects)
                 && seen.insert(record.key)
             {
                 known.jobs.push(record);
@@ -220,7 +220,7 @@ impl ganger_engine::Archive for Archived<'_> {
     type Error = std::convert::Infallible;
 
     fn dependents(&mut self, key: JobKey) -> Result<Vec<JobKey>, Self::Error> {
-        let waits = |state: &InputState| matches!(state, InputState::Missing { upstream, .. } if *upstream == key);
+        let waits = |state: &InputState| matches!(state, InputState::Missing { dependency, .. } if *dependency == key);
         let stored = self.rows.inputs.iter();
         let stored = stored.filter_map(|((job, _), state)| waits(state).then_some(*job));
         let in_turn = self

@@ -11,7 +11,7 @@ const GOALS: &[(&str, u8)] = &[
     ("claim-conflict", 1),
     ("existing-job-answered", 1),
     ("claim-outlived-its-window", 1),
-    ("enqueued-behind-a-failed-upstream", 1),
+    ("enqueued-behind-a-failed-dependency", 1),
     ("imported", 1),
     ("imported-as-failed", 1),
     ("imported-once-though-gone", 1),
@@ -41,7 +41,7 @@ const GOALS: &[(&str, u8)] = &[
     ("wall-jumped-ahead", 1),
     // Graphs.
     ("cascade-over-generations", 1),
-    ("running-upstream-called-off", 1),
+    ("running-dependency-called-off", 1),
     ("dependency-added", 1),
     ("dependency-removed", 1),
     // Operators.
@@ -50,7 +50,7 @@ const GOALS: &[(&str, u8)] = &[
     ("deleted-while-live", 1),
     ("waited-for-a-deleted-job", 1),
     ("revived", 1),
-    ("revived-with-its-upstream", 1),
+    ("revived-with-its-dependency", 1),
     // Retention.
     ("retired", 1),
     ("retired-next-to-a-live-dependent", 1),

@@ -384,15 +384,15 @@ impl Oracle {
         self.jobs.get(&key).is_some_and(|job| job.is_revived)
     }
 
-    /// A job behind an edge that waits for a failed upstream's revival moves only by hand.
+    /// A job behind an edge that waits for a failed dependency's revival moves only by hand.
     fn waits_for_a_person(&self, key: JobKey) -> bool {
         let job = self.known(key);
         job.state() == Some(JobState::Blocked)
             && job
                 .missing()
                 .iter()
-                .any(|upstream| match self.jobs.get(upstream) {
-                    Some(known) => known.has_ended() || self.waits_for_a_person(*upstream),
+                .any(|dependency| match self.jobs.get(dependency) {
+                    Some(known) => known.has_ended() || self.waits_for_a_person(*dependency),
                     None => true,
                 })
     }

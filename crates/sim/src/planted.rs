@@ -25,7 +25,7 @@ pub(crate) const BUGS: &[(u32, u8, &str)] = &[
     (
         9,
         1,
-        "an input is stored with the result of another upstream",
+        "an input is stored with the result of another dependency",
     ),
     (10, 1, "reports are accepted under any token of the job"),
     (11, 1, "idempotency keys are not read back after a restart"),
@@ -239,8 +239,8 @@ impl Planted {
             (5, Change::FinishJob { result, .. }) => *result = None,
             (6, Change::PutLease(lease)) => lease.attempt = lease.attempt.saturating_sub(1).max(1),
             (9, Change::PutInput(row)) => {
-                if let InputState::Delivered { upstream, .. } = &mut row.state {
-                    upstream.0 = upstream.0.saturating_sub(1);
+                if let InputState::Delivered { dependency, .. } = &mut row.state {
+                    dependency.0 = dependency.0.saturating_sub(1);
                 }
             }
             (16, Change::FinishJob { record, .. }) if self.now_and_then(4) => {

@@ -352,7 +352,7 @@ impl Rows {
         self.record(key).map(|record| record.state)
     }
 
-    /// What a program is given as its inputs: values, results of upstreams, `null` for ignored ones.
+    /// What a program is given as its inputs: values, results of dependencies, `null` for ignored ones.
     pub(crate) fn delivery(&self, key: JobKey) -> Result<Vec<Bytes>, String> {
         let slots = self.inputs.range((key, 0)..(key, InputRow::EDGE_FIRST));
         slots
@@ -366,13 +366,13 @@ impl Rows {
             InputState::Ignored { .. } => Ok(Bytes::from_static(b"null")),
             InputState::Missing { id, .. }
             | InputState::Remote {
-                upstream: JobRef { id, .. },
+                dependency: JobRef { id, .. },
                 ..
             } => Err(format!(
                 "job {key} runs although input {slot} (job {id}) is missing"
             )),
-            InputState::Delivered { upstream, id, .. } => {
-                let row = self.finished.get(upstream).ok_or_else(|| {
+            InputState::Delivered { dependency, id, .. } => {
+                let row = self.finished.get(dependency).ok_or_else(|| {
                     format!("input {slot} of job {key} is the result of job {id}, which is gone")
                 })?;
                 Ok(row

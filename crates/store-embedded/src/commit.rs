@@ -332,7 +332,7 @@ impl<'a> Writing<'a> {
         self.statements.put_input.execute((
             job,
             row.slot,
-            upstream_column(&row.state),
+            dependency_column(&row.state),
             &self.buffer,
         ))?;
         Ok(())
@@ -393,14 +393,14 @@ fn subtract(count: &mut u64, deleted: usize) {
     *count = count.saturating_sub(u64::try_from(deleted).unwrap_or(u64::MAX));
 }
 
-/// In the place of an upstream's number: it is a job of another shard.
+/// In the place of a dependency's number: it is a job of another shard.
 const ELSEWHERE: i64 = -1;
 
-/// What the column `upstream` of an input says: something for those that are loaded at start.
-pub(crate) fn upstream_column(state: &InputState) -> Option<i64> {
+/// What the column `dependency` of an input says: something for those that are loaded at start.
+pub(crate) fn dependency_column(state: &InputState) -> Option<i64> {
     match state {
-        InputState::Missing { upstream, .. } | InputState::Delivered { upstream, .. } => {
-            Some(to_sql(upstream.0))
+        InputState::Missing { dependency, .. } | InputState::Delivered { dependency, .. } => {
+            Some(to_sql(dependency.0))
         }
         InputState::Remote { .. } => Some(ELSEWHERE),
         InputState::Value(_) | InputState::Received { .. } | InputState::Ignored { .. } => None,

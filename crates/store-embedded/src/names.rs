@@ -60,9 +60,9 @@ pub(crate) fn row_name(key: &RowKey<'_>) -> (Small, Vec<u8>) {
         RowKey::Outbox(shard, number) => (Small::Outbox, outbox_name(shard, *number)),
         RowKey::Part(namespace, graph) => (Small::Parts, part_name(namespace, graph)),
         RowKey::PartJobs(namespace, graph) => (Small::PartJobs, part_name(namespace, graph)),
-        RowKey::Dependent(upstream, shard, key, slot) => (
+        RowKey::Dependent(dependency, shard, key, slot) => (
             Small::Dependents,
-            dependent_name(*upstream, shard, *key, *slot),
+            dependent_name(*dependency, shard, *key, *slot),
         ),
         RowKey::Key(number) => (Small::Keys, number.to_be_bytes().to_vec()),
         RowKey::Element(list, place) => (Small::Elements, element_name(*list, *place)),
@@ -90,9 +90,14 @@ pub(crate) fn outbox_name(to: &ShardId, number: u64) -> Vec<u8> {
     key
 }
 
-/// Dependents sort by upstream, shard, number, slot.
-pub(crate) fn dependent_name(upstream: JobKey, shard: &ShardId, key: JobKey, slot: u32) -> Vec<u8> {
-    let mut name = upstream.0.to_be_bytes().to_vec();
+/// Dependents sort by dependency, shard, number, slot.
+pub(crate) fn dependent_name(
+    dependency: JobKey,
+    shard: &ShardId,
+    key: JobKey,
+    slot: u32,
+) -> Vec<u8> {
+    let mut name = dependency.0.to_be_bytes().to_vec();
     name.extend_from_slice(&outbox_name(shard, key.0));
     name.extend_from_slice(&slot.to_be_bytes());
     name
@@ -160,10 +165,10 @@ pub(crate) fn is_qless_job_by_id(qless: &[u8]) -> bool {
     from.bytes().is_ok() && from.byte().is_ok_and(|kind| kind == QLESS_JOB_BY_ID)
 }
 
-/// The upstream in a dependent's name.
-pub(crate) fn upstream_of(dependent: &[u8]) -> Option<JobKey> {
-    let (upstream, _) = dependent.split_first_chunk()?;
-    Some(JobKey(u64::from_be_bytes(*upstream)))
+/// The dependency in a dependent's name.
+pub(crate) fn dependency_of(dependent: &[u8]) -> Option<JobKey> {
+    let (dependency, _) = dependent.split_first_chunk()?;
+    Some(JobKey(u64::from_be_bytes(*dependency)))
 }
 
 /// The tables of a name and a body.

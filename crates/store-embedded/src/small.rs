@@ -13,8 +13,8 @@ use rusqlite::{CachedStatement, Connection};
 
 use crate::fault::Fault;
 use crate::names::{
-    Small, dependent_name, element_name, namespace_of, outbox_name, part_name,
-    qless_job_name_by_id, qless_name, row_name, two_parts, upstream_of,
+    Small, dependency_of, dependent_name, element_name, namespace_of, outbox_name, part_name,
+    qless_job_name_by_id, qless_name, row_name, two_parts,
 };
 use crate::row::{open, open_record, seal_record, show};
 
@@ -167,12 +167,12 @@ fn read_of_shards(small: Small, at: &[u8], body: &[u8]) -> Result<Loaded, Fault>
             (named, Loaded::Outbox(Box::new(message)))
         }
         Small::Dependents => {
-            let upstream = upstream_of(at)
+            let dependency = dependency_of(at)
                 .ok_or_else(|| Fault::row(table, show(at), "its name has a wrong form"))?;
             let dependent = record::<Dependent>(table, at, body)?;
             let (shard, key) = (&dependent.shard, dependent.key);
-            let named = dependent_name(upstream, shard, key, dependent.slot);
-            (named, Loaded::Dependent(upstream, Box::new(dependent)))
+            let named = dependent_name(dependency, shard, key, dependent.slot);
+            (named, Loaded::Dependent(dependency, Box::new(dependent)))
         }
         Small::PartJobs => {
             let part = record::<Part>(table, at, body)?.record;

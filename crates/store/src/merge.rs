@@ -208,11 +208,11 @@ fn shard_row_key(change: &Change) -> Option<RowKey<'_>> {
         Change::PutPart(record) => RowKey::Part(&record.namespace, &record.graph),
         Change::PutPartJobs(part) => RowKey::PartJobs(&part.record.namespace, &part.record.graph),
         Change::RemovePartJobs(namespace, graph) => RowKey::PartJobs(namespace, graph),
-        Change::PutDependent(upstream, dependent) => {
-            RowKey::Dependent(*upstream, &dependent.shard, dependent.key, dependent.slot)
+        Change::PutDependent(dependency, dependent) => {
+            RowKey::Dependent(*dependency, &dependent.shard, dependent.key, dependent.slot)
         }
-        Change::RemoveDependent(upstream, shard, key, slot) => {
-            RowKey::Dependent(*upstream, shard, *key, *slot)
+        Change::RemoveDependent(dependency, shard, key, slot) => {
+            RowKey::Dependent(*dependency, shard, *key, *slot)
         }
         Change::PutKey(record) => RowKey::Key(record.number),
         Change::RemoveKey(number) => RowKey::Key(*number),

@@ -118,7 +118,7 @@ pub trait Reader: Send + 'static {
     -> Result<Vec<InputRow>, StoreError>;
 
     /// The jobs that have this one among their inputs or dependencies, by number, at most `limit`.
-    /// Edges whose failure was ignored do not name their upstream any more; jobs of other shards are
+    /// Edges whose failure was ignored do not name their dependency any more; jobs of other shards are
     /// not among them.
     ///
     /// # Errors

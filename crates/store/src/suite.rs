@@ -68,7 +68,7 @@ macro_rules! suite_tests {
             pages_meet_without_gap_or_overlap_both_ways,
             a_filtered_page_knows_whether_there_is_more,
             jobs_are_found_by_given_and_made_ids,
-            dependents_are_found_from_their_upstream,
+            dependents_are_found_from_their_dependency,
             inputs_come_in_order_of_slots,
             a_log_is_read_piece_by_piece,
             retirees_by_age_come_oldest_first_without_those_that_keep_themselves,

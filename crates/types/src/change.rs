@@ -42,7 +42,7 @@ pub enum InputState {
     /// Waits for a job.
     Missing {
         /// The job.
-        upstream: JobKey,
+        dependency: JobKey,
         /// Its id, for people.
         id: JobId,
         /// What its failure means.
@@ -51,7 +51,7 @@ pub enum InputState {
     /// That job succeeded; its stored result is the input. Retention spares it meanwhile.
     Delivered {
         /// The job.
-        upstream: JobKey,
+        dependency: JobKey,
         /// Its id, for people.
         id: JobId,
         /// As it was while missing.
@@ -60,7 +60,7 @@ pub enum InputState {
     /// Waits for a job of another shard, which will tell.
     Remote {
         /// The job.
-        upstream: JobRef,
+        dependency: JobRef,
         /// What its failure means.
         policy: FailurePolicy,
         /// Whether both were submitted together.
@@ -69,7 +69,7 @@ pub enum InputState {
     /// That job of another shard succeeded; its result was brought here (`rel G3`).
     Received {
         /// The job.
-        upstream: JobRef,
+        dependency: JobRef,
         /// As it was while missing.
         policy: FailurePolicy,
         /// The result; `null` if it has none.
@@ -175,7 +175,7 @@ pub enum Change {
     RemovePartJobs(Namespace, Graph),
     /// Writes that a job of another shard waits for this one.
     PutDependent(JobKey, Box<Dependent>),
-    /// Removes it: upstream, and whose slot it was.
+    /// Removes it: dependency, and whose slot it was.
     RemoveDependent(JobKey, ShardId, JobKey, u32),
     /// Writes a raw key.
     PutKey(Box<KeyRecord>),

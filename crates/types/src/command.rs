@@ -164,9 +164,9 @@ pub struct Unique {
     pub window: Option<Duration>,
 }
 
-/// An upstream job.
+/// A dependency job.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Upstream {
+pub enum Dependency {
     /// The job at this place of the same submission.
     Member(u32),
     /// A job that exists.
@@ -193,7 +193,7 @@ pub enum NewInput {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewEdge {
     /// On whom.
-    pub upstream: Upstream,
+    pub dependency: Dependency,
     /// What its failure means.
     pub policy: FailurePolicy,
 }
@@ -362,7 +362,7 @@ pub struct Revive {
     pub jobs: Vec<JobId>,
     /// Into another queue than their own.
     pub queue: Option<Queue>,
-    /// Also the finished jobs that ended because these did: those that failed because an upstream failed, at
+    /// Also the finished jobs that ended because these did: those that failed because a dependency failed, at
     /// any distance, and those that were cancelled because nobody needed them any more. They keep their queues.
     /// Shards that have some of them are asked to do the same.
     pub dependents: bool,

@@ -192,13 +192,13 @@ impl Default for RetryPolicy {
     }
 }
 
-/// What an edge does when its upstream does not succeed.
+/// What an edge does when its dependency does not succeed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FailurePolicy {
     /// The dependent fails too (default; enq's cascade).
     #[default]
     Fail,
-    /// The dependent waits until the upstream was revived and succeeded (qless).
+    /// The dependent waits until the dependency was revived and succeeded (qless).
     Wait,
     /// The dependent goes on; a data input reads `null`.
     Ignore,
@@ -274,7 +274,7 @@ pub enum What {
         /// How it ended.
         end: AttemptEnd,
     },
-    /// Failed without an attempt: deadline, upstream, poison.
+    /// Failed without an attempt: deadline, dependency, poison.
     Failed {
         /// Why.
         group: Group,

@@ -22,7 +22,7 @@ pub struct Dependent {
     pub slot: u32,
     /// Its id, for people.
     pub id: JobId,
-    /// What the failure of the upstream means to it.
+    /// What the failure of the dependency means to it.
     pub policy: FailurePolicy,
     /// Whether both were submitted together: then both are called off together.
     pub is_member: bool,
@@ -111,7 +111,7 @@ pub enum Message {
         /// Whose.
         namespace: Namespace,
         /// Which.
-        upstream: JobId,
+        dependency: JobId,
         /// The one that waits.
         dependent: JobKey,
         /// Its slot.
@@ -126,7 +126,7 @@ pub enum Message {
         /// Whose.
         namespace: Namespace,
         /// Which.
-        upstream: JobId,
+        dependency: JobId,
         /// The one that waits.
         dependent: JobKey,
         /// Its slot.
@@ -137,7 +137,7 @@ pub enum Message {
         /// Whose.
         namespace: Namespace,
         /// Which.
-        upstream: JobId,
+        dependency: JobId,
         /// The one that waits.
         dependent: Dependent,
         /// It is back with what ended with it: if yours was cancelled because nobody needed it any more, put it back.
@@ -148,7 +148,7 @@ pub enum Message {
         /// Whose.
         namespace: Namespace,
         /// Which.
-        upstream: JobId,
+        dependency: JobId,
         /// The one that waited.
         dependent: JobKey,
         /// Its slot.
@@ -177,7 +177,7 @@ pub enum Message {
         /// The namespace of the jobs.
         namespace: Namespace,
         /// The job of the sender that is back.
-        upstream: JobId,
+        dependency: JobId,
         /// The one that failed because of it.
         dependent: JobKey,
         /// Its input that takes the result of that job, from 0 on.
@@ -273,7 +273,7 @@ pub struct Wait {
     /// Whose.
     pub namespace: Namespace,
     /// The job that is waited for.
-    pub upstream: JobId,
+    pub dependency: JobId,
     /// The one that waits.
     pub dependent: JobKey,
     /// Its slot.

@@ -110,12 +110,12 @@ pub enum Rejection {
     )]
     ClaimBusy,
     /// A submission refers to a job that does not exist.
-    #[error("job {index} of the submission refers to job {upstream}, which does not exist here")]
-    UpstreamNotFound {
+    #[error("job {index} of the submission refers to job {dependency}, which does not exist here")]
+    DependencyNotFound {
         /// Place of the referring job.
         index: usize,
         /// The id.
-        upstream: JobId,
+        dependency: JobId,
     },
     /// A submission refers to a member that it does not have.
     #[error("job {index} of the submission refers to member {member}, but there are {count}")]
@@ -202,13 +202,13 @@ pub enum Rejection {
     },
     /// The dependency carries data.
     #[error(
-        "job {job} takes the result of {upstream} as an input: only dependencies without data can be taken back"
+        "job {job} takes the result of {dependency} as an input: only dependencies without data can be taken back"
     )]
     DependencyCarriesData {
         /// Which.
         job: JobId,
         /// On whom.
-        upstream: JobId,
+        dependency: JobId,
     },
     /// No such queue.
     #[error("queue {queue} not found: nothing was ever enqueued there and nobody set it up")]
@@ -341,7 +341,7 @@ impl Rejection {
             Self::IdReserved { .. } => "id_reserved",
             Self::ClaimConflict => "idempotency_conflict",
             Self::ClaimBusy => "idempotency_busy",
-            Self::UpstreamNotFound { .. } => "upstream_not_found",
+            Self::DependencyNotFound { .. } => "dependency_not_found",
             Self::MemberNotFound { .. } => "member_not_found",
             Self::Cycle { .. } => "cycle",
             Self::DuplicateId { .. } => "duplicate_id",
@@ -372,7 +372,7 @@ impl Rejection {
     /// The place in a submission of the job that it is about; `None` if it is about no single one.
     pub fn member(&self) -> Option<usize> {
         match self {
-            Self::UpstreamNotFound { index, .. }
+            Self::DependencyNotFound { index, .. }
             | Self::MemberNotFound { index, .. }
             | Self::Cycle { index }
             | Self::DuplicateId { index, .. }
@@ -407,7 +407,7 @@ impl Rejection {
         "id_reserved",
         "idempotency_conflict",
         "idempotency_busy",
-        "upstream_not_found",
+        "dependency_not_found",
         "member_not_found",
         "cycle",
         "duplicate_id",

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use ganger_client::{Backoff, Edge, FailurePolicy, KeepFor, NewJob, RetryPolicy, Unique, Upstream};
+use ganger_client::{
+    Backoff, Dependency, Edge, FailurePolicy, KeepFor, NewJob, RetryPolicy, Unique,
+};
 
 use crate::command::job::read_label;
 use crate::document::span::read_span;
@@ -93,7 +95,7 @@ impl JobFlags {
             Policy::Ignore => FailurePolicy::Ignore,
         };
         let edges = self.after.into_iter().map(|id| Edge {
-            upstream: Upstream::Job(id),
+            dependency: Dependency::Job(id),
             policy,
         });
         job.after = edges.collect();

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fmt;
 
-use ganger_client::{Bytes, Edge, Input, NewJob, RetryPolicy, Upstream};
+use ganger_client::{Bytes, Dependency, Edge, Input, NewJob, RetryPolicy};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -169,11 +169,11 @@ fn value_json(text: &str) -> Result<Bytes, Problem> {
 
 /// A task of this submission by its mock id, or else an existing job by its final id.
 fn reference(places: &HashMap<TaskId, u32>, task: &TaskId) -> Input {
-    let upstream = match places.get(task) {
-        Some(place) => Upstream::Member(*place),
-        None => Upstream::Job(task.to_string()),
+    let dependency = match places.get(task) {
+        Some(place) => Dependency::Member(*place),
+        None => Dependency::Job(task.to_string()),
     };
-    Input::Result(Edge::on(upstream))
+    Input::Result(Edge::on(dependency))
 }
 
 #[cfg(test)]

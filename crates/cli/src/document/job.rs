@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use ganger_client::{
-    CatchUp, Edge, Input, NewJob, NewSchedule, Overlap, ScheduleSpec, Start, Unique, Upstream,
+    CatchUp, Dependency, Edge, Input, NewJob, NewSchedule, Overlap, ScheduleSpec, Start, Unique,
 };
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
@@ -215,9 +215,9 @@ impl InputIn {
             Some(value) => Ok(Input::Value(value)),
             None => {
                 let fields = ("result_of", "result_of_job");
-                let upstream = upstream(self.result_of, self.result_of_job, members, fields)?;
+                let dependency = dependency(self.result_of, self.result_of_job, members, fields)?;
                 let policy = self.policy.unwrap_or_default().into();
-                Ok(Input::Result(Edge { upstream, policy }))
+                Ok(Input::Result(Edge { dependency, policy }))
             }
         }
     }
@@ -227,8 +227,8 @@ impl AfterIn {
     fn convert(self, members: &Members) -> Result<Edge, Problem> {
         match self {
             Self::Short(text) => Ok(Edge::on(match members.get(&text) {
-                Some(place) => Upstream::Member(*place),
-                None => Upstream::Job(text),
+                Some(place) => Dependency::Member(*place),
+                None => Dependency::Job(text),
             })),
             Self::Long(edge) => edge.convert(members),
         }
@@ -237,29 +237,29 @@ impl AfterIn {
 
 impl EdgeIn {
     fn convert(self, members: &Members) -> Result<Edge, Problem> {
-        let upstream = upstream(self.name, self.job, members, ("name", "job"))?;
+        let dependency = dependency(self.name, self.job, members, ("name", "job"))?;
         Ok(Edge {
-            upstream,
+            dependency,
             policy: self.policy.unwrap_or_default().into(),
         })
     }
 }
 
-/// The upstream that one of two fields names.
-fn upstream(
+/// The dependency that one of two fields names.
+fn dependency(
     member: Option<String>,
     job: Option<String>,
     members: &Members,
     fields: (&str, &str),
-) -> Result<Upstream, Problem> {
+) -> Result<Dependency, Problem> {
     match (member, job) {
-        (Some(name), None) => members.get(&name).copied().map(Upstream::Member).ok_or_else(|| {
+        (Some(name), None) => members.get(&name).copied().map(Dependency::Member).ok_or_else(|| {
             Problem::new(format!(
                 "no job of this submission is named {name:?}; the id of an existing job goes into {:?}",
                 fields.1
             ))
         }),
-        (None, Some(job)) => Ok(Upstream::Job(job)),
+        (None, Some(job)) => Ok(Dependency::Job(job)),
         _ => Err(Problem::new(format!("give exactly one of {:?} and {:?}", fields.0, fields.1))),
     }
 }

@@ -89,7 +89,7 @@ impl<'de> Visitor<'de> for Pairs {
     }
 }
 
-/// What an edge does when its upstream does not succeed.
+/// What an edge does when its dependency does not succeed.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) enum Policy {
     #[default]

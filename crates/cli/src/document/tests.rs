@@ -1,6 +1,6 @@
 //! The documents that people paste, as they stand in enq's documentation, and what can be wrong with them.
 
-use ganger_client::{Edge, Input, NewJob, Start, Upstream};
+use ganger_client::{Dependency, Edge, Input, NewJob, Start};
 
 use super::{Document, read};
 
@@ -108,7 +108,7 @@ fn bad(text: &str) -> String {
 }
 
 fn result_of(place: u32) -> Input {
-    Input::Result(Edge::on(Upstream::Member(place)))
+    Input::Result(Edge::on(Dependency::Member(place)))
 }
 
 #[test]
@@ -165,7 +165,7 @@ fn literal_values_and_comments_and_all_fields_are_taken() {
         "numbers keep their text"
     );
     assert_eq!(job.inputs[1], Input::Value("null".into()));
-    let known = Upstream::Job("1/01final".to_owned());
+    let known = Dependency::Job("1/01final".to_owned());
     assert_eq!(
         job.inputs[2],
         Input::Result(Edge::on(known)),
@@ -191,7 +191,7 @@ fn a_graph_of_our_own_form_refers_by_name() {
         document.jobs[1].inputs,
         [result_of(0), Input::Value("3".into())]
     );
-    assert_eq!(document.jobs[1].after, [Edge::on(Upstream::Member(0))]);
+    assert_eq!(document.jobs[1].after, [Edge::on(Dependency::Member(0))]);
     assert_eq!(document.jobs[1].labels, [("k".to_owned(), "v".to_owned())]);
 }
 
@@ -204,8 +204,8 @@ fn short_forms_say_the_same_as_the_long_ones() {
     let unique = document.jobs[0].unique.as_ref().expect("a key");
     assert_eq!((&*unique.key, unique.window), ("k", None));
     let after = &document.jobs[1].after;
-    assert_eq!(after[0], Edge::on(Upstream::Member(0)));
-    assert_eq!(after[1], Edge::on(Upstream::Job("1/old".to_owned())));
+    assert_eq!(after[0], Edge::on(Dependency::Member(0)));
+    assert_eq!(after[1], Edge::on(Dependency::Job("1/old".to_owned())));
     assert_eq!(after[2].policy, ganger_client::FailurePolicy::Wait);
 }
 
@@ -274,7 +274,7 @@ fn errors_speak_of_json_and_name_no_type_of_the_program() {
 #[test]
 fn an_array_of_jobs_is_a_graph_too() {
     let document = good(r#"[{"kind": "x", "name": "a"}, {"kind": "y", "after": [{"name": "a"}]}]"#);
-    assert_eq!(document.jobs[1].after, [Edge::on(Upstream::Member(0))]);
+    assert_eq!(document.jobs[1].after, [Edge::on(Dependency::Member(0))]);
     assert!(!document.is_single);
 }
 

@@ -269,8 +269,8 @@ pub(crate) fn input(input: &InputView) -> Value {
     let mut out = object(json!({
         "slot": input.slot,
         "state": input.state,
-        "upstream": input.upstream,
-        "policy": input.upstream.is_some().then_some(policy),
+        "dependency": input.dependency,
+        "policy": input.dependency.is_some().then_some(policy),
     }));
     if let Some(value) = &input.value {
         put_bytes(&mut out, "value", value);

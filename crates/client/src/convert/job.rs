@@ -7,9 +7,9 @@ use ganger_proto::v1;
 use super::{at, labels, ms, pairs, policy, some, state, us, wire_policy, wire_state};
 use crate::error::Error;
 use crate::model::{
-    Accepted, Alteration, AttemptView, Changed, Edge, Enqueued, Explanation, Failure, Finished,
-    GraphEdge, GraphJob, GraphView, HistoryEntry, Input, InputView, Job, JobFilter, LeaseView,
-    LogChunk, LogPage, LogPlace, Matched, NewJob, Page, Reason, Start, Unique, Upstream,
+    Accepted, Alteration, AttemptView, Changed, Dependency, Edge, Enqueued, Explanation, Failure,
+    Finished, GraphEdge, GraphJob, GraphView, HistoryEntry, Input, InputView, Job, JobFilter,
+    LeaseView, LogChunk, LogPage, LogPlace, Matched, NewJob, Page, Reason, Start, Unique,
 };
 
 impl From<NewJob> for v1::NewJob {
@@ -59,13 +59,13 @@ impl From<Input> for v1::Input {
 
 impl From<Edge> for v1::Edge {
     fn from(edge: Edge) -> Self {
-        let upstream = match edge.upstream {
-            Upstream::Member(place) => v1::edge::Upstream::Member(place),
-            Upstream::Name(name) => v1::edge::Upstream::Name(name),
-            Upstream::Job(id) => v1::edge::Upstream::Job(id),
+        let dependency = match edge.dependency {
+            Dependency::Member(place) => v1::edge::Dependency::Member(place),
+            Dependency::Name(name) => v1::edge::Dependency::Name(name),
+            Dependency::Job(id) => v1::edge::Dependency::Job(id),
         };
         Self {
-            upstream: Some(upstream),
+            dependency: Some(dependency),
             policy: wire_policy(edge.policy),
         }
     }
@@ -324,7 +324,7 @@ impl From<v1::InputView> for InputView {
         Self {
             slot: input.slot,
             state: input.state,
-            upstream: some(input.upstream),
+            dependency: some(input.dependency),
             policy: policy(input.policy),
             value: input.value,
         }

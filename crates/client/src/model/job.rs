@@ -68,13 +68,13 @@ impl fmt::Display for JobState {
     }
 }
 
-/// What a dependency does when its upstream does not succeed.
+/// What a dependency does when its dependency does not succeed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FailurePolicy {
     /// The dependent fails too.
     #[default]
     Fail,
-    /// The dependent waits until the upstream was revived and succeeded.
+    /// The dependent waits until the dependency was revived and succeeded.
     Wait,
     /// The dependent goes on; a data input reads `null`.
     Ignore,
@@ -94,7 +94,7 @@ pub struct NewJob {
     pub id: Option<String>,
     /// The shard that runs it; `None`: the one that its id names, or else the one that is asked.
     pub shard: Option<String>,
-    /// Its name inside this submission, for [`Upstream::Name`] and for people; empty: none. Kept with the job.
+    /// Its name inside this submission, for [`Dependency::Name`] and for people; empty: none. Kept with the job.
     pub name: String,
     /// Where it lines up.
     pub queue: String,
@@ -170,15 +170,15 @@ impl NewJob {
 
     /// Adds an input that is the result of another job; its failure fails this one.
     #[must_use]
-    pub fn result_of(mut self, upstream: Upstream) -> Self {
-        self.inputs.push(Input::Result(Edge::on(upstream)));
+    pub fn result_of(mut self, dependency: Dependency) -> Self {
+        self.inputs.push(Input::Result(Edge::on(dependency)));
         self
     }
 
     /// Waits for another job without taking its result; its failure fails this one.
     #[must_use]
-    pub fn after(mut self, upstream: Upstream) -> Self {
-        self.after.push(Edge::on(upstream));
+    pub fn after(mut self, dependency: Dependency) -> Self {
+        self.after.push(Edge::on(dependency));
         self
     }
 
@@ -246,9 +246,9 @@ pub struct Unique {
     pub window: Option<Duration>,
 }
 
-/// An upstream job.
+/// A dependency job.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Upstream {
+pub enum Dependency {
     /// The job at this place of the same submission.
     Member(u32),
     /// The job of this name in the same submission.
@@ -270,16 +270,16 @@ pub enum Input {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Edge {
     /// On whom.
-    pub upstream: Upstream,
+    pub dependency: Dependency,
     /// What its failure means.
     pub policy: FailurePolicy,
 }
 
 impl Edge {
     /// A dependency whose failure fails the dependent.
-    pub fn on(upstream: Upstream) -> Self {
+    pub fn on(dependency: Dependency) -> Self {
         Self {
-            upstream,
+            dependency,
             policy: FailurePolicy::Fail,
         }
     }

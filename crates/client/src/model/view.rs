@@ -123,7 +123,7 @@ pub struct GraphJob {
 /// A dependency.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GraphEdge {
-    /// Id of the upstream.
+    /// Id of the dependency.
     pub from: String,
     /// Id of the dependent.
     pub to: String,
@@ -139,10 +139,10 @@ pub struct InputView {
     /// `value`, `missing`, `delivered`, `ignored`.
     pub state: String,
     /// The job it comes from; `None` for a value.
-    pub upstream: Option<String>,
-    /// What the upstream's failure means.
+    pub dependency: Option<String>,
+    /// What the dependency's failure means.
     pub policy: FailurePolicy,
-    /// The value, or the upstream's result if asked for.
+    /// The value, or the dependency's result if asked for.
     pub value: Option<Bytes>,
 }
 

@@ -7,10 +7,10 @@ use std::time::Duration;
 use crate::kit::{Server, take};
 use bytes::Bytes;
 use ganger_client::{
-    Alteration, Answer, CatchUp, Client, Edge, EventFilter, Failing, FailurePolicy, Happening,
-    JobFilter, JobState, LogPlace, NamespaceSettings, NewJob, NewSchedule, Options, Progress,
-    QueueSettings, Releasing, Renewing, Report, Retry, ScheduleSpec, Start, Submission, Unique,
-    Upstream,
+    Alteration, Answer, CatchUp, Client, Dependency, Edge, EventFilter, Failing, FailurePolicy,
+    Happening, JobFilter, JobState, LogPlace, NamespaceSettings, NewJob, NewSchedule, Options,
+    Progress, QueueSettings, Releasing, Renewing, Report, Retry, ScheduleSpec, Start, Submission,
+    Unique,
 };
 
 const LONG: Duration = Duration::from_secs(60);
@@ -170,8 +170,8 @@ async fn a_graph_is_submitted_shown_and_watched_to_its_end() {
         NewJob::new("a").name("left").value("1"),
         NewJob::new("b").name("right").value("2"),
         NewJob::new("c")
-            .result_of(Upstream::Name("left".into()))
-            .result_of(Upstream::Member(1)),
+            .result_of(Dependency::Name("left".into()))
+            .result_of(Dependency::Member(1)),
     ];
     let graph = client
         .submit_graph(jobs.clone(), Some("key".into()))
@@ -245,7 +245,7 @@ async fn jobs_are_changed_in_every_way() {
     let client = server.client().await;
     let enqueue = |kind: &'static str| client.enqueue(NewJob::new(kind));
     let up = enqueue("up").await.expect("accepted").id;
-    let mut waiting = NewJob::new("down").after(Upstream::Job(up.clone()));
+    let mut waiting = NewJob::new("down").after(Dependency::Job(up.clone()));
     waiting.after[0].policy = FailurePolicy::Wait;
     let down = client.enqueue(waiting).await.expect("accepted").id;
 
@@ -677,7 +677,7 @@ async fn an_edge_by_an_unknown_name_is_refused_by_its_place() {
     let server = Server::start();
     let client = server.client().await;
     let job = NewJob {
-        after: vec![Edge::on(Upstream::Name("nobody".into()))],
+        after: vec![Edge::on(Dependency::Name("nobody".into()))],
         ..NewJob::new("k")
     };
     let error = client

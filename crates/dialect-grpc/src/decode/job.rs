@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use ganger_engine::Spread;
 use ganger_proto::v1;
-use ganger_types::command::{Alter, NewEdge, NewInput, NewJob, Start, Unique, Upstream};
+use ganger_types::command::{Alter, Dependency, NewEdge, NewInput, NewJob, Start, Unique};
 use ganger_types::{ClaimKey, JobName, Kind, ShardId, Timestamp, UniqueKey, limits};
 
 use super::place::Shards;
@@ -169,12 +169,14 @@ fn new_input(refers: &Refers<'_>, at: At<'_>, wire: v1::Input) -> Result<NewInpu
 }
 
 fn new_edge(refers: &Refers<'_>, at: At<'_>, wire: v1::Edge) -> Result<NewEdge, Problem> {
-    use v1::edge::Upstream as Wire;
-    let upstream = match wire.upstream {
-        Some(Wire::Member(place)) => Upstream::Member(place),
-        Some(Wire::Job(id)) => refers.shards.upstream(at.field("job"), &id, refers.home)?,
+    use v1::edge::Dependency as Wire;
+    let dependency = match wire.dependency {
+        Some(Wire::Member(place)) => Dependency::Member(place),
+        Some(Wire::Job(id)) => refers
+            .shards
+            .dependency(at.field("job"), &id, refers.home)?,
         Some(Wire::Name(name)) => match refers.places.get(&name) {
-            Some(place) => Upstream::Member(*place),
+            Some(place) => Dependency::Member(*place),
             None => {
                 let reason = format!("{}: no member is named {name:?}", at.field("name"));
                 return Err(Problem::new("unknown_reference", reason));
@@ -183,12 +185,12 @@ fn new_edge(refers: &Refers<'_>, at: At<'_>, wire: v1::Edge) -> Result<NewEdge, 
         None => {
             return Err(Problem::missing(
                 at,
-                "name the upstream by member, name or job",
+                "name the dependency by member, name or job",
             ));
         }
     };
     let policy = policy(at.field("policy"), wire.policy)?;
-    Ok(NewEdge { upstream, policy })
+    Ok(NewEdge { dependency, policy })
 }
 
 /// A change to a job.

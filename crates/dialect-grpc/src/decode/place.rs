@@ -1,7 +1,7 @@
 //! Where the jobs of a submission run, and where those are that they wait for.
 
 use ganger_router::{RouteError, Router};
-use ganger_types::command::Upstream;
+use ganger_types::command::Dependency;
 use ganger_types::{JobId, JobRef, RefError, ShardId};
 
 use super::At;
@@ -45,17 +45,17 @@ impl Shards<'_> {
     }
 
     /// An existing job that a job of `home` waits for; a plain id is of the same shard.
-    pub(super) fn upstream(
+    pub(super) fn dependency(
         self,
         at: At<'_>,
         text: &str,
         home: &ShardId,
-    ) -> Result<Upstream, Problem> {
+    ) -> Result<Dependency, Problem> {
         let job = self.reference(at, text, home)?;
         Ok(if job.shard == *home {
-            Upstream::Job(job.id)
+            Dependency::Job(job.id)
         } else {
-            Upstream::Remote {
+            Dependency::Remote {
                 job,
                 is_member: false,
             }

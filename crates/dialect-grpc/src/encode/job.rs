@@ -188,24 +188,24 @@ pub(crate) fn input(row: &InputRow) -> v1::InputView {
         ..v1::InputView::default()
     };
     let elsewhere;
-    let (word, upstream) = match &row.state {
+    let (word, dependency) = match &row.state {
         InputState::Remote {
-            upstream,
+            dependency,
             policy: edge,
             ..
         } => {
             view.policy = policy(*edge);
-            elsewhere = upstream.to_name();
+            elsewhere = dependency.to_name();
             ("missing", Some(&elsewhere))
         }
         InputState::Received {
-            upstream,
+            dependency,
             policy: edge,
             value,
         } => {
             view.policy = policy(*edge);
             view.value = Some(value.clone());
-            elsewhere = upstream.to_name();
+            elsewhere = dependency.to_name();
             ("delivered", Some(&elsewhere))
         }
         InputState::Value(value) => {
@@ -230,7 +230,7 @@ pub(crate) fn input(row: &InputRow) -> v1::InputView {
         }
     };
     word.clone_into(&mut view.state);
-    view.upstream = text!(upstream);
+    view.dependency = text!(dependency);
     view
 }
 

@@ -22,7 +22,7 @@ struct Found {
     view: v1::GraphView,
     ids: HashMap<JobKey, String>,
     waiting: VecDeque<(JobKey, u32)>,
-    /// Upstream, downstream, slot.
+    /// Dependency, downstream, slot.
     edges: BTreeSet<(JobKey, JobKey, u32)>,
     limit: usize,
 }
@@ -68,13 +68,13 @@ impl ServiceContext {
         let inputs = self.handle.inputs(key, 0, EDGES_MAX).await?;
         let dependents = self.handle.dependents(key, EDGES_MAX).await?;
         found.view.more |= inputs.len() == EDGES_MAX || dependents.len() == EDGES_MAX;
-        let upstreams = inputs.iter().filter_map(upstream_of);
-        let neighbours: Vec<JobKey> = upstreams
-            .map(|(upstream, _)| upstream)
+        let dependencies = inputs.iter().filter_map(dependency_of);
+        let neighbours: Vec<JobKey> = dependencies
+            .map(|(dependency, _)| dependency)
             .chain(dependents)
             .collect();
-        for (upstream, slot) in inputs.iter().filter_map(upstream_of) {
-            found.edges.insert((upstream, key, slot));
+        for (dependency, slot) in inputs.iter().filter_map(dependency_of) {
+            found.edges.insert((dependency, key, slot));
         }
         if depth >= depth_max {
             return Ok(());
@@ -95,10 +95,10 @@ impl ServiceContext {
     }
 }
 
-fn upstream_of(row: &InputRow) -> Option<(JobKey, u32)> {
+fn dependency_of(row: &InputRow) -> Option<(JobKey, u32)> {
     match row.state {
-        InputState::Missing { upstream, .. } | InputState::Delivered { upstream, .. } => {
-            Some((upstream, row.slot))
+        InputState::Missing { dependency, .. } | InputState::Delivered { dependency, .. } => {
+            Some((dependency, row.slot))
         }
         InputState::Value(_)
         | InputState::Ignored { .. }
@@ -132,8 +132,8 @@ impl Found {
 
     /// Keeps the edges both of whose ends are shown.
     fn finish(mut self) -> v1::GraphView {
-        for (upstream, downstream, slot) in &self.edges {
-            if let (Some(from), Some(to)) = (self.ids.get(upstream), self.ids.get(downstream)) {
+        for (dependency, downstream, slot) in &self.edges {
+            if let (Some(from), Some(to)) = (self.ids.get(dependency), self.ids.get(downstream)) {
                 self.view.edges.push(v1::GraphEdge {
                     from: from.clone(),
                     to: to.clone(),

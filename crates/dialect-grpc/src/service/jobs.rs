@@ -137,10 +137,10 @@ impl ServiceContext {
         let mut bytes = 0;
         for row in rows {
             let mut view = encode::input(&row);
-            if let (InputState::Delivered { upstream, .. }, true) =
+            if let (InputState::Delivered { dependency, .. }, true) =
                 (&row.state, request.with_results)
             {
-                view.value = self.handle.result(*upstream).await?;
+                view.value = self.handle.result(*dependency).await?;
             }
             bytes += view.value.as_ref().map_or(0, bytes::Bytes::len);
             if bytes > INPUT_BYTES_MAX && !inputs.is_empty() {

@@ -35,8 +35,8 @@ fn long() -> String {
 #[tokio::test]
 async fn bad_jobs_are_refused_by_field() {
     let server = Server::start().await;
-    let edge = |upstream| v1::Edge {
-        upstream,
+    let edge = |dependency| v1::Edge {
+        dependency,
         policy: 0,
     };
     let input = |input| v1::Input { input };
@@ -100,29 +100,29 @@ async fn bad_jobs_are_refused_by_field() {
             "jobs[1].after[0]",
         ),
         (
-            job(|job| job.after = vec![edge(Some(v1::edge::Upstream::Name("no".into())))]),
+            job(|job| job.after = vec![edge(Some(v1::edge::Dependency::Name("no".into())))]),
             "unknown_reference",
             "jobs[1].after[0].name",
         ),
         (
-            job(|job| job.after = vec![edge(Some(v1::edge::Upstream::Member(9)))]),
+            job(|job| job.after = vec![edge(Some(v1::edge::Dependency::Member(9)))]),
             "member_not_found",
             "member 9",
         ),
         (
-            job(|job| job.after = vec![edge(Some(v1::edge::Upstream::Member(1)))]),
+            job(|job| job.after = vec![edge(Some(v1::edge::Dependency::Member(1)))]),
             "cycle",
             "job 1",
         ),
         (
-            job(|job| job.after = vec![edge(Some(v1::edge::Upstream::Job("no".into())))]),
-            "upstream_not_found",
+            job(|job| job.after = vec![edge(Some(v1::edge::Dependency::Job("no".into())))]),
+            "dependency_not_found",
             "job no",
         ),
         (
             job(|job| {
                 job.after = vec![v1::Edge {
-                    upstream: Some(v1::edge::Upstream::Member(0)),
+                    dependency: Some(v1::edge::Dependency::Member(0)),
                     policy: 77,
                 }];
             }),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ganger_dialect_grpc::Options;
-use ganger_proto::v1::{self, edge::Upstream, input::Input};
+use ganger_proto::v1::{self, edge::Dependency, input::Input};
 use ganger_router::{Plain, Router, Topology};
 use ganger_shard::{Handle, Hooks, Settings, Shard, SystemClock};
 use ganger_store::MemoryStore;
@@ -113,16 +113,16 @@ async fn face(shard: Handle, router: &Router) -> ServiceContext {
     ServiceContext(Channel::from_shared(uri).expect("a uri").connect_lazy())
 }
 
-fn edge(upstream: Upstream) -> v1::Edge {
+fn edge(dependency: Dependency) -> v1::Edge {
     v1::Edge {
-        upstream: Some(upstream),
+        dependency: Some(dependency),
         policy: 0,
     }
 }
 
-fn job(kind: &str, shard: &str, results_of: Vec<Upstream>) -> v1::NewJob {
-    let inputs = results_of.into_iter().map(|upstream| v1::Input {
-        input: Some(Input::Result(edge(upstream))),
+fn job(kind: &str, shard: &str, results_of: Vec<Dependency>) -> v1::NewJob {
+    let inputs = results_of.into_iter().map(|dependency| v1::Input {
+        input: Some(Input::Result(edge(dependency))),
     });
     v1::NewJob {
         kind: kind.to_owned(),
@@ -135,7 +135,7 @@ fn job(kind: &str, shard: &str, results_of: Vec<Upstream>) -> v1::NewJob {
 
 /// Two saves on shards 1 and 2, and a mail on 1 that takes both results.
 fn walk() -> Vec<v1::NewJob> {
-    let results = vec![Upstream::Member(0), Upstream::Name("save 2".into())];
+    let results = vec![Dependency::Member(0), Dependency::Name("save 2".into())];
     vec![
         job("save", "1", Vec::new()),
         job("save", "2", Vec::new()),
@@ -178,7 +178,7 @@ async fn one_job_waits_for_a_job_of_another_shard() {
     up.id = Some("x".into());
     let reply = one.submit(vec![up], "").await.expect("accepted");
     assert_eq!(names(&reply), ["2/x"]);
-    let down = job("down", "", vec![Upstream::Job("2/x".into())]);
+    let down = job("down", "", vec![Dependency::Job("2/x".into())]);
     let reply = one.submit(vec![down], "").await.expect("accepted");
     assert_eq!(reply.jobs[0].shard, "1");
     two.run("7").await;
@@ -199,17 +199,17 @@ async fn a_repeat_under_one_key_is_answered_with_the_first_ids() {
 async fn what_is_wrong_over_shards_is_refused_whole() {
     let (one, two) = two().await;
     let circle = vec![
-        job("a", "1", vec![Upstream::Member(1)]),
-        job("b", "2", vec![Upstream::Member(0)]),
+        job("a", "1", vec![Dependency::Member(1)]),
+        job("b", "2", vec![Dependency::Member(0)]),
     ];
     let stranger = vec![job("a", "2", Vec::new()), job("b", "9", Vec::new())];
-    let nobody = vec![job("a", "1", vec![Upstream::Job("2/nobody".into())])];
+    let nobody = vec![job("a", "1", vec![Dependency::Job("2/nobody".into())])];
     let mut elsewhere = job("a", "2", Vec::new());
     elsewhere.id = Some("1/x".into());
     for (jobs, code, words) in [
         (circle, "cycle", "circle"),
         (stranger, "unknown_shard", "jobs[1].shard"),
-        (nobody, "upstream_not_found", "2/nobody"),
+        (nobody, "dependency_not_found", "2/nobody"),
         (vec![elsewhere], "invalid_value", "jobs[0].id"),
     ] {
         let status = one.submit(jobs, "").await.expect_err("refused");

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fmt;
 
 use crate::decode::word::words;
-use ganger_types::command::{NewEdge, NewInput, NewJob, Upstream};
+use ganger_types::command::{Dependency, NewEdge, NewInput, NewJob};
 use ganger_types::{Bytes, FailurePolicy, JobId, JobName, JobRef, RetryPolicy, ShardId};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -234,8 +234,8 @@ fn reference(
     places: &HashMap<TaskId, u32>,
     task: &TaskId,
 ) -> Result<NewInput, Fault> {
-    let upstream = match places.get(task) {
-        Some(place) => Upstream::Member(*place),
+    let dependency = match places.get(task) {
+        Some(place) => Dependency::Member(*place),
         None => {
             let shard = shard(api, task).map_err(|reason| Fault {
                 code: "unknown_shard",
@@ -244,11 +244,11 @@ fn reference(
             })?;
             let id = JobId::new(crate::names::read(task.id.as_bytes()))
                 .map_err(|error| Fault::new("task_id/id", error.to_string()))?;
-            place::upstream(JobRef { shard, id }, home)
+            place::dependency(JobRef { shard, id }, home)
         }
     };
     Ok(NewInput::Result(NewEdge {
-        upstream,
+        dependency,
         policy: FailurePolicy::Fail,
     }))
 }

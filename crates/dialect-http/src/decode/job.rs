@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use ganger_types::command::{NewEdge, NewInput, NewJob, Start, Unique, Upstream};
+use ganger_types::command::{Dependency, NewEdge, NewInput, NewJob, Start, Unique};
 use ganger_types::{Bytes, JobName, ShardId};
 use serde::Deserialize;
 use utoipa::ToSchema;
@@ -256,9 +256,10 @@ fn edges(given: Vec<AfterIn>, refers: &Refers<'_>, pointer: &str) -> Result<Vec<
         match after {
             AfterIn::Short(text) => refers.named(&text, &pointer),
             AfterIn::Long(edge) => {
-                let upstream = refers.upstream(edge.name, edge.job, &pointer, ("name", "job"))?;
+                let dependency =
+                    refers.dependency(edge.name, edge.job, &pointer, ("name", "job"))?;
                 let policy = edge.policy.unwrap_or_default().into();
-                Ok(NewEdge { upstream, policy })
+                Ok(NewEdge { dependency, policy })
             }
         }
     })
@@ -278,10 +279,10 @@ impl InputIn {
             Some(value) => Ok(NewInput::Value(value)),
             None => {
                 let fields = ("result_of", "result_of_job");
-                let upstream =
-                    refers.upstream(self.result_of, self.result_of_job, pointer, fields)?;
+                let dependency =
+                    refers.dependency(self.result_of, self.result_of_job, pointer, fields)?;
                 let policy = self.policy.unwrap_or_default().into();
-                Ok(NewInput::Result(NewEdge { upstream, policy }))
+                Ok(NewInput::Result(NewEdge { dependency, policy }))
             }
         }
     }
@@ -298,29 +299,29 @@ struct Refers<'a> {
 impl Refers<'_> {
     /// The edge that a string stands for: to the job of this name in the submission, else to an existing job.
     fn named(&self, text: &str, pointer: &str) -> Result<NewEdge, Problem> {
-        let upstream = match self.members.get(text) {
-            Some(place) => Upstream::Member(*place),
+        let dependency = match self.members.get(text) {
+            Some(place) => Dependency::Member(*place),
             None => {
                 let job = JobReference(read(text.as_bytes()));
-                self.api.upstream(&job, self.home, pointer)?
+                self.api.dependency(&job, self.home, pointer)?
             }
         };
         let policy = Policy::default().into();
-        Ok(NewEdge { upstream, policy })
+        Ok(NewEdge { dependency, policy })
     }
 
-    /// The upstream that one of two fields names.
-    fn upstream(
+    /// The dependency that one of two fields names.
+    fn dependency(
         &self,
         member: Option<String>,
         job: Option<JobReference>,
         pointer: &str,
         fields: (&str, &str),
-    ) -> Result<Upstream, Problem> {
+    ) -> Result<Dependency, Problem> {
         match (member, job) {
             (Some(name), None) => {
                 let place = self.members.get(&name).copied();
-                place.map(Upstream::Member).ok_or_else(|| {
+                place.map(Dependency::Member).ok_or_else(|| {
                     let detail = format!(
                         "{pointer}: no job of this submission is named {name:?}; an existing job goes into {:?}",
                         fields.1
@@ -331,7 +332,7 @@ impl Refers<'_> {
             }
             (None, Some(job)) => {
                 let pointer = format!("{pointer}/{}", fields.1);
-                self.api.upstream(&job, self.home, &pointer)
+                self.api.dependency(&job, self.home, &pointer)
             }
             _ => {
                 let (one, other) = fields;

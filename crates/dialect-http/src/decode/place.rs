@@ -1,7 +1,7 @@
 //! Where the jobs of a submission run, and where those are that they wait for.
 
 use ganger_router::RouteError;
-use ganger_types::command::Upstream;
+use ganger_types::command::Dependency;
 use ganger_types::{JobId, JobRef, RefError, ShardId};
 
 use crate::api::Api;
@@ -39,14 +39,14 @@ impl Api {
     }
 
     /// An existing job that a job of `home` waits for; a plain id is of the same shard.
-    pub(super) fn upstream(
+    pub(super) fn dependency(
         &self,
         job: &JobReference,
         home: &ShardId,
         pointer: &str,
-    ) -> Result<Upstream, Problem> {
+    ) -> Result<Dependency, Problem> {
         let job = self.reference(job, home, pointer)?;
-        Ok(upstream(job, home))
+        Ok(dependency(job, home))
     }
 
     /// A shard that there is.
@@ -108,11 +108,11 @@ impl Api {
 }
 
 /// A job as one of `home` waits for it.
-pub(super) fn upstream(job: JobRef, home: &ShardId) -> Upstream {
+pub(super) fn dependency(job: JobRef, home: &ShardId) -> Dependency {
     if job.shard == *home {
-        Upstream::Job(job.id)
+        Dependency::Job(job.id)
     } else {
-        Upstream::Remote {
+        Dependency::Remote {
             job,
             is_member: false,
         }

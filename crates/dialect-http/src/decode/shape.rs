@@ -144,14 +144,14 @@ impl PartialSchema for Labels {
 
 impl ToSchema for Labels {}
 
-/// What an edge does when its upstream does not succeed.
+/// What an edge does when its dependency does not succeed.
 #[derive(Clone, Copy, Debug, Default, ToSchema)]
 #[schema(rename_all = "snake_case")]
 pub(crate) enum Policy {
     /// The dependent fails too.
     #[default]
     Fail,
-    /// The dependent waits until the upstream was revived and succeeded.
+    /// The dependent waits until the dependency was revived and succeeded.
     Wait,
     /// The dependent goes on; a data input reads null.
     Ignore,

@@ -206,22 +206,22 @@ pub(crate) fn input(row: InputRow) -> InputView {
             ..plain("ignored")
         },
         InputState::Remote {
-            upstream,
+            dependency,
             policy: means,
             ..
         } => InputView {
-            job: Some(Named(upstream.to_name())),
+            job: Some(Named(dependency.to_name())),
             policy: Some(policy(means)),
             ..plain("missing")
         },
         InputState::Received {
-            upstream,
+            dependency,
             policy: means,
             value,
         } => {
             let (value, value_base64) = raw_json::show(&value);
             InputView {
-                job: Some(Named(upstream.to_name())),
+                job: Some(Named(dependency.to_name())),
                 policy: Some(policy(means)),
                 value,
                 value_base64,

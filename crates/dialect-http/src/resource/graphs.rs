@@ -204,13 +204,13 @@ struct NodeView {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Edge)]
 struct EdgeView {
-    /// The upstream job, as `shard/id`.
+    /// The dependency job, as `shard/id`.
     from: String,
     /// The job that waits for it, likewise.
     to: String,
     /// Whether the result is an input.
     carries_data: bool,
-    /// What the failure of the upstream means.
+    /// What the failure of the dependency means.
     policy: &'static str,
 }
 
@@ -260,18 +260,17 @@ pub(crate) async fn show_around(ask: RequestContext) -> Result<Response, Problem
 async fn neighbours(ask: &RequestContext, job: StoredJob) -> Result<Vec<StoredJob>, Problem> {
     let limit = filter::limit(&ask.arguments)?;
     let rows = ask.shard().inputs(job.record.key, 0, limit).await?;
-    let mut keys: Vec<_> = rows
-        .iter()
-        .filter_map(|row| match row.state {
-            InputState::Missing { upstream, .. } | InputState::Delivered { upstream, .. } => {
-                Some(upstream)
-            }
-            InputState::Value(_)
-            | InputState::Ignored { .. }
-            | InputState::Remote { .. }
-            | InputState::Received { .. } => None,
-        })
-        .collect();
+    let mut keys: Vec<_> =
+        rows.iter()
+            .filter_map(|row| match row.state {
+                InputState::Missing { dependency, .. }
+                | InputState::Delivered { dependency, .. } => Some(dependency),
+                InputState::Value(_)
+                | InputState::Ignored { .. }
+                | InputState::Remote { .. }
+                | InputState::Received { .. } => None,
+            })
+            .collect();
     keys.extend(ask.shard().dependents(job.record.key, limit).await?);
     keys.sort_unstable();
     keys.dedup();
@@ -294,15 +293,15 @@ fn edge(shard: &ShardId, to: &JobId, row: InputRow) -> Option<EdgeView> {
         } => (full_name(shard, &id), policy(means)),
         InputState::Ignored { id } => (full_name(shard, &id), "ignore"),
         InputState::Remote {
-            upstream,
+            dependency,
             policy: means,
             ..
         }
         | InputState::Received {
-            upstream,
+            dependency,
             policy: means,
             ..
-        } => (full_name(&upstream.shard, &upstream.id), policy(means)),
+        } => (full_name(&dependency.shard, &dependency.id), policy(means)),
     };
     Some(EdgeView {
         from,

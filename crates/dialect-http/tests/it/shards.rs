@@ -222,7 +222,7 @@ async fn what_is_wrong_over_shards_is_refused_whole() {
     for (path, body, status, code, words) in [
         (GRAPHS, r#"[{"task_id":{"shard":"2","id":"a"},"method":"m"},{"task_id":{"shard":"9","id":"b"},"method":"m"}]"#, 422, "unknown_shard", "9/b"),
         (GRAPHS, r#"[{"task_id":{"shard":"a b","id":"b"},"method":"m"}]"#, 422, "unknown_shard", "a b"),
-        (GRAPHS, r#"[{"task_id":{"shard":"1","id":"a"},"method":"m","args":[{"type":"TASKREF","task_id":{"shard":"2","id":"nobody"}}]}]"#, 422, "upstream_not_found", "2/nobody"),
+        (GRAPHS, r#"[{"task_id":{"shard":"1","id":"a"},"method":"m","args":[{"type":"TASKREF","task_id":{"shard":"2","id":"nobody"}}]}]"#, 422, "dependency_not_found", "2/nobody"),
         (GRAPHS, r#"[{"task_id":{"shard":"1","id":"a"},"method":"m","args":[{"type":"TASKREF","task_id":{"shard":"2","id":"b"}}]},{"task_id":{"shard":"2","id":"b"},"method":"m","args":[{"type":"TASKREF","task_id":{"shard":"1","id":"a"}}]}]"#, 422, "cycle", "1/a"),
         (GRAPHS, r#"[{"task_id":{"shard":"2","id":"a"},"method":"m"},{"task_id":{"shard":"2","id":"a"},"method":"m"}]"#, 422, "duplicate_id", "2/a"),
         (GRAPHS, r#"[{"task_id":{"shard":"2","id":"a"},"method":"m"},{"task_id":{"shard":"1","id":"a"},"method":""}]"#, 422, "kind_missing", "1/a"),
@@ -230,7 +230,7 @@ async fn what_is_wrong_over_shards_is_refused_whole() {
         (GRAPHS, r#"{"jobs":[{"kind":"a"},{"kind":"a","shard":"2","unique":{"key":"k"}}]}"#, 422, "one_shard_only", "unique"),
         (GRAPHS, r#"{"jobs":[{"kind":"a"},{"kind":"a","shard":"2","id":"1/x"}]}"#, 400, "invalid_value", "2/1/x"),
         (GRAPHS, r#"{"jobs":[{"kind":"a","after":[{"job":"9/x"}]}]}"#, 422, "unknown_shard", "9"),
-        ("/api/v1/jobs", r#"{"kind":"a","after":[{"job":"2/nobody"}]}"#, 422, "upstream_not_found", "2/nobody"),
+        ("/api/v1/jobs", r#"{"kind":"a","after":[{"job":"2/nobody"}]}"#, 422, "dependency_not_found", "2/nobody"),
         ("/api/v1/jobs", r#"{"kind":"a","shard":"9"}"#, 422, "unknown_shard", "/shard"),
     ] {
         let answer = one.text(Method::POST, path, body).await;

@@ -61,7 +61,7 @@ async fn bad_jobs_are_refused_where_they_are_bad() {
         Case("POST", "/api/v1/jobs", r#"{"kind":"a","inputs":[{}]}"#, 400, "invalid_value"),
         Case("POST", "/api/v1/jobs", r#"{"kind":"a","inputs":[{"value":1,"result_of_job":"x"}]}"#, 400, "invalid_value"),
         Case("POST", "/api/v1/jobs", r#"{"kind":"a","inputs":[{"result_of":"x"}]}"#, 422, "unknown_reference"),
-        Case("POST", "/api/v1/jobs", r#"{"kind":"a","inputs":[{"result_of_job":"x"}]}"#, 422, "upstream_not_found"),
+        Case("POST", "/api/v1/jobs", r#"{"kind":"a","inputs":[{"result_of_job":"x"}]}"#, 422, "dependency_not_found"),
         Case("POST", "/api/v1/jobs", r#"{"kind":"a","after":[{"job":"x","policy":"perhaps"}]}"#, 400, "invalid_value"),
         Case("POST", "/api/v1/jobs", r#"{"kind":"a","retry":{"max":-1}}"#, 400, "invalid_value"),
         Case("POST", "/api/v1/jobs", r#"{"kind":"a","retry":{"backoff":{"base":"1s","x":1}}}"#, 400, "unknown_field"),
@@ -120,7 +120,7 @@ async fn bad_graphs_name_the_job_and_the_argument() {
         (r#"[{"task_id":{"shard":"1","id":"a"},"method":"m"},{"task_id":{"shard":"1","id":"a"},"method":"m"}]"#, "duplicate_id", "1/a"),
         (r#"[{"task_id":{"shard":"1","id":"a"},"method":"m","args":[{"type":"VALUE","value_json":"{"}]}]"#, "invalid_value", "task 0 (1/a), argument 0"),
         (r#"[{"task_id":{"shard":"1","id":"a"},"method":"m","args":[{"type":"TASKREF"}]}]"#, "invalid_value", "argument 0"),
-        (r#"[{"task_id":{"shard":"1","id":"a"},"method":"m","args":[{"type":"TASKREF","task_id":{"shard":"1","id":"b"}}]}]"#, "upstream_not_found", "1/a"),
+        (r#"[{"task_id":{"shard":"1","id":"a"},"method":"m","args":[{"type":"TASKREF","task_id":{"shard":"1","id":"b"}}]}]"#, "dependency_not_found", "1/a"),
         (r#"[{"task_id":{"shard":"1","id":"a"},"method":"m","args":[{"type":"TASKREF","task_id":{"shard":"2","id":"b"}}]}]"#, "unknown_shard", "2/b"),
         (r#"[{"task_id":{"shard":"1","id":"a"},"method":"m","colour":1}]"#, "unknown_field", "/0/colour"),
     ] {

@@ -209,5 +209,5 @@ async fn short_forms_say_the_same_as_the_long_ones() {
     let answer = face
         .text(Method::POST, "/api/v1/jobs", nobody.to_string())
         .await;
-    assert_eq!(answer.code(), "upstream_not_found");
+    assert_eq!(answer.code(), "dependency_not_found");
 }

@@ -68,8 +68,8 @@ fn prepare(api: &mut Api) -> Result<Vec<Held>> {
         )?;
     }
     let graph = json!({ "jobs": [
-        { "id": "upstream", "name": "upstream", "queue": "later", "kind": "step" },
-        { "id": "dependent", "queue": "later", "kind": "step", "inputs": [{ "result_of": "upstream" }] },
+        { "id": "dependency", "name": "dependency", "queue": "later", "kind": "step" },
+        { "id": "dependent", "queue": "later", "kind": "step", "inputs": [{ "result_of": "dependency" }] },
     ] });
     api.expect("POST", "graphs", &graph)?;
     api.expect(
@@ -110,7 +110,7 @@ fn look(api: &mut Api, held: &[Held]) -> Result<()> {
     for (id, expected) in [
         ("held-1", "running"),
         ("held-2", "running"),
-        ("upstream", "ready"),
+        ("dependency", "ready"),
         ("dependent", "blocked"),
         ("delayed", "scheduled"),
         ("parked", "ready"),

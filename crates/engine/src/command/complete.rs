@@ -47,8 +47,8 @@ impl Engine {
         self.worker_survived(key);
         self.end_attempt(now, key, AttemptEnd::Succeeded);
         match next {
-            Some((next, upstreams)) => {
-                let state = self.go_on(now, key, next, &upstreams, out);
+            Some((next, dependencies)) => {
+                let state = self.go_on(now, key, next, &dependencies, out);
                 Ok(goes_on(state, None))
             }
             None => {
@@ -76,9 +76,9 @@ impl Engine {
             limit,
         )?;
         self.check_new_queues(namespace, [&next.queue])?;
-        let upstreams = self.unmet(namespace, &next.after, known)?;
-        self.refuse_circles(key, &upstreams)?;
-        Ok((next, upstreams))
+        let dependencies = self.unmet(namespace, &next.after, known)?;
+        self.refuse_circles(key, &dependencies)?;
+        Ok((next, dependencies))
     }
 
     /// Puts a completed job into its next queue, with a new series of attempts.
@@ -87,11 +87,11 @@ impl Engine {
         now: Now,
         key: JobKey,
         next: Next,
-        upstreams: &[(JobKey, ganger_types::JobId)],
+        dependencies: &[(JobKey, ganger_types::JobId)],
         out: &mut Effects,
     ) -> JobState {
         let due = (!next.delay.is_zero()).then(|| Due::Elapsed(now.elapsed.after(next.delay)));
-        let to = match (upstreams.is_empty(), due) {
+        let to = match (dependencies.is_empty(), due) {
             (false, _) => Move::Blocked,
             (true, Some(due)) => Move::Scheduled(due),
             (true, None) => Move::Ready {
@@ -120,8 +120,8 @@ impl Engine {
         extra.failure = None;
         extra.progress = None;
         extra.due = due;
-        for (upstream, id) in upstreams {
-            self.depend(key, *upstream, id.clone(), FailurePolicy::Wait, out);
+        for (dependency, id) in dependencies {
+            self.depend(key, *dependency, id.clone(), FailurePolicy::Wait, out);
         }
         self.transition(now, key, to, "next queue", out);
         if let Some(payload) = next.payload {

@@ -9,7 +9,7 @@ use ganger_types::{
 
 use super::cancel::check_bulk;
 use crate::Effects;
-use crate::endings::UPSTREAM_GROUP;
+use crate::endings::DEPENDENCY_GROUP;
 use crate::engine::Engine;
 use crate::names::QueueIndex;
 use crate::past::Past;
@@ -84,11 +84,11 @@ impl Engine {
         Ok(Reply::Changed { count, skipped })
     }
 
-    fn fail_those_who_wait(&mut self, now: Now, upstream: &JobRecord, out: &mut Effects) {
-        for (dependent, ..) in self.edges.waiting_for(upstream.key) {
+    fn fail_those_who_wait(&mut self, now: Now, dependency: &JobRecord, out: &mut Effects) {
+        for (dependent, ..) in self.edges.waiting_for(dependency.key) {
             if self.is_live(dependent) {
-                let message = format!("upstream job {} was deleted", upstream.id);
-                self.fail_unstarted(now, dependent, UPSTREAM_GROUP, message, out);
+                let message = format!("dependency {} was deleted", dependency.id);
+                self.fail_unstarted(now, dependent, DEPENDENCY_GROUP, message, out);
             }
         }
     }

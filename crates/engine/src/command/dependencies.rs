@@ -23,10 +23,10 @@ impl Engine {
         out: &mut Effects,
     ) -> Answer {
         let key = self.blocked(&cmd.namespace, &cmd.job, known)?;
-        let upstreams = self.unmet(&cmd.namespace, &cmd.on, known)?;
-        let upstreams = refuse_endings(cmd.policy, upstreams, known)?;
-        self.refuse_circles(key, &upstreams)?;
-        let have = self.edges.of(key).count() + self.remote_edges(key).count() + upstreams.len();
+        let dependencies = self.unmet(&cmd.namespace, &cmd.on, known)?;
+        let dependencies = refuse_endings(cmd.policy, dependencies, known)?;
+        self.refuse_circles(key, &dependencies)?;
+        let have = self.edges.of(key).count() + self.remote_edges(key).count() + dependencies.len();
         let count = |len: usize| u64::try_from(len).unwrap_or(u64::MAX);
         at_most(
             "the number of inputs of a job",
@@ -35,13 +35,13 @@ impl Engine {
         )?;
 
         let mut added = 0;
-        for (upstream, id) in upstreams {
+        for (dependency, id) in dependencies {
             if self
                 .edges
                 .of(key)
-                .all(|(_, edge)| edge.upstream != upstream)
+                .all(|(_, edge)| edge.dependency != dependency)
             {
-                self.depend(key, upstream, id, cmd.policy, out);
+                self.depend(key, dependency, id, cmd.policy, out);
                 added += 1;
             }
         }
@@ -58,28 +58,28 @@ impl Engine {
         out: &mut Effects,
     ) -> Answer {
         let key = self.blocked(&cmd.namespace, &cmd.job, &Past::default())?;
-        let named = |engine: &Self, upstream: JobKey| match &cmd.on {
+        let named = |engine: &Self, dependency: JobKey| match &cmd.on {
             None => true,
             Some(ids) => ids.iter().any(|id| {
                 engine
                     .find_job(&cmd.namespace, id)
                     .or_else(|| id.parts().map(|(key, _)| key))
-                    == Some(upstream)
+                    == Some(dependency)
             }),
         };
         let edges: Vec<(u32, Edge)> = self
             .edges
             .of(key)
-            .filter(|(_, edge)| !edge.is_delivered && named(self, edge.upstream))
+            .filter(|(_, edge)| !edge.is_delivered && named(self, edge.dependency))
             .collect();
         if let Some((_, edge)) = edges.iter().find(|(slot, _)| *slot < InputRow::EDGE_FIRST) {
-            let upstream = match self.jobs.get(edge.upstream) {
+            let dependency = match self.jobs.get(edge.dependency) {
                 Some(job) => job.id(),
-                None => JobId::made(edge.upstream, ganger_types::IdTag(0)),
+                None => JobId::made(edge.dependency, ganger_types::IdTag(0)),
             };
             return Err(Rejection::DependencyCarriesData {
                 job: cmd.job.clone(),
-                upstream,
+                dependency,
             });
         }
         let takes_all = cmd.on.is_none();
@@ -87,7 +87,7 @@ impl Engine {
         if let Some((_, edge)) = self.remote_edges(key).find(with_data).filter(|_| takes_all) {
             return Err(Rejection::DependencyCarriesData {
                 job: cmd.job.clone(),
-                upstream: edge.upstream.id.clone(),
+                dependency: edge.dependency.id.clone(),
             });
         }
 
@@ -171,11 +171,11 @@ impl Engine {
     pub(super) fn refuse_circles(
         &self,
         key: JobKey,
-        upstreams: &[(JobKey, JobId)],
+        dependencies: &[(JobKey, JobId)],
     ) -> Result<(), Rejection> {
-        let Some((_, id)) = upstreams
+        let Some((_, id)) = dependencies
             .iter()
-            .find(|(upstream, _)| self.is_upstream_of(key, *upstream))
+            .find(|(dependency, _)| self.is_dependency_of(key, *dependency))
         else {
             return Ok(());
         };
@@ -187,7 +187,7 @@ impl Engine {
     }
 
     /// Whether `key` comes before `other`: `other` waits for it, at any distance.
-    fn is_upstream_of(&self, key: JobKey, other: JobKey) -> bool {
+    fn is_dependency_of(&self, key: JobKey, other: JobKey) -> bool {
         let mut seen = std::collections::BTreeSet::from([other]);
         let mut open = vec![other];
         while let Some(job) = open.pop() {
@@ -197,7 +197,7 @@ impl Engine {
             open.extend(
                 self.edges
                     .of(job)
-                    .map(|(_, edge)| edge.upstream)
+                    .map(|(_, edge)| edge.dependency)
                     .filter(|up| seen.insert(*up)),
             );
         }
@@ -208,7 +208,7 @@ impl Engine {
     pub(super) fn depend(
         &mut self,
         key: JobKey,
-        upstream: JobKey,
+        dependency: JobKey,
         id: JobId,
         policy: FailurePolicy,
         out: &mut Effects,
@@ -222,14 +222,14 @@ impl Engine {
             key,
             slot,
             Edge {
-                upstream,
+                dependency,
                 policy,
                 is_delivered: false,
             },
         );
         self.job_mut(key).extra_mut().missing += 1;
         let state = InputState::Missing {
-            upstream,
+            dependency,
             id,
             policy,
         };
@@ -241,25 +241,25 @@ impl Engine {
     }
 }
 
-/// What becomes of upstreams that have ended without success: an edge that ignores failures is met by them,
+/// What becomes of dependencies that have ended without success: an edge that ignores failures is met by them,
 /// one that waits for a revival is kept, and one that would fail the job is refused.
 fn refuse_endings(
     policy: FailurePolicy,
-    mut upstreams: Vec<(JobKey, JobId)>,
+    mut dependencies: Vec<(JobKey, JobId)>,
     known: &Past,
 ) -> Result<Vec<(JobKey, JobId)>, Rejection> {
     match policy {
-        FailurePolicy::Wait => Ok(upstreams),
+        FailurePolicy::Wait => Ok(dependencies),
         FailurePolicy::Ignore => {
-            upstreams.retain(|(key, _)| known.by_key(*key).is_none());
-            Ok(upstreams)
+            dependencies.retain(|(key, _)| known.by_key(*key).is_none());
+            Ok(dependencies)
         }
         FailurePolicy::Fail => {
-            let ended = upstreams
+            let ended = dependencies
                 .iter()
                 .find_map(|(key, id)| Some((known.by_key(*key)?, id)));
             let Some((record, id)) = ended else {
-                return Ok(upstreams);
+                return Ok(dependencies);
             };
             let state = record
                 .finished

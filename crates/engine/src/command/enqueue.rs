@@ -6,7 +6,7 @@ mod plan;
 use std::time::Duration;
 
 use ganger_types::change::UniqueRecord;
-use ganger_types::command::{Enqueue, NewEdge, NewInput, NewJob, Start, Upstream};
+use ganger_types::command::{Dependency, Enqueue, NewEdge, NewInput, NewJob, Start};
 use ganger_types::reply::Enqueued;
 use ganger_types::{
     Answer, Change, Claim, ClaimRecord, ClaimedJobs, Due, FailurePolicy, Graph, IdTag, InputRow,
@@ -18,7 +18,7 @@ pub(crate) use self::check::{at_most, check_named, check_references, check_retry
 pub(crate) use self::plan::Member;
 use super::fingerprint::Fingerprint;
 use crate::Effects;
-use crate::endings::UPSTREAM_GROUP;
+use crate::endings::DEPENDENCY_GROUP;
 use crate::engine::Engine;
 use crate::index::{Edge, Timer};
 use crate::job::{Extra, Job};
@@ -30,18 +30,18 @@ use crate::transition::Move;
 /// How long an idempotency key is remembered.
 const CLAIM_FOR: Duration = Duration::from_secs(86_400);
 
-/// An edge of a new job, with what is known of its upstream now.
+/// An edge of a new job, with what is known of its dependency now.
 struct PlannedEdge {
     slot: u32,
     policy: FailurePolicy,
-    upstream: Planned,
+    dependency: Planned,
 }
 
 enum Planned {
     Here {
         key: JobKey,
         id: JobId,
-        /// How the upstream has ended, if it has.
+        /// How the dependency has ended, if it has.
         ended: Option<Outcome>,
     },
     Elsewhere {
@@ -84,7 +84,7 @@ impl Engine {
         check_sizes(cmd, &settings, now)?;
         check_references(&cmd.jobs.iter().collect::<Vec<_>>())?;
         let members = self.plan_members(now, cmd, known)?;
-        self.check_upstreams(cmd, &members, known)?;
+        self.check_dependencies(cmd, &members, known)?;
         self.check_room(cmd, &members, &settings)?;
         Ok(members)
     }
@@ -244,29 +244,29 @@ impl Engine {
             .map(|(slot, edge)| PlannedEdge {
                 slot,
                 policy: edge.policy,
-                upstream: self.plan_upstream(namespace, &edge.upstream, jobs, known),
+                dependency: self.plan_dependency(namespace, &edge.dependency, jobs, known),
             })
             .collect()
     }
 
-    fn plan_upstream(
+    fn plan_dependency(
         &self,
         namespace: &ganger_types::Namespace,
-        upstream: &Upstream,
+        dependency: &Dependency,
         jobs: &[Enqueued],
         known: &Past,
     ) -> Planned {
-        let (key, id) = match upstream {
-            Upstream::Member(place) => {
+        let (key, id) = match dependency {
+            Dependency::Member(place) => {
                 let member = &jobs[usize::try_from(*place).expect("places were checked")];
                 (member.key, member.id.clone())
             }
-            Upstream::Job(id) => {
+            Dependency::Job(id) => {
                 let live = self.find_job(namespace, id);
                 let key = live.or_else(|| known.find(namespace, id).map(|record| record.key));
-                (key.expect("upstreams were checked"), id.clone())
+                (key.expect("dependencies were checked"), id.clone())
             }
-            Upstream::Remote { job, is_member } => {
+            Dependency::Remote { job, is_member } => {
                 return Planned::Elsewhere {
                     job: job.clone(),
                     is_member: *is_member,
@@ -407,15 +407,15 @@ impl Engine {
         for PlannedEdge {
             slot,
             policy,
-            upstream,
+            dependency,
         } in edges
         {
-            let (upstream, id, ended) = match upstream {
+            let (dependency, id, ended) = match dependency {
                 Planned::Here { key, id, ended } => (key, id, ended),
                 Planned::Elsewhere { job, is_member } => {
                     missing += 1;
                     let edge = RemoteEdge {
-                        upstream: job,
+                        dependency: job,
                         policy,
                         is_member,
                     };
@@ -425,18 +425,18 @@ impl Engine {
             };
             let state = match (ended, policy) {
                 (Some(Outcome::Succeeded), _) => InputState::Delivered {
-                    upstream,
+                    dependency,
                     id,
                     policy,
                 },
                 (Some(_), FailurePolicy::Ignore) => InputState::Ignored { id },
                 (ended, _) => {
                     if let (Some(outcome), FailurePolicy::Fail) = (ended, policy) {
-                        failed = Some(format!("upstream job {id} {}", outcome.state()));
+                        failed = Some(format!("dependency {id} {}", outcome.state()));
                     }
                     missing += 1;
                     InputState::Missing {
-                        upstream,
+                        dependency,
                         id,
                         policy,
                     }
@@ -448,7 +448,7 @@ impl Engine {
                     key,
                     slot,
                     Edge {
-                        upstream,
+                        dependency,
                         policy,
                         is_delivered,
                     },
@@ -473,7 +473,7 @@ impl Engine {
         self.admit(now, key, to, "", out);
         out.changes.extend(inputs.into_iter().map(Change::PutInput));
         if let Some(message) = failed {
-            self.fail_unstarted(now, key, UPSTREAM_GROUP, message, out);
+            self.fail_unstarted(now, key, DEPENDENCY_GROUP, message, out);
         }
     }
 }
@@ -525,7 +525,7 @@ fn graph_name(cmd: &Enqueue, jobs: &[Enqueued]) -> Option<Graph> {
         cmd.jobs
             .iter()
             .flat_map(edges_of)
-            .any(|edge| matches!(edge.upstream, Upstream::Member(_)))
+            .any(|edge| matches!(edge.dependency, Dependency::Member(_)))
     };
     if !cmd.graph && !has_members() {
         return None;

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use ganger_types::command::{Enqueue, NewEdge, NewInput, NewJob, Start, Upstream};
+use ganger_types::command::{Dependency, Enqueue, NewEdge, NewInput, NewJob, Start};
 use ganger_types::time::micros;
 use ganger_types::{Backoff, FailurePolicy, ShardId};
 
@@ -65,16 +65,16 @@ impl Fingerprint {
     }
 
     fn edge(&mut self, edge: &NewEdge) {
-        match &edge.upstream {
-            Upstream::Member(place) => {
+        match &edge.dependency {
+            Dependency::Member(place) => {
                 self.number(1);
                 self.number(u64::from(*place));
             }
-            Upstream::Job(id) => {
+            Dependency::Job(id) => {
                 self.number(2);
                 self.bytes(id.as_bytes());
             }
-            Upstream::Remote { job, .. } => {
+            Dependency::Remote { job, .. } => {
                 self.number(3);
                 self.bytes(job.shard.as_str().as_bytes());
                 self.bytes(job.id.as_bytes());

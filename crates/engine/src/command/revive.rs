@@ -50,7 +50,7 @@ pub(crate) struct BroughtBack<'a> {
 
 impl Engine {
     /// Those that have not ended, or whose result live jobs still use, or that would fail again at once
-    /// because an upstream has failed, are skipped and named.
+    /// because a dependency has failed, are skipped and named.
     pub(crate) fn revive(
         &mut self,
         now: Now,
@@ -156,8 +156,8 @@ impl Engine {
         for record in &coming {
             self.restart(now, record, &revival.reach, known, out);
             if matches!(revival.reach, Reach::Followers) {
-                let upstreams = self.remote_edges(record.key);
-                passed_on.extend(upstreams.map(|(_, edge)| edge.upstream.shard.clone()));
+                let dependencies = self.remote_edges(record.key);
+                passed_on.extend(dependencies.map(|(_, edge)| edge.dependency.shard.clone()));
             }
         }
         BroughtBack {
@@ -215,10 +215,10 @@ impl Engine {
         kept
     }
 
-    /// Whether an input of a revived job can still come, or is there. The result of an upstream whose
+    /// Whether an input of a revived job can still come, or is there. The result of a dependency whose
     /// retention has passed is gone.
     fn can_be_had(&self, input: &InputState, coming: &BTreeSet<JobKey>, known: &Past) -> bool {
-        let (upstream, may_wait) = match input {
+        let (dependency, may_wait) = match input {
             InputState::Missing {
                 policy: FailurePolicy::Ignore,
                 ..
@@ -229,45 +229,48 @@ impl Engine {
             | InputState::Remote { .. }
             | InputState::Received { .. } => return true,
             InputState::Missing {
-                upstream, policy, ..
-            } => (*upstream, *policy == FailurePolicy::Wait),
-            InputState::Delivered { upstream, .. } => (*upstream, false),
+                dependency, policy, ..
+            } => (*dependency, *policy == FailurePolicy::Wait),
+            InputState::Delivered { dependency, .. } => (*dependency, false),
         };
-        coming.contains(&upstream)
-            || self.is_live(upstream)
-            || has_succeeded(known, upstream)
-            || (may_wait && known.by_key(upstream).is_some())
+        coming.contains(&dependency)
+            || self.is_live(dependency)
+            || has_succeeded(known, dependency)
+            || (may_wait && known.by_key(dependency).is_some())
     }
 
     /// Jobs that would wait, at any distance, for themselves, or for such ones: since they ended, others may
     /// have come to wait for them whom they wait for.
     fn in_circles(&self, coming: &BTreeSet<JobKey>, known: &Past) -> Vec<JobKey> {
-        let upstreams = |job: JobKey| -> Vec<JobKey> {
+        let dependencies = |job: JobKey| -> Vec<JobKey> {
             if !coming.contains(&job) {
-                return self.edges.of(job).map(|(_, edge)| edge.upstream).collect();
+                return self
+                    .edges
+                    .of(job)
+                    .map(|(_, edge)| edge.dependency)
+                    .collect();
             }
-            let upstream = |row: &&InputRow| match &row.state {
-                InputState::Missing { upstream, .. } | InputState::Delivered { upstream, .. } => {
-                    Some(*upstream)
-                }
+            let dependency = |row: &&InputRow| match &row.state {
+                InputState::Missing { dependency, .. }
+                | InputState::Delivered { dependency, .. } => Some(*dependency),
                 InputState::Value(_)
                 | InputState::Ignored { .. }
                 | InputState::Remote { .. }
                 | InputState::Received { .. } => None,
             };
-            known.inputs_of(job).iter().filter_map(upstream).collect()
+            known.inputs_of(job).iter().filter_map(dependency).collect()
         };
         let mut waits_for: BTreeMap<JobKey, usize> = BTreeMap::new();
         let mut dependents: BTreeMap<JobKey, Vec<JobKey>> = BTreeMap::new();
         let mut open: Vec<JobKey> = coming.iter().copied().collect();
         let mut seen = coming.clone();
         while let Some(job) = open.pop() {
-            let needs = upstreams(job);
+            let needs = dependencies(job);
             waits_for.insert(job, needs.len());
-            for upstream in needs {
-                dependents.entry(upstream).or_default().push(job);
-                if seen.insert(upstream) {
-                    open.push(upstream);
+            for dependency in needs {
+                dependents.entry(dependency).or_default().push(job);
+                if seen.insert(dependency) {
+                    open.push(dependency);
                 }
             }
         }
@@ -363,29 +366,29 @@ impl Engine {
         let mut rows = Vec::new();
         for row in known.inputs_of(key) {
             if let InputState::Remote {
-                upstream, policy, ..
+                dependency, policy, ..
             } = &row.state
             {
                 missing += 1;
                 let place = (key, row.slot);
                 let revives = matches!(reach, Reach::Followers);
-                rows.push(self.link_again(now, place, (upstream, *policy), revives, out));
+                rows.push(self.link_again(now, place, (dependency, *policy), revives, out));
                 continue;
             }
             let Some(state) = self.renewed(&row.state, known) else {
                 continue;
             };
             if let InputState::Missing {
-                upstream, policy, ..
+                dependency, policy, ..
             }
             | InputState::Delivered {
-                upstream, policy, ..
+                dependency, policy, ..
             } = &state
             {
                 let is_delivered = matches!(state, InputState::Delivered { .. });
                 missing += u32::from(!is_delivered);
                 let edge = Edge {
-                    upstream: *upstream,
+                    dependency: *dependency,
                     policy: *policy,
                     is_delivered,
                 };
@@ -414,32 +417,32 @@ impl Engine {
 
     /// What an input of a revived job is from now on; `None` if it never was an edge, or is none any more.
     fn renewed(&self, input: &InputState, known: &Past) -> Option<InputState> {
-        let (upstream, id, policy) = match input {
+        let (dependency, id, policy) = match input {
             InputState::Missing {
-                upstream,
+                dependency,
                 id,
                 policy,
             }
             | InputState::Delivered {
-                upstream,
+                dependency,
                 id,
                 policy,
-            } => (*upstream, id.clone(), *policy),
+            } => (*dependency, id.clone(), *policy),
             InputState::Value(_)
             | InputState::Ignored { .. }
             | InputState::Remote { .. }
             | InputState::Received { .. } => return None,
         };
         let was_missing = matches!(input, InputState::Missing { .. });
-        Some(if self.is_live(upstream) {
+        Some(if self.is_live(dependency) {
             InputState::Missing {
-                upstream,
+                dependency,
                 id,
                 policy,
             }
-        } else if has_succeeded(known, upstream) {
+        } else if has_succeeded(known, dependency) {
             InputState::Delivered {
-                upstream,
+                dependency,
                 id,
                 policy,
             }
@@ -447,7 +450,7 @@ impl Engine {
             InputState::Ignored { id }
         } else {
             InputState::Missing {
-                upstream,
+                dependency,
                 id,
                 policy,
             }

@@ -7,9 +7,9 @@ use ganger_types::{FailurePolicy, JobKey};
 /// One input or dependency of a live job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Edge {
-    pub upstream: JobKey,
+    pub dependency: JobKey,
     pub policy: FailurePolicy,
-    /// The upstream has succeeded; the edge stays so that its result is kept until this job has ended.
+    /// The dependency has succeeded; the edge stays so that its result is kept until this job has ended.
     pub is_delivered: bool,
 }
 
@@ -18,19 +18,19 @@ pub(crate) struct Edge {
 pub(crate) struct Edges {
     /// By dependent and slot.
     up: BTreeMap<(JobKey, u32), Edge>,
-    /// Upstream, dependent, slot: holds exactly the edges of `up`.
+    /// Dependency, dependent, slot: holds exactly the edges of `up`.
     down: BTreeSet<(JobKey, JobKey, u32)>,
 }
 
 impl Edges {
     pub(crate) fn add(&mut self, dependent: JobKey, slot: u32, edge: Edge) {
         self.up.insert((dependent, slot), edge);
-        self.down.insert((edge.upstream, dependent, slot));
+        self.down.insert((edge.dependency, dependent, slot));
     }
 
     pub(crate) fn remove(&mut self, dependent: JobKey, slot: u32) -> Option<Edge> {
         let edge = self.up.remove(&(dependent, slot))?;
-        self.down.remove(&(edge.upstream, dependent, slot));
+        self.down.remove(&(edge.dependency, dependent, slot));
         Some(edge)
     }
 
@@ -49,9 +49,9 @@ impl Edges {
             .map(|((_, slot), edge)| (*slot, *edge))
     }
 
-    /// Dependents and slots that wait for `upstream`.
-    pub(crate) fn waiting_for(&self, upstream: JobKey) -> Vec<(JobKey, u32, FailurePolicy)> {
-        self.dependents(upstream)
+    /// Dependents and slots that wait for `dependency`.
+    pub(crate) fn waiting_for(&self, dependency: JobKey) -> Vec<(JobKey, u32, FailurePolicy)> {
+        self.dependents(dependency)
             .filter_map(|(dependent, slot)| {
                 let edge = self.up[&(dependent, slot)];
                 (!edge.is_delivered).then_some((dependent, slot, edge.policy))
@@ -59,16 +59,19 @@ impl Edges {
             .collect()
     }
 
-    /// Live dependents of `upstream`, whether it has delivered or not.
-    pub(crate) fn dependents(&self, upstream: JobKey) -> impl Iterator<Item = (JobKey, u32)> + '_ {
+    /// Live dependents of `dependency`, whether it has delivered or not.
+    pub(crate) fn dependents(
+        &self,
+        dependency: JobKey,
+    ) -> impl Iterator<Item = (JobKey, u32)> + '_ {
         self.down
-            .range((upstream, JobKey(0), 0)..=(upstream, JobKey(u64::MAX), u32::MAX))
+            .range((dependency, JobKey(0), 0)..=(dependency, JobKey(u64::MAX), u32::MAX))
             .map(|(_, dependent, slot)| (*dependent, *slot))
     }
 
-    /// A live job that waits for `upstream` or uses its result.
-    pub(crate) fn user_of(&self, upstream: JobKey) -> Option<JobKey> {
-        self.dependents(upstream)
+    /// A live job that waits for `dependency` or uses its result.
+    pub(crate) fn user_of(&self, dependency: JobKey) -> Option<JobKey> {
+        self.dependents(dependency)
             .next()
             .map(|(dependent, _)| dependent)
     }
@@ -91,7 +94,7 @@ impl Edges {
     pub(crate) fn is_consistent(&self) -> bool {
         self.up.len() == self.down.len()
             && self.up.iter().all(|((dependent, slot), edge)| {
-                self.down.contains(&(edge.upstream, *dependent, *slot))
+                self.down.contains(&(edge.dependency, *dependent, *slot))
             })
     }
 }

@@ -29,17 +29,17 @@ impl Engine {
     }
 
     /// A job that is back waits for one elsewhere again. If the revival `revives` what ended with the job, the
-    /// upstream's shard looks whether its job did.
+    /// dependency's shard looks whether its job did.
     pub(crate) fn link_again(
         &mut self,
         now: Now,
         (key, slot): (JobKey, u32),
-        (upstream, policy): (&JobRef, FailurePolicy),
+        (dependency, policy): (&JobRef, FailurePolicy),
         revives: bool,
         out: &mut Effects,
     ) -> InputRow {
         let edge = RemoteEdge {
-            upstream: upstream.clone(),
+            dependency: dependency.clone(),
             policy,
             is_member: false,
         };
@@ -49,7 +49,7 @@ impl Engine {
 
     fn linked(&mut self, now: Now, key: JobKey, slot: u32, edge: RemoteEdge) -> InputRow {
         let state = InputState::Remote {
-            upstream: edge.upstream.clone(),
+            dependency: edge.dependency.clone(),
             policy: edge.policy,
             is_member: edge.is_member,
         };
@@ -61,7 +61,7 @@ impl Engine {
         }
     }
 
-    /// Asks the upstream's shard to say when it has ended.
+    /// Asks the dependency's shard to say when it has ended.
     pub(super) fn follow(
         &mut self,
         now: Now,
@@ -92,36 +92,36 @@ impl Engine {
         let namespace = self.spaces[self.space_of_job(key).at()].name.clone();
         let message = Message::Follow {
             namespace,
-            upstream: edge.upstream.id.clone(),
+            dependency: edge.dependency.id.clone(),
             dependent,
             revives,
         };
-        self.post(now, &edge.upstream.shard, message, out);
+        self.post(now, &edge.dependency.shard, message, out);
     }
 
     /// A job elsewhere waits for one here. Once is enough.
     pub(super) fn add_dependent(
         &mut self,
-        upstream: JobKey,
+        dependency: JobKey,
         dependent: Dependent,
         out: &mut Effects,
     ) {
-        if self.peers.add_dependent(upstream, dependent.clone()) {
+        if self.peers.add_dependent(dependency, dependent.clone()) {
             out.changes
-                .push(Change::PutDependent(upstream, Box::new(dependent)));
+                .push(Change::PutDependent(dependency, Box::new(dependent)));
         }
     }
 
     pub(super) fn remove_dependent(
         &mut self,
-        upstream: JobKey,
+        dependency: JobKey,
         place: &(ganger_types::ShardId, JobKey, u32),
         out: &mut Effects,
     ) -> Option<Dependent> {
-        let dependent = self.peers.remove_dependent(upstream, place)?;
+        let dependent = self.peers.remove_dependent(dependency, place)?;
         let (shard, key, slot) = place.clone();
         out.changes
-            .push(Change::RemoveDependent(upstream, shard, key, slot));
+            .push(Change::RemoveDependent(dependency, shard, key, slot));
         Some(dependent)
     }
 
@@ -136,20 +136,20 @@ impl Engine {
     }
 
     /// Whether a job of another shard is listed because it failed with this one, which has ended.
-    pub(super) fn is_fallen(&self, upstream: JobKey, place: &(ShardId, JobKey, u32)) -> bool {
-        let has_ended = !self.is_live(upstream) && self.undecided_with(upstream).is_none();
+    pub(super) fn is_fallen(&self, dependency: JobKey, place: &(ShardId, JobKey, u32)) -> bool {
+        let has_ended = !self.is_live(dependency) && self.undecided_with(dependency).is_none();
         let listed = self
             .peers
             .down
-            .get(&upstream)
+            .get(&dependency)
             .and_then(|all| all.get(place));
         has_ended && listed.is_some_and(|dependent| dependent.policy == FailurePolicy::Fail)
     }
 
     /// Strikes those from the list of a finished job that failed with it, and gives them.
-    pub(crate) fn take_fallen(&mut self, upstream: JobKey, out: &mut Effects) -> Vec<Dependent> {
-        debug_assert!(!self.is_live(upstream), "those of a live job wait for it");
-        let listed = self.peers.down.get(&upstream);
+    pub(crate) fn take_fallen(&mut self, dependency: JobKey, out: &mut Effects) -> Vec<Dependent> {
+        debug_assert!(!self.is_live(dependency), "those of a live job wait for it");
+        let listed = self.peers.down.get(&dependency);
         let fallen = listed.into_iter().flat_map(BTreeMap::values);
         let fallen: Vec<Dependent> = fallen
             .filter(|dependent| dependent.policy != FailurePolicy::Wait)
@@ -157,7 +157,7 @@ impl Engine {
             .collect();
         for dependent in &fallen {
             let place = (dependent.shard.clone(), dependent.key, dependent.slot);
-            self.remove_dependent(upstream, &place, out);
+            self.remove_dependent(dependency, &place, out);
         }
         fallen
     }
@@ -212,7 +212,7 @@ impl Engine {
         };
         let message = Message::Ended {
             namespace: ended.namespace.clone(),
-            upstream: ended.id.clone(),
+            dependency: ended.id.clone(),
             dependent: dependent.key,
             slot: dependent.slot,
             outcome: ended.outcome,
@@ -244,12 +244,12 @@ impl Engine {
                 .filter(|_| edge.is_member && ended.outcome != Outcome::Succeeded);
             let message = Message::LetGo {
                 namespace: ended.namespace.clone(),
-                upstream: edge.upstream.id,
+                dependency: edge.dependency.id,
                 dependent: ended.key,
                 slot,
                 unneeded_in,
             };
-            self.post(now, &edge.upstream.shard, message, out);
+            self.post(now, &edge.dependency.shard, message, out);
         }
     }
 
@@ -261,12 +261,12 @@ impl Engine {
         for (slot, edge) in edges {
             let message = Message::LetGo {
                 namespace: namespace.clone(),
-                upstream: edge.upstream.id,
+                dependency: edge.dependency.id,
                 dependent: key,
                 slot,
                 unneeded_in: None,
             };
-            self.post(now, &edge.upstream.shard, message, out);
+            self.post(now, &edge.dependency.shard, message, out);
             out.changes.push(Change::RemoveInput { job: key, slot });
         }
         count
@@ -294,7 +294,7 @@ impl Engine {
 
     /// The state of an input that another shard's job has met.
     pub(super) fn received(
-        upstream: JobRef,
+        dependency: JobRef,
         policy: FailurePolicy,
         result: Carried,
     ) -> Option<InputState> {
@@ -305,14 +305,14 @@ impl Engine {
             Carried::Stored(_) => return None,
         };
         Some(InputState::Received {
-            upstream,
+            dependency,
             policy,
             value,
         })
     }
 }
 
-/// Whether a dependent stays on the list of an upstream that has ended: because it waits for its revival, or because
+/// Whether a dependent stays on the list of a dependency that has ended: because it waits for its revival, or because
 /// it fails now and may be revived with it.
 fn stays_listed(ended: &Ended, dependent: &Dependent) -> bool {
     ended.outcome != Outcome::Succeeded && dependent.policy != FailurePolicy::Ignore

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use ganger_types::command::{Decide, Enqueue, Reserve, Upstream};
+use ganger_types::command::{Decide, Dependency, Enqueue, Reserve};
 use ganger_types::limits::GRAPH_JOBS_MAX;
 use ganger_types::reply::Enqueued;
 use ganger_types::{
@@ -176,10 +176,10 @@ impl Engine {
         self.check_submission(now, cmd, known)?;
         let mut outside = std::collections::BTreeMap::new();
         for edge in cmd.jobs.iter().flat_map(edges_of) {
-            if let Upstream::Job(id) = &edge.upstream {
+            if let Dependency::Job(id) = &edge.dependency {
                 let live = self.find_job(&cmd.namespace, id);
                 let key = live.or_else(|| known.find(&cmd.namespace, id).map(|record| record.key));
-                outside.insert(key.expect("upstreams were checked"), id.clone());
+                outside.insert(key.expect("dependencies were checked"), id.clone());
             }
         }
         Ok(outside.into_iter().collect())

@@ -10,7 +10,7 @@ use ganger_types::{
 
 use super::revival::revives;
 use crate::Effects;
-use crate::endings::UPSTREAM_GROUP;
+use crate::endings::DEPENDENCY_GROUP;
 use crate::engine::Engine;
 use crate::past::Past;
 use crate::transition::Ended;
@@ -191,7 +191,7 @@ impl Engine {
     fn ask_again(&mut self, now: Now, shard: &ShardId, out: &mut Effects) {
         let edges = self.peers.up.iter();
         let edges: Vec<_> = edges
-            .filter(|(_, edge)| edge.upstream.shard == *shard)
+            .filter(|(_, edge)| edge.dependency.shard == *shard)
             .map(|((key, slot), edge)| (*key, *slot, edge.clone()))
             .collect();
         for (key, slot, edge) in edges {
@@ -217,7 +217,7 @@ impl Engine {
     ) {
         match message {
             Message::Ended {
-                upstream,
+                dependency,
                 dependent,
                 slot,
                 outcome,
@@ -226,52 +226,52 @@ impl Engine {
             } => {
                 let by = JobRef {
                     shard: from.clone(),
-                    id: upstream,
+                    id: dependency,
                 };
                 self.start_if_undecided(now, dependent, known, out);
-                self.upstream_ended(now, &by, (dependent, slot), (outcome, result), out);
+                self.dependency_ended(now, &by, (dependent, slot), (outcome, result), out);
             }
             Message::NoSuchJob {
-                upstream,
+                dependency,
                 dependent,
                 slot,
                 ..
             } => {
                 let by = JobRef {
                     shard: from.clone(),
-                    id: upstream,
+                    id: dependency,
                 };
-                self.upstream_unknown(now, &by, (dependent, slot), out);
+                self.dependency_unknown(now, &by, (dependent, slot), out);
             }
             Message::Follow {
                 namespace,
-                upstream,
+                dependency,
                 dependent,
                 revives,
             } => {
                 // A message tells of its sender's jobs only (`rel X7`).
                 if dependent.shard == *from {
                     if revives {
-                        self.dependent_is_back(now, &namespace, &upstream, known, out);
+                        self.dependent_is_back(now, &namespace, &dependency, known, out);
                     }
-                    self.follower_came(now, &namespace, upstream, dependent, known, out);
+                    self.follower_came(now, &namespace, dependency, dependent, known, out);
                 }
             }
             Message::LetGo {
                 namespace,
-                upstream,
+                dependency,
                 dependent,
                 slot,
                 unneeded_in,
             } => {
                 if let Some(name) =
-                    self.let_go_of_undecided(&namespace, &upstream, unneeded_in.as_ref())
+                    self.let_go_of_undecided(&namespace, &dependency, unneeded_in.as_ref())
                 {
                     self.start_part(now, &name, known, out);
                     self.spread_endings(now, out);
                 }
                 let place = (from.clone(), dependent, slot);
-                self.let_go_by(now, &namespace, &upstream, &place, unneeded_in, out);
+                self.let_go_by(now, &namespace, &dependency, &place, unneeded_in, out);
             }
             Message::Decided {
                 namespace,
@@ -326,7 +326,7 @@ impl Engine {
         }
     }
 
-    fn upstream_ended(
+    fn dependency_ended(
         &mut self,
         now: Now,
         by: &JobRef,
@@ -345,14 +345,14 @@ impl Engine {
         match state {
             Some(state) => self.count_met(now, dependent, slot, state, out),
             None => {
-                let message = format!("upstream job {}/{} {}", by.shard, by.id, outcome.state());
-                self.fail_unstarted(now, dependent, UPSTREAM_GROUP, message, out);
+                let message = format!("dependency {}/{} {}", by.shard, by.id, outcome.state());
+                self.fail_unstarted(now, dependent, DEPENDENCY_GROUP, message, out);
             }
         }
     }
 
     /// The peer does not know the job that one of ours waits for: the edge has failed (`rel X2`).
-    fn upstream_unknown(
+    fn dependency_unknown(
         &mut self,
         now: Now,
         by: &JobRef,
@@ -367,10 +367,10 @@ impl Engine {
             }
             Some(FailurePolicy::Fail | FailurePolicy::Wait) => {
                 let message = format!(
-                    "upstream job {}/{} does not exist: never enqueued there, or its retention has passed",
+                    "dependency {}/{} does not exist: never enqueued there, or its retention has passed",
                     by.shard, by.id
                 );
-                self.fail_unstarted(now, dependent, UPSTREAM_GROUP, message, out);
+                self.fail_unstarted(now, dependent, DEPENDENCY_GROUP, message, out);
             }
         }
     }
@@ -383,7 +383,7 @@ impl Engine {
         slot: u32,
     ) -> Option<FailurePolicy> {
         let edge = self.peers.up.get(&(dependent, slot))?;
-        if edge.upstream != *by {
+        if edge.dependency != *by {
             return None;
         }
         let edge = self.peers.remove_edge((dependent, slot))?;
@@ -394,16 +394,16 @@ impl Engine {
         &mut self,
         now: Now,
         namespace: &Namespace,
-        upstream: JobId,
+        dependency: JobId,
         dependent: Dependent,
         known: &Past,
         out: &mut Effects,
     ) {
-        if let Some(key) = self.find_job(namespace, &upstream) {
+        if let Some(key) = self.find_job(namespace, &dependency) {
             self.add_dependent(key, dependent, out);
             return;
         }
-        let ended = known.find(namespace, &upstream).and_then(|record| {
+        let ended = known.find(namespace, &dependency).and_then(|record| {
             let finished = record.finished.as_ref()?;
             (!self.removed.contains_key(&record.key)).then(|| Ended {
                 key: record.key,
@@ -416,9 +416,9 @@ impl Engine {
         });
         match ended {
             Some(ended) => self.tell_late_dependent(now, &ended, &dependent, out),
-            None => match self.undecided_job(namespace, &upstream) {
+            None => match self.undecided_job(namespace, &dependency) {
                 Some(key) => self.add_dependent(key, dependent, out),
-                None => self.deny(now, namespace, upstream, &dependent, out),
+                None => self.deny(now, namespace, dependency, &dependent, out),
             },
         }
     }
@@ -427,13 +427,13 @@ impl Engine {
         &mut self,
         now: Now,
         namespace: &Namespace,
-        upstream: JobId,
+        dependency: JobId,
         dependent: &Dependent,
         out: &mut Effects,
     ) {
         let message = Message::NoSuchJob {
             namespace: namespace.clone(),
-            upstream,
+            dependency,
             dependent: dependent.key,
             slot: dependent.slot,
         };
@@ -446,7 +446,7 @@ impl Engine {
         now: Now,
         namespace: &Namespace,
         key: JobKey,
-        upstream: &JobId,
+        dependency: &JobId,
         out: &mut Effects,
     ) {
         let waiting = self.peers.down.get(&key);
@@ -456,7 +456,7 @@ impl Engine {
             .collect();
         for place in places {
             if let Some(dependent) = self.remove_dependent(key, &place, out) {
-                self.deny(now, namespace, upstream.clone(), &dependent, out);
+                self.deny(now, namespace, dependency.clone(), &dependent, out);
             }
         }
     }
@@ -465,15 +465,15 @@ impl Engine {
         &mut self,
         now: Now,
         namespace: &Namespace,
-        upstream: &JobId,
+        dependency: &JobId,
         place: &(ShardId, JobKey, u32),
         unneeded_in: Option<Graph>,
         out: &mut Effects,
     ) {
         let key = self
-            .find_job(namespace, upstream)
-            .or_else(|| self.undecided_job(namespace, upstream))
-            .or_else(|| self.peers.upstreams_of(place).next());
+            .find_job(namespace, dependency)
+            .or_else(|| self.undecided_job(namespace, dependency))
+            .or_else(|| self.peers.dependencies_of(place).next());
         let Some(key) = key else { return };
         // It failed with the job and stays listed: it may be back by now, and fail again by what it was told before.
         if self.is_fallen(key, place) {
@@ -567,10 +567,10 @@ impl Engine {
     fn let_go_of_undecided(
         &self,
         namespace: &Namespace,
-        upstream: &JobId,
+        dependency: &JobId,
         unneeded_in: Option<&Graph>,
     ) -> Option<(Namespace, Graph)> {
-        let key = self.undecided_job(namespace, upstream)?;
+        let key = self.undecided_job(namespace, dependency)?;
         let name = self.undecided_with(key)?;
         // An id may have been that of a job of an earlier graph.
         (unneeded_in == Some(&name.1)).then(|| name.clone())
@@ -582,10 +582,10 @@ impl Engine {
             Message::Ended { dependent, .. } => self.undecided_with(*dependent).cloned(),
             Message::LetGo {
                 namespace,
-                upstream,
+                dependency,
                 unneeded_in,
                 ..
-            } => self.let_go_of_undecided(namespace, upstream, unneeded_in.as_ref()),
+            } => self.let_go_of_undecided(namespace, dependency, unneeded_in.as_ref()),
             Message::Decided {
                 namespace,
                 graph,
@@ -622,10 +622,10 @@ impl Engine {
 fn wants_of_follow(message: &Message, want: &mut impl FnMut(&Namespace, &JobId)) {
     if let Message::Follow {
         namespace,
-        upstream,
+        dependency,
         ..
     } = message
     {
-        want(namespace, upstream);
+        want(namespace, dependency);
     }
 }

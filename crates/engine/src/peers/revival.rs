@@ -2,11 +2,11 @@
 //!
 //! A job that ends without success keeps a list of the jobs elsewhere that fail with it. When it is revived with what
 //! ended because of it, each of their shards gets a message, and revives its job by the same rule; that may go on to
-//! further shards. A job that comes back tells the shards of its own upstreams, for one may have been cancelled when
+//! further shards. A job that comes back tells the shards of its own dependencies, for one may have been cancelled when
 //! this one ended.
 //!
 //! A graph that is retried as a whole is asked for on each of its shards. Whichever of them comes first, all come back:
-//! a job that is back too early fails again and stays on the list of its upstream, which calls it once it is back.
+//! a job that is back too early fails again and stays on the list of its dependency, which calls it once it is back.
 
 use std::collections::BTreeSet;
 
@@ -84,7 +84,7 @@ impl Engine {
         for dependent in self.take_fallen(record.key, out) {
             let message = Message::ReviveDependent {
                 namespace: record.namespace.clone(),
-                upstream: record.id.clone(),
+                dependency: record.id.clone(),
                 dependent: dependent.key,
                 slot: dependent.slot,
                 within: within.clone(),
@@ -146,11 +146,11 @@ impl Engine {
         &mut self,
         now: Now,
         namespace: &Namespace,
-        upstream: &JobId,
+        dependency: &JobId,
         known: &Past,
         out: &mut Effects,
     ) {
-        let record = known.find(namespace, upstream);
+        let record = known.find(namespace, dependency);
         let record = record.filter(|record| follows(record) == Some(Follows::Dependent));
         if let Some(record) = record {
             self.revive_with_followers(now, record, None, known, out);
@@ -169,14 +169,14 @@ impl Engine {
         match message {
             Message::ReviveDependent {
                 namespace,
-                upstream,
+                dependency,
                 dependent,
                 slot,
                 within,
             } => {
                 let by = JobRef {
                     shard: from.clone(),
-                    id: upstream,
+                    id: dependency,
                 };
                 let place = (dependent, slot);
                 let record = fallen(&namespace, &by, place, within.as_ref(), known);
@@ -287,10 +287,10 @@ fn fallen<'a>(
     // A message revives the dependents of its sender's jobs only (`rel X7`).
     let waited = known.inputs_of(dependent).iter().any(|row| {
         row.slot == slot
-            && matches!(&row.state, InputState::Remote { upstream, .. } if upstream == by)
+            && matches!(&row.state, InputState::Remote { dependency, .. } if dependency == by)
     });
     let record = known.by_key(dependent).filter(|_| waited)?;
     let is_inside = within.is_none_or(|within| record.graph.as_ref() == Some(&within.graph));
     let is_meant = record.namespace == *namespace && is_inside;
-    (is_meant && follows(record) == Some(Follows::Upstream)).then_some(record)
+    (is_meant && follows(record) == Some(Follows::Dependency)).then_some(record)
 }

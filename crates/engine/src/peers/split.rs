@@ -8,7 +8,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ganger_types::command::{Enqueue, NewEdge, NewInput, NewJob, Upstream};
+use ganger_types::command::{Dependency, Enqueue, NewEdge, NewInput, NewJob};
 use ganger_types::{
     ClaimKey, Dependent, FailurePolicy, Graph, IdTag, InputRow, JobId, JobKey, JobRef, Namespace,
     Part, PartClaim, PartRecord, Rejection, ShardId, Timestamp,
@@ -16,7 +16,7 @@ use ganger_types::{
 
 use crate::command::{Fingerprint, check_references, edges_of};
 
-/// Jobs for several shards, submitted together: all or none. Upstreams that are members are named by their
+/// Jobs for several shards, submitted together: all or none. Dependencies that are members are named by their
 /// place among all jobs; a job named by its id alone is one of the same shard.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Spread {
@@ -71,7 +71,7 @@ impl Spread {
         let mut jobs = self.jobs.iter();
         jobs.any(|(shard, job)| {
             edges_of(job).any(|edge| {
-                matches!(&edge.upstream, Upstream::Remote { job, .. } if job.shard != *shard)
+                matches!(&edge.dependency, Dependency::Remote { job, .. } if job.shard != *shard)
             })
         })
     }
@@ -80,10 +80,10 @@ impl Spread {
     pub fn into_one(mut self, graph: bool) -> Enqueue {
         for (shard, job) in &mut self.jobs {
             for edge in edges_mut(job) {
-                if let Upstream::Remote { job, .. } = &edge.upstream
+                if let Dependency::Remote { job, .. } = &edge.dependency
                     && job.shard == *shard
                 {
-                    edge.upstream = Upstream::Job(job.id.clone());
+                    edge.dependency = Dependency::Job(job.id.clone());
                 }
             }
         }
@@ -144,15 +144,15 @@ impl Spread {
         let mut outside = BTreeSet::new();
         for (shard, job) in &self.jobs {
             for edge in edges_of(job) {
-                match &edge.upstream {
-                    Upstream::Member(_) => {}
-                    Upstream::Job(id) => {
+                match &edge.dependency {
+                    Dependency::Member(_) => {}
+                    Dependency::Job(id) => {
                         outside.insert(JobRef {
                             shard: shard.clone(),
                             id: id.clone(),
                         });
                     }
-                    Upstream::Remote { job, .. } => {
+                    Dependency::Remote { job, .. } => {
                         outside.insert(job.clone());
                     }
                 }
@@ -217,14 +217,14 @@ impl Remainder {
         {
             prints.push(Fingerprint::of_job(&job));
             for edge in edges_mut(&mut job) {
-                let Upstream::Member(member) = &mut edge.upstream else {
+                let Dependency::Member(member) = &mut edge.dependency else {
                     continue;
                 };
                 let place = usize::try_from(*member).expect("places were checked");
                 match &there[place] {
                     Some(job) => {
                         let (job, is_member) = (job.clone(), false);
-                        edge.upstream = Upstream::Remote { job, is_member };
+                        edge.dependency = Dependency::Remote { job, is_member };
                     }
                     None => *member = new_place[place],
                 }
@@ -280,8 +280,8 @@ impl Remainder {
         let jobs = self.spread.jobs.into_iter().zip(self.prints);
         for (place, ((shard, mut job), print)) in jobs.enumerate() {
             let waits = places.localize(place, &shard, &mut job);
-            for (upstream, dependent) in waits {
-                let home = &places.of[upstream];
+            for (dependency, dependent) in waits {
+                let home = &places.of[dependency];
                 let part = parts.get_mut(&home.0).expect("every shard has a part");
                 part.dependents.push((home.1, dependent));
             }
@@ -379,25 +379,27 @@ impl Places {
     }
 
     /// Rewrites the edges of a member as its own shard sees them. Gives, for those that lead to members
-    /// elsewhere, the upstream's place in the submission and what its shard must know.
+    /// elsewhere, the dependency's place in the submission and what its shard must know.
     fn localize(&self, place: usize, shard: &ShardId, job: &mut NewJob) -> Vec<(usize, Dependent)> {
         let mut waits = Vec::new();
         let mut each = |slot: u32, edge: &mut NewEdge| {
-            let member = match &edge.upstream {
-                Upstream::Remote { job, .. } if job.shard == *shard => {
-                    edge.upstream = Upstream::Job(job.id.clone());
+            let member = match &edge.dependency {
+                Dependency::Remote { job, .. } if job.shard == *shard => {
+                    edge.dependency = Dependency::Job(job.id.clone());
                     return;
                 }
-                Upstream::Job(_) | Upstream::Remote { .. } => return,
-                Upstream::Member(member) => usize::try_from(*member).expect("places were checked"),
+                Dependency::Job(_) | Dependency::Remote { .. } => return,
+                Dependency::Member(member) => {
+                    usize::try_from(*member).expect("places were checked")
+                }
             };
             let (home, local, _) = &self.of[member];
             if home == shard {
-                edge.upstream = Upstream::Member(*local);
+                edge.dependency = Dependency::Member(*local);
                 return;
             }
             waits.push((member, self.dependent(place, slot, edge.policy)));
-            edge.upstream = Upstream::Remote {
+            edge.dependency = Dependency::Remote {
                 job: self.ids[member].clone(),
                 is_member: true,
             };

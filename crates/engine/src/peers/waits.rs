@@ -5,7 +5,7 @@
 //! So a shard asks each peer every minute whether it knows of the jobs here that wait for jobs there, some of them at
 //! a time. The question changes nothing and is not stored; it is answered with those waits that the peer knows
 //! nothing of. For each of these the shard says once more that it waits, and what the peer answers to that is stored
-//! and numbered like everything else that shards tell each other: that it will say when the upstream has ended, how it
+//! and numbered like everything else that shards tell each other: that it will say when the dependency has ended, how it
 //! ended, or that there is no such job.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -87,7 +87,10 @@ impl Asking {
 impl Peers {
     /// A job waits for one elsewhere from now on.
     pub(crate) fn add_edge(&mut self, now: Now, place: (JobKey, u32), edge: RemoteEdge) {
-        let asking = self.asking.entry(edge.upstream.shard.clone()).or_default();
+        let asking = self
+            .asking
+            .entry(edge.dependency.shard.clone())
+            .or_default();
         if asking.places.is_empty() {
             asking.due_at = now.elapsed.after(ASK_EVERY);
         }
@@ -97,22 +100,22 @@ impl Peers {
 
     pub(super) fn remove_edge(&mut self, place: (JobKey, u32)) -> Option<RemoteEdge> {
         let edge = self.up.remove(&place)?;
-        if let Some(asking) = self.asking.get_mut(&edge.upstream.shard) {
+        if let Some(asking) = self.asking.get_mut(&edge.dependency.shard) {
             asking.places.remove(&place);
             asking.end_round_if_over();
             if asking.places.is_empty() {
-                self.asking.remove(&edge.upstream.shard);
+                self.asking.remove(&edge.dependency.shard);
             }
         }
         Some(edge)
     }
 
     /// A job elsewhere waits for one here; false if that was known.
-    pub(crate) fn add_dependent(&mut self, upstream: JobKey, dependent: Dependent) -> bool {
+    pub(crate) fn add_dependent(&mut self, dependency: JobKey, dependent: Dependent) -> bool {
         let place = (dependent.shard.clone(), dependent.key, dependent.slot);
         let (shard, key, slot) = place.clone();
-        self.upstreams.insert((shard, key, slot, upstream));
-        let waiting = self.down.entry(upstream).or_default();
+        self.dependencies.insert((shard, key, slot, dependency));
+        let waiting = self.down.entry(dependency).or_default();
         let is_known = waiting.get(&place) == Some(&dependent);
         waiting.insert(place, dependent);
         !is_known
@@ -120,29 +123,29 @@ impl Peers {
 
     pub(super) fn remove_dependent(
         &mut self,
-        upstream: JobKey,
+        dependency: JobKey,
         place: &(ShardId, JobKey, u32),
     ) -> Option<Dependent> {
-        let waiting = self.down.get_mut(&upstream)?;
+        let waiting = self.down.get_mut(&dependency)?;
         let dependent = waiting.remove(place)?;
         if waiting.is_empty() {
-            self.down.remove(&upstream);
+            self.down.remove(&dependency);
         }
         let (shard, key, slot) = place.clone();
-        self.upstreams.remove(&(shard, key, slot, upstream));
+        self.dependencies.remove(&(shard, key, slot, dependency));
         Some(dependent)
     }
 
     /// The jobs, live or finished, that this slot of another shard's job waits for. It is one, unless that shard
     /// forgot the job that had the number first.
-    pub(super) fn upstreams_of(
+    pub(super) fn dependencies_of(
         &self,
         (shard, key, slot): &(ShardId, JobKey, u32),
     ) -> impl Iterator<Item = JobKey> + '_ {
         let first = (shard.clone(), *key, *slot, JobKey(0));
         let last = (shard.clone(), *key, *slot, JobKey(u64::MAX));
-        let range = self.upstreams.range(first..=last);
-        range.map(|(.., upstream)| *upstream)
+        let range = self.dependencies.range(first..=last);
+        range.map(|(.., dependency)| *dependency)
     }
 
     /// The peer has started anew since it was last heard: it is asked soon.
@@ -174,7 +177,7 @@ impl Engine {
             let edge = &self.peers.up[place];
             Wait {
                 namespace: self.spaces[self.space_of_job(place.0).at()].name.clone(),
-                upstream: edge.upstream.id.clone(),
+                dependency: edge.dependency.id.clone(),
                 dependent: place.0,
                 slot: place.1,
                 is_member: edge.is_member,
@@ -213,14 +216,14 @@ impl Engine {
     fn knows_of(&self, from: &ShardId, wait: &Wait) -> bool {
         let place = (from.clone(), wait.dependent, wait.slot);
         let listed = |key: JobKey| self.peers.down.get(&key).and_then(|all| all.get(&place));
-        if let Some(key) = self.find_job(&wait.namespace, &wait.upstream) {
+        if let Some(key) = self.find_job(&wait.namespace, &wait.dependency) {
             return listed(key).is_some();
         }
-        if let Some(key) = self.undecided_job(&wait.namespace, &wait.upstream) {
+        if let Some(key) = self.undecided_job(&wait.namespace, &wait.dependency) {
             return wait.is_member || listed(key).is_some();
         }
         // It has ended, or never was. Only who waits until it is revived is still on the list then.
-        self.peers.upstreams_of(&place).any(|key| {
+        self.peers.dependencies_of(&place).any(|key| {
             let waits_on = |dependent: &Dependent| dependent.policy == FailurePolicy::Wait;
             let has_ended = !self.is_live(key) && self.undecided_with(key).is_none();
             has_ended && listed(key).is_some_and(waits_on)
@@ -255,7 +258,7 @@ impl Engine {
         for wait in &looked.unknown {
             let place = (wait.dependent, wait.slot);
             let is_meant = |edge: &&RemoteEdge| {
-                edge.upstream.shard == *peer && edge.upstream.id == wait.upstream
+                edge.dependency.shard == *peer && edge.dependency.id == wait.dependency
             };
             // It may have been answered since.
             let edge = self.peers.up.get(&place).filter(is_meant).cloned();
@@ -275,7 +278,7 @@ impl Engine {
     pub(crate) fn asked_at(&self, key: JobKey) -> Option<Timestamp> {
         let created_at = self.job(key).created_at;
         let asked = self.remote_edges(key).map(|(slot, edge)| {
-            let asking = self.peers.asking.get(&edge.upstream.shard)?;
+            let asking = self.peers.asking.get(&edge.dependency.shard)?;
             asking.asked_at((key, slot)).filter(|at| *at >= created_at)
         });
         asked.min().flatten()
@@ -285,7 +288,7 @@ impl Engine {
     pub(crate) fn check_waits(&self, wrong: &mut Vec<String>) {
         let mut places: BTreeMap<&ShardId, BTreeSet<(JobKey, u32)>> = BTreeMap::new();
         for (place, edge) in &self.peers.up {
-            let of_peer = places.entry(&edge.upstream.shard).or_default();
+            let of_peer = places.entry(&edge.dependency.shard).or_default();
             of_peer.insert(*place);
         }
         let asked = self.peers.asking.iter();
@@ -294,12 +297,12 @@ impl Engine {
             wrong.push("peers are asked about other waits than there are".to_owned());
         }
         let down = self.peers.down.iter();
-        let upstreams: BTreeSet<_> = down
-            .flat_map(|(upstream, waiting)| waiting.keys().map(|place| (place, *upstream)))
-            .map(|((shard, key, slot), upstream)| (shard.clone(), *key, *slot, upstream))
+        let dependencies: BTreeSet<_> = down
+            .flat_map(|(dependency, waiting)| waiting.keys().map(|place| (place, *dependency)))
+            .map(|((shard, key, slot), dependency)| (shard.clone(), *key, *slot, dependency))
             .collect();
-        if upstreams != self.peers.upstreams {
-            wrong.push("upstreams are found by other dependents than wait for them".to_owned());
+        if dependencies != self.peers.dependencies {
+            wrong.push("dependencies are found by other dependents than wait for them".to_owned());
         }
     }
 }

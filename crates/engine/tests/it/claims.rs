@@ -8,7 +8,7 @@
 )]
 
 use crate::support::{World, job, named, secs, submit};
-use ganger_types::command::{Alter, Delete, Enqueue, NewEdge, NewJob, Unique, Upstream};
+use ganger_types::command::{Alter, Delete, Dependency, Enqueue, NewEdge, NewJob, Unique};
 use ganger_types::{
     ClaimKey, Command, FailurePolicy, JobId, LabelKey, LabelValue, Namespace, Queue, Reply, Tag,
     UniqueKey,
@@ -165,23 +165,23 @@ fn a_thousand_made_ids_are_kept_as_one_run() {
     assert_eq!(answer(&mut world, many()), (first, true));
 }
 
-/// Waits for the job "upstream", whatever becomes of it.
+/// Waits for the job "dependency", whatever becomes of it.
 fn behind(mut job: NewJob) -> NewJob {
     job.after.push(NewEdge {
-        upstream: Upstream::Job(JobId::new("upstream").expect("short")),
+        dependency: Dependency::Job(JobId::new("dependency").expect("short")),
         policy: FailurePolicy::Ignore,
     });
     job
 }
 
 #[test]
-fn rel_g7_a_repeat_whose_upstream_is_deleted_by_now_is_answered() {
+fn rel_g7_a_repeat_whose_dependency_is_deleted_by_now_is_answered() {
     let mut world = World::new();
-    let upstream = world.enqueue_one(named("upstream"));
+    let dependency = world.enqueue_one(named("dependency"));
     world.enqueue(vec![behind(named("a")), behind(unique())]);
     world.ok(Command::Delete(Delete {
         namespace: Namespace::default(),
-        jobs: vec![upstream],
+        jobs: vec![dependency],
     }));
 
     let reply = world.ok(submit(vec![behind(named("a")), job()]));
@@ -192,5 +192,5 @@ fn rel_g7_a_repeat_whose_upstream_is_deleted_by_now_is_answered() {
     assert_eq!(existed, [true, false]);
     // Only an id of the client's says that it is the same job once more.
     let by_unique_key = submit(vec![behind(unique()), job()]);
-    assert_eq!(world.refused(by_unique_key), "upstream_not_found");
+    assert_eq!(world.refused(by_unique_key), "dependency_not_found");
 }

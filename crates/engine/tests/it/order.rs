@@ -13,7 +13,7 @@ use proptest::prelude::*;
 /// A graph by names that its order does not change: each job waits for some of those before it.
 #[derive(Clone, Debug)]
 struct Shape {
-    /// By job: upstreams and what their failure means.
+    /// By job: dependencies and what their failure means.
     edges: Vec<Vec<(usize, FailurePolicy)>>,
     /// Whether the job belongs to a second graph, submitted after the first.
     is_second: Vec<bool>,
@@ -38,13 +38,13 @@ fn shape() -> impl Strategy<Value = Shape> {
         (edges, is_second, named).prop_map(|(mut edges, is_second, named)| {
             for (job, edges) in edges.iter_mut().enumerate() {
                 edges.retain(|_| job > 0);
-                for (upstream, _) in edges.iter_mut() {
-                    *upstream %= job;
+                for (dependency, _) in edges.iter_mut() {
+                    *dependency %= job;
                 }
                 // The first graph is there before the second, and cannot wait for it.
-                edges.retain(|(upstream, _)| is_second[job] || !is_second[*upstream]);
-                edges.sort_by_key(|(upstream, _)| *upstream);
-                edges.dedup_by_key(|(upstream, _)| *upstream);
+                edges.retain(|(dependency, _)| is_second[job] || !is_second[*dependency]);
+                edges.sort_by_key(|(dependency, _)| *dependency);
+                edges.dedup_by_key(|(dependency, _)| *dependency);
             }
             Shape {
                 edges,
@@ -57,14 +57,14 @@ fn shape() -> impl Strategy<Value = Shape> {
 
 /// Submits the jobs of one graph in the order given; `ids` has those that are there already.
 fn submit_graph(world: &mut World, shape: &Shape, members: &[usize], ids: &mut [Option<JobId>]) {
-    let edge = |(upstream, policy): &(usize, FailurePolicy)| {
-        let place = members.iter().position(|member| member == upstream);
-        let upstream = place.map_or_else(
-            || Upstream::Job(ids[*upstream].clone().unwrap()),
-            |place| Upstream::Member(u32::try_from(place).unwrap()),
+    let edge = |(dependency, policy): &(usize, FailurePolicy)| {
+        let place = members.iter().position(|member| member == dependency);
+        let dependency = place.map_or_else(
+            || Dependency::Job(ids[*dependency].clone().unwrap()),
+            |place| Dependency::Member(u32::try_from(place).unwrap()),
         );
         NewInput::Result(NewEdge {
-            upstream,
+            dependency,
             policy: *policy,
         })
     };
@@ -138,11 +138,11 @@ proptest! {
         let straight: Vec<usize> = (0..shape.edges.len()).collect();
         let ends = ends(&shape, &straight, false);
         for (job, edges) in shape.edges.iter().enumerate() {
-            let is_behind_a_failure = edges.iter().any(|(upstream, policy)| {
+            let is_behind_a_failure = edges.iter().any(|(dependency, policy)| {
                 let has_failed = matches!(
-                    ends[*upstream],
+                    ends[*dependency],
                     Some(JobState::Failed)
-                ) || shape.named.contains(upstream);
+                ) || shape.named.contains(dependency);
                 has_failed && *policy == FailurePolicy::Fail
             });
             if is_behind_a_failure && !shape.named.contains(&job) {

@@ -20,11 +20,11 @@ fn after(members: &[u32]) -> NewJob {
 }
 
 /// Waits for a job of another shard that was submitted earlier.
-fn after_remote(upstream: &JobRef) -> NewJob {
+fn after_remote(dependency: &JobRef) -> NewJob {
     let mut job = job();
     job.inputs.push(NewInput::Result(NewEdge {
-        upstream: Upstream::Remote {
-            job: upstream.clone(),
+        dependency: Dependency::Remote {
+            job: dependency.clone(),
             is_member: false,
         },
         policy: FailurePolicy::Fail,
@@ -198,7 +198,7 @@ fn a_job_that_was_called_off_on_another_shard_comes_back_with_the_one_that_needs
 }
 
 #[test]
-fn a_dependent_that_was_deleted_or_has_an_upstream_that_still_fails_stays_ended() {
+fn a_dependent_that_was_deleted_or_has_an_dependency_that_still_fails_stays_ended() {
     let mut cluster = Cluster::new(&["1", "2", "3"]);
     let ids = cluster.submit(vec![
         ("1", job()),
@@ -239,7 +239,7 @@ fn rel_x7_a_shard_revives_only_what_failed_because_of_its_jobs() {
         at: Timestamp(1),
         message: Message::ReviveDependent {
             namespace: Namespace::default(),
-            upstream: ids[0].id.clone(),
+            dependency: ids[0].id.clone(),
             dependent: key,
             slot: 0,
             within: None,
@@ -271,7 +271,7 @@ fn rel_k2_those_that_failed_with_a_job_do_not_keep_it() {
 #[test]
 fn the_retry_of_a_graph_reaches_each_of_its_shards() {
     let mut cluster = Cluster::new(&["1", "2", "3"]);
-    // Several pages on shard 2, dependents before their upstreams, and failures of their own.
+    // Several pages on shard 2, dependents before their dependencies, and failures of their own.
     let ids = cluster.submit(vec![
         ("1", job()),
         ("2", after(&[2])),

@@ -949,7 +949,7 @@ fn a_retry_with_dependents_leaves_alone_what_ended_for_other_reasons() {
     };
     let both = NewJob {
         after: vec![NewEdge {
-            upstream: Upstream::Job(other),
+            dependency: Dependency::Job(other),
             policy: FailurePolicy::Fail,
         }],
         ..next.clone()
@@ -973,7 +973,7 @@ fn a_retry_with_dependents_leaves_alone_what_ended_for_other_reasons() {
     assert_eq!(
         skipped,
         ids[1..2],
-        "it would fail again with the other upstream"
+        "it would fail again with the other dependency"
     );
     assert_eq!(dependents, []);
     assert_eq!(world.ended(&ids[2]).state, JobState::Cancelled);
@@ -1055,7 +1055,7 @@ fn rel_g7_a_submission_that_cannot_be_run_is_refused_whole() {
         "kind_missing"
     );
     let nowhere = NewEdge {
-        upstream: Upstream::Job(JobId::new("x").unwrap()),
+        dependency: Dependency::Job(JobId::new("x").unwrap()),
         policy: FailurePolicy::Fail,
     };
     assert_eq!(
@@ -1063,7 +1063,7 @@ fn rel_g7_a_submission_that_cannot_be_run_is_refused_whole() {
             after: vec![nowhere],
             ..job()
         }])),
-        "upstream_not_found"
+        "dependency_not_found"
     );
     let large = Bytes::from(vec![0; (1 << 20) + 1]);
     assert_eq!(
@@ -1126,7 +1126,7 @@ fn a_completed_job_may_go_on_in_another_queue() {
 fn dependencies_of_a_blocked_job_can_be_added_and_taken_back() {
     let mut world = World::new();
     let edge = |member| NewEdge {
-        upstream: Upstream::Member(member),
+        dependency: Dependency::Member(member),
         policy: FailurePolicy::Wait,
     };
     let ids = world.enqueue(vec![
@@ -1753,7 +1753,7 @@ fn rel_l9_a_longer_renewal_outlives_a_restart() {
 fn rel_t1_jobs_are_not_made_to_wait_for_each_other() {
     let mut world = World::new();
     let edge = NewEdge {
-        upstream: Upstream::Member(0),
+        dependency: Dependency::Member(0),
         policy: FailurePolicy::Wait,
     };
     let ids = world.enqueue(vec![
@@ -1787,9 +1787,9 @@ fn rel_t1_jobs_are_not_made_to_wait_for_each_other() {
 fn rel_t1_a_revival_does_not_close_a_circle() {
     let mut world = World::new();
     let waiting_for = |id: &JobId| {
-        let upstream = Upstream::Job(id.clone());
+        let dependency = Dependency::Job(id.clone());
         let edge = NewEdge {
-            upstream,
+            dependency,
             policy: FailurePolicy::Wait,
         };
         NewJob {
@@ -1830,7 +1830,7 @@ fn rel_t1_a_revival_does_not_close_a_circle() {
 fn rel_t1_a_dependency_on_a_job_that_has_failed_is_refused_or_ignored() {
     let mut world = World::new();
     let edge = NewEdge {
-        upstream: Upstream::Member(0),
+        dependency: Dependency::Member(0),
         policy: FailurePolicy::Wait,
     };
     let ids = world.enqueue(vec![
@@ -1885,13 +1885,13 @@ fn rel_r5_a_job_that_comes_back_after_its_deadline_is_not_handed_out_again() {
 }
 
 #[test]
-fn rel_g5_an_upstream_of_two_graphs_is_called_off_when_both_fail_at_once() {
+fn rel_g5_an_dependency_of_two_graphs_is_called_off_when_both_fail_at_once() {
     // Job 1 is needed by its own graph and by another; both dependents fail with job 0.
     for own_is_first in [true, false] {
         let mut world = World::new();
         let after = |id: &JobId| {
             NewInput::Result(NewEdge {
-                upstream: Upstream::Job(id.clone()),
+                dependency: Dependency::Job(id.clone()),
                 policy: FailurePolicy::Fail,
             })
         };
@@ -1969,7 +1969,7 @@ fn a_revived_job_ignores_the_failure_that_its_edge_ignores() {
     let deadline = Some(world.now.wall.after(secs(5)));
     let root = world.enqueue_one(job());
     let edge = NewEdge {
-        upstream: Upstream::Job(root),
+        dependency: Dependency::Job(root),
         policy: FailurePolicy::Ignore,
     };
     let lenient = world.enqueue_one(NewJob {

@@ -21,7 +21,7 @@ fn after(mut job: NewJob, members: &[u32]) -> NewJob {
 
 fn remote(shard_name: &str, id: &JobId, policy: FailurePolicy) -> NewInput {
     NewInput::Result(NewEdge {
-        upstream: Upstream::Remote {
+        dependency: Dependency::Remote {
             job: JobRef {
                 shard: shard(shard_name),
                 id: id.clone(),
@@ -433,7 +433,7 @@ fn rel_x7_a_shard_speaks_for_its_own_jobs_only() {
         at: Timestamp(1),
         message: Message::Ended {
             namespace: Namespace::default(),
-            upstream: ids[1].id.clone(),
+            dependency: ids[1].id.clone(),
             dependent: key,
             slot: 1,
             outcome: Outcome::Succeeded,
@@ -481,7 +481,7 @@ fn rel_k2_what_an_undecided_submission_waits_for_is_not_deleted() {
     let outside = cluster.named("1").enqueue_one(job());
     let mut waits = job();
     waits.inputs.push(NewInput::Result(NewEdge {
-        upstream: Upstream::Job(outside.clone()),
+        dependency: Dependency::Job(outside.clone()),
         policy: FailurePolicy::Fail,
     }));
     let jobs = vec![(shard("1"), waits), (shard("2"), job())];
@@ -778,7 +778,7 @@ fn rel_g8_a_part_starts_though_what_it_waits_for_ended_earlier_in_the_same_lette
     cluster.named("2").ok(cancel_graph(graph));
     let mut waits = job();
     waits.inputs.push(NewInput::Result(NewEdge {
-        upstream: Upstream::Job(ids[0].id.clone()),
+        dependency: Dependency::Job(ids[0].id.clone()),
         policy: FailurePolicy::Ignore,
     }));
     let later = cluster.submit(vec![("2", job()), ("1", waits)]);

@@ -196,14 +196,14 @@ impl Rows {
                     .remove(&(namespace, graph))
                     .expect("it is there");
             }
-            Change::PutDependent(upstream, dependent) => {
+            Change::PutDependent(dependency, dependent) => {
                 let (shard, key, slot) = (dependent.shard.clone(), dependent.key, dependent.slot);
                 self.dependents
-                    .insert((upstream, shard, key, slot), *dependent);
+                    .insert((dependency, shard, key, slot), *dependent);
             }
-            Change::RemoveDependent(upstream, shard, key, slot) => {
+            Change::RemoveDependent(dependency, shard, key, slot) => {
                 self.dependents
-                    .remove(&(upstream, shard, key, slot))
+                    .remove(&(dependency, shard, key, slot))
                     .expect("it is there");
             }
             Change::PutKey(record) => {
@@ -309,10 +309,12 @@ impl World {
             for key in keys {
                 let rows = self.rows.inputs.range((key, 0)..=(key, u32::MAX));
                 for (_, row) in rows {
-                    if let InputState::Missing { upstream, .. }
-                    | InputState::Delivered { upstream, .. } = &row.state
+                    if let InputState::Missing { dependency, .. }
+                    | InputState::Delivered { dependency, .. } = &row.state
                     {
-                        known.jobs.extend(self.rows.finished.get(upstream).cloned());
+                        known
+                            .jobs
+                            .extend(self.rows.finished.get(dependency).cloned());
                     }
                     known.inputs.push(row.clone());
                 }
@@ -434,7 +436,7 @@ impl World {
         rows.parts.into_values().for_each(|row| loader.part(row));
         rows.dependents
             .into_iter()
-            .for_each(|((upstream, ..), row)| loader.dependent(upstream, row));
+            .for_each(|((dependency, ..), row)| loader.dependent(dependency, row));
         rows.keys.into_values().for_each(|row| loader.key(row));
         rows.elements
             .into_values()
@@ -546,7 +548,7 @@ pub fn quick_retries(max: u32) -> RetryPolicy {
 
 pub fn result_of(member: u32, policy: FailurePolicy) -> NewInput {
     NewInput::Result(NewEdge {
-        upstream: Upstream::Member(member),
+        dependency: Dependency::Member(member),
         policy,
     })
 }
@@ -667,7 +669,7 @@ impl Archive for &Rows {
     type Error = std::convert::Infallible;
 
     fn dependents(&mut self, key: JobKey) -> Result<Vec<JobKey>, Self::Error> {
-        let waits = |row: &&InputRow| matches!(row.state, InputState::Missing { upstream, .. } if upstream == key);
+        let waits = |row: &&InputRow| matches!(row.state, InputState::Missing { dependency, .. } if dependency == key);
         Ok(self
             .inputs
             .values()

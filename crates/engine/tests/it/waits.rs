@@ -13,7 +13,7 @@ use ganger_types::reply::Reason;
 use ganger_types::*;
 
 fn waits_for(shard_name: &str, id: &JobId, policy: FailurePolicy) -> NewJob {
-    let upstream = Upstream::Remote {
+    let dependency = Dependency::Remote {
         job: JobRef {
             shard: shard(shard_name),
             id: id.clone(),
@@ -22,19 +22,19 @@ fn waits_for(shard_name: &str, id: &JobId, policy: FailurePolicy) -> NewJob {
     };
     let mut job = job();
     job.inputs
-        .push(NewInput::Result(NewEdge { upstream, policy }));
+        .push(NewInput::Result(NewEdge { dependency, policy }));
     job
 }
 
 /// A job on shard 2, and one on shard 1 that waits for it; both shards know.
 fn one_waits(policy: FailurePolicy) -> (Cluster, JobId, JobId) {
     let mut cluster = Cluster::new(&["1", "2"]);
-    let upstream = cluster.named("2").enqueue_one(job());
+    let dependency = cluster.named("2").enqueue_one(job());
     let waits = cluster
         .named("1")
-        .enqueue_one(waits_for("2", &upstream, policy));
+        .enqueue_one(waits_for("2", &dependency, policy));
     cluster.pump();
-    (cluster, upstream, waits)
+    (cluster, dependency, waits)
 }
 
 /// Loses what shard 2 knows of those who wait, as a mistake would.
@@ -90,7 +90,7 @@ fn rel_t1_a_failure_that_nobody_told_of_counts_by_the_policy_of_the_edge() {
         (FailurePolicy::Ignore, JobState::Ready),
         (FailurePolicy::Wait, JobState::Blocked),
     ] {
-        let (mut cluster, upstream, waits) = one_waits(policy);
+        let (mut cluster, dependency, waits) = one_waits(policy);
         forget_dependents(&mut cluster);
         let grant = cluster.named("2").lease_one("w");
         cluster.named("2").ok(fail(&grant, true));
@@ -101,7 +101,7 @@ fn rel_t1_a_failure_that_nobody_told_of_counts_by_the_policy_of_the_edge() {
         assert_eq!(cluster.named("1").state(&waits), Some(state));
         assert_eq!(waiting_messages(&cluster), 0);
         if policy == FailurePolicy::Wait {
-            cluster.named("2").ok(revive(&[upstream]));
+            cluster.named("2").ok(revive(&[dependency]));
             let grant = cluster.named("2").lease_one("w");
             cluster.named("2").ok(complete(&grant, "2"));
             cluster.pump();
@@ -185,8 +185,8 @@ fn many_waits_are_asked_about_in_rounds_with_pauses() {
     const JOBS: usize = 2_500;
     let mut cluster = Cluster::new(&["1", "2"]);
     let (one, two) = (shard("1"), shard("2"));
-    let upstream = cluster.named("2").enqueue_one(job());
-    let jobs = (0..JOBS).map(|_| waits_for("2", &upstream, FailurePolicy::Fail));
+    let dependency = cluster.named("2").enqueue_one(job());
+    let jobs = (0..JOBS).map(|_| waits_for("2", &dependency, FailurePolicy::Fail));
     cluster.named("1").enqueue(jobs.collect());
     cluster.pump();
     let mut asked = Vec::new();
@@ -204,11 +204,11 @@ fn many_waits_are_asked_about_in_rounds_with_pauses() {
 
 #[test]
 fn a_round_is_over_when_what_was_left_of_it_needs_no_question_any_more() {
-    let (mut cluster, upstream, _) = one_waits(FailurePolicy::Fail);
+    let (mut cluster, dependency, _) = one_waits(FailurePolicy::Fail);
     let (one, two) = (shard("1"), shard("2"));
     cluster.pass(secs(60));
     // Of this one shard 2 has not heard yet, so it is not asked about.
-    let job = waits_for("2", &upstream, FailurePolicy::Fail);
+    let job = waits_for("2", &dependency, FailurePolicy::Fail);
     let late = cluster.named("1").enqueue_one(job);
     assert_eq!(cluster.waits_due(&one, &two).len(), 1);
     cluster.ask();
@@ -253,7 +253,7 @@ fn nobody_is_asked_while_nothing_waits_or_traffic_is_stopped() {
 
 #[test]
 fn a_shard_that_has_started_anew_is_asked_soon_after_it_is_heard() {
-    let (mut cluster, upstream, _) = one_waits(FailurePolicy::Fail);
+    let (mut cluster, dependency, _) = one_waits(FailurePolicy::Fail);
     let (one, two) = (shard("1"), shard("2"));
     let grant = cluster.named("1").enqueue_one(job());
     cluster
@@ -267,7 +267,7 @@ fn a_shard_that_has_started_anew_is_asked_soon_after_it_is_heard() {
     cluster.pass(secs(5));
     let waits = cluster.waits_due(&one, &two);
     assert_eq!(waits.len(), 1);
-    assert_eq!(waits[0].upstream, upstream);
+    assert_eq!(waits[0].dependency, dependency);
 }
 
 #[test]

@@ -89,7 +89,7 @@ fn document(answer: &str) -> serde_json::Value {
 /// The result of a job of the same submission.
 fn reference(name: &str) -> v1::Input {
     let edge = v1::Edge {
-        upstream: Some(v1::edge::Upstream::Name(name.to_owned())),
+        dependency: Some(v1::edge::Dependency::Name(name.to_owned())),
         ..v1::Edge::default()
     };
     v1::Input {
@@ -632,11 +632,11 @@ async fn rel_x7_one_certificate_names_all_shards_of_a_process_and_no_others() {
     // A chain 1 <- 3 <- 2, submitted to either server: both speak for what they have.
     for addr in [first, second] {
         let mut jobs = JobsClient::new(secure(addr, &alone));
-        let job = |name: &str, shard: &str, upstream: Option<&str>| v1::NewJob {
+        let job = |name: &str, shard: &str, dependency: Option<&str>| v1::NewJob {
             kind: "k".into(),
             name: name.into(),
             shard: shard.into(),
-            inputs: upstream.iter().map(|name| reference(name)).collect(),
+            inputs: dependency.iter().map(|name| reference(name)).collect(),
             ..v1::NewJob::default()
         };
         let submission = v1::EnqueueRequest {

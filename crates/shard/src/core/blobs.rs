@@ -170,16 +170,16 @@ fn kept(blob: &Bytes) -> Bytes {
     }
 }
 
-/// The upstreams whose results this turn gave to live jobs.
+/// The dependencies whose results this turn gave to live jobs.
 fn delivered(changes: &[Change]) -> BTreeSet<JobKey> {
-    let upstream = |change: &Change| match change {
+    let dependency = |change: &Change| match change {
         Change::PutInput(InputRow {
-            state: InputState::Delivered { upstream, .. },
+            state: InputState::Delivered { dependency, .. },
             ..
-        }) => Some(*upstream),
+        }) => Some(*dependency),
         _ => None,
     };
-    changes.iter().filter_map(upstream).collect()
+    changes.iter().filter_map(dependency).collect()
 }
 
 #[cfg(test)]
@@ -263,7 +263,7 @@ mod tests {
             job: JobKey(9),
             slot: 0,
             state: InputState::Delivered {
-                upstream: JobKey(2),
+                dependency: JobKey(2),
                 id: ganger_types::JobId::new("two").expect("short"),
                 policy: ganger_types::FailurePolicy::Fail,
             },

@@ -1,4 +1,4 @@
-//! Handing jobs out with what their programs need: payload, inputs, results of upstreams.
+//! Handing jobs out with what their programs need: payload, inputs, results of dependencies.
 
 use std::collections::BTreeSet;
 
@@ -251,12 +251,12 @@ impl<R: Reader, T: Ticket> Core<R, T> {
     ) -> Result<Bytes, DeliveryFault> {
         match state {
             Some(InputState::Value(bytes) | InputState::Received { value: bytes, .. }) => Ok(bytes),
-            Some(InputState::Delivered { upstream, .. }) => self.read_result(upstream),
+            Some(InputState::Delivered { dependency, .. }) => self.read_result(dependency),
             Some(InputState::Ignored { .. }) => Ok(NULL),
             Some(
                 InputState::Missing { id, .. }
                 | InputState::Remote {
-                    upstream: JobRef { id, .. },
+                    dependency: JobRef { id, .. },
                     ..
                 },
             ) => Err(DeliveryFault::Damaged(format!(
@@ -268,30 +268,30 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         }
     }
 
-    fn read_result(&mut self, upstream: JobKey) -> Result<Bytes, DeliveryFault> {
-        if let Some(result) = self.pending().result(upstream) {
+    fn read_result(&mut self, dependency: JobKey) -> Result<Bytes, DeliveryFault> {
+        if let Some(result) = self.pending().result(dependency) {
             self.numbers.counters.blob_hits_total.inc();
             return Ok(result.unwrap_or(NULL));
         }
-        if let Some(result) = self.blobs.result(upstream) {
+        if let Some(result) = self.blobs.result(dependency) {
             self.numbers.counters.blob_hits_total.inc();
             return Ok(result.clone());
         }
         self.numbers.counters.blob_misses_total.inc();
         let reader = &mut self.live().reader;
-        if let Some(result) = reader.result(upstream)? {
+        if let Some(result) = reader.result(dependency)? {
             return Ok(result);
         }
-        let record = reader.job(upstream)?.map(|job| job.record);
+        let record = reader.job(dependency)?.map(|job| job.record);
         let expected = record
             .as_ref()
             .and_then(|record| record.finished.as_ref()?.result_bytes);
         match (record, expected) {
             (None, _) => Err(DeliveryFault::Damaged(format!(
-                "job {upstream}, an input, is missing"
+                "job {dependency}, an input, is missing"
             ))),
             (Some(_), Some(bytes)) if bytes > 0 => Err(DeliveryFault::Damaged(format!(
-                "the result of {bytes} bytes of job {upstream}, an input, is missing"
+                "the result of {bytes} bytes of job {dependency}, an input, is missing"
             ))),
             (Some(_), Some(_)) => Ok(Bytes::new()),
             (Some(_), None) => Ok(NULL),

@@ -75,22 +75,22 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         if !with_inputs {
             return Ok(known);
         }
-        let mut upstreams = BTreeSet::new();
+        let mut dependencies = BTreeSet::new();
         for job in &known.jobs {
             known.inputs.extend(self.input_rows(job.key)?);
         }
         for row in &known.inputs {
-            if let InputState::Missing { upstream, .. } | InputState::Delivered { upstream, .. } =
-                &row.state
+            if let InputState::Missing { dependency, .. }
+            | InputState::Delivered { dependency, .. } = &row.state
             {
-                upstreams.insert(*upstream);
+                dependencies.insert(*dependency);
             }
         }
         for job in &known.jobs {
-            upstreams.remove(&job.key);
+            dependencies.remove(&job.key);
         }
-        for upstream in upstreams {
-            known.jobs.extend(self.ended_by_key(upstream)?);
+        for dependency in dependencies {
+            known.jobs.extend(self.ended_by_key(dependency)?);
         }
         Ok(known)
     }
@@ -148,7 +148,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
 /// Finished jobs in the turns in flight and in the store.
 struct FinishedLookup<'a, R, T> {
     core: &'a mut Core<R, T>,
-    /// Dependents by their upstreams, as the turns in flight have written them.
+    /// Dependents by their dependencies, as the turns in flight have written them.
     pending: BTreeMap<JobKey, Vec<JobKey>>,
 }
 

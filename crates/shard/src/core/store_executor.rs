@@ -239,7 +239,7 @@ fn give(loader: &mut Loader, row: Loaded) {
         Loaded::Peer(record) => loader.peer(*record),
         Loaded::Outbox(record) => loader.outbox(*record),
         Loaded::Part(record) => loader.part(*record),
-        Loaded::Dependent(upstream, dependent) => loader.dependent(upstream, *dependent),
+        Loaded::Dependent(dependency, dependent) => loader.dependent(dependency, *dependent),
         Loaded::Key(record) => loader.key(*record),
         Loaded::Element(record) => loader.element(*record),
         Loaded::Qless(namespace, row) => loader.qless(namespace, *row),

@@ -315,11 +315,11 @@ impl<T> PendingRows<'_, T> {
             for change in changes {
                 if let Change::PutInput(InputRow {
                     job,
-                    state: InputState::Missing { upstream, .. },
+                    state: InputState::Missing { dependency, .. },
                     ..
                 }) = change
                 {
-                    found.entry(*upstream).or_default().push(*job);
+                    found.entry(*dependency).or_default().push(*job);
                 }
             }
         }

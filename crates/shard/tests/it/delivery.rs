@@ -1,4 +1,4 @@
-//! What is handed out with a job: payload, inputs, results of upstreams, wherever they are just now.
+//! What is handed out with a job: payload, inputs, results of dependencies, wherever they are just now.
 
 use std::time::Duration;
 
@@ -6,8 +6,8 @@ use crate::kit::{Bench, complete, enqueue, held, ids, lease, new_job};
 use ganger_shard::{CallError, Delivery, Settings};
 use ganger_store::MemoryStore;
 use ganger_types::command::{
-    ConfigureNamespace, ConfigureQueue, Fail, NewEdge, NewInput, NewJob, QueueChange, Revive,
-    Upstream,
+    ConfigureNamespace, ConfigureQueue, Dependency, Fail, NewEdge, NewInput, NewJob, QueueChange,
+    Revive,
 };
 use ganger_types::{
     Bytes, Clock, Command, FailurePolicy, Group, JobState, Namespace, NamespaceSettings, Queue,
@@ -16,7 +16,7 @@ use ganger_types::{
 
 fn result_of(member: u32, policy: FailurePolicy) -> NewInput {
     NewInput::Result(NewEdge {
-        upstream: Upstream::Member(member),
+        dependency: Dependency::Member(member),
         policy,
     })
 }
@@ -321,7 +321,7 @@ async fn an_input_of_the_store_is_read_though_a_dependency_is_met_in_the_same_tu
     let mut last = new_job("last", "");
     last.inputs = vec![result_of(0, FailurePolicy::Fail)];
     last.after = vec![NewEdge {
-        upstream: Upstream::Member(1),
+        dependency: Dependency::Member(1),
         policy: FailurePolicy::Fail,
     }];
     let jobs = vec![new_job("first", "0"), new_job("first", "1"), last];

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ganger_types::command::{Enqueue, NewEdge, NewInput, NewJob, Start, Unique, Upstream};
+use ganger_types::command::{Dependency, Enqueue, NewEdge, NewInput, NewJob, Start, Unique};
 use ganger_types::{
     Backoff, Bytes, Command, FailurePolicy, JobId, JobName, Kind, Now, Priority, RetryPolicy,
 };
@@ -152,9 +152,9 @@ fn policy(plan: &Plan, dice: &mut Dice) -> FailurePolicy {
 }
 
 /// An edge to an earlier member, sometimes carrying its result.
-fn link(plan: &Plan, dice: &mut Dice, job: &mut NewJob, upstream: Upstream) {
+fn link(plan: &Plan, dice: &mut Dice, job: &mut NewJob, dependency: Dependency) {
     let edge = NewEdge {
-        upstream,
+        dependency,
         policy: policy(plan, dice),
     };
     if dice.chance(600) {
@@ -188,9 +188,9 @@ fn graph(plan: &Plan, lore: &mut Lore, dice: &mut Dice, now: Now) -> Vec<NewJob>
             job.id = None;
         }
     }
-    let member = |place: usize| Upstream::Member(u32::try_from(place).expect("few members"));
+    let member = |place: usize| Dependency::Member(u32::try_from(place).expect("few members"));
     for (place, job) in jobs.iter_mut().enumerate().skip(1) {
-        let upstreams: Vec<usize> = match shape {
+        let dependencies: Vec<usize> = match shape {
             Chain => vec![place - 1],
             FanIn => {
                 if place + 1 == count {
@@ -209,8 +209,8 @@ fn graph(plan: &Plan, lore: &mut Lore, dice: &mut Dice, now: Now) -> Vec<NewJob>
             Layers => (0..place).filter(|_| dice.chance(300)).collect(),
             Wide => vec![0],
         };
-        for upstream in upstreams {
-            link(plan, dice, job, member(upstream));
+        for dependency in dependencies {
+            link(plan, dice, job, member(dependency));
         }
     }
     if dice.chance(200) {
@@ -229,7 +229,7 @@ fn reverse(jobs: &mut [NewJob]) {
             NewInput::Value(_) => None,
         });
         for edge in inputs.chain(&mut job.after) {
-            if let Upstream::Member(member) = &mut edge.upstream {
+            if let Dependency::Member(member) = &mut edge.dependency {
                 *member = count - 1 - *member;
             }
         }
@@ -247,28 +247,28 @@ fn refer_to_existing(plan: &Plan, lore: &Lore, dice: &mut Dice, cmd: &mut Enqueu
         .filter(|(namespace, _)| *namespace == cmd.namespace)
         .collect();
     if let (Some((_, id)), Some(job)) = (dice.maybe(&known), cmd.jobs.first_mut()) {
-        link(plan, dice, job, Upstream::Job(id.clone()));
+        link(plan, dice, job, Dependency::Job(id.clone()));
     }
 }
 
 /// Makes the submission one that must be refused.
 fn spoil(cmd: &mut Enqueue, dice: &mut Dice, now: Now) {
     let place = dice.index(cmd.jobs.len());
-    let edge = |upstream| NewEdge {
-        upstream,
+    let edge = |dependency| NewEdge {
+        dependency,
         policy: FailurePolicy::Fail,
     };
     let here = u32::try_from(place).expect("few members");
     match dice.below(8) {
         0 => cmd.jobs.clear(),
         1 => cmd.jobs[place].kind = Kind::default(),
-        2 => cmd.jobs[place].after.push(edge(Upstream::Member(99))),
-        3 => cmd.jobs[place].after.push(edge(Upstream::Member(here))),
+        2 => cmd.jobs[place].after.push(edge(Dependency::Member(99))),
+        3 => cmd.jobs[place].after.push(edge(Dependency::Member(here))),
         4 => {
             let nobody = JobId::new("nobody").expect("short");
             cmd.jobs[place]
                 .inputs
-                .push(NewInput::Result(edge(Upstream::Job(nobody))));
+                .push(NewInput::Result(edge(Dependency::Job(nobody))));
         }
         5 => cmd.jobs[place].deadline = Some(now.wall.before(Duration::from_secs(1))),
         6 => cmd.jobs[place].payload = Bytes::from(vec![0; (1 << 20) + 1]),

@@ -246,14 +246,14 @@ fn complete(plan: &Plan, lore: &Lore, task: &Task, dice: &mut Dice) -> Command {
         } else {
             dice.millis(1, plan.lease_ms)
         },
-        after: upstreams(plan, lore, &held, dice),
+        after: dependencies(plan, lore, &held, dice),
         payload: dice.chance(300).then(|| Bytes::from_static(b"handed on")),
     });
     Command::Complete(Box::new(Complete { held, result, next }))
 }
 
 /// What a job waits for in its next queue: jobs that are known, sometimes itself, which must be refused.
-fn upstreams(plan: &Plan, lore: &Lore, held: &Held, dice: &mut Dice) -> Vec<JobId> {
+fn dependencies(plan: &Plan, lore: &Lore, held: &Held, dice: &mut Dice) -> Vec<JobId> {
     if !plan.does(Feature::NextDependencies) || !dice.chance(600) {
         return Vec::new();
     }

@@ -76,7 +76,7 @@ impl World {
     }
 
     /// At the end, when nothing waits: all graphs are retried, or all jobs that failed by themselves with what
-    /// depends on them. Then nothing stays failed behind upstreams that have all succeeded.
+    /// depends on them. Then nothing stays failed behind dependencies that have all succeeded.
     pub(super) fn bring_all_back(&mut self) -> Ran {
         if self.oracle.is_lawless {
             return Ok(());
@@ -141,7 +141,7 @@ impl World {
     /// no later one reaches.
     fn retry_all_roots(&mut self) -> Result<Vec<JobRef>, crate::oracle::Violation> {
         let is_root = |member: &Member| match member.place {
-            Place::Ended(Outcome::Failed) => member.group != "upstream",
+            Place::Ended(Outcome::Failed) => member.group != "dependency",
             Place::Ended(Outcome::Cancelled) => member.is_by_hand,
             _ => false,
         };
@@ -183,22 +183,22 @@ impl World {
             return Ok(());
         }
         let mut behind = BTreeSet::new();
-        for (slot, (upstream, policy)) in &member.edges {
-            let by = self.oracle.members.get(upstream).map(|by| by.place);
+        for (slot, (dependency, policy)) in &member.edges {
+            let by = self.oracle.members.get(dependency).map(|by| by.place);
             let succeeded = by == Some(Place::Ended(Outcome::Succeeded));
             // A job of another graph may have come back after this one failed once more: a graph calls its own.
-            let is_outside = self.oracle.members.get(upstream);
+            let is_outside = self.oracle.members.get(dependency);
             let is_outside = is_outside.is_none_or(|by| by.graph != member.graph);
             let is_beyond = is_outside && self.retries_graphs();
             // Nor does a result that it had come back once it is deleted.
             let is_gone = matches!(by, None | Some(Place::Gone));
             if is_gone {
-                behind.insert(upstream);
+                behind.insert(dependency);
             }
             if *policy != FailurePolicy::Ignore
                 && (!succeeded || is_beyond || member.is_unsure_of(*slot))
             {
-                behind.insert(upstream);
+                behind.insert(dependency);
             }
         }
         if behind.is_empty() {

@@ -501,14 +501,17 @@ impl World {
     }
 
     fn refers(&mut self, ids: &[JobRef]) {
-        let upstreams: Vec<JobRef> = ids
+        let dependencies: Vec<JobRef> = ids
             .iter()
             .filter_map(|id| self.oracle.members.get(id))
             .flat_map(|member| member.edges.values())
-            .map(|(upstream, _)| upstream.clone())
+            .map(|(dependency, _)| dependency.clone())
             .collect();
-        for upstream in upstreams.iter().filter(|upstream| !ids.contains(upstream)) {
-            if self.oracle.members.contains_key(upstream) {
+        for dependency in dependencies
+            .iter()
+            .filter(|dependency| !ids.contains(dependency))
+        {
+            if self.oracle.members.contains_key(dependency) {
                 self.reach("reference-to-a-job-elsewhere");
             } else {
                 self.reach("reference-to-an-unknown-job");

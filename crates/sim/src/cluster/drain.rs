@@ -154,7 +154,7 @@ impl World {
             let rows = &node.store.rows;
             for ((key, slot), state) in &rows.inputs {
                 let InputState::Remote {
-                    upstream, policy, ..
+                    dependency, policy, ..
                 } = state
                 else {
                     continue;
@@ -162,16 +162,16 @@ impl World {
                 let Some(job) = rows.live.get(key) else {
                     continue;
                 };
-                let there = &self.nodes[self.place(&upstream.shard)].store;
+                let there = &self.nodes[self.place(&dependency.shard)].store;
                 let mut live = there.rows.live.values();
-                let may_come = live.any(|job| job.id == upstream.id)
-                    || (*policy == FailurePolicy::Wait && self.has_failed(upstream));
+                let may_come = live.any(|job| job.id == dependency.id)
+                    || (*policy == FailurePolicy::Wait && self.has_failed(dependency));
                 let mut dependents = there.dependents.keys();
                 let is_known =
                     dependents.any(|(_, shard, by, at)| (shard, by, at) == (&node.id, key, slot));
                 if !may_come || !is_known {
                     let what = format!(
-                        "job {}/{} waits for {upstream:?} under {policy:?}: it may come: {may_come}, its shard knows: {is_known}",
+                        "job {}/{} waits for {dependency:?} under {policy:?}: it may come: {may_come}, its shard knows: {is_known}",
                         node.id, job.id
                     );
                     return Err(broken("T1", what));
@@ -220,7 +220,10 @@ impl World {
         let graph = self.oracle.members[job].graph;
         // Whom a stranger needed when a member ended goes on, also if the stranger ends later.
         self.oracle.members.values().any(|member| {
-            let takes = member.edges.values().any(|(upstream, _)| upstream == job);
+            let takes = member
+                .edges
+                .values()
+                .any(|(dependency, _)| dependency == job);
             takes && (member.place == Place::Live || member.graph != graph)
         })
     }
@@ -313,8 +316,8 @@ impl World {
         }
         let edges = self.oracle.members.get(job).map(|member| &member.edges);
         edges.is_some_and(|edges| {
-            edges.values().any(|(upstream, policy)| {
-                let by = self.oracle.members.get(upstream).map(|by| by.place);
+            edges.values().any(|(dependency, policy)| {
+                let by = self.oracle.members.get(dependency).map(|by| by.place);
                 let is_lost =
                     matches!(by, Some(Place::Ended(outcome)) if outcome != Outcome::Succeeded);
                 *policy == FailurePolicy::Wait && is_lost
@@ -370,11 +373,11 @@ impl World {
         Ok(())
     }
 
-    /// Holds an ending against those of the upstreams: by the edges' policies, and nothing else.
+    /// Holds an ending against those of the dependencies: by the edges' policies, and nothing else.
     fn outcome(&self, job: &JobRef) -> Ran {
         let member = &self.oracle.members[job];
-        let fails_by = |slot: u32, upstream: &JobRef, policy: FailurePolicy| {
-            let by = self.oracle.members.get(upstream).map(|by| by.place);
+        let fails_by = |slot: u32, dependency: &JobRef, policy: FailurePolicy| {
+            let by = self.oracle.members.get(dependency).map(|by| by.place);
             // One that is deleted may have succeeded before.
             let is_gone = matches!(by, None | Some(Place::Gone)) && !member.has(slot);
             let failed = matches!(by, Some(Place::Ended(end)) if end != Outcome::Succeeded);
@@ -385,8 +388,8 @@ impl World {
             }
         };
         let mut edges = member.edges.iter();
-        let fails = edges.any(|(slot, (upstream, policy))| {
-            !member.is_unsure_of(*slot) && fails_by(*slot, upstream, *policy)
+        let fails = edges.any(|(slot, (dependency, policy))| {
+            !member.is_unsure_of(*slot) && fails_by(*slot, dependency, *policy)
         });
         let mut edges = member.edges.iter();
         let may_fail = fails
@@ -396,7 +399,7 @@ impl World {
         let may_be_called_off = self.oracle.is_unneeded(job) || member.is_by_hand;
         let is_right = match member.place {
             Place::Gone => member.is_by_hand,
-            Place::Ended(Outcome::Failed) if member.group == "upstream" => may_fail,
+            Place::Ended(Outcome::Failed) if member.group == "dependency" => may_fail,
             Place::Ended(Outcome::Succeeded | Outcome::Failed) => !fails,
             Place::Ended(Outcome::Cancelled) => may_be_called_off,
             _ => false,
@@ -404,19 +407,19 @@ impl World {
         if is_right {
             return Ok(());
         }
-        let upstreams: Vec<_> = member
+        let dependencies: Vec<_> = member
             .edges
             .values()
-            .map(|(upstream, policy)| {
+            .map(|(dependency, policy)| {
                 (
-                    upstream,
+                    dependency,
                     policy,
-                    self.oracle.members.get(upstream).map(|by| by.place),
+                    self.oracle.members.get(dependency).map(|by| by.place),
                 )
             })
             .collect();
         let what = format!(
-            "{job:?} is {:?} ({}) behind {upstreams:?}",
+            "{job:?} is {:?} ({}) behind {dependencies:?}",
             member.place, member.group
         );
         Err(broken("G6", what))

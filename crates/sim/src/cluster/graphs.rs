@@ -1,7 +1,7 @@
 //! Graphs of all shapes, spread over shards.
 
 use ganger_engine::Spread;
-use ganger_types::command::{NewEdge, NewInput, NewJob, Upstream};
+use ganger_types::command::{Dependency, NewEdge, NewInput, NewJob};
 use ganger_types::{
     Backoff, Bytes, ClaimKey, FailurePolicy, JobId, JobRef, Kind, Namespace, RetryPolicy, ShardId,
 };
@@ -21,11 +21,11 @@ pub(crate) struct Around<'a> {
 
 /// Draws a submission.
 pub(crate) fn draw(around: &Around<'_>, dice: &mut Dice) -> Spread {
-    let upstreams = shape(around.plan, dice);
+    let dependencies = shape(around.plan, dice);
     let width = dice.index(around.shards.len()) + 1;
     let first = dice.index(around.shards.len());
     let mut jobs: Vec<(ShardId, NewJob)> = Vec::new();
-    for (place, members) in upstreams.iter().enumerate() {
+    for (place, members) in dependencies.iter().enumerate() {
         let shard = &around.shards[(first + dice.index(width)) % around.shards.len()];
         jobs.push((shard.clone(), member(around, place, members, dice)));
     }
@@ -115,9 +115,9 @@ fn member(around: &Around<'_>, place: usize, members: &[usize], dice: &mut Dice)
         let value = Bytes::from(format!("\"value of {number}\""));
         job.inputs.push(NewInput::Value(value));
     }
-    for upstream in members {
+    for dependency in members {
         let edge = NewEdge {
-            upstream: Upstream::Member(u32::try_from(*upstream).expect("graphs are small")),
+            dependency: Dependency::Member(u32::try_from(*dependency).expect("graphs are small")),
             policy: policy(around.plan, dice),
         };
         if dice.chance(200) {
@@ -135,20 +135,20 @@ fn refer(around: &Around<'_>, jobs: &mut [(ShardId, NewJob)], dice: &mut Dice) {
         if !dice.chance(400) {
             continue;
         }
-        let mut upstream = dice.pick(around.earlier).clone();
-        if dice.chance(100) && upstream.shard != *shard {
-            upstream.id = JobId::new(format!("never-{}", around.number)).expect("an id is short");
+        let mut dependency = dice.pick(around.earlier).clone();
+        if dice.chance(100) && dependency.shard != *shard {
+            dependency.id = JobId::new(format!("never-{}", around.number)).expect("an id is short");
         }
-        let upstream = if upstream.shard == *shard {
-            Upstream::Job(upstream.id)
+        let dependency = if dependency.shard == *shard {
+            Dependency::Job(dependency.id)
         } else {
-            Upstream::Remote {
-                job: upstream,
+            Dependency::Remote {
+                job: dependency,
                 is_member: false,
             }
         };
         let policy = policy(around.plan, dice);
         job.inputs
-            .push(NewInput::Result(NewEdge { upstream, policy }));
+            .push(NewInput::Result(NewEdge { dependency, policy }));
     }
 }

@@ -252,7 +252,7 @@ impl World {
                 continue;
             };
             let Message::Follow {
-                upstream,
+                dependency,
                 dependent,
                 ..
             } = &record.message
@@ -271,7 +271,7 @@ impl World {
             // When a graph is called off, its members do not tell each other that they end.
             if !graph.is_wild && !graph.is_cancelled {
                 let what = format!(
-                    "shard {} does not know that {job:?} waits for its job {upstream}",
+                    "shard {} does not know that {job:?} waits for its job {dependency}",
                     record.to
                 );
                 return Err(broken("T1", what));

@@ -8,7 +8,7 @@ mod inputs;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ganger_types::command::{NewInput, NewJob, Upstream};
+use ganger_types::command::{Dependency, NewInput, NewJob};
 use ganger_types::reply::Enqueued;
 use ganger_types::{
     Bytes, Change, FailurePolicy, Graph, InputRow, JobId, JobKey, JobRecord, JobRef, Namespace,
@@ -56,7 +56,7 @@ pub(crate) struct Member {
     pub(crate) is_by_hand: bool,
     /// It has ended without success, at some time: a person may have revived it since.
     has_failed: bool,
-    /// Slots whose upstream, on another shard, was deleted, and another job made under its id: either of the two may
+    /// Slots whose dependency, on another shard, was deleted, and another job made under its id: either of the two may
     /// meet them. The value is the deleted one.
     unsure: BTreeMap<u32, JobRef>,
     /// What was submitted under its id.
@@ -142,17 +142,17 @@ impl Oracle {
             unborn.insert(ids[place].clone(), member);
         }
         for id in ids {
-            let upstreams = unborn[id].edges.values();
-            let upstreams: Vec<JobRef> = upstreams.map(|edge| edge.0.clone()).collect();
-            for upstream in upstreams {
-                if let Some(member) = unborn.get_mut(&upstream) {
+            let dependencies = unborn[id].edges.values();
+            let dependencies: Vec<JobRef> = dependencies.map(|edge| edge.0.clone()).collect();
+            for dependency in dependencies {
+                if let Some(member) = unborn.get_mut(&dependency) {
                     member.users.insert(id.clone());
                 }
             }
         }
         // What waits for a job that a person has touched follows no simple rule either.
-        let upstreams = ids.iter().flat_map(|id| unborn[id].edges.values());
-        let mut outside = upstreams.filter_map(|(upstream, _)| self.members.get(upstream));
+        let dependencies = ids.iter().flat_map(|id| unborn[id].edges.values());
+        let mut outside = dependencies.filter_map(|(dependency, _)| self.members.get(dependency));
         let is_wild = outside.any(|by| by.graph != graph && self.graphs[by.graph].is_wild);
         self.by_name.insert(name.clone(), graph);
         self.graphs.push(Submission {
@@ -201,12 +201,12 @@ impl Oracle {
             // A shard knows its own jobs by number. Over a border they are known by their ids, and one that is
             // revived asks by that id anew.
             let knows_it = other.shard == job.shard && member.place != Place::Unborn;
-            for (slot, (upstream, _)) in &mut member.edges {
-                if upstream != job {
+            for (slot, (dependency, _)) in &mut member.edges {
+                if dependency != job {
                     continue;
                 }
                 if knows_it {
-                    upstream.clone_from(&name);
+                    dependency.clone_from(&name);
                 } else {
                     member.unsure.insert(*slot, name.clone());
                 }
@@ -271,8 +271,8 @@ impl Oracle {
         let name = Graph::new(format!("of {shard}, number {graph}")).expect("a name is short");
         self.submitted(&name, &bare, &ids);
         for id in &ids {
-            for (upstream, _) in edges[id].values() {
-                if let Some(member) = self.graphs[graph].unborn.get_mut(upstream) {
+            for (dependency, _) in edges[id].values() {
+                if let Some(member) = self.graphs[graph].unborn.get_mut(dependency) {
                     member.users.insert(id.clone());
                 }
             }
@@ -280,7 +280,7 @@ impl Oracle {
             member.edges.clone_from(&edges[id]);
         }
         let outside = edges.values().flat_map(BTreeMap::values);
-        let mut outside = outside.filter_map(|(upstream, _)| self.members.get(upstream));
+        let mut outside = outside.filter_map(|(dependency, _)| self.members.get(dependency));
         let is_wild = outside.any(|by| self.graphs[by.graph].is_wild);
         let submission = &mut self.graphs[graph];
         submission.is_wild |= is_wild;
@@ -359,9 +359,9 @@ impl Oracle {
         loop {
             let known = around.len();
             for member in self.members.values() {
-                let upstreams = member.edges.values();
-                let upstreams = upstreams.filter_map(|(by, _)| self.members.get(by));
-                for by in upstreams {
+                let dependencies = member.edges.values();
+                let dependencies = dependencies.filter_map(|(by, _)| self.members.get(by));
+                for by in dependencies {
                     if around.contains(&member.graph) || around.contains(&by.graph) {
                         around.extend([member.graph, by.graph]);
                     }
@@ -388,7 +388,7 @@ impl Oracle {
                 member
                     .edges
                     .values()
-                    .any(|(upstream, _)| ids.contains(upstream))
+                    .any(|(dependency, _)| ids.contains(dependency))
             })
             .map(|member| member.graph)
             .collect();
@@ -584,15 +584,15 @@ fn edges_of(
     let after = job.after.iter().zip(InputRow::EDGE_FIRST..);
     let after = after.map(|(edge, slot)| (slot, edge));
     let both = inputs.chain(after).map(|(slot, edge)| {
-        let upstream = match &edge.upstream {
-            Upstream::Member(place) => ids[usize::try_from(*place).expect("few")].clone(),
-            Upstream::Job(id) => JobRef {
+        let dependency = match &edge.dependency {
+            Dependency::Member(place) => ids[usize::try_from(*place).expect("few")].clone(),
+            Dependency::Job(id) => JobRef {
                 shard: shard.clone(),
                 id: id.clone(),
             },
-            Upstream::Remote { job, .. } => job.clone(),
+            Dependency::Remote { job, .. } => job.clone(),
         };
-        (slot, (upstream, edge.policy))
+        (slot, (dependency, edge.policy))
     });
     both.collect()
 }

@@ -19,7 +19,7 @@ pub(crate) const BUGS: &[(u32, u8, &str)] = &[
     (303, 3, "a letter that comes again is applied again"),
     (304, 3, "what was decided is forgotten after a restart"),
     (305, 3, "a part is started without the decision"),
-    (306, 3, "the result of another upstream is delivered"),
+    (306, 3, "the result of another dependency is delivered"),
     (
         307,
         3,
@@ -37,7 +37,7 @@ pub(crate) const BUGS: &[(u32, u8, &str)] = &[
         "messages that are not confirmed are lost with a restart",
     ),
     (311, 3, "nobody is told of jobs that do not exist"),
-    (312, 3, "upstreams elsewhere that nobody needs go on"),
+    (312, 3, "dependencies elsewhere that nobody needs go on"),
     (313, 3, "a failure elsewhere counts as a success"),
     (314, 3, "results are lost on their way"),
     (315, 3, "an inquiry is never answered"),
@@ -138,7 +138,7 @@ impl Planted {
         if is_dropped {
             *message = Message::LetGo {
                 namespace: Namespace::default(),
-                upstream: JobId::made(JobKey(0), ganger_types::IdTag(0)),
+                dependency: JobId::made(JobKey(0), ganger_types::IdTag(0)),
                 dependent: JobKey(0),
                 slot: 0,
                 unneeded_in: None,

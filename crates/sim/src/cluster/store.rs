@@ -72,15 +72,15 @@ impl Store {
                 let gone = self.part_jobs.remove(&(namespace.clone(), graph.clone()));
                 gone.ok_or_else(|| format!("there are no jobs of graph {graph}"))?;
             }
-            Change::PutDependent(upstream, dependent) => {
+            Change::PutDependent(dependency, dependent) => {
                 let (shard, key, slot) = (dependent.shard.clone(), dependent.key, dependent.slot);
                 self.dependents
-                    .insert((*upstream, shard, key, slot), Dependent::clone(dependent));
+                    .insert((*dependency, shard, key, slot), Dependent::clone(dependent));
             }
-            Change::RemoveDependent(upstream, shard, key, slot) => {
+            Change::RemoveDependent(dependency, shard, key, slot) => {
                 let gone = self
                     .dependents
-                    .remove(&(*upstream, shard.clone(), *key, *slot));
+                    .remove(&(*dependency, shard.clone(), *key, *slot));
                 gone.ok_or_else(|| format!("job {key} of shard {shard} does not wait"))?;
             }
             _ => return Ok(false),
@@ -115,8 +115,8 @@ impl Store {
                 loader.part(row.clone());
             }
         }
-        for ((upstream, ..), row) in &self.dependents {
-            loader.dependent(*upstream, row.clone());
+        for ((dependency, ..), row) in &self.dependents {
+            loader.dependent(*dependency, row.clone());
         }
         loader.finish()
     }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ganger_types::command::{Enqueue, NewInput, NewJob, Start, Upstream};
+use ganger_types::command::{Dependency, Enqueue, NewInput, NewJob, Start};
 use ganger_types::{Backoff, JobId, JobKey, Queue};
 
 use super::Oracle;
@@ -33,7 +33,7 @@ impl Oracle {
         let mut ids = BTreeSet::new();
         let bytes_max = self.namespace(&cmd.namespace).payload_bytes_max;
         for (job, fate) in cmd.jobs.iter().zip(self.fates(cmd)) {
-            // A repeat is not refused for what has become of its upstreams since.
+            // A repeat is not refused for what has become of its dependencies since.
             let is_repeat = job.id.is_some() && matches!(fate, Fate::Existing(_));
             self.object_to_job(cmd, job, is_repeat, &mut codes);
             if job.id.as_ref().is_some_and(|id| !ids.insert(id)) {
@@ -65,18 +65,18 @@ impl Oracle {
             codes.insert("kind_missing");
         }
         for edge in edges(job) {
-            match &edge.upstream {
-                Upstream::Member(member) => {
+            match &edge.dependency {
+                Dependency::Member(member) => {
                     if usize::try_from(*member).map_or(true, |place| place >= cmd.jobs.len()) {
                         codes.insert("member_not_found");
                     }
                 }
-                Upstream::Job(id) => {
+                Dependency::Job(id) => {
                     if !is_repeat && self.find(&cmd.namespace, id).is_none() {
-                        codes.insert("upstream_not_found");
+                        codes.insert("dependency_not_found");
                     }
                 }
-                Upstream::Remote { .. } => {}
+                Dependency::Remote { .. } => {}
             }
         }
         if let Some(id) = &job.id {
@@ -186,11 +186,11 @@ fn has_cycle(cmd: &Enqueue) -> bool {
             .iter()
             .copied()
             .filter(|place| {
-                !edges(&cmd.jobs[*place]).any(|edge| match edge.upstream {
-                    Upstream::Member(member) => {
+                !edges(&cmd.jobs[*place]).any(|edge| match edge.dependency {
+                    Dependency::Member(member) => {
                         usize::try_from(member).is_ok_and(|member| left.contains(&member))
                     }
-                    Upstream::Job(_) | Upstream::Remote { .. } => false,
+                    Dependency::Job(_) | Dependency::Remote { .. } => false,
                 })
             })
             .collect();

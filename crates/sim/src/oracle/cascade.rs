@@ -40,7 +40,7 @@ impl Oracle {
         self.stands_become(key, stands);
     }
 
-    /// The neighbours of jobs that ended together: first all dependents are met or fail, then upstreams
+    /// The neighbours of jobs that ended together: first all dependents are met or fail, then dependencies
     /// that nobody needs any more are let go. The order of the jobs changes nothing (`rel G6`).
     pub(super) fn have_ended(&mut self, first: &[JobKey]) {
         let mut ended = first.to_vec();
@@ -88,26 +88,26 @@ impl Oracle {
         self.due_now.len() + self.replacing > 1
     }
 
-    /// Tells a dependent that `upstream` has ended; true if that ends it too.
-    fn tell(&mut self, dependent: JobKey, upstream: JobKey, succeeded: bool) -> bool {
-        let Some(policy) = self.known(dependent).policy_towards(upstream) else {
+    /// Tells a dependent that `dependency` has ended; true if that ends it too.
+    fn tell(&mut self, dependent: JobKey, dependency: JobKey, succeeded: bool) -> bool {
+        let Some(policy) = self.known(dependent).policy_towards(dependency) else {
             return false;
         };
         if !succeeded && policy == FailurePolicy::Fail {
-            self.note(dependent, "its upstream did not succeed:", upstream.0);
+            self.note(dependent, "its dependency did not succeed:", dependency.0);
             let job = self.known_mut(dependent);
             job.moves_to(JobState::Failed);
-            job.fell_with = Some(upstream);
+            job.fell_with = Some(dependency);
             return true;
         }
         let met = if succeeded {
-            Slot::Delivered(upstream)
+            Slot::Delivered(dependency)
         } else {
             Slot::Ignored
         };
         for slot in self.known_mut(dependent).slots_mut() {
             let is_met = match slot {
-                Slot::Missing(key, policy) if *key == upstream => {
+                Slot::Missing(key, policy) if *key == dependency => {
                     succeeded || *policy == FailurePolicy::Ignore
                 }
                 _ => false,
@@ -116,20 +116,20 @@ impl Oracle {
                 *slot = met.clone();
             }
         }
-        self.note(dependent, "was told of the end of", upstream.0);
+        self.note(dependent, "was told of the end of", dependency.0);
         self.unblock_if_met(dependent);
         false
     }
 
     /// A job that is granted waits for nothing: what it was believed to wait for, and may have ended earlier
     /// in the turn, has.
-    pub(super) fn upstreams_have_ended(&mut self, key: JobKey) {
+    pub(super) fn dependencies_have_ended(&mut self, key: JobKey) {
         let waits = |job: &Known| job.state() == Some(JobState::Blocked);
         if !self.jobs.get(&key).is_some_and(waits) {
             return;
         }
-        for upstream in self.known(key).missing() {
-            self.must_have_ended(upstream);
+        for dependency in self.known(key).missing() {
+            self.must_have_ended(dependency);
         }
     }
 
@@ -146,8 +146,8 @@ impl Oracle {
             let stands = ended.filter(|stand| stand.state.is_terminal()).collect();
             return self.stands_become(key, stands);
         }
-        for upstream in job.missing() {
-            self.must_have_ended(upstream);
+        for dependency in job.missing() {
+            self.must_have_ended(dependency);
             if self.known(key).has_ended() {
                 return;
             }
@@ -170,7 +170,7 @@ impl Oracle {
         }
     }
 
-    /// Upstreams of failed jobs, in their graph, that nobody alive needs are called off (`rel G5`), and
+    /// Dependencies of failed jobs, in their graph, that nobody alive needs are called off (`rel G5`), and
     /// theirs in turn.
     fn let_go(&mut self, failed: &BTreeSet<JobKey>) -> Vec<JobKey> {
         let mut gone = Vec::new();
@@ -178,38 +178,38 @@ impl Oracle {
         for key in failed {
             suspects.extend(self.kin_above(*key));
         }
-        while let Some((upstream, since)) = suspects
+        while let Some((dependency, since)) = suspects
             .iter()
-            .map(|(upstream, since)| (*upstream, *since))
-            .find(|(upstream, _)| self.live.contains(upstream) && !self.is_needed(*upstream))
+            .map(|(dependency, since)| (*dependency, *since))
+            .find(|(dependency, _)| self.live.contains(dependency) && !self.is_needed(*dependency))
         {
-            if self.known(upstream).may_be(JobState::Running) {
-                self.goals.reach("running-upstream-called-off");
+            if self.known(dependency).may_be(JobState::Running) {
+                self.goals.reach("running-dependency-called-off");
             }
             self.note(
-                upstream,
+                dependency,
                 "nobody needs it any more since the end of",
                 since.0,
             );
-            let job = self.known_mut(upstream);
+            let job = self.known_mut(dependency);
             job.end_hold(Gone::Cancelled);
             job.moves_to(JobState::Cancelled);
-            self.is_over(upstream);
-            suspects.extend(self.kin_above(upstream));
-            gone.push(upstream);
+            self.is_over(dependency);
+            suspects.extend(self.kin_above(dependency));
+            gone.push(dependency);
         }
         gone
     }
 
-    /// The missing upstreams of a job that are of its graph.
+    /// The missing dependencies of a job that are of its graph.
     fn kin_above(&self, key: JobKey) -> Vec<(JobKey, JobKey)> {
         let job = self.known(key);
-        let is_kin = |upstream: &JobKey| {
-            let other = self.jobs.get(upstream);
+        let is_kin = |dependency: &JobKey| {
+            let other = self.jobs.get(dependency);
             job.graph.is_some() && other.is_some_and(|other| other.graph == job.graph)
         };
         let missing = job.missing().into_iter().filter(is_kin);
-        missing.map(|upstream| (upstream, key)).collect()
+        missing.map(|dependency| (dependency, key)).collect()
     }
 
     /// A job between others that end may have failed with the one or been let go by the other.
@@ -222,11 +222,11 @@ impl Oracle {
     }
 
     /// Whether a live job still takes something from this one.
-    fn is_needed(&self, upstream: JobKey) -> bool {
-        self.known(upstream).dependents.iter().any(|dependent| {
+    fn is_needed(&self, dependency: JobKey) -> bool {
+        self.known(dependency).dependents.iter().any(|dependent| {
             self.live.contains(dependent)
                 && self.known(*dependent).slots().any(|slot| match slot {
-                    Slot::Missing(key, _) | Slot::Delivered(key) => *key == upstream,
+                    Slot::Missing(key, _) | Slot::Delivered(key) => *key == dependency,
                     _ => false,
                 })
         })

@@ -268,13 +268,13 @@ impl Oracle {
                 (
                     Slot::Missing(up, policy),
                     Some(InputState::Missing {
-                        upstream,
+                        dependency,
                         policy: p,
                         ..
                     }),
-                ) => up == upstream && policy == p,
-                (Slot::Delivered(up), Some(InputState::Delivered { upstream, .. })) => {
-                    up == upstream
+                ) => up == dependency && policy == p,
+                (Slot::Delivered(up), Some(InputState::Delivered { dependency, .. })) => {
+                    up == dependency
                 }
                 (Slot::Ignored, Some(InputState::Ignored { .. })) => true,
                 _ => false,
@@ -297,7 +297,7 @@ impl Oracle {
             .range((job.key, InputRow::EDGE_FIRST)..=(job.key, u32::MAX));
         let mut stored: Vec<JobKey> = stored
             .filter_map(|(_, state)| match state {
-                InputState::Missing { upstream, .. } => Some(*upstream),
+                InputState::Missing { dependency, .. } => Some(*dependency),
                 _ => None,
             })
             .collect();
@@ -305,7 +305,7 @@ impl Oracle {
             .after
             .iter()
             .filter_map(|slot| match slot {
-                Slot::Missing(upstream, _) => Some(*upstream),
+                Slot::Missing(dependency, _) => Some(*dependency),
                 _ => None,
             })
             .collect();

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use ganger_types::command::{Enqueue, NewEdge, NewInput, NewJob, Upstream};
+use ganger_types::command::{Dependency, Enqueue, NewEdge, NewInput, NewJob};
 use ganger_types::reply::Enqueued;
 use ganger_types::{
     Answer, FailurePolicy, Graph, JobKey, JobState, Namespace, Outcome, Rejection, Reply, UniqueKey,
@@ -106,7 +106,7 @@ impl Oracle {
             && cmd
                 .jobs
                 .iter()
-                .any(|job| edges(job).any(|e| matches!(e.upstream, Upstream::Member(_))));
+                .any(|job| edges(job).any(|e| matches!(e.dependency, Dependency::Member(_))));
         let are_new = fates.iter().all(|fate| *fate == Fate::New);
         if are_new && graph.is_some() != (cmd.graph || has_edges) {
             return Err(self.wrong("G7", format!("the graph is named {graph:?}"), Vec::new()));
@@ -126,13 +126,13 @@ impl Oracle {
             self.learn(cmd, &cmd.jobs[*place], answered, &keys, graph);
         }
         for answered in is_new.values() {
-            let upstreams: Vec<JobKey> = self
+            let dependencies: Vec<JobKey> = self
                 .known(answered.key)
                 .slots()
-                .filter_map(upstream_of)
+                .filter_map(dependency_of)
                 .collect();
-            for upstream in upstreams {
-                if let Some(other) = self.jobs.get_mut(&upstream) {
+            for dependency in dependencies {
+                if let Some(other) = self.jobs.get_mut(&dependency) {
                     other.dependents.insert(answered.key);
                 }
             }
@@ -265,41 +265,41 @@ impl Oracle {
         }
     }
 
-    /// An edge, with what its upstream has come to already.
+    /// An edge, with what its dependency has come to already.
     fn edge(&self, cmd: &Enqueue, edge: &NewEdge, keys: &[JobKey]) -> Slot {
-        let upstream = match &edge.upstream {
-            Upstream::Member(member) => keys[usize::try_from(*member).expect("checked")],
-            Upstream::Job(id) => self.find(&cmd.namespace, id).expect("checked"),
-            Upstream::Remote { .. } => unreachable!("there is one shard"),
+        let dependency = match &edge.dependency {
+            Dependency::Member(member) => keys[usize::try_from(*member).expect("checked")],
+            Dependency::Job(id) => self.find(&cmd.namespace, id).expect("checked"),
+            Dependency::Remote { .. } => unreachable!("there is one shard"),
         };
-        self.slot_for(upstream, edge.policy)
+        self.slot_for(dependency, edge.policy)
     }
 
-    pub(super) fn slot_for(&self, upstream: JobKey, policy: FailurePolicy) -> Slot {
-        match self.jobs.get(&upstream) {
-            Some(job) if job.outcome() == Some(Outcome::Succeeded) => Slot::Delivered(upstream),
+    pub(super) fn slot_for(&self, dependency: JobKey, policy: FailurePolicy) -> Slot {
+        match self.jobs.get(&dependency) {
+            Some(job) if job.outcome() == Some(Outcome::Succeeded) => Slot::Delivered(dependency),
             // Failed or called off: either way there is nothing to wait for.
             Some(job) if job.has_failed() && policy == FailurePolicy::Ignore => Slot::Ignored,
-            _ => Slot::Missing(upstream, policy),
+            _ => Slot::Missing(dependency, policy),
         }
     }
 
-    /// Sends new jobs where they belong. Those behind an upstream that had not succeeded all fail before
+    /// Sends new jobs where they belong. Those behind a dependency that had not succeeded all fail before
     /// any other is told of it.
     pub(super) fn settle_new(&mut self, keys: Vec<JobKey>) {
         let mut failed = Vec::new();
         for key in keys {
             let job = self.known(key);
-            let is_dead = |upstream: &JobKey| {
-                let has_ended = self.jobs.get(upstream).is_some_and(Known::has_ended);
-                has_ended && job.policy_towards(*upstream) == Some(FailurePolicy::Fail)
+            let is_dead = |dependency: &JobKey| {
+                let has_ended = self.jobs.get(dependency).is_some_and(Known::has_ended);
+                has_ended && job.policy_towards(*dependency) == Some(FailurePolicy::Fail)
             };
-            let Some(upstream) = job.missing().into_iter().find(is_dead) else {
+            let Some(dependency) = job.missing().into_iter().find(is_dead) else {
                 self.begin(key);
                 continue;
             };
-            self.goals.reach("enqueued-behind-a-failed-upstream");
-            self.note(key, "its upstream had not succeeded:", upstream.0);
+            self.goals.reach("enqueued-behind-a-failed-dependency");
+            self.note(key, "its dependency had not succeeded:", dependency.0);
             self.known_mut(key).moves_to(JobState::Failed);
             failed.push(key);
         }
@@ -335,9 +335,9 @@ impl Oracle {
     }
 }
 
-pub(super) fn upstream_of(slot: &Slot) -> Option<JobKey> {
+pub(super) fn dependency_of(slot: &Slot) -> Option<JobKey> {
     match slot {
-        Slot::Missing(upstream, _) | Slot::Delivered(upstream) => Some(*upstream),
+        Slot::Missing(dependency, _) | Slot::Delivered(dependency) => Some(*dependency),
         Slot::Value(_) | Slot::Ignored => None,
     }
 }

@@ -156,7 +156,7 @@ pub(crate) struct Known {
     pub(crate) result: Option<Bytes>,
     /// It goes before those of its priority that are not ahead, as its row told.
     pub(crate) is_ahead: bool,
-    /// The upstream whose end failed it, if one did and it was not revived since.
+    /// The dependency whose end failed it, if one did and it was not revived since.
     pub(crate) fell_with: Option<JobKey>,
     /// It was revived: what was true of its first life need not be of this one.
     pub(crate) is_revived: bool,
@@ -217,17 +217,17 @@ impl Known {
     pub(crate) fn missing(&self) -> BTreeSet<JobKey> {
         self.slots()
             .filter_map(|slot| match slot {
-                Slot::Missing(upstream, _) => Some(*upstream),
+                Slot::Missing(dependency, _) => Some(*dependency),
                 _ => None,
             })
             .collect()
     }
 
-    /// How it treats the failure of `upstream`: the strictest of its edges to it.
-    pub(crate) fn policy_towards(&self, upstream: JobKey) -> Option<FailurePolicy> {
+    /// How it treats the failure of `dependency`: the strictest of its edges to it.
+    pub(crate) fn policy_towards(&self, dependency: JobKey) -> Option<FailurePolicy> {
         self.slots()
             .filter_map(|slot| match slot {
-                Slot::Missing(key, policy) if *key == upstream => Some(*policy),
+                Slot::Missing(key, policy) if *key == dependency => Some(*policy),
                 _ => None,
             })
             .min()

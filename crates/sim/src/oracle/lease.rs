@@ -81,7 +81,7 @@ impl Oracle {
             self.late_may_end(&cmd.namespace, &from.queue);
         }
         for grant in grants {
-            self.upstreams_have_ended(grant.key);
+            self.dependencies_have_ended(grant.key);
         }
         for from in &cmd.queues {
             lines.insert(from.queue.clone(), self.line(&cmd.namespace, &from.queue));
@@ -350,7 +350,7 @@ impl Oracle {
         Ok(())
     }
 
-    /// Every input is there, in position, as its upstream gave it (`rel G2`).
+    /// Every input is there, in position, as its dependency gave it (`rel G2`).
     fn check_delivery(&self, key: JobKey, rows: &Rows) -> Judged {
         let job = self.known(key);
         // Jobs that were granted and removed in one turn have no rows any more.
@@ -371,8 +371,8 @@ impl Oracle {
     fn input(&self, slot: &Slot) -> Bytes {
         match slot {
             Slot::Value(value) => value.clone(),
-            Slot::Delivered(upstream) => {
-                let result = self.jobs.get(upstream).and_then(|job| job.result.clone());
+            Slot::Delivered(dependency) => {
+                let result = self.jobs.get(dependency).and_then(|job| job.result.clone());
                 result.unwrap_or_else(|| Bytes::from_static(b"null"))
             }
             Slot::Missing(..) | Slot::Ignored => Bytes::from_static(b"null"),

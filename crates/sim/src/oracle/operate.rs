@@ -158,7 +158,7 @@ impl Oracle {
             self.comes_back(*key, cmd.queue.as_ref());
         }
         for key in &followers {
-            self.goals.reach("revived-with-its-upstream");
+            self.goals.reach("revived-with-its-dependency");
             self.comes_back(*key, None);
         }
         revived.extend(followers);
@@ -203,7 +203,7 @@ impl Oracle {
             let job = self.known(key);
             let may_have_failed = job.may_be(JobState::Failed) || job.may_be(JobState::Cancelled);
             if !may_have_failed {
-                let what = format!("job {id} was revived with its upstream, but had not failed");
+                let what = format!("job {id} was revived with its dependency, but had not failed");
                 return Err(self.broken("A2", key, what));
             }
             back.push(key);
@@ -214,7 +214,7 @@ impl Oracle {
             };
             let fell = job
                 .fell_with
-                .is_some_and(|upstream| named.contains(&upstream));
+                .is_some_and(|dependency| named.contains(&dependency));
             let is_failed = job.state() == Some(JobState::Failed);
             if fell && is_failed && !back.contains(key) && !skipped.contains(&job.id) {
                 let what = format!(
@@ -266,15 +266,16 @@ impl Oracle {
             .into_iter()
             .map(|slot| match slot {
                 // One that was removed since has not succeeded before it was: else it would be in use.
-                Slot::Missing(upstream, FailurePolicy::Ignore)
-                    if !self.jobs.contains_key(&upstream) =>
+                Slot::Missing(dependency, FailurePolicy::Ignore)
+                    if !self.jobs.contains_key(&dependency) =>
                 {
                     Slot::Ignored
                 }
-                Slot::Missing(upstream, policy) => self.slot_for(upstream, policy),
-                Slot::Delivered(upstream) => match self.slot_for(upstream, FailurePolicy::Fail) {
-                    Slot::Missing(upstream, _) => {
-                        Slot::Missing(upstream, self.edge_policy(key, upstream))
+                Slot::Missing(dependency, policy) => self.slot_for(dependency, policy),
+                Slot::Delivered(dependency) => match self.slot_for(dependency, FailurePolicy::Fail)
+                {
+                    Slot::Missing(dependency, _) => {
+                        Slot::Missing(dependency, self.edge_policy(key, dependency))
                     }
                     slot => slot,
                 },
@@ -290,12 +291,12 @@ impl Oracle {
         }
     }
 
-    /// How the submission said that this job treats a failure of `upstream`.
-    fn edge_policy(&self, key: JobKey, upstream: JobKey) -> FailurePolicy {
+    /// How the submission said that this job treats a failure of `dependency`.
+    fn edge_policy(&self, key: JobKey, dependency: JobKey) -> FailurePolicy {
         let job = self.known(key);
         let place = job
             .slots()
-            .position(|slot| *slot == Slot::Delivered(upstream));
+            .position(|slot| *slot == Slot::Delivered(dependency));
         let edges = job.spec.inputs.iter().map(|input| match input {
             ganger_types::command::NewInput::Result(edge) => Some(edge.policy),
             ganger_types::command::NewInput::Value(_) => None,
@@ -458,47 +459,48 @@ impl Oracle {
         if self.known(key).state() != Some(JobState::Blocked) {
             objections.insert("wrong_state");
         }
-        let upstreams: Vec<JobKey> = cmd
+        let dependencies: Vec<JobKey> = cmd
             .on
             .iter()
             .filter_map(|id| self.find(&cmd.namespace, id))
             .collect();
-        if upstreams
+        if dependencies
             .iter()
-            .any(|upstream| self.waits_on(*upstream, key))
+            .any(|dependency| self.waits_on(*dependency, key))
         {
             objections.extend(["wrong_state", "cycle"]);
         }
-        let dead = |upstream: &JobKey| {
-            self.known(*upstream).has_ended() && !self.known(*upstream).may_be(JobState::Succeeded)
+        let dead = |dependency: &JobKey| {
+            self.known(*dependency).has_ended()
+                && !self.known(*dependency).may_be(JobState::Succeeded)
         };
-        if cmd.policy == FailurePolicy::Fail && upstreams.iter().any(dead) {
+        if cmd.policy == FailurePolicy::Fail && dependencies.iter().any(dead) {
             objections.insert("wrong_state");
         }
         let must_refuse = !objections.is_empty();
         let Some(_) = self.changed(answer, &objections)? else {
             return Ok(());
         };
-        if must_refuse && !upstreams.iter().any(dead) {
+        if must_refuse && !dependencies.iter().any(dead) {
             let what = format!("dependencies were added, although: {objections:?}");
             return Err(self.broken("G7", key, what));
         }
-        for upstream in upstreams {
-            self.depends(key, upstream, cmd.policy);
+        for dependency in dependencies {
+            self.depends(key, dependency, cmd.policy);
         }
         Ok(())
     }
 
-    fn depends(&mut self, key: JobKey, upstream: JobKey, policy: FailurePolicy) {
-        let has_it = |slot: &Slot| matches!(slot, Slot::Missing(key, _) | Slot::Delivered(key) if *key == upstream);
+    fn depends(&mut self, key: JobKey, dependency: JobKey, policy: FailurePolicy) {
+        let has_it = |slot: &Slot| matches!(slot, Slot::Missing(key, _) | Slot::Delivered(key) if *key == dependency);
         if self.known(key).slots().any(has_it) {
             return;
         }
-        let slot = self.slot_for(upstream, policy);
-        self.note(key, "waits also for", upstream.0);
+        let slot = self.slot_for(dependency, policy);
+        self.note(key, "waits also for", dependency.0);
         self.goals.reach("dependency-added");
         self.jobs
-            .get_mut(&upstream)
+            .get_mut(&dependency)
             .expect("found")
             .dependents
             .insert(key);
@@ -517,11 +519,11 @@ impl Oracle {
             return self.changed(answer, &objections).map(|_| ());
         };
         let job = self.known(key);
-        let is_named = |upstream: JobKey| match &cmd.on {
+        let is_named = |dependency: JobKey| match &cmd.on {
             None => true,
             Some(ids) => ids
                 .iter()
-                .any(|id| self.find(&cmd.namespace, id) == Some(upstream)),
+                .any(|id| self.find(&cmd.namespace, id) == Some(dependency)),
         };
         let mut objections = BTreeSet::new();
         if job.state() != Some(JobState::Blocked) {

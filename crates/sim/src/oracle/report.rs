@@ -225,9 +225,9 @@ impl Oracle {
             }
             let own = self.find(&cmd.held.namespace, &cmd.held.job);
             let circle = |id| {
-                let upstream = self.find(&cmd.held.namespace, id);
-                own.zip(upstream)
-                    .is_some_and(|(own, upstream)| self.waits_on(upstream, own))
+                let dependency = self.find(&cmd.held.namespace, id);
+                own.zip(dependency)
+                    .is_some_and(|(own, dependency)| self.waits_on(dependency, own))
             };
             if next.after.iter().any(circle) {
                 objections.extend(["wrong_state", "cycle"]);
@@ -249,15 +249,15 @@ impl Oracle {
             return self.check_reported(key, answer);
         };
         self.goals.reach("completed-into-the-next-queue");
-        let upstreams: Vec<JobKey> = next
+        let dependencies: Vec<JobKey> = next
             .after
             .iter()
             .filter_map(|id| self.find(&cmd.held.namespace, id))
             .collect();
-        for upstream in upstreams {
-            let slot = self.slot_for(upstream, FailurePolicy::Wait);
+        for dependency in dependencies {
+            let slot = self.slot_for(dependency, FailurePolicy::Wait);
             self.jobs
-                .get_mut(&upstream)
+                .get_mut(&dependency)
                 .expect("found")
                 .dependents
                 .insert(key);
@@ -283,12 +283,12 @@ impl Oracle {
         self.check_reported(key, answer)
     }
 
-    /// Whether `job` waits, through any number of others, for `upstream`; it waits for itself.
-    pub(super) fn waits_on(&self, job: JobKey, upstream: JobKey) -> bool {
+    /// Whether `job` waits, through any number of others, for `dependency`; it waits for itself.
+    pub(super) fn waits_on(&self, job: JobKey, dependency: JobKey) -> bool {
         let mut seen = BTreeSet::new();
         let mut left = vec![job];
         while let Some(key) = left.pop() {
-            if key == upstream {
+            if key == dependency {
                 return true;
             }
             if seen.insert(key)

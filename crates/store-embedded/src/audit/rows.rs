@@ -11,7 +11,7 @@ use rusqlite::{Connection, Row, Statement};
 use super::keys::Keys;
 use super::shards::Shards;
 use super::{Report, qless};
-use crate::commit::{own_time, upstream_column};
+use crate::commit::{dependency_column, own_time};
 use crate::fault::Fault;
 use crate::load::read_keyed;
 use crate::marks;
@@ -275,8 +275,8 @@ impl Auditor<'_> {
         let (job, slot) = (JobKey(from_sql(row.get(0)?)), row.get(1)?);
         let at = slot_place(job, slot);
         let input: InputRow = open_record("inputs", &at, blob(row, 3)?)?;
-        let upstream = upstream_column(&input.state);
-        if row.get::<_, Option<i64>>(2)? != upstream || (input.job, input.slot) != (job, slot) {
+        let dependency = dependency_column(&input.state);
+        if row.get::<_, Option<i64>>(2)? != dependency || (input.job, input.slot) != (job, slot) {
             self.report
                 .add("inputs", show(&at), "its columns do not match its record");
         }

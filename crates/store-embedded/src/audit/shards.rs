@@ -24,7 +24,7 @@ pub(super) struct Shards {
     /// Whether each is decided.
     parts: BTreeMap<Name, bool>,
     part_jobs: BTreeSet<Name>,
-    upstreams: BTreeSet<JobKey>,
+    dependencies: BTreeSet<JobKey>,
 }
 
 impl Shards {
@@ -47,8 +47,8 @@ impl Shards {
                     self.parts.insert(name, part.is_committed);
                 }
             }
-            Loaded::Dependent(upstream, _) => {
-                self.upstreams.insert(*upstream);
+            Loaded::Dependent(dependency, _) => {
+                self.dependencies.insert(*dependency);
             }
             _ => return false,
         }
@@ -65,10 +65,10 @@ impl Shards {
         let sql = "SELECT EXISTS (SELECT 1 FROM jobs WHERE key = ?1)
             OR EXISTS (SELECT 1 FROM finished WHERE key = ?1)";
         let mut is_there = connection.prepare(sql)?;
-        for upstream in &self.upstreams {
-            if !is_there.query_row([to_sql(upstream.0)], |row| row.get(0))? {
+        for dependency in &self.dependencies {
+            if !is_there.query_row([to_sql(dependency.0)], |row| row.get(0))? {
                 let what = "jobs of other shards wait for it, and it is not there";
-                report.add("dependents", upstream, what);
+                report.add("dependents", dependency, what);
             }
         }
         Ok(())

@@ -64,9 +64,9 @@ fn jobs(part: Part) -> Change {
     Change::PutPartJobs(Box::new(part))
 }
 
-fn dependent(upstream: u64) -> Change {
+fn dependent(dependency: u64) -> Change {
     Change::PutDependent(
-        JobKey(upstream),
+        JobKey(dependency),
         Box::new(Dependent {
             shard: shard(),
             key: JobKey(5),

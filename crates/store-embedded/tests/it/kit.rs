@@ -143,7 +143,7 @@ pub(crate) fn content() -> Vec<Vec<Change>> {
     let default = Namespace::default;
     let id = JobId::new("up").expect("short");
     let state = InputState::Missing {
-        upstream: JobKey(1),
+        dependency: JobKey(1),
         id,
         policy: FailurePolicy::Fail,
     };

@@ -122,12 +122,12 @@ fn about_shards() -> Vec<BoxedStrategy<Change>> {
         of(graph(), |(namespace, graph)| {
             Change::RemovePartJobs(namespace, graph)
         }),
-        of((key(), dependent()), |(upstream, dependent)| {
-            Change::PutDependent(upstream, Box::new(dependent))
+        of((key(), dependent()), |(dependency, dependent)| {
+            Change::PutDependent(dependency, Box::new(dependent))
         }),
         of(
             (key(), shard(), key(), any::<u32>()),
-            |(upstream, shard, key, slot)| Change::RemoveDependent(upstream, shard, key, slot),
+            |(dependency, shard, key, slot)| Change::RemoveDependent(dependency, shard, key, slot),
         ),
     ]
 }

@@ -1,6 +1,6 @@
 //! Any record about other shards or of raw keys, and any input, for the property tests.
 
-use ganger_types::command::{Enqueue, NewEdge, NewInput, NewJob, Start, Unique, Upstream};
+use ganger_types::command::{Dependency, Enqueue, NewEdge, NewInput, NewJob, Start, Unique};
 use ganger_types::peer::PartClaim;
 use ganger_types::{
     Bytes, Carried, ClaimKey, Dependent, Elapsed, ElementRecord, Graph, GraphRetry, IdTag,
@@ -25,27 +25,27 @@ pub(super) fn input() -> impl Strategy<Value = InputRow> {
     let edge = || (key(), name(JobId::new), policy());
     let state = prop_oneof![
         bytes().prop_map(InputState::Value),
-        edge().prop_map(|(upstream, id, policy)| InputState::Missing {
-            upstream,
+        edge().prop_map(|(dependency, id, policy)| InputState::Missing {
+            dependency,
             id,
             policy
         }),
-        edge().prop_map(|(upstream, id, policy)| InputState::Delivered {
-            upstream,
+        edge().prop_map(|(dependency, id, policy)| InputState::Delivered {
+            dependency,
             id,
             policy
         }),
         name(JobId::new).prop_map(|id| InputState::Ignored { id }),
-        (job_ref(), policy(), any::<bool>()).prop_map(|(upstream, policy, is_member)| {
+        (job_ref(), policy(), any::<bool>()).prop_map(|(dependency, policy, is_member)| {
             InputState::Remote {
-                upstream,
+                dependency,
                 policy,
                 is_member,
             }
         }),
-        (job_ref(), policy(), bytes()).prop_map(|(upstream, policy, value)| {
+        (job_ref(), policy(), bytes()).prop_map(|(dependency, policy, value)| {
             InputState::Received {
-                upstream,
+                dependency,
                 policy,
                 value,
             }
@@ -128,9 +128,9 @@ fn of_edge() -> impl Strategy<Value = Message> {
     };
     prop_oneof![
         (edge(), outcome(), carried()).prop_map(
-            |((namespace, upstream, (dependent, slot)), outcome, result)| Message::Ended {
+            |((namespace, dependency, (dependent, slot)), outcome, result)| Message::Ended {
                 namespace,
-                upstream,
+                dependency,
                 dependent,
                 slot,
                 outcome,
@@ -138,17 +138,17 @@ fn of_edge() -> impl Strategy<Value = Message> {
             }
         ),
         edge().prop_map(
-            |(namespace, upstream, (dependent, slot))| Message::NoSuchJob {
+            |(namespace, dependency, (dependent, slot))| Message::NoSuchJob {
                 namespace,
-                upstream,
+                dependency,
                 dependent,
                 slot,
             }
         ),
         (edge(), option::of(name(Graph::new))).prop_map(
-            |((namespace, upstream, (dependent, slot)), unneeded_in)| Message::LetGo {
+            |((namespace, dependency, (dependent, slot)), unneeded_in)| Message::LetGo {
                 namespace,
-                upstream,
+                dependency,
                 dependent,
                 slot,
                 unneeded_in,
@@ -161,17 +161,17 @@ fn of_edge() -> impl Strategy<Value = Message> {
             any::<bool>()
         )
             .prop_map(
-                |(namespace, upstream, dependent, revives)| Message::Follow {
+                |(namespace, dependency, dependent, revives)| Message::Follow {
                     namespace,
-                    upstream,
+                    dependency,
                     dependent,
                     revives,
                 }
             ),
         (edge(), option::of(within())).prop_map(
-            |((namespace, upstream, (dependent, slot)), within)| Message::ReviveDependent {
+            |((namespace, dependency, (dependent, slot)), within)| Message::ReviveDependent {
                 namespace,
-                upstream,
+                dependency,
                 dependent,
                 slot,
                 within,
@@ -229,12 +229,13 @@ pub(super) fn outbox() -> impl Strategy<Value = OutboxRecord> {
 }
 
 fn edge() -> impl Strategy<Value = NewEdge> {
-    let upstream = prop_oneof![
-        any::<u32>().prop_map(Upstream::Member),
-        name(JobId::new).prop_map(Upstream::Job),
-        (job_ref(), any::<bool>()).prop_map(|(job, is_member)| Upstream::Remote { job, is_member }),
+    let dependency = prop_oneof![
+        any::<u32>().prop_map(Dependency::Member),
+        name(JobId::new).prop_map(Dependency::Job),
+        (job_ref(), any::<bool>())
+            .prop_map(|(job, is_member)| Dependency::Remote { job, is_member }),
     ];
-    (upstream, policy()).prop_map(|(upstream, policy)| NewEdge { upstream, policy })
+    (dependency, policy()).prop_map(|(dependency, policy)| NewEdge { dependency, policy })
 }
 
 fn new_job() -> impl Strategy<Value = NewJob> {

@@ -22,22 +22,22 @@ impl Record for InputRow {
                 out.bytes(value);
             }
             InputState::Missing {
-                upstream,
+                dependency,
                 id,
                 policy,
             } => {
                 out.byte(2);
-                out.number(upstream.0);
+                out.number(dependency.0);
                 out.bytes(id.as_bytes());
                 write_policy(out, *policy);
             }
             InputState::Delivered {
-                upstream,
+                dependency,
                 id,
                 policy,
             } => {
                 out.byte(3);
-                out.number(upstream.0);
+                out.number(dependency.0);
                 out.bytes(id.as_bytes());
                 write_policy(out, *policy);
             }
@@ -46,22 +46,22 @@ impl Record for InputRow {
                 out.bytes(id.as_bytes());
             }
             InputState::Remote {
-                upstream,
+                dependency,
                 policy,
                 is_member,
             } => {
                 out.byte(5);
-                write_job_ref(out, upstream);
+                write_job_ref(out, dependency);
                 write_policy(out, *policy);
                 out.flag(*is_member);
             }
             InputState::Received {
-                upstream,
+                dependency,
                 policy,
                 value,
             } => {
                 out.byte(6);
-                write_job_ref(out, upstream);
+                write_job_ref(out, dependency);
                 write_policy(out, *policy);
                 out.bytes(value);
             }
@@ -74,12 +74,12 @@ impl Record for InputRow {
         let state = match from.byte()? {
             1 => InputState::Value(Bytes::copy_from_slice(from.bytes()?)),
             2 => InputState::Missing {
-                upstream: JobKey(from.number()?),
+                dependency: JobKey(from.number()?),
                 id: from.name(JobId::new)?,
                 policy: read_policy(from)?,
             },
             3 => InputState::Delivered {
-                upstream: JobKey(from.number()?),
+                dependency: JobKey(from.number()?),
                 id: from.name(JobId::new)?,
                 policy: read_policy(from)?,
             },
@@ -87,12 +87,12 @@ impl Record for InputRow {
                 id: from.name(JobId::new)?,
             },
             5 => InputState::Remote {
-                upstream: read_job_ref(from)?,
+                dependency: read_job_ref(from)?,
                 policy: read_policy(from)?,
                 is_member: from.flag()?,
             },
             6 => InputState::Received {
-                upstream: read_job_ref(from)?,
+                dependency: read_job_ref(from)?,
                 policy: read_policy(from)?,
                 value: Bytes::copy_from_slice(from.bytes()?),
             },

@@ -1,6 +1,6 @@
 //! Jobs to be, as the parts of a submission hold them.
 
-use ganger_types::command::{NewEdge, NewInput, NewJob, Start, Unique, Upstream};
+use ganger_types::command::{Dependency, NewEdge, NewInput, NewJob, Start, Unique};
 use ganger_types::{Bytes, JobId, JobName, Kind, Priority, Queue, Tag, Timestamp, UniqueKey};
 
 use super::job::{read_labels, write_labels};
@@ -109,16 +109,16 @@ fn read_input(from: &mut Cursor<'_>) -> Result<NewInput, DecodeError> {
 }
 
 fn write_edge(out: &mut Writer<'_>, edge: &NewEdge) {
-    match &edge.upstream {
-        Upstream::Member(place) => {
+    match &edge.dependency {
+        Dependency::Member(place) => {
             out.byte(MEMBER);
             out.number(u64::from(*place));
         }
-        Upstream::Job(id) => {
+        Dependency::Job(id) => {
             out.byte(JOB);
             out.bytes(id.as_bytes());
         }
-        Upstream::Remote { job, is_member } => {
+        Dependency::Remote { job, is_member } => {
             out.byte(REMOTE);
             write_job_ref(out, job);
             out.flag(*is_member);
@@ -128,17 +128,17 @@ fn write_edge(out: &mut Writer<'_>, edge: &NewEdge) {
 }
 
 fn read_edge(from: &mut Cursor<'_>) -> Result<NewEdge, DecodeError> {
-    let upstream = match from.byte()? {
-        MEMBER => Upstream::Member(from.small()?),
-        JOB => Upstream::Job(from.name(JobId::new)?),
-        REMOTE => Upstream::Remote {
+    let dependency = match from.byte()? {
+        MEMBER => Dependency::Member(from.small()?),
+        JOB => Dependency::Job(from.name(JobId::new)?),
+        REMOTE => Dependency::Remote {
             job: read_job_ref(from)?,
             is_member: from.flag()?,
         },
         _ => return Err(from.error("has an unknown kind of dependency")),
     };
     let policy = read_policy(from)?;
-    Ok(NewEdge { upstream, policy })
+    Ok(NewEdge { dependency, policy })
 }
 
 fn write_start(out: &mut Writer<'_>, start: Start) {

@@ -143,46 +143,46 @@ fn write_message(out: &mut Writer<'_>, message: &Message) {
     match message {
         Message::Ended {
             namespace,
-            upstream,
+            dependency,
             dependent,
             slot,
             outcome,
             result,
         } => {
             begin(out, ENDED, namespace);
-            write_edge(out, upstream, *dependent, *slot);
+            write_edge(out, dependency, *dependent, *slot);
             write_outcome(out, *outcome);
             write_carried(out, result);
         }
         Message::NoSuchJob {
             namespace,
-            upstream,
+            dependency,
             dependent,
             slot,
         } => {
             begin(out, NO_SUCH_JOB, namespace);
-            write_edge(out, upstream, *dependent, *slot);
+            write_edge(out, dependency, *dependent, *slot);
         }
         Message::Follow {
             namespace,
-            upstream,
+            dependency,
             dependent,
             revives,
         } => {
             let letter = if *revives { FOLLOW_REVIVING } else { FOLLOW };
             begin(out, letter, namespace);
-            out.bytes(upstream.as_bytes());
+            out.bytes(dependency.as_bytes());
             dependent.write(out);
         }
         Message::LetGo {
             namespace,
-            upstream,
+            dependency,
             dependent,
             slot,
             unneeded_in,
         } => {
             begin(out, LET_GO, namespace);
-            write_edge(out, upstream, *dependent, *slot);
+            write_edge(out, dependency, *dependent, *slot);
             out.option(unneeded_in.as_ref(), |out, graph| {
                 out.bytes(graph.as_bytes());
             });
@@ -198,13 +198,13 @@ fn write_message(out: &mut Writer<'_>, message: &Message) {
         }
         Message::ReviveDependent {
             namespace,
-            upstream,
+            dependency,
             dependent,
             slot,
             within,
         } => {
             begin(out, REVIVE_DEPENDENT, namespace);
-            write_edge(out, upstream, *dependent, *slot);
+            write_edge(out, dependency, *dependent, *slot);
             out.option(within.as_ref(), write_within);
         }
         Message::ReviveGraph { namespace, retry } => {
@@ -241,7 +241,7 @@ fn read_message(from: &mut Cursor<'_>) -> Result<Message, DecodeError> {
         ENDED | NO_SUCH_JOB | LET_GO | REVIVE_DEPENDENT => read_of_edge(letter, namespace, from),
         FOLLOW | FOLLOW_REVIVING => Ok(Message::Follow {
             namespace,
-            upstream: from.name(JobId::new)?,
+            dependency: from.name(JobId::new)?,
             dependent: Dependent::read(Dependent::VERSION, from)?,
             revives: letter == FOLLOW_REVIVING,
         }),
@@ -263,13 +263,13 @@ fn read_of_edge(
     namespace: Namespace,
     from: &mut Cursor<'_>,
 ) -> Result<Message, DecodeError> {
-    let upstream = from.name(JobId::new)?;
+    let dependency = from.name(JobId::new)?;
     let dependent = JobKey(from.number()?);
     let slot = from.small()?;
     Ok(match letter {
         ENDED => Message::Ended {
             namespace,
-            upstream,
+            dependency,
             dependent,
             slot,
             outcome: read_outcome(from)?,
@@ -277,21 +277,21 @@ fn read_of_edge(
         },
         LET_GO => Message::LetGo {
             namespace,
-            upstream,
+            dependency,
             dependent,
             slot,
             unneeded_in: from.option(|from| from.name(Graph::new))?,
         },
         REVIVE_DEPENDENT => Message::ReviveDependent {
             namespace,
-            upstream,
+            dependency,
             dependent,
             slot,
             within: from.option(read_within)?,
         },
         _ => Message::NoSuchJob {
             namespace,
-            upstream,
+            dependency,
             dependent,
             slot,
         },
@@ -320,8 +320,8 @@ fn read_of_graph(
     })
 }
 
-fn write_edge(out: &mut Writer<'_>, upstream: &JobId, dependent: JobKey, slot: u32) {
-    out.bytes(upstream.as_bytes());
+fn write_edge(out: &mut Writer<'_>, dependency: &JobId, dependent: JobKey, slot: u32) {
+    out.bytes(dependency.as_bytes());
     out.number(dependent.0);
     out.number(u64::from(slot));
 }

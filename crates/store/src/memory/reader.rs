@@ -110,9 +110,8 @@ impl Reader for MemoryReader {
             .inputs
             .iter()
             .filter(|(_, input)| match input {
-                InputState::Missing { upstream, .. } | InputState::Delivered { upstream, .. } => {
-                    *upstream == key
-                }
+                InputState::Missing { dependency, .. }
+                | InputState::Delivered { dependency, .. } => *dependency == key,
                 InputState::Value(_)
                 | InputState::Remote { .. }
                 | InputState::Received { .. }

@@ -53,16 +53,16 @@ impl ShardRows {
             Change::RemovePartJobs(namespace, graph) => {
                 self.part_jobs.remove(&(namespace.clone(), graph.clone()));
             }
-            Change::PutDependent(upstream, dependent) => {
+            Change::PutDependent(dependency, dependent) => {
                 let (shard, key) = (dependent.shard.clone(), dependent.key);
                 self.dependents.insert(
-                    (*upstream, shard, key, dependent.slot),
+                    (*dependency, shard, key, dependent.slot),
                     (**dependent).clone(),
                 );
             }
-            Change::RemoveDependent(upstream, shard, key, slot) => {
+            Change::RemoveDependent(dependency, shard, key, slot) => {
                 self.dependents
-                    .remove(&(*upstream, shard.clone(), *key, *slot));
+                    .remove(&(*dependency, shard.clone(), *key, *slot));
             }
             Change::PutKey(record) => {
                 self.keys.insert(record.number, (**record).clone());
@@ -98,8 +98,8 @@ impl ShardRows {
         self.parts
             .values()
             .for_each(|row| each(Loaded::Part(Box::new(row.clone()))));
-        for ((upstream, ..), row) in &self.dependents {
-            each(Loaded::Dependent(*upstream, Box::new(row.clone())));
+        for ((dependency, ..), row) in &self.dependents {
+            each(Loaded::Dependent(*dependency, Box::new(row.clone())));
         }
         self.keys
             .values()

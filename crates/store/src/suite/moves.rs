@@ -41,11 +41,11 @@ fn log(key: u64) -> Change {
     }
 }
 
-fn input(job: u64, upstream: u64) -> Change {
+fn input(job: u64, dependency: u64) -> Change {
     let id = JobId::new("up").expect("short");
-    let (upstream, policy) = (JobKey(upstream), FailurePolicy::Fail);
+    let (dependency, policy) = (JobKey(dependency), FailurePolicy::Fail);
     let state = InputState::Delivered {
-        upstream,
+        dependency,
         id,
         policy,
     };

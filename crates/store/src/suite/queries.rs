@@ -55,14 +55,14 @@ pub fn jobs_are_found_by_given_and_made_ids<G: Ground>(ground: &mut G) {
     assert_eq!(reader.find(&default, &unknown).expect("reads"), None);
 }
 
-fn edge(job: u64, slot: u32, upstream: u64) -> InputRow {
+fn edge(job: u64, slot: u32, dependency: u64) -> InputRow {
     let id = JobId::new("up").expect("short");
-    let (upstream, policy) = (JobKey(upstream), FailurePolicy::Fail);
+    let (dependency, policy) = (JobKey(dependency), FailurePolicy::Fail);
     InputRow {
         job: JobKey(job),
         slot,
         state: InputState::Missing {
-            upstream,
+            dependency,
             id,
             policy,
         },
@@ -70,7 +70,7 @@ fn edge(job: u64, slot: u32, upstream: u64) -> InputRow {
 }
 
 /// Each dependent once, however many edges it has.
-pub fn dependents_are_found_from_their_upstream<G: Ground>(ground: &mut G) {
+pub fn dependents_are_found_from_their_dependency<G: Ground>(ground: &mut G) {
     let mut script = Script::start(ground);
     let rows = [edge(2, 0, 1), edge(2, 1, 1), edge(3, 0, 1), edge(4, 0, 2)];
     script.put((1..=4).map(|key| put(&job(key))).collect());

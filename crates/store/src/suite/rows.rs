@@ -13,7 +13,7 @@ use crate::store::Loaded;
 
 fn inputs() -> [InputRow; 4] {
     let id = || JobId::new("up").expect("short");
-    let (upstream, policy) = (JobKey(1), FailurePolicy::Wait);
+    let (dependency, policy) = (JobKey(1), FailurePolicy::Wait);
     let row = |slot, state| InputRow {
         job: JobKey(2),
         slot,
@@ -24,7 +24,7 @@ fn inputs() -> [InputRow; 4] {
         row(
             1,
             InputState::Missing {
-                upstream,
+                dependency,
                 id: id(),
                 policy,
             },
@@ -33,7 +33,7 @@ fn inputs() -> [InputRow; 4] {
         row(
             InputRow::EDGE_FIRST,
             InputState::Delivered {
-                upstream,
+                dependency,
                 id: id(),
                 policy: FailurePolicy::Fail,
             },

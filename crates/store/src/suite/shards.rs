@@ -34,7 +34,7 @@ fn peer(name: &str, given: u64) -> PeerRecord {
 fn message(to: &str, number: u64) -> OutboxRecord {
     let message = Message::Ended {
         namespace: Namespace::default(),
-        upstream: id("up"),
+        dependency: id("up"),
         dependent: JobKey(7),
         slot: 2,
         outcome: Outcome::Succeeded,
@@ -99,8 +99,8 @@ fn put_part(part: &Part) -> [Change; 2] {
     ]
 }
 
-fn put_dependent(upstream: u64, dependent: Dependent) -> Change {
-    Change::PutDependent(JobKey(upstream), Box::new(dependent))
+fn put_dependent(dependency: u64, dependent: Dependent) -> Change {
+    Change::PutDependent(JobKey(dependency), Box::new(dependent))
 }
 
 /// Messages by receiver and number, also where numbers and names grow longer.
@@ -237,7 +237,7 @@ pub fn the_removal_of_a_part_takes_its_jobs_along<G: Ground>(ground: &mut G) {
 /// Those that came are read when the job is leased.
 pub fn inputs_from_other_shards_are_loaded_while_they_are_missing<G: Ground>(ground: &mut G) {
     let mut script = Script::start(ground);
-    let (upstream, policy) = (
+    let (dependency, policy) = (
         JobRef {
             shard: shard("2"),
             id: id("up"),
@@ -250,12 +250,12 @@ pub fn inputs_from_other_shards_are_loaded_while_they_are_missing<G: Ground>(gro
         state,
     };
     let missing = || InputState::Remote {
-        upstream: upstream.clone(),
+        dependency: dependency.clone(),
         policy,
         is_member: true,
     };
     let received = InputState::Received {
-        upstream: upstream.clone(),
+        dependency: dependency.clone(),
         policy,
         value: Bytes::from_static(b"result"),
     };

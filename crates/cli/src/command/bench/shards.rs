@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ganger_client::{Client, Edge, NewJob, Upstream};
+use ganger_client::{Client, Dependency, Edge, NewJob};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
@@ -155,8 +155,8 @@ fn layers(crosses: bool) -> Vec<NewJob> {
     jobs
 }
 
-fn member(place: usize) -> Upstream {
-    Upstream::Member(u32::try_from(place).unwrap_or(u32::MAX))
+fn member(place: usize) -> Dependency {
+    Dependency::Member(u32::try_from(place).unwrap_or(u32::MAX))
 }
 
 /// Workers on some shards that complete at once whatever comes.
@@ -259,9 +259,9 @@ async fn messages(mut servers: Servers) -> Result<ShardsRow, Failure> {
     let mut jobs = Vec::with_capacity(2 * MESSAGES);
     for place in 0..2 * MESSAGES {
         let mut job = NewJob::new("bench").queue(QUEUE);
-        let is_upstream = place < MESSAGES;
-        job.shard = Some(if is_upstream { "1" } else { "2" }.to_owned());
-        if !is_upstream {
+        let is_dependency = place < MESSAGES;
+        job.shard = Some(if is_dependency { "1" } else { "2" }.to_owned());
+        if !is_dependency {
             job.after = vec![Edge::on(member(place - MESSAGES))];
         }
         jobs.push(job);
@@ -352,11 +352,11 @@ mod tests {
                     let ganger_client::Input::Result(edge) = input else {
                         panic!("no values");
                     };
-                    let Upstream::Member(upstream) = edge.upstream else {
+                    let Dependency::Member(dependency) = edge.dependency else {
                         panic!("members only");
                     };
-                    let upstream = usize::try_from(upstream).expect("a place");
-                    assert_eq!(jobs[upstream].shard != job.shard, crosses);
+                    let dependency = usize::try_from(dependency).expect("a place");
+                    assert_eq!(jobs[dependency].shard != job.shard, crosses);
                     edges += 1;
                 }
             }

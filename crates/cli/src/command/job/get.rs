@@ -80,8 +80,8 @@ async fn input(client: &Client, job: &Job) -> String {
     let mut shown: Vec<String> = inputs
         .iter()
         .filter(|input| input.slot < job.inputs)
-        .map(|input| match (&input.upstream, &input.value) {
-            (Some(upstream), _) => format!("result of {}", escape::line(upstream)),
+        .map(|input| match (&input.dependency, &input.value) {
+            (Some(dependency), _) => format!("result of {}", escape::line(dependency)),
             (None, Some(value)) => escape::short(&String::from_utf8_lossy(value), INPUT_WIDTH),
             (None, None) => escape::line(&input.state),
         })

@@ -52,7 +52,7 @@ pub(crate) async fn run(context: &Context, args: &GraphArgs) -> Outcome {
     Ok(Exit::Done)
 }
 
-/// Upstreams before their dependents, one job a line.
+/// Dependencies before their dependents, one job a line.
 fn layers(view: &GraphView, palette: Palette) -> String {
     let depths = depths(view);
     let mut jobs: Vec<&GraphJob> = view.jobs.iter().collect();
@@ -64,16 +64,19 @@ fn layers(view: &GraphView, palette: Palette) -> String {
     let asked_for = view.jobs.first().map(|job| &job.id);
     for job in jobs {
         let depth = depths.get(job.id.as_str()).copied().unwrap_or(0);
-        let upstreams: Vec<String> = view
+        let dependencies: Vec<String> = view
             .edges
             .iter()
             .filter(|edge| edge.to == job.id)
             .map(|edge| escape::line(&edge.from))
             .collect();
-        let from = match upstreams.len() {
+        let from = match dependencies.len() {
             0 => String::new(),
-            1..=4 => format!("  <- {}", upstreams.join(", ")),
-            count => format!("  <- {}, ... ({count} in all)", upstreams[..3].join(", ")),
+            1..=4 => format!("  <- {}", dependencies.join(", ")),
+            count => format!(
+                "  <- {}, ... ({count} in all)",
+                dependencies[..3].join(", ")
+            ),
         };
         let mark = if Some(&job.id) == asked_for { "*" } else { " " };
         let (kind, id) = (escape::line(&job.kind), escape::line(&job.id));
@@ -90,7 +93,7 @@ fn layers(view: &GraphView, palette: Palette) -> String {
     out.join("\n")
 }
 
-/// The longest way from a job without upstreams to each. A graph has no circles, but what is shown of
+/// The longest way from a job without dependencies to each. A graph has no circles, but what is shown of
 /// it is cut: so many rounds as there are jobs are enough in any case.
 fn depths(view: &GraphView) -> HashMap<&str, usize> {
     let mut depths: HashMap<&str, usize> = HashMap::new();
@@ -183,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn upstreams_stand_before_their_dependents() {
+    fn dependencies_stand_before_their_dependents() {
         let text = layers(&diamond(), Palette::new(false));
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[0], "  a  first  k  ready");

@@ -85,7 +85,7 @@ pub(crate) async fn payload(context: &Context, args: &PayloadArgs) -> Outcome {
 
 pub(crate) async fn inputs(context: &Context, args: &InputsArgs) -> Outcome {
     let client = context.client().await?;
-    let mut rows = Rows::new(&[">slot", "state", "upstream", "value"]);
+    let mut rows = Rows::new(&[">slot", "state", "dependency", "value"]);
     let mut from = 0;
     loop {
         let (page, next) = client.inputs(&args.job, from, PAGE_INPUTS, true).await?;
@@ -104,11 +104,11 @@ pub(crate) async fn inputs(context: &Context, args: &InputsArgs) -> Outcome {
                 .as_ref()
                 .map(|value| escape::bytes(value))
                 .unwrap_or_default();
-            let upstream = escape::line(input.upstream.as_deref().unwrap_or_default());
+            let dependency = escape::line(input.dependency.as_deref().unwrap_or_default());
             rows.push([
                 slot,
                 escape::line(&input.state),
-                upstream,
+                dependency,
                 escape::short(&value, 60),
             ]);
         }

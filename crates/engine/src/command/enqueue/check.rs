@@ -1,6 +1,6 @@
 //! What makes a submission impossible: sizes, values, references that lead nowhere or in circles (`rel G7`).
 
-use ganger_types::command::{Enqueue, NewInput, NewJob, Upstream};
+use ganger_types::command::{Dependency, Enqueue, NewInput, NewJob};
 use ganger_types::limits;
 use ganger_types::{Backoff, NamespaceSettings, Now, Rejection, RetryPolicy};
 
@@ -164,7 +164,7 @@ pub(crate) fn check_references(jobs: &[&NewJob]) -> Result<(), Rejection> {
     let mut dependents: Vec<Vec<usize>> = vec![Vec::new(); members];
     for (index, job) in jobs.iter().enumerate() {
         for edge in edges_of(job) {
-            let Upstream::Member(member) = edge.upstream else {
+            let Dependency::Member(member) = edge.dependency else {
                 continue;
             };
             let place = usize::try_from(member).unwrap_or(usize::MAX);

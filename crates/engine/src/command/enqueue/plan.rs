@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ganger_types::command::{Enqueue, Upstream};
+use ganger_types::command::{Dependency, Enqueue};
 use ganger_types::reply::Enqueued;
 use ganger_types::{
     JobId, JobKey, Namespace, NamespaceSettings, Now, Queue, Rejection, Reply, UniqueKey,
@@ -166,8 +166,8 @@ impl Engine {
     }
 
     /// Whether the jobs exist that members wait for. A member that is there already under an id of the client's had its
-    /// upstreams, and those may be gone by now.
-    pub(super) fn check_upstreams(
+    /// dependencies, and those may be gone by now.
+    pub(super) fn check_dependencies(
         &self,
         cmd: &Enqueue,
         members: &[Member],
@@ -178,13 +178,13 @@ impl Engine {
                 continue;
             }
             for edge in edges_of(job) {
-                let id = match &edge.upstream {
-                    Upstream::Job(id) => id,
-                    Upstream::Remote { job, .. } if job.shard == self.shard => {
+                let id = match &edge.dependency {
+                    Dependency::Job(id) => id,
+                    Dependency::Remote { job, .. } if job.shard == self.shard => {
                         let shard = job.shard.clone();
                         return Err(Rejection::OwnShard { shard });
                     }
-                    Upstream::Remote { .. } | Upstream::Member(_) => continue,
+                    Dependency::Remote { .. } | Dependency::Member(_) => continue,
                 };
                 let is_there = self.find_job(&cmd.namespace, id).is_some()
                     || known.find(&cmd.namespace, id).is_some();
@@ -192,9 +192,9 @@ impl Engine {
                     return Err(Rejection::JobPrepared { job: id.clone() });
                 }
                 if !is_there {
-                    return Err(Rejection::UpstreamNotFound {
+                    return Err(Rejection::DependencyNotFound {
                         index,
-                        upstream: id.clone(),
+                        dependency: id.clone(),
                     });
                 }
             }

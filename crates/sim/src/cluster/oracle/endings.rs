@@ -41,9 +41,9 @@ impl Oracle {
             Outcome::Succeeded if !member.is_leased && !member.just_ran => {
                 return Err(broken("L3", what("nobody ran it")));
             }
-            Outcome::Failed if group == "upstream" => {
-                let has_reason = member.edges.iter().any(|(slot, (upstream, policy))| {
-                    let by = self.members.get(upstream);
+            Outcome::Failed if group == "dependency" => {
+                let has_reason = member.edges.iter().any(|(slot, (dependency, policy))| {
+                    let by = self.members.get(dependency);
                     let place = by.map_or(Place::Gone, |by| by.place);
                     match (place, policy) {
                         (_, FailurePolicy::Ignore) => false,
@@ -60,9 +60,9 @@ impl Oracle {
                     }
                 });
                 if !has_reason && !is_wild {
-                    return Err(broken("G4", what("no upstream of it failed")));
+                    return Err(broken("G4", what("no dependency of it failed")));
                 }
-                self.failed_by_upstream(&job);
+                self.failed_by_dependency(&job);
             }
             Outcome::Cancelled if called_off(record) => {
                 let unneeded = self.is_unneeded(&job);
@@ -98,11 +98,11 @@ impl Oracle {
         Ok(())
     }
 
-    fn failed_by_upstream(&mut self, job: &JobRef) {
+    fn failed_by_dependency(&mut self, job: &JobRef) {
         let member = &self.members[job];
-        let places = member.edges.values().map(|(upstream, _)| {
-            let by = self.members.get(upstream);
-            (upstream.shard != job.shard, by.map(|by| by.place))
+        let places = member.edges.values().map(|(dependency, _)| {
+            let by = self.members.get(dependency);
+            (dependency.shard != job.shard, by.map(|by| by.place))
         });
         let places: Vec<_> = places.collect();
         let fails = places
@@ -145,10 +145,9 @@ impl Oracle {
             && self.members[&job].place == Place::Ended(Outcome::Succeeded);
         for user in &self.members[&job].users {
             let member = &self.members[user];
-            let mut waits = member
-                .edges
-                .iter()
-                .filter(|(slot, (upstream, _))| upstream == &job && !member.filled.contains(slot));
+            let mut waits = member.edges.iter().filter(|(slot, (dependency, _))| {
+                dependency == &job && !member.filled.contains(slot)
+            });
             // Once revived it asks anew, and may ask too late.
             let is_first_life = member.attempts_max != u32::MAX;
             if succeeded && is_first_life && member.place == Place::Live && waits.next().is_some() {

@@ -1,4 +1,4 @@
-//! What jobs get from their upstreams, and when they may start (`rel G1`, `G2`, `L1`, `R1`).
+//! What jobs get from their dependencies, and when they may start (`rel G1`, `G2`, `L1`, `R1`).
 
 use ganger_types::{FailurePolicy, InputRow, InputState, JobKey, Outcome, ShardId};
 
@@ -13,24 +13,25 @@ impl Oracle {
             return Ok(());
         };
         let what = |why: String| format!("slot {} of job {shard}/{}: {why}", row.slot, job.id);
-        let (value, upstream_is) = match &row.state {
+        let (value, dependency_is) = match &row.state {
             InputState::Received {
-                value, upstream, ..
-            } => (Some(value), Some(upstream.clone())),
-            InputState::Delivered { upstream, .. } => {
-                (None, self.by_key.get(&(shard.clone(), *upstream)).cloned())
-            }
+                value, dependency, ..
+            } => (Some(value), Some(dependency.clone())),
+            InputState::Delivered { dependency, .. } => (
+                None,
+                self.by_key.get(&(shard.clone(), *dependency)).cloned(),
+            ),
             InputState::Ignored { .. } => (None, None),
             InputState::Value(_) | InputState::Missing { .. } | InputState::Remote { .. } => {
                 return Ok(());
             }
         };
-        let Some((upstream, policy)) = self.members[&job].edges.get(&row.slot).cloned() else {
+        let Some((dependency, policy)) = self.members[&job].edges.get(&row.slot).cloned() else {
             return Err(broken("G2", what("there is no such edge".into())));
         };
         let unsure = self.members[&job].unsure.get(&row.slot);
         let unsure = unsure.and_then(|buried| self.members.get(buried));
-        let by = self.members.get(&upstream);
+        let by = self.members.get(&dependency);
         let either = || by.into_iter().chain(unsure);
         if matches!(row.state, InputState::Ignored { .. }) {
             // What failed may have been revived since, and have succeeded.
@@ -39,15 +40,15 @@ impl Oracle {
             if policy != FailurePolicy::Ignore || !is_unsuccessful {
                 return Err(broken(
                     "G4",
-                    what(format!("{upstream:?} is ignored under {policy:?}")),
+                    what(format!("{dependency:?} is ignored under {policy:?}")),
                 ));
             }
         } else {
-            if upstream_is.as_ref() != Some(&upstream) {
+            if dependency_is.as_ref() != Some(&dependency) {
                 return Err(broken(
                     "G2",
                     what(format!(
-                        "it has the result of {upstream_is:?} and not of {upstream:?}"
+                        "it has the result of {dependency_is:?} and not of {dependency:?}"
                     )),
                 ));
             }
@@ -55,7 +56,7 @@ impl Oracle {
             if results().next().is_none() {
                 return Err(broken(
                     "G1",
-                    what(format!("{upstream:?} has not succeeded")),
+                    what(format!("{dependency:?} has not succeeded")),
                 ));
             }
             if let Some(value) = value {
@@ -133,7 +134,7 @@ impl Oracle {
                 ));
             }
         }
-        for (slot, (upstream, policy)) in &member.edges {
+        for (slot, (dependency, policy)) in &member.edges {
             if !member.filled.contains(slot) && member.attempts_max != u32::MAX {
                 let state = store.rows.inputs.get(&(key, *slot));
                 let is_there = matches!(
@@ -148,7 +149,7 @@ impl Oracle {
                     return Err(broken(
                         "G1",
                         what(format!(
-                            "{upstream:?} under {policy:?} is missing: {state:?}"
+                            "{dependency:?} under {policy:?} is missing: {state:?}"
                         )),
                     ));
                 }

@@ -125,14 +125,14 @@ fn job(key: u64) -> Vec<Change> {
 }
 
 fn inputs() -> Vec<Change> {
-    let (upstream, policy) = (JobKey(1), FailurePolicy::Wait);
+    let (dependency, policy) = (JobKey(1), FailurePolicy::Wait);
     let id = || made(1).1;
     let rows = [
         (0, InputState::Value(Bytes::from_static(b"given"))),
         (
             1,
             InputState::Missing {
-                upstream,
+                dependency,
                 id: id(),
                 policy,
             },
@@ -141,7 +141,7 @@ fn inputs() -> Vec<Change> {
         (
             InputRow::EDGE_FIRST,
             InputState::Delivered {
-                upstream,
+                dependency,
                 id: id(),
                 policy,
             },
