@@ -16,7 +16,7 @@ pub enum Verb {
     Cancel,
     /// Takes jobs and reports on them.
     Work,
-    /// Changes, removes and revives jobs; sets queues and schedules.
+    /// Changes, removes and retries jobs; sets queues and schedules.
     Operate,
     /// Sets what a whole namespace may use.
     Govern,

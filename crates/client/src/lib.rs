@@ -27,7 +27,7 @@
 //! | --- | --- |
 //! | enqueue | `enqueue`, `enqueue_all(Submission)`, `bulk` (streams very many), `submit_graph` |
 //! | read | `job`, `list`, `wait`, `why`, `graph`, `result`, `payload`, `inputs`, `log`, `follow_log` |
-//! | change | `cancel`, `cancel_graph`, `revive`, `time_out`, `delete`, `alter`, `add_dependencies`, `remove_dependencies` |
+//! | change | `cancel`, `cancel_graph`, `retry`, `time_out`, `delete`, `alter`, `add_dependencies`, `remove_dependencies` |
 //! | take | `lease`, `report` (many at once), `goodbye`, `work` (the stream) |
 //! | queues | `queues`, `queue`, `configure_queue`, `pause_queue`, `resume_queue`, `forget_queue`, `namespaces`, `configure_namespace` |
 //! | schedules | `put_schedule`, `schedules`, `schedule`, `remove_schedule` |
@@ -46,8 +46,8 @@
 //! inputs(&str, from: u32, limit: u32, with_results: bool) -> (Vec<InputView>, Option<u32>)
 //! log(&str, LogPlace, bytes_max: u32) -> LogPage    follow_log(&str, LogPlace) -> LogStream { next() -> Option<Result<LogPage>> }
 //! cancel(&[&str], reason: &str) -> Changed          cancel_graph(&str, reason: &str) -> Changed
-//! revive(&[&str], queue: Option<&str>) -> Changed   time_out(&[&str]) -> Changed   delete(&[&str]) -> Changed
-//! revive_with_dependents(&[&str], queue: Option<&str>) -> Changed   revive_graph(&str, queue: Option<&str>) -> Changed
+//! retry(&[&str], queue: Option<&str>) -> Changed   time_out(&[&str]) -> Changed   delete(&[&str]) -> Changed
+//! retry_with_dependents(&[&str], queue: Option<&str>) -> Changed   retry_graph(&str, queue: Option<&str>) -> Changed
 //! matching(&BulkAction, JobFilter, dry_run: bool) -> Matched
 //! alter(&str, Alteration) -> (JobState, Vec<String>)
 //! add_dependencies(&str, on: &[&str], FailurePolicy) -> Changed

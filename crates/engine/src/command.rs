@@ -15,7 +15,7 @@ mod log;
 mod release;
 mod renew;
 mod report;
-mod revive;
+mod retry;
 mod schedule;
 
 pub(crate) use complete::check_size;
@@ -23,4 +23,4 @@ pub(crate) use enqueue::{Batch, at_most, check_named, check_references, edges_of
 pub(crate) use fail::cut;
 pub(crate) use fingerprint::Fingerprint;
 pub(crate) use report::{ended, goes_on};
-pub(crate) use revive::{Reach, Revival, job_of};
+pub(crate) use retry::{RetryPlan, RetryScope, job_of};

@@ -131,7 +131,7 @@ impl Engine {
             Command::Release(cmd) => self.release(now, *cmd, known, out),
             Command::AppendLog(cmd) => self.append_log(now, &cmd, known, out),
             Command::Cancel(cmd) => self.cancel(now, &cmd, known, out),
-            Command::Revive(cmd) => self.revive(now, &cmd, known, out),
+            Command::Retry(cmd) => self.retry_jobs(now, &cmd, known, out),
             Command::TimeOut(cmd) => self.time_out(now, &cmd, out),
             Command::Delete(cmd) => self.delete(now, &cmd, known, out),
             Command::Retire(cmd) => Ok(self.retire(now, cmd, out)),

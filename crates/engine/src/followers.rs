@@ -57,7 +57,7 @@ pub struct Followed {
     pub members: Option<Members>,
 }
 
-/// Members of a graph, as many as are revived at a time.
+/// Members of a graph, as many as are retried at a time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Members {
     /// The namespace of the graph.
@@ -170,7 +170,7 @@ impl Engine {
     /// What the host must read with [`read_followers`] for this command; `None`: it needs no followers.
     pub fn wants_followers(&self, command: &Command) -> Option<Followed> {
         match command {
-            Command::Revive(cmd) if cmd.dependents => {
+            Command::Retry(cmd) if cmd.dependents => {
                 let live = cmd.jobs.iter();
                 let live = live.filter_map(|id| self.find_job(&cmd.namespace, id));
                 Some(Followed {
@@ -178,7 +178,7 @@ impl Engine {
                     ..Followed::default()
                 })
             }
-            Command::Receive(cmd) => self.wants_of_revivals(cmd),
+            Command::Receive(cmd) => self.wants_of_retries(cmd),
             _ => None,
         }
     }

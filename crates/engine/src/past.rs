@@ -66,7 +66,7 @@ impl<'a> Past<'a> {
         self.inputs.values().flatten().copied()
     }
 
-    /// The inputs of a finished job that is to be revived.
+    /// The inputs of a finished job that is to be retried.
     pub(crate) fn inputs_of(&self, key: JobKey) -> &[&'a InputRow] {
         self.inputs.get(&key).map_or(&[], Vec::as_slice)
     }

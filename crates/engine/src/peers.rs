@@ -3,11 +3,11 @@
 //! Nothing here waits. What another shard must know is a message in the outbox, written in the same commit as
 //! its cause; what another shard says is a command like any other (`rel X1` to `X7`).
 
+mod graph_retry;
 mod links;
 mod outbox;
 mod part;
 mod receive;
-mod revival;
 mod split;
 mod waits;
 

@@ -13,7 +13,7 @@
 //! | blocked, scheduled, ready | failed | deadline, or a dependency failed |
 //! | blocked, scheduled, ready, running | cancelled | called off |
 //! | blocked, scheduled, ready | the same, or each other | altered by a person |
-//! | succeeded, failed, cancelled | blocked, scheduled, ready | revived by a person |
+//! | succeeded, failed, cancelled | blocked, scheduled, ready | retried by a person |
 
 use ganger_types::{
     Bytes, Change, Due, Elapsed, Failure, Finished, Group, Happening, HistoryEntry, JobId, JobKey,
@@ -63,7 +63,7 @@ pub(crate) struct Ended {
     pub has_result: bool,
 }
 
-/// Whether the table above has this row. `from` is `None` for a new and for a revived job.
+/// Whether the table above has this row. `from` is `None` for a new and for a retried job.
 fn may_become(from: Option<JobState>, to: JobState) -> bool {
     use JobState::{Blocked, Cancelled, Failed, Ready, Running, Scheduled, Succeeded};
     match (from, to) {
@@ -71,7 +71,7 @@ fn may_become(from: Option<JobState>, to: JobState) -> bool {
         | (Some(Ready), Running)
         | (Some(Running), Succeeded | Failed | Cancelled | Ready | Scheduled | Blocked)
         | (Some(Blocked | Scheduled | Ready), Failed | Cancelled) => true,
-        // Terminal is terminal: a revived job begins anew (`rel A2`).
+        // Terminal is terminal: a retried job begins anew (`rel A2`).
         _ => false,
     }
 }
@@ -98,7 +98,7 @@ impl Engine {
         self.tell(now, key, Some(from), worker, reason, out);
     }
 
-    /// Brings a new or revived job, already in the table but in no index, to its first state.
+    /// Brings a new or retried job, already in the table but in no index, to its first state.
     pub(crate) fn admit(
         &mut self,
         now: Now,

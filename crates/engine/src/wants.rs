@@ -47,7 +47,7 @@ impl Engine {
                     guests.for_each(|id| want(&cmd.namespace, id));
                 }
             }
-            Command::Revive(cmd) => cmd.jobs.iter().for_each(|id| want(&cmd.namespace, id)),
+            Command::Retry(cmd) => cmd.jobs.iter().for_each(|id| want(&cmd.namespace, id)),
             Command::Delete(cmd) => cmd.jobs.iter().for_each(|id| want(&cmd.namespace, id)),
             Command::Alter(cmd) => cmd.job.iter().for_each(|id| want(&cmd.namespace, id)),
             Command::AddDependencies(cmd) => {
@@ -104,8 +104,8 @@ impl Engine {
     /// [`Known::jobs`] the finished jobs that those inputs name as dependencies.
     pub fn wants_inputs(&self, command: &Command) -> bool {
         match command {
-            Command::Revive(_) => true,
-            Command::Receive(cmd) => self.wants_of_revivals(cmd).is_some(),
+            Command::Retry(_) => true,
+            Command::Receive(cmd) => self.wants_of_retries(cmd).is_some(),
             _ => false,
         }
     }

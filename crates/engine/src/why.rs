@@ -60,7 +60,7 @@ impl Engine {
             .take(NAMED_MAX)
             .map(|(_, edge)| match self.jobs.get(edge.dependency) {
                 Some(job) => (job.id(), job.state),
-                // It has ended badly, and this job waits for it to be revived.
+                // It has ended badly, and this job waits for it to be retried.
                 None => (JobId::made(edge.dependency, self.id_tag), JobState::Failed),
             })
             .collect();

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ganger_types::command::{Cancel, Delete, Revive, Selection};
+use ganger_types::command::{Cancel, Delete, Retry, Selection};
 use ganger_types::limits::PAGE_JOBS_MAX;
 use ganger_types::query::JobQuery;
 use ganger_types::{
@@ -72,7 +72,7 @@ impl BulkAction {
                 queue,
                 dependents,
                 graph,
-            } => Command::Revive(Box::new(Revive {
+            } => Command::Retry(Box::new(Retry {
                 namespace,
                 jobs,
                 queue: queue.clone(),
@@ -200,7 +200,7 @@ impl Handle {
         let (count, skipped) = match (answer, sole) {
             (Ok(Reply::Changed { count, skipped }), _) => (count, skipped),
             (
-                Ok(Reply::Revived {
+                Ok(Reply::Retried {
                     count,
                     skipped,
                     passed_on,

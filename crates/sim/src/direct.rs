@@ -286,7 +286,7 @@ fn ended(key: JobKey, rows: &Rows, effects: &Effects) -> Option<JobRecord> {
             Change::FinishJob { record, .. } | Change::PutFinished(record) if record.key == key => {
                 return Some(JobRecord::clone(record));
             }
-            Change::RemoveJob(gone) | Change::ReviveJob(gone) if *gone == key => return None,
+            Change::RemoveJob(gone) | Change::RetryJob(gone) if *gone == key => return None,
             _ => {}
         }
     }
@@ -329,7 +329,7 @@ pub(crate) fn touched(changes: &[Change]) -> BTreeSet<JobKey> {
             | Change::FinishJob { record, .. } => Some(record.key),
             Change::PutPayload { key, .. }
             | Change::RemoveLease(key)
-            | Change::ReviveJob(key)
+            | Change::RetryJob(key)
             | Change::RemoveJob(key)
             | Change::AppendLog { key, .. } => Some(*key),
             Change::PutInput(row) => Some(row.job),

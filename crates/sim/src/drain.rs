@@ -12,7 +12,7 @@ use crate::serving::SPINS_MAX;
 use crate::world::{Call, Caller, Happening, Ran, World, broken};
 
 impl World {
-    pub(crate) fn revive_shard(&mut self) -> Ran {
+    pub(crate) fn retry_shard(&mut self) -> Ran {
         if !self.is_up() {
             let mut dice = Dice::new(self.tape.seed ^ 0xD0A);
             self.boot(&mut dice);

@@ -49,8 +49,8 @@ const GOALS: &[(&str, u8)] = &[
     ("timed-out-by-hand", 1),
     ("deleted-while-live", 1),
     ("waited-for-a-deleted-job", 1),
-    ("revived", 1),
-    ("revived-with-its-dependency", 1),
+    ("retried", 1),
+    ("retried-with-its-dependency", 1),
     // Retention.
     ("retired", 1),
     ("retired-next-to-a-live-dependent", 1),

@@ -107,7 +107,7 @@ impl Ledger {
         }
     }
 
-    /// At most one success per job, whoever reports it (`rel L3`); a revived job starts anew.
+    /// At most one success per job, whoever reports it (`rel L3`); a retried job starts anew.
     fn completed(&mut self, key: JobKey, completed: Completed) {
         let Some(promise) = self.promises.get_mut(&key) else {
             return;
@@ -137,7 +137,7 @@ impl Ledger {
             let Some(completed) = &promise.completed else {
                 continue;
             };
-            if oracles.iter().any(|oracle| oracle.was_revived(*key)) {
+            if oracles.iter().any(|oracle| oracle.was_retried(*key)) {
                 continue;
             }
             let row = rows.finished.get(key);

@@ -274,7 +274,7 @@ impl Oracle {
             Command::Release(cmd) => self.release(cmd, answer),
             Command::AppendLog(cmd) => self.append_log(cmd, answer),
             Command::Cancel(cmd) => self.cancel(cmd, answer),
-            Command::Revive(cmd) => self.revive(cmd, answer),
+            Command::Retry(cmd) => self.retry(cmd, answer),
             Command::TimeOut(cmd) => self.time_out(cmd, answer),
             Command::Delete(cmd) => self.delete(cmd, answer),
             Command::Retire(cmd) => self.retire(cmd, rows),
@@ -380,11 +380,11 @@ impl Oracle {
     }
 
     /// Whether a job got a second life.
-    pub(crate) fn was_revived(&self, key: JobKey) -> bool {
-        self.jobs.get(&key).is_some_and(|job| job.is_revived)
+    pub(crate) fn was_retried(&self, key: JobKey) -> bool {
+        self.jobs.get(&key).is_some_and(|job| job.is_retried)
     }
 
-    /// A job behind an edge that waits for a failed dependency's revival moves only by hand.
+    /// A job behind an edge that waits for a failed dependency's retry moves only by hand.
     fn waits_for_a_person(&self, key: JobKey) -> bool {
         let job = self.known(key);
         job.state() == Some(JobState::Blocked)

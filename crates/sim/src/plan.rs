@@ -48,7 +48,7 @@ switches! {
         Limits = "limits",
         Cancels = "cancels",
         Deletes = "deletes",
-        Revives = "revives",
+        Retries = "retries",
         Alters = "alters",
         HandTimeOuts = "hand-time-outs",
         Dependencies = "dependencies",

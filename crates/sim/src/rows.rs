@@ -47,8 +47,8 @@ pub(crate) struct Rows {
     pub(crate) ids: BTreeMap<(Namespace, JobId), JobKey>,
     /// Raw keys, of which only imports make some: their marks.
     pub(crate) keys: BTreeMap<u64, KeyRecord>,
-    /// Jobs that were revived and whose `PutJob` has not come yet; empty between commits.
-    reviving: BTreeSet<JobKey>,
+    /// Jobs that were retried and whose `PutJob` has not come yet; empty between commits.
+    retrying: BTreeSet<JobKey>,
 }
 
 impl Rows {
@@ -65,9 +65,9 @@ impl Rows {
         }
         self.sequence = sequence;
         self.meta = meta;
-        match self.reviving.first() {
+        match self.retrying.first() {
             Some(key) => Err(format!(
-                "job {key} was revived, but no live record followed"
+                "job {key} was retried, but no live record followed"
             )),
             None => Ok(()),
         }
@@ -103,11 +103,11 @@ impl Rows {
                 let row = self.finished.get_mut(&record.key);
                 row.ok_or("the job has not ended")?.record = JobRecord::clone(record);
             }
-            Change::ReviveJob(key) => {
+            Change::RetryJob(key) => {
                 self.finished
                     .remove(key)
-                    .ok_or("only an ended job can be revived")?;
-                self.reviving.insert(*key);
+                    .ok_or("only an ended job can be retried")?;
+                self.retrying.insert(*key);
             }
             Change::RemoveJob(key) => self.remove_job(*key)?,
             Change::AppendLog {
@@ -209,7 +209,7 @@ impl Rows {
         if record.finished.is_some() {
             return Err("a live record says how it ended".into());
         }
-        self.reviving.remove(&record.key);
+        self.retrying.remove(&record.key);
         let name = (record.namespace.clone(), record.id.clone());
         match self.ids.insert(name, record.key) {
             Some(other) if other != record.key => {
@@ -248,7 +248,7 @@ impl Rows {
         self.ids.remove(&(record.namespace, record.id));
         self.payloads.remove(&key);
         self.leases.remove(&key);
-        self.reviving.remove(&key);
+        self.retrying.remove(&key);
         let slots: Vec<_> = self
             .inputs
             .range((key, 0)..=(key, u32::MAX))
@@ -271,7 +271,7 @@ impl Rows {
     fn needs_known(&self, key: JobKey) -> Result<(), String> {
         let known = self.live.contains_key(&key)
             || self.finished.contains_key(&key)
-            || self.reviving.contains(&key);
+            || self.retrying.contains(&key);
         if known {
             Ok(())
         } else {

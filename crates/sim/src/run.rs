@@ -100,7 +100,7 @@ fn all_ended(world: &World) -> Ran {
 fn heal(world: &mut World) -> Ran {
     world.is_healed = true;
     world.clocks.heal();
-    world.revive_shard()?;
+    world.retry_shard()?;
     for namespace in names::namespaces(&world.plan) {
         for number in 0..world.plan.queues {
             let queue = names::queue_number(number);

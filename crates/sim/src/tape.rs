@@ -13,7 +13,7 @@ pub(crate) enum Actor {
     Producer,
     /// Asks for jobs; the number says which worker.
     Worker(usize),
-    /// Pauses, limits, cancels, revives ...
+    /// Pauses, limits, cancels, retries ...
     Operator,
     /// Reads and compares.
     Reader,

@@ -116,7 +116,7 @@ impl<'a> Writing<'a> {
             return Ok(());
         }
         let mut old = Vec::new();
-        if change.is_revived {
+        if change.is_retried {
             old = self.take_finished(key)?;
         }
         match change.body {

@@ -23,7 +23,7 @@ impl Course {
             return Self::Removed;
         }
         let ends = matches!(change.body, Body::Finished(..)) && change.lease == Some(None);
-        if ends && was_stored && !change.is_revived {
+        if ends && was_stored && !change.is_retried {
             return Self::Ended;
         }
         Self::Usual

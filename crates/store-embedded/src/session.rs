@@ -470,7 +470,7 @@ fn is_for_turns(commit: &Commit) -> bool {
     let may_wait = |change: &Change| {
         !matches!(
             change,
-            Change::PutFinished(_) | Change::ReviveJob(_) | Change::RemoveJob(_)
+            Change::PutFinished(_) | Change::RetryJob(_) | Change::RemoveJob(_)
         )
     };
     let bytes: usize = commit.changes.iter().map(bulk).sum();

@@ -16,7 +16,7 @@ pub struct JobChange<'a> {
     /// All that is stored of it goes; nothing else is to be done then.
     pub is_removed: bool,
     /// The finished row that was stored goes, with its result, before anything else.
-    pub is_revived: bool,
+    pub is_retried: bool,
     /// The record.
     pub body: Body<'a>,
     /// The payload to write.
@@ -125,9 +125,9 @@ impl<'a> Merged<'a> {
                     _ => Body::Anew(record),
                 };
             }
-            Change::ReviveJob(key) => {
+            Change::RetryJob(key) => {
                 let job = self.job(*key);
-                job.is_revived = true;
+                job.is_retried = true;
                 job.body = Body::Same;
             }
             Change::RemoveJob(key) => self.remove(*key),

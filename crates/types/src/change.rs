@@ -117,7 +117,7 @@ pub enum Change {
     /// Writes a finished job anew (tags, labels, tracking). Its result stays.
     PutFinished(Box<JobRecord>),
     /// Moves a finished job back to the live; a `PutJob` of it follows. Its result goes.
-    ReviveJob(JobKey),
+    RetryJob(JobKey),
     /// Removes a job, live or finished, with its payload, inputs, result, lease and log.
     RemoveJob(JobKey),
     /// Appends to the log of an attempt.

@@ -40,7 +40,7 @@ pub enum Command {
     /// Calls jobs off.
     Cancel(Box<Cancel>),
     /// Puts finished jobs back on their queue.
-    Revive(Box<Revive>),
+    Retry(Box<Retry>),
     /// Ends a running attempt by hand, without waiting for its lease.
     TimeOut(TimeOut),
     /// Removes jobs altogether; what runs loses its lease.
@@ -355,7 +355,7 @@ pub struct Cancel {
 
 /// Puts finished jobs back on their queue with a new series of attempts.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Revive {
+pub struct Retry {
     /// Whose.
     pub namespace: Namespace,
     /// Which.

@@ -198,7 +198,7 @@ pub enum FailurePolicy {
     /// The dependent fails too (default; enq's cascade).
     #[default]
     Fail,
-    /// The dependent waits until the dependency was revived and succeeded (qless).
+    /// The dependent waits until the dependency was retried and succeeded (qless).
     Wait,
     /// The dependent goes on; a data input reads `null`.
     Ignore,
@@ -285,7 +285,7 @@ pub enum What {
         reason: String,
     },
     /// Put back by a person after it had ended.
-    Revived,
+    Retried,
     /// Timed out by hand.
     TimedOutByHand,
     /// A note of the user's.

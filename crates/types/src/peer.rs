@@ -141,7 +141,7 @@ pub enum Message {
         /// The one that waits.
         dependent: Dependent,
         /// It is back with what ended with it: if yours was cancelled because nobody needed it any more, put it back.
-        revives: bool,
+        retries: bool,
     },
     /// One of mine waits for one of yours no more.
     LetGo {
@@ -173,7 +173,7 @@ pub enum Message {
         graph: Graph,
     },
     /// A job that ended without success is back, and what ended because of it is to come back with it.
-    ReviveDependent {
+    RetryDependent {
         /// The namespace of the jobs.
         namespace: Namespace,
         /// The job of the sender that is back.
@@ -186,7 +186,7 @@ pub enum Message {
         within: Option<Within>,
     },
     /// A graph is retried: put the members of it that failed or were cancelled back.
-    ReviveGraph {
+    RetryGraph {
         /// The namespace of the graph.
         namespace: Namespace,
         /// Which, and how far it has come.
@@ -220,8 +220,8 @@ impl Message {
             Self::LetGo { .. } => "let_go",
             Self::Decided { .. } => "decided",
             Self::Inquire { .. } => "inquire",
-            Self::ReviveDependent { .. } => "revive_dependent",
-            Self::ReviveGraph { .. } => "revive_graph",
+            Self::RetryDependent { .. } => "retry_dependent",
+            Self::RetryGraph { .. } => "retry_graph",
             Self::GoOn { .. } => "go_on",
             Self::CancelGraph { .. } => "cancel_graph",
         }

@@ -64,8 +64,8 @@ pub enum Reply {
         /// Which not.
         skipped: Vec<JobId>,
     },
-    /// To [`crate::command::Revive`] with dependents or of a graph.
-    Revived {
+    /// To [`crate::command::Retry`] with dependents or of a graph.
+    Retried {
         /// How many were put back, dependents included.
         count: u64,
         /// Which were not there or not in a state for it.

@@ -16,7 +16,7 @@ impl Command {
             Self::Release(cmd) => &cmd.held.namespace,
             Self::AppendLog(cmd) => &cmd.held.namespace,
             Self::Cancel(cmd) => &cmd.namespace,
-            Self::Revive(cmd) => &cmd.namespace,
+            Self::Retry(cmd) => &cmd.namespace,
             Self::TimeOut(cmd) => &cmd.namespace,
             Self::Delete(cmd) => &cmd.namespace,
             Self::Alter(cmd) => &cmd.namespace,

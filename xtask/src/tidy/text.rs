@@ -20,7 +20,7 @@ const FOREIGN: &[(&str, &str)] = &[
     ("visibility_timeout", "lease"),
     ("VisibilityTimeout", "lease"),
     ("nack", "release or fail"),
-    ("requeue", "release or revive"),
+    ("requeue", "release or retry"),
     ("dequeue", "lease"),
     ("heartbeat", "renew"),
     ("Heartbeat", "renew"),

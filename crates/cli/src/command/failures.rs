@@ -120,7 +120,7 @@ async fn retry(context: &Context, client: &Client, group: &str) -> Outcome {
         let page = client.list(filter.clone()).await?;
         let ids: Vec<&str> = page.jobs.iter().map(|job| job.id.as_str()).collect();
         if !ids.is_empty() {
-            count += client.revive(&ids, None).await?.count;
+            count += client.retry(&ids, None).await?.count;
         }
         filter.cursor = page.next;
         if filter.cursor.is_none() {

@@ -231,25 +231,25 @@ impl Client {
     ///
     /// # Errors
     /// If it is refused, or the server cannot be reached.
-    pub async fn revive(&self, jobs: &[&str], queue: Option<&str>) -> Result<Changed, Error> {
-        self.revive_jobs(jobs, queue, false).await
+    pub async fn retry(&self, jobs: &[&str], queue: Option<&str>) -> Result<Changed, Error> {
+        self.retry_jobs(jobs, queue, false).await
     }
 
-    /// As [`Self::revive`], together with the jobs that ended because these did: dependents that failed with them,
+    /// As [`Self::retry`], together with the jobs that ended because these did: dependents that failed with them,
     /// at any distance, and jobs that were cancelled because nobody needed them any more. Jobs of other shards come
     /// back once those have been reached ([`Changed::passed_on`]).
     ///
     /// # Errors
     /// If it is refused, or the server cannot be reached.
-    pub async fn revive_with_dependents(
+    pub async fn retry_with_dependents(
         &self,
         jobs: &[&str],
         queue: Option<&str>,
     ) -> Result<Changed, Error> {
-        self.revive_jobs(jobs, queue, true).await
+        self.retry_jobs(jobs, queue, true).await
     }
 
-    async fn revive_jobs(
+    async fn retry_jobs(
         &self,
         jobs: &[&str],
         queue: Option<&str>,
@@ -257,14 +257,14 @@ impl Client {
     ) -> Result<Changed, Error> {
         let mut all = Changed::default();
         for (client, jobs) in self.at_each(jobs) {
-            let request = v1::ReviveRequest {
+            let request = v1::RetryRequest {
                 namespace: self.namespace(),
                 jobs,
                 queue: queue.map(str::to_owned),
                 dependents,
                 graph: String::new(),
             };
-            all.add(call!(client, IfNothingChanged, jobs_wire.revive(request))?.into());
+            all.add(call!(client, IfNothingChanged, jobs_wire.retry(request))?.into());
         }
         Ok(all)
     }
@@ -274,8 +274,8 @@ impl Client {
     ///
     /// # Errors
     /// If it is refused, or the server cannot be reached.
-    pub async fn revive_graph(&self, graph: &str, queue: Option<&str>) -> Result<Changed, Error> {
-        let request = v1::ReviveRequest {
+    pub async fn retry_graph(&self, graph: &str, queue: Option<&str>) -> Result<Changed, Error> {
+        let request = v1::RetryRequest {
             namespace: self.namespace(),
             jobs: Vec::new(),
             queue: queue.map(str::to_owned),
@@ -283,7 +283,7 @@ impl Client {
             graph: graph.to_owned(),
         };
         let client = self.at(graph);
-        Ok(call!(client, IfNothingChanged, jobs_wire.revive(request))?.into())
+        Ok(call!(client, IfNothingChanged, jobs_wire.retry(request))?.into())
     }
 
     /// Acts on the jobs that fulfil `filter`, which needs a condition, or only counts them. One call looks at 10,000
@@ -311,7 +311,7 @@ impl Client {
             BulkAction::Retry { queue, dependents } => {
                 request.queue.clone_from(queue);
                 request.dependents = *dependents;
-                call!(self, IfNothingChanged, jobs_wire.revive_matching(request))?
+                call!(self, IfNothingChanged, jobs_wire.retry_matching(request))?
             }
             BulkAction::Delete => {
                 call!(self, IfNothingChanged, jobs_wire.delete_matching(request))?

@@ -74,7 +74,7 @@ pub enum FailurePolicy {
     /// The dependent fails too.
     #[default]
     Fail,
-    /// The dependent waits until the dependency was revived and succeeded.
+    /// The dependent waits until the dependency was retried and succeeded.
     Wait,
     /// The dependent goes on; a data input reads `null`.
     Ignore,
@@ -444,7 +444,7 @@ pub struct Finished {
 pub struct HistoryEntry {
     /// When.
     pub at: SystemTime,
-    /// What: `enqueued`, `attempt`, `failed`, `cancelled`, `revived`, `timed_out_by_hand`, `note`.
+    /// What: `enqueued`, `attempt`, `failed`, `cancelled`, `retried`, `timed_out_by_hand`, `note`.
     pub what: String,
     /// The queue, group, reason or headline that belongs to it; may be empty.
     pub detail: String,

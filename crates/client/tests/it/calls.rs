@@ -304,9 +304,9 @@ async fn jobs_are_changed_in_every_way() {
     );
     assert_eq!(
         client
-            .revive(&[&down], Some("other"))
+            .retry(&[&down], Some("other"))
             .await
-            .expect("revived")
+            .expect("retried")
             .count,
         1
     );

@@ -78,7 +78,7 @@ fn entry(entry: &HistoryEntry) -> v1::HistoryEntry {
         What::Attempt { .. } => ("attempt", String::new()),
         What::Failed { group } => ("failed", group.to_text().into_owned()),
         What::Cancelled { reason } => ("cancelled", reason.clone()),
-        What::Revived => ("revived", String::new()),
+        What::Retried => ("retried", String::new()),
         What::TimedOutByHand => ("timed_out_by_hand", String::new()),
         What::Note { text, .. } => ("note", text.clone()),
     };

@@ -4,7 +4,7 @@ use ganger_proto::v1;
 use ganger_proto::v1::jobs_server::Jobs;
 use ganger_shard::BulkAction;
 use ganger_types::command::{
-    AddDependencies, Cancel, Delete, RemoveDependencies, Revive, Selection, TimeOut,
+    AddDependencies, Cancel, Delete, RemoveDependencies, Retry, Selection, TimeOut,
 };
 use ganger_types::query::Query;
 use ganger_types::{Command, Graph, InputState, JobId, Namespace, Reply, ShardId, limits};
@@ -73,7 +73,7 @@ impl ServiceContext {
         let reply = self.call(command).await?;
         let changed = match reply {
             Reply::Changed { count, skipped } => encode::changed(self.handle.id(), count, &skipped),
-            Reply::Revived {
+            Reply::Retried {
                 count,
                 skipped,
                 dependents,
@@ -333,9 +333,9 @@ impl Jobs for ServiceContext {
         self.change(Command::Cancel(Box::new(command))).await
     }
 
-    async fn revive(
+    async fn retry(
         &self,
-        request: Request<v1::ReviveRequest>,
+        request: Request<v1::RetryRequest>,
     ) -> Result<Response<v1::Changed>, Status> {
         let request = request.into_inner();
         let namespace = decode::namespace(&request.namespace)?;
@@ -356,14 +356,14 @@ impl Jobs for ServiceContext {
                 ..changed
             }));
         }
-        let command = Revive {
+        let command = Retry {
             namespace,
             jobs: decode::job_ids(self.handle.id(), At::top("jobs"), &request.jobs)?,
             queue,
             dependents: request.dependents,
             graph: None,
         };
-        self.change(Command::Revive(Box::new(command))).await
+        self.change(Command::Retry(Box::new(command))).await
     }
 
     async fn cancel_matching(
@@ -375,7 +375,7 @@ impl Jobs for ServiceContext {
             .await
     }
 
-    async fn revive_matching(
+    async fn retry_matching(
         &self,
         request: Request<v1::MatchingRequest>,
     ) -> Result<Response<v1::Matched>, Status> {

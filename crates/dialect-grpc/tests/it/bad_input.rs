@@ -355,11 +355,7 @@ async fn bad_requests_about_jobs_are_refused_by_field() {
         "invalid_value",
         "graph"
     );
-    case!(
-        revive(v1::ReviveRequest::default()),
-        "missing_field",
-        "jobs"
-    );
+    case!(retry(v1::RetryRequest::default()), "missing_field", "jobs");
     case!(time_out(many(Vec::new())), "missing_field", "jobs");
     case!(
         delete(many(vec![String::new()])),

@@ -146,8 +146,8 @@ async fn selected_jobs_are_cancelled_put_back_and_deleted_in_bounded_calls() {
         queue: Some("other".into()),
         ..matching(marked.clone(), false)
     };
-    let revived = server.jobs().revive_matching(request).await;
-    assert_eq!(revived.expect("put back").into_inner().changed, 2);
+    let retried = server.jobs().retry_matching(request).await;
+    assert_eq!(retried.expect("put back").into_inner().changed, 2);
     assert_eq!(count(&server, all()).await, 1);
     let deleted = server
         .jobs()
@@ -180,7 +180,7 @@ async fn a_bulk_call_without_a_clear_selection_is_refused() {
     for (request, field) in cases {
         for (code, message) in [
             refused(jobs.cancel_matching(request.clone()).await),
-            refused(jobs.revive_matching(request.clone()).await),
+            refused(jobs.retry_matching(request.clone()).await),
             refused(jobs.delete_matching(request.clone()).await),
         ] {
             assert!(message.contains(field), "{code}: {message}");

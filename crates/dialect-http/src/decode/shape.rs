@@ -151,7 +151,7 @@ pub(crate) enum Policy {
     /// The dependent fails too.
     #[default]
     Fail,
-    /// The dependent waits until the dependency was revived and succeeded.
+    /// The dependent waits until the dependency was retried and succeeded.
     Wait,
     /// The dependent goes on; a data input reads null.
     Ignore,

@@ -16,7 +16,7 @@ pub(crate) struct HistoryView {
     /// When.
     #[serde(skip_serializing_if = "Option::is_none")]
     at: Option<Moment>,
-    /// enqueued, attempt, failed, cancelled, revived, `timed_out_by_hand`, note.
+    /// enqueued, attempt, failed, cancelled, retried, `timed_out_by_hand`, note.
     what: &'static str,
     /// Of `enqueued`: where.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -91,7 +91,7 @@ fn view(what: What) -> HistoryView {
             message: Some(reason),
             ..plain("cancelled")
         },
-        What::Revived => plain("revived"),
+        What::Retried => plain("retried"),
         What::TimedOutByHand => plain("timed_out_by_hand"),
         What::Note { text, data } => HistoryView {
             message: Some(text),

@@ -1,7 +1,7 @@
 //! Acting on one job: cancel, retry, time out, delete.
 
 use axum::response::Response;
-use ganger_types::command::{Cancel, Delete, Revive, Selection, TimeOut};
+use ganger_types::command::{Cancel, Delete, Retry, Selection, TimeOut};
 use ganger_types::{Command, JobId, Reply, ShardId};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -83,7 +83,7 @@ pub(crate) async fn retry(
     MaybeDoc(given): MaybeDoc<RetryJobIn>,
 ) -> Result<Response, Problem> {
     let id = ask.job()?;
-    let command = Command::Revive(Box::new(Revive {
+    let command = Command::Retry(Box::new(Retry {
         namespace: ask.namespace.clone(),
         jobs: vec![id.clone()],
         queue: given.queue.map(|queue| queue.0),
@@ -129,7 +129,7 @@ async fn act(ask: &RequestContext, id: JobId, command: Command) -> Result<Respon
     };
     let (count, dependents, skipped_jobs, passed_on) = match ask.call(command).await? {
         Reply::Changed { count, .. } => (count, None, None, None),
-        Reply::Revived {
+        Reply::Retried {
             count,
             skipped,
             dependents,

@@ -1,7 +1,7 @@
 //! Failure groups: list them, list the jobs of one, retry them all.
 
 use axum::response::Response;
-use ganger_types::command::Revive;
+use ganger_types::command::Retry;
 use ganger_types::limits::PAGE_JOBS_MAX;
 use ganger_types::query::{JobQuery, Query};
 use ganger_types::{Command, JobState, Reply};
@@ -49,7 +49,7 @@ pub(crate) async fn retry(ask: RequestContext) -> Result<Response, Problem> {
         let page = ask.shard().list(query.clone()).await?;
         let jobs: Vec<_> = page.jobs.into_iter().map(|job| job.record.id).collect();
         if !jobs.is_empty() {
-            let command = Revive {
+            let command = Retry {
                 namespace: ask.namespace.clone(),
                 jobs,
                 queue: None,
@@ -57,7 +57,7 @@ pub(crate) async fn retry(ask: RequestContext) -> Result<Response, Problem> {
                 graph: None,
             };
             if let Reply::Changed { count, .. } =
-                ask.call(Command::Revive(Box::new(command))).await?
+                ask.call(Command::Retry(Box::new(command))).await?
             {
                 done.changed += count;
             }

@@ -21,7 +21,7 @@ const LOOKS_PER_AGE: u64 = 100;
 impl Engine {
     /// Live ones are called off first, with all that follows for their dependents. Those whose results
     /// live jobs still use are skipped and named, and so are those that a submission which is not decided yet
-    /// waits for, jobs of qless that its own rules keep, and items of raw keys. Who waits for one to be revived would wait for ever, so it
+    /// waits for, jobs of qless that its own rules keep, and items of raw keys. Who waits for one to be retried would wait for ever, so it
     /// fails (`rel T1`), here as on other shards.
     pub(crate) fn delete(
         &mut self,

@@ -242,7 +242,7 @@ impl Engine {
 }
 
 /// What becomes of dependencies that have ended without success: an edge that ignores failures is met by them,
-/// one that waits for a revival is kept, and one that would fail the job is refused.
+/// one that waits for a retry is kept, and one that would fail the job is refused.
 fn refuse_endings(
     policy: FailurePolicy,
     mut dependencies: Vec<(JobKey, JobId)>,
@@ -266,7 +266,7 @@ fn refuse_endings(
                 .as_ref()
                 .map_or(record.state, |end| end.outcome.state());
             let needed =
-                "it has ended without success: revive it first, or wait for that, or ignore it";
+                "it has ended without success: retry it first, or wait for that, or ignore it";
             Err(Rejection::WrongState {
                 job: id.clone(),
                 state,

@@ -28,14 +28,14 @@ impl Engine {
         self.linked(now, key, slot, edge)
     }
 
-    /// A job that is back waits for one elsewhere again. If the revival `revives` what ended with the job, the
+    /// A job that is back waits for one elsewhere again. If the retry `retries` what ended with the job, the
     /// dependency's shard looks whether its job did.
     pub(crate) fn link_again(
         &mut self,
         now: Now,
         (key, slot): (JobKey, u32),
         (dependency, policy): (&JobRef, FailurePolicy),
-        revives: bool,
+        retries: bool,
         out: &mut Effects,
     ) -> InputRow {
         let edge = RemoteEdge {
@@ -43,7 +43,7 @@ impl Engine {
             policy,
             is_member: false,
         };
-        self.ask_to_be_told(now, (key, slot), &edge, revives, out);
+        self.ask_to_be_told(now, (key, slot), &edge, retries, out);
         self.linked(now, key, slot, edge)
     }
 
@@ -78,7 +78,7 @@ impl Engine {
         now: Now,
         (key, slot): (JobKey, u32),
         edge: &RemoteEdge,
-        revives: bool,
+        retries: bool,
         out: &mut Effects,
     ) {
         let dependent = Dependent {
@@ -94,7 +94,7 @@ impl Engine {
             namespace,
             dependency: edge.dependency.id.clone(),
             dependent,
-            revives,
+            retries,
         };
         self.post(now, &edge.dependency.shard, message, out);
     }
@@ -163,7 +163,7 @@ impl Engine {
     }
 
     /// Tells the shards whose jobs wait for one that has ended. If it did not succeed, two kinds of jobs stay on the
-    /// list: those that wait until it is revived and succeeds, and those that fail with it, to be revived with it.
+    /// list: those that wait until it is retried and succeeds, and those that fail with it, to be retried with it.
     pub(crate) fn tell_dependents_elsewhere(&mut self, now: Now, ended: &Ended, out: &mut Effects) {
         if self.peers.is_reading {
             let name = (ended.namespace.clone(), ended.id.clone());
@@ -199,7 +199,7 @@ impl Engine {
         self.tell_of_end(now, ended, dependent, out);
     }
 
-    /// Says that a job has ended, to one that does not wait for its revival.
+    /// Says that a job has ended, to one that does not wait for its retry.
     fn tell_of_end(&mut self, now: Now, ended: &Ended, dependent: &Dependent, out: &mut Effects) {
         let has_succeeded = ended.outcome == Outcome::Succeeded;
         if !has_succeeded && dependent.policy == FailurePolicy::Wait {
@@ -312,8 +312,8 @@ impl Engine {
     }
 }
 
-/// Whether a dependent stays on the list of a dependency that has ended: because it waits for its revival, or because
-/// it fails now and may be revived with it.
+/// Whether a dependent stays on the list of a dependency that has ended: because it waits for its retry, or because
+/// it fails now and may be retried with it.
 fn stays_listed(ended: &Ended, dependent: &Dependent) -> bool {
     ended.outcome != Outcome::Succeeded && dependent.policy != FailurePolicy::Ignore
 }

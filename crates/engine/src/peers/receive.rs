@@ -8,7 +8,7 @@ use ganger_types::{
     JobRef, Message, Namespace, Now, OutboxRecord, Outcome, PeerRecord, Rejection, Reply, ShardId,
 };
 
-use super::revival::revives;
+use super::graph_retry::retries;
 use crate::Effects;
 use crate::endings::DEPENDENCY_GROUP;
 use crate::engine::Engine;
@@ -73,7 +73,7 @@ impl Engine {
         if message.number > record.received + 1 || self.is_beyond(&message.message) {
             return false;
         }
-        self.peers.has_retried |= matches!(message.message, Message::ReviveGraph { .. });
+        self.peers.has_retried |= matches!(message.message, Message::RetryGraph { .. });
         let record = &mut self.peer(from).record;
         let has_restarted = record.received_tag != 0 && record.received_tag != message.tag;
         record.received = message.number;
@@ -90,15 +90,15 @@ impl Engine {
 
     /// Whether a message is about a job that ended while earlier ones of its letter were applied: the host looked up
     /// before what has become of it, and found it live. The message is applied when it comes again. So is one that
-    /// revives jobs, for it may reach any of those, and the second one of a letter that reads members of a graph.
+    /// retries jobs, for it may reach any of those, and the second one of a letter that reads members of a graph.
     fn is_beyond(&self, message: &Message) -> bool {
-        if self.peers.has_retried && matches!(message, Message::ReviveGraph { .. }) {
+        if self.peers.has_retried && matches!(message, Message::RetryGraph { .. }) {
             return true;
         }
         if self.peers.ended_since.is_empty() {
             return false;
         }
-        if revives(message) {
+        if retries(message) {
             return true;
         }
         let mut is_beyond = false;
@@ -247,11 +247,11 @@ impl Engine {
                 namespace,
                 dependency,
                 dependent,
-                revives,
+                retries,
             } => {
                 // A message tells of its sender's jobs only (`rel X7`).
                 if dependent.shard == *from {
-                    if revives {
+                    if retries {
                         self.dependent_is_back(now, &namespace, &dependency, known, out);
                     }
                     self.follower_came(now, &namespace, dependency, dependent, known, out);
@@ -290,9 +290,9 @@ impl Engine {
                     self.drop_part(now, &name, out);
                 }
             }
-            Message::ReviveDependent { .. }
-            | Message::ReviveGraph { .. }
-            | Message::GoOn { .. } => self.hear_of_revival(now, from, message, known, out),
+            Message::RetryDependent { .. } | Message::RetryGraph { .. } | Message::GoOn { .. } => {
+                self.hear_of_retry(now, from, message, known, out)
+            }
             Message::Inquire { namespace, graph } => {
                 self.answer_inquiry(now, from, namespace, graph, out);
             }

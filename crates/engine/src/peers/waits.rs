@@ -222,7 +222,7 @@ impl Engine {
         if let Some(key) = self.undecided_job(&wait.namespace, &wait.dependency) {
             return wait.is_member || listed(key).is_some();
         }
-        // It has ended, or never was. Only who waits until it is revived is still on the list then.
+        // It has ended, or never was. Only who waits until it is retried is still on the list then.
         self.peers.dependencies_of(&place).any(|key| {
             let waits_on = |dependent: &Dependent| dependent.policy == FailurePolicy::Wait;
             let has_ended = !self.is_live(key) && self.undecided_with(key).is_none();

@@ -87,7 +87,7 @@ fn reason(touched: &Touched<'_>, from: Option<JobState>, to: JobState) -> String
         (Some(JobState::Running), _) if touched.job.state == QlessState::Stalled => {
             "timed out by hand"
         }
-        (Some(from), to) if from.is_terminal() && !to.is_terminal() => "revived",
+        (Some(from), to) if from.is_terminal() && !to.is_terminal() => "retried",
         _ => "",
     };
     words.to_owned()

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use crate::support::{World, cancel, job, named, revive};
+use crate::support::{World, cancel, job, named, retry};
 use ganger_types::command::Delete;
 use ganger_types::keys::{
     Condition, End, Expiry, KeyAnswers, KeyCall, KeyCalls, KeyReply, KeyUpkeep,
@@ -373,7 +373,7 @@ fn an_ended_job_of_qless_is_put_back_with_all_it_had() {
         "put 1 w q a k {\"n\":1} 0 priority 3 retries 2 tags [\"x\"]",
     );
     script(&mut world, "pop 2 q w 1");
-    let live = world.ok(revive(&[id("a")]));
+    let live = world.ok(retry(&[id("a")]));
     let skipped = |names: &[&str]| Reply::Changed {
         count: 0,
         skipped: names.iter().map(|name| id(name)).collect(),
@@ -384,7 +384,7 @@ fn an_ended_job_of_qless_is_put_back_with_all_it_had() {
         count: 1,
         skipped: Vec::new(),
     };
-    assert_eq!(world.ok(revive(&[id("a")])), changed);
+    assert_eq!(world.ok(retry(&[id("a")])), changed);
     let job = find(&mut world, "a").expect("it is there");
     assert_eq!(job.record.state, JobState::Ready);
     assert_eq!(job.record.queue, Queue::from_static("q"));
@@ -399,7 +399,7 @@ fn an_ended_job_of_qless_is_put_back_with_all_it_had() {
 
     script(&mut world, "pop 5 q w 1");
     script(&mut world, "complete 6 a w q {}");
-    assert_eq!(world.ok(revive(&[id("a")])), changed);
+    assert_eq!(world.ok(retry(&[id("a")])), changed);
     assert_eq!(state(&mut world, "a"), Some(JobState::Ready));
     world.restart();
     assert_eq!(state(&mut world, "a"), Some(JobState::Ready));
@@ -435,7 +435,7 @@ fn nobody_but_its_clients_ends_or_moves_an_item() {
     let mut world = tended();
     add(&mut world, "q", "a");
     world.enqueue_one(named("ours"));
-    for command in [cancel(&[id("a")]), revive(&[id("a")]), delete(&["a"])] {
+    for command in [cancel(&[id("a")]), retry(&[id("a")]), delete(&["a"])] {
         assert_eq!(world.refused(command), "wrong_state");
     }
     let both = world.ok(cancel(&[id("a"), id("ours")]));

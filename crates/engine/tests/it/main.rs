@@ -10,7 +10,7 @@ mod qless;
 mod qless_events;
 mod qless_jobs;
 mod qless_leases;
-mod revivals;
+mod retries;
 mod rules;
 mod scope;
 mod shards;

@@ -45,8 +45,8 @@ enum Step {
     },
     Renew(usize),
     Cancel(usize),
-    Revive(usize),
-    ReviveAll(usize),
+    Retry(usize),
+    RetryAll(usize),
     Delete(usize),
     TimeOut(usize),
     Move {
@@ -92,8 +92,8 @@ fn step() -> impl Strategy<Value = Step> {
         ),
         1 => place.clone().prop_map(Step::Renew),
         1 => place.clone().prop_map(Step::Cancel),
-        2 => place.clone().prop_map(Step::Revive),
-        2 => place.clone().prop_map(Step::ReviveAll),
+        2 => place.clone().prop_map(Step::Retry),
+        2 => place.clone().prop_map(Step::RetryAll),
         1 => place.clone().prop_map(Step::Delete),
         1 => place.clone().prop_map(Step::TimeOut),
         1 => (place.clone(), 0_usize..2, -1_i8..2).prop_map(|(job, queue, priority)| Step::Move { job, queue, priority }),
@@ -342,8 +342,8 @@ impl History {
 
     fn operate(&mut self, step: Step) {
         let (Step::Cancel(place)
-        | Step::Revive(place)
-        | Step::ReviveAll(place)
+        | Step::Retry(place)
+        | Step::RetryAll(place)
         | Step::Delete(place)
         | Step::TimeOut(place)
         | Step::Free(place)
@@ -360,8 +360,8 @@ impl History {
         let jobs = vec![id.clone()];
         let command = match step {
             Step::Cancel(_) => cancel(&jobs),
-            Step::Revive(_) => revive(&jobs),
-            Step::ReviveAll(_) => revive_all(&jobs),
+            Step::Retry(_) => retry(&jobs),
+            Step::RetryAll(_) => retry_all(&jobs),
             Step::Delete(_) => Command::Delete(Delete { namespace, jobs }),
             Step::TimeOut(_) => Command::TimeOut(TimeOut { namespace, jobs }),
             Step::Free(_) => Command::RemoveDependencies(RemoveDependencies {
@@ -394,7 +394,7 @@ impl History {
     }
 
     /// Everything that can end does, with an honest worker (`rel T8`); what still waits, waits for a job
-    /// that a person must revive.
+    /// that a person must retry.
     fn drain(&mut self) {
         self.world
             .ok(configure("default", QueueSettings::default()));

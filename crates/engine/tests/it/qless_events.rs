@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::support::World;
 use ganger_engine::{Effects, Known};
 use ganger_types::command::{
-    Cancel, Complete, Enqueue, Fail, Held, Lease, NewJob, Release, Revive, Selection, TakeFrom,
+    Cancel, Complete, Enqueue, Fail, Held, Lease, NewJob, Release, Retry, Selection, TakeFrom,
 };
 use ganger_types::qless::{Generation, QlessRequest};
 use ganger_types::{
@@ -125,7 +125,7 @@ fn from_put_to_end_each_move_is_told_once_with_who_and_where() {
 }
 
 #[test]
-fn failures_tell_their_group_and_those_that_come_back_that_they_were_revived() {
+fn failures_tell_their_group_and_those_that_come_back_that_they_were_retried() {
     let mut world = World::new();
     told(&mut world, 0, "put w q a k {} 0 retries 0");
     told(&mut world, 0, "pop q w 1");
@@ -135,7 +135,7 @@ fn failures_tell_their_group_and_those_that_come_back_that_they_were_revived() {
     );
     assert_eq!(
         told(&mut world, 2, "unfail q bad 10"),
-        ["a q k: failed > ready 1 (revived)"]
+        ["a q k: failed > ready 1 (retried)"]
     );
     told(&mut world, 3, "pop q w 1");
     // Its lock ran out: first a warning and some grace, and then no retry is left.
@@ -146,7 +146,7 @@ fn failures_tell_their_group_and_those_that_come_back_that_they_were_revived() {
     );
     assert_eq!(
         told(&mut world, 201, "put w p a k {} 0"),
-        ["a p k: failed > ready 2 (revived)"]
+        ["a p k: failed > ready 2 (retried)"]
     );
 }
 
@@ -297,7 +297,7 @@ fn our_own_commands_tell_of_them_too() {
         told_by(&mut world, Command::Fail(Box::new(fail))),
         ["a q k: running > failed 3 ours (bad)"]
     );
-    let revive = Revive {
+    let retry = Retry {
         namespace: Namespace::default(),
         jobs: vec![id("a")],
         queue: None,
@@ -305,8 +305,8 @@ fn our_own_commands_tell_of_them_too() {
         graph: None,
     };
     assert_eq!(
-        told_by(&mut world, Command::Revive(Box::new(revive))),
-        ["a q k: failed > ready 3 (revived)"]
+        told_by(&mut world, Command::Retry(Box::new(retry))),
+        ["a q k: failed > ready 3 (retried)"]
     );
     let grant = take(&mut world);
     let complete = Command::Complete(Box::new(Complete {

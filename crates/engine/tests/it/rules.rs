@@ -334,7 +334,7 @@ fn a_loss_after_the_deadline_is_the_last_one() {
 }
 
 #[test]
-fn a_revived_job_may_be_lost_as_often_as_a_new_one() {
+fn a_retried_job_may_be_lost_as_often_as_a_new_one() {
     let mut world = World::new();
     let id = world.enqueue_one(losses(1, 0));
     for _ in 0..2 {
@@ -342,7 +342,7 @@ fn a_revived_job_may_be_lost_as_often_as_a_new_one() {
         world.pass(secs(60));
     }
     assert_eq!(group_of(world.ended(&id)), "poison");
-    world.ok(revive(std::slice::from_ref(&id)));
+    world.ok(retry(std::slice::from_ref(&id)));
     world.lease_one("w");
     world.pass(secs(60));
     assert_eq!(world.state(&id), Some(JobState::Ready));
@@ -817,7 +817,7 @@ fn rel_g4_g5_a_failure_fails_its_dependents_and_calls_off_whom_nobody_needs() {
 }
 
 #[test]
-fn edges_may_ignore_a_failure_or_wait_for_a_revival() {
+fn edges_may_ignore_a_failure_or_wait_for_a_retry() {
     let mut world = World::new();
     let with = |policy| NewJob {
         inputs: vec![result_of(0, policy)],
@@ -833,19 +833,19 @@ fn edges_may_ignore_a_failure_or_wait_for_a_revival() {
     assert_eq!(world.state(&ids[1]), Some(JobState::Ready));
     assert_eq!(world.state(&ids[2]), Some(JobState::Blocked));
     world.restart();
-    world.ok(revive(&ids[..1]));
-    let revived = world
+    world.ok(retry(&ids[..1]));
+    let retried = world
         .lease("w", 9)
         .into_iter()
         .find(|grant| grant.job == ids[0])
         .unwrap();
-    assert_eq!((revived.attempt, revived.retries_left), (2, 3));
-    world.complete(&revived).unwrap();
+    assert_eq!((retried.attempt, retried.retries_left), (2, 3));
+    world.complete(&retried).unwrap();
     assert_eq!(world.state(&ids[2]), Some(JobState::Ready));
 }
 
 #[test]
-fn a_failed_graph_is_revived_from_its_root() {
+fn a_failed_graph_is_retried_from_its_root() {
     let mut world = World::new();
     let next = |member| NewJob {
         inputs: vec![result_of(member, FailurePolicy::Fail)],
@@ -854,11 +854,11 @@ fn a_failed_graph_is_revived_from_its_root() {
     let ids = world.enqueue(vec![job(), next(0), next(1)]);
     let grant = world.lease_one("w");
     world.run(fail(&grant, true)).unwrap();
-    let Reply::Changed { count: 0, skipped } = world.ok(revive(&ids[1..2])) else {
+    let Reply::Changed { count: 0, skipped } = world.ok(retry(&ids[1..2])) else {
         panic!()
     };
     assert_eq!(skipped, ids[1..2], "alone it would fail again at once");
-    let Reply::Changed { count: 3, .. } = world.ok(revive(&ids)) else {
+    let Reply::Changed { count: 3, .. } = world.ok(retry(&ids)) else {
         panic!()
     };
     for id in &ids {
@@ -884,12 +884,12 @@ fn a_retry_with_dependents_brings_back_what_ended_because_of_it() {
     world.run(fail(&grant, true)).unwrap();
     assert_eq!(world.ended(&ids[2]).state, JobState::Cancelled);
     assert_eq!(world.ended(&ids[3]).state, JobState::Failed);
-    let Reply::Revived {
+    let Reply::Retried {
         count,
         skipped,
         dependents,
         ..
-    } = world.ok(revive_all(&ids[..1]))
+    } = world.ok(retry_all(&ids[..1]))
     else {
         panic!()
     };
@@ -918,14 +918,14 @@ fn a_retry_with_dependents_reaches_them_when_the_job_is_live_already() {
     };
     let ids = world.enqueue(vec![job(), next]);
     world.ok(cancel(&ids[..1]));
-    world.ok(revive(&ids[..1]));
+    world.ok(retry(&ids[..1]));
     assert_eq!(world.ended(&ids[1]).state, JobState::Failed);
-    let Reply::Revived {
+    let Reply::Retried {
         count: 1,
         skipped,
         dependents,
         ..
-    } = world.ok(revive_all(&ids[..1]))
+    } = world.ok(retry_all(&ids[..1]))
     else {
         panic!()
     };
@@ -961,12 +961,12 @@ fn a_retry_with_dependents_leaves_alone_what_ended_for_other_reasons() {
         let grant = world.lease_one("w");
         world.run(fail(&grant, true)).unwrap();
     }
-    let Reply::Revived {
+    let Reply::Retried {
         count: 1,
         skipped,
         dependents,
         ..
-    } = world.ok(revive_all(&ids[..1]))
+    } = world.ok(retry_all(&ids[..1]))
     else {
         panic!()
     };
@@ -980,7 +980,7 @@ fn a_retry_with_dependents_leaves_alone_what_ended_for_other_reasons() {
 }
 
 #[test]
-fn a_job_whose_input_was_removed_is_not_revived() {
+fn a_job_whose_input_was_removed_is_not_retried() {
     let mut world = World::new();
     let needs = NewJob {
         inputs: vec![result_of(0, FailurePolicy::Fail)],
@@ -995,7 +995,7 @@ fn a_job_whose_input_was_removed_is_not_revived() {
         namespace: Namespace::default(),
         jobs: ids[..1].to_vec(),
     }));
-    let Reply::Changed { count: 0, skipped } = world.ok(revive(&ids[1..])) else {
+    let Reply::Changed { count: 0, skipped } = world.ok(retry(&ids[1..])) else {
         panic!()
     };
     assert_eq!(skipped, ids[1..]);
@@ -1784,7 +1784,7 @@ fn rel_t1_jobs_are_not_made_to_wait_for_each_other() {
 }
 
 #[test]
-fn rel_t1_a_revival_does_not_close_a_circle() {
+fn rel_t1_a_retry_does_not_close_a_circle() {
     let mut world = World::new();
     let waiting_for = |id: &JobId| {
         let dependency = Dependency::Job(id.clone());
@@ -1815,7 +1815,7 @@ fn rel_t1_a_revival_does_not_close_a_circle() {
         next: Some(next),
     };
     world.run(Command::Complete(Box::new(cmd))).unwrap();
-    let Reply::Changed { count: 0, skipped } = world.ok(revive(std::slice::from_ref(&second)))
+    let Reply::Changed { count: 0, skipped } = world.ok(retry(std::slice::from_ref(&second)))
     else {
         panic!()
     };
@@ -1942,7 +1942,7 @@ fn rel_k5_what_is_named_is_deleted_whatever_is_named_before_it() {
 }
 
 #[test]
-fn rel_t1_who_waits_for_the_revival_of_a_deleted_job_fails_with_it() {
+fn rel_t1_who_waits_for_the_retry_of_a_deleted_job_fails_with_it() {
     let mut world = World::new();
     let with = |member, policy| NewJob {
         inputs: vec![result_of(member, policy)],
@@ -1964,7 +1964,7 @@ fn rel_t1_who_waits_for_the_revival_of_a_deleted_job_fails_with_it() {
 }
 
 #[test]
-fn a_revived_job_ignores_the_failure_that_its_edge_ignores() {
+fn a_retried_job_ignores_the_failure_that_its_edge_ignores() {
     let mut world = World::new();
     let deadline = Some(world.now.wall.after(secs(5)));
     let root = world.enqueue_one(job());
@@ -1981,7 +1981,7 @@ fn a_revived_job_ignores_the_failure_that_its_edge_ignores() {
     world.pass(secs(6));
     assert_eq!(world.state(&lenient), Some(JobState::Failed));
     world.run(fail(&grant, true)).unwrap();
-    let Reply::Changed { count: 1, skipped } = world.ok(revive(std::slice::from_ref(&lenient)))
+    let Reply::Changed { count: 1, skipped } = world.ok(retry(std::slice::from_ref(&lenient)))
     else {
         panic!("it is skipped")
     };

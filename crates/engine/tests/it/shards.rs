@@ -313,7 +313,7 @@ fn a_job_may_wait_for_one_that_exists_elsewhere_whatever_has_become_of_it() {
     assert_eq!(world.state(&lost), Some(JobState::Failed));
     cluster.restart_all();
     cluster.named("2").ok(complete(&grants[0], "1"));
-    cluster.named("2").ok(revive(&[broken]));
+    cluster.named("2").ok(retry(&[broken]));
     finish_one(cluster.named("2"), "\"at last\"");
     cluster.pump();
     let world = cluster.named("1");
@@ -765,7 +765,7 @@ fn rel_g4_a_job_that_ends_earlier_in_a_letter_that_asks_about_it_exists() {
     cluster.pump();
     assert_eq!(cluster.state(&ids[0]), Some(JobState::Cancelled));
     assert_eq!(cluster.named("2").state(&waits), Some(JobState::Blocked));
-    cluster.named("1").ok(revive(&[ids[0].id.clone()]));
+    cluster.named("1").ok(retry(&[ids[0].id.clone()]));
     finish_one(cluster.named("1"), "1");
     cluster.pump();
     assert_eq!(cluster.named("2").state(&waits), Some(JobState::Ready));

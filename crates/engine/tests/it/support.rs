@@ -92,7 +92,7 @@ impl Rows {
                     .insert(record.key, *record)
                     .expect("it was finished");
             }
-            Change::ReviveJob(key) => {
+            Change::RetryJob(key) => {
                 self.finished.remove(&key).expect("it was finished");
                 self.results.remove(&key);
             }
@@ -645,8 +645,8 @@ pub fn cancel(ids: &[JobId]) -> Command {
     }))
 }
 
-pub fn revive(ids: &[JobId]) -> Command {
-    Command::Revive(Box::new(Revive {
+pub fn retry(ids: &[JobId]) -> Command {
+    Command::Retry(Box::new(Retry {
         namespace: Namespace::default(),
         jobs: ids.to_vec(),
         queue: None,
@@ -655,8 +655,8 @@ pub fn revive(ids: &[JobId]) -> Command {
     }))
 }
 
-pub fn revive_all(ids: &[JobId]) -> Command {
-    Command::Revive(Box::new(Revive {
+pub fn retry_all(ids: &[JobId]) -> Command {
+    Command::Retry(Box::new(Retry {
         namespace: Namespace::default(),
         jobs: ids.to_vec(),
         queue: None,

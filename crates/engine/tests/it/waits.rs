@@ -96,12 +96,12 @@ fn rel_t1_a_failure_that_nobody_told_of_counts_by_the_policy_of_the_edge() {
         cluster.named("2").ok(fail(&grant, true));
         minute_later(&mut cluster);
         assert_eq!(cluster.named("1").state(&waits), Some(state));
-        // Who waits until it is revived is known again, and asks for nothing more.
+        // Who waits until it is retried is known again, and asks for nothing more.
         minute_later(&mut cluster);
         assert_eq!(cluster.named("1").state(&waits), Some(state));
         assert_eq!(waiting_messages(&cluster), 0);
         if policy == FailurePolicy::Wait {
-            cluster.named("2").ok(revive(&[dependency]));
+            cluster.named("2").ok(retry(&[dependency]));
             let grant = cluster.named("2").lease_one("w");
             cluster.named("2").ok(complete(&grant, "2"));
             cluster.pump();

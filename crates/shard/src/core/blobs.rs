@@ -113,7 +113,7 @@ impl Blobs {
                         self.put_result(record.key, result);
                     }
                 }
-                Change::ReviveJob(key) => self.forget_result(*key),
+                Change::RetryJob(key) => self.forget_result(*key),
                 Change::RemoveJob(key) => {
                     self.take_payload(*key);
                     self.forget_result(*key);

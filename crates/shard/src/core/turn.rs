@@ -120,7 +120,7 @@ pub(super) struct Rows {
 
 #[derive(Default)]
 struct JobRows {
-    /// `FinishJob` or `PutFinished`, the last one; `Gone` if it was removed or revived since.
+    /// `FinishJob` or `PutFinished`, the last one; `Gone` if it was removed or retried since.
     ended: Option<Place>,
     payload: Option<usize>,
     result: Option<usize>,
@@ -174,7 +174,7 @@ impl Rows {
                 self.ids
                     .insert((record.namespace.clone(), record.id.clone()), record.key);
             }
-            Change::ReviveJob(key) => {
+            Change::RetryJob(key) => {
                 let rows = self.jobs.entry(*key).or_default();
                 rows.ended = Some(Place::Gone);
                 rows.result = None;

@@ -65,7 +65,7 @@ impl Upkeep {
                 Change::PutFinished(record) => {
                     self.touched.insert(record.key);
                 }
-                Change::ReviveJob(key) | Change::RemoveJob(key) => {
+                Change::RetryJob(key) | Change::RemoveJob(key) => {
                     self.touched.insert(*key);
                 }
                 _ => {}

@@ -7,7 +7,7 @@ use ganger_shard::{CallError, Delivery, Settings};
 use ganger_store::MemoryStore;
 use ganger_types::command::{
     ConfigureNamespace, ConfigureQueue, Dependency, Fail, NewEdge, NewInput, NewJob, QueueChange,
-    Revive,
+    Retry,
 };
 use ganger_types::{
     Bytes, Clock, Command, FailurePolicy, Group, JobState, Namespace, NamespaceSettings, Queue,
@@ -171,12 +171,12 @@ async fn a_lease_hands_out_no_more_bytes_than_it_may_but_always_one_job() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_revived_job_of_a_graph_gets_its_inputs_again() {
+async fn a_retried_job_of_a_graph_gets_its_inputs_again() {
     let bench = Bench::start().await;
     run_fan_in(&bench).await;
     let last = take(&bench, "last", 1).await;
     bench.handle.call(fail(&last[0])).await.expect("accepted");
-    let revive = Revive {
+    let retry = Retry {
         namespace: Namespace::default(),
         jobs: vec![last[0].grant.job.clone()],
         queue: None,
@@ -185,7 +185,7 @@ async fn a_revived_job_of_a_graph_gets_its_inputs_again() {
     };
     bench
         .handle
-        .call(Command::Revive(Box::new(revive)))
+        .call(Command::Retry(Box::new(retry)))
         .await
         .expect("accepted");
     check_inputs(&take(&bench, "last", 1).await[0]);
@@ -279,15 +279,15 @@ async fn a_job_that_ends_by_the_time_its_caller_brings_is_found_by_the_same_comm
     };
     let (bench, namespace, submit) = on_callers_clocks(late).await;
     let id = ids(bench.handle.call_at(submit, Timestamp(1_000_000)).await).remove(0);
-    let revive = Command::Revive(Box::new(Revive {
+    let retry = Command::Retry(Box::new(Retry {
         namespace: namespace.clone(),
         jobs: vec![id],
         queue: None,
         dependents: false,
         graph: None,
     }));
-    let revived = bench.handle.call_at(revive, Timestamp(6_000_000)).await;
-    let Reply::Changed { count, skipped } = revived.expect("it is there") else {
+    let retried = bench.handle.call_at(retry, Timestamp(6_000_000)).await;
+    let Reply::Changed { count, skipped } = retried.expect("it is there") else {
         panic!("not a count")
     };
     assert_eq!((count, skipped), (1, Vec::new()));

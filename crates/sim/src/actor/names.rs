@@ -38,7 +38,7 @@ pub(crate) fn namespace_of(command: &Command) -> Option<&Namespace> {
         Command::Release(cmd) => &cmd.held.namespace,
         Command::AppendLog(cmd) => &cmd.held.namespace,
         Command::Cancel(cmd) => &cmd.namespace,
-        Command::Revive(cmd) => &cmd.namespace,
+        Command::Retry(cmd) => &cmd.namespace,
         Command::TimeOut(cmd) => &cmd.namespace,
         Command::Delete(cmd) => &cmd.namespace,
         Command::Alter(cmd) => &cmd.namespace,

@@ -1,10 +1,10 @@
-//! Operators: pause, limit, cancel, delete, revive, alter, dependencies, retention, schedules.
+//! Operators: pause, limit, cancel, delete, retry, alter, dependencies, retention, schedules.
 
 use std::time::Duration;
 
 use ganger_types::command::{
     AddDependencies, Alter, Cancel, ConfigureNamespace, ConfigureQueue, Delete, ForgetQueue,
-    PutSchedule, QueueChange, RemoveDependencies, RemoveSchedule, Revive, RunSchedule, Selection,
+    PutSchedule, QueueChange, RemoveDependencies, RemoveSchedule, Retry, RunSchedule, Selection,
     TimeOut,
 };
 use ganger_types::limits::SCHEDULE_EVERY_MIN;
@@ -23,7 +23,7 @@ const ACTS: &[Feature] = &[
     Feature::Limits,
     Feature::Cancels,
     Feature::Deletes,
-    Feature::Revives,
+    Feature::Retries,
     Feature::Alters,
     Feature::HandTimeOuts,
     Feature::Dependencies,
@@ -55,11 +55,11 @@ pub(crate) fn act(plan: &Plan, lore: &Lore, dice: &mut Dice, now: Now) -> Option
             let jobs = some_ids(lore, dice, &namespace, 3)?;
             Command::Delete(Delete { namespace, jobs })
         }
-        Feature::Revives => {
+        Feature::Retries => {
             let jobs = some_ids(lore, dice, &namespace, 3)?;
             let queue = dice.chance(200).then_some(queue);
             let dependents = jobs.len() != 2;
-            Command::Revive(Box::new(Revive {
+            Command::Retry(Box::new(Retry {
                 namespace,
                 jobs,
                 queue,

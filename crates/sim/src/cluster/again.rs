@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use ganger_types::command::Revive;
+use ganger_types::command::Retry;
 use ganger_types::{
     Command, FailurePolicy, Graph, JobId, JobRef, Namespace, Outcome, Reply, ShardId,
 };
@@ -17,8 +17,8 @@ use crate::world::{Ran, broken};
 const SETTLED: u64 = 60_000_000;
 
 /// A command that puts jobs of the one namespace back.
-pub(super) fn revive(jobs: Vec<JobId>, dependents: bool, graph: Option<Graph>) -> Command {
-    Command::Revive(Box::new(Revive {
+pub(super) fn retry(jobs: Vec<JobId>, dependents: bool, graph: Option<Graph>) -> Command {
+    Command::Retry(Box::new(Retry {
         namespace: Namespace::default(),
         jobs,
         queue: None,
@@ -53,8 +53,8 @@ impl World {
         shard: &ShardId,
     ) -> Result<usize, crate::oracle::Violation> {
         let node = self.place(shard);
-        let first = self.turn(node, Some(revive(Vec::new(), false, Some(graph.clone()))))?;
-        let Some(Ok(Reply::Revived { passed_on, .. })) = first else {
+        let first = self.turn(node, Some(retry(Vec::new(), false, Some(graph.clone()))))?;
+        let Some(Ok(Reply::Retried { passed_on, .. })) = first else {
             return Ok(0);
         };
         loop {
@@ -68,8 +68,8 @@ impl World {
             if ids.is_empty() {
                 return Ok(passed_on.len());
             }
-            let answer = self.turn(node, Some(revive(ids, false, Some(graph.clone()))))?;
-            let Some(Ok(Reply::Revived { count: 1.., .. })) = answer else {
+            let answer = self.turn(node, Some(retry(ids, false, Some(graph.clone()))))?;
+            let Some(Ok(Reply::Retried { count: 1.., .. })) = answer else {
                 return Ok(passed_on.len());
             };
         }
@@ -137,7 +137,7 @@ impl World {
     }
 
     /// Retries with their dependents the jobs that failed by themselves or were cancelled by hand. Gives the jobs of
-    /// those graphs in which nobody has revived anything before: an earlier retry without dependents leaves some that
+    /// those graphs in which nobody has retried anything before: an earlier retry without dependents leaves some that
     /// no later one reaches.
     fn retry_all_roots(&mut self) -> Result<Vec<JobRef>, crate::oracle::Violation> {
         let is_root = |member: &Member| match member.place {
@@ -159,8 +159,8 @@ impl World {
         }
         for root in roots {
             let node = self.place(&root.shard);
-            let answer = self.turn(node, Some(revive(vec![root.id], true, None)))?;
-            if let Some(Ok(Reply::Revived { passed_on, .. })) = answer
+            let answer = self.turn(node, Some(retry(vec![root.id], true, None)))?;
+            if let Some(Ok(Reply::Retried { passed_on, .. })) = answer
                 && !passed_on.is_empty()
             {
                 self.reach("retry-passed-on");

@@ -181,7 +181,7 @@ impl World {
         Ok(())
     }
 
-    /// Whether a job has ended without success and is there to be revived.
+    /// Whether a job has ended without success and is there to be retried.
     fn has_failed(&self, job: &JobRef) -> bool {
         let rows = &self.nodes[self.place(&job.shard)].store.rows;
         let ended = rows.find(&Namespace::default(), &job.id);
@@ -276,7 +276,7 @@ impl World {
         Err(broken("T8", format!("jobs never end: {left:?}")))
     }
 
-    /// Jobs that wait for a failed one to be revived would wait for ever: a person calls them off.
+    /// Jobs that wait for a failed one to be retried would wait for ever: a person calls them off.
     fn release_hopeless(&mut self) -> Ran {
         for node in 0..self.nodes.len() {
             let store = &self.nodes[node].store;
@@ -287,7 +287,7 @@ impl World {
                 .filter(|job| job.state == JobState::Blocked);
             let hopeless = blocked.filter(|job| {
                 let mut inputs = store.rows.inputs.range((job.key, 0)..=(job.key, u32::MAX));
-                inputs.any(|(_, state)| may_wait_for_a_revival(state))
+                inputs.any(|(_, state)| may_wait_for_a_retry(state))
             });
             let ids: Vec<_> = hopeless.map(|job| job.id.clone()).collect();
             for id in ids {
@@ -426,7 +426,7 @@ impl World {
     }
 }
 
-fn may_wait_for_a_revival(state: &InputState) -> bool {
+fn may_wait_for_a_retry(state: &InputState) -> bool {
     match state {
         InputState::Missing { policy, .. } | InputState::Remote { policy, .. } => {
             *policy == FailurePolicy::Wait

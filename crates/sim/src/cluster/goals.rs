@@ -44,7 +44,7 @@ pub(crate) const GOALS: &[&str] = &[
     "graph-cancelled",
     "job-cancelled",
     "job-deleted",
-    "job-revived",
+    "job-retried",
     "graph-retried",
     "retry-passed-on",
     "delete-refused-because-another-shard-needs-it",

@@ -41,7 +41,7 @@ pub(crate) struct Member {
     pub(crate) edges: BTreeMap<u32, (JobRef, FailurePolicy)>,
     /// Members that wait for it.
     pub(crate) users: BTreeSet<JobRef>,
-    /// What its successful attempts gave; more than one only if it was revived.
+    /// What its successful attempts gave; more than one only if it was retried.
     results: Vec<Bytes>,
     filled: BTreeSet<u32>,
     seen: Option<Vec<Bytes>>,
@@ -54,7 +54,7 @@ pub(crate) struct Member {
     pub(crate) group: String,
     /// A person cancelled or deleted it, or tried to.
     pub(crate) is_by_hand: bool,
-    /// It has ended without success, at some time: a person may have revived it since.
+    /// It has ended without success, at some time: a person may have retried it since.
     has_failed: bool,
     /// Slots whose dependency, on another shard, was deleted, and another job made under its id: either of the two may
     /// meet them. The value is the deleted one.
@@ -95,7 +95,7 @@ pub(crate) struct Submission {
     pub(crate) is_acknowledged: bool,
     /// Somebody called it off, with effect.
     pub(crate) is_cancelled: bool,
-    /// A person revived a job of it, or may have called it off: outcomes follow no simple rule any more.
+    /// A person retried a job of it, or may have called it off: outcomes follow no simple rule any more.
     pub(crate) is_wild: bool,
 }
 
@@ -199,7 +199,7 @@ impl Oracle {
                 member.users.insert(name.clone());
             }
             // A shard knows its own jobs by number. Over a border they are known by their ids, and one that is
-            // revived asks by that id anew.
+            // retried asks by that id anew.
             let knows_it = other.shard == job.shard && member.place != Place::Unborn;
             for (slot, (dependency, _)) in &mut member.edges {
                 if dependency != job {
@@ -339,7 +339,7 @@ impl Oracle {
         }
     }
 
-    /// A person is about to revive a job. Whatever depends on it, over any border, follows no simple rule from
+    /// A person is about to retry a job. Whatever depends on it, over any border, follows no simple rule from
     /// now on; nor does what it depends on.
     pub(crate) fn touched(&mut self, job: &JobRef) {
         let Some(member) = self.members.get(job) else {
@@ -349,7 +349,7 @@ impl Oracle {
         self.touched_graph(graph);
     }
 
-    /// A person is about to revive a job with what ended because of it. That may go up to jobs of earlier submissions,
+    /// A person is about to retry a job with what ended because of it. That may go up to jobs of earlier submissions,
     /// and from there down again.
     pub(crate) fn touched_around(&mut self, job: &JobRef) {
         let Some(first) = self.members.get(job).map(|member| member.graph) else {
@@ -482,7 +482,7 @@ impl Oracle {
                 }
                 Ok(())
             }
-            Change::ReviveJob(key) => {
+            Change::RetryJob(key) => {
                 if let Some(member) = self.member(shard, *key) {
                     member.place = Place::Live;
                     member.filled.clear();

@@ -129,8 +129,8 @@ impl Planted {
                 },
             )
             | (309, Message::CancelGraph { .. })
-            | (321, Message::ReviveDependent { .. })
-            | (322, Message::ReviveGraph { .. })
+            | (321, Message::RetryDependent { .. })
+            | (322, Message::RetryGraph { .. })
             | (311, Message::NoSuchJob { .. })
             | (315, Message::Inquire { .. }) => true,
             _ => false,

@@ -6,7 +6,7 @@ use ganger_types::{
     Bytes, Command, Grant, Group, JobRef, Namespace, Queue, Rejection, Reply, Worker,
 };
 
-use super::again::revive;
+use super::again::retry;
 use super::oracle::Place;
 use super::world::{Event, Heard, World, hours};
 use crate::dice::Dice;
@@ -182,8 +182,8 @@ impl World {
             0..2 if self.plan.does(Feature::Cancels) => self.cancel_graph(dice),
             2 if self.plan.does(Feature::Cancels) => self.by_hand(dice, 0),
             3 if self.plan.does(Feature::Deletes) => self.by_hand(dice, 1),
-            4 | 5 if self.plan.does(Feature::Revives) => self.by_hand(dice, 2),
-            6 if self.plan.does(Feature::Revives) => self.retry_any_graph(dice),
+            4 | 5 if self.plan.does(Feature::Retries) => self.by_hand(dice, 2),
+            6 if self.plan.does(Feature::Retries) => self.retry_any_graph(dice),
             _ => Ok(()),
         }
     }
@@ -226,7 +226,7 @@ impl World {
         Ok(())
     }
 
-    /// A person cancels, deletes or revives a job.
+    /// A person cancels, deletes or retries a job.
     fn by_hand(&mut self, dice: &mut Dice, what: u32) -> Ran {
         let members = self.oracle.members.iter();
         let fit = members.filter(|(_, member)| match what {
@@ -257,7 +257,7 @@ impl World {
                 }),
                 "job-deleted",
             ),
-            _ => (revive(ids, with_dependents, None), "job-revived"),
+            _ => (retry(ids, with_dependents, None), "job-retried"),
         };
         if what == 2 && with_dependents {
             self.oracle.touched_around(&job);
@@ -267,7 +267,7 @@ impl World {
             self.oracle.ended_by_hand(&job);
         }
         let answer = self.turn(node, Some(command))?;
-        if let Some(Ok(Reply::Changed { count, .. } | Reply::Revived { count, .. })) = answer {
+        if let Some(Ok(Reply::Changed { count, .. } | Reply::Retried { count, .. })) = answer {
             if count > 0 {
                 self.reach(goal);
             } else if what == 1 {

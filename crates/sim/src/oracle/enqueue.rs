@@ -230,7 +230,7 @@ impl Oracle {
             result: None,
             is_ahead: false,
             fell_with: None,
-            is_revived: false,
+            is_retried: false,
             jumps_at_end: 0,
             notes: Vec::new(),
             spec: spec.clone(),

@@ -156,10 +156,10 @@ pub(crate) struct Known {
     pub(crate) result: Option<Bytes>,
     /// It goes before those of its priority that are not ahead, as its row told.
     pub(crate) is_ahead: bool,
-    /// The dependency whose end failed it, if one did and it was not revived since.
+    /// The dependency whose end failed it, if one did and it was not retried since.
     pub(crate) fell_with: Option<JobKey>,
-    /// It was revived: what was true of its first life need not be of this one.
-    pub(crate) is_revived: bool,
+    /// It was retried: what was true of its first life need not be of this one.
+    pub(crate) is_retried: bool,
     /// How often the wall clock had jumped ahead when it ended.
     pub(crate) jumps_at_end: u32,
     pub(crate) notes: Vec<Note>,

@@ -1,10 +1,10 @@
-//! Judges what operators do: cancel, revive, delete, alter, dependencies, settings, goodbyes.
+//! Judges what operators do: cancel, retry, delete, alter, dependencies, settings, goodbyes.
 
 use std::collections::BTreeSet;
 
 use ganger_types::command::{
     AddDependencies, Alter, Cancel, ConfigureNamespace, ConfigureQueue, Delete, ForgetQueue,
-    Goodbye, QueueChange, RemoveDependencies, Revive, Selection, Start, TimeOut,
+    Goodbye, QueueChange, RemoveDependencies, Retry, Selection, Start, TimeOut,
 };
 use ganger_types::{
     Answer, FailurePolicy, JobId, JobKey, JobState, Namespace, Queue, Reply, limits,
@@ -23,7 +23,7 @@ impl Oracle {
     ) -> Result<Option<(u64, BTreeSet<JobId>)>, Violation> {
         match answer {
             Err(rejection) => self.refused(rejection, objections).map(|()| None),
-            Ok(Reply::Changed { count, skipped } | Reply::Revived { count, skipped, .. }) => {
+            Ok(Reply::Changed { count, skipped } | Reply::Retried { count, skipped, .. }) => {
                 Ok(Some((*count, skipped.iter().cloned().collect())))
             }
             Ok(other) => Err(self.wrong("P6", format!("answered {other:?}"), Vec::new())),
@@ -129,12 +129,12 @@ impl Oracle {
         Ok(())
     }
 
-    pub(super) fn revive(&mut self, cmd: &Revive, answer: &Answer) -> Judged {
+    pub(super) fn retry(&mut self, cmd: &Retry, answer: &Answer) -> Judged {
         let objections = self.not_there(&cmd.namespace, &cmd.jobs);
         let Some((_, skipped)) = self.changed(answer, &objections)? else {
             return Ok(());
         };
-        let mut revived = Vec::new();
+        let mut retried = Vec::new();
         for id in &cmd.jobs {
             let Some(key) = self.find(&cmd.namespace, id) else {
                 continue;
@@ -144,26 +144,26 @@ impl Oracle {
                 continue;
             }
             if !job.may_have_ended() {
-                let what = format!("job {id} was revived, but it had not ended");
+                let what = format!("job {id} was retried, but it had not ended");
                 return Err(self.broken("A2", key, what));
             }
             if job.may_be(JobState::Succeeded) && self.user_of(key).is_some() {
-                let what = format!("job {id} was revived while its result is in use");
+                let what = format!("job {id} was retried while its result is in use");
                 return Err(self.broken("K2", key, what));
             }
-            revived.push(key);
+            retried.push(key);
         }
         let followers = self.followers(cmd, answer, &skipped)?;
-        for key in &revived {
+        for key in &retried {
             self.comes_back(*key, cmd.queue.as_ref());
         }
         for key in &followers {
-            self.goals.reach("revived-with-its-dependency");
+            self.goals.reach("retried-with-its-dependency");
             self.comes_back(*key, None);
         }
-        revived.extend(followers);
-        for key in &revived {
-            self.settle_revived(*key);
+        retried.extend(followers);
+        for key in &retried {
+            self.settle_retried(*key);
         }
         Ok(())
     }
@@ -172,11 +172,11 @@ impl Oracle {
     /// fell with one that was named comes back, unless it would fail again at once.
     fn followers(
         &self,
-        cmd: &Revive,
+        cmd: &Retry,
         answer: &Answer,
         skipped: &BTreeSet<JobId>,
     ) -> Result<Vec<JobKey>, Violation> {
-        let Ok(Reply::Revived { dependents, .. }) = answer else {
+        let Ok(Reply::Retried { dependents, .. }) = answer else {
             return Ok(Vec::new());
         };
         let mut near: BTreeSet<JobKey> = BTreeSet::new();
@@ -197,13 +197,13 @@ impl Oracle {
         for id in dependents {
             let key = self.find(&cmd.namespace, id);
             let Some(key) = key.filter(|key| near.contains(key) && !named.contains(key)) else {
-                let what = format!("job {id} was revived with jobs that it has nothing to do with");
+                let what = format!("job {id} was retried with jobs that it has nothing to do with");
                 return Err(self.wrong("A2", what, Vec::new()));
             };
             let job = self.known(key);
             let may_have_failed = job.may_be(JobState::Failed) || job.may_be(JobState::Cancelled);
             if !may_have_failed {
-                let what = format!("job {id} was revived with its dependency, but had not failed");
+                let what = format!("job {id} was retried with its dependency, but had not failed");
                 return Err(self.broken("A2", key, what));
             }
             back.push(key);
@@ -244,14 +244,14 @@ impl Oracle {
     }
 
     fn comes_back(&mut self, key: JobKey, queue: Option<&Queue>) {
-        self.note(key, "was revived", 0);
-        self.goals.reach("revived");
+        self.note(key, "was retried", 0);
+        self.goals.reach("retried");
         self.live.insert(key);
         let wall = self.now.wall;
         let job = self.known_mut(key);
         job.result = None;
         job.start = None;
-        job.is_revived = true;
+        job.is_retried = true;
         job.fell_with = None;
         if let Some(queue) = queue {
             job.queue = queue.clone();
@@ -260,7 +260,7 @@ impl Oracle {
         job.becomes(vec![Stand::new(JobState::Blocked)]);
     }
 
-    fn settle_revived(&mut self, key: JobKey) {
+    fn settle_retried(&mut self, key: JobKey) {
         let slots: Vec<Slot> = self.known(key).slots().cloned().collect();
         let renewed: Vec<Slot> = slots
             .into_iter()
@@ -348,7 +348,7 @@ impl Oracle {
         Ok(())
     }
 
-    /// Who still waits for jobs that will never be revived fails.
+    /// Who still waits for jobs that will never be retried fails.
     fn wait_in_vain(&mut self, gone: &[JobKey]) {
         let dependents = gone.iter().flat_map(|key| &self.known(*key).dependents);
         let waiting: BTreeSet<JobKey> = dependents

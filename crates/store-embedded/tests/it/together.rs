@@ -19,7 +19,7 @@ enum Deed {
     EndLease,
     Finish,
     TagFinished,
-    Revive,
+    Retry,
     Remove,
     Input,
     TakeInputBack,
@@ -73,9 +73,9 @@ impl Jobs {
                 let record = ended(tagged(key), Outcome::Succeeded, key, 5);
                 (vec![Change::PutFinished(Box::new(record))], stand)
             }
-            Deed::Revive if stand == Stand::Finished => {
+            Deed::Retry if stand == Stand::Finished => {
                 let changes = vec![
-                    Change::ReviveJob(JobKey(key)),
+                    Change::RetryJob(JobKey(key)),
                     Change::PutJob(Box::new(job(key))),
                 ];
                 (changes, Stand::Live)
@@ -168,7 +168,7 @@ fn deeds() -> impl Strategy<Value = Vec<(usize, Deed, bool)>> {
         1 => Just(Deed::EndLease),
         3 => Just(Deed::Finish),
         1 => Just(Deed::TagFinished),
-        1 => Just(Deed::Revive),
+        1 => Just(Deed::Retry),
         1 => Just(Deed::Remove),
         1 => Just(Deed::Input),
         1 => Just(Deed::TakeInputBack),

@@ -139,7 +139,7 @@ fn what() -> impl Strategy<Value = What> {
         ),
         name(Group::new).prop_map(|group| What::Failed { group }),
         text().prop_map(|reason| What::Cancelled { reason }),
-        Just(What::Revived),
+        Just(What::Retried),
         Just(What::TimedOutByHand),
         (text(), text()).prop_map(|(text, data)| What::Note { text, data }),
     ]

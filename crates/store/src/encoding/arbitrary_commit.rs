@@ -54,7 +54,7 @@ fn about_jobs() -> Vec<BoxedStrategy<Change>> {
             Change::FinishJob { record, result }
         }),
         put(job(), Change::PutFinished),
-        of(key(), Change::ReviveJob),
+        of(key(), Change::RetryJob),
         of(key(), Change::RemoveJob),
         of(log, |(key, attempt, offset, at, bytes)| Change::AppendLog {
             key,

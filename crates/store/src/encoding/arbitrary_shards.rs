@@ -161,15 +161,15 @@ fn of_edge() -> impl Strategy<Value = Message> {
             any::<bool>()
         )
             .prop_map(
-                |(namespace, dependency, dependent, revives)| Message::Follow {
+                |(namespace, dependency, dependent, retries)| Message::Follow {
                     namespace,
                     dependency,
                     dependent,
-                    revives,
+                    retries,
                 }
             ),
         (edge(), option::of(within())).prop_map(
-            |((namespace, dependency, (dependent, slot)), within)| Message::ReviveDependent {
+            |((namespace, dependency, (dependent, slot)), within)| Message::RetryDependent {
                 namespace,
                 dependency,
                 dependent,
@@ -206,7 +206,7 @@ fn of_graph() -> impl Strategy<Value = Message> {
         }),
         graph().prop_map(|(namespace, graph)| Message::Inquire { namespace, graph }),
         (name(Namespace::new), graph_retry())
-            .prop_map(|(namespace, retry)| Message::ReviveGraph { namespace, retry }),
+            .prop_map(|(namespace, retry)| Message::RetryGraph { namespace, retry }),
         (name(Namespace::new), graph_retry())
             .prop_map(|(namespace, retry)| Message::GoOn { namespace, retry }),
         (graph(), text()).prop_map(|((namespace, graph), reason)| Message::CancelGraph {

@@ -86,7 +86,7 @@ changes! {
     6 RemoveLease(key)
     7 FinishJob { record, result }
     8 PutFinished(record)
-    9 ReviveJob(key)
+    9 RetryJob(key)
     10 RemoveJob(key)
     11 AppendLog { key, attempt, offset, at, bytes }
     12 PutQueue(record)
@@ -211,7 +211,7 @@ mod tests {
             Change::RemoveLease(..) => 6,
             Change::FinishJob { .. } => 7,
             Change::PutFinished(..) => 8,
-            Change::ReviveJob(..) => 9,
+            Change::RetryJob(..) => 9,
             Change::RemoveJob(..) => 10,
             Change::AppendLog { .. } => 11,
             Change::PutQueue(..) => 12,

@@ -32,7 +32,7 @@ pub(super) fn write_entry(out: &mut Writer<'_>, entry: &HistoryEntry, created_at
             out.byte(4);
             out.bytes(reason.as_bytes());
         }
-        What::Revived => out.byte(5),
+        What::Retried => out.byte(5),
         What::TimedOutByHand => out.byte(6),
         What::Note { text, data } => {
             out.byte(7);
@@ -63,7 +63,7 @@ pub(super) fn read_entry(
         4 => What::Cancelled {
             reason: from.text()?.to_owned(),
         },
-        5 => What::Revived,
+        5 => What::Retried,
         6 => What::TimedOutByHand,
         7 => What::Note {
             text: from.text()?.to_owned(),

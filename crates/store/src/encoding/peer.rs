@@ -18,8 +18,8 @@ const DECIDED: u8 = 5;
 const INQUIRE: u8 = 6;
 const CANCEL_GRAPH: u8 = 7;
 const FOLLOW_REVIVING: u8 = 8;
-const REVIVE_DEPENDENT: u8 = 9;
-const REVIVE_GRAPH: u8 = 10;
+const RETRY_DEPENDENT: u8 = 9;
+const RETRY_GRAPH: u8 = 10;
 const GO_ON: u8 = 11;
 
 const NO_RESULT: u8 = 1;
@@ -167,9 +167,9 @@ fn write_message(out: &mut Writer<'_>, message: &Message) {
             namespace,
             dependency,
             dependent,
-            revives,
+            retries,
         } => {
-            let letter = if *revives { FOLLOW_REVIVING } else { FOLLOW };
+            let letter = if *retries { FOLLOW_REVIVING } else { FOLLOW };
             begin(out, letter, namespace);
             out.bytes(dependency.as_bytes());
             dependent.write(out);
@@ -196,19 +196,19 @@ fn write_message(out: &mut Writer<'_>, message: &Message) {
             out.bytes(graph.as_bytes());
             out.flag(*is_committed);
         }
-        Message::ReviveDependent {
+        Message::RetryDependent {
             namespace,
             dependency,
             dependent,
             slot,
             within,
         } => {
-            begin(out, REVIVE_DEPENDENT, namespace);
+            begin(out, RETRY_DEPENDENT, namespace);
             write_edge(out, dependency, *dependent, *slot);
             out.option(within.as_ref(), write_within);
         }
-        Message::ReviveGraph { namespace, retry } => {
-            begin(out, REVIVE_GRAPH, namespace);
+        Message::RetryGraph { namespace, retry } => {
+            begin(out, RETRY_GRAPH, namespace);
             write_retry(out, retry);
         }
         Message::GoOn { namespace, retry } => {
@@ -238,16 +238,16 @@ fn read_message(from: &mut Cursor<'_>) -> Result<Message, DecodeError> {
     }
     let namespace = from.name(Namespace::new)?;
     match letter {
-        ENDED | NO_SUCH_JOB | LET_GO | REVIVE_DEPENDENT => read_of_edge(letter, namespace, from),
+        ENDED | NO_SUCH_JOB | LET_GO | RETRY_DEPENDENT => read_of_edge(letter, namespace, from),
         FOLLOW | FOLLOW_REVIVING => Ok(Message::Follow {
             namespace,
             dependency: from.name(JobId::new)?,
             dependent: Dependent::read(Dependent::VERSION, from)?,
-            revives: letter == FOLLOW_REVIVING,
+            retries: letter == FOLLOW_REVIVING,
         }),
-        REVIVE_GRAPH => {
+        RETRY_GRAPH => {
             let retry = read_retry(from)?;
-            Ok(Message::ReviveGraph { namespace, retry })
+            Ok(Message::RetryGraph { namespace, retry })
         }
         GO_ON => {
             let retry = read_retry(from)?;
@@ -282,7 +282,7 @@ fn read_of_edge(
             slot,
             unneeded_in: from.option(|from| from.name(Graph::new))?,
         },
-        REVIVE_DEPENDENT => Message::ReviveDependent {
+        RETRY_DEPENDENT => Message::RetryDependent {
             namespace,
             dependency,
             dependent,

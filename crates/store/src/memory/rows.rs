@@ -61,7 +61,7 @@ impl Rows {
                 put_or_remove(&mut self.results, record.key, result.clone());
                 self.put_job(record);
             }
-            Change::ReviveJob(key) => {
+            Change::RetryJob(key) => {
                 self.results.remove(key);
             }
             Change::RemoveJob(key) => self.remove_job(*key),

@@ -112,7 +112,7 @@ pub fn a_finished_job_keeps_payload_inputs_and_log<G: Ground>(ground: &mut G) {
 }
 
 /// `rel A2`.
-pub fn a_revived_job_is_live_without_its_result<G: Ground>(ground: &mut G) {
+pub fn a_retried_job_is_live_without_its_result<G: Ground>(ground: &mut G) {
     for record in [job(2), full_job(2)] {
         let mut script = Script::start(ground);
         script.put(vec![put(&record), payload(2)]);
@@ -122,7 +122,7 @@ pub fn a_revived_job_is_live_without_its_result<G: Ground>(ground: &mut G) {
             1,
             5,
         ))]);
-        script.put(vec![Change::ReviveJob(JobKey(2)), put(&record)]);
+        script.put(vec![Change::RetryJob(JobKey(2)), put(&record)]);
         script.crash();
         assert_eq!(script.live(), std::slice::from_ref(&record));
         let mut reader = script.reader();
@@ -174,13 +174,13 @@ pub fn a_removed_job_leaves_nothing_behind<G: Ground>(ground: &mut G) {
 }
 
 /// Within one commit, too, the order of changes counts.
-pub fn a_job_revived_and_finished_in_one_commit_has_its_new_result<G: Ground>(ground: &mut G) {
+pub fn a_job_retried_and_finished_in_one_commit_has_its_new_result<G: Ground>(ground: &mut G) {
     let mut script = Script::start(ground);
     script.put(vec![put(&full_job(1))]);
     script.put(vec![finish(&ended(full_job(1), Outcome::Failed, 1, 5))]);
     let end = ended(full_job(1), Outcome::Succeeded, 2, 6);
     script.put(vec![
-        Change::ReviveJob(JobKey(1)),
+        Change::RetryJob(JobKey(1)),
         put(&full_job(1)),
         with_result(&end),
     ]);

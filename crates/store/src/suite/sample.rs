@@ -155,7 +155,7 @@ fn history() -> Vec<HistoryEntry> {
         What::Cancelled {
             reason: "not wanted".to_owned(),
         },
-        What::Revived,
+        What::Retried,
         What::TimedOutByHand,
         What::Note {
             text: "look".to_owned(),

@@ -214,7 +214,7 @@ pub(crate) async fn retry(context: &Context, args: RetryArgs) -> Outcome {
             };
         if let (Some(graph), true) = (&filter.graph, is_graph_alone && !args.dry_run) {
             let client = context.client().await?;
-            let changed = client.revive_graph(graph, into).await?;
+            let changed = client.retry_graph(graph, into).await?;
             let outcome = tell(
                 context,
                 &changed,
@@ -233,9 +233,9 @@ pub(crate) async fn retry(context: &Context, args: RetryArgs) -> Outcome {
     let client = context.client().await?;
     let jobs = refs(&args.jobs);
     let changed = if args.dependents {
-        client.revive_with_dependents(&jobs, into).await?
+        client.retry_with_dependents(&jobs, into).await?
     } else {
-        client.revive(&jobs, into).await?
+        client.retry(&jobs, into).await?
     };
     if args.dependents {
         // Named jobs that have not ended are no failure here, if what depends on them came back.

@@ -52,7 +52,7 @@ impl Oracle {
                         (Place::Ended(outcome), FailurePolicy::Fail) => {
                             outcome != Outcome::Succeeded
                         }
-                        // Deleted in this commit: nobody will revive it.
+                        // Deleted in this commit: nobody will retry it.
                         (Place::Ended(outcome), FailurePolicy::Wait) => {
                             outcome != Outcome::Succeeded && by.is_some_and(|by| by.is_by_hand)
                         }
@@ -148,7 +148,7 @@ impl Oracle {
             let mut waits = member.edges.iter().filter(|(slot, (dependency, _))| {
                 dependency == &job && !member.filled.contains(slot)
             });
-            // Once revived it asks anew, and may ask too late.
+            // Once retried it asks anew, and may ask too late.
             let is_first_life = member.attempts_max != u32::MAX;
             if succeeded && is_first_life && member.place == Place::Live && waits.next().is_some() {
                 let what = format!(

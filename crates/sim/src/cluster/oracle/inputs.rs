@@ -34,7 +34,7 @@ impl Oracle {
         let by = self.members.get(&dependency);
         let either = || by.into_iter().chain(unsure);
         if matches!(row.state, InputState::Ignored { .. }) {
-            // What failed may have been revived since, and have succeeded.
+            // What failed may have been retried since, and have succeeded.
             let is_unsuccessful = by.is_none()
                 || either().any(|by| by.has_failed || by.place != Place::Ended(Outcome::Succeeded));
             if policy != FailurePolicy::Ignore || !is_unsuccessful {

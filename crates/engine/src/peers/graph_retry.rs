@@ -1,7 +1,7 @@
-//! Revivals that reach jobs of other shards.
+//! Retries that reach jobs of other shards.
 //!
-//! A job that ends without success keeps a list of the jobs elsewhere that fail with it. When it is revived with what
-//! ended because of it, each of their shards gets a message, and revives its job by the same rule; that may go on to
+//! A job that ends without success keeps a list of the jobs elsewhere that fail with it. When it is retried with what
+//! ended because of it, each of their shards gets a message, and retries its job by the same rule; that may go on to
 //! further shards. A job that comes back tells the shards of its own dependencies, for one may have been cancelled when
 //! this one ended.
 //!
@@ -18,24 +18,24 @@ use ganger_types::{
 };
 
 use crate::Effects;
-use crate::command::{Reach, Revival};
+use crate::command::{RetryPlan, RetryScope};
 use crate::engine::Engine;
 use crate::followers::{Followed, Follows, Members, followers, follows};
 use crate::past::Past;
 
 /// Whether a message may put jobs back.
-pub(super) fn revives(message: &Message) -> bool {
+pub(super) fn retries(message: &Message) -> bool {
     matches!(
         message,
-        Message::Follow { revives: true, .. }
-            | Message::ReviveDependent { .. }
-            | Message::ReviveGraph { .. }
+        Message::Follow { retries: true, .. }
+            | Message::RetryDependent { .. }
+            | Message::RetryGraph { .. }
     )
 }
 
 impl Engine {
-    /// What the host must read for the revivals that a letter asks for; `None`: it asks for none.
-    pub(crate) fn wants_of_revivals(&self, letter: &Receive) -> Option<Followed> {
+    /// What the host must read for the retries that a letter asks for; `None`: it asks for none.
+    pub(crate) fn wants_of_retries(&self, letter: &Receive) -> Option<Followed> {
         let known = self.peers.known.get(&letter.from);
         let received = known
             .filter(|peer| peer.record.received_line == letter.line)
@@ -44,13 +44,13 @@ impl Engine {
         let messages = messages.filter(|record| record.number > received);
         let mut asked: Option<Followed> = None;
         for message in messages.map(|record| &record.message) {
-            if !revives(message) {
+            if !retries(message) {
                 continue;
             }
             let asked = asked.get_or_insert_default();
             match message {
-                Message::ReviveDependent { dependent, .. } => asked.ended.push(*dependent),
-                Message::ReviveGraph { namespace, retry } if asked.members.is_none() => {
+                Message::RetryDependent { dependent, .. } => asked.ended.push(*dependent),
+                Message::RetryGraph { namespace, retry } if asked.members.is_none() => {
                     asked.members = Some(Members {
                         namespace: namespace.clone(),
                         graph: retry.within.graph.clone(),
@@ -64,25 +64,25 @@ impl Engine {
         asked
     }
 
-    /// Asks the shards of those jobs that failed with this one, which is about to come back, to revive them.
-    pub(crate) fn revive_elsewhere(
+    /// Asks the shards of those jobs that failed with this one, which is about to come back, to retry them.
+    pub(crate) fn retry_dependents_elsewhere(
         &mut self,
         now: Now,
         record: &JobRecord,
-        reach: &Reach,
+        reach: &RetryScope,
         passed_on: &mut BTreeSet<ShardId>,
         out: &mut Effects,
     ) {
         let within = match reach {
-            Reach::Followers => None,
-            Reach::Graph(within) => Some(within.clone()),
-            Reach::Named => {
+            RetryScope::Followers => None,
+            RetryScope::Graph(within) => Some(within.clone()),
+            RetryScope::Named => {
                 self.take_fallen(record.key, out);
                 return;
             }
         };
         for dependent in self.take_fallen(record.key, out) {
-            let message = Message::ReviveDependent {
+            let message = Message::RetryDependent {
                 namespace: record.namespace.clone(),
                 dependency: record.id.clone(),
                 dependent: dependent.key,
@@ -95,7 +95,7 @@ impl Engine {
     }
 
     /// Asks the other shards of a graph to put their members back. Gives those shards.
-    pub(crate) fn retry_elsewhere(
+    pub(crate) fn retry_graph_elsewhere(
         &mut self,
         now: Now,
         namespace: &Namespace,
@@ -104,7 +104,7 @@ impl Engine {
     ) -> BTreeSet<ShardId> {
         let shards = self.other_shards_of(namespace, &within.graph);
         for shard in &shards {
-            let message = Message::ReviveGraph {
+            let message = Message::RetryGraph {
                 namespace: namespace.clone(),
                 retry: GraphRetry {
                     within: within.clone(),
@@ -153,12 +153,12 @@ impl Engine {
         let record = known.find(namespace, dependency);
         let record = record.filter(|record| follows(record) == Some(Follows::Dependent));
         if let Some(record) = record {
-            self.revive_with_followers(now, record, None, known, out);
+            self.retry_with_followers(now, record, None, known, out);
         }
     }
 
-    /// Applies a message that is about nothing but a revival.
-    pub(super) fn hear_of_revival(
+    /// Applies a message that is about nothing but a retry.
+    pub(super) fn hear_of_retry(
         &mut self,
         now: Now,
         from: &ShardId,
@@ -167,7 +167,7 @@ impl Engine {
         out: &mut Effects,
     ) {
         match message {
-            Message::ReviveDependent {
+            Message::RetryDependent {
                 namespace,
                 dependency,
                 dependent,
@@ -181,20 +181,20 @@ impl Engine {
                 let place = (dependent, slot);
                 let record = fallen(&namespace, &by, place, within.as_ref(), known);
                 if let Some(record) = record {
-                    self.revive_with_followers(now, record, within, known, out);
+                    self.retry_with_followers(now, record, within, known, out);
                 }
             }
-            Message::ReviveGraph { namespace, retry } => {
+            Message::RetryGraph { namespace, retry } => {
                 self.retry_members(now, from, namespace, retry, known, out);
             }
             Message::GoOn { namespace, retry } => {
-                self.post(now, from, Message::ReviveGraph { namespace, retry }, out);
+                self.post(now, from, Message::RetryGraph { namespace, retry }, out);
             }
             _ => {}
         }
     }
 
-    fn revive_with_followers(
+    fn retry_with_followers(
         &mut self,
         now: Now,
         record: &JobRecord,
@@ -219,14 +219,14 @@ impl Engine {
                 (vec![record], keys.collect())
             }
         };
-        let revival = Revival {
+        let plan = RetryPlan {
             queue: queue.as_ref(),
             followers,
-            reach: within.map_or(Reach::Followers, Reach::Graph),
+            reach: within.map_or(RetryScope::Followers, RetryScope::Graph),
         };
         let named = named.iter().filter_map(|record| known.by_key(record.key));
         let named: Vec<&JobRecord> = named.collect();
-        self.bring_back(now, &named, &revival, known, out);
+        self.bring_back(now, &named, &plan, known, out);
     }
 
     fn takes_queue(&self, namespace: &Namespace, queue: &Queue) -> bool {
@@ -255,12 +255,12 @@ impl Engine {
         let named: Vec<&JobRecord> = known.members().filter(is_meant).collect();
         let queue = retry.within.queue.as_ref();
         let queue = queue.filter(|queue| self.takes_queue(&namespace, queue));
-        let revival = Revival {
+        let plan = RetryPlan {
             queue,
             followers: BTreeSet::new(),
-            reach: Reach::Graph(retry.within.clone()),
+            reach: RetryScope::Graph(retry.within.clone()),
         };
-        let back = self.bring_back(now, &named, &revival, known, out);
+        let back = self.bring_back(now, &named, &plan, known, out);
         retry.has_changed |= !back.coming.is_empty();
         retry.has_skipped |= !back.skipped.is_empty();
         retry.after = known.members_up_to();
@@ -284,7 +284,7 @@ fn fallen<'a>(
     within: Option<&Within>,
     known: &Past<'a>,
 ) -> Option<&'a JobRecord> {
-    // A message revives the dependents of its sender's jobs only (`rel X7`).
+    // A message retries the dependents of its sender's jobs only (`rel X7`).
     let waited = known.inputs_of(dependent).iter().any(|row| {
         row.slot == slot
             && matches!(&row.state, InputState::Remote { dependency, .. } if dependency == by)

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ganger_types::command::Revive;
+use ganger_types::command::Retry;
 use ganger_types::{
     Answer, Change, FailurePolicy, HistoryEntry, InputRow, InputState, JobId, JobKey, JobRecord,
     JobState, Now, Outcome, Queue, Reply, ShardId, What, Within,
@@ -18,8 +18,8 @@ use crate::names::SpaceIndex;
 use crate::past::Past;
 use crate::transition::Move;
 
-/// How far a revival reaches.
-pub(crate) enum Reach {
+/// How far a retry reaches.
+pub(crate) enum RetryScope {
     /// Those named.
     Named,
     /// Also those that ended because of them, here and elsewhere.
@@ -29,17 +29,17 @@ pub(crate) enum Reach {
 }
 
 /// What is put back.
-pub(crate) struct Revival<'a> {
+pub(crate) struct RetryPlan<'a> {
     /// Where those named go, if not to their own queues.
     pub queue: Option<&'a Queue>,
     /// Those that come back with those named.
     pub followers: BTreeSet<JobKey>,
     /// Whom else to ask.
-    pub reach: Reach,
+    pub reach: RetryScope,
 }
 
-/// What became of a revival.
-pub(crate) struct BroughtBack<'a> {
+/// What became of a retry.
+pub(crate) struct RetryOutcome<'a> {
     /// Those that are back, in order of their numbers.
     pub coming: Vec<&'a JobRecord>,
     /// Those that are not.
@@ -51,10 +51,10 @@ pub(crate) struct BroughtBack<'a> {
 impl Engine {
     /// Those that have not ended, or whose result live jobs still use, or that would fail again at once
     /// because a dependency has failed, are skipped and named.
-    pub(crate) fn revive(
+    pub(crate) fn retry_jobs(
         &mut self,
         now: Now,
-        cmd: &Revive,
+        cmd: &Retry,
         known: &Past,
         out: &mut Effects,
     ) -> Answer {
@@ -72,7 +72,7 @@ impl Engine {
         let mut named: Vec<&JobRecord> = Vec::new();
         for id in &cmd.jobs {
             match known.find(&cmd.namespace, id) {
-                Some(record) if self.may_revive(record) => named.push(record),
+                Some(record) if self.may_be_retried(record) => named.push(record),
                 Some(_) => skipped.push(id.clone()),
                 None if self.find_job(&cmd.namespace, id).is_some() => skipped.push(id.clone()),
                 None if self.has_guest(&cmd.namespace, id) => drop(guests.insert(id)),
@@ -86,19 +86,19 @@ impl Engine {
 
         let mut passed_on = BTreeSet::new();
         if let Some(within) = within.as_ref().filter(|_| cmd.jobs.is_empty()) {
-            passed_on = self.retry_elsewhere(now, &cmd.namespace, within, out);
+            passed_on = self.retry_graph_elsewhere(now, &cmd.namespace, within, out);
         }
         let followers: BTreeSet<JobKey> = followers.iter().map(|record| record.key).collect();
-        let revival = Revival {
+        let plan = RetryPlan {
             queue: cmd.queue.as_ref(),
             followers,
             reach: match within {
-                Some(within) => Reach::Graph(within),
-                None if cmd.dependents => Reach::Followers,
-                None => Reach::Named,
+                Some(within) => RetryScope::Graph(within),
+                None if cmd.dependents => RetryScope::Followers,
+                None => RetryScope::Named,
             },
         };
-        let back = self.bring_back(now, &named, &revival, known, out);
+        let back = self.bring_back(now, &named, &plan, known, out);
         skipped.extend(back.skipped);
         passed_on.extend(back.passed_on);
         let coming = back.coming;
@@ -106,18 +106,18 @@ impl Engine {
         for id in guests {
             // Items of raw keys do not end.
             let (namespace, queue) = (&cmd.namespace, cmd.queue.as_ref());
-            if self.qless.revive(now, namespace, id, queue, out) {
+            if self.qless.retry_jobs(now, namespace, id, queue, out) {
                 count += 1;
             } else {
                 skipped.push(id.clone());
             }
         }
-        if matches!(revival.reach, Reach::Named) {
+        if matches!(plan.reach, RetryScope::Named) {
             return Ok(Reply::Changed { count, skipped });
         }
         let followed = coming.iter();
-        let followed = followed.filter(|record| revival.followers.contains(&record.key));
-        Ok(Reply::Revived {
+        let followed = followed.filter(|record| plan.followers.contains(&record.key));
+        Ok(Reply::Retried {
             count,
             skipped,
             dependents: followed.map(|record| record.id.clone()).collect(),
@@ -126,48 +126,49 @@ impl Engine {
     }
 
     /// Puts those named and the followers back that would not fail again at once or wait for what never comes, and asks other
-    /// shards to put theirs back, as far as the revival reaches.
+    /// shards to put theirs back, as far as the retry reaches.
     pub(crate) fn bring_back<'a>(
         &mut self,
         now: Now,
         named: &[&'a JobRecord],
-        revival: &Revival,
+        plan: &RetryPlan,
         known: &Past<'a>,
         out: &mut Effects,
-    ) -> BroughtBack<'a> {
-        let followers = revival.followers.iter();
+    ) -> RetryOutcome<'a> {
+        let followers = plan.followers.iter();
         let followers = followers.filter_map(|key| known.by_key(*key));
         let all = followers.chain(named.iter().copied());
-        let mut records: Vec<&JobRecord> = all.filter(|record| self.may_revive(record)).collect();
+        let mut records: Vec<&JobRecord> =
+            all.filter(|record| self.may_be_retried(record)).collect();
         records.sort_by_key(|record| record.key);
         records.dedup_by_key(|record| record.key);
         let mut skipped = Vec::new();
-        let coming = self.revivable(&records, known, &mut skipped);
+        let coming = self.retryable(&records, known, &mut skipped);
         let mut passed_on = BTreeSet::new();
         for record in &coming {
-            self.revive_elsewhere(now, record, &revival.reach, &mut passed_on, out);
+            self.retry_dependents_elsewhere(now, record, &plan.reach, &mut passed_on, out);
         }
         for record in &coming {
-            let queue = revival.queue;
-            let queue = queue.filter(|_| !revival.followers.contains(&record.key));
+            let queue = plan.queue;
+            let queue = queue.filter(|_| !plan.followers.contains(&record.key));
             let space = self.make_space(&record.namespace);
             self.readmit(now, space, record, queue, out);
         }
         for record in &coming {
-            self.restart(now, record, &revival.reach, known, out);
-            if matches!(revival.reach, Reach::Followers) {
+            self.restart(now, record, &plan.reach, known, out);
+            if matches!(plan.reach, RetryScope::Followers) {
                 let dependencies = self.remote_edges(record.key);
                 passed_on.extend(dependencies.map(|(_, edge)| edge.dependency.shard.clone()));
             }
         }
-        BroughtBack {
+        RetryOutcome {
             coming,
             skipped,
             passed_on,
         }
     }
 
-    pub(crate) fn may_revive(&self, record: &JobRecord) -> bool {
+    pub(crate) fn may_be_retried(&self, record: &JobRecord) -> bool {
         let is_gone = self.removed.contains_key(&record.key) || self.is_live(record.key);
         let succeeded = record
             .finished
@@ -179,7 +180,7 @@ impl Engine {
 
     /// Those that would not fail again at once or wait for what never comes; the others are skipped. Dropping one may
     /// drop others.
-    fn revivable<'a>(
+    fn retryable<'a>(
         &self,
         records: &[&'a JobRecord],
         known: &Past,
@@ -215,7 +216,7 @@ impl Engine {
         kept
     }
 
-    /// Whether an input of a revived job can still come, or is there. The result of a dependency whose
+    /// Whether an input of a retried job can still come, or is there. The result of a dependency whose
     /// retention has passed is gone.
     fn can_be_had(&self, input: &InputState, coming: &BTreeSet<JobKey>, known: &Past) -> bool {
         let (dependency, may_wait) = match input {
@@ -309,7 +310,7 @@ impl Engine {
         let outcome = record
             .finished
             .as_ref()
-            .expect("only finished jobs are revived")
+            .expect("only finished jobs are retried")
             .outcome;
         self.uncount_finished(record, outcome);
         let queue = queue.unwrap_or(&record.queue);
@@ -346,10 +347,10 @@ impl Engine {
             record.key,
             HistoryEntry {
                 at: now.wall,
-                what: What::Revived,
+                what: What::Retried,
             },
         );
-        out.changes.push(Change::ReviveJob(record.key));
+        out.changes.push(Change::RetryJob(record.key));
     }
 
     /// Gives a readmitted job its edges and its first state.
@@ -357,7 +358,7 @@ impl Engine {
         &mut self,
         now: Now,
         record: &JobRecord,
-        reach: &Reach,
+        reach: &RetryScope,
         known: &Past,
         out: &mut Effects,
     ) {
@@ -371,8 +372,8 @@ impl Engine {
             {
                 missing += 1;
                 let place = (key, row.slot);
-                let revives = matches!(reach, Reach::Followers);
-                rows.push(self.link_again(now, place, (dependency, *policy), revives, out));
+                let retries = matches!(reach, RetryScope::Followers);
+                rows.push(self.link_again(now, place, (dependency, *policy), retries, out));
                 continue;
             }
             let Some(state) = self.renewed(&row.state, known) else {
@@ -411,11 +412,11 @@ impl Engine {
                 is_ahead: false,
             }
         };
-        self.admit(now, key, to, "revived", out);
+        self.admit(now, key, to, "retried", out);
         out.changes.extend(rows.into_iter().map(Change::PutInput));
     }
 
-    /// What an input of a revived job is from now on; `None` if it never was an edge, or is none any more.
+    /// What an input of a retried job is from now on; `None` if it never was an edge, or is none any more.
     fn renewed(&self, input: &InputState, known: &Past) -> Option<InputState> {
         let (dependency, id, policy) = match input {
             InputState::Missing {

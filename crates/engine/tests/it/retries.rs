@@ -1,4 +1,4 @@
-//! Revivals that reach jobs of other shards, each rule named as a sentence.
+//! Retries that reach jobs of other shards, each rule named as a sentence.
 
 #![allow(
     clippy::unwrap_used,
@@ -60,10 +60,10 @@ fn states(cluster: &Cluster, ids: &[JobRef]) -> Vec<JobState> {
     states.collect()
 }
 
-/// Revives, and gives how many came back at once, and the shards that were asked.
-fn revived(cluster: &mut Cluster, name: &str, command: Command) -> (u64, Vec<String>) {
+/// Retries, and gives how many came back at once, and the shards that were asked.
+fn retried(cluster: &mut Cluster, name: &str, command: Command) -> (u64, Vec<String>) {
     match cluster.named(name).ok(command) {
-        Reply::Revived {
+        Reply::Retried {
             count, passed_on, ..
         } => (count, passed_on.iter().map(ShardId::to_string).collect()),
         other => panic!("{other:?}"),
@@ -86,7 +86,7 @@ fn graph_of(cluster: &Cluster, job: &JobRef) -> Graph {
 }
 
 fn retry_graph(graph: &Graph, jobs: &[JobId]) -> Command {
-    Command::Revive(Box::new(Revive {
+    Command::Retry(Box::new(Retry {
         namespace: Namespace::default(),
         jobs: jobs.to_vec(),
         queue: None,
@@ -116,10 +116,10 @@ fn fallen_chain() -> (Cluster, Vec<JobRef>) {
 fn a_retry_with_dependents_goes_on_from_shard_to_shard() {
     let (mut cluster, ids) = fallen_chain();
     cluster.restart_all();
-    let command = revive_all(&[ids[0].id.clone()]);
+    let command = retry_all(&[ids[0].id.clone()]);
     // The last one stands on the same shard, but behind others: it comes back with those.
     assert_eq!(
-        revived(&mut cluster, "1", command),
+        retried(&mut cluster, "1", command),
         (1, vec!["2".to_owned()])
     );
     cluster.restart_all();
@@ -130,7 +130,7 @@ fn a_retry_with_dependents_goes_on_from_shard_to_shard() {
 #[test]
 fn a_retry_without_dependents_stays_where_it_is() {
     let (mut cluster, ids) = fallen_chain();
-    cluster.named("1").ok(revive(&[ids[0].id.clone()]));
+    cluster.named("1").ok(retry(&[ids[0].id.clone()]));
     run_all(&mut cluster);
     assert_eq!(cluster.state(&ids[0]), Some(JobState::Succeeded));
     assert_eq!(states(&cluster, &ids[1..]), [JobState::Failed; 4]);
@@ -139,9 +139,9 @@ fn a_retry_without_dependents_stays_where_it_is() {
 #[test]
 fn a_repeat_of_a_retry_changes_nothing() {
     let (mut cluster, ids) = fallen_chain();
-    let command = revive_all(&[ids[0].id.clone()]);
-    revived(&mut cluster, "1", command.clone());
-    assert_eq!(revived(&mut cluster, "1", command.clone()).0, 0);
+    let command = retry_all(&[ids[0].id.clone()]);
+    retried(&mut cluster, "1", command.clone());
+    assert_eq!(retried(&mut cluster, "1", command.clone()).0, 0);
     let (one, two) = (shard("1"), shard("2"));
     let letter = cluster.letter(&one, &two, 99);
     cluster.deliver(&two, letter.clone());
@@ -156,7 +156,7 @@ fn a_failure_and_a_retry_in_one_letter_are_applied_in_order() {
     let ids = cluster.submit(vec![("1", job()), ("2", after(&[0]))]);
     cluster.pump();
     fail_one(&mut cluster, "1");
-    revived(&mut cluster, "1", revive_all(&[ids[0].id.clone()]));
+    retried(&mut cluster, "1", retry_all(&[ids[0].id.clone()]));
     assert_eq!(messages(&mut cluster, "1", "2").len(), 2);
     run_all(&mut cluster);
     assert_eq!(states(&cluster, &ids), [JobState::Succeeded; 2]);
@@ -178,7 +178,7 @@ fn a_job_of_another_submission_comes_back_too() {
     fail_one(&mut cluster, "1");
     run_all(&mut cluster);
     assert_eq!(states(&cluster, &ids[2..]), [JobState::Failed; 2]);
-    revived(&mut cluster, "1", revive_all(&[ids[0].id.clone()]));
+    retried(&mut cluster, "1", retry_all(&[ids[0].id.clone()]));
     run_all(&mut cluster);
     assert_eq!(states(&cluster, &ids), [JobState::Succeeded; 4]);
 }
@@ -192,7 +192,7 @@ fn a_job_that_was_called_off_on_another_shard_comes_back_with_the_one_that_needs
     cluster.pump();
     let ended = [JobState::Failed, JobState::Cancelled, JobState::Failed];
     assert_eq!(states(&cluster, &ids), ended);
-    revived(&mut cluster, "1", revive_all(&[ids[0].id.clone()]));
+    retried(&mut cluster, "1", retry_all(&[ids[0].id.clone()]));
     run_all(&mut cluster);
     assert_eq!(states(&cluster, &ids), [JobState::Succeeded; 3]);
 }
@@ -216,17 +216,17 @@ fn a_dependent_that_was_deleted_or_has_an_dependency_that_still_fails_stays_ende
         jobs: vec![ids[2].id.clone()],
     });
     cluster.named("2").ok(delete);
-    revived(&mut cluster, "1", revive_all(&[ids[0].id.clone()]));
+    retried(&mut cluster, "1", retry_all(&[ids[0].id.clone()]));
     run_all(&mut cluster);
     assert_eq!(cluster.state(&ids[2]), None);
     assert_eq!(cluster.state(&ids[3]), Some(JobState::Failed));
-    revived(&mut cluster, "3", revive_all(&[ids[1].id.clone()]));
+    retried(&mut cluster, "3", retry_all(&[ids[1].id.clone()]));
     run_all(&mut cluster);
     assert_eq!(cluster.state(&ids[3]), Some(JobState::Succeeded));
 }
 
 #[test]
-fn rel_x7_a_shard_revives_only_what_failed_because_of_its_jobs() {
+fn rel_x7_a_shard_retries_only_what_failed_because_of_its_jobs() {
     let (mut cluster, ids) = fallen_chain();
     let key = cluster.shards[&shard("2")].rows.finished.values();
     let key = key.map(|job| job.key).min().unwrap();
@@ -237,7 +237,7 @@ fn rel_x7_a_shard_revives_only_what_failed_because_of_its_jobs() {
         number: letter.given,
         tag: 1,
         at: Timestamp(1),
-        message: Message::ReviveDependent {
+        message: Message::RetryDependent {
             namespace: Namespace::default(),
             dependency: ids[0].id.clone(),
             dependent: key,
@@ -290,15 +290,15 @@ fn the_retry_of_a_graph_reaches_each_of_its_shards() {
     cluster.pump();
     assert_eq!(states(&cluster, &ids), [JobState::Failed; 9]);
     cluster.restart_all();
-    let asked = revived(&mut cluster, "2", retry_graph(&graph, &[]));
+    let asked = retried(&mut cluster, "2", retry_graph(&graph, &[]));
     assert_eq!(asked, (0, vec!["1".to_owned(), "3".to_owned()]));
     // A repeat while the others are away makes no second message.
-    revived(&mut cluster, "2", retry_graph(&graph, &[]));
+    retried(&mut cluster, "2", retry_graph(&graph, &[]));
     assert_eq!(messages(&mut cluster, "2", "3").len(), 1);
     // Those elsewhere may be back, and have failed again, before the ones here are.
     cluster.pump();
     let here: Vec<JobId> = ids[1..7].iter().map(|job| job.id.clone()).collect();
-    assert_eq!(revived(&mut cluster, "2", retry_graph(&graph, &here)).0, 6);
+    assert_eq!(retried(&mut cluster, "2", retry_graph(&graph, &here)).0, 6);
     run_all(&mut cluster);
     assert_eq!(states(&cluster, &ids), [JobState::Succeeded; 9]);
 }
@@ -313,14 +313,14 @@ fn the_retry_of_a_graph_goes_on_page_by_page_elsewhere() {
     fail_one(&mut cluster, "2");
     cluster.pump();
     let graph = graph_of(&cluster, &wide[0]);
-    let (count, shards) = revived(
+    let (count, shards) = retried(
         &mut cluster,
         "2",
         retry_graph(&graph, &[wide[0].id.clone()]),
     );
     // With jobs, only those that failed because of them are called.
     assert_eq!((count, shards), (1, vec!["1".to_owned()]));
-    revived(&mut cluster, "2", retry_graph(&graph, &[]));
+    retried(&mut cluster, "2", retry_graph(&graph, &[]));
     run_all(&mut cluster);
     assert_eq!(states(&cluster, &wide), [JobState::Succeeded; 7]);
     // Another graph is another matter.
@@ -345,8 +345,8 @@ fn a_graph_that_was_called_off_comes_back_whatever_one_letter_says_of_it() {
     })));
     cluster.pump();
     assert_eq!(states(&cluster, &ids), [JobState::Cancelled; 4]);
-    revived(&mut cluster, "1", retry_graph(&graph, &[]));
-    revived(&mut cluster, "1", retry_graph(&graph, &[ids[2].id.clone()]));
+    retried(&mut cluster, "1", retry_graph(&graph, &[]));
+    retried(&mut cluster, "1", retry_graph(&graph, &[ids[2].id.clone()]));
     // Both that the graph is retried and that one of its jobs waits for another.
     assert_eq!(messages(&mut cluster, "1", "2").len(), 2);
     run_all(&mut cluster);
@@ -367,8 +367,8 @@ fn the_retry_of_a_graph_leaves_strangers_alone() {
     fail_one(&mut cluster, "1");
     cluster.pump();
     let graph = graph_of(&cluster, &ids[0]);
-    revived(&mut cluster, "1", retry_graph(&graph, &[]));
-    revived(&mut cluster, "1", retry_graph(&graph, &[ids[0].id.clone()]));
+    retried(&mut cluster, "1", retry_graph(&graph, &[]));
+    retried(&mut cluster, "1", retry_graph(&graph, &[ids[0].id.clone()]));
     run_all(&mut cluster);
     assert_eq!(states(&cluster, &ids), [JobState::Succeeded; 2]);
     assert_eq!(cluster.state(&stranger), Some(JobState::Failed));
