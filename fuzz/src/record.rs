@@ -1,7 +1,7 @@
 //! Stored records: any bytes are refused or read, and what was read is written and read again as the same.
 
 use ganger_store::encoding::{Record, decode, encode};
-use ganger_types::ClaimRecord;
+use ganger_types::IdempotencyRecord;
 use ganger_types::change::UniqueRecord;
 use ganger_types::job::LeaseRecord;
 use ganger_types::{
@@ -25,7 +25,7 @@ pub fn run(data: &[u8]) {
         5 => check::<ScheduleRecord>(bytes),
         6 => check::<StatisticsRecord>(bytes),
         7 => check::<UniqueRecord>(bytes),
-        8 => check::<ClaimRecord>(bytes),
+        8 => check::<IdempotencyRecord>(bytes),
         _ => check::<Meta>(bytes),
     }
 }

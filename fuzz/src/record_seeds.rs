@@ -9,8 +9,8 @@ use ganger_types::command::{
     QueueChange, TakeFrom, Unique,
 };
 use ganger_types::{
-    Bytes, Change, ClaimKey, Command, Elapsed, Epoch, FailurePolicy, Group, Kind, Meta, Now, Queue,
-    QueueSettings, Reply, Tag, Timestamp, UniqueKey, Worker,
+    Bytes, Change, Command, Elapsed, Epoch, FailurePolicy, Group, IdempotencyKey, Kind, Meta, Now,
+    Queue, QueueSettings, Reply, Tag, Timestamp, UniqueKey, Worker,
 };
 
 /// One input for each record written, its kind in front.
@@ -46,7 +46,7 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
     })));
     life.apply(Command::Enqueue(Box::new(Enqueue {
         jobs: vec![first, second],
-        claim: Some(ClaimKey::from_static("claim")),
+        idempotency_key: Some(IdempotencyKey::from_static("claim")),
         graph: true,
         ..Enqueue::default()
     })));
@@ -153,7 +153,7 @@ fn input(change: &Change) -> Option<Vec<u8>> {
         Change::PutSchedule(record) => (5, encode(record.as_ref())),
         Change::PutStatistics(record) => (6, encode(record.as_ref())),
         Change::PutUnique(record) => (7, encode(record.as_ref())),
-        Change::PutClaim(record) => (8, encode(record.as_ref())),
+        Change::PutIdempotencyRecord(record) => (8, encode(record.as_ref())),
         _ => return None,
     };
     let mut input = vec![kind];

@@ -8,8 +8,8 @@ use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use ganger_types::{
-    ClaimKey, Graph, Group, JobId, JobName as StoredName, Kind, LabelKey, LabelValue, NameError,
-    Namespace, Queue, RequestId, ScheduleId, Tag, UniqueKey, Worker,
+    Graph, Group, IdempotencyKey, JobId, JobName as StoredName, Kind, LabelKey, LabelValue,
+    NameError, Namespace, Queue, RequestId, ScheduleId, Tag, UniqueKey, Worker,
 };
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use utoipa::openapi::RefOr;
@@ -38,7 +38,7 @@ macro_rules! names {
     )*};
 }
 names! {
-    ClaimKey Graph Group JobId StoredName Kind LabelKey LabelValue Namespace Queue RequestId ScheduleId Tag
+    IdempotencyKey Graph Group JobId StoredName Kind LabelKey LabelValue Namespace Queue RequestId ScheduleId Tag
     UniqueKey Worker
 }
 
@@ -47,7 +47,7 @@ names! {
 pub(crate) struct Named<T>(pub(crate) T);
 
 // Schemas are derived from field types without parameters, hence a word for each.
-pub(crate) type ClaimName = Named<ClaimKey>;
+pub(crate) type IdempotencyKeyName = Named<IdempotencyKey>;
 pub(crate) type GraphName = Named<Graph>;
 pub(crate) type GroupName = Named<Group>;
 pub(crate) type JobName = Named<JobId>;

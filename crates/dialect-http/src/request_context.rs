@@ -3,7 +3,7 @@
 use axum::extract::FromRequestParts;
 use ganger_access::{Identity, Owner};
 use ganger_shard::{CallError, Handle};
-use ganger_types::{ClaimKey, Command, JobId, Namespace, Reply, ShardId, Timestamp};
+use ganger_types::{Command, IdempotencyKey, JobId, Namespace, Reply, ShardId, Timestamp};
 use http::request::Parts;
 use http::{HeaderMap, Uri};
 use percent_encoding::percent_decode;
@@ -135,11 +135,11 @@ impl RequestContext {
     }
 
     /// The idempotency key, if one is given.
-    pub(crate) fn claim(&self) -> Result<Option<ClaimKey>, Problem> {
+    pub(crate) fn idempotency_key(&self) -> Result<Option<IdempotencyKey>, Problem> {
         self.headers
             .get(IDEMPOTENCY_HEADER)
             .map(|value| {
-                ClaimKey::new(value.as_bytes())
+                IdempotencyKey::new(value.as_bytes())
                     .map_err(|error| bad_header(IDEMPOTENCY_HEADER, &error.to_string()))
             })
             .transpose()

@@ -51,8 +51,8 @@ impl Engine {
             for record in space.unique.values() {
                 line("unique", record);
             }
-            for claim in &space.claims {
-                line("claim", &(&space.name, claim));
+            for record in &space.idempotency_records {
+                line("idempotency", &(&space.name, record));
             }
             // A namespace that was only asked for has no row.
             if space.live > 0 || space.settings != ganger_types::NamespaceSettings::default() {

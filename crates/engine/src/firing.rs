@@ -32,11 +32,11 @@ impl Engine {
             Timer::UniqueEnd(key) => self.unique_ran_out(moment, space, key, out),
             // By the clock: whoever was away for long asks once, not once for each time that it missed.
             Timer::Part(graph) => self.part_fell_due(now, space, graph, out),
-            Timer::ClaimEnd(key) => {
+            Timer::IdempotencyKeyEnd(key) => {
                 let state = &mut self.spaces[space.at()];
-                state.claims.remove(&key);
+                state.idempotency_records.remove(&key);
                 out.changes
-                    .push(Change::RemoveClaim(state.name.clone(), key));
+                    .push(Change::RemoveIdempotencyRecord(state.name.clone(), key));
             }
         }
     }

@@ -177,7 +177,7 @@ impl Engine {
                 .values()
                 .filter(|record| record.until.is_some())
                 .count();
-            expected += space.claims.len();
+            expected += space.idempotency_records.len();
         }
         expected += self.peers.parts.len();
         for (name, due) in &self.peers.part_due {

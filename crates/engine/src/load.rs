@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use ganger_types::change::UniqueRecord;
 use ganger_types::{
-    Carried, ClaimRecord, Dependent, Due, ElementRecord, Group, InputRow, InputState, JobId,
+    Carried, Dependent, Due, ElementRecord, Group, IdempotencyRecord, InputRow, InputState, JobId,
     JobKey, JobRecord, JobState, KeyRecord, LeaseRecord, Message, Namespace, NamespaceRecord, Now,
     OutboxRecord, PartRecord, PeerRecord, QlessRow, QueueRecord, ScheduleRecord, StatisticsRecord,
     Tag, Timestamp,
@@ -176,9 +176,9 @@ impl Loader {
     }
 
     /// An idempotency key.
-    pub fn claim(&mut self, record: ClaimRecord) {
+    pub fn idempotency_record(&mut self, record: IdempotencyRecord) {
         let space = self.engine.make_space(&record.namespace);
-        self.engine.spaces[space.at()].remember(record.key, record.claim);
+        self.engine.spaces[space.at()].remember(record.key, record.answer);
     }
 
     /// What is known of another shard.

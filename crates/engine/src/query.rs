@@ -102,9 +102,9 @@ impl Engine {
             Query::Peers => self.peer_views(now),
             Query::Waits(shard) => self.waits_due(now, shard),
             Query::Outbox(shard, from, limit) => self.outbox_page(shard, *from, *limit),
-            Query::Claim(namespace, key) => {
-                let part = self.claimed_part(now, namespace, key);
-                Reply::Claim(part.cloned().map(Box::new))
+            Query::SubmissionAnswer(namespace, key) => {
+                let part = self.part_with_key(now, namespace, key);
+                Reply::SubmissionAnswer(part.cloned().map(Box::new))
             }
             Query::Given(namespace, ids) => {
                 let looked = ids.iter().map(|(id, print)| {

@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ganger_types::change::UniqueRecord;
 use ganger_types::{
-    Claim, ClaimKey, Clock, Due, Elapsed, Graph, Group, JobId, JobKey, Keep, Namespace,
+    Clock, Due, Elapsed, Graph, Group, IdempotencyKey, JobId, JobKey, Keep, Namespace,
     NamespaceRecord, NamespaceSettings, Outcome, Priority, Queue, QueueCounts, QueueRecord,
-    QueueSettings, RequestId, ScheduleId, ScheduleRecord, Tag, Timestamp, UniqueKey, Worker,
+    QueueSettings, RequestId, ScheduleId, ScheduleRecord, SubmissionAnswer, Tag, Timestamp,
+    UniqueKey, Worker,
 };
 
 use crate::index::{Timer, Timers};
@@ -21,7 +22,7 @@ pub(crate) struct Space {
     /// Jobs whose id the client gave. Holds exactly the live ones.
     pub given: BTreeMap<JobId, JobKey>,
     /// Idempotency keys of submissions over several shards that this shard decides.
-    pub part_claims: BTreeMap<ClaimKey, Graph>,
+    pub part_idempotency_keys: BTreeMap<IdempotencyKey, Graph>,
     /// Ids that undecided parts of submissions over several shards will give.
     pub promised: BTreeMap<JobId, JobKey>,
     /// Live members of each graph.
@@ -30,7 +31,7 @@ pub(crate) struct Space {
     pub schedules: BTreeMap<ScheduleId, ScheduleRecord>,
     pub unique: BTreeMap<UniqueKey, UniqueRecord>,
     /// Answers kept for a repeat; each has its timer.
-    pub claims: BTreeMap<ClaimKey, Claim>,
+    pub idempotency_records: BTreeMap<IdempotencyKey, SubmissionAnswer>,
     pub workers: BTreeMap<Worker, WorkerState>,
     /// Live leases by the request that asked for them.
     pub requests: BTreeMap<(Worker, RequestId), BTreeSet<JobKey>>,
@@ -64,13 +65,13 @@ impl Space {
             live: 0,
             timers: Timers::default(),
             given: BTreeMap::new(),
-            part_claims: BTreeMap::new(),
+            part_idempotency_keys: BTreeMap::new(),
             promised: BTreeMap::new(),
             graphs: BTreeMap::new(),
             queues: BTreeMap::new(),
             schedules: BTreeMap::new(),
             unique: BTreeMap::new(),
-            claims: BTreeMap::new(),
+            idempotency_records: BTreeMap::new(),
             workers: BTreeMap::new(),
             requests: BTreeMap::new(),
             tag_counts: BTreeMap::new(),
@@ -93,10 +94,12 @@ impl Space {
     }
 
     /// Keeps the answer to a submission until its time is over.
-    pub(crate) fn remember(&mut self, key: ClaimKey, claim: Claim) {
-        self.timers
-            .arm(Due::Wall(claim.until), Timer::ClaimEnd(key.clone()));
-        self.claims.insert(key, claim);
+    pub(crate) fn remember(&mut self, key: IdempotencyKey, answer: SubmissionAnswer) {
+        self.timers.arm(
+            Due::Wall(answer.until),
+            Timer::IdempotencyKeyEnd(key.clone()),
+        );
+        self.idempotency_records.insert(key, answer);
     }
 
     /// Changes how many jobs bear a tag.

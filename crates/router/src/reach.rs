@@ -8,8 +8,8 @@ use ganger_store::encoding;
 use ganger_types::command::{Decide, Enqueue, Receive, Reserve};
 use ganger_types::query::Query;
 use ganger_types::{
-    ClaimKey, Command, Graph, IdTag, JobId, JobKey, JobRef, Namespace, Part, PartRecord, Rejection,
-    Reply, ShardId, Timestamp, Wait,
+    Command, Graph, IdTag, IdempotencyKey, JobId, JobKey, JobRef, Namespace, Part, PartRecord,
+    Rejection, Reply, ShardId, Timestamp, Wait,
 };
 
 use crate::status::{from_change, from_status};
@@ -108,26 +108,26 @@ impl Reach {
         Ok(())
     }
 
-    pub(crate) async fn find_claim(
+    pub(crate) async fn find_submission(
         &self,
         namespace: &Namespace,
-        key: &ClaimKey,
+        key: &IdempotencyKey,
     ) -> Result<Option<PartRecord>, RouteError> {
         match self {
             Self::Here(handle) => {
-                let query = Query::Claim(namespace.clone(), key.clone());
+                let query = Query::SubmissionAnswer(namespace.clone(), key.clone());
                 match handle.call(Command::Query(Box::new(query))).await? {
-                    Reply::Claim(part) => Ok(part.map(|part| *part)),
+                    Reply::SubmissionAnswer(part) => Ok(part.map(|part| *part)),
                     _ => Err(unexpected(self.shard())),
                 }
             }
             Self::There(shard, client) => {
-                let request = v1::FindClaimRequest {
+                let request = v1::FindSubmissionRequest {
                     shard: shard.to_string(),
                     namespace: Bytes::copy_from_slice(namespace.as_bytes()),
                     key: Bytes::copy_from_slice(key.as_bytes()),
                 };
-                let reply = client.clone().find_claim(request).await;
+                let reply = client.clone().find_submission(request).await;
                 let reply = reply.map_err(|status| from_status(shard, &status))?;
                 let part = reply.into_inner().part;
                 let part = part.map(|bytes| encoding::decode::<PartRecord>(&bytes));

@@ -9,7 +9,9 @@ use ganger_store::encoding;
 use ganger_types::command::{Decide, Enqueue, Receive};
 use ganger_types::limits::GRAPH_BYTES_MAX;
 use ganger_types::name::NameError;
-use ganger_types::{ClaimKey, Graph, JobId, Namespace, OutboxRecord, Part, ShardId, Timestamp};
+use ganger_types::{
+    Graph, IdempotencyKey, JobId, Namespace, OutboxRecord, Part, ShardId, Timestamp,
+};
 use tonic::{Request, Response, Status, Streaming};
 
 use crate::reach::{Reach, from_wait, to_wait};
@@ -177,17 +179,20 @@ impl Peers for Router {
         Ok(Response::new(v1::SubmissionDecided {}))
     }
 
-    async fn find_claim(
+    async fn find_submission(
         &self,
-        request: Request<v1::FindClaimRequest>,
-    ) -> Result<Response<v1::ClaimFound>, Status> {
+        request: Request<v1::FindSubmissionRequest>,
+    ) -> Result<Response<v1::SubmissionFound>, Status> {
         let request = request.into_inner();
         let reach = self.asked(&request.shard)?;
         let namespace = Namespace::new(&request.namespace).map_err(wrong)?;
-        let key = ClaimKey::new(&request.key).map_err(wrong)?;
-        let part = reach.find_claim(&namespace, &key).await.map_err(refused)?;
+        let key = IdempotencyKey::new(&request.key).map_err(wrong)?;
+        let part = reach
+            .find_submission(&namespace, &key)
+            .await
+            .map_err(refused)?;
         let part = part.map(|part| encoding::encode(&part).into());
-        Ok(Response::new(v1::ClaimFound { part }))
+        Ok(Response::new(v1::SubmissionFound { part }))
     }
 
     async fn find_missing(

@@ -141,35 +141,35 @@ impl Router {
 
     /// The answer to an earlier submission under the same key.
     async fn earlier(&self, spread: &Spread) -> Result<Option<Submitted>, RouteError> {
-        let (Some(key), Some(decider)) = (&spread.claim, spread.decider()) else {
+        let (Some(key), Some(decider)) = (&spread.idempotency_key, spread.decider()) else {
             return Ok(None);
         };
         let found = self
             .reach(decider)?
-            .find_claim(&spread.namespace, key)
+            .find_submission(&spread.namespace, key)
             .await?;
         let Some(PartRecord {
             graph,
-            claim: Some(claim),
+            answer: Some(answer),
             is_committed,
             ..
         }) = found
         else {
             return Ok(None);
         };
-        if claim.fingerprint != spread.fingerprint() {
-            return Err(Rejection::ClaimConflict.into());
+        if answer.fingerprint != spread.fingerprint() {
+            return Err(Rejection::IdempotencyConflict.into());
         }
         if !is_committed {
             // Its own submitter is at work, or has gone; preparing says so.
             return Ok(None);
         }
-        let numbers: Numbers = claim
+        let numbers: Numbers = answer
             .numbers
             .into_iter()
             .map(|(shard, first, tag)| (shard, (first, tag)))
             .collect();
-        let existed = claim.existed.into_iter().map(usize::try_from);
+        let existed = answer.existed.into_iter().map(usize::try_from);
         let existed: BTreeSet<usize> = existed.filter_map(Result::ok).collect();
         let earlier = spread.clone().without(&existed);
         Ok(Some(Submitted {

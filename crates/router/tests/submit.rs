@@ -225,7 +225,7 @@ fn walk(key: Option<&'static str>) -> Spread {
         .collect();
     Spread {
         namespace: Namespace::default(),
-        claim: key.map(ClaimKey::from_static),
+        idempotency_key: key.map(IdempotencyKey::from_static),
         jobs: vec![(shard("1"), job()), (shard("2"), job()), (shard("1"), mail)],
     }
 }
@@ -296,7 +296,7 @@ async fn rel_t1_who_waits_for_a_job_that_a_restored_server_never_had_learns_it()
     }));
     let spread = Spread {
         namespace: Namespace::default(),
-        claim: None,
+        idempotency_key: None,
         jobs: vec![
             (shard("3"), job()),
             (shard("2"), job()),
@@ -388,7 +388,7 @@ async fn a_job_that_does_not_exist_elsewhere_is_refused() {
         }];
         Spread {
             namespace: Namespace::default(),
-            claim: None,
+            idempotency_key: None,
             jobs: vec![(shard("1"), waits)],
         }
     };
@@ -418,7 +418,7 @@ async fn a_decision_that_does_not_wait_for_its_part_is_told_to_try_again() {
     };
     let spread = Spread {
         namespace: Namespace::default(),
-        claim: None,
+        idempotency_key: None,
         jobs: vec![(shard("1"), job())],
     };
     let numbers = [(shard("1"), (first, id_tag))].into();
@@ -449,7 +449,7 @@ fn given(id: &'static str, payload: &'static str) -> Spread {
     };
     Spread {
         namespace: Namespace::default(),
-        claim: None,
+        idempotency_key: None,
         jobs: vec![(shard("2"), job)],
     }
 }

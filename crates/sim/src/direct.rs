@@ -52,7 +52,7 @@ pub(crate) fn load(rows: &Rows, start: Start, planted: &mut Planted) -> Engine {
             Loaded::Input(row) => loader.input(&row),
             Loaded::Lease(record) => loader.lease(*record),
             Loaded::Unique(record) => loader.unique(*record),
-            Loaded::Claim(record) => loader.claim(*record),
+            Loaded::IdempotencyRecord(record) => loader.idempotency_record(*record),
             Loaded::TagCount(namespace, tag, count) => loader.tag_count(&namespace, tag, count),
             Loaded::GroupCount(namespace, group, count) => {
                 loader.group_count(&namespace, group, count);

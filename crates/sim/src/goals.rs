@@ -7,10 +7,10 @@ use crate::cluster::goals::GOALS as GOALS_OF_LEVEL_3;
 /// Goals that every campaign must reach, with the level at which they can be reached first.
 const GOALS: &[(&str, u8)] = &[
     // Submissions.
-    ("claim-repeated", 1),
-    ("claim-conflict", 1),
+    ("idempotency-key-repeated", 1),
+    ("idempotency-key-conflict", 1),
     ("existing-job-answered", 1),
-    ("claim-outlived-its-window", 1),
+    ("idempotency-key-outlived-its-window", 1),
     ("enqueued-behind-a-failed-dependency", 1),
     ("imported", 1),
     ("imported-as-failed", 1),

@@ -25,8 +25,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ganger_types::command::Enqueue;
 use ganger_types::{
-    Answer, ClaimKey, Command, Elapsed, JobId, JobKey, JobRecord, JobState, LeaseToken, Namespace,
-    NamespaceSettings, Now, Queue, QueueSettings, RequestId, ScheduleId, Timestamp, UniqueKey,
+    Answer, Command, Elapsed, IdempotencyKey, JobId, JobKey, JobRecord, JobState, LeaseToken,
+    Namespace, NamespaceSettings, Now, Queue, QueueSettings, RequestId, ScheduleId, Timestamp,
+    UniqueKey,
 };
 
 use crate::actor::names;
@@ -159,7 +160,7 @@ pub(crate) struct Oracle {
     queues: BTreeMap<(Namespace, Queue), QueueSettings>,
     namespaces: BTreeMap<Namespace, NamespaceSettings>,
     uniques: BTreeMap<(Namespace, UniqueKey), Occupied>,
-    claims: BTreeMap<(Namespace, ClaimKey), Claimed>,
+    idempotency_records: BTreeMap<(Namespace, IdempotencyKey), Claimed>,
     /// Until when jobs that were taken over are not taken again, whatever has become of them.
     marks: BTreeMap<(Namespace, JobId), Elapsed>,
     schedules: BTreeMap<(Namespace, ScheduleId), schedule::Plan>,

@@ -27,7 +27,7 @@ switches! {
         Priorities = "priorities",
         UniqueKeys = "unique-keys",
         GivenIds = "given-ids",
-        Claims = "claims",
+        IdempotencyRecords = "idempotency_records",
         Graphs = "graphs",
         EdgePolicies = "edge-policies",
         Refusals = "refusals",

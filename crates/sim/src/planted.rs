@@ -124,7 +124,7 @@ impl Planted {
                 Some(Loaded::Lease(record))
             }
             (7, Loaded::Lease(_))
-            | (11, Loaded::Claim(_))
+            | (11, Loaded::IdempotencyRecord(_))
             | (14, Loaded::Input(_))
             | (39, Loaded::Key(_)) => None,
             (13, Loaded::Queue(mut record)) => {

@@ -7,14 +7,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ganger_store::Loaded;
-use ganger_types::ClaimRecord;
+use ganger_types::IdempotencyRecord;
 use ganger_types::change::UniqueRecord;
 use ganger_types::command::{Retiree, RetireeQuery};
 use ganger_types::keys::KeyRecord;
 use ganger_types::{
-    Bytes, Change, ClaimKey, Day, Group, InputRow, InputState, JobId, JobKey, JobRecord, JobRef,
-    JobState, LeaseRecord, Meta, Namespace, NamespaceRecord, Queue, QueueRecord, ScheduleId,
-    ScheduleRecord, StatisticsRecord, Tag, Timestamp, UniqueKey,
+    Bytes, Change, Day, Group, IdempotencyKey, InputRow, InputState, JobId, JobKey, JobRecord,
+    JobRef, JobState, LeaseRecord, Meta, Namespace, NamespaceRecord, Queue, QueueRecord,
+    ScheduleId, ScheduleRecord, StatisticsRecord, Tag, Timestamp, UniqueKey,
 };
 
 /// A job that has ended.
@@ -39,7 +39,7 @@ pub(crate) struct Rows {
     pub(crate) namespaces: BTreeMap<Namespace, NamespaceRecord>,
     pub(crate) schedules: BTreeMap<(Namespace, ScheduleId), ScheduleRecord>,
     pub(crate) uniques: BTreeMap<(Namespace, UniqueKey), UniqueRecord>,
-    pub(crate) claims: BTreeMap<(Namespace, ClaimKey), ClaimRecord>,
+    pub(crate) idempotency_records: BTreeMap<(Namespace, IdempotencyKey), IdempotencyRecord>,
     pub(crate) tag_counts: BTreeMap<(Namespace, Tag), u64>,
     pub(crate) group_counts: BTreeMap<(Namespace, Group), u64>,
     pub(crate) tracked: BTreeMap<(Namespace, JobId), Timestamp>,
@@ -156,12 +156,14 @@ impl Rows {
             Change::RemoveUnique(namespace, key) => {
                 self.uniques.remove(&(namespace.clone(), key.clone()));
             }
-            Change::PutClaim(record) => {
+            Change::PutIdempotencyRecord(record) => {
                 let name = (record.namespace.clone(), record.key.clone());
-                self.claims.insert(name, ClaimRecord::clone(record));
+                self.idempotency_records
+                    .insert(name, IdempotencyRecord::clone(record));
             }
-            Change::RemoveClaim(namespace, key) => {
-                self.claims.remove(&(namespace.clone(), key.clone()));
+            Change::RemoveIdempotencyRecord(namespace, key) => {
+                self.idempotency_records
+                    .remove(&(namespace.clone(), key.clone()));
             }
             Change::PutTagCount(namespace, tag, count) => {
                 put_count(
@@ -310,9 +312,9 @@ impl Rows {
         self.uniques
             .values()
             .for_each(|record| each(Loaded::Unique(Box::new(record.clone()))));
-        self.claims
+        self.idempotency_records
             .values()
-            .for_each(|record| each(Loaded::Claim(Box::new(record.clone()))));
+            .for_each(|record| each(Loaded::IdempotencyRecord(Box::new(record.clone()))));
         for ((namespace, tag), count) in &self.tag_counts {
             each(Loaded::TagCount(namespace.clone(), tag.clone(), *count));
         }

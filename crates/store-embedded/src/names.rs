@@ -38,9 +38,10 @@ pub(crate) fn row_name(key: &RowKey<'_>) -> (Small, Vec<u8>) {
             Small::UniqueKeys,
             name(&[namespace.as_bytes(), key.as_bytes()]),
         ),
-        RowKey::Claim(namespace, key) => {
-            (Small::Claims, name(&[namespace.as_bytes(), key.as_bytes()]))
-        }
+        RowKey::SubmissionAnswer(namespace, key) => (
+            Small::IdempotencyRecords,
+            name(&[namespace.as_bytes(), key.as_bytes()]),
+        ),
         RowKey::TagCount(namespace, tag) => (
             Small::TagCounts,
             name(&[namespace.as_bytes(), tag.as_bytes()]),
@@ -178,7 +179,7 @@ pub(crate) enum Small {
     Queues,
     Schedules,
     UniqueKeys,
-    Claims,
+    IdempotencyRecords,
     TagCounts,
     GroupCounts,
     Tracked,
@@ -200,7 +201,7 @@ impl Small {
         Self::Queues,
         Self::Schedules,
         Self::UniqueKeys,
-        Self::Claims,
+        Self::IdempotencyRecords,
         Self::TagCounts,
         Self::GroupCounts,
         Self::Tracked,
@@ -231,7 +232,7 @@ impl Small {
             Self::Queues => "queues",
             Self::Schedules => "schedules",
             Self::UniqueKeys => "unique_keys",
-            Self::Claims => "claims",
+            Self::IdempotencyRecords => "claims",
             Self::TagCounts => "tag_counts",
             Self::GroupCounts => "group_counts",
             Self::Tracked => "tracked",

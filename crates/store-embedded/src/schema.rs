@@ -1,6 +1,6 @@
 //! The tables, and how an older file becomes one of today.
 
-use ganger_types::ClaimRecord;
+use ganger_types::IdempotencyRecord;
 use rusqlite::{Connection, TransactionBehavior};
 
 use crate::fault::Fault;
@@ -111,7 +111,7 @@ fn version_1(connection: &Connection) -> Result<(), Fault> {
 
 /// Idempotency keys hold runs of jobs instead of every single one.
 fn version_2(connection: &Connection) -> Result<(), Fault> {
-    upgrade::rewrite::<ClaimRecord>(connection, Small::Claims)
+    upgrade::rewrite::<IdempotencyRecord>(connection, Small::IdempotencyRecords)
 }
 
 /// There are other shards.

@@ -5,7 +5,7 @@ use ganger_store::encoding::{Cursor, Record, Writer, seal};
 use ganger_store::merge::RowKey;
 use ganger_types::change::UniqueRecord;
 use ganger_types::{
-    Change, ClaimRecord, Dependent, ElementRecord, Group, JobId, KeyRecord, Namespace,
+    Change, Dependent, ElementRecord, Group, IdempotencyRecord, JobId, KeyRecord, Namespace,
     NamespaceRecord, OutboxRecord, Part, PartRecord, PeerRecord, QlessKey, QlessRow, QueueRecord,
     ScheduleRecord, StatisticsRecord, Tag, Timestamp,
 };
@@ -93,7 +93,7 @@ fn encode(table: &str, name: &[u8], change: &Change, buffer: &mut Vec<u8>) -> bo
         Change::PutNamespace(record) => seal_record(table, name, &**record, buffer),
         Change::PutSchedule(record) => seal_record(table, name, &**record, buffer),
         Change::PutUnique(record) => seal_record(table, name, &**record, buffer),
-        Change::PutClaim(record) => seal_record(table, name, &**record, buffer),
+        Change::PutIdempotencyRecord(record) => seal_record(table, name, &**record, buffer),
         Change::PutStatistics(record) => seal_record(table, name, &**record, buffer),
         Change::PutPeer(record) => seal_record(table, name, &**record, buffer),
         Change::PutOutbox(record) => seal_record(table, name, &**record, buffer),
@@ -136,7 +136,9 @@ pub(crate) fn read(small: Small, name: &[u8], body: &[u8]) -> Result<Loaded, Fau
             Loaded::Schedule(Box::new(record::<ScheduleRecord>(table, name, body)?))
         }
         Small::UniqueKeys => Loaded::Unique(Box::new(record::<UniqueRecord>(table, name, body)?)),
-        Small::Claims => Loaded::Claim(Box::new(record::<ClaimRecord>(table, name, body)?)),
+        Small::IdempotencyRecords => {
+            Loaded::IdempotencyRecord(Box::new(record::<IdempotencyRecord>(table, name, body)?))
+        }
         Small::Statistics => {
             Loaded::Statistics(Box::new(record::<StatisticsRecord>(table, name, body)?))
         }

@@ -14,11 +14,11 @@ mod arbitrary_qless;
 #[cfg(test)]
 mod arbitrary_shards;
 mod changes;
-mod claim;
 mod commit;
 mod cursor;
 mod failure;
 mod history;
+mod idempotency;
 mod job;
 mod lease;
 mod new_job;

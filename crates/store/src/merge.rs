@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 
 use ganger_types::{
-    Bytes, Change, ClaimKey, Day, Graph, Group, InputRow, JobId, JobKey, JobRecord, LeaseRecord,
-    Namespace, QlessKey, Queue, ScheduleId, ShardId, Tag, Timestamp, UniqueKey,
+    Bytes, Change, Day, Graph, Group, IdempotencyKey, InputRow, JobId, JobKey, JobRecord,
+    LeaseRecord, Namespace, QlessKey, Queue, ScheduleId, ShardId, Tag, Timestamp, UniqueKey,
 };
 
 /// All that a commit does to one job.
@@ -50,7 +50,7 @@ pub enum RowKey<'a> {
     Namespace(&'a Namespace),
     Schedule(&'a Namespace, &'a ScheduleId),
     Unique(&'a Namespace, &'a UniqueKey),
-    Claim(&'a Namespace, &'a ClaimKey),
+    SubmissionAnswer(&'a Namespace, &'a IdempotencyKey),
     TagCount(&'a Namespace, &'a Tag),
     GroupCount(&'a Namespace, &'a Group),
     Tracked(&'a Namespace, &'a JobId),
@@ -187,8 +187,10 @@ fn row_key(change: &Change) -> Option<RowKey<'_>> {
         Change::RemoveSchedule(namespace, id) => RowKey::Schedule(namespace, id),
         Change::PutUnique(record) => RowKey::Unique(&record.namespace, &record.key),
         Change::RemoveUnique(namespace, key) => RowKey::Unique(namespace, key),
-        Change::PutClaim(record) => RowKey::Claim(&record.namespace, &record.key),
-        Change::RemoveClaim(namespace, key) => RowKey::Claim(namespace, key),
+        Change::PutIdempotencyRecord(record) => {
+            RowKey::SubmissionAnswer(&record.namespace, &record.key)
+        }
+        Change::RemoveIdempotencyRecord(namespace, key) => RowKey::SubmissionAnswer(namespace, key),
         Change::PutTagCount(namespace, tag, _) => RowKey::TagCount(namespace, tag),
         Change::PutGroupCount(namespace, group, _) => RowKey::GroupCount(namespace, group),
         Change::PutTracked(namespace, id, _) => RowKey::Tracked(namespace, id),

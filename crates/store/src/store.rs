@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ganger_types::ClaimRecord;
+use ganger_types::IdempotencyRecord;
 use ganger_types::change::UniqueRecord;
 use ganger_types::{
     Commit, Day, Dependent, ElementRecord, Epoch, Group, InputRow, JobId, JobKey, JobRecord,
@@ -35,7 +35,7 @@ pub enum Loaded {
     /// A unique key.
     Unique(Box<UniqueRecord>),
     /// An idempotency key.
-    Claim(Box<ClaimRecord>),
+    IdempotencyRecord(Box<IdempotencyRecord>),
     /// Bearers of a tag.
     TagCount(Namespace, Tag, u64),
     /// Failed jobs of a group.

@@ -5,11 +5,11 @@
 
 use bytes::Bytes;
 
-use crate::claim::ClaimRecord;
 use crate::id::{Epoch, JobId, JobKey, Position, ShardId};
+use crate::idempotency::IdempotencyRecord;
 use crate::job::{FailurePolicy, JobRecord, LeaseRecord};
 use crate::keys::{ElementRecord, KeyRecord};
-use crate::name::{ClaimKey, Graph, Group, Namespace, Queue, ScheduleId, Tag, UniqueKey};
+use crate::name::{Graph, Group, IdempotencyKey, Namespace, Queue, ScheduleId, Tag, UniqueKey};
 use crate::peer::{Dependent, OutboxRecord, Part, PartRecord, PeerRecord};
 use crate::qless::{QlessKey, QlessRow};
 use crate::queue::{NamespaceRecord, QueueRecord};
@@ -148,9 +148,9 @@ pub enum Change {
     /// Removes a unique key.
     RemoveUnique(Namespace, UniqueKey),
     /// Writes an idempotency key.
-    PutClaim(Box<ClaimRecord>),
+    PutIdempotencyRecord(Box<IdempotencyRecord>),
     /// Removes an idempotency key.
-    RemoveClaim(Namespace, ClaimKey),
+    RemoveIdempotencyRecord(Namespace, IdempotencyKey),
     /// Writes how many jobs bear a tag; 0 removes the row.
     PutTagCount(Namespace, Tag, u64),
     /// Writes how many kept jobs failed in a group; 0 removes the row.

@@ -9,7 +9,7 @@ use crate::import::Import;
 use crate::job::{FailurePolicy, Outcome, Priority, Progress, RetryPolicy};
 use crate::keys::KeyCalls;
 use crate::name::{
-    ClaimKey, Graph, Group, JobName, Kind, LabelKey, LabelValue, Namespace, Queue, RequestId,
+    Graph, Group, IdempotencyKey, JobName, Kind, LabelKey, LabelValue, Namespace, Queue, RequestId,
     ScheduleId, Tag, UniqueKey, Worker,
 };
 use crate::peer::{Looked, OutboxRecord, Part, Wait};
@@ -97,7 +97,7 @@ pub struct Enqueue {
     /// In order.
     pub jobs: Vec<NewJob>,
     /// A repeat under the same key within a day returns the first one's answer.
-    pub claim: Option<ClaimKey>,
+    pub idempotency_key: Option<IdempotencyKey>,
     /// Whether to name the whole as a graph, for cancelling and showing.
     pub graph: bool,
 }

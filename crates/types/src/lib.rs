@@ -5,10 +5,10 @@
 #![forbid(unsafe_code)]
 
 pub mod change;
-pub mod claim;
 pub mod command;
 pub mod event;
 pub mod id;
+pub mod idempotency;
 pub mod import;
 pub mod job;
 pub mod json_error;
@@ -32,10 +32,10 @@ mod whose;
 
 pub use bytes::Bytes;
 pub use change::{Change, Commit, InputRow, InputState, Meta};
-pub use claim::{Claim, ClaimRecord, ClaimedJobs, ClaimedRun};
 pub use command::Command;
 pub use event::{Event, Happening};
 pub use id::{Epoch, IdTag, JobId, JobKey, LeaseToken, Position, ShardId};
+pub use idempotency::{IdempotencyRecord, SubmissionAnswer, SubmittedJobs, SubmittedRun};
 pub use import::{Import, ImportRecord, Imported, JobSource, WorkItem};
 pub use job::{
     Backoff, Failure, FailurePolicy, Finished, HistoryEntry, JobRecord, JobState, LeaseRecord,
@@ -43,11 +43,11 @@ pub use job::{
 };
 pub use keys::{ElementRecord, KeyAnswers, KeyCalls, KeyRecord, KeyWait, Popped};
 pub use name::{
-    ClaimKey, Graph, Group, JobName, Kind, LabelKey, LabelValue, NameError, Namespace, Queue,
+    Graph, Group, IdempotencyKey, JobName, Kind, LabelKey, LabelValue, NameError, Namespace, Queue,
     RequestId, ScheduleId, Tag, UniqueKey, Worker,
 };
 pub use peer::{
-    Carried, Dependent, GraphRetry, Looked, Message, OutboxRecord, Part, PartClaim, PartRecord,
+    Carried, Dependent, GraphRetry, Looked, Message, OutboxRecord, Part, PartAnswer, PartRecord,
     PeerRecord, Wait, Within,
 };
 pub use place::{Guest, Place};

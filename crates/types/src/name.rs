@@ -99,7 +99,7 @@ names! {
     /// A key under which at most one job exists for a while.
     UniqueKey = "unique key";
     /// A key that makes a repeated submission return the first one's answer.
-    ClaimKey = "idempotency key";
+    IdempotencyKey = "idempotency key";
     /// A key that makes a repeated lease request return the first one's grants.
     RequestId = "request id";
     /// Jobs submitted together with their edges; named by its first job's id.

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use crate::command::NewJob;
 use crate::id::{IdTag, JobId, JobKey, ShardId};
 use crate::job::{FailurePolicy, Outcome};
-use crate::name::{ClaimKey, Graph, Namespace, Queue};
+use crate::name::{Graph, IdempotencyKey, Namespace, Queue};
 use crate::time::Timestamp;
 
 /// A job of another shard that waits for one of this shard.
@@ -70,15 +70,15 @@ pub struct PartRecord {
     /// Why it was called off before it was decided.
     pub cancelled: Option<String>,
     /// On the decider, the idempotency key that it was submitted under.
-    pub claim: Option<PartClaim>,
+    pub answer: Option<PartAnswer>,
 }
 
 /// The answer to a submission over several shards, kept for its repeat. The repeat brings the jobs, so their
 /// ids follow from the numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PartClaim {
+pub struct PartAnswer {
     /// The key.
-    pub key: ClaimKey,
+    pub key: IdempotencyKey,
     /// Hash of what was submitted.
     pub fingerprint: u64,
     /// The first number on each shard, and what ids are made with there.

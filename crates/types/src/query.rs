@@ -2,7 +2,8 @@
 
 use crate::id::{JobId, JobKey, ShardId};
 use crate::name::{
-    ClaimKey, Graph, Group, Kind, LabelKey, LabelValue, Namespace, Queue, ScheduleId, Tag, Worker,
+    Graph, Group, IdempotencyKey, Kind, LabelKey, LabelValue, Namespace, Queue, ScheduleId, Tag,
+    Worker,
 };
 use crate::place::Guest;
 use crate::states::JobStates;
@@ -50,7 +51,7 @@ pub enum Query {
     /// Submissions over several shards that are not decided.
     Undecided,
     /// The submission over several shards that this shard decided under an idempotency key.
-    Claim(Namespace, ClaimKey),
+    SubmissionAnswer(Namespace, IdempotencyKey),
     /// Which of these ids have jobs already, of the content that each fingerprint stands for.
     Given(Namespace, Vec<(JobId, u64)>),
     /// Recomputes every index and compares (`rel A1`).

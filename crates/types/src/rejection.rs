@@ -103,12 +103,12 @@ pub enum Rejection {
     #[error(
         "the idempotency key was used for another submission: use a new key, or repeat the first request unchanged"
     )]
-    ClaimConflict,
+    IdempotencyConflict,
     /// A submission under the idempotency key is being decided.
     #[error(
         "a submission under this idempotency key is being decided: repeat the request in a moment"
     )]
-    ClaimBusy,
+    IdempotencyKeyBusy,
     /// A submission refers to a job that does not exist.
     #[error("job {index} of the submission refers to job {dependency}, which does not exist here")]
     DependencyNotFound {
@@ -339,8 +339,8 @@ impl Rejection {
             Self::IdBusy { .. } => "id_busy",
             Self::IdEmpty { .. } => "id_empty",
             Self::IdReserved { .. } => "id_reserved",
-            Self::ClaimConflict => "idempotency_conflict",
-            Self::ClaimBusy => "idempotency_busy",
+            Self::IdempotencyConflict => "idempotency_conflict",
+            Self::IdempotencyKeyBusy => "idempotency_busy",
             Self::DependencyNotFound { .. } => "dependency_not_found",
             Self::MemberNotFound { .. } => "member_not_found",
             Self::Cycle { .. } => "cycle",
@@ -389,7 +389,7 @@ impl Rejection {
         matches!(
             self,
             Self::QueueFull { .. }
-                | Self::ClaimBusy
+                | Self::IdempotencyKeyBusy
                 | Self::IdBusy { .. }
                 | Self::JobPrepared { .. }
         )

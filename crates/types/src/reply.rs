@@ -147,8 +147,8 @@ pub enum Reply {
     Waits(Vec<Wait>),
     /// To [`crate::query::Query::Undecided`].
     Undecided(Vec<PartRecord>),
-    /// To [`crate::query::Query::Claim`].
-    Claim(Option<Box<PartRecord>>),
+    /// To [`crate::query::Query::SubmissionAnswer`].
+    SubmissionAnswer(Option<Box<PartRecord>>),
     /// To [`crate::query::Query::Given`]: for each id, in order, whether its job is there.
     Given(Vec<bool>),
     /// To [`crate::query::Query::Audit`]: what disagrees; empty is good.

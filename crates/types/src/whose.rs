@@ -60,7 +60,7 @@ impl Query {
             | Self::Schedule(namespace, _)
             | Self::ScheduleTimes(namespace, _, _)
             | Self::Statistics(namespace, ..)
-            | Self::Claim(namespace, _)
+            | Self::SubmissionAnswer(namespace, _)
             | Self::Guest(namespace, _)
             | Self::Given(namespace, _)
             | Self::Why(namespace, _) => Some(namespace),

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use ganger_engine::Spread;
 use ganger_proto::v1;
 use ganger_types::command::{Alter, Dependency, NewEdge, NewInput, NewJob, Start, Unique};
-use ganger_types::{ClaimKey, JobName, Kind, ShardId, Timestamp, UniqueKey, limits};
+use ganger_types::{IdempotencyKey, JobName, Kind, ShardId, Timestamp, UniqueKey, limits};
 
 use super::place::Shards;
 use super::{
@@ -25,15 +25,15 @@ pub(crate) fn enqueue(
     request: v1::EnqueueRequest,
 ) -> Result<(Spread, Vec<String>), Problem> {
     let namespace = super::namespace(&request.namespace)?;
-    let claim = unless_empty(
+    let idempotency_key = unless_empty(
         At::top("idempotency_key"),
         &request.idempotency_key,
-        ClaimKey::new,
+        IdempotencyKey::new,
     )?;
     let (jobs, names) = members(shards, request.jobs)?;
     let spread = Spread {
         namespace,
-        claim,
+        idempotency_key,
         jobs,
     };
     Ok((spread, names))

@@ -8,7 +8,7 @@ use ganger_router::{Busy, Submitted};
 use ganger_shard::CallError;
 use ganger_types::command::{NewInput, NewJob};
 use ganger_types::reply::Enqueued;
-use ganger_types::{ClaimKey, Command, JobRef, Namespace, Rejection, Reply, limits};
+use ganger_types::{Command, IdempotencyKey, JobRef, Namespace, Rejection, Reply, limits};
 use prost::Message as _;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Status, Streaming};
@@ -210,17 +210,17 @@ async fn collect(
     shards: Shards<'_>,
     mut parts: Streaming<v1::GraphPart>,
 ) -> Result<(Spread, Vec<String>), Status> {
-    let mut first: Option<(Namespace, Option<ClaimKey>)> = None;
+    let mut first: Option<(Namespace, Option<IdempotencyKey>)> = None;
     let mut wire = Vec::new();
     let mut bytes = 0;
     while let Some(part) = parts.message().await? {
         if first.is_none() {
-            let claim = decode::unless_empty(
+            let idempotency_key = decode::unless_empty(
                 At::top("idempotency_key"),
                 &part.idempotency_key,
-                ClaimKey::new,
+                IdempotencyKey::new,
             )?;
-            first = Some((decode::namespace(&part.namespace)?, claim));
+            first = Some((decode::namespace(&part.namespace)?, idempotency_key));
         }
         decode::at_most(
             At::top("jobs"),
@@ -239,14 +239,14 @@ async fn collect(
         )?;
         wire.extend(part.jobs);
     }
-    let (namespace, claim) = first.unwrap_or_default();
+    let (namespace, idempotency_key) = first.unwrap_or_default();
     let (mut jobs, names) = decode::members(shards, wire)?;
     for (_, job) in &mut jobs {
         detach(job);
     }
     let spread = Spread {
         namespace,
-        claim,
+        idempotency_key,
         jobs,
     };
     Ok((spread, names))

@@ -1,7 +1,7 @@
 //! A graph to be: our own form, and the way from either form to the jobs and their shards.
 
 use ganger_engine::Spread;
-use ganger_types::{ClaimKey, Namespace};
+use ganger_types::{IdempotencyKey, Namespace};
 use serde::Deserialize;
 use utoipa::ToSchema;
 
@@ -9,7 +9,7 @@ use crate::api::Api;
 use crate::decode::enq::{TaskId, TaskIn};
 use crate::decode::job::{JobIn, Members, caption};
 use crate::json;
-use crate::names::ClaimName;
+use crate::names::IdempotencyKeyName;
 use crate::problem::Problem;
 
 /// A graph: jobs with names, and references between them. All or none is enqueued.
@@ -23,7 +23,7 @@ pub(crate) struct GraphIn {
     /// The jobs, in any order.
     jobs: Vec<JobIn>,
     /// A repeat under the same key returns the first one's answer; as the header `Idempotency-Key`.
-    idempotency_key: Option<ClaimName>,
+    idempotency_key: Option<IdempotencyKeyName>,
 }
 
 /// A submission that has been read, and what the answer must repeat.
@@ -58,7 +58,7 @@ pub(crate) fn read(
     api: &Api,
     body: &[u8],
     namespace: Namespace,
-    claim: Option<ClaimKey>,
+    idempotency_key: Option<IdempotencyKey>,
 ) -> Result<Submission, Problem> {
     if body.trim_ascii_start().starts_with(b"[") {
         let mut text = body.to_vec();
@@ -67,7 +67,7 @@ pub(crate) fn read(
         let (jobs, called) = super::enq::convert(api, tasks)?;
         let spread = Spread {
             namespace,
-            claim,
+            idempotency_key,
             jobs,
         };
         return Ok(Submission {
@@ -77,7 +77,7 @@ pub(crate) fn read(
         });
     }
     let graph: GraphIn = json::read(body)?;
-    let claim = claim.or(graph.idempotency_key.map(|key| key.0));
+    let idempotency_key = idempotency_key.or(graph.idempotency_key.map(|key| key.0));
     let members = members(&graph.jobs)?;
     let mut called = Vec::with_capacity(graph.jobs.len());
     let mut jobs = Vec::with_capacity(graph.jobs.len());
@@ -87,7 +87,7 @@ pub(crate) fn read(
     }
     let spread = Spread {
         namespace,
-        claim,
+        idempotency_key,
         jobs,
     };
     Ok(Submission {

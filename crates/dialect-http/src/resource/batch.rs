@@ -191,7 +191,7 @@ impl Batch {
     fn read(&self, text: &[u8]) -> Result<Spread, Problem> {
         Ok(Spread {
             namespace: self.ask.namespace.clone(),
-            claim: None,
+            idempotency_key: None,
             jobs: vec![json::read::<JobIn>(text)?.convert_alone(&self.ask.api)?],
         })
     }
@@ -327,7 +327,7 @@ async fn send(ask: &RequestContext, jobs: Vec<NewJob>) -> Result<Vec<Enqueued>, 
         let enqueue = Enqueue {
             namespace: ask.namespace.clone(),
             jobs: jobs.clone(),
-            claim: None,
+            idempotency_key: None,
             graph: false,
         };
         match ask.call(Command::Enqueue(Box::new(enqueue))).await {

@@ -89,8 +89,12 @@ pub(crate) async fn submit(ask: RequestContext, body: GraphBody) -> Result<Respo
         called,
         pointer,
     } = {
-        let (api, namespace, claim) = (ask.api.clone(), ask.namespace.clone(), ask.claim()?);
-        let read = move |body: &[u8]| graph::read(&api, body, namespace, claim);
+        let (api, namespace, idempotency_key) = (
+            ask.api.clone(),
+            ask.namespace.clone(),
+            ask.idempotency_key()?,
+        );
+        let read = move |body: &[u8]| graph::read(&api, body, namespace, idempotency_key);
         json::apart(&ask.api, body.1, body.0, read).await?
     };
     let explain = |error| in_submission(error, &called, pointer);

@@ -47,7 +47,7 @@ pub(crate) async fn enqueue(
 ) -> Result<Response, Problem> {
     let spread = Spread {
         namespace: ask.namespace.clone(),
-        claim: ask.claim()?,
+        idempotency_key: ask.idempotency_key()?,
         jobs: vec![given.convert_alone(&ask.api)?],
     };
     let mut submitted = submission::submit(&ask, spread, false, Problem::from).await?;

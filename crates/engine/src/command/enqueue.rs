@@ -9,8 +9,9 @@ use ganger_types::change::UniqueRecord;
 use ganger_types::command::{Dependency, Enqueue, NewEdge, NewInput, NewJob, Start};
 use ganger_types::reply::Enqueued;
 use ganger_types::{
-    Answer, Change, Claim, ClaimRecord, ClaimedJobs, Due, FailurePolicy, Graph, IdTag, InputRow,
-    InputState, JobId, JobKey, JobRef, JobState, Now, Outcome, Rejection, Reply, RetryPolicy,
+    Answer, Change, Due, FailurePolicy, Graph, IdTag, IdempotencyRecord, InputRow, InputState,
+    JobId, JobKey, JobRef, JobState, Now, Outcome, Rejection, Reply, RetryPolicy, SubmissionAnswer,
+    SubmittedJobs,
 };
 
 use self::check::check_sizes;
@@ -28,7 +29,7 @@ use crate::peers::RemoteEdge;
 use crate::transition::Move;
 
 /// How long an idempotency key is remembered.
-const CLAIM_FOR: Duration = Duration::from_secs(86_400);
+const IDEMPOTENCY_KEY_FOR: Duration = Duration::from_secs(86_400);
 
 /// An edge of a new job, with what is known of its dependency now.
 struct PlannedEdge {
@@ -65,7 +66,7 @@ impl Engine {
         known: &Past,
         out: &mut Effects,
     ) -> Answer {
-        if let Some(answer) = self.repeated_claim(now, &cmd)? {
+        if let Some(answer) = self.repeated_submission(now, &cmd)? {
             return Ok(answer);
         }
         let members = self.check_submission(now, &cmd, known)?;
@@ -103,7 +104,7 @@ impl Engine {
         let space = self.make_space(&cmd.namespace);
         let jobs = self.name_members(&cmd, members);
         let graph = graph_name(&cmd, &jobs);
-        self.write_claim(now, space, &cmd, &jobs, graph.as_ref(), out);
+        self.write_answer(now, space, &cmd, &jobs, graph.as_ref(), out);
         let prints: Vec<Option<u64>> = members.iter().map(Member::fingerprint).collect();
         let batch = Batch {
             space,
@@ -158,7 +159,7 @@ impl Engine {
     }
 
     /// Remembers the answer for a repeat under the same key.
-    fn write_claim(
+    fn write_answer(
         &mut self,
         now: Now,
         space: SpaceIndex,
@@ -167,23 +168,26 @@ impl Engine {
         graph: Option<&Graph>,
         out: &mut Effects,
     ) {
-        let Some(key) = &cmd.claim else { return };
+        let Some(key) = &cmd.idempotency_key else {
+            return;
+        };
         let members = cmd.jobs.iter().zip(jobs);
-        let claim = Claim {
+        let answer = SubmissionAnswer {
             fingerprint: Fingerprint::of_submission(cmd),
-            jobs: ClaimedJobs::collect(
+            jobs: SubmittedJobs::collect(
                 members.map(|(job, made)| (made.key, &made.id, job.id.as_ref() == Some(&made.id))),
             ),
             graph: graph.cloned(),
-            until: now.wall.after(CLAIM_FOR),
+            until: now.wall.after(IDEMPOTENCY_KEY_FOR),
         };
         let state = &mut self.spaces[space.at()];
-        state.remember(key.clone(), claim.clone());
-        out.changes.push(Change::PutClaim(Box::new(ClaimRecord {
-            namespace: cmd.namespace.clone(),
-            key: key.clone(),
-            claim,
-        })));
+        state.remember(key.clone(), answer.clone());
+        out.changes
+            .push(Change::PutIdempotencyRecord(Box::new(IdempotencyRecord {
+                namespace: cmd.namespace.clone(),
+                key: key.clone(),
+                answer,
+            })));
     }
 
     /// Numbers and ids for all members, in order.

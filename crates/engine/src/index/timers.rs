@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use ganger_types::{ClaimKey, Due, Elapsed, Graph, JobKey, Now, ScheduleId, Timestamp, UniqueKey};
+use ganger_types::{
+    Due, Elapsed, Graph, IdempotencyKey, JobKey, Now, ScheduleId, Timestamp, UniqueKey,
+};
 
 /// What is due. The order settles ties: what frees a place goes before what takes one.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -18,7 +20,7 @@ pub(crate) enum Timer {
     /// A unique key becomes free.
     UniqueEnd(UniqueKey),
     /// An idempotency key is forgotten.
-    ClaimEnd(ClaimKey),
+    IdempotencyKeyEnd(IdempotencyKey),
     /// A part of a submission over several shards is asked about, decided against, or forgotten.
     Part(Graph),
 }

@@ -10,8 +10,8 @@ use ganger_types::command::{Decide, Dependency, Enqueue, Reserve};
 use ganger_types::limits::GRAPH_JOBS_MAX;
 use ganger_types::reply::Enqueued;
 use ganger_types::{
-    Answer, Change, ClaimKey, Due, Graph, JobId, JobKey, Message, Namespace, Now, Part, PartRecord,
-    Rejection, Reply,
+    Answer, Change, Due, Graph, IdempotencyKey, JobId, JobKey, Message, Namespace, Now, Part,
+    PartRecord, Rejection, Reply,
 };
 
 use crate::Effects;
@@ -22,7 +22,7 @@ use crate::names::SpaceIndex;
 use crate::past::Past;
 
 /// How long an idempotency key is remembered, as for other submissions.
-const CLAIM_FOR: Duration = Duration::from_secs(86_400);
+const IDEMPOTENCY_KEY_FOR: Duration = Duration::from_secs(86_400);
 /// How long a decider waits for whoever submits.
 const UNDECIDED_FOR: Duration = Duration::from_secs(120);
 /// How often a shard that holds a part asks the decider: at first, and where it has waited for long already.
@@ -86,7 +86,7 @@ impl Engine {
             let shard = self.shard.clone();
             return Err(Rejection::OwnShard { shard });
         }
-        self.check_claim(now, &part.record)?;
+        self.check_idempotency_key(now, &part.record)?;
         let prints = prints_of(&part);
         let cmd = as_submission(&mut part);
         let outside = self.check_part(now, &cmd, &prints, known);
@@ -110,38 +110,42 @@ impl Engine {
     }
 
     /// Refuses a second submission under a key. Whoever submits has asked before, so this is rare.
-    fn check_claim(&self, now: Now, record: &PartRecord) -> Result<(), Rejection> {
-        let Some(claim) = &record.claim else {
+    fn check_idempotency_key(&self, now: Now, record: &PartRecord) -> Result<(), Rejection> {
+        let Some(answer) = &record.answer else {
             return Ok(());
         };
         let space = self.find_space(&record.namespace);
-        if space.is_some_and(|space| self.spaces[space.at()].claims.contains_key(&claim.key)) {
-            return Err(Rejection::ClaimConflict);
+        if space.is_some_and(|space| {
+            self.spaces[space.at()]
+                .idempotency_records
+                .contains_key(&answer.key)
+        }) {
+            return Err(Rejection::IdempotencyConflict);
         }
-        match self.claimed_part(now, &record.namespace, &claim.key) {
+        match self.part_with_key(now, &record.namespace, &answer.key) {
             None => Ok(()),
             Some(earlier) => {
-                let print = earlier.claim.as_ref().map(|claim| claim.fingerprint);
-                Err(if print == Some(claim.fingerprint) {
-                    Rejection::ClaimBusy
+                let print = earlier.answer.as_ref().map(|answer| answer.fingerprint);
+                Err(if print == Some(answer.fingerprint) {
+                    Rejection::IdempotencyKeyBusy
                 } else {
-                    Rejection::ClaimConflict
+                    Rejection::IdempotencyConflict
                 })
             }
         }
     }
 
     /// The submission over several shards that was decided here, or will be, under an idempotency key.
-    pub(crate) fn claimed_part(
+    pub(crate) fn part_with_key(
         &self,
         now: Now,
         namespace: &Namespace,
-        key: &ClaimKey,
+        key: &IdempotencyKey,
     ) -> Option<&PartRecord> {
         let space = self.find_space(namespace)?;
-        let graph = self.spaces[space.at()].part_claims.get(key)?;
+        let graph = self.spaces[space.at()].part_idempotency_keys.get(key)?;
         let part = self.peers.parts.get(&(namespace.clone(), graph.clone()))?;
-        (now.wall < part.prepared_at.after(CLAIM_FOR)).then_some(part)
+        (now.wall < part.prepared_at.after(IDEMPOTENCY_KEY_FOR)).then_some(part)
     }
 
     /// All that enqueueing would check, and what only one shard can do. Gives the jobs outside the submission
@@ -203,9 +207,11 @@ impl Engine {
                 state.promised.insert(id.clone(), *key);
             }
         }
-        if let Some(claim) = &record.claim {
+        if let Some(answer) = &record.answer {
             let graph = record.graph.clone();
-            state.part_claims.insert(claim.key.clone(), graph);
+            state
+                .part_idempotency_keys
+                .insert(answer.key.clone(), graph);
         }
         let name = (record.namespace.clone(), record.graph.clone());
         if !record.is_committed {
@@ -365,10 +371,10 @@ impl Engine {
         let record = self.peers.parts.remove(name)?;
         self.peers.part_due.remove(name);
         let space = self.make_space(&record.namespace);
-        if let Some(claim) = &record.claim {
-            let claims = &mut self.spaces[space.at()].part_claims;
-            if claims.get(&claim.key) == Some(&record.graph) {
-                claims.remove(&claim.key);
+        if let Some(answer) = &record.answer {
+            let idempotency_records = &mut self.spaces[space.at()].part_idempotency_keys;
+            if idempotency_records.get(&answer.key) == Some(&record.graph) {
+                idempotency_records.remove(&answer.key);
             }
         }
         let (namespace, graph) = name.clone();
@@ -469,7 +475,7 @@ fn as_submission(part: &mut Part) -> Enqueue {
     Enqueue {
         namespace: part.record.namespace.clone(),
         jobs: std::mem::take(&mut part.jobs),
-        claim: None,
+        idempotency_key: None,
         graph: true,
     }
 }

@@ -10,8 +10,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ganger_types::command::{Dependency, Enqueue, NewEdge, NewInput, NewJob};
 use ganger_types::{
-    ClaimKey, Dependent, FailurePolicy, Graph, IdTag, InputRow, JobId, JobKey, JobRef, Namespace,
-    Part, PartClaim, PartRecord, Rejection, ShardId, Timestamp,
+    Dependent, FailurePolicy, Graph, IdTag, IdempotencyKey, InputRow, JobId, JobKey, JobRef,
+    Namespace, Part, PartAnswer, PartRecord, Rejection, ShardId, Timestamp,
 };
 
 use crate::command::{Fingerprint, check_references, edges_of};
@@ -23,7 +23,7 @@ pub struct Spread {
     /// Whose.
     pub namespace: Namespace,
     /// A repeat under the same key within a day returns the first one's answer.
-    pub claim: Option<ClaimKey>,
+    pub idempotency_key: Option<IdempotencyKey>,
     /// In order, with their shards.
     pub jobs: Vec<(ShardId, NewJob)>,
 }
@@ -90,7 +90,7 @@ impl Spread {
         Enqueue {
             namespace: self.namespace,
             jobs: self.jobs.into_iter().map(|(_, job)| job).collect(),
-            claim: self.claim,
+            idempotency_key: self.idempotency_key,
             graph,
         }
     }
@@ -234,7 +234,7 @@ impl Remainder {
         Self {
             spread: Spread {
                 namespace: spread.namespace,
-                claim: spread.claim,
+                idempotency_key: spread.idempotency_key,
                 jobs,
             },
             there,
@@ -303,7 +303,7 @@ impl Remainder {
     ) -> BTreeMap<ShardId, Part> {
         let there = self.there.iter().zip(0_u32..);
         let existed = there.filter_map(|(job, place)| job.is_some().then_some(place));
-        let claim = self.spread.claim.clone().map(|key| PartClaim {
+        let answer = self.spread.idempotency_key.clone().map(|key| PartAnswer {
             key,
             fingerprint: self.fingerprint,
             numbers: numbers
@@ -329,7 +329,7 @@ impl Remainder {
                 prepared_at: Timestamp(0),
                 is_committed: false,
                 cancelled: None,
-                claim: claim.clone().filter(|_| shard == *decider),
+                answer: answer.clone().filter(|_| shard == *decider),
             };
             let part = Part {
                 record,

@@ -1,7 +1,7 @@
 //! The integration tests of this crate, in one program: each further one links everything again.
 
-mod claims;
 mod guests;
+mod idempotency;
 mod import;
 mod keys;
 mod order;

@@ -687,15 +687,15 @@ fn ids_in_the_form_of_ours_are_refused() {
 #[test]
 fn rel_p1_an_idempotency_key_returns_the_first_answer() {
     let mut world = World::new();
-    let claim = |payload: &'static str| {
+    let keyed = |payload: &'static str| {
         let jobs = vec![NewJob {
             payload: payload.into(),
             ..job()
         }];
-        let claim = Some(ClaimKey::from_static("k"));
+        let idempotency_key = Some(IdempotencyKey::from_static("k"));
         Command::Enqueue(Box::new(Enqueue {
             jobs,
-            claim,
+            idempotency_key,
             ..Enqueue::default()
         }))
     };
@@ -703,7 +703,7 @@ fn rel_p1_an_idempotency_key_returns_the_first_answer() {
         jobs: first,
         repeat: false,
         ..
-    } = world.ok(claim("1"))
+    } = world.ok(keyed("1"))
     else {
         panic!()
     };
@@ -712,14 +712,14 @@ fn rel_p1_an_idempotency_key_returns_the_first_answer() {
         jobs: again,
         repeat: true,
         ..
-    } = world.ok(claim("1"))
+    } = world.ok(keyed("1"))
     else {
         panic!()
     };
     assert_eq!(first[0].id, again[0].id);
-    assert_eq!(world.refused(claim("2")), "idempotency_conflict");
+    assert_eq!(world.refused(keyed("2")), "idempotency_conflict");
     world.pass(secs(86_400));
-    let Reply::Enqueued { repeat: false, .. } = world.ok(claim("2")) else {
+    let Reply::Enqueued { repeat: false, .. } = world.ok(keyed("2")) else {
         panic!()
     };
 }

@@ -340,7 +340,7 @@ fn begin() -> (Scope, Vec<State>) {
     ];
     let spread = Spread {
         namespace: Namespace::default(),
-        claim: None,
+        idempotency_key: None,
         jobs: vec![(shard("1"), job()), (shard("2"), job()), (shard("2"), last)],
     };
     let parts = cluster.cut(spread);

@@ -77,7 +77,7 @@ fn a_mail_takes_the_results_of_two_shards_in_order() {
 fn one_on_each() -> Spread {
     Spread {
         namespace: Namespace::default(),
-        claim: None,
+        idempotency_key: None,
         jobs: vec![(shard("1"), job()), (shard("2"), job())],
     }
 }
@@ -112,7 +112,7 @@ fn rel_g8_a_submission_that_nobody_decides_leaves_nothing() {
     named.id = Some(JobId::new("mine").unwrap());
     let spread = Spread {
         namespace: Namespace::default(),
-        claim: None,
+        idempotency_key: None,
         jobs: vec![(shard("1"), job()), (shard("2"), named.clone())],
     };
     let parts = cluster.cut(spread);
@@ -139,7 +139,7 @@ fn rel_g8_a_part_that_does_not_know_asks_the_decider() {
     let mut cluster = Cluster::new(&["1", "2"]);
     let spread = || Spread {
         namespace: Namespace::default(),
-        claim: None,
+        idempotency_key: None,
         jobs: vec![(shard("1"), job()), (shard("2"), job())],
     };
     // The decider never heard of it: its part was lost on the way.
@@ -211,7 +211,7 @@ fn rel_g9_a_graph_is_called_off_on_every_shard_also_where_it_is_not_decided_yet(
     let mut cluster = Cluster::new(&["1", "2", "3"]);
     let spread = Spread {
         namespace: Namespace::default(),
-        claim: None,
+        idempotency_key: None,
         jobs: vec![
             (shard("1"), job()),
             (shard("2"), after(job(), &[0])),
@@ -244,7 +244,7 @@ fn rel_g9_a_graph_is_called_off_also_where_its_part_comes_after_the_word_of_it()
             let mut cluster = Cluster::new(&["1", "2", "3"]);
             let spread = Spread {
                 namespace: Namespace::default(),
-                claim: None,
+                idempotency_key: None,
                 jobs: vec![
                     (shard("1"), job()),
                     (shard("2"), job()),
@@ -487,7 +487,7 @@ fn rel_k2_what_an_undecided_submission_waits_for_is_not_deleted() {
     let jobs = vec![(shard("1"), waits), (shard("2"), job())];
     let parts = cluster.cut(Spread {
         namespace: Namespace::default(),
-        claim: None,
+        idempotency_key: None,
         jobs,
     });
     cluster.prepare(&parts);
@@ -642,7 +642,7 @@ fn what_only_one_shard_can_do_is_refused() {
     });
     let spread = Spread {
         namespace: Namespace::default(),
-        claim: None,
+        idempotency_key: None,
         jobs: vec![(shard("1"), job()), (shard("2"), unique)],
     };
     let parts = cluster.cut(spread);
@@ -659,7 +659,7 @@ fn what_only_one_shard_can_do_is_refused() {
 fn circles_over_shards_are_refused() {
     let spread = Spread {
         namespace: Namespace::default(),
-        claim: None,
+        idempotency_key: None,
         jobs: vec![
             (shard("1"), after(job(), &[1])),
             (shard("2"), after(job(), &[0])),
@@ -673,7 +673,7 @@ fn rel_p1_a_key_is_taken_by_the_first_submission_under_it() {
     let mut cluster = Cluster::new(&["1", "2"]);
     let spread = |jobs: &[&str]| Spread {
         namespace: Namespace::default(),
-        claim: Some(ClaimKey::from_static("k")),
+        idempotency_key: Some(IdempotencyKey::from_static("k")),
         jobs: jobs.iter().map(|name| (shard(name), job())).collect(),
     };
     let first = cluster.cut(spread(&["1", "2"]));
@@ -688,11 +688,11 @@ fn rel_p1_a_key_is_taken_by_the_first_submission_under_it() {
     assert_eq!(refused(&other), "idempotency_conflict");
     cluster.decide(&first, true).unwrap();
     cluster.restart_all();
-    let claim = Query::Claim(Namespace::default(), ClaimKey::from_static("k"));
-    let Reply::Claim(Some(part)) = cluster.named("1").query(claim.clone()) else {
+    let query = Query::SubmissionAnswer(Namespace::default(), IdempotencyKey::from_static("k"));
+    let Reply::SubmissionAnswer(Some(part)) = cluster.named("1").query(query.clone()) else {
         panic!("it was decided here");
     };
-    let claimed = part.claim.unwrap();
+    let claimed = part.answer.unwrap();
     let repeat = spread(&["1", "2"]);
     assert_eq!(claimed.fingerprint, repeat.fingerprint());
     let numbers = claimed.numbers.into_iter();
@@ -711,7 +711,10 @@ fn rel_p1_a_key_is_taken_by_the_first_submission_under_it() {
         .collect();
     assert_eq!(ids, first.ids);
     cluster.pass(secs(86_401));
-    assert_eq!(cluster.named("1").query(claim), Reply::Claim(None));
+    assert_eq!(
+        cluster.named("1").query(query),
+        Reply::SubmissionAnswer(None)
+    );
 }
 
 #[test]
@@ -719,7 +722,7 @@ fn a_part_whose_jobs_are_waited_for_here_through_the_outbox_is_refused() {
     let mut cluster = Cluster::new(&["1", "2"]);
     let spread = Spread {
         namespace: Namespace::default(),
-        claim: None,
+        idempotency_key: None,
         jobs: vec![(shard("1"), job()), (shard("2"), after(job(), &[0]))],
     };
     let parts = cluster.cut(spread);
@@ -805,7 +808,7 @@ fn rel_p1_a_part_makes_no_second_job_under_an_id() {
     let mut cluster = Cluster::new(&["1", "2"]);
     let spread = |id| Spread {
         namespace: Namespace::default(),
-        claim: None,
+        idempotency_key: None,
         jobs: vec![(shard("1"), job()), (shard("2"), given(id))],
     };
     let (first, second) = (cluster.cut(spread("x")), cluster.cut(spread("x")));
@@ -849,7 +852,7 @@ fn rel_p4_a_member_that_is_not_decided_here_is_prepared_and_not_unknown() {
     let mut cluster = Cluster::new(&["1", "2"]);
     let spread = Spread {
         namespace: Namespace::default(),
-        claim: None,
+        idempotency_key: None,
         jobs: vec![
             (shard("1"), job()),
             (shard("2"), given("x")),

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ganger_engine::{Archive, Effects, Engine, Known, Loader, Members, Start, read_followers};
-use ganger_types::ClaimRecord;
+use ganger_types::IdempotencyRecord;
 use ganger_types::change::UniqueRecord;
 use ganger_types::command::*;
 use ganger_types::query::Query;
@@ -32,7 +32,7 @@ pub struct Rows {
     pub namespaces: BTreeMap<Namespace, NamespaceRecord>,
     pub schedules: BTreeMap<(Namespace, ScheduleId), ScheduleRecord>,
     pub unique: BTreeMap<(Namespace, UniqueKey), UniqueRecord>,
-    pub claims: BTreeMap<(Namespace, ClaimKey), ClaimRecord>,
+    pub idempotency_records: BTreeMap<(Namespace, IdempotencyKey), IdempotencyRecord>,
     pub tags: BTreeMap<(Namespace, Tag), u64>,
     pub groups: BTreeMap<(Namespace, Group), u64>,
     pub tracked: BTreeMap<(Namespace, JobId), Timestamp>,
@@ -139,12 +139,14 @@ impl Rows {
             Change::RemoveUnique(namespace, key) => {
                 self.unique.remove(&(namespace, key)).expect("it is there");
             }
-            Change::PutClaim(record) => {
-                self.claims
+            Change::PutIdempotencyRecord(record) => {
+                self.idempotency_records
                     .insert((record.namespace.clone(), record.key.clone()), *record);
             }
-            Change::RemoveClaim(namespace, key) => {
-                self.claims.remove(&(namespace, key)).expect("it is there");
+            Change::RemoveIdempotencyRecord(namespace, key) => {
+                self.idempotency_records
+                    .remove(&(namespace, key))
+                    .expect("it is there");
             }
             Change::PutTagCount(namespace, tag, count) => {
                 put_count(&mut self.tags, (namespace, tag), count);
@@ -418,7 +420,9 @@ impl World {
         rows.inputs.values().for_each(|row| loader.input(row));
         rows.leases.into_values().for_each(|row| loader.lease(row));
         rows.unique.into_values().for_each(|row| loader.unique(row));
-        rows.claims.into_values().for_each(|row| loader.claim(row));
+        rows.idempotency_records
+            .into_values()
+            .for_each(|row| loader.idempotency_record(row));
         rows.tags
             .into_iter()
             .for_each(|((space, tag), count)| loader.tag_count(&space, tag, count));

@@ -229,7 +229,7 @@ fn give(loader: &mut Loader, row: Loaded) {
         Loaded::Input(row) => loader.input(&row),
         Loaded::Lease(lease) => loader.lease(*lease),
         Loaded::Unique(record) => loader.unique(*record),
-        Loaded::Claim(record) => loader.claim(*record),
+        Loaded::IdempotencyRecord(record) => loader.idempotency_record(*record),
         Loaded::TagCount(namespace, tag, count) => loader.tag_count(&namespace, tag, count),
         Loaded::GroupCount(namespace, group, count) => {
             loader.group_count(&namespace, group, count);

@@ -2,8 +2,8 @@
 
 use ganger_types::query::Query;
 use ganger_types::{
-    ClaimKey, Clock, Command, Group, Kind, LabelKey, LabelValue, Namespace, Queue, ScheduleId, Tag,
-    UniqueKey, Worker,
+    Clock, Command, Group, IdempotencyKey, Kind, LabelKey, LabelValue, Namespace, Queue,
+    ScheduleId, Tag, UniqueKey, Worker,
 };
 
 use crate::dice::Dice;
@@ -113,8 +113,8 @@ pub(crate) fn label(dice: &mut Dice) -> (LabelKey, LabelValue) {
     (LabelKey::from_static("tenant"), value)
 }
 
-pub(crate) fn claim(plan: &Plan, dice: &mut Dice) -> ClaimKey {
-    ClaimKey::new(format!("claim{}", dice.index(plan.keys * 4))).expect(SHORT)
+pub(crate) fn idempotency_key(plan: &Plan, dice: &mut Dice) -> IdempotencyKey {
+    IdempotencyKey::new(format!("key{}", dice.index(plan.keys * 4))).expect(SHORT)
 }
 
 pub(crate) fn unique(plan: &Plan, dice: &mut Dice) -> UniqueKey {

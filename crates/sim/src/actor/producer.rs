@@ -26,7 +26,7 @@ pub(crate) fn act(plan: &Plan, lore: &mut Lore, dice: &mut Dice, now: Now) -> Co
     if plan.does(Feature::Imports) && dice.chance(100) {
         return importer::act(plan, lore, dice, now);
     }
-    if plan.does(Feature::Claims)
+    if plan.does(Feature::IdempotencyRecords)
         && dice.chance(150)
         && let Some(earlier) = dice.maybe(&lore.submissions)
     {
@@ -50,13 +50,13 @@ pub(crate) fn act(plan: &Plan, lore: &mut Lore, dice: &mut Dice, now: Now) -> Co
         cmd.jobs = (0..count).map(|_| job(plan, lore, dice, now)).collect();
         refer_to_existing(plan, lore, dice, &mut cmd);
     }
-    if plan.does(Feature::Claims) && dice.chance(400) {
-        cmd.claim = Some(names::claim(plan, dice));
+    if plan.does(Feature::IdempotencyRecords) && dice.chance(400) {
+        cmd.idempotency_key = Some(names::idempotency_key(plan, dice));
     }
     if plan.does(Feature::Refusals) && dice.chance(100) {
         spoil(&mut cmd, dice, now);
     }
-    if cmd.claim.is_some() || cmd.jobs.iter().any(|job| job.id.is_some()) {
+    if cmd.idempotency_key.is_some() || cmd.jobs.iter().any(|job| job.id.is_some()) {
         if lore.submissions.len() == 12 {
             lore.submissions.remove(0);
         }

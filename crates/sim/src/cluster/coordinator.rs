@@ -40,7 +40,7 @@ enum Next {
 fn first_step(spread: &Spread) -> Next {
     if spread.only_shard().is_some() {
         Next::Enqueue
-    } else if spread.claim.is_some() {
+    } else if spread.idempotency_key.is_some() {
         Next::Ask
     } else {
         Next::Look(spread.given().into_keys().collect())
@@ -76,12 +76,12 @@ impl World {
             number: self.coordinators.len(),
         };
         let mut spread = graphs::draw(&around, dice);
-        if self.plan.does(Feature::Claims) && dice.chance(300) {
+        if self.plan.does(Feature::IdempotencyRecords) && dice.chance(300) {
             let key = graphs::key(dice.below(6));
             let earlier = self.coordinators.iter().rev();
             let earlier = earlier
                 .map(|coordinator| &coordinator.spread)
-                .find(|earlier| earlier.claim.as_ref() == Some(&key));
+                .find(|earlier| earlier.idempotency_key.as_ref() == Some(&key));
             if let Some(earlier) = earlier {
                 spread = earlier.clone();
             } else {
@@ -89,7 +89,7 @@ impl World {
                     job.id = None;
                 }
             }
-            spread.claim = Some(key);
+            spread.idempotency_key = Some(key);
         } else if self.plan.does(Feature::GivenIds) && dice.chance(250) {
             spread = self.repeated(dice).unwrap_or(spread);
         }
@@ -116,7 +116,8 @@ impl World {
     fn repeated(&mut self, dice: &mut Dice) -> Option<Spread> {
         let recent = self.coordinators.len().saturating_sub(8);
         let has_ids = |one: &&Coordinator| {
-            one.spread.claim.is_none() && one.spread.jobs.iter().any(|(_, job)| job.id.is_some())
+            one.spread.idempotency_key.is_none()
+                && one.spread.jobs.iter().any(|(_, job)| job.id.is_some())
         };
         let earlier: Vec<&Coordinator> =
             self.coordinators[recent..].iter().filter(has_ids).collect();
@@ -179,26 +180,26 @@ impl World {
 
     fn ask_for_key(&mut self, number: usize) -> Result<Next, crate::oracle::Violation> {
         let spread = self.coordinators[number].spread.clone();
-        let (Some(key), Some(decider)) = (&spread.claim, spread.decider()) else {
+        let (Some(key), Some(decider)) = (&spread.idempotency_key, spread.decider()) else {
             return Ok(Next::Over);
         };
-        let query = Query::Claim(Namespace::default(), key.clone());
+        let query = Query::SubmissionAnswer(Namespace::default(), key.clone());
         let node = self.place(decider);
-        let Heard::Answer(Ok(Reply::Claim(found))) =
+        let Heard::Answer(Ok(Reply::SubmissionAnswer(found))) =
             self.ask(node, Command::Query(Box::new(query)))?
         else {
             return Ok(Next::Over);
         };
         if let Some(part) = found
             && part.is_committed
-            && let Some(claim) = part.claim
+            && let Some(answer) = part.answer
         {
-            if claim.fingerprint != spread.fingerprint() {
+            if answer.fingerprint != spread.fingerprint() {
                 return Ok(Next::Over);
             }
-            let numbers = claim.numbers.into_iter();
+            let numbers = answer.numbers.into_iter();
             let numbers = numbers.map(|(shard, first, tag)| (shard, (first, tag)));
-            let existed = claim.existed.into_iter();
+            let existed = answer.existed.into_iter();
             let existed = existed
                 .map(|place| usize::try_from(place).expect("few"))
                 .collect();
@@ -475,7 +476,7 @@ impl World {
     fn is_first_under_its_key(&self, number: usize) -> Ran {
         let me = &self.coordinators[number];
         let is_clear = !self.plan.suffers(Fault::WallJumps) && !self.oracle.is_lawless;
-        let Some(key) = me.spread.claim.as_ref().filter(|_| is_clear) else {
+        let Some(key) = me.spread.idempotency_key.as_ref().filter(|_| is_clear) else {
             return Ok(());
         };
         let twin = self.coordinators.iter().find(|other| {
@@ -484,7 +485,7 @@ impl World {
                 .as_ref()
                 .filter(|graph| Some(*graph) != me.graph.as_ref());
             let known = graph.and_then(|graph| self.oracle.find(graph));
-            other.spread.claim.as_ref() == Some(key)
+            other.spread.idempotency_key.as_ref() == Some(key)
                 && me.began_at.abs_diff(other.began_at) < KEY_SURE_FOR
                 && known.is_some_and(|known| self.oracle.graphs[known].is_decided)
         });

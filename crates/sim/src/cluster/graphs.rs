@@ -3,7 +3,8 @@
 use ganger_engine::Spread;
 use ganger_types::command::{Dependency, NewEdge, NewInput, NewJob};
 use ganger_types::{
-    Backoff, Bytes, ClaimKey, FailurePolicy, JobId, JobRef, Kind, Namespace, RetryPolicy, ShardId,
+    Backoff, Bytes, FailurePolicy, IdempotencyKey, JobId, JobRef, Kind, Namespace, RetryPolicy,
+    ShardId,
 };
 
 use crate::dice::Dice;
@@ -34,14 +35,14 @@ pub(crate) fn draw(around: &Around<'_>, dice: &mut Dice) -> Spread {
     }
     Spread {
         namespace: Namespace::default(),
-        claim: None,
+        idempotency_key: None,
         jobs,
     }
 }
 
 /// Puts a submission under an idempotency key.
-pub(crate) fn key(number: u64) -> ClaimKey {
-    ClaimKey::new(format!("key-{number}")).expect("a key is short")
+pub(crate) fn key(number: u64) -> IdempotencyKey {
+    IdempotencyKey::new(format!("key-{number}")).expect("a key is short")
 }
 
 /// For each job, the members it waits for.

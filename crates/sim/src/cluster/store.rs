@@ -154,7 +154,7 @@ fn give(loader: &mut Loader, row: Loaded) {
             }
         }
         Loaded::Lease(record) => loader.lease(*record),
-        Loaded::Claim(record) => loader.claim(*record),
+        Loaded::IdempotencyRecord(record) => loader.idempotency_record(*record),
         Loaded::TagCount(namespace, tag, count) => loader.tag_count(&namespace, tag, count),
         Loaded::GroupCount(namespace, group, count) => loader.group_count(&namespace, group, count),
         Loaded::Statistics(record) => loader.statistics(*record),

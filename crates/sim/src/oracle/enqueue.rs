@@ -14,11 +14,11 @@ use super::job::{Known, Slot, Stand, When};
 use super::{Claimed, Judged, Occupied, Oracle};
 
 /// A repeated submission gets the first one's answer for so long.
-const CLAIM_WINDOW: Duration = Duration::from_secs(86_400);
+const IDEMPOTENCY_WINDOW: Duration = Duration::from_secs(86_400);
 
 impl Oracle {
     pub(super) fn enqueue(&mut self, cmd: &Enqueue, answer: &Answer) -> Judged {
-        if let Some(judged) = self.repeated_claim(cmd, answer) {
+        if let Some(judged) = self.repeated_submission(cmd, answer) {
             return judged;
         }
         let mut objections = self.objections(cmd);
@@ -56,9 +56,11 @@ impl Oracle {
         Err(self.wrong("P6", what, Vec::new()))
     }
 
-    fn repeated_claim(&mut self, cmd: &Enqueue, answer: &Answer) -> Option<Judged> {
-        let claim = cmd.claim.as_ref()?;
-        let earlier = self.claims.get(&(cmd.namespace.clone(), claim.clone()))?;
+    fn repeated_submission(&mut self, cmd: &Enqueue, answer: &Answer) -> Option<Judged> {
+        let key = cmd.idempotency_key.as_ref()?;
+        let earlier = self
+            .idempotency_records
+            .get(&(cmd.namespace.clone(), key.clone()))?;
         let same = earlier.submission.jobs == cmd.jobs && earlier.submission.graph == cmd.graph;
         let right = match answer {
             Ok(Reply::Enqueued {
@@ -69,19 +71,19 @@ impl Oracle {
                     .map(|job| (job.key, job.id.clone()))
                     .eq(earlier.jobs.iter().cloned())
             }
-            Err(Rejection::ClaimConflict) => !same,
+            Err(Rejection::IdempotencyConflict) => !same,
             _ => false,
         };
         if right {
             self.goals.reach(if same {
-                "claim-repeated"
+                "idempotency-key-repeated"
             } else {
-                "claim-conflict"
+                "idempotency-key-conflict"
             });
             return Some(Ok(()));
         }
         let what = format!(
-            "a repeat under claim {claim} (same content: {same}) was answered {answer:?} instead of {:?}",
+            "a repeat under the idempotency key {key} (same content: {same}) was answered {answer:?} instead of {:?}",
             earlier.jobs
         );
         Some(Err(self.wrong("P1", what, Vec::new())))
@@ -139,14 +141,14 @@ impl Oracle {
         }
         let keys: Vec<JobKey> = is_new.values().map(|answered| answered.key).collect();
         self.settle_new(keys);
-        if let Some(claim) = &cmd.claim {
+        if let Some(key) = &cmd.idempotency_key {
             let claimed = Claimed {
                 submission: cmd.clone(),
                 jobs: jobs.iter().map(|job| (job.key, job.id.clone())).collect(),
-                until: self.now.wall.after(CLAIM_WINDOW),
+                until: self.now.wall.after(IDEMPOTENCY_WINDOW),
             };
-            self.claims
-                .insert((cmd.namespace.clone(), claim.clone()), claimed);
+            self.idempotency_records
+                .insert((cmd.namespace.clone(), key.clone()), claimed);
         }
         Ok(())
     }

@@ -25,10 +25,11 @@ impl Oracle {
         let wall = now.wall;
         self.uniques
             .retain(|_, occupied| occupied.until.is_none_or(|until| until > wall));
-        let claims = self.claims.len();
-        self.claims.retain(|_, claimed| claimed.until > wall);
-        if self.claims.len() < claims {
-            self.goals.reach("claim-outlived-its-window");
+        let idempotency_records = self.idempotency_records.len();
+        self.idempotency_records
+            .retain(|_, claimed| claimed.until > wall);
+        if self.idempotency_records.len() < idempotency_records {
+            self.goals.reach("idempotency-key-outlived-its-window");
         }
         self.due_now.clear();
         let due: Vec<JobKey> = self

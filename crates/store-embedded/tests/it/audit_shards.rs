@@ -48,7 +48,7 @@ fn part(is_committed: bool) -> Part {
             prepared_at: MORNING,
             is_committed,
             cancelled: None,
-            claim: None,
+            answer: None,
         },
         jobs: vec![NewJob::default()],
         prints: vec![0],

@@ -6,7 +6,7 @@ use crate::kit::fixture::{FORMATS, as_it_is, expected, format_1, of_format};
 use ganger_store::{Loaded, Store};
 use ganger_store_embedded::check;
 use ganger_types::qless::QlessRow;
-use ganger_types::{Bytes, ClaimRecord, JobKey};
+use ganger_types::{Bytes, IdempotencyRecord, JobKey};
 
 #[test]
 fn a_store_of_an_older_format_opens_with_every_row_as_it_was() {
@@ -57,15 +57,17 @@ fn idempotency_keys_of_format_1_are_written_anew_as_runs() {
     let before = length(&path);
     let mut store = crate::kit::open(&path).expect("it opens");
     store.open().expect("it opens");
-    let mut many: Option<ClaimRecord> = None;
+    let mut many: Option<IdempotencyRecord> = None;
     let mut each = |row| match row {
-        Loaded::Claim(record) if record.key.as_bytes() == b"many" => many = Some(*record),
+        Loaded::IdempotencyRecord(record) if record.key.as_bytes() == b"many" => {
+            many = Some(*record)
+        }
         _ => {}
     };
     store.load(&mut each).expect("it is whole");
     drop(store);
     assert!(length(&path) * 10 < before, "{} of {before}", length(&path));
-    let jobs = many.expect("it is there").claim.jobs;
+    let jobs = many.expect("it is there").answer.jobs;
     assert_eq!(jobs.runs().len(), 1);
     let answer = jobs.answer(&[None; 300]).expect("so many jobs");
     assert_eq!(answer[299], crate::kit::fixture::made(299));

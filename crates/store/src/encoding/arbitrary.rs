@@ -6,13 +6,13 @@ use std::time::Duration;
 use ganger_types::change::UniqueRecord;
 use ganger_types::job::{AttemptEnd, LastReport, ReportKind};
 use ganger_types::{
-    Backoff, Bytes, CatchUp, Claim, ClaimKey, ClaimRecord, ClaimedJobs, ClaimedRun, Clock, Day,
-    Due, DueOrder, Elapsed, Epoch, Failure, FailurePolicy, Finished, Graph, Group, HistoryEntry,
-    IdTag, JobId, JobKey, JobName, JobRecord, JobState, Keep, Kind, LabelKey, LabelValue,
-    LeaseRecord, LeaseToken, Meta, NameError, Namespace, NamespaceRecord, NamespaceSettings,
-    Outcome, Overlap, Position, Priority, Progress, Queue, QueueRecord, QueueSettings, RequestId,
-    Retention, RetryPolicy, Sample, ScheduleId, ScheduleRecord, ScheduleSpec, StatisticsRecord,
-    Tag, Timestamp, UniqueKey, What, Worker,
+    Backoff, Bytes, CatchUp, Clock, Day, Due, DueOrder, Elapsed, Epoch, Failure, FailurePolicy,
+    Finished, Graph, Group, HistoryEntry, IdTag, IdempotencyKey, IdempotencyRecord, JobId, JobKey,
+    JobName, JobRecord, JobState, Keep, Kind, LabelKey, LabelValue, LeaseRecord, LeaseToken, Meta,
+    NameError, Namespace, NamespaceRecord, NamespaceSettings, Outcome, Overlap, Position, Priority,
+    Progress, Queue, QueueRecord, QueueSettings, RequestId, Retention, RetryPolicy, Sample,
+    ScheduleId, ScheduleRecord, ScheduleSpec, StatisticsRecord, SubmissionAnswer, SubmittedJobs,
+    SubmittedRun, Tag, Timestamp, UniqueKey, What, Worker,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -532,35 +532,35 @@ pub(super) fn unique() -> impl Strategy<Value = UniqueRecord> {
         })
 }
 
-fn claimed_run() -> impl Strategy<Value = ClaimedRun> {
+fn submitted_run() -> impl Strategy<Value = SubmittedRun> {
     let made = (0..1_u64 << 39, 1..=u32::MAX, 0..1_u32 << 20).prop_map(|(first, count, tag)| {
-        ClaimedRun::Made {
+        SubmittedRun::Made {
             first: JobKey(first),
             count,
             tag: IdTag(tag),
         }
     });
-    let given = (0..u64::MAX >> 1, 1..=u32::MAX).prop_map(|(first, count)| ClaimedRun::Given {
+    let given = (0..u64::MAX >> 1, 1..=u32::MAX).prop_map(|(first, count)| SubmittedRun::Given {
         first: JobKey(first),
         count,
     });
-    let other = (key(), name(JobId::new)).prop_map(|(key, id)| ClaimedRun::Other(key, id));
+    let other = (key(), name(JobId::new)).prop_map(|(key, id)| SubmittedRun::Other(key, id));
     prop_oneof![made, given, other]
 }
 
-pub(super) fn claim() -> impl Strategy<Value = ClaimRecord> {
+pub(super) fn idempotency_record() -> impl Strategy<Value = IdempotencyRecord> {
     let names = (
         name(Namespace::new),
-        name(ClaimKey::new),
+        name(IdempotencyKey::new),
         option::of(name(Graph::new)),
     );
-    (names, any::<u64>(), vec(claimed_run(), 0..4), wall()).prop_map(
-        |((namespace, key, graph), fingerprint, runs, until)| ClaimRecord {
+    (names, any::<u64>(), vec(submitted_run(), 0..4), wall()).prop_map(
+        |((namespace, key, graph), fingerprint, runs, until)| IdempotencyRecord {
             namespace,
             key,
-            claim: Claim {
+            answer: SubmissionAnswer {
                 fingerprint,
-                jobs: ClaimedJobs::from_runs(runs),
+                jobs: SubmittedJobs::from_runs(runs),
                 graph,
                 until,
             },

@@ -1,7 +1,7 @@
 //! Any change and any commit, for the property tests.
 
 use ganger_types::{
-    Change, ClaimKey, Commit, Epoch, Graph, Group, JobId, Namespace, Queue, ScheduleId, Tag,
+    Change, Commit, Epoch, Graph, Group, IdempotencyKey, JobId, Namespace, Queue, ScheduleId, Tag,
     UniqueKey,
 };
 use proptest::collection::vec;
@@ -10,7 +10,8 @@ use proptest::prelude::*;
 use proptest::strategy::Union;
 
 use super::arbitrary::{
-    bytes, claim, job, key, lease, meta, name, namespace, queue, schedule, statistics, unique, wall,
+    bytes, idempotency_record, job, key, lease, meta, name, namespace, queue, schedule, statistics,
+    unique, wall,
 };
 use super::arbitrary_qless::qless;
 use super::arbitrary_shards::{
@@ -85,10 +86,11 @@ fn about_namespaces() -> Vec<BoxedStrategy<Change>> {
             (of_namespace(), name(UniqueKey::new)),
             |(namespace, key)| Change::RemoveUnique(namespace, key),
         ),
-        put(claim(), Change::PutClaim),
-        of((of_namespace(), name(ClaimKey::new)), |(namespace, key)| {
-            Change::RemoveClaim(namespace, key)
-        }),
+        put(idempotency_record(), Change::PutIdempotencyRecord),
+        of(
+            (of_namespace(), name(IdempotencyKey::new)),
+            |(namespace, key)| Change::RemoveIdempotencyRecord(namespace, key),
+        ),
         of(
             (of_namespace(), name(Tag::new), any::<u64>()),
             |(namespace, tag, count)| Change::PutTagCount(namespace, tag, count),

@@ -1,9 +1,9 @@
 //! Any record about other shards or of raw keys, and any input, for the property tests.
 
 use ganger_types::command::{Dependency, Enqueue, NewEdge, NewInput, NewJob, Start, Unique};
-use ganger_types::peer::PartClaim;
+use ganger_types::peer::PartAnswer;
 use ganger_types::{
-    Bytes, Carried, ClaimKey, Dependent, Elapsed, ElementRecord, Graph, GraphRetry, IdTag,
+    Bytes, Carried, Dependent, Elapsed, ElementRecord, Graph, GraphRetry, IdTag, IdempotencyKey,
     InputRow, InputState, JobId, JobKey, JobName, JobRef, KeyRecord, Kind, Message, Namespace,
     OutboxRecord, Part, PartRecord, PeerRecord, Priority, Queue, ShardId, Tag, UniqueKey, Within,
 };
@@ -306,13 +306,13 @@ fn new_job() -> impl Strategy<Value = NewJob> {
 pub(super) fn part_record() -> impl Strategy<Value = PartRecord> {
     let ids = || vec((key(), name(JobId::new)), 0..3);
     let first = || (0..1_u64 << 39).prop_map(JobKey);
-    let claim = (
-        name(ClaimKey::new),
+    let answer = (
+        name(IdempotencyKey::new),
         any::<u64>(),
         vec((shard(), first(), id_tag()), 0..3),
         vec(any::<u32>(), 0..3),
     )
-        .prop_map(|(key, fingerprint, numbers, existed)| PartClaim {
+        .prop_map(|(key, fingerprint, numbers, existed)| PartAnswer {
             key,
             fingerprint,
             numbers,
@@ -325,7 +325,7 @@ pub(super) fn part_record() -> impl Strategy<Value = PartRecord> {
         vec(shard(), 0..3),
     );
     let numbers = (first(), any::<u32>(), id_tag(), ids(), ids());
-    let end = (any::<bool>(), option::of(text()), option::of(claim));
+    let end = (any::<bool>(), option::of(text()), option::of(answer));
     (names, numbers, wall(), end).prop_map(|(names, numbers, prepared_at, end)| PartRecord {
         namespace: names.0,
         graph: names.1,
@@ -339,7 +339,7 @@ pub(super) fn part_record() -> impl Strategy<Value = PartRecord> {
         prepared_at,
         is_committed: end.0,
         cancelled: end.1,
-        claim: end.2,
+        answer: end.2,
     })
 }
 
@@ -367,14 +367,14 @@ pub(super) fn part() -> impl Strategy<Value = Part> {
 }
 
 pub(super) fn submission() -> impl Strategy<Value = Enqueue> {
-    let claim = option::of(name(ClaimKey::new));
+    let key = option::of(name(IdempotencyKey::new));
     let jobs = vec(new_job(), 0..4);
-    (name(Namespace::new), jobs, claim, any::<bool>()).prop_map(
-        |(namespace, jobs, claim, graph)| Enqueue {
+    (name(Namespace::new), jobs, key, any::<bool>()).prop_map(|(namespace, jobs, key, graph)| {
+        Enqueue {
             namespace,
             jobs,
-            claim,
+            idempotency_key: key,
             graph,
-        },
-    )
+        }
+    })
 }

@@ -5,8 +5,8 @@
 //! itself. Nothing is written twice or put together first: the bytes go straight to the buffer at hand.
 
 use ganger_types::{
-    Bytes, Change, ClaimKey, Commit, Epoch, Graph, Group, InputRow, JobId, JobKey, Meta, Namespace,
-    QlessKey, Queue, ScheduleId, ShardId, Tag, Timestamp, UniqueKey,
+    Bytes, Change, Commit, Epoch, Graph, Group, IdempotencyKey, InputRow, JobId, JobKey, Meta,
+    Namespace, QlessKey, Queue, ScheduleId, ShardId, Tag, Timestamp, UniqueKey,
 };
 
 use super::peer::{read_shard, write_shard};
@@ -96,8 +96,8 @@ changes! {
     16 RemoveSchedule(namespace, schedule)
     17 PutUnique(record)
     18 RemoveUnique(namespace, key)
-    19 PutClaim(record)
-    20 RemoveClaim(namespace, key)
+    19 PutIdempotencyRecord(record)
+    20 RemoveIdempotencyRecord(namespace, key)
     21 PutTagCount(namespace, tag, count)
     22 PutGroupCount(namespace, group, count)
     23 PutTracked(namespace, id, since)
@@ -178,7 +178,7 @@ fields! {
     Queue: |out, it| out.bytes(it.as_bytes()), |from| from.name(Self::new);
     ScheduleId: |out, it| out.bytes(it.as_bytes()), |from| from.name(Self::new);
     UniqueKey: |out, it| out.bytes(it.as_bytes()), |from| from.name(Self::new);
-    ClaimKey: |out, it| out.bytes(it.as_bytes()), |from| from.name(Self::new);
+    IdempotencyKey: |out, it| out.bytes(it.as_bytes()), |from| from.name(Self::new);
     Tag: |out, it| out.bytes(it.as_bytes()), |from| from.name(Self::new);
     Group: |out, it| out.bytes(it.as_bytes()), |from| from.name(Self::new);
     Graph: |out, it| out.bytes(it.as_bytes()), |from| from.name(Self::new);
@@ -221,8 +221,8 @@ mod tests {
             Change::RemoveSchedule(..) => 16,
             Change::PutUnique(..) => 17,
             Change::RemoveUnique(..) => 18,
-            Change::PutClaim(..) => 19,
-            Change::RemoveClaim(..) => 20,
+            Change::PutIdempotencyRecord(..) => 19,
+            Change::RemoveIdempotencyRecord(..) => 20,
             Change::PutTagCount(..) => 21,
             Change::PutGroupCount(..) => 22,
             Change::PutTracked(..) => 23,

@@ -1,7 +1,7 @@
 //! Parts of submissions over several shards.
 
-use ganger_types::name::ClaimKey;
-use ganger_types::peer::PartClaim;
+use ganger_types::name::IdempotencyKey;
+use ganger_types::peer::PartAnswer;
 use ganger_types::{
     Dependent, Graph, IdTag, JobId, JobKey, Namespace, Part, PartRecord, ShardId, Timestamp,
 };
@@ -39,7 +39,7 @@ impl Record for PartRecord {
         out.option(self.cancelled.as_ref(), |out, why| {
             out.bytes(why.as_bytes());
         });
-        out.option(self.claim.as_ref(), write_claim);
+        out.option(self.answer.as_ref(), write_answer);
     }
 
     fn read(version: u8, from: &mut Cursor<'_>) -> Result<Self, DecodeError> {
@@ -66,7 +66,7 @@ impl Record for PartRecord {
             prepared_at: Timestamp(from.number()?),
             is_committed: from.flag()?,
             cancelled: from.option(|from| from.text().map(str::to_owned))?,
-            claim: from.option(|from| read_claim(version, from))?,
+            answer: from.option(|from| read_answer(version, from))?,
         })
     }
 }
@@ -144,23 +144,23 @@ fn read_id_tag(from: &mut Cursor<'_>) -> Result<IdTag, DecodeError> {
     Ok(IdTag(tag))
 }
 
-fn write_claim(out: &mut Writer<'_>, claim: &PartClaim) {
-    out.bytes(claim.key.as_bytes());
-    write_bits(out, claim.fingerprint);
-    out.length(claim.numbers.len());
-    for (shard, first, tag) in &claim.numbers {
+fn write_answer(out: &mut Writer<'_>, answer: &PartAnswer) {
+    out.bytes(answer.key.as_bytes());
+    write_bits(out, answer.fingerprint);
+    out.length(answer.numbers.len());
+    for (shard, first, tag) in &answer.numbers {
         write_shard(out, shard);
         out.number(first.0);
         out.number(u64::from(tag.0));
     }
-    out.length(claim.existed.len());
-    let existed = claim.existed.iter();
+    out.length(answer.existed.len());
+    let existed = answer.existed.iter();
     existed.for_each(|place| out.number(u64::from(*place)));
 }
 
-fn read_claim(version: u8, from: &mut Cursor<'_>) -> Result<PartClaim, DecodeError> {
-    Ok(PartClaim {
-        key: from.name(ClaimKey::new)?,
+fn read_answer(version: u8, from: &mut Cursor<'_>) -> Result<PartAnswer, DecodeError> {
+    Ok(PartAnswer {
+        key: from.name(IdempotencyKey::new)?,
         fingerprint: read_bits(from)?,
         numbers: from.list(read_numbers)?,
         existed: if version < WITH_EXISTED {

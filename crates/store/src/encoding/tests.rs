@@ -5,14 +5,16 @@ use std::fmt::Debug;
 use ganger_types::change::UniqueRecord;
 use ganger_types::command::Enqueue;
 use ganger_types::{
-    ClaimRecord, Commit, Dependent, ElementRecord, InputRow, JobRecord, KeyRecord, LeaseRecord,
-    Meta, NamespaceRecord, OutboxRecord, Part, PartRecord, PeerRecord, QlessRow, QueueRecord,
-    ScheduleRecord, StatisticsRecord,
+    Commit, Dependent, ElementRecord, IdempotencyRecord, InputRow, JobRecord, KeyRecord,
+    LeaseRecord, Meta, NamespaceRecord, OutboxRecord, Part, PartRecord, PeerRecord, QlessRow,
+    QueueRecord, ScheduleRecord, StatisticsRecord,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use super::arbitrary::{claim, job, lease, meta, namespace, queue, schedule, statistics, unique};
+use super::arbitrary::{
+    idempotency_record, job, lease, meta, namespace, queue, schedule, statistics, unique,
+};
 use super::arbitrary_commit::commit;
 use super::arbitrary_qless::qless;
 use super::arbitrary_shards::{
@@ -56,7 +58,7 @@ read_back! {
     statistics_read_back: statistics;
     inputs_read_back: input;
     unique_keys_read_back: unique;
-    idempotency_keys_read_back: claim;
+    idempotency_keys_read_back: idempotency_record;
     counters_read_back: meta;
     peers_read_back: peer;
     messages_read_back: outbox;
@@ -96,7 +98,7 @@ proptest! {
         let _ = decode::<StatisticsRecord>(&bytes);
         let _ = decode::<InputRow>(&bytes);
         let _ = decode::<UniqueRecord>(&bytes);
-        let _ = decode::<ClaimRecord>(&bytes);
+        let _ = decode::<IdempotencyRecord>(&bytes);
         let _ = decode::<Meta>(&bytes);
         let _ = decode::<PeerRecord>(&bytes);
         let _ = decode::<OutboxRecord>(&bytes);

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use ganger_types::ClaimRecord;
+use ganger_types::IdempotencyRecord;
 use ganger_types::change::UniqueRecord;
 use ganger_types::{
-    Bytes, Change, ClaimKey, Day, Group, InputRow, InputState, JobId, JobKey, JobRecord,
+    Bytes, Change, Day, Group, IdempotencyKey, InputRow, InputState, JobId, JobKey, JobRecord,
     LeaseRecord, Namespace, NamespaceRecord, Queue, QueueRecord, ScheduleId, ScheduleRecord,
     StatisticsRecord, Tag, Timestamp, UniqueKey,
 };
@@ -30,7 +30,7 @@ pub(super) struct Rows {
     namespaces: BTreeMap<Namespace, NamespaceRecord>,
     schedules: BTreeMap<(Namespace, ScheduleId), ScheduleRecord>,
     uniques: BTreeMap<(Namespace, UniqueKey), UniqueRecord>,
-    claims: BTreeMap<(Namespace, ClaimKey), ClaimRecord>,
+    idempotency_records: BTreeMap<(Namespace, IdempotencyKey), IdempotencyRecord>,
     tag_counts: BTreeMap<(Namespace, Tag), u64>,
     group_counts: BTreeMap<(Namespace, Group), u64>,
     tracked: BTreeMap<(Namespace, JobId), Timestamp>,
@@ -111,12 +111,13 @@ impl Rows {
             Change::RemoveUnique(namespace, key) => {
                 self.uniques.remove(&(namespace.clone(), key.clone()));
             }
-            Change::PutClaim(record) => {
+            Change::PutIdempotencyRecord(record) => {
                 let key = (record.namespace.clone(), record.key.clone());
-                self.claims.insert(key, (**record).clone());
+                self.idempotency_records.insert(key, (**record).clone());
             }
-            Change::RemoveClaim(namespace, key) => {
-                self.claims.remove(&(namespace.clone(), key.clone()));
+            Change::RemoveIdempotencyRecord(namespace, key) => {
+                self.idempotency_records
+                    .remove(&(namespace.clone(), key.clone()));
             }
             Change::PutTagCount(namespace, tag, count) => {
                 let key = (namespace.clone(), tag.clone());
@@ -192,9 +193,9 @@ impl Rows {
         self.uniques
             .values()
             .for_each(|row| each(Loaded::Unique(Box::new(row.clone()))));
-        self.claims
+        self.idempotency_records
             .values()
-            .for_each(|row| each(Loaded::Claim(Box::new(row.clone()))));
+            .for_each(|row| each(Loaded::IdempotencyRecord(Box::new(row.clone()))));
         for ((namespace, tag), count) in &self.tag_counts {
             each(Loaded::TagCount(namespace.clone(), tag.clone(), *count));
         }

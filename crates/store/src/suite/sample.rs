@@ -5,12 +5,13 @@ use std::time::Duration;
 use ganger_types::change::UniqueRecord;
 use ganger_types::job::{AttemptEnd, LastReport, ReportKind};
 use ganger_types::{
-    Backoff, Bytes, CatchUp, Claim, ClaimKey, ClaimRecord, ClaimedJobs, ClaimedRun, Clock, Day,
-    Due, DueOrder, Elapsed, Epoch, Failure, Finished, Graph, Group, HistoryEntry, IdTag, JobId,
-    JobKey, JobRecord, JobState, Keep, Kind, LabelKey, LabelValue, LeaseRecord, LeaseToken,
-    Namespace, NamespaceRecord, NamespaceSettings, Outcome, Overlap, Priority, Progress, Queue,
-    QueueRecord, QueueSettings, RequestId, Retention, RetryPolicy, Sample, ScheduleId,
-    ScheduleRecord, ScheduleSpec, StatisticsRecord, Tag, Timestamp, UniqueKey, What, Worker,
+    Backoff, Bytes, CatchUp, Clock, Day, Due, DueOrder, Elapsed, Epoch, Failure, Finished, Graph,
+    Group, HistoryEntry, IdTag, IdempotencyKey, IdempotencyRecord, JobId, JobKey, JobRecord,
+    JobState, Keep, Kind, LabelKey, LabelValue, LeaseRecord, LeaseToken, Namespace,
+    NamespaceRecord, NamespaceSettings, Outcome, Overlap, Priority, Progress, Queue, QueueRecord,
+    QueueSettings, RequestId, Retention, RetryPolicy, Sample, ScheduleId, ScheduleRecord,
+    ScheduleSpec, StatisticsRecord, SubmissionAnswer, SubmittedJobs, SubmittedRun, Tag, Timestamp,
+    UniqueKey, What, Worker,
 };
 
 /// A moment of the year 2026.
@@ -310,23 +311,23 @@ pub fn unique(key: &'static str) -> UniqueRecord {
 }
 
 /// An idempotency key.
-pub fn claim(key: &'static str) -> ClaimRecord {
-    ClaimRecord {
+pub fn idempotency_record(key: &'static str) -> IdempotencyRecord {
+    IdempotencyRecord {
         namespace: Namespace::default(),
-        key: ClaimKey::from_static(key),
-        claim: Claim {
+        key: IdempotencyKey::from_static(key),
+        answer: SubmissionAnswer {
             fingerprint: 99,
-            jobs: ClaimedJobs::from_runs(vec![
-                ClaimedRun::Made {
+            jobs: SubmittedJobs::from_runs(vec![
+                SubmittedRun::Made {
                     first: JobKey(1),
                     count: 3,
                     tag: IdTag(7),
                 },
-                ClaimedRun::Given {
+                SubmittedRun::Given {
                     first: JobKey(4),
                     count: 2,
                 },
-                ClaimedRun::Other(JobKey(2), JobId::new("other").expect("short")),
+                SubmittedRun::Other(JobKey(2), JobId::new("other").expect("short")),
             ]),
             graph: Some(Graph::from_static("g")),
             until: MORNING,

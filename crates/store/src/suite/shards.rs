@@ -74,7 +74,7 @@ fn part(graph: &'static str) -> Part {
         prepared_at: MORNING,
         is_committed: false,
         cancelled: None,
-        claim: None,
+        answer: None,
     };
     Part {
         record,

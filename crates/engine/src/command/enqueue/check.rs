@@ -31,8 +31,8 @@ pub(super) fn check_sizes(
     if cmd.jobs.is_empty() {
         return Err(Rejection::NothingSubmitted);
     }
-    if let Some(claim) = &cmd.claim {
-        check_named("an idempotency key", claim.as_bytes())?;
+    if let Some(key) = &cmd.idempotency_key {
+        check_named("an idempotency key", key.as_bytes())?;
     }
     at_most(
         "the number of jobs of a submission",

@@ -34,32 +34,32 @@ impl Member {
 }
 
 impl Engine {
-    pub(super) fn repeated_claim(
+    pub(super) fn repeated_submission(
         &self,
         now: Now,
         cmd: &Enqueue,
     ) -> Result<Option<Reply>, Rejection> {
-        let Some(claim) = &cmd.claim else {
+        let Some(key) = &cmd.idempotency_key else {
             return Ok(None);
         };
-        if self.claimed_part(now, &cmd.namespace, claim).is_some() {
-            return Err(Rejection::ClaimConflict);
+        if self.part_with_key(now, &cmd.namespace, key).is_some() {
+            return Err(Rejection::IdempotencyConflict);
         }
         let earlier = self
             .find_space(&cmd.namespace)
-            .and_then(|space| self.spaces[space.at()].claims.get(claim));
+            .and_then(|space| self.spaces[space.at()].idempotency_records.get(key));
         let Some(earlier) = earlier else {
             return Ok(None);
         };
         if earlier.fingerprint != Fingerprint::of_submission(cmd) {
-            return Err(Rejection::ClaimConflict);
+            return Err(Rejection::IdempotencyConflict);
         }
         // The ids that the client gives are not kept: the same content gives the same ones.
         let given: Vec<_> = cmd.jobs.iter().map(|job| job.id.as_ref()).collect();
         let jobs = earlier
             .jobs
             .answer(&given)
-            .ok_or(Rejection::ClaimConflict)?;
+            .ok_or(Rejection::IdempotencyConflict)?;
         let answer = |(key, id)| Enqueued {
             key,
             id,

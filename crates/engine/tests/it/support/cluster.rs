@@ -68,7 +68,7 @@ impl Cluster {
         let jobs = jobs.into_iter();
         let spread = Spread {
             namespace: Namespace::default(),
-            claim: None,
+            idempotency_key: None,
             jobs: jobs.map(|(name, job)| (shard(name), job)).collect(),
         };
         let parts = self.cut(spread);

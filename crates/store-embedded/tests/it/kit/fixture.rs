@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 
 use ganger_store::suite::sample::{self, MORNING, TODAY};
 use ganger_types::{
-    Bytes, Change, Claim, ClaimKey, ClaimRecord, ClaimedJobs, FailurePolicy, Graph, Group, IdTag,
-    InputRow, InputState, JobId, JobKey, Namespace, Outcome, Queue, Tag, Timestamp,
+    Bytes, Change, FailurePolicy, Graph, Group, IdTag, IdempotencyKey, IdempotencyRecord, InputRow,
+    InputState, JobId, JobKey, Namespace, Outcome, Queue, SubmissionAnswer, SubmittedJobs, Tag,
+    Timestamp,
 };
 
 /// Jobs 0 to 11 live, 12 to 19 finished.
@@ -59,7 +60,10 @@ pub(crate) fn commits() -> [Vec<Change>; 2] {
     first.extend((0..ALL - 2).flat_map(job));
     first.extend(inputs());
     let mut second: Vec<Change> = (ALL - 2..ALL).flat_map(job).collect();
-    second.push(Change::PutClaim(Box::new(claim("late", &[made(18)]))));
+    second.push(Change::PutIdempotencyRecord(Box::new(idempotency_record(
+        "late",
+        &[made(18)],
+    ))));
     second.push(Change::RemoveUnique(
         Namespace::default(),
         ganger_types::UniqueKey::from_static("over"),
@@ -157,21 +161,21 @@ fn inputs() -> Vec<Change> {
     rows.map(row).into()
 }
 
-fn claim(key: &'static str, jobs: &[(JobKey, JobId)]) -> ClaimRecord {
-    ClaimRecord {
+fn idempotency_record(key: &'static str, jobs: &[(JobKey, JobId)]) -> IdempotencyRecord {
+    IdempotencyRecord {
         namespace: Namespace::default(),
-        key: ClaimKey::from_static(key),
-        claim: Claim {
+        key: IdempotencyKey::from_static(key),
+        answer: SubmissionAnswer {
             fingerprint: 99,
-            jobs: ClaimedJobs::collect(jobs.iter().map(|(key, id)| (*key, id, false))),
+            jobs: SubmittedJobs::collect(jobs.iter().map(|(key, id)| (*key, id, false))),
             graph: Some(Graph::from_static("g")),
             until: MORNING,
         },
     }
 }
 
-/// Claims of every shape: ids made one after the other, by two starts, given ones, all of it mixed, none.
-fn claims() -> Vec<Change> {
+/// Idempotency records of every shape: ids made one after the other, by two starts, given ones, all of it mixed, none.
+fn idempotency_records() -> Vec<Change> {
     let many = (0..300).map(made).collect();
     let two_starts = vec![made(3), (JobKey(4), JobId::made(JobKey(4), IdTag(8)))];
     let mixed = vec![
@@ -187,7 +191,7 @@ fn claims() -> Vec<Change> {
         ("mixed", mixed),
         ("none", Vec::new()),
     ];
-    all.map(|(key, jobs)| Change::PutClaim(Box::new(claim(key, &jobs))))
+    all.map(|(key, jobs)| Change::PutIdempotencyRecord(Box::new(idempotency_record(key, &jobs))))
         .into()
 }
 
@@ -215,6 +219,6 @@ fn small_rows() -> Vec<Change> {
         Change::PutTracked(default(), given("followed"), Some(Timestamp(5))),
         Change::PutStatistics(Box::new(sample::statistics(TODAY))),
     ];
-    all.extend(claims());
+    all.extend(idempotency_records());
     all
 }

@@ -4,27 +4,27 @@
 //! ids that the engine made follow from the numbers, and ids that the client gave stand in the repeat itself.
 
 use crate::id::{IdTag, JobId, JobKey};
-use crate::name::{ClaimKey, Graph, Namespace};
+use crate::name::{Graph, IdempotencyKey, Namespace};
 use crate::time::Timestamp;
 
 /// A submission's idempotency key and its answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ClaimRecord {
+pub struct IdempotencyRecord {
     /// Whose.
     pub namespace: Namespace,
     /// The key.
-    pub key: ClaimKey,
+    pub key: IdempotencyKey,
     /// What was submitted and answered.
-    pub claim: Claim,
+    pub answer: SubmissionAnswer,
 }
 
 /// What was submitted under an idempotency key, and the answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Claim {
+pub struct SubmissionAnswer {
     /// Hash of what was submitted.
     pub fingerprint: u64,
     /// The jobs it made, in order.
-    pub jobs: ClaimedJobs,
+    pub jobs: SubmittedJobs,
     /// The graph, if it was one.
     pub graph: Option<Graph>,
     /// Forgotten from this time on.
@@ -33,13 +33,13 @@ pub struct Claim {
 
 /// The jobs of a submission, in its order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ClaimedJobs {
-    runs: Vec<ClaimedRun>,
+pub struct SubmittedJobs {
+    runs: Vec<SubmittedRun>,
 }
 
 /// Jobs that follow each other in a submission.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ClaimedRun {
+pub enum SubmittedRun {
     /// Numbered one after the other, with ids made by one start of the engine.
     Made {
         /// The first one's number.
@@ -60,7 +60,7 @@ pub enum ClaimedRun {
     Other(JobKey, JobId),
 }
 
-impl ClaimedRun {
+impl SubmittedRun {
     /// How many jobs.
     pub fn count(&self) -> u32 {
         match self {
@@ -94,16 +94,16 @@ impl ClaimedRun {
     }
 }
 
-impl ClaimedJobs {
+impl SubmittedJobs {
     /// The jobs made of a submission: each with its number and id, and whether the submission itself has that id.
     pub fn collect<'a>(jobs: impl IntoIterator<Item = (JobKey, &'a JobId, bool)>) -> Self {
-        let mut runs: Vec<ClaimedRun> = Vec::new();
+        let mut runs: Vec<SubmittedRun> = Vec::new();
         for (key, id, is_given) in jobs {
             let (first, count) = (key, 1);
             let next = match id.parts() {
-                _ if is_given => ClaimedRun::Given { first, count },
-                Some((number, tag)) if number == key => ClaimedRun::Made { first, count, tag },
-                _ => ClaimedRun::Other(key, id.clone()),
+                _ if is_given => SubmittedRun::Given { first, count },
+                Some((number, tag)) if number == key => SubmittedRun::Made { first, count, tag },
+                _ => SubmittedRun::Other(key, id.clone()),
             };
             if !runs.last_mut().is_some_and(|last| last.takes(&next)) {
                 runs.push(next);
@@ -113,13 +113,13 @@ impl ClaimedJobs {
         Self { runs }
     }
 
-    /// Of runs as [`ClaimedJobs::runs`] gave them.
-    pub fn from_runs(runs: Vec<ClaimedRun>) -> Self {
+    /// Of runs as [`SubmittedJobs::runs`] gave them.
+    pub fn from_runs(runs: Vec<SubmittedRun>) -> Self {
         Self { runs }
     }
 
     /// The runs.
-    pub fn runs(&self) -> &[ClaimedRun] {
+    pub fn runs(&self) -> &[SubmittedRun] {
         &self.runs
     }
 
@@ -142,20 +142,20 @@ impl ClaimedJobs {
         let mut answer = Vec::with_capacity(given.len());
         for run in &self.runs {
             match run {
-                ClaimedRun::Made { first, count, tag } => {
+                SubmittedRun::Made { first, count, tag } => {
                     let keys = (first.0..).take(given.len()).zip(0..*count);
                     answer.extend(keys.map(|(key, _)| {
                         let key = JobKey(key);
                         (key, JobId::made(key, *tag))
                     }));
                 }
-                ClaimedRun::Given { first, count } => {
+                SubmittedRun::Given { first, count } => {
                     for (key, _) in (first.0..).zip(0..*count) {
                         let id = (*given.get(answer.len())?)?;
                         answer.push((JobKey(key), id.clone()));
                     }
                 }
-                ClaimedRun::Other(key, id) => answer.push((*key, id.clone())),
+                SubmittedRun::Other(key, id) => answer.push((*key, id.clone())),
             }
         }
         Some(answer)
@@ -188,7 +188,7 @@ mod tests {
             named(13, "c"),
         ];
         let is_given = |id: &JobId| id.parts().is_none() && id.as_bytes() != b"holder";
-        let claimed = ClaimedJobs::collect(jobs.iter().map(|(key, id)| (*key, id, is_given(id))));
+        let claimed = SubmittedJobs::collect(jobs.iter().map(|(key, id)| (*key, id, is_given(id))));
         let given: Vec<_> = jobs
             .iter()
             .map(|(_, id)| is_given(id).then_some(id))
@@ -200,8 +200,8 @@ mod tests {
     #[test]
     fn many_made_ids_take_the_room_of_one() {
         let jobs: Vec<_> = (5..100_005).map(|key| made(key, 9)).collect();
-        let claimed = ClaimedJobs::collect(jobs.iter().map(|(key, id)| (*key, id, false)));
-        let run = ClaimedRun::Made {
+        let claimed = SubmittedJobs::collect(jobs.iter().map(|(key, id)| (*key, id, false)));
+        let run = SubmittedRun::Made {
             first: JobKey(5),
             count: 100_000,
             tag: IdTag(9),
@@ -213,7 +213,7 @@ mod tests {
     #[test]
     fn a_submission_of_another_shape_gets_no_answer() {
         let (key, id) = named(1, "a");
-        let claimed = ClaimedJobs::collect([(key, &id, true)]);
+        let claimed = SubmittedJobs::collect([(key, &id, true)]);
         assert_eq!(claimed.answer(&[None]), None);
         assert_eq!(claimed.answer(&[Some(&id), Some(&id)]), None);
         assert_eq!(claimed.answer(&[]), None);
@@ -222,7 +222,7 @@ mod tests {
     #[test]
     fn an_id_of_our_form_on_another_job_is_kept_as_it_is() {
         let (_, id) = made(4, 9);
-        let claimed = ClaimedJobs::collect([(JobKey(5), &id, false)]);
-        assert_eq!(claimed.runs(), [ClaimedRun::Other(JobKey(5), id)]);
+        let claimed = SubmittedJobs::collect([(JobKey(5), &id, false)]);
+        assert_eq!(claimed.runs(), [SubmittedRun::Other(JobKey(5), id)]);
     }
 }

@@ -10,14 +10,14 @@
 use crate::support::{World, job, named, secs, submit};
 use ganger_types::command::{Alter, Delete, Dependency, Enqueue, NewEdge, NewJob, Unique};
 use ganger_types::{
-    ClaimKey, Command, FailurePolicy, JobId, LabelKey, LabelValue, Namespace, Queue, Reply, Tag,
-    UniqueKey,
+    Command, FailurePolicy, IdempotencyKey, JobId, LabelKey, LabelValue, Namespace, Queue, Reply,
+    Tag, UniqueKey,
 };
 
 fn claimed(jobs: Vec<NewJob>) -> Command {
     Command::Enqueue(Box::new(Enqueue {
         jobs,
-        claim: Some(ClaimKey::from_static("k")),
+        idempotency_key: Some(IdempotencyKey::from_static("k")),
         ..Enqueue::default()
     }))
 }
@@ -124,13 +124,13 @@ fn empty_names_are_refused() {
     for nameless in [no_queue, no_tag, no_label, no_key] {
         assert_eq!(world.refused(submit(vec![nameless])), "out_of_range");
     }
-    let no_claim = Enqueue {
+    let no_answer = Enqueue {
         jobs: vec![job()],
-        claim: Some(ClaimKey::from_static("")),
+        idempotency_key: Some(IdempotencyKey::from_static("")),
         ..Enqueue::default()
     };
-    let no_claim = Command::Enqueue(Box::new(no_claim));
-    assert_eq!(world.refused(no_claim), "out_of_range");
+    let no_answer = Command::Enqueue(Box::new(no_answer));
+    assert_eq!(world.refused(no_answer), "out_of_range");
     // Nor does a job get to such a queue later.
     let (there, _) = answer(&mut world, vec![job()]);
     let moved = Alter {
@@ -159,8 +159,8 @@ fn a_thousand_made_ids_are_kept_as_one_run() {
     let mut world = World::new();
     let many = || vec![job(); 1_000];
     let (first, _) = answer(&mut world, many());
-    let record = world.rows.claims.values().next().unwrap();
-    assert_eq!(record.claim.jobs.runs().len(), 1);
+    let record = world.rows.idempotency_records.values().next().unwrap();
+    assert_eq!(record.answer.jobs.runs().len(), 1);
     world.restart();
     assert_eq!(answer(&mut world, many()), (first, true));
 }

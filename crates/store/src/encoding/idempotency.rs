@@ -3,8 +3,8 @@
 //! Version 1 had a number and an id for each job; version 2 has runs of them.
 
 use ganger_types::{
-    Claim, ClaimKey, ClaimRecord, ClaimedJobs, ClaimedRun, Graph, IdTag, JobId, JobKey, Namespace,
-    Timestamp,
+    Graph, IdTag, IdempotencyKey, IdempotencyRecord, JobId, JobKey, Namespace, SubmissionAnswer,
+    SubmittedJobs, SubmittedRun, Timestamp,
 };
 
 use super::cursor::{Cursor, DecodeError};
@@ -18,35 +18,35 @@ const MADE: u8 = 1;
 const GIVEN: u8 = 2;
 const OTHER: u8 = 3;
 
-impl Record for ClaimRecord {
+impl Record for IdempotencyRecord {
     const VERSION: u8 = 2;
     const WHAT: &'static str = "idempotency key";
 
     fn write(&self, out: &mut Writer<'_>) {
         out.bytes(self.namespace.as_bytes());
         out.bytes(self.key.as_bytes());
-        out.raw(&self.claim.fingerprint.to_le_bytes());
-        out.length(self.claim.jobs.runs().len());
-        for run in self.claim.jobs.runs() {
+        out.raw(&self.answer.fingerprint.to_le_bytes());
+        out.length(self.answer.jobs.runs().len());
+        for run in self.answer.jobs.runs() {
             write_run(run, out);
         }
-        out.option(self.claim.graph.as_ref(), |out, graph| {
+        out.option(self.answer.graph.as_ref(), |out, graph| {
             out.bytes(graph.as_bytes());
         });
-        out.number(self.claim.until.0);
+        out.number(self.answer.until.0);
     }
 
     fn read(version: u8, from: &mut Cursor<'_>) -> Result<Self, DecodeError> {
         let namespace = from.name(Namespace::new)?;
-        let key = from.name(ClaimKey::new)?;
+        let key = from.name(IdempotencyKey::new)?;
         let fingerprint =
             u64::from_le_bytes(from.raw(8)?.try_into().expect("eight bytes were taken"));
         let jobs = if version == 1 {
             read_version_1(from)?
         } else {
-            ClaimedJobs::from_runs(from.list(read_run)?)
+            SubmittedJobs::from_runs(from.list(read_run)?)
         };
-        let claim = Claim {
+        let answer = SubmissionAnswer {
             fingerprint,
             jobs,
             graph: from.option(|from| from.name(Graph::new))?,
@@ -55,33 +55,33 @@ impl Record for ClaimRecord {
         Ok(Self {
             namespace,
             key,
-            claim,
+            answer,
         })
     }
 }
 
 /// Which ids the client gave was not written, so they stay as they are.
-fn read_version_1(from: &mut Cursor<'_>) -> Result<ClaimedJobs, DecodeError> {
+fn read_version_1(from: &mut Cursor<'_>) -> Result<SubmittedJobs, DecodeError> {
     let jobs = from.list(|from| Ok((JobKey(from.number()?), from.name(JobId::new)?)))?;
-    Ok(ClaimedJobs::collect(
+    Ok(SubmittedJobs::collect(
         jobs.iter().map(|(key, id)| (*key, id, false)),
     ))
 }
 
-fn write_run(run: &ClaimedRun, out: &mut Writer<'_>) {
+fn write_run(run: &SubmittedRun, out: &mut Writer<'_>) {
     match run {
-        ClaimedRun::Made { first, count, tag } => {
+        SubmittedRun::Made { first, count, tag } => {
             out.byte(MADE);
             out.number(first.0);
             out.number(u64::from(*count));
             out.number(u64::from(tag.0));
         }
-        ClaimedRun::Given { first, count } => {
+        SubmittedRun::Given { first, count } => {
             out.byte(GIVEN);
             out.number(first.0);
             out.number(u64::from(*count));
         }
-        ClaimedRun::Other(key, id) => {
+        SubmittedRun::Other(key, id) => {
             out.byte(OTHER);
             out.number(key.0);
             out.bytes(id.as_bytes());
@@ -89,7 +89,7 @@ fn write_run(run: &ClaimedRun, out: &mut Writer<'_>) {
     }
 }
 
-fn read_run(from: &mut Cursor<'_>) -> Result<ClaimedRun, DecodeError> {
+fn read_run(from: &mut Cursor<'_>) -> Result<SubmittedRun, DecodeError> {
     match from.byte()? {
         MADE => {
             let (first, count) = read_numbers(MADE_KEYS, from)?;
@@ -98,13 +98,13 @@ fn read_run(from: &mut Cursor<'_>) -> Result<ClaimedRun, DecodeError> {
                 return Err(from.error("has a start that no id can tell"));
             }
             let tag = IdTag(tag);
-            Ok(ClaimedRun::Made { first, count, tag })
+            Ok(SubmittedRun::Made { first, count, tag })
         }
         GIVEN => {
             let (first, count) = read_numbers(u64::MAX, from)?;
-            Ok(ClaimedRun::Given { first, count })
+            Ok(SubmittedRun::Given { first, count })
         }
-        OTHER => Ok(ClaimedRun::Other(
+        OTHER => Ok(SubmittedRun::Other(
             JobKey(from.number()?),
             from.name(JobId::new)?,
         )),
