@@ -18,7 +18,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::runtime::Runtime;
 use tokio_util::sync::CancellationToken;
 
-/// Connections after which the world begins anew, so that memory stays bounded.
+/// Connections after which the world begins again, so that memory stays bounded.
 const CONNECTIONS_MAX: u32 = 2_000;
 /// Between client and server at once.
 const PIPE_BYTES: usize = 64 << 10;
@@ -122,7 +122,7 @@ impl World {
 
     fn send(&mut self, sender: Sender, bytes: &[u8]) {
         self.connections += 1;
-        // The port must not be told of what would wait for ever: the client's end comes right behind.
+        // The port must not be told of what would wait forever: the client's end comes right behind.
         let (client, server) = tokio::io::duplex(PIPE_BYTES);
         let address = ([127, 0, 0, 1], 1).into();
         let task = self.port.serve(server, Box::new(sender), address, address);

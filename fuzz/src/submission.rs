@@ -15,7 +15,7 @@ use http_body_util::BodyExt as _;
 use tokio::runtime::Runtime;
 use tower::ServiceExt as _;
 
-/// Requests after which the world begins anew, so that memory stays bounded.
+/// Requests after which the world begins again, so that memory stays bounded.
 const REQUESTS_MAX: u32 = 2_000;
 /// The operations whose bodies are read.
 const OPERATIONS: &[(&str, &str, &str)] = &[

@@ -101,7 +101,7 @@ pub const OPERATIONS: &[Operation] = &[
     inside("fail", Verb::Work),
     inside("release", Verb::Work),
     inside("appendLog", Verb::Work),
-    inside("goodbye", Verb::Work),
+    inside("deregisterWorker", Verb::Work),
     // HTTP: queues, schedules, numbers, events.
     inside("listQueues", Verb::Observe),
     inside("getQueue", Verb::Observe),
@@ -179,7 +179,7 @@ pub const OPERATIONS: &[Operation] = &[
     inside("ganger.v1.Leases/Fail", Verb::Work),
     inside("ganger.v1.Leases/Release", Verb::Work),
     inside("ganger.v1.Leases/AppendLog", Verb::Work),
-    inside("ganger.v1.Leases/Goodbye", Verb::Work),
+    inside("ganger.v1.Leases/DeregisterWorker", Verb::Work),
     inside("ganger.v1.Leases/Work", Verb::Work),
     // gRPC: queues, schedules, numbers, events.
     inside("ganger.v1.Queues/List", Verb::Observe),

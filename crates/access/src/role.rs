@@ -12,7 +12,7 @@ pub enum Verb {
     Observe,
     /// Puts jobs in.
     Submit,
-    /// Calls jobs off.
+    /// Cancels jobs.
     Cancel,
     /// Takes jobs and reports on them.
     Work,
@@ -38,7 +38,7 @@ pub enum Role {
     Admin,
     /// Everything about jobs, queues and schedules but running them.
     Operator,
-    /// Submits, reads, and calls off.
+    /// Submits, reads, and cancels.
     Producer,
     /// Takes jobs and reports on them; sees nothing else.
     Worker,

@@ -28,7 +28,7 @@
 //! | enqueue | `enqueue`, `enqueue_all(Submission)`, `bulk` (streams very many), `submit_graph` |
 //! | read | `job`, `list`, `wait`, `why`, `graph`, `result`, `payload`, `inputs`, `log`, `follow_log` |
 //! | change | `cancel`, `cancel_graph`, `retry`, `time_out`, `delete`, `alter`, `add_dependencies`, `remove_dependencies` |
-//! | take | `lease`, `report` (many at once), `goodbye`, `work` (the stream) |
+//! | take | `lease`, `report` (many at once), `deregister`, `work` (the stream) |
 //! | queues | `queues`, `queue`, `configure_queue`, `pause_queue`, `resume_queue`, `forget_queue`, `namespaces`, `configure_namespace` |
 //! | schedules | `put_schedule`, `schedules`, `schedule`, `remove_schedule` |
 //! | insight | `failure_groups`, `statistics`, `workers`, `tags`, `tracked`, `events` |
@@ -52,7 +52,7 @@
 //! alter(&str, Alteration) -> (JobState, Vec<String>)
 //! add_dependencies(&str, on: &[&str], FailurePolicy) -> Changed
 //! remove_dependencies(&str, on: Option<&[&str]>) -> Changed
-//! lease(Take) -> Vec<Delivery>   report(Vec<(Held, Report)>) -> Vec<ReportResult>   goodbye(&str) -> ()
+//! lease(Take) -> Vec<Delivery>   report(Vec<(Held, Report)>) -> Vec<ReportResult>   deregister(&str) -> ()
 //! queues() -> Vec<QueueView>     queue(&str) -> QueueView     configure_queue(&str, QueueSettings) -> QueueView
 //! pause_queue(&str) -> ()        resume_queue(&str) -> ()     forget_queue(&str) -> ()
 //! namespaces() -> Vec<NamespaceView>   configure_namespace(&str, NamespaceSettings) -> NamespaceView

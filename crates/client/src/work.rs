@@ -24,8 +24,8 @@ use crate::model::{
 use driver::Driver;
 use held::HeldJobs;
 
-/// How long a worker that holds nothing waits for the answer to its goodbye.
-const GOODBYE_MAX: Duration = Duration::from_secs(2);
+/// How long a worker that holds nothing waits for the answer to its deregistration.
+const DEREGISTRATION_MAX: Duration = Duration::from_secs(2);
 /// Calls of reporters that may wait for the driver.
 const CALLS_MAX: usize = 64;
 
@@ -135,7 +135,7 @@ impl WorkStream {
         Self { events, reporter }
     }
 
-    /// The next event; `None` after [`Reporter::close`] or [`Reporter::goodbye`].
+    /// The next event; `None` after [`Reporter::close`] or [`Reporter::deregister`].
     pub async fn next(&mut self) -> Option<WorkEvent> {
         self.events.recv().await
     }
@@ -251,25 +251,25 @@ impl Reporter {
         self.shared.held.remove(&held.token);
     }
 
-    /// Waits until all reports given so far are answered (at most `patience`), says goodbye to the
+    /// Waits until all reports given so far are answered (at most `patience`), deregisters with the
     /// server, and ends the stream: leases still held end as released. Without a connection the stream ends at once.
     ///
     /// # Errors
     /// If the server could not be told.
-    pub async fn goodbye(&self, patience: Duration) -> Result<(), Error> {
+    pub async fn deregister(&self, patience: Duration) -> Result<(), Error> {
         self.drop_credits();
         let mut connected = self.shared.connected.subscribe();
         let said = tokio::select! {
             // Looked at first: nothing is sent where nobody listens.
             biased;
             _ = connected.wait_for(|connected| !connected) => Err(Error::lost("the server is away")),
-            said = self.flush_and_say_goodbye(patience) => said,
+            said = self.flush_and_deregister(patience) => said,
         };
         self.close();
         said
     }
 
-    async fn flush_and_say_goodbye(&self, patience: Duration) -> Result<(), Error> {
+    async fn flush_and_deregister(&self, patience: Duration) -> Result<(), Error> {
         // An empty call is answered after all calls before it.
         let flushed = tokio::time::timeout(patience, self.report_all(Vec::new())).await;
         if flushed.is_err() {
@@ -278,13 +278,13 @@ impl Reporter {
         }
         // Of a worker that holds nothing the server would learn later by itself.
         let patience = if self.shared.held.lock().is_empty() {
-            patience.min(GOODBYE_MAX)
+            patience.min(DEREGISTRATION_MAX)
         } else {
             patience
         };
-        let said = tokio::time::timeout(patience, self.client.goodbye(&self.worker)).await;
+        let said = tokio::time::timeout(patience, self.client.deregister(&self.worker)).await;
         said.unwrap_or_else(|_| {
-            let message = format!("the goodbye was not answered within {patience:?}");
+            let message = format!("the deregistration was not answered within {patience:?}");
             Err(Error::slow(message))
         })
     }

@@ -46,7 +46,7 @@ pub(crate) fn open(ask: &RequestContext) -> Result<(Pieces, Body), Problem> {
 }
 
 impl Pieces {
-    /// Writes a piece; waits for the reader, but not for ever.
+    /// Writes a piece; waits for the reader, but not forever.
     pub(crate) async fn send(&self, piece: impl Into<Bytes>) -> Result<(), Gone> {
         let piece = piece.into();
         if piece.is_empty() {

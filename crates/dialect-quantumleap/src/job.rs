@@ -106,7 +106,7 @@ impl Status {
         }
     }
 
-    /// A task that somebody called off through another dialect will not be inserted: it has failed.
+    /// A task that somebody cancelled through another dialect will not be inserted: it has failed.
     pub(crate) fn of(state: JobState) -> Self {
         match state {
             JobState::Blocked | JobState::Scheduled | JobState::Ready | JobState::Running => {

@@ -26,7 +26,7 @@ pub(crate) fn decimal(text: &[u8]) -> Option<f64> {
     text.parse().ok().filter(|number: &f64| !number.is_nan())
 }
 
-/// How long a blocking command waits, written in seconds: `None` for ever, else up to the next whole millisecond.
+/// How long a blocking command waits, written in seconds: `None` forever, else up to the next whole millisecond.
 pub(crate) fn timeout(text: &[u8]) -> Result<Option<Duration>, Value> {
     // The largest number of 64 bits, and the same without the time of now.
     const TOO_LARGE: f64 = 9_223_372_036_854_775_808.0;

@@ -143,7 +143,7 @@ pub fn script(name: &str) -> PathBuf {
         .join(name)
 }
 
-/// The folder with these packages: made anew if it is not there, or was made for others.
+/// The folder with these packages: made again if it is not there, or was made for others.
 fn installed(
     name: &str,
     packages: &[&str],

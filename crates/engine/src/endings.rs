@@ -1,10 +1,10 @@
-//! What an ending means for others: dependents are met or fail, dependencies that nobody needs are called off.
+//! What an ending means for others: dependents are met or fail, dependencies that nobody needs are cancelled.
 //!
 //! A cascade runs inside the command or timer that ended the first job, so all of it is one commit. It
 //! works through lists instead of recursing: a graph may be as deep as it likes (`rel G4`, `G5`).
 //!
 //! What it comes to depends on the graph alone, not on the order of its jobs (`rel G6`): first everything
-//! downstream of a failure fails, and only then are those called off that nobody alive needs any more. A
+//! downstream of a failure fails, and only then are those cancelled that nobody alive needs any more. A
 //! job that is both downstream of a failure and a dependency nobody needs has failed.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -55,7 +55,7 @@ impl Engine {
             };
             if self.is_live(dependency) && !self.has_users(dependency) {
                 let reason = format!("job {}{NEEDLESS}", suspects.known[&dependency]);
-                self.call_off(now, dependency, &reason, out);
+                self.cancel_job(now, dependency, &reason, out);
             }
         }
     }
@@ -168,7 +168,7 @@ impl Engine {
     }
 
     /// A job that has ended needs its dependencies no more. If it did not succeed, those of its graph that
-    /// nobody else waits for are to be called off.
+    /// nobody else waits for are to be cancelled.
     fn let_go_of_dependencies(&mut self, ended: &Ended, suspects: &mut Suspects) {
         let edges: Vec<(u32, Edge)> = self.edges.of(ended.key).collect();
         let is_suspicious = ended.outcome != Outcome::Succeeded && ended.graph.is_some();
@@ -194,7 +194,7 @@ impl Engine {
     }
 
     /// Cancels a live job.
-    pub(crate) fn call_off(&mut self, now: Now, key: JobKey, reason: &str, out: &mut Effects) {
+    pub(crate) fn cancel_job(&mut self, now: Now, key: JobKey, reason: &str, out: &mut Effects) {
         if self.job(key).state == JobState::Running {
             self.end_attempt(now, key, AttemptEnd::Cancelled);
         }

@@ -144,7 +144,7 @@ impl Engine {
             Command::PutSchedule(cmd) => self.put_schedule(now, *cmd, out),
             Command::RemoveSchedule(cmd) => self.remove_schedule(now, &cmd, out),
             Command::RunSchedule(cmd) => self.run_schedule_now(now, &cmd, out),
-            Command::Goodbye(cmd) => Ok(self.goodbye(now, &cmd, out)),
+            Command::DeregisterWorker(cmd) => Ok(self.deregister(now, &cmd, out)),
             Command::Reserve(cmd) => self.reserve(cmd),
             Command::Prepare(part) => self.prepare(now, *part, known, out),
             Command::Decide(cmd) => self.decide(now, &cmd, known, out),

@@ -58,7 +58,7 @@ pub(crate) struct Peers {
     pub undecided: BTreeMap<JobKey, (Namespace, Graph)>,
     /// Numbers given out for parts to come: the first, and how many.
     pub reserved: BTreeMap<JobKey, u32>,
-    /// The graph that is being called off everywhere: its members need not tell each other.
+    /// The graph that is being cancelled everywhere: its members need not tell each other.
     pub falling: Option<(Namespace, Graph)>,
     /// Jobs that ended while this letter was applied: what the host looked up before does not tell of them.
     pub ended_since: BTreeSet<(Namespace, JobId)>,

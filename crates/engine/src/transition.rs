@@ -11,7 +11,7 @@
 //! | running | ready, scheduled | released, to be tried again, or its lease ran out |
 //! | running | blocked, scheduled, ready (elsewhere) | completed into a next queue |
 //! | blocked, scheduled, ready | failed | deadline, or a dependency failed |
-//! | blocked, scheduled, ready, running | cancelled | called off |
+//! | blocked, scheduled, ready, running | cancelled | cancelled |
 //! | blocked, scheduled, ready | the same, or each other | altered by a person |
 //! | succeeded, failed, cancelled | blocked, scheduled, ready | retried by a person |
 
@@ -71,13 +71,13 @@ fn may_become(from: Option<JobState>, to: JobState) -> bool {
         | (Some(Ready), Running)
         | (Some(Running), Succeeded | Failed | Cancelled | Ready | Scheduled | Blocked)
         | (Some(Blocked | Scheduled | Ready), Failed | Cancelled) => true,
-        // Terminal is terminal: a retried job begins anew (`rel A2`).
+        // Terminal is terminal: a retried job begins again (`rel A2`).
         _ => false,
     }
 }
 
 impl Engine {
-    /// Moves a live job. `reason` is for the event: failure group, or why it was released or called off.
+    /// Moves a live job. `reason` is for the event: failure group, or why it was released or cancelled.
     pub(crate) fn transition(
         &mut self,
         now: Now,

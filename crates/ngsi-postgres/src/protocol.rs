@@ -19,7 +19,7 @@ pub struct RequestedInsert {
     pub uuid: String,
     /// Whether an earlier attempt may have been inserted.
     pub is_repeat: bool,
-    /// For how many milliseconds from now on nobody else can be given the same task; `None` is for ever.
+    /// For how many milliseconds from now on nobody else can be given the same task; `None` is forever.
     pub sole_for_ms: Option<u64>,
     /// The queued document, as [`ganger_ngsi::task::Task::to_json`] made it.
     pub input: Box<RawValue>,

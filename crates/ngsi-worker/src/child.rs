@@ -16,7 +16,7 @@ use crate::settings::Program;
 const READY_WITHIN: Duration = Duration::from_secs(20);
 /// How long one may take to end once its input is closed.
 const END_WITHIN: Duration = Duration::from_secs(2);
-/// Batches after which a process is replaced: whatever it leaks, it does not leak for ever.
+/// Batches after which a process is replaced: whatever it leaks, it does not leak forever.
 const BATCHES_MAX: u32 = 10_000;
 /// Resident memory beyond which it is replaced.
 const RESIDENT_BYTES_MAX: u64 = 512 << 20;

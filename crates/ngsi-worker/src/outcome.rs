@@ -23,7 +23,7 @@ pub(crate) enum Outcome {
     },
     /// Its process died of it.
     Lost,
-    /// It was not begun, or is to be begun anew.
+    /// It was not begun, or is to be begun again.
     Unstarted,
     /// Nobody wants to know: the lease is lost.
     Dropped,

@@ -360,7 +360,7 @@ impl<R: Reports> Pool<R> {
         }
     }
 
-    /// Delivers what is finished, ends the workers, and says goodbye.
+    /// Delivers what is finished, ends the workers, and deregisters.
     async fn close(mut self) -> Result<Summary, Error> {
         let at_once = *self.level.borrow() == Shutdown::AtOnce;
         let patience = if at_once {
@@ -385,9 +385,9 @@ impl<R: Reports> Pool<R> {
                 "the server is away: outcomes are lost, their leases will run out"
             );
         }
-        let goodbye = timeout(patience, self.reports.goodbye(patience)).await;
-        if let Ok(Err(error)) = goodbye {
-            tracing::warn!(%error, "the server could not be told goodbye");
+        let deregister = timeout(patience, self.reports.deregister(patience)).await;
+        if let Ok(Err(error)) = deregister {
+            tracing::warn!(%error, "the server could not deregister this worker");
         }
         self.teller.flush();
         tracing::info!(?self.summary, "pool ends");

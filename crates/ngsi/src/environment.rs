@@ -24,9 +24,9 @@ pub struct Environment {
     pub recover: bool,
     /// `WQ_MAX_RETRIES`: retries after the first attempt.
     pub retries_max: u32,
-    /// `WQ_FAILURE_TTL`: how long a failed task is kept; `None` is for ever.
+    /// `WQ_FAILURE_TTL`: how long a failed task is kept; `None` is forever.
     pub keep_failed: Option<Duration>,
-    /// `WQ_SUCCESS_TTL`: how long a successful task is kept; `None` is for ever.
+    /// `WQ_SUCCESS_TTL`: how long a successful task is kept; `None` is forever.
     pub keep_succeeded: Option<Duration>,
     /// `QL_RETRY_BASE`: c of the schedule c*2^n; 20 s.
     pub retry_base: Duration,
@@ -141,7 +141,7 @@ impl Variables<'_> {
         u32::try_from(retries.max(0)).unwrap_or(u32::MAX)
     }
 
-    /// `None`, which is for ever, for a negative number.
+    /// `None`, which is forever, for a negative number.
     fn time_to_live(&self, name: &str, default: i64) -> Option<Duration> {
         let seconds = self.number(name).unwrap_or(default);
         u64::try_from(seconds).ok().map(Duration::from_secs)

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use crate::reach::Reach;
 use crate::{REACH_WITHIN, RouteError, Router};
 
-/// How often a submission is begun anew because a shard lost its reservation by a restart.
+/// How often a submission is begun again because a shard lost its reservation by a restart.
 const ATTEMPTS_MAX: u32 = 3;
 /// How long a submission waits for another one of the same jobs, or under the same key, to be decided.
 const BUSY_FOR: Duration = Duration::from_secs(5);

@@ -108,7 +108,7 @@ pub struct Tls {
     pub key: Option<PathBuf>,
     /// Authorities of clients' certificates.
     pub client_ca: Option<PathBuf>,
-    /// Clients' certificates that were called back.
+    /// Clients' certificates that were revoked.
     pub client_crl: Option<PathBuf>,
     /// Authorities of other servers' certificates; without it that of the clients, else those that the system
     /// trusts.

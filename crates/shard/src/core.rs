@@ -198,7 +198,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         std::mem::take(&mut self.outputs)
     }
 
-    /// How long there is nothing to do unless a request or a report comes; `None`: for ever.
+    /// How long there is nothing to do unless a request or a report comes; `None`: forever.
     pub fn sleep_for(&self, now: Now) -> Option<Duration> {
         let patience = self.waiters.next_deadline();
         let Some(live) = self.live.as_ref() else {

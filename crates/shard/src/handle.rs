@@ -172,7 +172,7 @@ impl Handle {
         Ok(parcel?.open())
     }
 
-    /// Takes an element from the first of some lists that has one, waiting for it up to `wait_for`, or for ever.
+    /// Takes an element from the first of some lists that has one, waiting for it up to `wait_for`, or forever.
     /// Dropping the future gives the place up; an element that was on its way is put back.
     ///
     /// # Errors
@@ -424,7 +424,7 @@ impl Handle {
         self.shared.numbers.snapshot(queues)
     }
 
-    /// The live numbers of this shard with the queues counted anew.
+    /// The live numbers of this shard with the queues counted again.
     ///
     /// # Errors
     /// If the shard has ended.

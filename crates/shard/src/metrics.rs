@@ -126,7 +126,7 @@ numbers! {
         jobs_succeeded_total,
         /// Jobs that ended badly.
         jobs_failed_total,
-        /// Jobs called off.
+        /// Jobs cancelled.
         jobs_cancelled_total,
         /// Jobs removed by retention or by a person.
         jobs_removed_total,

@@ -11,7 +11,7 @@ const RECOVERIES_MAX: usize = 10;
 const RECOVERIES_WITHIN: Duration = Duration::from_secs(1);
 
 /// Which dice have decided the fate of an order of the store. The dice of a command do so once: a
-/// lease request that waits is tried again and again, and must not meet the same fate for ever.
+/// lease request that waits is tried again and again, and must not meet the same fate forever.
 #[derive(Default)]
 pub(crate) struct Fates {
     closed: BTreeSet<u64>,

@@ -26,7 +26,7 @@ const GOALS: &[(&str, u8)] = &[
     ("stale-report-after-a-new-grant", 1),
     ("report-for-a-removed-job", 1),
     ("report-in-the-step-of-a-timer", 1),
-    ("goodbye-with-leases", 1),
+    ("deregistered-with-leases", 1),
     ("report-while-the-lease-may-have-ended", 2),
     ("limit-lowered-under-running-jobs", 1),
     ("completed-into-the-next-queue", 1),
@@ -41,7 +41,7 @@ const GOALS: &[(&str, u8)] = &[
     ("wall-jumped-ahead", 1),
     // Graphs.
     ("cascade-over-generations", 1),
-    ("running-dependency-called-off", 1),
+    ("running-dependency-cancelled", 1),
     ("dependency-added", 1),
     ("dependency-removed", 1),
     // Operators.

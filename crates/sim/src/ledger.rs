@@ -1,4 +1,4 @@
-//! What clients were told, and must find true for ever: judged at the client's side of the network.
+//! What clients were told, and must find true forever: judged at the client's side of the network.
 //!
 //! The oracle knows what became durable; the ledger knows what was *heard*. Together they show that
 //! nothing was acknowledged that a crash could take back (`rel D1`, `D2`, `D4`).
@@ -107,7 +107,7 @@ impl Ledger {
         }
     }
 
-    /// At most one success per job, whoever reports it (`rel L3`); a retried job starts anew.
+    /// At most one success per job, whoever reports it (`rel L3`); a retried job starts again.
     fn completed(&mut self, key: JobKey, completed: Completed) {
         let Some(promise) = self.promises.get_mut(&key) else {
             return;

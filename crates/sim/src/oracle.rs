@@ -170,7 +170,7 @@ pub(crate) struct Oracle {
     requests: BTreeMap<(Namespace, RequestId), Vec<LeaseToken>>,
     /// Jobs with a timer due in the present step: which of two such ends comes first is open.
     due_now: BTreeSet<JobKey>,
-    /// Schedules due in the present step that call off their earlier run.
+    /// Schedules due in the present step that cancel their earlier run.
     replacing: usize,
     /// Records of the jobs that are gone after the present turn.
     leaving: Vec<JobRecord>,
@@ -287,7 +287,7 @@ impl Oracle {
             Command::ConfigureNamespace(cmd) => self.configure_namespace(cmd, answer),
             Command::PutSchedule(cmd) => self.put_schedule(cmd, answer),
             Command::RemoveSchedule(cmd) => self.remove_schedule(cmd, answer),
-            Command::Goodbye(cmd) => self.goodbye(cmd, answer),
+            Command::DeregisterWorker(cmd) => self.deregister(cmd, answer),
             Command::Query(query) => self.query(query, answer),
             Command::Reserve(_)
             | Command::Prepare(_)

@@ -45,7 +45,7 @@ pub(crate) const BUGS: &[(u32, u8, &str)] = &[
     (27, 1, "one job more than the limit may run"),
     (28, 1, "deadlines are dropped"),
     (29, 1, "every release counts as an attempt"),
-    (30, 1, "a goodbye is answered and forgotten"),
+    (30, 1, "a deregistration is answered and forgotten"),
     (31, 1, "of the jobs to be cancelled only the first is"),
     (
         32,
@@ -154,7 +154,9 @@ impl Planted {
                 cmd.jobs.iter_mut().for_each(|job| job.deadline = None);
             }
             (29, Command::Release(cmd)) => cmd.counted = true,
-            (30, Command::Goodbye(cmd)) => cmd.worker = ganger_types::Worker::from_static("nobody"),
+            (30, Command::DeregisterWorker(cmd)) => {
+                cmd.worker = ganger_types::Worker::from_static("nobody")
+            }
             (31, Command::Cancel(cmd)) => {
                 if let Selection::Jobs(ids) = &mut cmd.jobs {
                     ids.truncate(1);

@@ -464,7 +464,7 @@ impl Served {
     }
 
     /// The dice of a command of the commit that the store turns to next. Each command decides once:
-    /// a lease request that waits is tried again and again, and must not meet the same fate for ever.
+    /// a lease request that waits is tried again and again, and must not meet the same fate forever.
     pub(crate) fn dice_of_next(&mut self) -> Option<Dice> {
         let Some(StoreTask::Commit(commit)) = self.store_tasks.front() else {
             return None;

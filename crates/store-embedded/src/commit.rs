@@ -435,7 +435,7 @@ fn end_of(record: &JobRecord) -> Result<&Finished, Fault> {
     record.finished.as_ref().ok_or_else(missing)
 }
 
-/// Until when a job is kept by its own wish; the largest number is for ever.
+/// Until when a job is kept by its own wish; the largest number is forever.
 pub(crate) fn own_time(end: &Finished) -> Option<i64> {
     end.keep_until
         .map(|until| until.map_or(i64::MAX, |at| to_sql(at.0)))

@@ -1,6 +1,6 @@
 //! Listings in slices: constant memory, and no read transaction that lasts.
 //!
-//! A reader inside a long transaction would keep SQLite from starting its log anew. So a listing
+//! A reader inside a long transaction would keep SQLite from starting its log again. So a listing
 //! reads at most [`SLICE_ROWS_MAX`] rows in one go and then takes up a newer state behind the last.
 //! Marks and leases lead straight to the few jobs they name; other filters are judged from the front
 //! of each record, after its checksum.

@@ -61,7 +61,7 @@ pub(crate) fn find(
             )
         }
         RetireeQuery::ByOwnTime { before } => {
-            // The largest number stands for "for ever".
+            // The largest number stands for "forever".
             let before = to_sql(before.0).min(i64::MAX - 1);
             read(connection, BY_OWN_TIME, (before, limit), false)
         }

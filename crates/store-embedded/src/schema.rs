@@ -17,7 +17,7 @@ pub(crate) const FORMAT: u32 = 7;
 /// The hot table `jobs` has no index besides its key; `marked` says whether rows of `marks` belong
 /// to a job, so that the usual job, which has none, costs no look-up. Leases are apart and small:
 /// they come and go with every attempt. `own` is the end of a job's own life time, and the largest
-/// number for "for ever".
+/// number for "forever".
 const VERSION_1: &str = "
 CREATE TABLE meta (
     one INTEGER PRIMARY KEY CHECK (one = 1),

@@ -375,7 +375,7 @@ impl Session {
         Ok(())
     }
 
-    /// The tables have all, flushed: the turn log begins anew, and says so. By that it is noticed if they ever lose it.
+    /// The tables have all, flushed: the turn log begins again, and says so. By that it is noticed if they ever lose it.
     fn restart_turns(&mut self) {
         let Some(turns) = &mut self.turns else {
             return;
@@ -420,7 +420,7 @@ impl Session {
             }
         };
         if is_copied {
-            // The next commit starts the log anew. If readers held it back it is tried again.
+            // The next commit starts the log again. If readers held it back it is tried again.
             self.log_pages.store(0, Ordering::Relaxed);
         }
         Ok(())

@@ -64,7 +64,7 @@ impl Tables {
         })
     }
 
-    /// Writes the header anew.
+    /// Writes the header again.
     pub(crate) fn change_header(
         &mut self,
         connection: &Connection,

@@ -103,7 +103,7 @@ impl TurnLog {
         decode::<Commit>(content).is_ok_and(|read| encode(&read) == content)
     }
 
-    /// Begins anew: all up to `sequence` is in the tables, flushed.
+    /// Begins again: all up to `sequence` is in the tables, flushed.
     ///
     /// The stamp is not flushed by itself. Should it be lost, the records are found again, and found in the tables.
     pub(crate) fn restart(&mut self, sequence: u64) -> std::io::Result<()> {

@@ -14,7 +14,7 @@ use crate::small::qless_row;
 /// Rows in memory at a time.
 const ROWS_AT_ONCE: u32 = 100;
 
-/// Writes every row of a table anew.
+/// Writes every row of a table again.
 pub(crate) fn rewrite<R: Record>(connection: &Connection, small: Small) -> Result<(), Fault> {
     let table = small.table();
     let write = format!("UPDATE {table} SET body = ?2 WHERE name = ?1");

@@ -35,7 +35,7 @@ pub enum Body<'a> {
     Live(&'a JobRecord),
     /// It moves to the finished, with this result.
     Finished(&'a JobRecord, Option<&'a Bytes>),
-    /// It is written anew among the finished and keeps its result.
+    /// It is written again among the finished and keeps its result.
     Anew(&'a JobRecord),
 }
 

@@ -97,7 +97,7 @@ fn certificate(error: &CertificateError) -> String {
         C::UnknownIssuer | C::BadSignature => {
             "its certificate is not signed by an authority that is trusted here: name the right CA file (clients: --ca)".to_owned()
         }
-        C::Revoked => "its certificate was called back by its authority".to_owned(),
+        C::Revoked => "its certificate was revoked by its authority".to_owned(),
         C::InvalidPurpose | C::InvalidPurposeContext { .. } => {
             "its certificate is not made for this side of a connection (extended key usage serverAuth or clientAuth)".to_owned()
         }
@@ -115,7 +115,7 @@ fn received(alert: AlertDescription) -> String {
             "the server refuses our certificate: it has expired; renew it".to_owned()
         }
         A::CertificateRevoked => {
-            "the server refuses our certificate: it was called back".to_owned()
+            "the server refuses our certificate: it was revoked".to_owned()
         }
         A::UnknownCA | A::DecryptError => {
             "the server refuses our certificate: it is not signed by an authority that the server trusts".to_owned()

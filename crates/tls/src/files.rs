@@ -90,7 +90,7 @@ pub(crate) fn roots(path: &Path) -> Result<RootCertStore, TlsError> {
     Ok(roots)
 }
 
-/// Certificates that their authority has called back.
+/// Certificates that their authority has revoked.
 pub(crate) fn revocations(
     path: &Path,
 ) -> Result<Vec<CertificateRevocationListDer<'static>>, TlsError> {

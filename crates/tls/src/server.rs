@@ -22,7 +22,7 @@ pub struct ServerFiles {
     pub key: PathBuf,
     /// Authorities of clients; without them no client is asked for a certificate.
     pub client_ca: Option<PathBuf>,
-    /// Clients' certificates that were called back.
+    /// Clients' certificates that were revoked.
     pub client_crl: Option<PathBuf>,
     /// Whether a client without a certificate is sent away within the handshake.
     pub is_client_required: bool,

@@ -114,7 +114,7 @@ pub enum Change {
         /// Its result, if it has one.
         result: Option<Bytes>,
     },
-    /// Writes a finished job anew (tags, labels, tracking). Its result stays.
+    /// Writes a finished job again (tags, labels, tracking). Its result stays.
     PutFinished(Box<JobRecord>),
     /// Moves a finished job back to the live; a `PutJob` of it follows. Its result goes.
     RetryJob(JobKey),

@@ -37,7 +37,7 @@ pub enum Command {
     Release(Box<Release>),
     /// Appends to the log of the current attempt.
     AppendLog(Box<AppendLog>),
-    /// Calls jobs off.
+    /// Cancels jobs.
     Cancel(Box<Cancel>),
     /// Puts finished jobs back on their queue.
     Retry(Box<Retry>),
@@ -65,8 +65,8 @@ pub enum Command {
     RemoveSchedule(RemoveSchedule),
     /// Makes a job of a schedule now.
     RunSchedule(RunSchedule),
-    /// A worker says goodbye: its leases end as released, its name is forgotten.
-    Goodbye(Goodbye),
+    /// A worker deregisters: its leases end as released, its name is forgotten.
+    DeregisterWorker(DeregisterWorker),
     /// Numbers for the jobs of a submission over several shards.
     Reserve(Reserve),
     /// Keeps one shard's part of a submission until it is decided (`rel G8`).
@@ -137,7 +137,7 @@ pub struct NewJob {
     pub tracked: bool,
     /// At most one job under this key.
     pub unique: Option<Unique>,
-    /// How long to keep it after success: `Some(None)` is for ever.
+    /// How long to keep it after success: `Some(None)` is forever.
     pub keep_succeeded: Option<Option<Duration>>,
     /// How long to keep it after failure or cancellation, likewise.
     pub keep_failed: Option<Option<Duration>>,
@@ -342,7 +342,7 @@ pub enum Selection {
     Graph(Graph),
 }
 
-/// Calls jobs off; those that have ended stay as they are.
+/// Cancels jobs; those that have ended stay as they are.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cancel {
     /// Whose.
@@ -525,9 +525,9 @@ pub struct RemoveSchedule {
     pub id: ScheduleId,
 }
 
-/// A worker says goodbye.
+/// A worker deregisters.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Goodbye {
+pub struct DeregisterWorker {
     /// Whose.
     pub namespace: Namespace,
     /// Who.

@@ -86,7 +86,7 @@ pub enum Happening {
         /// Who.
         worker: Worker,
     },
-    /// A worker said goodbye or was silent for too long.
+    /// A worker deregistered or was silent for too long.
     WorkerGone {
         /// Who.
         worker: Worker,

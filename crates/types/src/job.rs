@@ -337,7 +337,7 @@ pub struct Finished {
     pub order: u64,
     /// Bytes of the result; `None` if there is none.
     pub result_bytes: Option<u64>,
-    /// How long to keep it, if the job says so itself: `Some(None)` is for ever.
+    /// How long to keep it, if the job says so itself: `Some(None)` is forever.
     pub keep_until: Option<Option<Timestamp>>,
 }
 
@@ -406,7 +406,7 @@ pub struct JobRecord {
     pub unique: Option<UniqueKey>,
     /// The schedule that made it.
     pub schedule: Option<ScheduleId>,
-    /// How long to keep it after success, if it says so itself: `Some(None)` is for ever.
+    /// How long to keep it after success, if it says so itself: `Some(None)` is forever.
     pub keep_succeeded: Option<Option<Duration>>,
     /// How long to keep it after failure or cancellation, likewise.
     pub keep_failed: Option<Option<Duration>>,

@@ -378,7 +378,7 @@ pub struct ElementRecord {
     pub value: Bytes,
 }
 
-/// How long work queues of raw keys are left alone before they are put in order; `None`: for ever.
+/// How long work queues of raw keys are left alone before they are put in order; `None`: forever.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyUpkeep {
     /// An item in processing without a lease goes back to its queue after this. 10 s.

@@ -24,7 +24,7 @@ pub struct Dependent {
     pub id: JobId,
     /// What the failure of the dependency means to it.
     pub policy: FailurePolicy,
-    /// Whether both were submitted together: then both are called off together.
+    /// Whether both were submitted together: then both are cancelled together.
     pub is_member: bool,
 }
 
@@ -67,7 +67,7 @@ pub struct PartRecord {
     pub prepared_at: Timestamp,
     /// Whether it was decided for; one that was decided against is not kept.
     pub is_committed: bool,
-    /// Why it was called off before it was decided.
+    /// Why it was cancelled before it was decided.
     pub cancelled: Option<String>,
     /// On the decider, the idempotency key that it was submitted under.
     pub answer: Option<PartAnswer>,
@@ -153,7 +153,7 @@ pub enum Message {
         dependent: JobKey,
         /// Its slot.
         slot: u32,
-        /// If this is its graph and nobody else needs it, it is called off (`rel G5`).
+        /// If this is its graph and nobody else needs it, it is cancelled (`rel G5`).
         unneeded_in: Option<Graph>,
     },
     /// A submission was decided.
@@ -199,7 +199,7 @@ pub enum Message {
         /// Which, and how far it has come.
         retry: GraphRetry,
     },
-    /// A graph is called off.
+    /// A graph is cancelled.
     CancelGraph {
         /// Whose.
         namespace: Namespace,

@@ -231,7 +231,7 @@ impl QlessState {
         Self::Throttled,
     ];
 
-    /// Whether a job stays there until somebody puts it anew.
+    /// Whether a job stays there until somebody puts it again.
     pub fn is_end(self) -> bool {
         matches!(self, Self::Failed | Self::Complete)
     }

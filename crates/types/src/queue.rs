@@ -42,7 +42,7 @@ pub struct Retention {
     pub succeeded: Keep,
     /// Of those that failed: 7 days by default.
     pub failed: Keep,
-    /// Of those called off: 1 day by default.
+    /// Of those cancelled: 1 day by default.
     pub cancelled: Keep,
 }
 
@@ -153,7 +153,7 @@ pub struct QueueCounts {
     pub succeeded: u64,
     /// Kept, ended badly.
     pub failed: u64,
-    /// Kept, called off.
+    /// Kept, cancelled.
     pub cancelled: u64,
 }
 

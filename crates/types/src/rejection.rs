@@ -11,9 +11,9 @@ use crate::name::{Graph, Queue, ScheduleId};
 pub enum LeaseEnd {
     /// It ran out.
     Expired,
-    /// The job was handed out anew.
+    /// The job was handed out again.
     Replaced,
-    /// The job was called off.
+    /// The job was cancelled.
     Cancelled,
     /// The job has ended otherwise.
     Finished,
@@ -264,7 +264,7 @@ pub enum Rejection {
     },
     /// The numbers of a part were not reserved in this incarnation of the shard.
     #[error(
-        "the numbers from {first} on are not reserved here: the shard has started anew since; submit again"
+        "the numbers from {first} on are not reserved here: the shard has started again since; submit again"
     )]
     NotReserved {
         /// The first of them.

@@ -28,7 +28,7 @@ impl Command {
             Self::PutSchedule(cmd) => &cmd.schedule.namespace,
             Self::RemoveSchedule(cmd) => &cmd.namespace,
             Self::RunSchedule(cmd) => &cmd.namespace,
-            Self::Goodbye(cmd) => &cmd.namespace,
+            Self::DeregisterWorker(cmd) => &cmd.namespace,
             Self::Query(query) => return query.namespace(),
             // Other shards know nothing of callers' clocks: what they say is of the whole shard. Raw keys live by the
             // server's clock in every namespace, and a call of qless has its caller's time in it.

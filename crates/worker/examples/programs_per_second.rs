@@ -73,7 +73,7 @@ impl Reports for Endless {
 
     fn abandon(&self, _held: &Held) {}
 
-    async fn goodbye(&self, _patience: Duration) -> Result<(), Error> {
+    async fn deregister(&self, _patience: Duration) -> Result<(), Error> {
         Ok(())
     }
 }

@@ -11,7 +11,7 @@ use crate::text::{escape, excerpt};
 const TAIL_BYTES_MAX: usize = 4 << 10;
 /// Longest line of progress.
 const PROGRESS_LINE_BYTES_MAX: usize = 16 << 10;
-/// Notes of the worker's in one log: a program that writes nonsense for ever is told so this often.
+/// Notes of the worker's in one log: a program that writes nonsense forever is told so this often.
 const NOTES_MAX: u32 = 20;
 /// Longest line that the worker's own log shows at once.
 const SHOWN_LINE_BYTES_MAX: usize = 1 << 10;

@@ -447,7 +447,7 @@ impl<R: Reports> Floor<R> {
             .for_each(|stop| stop.ask(Why::Interrupted));
     }
 
-    /// Delivers what is finished, and says goodbye.
+    /// Delivers what is finished, and deregisters.
     async fn close(mut self) -> Summary {
         let slots: Vec<Slot> = self
             .places
@@ -477,9 +477,9 @@ impl<R: Reports> Floor<R> {
                 "the server is away: outcomes are lost, their leases will run out"
             );
         }
-        let goodbye = timeout(patience, self.reports.goodbye(patience)).await;
-        if let Ok(Err(error)) = goodbye {
-            tracing::warn!(%error, "the server could not be told goodbye");
+        let deregister = timeout(patience, self.reports.deregister(patience)).await;
+        if let Ok(Err(error)) = deregister {
+            tracing::warn!(%error, "the server could not deregister this worker");
         }
         let Summary {
             succeeded,

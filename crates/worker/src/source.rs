@@ -27,7 +27,7 @@ pub trait Reports: Clone + Send + Sync + 'static {
     /// Stops renewing a lease.
     fn abandon(&self, held: &Held);
     /// Ends the stream with a word to the server.
-    fn goodbye(&self, patience: Duration) -> impl Future<Output = Result<(), Error>> + Send;
+    fn deregister(&self, patience: Duration) -> impl Future<Output = Result<(), Error>> + Send;
 }
 
 impl Deliveries for WorkStream {
@@ -57,7 +57,7 @@ impl Reports for Reporter {
         Self::abandon(self, held);
     }
 
-    async fn goodbye(&self, patience: Duration) -> Result<(), Error> {
-        Self::goodbye(self, patience).await
+    async fn deregister(&self, patience: Duration) -> Result<(), Error> {
+        Self::deregister(self, patience).await
     }
 }

@@ -10,7 +10,7 @@ use rustix::event::{EventfdFlags, eventfd};
 /// Why a run must end before its program does by itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Why {
-    /// Its lease is gone, or its job was called off: its outcome is dropped.
+    /// Its lease is gone, or its job was cancelled: its outcome is dropped.
     Lost(String),
     /// It ran for as long as it may.
     TimedOut(Duration),

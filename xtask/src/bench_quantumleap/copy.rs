@@ -10,7 +10,7 @@ use super::inserts::Rate;
 use crate::bench_peers::postgres;
 use crate::process::output;
 
-/// Copies the rows out, makes the table anew, copies them in; prints what the rates are of that.
+/// Copies the rows out, makes the table again, copies them in; prints what the rates are of that.
 pub(super) fn measure(
     programs: &Path,
     database: &postgres::Server,

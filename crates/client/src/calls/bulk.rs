@@ -141,7 +141,7 @@ impl<F: FnMut(u64, Result<Accepted, Error>)> Bulk<F> {
         }
     }
 
-    /// Makes the stream anew and sends again what has no answer.
+    /// Makes the stream again and sends again what has no answer.
     async fn reconnect(&mut self) -> Result<(), Error> {
         let mut pauses = Pauses::new(self.client.options.retry);
         loop {

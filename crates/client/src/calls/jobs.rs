@@ -190,7 +190,7 @@ impl Client {
         Ok(call!(self.at(job), Safe, jobs_wire.read_log(request))?.into())
     }
 
-    /// Calls jobs off; those that have ended stay as they are.
+    /// Cancels jobs; those that have ended stay as they are.
     ///
     /// # Errors
     /// If it is refused, or the server cannot be reached.

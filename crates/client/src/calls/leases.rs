@@ -116,16 +116,16 @@ impl Client {
         }
     }
 
-    /// A worker says goodbye: its leases end as released, its name is forgotten.
+    /// A worker deregisters: its leases end as released, its name is forgotten.
     ///
     /// # Errors
     /// If the server cannot be reached.
-    pub async fn goodbye(&self, worker: &str) -> Result<(), Error> {
-        let request = v1::GoodbyeRequest {
+    pub async fn deregister(&self, worker: &str) -> Result<(), Error> {
+        let request = v1::DeregisterWorkerRequest {
             namespace: self.namespace(),
             worker: worker.to_owned(),
         };
-        call!(self, Safe, leases_wire.goodbye(request)).map(|_| ())
+        call!(self, Safe, leases_wire.deregister_worker(request)).map(|_| ())
     }
 }
 

@@ -162,7 +162,7 @@ pub enum Happening {
         /// Who.
         worker: String,
     },
-    /// A worker said goodbye or was silent for too long.
+    /// A worker deregistered or was silent for too long.
     WorkerGone {
         /// Who.
         worker: String,

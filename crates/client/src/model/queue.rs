@@ -40,7 +40,7 @@ pub struct Retention {
     pub succeeded: Keep,
     /// Of those that failed.
     pub failed: Keep,
-    /// Of those called off.
+    /// Of those cancelled.
     pub cancelled: Keep,
 }
 
@@ -100,7 +100,7 @@ pub struct QueueCounts {
     pub succeeded: u64,
     /// Kept, ended badly.
     pub failed: u64,
-    /// Kept, called off.
+    /// Kept, cancelled.
     pub cancelled: u64,
 }
 

@@ -153,7 +153,7 @@ impl PendingReports {
         }
     }
 
-    /// All numbers, in order, for a new stream; renewals of our own are not repeated but made anew.
+    /// All numbers, in order, for a new stream; renewals of our own are not repeated but made again.
     pub(crate) fn for_a_new_stream(&mut self, now: Instant) -> Vec<u64> {
         self.reports.retain(|_, pending| pending.origin.is_some());
         self.reports

@@ -70,7 +70,7 @@ async fn jobs_flow_in_batches_and_each_ends_once() {
         (2_000, 0, 0)
     );
     reporter
-        .goodbye(Duration::from_secs(10))
+        .deregister(Duration::from_secs(10))
         .await
         .expect("told");
     assert_eq!(stream.next().await, None);
@@ -206,8 +206,8 @@ async fn a_stream_that_ends_loses_no_job() {
         .await
         .expect("taken");
     drop(first);
-    // Its name says goodbye for it, as an operator's restart script would; all jobs are free again.
-    client.goodbye("gone").await.expect("told");
+    // Its name deregisters it, as an operator's restart script would; all jobs are free again.
+    client.deregister("gone").await.expect("told");
     let mut stream = client.work(work("w", 1_000));
     let reporter = stream.reporter();
     let mut done = 1;
@@ -292,7 +292,7 @@ async fn a_report_after_the_stream_was_closed_says_so() {
 }
 
 #[tokio::test]
-async fn a_goodbye_does_not_wait_for_a_server_that_is_away() {
+async fn a_deregistration_does_not_wait_for_a_server_that_is_away() {
     let server = Server::start();
     let client = server.client().await;
     let mut stream = client.work(work("w", 1));
@@ -301,8 +301,8 @@ async fn a_goodbye_does_not_wait_for_a_server_that_is_away() {
     while !matches!(stream.next().await, Some(WorkEvent::Disconnected { .. })) {}
     // It would try for a minute.
     let reporter = stream.reporter();
-    let goodbye = reporter.goodbye(Duration::from_secs(3_600));
-    let said = tokio::time::timeout(Duration::from_secs(30), goodbye).await;
+    let deregister = reporter.deregister(Duration::from_secs(3_600));
+    let said = tokio::time::timeout(Duration::from_secs(30), deregister).await;
     assert!(said.expect("no wait").is_err(), "nobody could be told");
     assert_eq!(stream.next().await, None);
     drop(gone);

@@ -6,7 +6,7 @@ use futures::Stream;
 use ganger_proto::v1;
 use ganger_proto::v1::leases_server::Leases;
 use ganger_proto::v1::report::What;
-use ganger_types::command::Goodbye;
+use ganger_types::command::DeregisterWorker;
 use ganger_types::{Command, Reply, Worker, limits};
 use tonic::{Request, Response, Status, Streaming};
 
@@ -144,15 +144,18 @@ impl Leases for ServiceContext {
             .await
     }
 
-    async fn goodbye(
+    async fn deregister_worker(
         &self,
-        request: Request<v1::GoodbyeRequest>,
+        request: Request<v1::DeregisterWorkerRequest>,
     ) -> Result<Response<v1::Done>, Status> {
         let request = request.get_ref();
         let namespace = decode::namespace(&request.namespace)?;
         let worker = decode::name(At::top("worker"), &request.worker, Worker::new)?;
         let reply = self
-            .call(Command::Goodbye(Goodbye { namespace, worker }))
+            .call(Command::DeregisterWorker(DeregisterWorker {
+                namespace,
+                worker,
+            }))
             .await?;
         let done = reply_as!(reply, Reply::Done | Reply::Changed { .. } => v1::Done {})?;
         Ok(Response::new(done))

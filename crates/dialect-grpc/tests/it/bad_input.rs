@@ -459,7 +459,11 @@ async fn bad_leases_and_reports_are_refused_by_field() {
     }
     let (code, _) = refused(leases.complete(v1::CompleteRequest::default()).await);
     assert_eq!(code, "missing_field");
-    let (code, message) = refused(leases.goodbye(v1::GoodbyeRequest::default()).await);
+    let (code, message) = refused(
+        leases
+            .deregister_worker(v1::DeregisterWorkerRequest::default())
+            .await,
+    );
     assert_eq!(
         (code.as_str(), message.contains("worker")),
         ("missing_field", true)

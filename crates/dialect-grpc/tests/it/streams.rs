@@ -78,7 +78,7 @@ async fn whoever_loses_a_lease_is_told_on_every_stream_and_nobody_watches_withou
     let server = Server::start().await;
     enqueue(&server, "before").await;
     until_subscribed(&server, 0).await;
-    // The second round shows that it begins anew when the last stream has gone.
+    // The second round shows that it begins again when the last stream has gone.
     for round in 0..2 {
         let mut workers = Vec::new();
         for name in ["v", "w"] {

@@ -34,7 +34,7 @@ struct RetentionIn {
     succeeded: Option<KeepIn>,
     /// Of those that failed: 7 days by default.
     failed: Option<KeepIn>,
-    /// Of those called off: 1 day and 100,000 a queue by default.
+    /// Of those cancelled: 1 day and 100,000 a queue by default.
     cancelled: Option<KeepIn>,
 }
 

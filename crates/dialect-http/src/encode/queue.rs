@@ -79,7 +79,7 @@ struct RetentionView {
     succeeded: KeepView,
     /// Of those that failed.
     failed: KeepView,
-    /// Of those called off.
+    /// Of those cancelled.
     cancelled: KeepView,
 }
 

@@ -51,9 +51,9 @@ pub(super) fn about_the_rest() -> Vec<Operation> {
         operation(
             M::DELETE,
             "/api/v1/workers/{worker}",
-            "goodbye",
-            "Says goodbye for a worker: its leases end as released.",
-            workers::goodbye,
+            "deregisterWorker",
+            "Deregisters a worker: its leases end as released.",
+            workers::deregister,
         )
         .reply::<Done>(),
         operation(

@@ -35,7 +35,7 @@ pub(crate) struct ActedView {
     passed_on: Option<Vec<String>>,
 }
 
-/// Why a job or graph is called off.
+/// Why a job or graph is cancelled.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(
     deny_unknown_fields,

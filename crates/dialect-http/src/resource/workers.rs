@@ -1,7 +1,7 @@
-//! Workers: who was seen, and saying goodbye for one.
+//! Workers: who was seen, and deregistering one.
 
 use axum::response::Response;
-use ganger_types::command::Goodbye;
+use ganger_types::command::DeregisterWorker;
 use ganger_types::query::Query;
 use ganger_types::{Command, Reply};
 
@@ -22,11 +22,11 @@ pub(crate) async fn list(ask: RequestContext) -> Result<Response, Problem> {
     }
 }
 
-pub(crate) async fn goodbye(ask: RequestContext) -> Result<Response, Problem> {
-    let command = Goodbye {
+pub(crate) async fn deregister(ask: RequestContext) -> Result<Response, Problem> {
+    let command = DeregisterWorker {
         namespace: ask.namespace.clone(),
         worker: ask.name()?,
     };
-    ask.call(Command::Goodbye(command)).await?;
+    ask.call(Command::DeregisterWorker(command)).await?;
     Ok(json::ok(&Done::default()))
 }

@@ -487,7 +487,7 @@ async fn schedules_are_put_shown_and_deleted() {
 }
 
 #[tokio::test]
-async fn workers_are_seen_and_say_goodbye() {
+async fn workers_are_seen_and_deregister() {
     let face = face();
     let id = face.enqueue(json!({"kind": "a"})).await;
     face.lease().await;

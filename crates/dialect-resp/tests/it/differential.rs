@@ -155,7 +155,7 @@ impl Dice {
             }
             1 => {
                 let more = self.value();
-                // Behind the lists of one that waits it would be the time to wait, and 0 is for ever.
+                // Behind the lists of one that waits it would be the time to wait, and 0 is forever.
                 let waits = words[0].to_ascii_lowercase().starts_with('b');
                 words.push(if waits { "x".to_owned() } else { more });
             }

@@ -525,7 +525,7 @@ fn fill(world: &World, next: &AtomicUsize, text: &str) -> Result<()> {
     Ok(())
 }
 
-/// The most that a process had in memory since somebody last asked to count anew.
+/// The most that a process had in memory since somebody last asked to count again.
 fn peak_kib(server: &Server) -> Result<u64> {
     let status = fs::read_to_string(format!("/proc/{}/status", server.id()))?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));

@@ -128,7 +128,7 @@ fn an_idle_worker_holds_no_stop_up_and_stops_without_its_server() -> Result<()> 
         said()
     );
     ensure!(
-        said().contains("could not be told goodbye"),
+        said().contains("could not deregister this worker"),
         "it did not try: {}",
         said()
     );

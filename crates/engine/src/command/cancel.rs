@@ -1,4 +1,4 @@
-//! Calls jobs off: single ones, or a whole graph. Also ends attempts by hand.
+//! Cancels jobs: single ones, or a whole graph. Also ends attempts by hand.
 
 use ganger_types::command::{Cancel, Selection, TimeOut};
 use ganger_types::job::AttemptEnd;
@@ -34,8 +34,8 @@ impl Engine {
                 let name = (cmd.namespace.clone(), graph.clone());
                 let mut reason = cmd.reason.clone();
                 cut(&mut reason, MESSAGE_BYTES_MAX);
-                self.call_off_elsewhere(now, &name, &reason, out);
-                let count = self.call_off_graph(now, &name, &reason, out);
+                self.cancel_elsewhere(now, &name, &reason, out);
+                let count = self.cancel_graph(now, &name, &reason, out);
                 let skipped = Vec::new();
                 return Ok(Reply::Changed { count, skipped });
             }
@@ -47,7 +47,7 @@ impl Engine {
         for key in keys {
             // An earlier one of the list may have taken this one with it.
             if self.is_live(key) {
-                self.call_off(now, key, &reason, out);
+                self.cancel_job(now, key, &reason, out);
             }
             count += 1;
         }
@@ -79,7 +79,7 @@ impl Engine {
 
     /// Calls the members of a graph off that are here. A part that is not decided falls once it is decided for
     /// (`rel G9`).
-    pub(crate) fn call_off_graph(
+    pub(crate) fn cancel_graph(
         &mut self,
         now: Now,
         name: &(Namespace, Graph),
@@ -100,14 +100,14 @@ impl Engine {
         let keys: Vec<JobKey> = members.into_iter().flatten().copied().collect();
         for key in &keys {
             if self.is_live(*key) {
-                self.call_off(now, *key, reason, out);
+                self.cancel_job(now, *key, reason, out);
             }
         }
         u64::try_from(keys.len()).unwrap_or(u64::MAX)
     }
 
-    /// Tells the other shards that hold a part of a graph to call it off.
-    pub(crate) fn call_off_elsewhere(
+    /// Tells the other shards that hold a part of a graph to cancel it.
+    pub(crate) fn cancel_elsewhere(
         &mut self,
         now: Now,
         name: &(Namespace, Graph),

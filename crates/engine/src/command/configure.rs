@@ -1,7 +1,7 @@
 //! Sets queues and namespaces; takes leave of workers.
 
 use ganger_types::command::{
-    ConfigureNamespace, ConfigureQueue, ForgetQueue, Goodbye, QueueChange,
+    ConfigureNamespace, ConfigureQueue, DeregisterWorker, ForgetQueue, QueueChange,
 };
 use ganger_types::job::AttemptEnd;
 use ganger_types::limits::RELEASES_MAX;
@@ -121,7 +121,12 @@ impl Engine {
     }
 
     /// Its jobs go back to their old places, without blame, and its name is forgotten.
-    pub(crate) fn goodbye(&mut self, now: Now, cmd: &Goodbye, out: &mut Effects) -> Reply {
+    pub(crate) fn deregister(
+        &mut self,
+        now: Now,
+        cmd: &DeregisterWorker,
+        out: &mut Effects,
+    ) -> Reply {
         let Some(space) = self.find_space(&cmd.namespace) else {
             return Reply::Changed {
                 count: 0,
@@ -136,7 +141,7 @@ impl Engine {
         };
         let held: Vec<JobKey> = worker.holds.iter().copied().collect();
         for key in &held {
-            let reason = "the worker said goodbye".to_owned();
+            let reason = "the worker deregistered".to_owned();
             let end = AttemptEnd::Released {
                 counted: false,
                 reason: reason.clone(),

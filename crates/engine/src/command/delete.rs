@@ -19,9 +19,9 @@ use crate::space::outcome_place;
 const LOOKS_PER_AGE: u64 = 100;
 
 impl Engine {
-    /// Live ones are called off first, with all that follows for their dependents. Those whose results
+    /// Live ones are cancelled first, with all that follows for their dependents. Those whose results
     /// live jobs still use are skipped and named, and so are those that a submission which is not decided yet
-    /// waits for, jobs of qless that its own rules keep, and items of raw keys. Who waits for one to be retried would wait for ever, so it
+    /// waits for, jobs of qless that its own rules keep, and items of raw keys. Who waits for one to be retried would wait forever, so it
     /// fails (`rel T1`), here as on other shards.
     pub(crate) fn delete(
         &mut self,
@@ -51,14 +51,14 @@ impl Engine {
             return Err(self.kept_by_qless(&cmd.namespace, id));
         }
 
-        // All live ones are called off before any is told of another: what becomes of a job that is named
+        // All live ones are cancelled before any is told of another: what becomes of a job that is named
         // does not depend on its place in the list (`rel K5`).
         let mut gone = BTreeMap::new();
         for id in &cmd.jobs {
             let live = self.find_job(&cmd.namespace, id);
             if let Some(key) = live.filter(|key| !self.is_needed_by_part(*key)) {
                 gone.insert(id, self.record(key));
-                self.call_off(now, key, "deleted", out);
+                self.cancel_job(now, key, "deleted", out);
             }
         }
         self.spread_endings(now, out);

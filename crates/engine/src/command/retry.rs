@@ -226,7 +226,7 @@ impl Engine {
             }
             | InputState::Value(_)
             | InputState::Ignored { .. }
-            // Another shard is asked anew; if it has nothing to give, it says so.
+            // Another shard is asked again; if it has nothing to give, it says so.
             | InputState::Remote { .. }
             | InputState::Received { .. } => return true,
             InputState::Missing {

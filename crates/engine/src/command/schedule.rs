@@ -217,7 +217,7 @@ impl Engine {
             // Where the new job would be refused, the old one stays.
             (Some(key), Overlap::Replace) if self.has_room_instead_of(key, schedule) => {
                 let reason = format!("schedule {} replaced it", schedule.id);
-                self.call_off(now, key, &reason, out);
+                self.cancel_job(now, key, &reason, out);
             }
             (Some(_), Overlap::Skip | Overlap::Replace) => return,
             _ => {}

@@ -30,7 +30,7 @@ struct Item<'a> {
 
 /// Where an item stands, by its lease first, then by its lists.
 enum Stand<'a> {
-    /// Somebody works on it until then, or for ever.
+    /// Somebody works on it until then, or forever.
     Leased(Option<Elapsed>, &'a Bytes),
     Ready,
     /// In processing, without a lease.

@@ -29,7 +29,7 @@ pub(super) struct Lists<'a> {
 pub(super) enum Standing<'a> {
     /// It is no item, or not any more.
     Gone,
-    /// Somebody works on it until then, or for ever: who, as the lease says.
+    /// Somebody works on it until then, or forever: who, as the lease says.
     Leased(Option<Elapsed>, &'a Bytes),
     Free,
 }
@@ -89,7 +89,7 @@ impl KeySpace {
         let Some(lease) = live.next() else {
             return Standing::Free;
         };
-        // `None` is for ever: with two leases the one that lasts longer counts.
+        // `None` is forever: with two leases the one that lasts longer counts.
         let longest = live.fold(lease, |one, other| {
             let is_longer = match (one.expires_at, other.expires_at) {
                 (Some(one), Some(other)) => other > one,

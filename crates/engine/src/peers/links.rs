@@ -174,12 +174,12 @@ impl Engine {
         };
         let told: Vec<Dependent> = waiting.values().cloned().collect();
         for dependent in told {
-            let is_called_off = dependent.is_member && self.falls(ended);
-            if !stays_listed(ended, &dependent) || is_called_off {
+            let is_cancelled = dependent.is_member && self.falls(ended);
+            if !stays_listed(ended, &dependent) || is_cancelled {
                 let place = (dependent.shard.clone(), dependent.key, dependent.slot);
                 self.remove_dependent(ended.key, &place, out);
             }
-            if !is_called_off {
+            if !is_cancelled {
                 self.tell_of_end(now, ended, &dependent, out);
             }
         }
@@ -221,7 +221,7 @@ impl Engine {
         self.post(now, &dependent.shard, message, out);
     }
 
-    /// Whether the graph of a job that has ended is being called off on all its shards.
+    /// Whether the graph of a job that has ended is being cancelled on all its shards.
     fn falls(&self, ended: &Ended) -> bool {
         let Some((namespace, graph)) = &self.peers.falling else {
             return false;
@@ -230,7 +230,7 @@ impl Engine {
     }
 
     /// A job that has ended waits for nobody elsewhere any more. If it did not succeed, members of its graph
-    /// that nobody else needs are called off (`rel G5`).
+    /// that nobody else needs are cancelled (`rel G5`).
     pub(crate) fn let_go_elsewhere(&mut self, now: Now, ended: &Ended, out: &mut Effects) {
         let edges = self.unlink(ended.key);
         let falls = self.falls(ended);

@@ -30,7 +30,7 @@ const ASK_EVERY: Duration = Duration::from_secs(30);
 const ASK_EVERY_MAX: Duration = Duration::from_secs(300);
 /// How soon it asks for the first time.
 const ASK_AFTER: Duration = Duration::from_secs(2);
-/// A committed part is remembered so long at least, so that its graph can be called off from here.
+/// A committed part is remembered so long at least, so that its graph can be cancelled from here.
 const REMEMBERED_FOR: Duration = Duration::from_secs(7 * 86_400);
 /// Reservations held open: beyond it the oldest is forgotten, and whoever made it submits again.
 const RESERVATIONS_MAX: usize = 100_000;
@@ -339,11 +339,11 @@ impl Engine {
         out.changes.push(Change::PutPart(Box::new(record)));
         if let Some(reason) = cancelled {
             self.spread_endings(now, out);
-            // Shards whose parts came after the first word of it had nothing to call off then; now they have.
+            // Shards whose parts came after the first word of it had nothing to cancel then; now they have.
             if decides {
-                self.call_off_elsewhere(now, name, &reason, out);
+                self.cancel_elsewhere(now, name, &reason, out);
             }
-            self.call_off_graph(now, name, &reason, out);
+            self.cancel_graph(now, name, &reason, out);
         }
     }
 

@@ -146,7 +146,7 @@ impl Engine {
         }
     }
 
-    /// Takes traffic up again, by hand: what waits here is written anew as a new line, the peer's own line is
+    /// Takes traffic up again, by hand: what waits here is written again as a new line, the peer's own line is
     /// taken from where it stands, and all that this shard waits for is asked for again. The peer does the
     /// same when it sees the new line.
     pub(crate) fn reconcile(&mut self, now: Now, cmd: &Reconcile, out: &mut Effects) -> Answer {
@@ -310,9 +310,9 @@ impl Engine {
                     .get(&name)
                     .is_some_and(|part| part.is_committed && part.decider == self.shard);
                 if passes_on {
-                    self.call_off_elsewhere(now, &name, &reason, out);
+                    self.cancel_elsewhere(now, &name, &reason, out);
                 }
-                self.call_off_graph(now, &name, &reason, out);
+                self.cancel_graph(now, &name, &reason, out);
             }
         }
     }
@@ -486,7 +486,7 @@ impl Engine {
         let is_unneeded =
             self.is_live(key) && !self.has_users(key) && self.job(key).graph() == Some(&graph);
         if is_unneeded {
-            self.call_off(
+            self.cancel_job(
                 now,
                 key,
                 &format!("a job of shard {} needs it no more", place.0),

@@ -1,7 +1,7 @@
 //! The slow timer of jobs that wait for jobs of other shards.
 //!
 //! Whoever ends a job tells those who wait for it, so none of this is needed while nobody errs. But a store may be
-//! restored from a backup, and a mistake of this program may lose a word; then nobody must wait for ever (`rel T1`).
+//! restored from a backup, and a mistake of this program may lose a word; then nobody must wait forever (`rel T1`).
 //! So a shard asks each peer every minute whether it knows of the jobs here that wait for jobs there, some of them at
 //! a time. The question changes nothing and is not stored; it is answered with those waits that the peer knows
 //! nothing of. For each of these the shard says once more that it waits, and what the peer answers to that is stored
@@ -29,7 +29,7 @@ const ASK_PAUSE: Duration = Duration::from_secs(5);
 const ASKED_MAX: usize = 1_000;
 
 /// The edges that lead to one peer, and how far this shard is with asking about them. Not stored: after a start it
-/// begins anew.
+/// begins again.
 #[derive(Debug, Default)]
 pub(crate) struct Asking {
     /// The dependents and their slots; never empty.
@@ -148,7 +148,7 @@ impl Peers {
         range.map(|(.., dependency)| *dependency)
     }
 
-    /// The peer has started anew since it was last heard: it is asked soon.
+    /// The peer has started again since it was last heard: it is asked soon.
     pub(super) fn ask_soon(&mut self, now: Now, peer: &ShardId) {
         if let Some(asking) = self.asking.get_mut(peer) {
             asking.due_at = asking.due_at.min(now.elapsed.after(ASK_PAUSE));

@@ -11,7 +11,7 @@ use crate::Effects;
 const WE: &[u8] = b"ganger";
 
 impl QlessSpaces {
-    /// Puts a job that has failed or is complete into a queue anew, its own if none is named, as `requeue` does at the
+    /// Puts a job that has failed or is complete into a queue again, its own if none is named, as `requeue` does at the
     /// server's time: with its data, priority, tags, retries and throttles. False if it has not ended, or the script
     /// refuses.
     pub(crate) fn retry_jobs(

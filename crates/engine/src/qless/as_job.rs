@@ -215,7 +215,7 @@ fn history(job: &QlessJob) -> Vec<HistoryEntry> {
             b"failed" => short(&word("group"), Group::new).map(failed),
             // It was given back before, and that is not told.
             b"popped" => Some(released(true)),
-            // Somebody put it anew while it ran.
+            // Somebody put it again while it ran.
             b"put" => Some(released(false)),
             _ => None,
         };

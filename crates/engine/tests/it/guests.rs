@@ -506,7 +506,7 @@ fn what_is_no_item_or_was_taken_twice_or_is_in_line_does_not_get_into_line() {
     take(&mut world, "q", End::Right);
     take(&mut world, "q", End::Right);
     assert_eq!(give_back(&mut world, "a"), KeyReply::Number(0));
-    // One that was pushed anew meanwhile is only taken out of processing.
+    // One that was pushed again meanwhile is only taken out of processing.
     add(&mut world, "q", "b");
     take(&mut world, "q", End::Right);
     push(&mut world, "q:queue", "b");

@@ -17,7 +17,7 @@ struct Shape {
     edges: Vec<Vec<(usize, FailurePolicy)>>,
     /// Whether the job belongs to a second graph, submitted after the first.
     is_second: Vec<bool>,
-    /// Jobs that are called off together.
+    /// Jobs that are cancelled together.
     named: Vec<usize>,
 }
 
@@ -90,7 +90,7 @@ fn submit_graph(world: &mut World, shape: &Shape, members: &[usize], ids: &mut [
     }
 }
 
-/// The state of each job, by name, after the named ones were called off.
+/// The state of each job, by name, after the named ones were cancelled.
 fn ends(shape: &Shape, order: &[usize], is_reversed: bool) -> Vec<Option<JobState>> {
     let mut world = World::new();
     let mut ids = vec![None; shape.edges.len()];

@@ -69,7 +69,7 @@ enum Step {
     },
     Pause(bool),
     Limit(Option<u32>),
-    Goodbye(usize),
+    DeregisterWorker(usize),
     Pass(u8),
     Jump(i16),
     Restart,
@@ -103,7 +103,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (place, 0_u8..2).prop_map(|(grant, delay)| Step::Next { grant, delay }),
         1 => any::<bool>().prop_map(Step::Pause),
         1 => proptest::option::of(0_u32..3).prop_map(Step::Limit),
-        1 => (0_usize..3).prop_map(Step::Goodbye),
+        1 => (0_usize..3).prop_map(Step::DeregisterWorker),
         4 => (0_u8..100).prop_map(Step::Pass),
         1 => (-200_i16..200).prop_map(Step::Jump),
         2 => Just(Step::Restart),
@@ -225,13 +225,13 @@ impl History {
                 };
                 self.run(configure("other", settings)).unwrap();
             }
-            Step::Goodbye(worker) => {
+            Step::DeregisterWorker(worker) => {
                 let worker = Worker::from_static(WORKERS[worker]);
-                let bye = Goodbye {
+                let bye = DeregisterWorker {
                     namespace: Namespace::default(),
                     worker,
                 };
-                self.run(Command::Goodbye(bye)).unwrap();
+                self.run(Command::DeregisterWorker(bye)).unwrap();
             }
             Step::Pass(seconds) => self.world.pass(secs(u64::from(seconds))),
             Step::Jump(seconds) => {

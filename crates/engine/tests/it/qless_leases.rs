@@ -458,7 +458,7 @@ fn a_jid_that_is_too_long_stays_with_workers_of_qless() {
     assert_eq!(
         world.engine.take_woken(),
         [],
-        "or it would be tried for ever"
+        "or it would be tried forever"
     );
     let QlessReply::Text(job) = call(&mut world, 0, &format!("get {long}")) else {
         panic!("it is gone");

@@ -184,7 +184,7 @@ fn a_job_of_another_submission_comes_back_too() {
 }
 
 #[test]
-fn a_job_that_was_called_off_on_another_shard_comes_back_with_the_one_that_needs_it() {
+fn a_job_that_was_cancelled_on_another_shard_comes_back_with_the_one_that_needs_it() {
     let mut cluster = Cluster::new(&["1", "2", "3"]);
     let ids = cluster.submit(vec![("1", job()), ("3", job()), ("2", after(&[0, 1]))]);
     cluster.pump();
@@ -328,7 +328,7 @@ fn the_retry_of_a_graph_goes_on_page_by_page_elsewhere() {
 }
 
 #[test]
-fn a_graph_that_was_called_off_comes_back_whatever_one_letter_says_of_it() {
+fn a_graph_that_was_cancelled_comes_back_whatever_one_letter_says_of_it() {
     let mut cluster = Cluster::new(&["1", "2"]);
     let ids = cluster.submit(vec![
         ("2", job()),

@@ -788,7 +788,7 @@ fn rel_g1_g2_a_dependent_is_ready_once_all_its_inputs_are_there() {
 }
 
 #[test]
-fn rel_g4_g5_a_failure_fails_its_dependents_and_calls_off_whom_nobody_needs() {
+fn rel_g4_g5_a_failure_fails_its_dependents_and_cancels_whom_nobody_needs() {
     let mut world = World::new();
     // 0 and 1 feed 2; 1 also feeds 3; 4 feeds 2 alone; 2 feeds 5.
     let needs = |members: &[u32]| NewJob {
@@ -1456,15 +1456,15 @@ fn kickq_r51_due_jobs_line_up_ahead_where_the_queue_says_so() {
 }
 
 #[test]
-fn a_worker_that_says_goodbye_gives_its_jobs_back_to_their_places() {
+fn a_worker_that_deregisters_gives_its_jobs_back_to_their_places() {
     let mut world = World::new();
     let ids = world.enqueue(vec![job(), job()]);
     world.lease_one("w");
-    let bye = Goodbye {
+    let bye = DeregisterWorker {
         namespace: Namespace::default(),
         worker: Worker::from_static("w"),
     };
-    let Reply::Changed { count: 1, .. } = world.ok(Command::Goodbye(bye)) else {
+    let Reply::Changed { count: 1, .. } = world.ok(Command::DeregisterWorker(bye)) else {
         panic!()
     };
     let grant = world.lease_one("v");
@@ -1885,7 +1885,7 @@ fn rel_r5_a_job_that_comes_back_after_its_deadline_is_not_handed_out_again() {
 }
 
 #[test]
-fn rel_g5_an_dependency_of_two_graphs_is_called_off_when_both_fail_at_once() {
+fn rel_g5_an_dependency_of_two_graphs_is_cancelled_when_both_fail_at_once() {
     // Job 1 is needed by its own graph and by another; both dependents fail with job 0.
     for own_is_first in [true, false] {
         let mut world = World::new();
@@ -2038,7 +2038,7 @@ fn a_schedule_replaces_its_earlier_run_also_when_that_stands_in_a_full_queue() {
     assert_eq!(
         world.rows.finished.len(),
         1,
-        "the earlier one was called off"
+        "the earlier one was cancelled"
     );
 }
 

@@ -180,7 +180,7 @@ fn a_part_whose_numbers_were_lost_is_refused() {
 }
 
 #[test]
-fn rel_g4_a_failure_goes_over_shards_and_calls_off_what_nobody_needs() {
+fn rel_g4_a_failure_goes_over_shards_and_cancels_what_nobody_needs() {
     let mut cluster = Cluster::new(&["1", "2", "3"]);
     // 0 on shard 1 fails; 1 on shard 2 needs it and 3; 4 on shard 1 needs 1; 2 runs on for itself.
     let ids = cluster.submit(vec![
@@ -207,7 +207,7 @@ fn rel_g4_a_failure_goes_over_shards_and_calls_off_what_nobody_needs() {
 }
 
 #[test]
-fn rel_g9_a_graph_is_called_off_on_every_shard_also_where_it_is_not_decided_yet() {
+fn rel_g9_a_graph_is_cancelled_on_every_shard_also_where_it_is_not_decided_yet() {
     let mut cluster = Cluster::new(&["1", "2", "3"]);
     let spread = Spread {
         namespace: Namespace::default(),
@@ -238,8 +238,8 @@ fn rel_g9_a_graph_is_called_off_on_every_shard_also_where_it_is_not_decided_yet(
 }
 
 #[test]
-fn rel_g9_a_graph_is_called_off_also_where_its_part_comes_after_the_word_of_it() {
-    for calls_off in ["1", "2"] {
+fn rel_g9_a_graph_is_cancelled_also_where_its_part_comes_after_the_word_of_it() {
+    for canceller in ["1", "2"] {
         for is_told_before in [true, false] {
             let mut cluster = Cluster::new(&["1", "2", "3"]);
             let spread = Spread {
@@ -255,7 +255,7 @@ fn rel_g9_a_graph_is_called_off_also_where_its_part_comes_after_the_word_of_it()
             let late = parts.parts.pop().unwrap();
             cluster.prepare(&parts);
             cluster
-                .named(calls_off)
+                .named(canceller)
                 .ok(Command::Cancel(Box::new(Cancel {
                     namespace: Namespace::default(),
                     jobs: Selection::Graph(parts.graph.clone()),
@@ -265,9 +265,9 @@ fn rel_g9_a_graph_is_called_off_also_where_its_part_comes_after_the_word_of_it()
                 cluster.pump();
             } else {
                 // Only shard 3 hears of it, too early.
-                let letter = cluster.letter(&shard(calls_off), &shard("3"), 9);
+                let letter = cluster.letter(&shard(canceller), &shard("3"), 9);
                 let (up_to, _) = cluster.deliver(&shard("3"), letter);
-                cluster.confirm(&shard(calls_off), &shard("3"), up_to);
+                cluster.confirm(&shard(canceller), &shard("3"), up_to);
             }
             cluster
                 .at(&late.0)

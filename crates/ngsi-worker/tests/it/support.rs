@@ -90,7 +90,7 @@ impl Reports for Sink {
             .then(|| Instant::now() + LEASE)
     }
 
-    async fn goodbye(&self, _patience: Duration) -> Result<(), Error> {
+    async fn deregister(&self, _patience: Duration) -> Result<(), Error> {
         Ok(())
     }
 }

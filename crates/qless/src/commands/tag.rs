@@ -26,7 +26,7 @@ pub(super) fn tag(state: &mut Qless, call: &mut Call<'_>, arguments: Arguments<'
     }
 }
 
-/// Each tag is counted and gets its time anew, also one that the job has.
+/// Each tag is counted and gets its time again, also one that the job has.
 fn add(state: &mut Qless, call: &mut Call<'_>, arguments: Arguments<'_>) -> QlessAnswer {
     let jid = existing_job(state, arguments)?;
 

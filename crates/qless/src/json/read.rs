@@ -1,4 +1,4 @@
-//! The reader: what kind of value a text is, lists of tags or job ids, and objects whose values are written anew.
+//! The reader: what kind of value a text is, lists of tags or job ids, and objects whose values are written again.
 //!
 //! It keeps what is open on a stack of its own, so that no text makes it deep, and refuses more than 1000 levels as the
 //! script does. Strings may hold any bytes, control characters included. The words `NaN` and `Infinity`, which the
@@ -171,7 +171,7 @@ impl Sink for Nowhere {
     fn word(&mut self, _: &'static str) {}
 }
 
-/// Writes the value anew, by the habits of the writer.
+/// Writes the value again, by the habits of the writer.
 struct Anew(Writer);
 
 impl Sink for Anew {

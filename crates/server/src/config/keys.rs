@@ -174,7 +174,7 @@ pub const KEYS: &[Key] = &[
     Key::new(
         "tls.client_crl",
         "",
-        "clients' certificates that were called back (PEM)",
+        "clients' certificates that were revoked (PEM)",
         |config, value| {
             config.tls.client_crl = Some(path(value)?);
             Ok(())

@@ -14,7 +14,7 @@ use ganger_access::address_group;
 const DELAY_FIRST: Duration = Duration::from_millis(250);
 /// None waits longer.
 const DELAY_MAX: Duration = Duration::from_secs(15);
-/// An address without a wrong token for so long begins anew.
+/// An address without a wrong token for so long begins again.
 const FORGIVEN_AFTER: Duration = Duration::from_secs(600);
 /// Wrong tokens of one address that wait at once; more are refused unheard.
 const WAITING_MAX: u32 = 64;
@@ -107,7 +107,7 @@ mod tests {
         assert_eq!(delay(now), DELAY_MAX);
         assert_eq!(delay(now + FORGIVEN_AFTER), DELAY_FIRST);
         let other = attempts.failed(ip("10.0.0.2"), now).expect("few wait");
-        assert_eq!(other, DELAY_FIRST, "another address begins anew");
+        assert_eq!(other, DELAY_FIRST, "another address begins again");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use ganger_access::CertificateNames;
 use ganger_tls::{Certificate, Server};
 
 /// A certificate that a connection began with. Connections stand for days, so it is judged again when the server's
-/// files have been read again: one that was called back meanwhile counts no more, nor does one that has expired.
+/// files have been read again: one that was revoked meanwhile counts no more, nor does one that has expired.
 pub(crate) struct ClientCertificate {
     certificate: Certificate,
     names: CertificateNames,

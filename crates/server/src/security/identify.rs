@@ -193,7 +193,7 @@ impl Credentials {
             Ok(self.certified(certificate.names()))
         } else {
             Err(IdentifyError::Missing(
-                "the client certificate has expired, or was called back, since this connection began",
+                "the client certificate has expired, or was revoked, since this connection began",
             ))
         })
     }

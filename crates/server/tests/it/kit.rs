@@ -48,7 +48,7 @@ pub struct Wanted<'a> {
     pub hosts: &'a [&'a str],
     pub uris: &'a [&'a str],
     pub is_expired: bool,
-    /// Its number, by which it is called back.
+    /// Its number, by which it is revoked.
     pub serial: Option<u64>,
 }
 
@@ -98,8 +98,8 @@ impl Authority {
         paths
     }
 
-    /// Writes the list of the certificates that are called back.
-    pub fn call_back(&self, serials: &[u64]) -> PathBuf {
+    /// Writes the list of the certificates that are revoked.
+    pub fn revoke(&self, serials: &[u64]) -> PathBuf {
         let revoked = serials.iter().map(|serial| RevokedCertParams {
             serial_number: SerialNumber::from(*serial),
             revocation_time: date_time_ymd(2025, 1, 1),
@@ -115,7 +115,7 @@ impl Authority {
             key_identifier_method: KeyIdMethod::Sha256,
         };
         let list = params.signed_by(&self.issuer).expect("signed");
-        let path = self.folder.path().join("called-back.pem");
+        let path = self.folder.path().join("revoked.pem");
         write(&path, &list.pem().expect("PEM"));
         path
     }

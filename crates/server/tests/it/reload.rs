@@ -1,4 +1,4 @@
-//! What changes while the server runs: certificates that are called back, files that are replaced, tokens that are
+//! What changes while the server runs: certificates that are revoked, files that are replaced, tokens that are
 //! revoked. Open connections and streams notice.
 
 use std::path::PathBuf;
@@ -65,9 +65,9 @@ async fn refused(options: Options) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_certificate_that_is_called_back_counts_no_more_on_new_connections_and_old_ones() {
+async fn a_revoked_certificate_is_rejected_on_new_connections_and_old_ones() {
     let authority = Authority::new();
-    let list = authority.call_back(&[1]);
+    let list = authority.revoke(&[1]);
     let running = started(Config {
         tls: Tls {
             client_crl: Some(list),
@@ -78,7 +78,7 @@ async fn a_certificate_that_is_called_back_counts_no_more_on_new_connections_and
     .await;
     let url = format!("https://{}", running.addr());
     let words = refused(options(&url, showing(&authority, "first", 1))).await;
-    assert!(words.contains("it was called back"), "{words}");
+    assert!(words.contains("it was revoked"), "{words}");
 
     let second = showing(&authority, "second", 2);
     let third = showing(&authority, "third", 3);
@@ -91,7 +91,7 @@ async fn a_certificate_that_is_called_back_counts_no_more_on_new_connections_and
         .events(EventFilter::default())
         .await
         .expect("open");
-    authority.call_back(&[1, 2]);
+    authority.revoke(&[1, 2]);
     running.reload();
 
     let ended = events.next().await.expect("it ends with words");
@@ -100,18 +100,18 @@ async fn a_certificate_that_is_called_back_counts_no_more_on_new_connections_and
     let error = called_back
         .enqueue(NewJob::new("a"))
         .await
-        .expect_err("called back");
-    assert!(error.message().contains("called back"), "{error}");
+        .expect_err("revoked");
+    assert!(error.message().contains("revoked"), "{error}");
     let words = refused(options(&url, second)).await;
-    assert!(words.contains("it was called back"), "{words}");
+    assert!(words.contains("it was revoked"), "{words}");
     kept.enqueue(NewJob::new("a")).await.expect("still good");
 
     // A list that nobody can read takes nothing back.
-    write(&authority.folder.path().join("called-back.pem"), "nonsense");
+    write(&authority.folder.path().join("revoked.pem"), "nonsense");
     running.reload();
     kept.enqueue(NewJob::new("a")).await.expect("still good");
     let error = called_back.enqueue(NewJob::new("a")).await;
-    assert_eq!(error.expect_err("called back").code(), "unauthorized");
+    assert_eq!(error.expect_err("revoked").code(), "unauthorized");
     running.stop().await;
 }
 

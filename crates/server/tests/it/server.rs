@@ -66,7 +66,7 @@ async fn a_job_goes_through_over_a_real_connection() {
     running.stop().await;
 }
 
-/// A supervisor starts a server again that ended with another code, for ever.
+/// A supervisor starts a server again that ended with another code, forever.
 #[tokio::test]
 async fn damage_found_while_rows_are_loaded_ends_the_server_with_the_code_of_an_unusable_store() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -234,7 +234,7 @@ async fn grpc_names_the_shard_by_metadata() {
         jobs: vec!["2/x".to_owned()],
         ..v1::CancelRequest::default()
     };
-    jobs.cancel(request).await.expect("called off");
+    jobs.cancel(request).await.expect("cancelled");
     let job = waiting
         .await
         .expect("no panic")

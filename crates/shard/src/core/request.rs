@@ -74,7 +74,7 @@ pub enum Request<T> {
     Pop {
         /// From where.
         wait: Box<KeyWait>,
-        /// How long to wait; `None`: for ever.
+        /// How long to wait; `None`: forever.
         wait_for: Option<Duration>,
         /// Its name while it waits.
         waiter: WaiterId,

@@ -30,7 +30,7 @@ pub(super) struct EndWaiter<T> {
 /// A wait for an element of a list.
 pub(super) struct PopWaiter<T> {
     pub(super) wait: Box<KeyWait>,
-    /// `None`: waits for ever.
+    /// `None`: waits forever.
     pub(super) deadline: Option<Elapsed>,
     pub(super) ticket: T,
 }

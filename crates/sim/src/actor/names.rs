@@ -50,7 +50,7 @@ pub(crate) fn namespace_of(command: &Command) -> Option<&Namespace> {
         Command::PutSchedule(cmd) => &cmd.schedule.namespace,
         Command::RemoveSchedule(cmd) => &cmd.namespace,
         Command::RunSchedule(cmd) => &cmd.namespace,
-        Command::Goodbye(cmd) => &cmd.namespace,
+        Command::DeregisterWorker(cmd) => &cmd.namespace,
         Command::Import(cmd) => &cmd.namespace,
         Command::Query(query) => match &**query {
             Query::Queues(namespace, ..)

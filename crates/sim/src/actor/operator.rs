@@ -149,7 +149,7 @@ fn limits(plan: &Plan, dice: &mut Dice, namespace: Namespace) -> Command {
 }
 
 fn cancel(lore: &Lore, dice: &mut Dice, namespace: Namespace) -> Option<Command> {
-    let reason = "called off".to_owned();
+    let reason = "cancelled".to_owned();
     if dice.chance(300) {
         let (namespace, graph) = dice.maybe(&lore.graphs)?.clone();
         let jobs = Selection::Graph(graph);

@@ -26,7 +26,7 @@ pub(crate) fn act(plan: &Plan, lore: &mut Lore, dice: &mut Dice, now: Now) -> Co
     if plan.does(Feature::Imports) && dice.chance(100) {
         return importer::act(plan, lore, dice, now);
     }
-    if plan.does(Feature::IdempotencyRecords)
+    if plan.does(Feature::IdempotencyKeys)
         && dice.chance(150)
         && let Some(earlier) = dice.maybe(&lore.submissions)
     {
@@ -50,7 +50,7 @@ pub(crate) fn act(plan: &Plan, lore: &mut Lore, dice: &mut Dice, now: Now) -> Co
         cmd.jobs = (0..count).map(|_| job(plan, lore, dice, now)).collect();
         refer_to_existing(plan, lore, dice, &mut cmd);
     }
-    if plan.does(Feature::IdempotencyRecords) && dice.chance(400) {
+    if plan.does(Feature::IdempotencyKeys) && dice.chance(400) {
         cmd.idempotency_key = Some(names::idempotency_key(plan, dice));
     }
     if plan.does(Feature::Refusals) && dice.chance(100) {

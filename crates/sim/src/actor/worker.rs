@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use ganger_types::command::{
-    AppendLog, Complete, Fail, Goodbye, Held, Lease, Next, Release, Renew, TakeFrom, TakeMode,
+    AppendLog, Complete, DeregisterWorker, Fail, Held, Lease, Next, Release, Renew, TakeFrom,
+    TakeMode,
 };
 use ganger_types::{
     Bytes, Command, Grant, JobId, LeaseToken, Namespace, Progress, RequestId, Worker,
@@ -85,9 +86,9 @@ impl Hand {
 
     /// What it does of itself: mostly ask for work.
     pub(crate) fn act(&mut self, plan: &Plan, lore: &mut Lore, dice: &mut Dice) -> Command {
-        if plan.does(Feature::Goodbyes) && dice.chance(40) {
+        if plan.does(Feature::Deregistrations) && dice.chance(40) {
             let namespace = names::namespace(plan, dice);
-            return Command::Goodbye(Goodbye {
+            return Command::DeregisterWorker(DeregisterWorker {
                 namespace,
                 worker: self.name(),
             });

@@ -178,8 +178,8 @@ impl World {
             return Ok(());
         };
         // What failed again may have taken it along.
-        let is_called_off = outcome == Outcome::Cancelled && self.oracle.is_unneeded(job);
-        if outcome == Outcome::Succeeded || is_called_off {
+        let is_cancelled = outcome == Outcome::Cancelled && self.oracle.is_unneeded(job);
+        if outcome == Outcome::Succeeded || is_cancelled {
             return Ok(());
         }
         let mut behind = BTreeSet::new();

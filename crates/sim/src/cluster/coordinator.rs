@@ -13,7 +13,7 @@ use crate::dice::Dice;
 use crate::plan::{Fault, Feature};
 use crate::world::{Ran, broken};
 
-/// How often a decision is asked for anew when nothing is heard.
+/// How often a decision is asked for again when nothing is heard.
 const DECISIONS_MAX: u32 = 4;
 
 /// How often a submission is repeated that was not answered, or waits for another one.
@@ -76,7 +76,7 @@ impl World {
             number: self.coordinators.len(),
         };
         let mut spread = graphs::draw(&around, dice);
-        if self.plan.does(Feature::IdempotencyRecords) && dice.chance(300) {
+        if self.plan.does(Feature::IdempotencyKeys) && dice.chance(300) {
             let key = graphs::key(dice.below(6));
             let earlier = self.coordinators.iter().rev();
             let earlier = earlier

@@ -189,7 +189,7 @@ impl World {
         end.is_some_and(|end| end.outcome != Outcome::Succeeded)
     }
 
-    /// Before anybody works: what nobody needs was called off, and so was what somebody called off.
+    /// Before anybody works: what nobody needs was cancelled, and so was what somebody cancelled.
     fn nobody_runs_for_nothing(&self) -> Ran {
         if self.oracle.is_lawless {
             return Ok(());
@@ -201,7 +201,7 @@ impl World {
             }
             if graph.is_cancelled {
                 let what = format!(
-                    "{job:?} lives on though its graph {} was called off",
+                    "{job:?} lives on though its graph {} was cancelled",
                     graph.name
                 );
                 return Err(broken("G9", what));
@@ -276,7 +276,7 @@ impl World {
         Err(broken("T8", format!("jobs never end: {left:?}")))
     }
 
-    /// Jobs that wait for a failed one to be retried would wait for ever: a person calls them off.
+    /// Jobs that wait for a failed one to be retried would wait forever: a person cancels them.
     fn release_hopeless(&mut self) -> Ran {
         for node in 0..self.nodes.len() {
             let store = &self.nodes[node].store;
@@ -396,12 +396,12 @@ impl World {
             || edges.any(|(slot, (_, policy))| {
                 member.is_unsure_of(*slot) && *policy != FailurePolicy::Ignore
             });
-        let may_be_called_off = self.oracle.is_unneeded(job) || member.is_by_hand;
+        let may_be_cancelled = self.oracle.is_unneeded(job) || member.is_by_hand;
         let is_right = match member.place {
             Place::Gone => member.is_by_hand,
             Place::Ended(Outcome::Failed) if member.group == "dependency" => may_fail,
             Place::Ended(Outcome::Succeeded | Outcome::Failed) => !fails,
-            Place::Ended(Outcome::Cancelled) => may_be_called_off,
+            Place::Ended(Outcome::Cancelled) => may_be_cancelled,
             _ => false,
         };
         if is_right {

@@ -268,7 +268,7 @@ impl World {
                 continue;
             }
             let graph = &self.oracle.graphs[self.oracle.members[&job].graph];
-            // When a graph is called off, its members do not tell each other that they end.
+            // When a graph is cancelled, its members do not tell each other that they end.
             if !graph.is_wild && !graph.is_cancelled {
                 let what = format!(
                     "shard {} does not know that {job:?} waits for its job {dependency}",

@@ -93,9 +93,9 @@ pub(crate) struct Submission {
     /// Decided for, durably.
     pub(crate) is_decided: bool,
     pub(crate) is_acknowledged: bool,
-    /// Somebody called it off, with effect.
+    /// Somebody cancelled it, with effect.
     pub(crate) is_cancelled: bool,
-    /// A person retried a job of it, or may have called it off: outcomes follow no simple rule any more.
+    /// A person retried a job of it, or may have cancelled it: outcomes follow no simple rule any more.
     pub(crate) is_wild: bool,
 }
 
@@ -199,7 +199,7 @@ impl Oracle {
                 member.users.insert(name.clone());
             }
             // A shard knows its own jobs by number. Over a border they are known by their ids, and one that is
-            // retried asks by that id anew.
+            // retried asks by that id again.
             let knows_it = other.shard == job.shard && member.place != Place::Unborn;
             for (slot, (dependency, _)) in &mut member.edges {
                 if dependency != job {

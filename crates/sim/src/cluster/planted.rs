@@ -48,7 +48,7 @@ pub(crate) const BUGS: &[(u32, u8, &str)] = &[
         3,
         "a commit is lost in a crash after its letter was confirmed",
     ),
-    (319, 3, "that a job was called off is lost on its way"),
+    (319, 3, "that a job was cancelled is lost on its way"),
     (
         320,
         3,

@@ -170,7 +170,7 @@ impl Oracle {
         }
     }
 
-    /// Dependencies of failed jobs, in their graph, that nobody alive needs are called off (`rel G5`), and
+    /// Dependencies of failed jobs, in their graph, that nobody alive needs are cancelled (`rel G5`), and
     /// theirs in turn.
     fn let_go(&mut self, failed: &BTreeSet<JobKey>) -> Vec<JobKey> {
         let mut gone = Vec::new();
@@ -184,7 +184,7 @@ impl Oracle {
             .find(|(dependency, _)| self.live.contains(dependency) && !self.is_needed(*dependency))
         {
             if self.known(dependency).may_be(JobState::Running) {
-                self.goals.reach("running-dependency-called-off");
+                self.goals.reach("running-dependency-cancelled");
             }
             self.note(
                 dependency,

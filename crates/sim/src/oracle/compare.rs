@@ -160,7 +160,7 @@ impl Oracle {
     }
 
     fn fits(&self, stand: &Stand, shown: &Shown) -> bool {
-        // Of a job called off by a timer it is open whether its lease ran out just before, which moves one from the
+        // Of a job cancelled by a timer it is open whether its lease ran out just before, which moves one from the
         // attempts that count to the losses if these are told apart.
         let is_moved = stand.state == JobState::Cancelled
             && stand.counted + stand.deaths == shown.counted + shown.deaths;

@@ -280,7 +280,7 @@ impl Oracle {
     pub(super) fn slot_for(&self, dependency: JobKey, policy: FailurePolicy) -> Slot {
         match self.jobs.get(&dependency) {
             Some(job) if job.outcome() == Some(Outcome::Succeeded) => Slot::Delivered(dependency),
-            // Failed or called off: either way there is nothing to wait for.
+            // Failed or cancelled: either way there is nothing to wait for.
             Some(job) if job.has_failed() && policy == FailurePolicy::Ignore => Slot::Ignored,
             _ => Slot::Missing(dependency, policy),
         }

@@ -1,10 +1,10 @@
-//! Judges what operators do: cancel, retry, delete, alter, dependencies, settings, goodbyes.
+//! Judges what operators do: cancel, retry, delete, alter, dependencies, settings, deregistrations.
 
 use std::collections::BTreeSet;
 
 use ganger_types::command::{
-    AddDependencies, Alter, Cancel, ConfigureNamespace, ConfigureQueue, Delete, ForgetQueue,
-    Goodbye, QueueChange, RemoveDependencies, Retry, Selection, Start, TimeOut,
+    AddDependencies, Alter, Cancel, ConfigureNamespace, ConfigureQueue, Delete, DeregisterWorker,
+    ForgetQueue, QueueChange, RemoveDependencies, Retry, Selection, Start, TimeOut,
 };
 use ganger_types::{
     Answer, FailurePolicy, JobId, JobKey, JobState, Namespace, Queue, Reply, limits,
@@ -77,7 +77,7 @@ impl Oracle {
                 self.goals.reach("cancelled-while-running");
             }
             self.note(key, "was cancelled", 0);
-            // All that were named are called off; only then do the others follow.
+            // All that were named are cancelled; only then do the others follow.
             let job = self.known_mut(key);
             job.end_hold(Gone::Cancelled);
             job.moves_to(JobState::Cancelled);
@@ -605,7 +605,7 @@ impl Oracle {
         Ok(())
     }
 
-    pub(super) fn goodbye(&mut self, cmd: &Goodbye, answer: &Answer) -> Judged {
+    pub(super) fn deregister(&mut self, cmd: &DeregisterWorker, answer: &Answer) -> Judged {
         let Some(_) = self.changed(answer, &BTreeSet::new())? else {
             return Ok(());
         };
@@ -623,8 +623,8 @@ impl Oracle {
             })
             .collect();
         for key in held {
-            self.note(key, "its worker said goodbye", 0);
-            self.goals.reach("goodbye-with-leases");
+            self.note(key, "its worker deregistered", 0);
+            self.goals.reach("deregistered-with-leases");
             let place = self.known(key).hold.as_ref().and_then(|hold| hold.place);
             let stands = self.stands_after(key, |stand| {
                 let free = stand.releases < limits::RELEASES_MAX;

@@ -36,7 +36,7 @@ impl Oracle {
         Ok(())
     }
 
-    /// Schedules due now that call off their earlier run.
+    /// Schedules due now that cancel their earlier run.
     pub(super) fn schedules_that_replace(&self) -> usize {
         let is_due = |plan: &&Plan| plan.next_at <= self.now.wall && !plan.record.paused;
         let due = self.schedules.values().filter(is_due);
@@ -67,7 +67,7 @@ impl Oracle {
         }
         let may_be_refused = self.is_full(&record.namespace, &record.queue);
         if record.overlap == Overlap::Replace && made.is_empty() && may_be_refused {
-            // The earlier job was called off to make room, and the queue was still full.
+            // The earlier job was cancelled to make room, and the queue was still full.
             self.may_be_replaced(last);
         }
         let mut previous = last;
@@ -150,7 +150,7 @@ impl Oracle {
         job.may.extend(cancelled);
     }
 
-    /// The earlier job of a schedule that replaces is called off.
+    /// The earlier job of a schedule that replaces is cancelled.
     fn replaced(&mut self, last: Option<JobKey>) {
         let Some(key) = last.filter(|key| self.live.contains(key)) else {
             return;

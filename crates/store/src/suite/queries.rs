@@ -143,7 +143,7 @@ fn kept(mut record: JobRecord, until: Option<Timestamp>) -> JobRecord {
     record
 }
 
-/// Ten successes whose clock went back after the fifth; 2 is kept for ever, 3 till after 2 us;
+/// Ten successes whose clock went back after the fifth; 2 is kept forever, 3 till after 2 us;
 /// a failure; and a success elsewhere.
 fn endings() -> Vec<JobRecord> {
     let good = |key| {
@@ -225,7 +225,7 @@ pub fn retirees_by_count_are_the_first_that_ended<G: Ground>(ground: &mut G) {
     assert_eq!(retirees(ground, &query(6), 2), (vec![1, 4], yes));
 }
 
-/// Never those that are kept for ever.
+/// Never those that are kept forever.
 pub fn retirees_by_own_time_are_those_whose_time_has_passed<G: Ground>(ground: &mut G) {
     let query = |after| RetireeQuery::ByOwnTime {
         before: Timestamp(after),

@@ -126,7 +126,7 @@ async fn a_program_that_ended_between_jobs_costs_no_job() {
 }
 
 #[tokio::test]
-async fn a_job_that_is_called_off_ends_its_program() {
+async fn a_job_that_is_cancelled_ends_its_program() {
     let rig = Rig::with(FED, |_| {});
     rig.python("servant", SERVANT);
     rig.job("a", "servant", "\"hang\"");

@@ -76,7 +76,7 @@ impl Reports for Sink {
         self.rings.notify_waiters();
     }
 
-    async fn goodbye(&self, _patience: Duration) -> Result<(), Error> {
+    async fn deregister(&self, _patience: Duration) -> Result<(), Error> {
         Ok(())
     }
 }

@@ -183,7 +183,7 @@ pub(super) async fn produce_by_calls(mut caller: Caller, load: Arc<Load>) -> Res
     Ok(())
 }
 
-/// Takes over a worker's stream, and completes, for ever.
+/// Takes over a worker's stream, and completes, forever.
 pub(super) async fn consume(client: Client, number: usize, load: Arc<Load>) -> Result<(), Failure> {
     // While a batch is reported the next one is on its way; one by one means one by one.
     let credits = if load.batch == 1 { 1 } else { load.batch * 2 };
@@ -233,7 +233,7 @@ pub(super) async fn consume(client: Client, number: usize, load: Arc<Load>) -> R
     Ok(())
 }
 
-/// Takes and completes by calls, for ever.
+/// Takes and completes by calls, forever.
 pub(super) async fn consume_by_calls(mut caller: Caller, load: Arc<Load>) -> Result<(), Failure> {
     loop {
         caller.lease().await?;

@@ -309,7 +309,7 @@ async fn until_told(client: &Client) -> Result<(), Failure> {
     }
 }
 
-/// A binary tree over all shards, called off as a whole: from the call until no member is live.
+/// A binary tree over all shards, cancelled as a whole: from the call until no member is live.
 async fn cancel(servers: &Servers) -> Result<ShardsRow, Failure> {
     let mut jobs = Vec::with_capacity(MEMBERS);
     for place in 0..MEMBERS {

@@ -64,7 +64,7 @@ impl Oracle {
                 }
                 self.failed_by_dependency(&job);
             }
-            Outcome::Cancelled if called_off(record) => {
+            Outcome::Cancelled if was_cancelled(record) => {
                 let unneeded = self.is_unneeded(&job);
                 let still_waits = store
                     .dependents
@@ -148,7 +148,7 @@ impl Oracle {
             let mut waits = member.edges.iter().filter(|(slot, (dependency, _))| {
                 dependency == &job && !member.filled.contains(slot)
             });
-            // Once retried it asks anew, and may ask too late.
+            // Once retried it asks again, and may ask too late.
             let is_first_life = member.attempts_max != u32::MAX;
             if succeeded && is_first_life && member.place == Place::Live && waits.next().is_some() {
                 let what = format!(
@@ -165,8 +165,8 @@ impl Oracle {
     }
 }
 
-/// Whether the last line of a job's history says that it was called off because nobody needs it.
-fn called_off(record: &JobRecord) -> bool {
+/// Whether the last line of a job's history says that it was cancelled because nobody needs it.
+fn was_cancelled(record: &JobRecord) -> bool {
     let last = record.history.last().map(|entry| &entry.what);
     matches!(last, Some(What::Cancelled { reason }) if reason.contains("needs it no more"))
 }
