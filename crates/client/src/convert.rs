@@ -120,7 +120,7 @@ impl From<RetryPolicy> for v1::RetryPolicy {
             retries_max: Some(retry.retries_max),
             backoff: Some(v1::Backoff { rule: Some(rule) }),
             jitter_percent: retry.jitter_percent,
-            losses_max: retry.losses_max,
+            lease_expirations_max: retry.lease_expirations_max,
         }
     }
 }
@@ -146,7 +146,7 @@ impl From<v1::RetryPolicy> for RetryPolicy {
             retries_max: retry.retries_max.unwrap_or(3),
             backoff,
             jitter_percent: retry.jitter_percent,
-            losses_max: retry.losses_max,
+            lease_expirations_max: retry.lease_expirations_max,
         }
     }
 }

@@ -60,7 +60,7 @@ pub struct RetryPolicy {
     pub jitter_percent: u32,
     /// Leases that may run out (their worker was lost) without counting against the retries, in the whole life
     /// of the job; the next one fails it. `None`: each counts, and the namespace bounds them in a row.
-    pub losses_max: Option<u32>,
+    pub lease_expirations_max: Option<u32>,
 }
 
 impl Default for RetryPolicy {
@@ -70,7 +70,7 @@ impl Default for RetryPolicy {
             retries_max: 3,
             backoff: Backoff::default(),
             jitter_percent: 0,
-            losses_max: None,
+            lease_expirations_max: None,
         }
     }
 }

@@ -249,12 +249,15 @@ pub(crate) fn retry(at: At<'_>, wire: &v1::RetryPolicy) -> Result<RetryPolicy, P
         );
         return Err(Problem::invalid(at.field("retries_max"), reason));
     }
-    let losses_max = wire
-        .losses_max
+    let lease_expirations_max = wire
+        .lease_expirations_max
         .filter(|losses| *losses > limits::RETRIES_MAX);
-    if let Some(losses_max) = losses_max {
-        let reason = format_args!("{losses_max} is out of range: 0 to {}", limits::RETRIES_MAX);
-        return Err(Problem::invalid(at.field("losses_max"), reason));
+    if let Some(lease_expirations_max) = lease_expirations_max {
+        let reason = format_args!(
+            "{lease_expirations_max} is out of range: 0 to {}",
+            limits::RETRIES_MAX
+        );
+        return Err(Problem::invalid(at.field("lease_expirations_max"), reason));
     }
     let rule = wire
         .backoff
@@ -267,7 +270,7 @@ pub(crate) fn retry(at: At<'_>, wire: &v1::RetryPolicy) -> Result<RetryPolicy, P
         retries_max,
         backoff,
         jitter_percent,
-        losses_max: wire.losses_max,
+        lease_expirations_max: wire.lease_expirations_max,
     })
 }
 

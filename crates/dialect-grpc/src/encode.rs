@@ -81,7 +81,7 @@ pub(crate) fn retry(retry: &RetryPolicy) -> v1::RetryPolicy {
         retries_max: Some(retry.retries_max),
         backoff: Some(v1::Backoff { rule: Some(rule) }),
         jitter_percent: u32::from(retry.jitter_percent),
-        losses_max: retry.losses_max,
+        lease_expirations_max: retry.lease_expirations_max,
     }
 }
 

@@ -18,7 +18,7 @@ pub const QUEUE: &str = "quantumleap";
 pub const KIND: &str = "ngsi-insert";
 
 /// Leases that may run out without counting against the retries; the next one fails the task.
-const LOSSES_MAX: u32 = 3;
+const LEASE_EXPIRATIONS_MAX: u32 = 3;
 /// The longest pause between two attempts.
 const BACKOFF_MAX: Duration = Duration::from_secs(10 * 365 * 86_400);
 
@@ -42,7 +42,7 @@ pub(crate) fn of_task(
                 cap: BACKOFF_MAX,
             },
             jitter_percent: 0,
-            losses_max: Some(LOSSES_MAX),
+            lease_expirations_max: Some(LEASE_EXPIRATIONS_MAX),
         }),
         keep_succeeded: Some(environment.keep_succeeded),
         keep_failed: Some(environment.keep_failed),

@@ -175,15 +175,15 @@ impl Engine {
     /// Gives what the latter hears.
     pub(crate) fn worker_was_lost(&mut self, now: Now, key: JobKey, out: &mut Effects) -> Reply {
         self.end_attempt(now, key, AttemptEnd::Expired);
-        let losses_max = self.names.retry(self.job(key).retry).losses_max;
+        let lease_expirations_max = self.names.retry(self.job(key).retry).lease_expirations_max;
         let job = self.job_mut(key);
-        if losses_max.is_some() {
+        if lease_expirations_max.is_some() {
             job.attempts_counted -= 1;
         }
         let extra = job.extra_mut();
-        extra.deaths = extra.deaths.saturating_add(1);
-        let deaths = extra.deaths;
-        if let Some(message) = self.suspicion(key, losses_max, deaths) {
+        extra.lease_expirations = extra.lease_expirations.saturating_add(1);
+        let lease_expirations = extra.lease_expirations;
+        if let Some(message) = self.suspicion(key, lease_expirations_max, lease_expirations) {
             self.fail_for_good(now, key, Group::from_static("poison"), message, out);
             return ended(Outcome::Failed);
         }
@@ -203,17 +203,24 @@ impl Engine {
     }
 
     /// Why a job is set aside after so many losses; `None` if they are not too many yet.
-    fn suspicion(&self, key: JobKey, losses_max: Option<u32>, deaths: u32) -> Option<String> {
-        if let Some(losses_max) = losses_max {
-            return (deaths > losses_max).then(|| {
+    fn suspicion(
+        &self,
+        key: JobKey,
+        lease_expirations_max: Option<u32>,
+        lease_expirations: u32,
+    ) -> Option<String> {
+        if let Some(lease_expirations_max) = lease_expirations_max {
+            return (lease_expirations > lease_expirations_max).then(|| {
                 format!(
-                    "its worker was lost {deaths} times, and {losses_max} are allowed: it may be what kills them"
+                    "its lease expired {lease_expirations} times, and {lease_expirations_max} are allowed: the job may be what kills its workers"
                 )
             });
         }
-        let deaths_max = self.spaces[self.space_of_job(key).at()].settings.deaths_max;
-        (deaths_max > 0 && deaths >= deaths_max).then(|| {
-            format!("its worker was lost {deaths} times in a row: it may be what kills them")
+        let lease_expirations_in_a_row_max = self.spaces[self.space_of_job(key).at()]
+            .settings
+            .lease_expirations_in_a_row_max;
+        (lease_expirations_in_a_row_max > 0 && lease_expirations >= lease_expirations_in_a_row_max).then(|| {
+            format!("its lease expired {lease_expirations} times in a row: the job may be what kills its workers")
         })
     }
 }

@@ -47,7 +47,7 @@ pub(crate) struct Extra {
     pub timeout: Option<Duration>,
     pub releases: u32,
     /// Leases that ran out: in a row, or all of them if its retry policy bounds those.
-    pub deaths: u32,
+    pub lease_expirations: u32,
     /// Positional inputs.
     pub inputs: u32,
     /// Inputs and dependencies that are not met: exactly the undelivered edges of this job.
@@ -83,7 +83,7 @@ impl Extra {
             && self.deadline.is_none()
             && self.timeout.is_none()
             && self.releases == 0
-            && self.deaths == 0
+            && self.lease_expirations == 0
             && self.inputs == 0
             && self.missing == 0
             && self.failure.is_none()

@@ -410,7 +410,7 @@ impl Engine {
             attempt: job.attempt,
             attempts_counted: job.attempts_counted,
             releases: extra.releases,
-            deaths: extra.deaths,
+            lease_expirations: extra.lease_expirations,
             payload_bytes: u64::from(job.payload_bytes),
             inputs: extra.inputs,
             fingerprint: extra.fingerprint,

@@ -174,8 +174,8 @@ pub struct RetryPolicy {
     pub jitter_percent: u8,
     /// Leases that may run out (their worker was lost) without counting against the retries, in the whole life
     /// of the job; the next one fails it. `None` (default): each counts as an attempt, and the namespace's
-    /// `deaths_max` bounds them in a row.
-    pub losses_max: Option<u32>,
+    /// `lease_expirations_in_a_row_max` bounds them in a row.
+    pub lease_expirations_max: Option<u32>,
 }
 
 impl Default for RetryPolicy {
@@ -187,7 +187,7 @@ impl Default for RetryPolicy {
                 cap: Duration::from_secs(3_600),
             },
             jitter_percent: 0,
-            losses_max: None,
+            lease_expirations_max: None,
         }
     }
 }
@@ -385,7 +385,7 @@ pub struct JobRecord {
     /// Grants given back without counting.
     pub releases: u32,
     /// Leases that ran out: in a row, or all of them if its retry policy bounds those.
-    pub deaths: u32,
+    pub lease_expirations: u32,
     /// Bytes of the payload.
     pub payload_bytes: u64,
     /// Number of positional inputs; 0 means the payload alone is the input.

@@ -37,7 +37,7 @@ pub const RETRIES_MAX: u32 = 1_000_000;
 /// Times a job may be released unstarted without that counting as an attempt.
 pub const RELEASES_MAX: u32 = 100;
 /// Lost workers in a row after which a job is set aside as poison.
-pub const WORKER_DEATHS_MAX: u32 = 3;
+pub const LEASE_EXPIRATIONS_IN_A_ROW_MAX: u32 = 3;
 /// Workers remembered per namespace.
 pub const WORKERS_MAX: usize = 100_000;
 /// Bytes of log kept per attempt.

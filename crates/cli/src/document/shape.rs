@@ -116,7 +116,7 @@ pub(super) struct RetryIn {
     max: Option<u32>,
     backoff: Option<BackoffIn>,
     jitter_percent: Option<u32>,
-    losses_max: Option<u32>,
+    lease_expirations_max: Option<u32>,
 }
 
 impl From<RetryIn> for RetryPolicy {
@@ -126,7 +126,7 @@ impl From<RetryIn> for RetryPolicy {
             retries_max: given.max.unwrap_or(default.retries_max),
             backoff: given.backoff.map_or(default.backoff, |it| it.0),
             jitter_percent: given.jitter_percent.unwrap_or(default.jitter_percent),
-            losses_max: given.losses_max,
+            lease_expirations_max: given.lease_expirations_max,
         }
     }
 }

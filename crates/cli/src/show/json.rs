@@ -115,7 +115,7 @@ pub(crate) fn job(job: &Job) -> Value {
         "attempt": job.attempt,
         "attempts_counted": job.attempts_counted,
         "releases": job.releases,
-        "deaths": job.deaths,
+        "lease_expirations": job.lease_expirations,
         "payload_bytes": job.payload_bytes,
         "inputs": job.inputs,
         "failure": job.failure.as_ref().map(failure),
@@ -183,7 +183,7 @@ fn retry(policy: &RetryPolicy) -> Value {
         "max": policy.retries_max,
         "backoff": backoff,
         "jitter_percent": policy.jitter_percent,
-        "losses_max": policy.losses_max,
+        "lease_expirations_max": policy.lease_expirations_max,
     }))
 }
 

@@ -123,7 +123,7 @@ impl TryFrom<v1::Job> for Job {
             attempt: job.attempt,
             attempts_counted: job.attempts_counted,
             releases: job.releases,
-            deaths: job.deaths,
+            lease_expirations: job.lease_expirations,
             payload_bytes: job.payload_bytes,
             inputs: job.inputs,
             failure: job.failure.map(Into::into),

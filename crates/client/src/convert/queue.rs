@@ -129,7 +129,7 @@ impl From<NamespaceSettings> for v1::NamespaceSettings {
             retention: Some(settings.retention.into()),
             history_max: Some(settings.history_max),
             payload_bytes_max: Some(settings.payload_bytes_max),
-            deaths_max: Some(settings.deaths_max),
+            lease_expirations_in_a_row_max: Some(settings.lease_expirations_in_a_row_max),
             live_max: settings.live_max,
             queues_max: Some(settings.queues_max),
         }
@@ -154,7 +154,9 @@ impl From<v1::NamespaceSettings> for NamespaceSettings {
             payload_bytes_max: settings
                 .payload_bytes_max
                 .unwrap_or(default.payload_bytes_max),
-            deaths_max: settings.deaths_max.unwrap_or(default.deaths_max),
+            lease_expirations_in_a_row_max: settings
+                .lease_expirations_in_a_row_max
+                .unwrap_or(default.lease_expirations_in_a_row_max),
             live_max: settings.live_max,
             queues_max: settings.queues_max.unwrap_or(default.queues_max),
         }

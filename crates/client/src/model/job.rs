@@ -353,7 +353,7 @@ pub struct Job {
     /// Grants given back without counting.
     pub releases: u32,
     /// Leases that ran out in a row.
-    pub deaths: u32,
+    pub lease_expirations: u32,
     /// Bytes of the payload.
     pub payload_bytes: u64,
     /// Number of positional inputs.

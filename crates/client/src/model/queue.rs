@@ -156,7 +156,7 @@ pub struct NamespaceSettings {
     /// Payload, input value, and result, in bytes.
     pub payload_bytes_max: u64,
     /// Leases that may run out in a row before a job is set aside as poison; 0 is never.
-    pub deaths_max: u32,
+    pub lease_expirations_in_a_row_max: u32,
     /// Live jobs of the whole namespace; more are refused.
     pub live_max: Option<u64>,
     /// Queues of the namespace.
@@ -172,7 +172,7 @@ impl Default for NamespaceSettings {
             retention: Retention::default(),
             history_max: 100,
             payload_bytes_max: 1 << 20,
-            deaths_max: 3,
+            lease_expirations_in_a_row_max: 3,
             live_max: None,
             queues_max: 10_000,
         }

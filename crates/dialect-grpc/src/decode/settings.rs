@@ -78,7 +78,9 @@ pub(crate) fn namespace_settings(
         retention: wire.retention.map_or(default.retention, retention),
         history_max: wire.history_max.unwrap_or(default.history_max),
         payload_bytes_max: wire.payload_bytes_max.unwrap_or(default.payload_bytes_max),
-        deaths_max: wire.deaths_max.unwrap_or(default.deaths_max),
+        lease_expirations_in_a_row_max: wire
+            .lease_expirations_in_a_row_max
+            .unwrap_or(default.lease_expirations_in_a_row_max),
         live_max: wire.live_max,
         queues_max: wire.queues_max.unwrap_or(default.queues_max),
     })

@@ -38,7 +38,7 @@ pub(crate) fn job(shard: &ShardId, stored: StoredJob, brief: bool) -> v1::Job {
             .as_ref()
             .map_or(record.attempts_counted, |lease| lease.attempts_counted),
         releases: record.releases,
-        deaths: record.deaths,
+        lease_expirations: record.lease_expirations,
         payload_bytes: record.payload_bytes,
         inputs: record.inputs,
         failure: record.failure.as_ref().map(|failure| v1::Failure {

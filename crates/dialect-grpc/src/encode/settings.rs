@@ -83,7 +83,7 @@ pub(crate) fn namespace(record: &NamespaceRecord) -> v1::NamespaceView {
             retention: Some(retention(settings.retention)),
             history_max: Some(settings.history_max),
             payload_bytes_max: Some(settings.payload_bytes_max),
-            deaths_max: Some(settings.deaths_max),
+            lease_expirations_in_a_row_max: Some(settings.lease_expirations_in_a_row_max),
             live_max: settings.live_max,
             queues_max: Some(settings.queues_max),
         }),

@@ -150,7 +150,7 @@ pub(crate) struct NamespaceSettingsIn {
     /// Payload, input value, and result, in bytes; 1 MiB if absent.
     payload_bytes_max: Option<u64>,
     /// Leases that may run out in a row before a job is set aside as poison; 0 is never; 3 if absent.
-    deaths_max: Option<u32>,
+    lease_expirations_in_a_row_max: Option<u32>,
     /// Live jobs of the whole namespace; absent is no limit.
     live_max: Option<u64>,
     /// Queues of the namespace; 10,000 if absent.
@@ -170,7 +170,9 @@ impl From<NamespaceSettingsIn> for NamespaceSettings {
             retention: given.retention.map_or(default.retention, Into::into),
             history_max: given.history_max.unwrap_or(default.history_max),
             payload_bytes_max: given.payload_bytes_max.unwrap_or(default.payload_bytes_max),
-            deaths_max: given.deaths_max.unwrap_or(default.deaths_max),
+            lease_expirations_in_a_row_max: given
+                .lease_expirations_in_a_row_max
+                .unwrap_or(default.lease_expirations_in_a_row_max),
             live_max: given.live_max,
             queues_max: given.queues_max.unwrap_or(default.queues_max),
         }

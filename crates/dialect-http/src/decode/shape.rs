@@ -185,7 +185,7 @@ pub(crate) struct RetryIn {
     jitter_percent: Option<u8>,
     /// Leases that may run out (their worker was lost) without counting against the retries, in the whole life
     /// of the job; the next one fails it. By default each counts, and the namespace bounds them in a row.
-    losses_max: Option<u32>,
+    lease_expirations_max: Option<u32>,
 }
 
 impl From<RetryIn> for RetryPolicy {
@@ -195,7 +195,7 @@ impl From<RetryIn> for RetryPolicy {
             retries_max: given.max.unwrap_or(default.retries_max),
             backoff: given.backoff.map_or(default.backoff, |it| it.0),
             jitter_percent: given.jitter_percent.unwrap_or(default.jitter_percent),
-            losses_max: given.losses_max,
+            lease_expirations_max: given.lease_expirations_max,
         }
     }
 }

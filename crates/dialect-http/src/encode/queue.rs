@@ -22,7 +22,7 @@ pub(crate) struct RetryView {
     /// Hundredths by which each pause varies at random.
     jitter_percent: u8,
     /// Leases that may run out without counting against the retries; the next one fails the job. Null: each counts.
-    losses_max: Option<u32>,
+    lease_expirations_max: Option<u32>,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -56,7 +56,7 @@ impl From<&RetryPolicy> for RetryView {
             max: policy.retries_max,
             backoff,
             jitter_percent: policy.jitter_percent,
-            losses_max: policy.losses_max,
+            lease_expirations_max: policy.lease_expirations_max,
         }
     }
 }
@@ -223,7 +223,7 @@ struct NamespaceSettingsView {
     /// Payload, input value, and result, in bytes.
     payload_bytes_max: u64,
     /// Leases that may run out in a row.
-    deaths_max: u32,
+    lease_expirations_in_a_row_max: u32,
     /// Live jobs of the namespace.
     live_max: Option<u64>,
     /// Queues of the namespace.
@@ -263,7 +263,7 @@ pub(crate) fn namespace(record: NamespaceRecord) -> NamespaceDoc {
             retention: retention(&settings.retention),
             history_max: settings.history_max,
             payload_bytes_max: settings.payload_bytes_max,
-            deaths_max: settings.deaths_max,
+            lease_expirations_in_a_row_max: settings.lease_expirations_in_a_row_max,
             live_max: settings.live_max,
             queues_max: settings.queues_max,
         },

@@ -52,7 +52,7 @@ async fn a_notification_is_in_the_queue_when_it_is_answered() {
         );
     }
     assert_eq!(job.retry.retries_max, 3);
-    assert_eq!(job.retry.losses_max, Some(3));
+    assert_eq!(job.retry.lease_expirations_max, Some(3));
     let Backoff::Exponential { base, .. } = job.retry.backoff else {
         panic!("{:?}", job.retry);
     };

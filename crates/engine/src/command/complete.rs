@@ -116,7 +116,7 @@ impl Engine {
         }
         let extra = job.extra_mut();
         extra.releases = 0;
-        extra.deaths = 0;
+        extra.lease_expirations = 0;
         extra.failure = None;
         extra.progress = None;
         extra.due = due;

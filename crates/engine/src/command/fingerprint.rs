@@ -124,9 +124,9 @@ impl Fingerprint {
                 }
             }
             // Absent it says nothing, so that what was submitted before it existed is still recognised.
-            if let Some(losses_max) = retry.losses_max {
-                self.bytes(b"losses_max");
-                self.number(u64::from(losses_max));
+            if let Some(lease_expirations_max) = retry.lease_expirations_max {
+                self.bytes(b"lease_expirations_max");
+                self.number(u64::from(lease_expirations_max));
             }
         }
         job.tags.iter().for_each(|tag| self.bytes(tag.as_bytes()));

@@ -107,8 +107,8 @@ impl Engine {
     /// a job forgives none.
     pub(super) fn worker_survived(&mut self, key: JobKey) {
         let job = self.job(key);
-        if self.names.retry(job.retry).losses_max.is_none() {
-            self.job_mut(key).extra_mut().deaths = 0;
+        if self.names.retry(job.retry).lease_expirations_max.is_none() {
+            self.job_mut(key).extra_mut().lease_expirations = 0;
         }
     }
 }

@@ -338,7 +338,7 @@ impl Engine {
         });
         let extra = self.job_mut(record.key).extra_mut();
         extra.releases = 0;
-        extra.deaths = 0;
+        extra.lease_expirations = 0;
         extra.unique = None;
         extra.progress = None;
         extra.due = None;
@@ -495,7 +495,7 @@ pub(crate) fn job_of(
         deadline: record.deadline,
         timeout: record.timeout,
         releases: record.releases,
-        deaths: record.deaths,
+        lease_expirations: record.lease_expirations,
         inputs: record.inputs,
         missing: 0,
         fingerprint: record.fingerprint,

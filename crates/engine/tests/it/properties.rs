@@ -282,7 +282,7 @@ impl History {
                     retries_max: 2,
                     backoff: Backoff::Fixed(secs(u64::from(delay) * 7)),
                     jitter_percent: 0,
-                    losses_max: (priority > 0).then_some(u32::from(given % 3)),
+                    lease_expirations_max: (priority > 0).then_some(u32::from(given % 3)),
                 }),
                 unique: unique.then(|| Unique {
                     key: UniqueKey::new(format!("u{place}")).unwrap(),

@@ -222,10 +222,10 @@ fn a_report_between_two_losses_clears_the_suspicion() {
 }
 
 /// A policy whose losses are bounded for the whole life of the job.
-fn losses(losses_max: u32, retries_max: u32) -> NewJob {
+fn losses(lease_expirations_max: u32, retries_max: u32) -> NewJob {
     NewJob {
         retry: Some(RetryPolicy {
-            losses_max: Some(losses_max),
+            lease_expirations_max: Some(lease_expirations_max),
             ..quick_retries(retries_max)
         }),
         ..job()
@@ -252,7 +252,11 @@ fn losses_up_to_the_bound_cost_no_retry_and_the_next_one_fails_the_job() {
     let record = world.ended(&id);
     assert_eq!(group_of(record), "poison");
     assert_eq!(
-        (record.attempt, record.attempts_counted, record.deaths),
+        (
+            record.attempt,
+            record.attempts_counted,
+            record.lease_expirations
+        ),
         (4, 0, 4)
     );
     let abandoned = |entry: &&HistoryEntry| {
@@ -318,7 +322,7 @@ fn failures_still_count_between_losses_that_do_not() {
     assert_eq!(grant.retries_left, 0);
     assert_eq!(reported(world.fail(&grant)).0, JobState::Failed);
     let record = world.ended(&id);
-    assert_eq!((record.attempts_counted, record.deaths), (2, 2));
+    assert_eq!((record.attempts_counted, record.lease_expirations), (2, 2));
 }
 
 #[test]
@@ -427,7 +431,7 @@ fn a_stale_report_of_a_lost_attempt_changes_nothing() {
     let second = world.lease_one("w");
     assert_eq!(world.refused(lost(&first)), "lease_lost");
     assert_eq!(reported(world.complete(&second)).0, JobState::Succeeded);
-    assert_eq!(world.ended(&id).deaths, 1);
+    assert_eq!(world.ended(&id).lease_expirations, 1);
 }
 
 #[test]

@@ -546,7 +546,7 @@ pub fn quick_retries(max: u32) -> RetryPolicy {
         retries_max: max,
         backoff: Backoff::Fixed(Duration::ZERO),
         jitter_percent: 0,
-        losses_max: None,
+        lease_expirations_max: None,
     }
 }
 

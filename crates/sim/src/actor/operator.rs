@@ -247,7 +247,7 @@ fn retention(plan: &Plan, dice: &mut Dice, namespace: Namespace) -> Command {
         retention,
         lease_for: Duration::from_millis(plan.lease_ms),
         retry: producer::retry(plan, dice),
-        deaths_max: dice.small(4),
+        lease_expirations_in_a_row_max: dice.small(4),
         live_max: dice.chance(100).then(|| dice.within(5, 60)),
         ..NamespaceSettings::default()
     };

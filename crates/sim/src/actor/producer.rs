@@ -135,7 +135,7 @@ pub(crate) fn retry(plan: &Plan, dice: &mut Dice) -> RetryPolicy {
         retries_max: dice.small(4),
         backoff,
         jitter_percent,
-        losses_max: dice.chance(300).then(|| dice.small(4)),
+        lease_expirations_max: dice.chance(300).then(|| dice.small(4)),
     }
 }
 

@@ -105,7 +105,7 @@ fn member(around: &Around<'_>, place: usize, members: &[usize], dice: &mut Dice)
             retries_max: dice.small(3),
             backoff: Backoff::Fixed(dice.millis(0, 2_000)),
             jitter_percent: 0,
-            losses_max: dice.chance(300).then(|| dice.small(3)),
+            lease_expirations_max: dice.chance(300).then(|| dice.small(3)),
         }),
         ..NewJob::default()
     };

@@ -14,7 +14,7 @@ struct Shown {
     attempt: u32,
     counted: u32,
     releases: u32,
-    deaths: u32,
+    lease_expirations: u32,
     is_ahead: bool,
 }
 
@@ -32,7 +32,7 @@ fn shown(rows: &Rows, key: JobKey) -> Option<Shown> {
         attempt: lease.map_or(record.attempt, |lease| lease.attempt),
         counted: lease.map_or(record.attempts_counted, |lease| lease.attempts_counted),
         releases: record.releases,
-        deaths: record.deaths,
+        lease_expirations: record.lease_expirations,
         is_ahead: record.is_ahead,
     })
 }
@@ -97,7 +97,7 @@ impl Oracle {
         let Some(stand) = job.may.iter().find(fits).copied() else {
             let until = job.hold.as_ref().map(|hold| hold.ends.0);
             if let Some(until) = until.filter(|until| self.now.elapsed < *until)
-                && shown.deaths > 0
+                && shown.lease_expirations > 0
             {
                 let what = format!(
                     "the lease of job {} ({key}) ran out before {until}, to which it was granted or renewed",
@@ -106,7 +106,7 @@ impl Oracle {
                 return Err(self.broken("L9", key, what));
             }
             let what = format!(
-                "job {} ({key}) is stored as {} due {:?} ready at {} attempts {} counted {} releases {} deaths {}",
+                "job {} ({key}) is stored as {} due {:?} ready at {} attempts {} counted {} releases {} lease_expirations {}",
                 job.id,
                 shown.state,
                 shown.due,
@@ -114,7 +114,7 @@ impl Oracle {
                 shown.attempt,
                 shown.counted,
                 shown.releases,
-                shown.deaths
+                shown.lease_expirations
             );
             return Err(self.broken("A2", key, what));
         };
@@ -163,10 +163,10 @@ impl Oracle {
         // Of a job cancelled by a timer it is open whether its lease ran out just before, which moves one from the
         // attempts that count to the losses if these are told apart.
         let is_moved = stand.state == JobState::Cancelled
-            && stand.counted + stand.deaths == shown.counted + shown.deaths;
+            && stand.counted + stand.lease_expirations == shown.counted + shown.lease_expirations;
         let counts_fit = (stand.counted == shown.counted || is_moved)
             && stand.releases == shown.releases
-            && (stand.deaths == shown.deaths || stand.state.is_terminal());
+            && (stand.lease_expirations == shown.lease_expirations || stand.state.is_terminal());
         let due_fits = match (stand.due, shown.due) {
             (When::Never, _) => true,
             (When::At(due), Some(shown)) => due == shown,

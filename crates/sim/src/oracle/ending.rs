@@ -98,32 +98,44 @@ impl Oracle {
     /// about the job, which is due again at once (`rel O4`).
     pub(super) fn worker_lost(&self, key: JobKey, stand: Stand) -> (Stand, bool) {
         let job = self.known(key);
-        let deaths = stand.deaths + 1;
-        match job.retry.losses_max {
-            Some(losses_max) => {
+        let lease_expirations = stand.lease_expirations + 1;
+        match job.retry.lease_expirations_max {
+            Some(lease_expirations_max) => {
                 let counted = stand.counted - 1;
                 let died = Stand {
                     counted,
-                    deaths,
+                    lease_expirations,
                     ..stand
                 };
-                (died, deaths > losses_max)
+                (died, lease_expirations > lease_expirations_max)
             }
             None => {
-                let deaths_max = self.namespace(&job.namespace).deaths_max;
-                let is_poison = deaths_max > 0 && deaths >= deaths_max;
-                (Stand { deaths, ..stand }, is_poison)
+                let lease_expirations_in_a_row_max = self
+                    .namespace(&job.namespace)
+                    .lease_expirations_in_a_row_max;
+                let is_poison = lease_expirations_in_a_row_max > 0
+                    && lease_expirations >= lease_expirations_in_a_row_max;
+                (
+                    Stand {
+                        lease_expirations,
+                        ..stand
+                    },
+                    is_poison,
+                )
             }
         }
     }
 
     /// Its worker has lived to report: that ends the losses in a row, where these are what counts.
     pub(super) fn worker_seen(&self, key: JobKey, stand: Stand) -> Stand {
-        let deaths = match self.known(key).retry.losses_max {
-            Some(_) => stand.deaths,
+        let lease_expirations = match self.known(key).retry.lease_expirations_max {
+            Some(_) => stand.lease_expirations,
             None => 0,
         };
-        Stand { deaths, ..stand }
+        Stand {
+            lease_expirations,
+            ..stand
+        }
     }
 
     /// Where a job may stand after an attempt that ended somewhere between two readings.
@@ -199,7 +211,7 @@ mod tests {
             retries_max: 9,
             backoff,
             jitter_percent: 0,
-            losses_max: None,
+            lease_expirations_max: None,
         };
         let pauses: Vec<u64> = (1..=5).map(|k| pause(&policy, k).as_secs()).collect();
         assert_eq!(pauses, [1, 2, 4, 5, 5]);

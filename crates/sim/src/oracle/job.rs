@@ -31,7 +31,7 @@ pub(crate) struct Stand {
     pub(crate) ready_at: Option<Elapsed>,
     pub(crate) counted: u32,
     pub(crate) releases: u32,
-    pub(crate) deaths: u32,
+    pub(crate) lease_expirations: u32,
 }
 
 impl Stand {
@@ -42,7 +42,7 @@ impl Stand {
             ready_at: None,
             counted: 0,
             releases: 0,
-            deaths: 0,
+            lease_expirations: 0,
         }
     }
 

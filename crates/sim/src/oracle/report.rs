@@ -326,7 +326,7 @@ impl Oracle {
         }
         if cmd.lost {
             self.goals.reach("reported-lost");
-            if self.known(key).retry.losses_max.is_some()
+            if self.known(key).retry.lease_expirations_max.is_some()
                 && self.known(key).may_be(JobState::Failed)
             {
                 self.goals.reach("lost-once-too-often");

@@ -65,15 +65,14 @@ pub(super) fn retry() -> impl Strategy<Value = RetryPolicy> {
         (duration(), duration()).prop_map(|(base, cap)| Backoff::Exponential { base, cap }),
     ];
     let numbers = (any::<u32>(), any::<u8>(), option::of(any::<u32>()));
-    let any =
-        (numbers, backoff).prop_map(|((retries_max, jitter_percent, losses_max), backoff)| {
-            RetryPolicy {
-                retries_max,
-                backoff,
-                jitter_percent,
-                losses_max,
-            }
-        });
+    let any = (numbers, backoff).prop_map(
+        |((retries_max, jitter_percent, lease_expirations_max), backoff)| RetryPolicy {
+            retries_max,
+            backoff,
+            jitter_percent,
+            lease_expirations_max,
+        },
+    );
     prop_oneof![Just(RetryPolicy::default()), any]
 }
 
@@ -233,7 +232,7 @@ fn plain_job() -> impl Strategy<Value = JobRecord> {
                     attempt: 0,
                     attempts_counted: 0,
                     releases: 0,
-                    deaths: 0,
+                    lease_expirations: 0,
                     payload_bytes: n[0],
                     inputs: 0,
                     fingerprint: n[1],
@@ -300,7 +299,7 @@ pub(super) fn job() -> impl Strategy<Value = JobRecord> {
                 attempt: numbers.0[0],
                 attempts_counted: numbers.0[1],
                 releases: numbers.0[2],
-                deaths: numbers.0[3],
+                lease_expirations: numbers.0[3],
                 inputs: numbers.0[4],
                 history_dropped: numbers.0[5],
                 is_ahead: numbers.1[0],
@@ -418,7 +417,7 @@ pub(super) fn namespace() -> impl Strategy<Value = NamespaceRecord> {
             retry: rules.2,
             retention: rules.3,
             history_max: limits.0[0],
-            deaths_max: limits.0[1],
+            lease_expirations_in_a_row_max: limits.0[1],
             payload_bytes_max: limits.1,
             live_max: limits.2,
             queues_max: limits.2.unwrap_or(7),

@@ -82,7 +82,12 @@ impl Fields {
 
     fn of(job: &JobRecord) -> Self {
         let made = job.id.is_made(job.key, job.id_tag);
-        let attempts = [job.attempt, job.attempts_counted, job.releases, job.deaths];
+        let attempts = [
+            job.attempt,
+            job.attempts_counted,
+            job.releases,
+            job.lease_expirations,
+        ];
         let bits = [
             (job.id_is_given, Self::ID_GIVEN),
             (!made, Self::ID_WRITTEN),
@@ -209,7 +214,7 @@ impl Record for JobRecord {
             attempt: 0,
             attempts_counted: 0,
             releases: 0,
-            deaths: 0,
+            lease_expirations: 0,
             fingerprint: 0,
             failure: None,
             graph: None,
@@ -251,7 +256,12 @@ fn write_running(job: &JobRecord, fields: Fields, out: &mut Writer<'_>) {
         write_retry(out, &job.retry);
     }
     if fields.has(Fields::ATTEMPTED) {
-        let numbers = [job.attempt, job.attempts_counted, job.releases, job.deaths];
+        let numbers = [
+            job.attempt,
+            job.attempts_counted,
+            job.releases,
+            job.lease_expirations,
+        ];
         for number in numbers {
             out.number(u64::from(number));
         }
@@ -288,7 +298,7 @@ fn read_running(
         job.attempt = from.small()?;
         job.attempts_counted = from.small()?;
         job.releases = from.small()?;
-        job.deaths = from.small()?;
+        job.lease_expirations = from.small()?;
     }
     job.failure = fields.read(Fields::FAILURE, from, read_failure)?;
     job.progress = fields.read(Fields::PROGRESS, from, read_progress)?;

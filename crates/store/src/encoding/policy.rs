@@ -13,7 +13,7 @@ const LOSSES: u8 = 0x80;
 pub(super) fn write_retry(out: &mut Writer<'_>, retry: &RetryPolicy) {
     out.number(u64::from(retry.retries_max));
     out.byte(retry.jitter_percent);
-    let losses = if retry.losses_max.is_some() {
+    let losses = if retry.lease_expirations_max.is_some() {
         LOSSES
     } else {
         0
@@ -36,8 +36,8 @@ pub(super) fn write_retry(out: &mut Writer<'_>, retry: &RetryPolicy) {
             out.duration(*cap);
         }
     }
-    if let Some(losses_max) = retry.losses_max {
-        out.number(u64::from(losses_max));
+    if let Some(lease_expirations_max) = retry.lease_expirations_max {
+        out.number(u64::from(lease_expirations_max));
     }
 }
 
@@ -54,7 +54,7 @@ pub(super) fn read_retry(from: &mut Cursor<'_>) -> Result<RetryPolicy, DecodeErr
         },
         _ => return Err(from.error("has an unknown kind of backoff")),
     };
-    let losses_max = if kind & LOSSES == 0 {
+    let lease_expirations_max = if kind & LOSSES == 0 {
         None
     } else {
         Some(from.small()?)
@@ -63,7 +63,7 @@ pub(super) fn read_retry(from: &mut Cursor<'_>) -> Result<RetryPolicy, DecodeErr
         retries_max,
         backoff,
         jitter_percent,
-        losses_max,
+        lease_expirations_max,
     })
 }
 
@@ -151,9 +151,9 @@ mod tests {
 
     #[test]
     fn a_bound_of_losses_of_nothing_is_not_the_same_as_none() {
-        for losses_max in [0, 3, u32::MAX] {
+        for lease_expirations_max in [0, 3, u32::MAX] {
             let retry = RetryPolicy {
-                losses_max: Some(losses_max),
+                lease_expirations_max: Some(lease_expirations_max),
                 backoff: Backoff::Fixed(Duration::ZERO),
                 ..of_old()
             };

@@ -105,7 +105,7 @@ impl Record for NamespaceRecord {
         write_retention(out, &settings.retention);
         out.number(u64::from(settings.history_max));
         out.number(settings.payload_bytes_max);
-        out.number(u64::from(settings.deaths_max));
+        out.number(u64::from(settings.lease_expirations_in_a_row_max));
         out.option(settings.live_max, Writer::number);
         out.number(settings.queues_max);
     }
@@ -124,7 +124,7 @@ impl Record for NamespaceRecord {
                 retention: read_retention(from)?,
                 history_max: from.small()?,
                 payload_bytes_max: from.number()?,
-                deaths_max: from.small()?,
+                lease_expirations_in_a_row_max: from.small()?,
                 live_max: from.option(Cursor::number)?,
                 // The first version had no such limit.
                 queues_max: if version >= 2 {

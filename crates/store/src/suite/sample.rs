@@ -51,7 +51,7 @@ pub fn job(key: u64) -> JobRecord {
         attempt: 0,
         attempts_counted: 0,
         releases: 0,
-        deaths: 0,
+        lease_expirations: 0,
         payload_bytes: 7,
         inputs: 0,
         fingerprint: 0,
@@ -90,12 +90,12 @@ pub fn full_job(key: u64) -> JobRecord {
             backoff: Backoff::List(vec![Duration::from_secs(1), Duration::from_nanos(7)]),
             jitter_percent: 20,
             // Stores of older formats, which tests compare with this sample, know no other.
-            losses_max: None,
+            lease_expirations_max: None,
         },
         attempt: 3,
         attempts_counted: 2,
         releases: 1,
-        deaths: 1,
+        lease_expirations: 1,
         inputs: 2,
         fingerprint: u64::MAX,
         failure: Some(failure("io", "connection reset by peer")),
@@ -238,7 +238,7 @@ pub fn queue(name: &'static str) -> QueueRecord {
             lease_for: Some(Duration::from_secs(7)),
             grace_for: Some(Duration::from_secs(2)),
             retry: Some(RetryPolicy {
-                losses_max: None,
+                lease_expirations_max: None,
                 backoff: Backoff::Fixed(Duration::from_secs(3)),
                 ..RetryPolicy::default()
             }),

@@ -143,8 +143,8 @@ pub(crate) fn check_retry(retry: &RetryPolicy) -> Result<(), Rejection> {
         });
     }
     at_most(
-        "the number of losses",
-        retry.losses_max.map_or(0, u64::from),
+        "the number of lease expirations",
+        retry.lease_expirations_max.map_or(0, u64::from),
         u64::from(limits::RETRIES_MAX),
     )?;
     match &retry.backoff {

@@ -37,7 +37,7 @@ const PAUSE: u64 = 20;
 /// The longest pause between two attempts.
 const BACKOFF_MAX: Duration = Duration::from_secs(10 * 365 * 86_400);
 /// Leases that may run out without counting against the retries.
-const LOSSES_MAX: u32 = 3;
+const LEASE_EXPIRATIONS_MAX: u32 = 3;
 /// QuantumLeap's own defaults: seconds for which a task that succeeded, and one that failed, is kept.
 const KEEP_SUCCEEDED: u64 = 86_400;
 const KEEP_FAILED: u64 = 604_800;
@@ -165,7 +165,7 @@ fn retry(fields: &Fields) -> RetryPolicy {
             cap: BACKOFF_MAX,
         },
         jitter_percent: 0,
-        losses_max: Some(LOSSES_MAX),
+        lease_expirations_max: Some(LEASE_EXPIRATIONS_MAX),
     }
 }
 
