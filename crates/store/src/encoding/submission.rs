@@ -12,7 +12,7 @@ impl Record for Enqueue {
     fn write(&self, out: &mut Writer<'_>) {
         out.bytes(self.namespace.as_bytes());
         out.option(self.idempotency_key.as_ref(), |out, key| {
-            out.bytes(key.as_bytes())
+            out.bytes(key.as_bytes());
         });
         out.flag(self.graph);
         out.length(self.jobs.len());
