@@ -155,7 +155,7 @@ impl Planted {
             }
             (29, Command::Release(cmd)) => cmd.counted = true,
             (30, Command::DeregisterWorker(cmd)) => {
-                cmd.worker = ganger_types::Worker::from_static("nobody")
+                cmd.worker = ganger_types::Worker::from_static("nobody");
             }
             (31, Command::Cancel(cmd)) => {
                 if let Selection::Jobs(ids) = &mut cmd.jobs {

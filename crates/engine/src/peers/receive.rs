@@ -291,7 +291,7 @@ impl Engine {
                 }
             }
             Message::RetryDependent { .. } | Message::RetryGraph { .. } | Message::GoOn { .. } => {
-                self.hear_of_retry(now, from, message, known, out)
+                self.hear_of_retry(now, from, message, known, out);
             }
             Message::Inquire { namespace, graph } => {
                 self.answer_inquiry(now, from, namespace, graph, out);

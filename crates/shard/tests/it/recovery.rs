@@ -74,7 +74,7 @@ impl World {
             match &task {
                 StoreTask::Commit(_) => self.control.script(&[fault]),
                 StoreTask::Load { .. } | StoreTask::Reopen { .. } => {
-                    self.recoveries.push(self.now.elapsed)
+                    self.recoveries.push(self.now.elapsed);
                 }
                 _ => {}
             }

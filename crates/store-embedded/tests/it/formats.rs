@@ -60,7 +60,7 @@ fn idempotency_keys_of_format_1_are_written_anew_as_runs() {
     let mut many: Option<IdempotencyRecord> = None;
     let mut each = |row| match row {
         Loaded::IdempotencyRecord(record) if record.key.as_bytes() == b"many" => {
-            many = Some(*record)
+            many = Some(*record);
         }
         _ => {}
     };
