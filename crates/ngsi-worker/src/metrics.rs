@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::outcome::Counted;
+use crate::outcome::CountedEnd;
 use crate::rate::Rate;
 
 /// Upper bounds of the histogram, in milliseconds: from an insert of one row to the limit of an attempt.
@@ -20,7 +20,7 @@ const UNKNOWN: u64 = u64::MAX;
 pub(crate) struct Metrics {
     workers: AtomicU64,
     rows: AtomicU64,
-    tasks: [AtomicU64; Counted::ALL.len()],
+    tasks: [AtomicU64; CountedEnd::ALL.len()],
     batches: AtomicU64,
     restarts: AtomicU64,
     queue_size: AtomicU64,
@@ -53,7 +53,7 @@ impl Metrics {
     }
 
     /// A task ended so.
-    pub(crate) fn ended(&self, counted: Counted) {
+    pub(crate) fn ended(&self, counted: CountedEnd) {
         self.tasks[counted.place()].fetch_add(1, Ordering::Relaxed);
     }
 
@@ -110,7 +110,7 @@ impl Metrics {
             "counter",
             "Tasks, by how their attempts ended.",
         );
-        for counted in Counted::ALL {
+        for counted in CountedEnd::ALL {
             let (outcome, count) = (counted.as_str(), read(&self.tasks[counted.place()]));
             line(
                 &mut out,
@@ -204,9 +204,9 @@ mod tests {
         let metrics = Metrics::new(3);
         metrics.inserted(5);
         metrics.inserted(2);
-        metrics.ended(Counted::Inserted);
-        metrics.ended(Counted::Lost);
-        metrics.ended(Counted::Lost);
+        metrics.ended(CountedEnd::Inserted);
+        metrics.ended(CountedEnd::Lost);
+        metrics.ended(CountedEnd::Lost);
         metrics.began_batch();
         metrics.restarted();
         let text = metrics.text();

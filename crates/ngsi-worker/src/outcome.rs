@@ -31,7 +31,7 @@ pub(crate) enum Outcome {
 
 /// Outcomes as they are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Counted {
+pub(crate) enum CountedEnd {
     Inserted,
     Failed,
     Refused,
@@ -40,7 +40,7 @@ pub(crate) enum Counted {
     Dropped,
 }
 
-impl Counted {
+impl CountedEnd {
     /// All, in the order of [`Self::place`].
     pub(crate) const ALL: [Self; 6] = [
         Self::Inserted,
@@ -83,16 +83,16 @@ impl Outcome {
     }
 
     /// As what it is counted, if the server takes it.
-    pub(crate) fn counted(&self) -> Counted {
+    pub(crate) fn counted(&self) -> CountedEnd {
         match self {
-            Self::Inserted { .. } => Counted::Inserted,
+            Self::Inserted { .. } => CountedEnd::Inserted,
             Self::Failed {
                 is_curable: true, ..
-            } => Counted::Failed,
-            Self::Failed { .. } => Counted::Refused,
-            Self::Lost => Counted::Lost,
-            Self::Unstarted => Counted::Released,
-            Self::Dropped => Counted::Dropped,
+            } => CountedEnd::Failed,
+            Self::Failed { .. } => CountedEnd::Refused,
+            Self::Lost => CountedEnd::Lost,
+            Self::Unstarted => CountedEnd::Released,
+            Self::Dropped => CountedEnd::Dropped,
         }
     }
 
@@ -139,7 +139,7 @@ mod tests {
 
     #[test]
     fn every_count_has_its_place() {
-        for (place, counted) in Counted::ALL.into_iter().enumerate() {
+        for (place, counted) in CountedEnd::ALL.into_iter().enumerate() {
             assert_eq!(counted.place(), place, "{}", counted.as_str());
         }
     }

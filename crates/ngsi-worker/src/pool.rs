@@ -11,11 +11,11 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::burst;
 use crate::metrics::Metrics;
-use crate::outcome::{Counted, Outcome};
+use crate::outcome::{CountedEnd, Outcome};
 use crate::reporter::Reporter;
 use crate::sample::sample_queue;
 use crate::settings::KIND;
-use crate::slot::{self, Batches, Ended, Shop, WorkerEvent};
+use crate::slot::{self, Batches, Ended, PoolContext, WorkerEvent};
 use crate::source::{Insight, Server};
 use crate::waiting::{BATCH_TASKS_MAX, Task, Waiting};
 use crate::{Error, Settings};
@@ -129,7 +129,7 @@ struct Pool<R> {
     /// Attempts that came to their end.
     attempts: u64,
     teller: Reporter<R>,
-    telling: JoinSet<Vec<Counted>>,
+    telling: JoinSet<Vec<CountedEnd>>,
     summary: Summary,
     source_ended: bool,
     trouble: Option<Error>,
@@ -152,7 +152,7 @@ impl<R: Reports> Pool<R> {
         let settings = Arc::new(settings);
         let (level, follow_level) = watch::channel(Shutdown::No);
         let (say, said) = mpsc::unbounded_channel();
-        let shop = Shop {
+        let shop = PoolContext {
             settings: Arc::clone(&settings),
             reports: reports.clone(),
             metrics: Arc::clone(&metrics),
@@ -254,7 +254,7 @@ impl<R: Reports> Pool<R> {
     fn lose(&mut self, held: &Held) {
         if self.waiting.forget(held) {
             self.summary.dropped += 1;
-            self.metrics.ended(Counted::Dropped);
+            self.metrics.ended(CountedEnd::Dropped);
             self.grant();
         }
     }
@@ -322,14 +322,14 @@ impl<R: Reports> Pool<R> {
         }
     }
 
-    fn count(&mut self, told: Vec<Counted>) {
+    fn count(&mut self, told: Vec<CountedEnd>) {
         for one in told {
             let of = match one {
-                Counted::Inserted => &mut self.summary.inserted,
-                Counted::Failed | Counted::Refused => &mut self.summary.failed,
-                Counted::Lost => &mut self.summary.lost,
-                Counted::Released => &mut self.summary.released,
-                Counted::Dropped => &mut self.summary.dropped,
+                CountedEnd::Inserted => &mut self.summary.inserted,
+                CountedEnd::Failed | CountedEnd::Refused => &mut self.summary.failed,
+                CountedEnd::Lost => &mut self.summary.lost,
+                CountedEnd::Released => &mut self.summary.released,
+                CountedEnd::Dropped => &mut self.summary.dropped,
             };
             *of += 1;
         }

@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 
 use crate::Error;
 use crate::metrics::Metrics;
-use crate::outcome::{Counted, Outcome};
+use crate::outcome::{CountedEnd, Outcome};
 use crate::slot::Ended;
 
 /// A job of another kind is offered again after so long: somebody may come who knows it.
@@ -56,7 +56,7 @@ impl<R: Reports> Reporter<R> {
     }
 
     /// Tells how tasks ended, beside everything else; what the server made of it comes out of the set.
-    pub(crate) fn tell(&self, telling: &mut JoinSet<Vec<Counted>>, ended: Vec<Ended>) {
+    pub(crate) fn tell(&self, telling: &mut JoinSet<Vec<CountedEnd>>, ended: Vec<Ended>) {
         let (reports, counts) = (self.reports.clone(), Arc::clone(&self.counts));
         counts.note_undelivered(ended.len());
         telling.spawn(async move {
@@ -73,7 +73,7 @@ impl<R: Reports> Reporter<R> {
                         sent.push((one.held, report));
                         measured.push((counted, began_at));
                     }
-                    None => told.push(Counted::Dropped),
+                    None => told.push(CountedEnd::Dropped),
                 }
             }
             let jobs: Vec<_> = sent.iter().map(|(held, _)| held.job.clone()).collect();
@@ -90,7 +90,7 @@ impl<R: Reports> Reporter<R> {
     }
 
     /// Gives back a job of another kind, which has no business in this queue.
-    pub(crate) fn refuse(&self, telling: &mut JoinSet<Vec<Counted>>, job: Delivery) {
+    pub(crate) fn refuse(&self, telling: &mut JoinSet<Vec<CountedEnd>>, job: Delivery) {
         let (reports, counts) = (self.reports.clone(), Arc::clone(&self.counts));
         tracing::warn!(job = %job.held.job, kind = %job.kind, "given back: this worker only inserts");
         counts.note_undelivered(1);
@@ -102,7 +102,7 @@ impl<R: Reports> Reporter<R> {
             };
             let report = vec![(job.held, Report::Release(releasing))];
             reports.report_all(report).await;
-            let told = vec![Counted::Released];
+            let told = vec![CountedEnd::Released];
             counts.settle(&told);
             told
         });
@@ -145,7 +145,7 @@ impl Counts {
         }
     }
 
-    fn settle(&self, told: &[Counted]) {
+    fn settle(&self, told: &[CountedEnd]) {
         for counted in told {
             self.metrics.ended(*counted);
         }
@@ -155,12 +155,12 @@ impl Counts {
 }
 
 /// As what an outcome counts, now that the server has answered.
-fn settled(answer: &ReportResult, job: &str, counted: Counted) -> Counted {
+fn settled(answer: &ReportResult, job: &str, counted: CountedEnd) -> CountedEnd {
     match answer {
         Ok(_) => counted,
         Err(error) => {
             tracing::warn!(job, code = error.code(), "the outcome is dropped: {error}");
-            Counted::Dropped
+            CountedEnd::Dropped
         }
     }
 }

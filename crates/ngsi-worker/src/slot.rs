@@ -50,7 +50,7 @@ pub(crate) type Batches = mpsc::UnboundedSender<Vec<Task>>;
 
 /// What all workers of a pool share.
 #[derive(Clone)]
-pub(crate) struct Shop<R> {
+pub(crate) struct PoolContext<R> {
     pub(crate) settings: Arc<Settings>,
     pub(crate) reports: R,
     pub(crate) metrics: Arc<Metrics>,
@@ -59,7 +59,11 @@ pub(crate) struct Shop<R> {
 }
 
 /// Starts the worker at `place`. It ends when its process is gone.
-pub(crate) fn start<R: Reports>(workers: &mut JoinSet<()>, shop: Shop<R>, place: usize) -> Batches {
+pub(crate) fn start<R: Reports>(
+    workers: &mut JoinSet<()>,
+    shop: PoolContext<R>,
+    place: usize,
+) -> Batches {
     let (batches, inbox) = mpsc::unbounded_channel();
     let restarts = Restarts::new(shop.settings.restart_pause);
     let worker = Worker {
@@ -76,7 +80,7 @@ pub(crate) fn start<R: Reports>(workers: &mut JoinSet<()>, shop: Shop<R>, place:
 }
 
 struct Worker<R> {
-    shop: Shop<R>,
+    shop: PoolContext<R>,
     place: usize,
     inbox: mpsc::UnboundedReceiver<Vec<Task>>,
     child: Option<Child>,

@@ -11,10 +11,10 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep_until};
 
 use crate::ending::{Ending, Failed};
-use crate::hearing::Sent;
-use crate::slot::Ended;
+use crate::output_capture::CapturedOutput;
+use crate::slot::SlotReport;
 use crate::source::Reports;
-use crate::stop::{Stop, Why};
+use crate::stop::{Stop, StopCause};
 
 /// Bytes of log in one report.
 const LOG_REPORT_BYTES_MAX: usize = 256 << 10;
@@ -22,13 +22,13 @@ const LOG_REPORT_BYTES_MAX: usize = 256 << 10;
 const SEND_EVERY: Duration = Duration::from_millis(100);
 
 /// A job that runs.
-pub(crate) struct Attended<R> {
+pub(crate) struct AttemptTask<R> {
     pub(crate) held: Held,
     pub(crate) task: String,
     pub(crate) reports: R,
     pub(crate) stop: Arc<Stop>,
-    pub(crate) sent: mpsc::UnboundedReceiver<Sent>,
-    pub(crate) done: oneshot::Receiver<Ended>,
+    pub(crate) sent: mpsc::UnboundedReceiver<CapturedOutput>,
+    pub(crate) done: oneshot::Receiver<SlotReport>,
     /// Where it runs, once it does.
     pub(crate) place: Arc<OnceLock<usize>>,
     /// How long until a job without a program is offered again.
@@ -38,7 +38,7 @@ pub(crate) struct Attended<R> {
 }
 
 /// A job that ended, as the floor must know it.
-pub(crate) struct Freed {
+pub(crate) struct FreedSlot {
     pub(crate) held: Held,
     /// The place that has nothing to do now.
     pub(crate) place: Option<usize>,
@@ -48,7 +48,7 @@ pub(crate) struct Freed {
 
 /// What became of a job, as the summary counts it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Counted {
+pub(crate) enum CountedEnd {
     Succeeded,
     Failed,
     Released,
@@ -65,9 +65,9 @@ struct Waiting {
     progress: Option<Progress>,
 }
 
-impl<R: Reports> Attended<R> {
+impl<R: Reports> AttemptTask<R> {
     /// Forwards what the run says until it has ended; then `freed` is called, and the outcome delivered.
-    pub(crate) async fn attend(mut self, freed: impl FnOnce(Freed)) -> Counted {
+    pub(crate) async fn attend(mut self, freed: impl FnOnce(FreedSlot)) -> CountedEnd {
         let mut waiting = Waiting::default();
         let mut in_flight: Option<InFlight> = None;
         let mut next_at = Instant::now();
@@ -88,7 +88,7 @@ impl<R: Reports> Attended<R> {
                 () = sleep_until(next_at), if in_flight.is_none() && !waiting.is_empty() => {}
             }
         };
-        freed(Freed {
+        freed(FreedSlot {
             held: self.held.clone(),
             place: self.place.get().copied().filter(|_| ended.is_free),
             took: ended.took,
@@ -107,15 +107,15 @@ impl<R: Reports> Attended<R> {
         for error in answers.iter().filter_map(|answer| answer.as_ref().err()) {
             tracing::debug!(job = %self.task, %error, "a report was refused");
             if error.code() == ganger_client::code::LEASE_LOST {
-                self.stop.ask(Why::Lost(error.to_string()));
+                self.stop.ask(StopCause::Lost(error.to_string()));
             }
         }
     }
 
-    async fn deliver(&self, mut waiting: Waiting, ending: Ending) -> Counted {
+    async fn deliver(&self, mut waiting: Waiting, ending: Ending) -> CountedEnd {
         let Some((last, counted)) = self.outcome(ending) else {
             self.reports.abandon(&self.held);
-            return Counted::Dropped;
+            return CountedEnd::Dropped;
         };
         // Progress is of no use any more, the log is.
         waiting.progress = None;
@@ -126,20 +126,20 @@ impl<R: Reports> Attended<R> {
             Some(Ok(_)) => counted,
             Some(Err(error)) => {
                 tracing::warn!(job = %self.task, code = error.code(), "the outcome is dropped: {error}");
-                Counted::Dropped
+                CountedEnd::Dropped
             }
-            None => Counted::Dropped,
+            None => CountedEnd::Dropped,
         }
     }
 
-    fn outcome(&self, ending: Ending) -> Option<(Report, Counted)> {
+    fn outcome(&self, ending: Ending) -> Option<(Report, CountedEnd)> {
         match ending {
             Ending::Completed(result) => Some((
                 Report::Complete {
                     result: Some(result),
                     next: None,
                 },
-                Counted::Succeeded,
+                CountedEnd::Succeeded,
             )),
             Ending::Failed(Failed {
                 group,
@@ -153,17 +153,17 @@ impl<R: Reports> Attended<R> {
                     retry_after: None,
                     lost: false,
                 }),
-                Counted::Failed,
+                CountedEnd::Failed,
             )),
             Ending::NoHandler(reason) => {
                 let reason = format!("no program {}: {reason}", self.looked_in);
                 Some((
                     released(self.no_handler_delay, false, reason),
-                    Counted::Released,
+                    CountedEnd::Released,
                 ))
             }
             Ending::Unstarted(reason) => {
-                Some((released(Duration::ZERO, true, reason), Counted::Released))
+                Some((released(Duration::ZERO, true, reason), CountedEnd::Released))
             }
             Ending::Dropped(_) => None,
         }
@@ -175,10 +175,10 @@ impl Waiting {
         self.log.is_empty() && self.progress.is_none()
     }
 
-    fn add(&mut self, sent: Sent) {
+    fn add(&mut self, sent: CapturedOutput) {
         match sent {
-            Sent::Log(bytes) => self.log.extend_from_slice(&bytes),
-            Sent::Progress(millionths, message) => {
+            CapturedOutput::Log(bytes) => self.log.extend_from_slice(&bytes),
+            CapturedOutput::Progress(millionths, message) => {
                 self.progress = Some(Progress {
                     millionths,
                     message,
@@ -227,12 +227,12 @@ async fn landing(in_flight: &mut Option<InFlight>) -> Vec<ReportResult> {
     }
 }
 
-fn slot_lost() -> Ended {
+fn slot_lost() -> SlotReport {
     let ending = Ending::retriable(
         crate::group::START_FAILED,
         "the worker's own thread for this job ended unexpectedly",
     );
-    Ended {
+    SlotReport {
         ending,
         is_free: true,
         took: None,

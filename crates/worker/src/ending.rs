@@ -4,8 +4,8 @@ use std::io;
 
 use bytes::Bytes;
 
-use crate::hearing::Hearing;
-use crate::once::with_tail;
+use crate::one_shot::with_tail;
+use crate::output_capture::OutputCapture;
 use crate::supervise::Step;
 
 /// Names of failure groups. They are stable: people count and alert by them. To these come `exit-N` and
@@ -92,10 +92,10 @@ impl Ending {
     }
 
     /// With the end of the log behind a failure's message.
-    pub(crate) fn with_tail(self, hearing: &Hearing) -> Self {
+    pub(crate) fn with_tail(self, captured: &OutputCapture) -> Self {
         match self {
             Self::Failed(failed) => Self::Failed(Failed {
-                message: with_tail(&failed.message, hearing),
+                message: with_tail(&failed.message, captured),
                 ..failed
             }),
             other => other,

@@ -8,22 +8,22 @@ use ganger_client::Delivery;
 use crate::Settings;
 use crate::ending::{Ending, group};
 use crate::environment::Environment;
-use crate::hand::Hand;
 use crate::handler::{Handler, Handlers};
-use crate::hearing::{Caps, Hearing};
+use crate::output_capture::{Caps, OutputCapture};
+use crate::prefetch::Prefetched;
 use crate::process::Process;
 use crate::program::{self, Program};
 use crate::scratch::{Scratch, WorkingDirectory};
 use crate::supervise::{Groups, Limits, Order, Supervisor};
 
 /// What all slots of a worker share.
-pub(crate) struct Shop {
+pub(crate) struct WorkerContext {
     pub(crate) settings: Settings,
     pub(crate) name: String,
     pub(crate) handlers: Handlers,
     pub(crate) environment: Environment,
     pub(crate) scratch: Scratch,
-    pub(crate) hand: Hand,
+    pub(crate) hand: Prefetched,
     pub(crate) groups: Groups,
 }
 
@@ -34,7 +34,7 @@ pub(crate) struct Watch {
 
 impl Watch {
     /// Starts a supervisor.
-    pub(crate) fn start(shop: &Shop) -> io::Result<Self> {
+    pub(crate) fn start(shop: &WorkerContext) -> io::Result<Self> {
         Ok(Self {
             supervisor: Supervisor::start(&shop.settings.supervisor, &shop.groups)?,
         })
@@ -62,7 +62,7 @@ pub(crate) struct Launched {
 /// # Errors
 /// The ending of the job, if its program cannot be started here and now.
 pub(crate) fn launch(
-    shop: &Shop,
+    shop: &WorkerContext,
     watch: &Watch,
     handler: &Handler,
     job: &Delivery,
@@ -93,7 +93,7 @@ fn no_directory(handler: &Handler, error: &io::Error) -> Ending {
     Ending::from_machine("no working directory could be made", error)
 }
 
-fn find(shop: &Shop, kind: &str) -> Result<Program, Ending> {
+fn find(shop: &WorkerContext, kind: &str) -> Result<Program, Ending> {
     match program::find(&shop.settings.directory, kind) {
         Ok(Ok(program)) => Ok(program),
         Ok(Err(missing)) => Err(Ending::NoHandler(missing.to_string())),
@@ -105,7 +105,7 @@ fn find(shop: &Shop, kind: &str) -> Result<Program, Ending> {
 }
 
 fn order(
-    shop: &Shop,
+    shop: &WorkerContext,
     watch: &Watch,
     handler: &Handler,
     job: &Delivery,
@@ -152,11 +152,11 @@ pub(crate) fn refusal(
     watch: &Watch,
     handler: &Handler,
     directory: &WorkingDirectory,
-    hearing: &mut Hearing,
+    captured: &mut OutputCapture,
 ) -> Option<Ending> {
     let refused = watch.supervisor.refused();
     if let Some(limit) = handler.processes.filter(|_| refused.processes > 0) {
-        hearing.note(&format!(
+        captured.note(&format!(
             "{} times it was refused a process: it may have {limit} at a time",
             refused.processes
         ));
@@ -191,8 +191,8 @@ pub(crate) fn caps(handler: &Handler) -> Caps {
 }
 
 /// The ending of a run whose standard output is more than a result may be.
-pub(crate) fn too_large(written: u64, hearing: &Hearing) -> Ending {
-    let limit = hearing.result_bytes_max();
+pub(crate) fn too_large(written: u64, captured: &OutputCapture) -> Ending {
+    let limit = captured.result_bytes_max();
     Ending::permanent(
         group::BAD_OUTPUT,
         format!(

@@ -3,21 +3,21 @@
 use crate::arguments;
 use crate::ending::{Ending, PERMANENT_STATUS, group, of_status};
 use crate::handler::Handler;
-use crate::hearing::Hearing;
-use crate::launch::{Launched, Shop, Watch, launch, refusal, too_large};
-use crate::life::{End, follow};
+use crate::launch::{Launched, Watch, WorkerContext, launch, refusal, too_large};
+use crate::output_capture::OutputCapture;
+use crate::process_lifecycle::{End, follow};
 use crate::slot::Work;
-use crate::stop::{Guard, Why};
+use crate::stop::{Guard, StopCause};
 
 /// Runs `work` to its end. The flag tells whether the supervisor must be replaced.
 pub(crate) fn run(
-    shop: &Shop,
+    shop: &WorkerContext,
     watch: &Watch,
     handler: &Handler,
     work: &Work,
     list: Vec<u8>,
     guard: &mut Guard,
-    hearing: &mut Hearing,
+    captured: &mut OutputCapture,
 ) -> (Ending, bool) {
     let launched = launch(shop, watch, handler, &work.job, true);
     let Launched {
@@ -29,16 +29,16 @@ pub(crate) fn run(
         Err(ending) => return (ending, false),
     };
     process.feed(list, true);
-    let end = follow(&mut process, &watch.supervisor, &work.stop, guard, hearing);
+    let end = follow(&mut process, &watch.supervisor, &work.stop, guard, captured);
     let refusal = match end {
         // Asked of every run that has such a limit, so that none is blamed for an earlier one's.
         Ok(End::Ended { status, .. }) if status != 0 || handler.has_bounds() => {
-            refusal(watch, handler, &directory, hearing)
+            refusal(watch, handler, &directory, captured)
                 .filter(|_| status != 0 && guard.why().is_none())
         }
         _ => None,
     };
-    hearing.finish();
+    captured.finish();
     drop(process);
     shop.scratch.take_back(directory);
     match end {
@@ -46,14 +46,14 @@ pub(crate) fn run(
             if killed > 0 {
                 tracing::debug!(job = %work.task, killed, "killed what the program left behind");
             }
-            let ending = refusal.map(|why| why.with_tail(hearing));
-            let ending = ending.unwrap_or_else(|| judge(status, guard.why(), hearing));
+            let ending = refusal.map(|why| why.with_tail(captured));
+            let ending = ending.unwrap_or_else(|| judge(status, guard.why(), captured));
             (ending, false)
         }
         Ok(End::NotStarted { step, errno }) => (Ending::not_started(step, errno), false),
         // Where cleaning up took the supervisor too, what made it necessary is the cause.
         Ok(End::SupervisorLost) if guard.why().is_some() => {
-            (judge(libc::SIGKILL, guard.why(), hearing), true)
+            (judge(libc::SIGKILL, guard.why(), captured), true)
         }
         Ok(End::SupervisorLost) => (supervisor_lost("its supervisor was killed"), true),
         Err(error) => (supervisor_lost(&error.to_string()), true),
@@ -69,18 +69,18 @@ pub(crate) fn supervisor_lost(why: &str) -> Ending {
 }
 
 /// What a status means, given what was written and whether the run was stopped.
-pub(crate) fn judge(status: i32, why: Option<&Why>, hearing: &Hearing) -> Ending {
+pub(crate) fn judge(status: i32, why: Option<&StopCause>, captured: &OutputCapture) -> Ending {
     match why {
-        Some(Why::Lost(reason)) => return Ending::Dropped(reason.clone()),
+        Some(StopCause::Lost(reason)) => return Ending::Dropped(reason.clone()),
         // A program that finished well in its period of grace has finished well.
         Some(_) if status == 0 => {}
-        Some(Why::TimedOut(length)) => {
+        Some(StopCause::TimedOut(length)) => {
             return Ending::retriable(
                 group::TIMEOUT,
-                with_tail(&format!("ran longer than {length:?}"), hearing),
+                with_tail(&format!("ran longer than {length:?}"), captured),
             );
         }
-        Some(Why::Interrupted) => {
+        Some(StopCause::Interrupted) => {
             return Ending::retriable(
                 group::INTERRUPTED,
                 "the worker stopped before the program had finished",
@@ -89,20 +89,20 @@ pub(crate) fn judge(status: i32, why: Option<&Why>, hearing: &Hearing) -> Ending
         None => {}
     }
     if status != 0 {
-        return failure(status, hearing);
+        return failure(status, captured);
     }
-    if let Some(written) = hearing.output_overflow() {
-        return too_large(written, hearing);
+    if let Some(written) = captured.output_overflow() {
+        return too_large(written, captured);
     }
-    match arguments::result(&hearing.output) {
+    match arguments::result(&captured.output) {
         Ok(result) => Ending::Completed(result),
         Err(error) => Ending::permanent(group::BAD_OUTPUT, error),
     }
 }
 
-fn failure(status: i32, hearing: &Hearing) -> Ending {
+fn failure(status: i32, captured: &OutputCapture) -> Ending {
     let (group, words) = of_status(status);
-    let tail = hearing.tail();
+    let tail = captured.tail();
     let message = if tail.is_empty() {
         format!("{words}, and nothing on standard error")
     } else {
@@ -114,8 +114,8 @@ fn failure(status: i32, hearing: &Hearing) -> Ending {
     Ending::retriable(group, message)
 }
 
-pub(crate) fn with_tail(words: &str, hearing: &Hearing) -> String {
-    let tail = hearing.tail();
+pub(crate) fn with_tail(words: &str, captured: &OutputCapture) -> String {
+    let tail = captured.tail();
     if tail.is_empty() {
         words.into()
     } else {

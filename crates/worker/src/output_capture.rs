@@ -18,7 +18,7 @@ const SHOWN_LINE_BYTES_MAX: usize = 1 << 10;
 
 /// What a run sends on while it runs.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Sent {
+pub(crate) enum CapturedOutput {
     /// Bytes of its log.
     Log(Vec<u8>),
     /// How far it is in millionths, and what it is doing.
@@ -26,7 +26,7 @@ pub(crate) enum Sent {
 }
 
 /// Takes what a run sends on.
-pub(crate) type Sender = Box<dyn FnMut(Sent) + Send>;
+pub(crate) type Sender = Box<dyn FnMut(CapturedOutput) + Send>;
 
 /// Limits of one run.
 #[derive(Clone, Copy, Debug)]
@@ -36,7 +36,7 @@ pub(crate) struct Caps {
 }
 
 /// All that is heard of one run.
-pub(crate) struct Hearing {
+pub(crate) struct OutputCapture {
     caps: Caps,
     send: Sender,
     task: String,
@@ -52,7 +52,7 @@ pub(crate) struct Hearing {
     notes_left: u32,
 }
 
-impl Hearing {
+impl OutputCapture {
     /// For the run of `task`, as log lines name it.
     pub(crate) fn new(task: String, caps: Caps, send: Sender) -> Self {
         Self {
@@ -119,7 +119,9 @@ impl Hearing {
         };
         self.notes_left = left;
         tracing::warn!(job = %self.task, "{text}");
-        (self.send)(Sent::Log(format!("\n[ganger: {text}]\n").into_bytes()));
+        (self.send)(CapturedOutput::Log(
+            format!("\n[ganger: {text}]\n").into_bytes(),
+        ));
     }
 
     fn hear_output(&mut self, bytes: &[u8]) {
@@ -143,7 +145,7 @@ impl Hearing {
         }
         self.log_kept += u64::try_from(kept.len()).unwrap_or(u64::MAX);
         self.show(kept, false);
-        (self.send)(Sent::Log(kept.to_vec()));
+        (self.send)(CapturedOutput::Log(kept.to_vec()));
     }
 
     /// Shows whole lines in the worker's own log, each with its job in front, and nothing in them that a
@@ -202,7 +204,7 @@ impl Hearing {
                 // A millionth of a second is a microsecond.
                 let millionths = Duration::from_secs_f64(progress).as_micros();
                 let millionths = u32::try_from(millionths).unwrap_or(1_000_000);
-                (self.send)(Sent::Progress(millionths, message));
+                (self.send)(CapturedOutput::Progress(millionths, message));
             }
             Ok(Line { progress, .. }) => {
                 self.note(&format!(
@@ -224,7 +226,7 @@ struct Line {
     message: String,
 }
 
-impl Listener for Hearing {
+impl Listener for OutputCapture {
     fn hear(&mut self, pipe: Pipe, bytes: &[u8]) {
         match pipe {
             Pipe::Output => self.hear_output(bytes),
@@ -239,7 +241,7 @@ mod tests {
     use super::*;
     use std::sync::{Arc, Mutex};
 
-    fn hearing(limit: u64) -> (Hearing, Arc<Mutex<Vec<Sent>>>) {
+    fn captured(limit: u64) -> (OutputCapture, Arc<Mutex<Vec<CapturedOutput>>>) {
         let sent = Arc::new(Mutex::new(Vec::new()));
         let keep = Arc::clone(&sent);
         let caps = Caps {
@@ -247,41 +249,41 @@ mod tests {
             log_bytes_max: limit,
         };
         let keeps = Box::new(move |one| keep.lock().expect("nobody panics").push(one));
-        (Hearing::new("1/x".into(), caps, keeps), sent)
+        (OutputCapture::new("1/x".into(), caps, keeps), sent)
     }
 
-    fn log_of(sent: &Mutex<Vec<Sent>>) -> String {
+    fn log_of(sent: &Mutex<Vec<CapturedOutput>>) -> String {
         let sent = sent.lock().expect("nobody panics");
         let logs = sent.iter().filter_map(|one| match one {
-            Sent::Log(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
-            Sent::Progress(..) => None,
+            CapturedOutput::Log(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
+            CapturedOutput::Progress(..) => None,
         });
         logs.collect()
     }
 
     #[test]
     fn what_is_beyond_a_limit_is_dropped_and_counted() {
-        let (mut hearing, sent) = hearing(4);
-        hearing.hear(Pipe::Output, b"123456");
-        hearing.hear(Pipe::Log, b"abc");
-        hearing.hear(Pipe::Log, b"defg");
-        hearing.finish();
-        assert_eq!(hearing.output_overflow(), Some(6));
+        let (mut captured, sent) = captured(4);
+        captured.hear(Pipe::Output, b"123456");
+        captured.hear(Pipe::Log, b"abc");
+        captured.hear(Pipe::Log, b"defg");
+        captured.finish();
+        assert_eq!(captured.output_overflow(), Some(6));
         let log = log_of(&sent);
         assert!(
             log.starts_with("abcd") && log.contains("3 bytes of log dropped"),
             "{log}"
         );
-        assert_eq!(hearing.tail(), "abcdefg");
+        assert_eq!(captured.tail(), "abcdefg");
     }
 
     #[test]
     fn the_tail_of_a_long_log_begins_with_a_whole_line() {
-        let (mut hearing, _) = hearing(1 << 20);
+        let (mut captured, _) = captured(1 << 20);
         for number in 0..5_000 {
-            hearing.hear(Pipe::Log, format!("line {number}\n").as_bytes());
+            captured.hear(Pipe::Log, format!("line {number}\n").as_bytes());
         }
-        let tail = hearing.tail();
+        let tail = captured.tail();
         assert!(
             tail.starts_with("line ") && tail.ends_with("line 4999"),
             "{tail}"
@@ -291,22 +293,22 @@ mod tests {
 
     #[test]
     fn progress_may_come_in_pieces_and_a_bad_line_is_noted() {
-        let (mut hearing, sent) = hearing(1 << 20);
-        hearing.hear(Pipe::Progress, b"{\"progress\": 0.4, \"mess");
-        hearing.hear(
+        let (mut captured, sent) = captured(1 << 20);
+        captured.hear(Pipe::Progress, b"{\"progress\": 0.4, \"mess");
+        captured.hear(
             Pipe::Progress,
             b"age\": \"half\"}\nnonsense\n{\"progress\": 7}\n",
         );
-        hearing.hear(Pipe::Progress, &vec![b'x'; 100_000]);
-        hearing.hear(Pipe::Progress, b"\n{\"progress\": 1}");
-        hearing.finish();
+        captured.hear(Pipe::Progress, &vec![b'x'; 100_000]);
+        captured.hear(Pipe::Progress, b"\n{\"progress\": 1}");
+        captured.finish();
         let log = log_of(&sent);
         assert!(
             log.contains("nonsense") && log.contains("0 to 1") && log.contains("16 KiB"),
             "{log}"
         );
         let sent = sent.lock().expect("nobody panics");
-        assert!(sent.contains(&Sent::Progress(400_000, "half".into())));
-        assert!(sent.contains(&Sent::Progress(1_000_000, String::new())));
+        assert!(sent.contains(&CapturedOutput::Progress(400_000, "half".into())));
+        assert!(sent.contains(&CapturedOutput::Progress(1_000_000, String::new())));
     }
 }

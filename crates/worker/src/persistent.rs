@@ -16,30 +16,30 @@ use serde_json::value::RawValue;
 use crate::ending::{Ending, group, of_status};
 use crate::environment::deadline;
 use crate::handler::Handler;
-use crate::hearing::Hearing;
-use crate::launch::{Launched, Shop, Watch, launch, refusal};
-use crate::life::{End, follow};
-use crate::once::{judge, supervisor_lost, with_tail};
+use crate::launch::{Launched, Watch, WorkerContext, launch, refusal};
+use crate::one_shot::{judge, supervisor_lost, with_tail};
+use crate::output_capture::OutputCapture;
+use crate::process_lifecycle::{End, follow};
 use crate::slot::Work;
-use crate::stop::{Guard, Stop, Todo};
-use crate::supervise::Told;
+use crate::stop::{Guard, NextStep, Stop};
+use crate::supervise::SupervisorEvent;
 use crate::text::excerpt;
 
 /// Room in a line for everything but the result.
 pub(crate) const ENVELOPE_BYTES_MAX: u64 = 4 << 10;
 
 /// A program that waits for its next job.
-pub(crate) struct Fed {
+pub(crate) struct PersistentProgram {
     watch: Watch,
     launched: Launched,
     idle_since: Instant,
 }
 
 /// What became of a job, and of the program.
-pub(crate) struct Answered {
+pub(crate) struct JobEnd {
     pub(crate) ending: Ending,
     /// The program, if it can take another job.
-    pub(crate) program: Option<Fed>,
+    pub(crate) program: Option<PersistentProgram>,
 }
 
 #[derive(Deserialize)]
@@ -53,12 +53,16 @@ struct Answer<'a> {
     permanent: bool,
 }
 
-impl Fed {
+impl PersistentProgram {
     /// Starts the program for `job` under a supervisor of its own.
     ///
     /// # Errors
     /// The ending of the job, if the program cannot be started.
-    pub(crate) fn start(shop: &Shop, handler: &Handler, job: &Delivery) -> Result<Self, Ending> {
+    pub(crate) fn start(
+        shop: &WorkerContext,
+        handler: &Handler,
+        job: &Delivery,
+    ) -> Result<Self, Ending> {
         let watch = Watch::start(shop)
             .map_err(|error| Ending::from_machine("no supervisor could be started", &error))?;
         let launched = launch(shop, &watch, handler, job, false)?;
@@ -75,9 +79,9 @@ impl Fed {
     }
 
     /// Whether it still runs, as far as can be told without waiting.
-    pub(crate) fn is_alive(&mut self, hearing: &mut Hearing) -> bool {
+    pub(crate) fn is_alive(&mut self, captured: &mut OutputCapture) -> bool {
         let process = &mut self.launched.process;
-        let turned = process.turn(&self.watch.supervisor, None, Some(Instant::now()), hearing);
+        let turned = process.turn(&self.watch.supervisor, None, Some(Instant::now()), captured);
         turned.is_ok() && process.told.is_none() && !process.has_closed_output()
     }
 
@@ -88,26 +92,26 @@ impl Fed {
         work: &Work,
         list: &[u8],
         guard: &mut Guard,
-        hearing: &mut Hearing,
-    ) -> Answered {
+        captured: &mut OutputCapture,
+    ) -> JobEnd {
         self.launched.process.feed(line(work, list), false);
-        let heard = self.listen(&work.stop, guard, hearing);
+        let heard = self.listen(&work.stop, guard, captured);
         let refusal = match heard {
-            Heard::End(End::Ended { status, .. }) if status != 0 && guard.why().is_none() => {
-                refusal(&self.watch, handler, &self.launched.directory, hearing)
+            Reply::End(End::Ended { status, .. }) if status != 0 && guard.why().is_none() => {
+                refusal(&self.watch, handler, &self.launched.directory, captured)
             }
             _ => None,
         };
-        hearing.finish();
-        let gone = |ending| Answered {
+        captured.finish();
+        let gone = |ending| JobEnd {
             ending,
             program: None,
         };
         match heard {
-            Heard::Line => match answer(work, hearing) {
+            Reply::Line => match answer(work, captured) {
                 Ok(ending) => {
                     self.idle_since = Instant::now();
-                    Answered {
+                    JobEnd {
                         ending,
                         program: Some(self),
                     }
@@ -117,74 +121,76 @@ impl Fed {
                     gone(ending)
                 }
             },
-            Heard::Overflow => {
-                let limit = hearing.result_bytes_max() - ENVELOPE_BYTES_MAX;
+            Reply::Overflow => {
+                let limit = captured.result_bytes_max() - ENVELOPE_BYTES_MAX;
                 self.end(Duration::ZERO);
                 let words = format!(
                     "the program's answer has more than the {limit} bytes of a result, or no end of line"
                 );
                 gone(Ending::permanent(group::BAD_OUTPUT, words))
             }
-            Heard::End(End::Ended { status, .. }) => {
-                let ending = refusal.map(|why| why.with_tail(hearing));
-                gone(ending.unwrap_or_else(|| died(status, guard, hearing)))
+            Reply::End(End::Ended { status, .. }) => {
+                let ending = refusal.map(|why| why.with_tail(captured));
+                gone(ending.unwrap_or_else(|| died(status, guard, captured)))
             }
-            Heard::End(End::NotStarted { step, errno }) => gone(Ending::not_started(step, errno)),
-            Heard::End(End::SupervisorLost) => {
+            Reply::End(End::NotStarted { step, errno }) => gone(Ending::not_started(step, errno)),
+            Reply::End(End::SupervisorLost) => {
                 self.watch.give_up();
                 gone(supervisor_lost("its supervisor was killed"))
             }
         }
     }
 
-    fn listen(&mut self, stop: &Stop, guard: &mut Guard, hearing: &mut Hearing) -> Heard {
+    fn listen(&mut self, stop: &Stop, guard: &mut Guard, captured: &mut OutputCapture) -> Reply {
         let supervisor = &self.watch.supervisor;
         let process = &mut self.launched.process;
         let mut seen = 0;
         loop {
-            if hearing.output[seen..].contains(&b'\n') {
-                return Heard::Line;
+            if captured.output[seen..].contains(&b'\n') {
+                return Reply::Line;
             }
-            seen = hearing.output.len();
-            if hearing.output_overflow().is_some() {
-                return Heard::Overflow;
+            seen = captured.output.len();
+            if captured.output_overflow().is_some() {
+                return Reply::Overflow;
             }
             // Once it has to end, or has ended, its end is followed like any other's.
             let is_ending = process.told.is_some() || process.status.is_some();
             let until = match guard.decide(Instant::now(), stop.asked()) {
-                Todo::WaitUntil(until) if !is_ending => until,
-                Todo::WaitUntil(_) => break,
-                Todo::Terminate | Todo::Kill => {
+                NextStep::WaitUntil(until) if !is_ending => until,
+                NextStep::WaitUntil(_) => break,
+                NextStep::Terminate | NextStep::Kill => {
                     // A supervisor that cannot be asked is found to be gone below.
                     let _ = supervisor.terminate();
                     break;
                 }
             };
             if process
-                .turn(supervisor, Some(stop), until, hearing)
+                .turn(supervisor, Some(stop), until, captured)
                 .is_err()
             {
-                return Heard::End(End::SupervisorLost);
+                return Reply::End(End::SupervisorLost);
             }
             match process.told.take() {
                 None => {}
-                Some(Told::NotStarted { step, errno }) => {
-                    return Heard::End(End::NotStarted { step, errno });
+                Some(SupervisorEvent::NotStarted { step, errno }) => {
+                    return Reply::End(End::NotStarted { step, errno });
                 }
-                Some(Told::Exited { .. }) => {
+                Some(SupervisorEvent::Exited { .. }) => {
                     // Whatever it left behind goes too.
                     let _ = supervisor.sweep();
                 }
-                Some(Told::Clean { killed }) => {
-                    process.drain(hearing);
+                Some(SupervisorEvent::Clean { killed }) => {
+                    process.drain(captured);
                     let end = process.status.map(|status| End::Ended { status, killed });
-                    return Heard::End(end.unwrap_or(End::SupervisorLost));
+                    return Reply::End(end.unwrap_or(End::SupervisorLost));
                 }
-                Some(Told::Stuck | Told::Gone) => return Heard::End(End::SupervisorLost),
+                Some(SupervisorEvent::Stuck | SupervisorEvent::Gone) => {
+                    return Reply::End(End::SupervisorLost);
+                }
             }
         }
-        follow(process, supervisor, stop, guard, hearing)
-            .map_or(Heard::End(End::SupervisorLost), Heard::End)
+        follow(process, supervisor, stop, guard, captured)
+            .map_or(Reply::End(End::SupervisorLost), Reply::End)
     }
 
     /// Ends the program: closes its input, waits for `patience`, kills all that is left.
@@ -198,7 +204,7 @@ impl Fed {
         } = launched;
         process.feed(Vec::new(), true);
         let until = Instant::now() + patience;
-        let mut deaf = Deaf;
+        let mut deaf = WriteFailed;
         while process.told.is_none() && Instant::now() < until {
             if process
                 .turn(&watch.supervisor, None, Some(until), &mut deaf)
@@ -214,13 +220,13 @@ impl Fed {
     }
 }
 
-struct Deaf;
+struct WriteFailed;
 
-impl crate::process::Listener for Deaf {
+impl crate::process::Listener for WriteFailed {
     fn hear(&mut self, _pipe: crate::process::Pipe, _bytes: &[u8]) {}
 }
 
-enum Heard {
+enum Reply {
     Line,
     Overflow,
     End(End),
@@ -249,14 +255,14 @@ fn line(work: &Work, list: &[u8]) -> Vec<u8> {
 }
 
 /// Reads the answer. An error means that the program cannot be trusted with another job.
-fn answer(work: &Work, hearing: &Hearing) -> Result<Ending, Ending> {
+fn answer(work: &Work, captured: &OutputCapture) -> Result<Ending, Ending> {
     let broken = |words: String| Ending::retriable(group::FEED_BROKEN, words);
-    let end = hearing
+    let end = captured
         .output
         .iter()
         .position(|byte| *byte == b'\n')
-        .unwrap_or(hearing.output.len());
-    let (line, rest) = hearing.output.split_at(end);
+        .unwrap_or(captured.output.len());
+    let (line, rest) = captured.output.split_at(end);
     let answer: Answer<'_> = serde_json::from_slice(line).map_err(|error| {
         let shown = excerpt(line, 200);
         Ending::permanent(
@@ -290,19 +296,19 @@ fn answer(work: &Work, hearing: &Hearing) -> Result<Ending, Ending> {
     })
 }
 
-fn died(status: i32, guard: &Guard, hearing: &Hearing) -> Ending {
+fn died(status: i32, guard: &Guard, captured: &OutputCapture) -> Ending {
     if guard.why().is_some() {
         // Ending well when asked to end is no answer to the job.
         return judge(
             if status == 0 { 1 << 8 } else { status },
             guard.why(),
-            hearing,
+            captured,
         );
     }
     let (group, words) = of_status(status);
     let words = with_tail(
         &format!("the program ended without an answer: {words}"),
-        hearing,
+        captured,
     );
     Ending::retriable(
         if status == 0 {

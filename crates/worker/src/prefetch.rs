@@ -19,11 +19,11 @@ const RUNS_MIN: u32 = 8;
 
 /// The jobs in hand. Sorted by the time they came.
 #[derive(Default)]
-pub(crate) struct Hand {
+pub(crate) struct Prefetched {
     jobs: Mutex<VecDeque<(Instant, Box<Work>)>>,
 }
 
-impl Hand {
+impl Prefetched {
     /// Takes a job into hand.
     pub(crate) fn put(&self, work: Box<Work>) {
         self.lock().push_back((Instant::now(), work));

@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 
 use crate::stop::Stop;
-use crate::supervise::{Order, Supervisor, Told};
+use crate::supervise::{Order, Supervisor, SupervisorEvent};
 
 const READ_BYTES: usize = 64 << 10;
 
@@ -61,7 +61,7 @@ pub(crate) struct Process {
     /// As `wait` gives it, once the program's own process has ended.
     pub(crate) status: Option<i32>,
     /// What the supervisor said last.
-    pub(crate) told: Option<Told>,
+    pub(crate) told: Option<SupervisorEvent>,
 }
 
 impl Process {
@@ -171,7 +171,7 @@ impl Process {
         }
         if has_word {
             let told = supervisor.told();
-            if let Told::Exited { status, .. } = told {
+            if let SupervisorEvent::Exited { status, .. } = told {
                 self.status = Some(status);
                 self.held = None;
             }

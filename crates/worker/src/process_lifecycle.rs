@@ -3,10 +3,10 @@
 use std::io;
 use std::time::{Duration, Instant};
 
-use crate::hearing::Hearing;
+use crate::output_capture::OutputCapture;
 use crate::process::Process;
-use crate::stop::{Guard, Stop, Todo};
-use crate::supervise::{Step, Supervisor, Told};
+use crate::stop::{Guard, NextStep, Stop};
+use crate::supervise::{Step, Supervisor, SupervisorEvent};
 
 /// How long what a program left behind may go on writing after the program itself has ended.
 const DRAIN_FOR: Duration = Duration::from_millis(200);
@@ -40,9 +40,9 @@ pub(crate) fn follow(
     supervisor: &Supervisor,
     stop: &Stop,
     guard: &mut Guard,
-    hearing: &mut Hearing,
+    captured: &mut OutputCapture,
 ) -> io::Result<End> {
-    let mut life = Life {
+    let mut life = ProcessLifecycle {
         exited_at: None,
         swept_at: None,
     };
@@ -51,12 +51,12 @@ pub(crate) fn follow(
         let asked = stop.asked();
         let until = match life.exited_at {
             None => match guard.decide(now, asked) {
-                Todo::WaitUntil(until) => until,
-                Todo::Terminate => {
+                NextStep::WaitUntil(until) => until,
+                NextStep::Terminate => {
                     supervisor.terminate()?;
                     continue;
                 }
-                Todo::Kill => {
+                NextStep::Kill => {
                     supervisor.sweep()?;
                     life.swept_at = Some(now);
                     continue;
@@ -70,32 +70,34 @@ pub(crate) fn follow(
                 )
             }
         };
-        process.turn(supervisor, Some(stop), until, hearing)?;
+        process.turn(supervisor, Some(stop), until, captured)?;
         match process.told.take() {
             None if life.is_overdue() => return Ok(End::SupervisorLost),
             None => {}
             // All are gone; what they wrote is in the pipes. Should somebody outside hold one open, it is not theirs.
-            Some(Told::Exited { is_clean: true, .. }) if life.swept_at.is_none() => {
-                process.drain(hearing);
+            Some(SupervisorEvent::Exited { is_clean: true, .. }) if life.swept_at.is_none() => {
+                process.drain(captured);
                 return Ok(ended(process, 0));
             }
-            Some(Told::Exited { .. }) => life.exited_at = Some(Instant::now()),
-            Some(Told::Clean { killed }) => {
-                process.drain(hearing);
+            Some(SupervisorEvent::Exited { .. }) => life.exited_at = Some(Instant::now()),
+            Some(SupervisorEvent::Clean { killed }) => {
+                process.drain(captured);
                 return Ok(ended(process, killed));
             }
-            Some(Told::NotStarted { step, errno }) => return Ok(End::NotStarted { step, errno }),
-            Some(Told::Stuck | Told::Gone) => return Ok(End::SupervisorLost),
+            Some(SupervisorEvent::NotStarted { step, errno }) => {
+                return Ok(End::NotStarted { step, errno });
+            }
+            Some(SupervisorEvent::Stuck | SupervisorEvent::Gone) => return Ok(End::SupervisorLost),
         }
     }
 }
 
-struct Life {
+struct ProcessLifecycle {
     exited_at: Option<Instant>,
     swept_at: Option<Instant>,
 }
 
-impl Life {
+impl ProcessLifecycle {
     /// Kills what the program left behind, once it has said all or has had its time.
     fn sweep_when_silent(
         &mut self,

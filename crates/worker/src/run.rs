@@ -9,17 +9,17 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use crate::attend::{Attended, Counted, Freed};
+use crate::attempt_task::{AttemptTask, CountedEnd, FreedSlot};
 use crate::environment::{Environment, task_id};
-use crate::hand::{Hand, Pace};
 use crate::handler::{Handlers, Mode};
-use crate::launch::Shop;
+use crate::launch::WorkerContext;
+use crate::prefetch::{Pace, Prefetched};
 use crate::program::SETTINGS_FILE;
 use crate::scratch::Scratch;
 use crate::settings::make_name;
 use crate::slot::{Slot, Work};
 use crate::source::{Deliveries, Reports};
-use crate::stop::{Stop, Why};
+use crate::stop::{Stop, StopCause};
 use crate::supervise::Groups;
 use crate::{Error, Settings};
 
@@ -96,7 +96,7 @@ pub async fn run_with<D: Deliveries, R: Reports>(
     reports: R,
     mut shutdown: watch::Receiver<Shutdown>,
 ) -> Result<Summary, Error> {
-    let mut floor = Floor::open(settings, reports)?;
+    let mut floor = WorkerLoop::open(settings, reports)?;
     let mut level = *shutdown.borrow_and_update();
     let mut may_change = true;
     floor.begin();
@@ -133,22 +133,22 @@ impl Shutdown {
 }
 
 /// A slot, and what it last ran.
-struct Place {
+struct WorkerSlot {
     slot: Option<Slot>,
     fed_kinds: Vec<String>,
 }
 
 /// All that runs.
-struct Floor<R> {
-    shop: Arc<Shop>,
+struct WorkerLoop<R> {
+    shop: Arc<WorkerContext>,
     reports: R,
-    places: Vec<Place>,
+    places: Vec<WorkerSlot>,
     /// Places without work. The last is taken first, so that few are warm instead of all lukewarm.
     idle: Vec<usize>,
     running: HashMap<Held, Arc<Stop>>,
-    tasks: JoinSet<Counted>,
-    freed_sender: mpsc::UnboundedSender<Freed>,
-    freed: mpsc::UnboundedReceiver<Freed>,
+    tasks: JoinSet<CountedEnd>,
+    freed_sender: mpsc::UnboundedSender<FreedSlot>,
+    freed: mpsc::UnboundedReceiver<FreedSlot>,
     /// Deliveries allowed and not yet here.
     credits: usize,
     pace: Pace,
@@ -160,7 +160,7 @@ struct Floor<R> {
     source_ended: bool,
 }
 
-impl<R: Reports> Floor<R> {
+impl<R: Reports> WorkerLoop<R> {
     fn open(settings: Settings, reports: R) -> Result<Self, Error> {
         let name = settings.name.clone().unwrap_or_else(make_name);
         let handlers = match &settings.handlers {
@@ -181,18 +181,18 @@ impl<R: Reports> Floor<R> {
         let places = settings.concurrency.max(1);
         let (freed_sender, freed) = mpsc::unbounded_channel();
         Ok(Self {
-            shop: Arc::new(Shop {
+            shop: Arc::new(WorkerContext {
                 settings,
                 name,
                 handlers,
                 environment,
                 scratch,
-                hand: Hand::default(),
+                hand: Prefetched::default(),
                 groups,
             }),
             reports,
             places: (0..places)
-                .map(|_| Place {
+                .map(|_| WorkerSlot {
                     slot: None,
                     fed_kinds: Vec::new(),
                 })
@@ -269,7 +269,7 @@ impl<R: Reports> Floor<R> {
             } else {
                 "the lease is lost"
             };
-            stop.ask(Why::Lost(format!("{reason}: {}", lost.reason)));
+            stop.ask(StopCause::Lost(format!("{reason}: {}", lost.reason)));
         }
     }
 
@@ -290,7 +290,7 @@ impl<R: Reports> Floor<R> {
         let (sender, sent) = mpsc::unbounded_channel();
         let (finish, done) = oneshot::channel();
         let (lease_holder, lease_held) = (self.reports.clone(), held.clone());
-        let attended = Attended {
+        let attended = AttemptTask {
             held: held.clone(),
             task: task.clone(),
             reports: self.reports.clone(),
@@ -373,12 +373,12 @@ impl<R: Reports> Floor<R> {
         self.tasks.spawn(async move {
             let report = ganger_client::Report::Release(releasing);
             reports.report_all(vec![(held, report)]).await;
-            Counted::Released
+            CountedEnd::Released
         });
         self.grant();
     }
 
-    fn free(&mut self, freed: &Freed) {
+    fn free(&mut self, freed: &FreedSlot) {
         self.running.remove(&freed.held);
         if let Some(took) = freed.took {
             self.pace.ran(took);
@@ -403,12 +403,12 @@ impl<R: Reports> Floor<R> {
         }
     }
 
-    fn count(&mut self, ended: &Result<(tokio::task::Id, Counted), tokio::task::JoinError>) {
+    fn count(&mut self, ended: &Result<(tokio::task::Id, CountedEnd), tokio::task::JoinError>) {
         let of = match ended {
-            Ok((_, Counted::Succeeded)) => &mut self.summary.succeeded,
-            Ok((_, Counted::Failed)) => &mut self.summary.failed,
-            Ok((_, Counted::Released)) => &mut self.summary.released,
-            Ok((_, Counted::Dropped)) | Err(_) => &mut self.summary.dropped,
+            Ok((_, CountedEnd::Succeeded)) => &mut self.summary.succeeded,
+            Ok((_, CountedEnd::Failed)) => &mut self.summary.failed,
+            Ok((_, CountedEnd::Released)) => &mut self.summary.released,
+            Ok((_, CountedEnd::Dropped)) | Err(_) => &mut self.summary.dropped,
         };
         *of += 1;
     }
@@ -444,7 +444,7 @@ impl<R: Reports> Floor<R> {
         self.stop_at = None;
         self.running
             .values()
-            .for_each(|stop| stop.ask(Why::Interrupted));
+            .for_each(|stop| stop.ask(StopCause::Interrupted));
     }
 
     /// Delivers what is finished, and deregisters.

@@ -11,12 +11,12 @@ use ganger_client::Delivery;
 
 use crate::arguments;
 use crate::ending::{Ending, group};
-use crate::fed::{self, Fed};
 use crate::handler::{Handler, Mode};
-use crate::hearing::{self, Hearing};
-use crate::launch::{Shop, Watch, caps};
-use crate::once;
-use crate::stop::{Bounds, Guard, Stop, Why};
+use crate::launch::{Watch, WorkerContext, caps};
+use crate::one_shot;
+use crate::output_capture::{self, OutputCapture};
+use crate::persistent::{self, PersistentProgram};
+use crate::stop::{Bounds, Guard, Stop, StopCause};
 use crate::text::excerpt;
 
 /// Fed programs that one slot keeps running.
@@ -39,15 +39,15 @@ pub(crate) struct Work {
     /// Until when its lease surely lasts.
     pub(crate) lease_ends: Box<dyn Fn() -> Option<Instant> + Send>,
     /// Takes log and progress.
-    pub(crate) send: hearing::Sender,
+    pub(crate) send: output_capture::Sender,
     /// Where it runs, once it does.
     pub(crate) place: Arc<OnceLock<usize>>,
     /// Takes the ending.
-    pub(crate) done: Box<dyn FnOnce(Ended) + Send>,
+    pub(crate) done: Box<dyn FnOnce(SlotReport) + Send>,
 }
 
 /// The end of a job, as its slot tells it.
-pub(crate) struct Ended {
+pub(crate) struct SlotReport {
     /// How.
     pub(crate) ending: Ending,
     /// Whether its slot has nothing to do now; else it has gone on with a job in hand.
@@ -60,7 +60,7 @@ impl Work {
     /// Gives it back unstarted.
     pub(crate) fn give_back(self, reason: &str) {
         tracing::info!(job = %self.task, "given back: {reason}");
-        (self.done)(Ended {
+        (self.done)(SlotReport {
             ending: Ending::Unstarted(reason.into()),
             is_free: false,
             took: None,
@@ -76,11 +76,11 @@ pub(crate) struct Slot {
 
 impl Slot {
     /// Starts the slot at `place`.
-    pub(crate) fn start(shop: Arc<Shop>, place: usize) -> io::Result<Self> {
+    pub(crate) fn start(shop: Arc<WorkerContext>, place: usize) -> io::Result<Self> {
         let (work, inbox) = channel();
         let builder = thread::Builder::new().name("slot".into());
         let thread = builder.spawn(move || {
-            let mut bench = Bench {
+            let mut bench = SlotThread {
                 shop,
                 place,
                 watch: None,
@@ -106,14 +106,14 @@ impl Slot {
 }
 
 /// What a slot works with.
-struct Bench {
-    shop: Arc<Shop>,
+struct SlotThread {
+    shop: Arc<WorkerContext>,
     place: usize,
     watch: Option<Watch>,
-    fed: BTreeMap<String, Fed>,
+    fed: BTreeMap<String, PersistentProgram>,
 }
 
-impl Bench {
+impl SlotThread {
     fn serve(&mut self, inbox: &Receiver<Box<Work>>) {
         loop {
             let next = if self.fed.is_empty() {
@@ -145,7 +145,7 @@ impl Bench {
         let took = begun.elapsed();
         log_end(&work, &ending, took);
         let next = self.shop.hand.take();
-        done(Ended {
+        done(SlotReport {
             ending,
             is_free: next.is_none(),
             took: Some(took),
@@ -153,7 +153,7 @@ impl Bench {
         next
     }
 
-    fn run(&mut self, work: &mut Work, send: hearing::Sender) -> Ending {
+    fn run(&mut self, work: &mut Work, send: output_capture::Sender) -> Ending {
         let shop = Arc::clone(&self.shop);
         let handler = shop.handlers.of(&work.job.kind);
         let list = match arguments::list(&work.job) {
@@ -174,19 +174,20 @@ impl Bench {
 
     fn run_once(
         &mut self,
-        shop: &Shop,
+        shop: &WorkerContext,
         handler: &Handler,
         work: &Work,
         list: Vec<u8>,
         guard: &mut Guard,
-        send: hearing::Sender,
+        send: output_capture::Sender,
     ) -> Ending {
-        let mut hearing = Hearing::new(work.task.clone(), caps(handler), send);
+        let mut captured = OutputCapture::new(work.task.clone(), caps(handler), send);
         let watch = match self.take_watch() {
             Ok(watch) => watch,
             Err(error) => return Ending::from_machine("no supervisor could be started", &error),
         };
-        let (ending, is_lost) = once::run(shop, &watch, handler, work, list, guard, &mut hearing);
+        let (ending, is_lost) =
+            one_shot::run(shop, &watch, handler, work, list, guard, &mut captured);
         if is_lost {
             watch.give_up();
         } else {
@@ -197,25 +198,26 @@ impl Bench {
 
     fn run_fed(
         &mut self,
-        shop: &Shop,
+        shop: &WorkerContext,
         handler: &Handler,
         work: &Work,
         list: &[u8],
         guard: &mut Guard,
-        send: hearing::Sender,
+        send: output_capture::Sender,
     ) -> Ending {
         let mut caps = caps(handler);
         caps.result_bytes_max = caps
             .result_bytes_max
-            .saturating_add(fed::ENVELOPE_BYTES_MAX);
-        let mut hearing = Hearing::new(work.task.clone(), caps, send);
+            .saturating_add(persistent::ENVELOPE_BYTES_MAX);
+        let mut captured = OutputCapture::new(work.task.clone(), caps, send);
         let kind = &work.job.kind;
-        let kept = self.take_living(kind, &mut hearing);
-        let program = match kept.map_or_else(|| Fed::start(shop, handler, &work.job), Ok) {
-            Ok(program) => program,
-            Err(ending) => return ending,
-        };
-        let answered = program.run(handler, work, list, guard, &mut hearing);
+        let kept = self.take_living(kind, &mut captured);
+        let program =
+            match kept.map_or_else(|| PersistentProgram::start(shop, handler, &work.job), Ok) {
+                Ok(program) => program,
+                Err(ending) => return ending,
+            };
+        let answered = program.run(handler, work, list, guard, &mut captured);
         if let Some(program) = answered.program {
             self.make_room();
             self.fed.insert(kind.clone(), program);
@@ -224,9 +226,13 @@ impl Bench {
     }
 
     /// The kept program of a kind. One that has ended while it had nothing to do is no fault of the next job's.
-    fn take_living(&mut self, kind: &str, hearing: &mut Hearing) -> Option<Fed> {
+    fn take_living(
+        &mut self,
+        kind: &str,
+        captured: &mut OutputCapture,
+    ) -> Option<PersistentProgram> {
         let mut program = self.fed.remove(kind)?;
-        if program.is_alive(hearing) {
+        if program.is_alive(captured) {
             return Some(program);
         }
         program.end(Duration::ZERO);
@@ -262,7 +268,7 @@ impl Bench {
 
     fn end_idle(&mut self) {
         let shop = Arc::clone(&self.shop);
-        let is_idle = |kind: &String, program: &mut Fed| {
+        let is_idle = |kind: &String, program: &mut PersistentProgram| {
             program.idle_time() >= shop.handlers.of(kind).idle_for
         };
         let idle: Vec<_> = self
@@ -281,14 +287,16 @@ impl Bench {
     }
 }
 
-fn unstarted(why: Why) -> Ending {
+fn unstarted(why: StopCause) -> Ending {
     match why {
-        Why::Lost(reason) => Ending::Dropped(reason),
-        Why::Interrupted | Why::TimedOut(_) => Ending::Unstarted("the worker stops".into()),
+        StopCause::Lost(reason) => Ending::Dropped(reason),
+        StopCause::Interrupted | StopCause::TimedOut(_) => {
+            Ending::Unstarted("the worker stops".into())
+        }
     }
 }
 
-fn bounds(shop: &Shop, handler: &Handler, work: &mut Work) -> Bounds {
+fn bounds(shop: &WorkerContext, handler: &Handler, work: &mut Work) -> Bounds {
     let job = &work.job;
     let now = Instant::now();
     // The job's own time-out runs from the grant, which was no earlier than this.

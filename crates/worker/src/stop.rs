@@ -9,7 +9,7 @@ use rustix::event::{EventfdFlags, eventfd};
 
 /// Why a run must end before its program does by itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Why {
+pub(crate) enum StopCause {
     /// Its lease is gone, or its job was cancelled: its outcome is dropped.
     Lost(String),
     /// It ran for as long as it may.
@@ -20,13 +20,13 @@ pub(crate) enum Why {
 
 /// Asks a run to stop, from any thread.
 pub(crate) struct Stop {
-    asked: Mutex<Asked>,
+    asked: Mutex<StopRequest>,
     bell: OwnedFd,
 }
 
 #[derive(Clone, Debug, Default)]
-struct Asked {
-    why: Option<Why>,
+struct StopRequest {
+    why: Option<StopCause>,
     at_once: bool,
 }
 
@@ -41,9 +41,9 @@ impl Stop {
     }
 
     /// Asks. What was asked first counts, but a lost lease counts before all.
-    pub(crate) fn ask(&self, why: Why) {
+    pub(crate) fn ask(&self, why: StopCause) {
         self.change(|asked| {
-            if asked.why.is_none() || matches!(why, Why::Lost(_)) {
+            if asked.why.is_none() || matches!(why, StopCause::Lost(_)) {
                 asked.why = Some(why);
             }
         });
@@ -54,14 +54,14 @@ impl Stop {
         self.change(|asked| asked.at_once = true);
     }
 
-    fn change(&self, change: impl FnOnce(&mut Asked)) {
+    fn change(&self, change: impl FnOnce(&mut StopRequest)) {
         change(&mut self.asked.lock().unwrap_or_else(PoisonError::into_inner));
         // Fails only when the bell rings already.
         let _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
     }
 
     /// Why, if it was asked; and whether without grace.
-    pub(crate) fn asked(&self) -> (Option<Why>, bool) {
+    pub(crate) fn asked(&self) -> (Option<StopCause>, bool) {
         let mut count = [0; 8];
         let _ = rustix::io::read(&self.bell, &mut count);
         let asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
@@ -100,7 +100,7 @@ impl Bounds {
 
 /// What is to be done now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Todo {
+pub(crate) enum NextStep {
     /// Nothing before this point, if there is one.
     WaitUntil(Option<Instant>),
     /// Ask the program to end.
@@ -112,7 +112,7 @@ pub(crate) enum Todo {
 /// Decides when a run is asked to end, and when it is killed (`rel W3`).
 pub(crate) struct Guard {
     bounds: Bounds,
-    why: Option<Why>,
+    why: Option<StopCause>,
     kill_at: Option<Instant>,
     is_killed: bool,
 }
@@ -128,17 +128,17 @@ impl Guard {
     }
 
     /// Why the run is being stopped, if it is.
-    pub(crate) fn why(&self) -> Option<&Why> {
+    pub(crate) fn why(&self) -> Option<&StopCause> {
         self.why.as_ref()
     }
 
     /// Decides at `now`; `asked` as [`Stop::asked`] gives it.
-    pub(crate) fn decide(&mut self, now: Instant, asked: (Option<Why>, bool)) -> Todo {
+    pub(crate) fn decide(&mut self, now: Instant, asked: (Option<StopCause>, bool)) -> NextStep {
         let lease_ends = (self.bounds.lease_ends)();
         let last = lease_ends.and_then(|end| end.checked_sub(self.bounds.margin()));
         let (why, at_once) = asked;
         if let Some(kill_at) = self.kill_at {
-            if matches!(why, Some(Why::Lost(_))) {
+            if matches!(why, Some(StopCause::Lost(_))) {
                 self.why = why;
             }
             let kill_at = if at_once {
@@ -155,19 +155,19 @@ impl Guard {
             .or_else(|| {
                 timeout
                     .filter(|(at, _)| *at <= now)
-                    .map(|(_, length)| Why::TimedOut(length))
+                    .map(|(_, length)| StopCause::TimedOut(length))
             })
             .or_else(|| {
                 lease_stop
                     .filter(|at| *at <= now)
-                    .map(|_| Why::Lost(LEASE_ENDS.into()))
+                    .map(|_| StopCause::Lost(LEASE_ENDS.into()))
             });
         let Some(why) = why else {
             let next = [timeout.map(|(at, _)| at), lease_stop]
                 .into_iter()
                 .flatten()
                 .min();
-            return Todo::WaitUntil(next);
+            return NextStep::WaitUntil(next);
         };
         self.why = Some(why);
         let kill_at = now
@@ -177,18 +177,18 @@ impl Guard {
                 self.bounds.grace
             };
         self.kill_at = Some(last.map_or(kill_at, |last| last.min(kill_at)));
-        Todo::Terminate
+        NextStep::Terminate
     }
 
-    fn kill_or_wait(&mut self, now: Instant, kill_at: Instant) -> Todo {
+    fn kill_or_wait(&mut self, now: Instant, kill_at: Instant) -> NextStep {
         if self.is_killed {
-            return Todo::WaitUntil(None);
+            return NextStep::WaitUntil(None);
         }
         if kill_at <= now {
             self.is_killed = true;
-            return Todo::Kill;
+            return NextStep::Kill;
         }
-        Todo::WaitUntil(Some(kill_at))
+        NextStep::WaitUntil(Some(kill_at))
     }
 }
 
@@ -218,7 +218,7 @@ mod tests {
         let mut guard = Guard::new(bounds(now, Some(5), Some(60)));
         assert_eq!(
             guard.decide(now, (None, false)),
-            Todo::WaitUntil(Some(later(now, 5)))
+            NextStep::WaitUntil(Some(later(now, 5)))
         );
     }
 
@@ -226,17 +226,20 @@ mod tests {
     fn a_timeout_asks_first_and_kills_after_the_grace_period() {
         let now = Instant::now();
         let mut guard = Guard::new(bounds(now, Some(5), None));
-        assert_eq!(guard.decide(later(now, 5), (None, false)), Todo::Terminate);
+        assert_eq!(
+            guard.decide(later(now, 5), (None, false)),
+            NextStep::Terminate
+        );
         assert_eq!(
             guard.decide(later(now, 6), (None, false)),
-            Todo::WaitUntil(Some(later(now, 15)))
+            NextStep::WaitUntil(Some(later(now, 15)))
         );
-        assert_eq!(guard.decide(later(now, 15), (None, false)), Todo::Kill);
+        assert_eq!(guard.decide(later(now, 15), (None, false)), NextStep::Kill);
         assert_eq!(
             guard.decide(later(now, 16), (None, false)),
-            Todo::WaitUntil(None)
+            NextStep::WaitUntil(None)
         );
-        assert!(matches!(guard.why(), Some(Why::TimedOut(_))));
+        assert!(matches!(guard.why(), Some(StopCause::TimedOut(_))));
     }
 
     #[test]
@@ -246,11 +249,14 @@ mod tests {
         // 60 s less a margin of 1.25 s, less the grace of 10 s.
         assert!(matches!(
             guard.decide(later(now, 48), (None, false)),
-            Todo::WaitUntil(Some(_))
+            NextStep::WaitUntil(Some(_))
         ));
-        assert_eq!(guard.decide(later(now, 49), (None, false)), Todo::Terminate);
-        assert_eq!(guard.decide(later(now, 59), (None, false)), Todo::Kill);
-        assert!(matches!(guard.why(), Some(Why::Lost(_))));
+        assert_eq!(
+            guard.decide(later(now, 49), (None, false)),
+            NextStep::Terminate
+        );
+        assert_eq!(guard.decide(later(now, 59), (None, false)), NextStep::Kill);
+        assert!(matches!(guard.why(), Some(StopCause::Lost(_))));
     }
 
     #[test]
@@ -258,12 +264,12 @@ mod tests {
         let now = Instant::now();
         let mut guard = Guard::new(bounds(now, None, None));
         assert_eq!(
-            guard.decide(now, (Some(Why::Interrupted), false)),
-            Todo::Terminate
+            guard.decide(now, (Some(StopCause::Interrupted), false)),
+            NextStep::Terminate
         );
         assert_eq!(
-            guard.decide(now, (Some(Why::Interrupted), true)),
-            Todo::Kill
+            guard.decide(now, (Some(StopCause::Interrupted), true)),
+            NextStep::Kill
         );
     }
 
@@ -272,7 +278,10 @@ mod tests {
         let now = Instant::now();
         let mut guard = Guard::new(bounds(now, Some(1), None));
         guard.decide(later(now, 1), (None, false));
-        guard.decide(later(now, 2), (Some(Why::Lost("cancelled".into())), false));
-        assert_eq!(guard.why(), Some(&Why::Lost("cancelled".into())));
+        guard.decide(
+            later(now, 2),
+            (Some(StopCause::Lost("cancelled".into())), false),
+        );
+        assert_eq!(guard.why(), Some(&StopCause::Lost("cancelled".into())));
     }
 }

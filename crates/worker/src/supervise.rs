@@ -39,7 +39,7 @@ pub(crate) fn is_asked_for() -> bool {
 
 /// What a supervisor tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Told {
+pub(crate) enum SupervisorEvent {
     /// The program could not be started.
     NotStarted {
         /// At which step.
@@ -121,17 +121,18 @@ impl Supervisor {
         passing::send(self.socket(), &[order::TERMINATE], &[])
     }
 
-    /// Kills every process of the run. Answered by [`Told::Clean`] once the program has exited too.
+    /// Kills every process of the run. Answered by [`SupervisorEvent::Clean`] once the program has exited too.
     pub(crate) fn sweep(&self) -> io::Result<()> {
         passing::send(self.socket(), &[order::SWEEP], &[])
     }
 
     /// Waits for the next word.
-    pub(crate) fn told(&self) -> Told {
+    pub(crate) fn told(&self) -> SupervisorEvent {
         let mut buffer = [0; 64];
         match passing::receive(self.socket(), &mut buffer, &mut Vec::new()) {
-            Ok(length) => Message::decode(&buffer[..length]).map_or(Told::Gone, Told::from),
-            Err(_) => Told::Gone,
+            Ok(length) => Message::decode(&buffer[..length])
+                .map_or(SupervisorEvent::Gone, SupervisorEvent::from),
+            Err(_) => SupervisorEvent::Gone,
         }
     }
 
@@ -166,7 +167,7 @@ impl Drop for Supervisor {
     }
 }
 
-impl From<Message> for Told {
+impl From<Message> for SupervisorEvent {
     fn from(message: Message) -> Self {
         match message {
             Message::NotStarted { step, errno } => Self::NotStarted { step, errno },
