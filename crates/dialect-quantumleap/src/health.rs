@@ -45,7 +45,7 @@ impl Pulse {
     /// Whether the database answers, or did within the last second.
     async fn is_there(&self) -> bool {
         let state = Arc::clone(&self.state);
-        // Goes on if whoever asked does not wait any more: the next one gets the answer.
+        // Goes on if the caller has stopped waiting: the next one gets the answer.
         let asked = tokio::spawn(async move { state.lock().await.ask().await });
         asked.await.unwrap_or(false)
     }

@@ -33,7 +33,7 @@ impl InlineInsert {
         }
     }
 
-    /// Inserts one task. Goes on if whoever asked does not wait any more: a session is not left in the middle.
+    /// Inserts one task. Goes on if the caller has stopped waiting: a session is not left in the middle.
     pub(crate) async fn insert(&self, insert: Insert) -> Result<Inserted, InsertError> {
         let shared = Arc::clone(&self.shared);
         let inserted = tokio::spawn(async move { shared.insert(insert).await });

@@ -20,7 +20,7 @@
 #![allow(
     clippy::unwrap_used,
     missing_docs,
-    reason = "a benchmark that fails shall stop"
+    reason = "a benchmark that fails should stop"
 )]
 
 use std::alloc::{GlobalAlloc, Layout, System};

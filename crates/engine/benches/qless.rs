@@ -1,14 +1,14 @@
 //! What a job of qless costs the engine: to be put, to be popped and completed one by one and by fifties.
 //!
-//! `cargo bench -p ganger-engine --bench qless` prints operations a second of the engine alone, without the port, without
-//! the store. Jids are as random as the ones that clients make.
+//! `cargo bench -p ganger-engine --bench qless` prints operations a second of the engine alone, without the port,
+//! without the store. Jids are as random as the ones that clients make.
 
 #![allow(
     clippy::disallowed_methods,
     reason = "a benchmark reads the clock; the engine does not"
 )]
 #![allow(clippy::print_stdout, reason = "a benchmark prints")]
-#![allow(clippy::unwrap_used, reason = "a benchmark that fails shall stop")]
+#![allow(clippy::unwrap_used, reason = "a benchmark that fails should stop")]
 #![allow(missing_docs, reason = "a benchmark has no readers of its items")]
 
 use std::time::Instant;

@@ -30,7 +30,7 @@ impl Engine {
             Timer::Deadline(key) => self.deadline_passed(moment, key, out),
             Timer::Schedule(id) => self.run_schedule(now, space, &id, out),
             Timer::UniqueEnd(key) => self.unique_ran_out(moment, space, key, out),
-            // By the clock: whoever was away for long asks once, not once for each time that it missed.
+            // By the clock: a shard that was away for long asks once, not once for each time that it missed.
             Timer::Part(graph) => self.part_fell_due(now, space, graph, out),
             Timer::IdempotencyKeyEnd(key) => {
                 let state = &mut self.spaces[space.at()];
@@ -171,7 +171,7 @@ impl Engine {
         self.retry(moment, key, pause, "timeout", out);
     }
 
-    /// The attempt ends without a verdict: its lease ran out, or somebody tells that whoever ran it died.
+    /// The attempt ends without a verdict: its lease expired, or a report says that its worker died.
     /// Gives what the latter hears.
     pub(crate) fn worker_was_lost(&mut self, now: Now, key: JobKey, out: &mut Effects) -> Reply {
         self.end_attempt(now, key, AttemptEnd::Expired);

@@ -50,7 +50,7 @@ pub struct Effects {
     pub changes: Vec<Change>,
     /// Announcements, in order.
     pub events: Vec<Event>,
-    /// Messages of qless to whoever listens, in order, and whose calls caused them.
+    /// Messages of qless for its subscribers, in order, each with the namespace whose call caused it.
     pub messages: Vec<(Namespace, QlessMessage)>,
 }
 

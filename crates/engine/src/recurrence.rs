@@ -18,7 +18,7 @@ use crate::command::at_most;
 const YEAR: Duration = Duration::from_secs(31_556_952);
 
 /// Refuses a spec that cannot be read, or whose runs would come too often or never. A search for runs that never come
-/// takes up to some hundred milliseconds: whoever takes the spec from a client calls this before a shard does.
+/// takes up to some hundred milliseconds: the API that takes the spec from a client calls this before a shard does.
 ///
 /// # Errors
 /// If there is such a thing.

@@ -61,8 +61,8 @@ impl Inserter {
         }
     }
 
-    /// Inserts tasks, several in one transaction if all goes well; the outcome of each, in order. Whoever drops the
-    /// future does not know what became of them, and has to repeat them with `is_repeat`.
+    /// Inserts tasks, several in one transaction if all goes well; the outcome of each, in order. A caller that drops
+    /// the future does not know what became of them, and has to repeat them with `is_repeat`.
     pub async fn insert(&mut self, tasks: &[Insert]) -> Vec<Result<Inserted, InsertError>> {
         let works: Vec<_> = tasks.iter().map(Work::of).collect();
         let mut outcomes: Vec<_> = works
@@ -208,7 +208,7 @@ impl Inserter {
         }
     }
 
-    /// The session, or a new one. It is given back by whoever finds it whole.
+    /// The session, or a new one. The caller gives it back if it is still usable.
     async fn take_session(&mut self) -> Result<Session, Fault> {
         match self.session.take() {
             Some(session) if session.is_open() => Ok(session),

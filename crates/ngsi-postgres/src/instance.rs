@@ -17,7 +17,7 @@ use tempfile::TempDir;
 
 /// Where Debian keeps the versions of PostgreSQL, each in a directory with its number.
 const VERSIONS: &str = "/usr/lib/postgresql";
-/// Whoever is root becomes this user, because PostgreSQL does not run as root.
+/// Root becomes this user, because PostgreSQL does not run as root.
 const USER: &str = "postgres";
 /// The role, its password, and the first database.
 const ROLE: &str = "quantumleap";

@@ -32,8 +32,8 @@ const STATEMENTS_MAX: usize = 500;
 /// Data are handed on in pieces of about so many bytes.
 const COPY_PIECE_BYTES: usize = 64 * 1024;
 
-/// What every session starts with. A session that lost its client within a transaction is ended after 60 s, so who waits
-/// 120 s for its locks gets them. Where the operator has set these limits, they stay.
+/// What every session starts with. A session that lost its client within a transaction is ended after 60 s, so who
+/// waits 120 s for its locks gets them. Where the operator has set these limits, they stay.
 const PREPARATION: &str = "\
 select set_config('timezone', 'UTC', false), \
     set_config('standard_conforming_strings', 'on', false), \
@@ -76,7 +76,7 @@ pub(crate) struct Session {
     client: Client,
     connection: JoinHandle<()>,
     canceller: Canceller,
-    /// Set while an attempt uses it: whoever drops it then leaves a statement behind that may still be running.
+    /// Set while an attempt uses it: a caller that drops it then leaves a statement behind that may still be running.
     pub(crate) is_busy: bool,
     pub(crate) abilities: Abilities,
     pub(crate) known: Known,

@@ -116,7 +116,7 @@ async fn make_schema(session: &mut Session, schema: &str) -> Result<(), Fault> {
     if session.known.schemas.contains(schema) {
         return Ok(());
     }
-    // Whoever may not create schemas may still use one that is there.
+    // A role without the right to create schemas may still use an existing one.
     let rows = session
         .query(Stage::Making, SCHEMA, &[&cut(schema)])
         .await?;

@@ -100,7 +100,7 @@ pub async fn run_with<D: Deliveries, R: Reports, I: Insight>(
             Some(ended) = pool.workers.join_next() => whole(ended),
             changed = shutdown.changed(), if may_change => {
                 may_change = changed.is_ok();
-                // Whoever could have said "go on" is gone.
+                // The sender of "go on" is gone.
                 let level = if may_change { *shutdown.borrow_and_update() } else { Shutdown::Graceful };
                 pool.obey(level);
             }
@@ -259,7 +259,7 @@ impl<R: Reports> Pool<R> {
         }
     }
 
-    /// Gives what waits to whoever has nothing to do.
+    /// Gives waiting tasks to idle workers.
     fn deal(&mut self) {
         while let Some(place) = self.idle.last() {
             let Some(batch) = self.waiting.batch(self.idle.len()) else {

@@ -15,7 +15,7 @@ pub(crate) struct Death {
     /// How long it lived.
     pub(crate) lived_for: Duration,
     /// Whether it was given a task that it did not survive. Such a death is the task's fault: a queue full of tasks
-    /// that kill whoever inserts them must not end the pool.
+    /// that kill their inserter must not end the pool.
     pub(crate) had_task: bool,
 }
 

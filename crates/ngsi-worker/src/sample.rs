@@ -1,4 +1,4 @@
-//! Looks at the length of the queue once a second, for whoever reads the numbers.
+//! Looks at the length of the queue once a second, for the metrics.
 
 use std::sync::Arc;
 use std::time::Duration;

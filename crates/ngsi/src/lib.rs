@@ -7,7 +7,7 @@
 //! 3. [`task::Task`]: what is queued, and what lists show of it;
 //! 4. [`rows::groups`]: what is to be inserted, table by table.
 //!
-//! The behaviour is that of QuantumLeap 1.0, whose users shall find the same answers and the same tables.
+//! The behaviour is that of QuantumLeap 1.0, so its users find the same answers and the same tables.
 
 #![forbid(unsafe_code)]
 

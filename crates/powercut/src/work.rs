@@ -391,7 +391,7 @@ impl Live {
         self.copies += 1;
         let name = format!("copy-{}.db", self.copies);
         let to = self.at.join(&name);
-        // What an earlier copy has left that was cut is for whoever made it to remove.
+        // The maker of an interrupted copy removes what that copy left.
         for left in [&name, &format!("{name}.new")] {
             let _ = std::fs::remove_file(self.at.join(left));
         }

@@ -126,7 +126,7 @@ impl Qless {
         self.compare(wrong);
     }
 
-    /// Forgets everything. No job counts as touched: whoever tells of moves would have as many to tell as there were.
+    /// Forgets everything. No job counts as touched: reporting their moves would report them all.
     fn clear(&mut self) {
         self.touched.clear();
         self.changed

@@ -107,7 +107,7 @@ impl Ledger {
         }
     }
 
-    /// At most one success per job, whoever reports it (`rel L3`); a retried job starts again.
+    /// At most one success per job, from any worker (`rel L3`); a retried job starts again.
     fn completed(&mut self, key: JobKey, completed: Completed) {
         let Some(promise) = self.promises.get_mut(&key) else {
             return;

@@ -15,8 +15,8 @@ const HEADER: &str = "Timepoint,Measurement,Label,PID\n";
 
 /// Gathers samples of one sort. May be used from many threads at once.
 ///
-/// What has gathered is written when it passes [`BUFFER_BYTES_MAX`], on [`Self::flush`], and when the sampler is dropped.
-/// A process that is killed loses what it had gathered.
+/// What has gathered is written when it passes [`BUFFER_BYTES_MAX`], on [`Self::flush`], and when the sampler is
+/// dropped. A process that is killed loses what it had gathered.
 #[derive(Debug)]
 pub struct Sampler {
     directory: PathBuf,
@@ -93,7 +93,7 @@ impl Sampler {
 
 impl Drop for Sampler {
     fn drop(&mut self) {
-        // Whoever wants to hear of a failure flushes before.
+        // A caller that needs the failure flushes first.
         let _ = self.flush();
     }
 }

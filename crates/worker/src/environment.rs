@@ -12,7 +12,7 @@ use ganger_client::Delivery;
 
 use crate::{Error, Settings};
 
-/// Names that are never passed on, whoever asks for it.
+/// Names that are never passed on, even if asked for.
 const SECRET: [&str; 2] = ["GANGER_TOKEN", "GANGER_TOKEN_FILE"];
 
 /// The part that is the same for all runs of a worker.

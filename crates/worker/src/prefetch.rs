@@ -76,7 +76,7 @@ impl Pace {
         self.runs = RUNS_MIN.min(self.runs + 1);
     }
 
-    /// How many jobs a worker of so many slots shall have in hand: one for each while programs are short, else none.
+    /// How many jobs a worker of so many slots should have in hand: one for each while programs are short, else none.
     pub(crate) fn ahead(&self, slots: usize) -> usize {
         let is_short = self.runs >= RUNS_MIN && self.average < SHORT;
         if is_short { slots } else { 0 }

@@ -182,7 +182,7 @@ impl Process {
 
     /// Reads what is left in the pipes, without waiting.
     pub(crate) fn drain(&mut self, listener: &mut dyn Listener) {
-        // A pipe holds at most 1 MiB; whoever writes faster than this reads is no process of the run.
+        // A pipe holds at most 1 MiB; only a process outside the run can write faster than this reads.
         const READS_MAX: u32 = 32;
         for pipe in Pipe::ALL {
             for _ in 0..READS_MAX {

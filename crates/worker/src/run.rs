@@ -23,7 +23,7 @@ use crate::stop::{Stop, StopCause};
 use crate::supervise::Groups;
 use crate::{Error, Settings};
 
-/// Whether the worker shall go on.
+/// Whether the worker should go on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Shutdown {
     /// Go on.
@@ -112,7 +112,7 @@ pub async fn run_with<D: Deliveries, R: Reports>(
             Some(ended) = floor.tasks.join_next_with_id() => floor.count(&ended),
             changed = shutdown.changed(), if may_change => {
                 may_change = changed.is_ok();
-                // Whoever could have said "go on" is gone.
+                // The sender of "go on" is gone.
                 level = if may_change { *shutdown.borrow_and_update() } else { level.max_graceful() };
                 floor.obey(level);
             }
@@ -324,7 +324,7 @@ impl<R: Reports> WorkerLoop<R> {
     fn looked_for(&self, kind: &str) -> String {
         let kind = crate::text::excerpt(kind.as_bytes(), 255);
         let directory = &self.shop.settings.directory;
-        // Whoever reads it is elsewhere.
+        // Its reader is elsewhere.
         let directory = std::path::absolute(directory).unwrap_or_else(|_| directory.clone());
         format!("{kind} in {} on {}", directory.display(), self.shop.name)
     }

@@ -20,7 +20,7 @@ pub(crate) fn programs() -> Option<PathBuf> {
     folder.join("postgres").is_file().then_some(folder)
 }
 
-/// Whoever connects, with every right.
+/// The user that connects, with every right.
 pub(crate) const USER: &str = "bench";
 
 /// A private PostgreSQL with its settings as installed.

@@ -19,7 +19,7 @@ pub(crate) fn by_family(id: u32) -> Result<f64> {
     for entry in fs::read_dir("/proc")? {
         let name = entry?.file_name();
         let name = name.to_string_lossy();
-        // Whoever ended meanwhile is in the figures of the parent next time.
+        // A process that ended meanwhile is in its parent's figures next time.
         if name.bytes().all(|byte| byte.is_ascii_digit())
             && parent(&name) == Some(id)
             && let Ok(child) = fields(&name)

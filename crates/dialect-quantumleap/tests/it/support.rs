@@ -67,7 +67,7 @@ pub(crate) fn environment(variables: &[(&str, &str)]) -> Environment {
     environment::read(variable, no_file).expect("readable")
 }
 
-/// Usual settings, with inserts offloaded, for whoever asks.
+/// Usual settings, with inserts offloaded, without authentication.
 pub(crate) fn settings(variables: &[(&str, &str)]) -> Settings {
     let mut all = vec![("WQ_OFFLOAD_WORK", "true")];
     // The first one counts.

@@ -19,10 +19,10 @@ use crate::space::outcome_place;
 const LOOKS_PER_AGE: u64 = 100;
 
 impl Engine {
-    /// Live ones are cancelled first, with all that follows for their dependents. Those whose results
-    /// live jobs still use are skipped and named, and so are those that a submission which is not decided yet
-    /// waits for, jobs of qless that its own rules keep, and items of raw keys. Who waits for one to be retried would wait forever, so it
-    /// fails (`rel T1`), here as on other shards.
+    /// Live ones are cancelled first, with all that follows for their dependents. Those whose results live jobs still
+    /// use are skipped and named, and so are those that a submission which is not decided yet waits for, jobs of qless
+    /// that its own rules keep, and items of raw keys. Who waits for one to be retried would wait forever, so it fails
+    /// (`rel T1`), here as on other shards.
     pub(crate) fn delete(
         &mut self,
         now: Now,
@@ -243,7 +243,7 @@ impl Engine {
         }
     }
 
-    /// The host did not get to the end of what [`Engine::retention_due`] named: it shall be named again.
+    /// The host did not get to the end of what [`Engine::retention_due`] named: it must be named again.
     pub fn look_again(&mut self, query: &RetireeQuery) {
         if let RetireeQuery::ByAge {
             namespace,

@@ -103,7 +103,7 @@ impl Engine {
         self.job_mut(key).extra_mut().last_report = Some(LastReport { token, kind });
     }
 
-    /// Whoever ran the job has lived to tell, so the losses in a row end. A policy that bounds all losses of
+    /// The worker reported, so the count of lease expirations in a row starts over. A policy that bounds all losses of
     /// a job forgives none.
     pub(super) fn worker_survived(&mut self, key: JobKey) {
         let job = self.job(key);

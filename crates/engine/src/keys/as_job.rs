@@ -1,7 +1,7 @@
 //! Items of work queues of raw keys as jobs: what a record, its lease and its payload would say of one.
 //!
-//! An item is there while its data is, and only where its queue is known: one of the queue's lists has elements. It is shown
-//! under its id, or under the whole key of its data where items of several queues have that id.
+//! An item is there while its data is, and only where its queue is known: one of the queue's lists has elements. It is
+//! shown under its id, or under the whole key of its data where items of several queues have that id.
 
 use std::ops::Bound;
 use std::time::Duration;
@@ -40,7 +40,7 @@ enum Stand<'a> {
 }
 
 impl Stand<'_> {
-    /// Whoever takes an element out of the main list works on it as far as anybody knows, so that counts of jobs agree
+    /// A client that takes an element out of the main list counts as working on it, so that counts of jobs agree
     /// with the lengths of lists.
     fn state(&self) -> JobState {
         match self {

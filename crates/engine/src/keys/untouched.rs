@@ -1,8 +1,8 @@
 //! Items that were taken from their queue, and whose data nobody has asked for since, nor set a lease.
 //!
-//! A worker that takes an id asks for its data at once, on whatever connection. So when the connection that took it ends
-//! before anybody has, nobody works on it, and it goes back to where it was next without waiting for its grace to be over.
-//! Nothing of this is stored: after a start no connection is left that could end.
+//! A worker that takes an id asks for its data at once, on whatever connection. So when the connection that took it
+//! ends before anybody has, nobody works on it, and it goes back to where it was next without waiting for its grace to
+//! be over. Nothing of this is stored: after a start no connection is left that could end.
 
 use std::collections::BTreeMap;
 
@@ -15,8 +15,8 @@ use super::work_queue::{
     ITEM, LEASES, PROCESSING, QUEUE, Standing, joined, readings, work_queue_of,
 };
 
-/// By the keys of the items: from which end each was taken, or `None` once it was taken twice, since it is not known then
-/// who has it.
+/// By the keys of the items: from which end each was taken, or `None` once it was taken twice, since it is not known
+/// then who has it.
 #[derive(Debug, Default)]
 pub(super) struct Untouched {
     items: BTreeMap<Bytes, Option<End>>,
@@ -63,8 +63,8 @@ impl Desk<'_> {
         }
     }
 
-    /// Whoever took an element from a work queue has gone: it goes back to where it was next, if it is an item that nobody
-    /// has asked for since. One that is in line anyway is only taken out of processing.
+    /// The client that took an element from a work queue has disconnected: the element goes back to where it was next,
+    /// if it is an item that nobody has asked for since. One that is in line anyway is only taken out of processing.
     pub(super) fn give_back(&mut self, list: &Bytes, id: &Bytes) -> Called {
         const NOT_DONE: Called = Ok(KeyReply::Number(0));
         let Some(queue) = work_queue_of(list).filter(|_| list.ends_with(QUEUE)) else {

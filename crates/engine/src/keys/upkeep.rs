@@ -1,7 +1,8 @@
 //! What is done for work queues of raw keys without being asked, so that no cleaner is needed.
 //!
-//! Two things go wrong when a process dies: an item stays in processing without a lease, or it is in no list at all. Both
-//! are put back here after a while. Only ids whose item exists are touched: everything else is the clients' own business.
+//! Two things go wrong when a process dies: an item stays in processing without a lease, or it is in no list at all.
+//! Both are put back here after a while. Only ids whose item exists are touched: everything else is the clients' own
+//! business.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -29,7 +30,7 @@ enum Look {
 pub(super) struct Upkeep {
     settings: KeyUpkeep,
     looks: Looks,
-    /// When it began, and the last revision of a key then: whoever has a lease from before may not have been able to renew
+    /// When it began, and the last revision of a key then: a holder of an earlier lease may not have been able to renew
     /// it, and has the grace from then.
     begun_at: (Elapsed, u64),
     counts: UpkeepCounts,
@@ -151,7 +152,7 @@ impl Upkeep {
         self.settings
     }
 
-    /// An item went back because whoever took it has gone.
+    /// An item went back because the client that took it has disconnected.
     pub(super) fn note_return(&mut self) {
         self.counts.returned += 1;
     }

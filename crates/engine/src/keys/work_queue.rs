@@ -1,8 +1,8 @@
 //! Work queues among raw keys: what the clients of redis-work-queue agree on, and where an item stands by it.
 //!
-//! The queue `P` is the lists `P:queue` and `P:processing`, an item is the string `P:item:ID`, and whoever works on it holds
-//! the string `P:lease:ID`, older ones `P:leased_by_session:ID`. `P` and `ID` may have anything in them, so a key is built
-//! of parts that are known wherever possible, and read in several ways where it must be read.
+//! The queue `P` is the lists `P:queue` and `P:processing`, an item is the string `P:item:ID`, and the worker on it
+//! holds the string `P:lease:ID`, older ones `P:leased_by_session:ID`. `P` and `ID` may have anything in them, so a key
+//! is built of parts that are known wherever possible, and read in several ways where it must be read.
 
 use std::collections::BTreeSet;
 

@@ -301,7 +301,7 @@ impl Engine {
         let value = match result {
             Carried::None => ganger_types::Bytes::from_static(b"null"),
             Carried::Bytes(bytes) => bytes,
-            // Only the sender can read that: whoever sends puts the bytes in its place.
+            // Only the sender can read that: it puts the bytes in its place when it sends.
             Carried::Stored(_) => return None,
         };
         Some(InputState::Received {

@@ -98,7 +98,7 @@ impl Engine {
                  back in time",
                 cmd.peer, cmd.up_to, cmd.line, peer.record.line
             ));
-            // The line after the reconciliation shall be newer than all that the peer has seen.
+            // The stream epoch after the reconciliation must be newer than all that the peer has seen.
             peer.record.line = cmd.line;
             self.peers.changed.insert(cmd.peer.clone());
             return;

@@ -1,8 +1,8 @@
 //! Submissions over several shards: kept by each shard as a part, until the decider has decided (`rel G8`).
 //!
-//! Whoever submits reserves numbers on every shard, prepares the decider's part first and then the others, and
+//! The submitter reserves numbers on every shard, prepares the decider's part first and then the others, and
 //! lets the decider decide. If it vanishes on the way, the decider decides against the submission after a
-//! while, and whoever holds a part without knowing asks the decider.
+//! while, and a shard that holds a part and does not know the decision asks the decider.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ use crate::past::Past;
 
 /// How long an idempotency key is remembered, as for other submissions.
 const IDEMPOTENCY_KEY_FOR: Duration = Duration::from_secs(86_400);
-/// How long a decider waits for whoever submits.
+/// How long a decider waits for the submitter.
 const UNDECIDED_FOR: Duration = Duration::from_secs(120);
 /// How often a shard that holds a part asks the decider: at first, and where it has waited for long already.
 const ASK_EVERY: Duration = Duration::from_secs(30);
@@ -32,7 +32,7 @@ const ASK_EVERY_MAX: Duration = Duration::from_secs(300);
 const ASK_AFTER: Duration = Duration::from_secs(2);
 /// A committed part is remembered so long at least, so that its graph can be cancelled from here.
 const REMEMBERED_FOR: Duration = Duration::from_secs(7 * 86_400);
-/// Reservations held open: beyond it the oldest is forgotten, and whoever made it submits again.
+/// Reservations held open: beyond it the oldest is forgotten, and its submitter tries again.
 const RESERVATIONS_MAX: usize = 100_000;
 
 impl Engine {
@@ -109,7 +109,7 @@ impl Engine {
         Ok(Reply::Done)
     }
 
-    /// Refuses a second submission under a key. Whoever submits has asked before, so this is rare.
+    /// Refuses a second submission under a key. The submitter has asked before, so this is rare.
     fn check_idempotency_key(&self, now: Now, record: &PartRecord) -> Result<(), Rejection> {
         let Some(answer) = &record.answer else {
             return Ok(());
@@ -170,7 +170,7 @@ impl Engine {
             });
         }
         for (job, print) in cmd.jobs.iter().zip(prints) {
-            // Whoever submits has looked before, and left out what was there.
+            // The submitter has looked before, and left out what was there.
             if let Some(id) = &job.id
                 && self.same_id(&cmd.namespace, id, *print, known)?.is_some()
             {

@@ -3,7 +3,7 @@
 //! Jobs that are there already, under ids of the client's, are taken out before: what waits for them names them as it
 //! would name any other job.
 //!
-//! Pure, like the rest: whoever submits has reserved numbers on every shard, so all ids are known, and each
+//! Pure, like the rest: the submitter has reserved numbers on every shard, so all ids are known, and each
 //! part can say whom its jobs wait for elsewhere and who waits elsewhere for them.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,12 +1,12 @@
 //! The slow timer of jobs that wait for jobs of other shards.
 //!
-//! Whoever ends a job tells those who wait for it, so none of this is needed while nobody errs. But a store may be
-//! restored from a backup, and a mistake of this program may lose a word; then nobody must wait forever (`rel T1`).
-//! So a shard asks each peer every minute whether it knows of the jobs here that wait for jobs there, some of them at
-//! a time. The question changes nothing and is not stored; it is answered with those waits that the peer knows
+//! A shard that ends a job tells the shards that wait for it, so none of this is needed while nobody errs. But a store
+//! may be restored from a backup, and a mistake of this program may lose a word; then nobody must wait forever (`rel
+//! T1`). So a shard asks each peer every minute whether it knows of the jobs here that wait for jobs there, some of
+//! them at a time. The question changes nothing and is not stored; it is answered with those waits that the peer knows
 //! nothing of. For each of these the shard says once more that it waits, and what the peer answers to that is stored
-//! and numbered like everything else that shards tell each other: that it will say when the dependency has ended, how it
-//! ended, or that there is no such job.
+//! and numbered like everything else that shards tell each other: that it will say when the dependency has ended, how
+//! it ended, or that there is no such job.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;

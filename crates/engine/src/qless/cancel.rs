@@ -44,7 +44,7 @@ impl QlessSpaces {
     }
 }
 
-/// Whether a job can be cancelled together with `ids`: it is not complete, and whoever waits for it goes too.
+/// Whether a job can be cancelled together with `ids`: it is not complete, and all that wait for it are cancelled too.
 fn may_go(qless: &Qless, id: &JobId, ids: &BTreeSet<JobId>) -> bool {
     let Some(job) = qless.look_up(id.as_bytes()) else {
         return false;

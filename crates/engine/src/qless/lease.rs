@@ -1,7 +1,7 @@
 //! Workers of ours take jobs of qless, when those of ours are fewer than they ask for.
 //!
-//! They go out by a pop of qless at the server's time, and are its rows with a token of ours in them: no timer acts on the
-//! lease, and a lock that ran out is settled by the next pop, whoever makes it.
+//! They go out by a pop of qless at the server's time, and are its rows with a token of ours in them: no timer acts on
+//! the lease, and a lock that expired is settled by the next pop of any client.
 
 use std::time::Duration;
 

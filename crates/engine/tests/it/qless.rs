@@ -333,7 +333,7 @@ fn follow(standings: &mut Standings, events: &[Event]) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
-    /// Whoever follows the events knows after each call where every job stands, and hears of no move that was none.
+    /// A subscriber to the events knows after each call where every job stands, and hears of no move that was none.
     #[test]
     fn events_tell_where_all_jobs_stand(
         calls in vec(any_call(), 1..120),

@@ -1,4 +1,4 @@
-//! Moves of jobs of qless are events like those of ours, whoever makes them.
+//! Moves of jobs of qless are events like those of ours, from any client.
 
 #![allow(missing_docs, reason = "tests")]
 

@@ -3,7 +3,7 @@
 //!
 //! Two jobs feed a third, one of them over the border between the shards. Messages are delivered, delivered
 //! without the sender hearing of it, so that they come again; jobs are leased, completed, failed, left to
-//! expire; the graph is cancelled once; time passes as often as it likes; whoever submitted may vanish before
+//! expire; the graph is cancelled once; time passes as often as it likes; the submitter may vanish before
 //! it decides. Between any two events every shard is started again from its rows, as after a crash.
 //!
 //! Two states are one if nothing that they can still do differs: clocks, message numbers, tokens and history

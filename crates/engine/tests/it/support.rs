@@ -607,7 +607,7 @@ pub fn fail(grant: &Grant, permanent: bool) -> Command {
     }))
 }
 
-/// Whoever ran it died; what else is said must not matter.
+/// The worker died; the rest of the report must not matter.
 pub fn lost(grant: &Grant) -> Command {
     Command::Fail(Box::new(Fail {
         held: held(grant),

@@ -283,7 +283,7 @@ impl Rig {
     /// Waits until a child stands at the gate, and lets it through.
     pub async fn open_gate(&self) {
         let gate = self.folder.path().join("gate");
-        // Opening it waits for whoever reads there.
+        // Opening it waits for a reader.
         let opened = tokio::task::spawn_blocking(move || fs::write(gate, "go\n"));
         tokio::time::timeout(PATIENCE, opened)
             .await
@@ -327,7 +327,7 @@ impl Rig {
         self.folder.path().join(name)
     }
 
-    /// Says whether the pool shall go on.
+    /// Says whether the pool should go on.
     pub fn say(&self, level: Shutdown) {
         self.shutdown.send_replace(level);
     }

@@ -1,4 +1,4 @@
-//! The ids that rows get. They follow from the task and the place within it, so that whoever repeats a task can tell
+//! The ids that rows get. They follow from the task and the place within it, so that a repeat of a task can tell
 //! whether its rows are there already.
 
 use std::fmt::Write;

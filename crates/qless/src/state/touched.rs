@@ -1,4 +1,4 @@
-//! Which jobs were touched, and how they stood before: for whoever tells of their moves.
+//! Which jobs were touched, and how they stood before, so that their moves can be reported.
 //!
 //! A job is noted when it is first changed, with the few fields that tell a move. Nothing is compared here, and what is
 //! loaded or forgotten all at once is not noted.

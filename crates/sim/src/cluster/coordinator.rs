@@ -223,7 +223,7 @@ impl World {
         Ok(Next::Look(spread.given().into_keys().collect()))
     }
 
-    /// Has the one shard of all jobs take them. It judges them whoever brings them.
+    /// Has the one shard of all jobs take them. It judges them for every submitter.
     fn enqueue(&mut self, number: usize) -> Result<Next, crate::oracle::Violation> {
         let spread = self.coordinators[number].spread.clone();
         let Some(shard) = spread.only_shard().cloned() else {

@@ -119,7 +119,7 @@ impl Oracle {
         Ok(())
     }
 
-    /// Jobs that came back to the line after their deadline may be ended by whoever comes across them.
+    /// Jobs that came back to the line after their deadline may be ended by any command that comes across them.
     fn late_may_end(&mut self, namespace: &Namespace, queue: &Queue) {
         let wall = self.now.wall;
         let is_late = |job: &&Known| {

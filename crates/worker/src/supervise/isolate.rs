@@ -81,7 +81,7 @@ pub(super) fn session_of(process: Option<Pid>) -> Option<i32> {
     (session >= 0).then_some(session)
 }
 
-/// When memory runs out the kernel shall take a program before it takes the worker or the server. Programs
+/// When memory runs out the kernel should kill a program before it kills the worker or the server. Programs
 /// inherit this, and are larger than the supervisor.
 pub(super) fn prefer_us_to_die_second() {
     // Where it cannot be set, the kernel's own choice stands.
