@@ -66,7 +66,7 @@ impl Network {
         IpAddr::V4(Ipv4Addr::new(10, 231, third, last))
     }
 
-    /// What to put in front of a program that shall run on a node.
+    /// What to put in front of a program that runs on a node.
     pub fn wrapper(&self, node: usize) -> Vec<String> {
         ["ip", "netns", "exec", &self.space(node)]
             .map(str::to_owned)

@@ -6,7 +6,10 @@ use std::io::Write as _;
 
 /// Notes that `test` does not run here. Printed, and added to the file named by `GANGER_SKIPS`, which CI lists at its
 /// end: a runner hides what a passing test prints, and a skip must not be hidden.
-#[expect(clippy::print_stdout, reason = "the note is for whoever runs the test")]
+#[expect(
+    clippy::print_stdout,
+    reason = "the note is for the person who runs the test"
+)]
 pub fn skipped(test: &str, reason: &str) {
     let line = format!("skipped: {test}: {reason}");
     println!("{line}");

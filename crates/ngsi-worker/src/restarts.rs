@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn who_lived_for_a_second_is_replaced_at_once_and_the_count_begins_anew() {
+    fn who_lived_for_a_second_is_replaced_at_once_and_the_count_starts_over() {
         let mut restarts = Restarts::new(SECOND);
         for _ in 1..10 {
             restarts.died(early(false));

@@ -240,7 +240,7 @@ async fn a_graph_submitted_to_either_server_runs_on_both() {
         let router = [&one.router, &two.router][through];
         let Submitted { jobs, .. } = router.submit(walk(None), true, None).await.unwrap();
         let jobs = names(jobs);
-        // Whoever was told an id finds the job.
+        // A client that got an id finds the job.
         assert_eq!(two.state(&jobs[1]).await, Some(JobState::Ready));
         for (server, result) in [(&two, "\"b\""), (&one, "\"a\"")] {
             let grant = server.take().await;

@@ -220,7 +220,7 @@ impl Oracle {
     /// Judges a turn that became durable: its moments in order, and the rows after it.
     pub(crate) fn turn(&mut self, turn: &Turn, rows: &Rows) -> Judged {
         if let Some(now) = self.started.take() {
-            self.begins_anew(now);
+            self.starts_over(now);
         }
         self.before = self.now;
         self.key_before = self.key_max;
@@ -247,7 +247,7 @@ impl Oracle {
         self.started = Some(now);
     }
 
-    fn begins_anew(&mut self, now: Now) {
+    fn starts_over(&mut self, now: Now) {
         self.wall_jumps(now);
         self.settled = self.settled.max(now.elapsed);
         for key in &self.live {

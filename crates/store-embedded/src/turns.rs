@@ -433,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_without_room_takes_nothing_more_until_it_begins_anew() {
+    fn a_log_without_room_takes_nothing_more_until_it_starts_over() {
         let directory = tempfile::tempdir().expect("a directory can be made");
         let store = directory.path().join("1.db");
         let mut log = TurnLog::open(&store, IDENTITY).expect("it can be made");

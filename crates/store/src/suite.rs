@@ -61,7 +61,7 @@ macro_rules! suite_tests {
             a_retried_job_is_live_without_its_result,
             a_removed_job_leaves_nothing_behind,
             a_job_retried_and_finished_in_one_commit_has_its_new_result,
-            a_finished_job_written_anew_keeps_its_result,
+            a_rewritten_finished_job_keeps_its_result,
             a_lease_shows_its_job_as_running,
             listings_follow_every_filter,
             listings_follow_changed_tags_and_labels,

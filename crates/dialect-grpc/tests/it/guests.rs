@@ -77,7 +77,7 @@ impl Server {
         reply.expect("it is there").into_inner()
     }
 
-    /// Whoever waits for a job's end; the wait has begun when this is over.
+    /// A client that waits for a job's end; the wait has begun when this returns.
     async fn wait(&self, job: &str, waiting: u64) -> Waits {
         let request = v1::WaitRequest {
             job: job.to_owned(),
@@ -327,7 +327,7 @@ async fn its_events_are_told_and_filtered_and_items_have_none() {
 }
 
 #[tokio::test]
-async fn its_result_is_kept_for_whoever_waits_or_asks_later() {
+async fn its_result_is_kept_for_clients_that_wait_or_ask_later() {
     let server = Server::start().await;
     server.qless("put 1 w q j mail {} 0").await;
     let early = server.result("j").await;
@@ -375,7 +375,7 @@ async fn its_result_is_kept_for_whoever_waits_or_asks_later() {
 }
 
 #[tokio::test]
-async fn whoever_follows_the_log_of_a_job_of_qless_is_told_when_it_is_over() {
+async fn a_follower_of_the_log_of_a_job_of_qless_sees_its_end() {
     let server = Server::start().await;
     for words in [
         "put 1 w q j mail {} 0",

@@ -1,4 +1,4 @@
-//! Workers' streams: whoever loses a lease is told, and nobody looks at events for streams that are not there.
+//! Workers' streams: a worker that loses a lease is notified, and nothing watches events while no stream is open.
 
 use crate::support::Server;
 use ganger_proto::v1;
@@ -74,7 +74,7 @@ async fn until_subscribed(server: &Server, wanted: u64) {
 }
 
 #[tokio::test]
-async fn whoever_loses_a_lease_is_told_on_every_stream_and_nobody_watches_without_one() {
+async fn a_worker_that_loses_a_lease_is_notified_on_every_stream_and_nothing_watches_without_one() {
     let server = Server::start().await;
     enqueue(&server, "before").await;
     until_subscribed(&server, 0).await;

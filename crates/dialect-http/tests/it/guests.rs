@@ -263,7 +263,7 @@ async fn the_result_of_a_job_of_qless_is_waited_for_and_given() {
         "token": leased["token"],
         "result": {"ok": true},
     });
-    // Whoever waits is there before the end.
+    // The waiting client is there before the end.
     let wait = || face.text(Method::GET, "/api/v1/jobs/j/result?wait=5m", "");
     let (waited, done) = tokio::join!(wait(), face.post("/api/v1/leases/complete", report));
     assert_eq!(done["state"], "succeeded");
@@ -288,7 +288,7 @@ async fn the_result_of_a_job_of_qless_is_waited_for_and_given() {
 }
 
 #[tokio::test]
-async fn whoever_waits_for_a_job_of_qless_that_is_cancelled_hears_that_it_is_gone() {
+async fn a_client_that_waits_for_a_job_of_qless_that_is_cancelled_learns_that_it_is_gone() {
     let face = face();
     qless(&face, "put 1 w q j mail {} 0").await;
     let wait = face.text(Method::GET, "/api/v1/jobs/j?wait=5m", "");

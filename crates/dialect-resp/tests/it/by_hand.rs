@@ -1,5 +1,5 @@
-//! Workers that take jobs by hand: look at the next id, claim it, read the claim back, move the id in one step, delete the
-//! claim. Wherever one dies, another gets the job once the claim is over, and never before (R49, R50).
+//! Workers that take jobs by hand: look at the next id, claim it, read the claim back, move the id in one step, delete
+//! the claim. Wherever one dies, another gets the job once the claim is over, and never before (R49, R50).
 
 use std::time::{Duration, Instant};
 
@@ -73,7 +73,7 @@ fn another_takes_it(world: &World) {
         }
     }
     assert_eq!(worker.ask(&["GET", "jobs:lease:7"]), "$6 second");
-    // Whoever died before may have moved it, and it came back between the look and the claim.
+    // A worker that died before may have moved it, and it came back between the look and the claim.
     moves(&mut worker);
     assert_eq!(worker.ask(&["GET", "jobs:item:7"]), "$4 data");
     assert_eq!(worker.ask(&["DEL", "jobs:item:7"]), ":1");

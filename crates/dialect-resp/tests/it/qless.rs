@@ -308,7 +308,7 @@ fn messages_come_to_all_databases_before_the_reply_to_their_call() {
     let mut caller = Caller::new(&world);
     caller.call("put 1 w q a k {} 0");
     caller.call("track 1 track a");
-    // Whoever has its reply finds the messages before the answer to whatever it asks next on another connection.
+    // A client that has its reply finds the messages before the answer to whatever it asks next on another connection.
     assert_eq!(
         listener.ask(&["UNSUBSCRIBE", "ql:put"]),
         "*3 $7 message $6 ql:log $37 {\"jid\":\"a\",\"event\":\"put\",\"queue\":\"q\"}"

@@ -111,7 +111,7 @@ fn rel_d9_a_full_disk_at_every_operation_ends_nothing_and_no_job_pays_for_it() -
     take_every_block(&ballast)?;
     thread::sleep(Duration::from_secs(seconds * 2 / 3));
     let from_reserve = go_through(&seen);
-    // Then whoever fills it goes on, and takes what the server gives back as well.
+    // Then the program that fills it goes on, and takes what the server gives back as well.
     let until = Instant::now() + Duration::from_secs(seconds / 3);
     while Instant::now() < until {
         take_every_block(&ballast)?;

@@ -49,8 +49,8 @@ fn until_told(setup: &Setup, what: &str) -> Result<()> {
     until(what, || Ok(setup.log_text().contains(what).then_some(())))
 }
 
-/// Runs a command as whoever has the secret in a file; its exit code, and what it says.
-fn as_whoever(secret: &str, server: &str, arguments: &[&str]) -> Result<(i32, String)> {
+/// Runs a command with the secret in a file; its exit code, and what it says.
+fn with_secret(secret: &str, server: &str, arguments: &[&str]) -> Result<(i32, String)> {
     let arguments = [&["--server", server, "--retry-for", "0"], arguments].concat();
     let output = run(&arguments, &[("GANGER_TOKEN_FILE", secret)])?;
     let code = output.status.code().context("it was not killed")?;
@@ -91,7 +91,7 @@ fn a_token_does_what_its_roles_allow_until_it_is_revoked() -> Result<()> {
     ];
     for (who, may) in &allowed {
         for what in [submit, list, elsewhere, limits] {
-            let (code, said) = as_whoever(who, &address, what)?;
+            let (code, said) = with_secret(who, &address, what)?;
             let is_allowed = may.contains(&what);
             ensure!(
                 code == if is_allowed { 0 } else { 5 },
@@ -113,7 +113,7 @@ fn a_token_does_what_its_roles_allow_until_it_is_revoked() -> Result<()> {
         &[("GANGER_TOKEN_FILE", &worker)],
     )?;
     until("the end of the job", || {
-        let (_, said) = as_whoever(&producer, &address, &["job", "list", "--json"])?;
+        let (_, said) = with_secret(&producer, &address, &["job", "list", "--json"])?;
         Ok(said.contains("\"succeeded\"").then_some(()))
     })?;
     drop(working);
@@ -125,11 +125,11 @@ fn a_token_does_what_its_roles_allow_until_it_is_revoked() -> Result<()> {
     let revoke = ["token", "revoke", "--access-file", shown(&access), "ci"];
     good(&revoke, &[])?;
     until_told(&setup, r#"removed token \"ci\""#)?;
-    let (code, said) = as_whoever(&producer, &address, list)?;
+    let (code, said) = with_secret(&producer, &address, list)?;
     ensure!(code == 5 && said.contains("unauthorized"), "{said}");
     let again = run(&revoke, &[])?;
     ensure!(again.status.code() == Some(3), "{}", words(&again));
-    let (code, said) = as_whoever(&reader, &address, elsewhere)?;
+    let (code, said) = with_secret(&reader, &address, elsewhere)?;
     ensure!(code == 0, "the others go on: {said}");
     server.stop()
 }
@@ -216,7 +216,7 @@ impl Loud {
         })
     }
 
-    /// What is told to whoever is wrong, and whatever a server tells.
+    /// What a server answers to wrong callers, and everything else it says.
     fn ask_around(&self, shared: &str, wrong: &str) -> Result<BTreeMap<String, String>> {
         let address = self.setups[0].address.to_string();
         let mut heard = BTreeMap::new();
@@ -299,7 +299,7 @@ fn rel_s3_no_secret_is_shown_anywhere() -> Result<()> {
         .find_map(|line| line["jobs"][0]["ref"].as_str())
         .context("submit names the jobs")?
         .to_owned();
-    let (_, said) = as_whoever(&producer, &address, &["job", "logs", &job])?;
+    let (_, said) = with_secret(&producer, &address, &["job", "logs", &job])?;
     ensure!(
         said.contains("GANGER_TASK_ID="),
         "the program's log: {said}"

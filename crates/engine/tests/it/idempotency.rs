@@ -55,7 +55,7 @@ fn mixed() -> Vec<NewJob> {
 }
 
 #[test]
-fn a_repeat_gives_the_same_ids_in_the_same_order_whoever_gave_them() {
+fn a_repeat_gives_the_same_ids_in_the_same_order_from_client_and_engine() {
     let mut world = World::new();
     let holder = world.enqueue_one(unique());
     world.enqueue_one(named("there before"));

@@ -186,7 +186,7 @@ fn a_job_is_completed_with_the_messages_of_qless_and_a_repeat_is_answered_alike(
 }
 
 #[test]
-fn a_result_is_kept_until_the_job_is_put_anew_and_a_next_queue_gets_none() {
+fn a_result_is_kept_until_the_job_is_put_again_and_a_next_queue_gets_none() {
     let mut world = World::new();
     call(&mut world, 0, "put w q a k {} 0");
     let grant = take_one(&mut world);

@@ -252,7 +252,7 @@ fn nobody_is_asked_while_nothing_waits_or_traffic_is_stopped() {
 }
 
 #[test]
-fn a_shard_that_has_started_anew_is_asked_soon_after_it_is_heard() {
+fn a_shard_that_has_restarted_is_asked_soon_after_its_first_message() {
     let (mut cluster, dependency, _) = one_waits(FailurePolicy::Fail);
     let (one, two) = (shard("1"), shard("2"));
     let grant = cluster.named("1").enqueue_one(job());

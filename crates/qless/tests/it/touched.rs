@@ -123,7 +123,7 @@ fn result(it: &Database) -> Option<Bytes> {
 }
 
 #[test]
-fn a_result_stays_with_a_complete_job_until_that_is_put_anew_and_no_client_sees_it() {
+fn a_result_stays_with_a_complete_job_until_that_is_put_again_and_no_client_sees_it() {
     let mut it = database();
     let given = Some(Bytes::from_static(b"\xff result"));
     it.call("put 1 w q a k {} 0");

@@ -41,7 +41,7 @@ pub struct Authority {
     issuer: Issuer<'static, KeyPair>,
 }
 
-/// What a certificate shall say.
+/// What a certificate should say.
 #[derive(Default)]
 pub struct Wanted<'a> {
     pub name: &'a str,

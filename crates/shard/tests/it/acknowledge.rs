@@ -245,7 +245,7 @@ async fn the_named_points_come_in_the_order_of_the_promise() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_has_the_first_answer_finds_the_shard_ready() {
+async fn a_client_with_the_first_answer_finds_the_shard_ready() {
     use ganger_shard::{Health, Hooks, ManualClock, Point, Shard};
     use std::sync::{Arc, Mutex, mpsc};
 

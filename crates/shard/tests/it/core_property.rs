@@ -198,7 +198,7 @@ impl World {
             }
             Step::CancelOnDrop(which) if !self.waiting.is_empty() => {
                 let waiter = self.waiting.swap_remove(which % self.waiting.len());
-                // Whoever gives up listens no more: an answer may still come, or not.
+                // A client that gives up reads no more: an answer may still come, or not.
                 self.open.remove(&waiter.0);
                 self.core.push(Request::CancelWaiter(waiter));
             }
@@ -393,8 +393,8 @@ impl World {
         }
     }
 
-    /// Leases are as long as the run, so an attempt counts only while it lives or has ended by a report: neither a store
-    /// that cannot be read or written, nor a grant that nobody picked up, is the job's fault.
+    /// Leases are as long as the run, so an attempt counts only while it lives or has ended by a report: neither a
+    /// store that cannot be read or written, nor a grant that nobody picked up, is the job's fault.
     fn check_that_no_job_paid(&self) {
         let mut reader = self.store.reader().expect("memory reads");
         for id in &self.acknowledged {

@@ -151,7 +151,7 @@ async fn nobody_hears_of_an_element_before_its_move_is_durable() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_goes_away_gives_the_place_up() {
+async fn a_client_that_disconnects_leaves_the_line() {
     let bench = Bench::start().await;
     let gone = begin(&bench, wait(&["q"], Some("p")), 0).await;
     let stays = begin(&bench, wait(&["q"], Some("p")), 1).await;
@@ -169,7 +169,7 @@ async fn an_element_that_nobody_received_is_next_again() {
     for to in [None, Some("p")] {
         bench.control.hold();
         let arrived = bench.control.arrived();
-        // It is on its way when whoever asked goes.
+        // It is on its way when the client disconnects.
         let mut pop = Box::pin(bench.handle.pop(wait(&["q"], to), None));
         assert!(poll_once(pop.as_mut()).is_none());
         bench.control.wait_arrived(arrived + 1);
@@ -182,7 +182,7 @@ async fn an_element_that_nobody_received_is_next_again() {
             }
         }
     }
-    // It has arrived when whoever asked goes.
+    // It has arrived when the client disconnects.
     bench.control.hold();
     let mut pop = Box::pin(bench.handle.pop(wait(&["q"], None), None));
     assert!(poll_once(pop.as_mut()).is_none());
@@ -239,7 +239,7 @@ async fn those_who_wait_are_served_after_a_commit_that_failed() {
     bench.control.script(&[Fault::NotApplied]);
     let failed = bench.handle.call(calls(vec![push("q", &["1"])])).await;
     assert!(failed.is_err(), "{failed:?}");
-    // Whoever was served by the push that failed hears so; the other one is still in line.
+    // The client that the failed push served gets the error; the other one is still in line.
     assert!(waiting.await.is_err(), "the test's task expects an element");
     run(&bench, vec![push("q", &["2"])]).await;
     assert_eq!(other.await.expect("no panic"), popped("q", "2"));

@@ -1,4 +1,5 @@
-//! Jobs of qless through a running shard: found, with their payloads, where no job of ours is; cancelled like any other.
+//! Jobs of qless through a running shard: found, with their payloads, where no job of ours is; cancelled like any
+//! other.
 
 use std::time::Duration;
 
@@ -81,7 +82,7 @@ async fn ended(waits: Waits) -> Option<StoredJob> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_waits_for_its_end_is_told_of_success_and_of_failure() {
+async fn a_client_that_waits_for_its_end_sees_success_and_failure() {
     let bench = Bench::start().await;
     for words in [
         "put 1 w q a k {} 0",
@@ -122,7 +123,7 @@ async fn whoever_waits_for_its_end_is_told_of_success_and_of_failure() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_waits_for_a_job_that_goes_is_told_that_there_is_none() {
+async fn a_client_that_waits_for_a_job_that_goes_learns_that_there_is_none() {
     let bench = Bench::start().await;
     for words in ["put 1 w q a k {} 0", "put 1 w q b k {} 0"] {
         call(&bench, words).await;
@@ -143,7 +144,7 @@ async fn whoever_waits_for_a_job_that_goes_is_told_that_there_is_none() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_has_waited_long_enough_gets_it_as_it_is() {
+async fn a_client_that_has_waited_long_enough_gets_it_as_it_is() {
     let bench = Bench::start().await;
     call(&bench, "put 1 w q a k {} 0").await;
     let a = await_end(&bench, "a", 1).await;

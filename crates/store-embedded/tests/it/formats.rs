@@ -44,7 +44,7 @@ fn an_upgraded_store_says_so_in_its_file_and_keeps_a_log() {
 }
 
 #[test]
-fn idempotency_keys_of_format_1_are_written_anew_as_runs() {
+fn idempotency_keys_of_format_1_are_rewritten_as_runs() {
     let directory = crate::kit::directory();
     let path = format_1(&directory);
     let length = |path: &Path| -> i64 {

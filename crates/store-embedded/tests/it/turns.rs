@@ -1,4 +1,5 @@
-//! The turn log: nothing that is in it is missed, whatever becomes of the tables' own log (`rel D1`, `rel D7`, `rel D8`).
+//! The turn log: nothing that is in it is missed, whatever becomes of the tables' own log (`rel D1`, `rel D7`, `rel
+//! D8`).
 
 use std::path::{Path, PathBuf};
 
@@ -212,7 +213,7 @@ fn a_turn_log_shorter_than_it_was_made_is_refused() {
         let what = refusal(&path);
         assert!(what.contains(&format!("has {length} bytes")), "{what}");
     }
-    // Whoever has lost it for good can say so; an audit before that counts it.
+    // An operator who has lost it for good can say so; an audit before that counts it.
     log.set_len(0).expect("it can be cut");
     let report = check(&path, |_| {}).expect("it can be read");
     assert!(
@@ -299,7 +300,7 @@ fn a_store_whose_turn_log_was_left_behind_is_refused() {
         assert!(what.contains("-turns is missing"), "{what}");
         assert!(!check(&path, |_| {}).expect("it can be read").is_clean());
     }
-    // Whoever has lost it for good can say so.
+    // An operator who has lost it for good can say so.
     std::fs::write(turns(&path), "").expect("it can be written");
     crate::kit::open(&path)
         .and_then(|mut store| store.open())

@@ -199,7 +199,7 @@ pub fn a_job_retried_and_finished_in_one_commit_has_its_new_result<G: Ground>(gr
 }
 
 /// As for tags put on a finished job.
-pub fn a_finished_job_written_anew_keeps_its_result<G: Ground>(ground: &mut G) {
+pub fn a_rewritten_finished_job_keeps_its_result<G: Ground>(ground: &mut G) {
     let mut script = Script::start(ground);
     let mut end = ended(job(1), Outcome::Succeeded, 1, 5);
     script.put(vec![with_result(&end)]);

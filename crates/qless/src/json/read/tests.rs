@@ -246,7 +246,7 @@ proptest! {
     }
 
     #[test]
-    fn a_value_written_anew_is_read_by_another_reader(value in value()) {
+    fn a_rewritten_value_is_read_by_another_reader(value in value()) {
         let json = serde_json::json!({ "it": value }).to_string();
         let read = object(json.as_bytes()).expect("an object");
         prop_assert_eq!(&read[0].0[..], b"it");
