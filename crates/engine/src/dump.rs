@@ -18,7 +18,7 @@ impl Engine {
                 "missing",
                 &(
                     job.key,
-                    job.extra.as_deref().map_or(0, |extra| extra.missing),
+                    job.details.as_deref().map_or(0, |details| details.missing),
                 ),
             );
             if let Some(lease) = job.lease() {

@@ -18,7 +18,7 @@ use ganger_types::{
 use crate::Effects;
 use crate::engine::Engine;
 use crate::index::Edge;
-use crate::transition::{Ended, Move};
+use crate::transition::{EndedJob, Move};
 
 /// The failure group of jobs that failed because a dependency did.
 pub(crate) const DEPENDENCY_GROUP: &str = "dependency";
@@ -28,7 +28,7 @@ pub(crate) const NEEDLESS: &str = " needs it no more";
 
 /// Dependencies that a cascade may leave without anybody who needs them.
 #[derive(Default)]
-struct Suspects {
+struct UnneededCandidates {
     /// Those of which a job of their own graph ended without success, with the first such job.
     known: BTreeMap<JobKey, JobId>,
     /// Those of them whose dependents have changed since they were last looked at.
@@ -38,17 +38,17 @@ struct Suspects {
 impl Engine {
     /// Tells everyone concerned of the jobs that have ended, and of those that end because of it.
     pub(crate) fn spread_endings(&mut self, now: Now, out: &mut Effects) {
-        let mut suspects = Suspects::default();
+        let mut suspects = UnneededCandidates::default();
         loop {
             while let Some(ended) = self.ended.pop_front() {
                 for (dependent, slot, policy) in self.edges.waiting_for(ended.key) {
                     if self.is_live(dependent) {
-                        self.tell_dependent(now, dependent, slot, policy, &ended, out);
+                        self.settle_dependent(now, dependent, slot, policy, &ended, out);
                     }
                 }
-                self.tell_dependents_elsewhere(now, &ended, out);
-                self.let_go_of_dependencies(&ended, &mut suspects);
-                self.let_go_elsewhere(now, &ended, out);
+                self.notify_dependents_elsewhere(now, &ended, out);
+                self.drop_dependencies(&ended, &mut suspects);
+                self.drop_dependencies_elsewhere(now, &ended, out);
             }
             let Some(dependency) = suspects.to_look_at.pop_first() else {
                 return;
@@ -60,13 +60,13 @@ impl Engine {
         }
     }
 
-    fn tell_dependent(
+    fn settle_dependent(
         &mut self,
         now: Now,
         dependent: JobKey,
         slot: u32,
         policy: FailurePolicy,
-        ended: &Ended,
+        ended: &EndedJob,
         out: &mut Effects,
     ) {
         match (ended.outcome, policy) {
@@ -77,13 +77,13 @@ impl Engine {
                     id,
                     policy,
                 };
-                self.meet(now, dependent, slot, state, out);
+                self.satisfy(now, dependent, slot, state, out);
             }
             (_, FailurePolicy::Ignore) => {
                 let state = InputState::Ignored {
                     id: ended.id.clone(),
                 };
-                self.meet(now, dependent, slot, state, out);
+                self.satisfy(now, dependent, slot, state, out);
             }
             (_, FailurePolicy::Fail) => {
                 let message = format!("dependency {} {}", ended.id, ended.outcome.state());
@@ -103,7 +103,7 @@ impl Engine {
         out: &mut Effects,
     ) {
         let group = Group::from_static(group);
-        self.note(
+        self.append_history(
             key,
             HistoryEntry {
                 at: now.wall,
@@ -116,7 +116,7 @@ impl Engine {
     }
 
     /// One dependency of a blocked job is met; with the last one it may go on.
-    pub(crate) fn meet(
+    pub(crate) fn satisfy(
         &mut self,
         now: Now,
         dependent: JobKey,
@@ -147,16 +147,20 @@ impl Engine {
             slot,
             state,
         }));
-        let extra = self.job_mut(dependent).extra_mut();
-        extra.missing -= 1;
-        if extra.missing == 0 {
+        let details = self.job_mut(dependent).details_mut();
+        details.missing -= 1;
+        if details.missing == 0 {
             self.unblock(now, dependent, out);
         }
     }
 
     /// Sends a job whose dependencies are met on its way: to its time if it has one, else in line.
     pub(crate) fn unblock(&mut self, now: Now, key: JobKey, out: &mut Effects) {
-        let due = self.job(key).extra.as_deref().and_then(|extra| extra.due);
+        let due = self
+            .job(key)
+            .details
+            .as_deref()
+            .and_then(|details| details.due);
         let to = match due {
             Some(due) if !due.is_past(now) => Move::Scheduled(due),
             _ => Move::Ready {
@@ -169,7 +173,7 @@ impl Engine {
 
     /// A job that has ended needs its dependencies no more. If it did not succeed, those of its graph that
     /// nobody else waits for are to be cancelled.
-    fn let_go_of_dependencies(&mut self, ended: &Ended, suspects: &mut Suspects) {
+    fn drop_dependencies(&mut self, ended: &EndedJob, suspects: &mut UnneededCandidates) {
         let edges: Vec<(u32, Edge)> = self.edges.of(ended.key).collect();
         let is_suspicious = ended.outcome != Outcome::Succeeded && ended.graph.is_some();
         for (slot, edge) in edges {
@@ -201,7 +205,7 @@ impl Engine {
         let what = What::Cancelled {
             reason: reason.to_owned(),
         };
-        self.note(key, HistoryEntry { at: now.wall, what });
+        self.append_history(key, HistoryEntry { at: now.wall, what });
         let to = Move::Finished {
             outcome: Outcome::Cancelled,
             result: None,
@@ -218,6 +222,6 @@ impl Engine {
             leased_at: lease.granted_at,
             end,
         };
-        self.note(key, HistoryEntry { at: now.wall, what });
+        self.append_history(key, HistoryEntry { at: now.wall, what });
     }
 }

@@ -11,17 +11,17 @@ use ganger_types::{
 use rand_chacha::ChaCha12Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 
+use crate::finished_index::FinishedIndex;
 use crate::index::Edges;
 use crate::job::Job;
 use crate::keys::Keys;
 use crate::names::{Names, QueueIndex, SpaceIndex};
-use crate::past::Past;
 use crate::peers::Peers;
 use crate::qless::QlessSpaces;
 use crate::space::{QueueState, Space};
 use crate::statistics::Statistics;
 use crate::table::JobTable;
-use crate::transition::Ended;
+use crate::transition::EndedJob;
 use crate::{Effects, Known, Start};
 
 /// The state machine of one shard.
@@ -50,7 +50,7 @@ pub struct Engine {
     pub(crate) keys: Keys,
     pub(crate) qless: QlessSpaces,
     /// Jobs that ended during this command and whose dependents have not been told.
-    pub(crate) ended: VecDeque<Ended>,
+    pub(crate) ended: VecDeque<EndedJob>,
     /// Queues whose row is to be written at the end of the turn.
     pub(crate) changed_queues: BTreeSet<QueueIndex>,
     /// Queues in which a job may have become leasable.
@@ -121,7 +121,7 @@ impl Engine {
         out: &mut Effects,
     ) -> Answer {
         self.settle_callers_clock(now, &command, out);
-        let known = &Past::new(known);
+        let known = &FinishedIndex::new(known);
         let answer = match command {
             Command::Enqueue(cmd) => self.enqueue(now, *cmd, known, out),
             Command::Lease(cmd) => self.lease(now, &cmd, out),
@@ -157,13 +157,13 @@ impl Engine {
             Command::Query(query) => self.query(now, &query, known),
         };
         self.spread_endings(now, out);
-        self.tell_of_qless(now, out);
+        self.emit_qless_events(now, out);
         self.peers.falling = None;
         answer
     }
 
     /// Announces what the command did to jobs of qless. Of those that a live job of ours hides by its id nobody hears.
-    fn tell_of_qless(&mut self, now: Now, out: &mut Effects) {
+    fn emit_qless_events(&mut self, now: Now, out: &mut Effects) {
         for (namespace, happening) in self.qless.take_happened() {
             let (Happening::JobMoved { job, .. } | Happening::JobRemoved { job, .. }) = &happening
             else {
@@ -480,7 +480,10 @@ impl Engine {
         let job = self.jobs.get(key)?;
         let is_it = job.id_tag == tag
             && self.queues[job.queue.at()].space == space
-            && job.extra.as_deref().is_none_or(|extra| extra.id.is_none());
+            && job
+                .details
+                .as_deref()
+                .is_none_or(|details| details.id.is_none());
         is_it.then_some(key)
     }
 

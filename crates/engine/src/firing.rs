@@ -133,7 +133,7 @@ impl Engine {
         let queue = self.job(key).queue;
         self.reindex(key, |job| {
             let lease = job
-                .extra_mut()
+                .details_mut()
                 .lease
                 .as_mut()
                 .expect("a running job has a lease");
@@ -161,7 +161,7 @@ impl Engine {
             return;
         }
         let worker = self.job(key).lease().map(|lease| lease.worker.clone());
-        self.job_mut(key).extra_mut().failure = Some(Failure {
+        self.job_mut(key).details_mut().failure = Some(Failure {
             group,
             message,
             at: moment.wall,
@@ -180,9 +180,9 @@ impl Engine {
         if lease_expirations_max.is_some() {
             job.attempts_counted -= 1;
         }
-        let extra = job.extra_mut();
-        extra.lease_expirations = extra.lease_expirations.saturating_add(1);
-        let lease_expirations = extra.lease_expirations;
+        let details = job.details_mut();
+        details.lease_expirations = details.lease_expirations.saturating_add(1);
+        let lease_expirations = details.lease_expirations;
         if let Some(message) = self.suspicion(key, lease_expirations_max, lease_expirations) {
             self.fail_for_good(now, key, Group::from_static("poison"), message, out);
             return ended(Outcome::Failed);

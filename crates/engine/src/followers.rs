@@ -14,7 +14,7 @@ use ganger_types::{
 use crate::Known;
 use crate::endings::{DEPENDENCY_GROUP, NEEDLESS};
 use crate::engine::Engine;
-use crate::past::Past;
+use crate::finished_index::FinishedIndex;
 
 /// Where the host finds finished jobs.
 pub trait Archive {
@@ -188,7 +188,7 @@ impl Engine {
         &self,
         namespace: &Namespace,
         named: &[JobId],
-        known: &Past,
+        known: &FinishedIndex,
     ) -> Vec<JobKey> {
         let key_of = |id: &JobId| {
             let finished = || known.find(namespace, id).map(|record| record.key);
@@ -199,7 +199,7 @@ impl Engine {
 }
 
 /// The finished jobs that follow these, at any distance, in order of their numbers.
-pub(crate) fn followers<'a>(roots: &[JobKey], known: &Past<'a>) -> Vec<&'a JobRecord> {
+pub(crate) fn followers<'a>(roots: &[JobKey], known: &FinishedIndex<'a>) -> Vec<&'a JobRecord> {
     let mut dependents: BTreeMap<JobKey, Vec<JobKey>> = BTreeMap::new();
     for row in known.inputs() {
         if let Some(dependency) = missing(row) {

@@ -12,7 +12,7 @@ use ganger_types::{
 };
 
 use crate::engine::Engine;
-use crate::past::Past;
+use crate::finished_index::FinishedIndex;
 
 /// Jobs that one question looks at: so many that a page is often whole, so few that nobody else waits for long.
 const LOOKED_AT_MAX: usize = 4_000;
@@ -35,7 +35,7 @@ pub(crate) fn asks_for(query: &JobQuery, state: JobState) -> bool {
 }
 
 /// What came of looking at some guests.
-pub(crate) struct Looked {
+pub(crate) struct GuestScan {
     /// How many were looked at.
     pub(crate) count: usize,
     /// Those that may be asked for.
@@ -44,7 +44,7 @@ pub(crate) struct Looked {
     pub(crate) rest: Option<Guest>,
 }
 
-impl Looked {
+impl GuestScan {
     pub(crate) const NONE: Self = Self {
         count: 0,
         found: Vec::new(),
@@ -121,7 +121,7 @@ impl Engine {
         (found, items.rest)
     }
 
-    fn guests_of_qless(&self, query: &JobQuery, measure: Measure) -> Looked {
+    fn guests_of_qless(&self, query: &JobQuery, measure: Measure) -> GuestScan {
         let after = match &query.after_guest {
             Some(Guest::Qless(jid)) => Some(jid),
             _ => None,
@@ -161,7 +161,7 @@ impl Engine {
         &self,
         namespace: &Namespace,
         ids: &[JobId],
-        known: &Past,
+        known: &FinishedIndex,
     ) -> Result<(), Rejection> {
         let [id] = ids else {
             return Ok(());

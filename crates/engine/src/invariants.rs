@@ -111,7 +111,7 @@ impl Engine {
             *missing.entry(*dependent).or_default() += 1;
         }
         for job in jobs.values() {
-            let says = job.extra.as_deref().map_or(0, |extra| extra.missing);
+            let says = job.details.as_deref().map_or(0, |details| details.missing);
             let is = missing.get(&job.key).copied().unwrap_or(0);
             if says != is {
                 wrong.push(format!(
@@ -142,9 +142,9 @@ impl Engine {
                     ));
                 }
             };
-            let extra = job.extra.as_deref();
+            let details = job.details.as_deref();
             match job.state {
-                JobState::Scheduled => match extra.and_then(|extra| extra.due) {
+                JobState::Scheduled => match details.and_then(|details| details.due) {
                     Some(due) => need(due, Timer::JobDue(job.key), wrong),
                     None => wrong.push(format!("job {} is scheduled for no time", job.key)),
                 },
@@ -210,7 +210,11 @@ impl Engine {
             };
             let mut given = BTreeMap::new();
             for job in mine() {
-                let Some(id) = job.extra.as_deref().and_then(|extra| extra.id.clone()) else {
+                let Some(id) = job
+                    .details
+                    .as_deref()
+                    .and_then(|details| details.id.clone())
+                else {
                     continue;
                 };
                 if let Some(other) = given.insert(id.clone(), job.key) {

@@ -1,6 +1,6 @@
 //! A live job as the engine holds it: a small hot part for every job, and a box for what few jobs have.
 //!
-//! A ready job without retries behind it, tags or other trimmings costs the hot part alone.
+//! A ready job without retries behind it, tags or other details costs the hot part alone.
 
 use std::time::Duration;
 
@@ -30,12 +30,12 @@ pub(crate) struct Job {
     pub attempts_counted: u32,
     pub payload_bytes: u32,
     pub state: JobState,
-    pub extra: Option<Box<Extra>>,
+    pub details: Option<Box<JobDetails>>,
 }
 
 /// What few jobs have.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Extra {
+pub(crate) struct JobDetails {
     /// The id, if the client gave one.
     pub id: Option<JobId>,
     pub name: Option<JobName>,
@@ -73,7 +73,7 @@ pub(crate) struct Extra {
     pub log_bytes: u64,
 }
 
-impl Extra {
+impl JobDetails {
     /// Whether there is nothing in it that a job without it would not have.
     pub(crate) fn is_plain(&self) -> bool {
         self.id.is_none()
@@ -108,35 +108,44 @@ const BEHIND: u64 = 1 << 63;
 impl Job {
     /// The id: the client's, or made of number and incarnation.
     pub(crate) fn id(&self) -> JobId {
-        match self.extra.as_deref().and_then(|extra| extra.id.as_ref()) {
+        match self
+            .details
+            .as_deref()
+            .and_then(|details| details.id.as_ref())
+        {
             Some(id) => id.clone(),
             None => JobId::made(self.key, self.id_tag),
         }
     }
 
     /// The parts that few jobs have, made if need be.
-    pub(crate) fn extra_mut(&mut self) -> &mut Extra {
-        self.extra.get_or_insert_default()
+    pub(crate) fn details_mut(&mut self) -> &mut JobDetails {
+        self.details.get_or_insert_default()
     }
 
     /// Its key among the ready of its queue: urgency, then time of getting ready, then number.
     pub(crate) fn place(&self) -> (Priority, u64, JobKey) {
-        let is_ahead = self.extra.as_deref().is_some_and(|extra| extra.is_ahead);
+        let is_ahead = self
+            .details
+            .as_deref()
+            .is_some_and(|details| details.is_ahead);
         let lane = if is_ahead { 0 } else { BEHIND };
         (self.priority, self.ready_at.0 | lane, self.key)
     }
 
     pub(crate) fn deadline(&self) -> Option<Timestamp> {
-        self.extra.as_deref().and_then(|extra| extra.deadline)
+        self.details.as_deref().and_then(|details| details.deadline)
     }
 
     pub(crate) fn lease(&self) -> Option<&LeaseRecord> {
-        self.extra
+        self.details
             .as_deref()
-            .and_then(|extra| extra.lease.as_deref())
+            .and_then(|details| details.lease.as_deref())
     }
 
     pub(crate) fn graph(&self) -> Option<&Graph> {
-        self.extra.as_deref().and_then(|extra| extra.graph.as_ref())
+        self.details
+            .as_deref()
+            .and_then(|details| details.graph.as_ref())
     }
 }

@@ -180,11 +180,11 @@ impl Keys {
         namespace: &'a Namespace,
         now: Now,
         out: &'a mut Effects,
-    ) -> Desk<'a> {
+    ) -> KeyContext<'a> {
         if !self.spaces.contains_key(namespace) {
             self.spaces.insert(namespace.clone(), KeySpace::default());
         }
-        Desk {
+        KeyContext {
             namespace,
             space: self.spaces.get_mut(namespace).expect("it was just made"),
             due: &mut self.due,
@@ -309,7 +309,7 @@ impl Keys {
 }
 
 /// The place where calls are applied: a namespace's keys, and what goes out.
-struct Desk<'a> {
+struct KeyContext<'a> {
     namespace: &'a Namespace,
     space: &'a mut KeySpace,
     due: &'a mut Due,
@@ -322,7 +322,7 @@ struct Desk<'a> {
     spent: Spent,
 }
 
-impl Desk<'_> {
+impl KeyContext<'_> {
     /// Makes a key that does not exist; its row is still to be written.
     fn make(&mut self, name: &Bytes, value: Value) -> u64 {
         self.counters.number += 1;

@@ -114,7 +114,7 @@ impl Loader {
                     self.engine
                         .peers
                         .add_edge(self.now, (row.job, row.slot), edge);
-                    self.engine.job_mut(row.job).extra_mut().missing += 1;
+                    self.engine.job_mut(row.job).details_mut().missing += 1;
                 }
                 return;
             }
@@ -135,7 +135,7 @@ impl Loader {
             },
         );
         if !is_delivered {
-            self.engine.job_mut(row.job).extra_mut().missing += 1;
+            self.engine.job_mut(row.job).details_mut().missing += 1;
         }
     }
 

@@ -13,13 +13,13 @@ use ganger_types::{
 };
 
 use crate::engine::Engine;
+use crate::finished_index::FinishedIndex;
 use crate::names::QueueIndex;
-use crate::past::Past;
 use crate::recurrence::Recurrence;
 use crate::space::Space;
 
 impl Engine {
-    pub(crate) fn query(&self, now: Now, query: &Query, known: &Past) -> Answer {
+    pub(crate) fn query(&self, now: Now, query: &Query, known: &FinishedIndex) -> Answer {
         Ok(match query {
             Query::Queues(namespace, after, limit) => {
                 Reply::Queues(self.queue_views(now, namespace, after.as_ref(), *limit))

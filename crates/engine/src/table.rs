@@ -119,7 +119,7 @@ mod tests {
             attempts_counted: 0,
             payload_bytes: 0,
             state: JobState::Ready,
-            extra: None,
+            details: None,
         }
     }
 

@@ -54,7 +54,7 @@ impl Move {
 }
 
 /// A job that has ended and whose dependents and dependencies are to be told.
-pub(crate) struct Ended {
+pub(crate) struct EndedJob {
     pub key: JobKey,
     pub id: JobId,
     pub outcome: Outcome,
@@ -95,7 +95,7 @@ impl Engine {
         let left = self.leave(key, out);
         let worker = left.map(|lease| lease.worker.clone());
         self.enter(now, key, to, out);
-        self.tell(now, key, Some(from), worker, reason, out);
+        self.emit(now, key, Some(from), worker, reason, out);
     }
 
     /// Brings a new or retried job, already in the table but in no index, to its first state.
@@ -113,7 +113,7 @@ impl Engine {
             "job {key} may not begin as {state:?}"
         );
         self.enter(now, key, to, out);
-        self.tell(now, key, None, None, reason, out);
+        self.emit(now, key, None, None, reason, out);
     }
 
     /// Takes a live job out of its indexes and back in with what `change` made of it (priority, queue).
@@ -137,7 +137,7 @@ impl Engine {
         job.state = JobState::Running;
         job.attempt = lease.attempt;
         job.attempts_counted = lease.attempts_counted;
-        job.extra_mut().lease = Some(Box::new(lease));
+        job.details_mut().lease = Some(Box::new(lease));
         self.index(key, JobState::Running);
     }
 
@@ -147,9 +147,9 @@ impl Engine {
         self.unindex(key, state);
         let lease = self
             .job_mut(key)
-            .extra
+            .details
             .as_mut()
-            .and_then(|extra| extra.lease.take())?;
+            .and_then(|details| details.lease.take())?;
         out.changes.push(Change::RemoveLease(key));
         Some(lease)
     }
@@ -161,22 +161,22 @@ impl Engine {
         job.state = state;
         match to {
             Move::Blocked => {}
-            Move::Scheduled(due) => job.extra_mut().due = Some(due),
+            Move::Scheduled(due) => job.details_mut().due = Some(due),
             Move::Ready { at, is_ahead } => {
                 job.ready_at = at;
-                if is_ahead || job.extra.is_some() {
-                    let extra = job.extra_mut();
-                    extra.is_ahead = is_ahead;
-                    extra.due = None;
+                if is_ahead || job.details.is_some() {
+                    let details = job.details_mut();
+                    details.is_ahead = is_ahead;
+                    details.due = None;
                 }
             }
             Move::Running(lease) => {
                 job.attempt = lease.attempt;
                 job.attempts_counted = lease.attempts_counted;
-                let extra = job.extra_mut();
-                extra.log_bytes = 0;
+                let details = job.details_mut();
+                details.log_bytes = 0;
                 out.changes.push(Change::PutLease(lease.clone()));
-                extra.lease = Some(lease);
+                details.lease = Some(lease);
                 self.index(key, state);
                 return;
             }
@@ -225,7 +225,7 @@ impl Engine {
             self.count_failed(now, queue);
         }
         self.free_unique(space, key, record.unique.as_ref(), out);
-        self.ended.push_back(Ended {
+        self.ended.push_back(EndedJob {
             key,
             id: record.id.clone(),
             outcome,
@@ -250,7 +250,7 @@ impl Engine {
                 self.woken.insert(job.queue);
             }
             JobState::Scheduled => {
-                let due = job.extra.as_deref().and_then(|extra| extra.due);
+                let due = job.details.as_deref().and_then(|details| details.due);
                 space
                     .timers
                     .arm(due.expect("a scheduled job has a time"), Timer::JobDue(key));
@@ -287,7 +287,7 @@ impl Engine {
                 assert!(was_there, "job {key} is ready but not in line");
             }
             JobState::Scheduled => {
-                let due = job.extra.as_deref().and_then(|extra| extra.due);
+                let due = job.details.as_deref().and_then(|details| details.due);
                 let due = due.expect("a scheduled job has a time");
                 space.timers.disarm_if_armed(due, Timer::JobDue(key));
             }
@@ -322,7 +322,7 @@ impl Engine {
         }
     }
 
-    fn tell(
+    fn emit(
         &mut self,
         now: Now,
         key: JobKey,
@@ -359,11 +359,11 @@ impl Engine {
             .expect("callers have looked the job up");
         let space = &mut self.spaces[space.at()];
         space.live -= 1;
-        let Some(extra) = job.extra else { return };
-        if let Some(id) = extra.id {
+        let Some(details) = job.details else { return };
+        if let Some(id) = details.id {
             space.given.remove(&id);
         }
-        if let Some(graph) = extra.graph
+        if let Some(graph) = details.graph
             && let Some(members) = space.graphs.get_mut(&graph)
         {
             members.remove(&key);
@@ -383,7 +383,7 @@ impl Engine {
     pub(crate) fn record(&self, key: JobKey) -> JobRecord {
         let job = self.job(key);
         let queue = &self.queues[job.queue.at()];
-        let extra = job.extra.as_deref().cloned().unwrap_or_default();
+        let details = job.details.as_deref().cloned().unwrap_or_default();
         let state = if job.state == JobState::Running {
             JobState::Ready
         } else {
@@ -393,8 +393,8 @@ impl Engine {
             key,
             id: job.id(),
             id_tag: job.id_tag,
-            id_is_given: extra.id.is_some(),
-            name: extra.name,
+            id_is_given: details.id.is_some(),
+            name: details.name,
             namespace: self.spaces[queue.space.at()].name.clone(),
             queue: queue.name.clone(),
             kind: self.names.kind(job.kind).clone(),
@@ -402,37 +402,37 @@ impl Engine {
             priority: job.priority,
             created_at: job.created_at,
             ready_at: job.ready_at,
-            is_ahead: extra.is_ahead,
-            due: extra.due,
-            deadline: extra.deadline,
-            timeout: extra.timeout,
+            is_ahead: details.is_ahead,
+            due: details.due,
+            deadline: details.deadline,
+            timeout: details.timeout,
             retry: self.names.retry(job.retry).clone(),
             attempt: job.attempt,
             attempts_counted: job.attempts_counted,
-            releases: extra.releases,
-            lease_expirations: extra.lease_expirations,
+            releases: details.releases,
+            lease_expirations: details.lease_expirations,
             payload_bytes: u64::from(job.payload_bytes),
-            inputs: extra.inputs,
-            fingerprint: extra.fingerprint,
-            failure: extra.failure,
-            graph: extra.graph,
-            tags: extra.tags,
-            labels: extra.labels,
-            tracked: extra.tracked,
-            unique: extra.unique,
-            schedule: extra.schedule,
-            keep_succeeded: extra.keep_succeeded,
-            keep_failed: extra.keep_failed,
-            progress: extra.progress,
-            last_report: extra.last_report,
-            history: extra.history,
-            history_dropped: extra.history_dropped,
+            inputs: details.inputs,
+            fingerprint: details.fingerprint,
+            failure: details.failure,
+            graph: details.graph,
+            tags: details.tags,
+            labels: details.labels,
+            tracked: details.tracked,
+            unique: details.unique,
+            schedule: details.schedule,
+            keep_succeeded: details.keep_succeeded,
+            keep_failed: details.keep_failed,
+            progress: details.progress,
+            last_report: details.last_report,
+            history: details.history,
+            history_dropped: details.history_dropped,
             finished: None,
         }
     }
 
     /// Appends to a live job's history, which keeps its first entry and the newest others.
-    pub(crate) fn note(&mut self, key: JobKey, entry: HistoryEntry) {
+    pub(crate) fn append_history(&mut self, key: JobKey, entry: HistoryEntry) {
         let space = self.space_of_job(key);
         let max = usize::try_from(self.spaces[space.at()].settings.history_max)
             .unwrap_or(usize::MAX)
@@ -440,19 +440,19 @@ impl Engine {
         let queue = self.queues[self.job(key).queue.at()].name.clone();
         let job = self.job_mut(key);
         let created_at = job.created_at;
-        let extra = job.extra_mut();
-        if extra.history.is_empty() {
+        let details = job.details_mut();
+        if details.history.is_empty() {
             let what = What::Enqueued { queue };
-            extra.history.push(HistoryEntry {
+            details.history.push(HistoryEntry {
                 at: created_at,
                 what,
             });
         }
-        while extra.history.len() >= max {
-            extra.history.remove(1);
-            extra.history_dropped += 1;
+        while details.history.len() >= max {
+            details.history.remove(1);
+            details.history_dropped += 1;
         }
-        extra.history.push(entry);
+        details.history.push(entry);
     }
 
     /// Ends a live job with a failure.
@@ -466,7 +466,7 @@ impl Engine {
     ) {
         let worker = self.job(key).lease().map(|lease| lease.worker.clone());
         let reason = group.to_text().into_owned();
-        self.job_mut(key).extra_mut().failure = Some(Failure {
+        self.job_mut(key).details_mut().failure = Some(Failure {
             group,
             message,
             at: now.wall,

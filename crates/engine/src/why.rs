@@ -5,8 +5,8 @@ use ganger_types::reply::{Explanation, Reason};
 use ganger_types::{JobId, JobKey, JobRecord, JobState, Namespace, Now, Rejection, What};
 
 use crate::engine::Engine;
+use crate::finished_index::FinishedIndex;
 use crate::job::Job;
-use crate::past::Past;
 
 /// Jobs counted ahead of one, at most.
 const COUNTED_MAX: usize = 10_000;
@@ -19,7 +19,7 @@ impl Engine {
         now: Now,
         namespace: &Namespace,
         id: &JobId,
-        known: &Past,
+        known: &FinishedIndex,
     ) -> Result<Explanation, Rejection> {
         let Some(key) = self.find_job(namespace, id) else {
             return match known.find(namespace, id) {
@@ -125,7 +125,7 @@ impl Engine {
 }
 
 fn not_before(now: Now, job: &Job) -> Reason {
-    let due = job.extra.as_deref().and_then(|extra| extra.due);
+    let due = job.details.as_deref().and_then(|details| details.due);
     let at = due.map_or(now.wall, |due| due.expected_at(now));
     let is_retry = !ended_released(job);
     Reason::NotBefore {
@@ -145,7 +145,7 @@ fn runs(now: Now, job: &Job) -> Reason {
 
 /// Whether the last attempt was given back, rather than failed.
 fn ended_released(job: &Job) -> bool {
-    let history = job.extra.as_deref().map(|extra| &extra.history[..]);
+    let history = job.details.as_deref().map(|details| &details.history[..]);
     let mut entries = history.unwrap_or_default().iter().rev();
     let last = entries.find_map(|entry| match &entry.what {
         What::Attempt { end, .. } => Some(end),
@@ -155,8 +155,8 @@ fn ended_released(job: &Job) -> bool {
 }
 
 fn was_released(job: &Job) -> Option<Reason> {
-    let extra = job.extra.as_deref()?;
-    let (worker, reason) = extra
+    let details = job.details.as_deref()?;
+    let (worker, reason) = details
         .history
         .iter()
         .rev()
@@ -168,8 +168,8 @@ fn was_released(job: &Job) -> Option<Reason> {
             } => Some((worker.clone(), reason.clone())),
             _ => None,
         })?;
-    (extra.releases > 0).then_some(Reason::Released {
-        times: extra.releases,
+    (details.releases > 0).then_some(Reason::Released {
+        times: details.releases,
         worker,
         reason,
     })

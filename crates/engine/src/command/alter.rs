@@ -12,8 +12,8 @@ use super::enqueue::at_most;
 use super::fail::cut;
 use crate::Effects;
 use crate::engine::Engine;
+use crate::finished_index::FinishedIndex;
 use crate::names::SpaceIndex;
-use crate::past::Past;
 use crate::transition::Move;
 
 impl Engine {
@@ -21,7 +21,7 @@ impl Engine {
         &mut self,
         now: Now,
         cmd: Alter,
-        known: &Past,
+        known: &FinishedIndex,
         out: &mut Effects,
     ) -> Answer {
         let id = cmd.job.clone().ok_or(Rejection::OutOfRange {
@@ -40,12 +40,12 @@ impl Engine {
                 .ok_or_else(|| self.not_ours(&cmd.namespace, &id))?;
             return self.alter_finished(now, &cmd, record, out);
         };
-        let (state, extra) = (self.job(key).state, self.job(key).extra.as_deref());
+        let (state, details) = (self.job(key).state, self.job(key).details.as_deref());
         check_state(&cmd, state)?;
         check_trimmings(
             &cmd,
-            extra.map_or(&[], |extra| &extra.tags),
-            extra.map_or(&[], |extra| &extra.labels),
+            details.map_or(&[], |details| &details.tags),
+            details.map_or(&[], |details| &details.labels),
         )?;
 
         self.check_new_queues(&cmd.namespace, &cmd.queue)?;
@@ -57,18 +57,18 @@ impl Engine {
             job.payload_bytes = u32::try_from(payload.len()).expect("payloads were checked");
         }
         let job_id = job.id();
-        let mut tags = job.extra_mut().tags.clone();
+        let mut tags = job.details_mut().tags.clone();
         self.change_tags(space, &mut tags, &cmd);
-        let extra = self.job_mut(key).extra_mut();
-        extra.tags.clone_from(&tags);
-        change_labels(&mut extra.labels, &cmd);
+        let details = self.job_mut(key).details_mut();
+        details.tags.clone_from(&tags);
+        change_labels(&mut details.labels, &cmd);
         if let Some(tracked) = cmd.tracked {
-            extra.tracked = tracked;
+            details.tracked = tracked;
             self.track(now, space, job_id, tracked, out);
         }
         if let Some((mut text, data)) = cmd.note {
             cut(&mut text, MESSAGE_BYTES_MAX);
-            self.note(
+            self.append_history(
                 key,
                 HistoryEntry {
                     at: now.wall,
@@ -111,7 +111,7 @@ impl Engine {
             let what = What::Enqueued {
                 queue: queue.clone(),
             };
-            self.note(key, HistoryEntry { at: now.wall, what });
+            self.append_history(key, HistoryEntry { at: now.wall, what });
         }
         self.reindex(key, |job| {
             job.priority = cmd.priority.unwrap_or(job.priority);
@@ -142,7 +142,7 @@ impl Engine {
             Start::At(at) => Due::Wall(at),
         };
         if self.job(key).state == JobState::Blocked {
-            self.job_mut(key).extra_mut().due = Some(due);
+            self.job_mut(key).details_mut().due = Some(due);
             return;
         }
         let to = if due.is_past(now) {

@@ -12,7 +12,7 @@ use super::enqueue::at_most;
 use super::fail::cut;
 use crate::Effects;
 use crate::engine::Engine;
-use crate::past::Past;
+use crate::finished_index::FinishedIndex;
 use crate::transition::Move;
 
 impl Engine {
@@ -20,7 +20,7 @@ impl Engine {
         &mut self,
         now: Now,
         cmd: &Cancel,
-        known: &Past,
+        known: &FinishedIndex,
         out: &mut Effects,
     ) -> Answer {
         let (keys, skipped) = match &cmd.jobs {
@@ -63,7 +63,7 @@ impl Engine {
         now: Now,
         namespace: &Namespace,
         ids: Vec<JobId>,
-        known: &Past,
+        known: &FinishedIndex,
         out: &mut Effects,
     ) -> (u64, Vec<JobId>) {
         let is_of_qless =
@@ -135,7 +135,7 @@ impl Engine {
         &self,
         namespace: &Namespace,
         ids: &[JobId],
-        known: &Past,
+        known: &FinishedIndex,
     ) -> Result<(), Rejection> {
         let [id] = ids else {
             return Ok(());
@@ -189,7 +189,7 @@ impl Engine {
         let count = u64::try_from(keys.len()).unwrap_or(u64::MAX);
         for key in keys {
             self.end_attempt(now, key, AttemptEnd::TimedOut);
-            self.note(
+            self.append_history(
                 key,
                 HistoryEntry {
                     at: now.wall,

@@ -11,7 +11,7 @@ use super::enqueue::at_most;
 use super::report::{Standing, ended, goes_on};
 use crate::Effects;
 use crate::engine::Engine;
-use crate::past::Past;
+use crate::finished_index::FinishedIndex;
 use crate::transition::Move;
 
 impl Engine {
@@ -19,7 +19,7 @@ impl Engine {
         &mut self,
         now: Now,
         cmd: Complete,
-        known: &Past,
+        known: &FinishedIndex,
         out: &mut Effects,
     ) -> Answer {
         if self.is_of_qless(&cmd.held, known) {
@@ -68,7 +68,7 @@ impl Engine {
         namespace: &ganger_types::Namespace,
         next: Next,
         limit: u64,
-        known: &Past,
+        known: &FinishedIndex,
     ) -> Result<(Next, Vec<(JobKey, ganger_types::JobId)>), Rejection> {
         check_size(
             "the size of a payload in bytes",
@@ -107,19 +107,19 @@ impl Engine {
         let what = What::Enqueued {
             queue: next.queue.clone(),
         };
-        self.note(key, HistoryEntry { at: now.wall, what });
+        self.append_history(key, HistoryEntry { at: now.wall, what });
         self.change_queue_while_running(now, key, &next.queue, out);
         let job = self.job_mut(key);
         job.attempts_counted = 0;
         if let Some(payload) = &next.payload {
             job.payload_bytes = u32::try_from(payload.len()).expect("payloads were checked");
         }
-        let extra = job.extra_mut();
-        extra.releases = 0;
-        extra.lease_expirations = 0;
-        extra.failure = None;
-        extra.progress = None;
-        extra.due = due;
+        let details = job.details_mut();
+        details.releases = 0;
+        details.lease_expirations = 0;
+        details.failure = None;
+        details.progress = None;
+        details.due = due;
         for (dependency, id) in dependencies {
             self.depend(key, *dependency, id.clone(), FailurePolicy::Wait, out);
         }

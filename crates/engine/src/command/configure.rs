@@ -149,12 +149,12 @@ impl Engine {
             self.end_attempt(now, *key, end);
             let job = self.job_mut(*key);
             let at = job.ready_at;
-            if job.extra_mut().releases < RELEASES_MAX {
+            if job.details_mut().releases < RELEASES_MAX {
                 job.attempts_counted -= 1;
             }
-            let extra = job.extra_mut();
-            extra.releases += 1;
-            let is_ahead = extra.is_ahead;
+            let details = job.details_mut();
+            details.releases += 1;
+            let is_ahead = details.is_ahead;
             self.transition(now, *key, Move::Ready { at, is_ahead }, &reason, out);
         }
         self.spaces[space.at()].workers.remove(&cmd.worker);

@@ -11,8 +11,8 @@ use super::cancel::check_bulk;
 use crate::Effects;
 use crate::endings::DEPENDENCY_GROUP;
 use crate::engine::Engine;
+use crate::finished_index::FinishedIndex;
 use crate::names::QueueIndex;
-use crate::past::Past;
 use crate::space::outcome_place;
 
 /// Finished jobs of one queue and outcome are looked for again once this part of their age has passed.
@@ -27,7 +27,7 @@ impl Engine {
         &mut self,
         now: Now,
         cmd: &Delete,
-        known: &Past,
+        known: &FinishedIndex,
         out: &mut Effects,
     ) -> Answer {
         check_bulk(cmd.jobs.len())?;
@@ -98,7 +98,7 @@ impl Engine {
         now: Now,
         namespace: &ganger_types::Namespace,
         id: &JobId,
-        known: &Past,
+        known: &FinishedIndex,
         out: &mut Effects,
     ) -> bool {
         let Some(record) = known.find(namespace, id) else {
@@ -189,7 +189,7 @@ impl Engine {
         let mut queries = Vec::new();
         for place in 0..self.queues.len() {
             for outcome in [Outcome::Succeeded, Outcome::Failed, Outcome::Cancelled] {
-                self.look_for_retirees(now, QueueIndex::new(place), outcome, &mut queries);
+                self.find_expired(now, QueueIndex::new(place), outcome, &mut queries);
             }
         }
         if self.may_judge_age(now) {
@@ -198,7 +198,7 @@ impl Engine {
         queries
     }
 
-    fn look_for_retirees(
+    fn find_expired(
         &mut self,
         now: Now,
         index: QueueIndex,

@@ -10,8 +10,8 @@ use ganger_types::{
 use super::enqueue::at_most;
 use crate::Effects;
 use crate::engine::Engine;
+use crate::finished_index::FinishedIndex;
 use crate::index::Edge;
-use crate::past::Past;
 use crate::peers::RemoteEdge;
 
 impl Engine {
@@ -19,7 +19,7 @@ impl Engine {
         &mut self,
         _now: Now,
         cmd: &AddDependencies,
-        known: &Past,
+        known: &FinishedIndex,
         out: &mut Effects,
     ) -> Answer {
         let key = self.blocked(&cmd.namespace, &cmd.job, known)?;
@@ -57,7 +57,7 @@ impl Engine {
         cmd: &RemoveDependencies,
         out: &mut Effects,
     ) -> Answer {
-        let key = self.blocked(&cmd.namespace, &cmd.job, &Past::default())?;
+        let key = self.blocked(&cmd.namespace, &cmd.job, &FinishedIndex::default())?;
         let named = |engine: &Self, dependency: JobKey| match &cmd.on {
             None => true,
             Some(ids) => ids.iter().any(|id| {
@@ -101,9 +101,9 @@ impl Engine {
             self.edges.remove(key, slot);
             out.changes.push(Change::RemoveInput { job: key, slot });
         }
-        let extra = self.job_mut(key).extra_mut();
-        extra.missing -= count;
-        if extra.missing == 0 {
+        let details = self.job_mut(key).details_mut();
+        details.missing -= count;
+        if details.missing == 0 {
             self.unblock(now, key, out);
         }
         Ok(Reply::Changed {
@@ -116,7 +116,7 @@ impl Engine {
         &self,
         namespace: &Namespace,
         id: &JobId,
-        known: &Past,
+        known: &FinishedIndex,
     ) -> Result<JobKey, Rejection> {
         let needed = "only a blocked job's dependencies can be changed";
         let Some(key) = self.find_job(namespace, id) else {
@@ -148,7 +148,7 @@ impl Engine {
         &self,
         namespace: &Namespace,
         ids: &[JobId],
-        known: &Past,
+        known: &FinishedIndex,
     ) -> Result<Vec<(JobKey, JobId)>, Rejection> {
         let mut unmet = Vec::new();
         for id in ids {
@@ -227,7 +227,7 @@ impl Engine {
                 is_delivered: false,
             },
         );
-        self.job_mut(key).extra_mut().missing += 1;
+        self.job_mut(key).details_mut().missing += 1;
         let state = InputState::Missing {
             dependency,
             id,
@@ -246,7 +246,7 @@ impl Engine {
 fn refuse_endings(
     policy: FailurePolicy,
     mut dependencies: Vec<(JobKey, JobId)>,
-    known: &Past,
+    known: &FinishedIndex,
 ) -> Result<Vec<(JobKey, JobId)>, Rejection> {
     match policy {
         FailurePolicy::Wait => Ok(dependencies),

@@ -21,10 +21,10 @@ use super::fingerprint::Fingerprint;
 use crate::Effects;
 use crate::endings::DEPENDENCY_GROUP;
 use crate::engine::Engine;
+use crate::finished_index::FinishedIndex;
 use crate::index::{Edge, Timer};
-use crate::job::{Extra, Job};
+use crate::job::{Job, JobDetails};
 use crate::names::SpaceIndex;
-use crate::past::Past;
 use crate::peers::RemoteEdge;
 use crate::transition::Move;
 
@@ -63,7 +63,7 @@ impl Engine {
         &mut self,
         now: Now,
         cmd: Enqueue,
-        known: &Past,
+        known: &FinishedIndex,
         out: &mut Effects,
     ) -> Answer {
         if let Some(answer) = self.repeated_submission(now, &cmd)? {
@@ -79,7 +79,7 @@ impl Engine {
         &self,
         now: Now,
         cmd: &Enqueue,
-        known: &Past,
+        known: &FinishedIndex,
     ) -> Result<Vec<Member>, Rejection> {
         let settings = self.settings(&cmd.namespace);
         check_sizes(cmd, &settings, now)?;
@@ -98,7 +98,7 @@ impl Engine {
         now: Now,
         cmd: Enqueue,
         members: &[Member],
-        known: &Past,
+        known: &FinishedIndex,
         out: &mut Effects,
     ) -> Reply {
         let space = self.make_space(&cmd.namespace);
@@ -126,7 +126,7 @@ impl Engine {
         batch: &Batch,
         jobs: Vec<NewJob>,
         (answers, prints): (&[Enqueued], &[Option<u64>]),
-        known: &Past,
+        known: &FinishedIndex,
         out: &mut Effects,
     ) {
         // What a job that is there already waited for may be gone by now.
@@ -228,7 +228,7 @@ impl Engine {
         space: SpaceIndex,
         job: &NewJob,
         jobs: &[Enqueued],
-        known: &Past,
+        known: &FinishedIndex,
     ) -> Vec<PlannedEdge> {
         let namespace = &self.spaces[space.at()].name;
         let data = job
@@ -258,7 +258,7 @@ impl Engine {
         namespace: &ganger_types::Namespace,
         dependency: &Dependency,
         jobs: &[Enqueued],
-        known: &Past,
+        known: &FinishedIndex,
     ) -> Planned {
         let (key, id) = match dependency {
             Dependency::Member(place) => {
@@ -335,7 +335,7 @@ impl Engine {
             attempts_counted: 0,
             payload_bytes: u32::try_from(job.payload.len()).expect("payloads were checked"),
             state: JobState::Blocked,
-            extra: trimmings(&job, fingerprint, batch.graph.as_ref()).map(Box::new),
+            details: details(&job, fingerprint, batch.graph.as_ref()).map(Box::new),
         });
         self.register(now, space, key, &job, answer, out);
         (job.payload, values)
@@ -467,10 +467,10 @@ impl Engine {
         let to = if missing == 0 {
             first
         } else {
-            let extra = self.job_mut(key).extra_mut();
-            extra.missing = missing;
+            let details = self.job_mut(key).details_mut();
+            details.missing = missing;
             if let Move::Scheduled(due) = first {
-                extra.due = Some(due);
+                details.due = Some(due);
             }
             Move::Blocked
         };
@@ -483,8 +483,8 @@ impl Engine {
 }
 
 /// What this job has that few jobs have.
-fn trimmings(job: &NewJob, fingerprint: u64, graph: Option<&Graph>) -> Option<Extra> {
-    let extra = Extra {
+fn details(job: &NewJob, fingerprint: u64, graph: Option<&Graph>) -> Option<JobDetails> {
+    let details = JobDetails {
         id: job.id.clone(),
         name: job.name.clone(),
         deadline: job.deadline,
@@ -498,9 +498,9 @@ fn trimmings(job: &NewJob, fingerprint: u64, graph: Option<&Graph>) -> Option<Ex
         unique: job.unique.as_ref().map(|unique| unique.key.clone()),
         keep_succeeded: job.keep_succeeded,
         keep_failed: job.keep_failed,
-        ..Extra::default()
+        ..JobDetails::default()
     };
-    (!extra.is_plain()).then_some(extra)
+    (!details.is_plain()).then_some(details)
 }
 
 fn first_move(now: Now, job: &NewJob) -> Move {

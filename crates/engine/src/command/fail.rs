@@ -11,7 +11,7 @@ use rand_chacha::rand_core::RngCore;
 use super::report::{Standing, ended, goes_on};
 use crate::Effects;
 use crate::engine::Engine;
-use crate::past::Past;
+use crate::finished_index::FinishedIndex;
 use crate::transition::Move;
 
 impl Engine {
@@ -19,7 +19,7 @@ impl Engine {
         &mut self,
         now: Now,
         mut cmd: Fail,
-        known: &Past,
+        known: &FinishedIndex,
         out: &mut Effects,
     ) -> Answer {
         cut(&mut cmd.message, MESSAGE_BYTES_MAX);
@@ -53,7 +53,7 @@ impl Engine {
         }
         let worker = self.job(key).lease().map(|lease| lease.worker.clone());
         let reason = cmd.group.to_text().into_owned();
-        self.job_mut(key).extra_mut().failure = Some(Failure {
+        self.job_mut(key).details_mut().failure = Some(Failure {
             group: cmd.group,
             message: cmd.message,
             at: now.wall,

@@ -12,7 +12,7 @@ use ganger_types::{Answer, Bytes, KeyCalls, Namespace, Now, Rejection, Reply, li
 
 use crate::Effects;
 use crate::engine::Engine;
-use crate::past::Past;
+use crate::finished_index::FinishedIndex;
 
 /// With these bytes the names of all marks begin.
 const MARK: &[u8] = b"ganger:imported:";
@@ -26,7 +26,7 @@ impl Engine {
         &mut self,
         now: Now,
         cmd: Import,
-        known: &Past,
+        known: &FinishedIndex,
         out: &mut Effects,
     ) -> Answer {
         if cmd.records.len() > limits::IMPORT_RECORDS_MAX {
@@ -48,7 +48,7 @@ impl Engine {
         now: Now,
         namespace: &Namespace,
         record: ImportRecord,
-        known: &Past,
+        known: &FinishedIndex,
         out: &mut Effects,
     ) -> Imported {
         let mark = mark(&record);
@@ -137,7 +137,7 @@ impl Engine {
         now: Now,
         namespace: &Namespace,
         source: JobSource,
-        known: &Past,
+        known: &FinishedIndex,
         out: &mut Effects,
     ) -> Imported {
         let command = Enqueue {

@@ -23,7 +23,7 @@ impl Engine {
         if let Some(grants) = self.repeated_request(now, space, worker, cmd) {
             return Ok(Reply::Leased(grants));
         }
-        let queues = self.note_interest(now, space, cmd);
+        let queues = self.record_interest(now, space, cmd);
         let mut grants = Vec::new();
         let jobs_max = usize::try_from(cmd.jobs_max).unwrap_or(usize::MAX);
         while grants.len() < jobs_max {
@@ -58,7 +58,7 @@ impl Engine {
     }
 
     /// Remembers that somebody asks, and gives the queues that exist, with their weights.
-    fn note_interest(
+    fn record_interest(
         &mut self,
         now: Now,
         space: SpaceIndex,
@@ -154,9 +154,9 @@ impl Engine {
         let token = self.next_token();
         let job = self.job(key);
         let timeout_at = job
-            .extra
+            .details
             .as_deref()
-            .and_then(|extra| extra.timeout)
+            .and_then(|details| details.timeout)
             .map(|timeout| now.elapsed.after(timeout));
         let lease = LeaseRecord {
             key,
@@ -197,8 +197,8 @@ impl Engine {
         let job = self.job(key);
         let lease = job.lease().expect("a granted job has a lease");
         let queue = &self.queues[job.queue.at()];
-        let extra = job
-            .extra
+        let details = job
+            .details
             .as_deref()
             .expect("a running job has its lease there");
         let retries_max = self.names.retry(job.retry).retries_max;
@@ -212,14 +212,14 @@ impl Engine {
             retries_left: (retries_max + 1).saturating_sub(lease.attempts_counted),
             token: lease.token,
             lease_for: lease.expires_at.since(lease.granted_elapsed),
-            timeout: extra.timeout,
-            deadline: extra.deadline,
+            timeout: details.timeout,
+            deadline: details.deadline,
             created_at: job.created_at,
             priority: job.priority,
-            inputs: extra.inputs,
-            graph: extra.graph.clone(),
-            tags: extra.tags.clone(),
-            labels: extra.labels.clone(),
+            inputs: details.inputs,
+            graph: details.graph.clone(),
+            tags: details.tags.clone(),
+            labels: details.labels.clone(),
         }
     }
 

@@ -7,7 +7,7 @@ use ganger_types::{Answer, Change, Happening, Now, Reply};
 use super::complete::check_size;
 use crate::Effects;
 use crate::engine::Engine;
-use crate::past::Past;
+use crate::finished_index::FinishedIndex;
 
 impl Engine {
     /// A piece that was sent before is recognised by its offset and not written twice.
@@ -15,7 +15,7 @@ impl Engine {
         &mut self,
         now: Now,
         cmd: &AppendLog,
-        known: &Past,
+        known: &FinishedIndex,
         out: &mut Effects,
     ) -> Answer {
         if self.is_of_qless(&cmd.held, known) {
@@ -33,9 +33,9 @@ impl Engine {
 
         let have = self
             .job(key)
-            .extra
+            .details
             .as_deref()
-            .map_or(0, |extra| extra.log_bytes);
+            .map_or(0, |details| details.log_bytes);
         // After a restart nobody knows how much was sent: a piece further on is taken as it comes.
         let have = if have == 0 { cmd.offset } else { have };
         let sent = u64::try_from(cmd.bytes.len()).expect("pieces were checked");
@@ -66,7 +66,7 @@ impl Engine {
                 out,
             );
         }
-        self.job_mut(key).extra_mut().log_bytes = end;
+        self.job_mut(key).details_mut().log_bytes = end;
         Ok(Reply::LogAppended {
             bytes: to,
             dropped: end.saturating_sub(LOG_BYTES_MAX),

@@ -11,7 +11,7 @@ use super::fail::cut;
 use super::report::{Standing, ended, goes_on};
 use crate::Effects;
 use crate::engine::Engine;
-use crate::past::Past;
+use crate::finished_index::FinishedIndex;
 use crate::transition::Move;
 
 /// The failure group of jobs that were given back too often.
@@ -22,7 +22,7 @@ impl Engine {
         &mut self,
         now: Now,
         mut cmd: Release,
-        known: &Past,
+        known: &FinishedIndex,
         out: &mut Effects,
     ) -> Answer {
         if self.is_of_qless(&cmd.held, known) {
@@ -38,9 +38,9 @@ impl Engine {
         self.worker_survived(key);
         let releases = self
             .job(key)
-            .extra
+            .details
             .as_deref()
-            .map_or(0, |extra| extra.releases);
+            .map_or(0, |details| details.releases);
         let counted = !cmd.by_server && (cmd.counted || releases >= RELEASES_MAX);
         let end = AttemptEnd::Released {
             counted,
@@ -51,7 +51,7 @@ impl Engine {
         if !counted {
             job.attempts_counted -= 1;
             if !cmd.by_server {
-                job.extra_mut().releases += 1;
+                job.details_mut().releases += 1;
             }
         }
         if counted && !self.may_retry(now, key, cmd.delay) {
@@ -61,7 +61,10 @@ impl Engine {
         if cmd.keep_place && cmd.delay == Duration::ZERO {
             let job = self.job(key);
             let at = job.ready_at;
-            let is_ahead = job.extra.as_deref().is_some_and(|extra| extra.is_ahead);
+            let is_ahead = job
+                .details
+                .as_deref()
+                .is_some_and(|details| details.is_ahead);
             self.transition(now, key, Move::Ready { at, is_ahead }, &cmd.reason, out);
             return Ok(goes_on(ganger_types::JobState::Ready, Some(now.wall)));
         }

@@ -11,14 +11,14 @@ use super::fail::cut;
 use super::lease::check_lease_for;
 use crate::Effects;
 use crate::engine::Engine;
-use crate::past::Past;
+use crate::finished_index::FinishedIndex;
 
 impl Engine {
     pub(crate) fn renew(
         &mut self,
         now: Now,
         cmd: Renew,
-        known: &Past,
+        known: &FinishedIndex,
         out: &mut Effects,
     ) -> Answer {
         let is_of_qless = self.is_of_qless(&cmd.held, known);
@@ -56,7 +56,7 @@ impl Engine {
         if let Some(mut progress) = cmd.progress {
             cut(&mut progress.message, PROGRESS_MESSAGE_BYTES_MAX);
             let job = self.job_mut(key);
-            job.extra_mut().progress = Some(progress.clone());
+            job.details_mut().progress = Some(progress.clone());
             let id = job.id();
             self.put(key, out);
             self.announce(
@@ -95,7 +95,7 @@ impl Engine {
         let is_kept = self.spaces[space.at()].runs_on_callers_clock();
         self.reindex(key, |job| {
             let lease = job
-                .extra_mut()
+                .details_mut()
                 .lease
                 .as_mut()
                 .expect("the lease was judged live");

@@ -7,7 +7,7 @@ use ganger_types::{JobKey, JobRecord, JobState, Now, Outcome, Rejection, Reply, 
 
 use crate::Effects;
 use crate::engine::Engine;
-use crate::past::Past;
+use crate::finished_index::FinishedIndex;
 
 /// The lease shown is live, or the report is a repeat and this is its answer.
 pub(super) enum Standing {
@@ -21,7 +21,7 @@ impl Engine {
         &self,
         held: &Held,
         kind: ReportKind,
-        known: &Past,
+        known: &FinishedIndex,
     ) -> Result<Standing, Rejection> {
         if let Some(key) = self.live_lease(held) {
             return Ok(Standing::Live(key));
@@ -30,7 +30,9 @@ impl Engine {
             Some(key) => {
                 let job = self.job(key);
                 (
-                    job.extra.as_deref().and_then(|extra| extra.last_report),
+                    job.details
+                        .as_deref()
+                        .and_then(|details| details.last_report),
                     job.state,
                 )
             }
@@ -65,7 +67,7 @@ impl Engine {
     }
 
     /// Why the lease shown is not live.
-    pub(super) fn lease_lost(&self, held: &Held, known: &Past) -> Rejection {
+    pub(super) fn lease_lost(&self, held: &Held, known: &FinishedIndex) -> Rejection {
         let live = self.find_job(&held.namespace, &held.job);
         let end = match (live, known.find(&held.namespace, &held.job)) {
             (Some(key), _) => {
@@ -100,7 +102,7 @@ impl Engine {
         let lease = self.job(key).lease().expect("the lease was judged live");
         let (worker, token) = (lease.worker.clone(), lease.token);
         self.see_worker(now, space, &worker, out);
-        self.job_mut(key).extra_mut().last_report = Some(LastReport { token, kind });
+        self.job_mut(key).details_mut().last_report = Some(LastReport { token, kind });
     }
 
     /// The worker reported, so the count of lease expirations in a row starts over. A policy that bounds all losses of
@@ -108,7 +110,7 @@ impl Engine {
     pub(super) fn worker_survived(&mut self, key: JobKey) {
         let job = self.job(key);
         if self.names.retry(job.retry).lease_expirations_max.is_none() {
-            self.job_mut(key).extra_mut().lease_expirations = 0;
+            self.job_mut(key).details_mut().lease_expirations = 0;
         }
     }
 }

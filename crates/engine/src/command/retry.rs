@@ -11,11 +11,11 @@ use ganger_types::{
 use super::cancel::check_bulk;
 use crate::Effects;
 use crate::engine::Engine;
+use crate::finished_index::FinishedIndex;
 use crate::followers::followers;
 use crate::index::Edge;
-use crate::job::{Extra, Job};
+use crate::job::{Job, JobDetails};
 use crate::names::SpaceIndex;
-use crate::past::Past;
 use crate::transition::Move;
 
 /// How far a retry reaches.
@@ -55,7 +55,7 @@ impl Engine {
         &mut self,
         now: Now,
         cmd: &Retry,
-        known: &Past,
+        known: &FinishedIndex,
         out: &mut Effects,
     ) -> Answer {
         check_bulk(cmd.jobs.len())?;
@@ -132,7 +132,7 @@ impl Engine {
         now: Now,
         named: &[&'a JobRecord],
         plan: &RetryPlan,
-        known: &Past<'a>,
+        known: &FinishedIndex<'a>,
         out: &mut Effects,
     ) -> RetryOutcome<'a> {
         let followers = plan.followers.iter();
@@ -183,7 +183,7 @@ impl Engine {
     fn retryable<'a>(
         &self,
         records: &[&'a JobRecord],
-        known: &Past,
+        known: &FinishedIndex,
         skipped: &mut Vec<JobId>,
     ) -> Vec<&'a JobRecord> {
         let mut coming: BTreeSet<JobKey> = records.iter().map(|record| record.key).collect();
@@ -218,7 +218,12 @@ impl Engine {
 
     /// Whether an input of a retried job can still come, or is there. The result of a dependency whose
     /// retention has passed is gone.
-    fn can_be_had(&self, input: &InputState, coming: &BTreeSet<JobKey>, known: &Past) -> bool {
+    fn can_be_had(
+        &self,
+        input: &InputState,
+        coming: &BTreeSet<JobKey>,
+        known: &FinishedIndex,
+    ) -> bool {
         let (dependency, may_wait) = match input {
             InputState::Missing {
                 policy: FailurePolicy::Ignore,
@@ -242,7 +247,7 @@ impl Engine {
 
     /// Jobs that would wait, at any distance, for themselves, or for such ones: since they ended, others may
     /// have come to wait for them whom they wait for.
-    fn in_circles(&self, coming: &BTreeSet<JobKey>, known: &Past) -> Vec<JobKey> {
+    fn in_circles(&self, coming: &BTreeSet<JobKey>, known: &FinishedIndex) -> Vec<JobKey> {
         let dependencies = |job: JobKey| -> Vec<JobKey> {
             if !coming.contains(&job) {
                 return self
@@ -336,14 +341,14 @@ impl Engine {
             state: JobState::Blocked,
             ..job
         });
-        let extra = self.job_mut(record.key).extra_mut();
-        extra.releases = 0;
-        extra.lease_expirations = 0;
-        extra.unique = None;
-        extra.progress = None;
-        extra.due = None;
-        extra.deadline = extra.deadline.filter(|deadline| *deadline > now.wall);
-        self.note(
+        let details = self.job_mut(record.key).details_mut();
+        details.releases = 0;
+        details.lease_expirations = 0;
+        details.unique = None;
+        details.progress = None;
+        details.due = None;
+        details.deadline = details.deadline.filter(|deadline| *deadline > now.wall);
+        self.append_history(
             record.key,
             HistoryEntry {
                 at: now.wall,
@@ -359,7 +364,7 @@ impl Engine {
         now: Now,
         record: &JobRecord,
         reach: &RetryScope,
-        known: &Past,
+        known: &FinishedIndex,
         out: &mut Effects,
     ) {
         let key = record.key;
@@ -403,7 +408,7 @@ impl Engine {
                 });
             }
         }
-        self.job_mut(key).extra_mut().missing = missing;
+        self.job_mut(key).details_mut().missing = missing;
         let to = if missing > 0 {
             Move::Blocked
         } else {
@@ -417,7 +422,7 @@ impl Engine {
     }
 
     /// What an input of a retried job is from now on; `None` if it never was an edge, or is none any more.
-    fn renewed(&self, input: &InputState, known: &Past) -> Option<InputState> {
+    fn renewed(&self, input: &InputState, known: &FinishedIndex) -> Option<InputState> {
         let (dependency, id, policy) = match input {
             InputState::Missing {
                 dependency,
@@ -474,7 +479,7 @@ impl Engine {
     }
 }
 
-fn has_succeeded(known: &Past, key: JobKey) -> bool {
+fn has_succeeded(known: &FinishedIndex, key: JobKey) -> bool {
     known
         .by_key(key)
         .and_then(|record| record.finished.as_ref())
@@ -487,7 +492,7 @@ pub(crate) fn job_of(
     queue: crate::names::QueueIndex,
     engine: &mut Engine,
 ) -> Job {
-    let extra = Extra {
+    let details = JobDetails {
         id: record.id_is_given.then(|| record.id.clone()),
         name: record.name.clone(),
         due: record.due,
@@ -528,6 +533,6 @@ pub(crate) fn job_of(
         attempts_counted: record.attempts_counted,
         payload_bytes: u32::try_from(record.payload_bytes).unwrap_or(u32::MAX),
         state: record.state,
-        extra: (!extra.is_plain()).then(|| Box::new(extra)),
+        details: (!details.is_plain()).then(|| Box::new(details)),
     }
 }

@@ -12,9 +12,9 @@ use ganger_types::{
 use super::enqueue::{at_most, check_named, check_retry};
 use crate::Effects;
 use crate::engine::Engine;
+use crate::finished_index::FinishedIndex;
 use crate::index::Timer;
 use crate::names::SpaceIndex;
-use crate::past::Past;
 use crate::recurrence::{Recurrence, check_spec};
 
 /// A run that is found due within this time counts as on time, not as missed.
@@ -238,11 +238,13 @@ impl Engine {
             jobs: vec![job_of(schedule)],
             ..Enqueue::default()
         };
-        let Reply::Enqueued { jobs, .. } = self.enqueue(now, cmd, &Past::default(), out)? else {
+        let Reply::Enqueued { jobs, .. } =
+            self.enqueue(now, cmd, &FinishedIndex::default(), out)?
+        else {
             return Ok(());
         };
         let job = &jobs[0];
-        self.job_mut(job.key).extra_mut().schedule = Some(schedule.id.clone());
+        self.job_mut(job.key).details_mut().schedule = Some(schedule.id.clone());
         self.put(job.key, out);
         schedule.runs += 1;
         schedule.last_job = Some(JobId::clone(&job.id));

@@ -15,7 +15,7 @@ use ganger_types::{
 
 use super::work_queue::{ITEM, QUEUE, Standing, joined, readings};
 use super::{KeySpace, Keys};
-use crate::guests::{Looked, Measure, NO_TOKEN, asks_for, short};
+use crate::guests::{GuestScan, Measure, NO_TOKEN, asks_for, short};
 
 /// Elements counted ahead of an item, at most.
 const COUNTED_MAX: usize = 10_000;
@@ -25,11 +25,11 @@ struct Item<'a> {
     queue: Bytes,
     id: Bytes,
     data: &'a Bytes,
-    stand: Stand<'a>,
+    stand: ItemPlace<'a>,
 }
 
 /// Where an item stands, by its lease first, then by its lists.
-enum Stand<'a> {
+enum ItemPlace<'a> {
     /// Somebody works on it until then, or forever.
     Leased(Option<Elapsed>, &'a Bytes),
     Ready,
@@ -39,7 +39,7 @@ enum Stand<'a> {
     Staged,
 }
 
-impl Stand<'_> {
+impl ItemPlace<'_> {
     /// A client that takes an element out of the main list counts as working on it, so that counts of jobs agree
     /// with the lengths of lists.
     fn state(&self) -> JobState {
@@ -81,15 +81,15 @@ impl Keys {
         query: &JobQuery,
         after: Option<(&Bytes, &Bytes)>,
         measure: Measure,
-    ) -> Looked {
+    ) -> GuestScan {
         let has_words = query.tag.is_some() || query.schedule.is_some() || query.group.is_some();
         let Some(space) = self.spaces.get(&query.namespace) else {
-            return Looked::NONE;
+            return GuestScan::NONE;
         };
         if has_words || query.failure_text.is_some() {
-            return Looked::NONE;
+            return GuestScan::NONE;
         }
-        let mut looked = Looked::NONE;
+        let mut looked = GuestScan::NONE;
         let from = after.map_or(Bound::Unbounded, |(queue, _)| {
             Bound::Included(queue.clone())
         });
@@ -124,18 +124,18 @@ impl Keys {
         let item = space.find_item(id, now.elapsed)?;
         let settings = self.upkeep.settings();
         let reasons = match item.stand {
-            Stand::Leased(until, session) => vec![Reason::KeyLeased {
+            ItemPlace::Leased(until, session) => vec![Reason::KeyLeased {
                 session: String::from_utf8_lossy(session).into_owned(),
                 left: until.map(|until| until.since(now.elapsed)),
                 goes_back: settings.put_back_after.is_some(),
             }],
-            Stand::Taken => vec![Reason::KeyTaken {
+            ItemPlace::Taken => vec![Reason::KeyTaken {
                 back_after: settings.put_back_after,
             }],
-            Stand::Staged => vec![Reason::KeyStaged {
+            ItemPlace::Staged => vec![Reason::KeyStaged {
                 queued_after: settings.rescue_after,
             }],
-            Stand::Ready => vec![space.place_in_line(&item)],
+            ItemPlace::Ready => vec![space.place_in_line(&item)],
         };
         Some(Explanation {
             job: id.clone(),
@@ -174,10 +174,10 @@ impl KeySpace {
         let lists = self.lists_of(queue)?;
         let stand = match self.standing(queue, id, now) {
             Standing::Gone => return None,
-            Standing::Leased(until, session) => Stand::Leased(until, session),
-            Standing::Free if lists.in_main(id) => Stand::Ready,
-            Standing::Free if lists.in_processing(id) => Stand::Taken,
-            Standing::Free => Stand::Staged,
+            Standing::Leased(until, session) => ItemPlace::Leased(until, session),
+            Standing::Free if lists.in_main(id) => ItemPlace::Ready,
+            Standing::Free if lists.in_processing(id) => ItemPlace::Taken,
+            Standing::Free => ItemPlace::Staged,
         };
         Some(Item {
             queue: queue.clone(),
@@ -247,8 +247,8 @@ fn view(space: &KeySpace, now: Now, namespace: &Namespace, item: &Item<'_>) -> O
     };
     let record = record(namespace, id, item)?;
     let lease = match item.stand {
-        Stand::Leased(until, session) => Some(lease(&record, now, until, session)),
-        Stand::Taken | Stand::Ready | Stand::Staged => None,
+        ItemPlace::Leased(until, session) => Some(lease(&record, now, until, session)),
+        ItemPlace::Taken | ItemPlace::Ready | ItemPlace::Staged => None,
     };
     Some(GuestView {
         record,

@@ -3,7 +3,7 @@
 use ganger_types::keys::{Expiry, KeyCall, KeyError, KeyKind, KeyReply, TimeLeft};
 use ganger_types::{Bytes, Elapsed, limits};
 
-use super::Desk;
+use super::KeyContext;
 
 pub(super) type Called = Result<KeyReply, KeyError>;
 
@@ -18,7 +18,7 @@ pub(super) enum Until {
     Kept,
 }
 
-impl Desk<'_> {
+impl KeyContext<'_> {
     /// Applies one call.
     pub(super) fn call(&mut self, call: KeyCall) -> Called {
         match call {

@@ -6,12 +6,12 @@ use ganger_types::{Bytes, Change};
 use super::calls::{Called, number_of, within};
 use super::list::List;
 use super::spent::check_bytes;
-use super::{Desk, Value};
+use super::{KeyContext, Value};
 
 /// Steps to move an element to another place of its list.
 const STEPS_OF_A_MOVE: usize = 256;
 
-impl Desk<'_> {
+impl KeyContext<'_> {
     /// Applies a call on lists.
     pub(super) fn call_list(&mut self, call: KeyCall) -> Called {
         match call {

@@ -6,7 +6,7 @@ use ganger_types::Bytes;
 use ganger_types::keys::{KeyError, KeyKind, KeyReply};
 use ganger_types::limits::{KEY_PAGE_KEYS_MAX, KEY_PAGE_STEPS_MAX};
 
-use super::Desk;
+use super::KeyContext;
 use super::calls::Called;
 use super::glob::Glob;
 
@@ -17,7 +17,7 @@ fn compiled(pattern: &[u8]) -> Result<Glob, KeyError> {
     Glob::new(pattern).ok_or(KeyError::PatternTooLong)
 }
 
-impl Desk<'_> {
+impl KeyContext<'_> {
     /// Names that match, in order of their bytes.
     pub(super) fn names(
         &mut self,

@@ -5,9 +5,9 @@ use ganger_types::keys::{Condition, Expiry, KeyError, KeyReply};
 
 use super::calls::{Called, Until, number_of, within};
 use super::spent::check_bytes;
-use super::{Desk, Value};
+use super::{KeyContext, Value};
 
-impl Desk<'_> {
+impl KeyContext<'_> {
     /// The string of a key, with its number.
     pub(super) fn string(&self, key: &Bytes) -> Result<Option<(u64, &Bytes)>, KeyError> {
         match self.space.find(key) {

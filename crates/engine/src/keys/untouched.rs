@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use ganger_types::keys::{End, KeyCall, KeyReply};
 use ganger_types::{Bytes, Elapsed};
 
-use super::Desk;
+use super::KeyContext;
 use super::calls::Called;
 use super::work_queue::{
     ITEM, LEASES, PROCESSING, QUEUE, Standing, joined, readings, work_queue_of,
@@ -48,7 +48,7 @@ impl Untouched {
     }
 }
 
-impl Desk<'_> {
+impl KeyContext<'_> {
     /// An element went from one list to another: notes it if that takes an item from its queue to be worked on.
     pub(super) fn took(&mut self, from: &Bytes, to: &Bytes, end: End, id: &Bytes) {
         let (Some(queue), true) = (from.strip_suffix(QUEUE), self.upkeep.puts_back()) else {

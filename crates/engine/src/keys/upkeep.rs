@@ -13,12 +13,12 @@ use ganger_types::{Bytes, Elapsed, Namespace, Now};
 use super::work_queue::{
     ITEM, LEASES, PROCESSING, QUEUE, Standing, is_item_like, joined, readings, work_queue_of,
 };
-use super::{Desk, Keys, Value};
+use super::{KeyContext, Keys, Value};
 use crate::Effects;
 
 /// What is to be looked at.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Look {
+enum UpkeepCheck {
     /// An id that was put into a list of processing: its queue, and the id.
     Processing(Bytes, Bytes),
     /// A key that may be an item in no list.
@@ -29,7 +29,7 @@ enum Look {
 #[derive(Debug)]
 pub(super) struct Upkeep {
     settings: KeyUpkeep,
-    looks: Looks,
+    looks: UpkeepChecks,
     /// When it began, and the last revision of a key then: a holder of an earlier lease may not have been able to renew
     /// it, and has the grace from then.
     begun_at: (Elapsed, u64),
@@ -38,17 +38,17 @@ pub(super) struct Upkeep {
 
 /// Each look once, by when it is due and by what it looks at.
 #[derive(Debug, Default)]
-struct Looks {
-    due: BTreeSet<(Elapsed, Namespace, Look)>,
-    at: BTreeMap<(Namespace, Look), Elapsed>,
+struct UpkeepChecks {
+    due: BTreeSet<(Elapsed, Namespace, UpkeepCheck)>,
+    at: BTreeMap<(Namespace, UpkeepCheck), Elapsed>,
 }
 
-impl Looks {
+impl UpkeepChecks {
     fn next_due(&self) -> Option<Elapsed> {
         self.due.first().map(|(at, ..)| *at)
     }
 
-    fn pop_first(&mut self) -> Option<(Namespace, Look)> {
+    fn pop_first(&mut self) -> Option<(Namespace, UpkeepCheck)> {
         let (_, namespace, look) = self.due.pop_first()?;
         let what = (namespace, look);
         self.at.remove(&what);
@@ -56,7 +56,7 @@ impl Looks {
     }
 
     /// Looks then, and at no other time.
-    fn set(&mut self, at: Elapsed, namespace: &Namespace, look: Look) {
+    fn set(&mut self, at: Elapsed, namespace: &Namespace, look: UpkeepCheck) {
         let what = (namespace.clone(), look);
         if let Some(old) = self.at.insert(what.clone(), at) {
             self.due.remove(&(old, what.0.clone(), what.1.clone()));
@@ -65,7 +65,7 @@ impl Looks {
     }
 
     /// Looks then at the latest.
-    fn set_latest(&mut self, at: Elapsed, namespace: &Namespace, look: Look) {
+    fn set_latest(&mut self, at: Elapsed, namespace: &Namespace, look: UpkeepCheck) {
         let what = (namespace.clone(), look);
         if self.at.get(&what).is_none_or(|old| *old > at) {
             self.set(at, namespace, what.1);
@@ -77,7 +77,7 @@ impl Default for Upkeep {
     fn default() -> Self {
         Self {
             settings: KeyUpkeep::OFF,
-            looks: Looks::default(),
+            looks: UpkeepChecks::default(),
             begun_at: (Elapsed::default(), 0),
             counts: UpkeepCounts::default(),
         }
@@ -88,7 +88,7 @@ impl Keys {
     /// Begins the upkeep: all that is there is looked at when its grace is over.
     pub(crate) fn begin_upkeep(&mut self, now: Elapsed, settings: KeyUpkeep) {
         self.upkeep.settings = settings;
-        self.upkeep.looks = Looks::default();
+        self.upkeep.looks = UpkeepChecks::default();
         self.upkeep.begun_at = (now, self.counters.revision);
         let mut looks = Vec::new();
         for (namespace, space) in &self.spaces {
@@ -101,7 +101,10 @@ impl Keys {
                     if let Some(queue) = entry.name.strip_suffix(PROCESSING) {
                         let queue = Bytes::copy_from_slice(queue);
                         listed.insert(joined(&queue, ITEM, id));
-                        looks.push((namespace.clone(), Look::Processing(queue, id.clone())));
+                        looks.push((
+                            namespace.clone(),
+                            UpkeepCheck::Processing(queue, id.clone()),
+                        ));
                     } else if let Some(queue) = entry.name.strip_suffix(QUEUE) {
                         listed.insert(joined(queue, ITEM, id));
                     }
@@ -109,7 +112,7 @@ impl Keys {
             }
             let strings = space.entries.values().map(|entry| &entry.name);
             let staged = strings.filter(|name| is_item_like(name) && !listed.contains(*name));
-            looks.extend(staged.map(|name| (namespace.clone(), Look::Staged(name.clone()))));
+            looks.extend(staged.map(|name| (namespace.clone(), UpkeepCheck::Staged(name.clone()))));
         }
         for (namespace, look) in looks {
             self.upkeep.arm(now, &namespace, look);
@@ -123,8 +126,8 @@ impl Keys {
         };
         let mut desk = self.desk(&namespace, now, out);
         match look {
-            Look::Processing(queue, id) => desk.look_at_processing(queue, id),
-            Look::Staged(item) => desk.look_at_staged(item),
+            UpkeepCheck::Processing(queue, id) => desk.look_at_processing(queue, id),
+            UpkeepCheck::Staged(item) => desk.look_at_staged(item),
         }
     }
 
@@ -157,25 +160,25 @@ impl Upkeep {
         self.counts.returned += 1;
     }
 
-    fn arm(&mut self, now: Elapsed, namespace: &Namespace, look: Look) {
+    fn arm(&mut self, now: Elapsed, namespace: &Namespace, look: UpkeepCheck) {
         if let Some(grace) = self.grace(&look) {
             self.looks.set(now.after(grace), namespace, look);
         }
     }
 
-    fn grace(&self, look: &Look) -> Option<Duration> {
+    fn grace(&self, look: &UpkeepCheck) -> Option<Duration> {
         match look {
-            Look::Processing(..) => self.settings.put_back_after,
-            Look::Staged(_) => self.settings.rescue_after,
+            UpkeepCheck::Processing(..) => self.settings.put_back_after,
+            UpkeepCheck::Staged(_) => self.settings.rescue_after,
         }
     }
 }
 
-impl Desk<'_> {
+impl KeyContext<'_> {
     /// An id was put into a list.
     pub(super) fn listed(&mut self, list: &Bytes, id: &Bytes) {
         if let Some(queue) = list.strip_suffix(PROCESSING) {
-            let look = Look::Processing(Bytes::copy_from_slice(queue), id.clone());
+            let look = UpkeepCheck::Processing(Bytes::copy_from_slice(queue), id.clone());
             self.upkeep.arm(self.now.elapsed, self.namespace, look);
         }
     }
@@ -209,7 +212,7 @@ impl Desk<'_> {
         let (name, until) = (entry.name.clone(), entry.expires_at);
         for (queue, id) in self.leased(&name) {
             if self.has(&joined(&queue, b"", PROCESSING), &id) {
-                self.look_again(until, Look::Processing(queue, id));
+                self.look_again(until, UpkeepCheck::Processing(queue, id));
             }
         }
     }
@@ -220,14 +223,14 @@ impl Desk<'_> {
         for (queue, id) in self.leased(name) {
             let now = self.now.elapsed;
             if !self.has(&joined(&queue, b"", PROCESSING), &id) {
-                let look = Look::Staged(joined(&queue, ITEM, &id));
+                let look = UpkeepCheck::Staged(joined(&queue, ITEM, &id));
                 if let Some(grace) = self.upkeep.grace(&look) {
                     let looks = &mut self.upkeep.looks;
                     looks.set_latest(now.after(grace), self.namespace, look);
                 }
                 continue;
             }
-            let look = Look::Processing(queue, id);
+            let look = UpkeepCheck::Processing(queue, id);
             let Some(grace) = self.upkeep.grace(&look) else {
                 continue;
             };
@@ -253,7 +256,7 @@ impl Desk<'_> {
 
     fn stage(&mut self, item: Bytes) {
         self.upkeep
-            .arm(self.now.elapsed, self.namespace, Look::Staged(item));
+            .arm(self.now.elapsed, self.namespace, UpkeepCheck::Staged(item));
     }
 
     fn look_at_processing(&mut self, queue: Bytes, id: Bytes) {
@@ -263,7 +266,9 @@ impl Desk<'_> {
         }
         match self.standing_of(&queue, &id) {
             Standing::Gone => {}
-            Standing::Leased(until, _) => self.look_again(until, Look::Processing(queue, id)),
+            Standing::Leased(until, _) => {
+                self.look_again(until, UpkeepCheck::Processing(queue, id));
+            }
             Standing::Free => {
                 self.edit(KeyCall::Remove {
                     key: processing,
@@ -289,7 +294,9 @@ impl Desk<'_> {
             }
             match self.standing_of(&queue, &id) {
                 Standing::Gone => return,
-                Standing::Leased(until, _) => return self.look_again(until, Look::Staged(item)),
+                Standing::Leased(until, _) => {
+                    return self.look_again(until, UpkeepCheck::Staged(item));
+                }
                 Standing::Free => {
                     self.put_in_line(main, End::Left, id);
                     self.upkeep.counts.rescued += 1;
@@ -300,7 +307,7 @@ impl Desk<'_> {
     }
 
     /// When the lease is over; one without an end may be given up any time.
-    fn look_again(&mut self, until: Option<Elapsed>, look: Look) {
+    fn look_again(&mut self, until: Option<Elapsed>, look: UpkeepCheck) {
         match until {
             Some(until) if self.upkeep.grace(&look).is_some() => {
                 self.upkeep.looks.set(until, self.namespace, look);

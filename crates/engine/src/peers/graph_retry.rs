@@ -20,8 +20,8 @@ use ganger_types::{
 use crate::Effects;
 use crate::command::{RetryPlan, RetryScope};
 use crate::engine::Engine;
+use crate::finished_index::FinishedIndex;
 use crate::followers::{Followed, Follows, Members, followers, follows};
-use crate::past::Past;
 
 /// Whether a message may put jobs back.
 pub(super) fn retries(message: &Message) -> bool {
@@ -147,7 +147,7 @@ impl Engine {
         now: Now,
         namespace: &Namespace,
         dependency: &JobId,
-        known: &Past,
+        known: &FinishedIndex,
         out: &mut Effects,
     ) {
         let record = known.find(namespace, dependency);
@@ -158,12 +158,12 @@ impl Engine {
     }
 
     /// Applies a message that is about nothing but a retry.
-    pub(super) fn hear_of_retry(
+    pub(super) fn apply_retry_message(
         &mut self,
         now: Now,
         from: &ShardId,
         message: Message,
-        known: &Past,
+        known: &FinishedIndex,
         out: &mut Effects,
     ) {
         match message {
@@ -199,7 +199,7 @@ impl Engine {
         now: Now,
         record: &JobRecord,
         within: Option<Within>,
-        known: &Past,
+        known: &FinishedIndex,
         out: &mut Effects,
     ) {
         let mut followers = followers(&[record.key], known);
@@ -241,7 +241,7 @@ impl Engine {
         from: &ShardId,
         namespace: Namespace,
         mut retry: GraphRetry,
-        known: &Past,
+        known: &FinishedIndex,
         out: &mut Effects,
     ) {
         let before = *retry.before.get_or_insert(self.meta.next_order);
@@ -282,7 +282,7 @@ fn fallen<'a>(
     by: &JobRef,
     (dependent, slot): (JobKey, u32),
     within: Option<&Within>,
-    known: &Past<'a>,
+    known: &FinishedIndex<'a>,
 ) -> Option<&'a JobRecord> {
     // A message retries the dependents of its sender's jobs only (`rel X7`).
     let waited = known.inputs_of(dependent).iter().any(|row| {

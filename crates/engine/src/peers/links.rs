@@ -10,7 +10,7 @@ use ganger_types::{
 use super::RemoteEdge;
 use crate::Effects;
 use crate::engine::Engine;
-use crate::transition::Ended;
+use crate::transition::EndedJob;
 
 impl Engine {
     /// A job here waits for one elsewhere. Its shard knows that already if both are of one submission.
@@ -164,7 +164,12 @@ impl Engine {
 
     /// Tells the shards whose jobs wait for one that has ended. If it did not succeed, two kinds of jobs stay on the
     /// list: those that wait until it is retried and succeeds, and those that fail with it, to be retried with it.
-    pub(crate) fn tell_dependents_elsewhere(&mut self, now: Now, ended: &Ended, out: &mut Effects) {
+    pub(crate) fn notify_dependents_elsewhere(
+        &mut self,
+        now: Now,
+        ended: &EndedJob,
+        out: &mut Effects,
+    ) {
         if self.peers.is_reading {
             let name = (ended.namespace.clone(), ended.id.clone());
             self.peers.ended_since.insert(name);
@@ -180,27 +185,27 @@ impl Engine {
                 self.remove_dependent(ended.key, &place, out);
             }
             if !is_cancelled {
-                self.tell_of_end(now, ended, &dependent, out);
+                self.notify_end(now, ended, &dependent, out);
             }
         }
     }
 
     /// A job elsewhere came to wait for one that has ended.
-    pub(super) fn tell_late_dependent(
+    pub(super) fn notify_late_dependent(
         &mut self,
         now: Now,
-        ended: &Ended,
+        ended: &EndedJob,
         dependent: &Dependent,
         out: &mut Effects,
     ) {
         if stays_listed(ended, dependent) {
             self.add_dependent(ended.key, dependent.clone(), out);
         }
-        self.tell_of_end(now, ended, dependent, out);
+        self.notify_end(now, ended, dependent, out);
     }
 
     /// Says that a job has ended, to one that does not wait for its retry.
-    fn tell_of_end(&mut self, now: Now, ended: &Ended, dependent: &Dependent, out: &mut Effects) {
+    fn notify_end(&mut self, now: Now, ended: &EndedJob, dependent: &Dependent, out: &mut Effects) {
         let has_succeeded = ended.outcome == Outcome::Succeeded;
         if !has_succeeded && dependent.policy == FailurePolicy::Wait {
             return;
@@ -222,7 +227,7 @@ impl Engine {
     }
 
     /// Whether the graph of a job that has ended is being cancelled on all its shards.
-    fn falls(&self, ended: &Ended) -> bool {
+    fn falls(&self, ended: &EndedJob) -> bool {
         let Some((namespace, graph)) = &self.peers.falling else {
             return false;
         };
@@ -231,7 +236,12 @@ impl Engine {
 
     /// A job that has ended waits for nobody elsewhere any more. If it did not succeed, members of its graph
     /// that nobody else needs are cancelled (`rel G5`).
-    pub(crate) fn let_go_elsewhere(&mut self, now: Now, ended: &Ended, out: &mut Effects) {
+    pub(crate) fn drop_dependencies_elsewhere(
+        &mut self,
+        now: Now,
+        ended: &EndedJob,
+        out: &mut Effects,
+    ) {
         let edges = self.unlink(ended.key);
         let falls = self.falls(ended);
         for (slot, edge) in edges {
@@ -314,6 +324,6 @@ impl Engine {
 
 /// Whether a dependent stays on the list of a dependency that has ended: because it waits for its retry, or because
 /// it fails now and may be retried with it.
-fn stays_listed(ended: &Ended, dependent: &Dependent) -> bool {
+fn stays_listed(ended: &EndedJob, dependent: &Dependent) -> bool {
     ended.outcome != Outcome::Succeeded && dependent.policy != FailurePolicy::Ignore
 }

@@ -17,9 +17,9 @@ use ganger_types::{
 use crate::Effects;
 use crate::command::{Batch, Fingerprint, at_most, edges_of};
 use crate::engine::Engine;
+use crate::finished_index::FinishedIndex;
 use crate::index::Timer;
 use crate::names::SpaceIndex;
-use crate::past::Past;
 
 /// How long an idempotency key is remembered, as for other submissions.
 const IDEMPOTENCY_KEY_FOR: Duration = Duration::from_secs(86_400);
@@ -62,7 +62,7 @@ impl Engine {
         &mut self,
         now: Now,
         mut part: Part,
-        known: &Past,
+        known: &FinishedIndex,
         out: &mut Effects,
     ) -> Answer {
         let name = (part.record.namespace.clone(), part.record.graph.clone());
@@ -155,7 +155,7 @@ impl Engine {
         now: Now,
         cmd: &Enqueue,
         prints: &[u64],
-        known: &Past,
+        known: &FinishedIndex,
     ) -> Result<Vec<(JobKey, JobId)>, Rejection> {
         if self.runs_on_callers_clock(&cmd.namespace) {
             return Err(Rejection::OneShardOnly {
@@ -226,7 +226,7 @@ impl Engine {
         &mut self,
         now: Now,
         cmd: &Decide,
-        known: &Past,
+        known: &FinishedIndex,
         out: &mut Effects,
     ) -> Answer {
         let name = (cmd.namespace.clone(), cmd.graph.clone());
@@ -257,7 +257,7 @@ impl Engine {
         now: Now,
         name: &(Namespace, Graph),
         is_committed: bool,
-        known: &Past,
+        known: &FinishedIndex,
         out: &mut Effects,
     ) {
         let others: Vec<_> = self.peers.parts[name]
@@ -286,7 +286,7 @@ impl Engine {
         &mut self,
         now: Now,
         name: &(Namespace, Graph),
-        known: &Past,
+        known: &FinishedIndex,
         out: &mut Effects,
     ) {
         let mut part = known
@@ -424,7 +424,7 @@ impl Engine {
             }
             self.forget_part(&name, out);
         } else if record.decider == self.shard {
-            self.settle(now, &name, false, &Past::default(), out);
+            self.settle(now, &name, false, &FinishedIndex::default(), out);
         } else {
             let message = Message::Inquire {
                 namespace: name.0.clone(),

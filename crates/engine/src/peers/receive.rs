@@ -12,8 +12,8 @@ use super::graph_retry::retries;
 use crate::Effects;
 use crate::endings::DEPENDENCY_GROUP;
 use crate::engine::Engine;
-use crate::past::Past;
-use crate::transition::Ended;
+use crate::finished_index::FinishedIndex;
+use crate::transition::EndedJob;
 
 impl Engine {
     /// Applies what is new among the messages. A peer that went back in time, or that knows us as later than we
@@ -22,7 +22,7 @@ impl Engine {
         &mut self,
         now: Now,
         cmd: Receive,
-        known: &Past,
+        known: &FinishedIndex,
         out: &mut Effects,
     ) -> Answer {
         if cmd.from == self.shard {
@@ -63,7 +63,7 @@ impl Engine {
         now: Now,
         from: &ShardId,
         message: OutboxRecord,
-        known: &Past,
+        known: &FinishedIndex,
         out: &mut Effects,
     ) -> bool {
         let record = &mut self.peer(from).record;
@@ -82,7 +82,7 @@ impl Engine {
         if has_restarted {
             self.peers.ask_soon(now, from);
         }
-        self.hear(now, from, message.message, known, out);
+        self.apply_message(now, from, message.message, known, out);
         self.spread_endings(now, out);
         self.peers.falling = None;
         true
@@ -207,12 +207,12 @@ impl Engine {
         }
     }
 
-    fn hear(
+    fn apply_message(
         &mut self,
         now: Now,
         from: &ShardId,
         message: Message,
-        known: &Past,
+        known: &FinishedIndex,
         out: &mut Effects,
     ) {
         match message {
@@ -265,13 +265,13 @@ impl Engine {
                 unneeded_in,
             } => {
                 if let Some(name) =
-                    self.let_go_of_undecided(&namespace, &dependency, unneeded_in.as_ref())
+                    self.drop_undecided(&namespace, &dependency, unneeded_in.as_ref())
                 {
                     self.start_part(now, &name, known, out);
                     self.spread_endings(now, out);
                 }
                 let place = (from.clone(), dependent, slot);
-                self.let_go_by(now, &namespace, &dependency, &place, unneeded_in, out);
+                self.drop_dependency_by(now, &namespace, &dependency, &place, unneeded_in, out);
             }
             Message::Decided {
                 namespace,
@@ -291,7 +291,7 @@ impl Engine {
                 }
             }
             Message::RetryDependent { .. } | Message::RetryGraph { .. } | Message::GoOn { .. } => {
-                self.hear_of_retry(now, from, message, known, out);
+                self.apply_retry_message(now, from, message, known, out);
             }
             Message::Inquire { namespace, graph } => {
                 self.answer_inquiry(now, from, namespace, graph, out);
@@ -319,7 +319,13 @@ impl Engine {
 
     /// A message about a job of a part that is not decided here tells that it was decided for: nobody knows
     /// of its jobs before.
-    fn start_if_undecided(&mut self, now: Now, key: JobKey, known: &Past, out: &mut Effects) {
+    fn start_if_undecided(
+        &mut self,
+        now: Now,
+        key: JobKey,
+        known: &FinishedIndex,
+        out: &mut Effects,
+    ) {
         if let Some(name) = self.undecided_with(key).cloned() {
             self.start_part(now, &name, known, out);
             self.spread_endings(now, out);
@@ -396,7 +402,7 @@ impl Engine {
         namespace: &Namespace,
         dependency: JobId,
         dependent: Dependent,
-        known: &Past,
+        known: &FinishedIndex,
         out: &mut Effects,
     ) {
         if let Some(key) = self.find_job(namespace, &dependency) {
@@ -405,7 +411,7 @@ impl Engine {
         }
         let ended = known.find(namespace, &dependency).and_then(|record| {
             let finished = record.finished.as_ref()?;
-            (!self.removed.contains_key(&record.key)).then(|| Ended {
+            (!self.removed.contains_key(&record.key)).then(|| EndedJob {
                 key: record.key,
                 id: record.id.clone(),
                 outcome: finished.outcome,
@@ -415,7 +421,7 @@ impl Engine {
             })
         });
         match ended {
-            Some(ended) => self.tell_late_dependent(now, &ended, &dependent, out),
+            Some(ended) => self.notify_late_dependent(now, &ended, &dependent, out),
             None => match self.undecided_job(namespace, &dependency) {
                 Some(key) => self.add_dependent(key, dependent, out),
                 None => self.deny(now, namespace, dependency, &dependent, out),
@@ -461,7 +467,7 @@ impl Engine {
         }
     }
 
-    fn let_go_by(
+    fn drop_dependency_by(
         &mut self,
         now: Now,
         namespace: &Namespace,
@@ -564,7 +570,7 @@ impl Engine {
     }
 
     /// The undecided part that is known to be decided for, because a member elsewhere lets one of its jobs go.
-    fn let_go_of_undecided(
+    fn drop_undecided(
         &self,
         namespace: &Namespace,
         dependency: &JobId,
@@ -585,7 +591,7 @@ impl Engine {
                 dependency,
                 unneeded_in,
                 ..
-            } => self.let_go_of_undecided(namespace, dependency, unneeded_in.as_ref()),
+            } => self.drop_undecided(namespace, dependency, unneeded_in.as_ref()),
             Message::Decided {
                 namespace,
                 graph,

@@ -5,12 +5,17 @@ use ganger_types::query::JobQuery;
 use ganger_types::{Bytes, Guest, JobId};
 
 use super::{QlessSpaces, as_job};
-use crate::guests::{Looked, Measure, asks_for};
+use crate::guests::{GuestScan, Measure, asks_for};
 
 impl QlessSpaces {
     /// Jobs behind that jid: those that a query may ask for.
-    pub(crate) fn jobs(&self, query: &JobQuery, after: Option<&Bytes>, measure: Measure) -> Looked {
-        let mut looked = Looked::NONE;
+    pub(crate) fn jobs(
+        &self,
+        query: &JobQuery,
+        after: Option<&Bytes>,
+        measure: Measure,
+    ) -> GuestScan {
+        let mut looked = GuestScan::NONE;
         let Some(qless) = self.space(&query.namespace) else {
             return looked;
         };

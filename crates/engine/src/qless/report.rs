@@ -16,7 +16,7 @@ use super::{as_job, seconds};
 use crate::Effects;
 use crate::command::check_size;
 use crate::engine::Engine;
-use crate::past::Past;
+use crate::finished_index::FinishedIndex;
 
 /// The lease shown is live, or the report is a repeat and this is its answer.
 enum Standing {
@@ -26,7 +26,7 @@ enum Standing {
 
 impl Engine {
     /// Whether a report is about a job of qless: there is one of that id, and none of ours.
-    pub(crate) fn is_of_qless(&self, held: &Held, known: &Past) -> bool {
+    pub(crate) fn is_of_qless(&self, held: &Held, known: &FinishedIndex) -> bool {
         self.qless.has_job(&held.namespace, &held.job)
             && self.find_job(&held.namespace, &held.job).is_none()
             && known.find(&held.namespace, &held.job).is_none()

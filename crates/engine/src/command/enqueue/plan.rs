@@ -11,7 +11,7 @@ use ganger_types::{
 use super::edges_of;
 use crate::command::fingerprint::Fingerprint;
 use crate::engine::Engine;
-use crate::past::Past;
+use crate::finished_index::FinishedIndex;
 
 /// What becomes of one member of the submission.
 pub(crate) enum Member {
@@ -76,7 +76,7 @@ impl Engine {
         &self,
         now: Now,
         cmd: &Enqueue,
-        known: &Past,
+        known: &FinishedIndex,
     ) -> Result<Vec<Member>, Rejection> {
         let mut ids = BTreeSet::new();
         let mut keys: BTreeMap<&UniqueKey, usize> = BTreeMap::new();
@@ -130,15 +130,15 @@ impl Engine {
         namespace: &Namespace,
         id: &JobId,
         fingerprint: u64,
-        known: &Past,
+        known: &FinishedIndex,
     ) -> Result<Option<(JobKey, JobId)>, Rejection> {
         let found = match self.find_job(namespace, id) {
             Some(key) => {
                 let print = self
                     .job(key)
-                    .extra
+                    .details
                     .as_deref()
-                    .map_or(0, |extra| extra.fingerprint);
+                    .map_or(0, |details| details.fingerprint);
                 Some((key, print))
             }
             None => known
@@ -171,7 +171,7 @@ impl Engine {
         &self,
         cmd: &Enqueue,
         members: &[Member],
-        known: &Past,
+        known: &FinishedIndex,
     ) -> Result<(), Rejection> {
         for (index, (job, member)) in cmd.jobs.iter().zip(members).enumerate() {
             if matches!(member, Member::Existing(..)) && job.id.is_some() {

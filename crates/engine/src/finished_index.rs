@@ -10,7 +10,7 @@ use crate::Known;
 
 /// An index over [`Known`].
 #[derive(Default)]
-pub(crate) struct Past<'a> {
+pub(crate) struct FinishedIndex<'a> {
     by_id: BTreeMap<(&'a Namespace, &'a JobId), &'a JobRecord>,
     by_key: BTreeMap<JobKey, &'a JobRecord>,
     inputs: BTreeMap<JobKey, Vec<&'a InputRow>>,
@@ -19,7 +19,7 @@ pub(crate) struct Past<'a> {
     members_up_to: Option<JobKey>,
 }
 
-impl<'a> Past<'a> {
+impl<'a> FinishedIndex<'a> {
     pub(crate) fn new(known: &'a Known) -> Self {
         let mut past = Self::default();
         for job in &known.jobs {
