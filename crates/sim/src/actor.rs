@@ -13,7 +13,7 @@ const IDS_MAX: usize = 48;
 
 /// What clients have learned: the ids of jobs and graphs that they may speak of again.
 #[derive(Debug, Default)]
-pub(crate) struct Lore {
+pub(crate) struct KnownIds {
     pub(crate) ids: Vec<(Namespace, JobId)>,
     pub(crate) graphs: Vec<(Namespace, Graph)>,
     pub(crate) submissions: Vec<ganger_types::command::Enqueue>,
@@ -21,7 +21,7 @@ pub(crate) struct Lore {
     pub(crate) counter: u64,
 }
 
-impl Lore {
+impl KnownIds {
     pub(crate) fn learn(&mut self, namespace: &Namespace, id: &JobId) {
         if self.ids.len() == IDS_MAX {
             self.ids.remove(0);

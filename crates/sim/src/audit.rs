@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use ganger_types::{FailurePolicy, InputState, JobKey, JobState, Outcome};
 
 use crate::rows::Rows;
-use crate::world::{Ran, broken};
+use crate::world::{StepOutcome, broken};
 
 /// Checks every row against the others (`rel A1`, `T1`).
-pub(crate) fn audit(rows: &Rows) -> Ran {
+pub(crate) fn audit(rows: &Rows) -> StepOutcome {
     rows.live.keys().try_for_each(|key| has_waker(rows, *key))?;
     queues(rows)?;
     tags(rows)?;
@@ -25,7 +25,7 @@ pub(crate) fn audit(rows: &Rows) -> Ran {
 }
 
 /// Every live job has something that will move it (`rel T1`).
-fn has_waker(rows: &Rows, key: JobKey) -> Ran {
+fn has_waker(rows: &Rows, key: JobKey) -> StepOutcome {
     let record = &rows.live[&key];
     let stalls = |why: String| Err(broken("T1", format!("job {} ({key}) {why}", record.id)));
     match record.state {
@@ -61,7 +61,7 @@ fn has_waker(rows: &Rows, key: JobKey) -> Ran {
 }
 
 /// Counts of finished jobs that queues keep equal a recount.
-fn queues(rows: &Rows) -> Ran {
+fn queues(rows: &Rows) -> StepOutcome {
     let mut counts: BTreeMap<_, [u64; 3]> = BTreeMap::new();
     for row in rows.finished.values() {
         let name = (row.record.namespace.clone(), row.record.queue.clone());
@@ -95,7 +95,7 @@ fn queues(rows: &Rows) -> Ran {
     }
 }
 
-fn tags(rows: &Rows) -> Ran {
+fn tags(rows: &Rows) -> StepOutcome {
     let mut counts: BTreeMap<_, u64> = BTreeMap::new();
     let finished = rows.finished.values().map(|row| &row.record);
     for record in rows.live.values().chain(finished) {
@@ -115,7 +115,7 @@ fn tags(rows: &Rows) -> Ran {
     Err(broken("A1", what))
 }
 
-fn groups(rows: &Rows) -> Ran {
+fn groups(rows: &Rows) -> StepOutcome {
     let mut counts: BTreeMap<_, u64> = BTreeMap::new();
     for row in rows.finished.values() {
         let has_failed = row.record.state == JobState::Failed;
@@ -136,7 +136,7 @@ fn groups(rows: &Rows) -> Ran {
 }
 
 /// Places in the order of endings are given once.
-fn orders(rows: &Rows) -> Ran {
+fn orders(rows: &Rows) -> StepOutcome {
     let mut seen = BTreeMap::new();
     for (key, row) in &rows.finished {
         let Some(end) = &row.record.finished else {

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use crate::goals::Goals;
 use crate::planted::BUGS;
 use crate::run::{Outcome, run};
-use crate::story::Recording;
+use crate::run_log::Recording;
 use crate::tape::Tape;
 
 /// What a campaign came to.

@@ -1,37 +1,33 @@
 //! Chaos: outages, clock jumps, deaths of workers, and the process dying and coming back.
 
-use crate::dice::Dice;
 use crate::plan::{Fault, Feature, Pace};
-use crate::world::{Happening, Ran, World};
+use crate::rng::Rng;
+use crate::world::{Happening, StepOutcome, World};
 
 impl World {
     /// Crashes, jumps and outages that come of themselves.
-    pub(crate) fn chaos(&mut self, mut dice: Dice) -> Ran {
-        if self.suffers(Fault::WallJumps) && dice.chance(300) {
-            self.jump(&mut dice);
+    pub(crate) fn chaos(&mut self, mut rng: Rng) -> StepOutcome {
+        if self.suffers(Fault::WallJumps) && rng.chance(300) {
+            self.jump(&mut rng);
         }
-        if self.suffers(Fault::WorkersDie) && dice.chance(200) {
-            let worker = dice.index(self.hands.len());
+        if self.suffers(Fault::WorkersDie) && rng.chance(200) {
+            let worker = rng.index(self.hands.len());
             self.hands[worker].dies();
         }
-        if self.suffers(Fault::Outages) && dice.chance(150) && self.is_up() {
+        if self.suffers(Fault::Outages) && rng.chance(150) && self.is_up() {
             if self.is_served() {
-                return self.dies_served(dice);
+                return self.dies_served(rng);
             }
-            self.crash(dice);
+            self.crash(rng);
             return Ok(());
         }
         self.look_after()
     }
 
-    fn jump(&mut self, dice: &mut Dice) {
-        let span = *dice.pick(&[1_000_000, 60_000_000, 3_600_000_000, 400 * 86_400_000_000]);
-        let micros = i64::try_from(dice.below(span)).expect("within a century");
-        let micros = if dice.chance(500) {
-            micros
-        } else {
-            -micros / 2
-        };
+    fn jump(&mut self, rng: &mut Rng) {
+        let span = *rng.pick(&[1_000_000, 60_000_000, 3_600_000_000, 400 * 86_400_000_000]);
+        let micros = i64::try_from(rng.below(span)).expect("within a century");
+        let micros = if rng.chance(500) { micros } else { -micros / 2 };
         let goal = if micros < 0 {
             "wall-jumped-back"
         } else {
@@ -39,35 +35,31 @@ impl World {
         };
         self.oracle.goals.reach(goal);
         let time = self.time;
-        self.story
+        self.log
             .tell(time, || format!("the wall clock jumps by {micros} us"));
         self.clocks.jump(micros);
     }
 
     /// The process dies; all that was not durable is gone.
-    pub(crate) fn crash(&mut self, mut dice: Dice) {
+    pub(crate) fn crash(&mut self, mut rng: Rng) {
         let time = self.time;
-        self.story
+        self.log
             .tell(time, || "the shard's process dies".to_owned());
         self.direct = None;
         // A process that is away for longer than all the rest of the run proves nothing.
         let is_quick = self.plan.does(Feature::QuickRestarts) && self.plan.pace == Pace::Dense;
         let longest = if is_quick { 300_000 } else { 30_000_000 };
-        let down = match dice.below(3) {
+        let down = match rng.below(3) {
             0 => 1,
-            1 => dice.below(100_000),
-            _ => dice.below(longest),
+            1 => rng.below(100_000),
+            _ => rng.below(longest),
         };
-        let again = if dice.chance(200) {
-            dice.small(3) + 1
-        } else {
-            0
-        };
-        self.at(time + down, Happening::Restart { again, dice });
+        let again = if rng.chance(200) { rng.small(3) + 1 } else { 0 };
+        self.at(time + down, Happening::Restart { again, rng });
     }
 
-    pub(crate) fn restart(&mut self, again: u32, mut dice: Dice) -> Ran {
-        self.boot(&mut dice);
+    pub(crate) fn restart(&mut self, again: u32, mut rng: Rng) -> StepOutcome {
+        self.boot(&mut rng);
         if again > 1 {
             self.oracle.goals.reach("recovery-killed-twice");
         }
@@ -81,7 +73,7 @@ impl World {
                 self.time + 1_000,
                 Happening::Restart {
                     again: again - 1,
-                    dice,
+                    rng,
                 },
             );
             return Ok(());

@@ -5,13 +5,13 @@ use ganger_types::import::Imported;
 use ganger_types::{Answer, Command, ImportRecord, Reply};
 
 use crate::actor::worker::{Act, Hand};
-use crate::dice::Dice;
 use crate::plan::Fault;
-use crate::world::{Call, Caller, Happening, Ran, World};
+use crate::rng::Rng;
+use crate::world::{Call, Caller, Happening, StepOutcome, World};
 
 impl World {
     /// A client has its answer.
-    pub(crate) fn answer(&mut self, mut call: Call, answer: &Answer) -> Ran {
+    pub(crate) fn answer(&mut self, mut call: Call, answer: &Answer) -> StepOutcome {
         self.answered += 1;
         self.ledger.heard(self.time, &call.command, answer)?;
         match answer {
@@ -20,10 +20,10 @@ impl World {
                     return Ok(());
                 };
                 for job in jobs {
-                    self.lore.learn(&cmd.namespace, &job.id);
+                    self.known.learn(&cmd.namespace, &job.id);
                 }
                 if let Some(graph) = graph {
-                    self.lore.learn_graph(&cmd.namespace, graph);
+                    self.known.learn_graph(&cmd.namespace, graph);
                 }
                 Ok(())
             }
@@ -35,7 +35,7 @@ impl World {
                     if let (ImportRecord::Job(source), Imported::Taken) = (record, imported)
                         && let Some(id) = &source.job.id
                     {
-                        self.lore.learn(&cmd.namespace, id);
+                        self.known.learn(&cmd.namespace, id);
                     }
                 }
                 Ok(())
@@ -45,9 +45,9 @@ impl World {
                     return Ok(());
                 };
                 for grant in grants {
-                    self.lore.learn(&grant.namespace, &grant.job);
-                    self.take_up(worker, &call, grant, &mut call.dice.clone());
-                    call.dice.next();
+                    self.known.learn(&grant.namespace, &grant.job);
+                    self.take_up(worker, &call, grant, &mut call.rng.clone());
+                    call.rng.next();
                 }
                 Ok(())
             }
@@ -55,26 +55,20 @@ impl World {
         }
     }
 
-    fn take_up(
-        &mut self,
-        worker: usize,
-        call: &Call,
-        grant: &ganger_types::Grant,
-        dice: &mut Dice,
-    ) {
+    fn take_up(&mut self, worker: usize, call: &Call, grant: &ganger_types::Grant, rng: &mut Rng) {
         let hand = &mut self.hands[worker];
         if hand.incarnation != call.incarnation {
             return;
         }
         hand.takes(grant);
         let incarnation = hand.incarnation;
-        let after = Hand::works_for(&self.plan, dice, grant.lease_for);
+        let after = Hand::works_for(&self.plan, rng, grant.lease_for);
         let time = self.time + after;
         let work = Happening::Work {
             worker,
             incarnation,
             token: grant.token,
-            dice: dice.split(),
+            rng: rng.split(),
         };
         self.at(time, work);
     }
@@ -84,8 +78,8 @@ impl World {
         worker: usize,
         incarnation: u64,
         token: ganger_types::LeaseToken,
-        mut dice: Dice,
-    ) -> Ran {
+        mut rng: Rng,
+    ) -> StepOutcome {
         let hand = &mut self.hands[worker];
         if hand.incarnation != incarnation || self.is_healed {
             return Ok(());
@@ -93,7 +87,7 @@ impl World {
         let Some(place) = hand.tasks.iter().position(|task| task.held.token == token) else {
             return Ok(());
         };
-        let act = Hand::handle(&self.plan, &self.lore, &mut hand.tasks[place], &mut dice);
+        let act = Hand::handle(&self.plan, &self.known, &mut hand.tasks[place], &mut rng);
         let lease_for = hand.tasks[place].lease_for;
         match act {
             Act::Dies => {
@@ -112,23 +106,23 @@ impl World {
                     by,
                     incarnation,
                     command: report,
-                    dice: dice.split(),
+                    rng: rng.split(),
                     sent_at: self.time,
                 };
-                let after = self.clocks.world_micros(lease_for) + dice.below(10_000_000);
+                let after = self.clocks.world_micros(lease_for) + rng.below(10_000_000);
                 self.at(self.time + after, Happening::Zombie(call));
                 Ok(())
             }
             Act::Then(command) => {
-                let after = Hand::works_for(&self.plan, &mut dice, lease_for);
+                let after = Hand::works_for(&self.plan, &mut rng, lease_for);
                 let again = Happening::Work {
                     worker,
                     incarnation,
                     token,
-                    dice: dice.split(),
+                    rng: rng.split(),
                 };
                 self.at(self.time + after + 1, again);
-                self.send(Caller::Worker(worker), command, dice)
+                self.send(Caller::Worker(worker), command, rng)
             }
             Act::Last(command) => {
                 hand.tasks.remove(place);
@@ -136,10 +130,10 @@ impl World {
                     hand.sent.remove(0);
                 }
                 hand.sent.push(command.clone());
-                if self.plan.suffers(Fault::Repeats) && dice.chance(200) {
-                    self.send(Caller::Worker(worker), command.clone(), dice.split())?;
+                if self.plan.suffers(Fault::Repeats) && rng.chance(200) {
+                    self.send(Caller::Worker(worker), command.clone(), rng.split())?;
                 }
-                self.send(Caller::Worker(worker), command, dice)
+                self.send(Caller::Worker(worker), command, rng)
             }
         }
     }

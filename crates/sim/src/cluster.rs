@@ -20,7 +20,7 @@ mod world;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::run::{Outcome, silence_panics, text_of};
-use crate::story::Recording;
+use crate::run_log::Recording;
 use crate::tape::Tape;
 
 /// Runs a tape of level 3.
@@ -38,12 +38,12 @@ pub(crate) fn run(tape: &Tape, recording: Recording) -> Outcome {
     };
     let steps = u64::try_from(tape.len()).expect("few steps");
     Outcome {
-        hash: world.story.hash(),
-        events: world.story.events(),
+        hash: world.log.hash(),
+        events: world.log.events(),
         simulated_micros: world.time,
         is_void: world.answered * 5 < steps,
         violation,
-        story: world.story.lines(),
+        log: world.log.lines(),
         goals: world.oracle.goals.clone(),
     }
 }

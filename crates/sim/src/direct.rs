@@ -11,9 +11,9 @@ use ganger_types::{
 };
 
 use crate::actor::names;
-use crate::dice::Dice;
 use crate::oracle::Applied;
 use crate::planted::Planted;
+use crate::rng::Rng;
 use crate::rows::Rows;
 
 /// Candidates that retention may send to the engine at once.
@@ -24,7 +24,7 @@ const MEMBERS_MAX: usize = 3;
 const TIMERS_MAX: usize = 7;
 
 /// What one turn did.
-pub(crate) struct Turned {
+pub(crate) struct TurnResult {
     pub(crate) now: Now,
     pub(crate) applied: Vec<Applied>,
     pub(crate) effects: Effects,
@@ -76,14 +76,14 @@ impl Direct {
         rows: &Rows,
         epoch: Epoch,
         now: Now,
-        dice: &mut Dice,
+        rng: &mut Rng,
         planted: Planted,
     ) -> Self {
         let mut planted = planted;
         let start = Start {
             shard: ganger_types::ShardId::default(),
             epoch: planted.epoch(epoch),
-            seed: planted.seed(dice),
+            seed: planted.seed(rng),
             meta: rows.meta,
             now,
         };
@@ -104,7 +104,7 @@ impl Direct {
         callers_now: Now,
         commands: Vec<(u64, Command)>,
         rows: &Rows,
-    ) -> Turned {
+    ) -> TurnResult {
         let mut effects = Effects::default();
         let engine_now = self.planted.time(now);
         while self.planted.advances() && self.engine.advance(engine_now, TIMERS_MAX, &mut effects) {
@@ -127,7 +127,7 @@ impl Direct {
         }
         self.engine.end_turn(engine_now, &mut effects);
         self.planted.effects(&mut effects);
-        Turned {
+        TurnResult {
             now,
             applied,
             effects,

@@ -4,18 +4,18 @@ use std::time::Duration;
 
 use ganger_types::{Answer, Command};
 
-use crate::dice::{Dice, mix};
 use crate::disk::End;
 use crate::oracle::Violation;
-use crate::served::{Came, Served};
+use crate::rng::{Rng, mix};
+use crate::served::{CallOutcome, Served};
 use crate::serving::SPINS_MAX;
-use crate::world::{Call, Caller, Happening, Ran, World, broken};
+use crate::world::{Call, Caller, Happening, StepOutcome, World, broken};
 
 impl World {
-    pub(crate) fn retry_shard(&mut self) -> Ran {
+    pub(crate) fn retry_shard(&mut self) -> StepOutcome {
         if !self.is_up() {
-            let mut dice = Dice::new(self.tape.seed ^ 0xD0A);
-            self.boot(&mut dice);
+            let mut rng = Rng::new(self.tape.seed ^ 0xD0A);
+            self.boot(&mut rng);
         }
         if let Some(served) = &mut self.served {
             served.all_leave();
@@ -30,8 +30,8 @@ impl World {
         self.ops += 1;
         let (now, op) = (self.now(), self.ops);
         let time = self.time;
-        self.story.event(time, op);
-        self.story
+        self.log.event(time, op);
+        self.log
             .tell(time, || format!("op {op} of the drain: {command:?}"));
         if self.is_served() {
             let answer = self.ask_served(command)?;
@@ -72,11 +72,11 @@ impl World {
     }
 
     /// Lets core and store work without faults until nothing is under way.
-    pub(crate) fn settle_served(&mut self) -> Ran {
+    pub(crate) fn settle_served(&mut self) -> StepOutcome {
         for _ in 0..SPINS_MAX {
             if self.served.is_none() {
-                let mut dice = Dice::new(mix(self.time ^ self.tape.seed ^ 0xD0A));
-                self.boot_served(&mut dice);
+                let mut rng = Rng::new(mix(self.time ^ self.tape.seed ^ 0xD0A));
+                self.boot_served(&mut rng);
             }
             let now = self.now();
             let served = self.served.as_mut().expect("it was started");
@@ -111,7 +111,7 @@ impl World {
         Err(broken("T8", "the shard never comes to rest".into()))
     }
 
-    fn take_settling(&mut self, came: Came) -> Result<bool, Violation> {
+    fn take_settling(&mut self, came: CallOutcome) -> Result<bool, Violation> {
         self.judge(&came.events)?;
         if let Some(now) = came.restarted {
             self.has_loaded(now);
@@ -136,7 +136,7 @@ impl World {
                 by: Caller::Operator,
                 incarnation: 0,
                 command: command.clone(),
-                dice: Dice::new(op),
+                rng: Rng::new(op),
                 sent_at: self.time,
             };
             let served = self.served.as_mut();

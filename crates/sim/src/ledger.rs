@@ -9,7 +9,7 @@ use ganger_types::{Answer, Bytes, Command, JobKey, JobState, LeaseToken, Outcome
 
 use crate::oracle::Oracle;
 use crate::rows::Rows;
-use crate::world::{Ran, broken};
+use crate::world::{StepOutcome, broken};
 
 /// A job whose enqueueing was acknowledged.
 struct Promise {
@@ -37,7 +37,7 @@ pub(crate) struct Ledger {
 
 impl Ledger {
     /// A client hears an answer.
-    pub(crate) fn heard(&mut self, time: u64, command: &Command, answer: &Answer) -> Ran {
+    pub(crate) fn heard(&mut self, time: u64, command: &Command, answer: &Answer) -> StepOutcome {
         match (command, answer) {
             (Command::Enqueue(cmd), Ok(Reply::Enqueued { jobs, .. })) => {
                 for job in jobs {
@@ -82,7 +82,7 @@ impl Ledger {
     }
 
     /// A token stands for one attempt of one job, and an attempt has one token (`rel L2`).
-    fn granted(&mut self, key: JobKey, attempt: u32, token: LeaseToken) -> Ran {
+    fn granted(&mut self, key: JobKey, attempt: u32, token: LeaseToken) -> StepOutcome {
         if let Some(earlier) = self.grants.insert(token, (key, attempt))
             && earlier != (key, attempt)
         {
@@ -122,7 +122,7 @@ impl Ledger {
     }
 
     /// Holds what was heard against what is stored.
-    pub(crate) fn compare(&self, rows: &Rows, oracles: &[&Oracle]) -> Ran {
+    pub(crate) fn compare(&self, rows: &Rows, oracles: &[&Oracle]) -> StepOutcome {
         for (key, promise) in &self.promises {
             if oracles.iter().any(|oracle| oracle.was_removed(*key)) {
                 continue;

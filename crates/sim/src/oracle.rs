@@ -56,7 +56,7 @@ impl std::fmt::Display for Violation {
     }
 }
 
-pub(crate) type Judged = Result<(), Violation>;
+pub(crate) type Verdict = Result<(), Violation>;
 
 /// A command as the engine saw it, with its answer.
 #[derive(Clone, Debug)]
@@ -144,7 +144,7 @@ struct Claimed {
 }
 
 #[derive(Clone, Copy)]
-struct Occupied {
+struct UniqueHolder {
     job: JobKey,
     until: Option<Timestamp>,
 }
@@ -159,7 +159,7 @@ pub(crate) struct Oracle {
     touched: BTreeSet<JobKey>,
     queues: BTreeMap<(Namespace, Queue), QueueSettings>,
     namespaces: BTreeMap<Namespace, NamespaceSettings>,
-    uniques: BTreeMap<(Namespace, UniqueKey), Occupied>,
+    uniques: BTreeMap<(Namespace, UniqueKey), UniqueHolder>,
     idempotency_records: BTreeMap<(Namespace, IdempotencyKey), Claimed>,
     /// Until when jobs that were taken over are not taken again, whatever has become of them.
     marks: BTreeMap<(Namespace, JobId), Elapsed>,
@@ -218,7 +218,7 @@ impl Oracle {
     }
 
     /// Judges a turn that became durable: its moments in order, and the rows after it.
-    pub(crate) fn turn(&mut self, turn: &Turn, rows: &Rows) -> Judged {
+    pub(crate) fn turn(&mut self, turn: &Turn, rows: &Rows) -> Verdict {
         if let Some(now) = self.started.take() {
             self.starts_over(now);
         }
@@ -265,7 +265,7 @@ impl Oracle {
         }
     }
 
-    fn judge(&mut self, command: &Command, answer: &Answer, rows: &Rows) -> Judged {
+    fn judge(&mut self, command: &Command, answer: &Answer, rows: &Rows) -> Verdict {
         match command {
             Command::Enqueue(cmd) => self.enqueue(cmd, answer),
             Command::Lease(cmd) => self.lease(cmd, answer, rows),
@@ -363,7 +363,7 @@ impl Oracle {
     }
 
     /// Everything must have ended (`rel T8`).
-    pub(crate) fn all_ended(&self) -> Judged {
+    pub(crate) fn all_ended(&self) -> Verdict {
         for key in &self.live {
             let job = self.known(*key);
             if job.has_ended() || self.waits_for_a_person(*key) {

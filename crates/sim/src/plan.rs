@@ -1,7 +1,7 @@
 //! The swarm: each seed draws which features and which faults are on, how often, and how small the
 //! universe is. Half of the seeds have at most two kinds of faults, some have none.
 
-use crate::dice::{Dice, mix};
+use crate::rng::{Rng, mix};
 
 macro_rules! switches {
     ($(#[$doc:meta])* $name:ident { $($variant:ident = $word:literal,)* }) => {
@@ -149,26 +149,26 @@ fn index_of<T: PartialEq>(all: &[T], one: &T) -> usize {
 impl Plan {
     /// The plan of a seed, with `features_off` and `faults_off` switched off.
     pub(crate) fn draw(seed: u64, features_off: Bits, faults_off: Bits) -> Self {
-        let mut dice = Dice::new(mix(seed ^ 0x51A7));
+        let mut rng = Rng::new(mix(seed ^ 0x51A7));
         let mut features = Bits::default();
-        let share = dice.within(250, 900);
+        let share = rng.within(250, 900);
         // Later features have dice of their own: what a seed drew before they came stays as it was.
-        let mut later = Dice::new(mix(seed ^ 0x1A7E));
+        let mut later = Rng::new(mix(seed ^ 0x1A7E));
         let first = index_of(Feature::ALL, &Feature::Graces) + 1;
         for bit in 0..Feature::ALL.len() {
-            let dice = if bit < first { &mut dice } else { &mut later };
-            if dice.chance(share) {
+            let rng = if bit < first { &mut rng } else { &mut later };
+            if rng.chance(share) {
                 features.set(bit);
             }
         }
         features.set(index_of(Feature::ALL, &Feature::QuickRestarts));
         let mut faults = Bits::default();
-        for _ in 0..Self::draw_fault_kinds(&mut dice) {
-            faults.set(dice.index(Fault::ALL.len()));
+        for _ in 0..Self::draw_fault_kinds(&mut rng) {
+            faults.set(rng.index(Fault::ALL.len()));
         }
         features.0 &= !features_off.0;
         faults.0 &= !faults_off.0;
-        let pace = *dice.pick(&[
+        let pace = *rng.pick(&[
             Pace::Dense,
             Pace::Dense,
             Pace::Even,
@@ -176,29 +176,29 @@ impl Plan {
             Pace::Sparse,
         ]);
         let drifts = faults.has(index_of(Fault::ALL, &Fault::Drift));
-        let drift = dice.within(950_000, 1_050_000);
+        let drift = rng.within(950_000, 1_050_000);
         Self {
             features,
             faults,
-            fault_rate: *dice.pick(&[5, 20, 60, 150]),
-            queues: dice.index(4) + 2,
-            workers: dice.index(6) + 3,
+            fault_rate: *rng.pick(&[5, 20, 60, 150]),
+            queues: rng.index(4) + 2,
+            workers: rng.index(6) + 3,
             keys: 2,
-            steps: dice.index(500) + 150,
+            steps: rng.index(500) + 150,
             pace,
-            lease_ms: *dice.pick(&[300, 2_000, 10_000, 60_000]),
+            lease_ms: *rng.pick(&[300, 2_000, 10_000, 60_000]),
             rate: if drifts { drift } else { 1_000_000 },
-            batch: *dice.pick(&[1, 1, 2, 8]),
-            live_target: *dice.pick(&[5, 15, 40]),
+            batch: *rng.pick(&[1, 1, 2, 8]),
+            live_target: *rng.pick(&[5, 15, 40]),
         }
     }
 
     /// A twentieth has none, about half at most two, the rest up to all.
-    fn draw_fault_kinds(dice: &mut Dice) -> usize {
-        match dice.below(100) {
+    fn draw_fault_kinds(rng: &mut Rng) -> usize {
+        match rng.below(100) {
             0..5 => 0,
-            5..50 => dice.index(2) + 1,
-            _ => dice.index(10) + 3,
+            5..50 => rng.index(2) + 1,
+            _ => rng.index(10) + 3,
         }
     }
 

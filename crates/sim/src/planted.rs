@@ -10,7 +10,7 @@ use ganger_types::{
     Answer, Change, Command, Epoch, ImportRecord, InputState, JobKey, Now, Reply, Timestamp,
 };
 
-use crate::dice::Dice;
+use crate::rng::Rng;
 
 /// Every planted bug, with the level at which it lives. Numbers are stable.
 pub(crate) const BUGS: &[(u32, u8, &str)] = &[
@@ -90,8 +90,8 @@ impl Planted {
         if self.is(2) { Epoch(1) } else { epoch }
     }
 
-    pub(crate) fn seed(&self, dice: &mut Dice) -> [u8; 32] {
-        let seed = dice.bytes();
+    pub(crate) fn seed(&self, rng: &mut Rng) -> [u8; 32] {
+        let seed = rng.bytes();
         if self.is(2) { [7; 32] } else { seed }
     }
 

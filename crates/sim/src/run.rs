@@ -9,9 +9,9 @@ use ganger_types::{Command, NamespaceSettings, QueueSettings, Reply};
 use crate::actor::{names, worker};
 use crate::goals::Goals;
 use crate::oracle::Violation;
-use crate::story::Recording;
+use crate::run_log::Recording;
 use crate::tape::Tape;
-use crate::world::{Ran, World, broken};
+use crate::world::{StepOutcome, World, broken};
 
 /// Rounds of the drain before it counts as stalled.
 const DRAIN_ROUNDS_MAX: usize = 4_000;
@@ -33,7 +33,7 @@ pub struct Outcome {
     /// What went wrong, if something did.
     pub violation: Option<Violation>,
     /// The last events in words, if they were recorded.
-    pub story: Vec<String>,
+    pub log: Vec<String>,
     pub(crate) goals: Goals,
 }
 
@@ -58,31 +58,31 @@ pub fn run(tape: &Tape, recording: Recording) -> Outcome {
     };
     let Some(world) = world else {
         let goals = Goals::default();
-        let story = Vec::new();
+        let log = Vec::new();
         return Outcome {
             hash: 0,
             events: 0,
             simulated_micros: 0,
             is_void: false,
             violation,
-            story,
+            log,
             goals,
         };
     };
     let mut goals = world.oracle.goals.clone();
     goals.merge(&world.callers.goals);
     Outcome {
-        hash: world.story.hash(),
-        events: world.story.events(),
+        hash: world.log.hash(),
+        events: world.log.events(),
         simulated_micros: world.time,
         is_void: world.answered * 5 < u64::try_from(world.tape.len()).expect("few steps"),
         violation,
-        story: world.story.lines(),
+        log: world.log.lines(),
         goals,
     }
 }
 
-fn play(world: &mut World) -> Ran {
+fn play(world: &mut World) -> StepOutcome {
     world.load()?;
     world.full_check()?;
     heal(world)?;
@@ -91,13 +91,13 @@ fn play(world: &mut World) -> Ran {
     all_ended(world)
 }
 
-fn all_ended(world: &World) -> Ran {
+fn all_ended(world: &World) -> StepOutcome {
     world.oracle.all_ended()?;
     world.callers.all_ended()
 }
 
 /// Faults stop, the shard runs, operators open what they closed, schedules go.
-fn heal(world: &mut World) -> Ran {
+fn heal(world: &mut World) -> StepOutcome {
     world.is_healed = true;
     world.clocks.heal();
     world.retry_shard()?;
@@ -135,7 +135,7 @@ fn heal(world: &mut World) -> Ran {
     Ok(())
 }
 
-fn drain(world: &mut World) -> Ran {
+fn drain(world: &mut World) -> StepOutcome {
     for round in 0..DRAIN_ROUNDS_MAX {
         if world.rows.live.is_empty() || all_ended(world).is_ok() {
             return Ok(());

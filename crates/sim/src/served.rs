@@ -21,15 +21,15 @@ use ganger_types::{
     Answer, Command, Commit, Due, Event, IdTag, JobId, JobKey, Namespace, Now, Reply,
 };
 
-use crate::dice::Dice;
+use crate::decisions::{Decisions, Recoveries};
 use crate::disk::{Disk, End};
-use crate::fates::{Fates, Recoveries};
 use crate::oracle::{Applied, Moment};
-use crate::slip::{Log, Mark, Slip};
+use crate::rng::Rng;
+use crate::sim_ticket::{Log, Mark, SimTicket};
 use crate::world::Call;
 
 /// A commit that was given to the store, with the moments at which its turn grew.
-pub(crate) struct Sent {
+pub(crate) struct CommitInFlight {
     pub(crate) commit: Arc<Commit>,
     moments: Vec<Marks>,
 }
@@ -43,7 +43,7 @@ struct Marks {
 }
 
 /// An answer as the core gave it.
-enum Told {
+enum SentAnswer {
     Plain(Answer),
     Jobs(Vec<Delivery>),
 }
@@ -56,7 +56,7 @@ pub(crate) struct ForClient {
 
 /// What came of a call into the core.
 #[derive(Default)]
-pub(crate) struct Came {
+pub(crate) struct CallOutcome {
     pub(crate) answers: Vec<ForClient>,
     pub(crate) events: Vec<Event>,
     /// Commits of turns that were just closed.
@@ -74,7 +74,7 @@ pub(crate) struct Durable {
 
 /// A process: core, keeper, what is between them, and the books.
 pub(crate) struct Served {
-    core: Core<MemoryReader, Slip>,
+    core: Core<MemoryReader, SimTicket>,
     executor: StoreExecutor<Disk>,
     store: MemoryStore,
     log: Log,
@@ -83,11 +83,11 @@ pub(crate) struct Served {
     /// Looks for finished jobs, carried out beside the rest.
     finds: VecDeque<StoreTask>,
     reports: VecDeque<StoreReport<MemoryReader>>,
-    sent: VecDeque<Sent>,
+    sent: VecDeque<CommitInFlight>,
     growing: Vec<Marks>,
     /// Sequence of the last commit that the oracle has judged.
     judged: u64,
-    told: BTreeMap<u64, Told>,
+    told: BTreeMap<u64, SentAnswer>,
     commands: BTreeMap<u64, Command>,
     calls: BTreeMap<u64, Call>,
     /// Waiting lease requests: how their clients leave.
@@ -95,7 +95,7 @@ pub(crate) struct Served {
     tries: u64,
     last_try: BTreeMap<u64, u64>,
     load_began: Now,
-    pub(crate) fates: Fates,
+    pub(crate) fates: Decisions,
     recoveries: Recoveries,
     next_event: u64,
     claimed: BTreeSet<u64>,
@@ -111,13 +111,13 @@ impl Served {
         store: &MemoryStore,
         settings: Settings,
         hides_unknown: bool,
-        dice: &mut Dice,
+        rng: &mut Rng,
         now_at: impl FnOnce(ganger_store::Opened) -> Now,
     ) -> Result<Self, StoreError> {
         let mut disk = Disk::new(store.clone(), hides_unknown);
         let opened = disk.open()?;
         let now = now_at(opened);
-        let mut seeds = dice.split();
+        let mut seeds = rng.split();
         let numbers = Arc::default();
         let executor = StoreExecutor::new(disk, Arc::clone(&numbers), Hooks::default());
         let core = Core::new(
@@ -145,7 +145,7 @@ impl Served {
             tries: 0,
             last_try: BTreeMap::new(),
             load_began: now,
-            fates: Fates::default(),
+            fates: Decisions::default(),
             recoveries: Recoveries::default(),
             next_event: opened.meta.next_event.0,
             claimed: BTreeSet::new(),
@@ -172,7 +172,7 @@ impl Served {
         self.commands.insert(op, call.command.clone());
         if let Command::Lease(lease) = call.command.clone() {
             let has_left = Rc::default();
-            let ticket = Slip::lease(op, &self.log, &has_left);
+            let ticket = SimTicket::lease(op, &self.log, &has_left);
             self.core.push(Request::Lease {
                 lease,
                 wait_for,
@@ -185,7 +185,7 @@ impl Served {
             self.core.push(Request::Call {
                 command: call.command.clone(),
                 at: None,
-                ticket: Slip::call(op, &self.log),
+                ticket: SimTicket::call(op, &self.log),
             });
         }
         self.calls.insert(op, call);
@@ -197,7 +197,7 @@ impl Served {
             id: JobId::made(JobKey(0), IdTag(0)),
             wait_for: Duration::ZERO,
             waiter: WaiterId(u64::MAX),
-            ticket: Slip::marker(mark, &self.log),
+            ticket: SimTicket::marker(mark, &self.log),
         });
     }
 
@@ -276,9 +276,9 @@ impl Served {
     }
 
     /// Gives the core the store's next report.
-    pub(crate) fn report(&mut self, now: Now) -> Came {
+    pub(crate) fn report(&mut self, now: Now) -> CallOutcome {
         let Some(report) = self.reports.pop_front() else {
-            return Came::default();
+            return CallOutcome::default();
         };
         let is_loaded = matches!(report, StoreReport::Loaded(Ok(_)));
         let is_unknown = matches!(
@@ -314,7 +314,7 @@ impl Served {
     }
 
     /// Carries out a look for finished jobs, if there is one, and reports it.
-    pub(crate) fn find(&mut self, now: Now) -> Came {
+    pub(crate) fn find(&mut self, now: Now) -> CallOutcome {
         let report = self
             .finds
             .pop_front()
@@ -339,14 +339,14 @@ impl Served {
     }
 
     /// Takes what the core has to say: orders, answers, events.
-    pub(crate) fn collect(&mut self) -> Came {
-        let mut came = Came::default();
+    pub(crate) fn collect(&mut self) -> CallOutcome {
+        let mut came = CallOutcome::default();
         for task in self.core.take_store_tasks() {
             match task {
                 StoreTask::Find { .. } => self.finds.push_back(task),
                 StoreTask::Commit(commit) => {
                     came.commits += 1;
-                    self.sent.push_back(Sent {
+                    self.sent.push_back(CommitInFlight {
                         commit: Arc::clone(&commit),
                         moments: std::mem::take(&mut self.growing),
                     });
@@ -359,8 +359,8 @@ impl Served {
             match output {
                 Output::Events(events) => came.events.extend(events),
                 Output::Outbox | Output::Messages(_) => {}
-                Output::Answer(slip, answer) => {
-                    let Some(op) = slip.op() else { continue };
+                Output::Answer(ticket, answer) => {
+                    let Some(op) = ticket.op() else { continue };
                     self.waiting.remove(&op);
                     let answer = self.tell(op, answer);
                     if let Some(call) = self.calls.remove(&op) {
@@ -375,12 +375,12 @@ impl Served {
     /// Writes an answer into the books, and says what the client hears.
     fn tell(&mut self, op: u64, answer: Result<CallReply, CallError>) -> Option<Answer> {
         let (told, heard) = match answer {
-            Ok(CallReply::Reply(reply)) => (Told::Plain(Ok(reply.clone())), Ok(reply)),
+            Ok(CallReply::Reply(reply)) => (SentAnswer::Plain(Ok(reply.clone())), Ok(reply)),
             Ok(CallReply::Deliveries(deliveries)) => {
                 let grants = deliveries.iter().map(|one| one.grant.clone()).collect();
-                (Told::Jobs(deliveries), Ok(Reply::Leased(grants)))
+                (SentAnswer::Jobs(deliveries), Ok(Reply::Leased(grants)))
             }
-            Err(CallError::Rejected(why)) => (Told::Plain(Err(why.clone())), Err(why)),
+            Err(CallError::Rejected(why)) => (SentAnswer::Plain(Err(why.clone())), Err(why)),
             Ok(_) | Err(_) => return None,
         };
         self.told.insert(op, told);
@@ -418,7 +418,7 @@ impl Served {
             let (op, answer) = match mark {
                 Mark::Probe => continue,
                 Mark::Call(op) => match self.told.remove(&op) {
-                    Some(Told::Plain(answer)) => (op, answer),
+                    Some(SentAnswer::Plain(answer)) => (op, answer),
                     // Refused before the engine saw it: for lack of space.
                     _ => continue,
                 },
@@ -448,8 +448,8 @@ impl Served {
             return Ok(Reply::Leased(Vec::new()));
         }
         match self.told.remove(&op) {
-            Some(Told::Plain(answer)) => answer,
-            Some(Told::Jobs(jobs)) => {
+            Some(SentAnswer::Plain(answer)) => answer,
+            Some(SentAnswer::Jobs(jobs)) => {
                 let grants = jobs.iter().map(|one| one.grant.clone()).collect();
                 deliveries.extend(jobs);
                 Ok(Reply::Leased(grants))
@@ -465,7 +465,7 @@ impl Served {
 
     /// The dice of a command of the commit that the store turns to next. Each command decides once:
     /// a lease request that waits is tried again and again, and must not meet the same fate forever.
-    pub(crate) fn dice_of_next(&mut self) -> Option<Dice> {
+    pub(crate) fn dice_of_next(&mut self) -> Option<Rng> {
         let Some(StoreTask::Commit(commit)) = self.store_tasks.front() else {
             return None;
         };
@@ -474,14 +474,14 @@ impl Served {
             .iter()
             .find(|sent| sent.commit.sequence == commit.sequence)?;
         let marks = sent.moments.iter().flat_map(|moment| &moment.turned_to);
-        let (op, dice) = marks.into_iter().find_map(|(mark, _)| match mark {
+        let (op, rng) = marks.into_iter().find_map(|(mark, _)| match mark {
             Mark::Call(op) | Mark::Try(op) if self.fates.is_open(*op) => {
-                self.calls.get(op).map(|call| (*op, call.dice.clone()))
+                self.calls.get(op).map(|call| (*op, call.rng.clone()))
             }
             _ => None,
         })?;
         self.fates.close(op);
-        Some(dice)
+        Some(rng)
     }
 
     pub(crate) fn recovers_without_pause(&self) -> bool {
@@ -539,8 +539,8 @@ impl Served {
 
     /// The process is dead. What the store holds of it must have been let out in time, had it lived:
     /// so it is let out now, for the oracle alone.
-    pub(crate) fn let_out_posthumously(&mut self, mut now: Now) -> Came {
-        let mut all = Came::default();
+    pub(crate) fn let_out_posthumously(&mut self, mut now: Now) -> CallOutcome {
+        let mut all = CallOutcome::default();
         for _ in 0..8 {
             while self.has_reports() {
                 all.events.extend(self.report(now).events);

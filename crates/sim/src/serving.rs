@@ -7,13 +7,13 @@ use ganger_shard::Settings;
 use ganger_shard::core::StoreTask;
 use ganger_types::Now;
 
-use crate::dice::{Dice, mix};
 use crate::direct;
 use crate::disk::End;
 use crate::oracle::Turn;
 use crate::plan::{Fault, Pace};
-use crate::served::{Came, Durable, Served};
-use crate::world::{Call, Caller, Happening, Ran, World, broken, removed};
+use crate::rng::{Rng, mix};
+use crate::served::{CallOutcome, Durable, Served};
+use crate::world::{Call, Caller, Happening, StepOutcome, World, broken, removed};
 
 /// Calls of the core at one moment before the simulator believes that it spins.
 pub(crate) const SPINS_MAX: usize = 10_000;
@@ -28,7 +28,7 @@ pub(crate) enum Death {
     /// It is durable; the shard does not know.
     Reported,
     /// The shard knows; nobody has heard.
-    Told,
+    Answered,
 }
 
 /// What becomes of an order of the store.
@@ -38,7 +38,7 @@ pub(crate) struct Fate {
     pub(crate) death: Option<Death>,
     /// Microseconds until the report reaches the shard.
     pub(crate) reported_after: u64,
-    pub(crate) dice: Dice,
+    pub(crate) rng: Rng,
 }
 
 impl World {
@@ -47,48 +47,48 @@ impl World {
     }
 
     fn settings(&self) -> Settings {
-        let mut dice = Dice::new(mix(self.tape.seed ^ 0x5E77));
+        let mut rng = Rng::new(mix(self.tape.seed ^ 0x5E77));
         Settings {
-            turn_commands_max: *dice.pick(&[2, 4, 64, 4_096]),
-            group_wait: Duration::from_micros(*dice.pick(&[0, 300, 1_000])),
+            turn_commands_max: *rng.pick(&[2, 4, 64, 4_096]),
+            group_wait: Duration::from_micros(*rng.pick(&[0, 300, 1_000])),
             upkeep_every: match self.plan.pace {
-                Pace::Dense => Duration::from_secs(*dice.pick(&[1, 5])),
-                Pace::Even => Duration::from_secs(*dice.pick(&[5, 60])),
-                Pace::Sparse => Duration::from_secs(*dice.pick(&[300, 3_600])),
+                Pace::Dense => Duration::from_secs(*rng.pick(&[1, 5])),
+                Pace::Even => Duration::from_secs(*rng.pick(&[5, 60])),
+                Pace::Sparse => Duration::from_secs(*rng.pick(&[300, 3_600])),
             },
-            retire_slice: *dice.pick(&[1, 3, 500]),
-            blob_cache_bytes: *dice.pick(&[0, 2_000, 1 << 20]),
+            retire_slice: *rng.pick(&[1, 3, 500]),
+            blob_cache_bytes: *rng.pick(&[0, 2_000, 1 << 20]),
             ..Settings::default()
         }
     }
 
     /// Starts the process of a level-2 shard: it opens the store and begins to load.
-    pub(crate) fn boot_served(&mut self, dice: &mut Dice) {
+    pub(crate) fn boot_served(&mut self, rng: &mut Rng) {
         self.incarnation += 1;
         self.is_store_busy = false;
         self.look_at = None;
         let settings = self.settings();
         let (clocks, time) = (&mut self.clocks, self.time);
-        let served = Served::start(&self.store, settings, self.planted.is(25), dice, |opened| {
+        let served = Served::start(&self.store, settings, self.planted.is(25), rng, |opened| {
             clocks.restart(time, opened.meta);
             clocks.now(time)
         });
         let served = served.expect("memory opens");
-        self.story
+        self.log
             .tell(time, || "the shard's process starts".to_owned());
         self.served = Some(served);
     }
 
     /// A command reaches the shard.
-    pub(crate) fn arrive_served(&mut self, mut call: Call) -> Ran {
+    pub(crate) fn arrive_served(&mut self, mut call: Call) -> StepOutcome {
         let is_worker = matches!(call.by, Caller::Worker(_)) && !self.is_healed;
         let waits = is_worker && crate::served::lease_of(&call.command).is_some();
         let mut wait_for = Duration::ZERO;
-        if waits && call.dice.chance(600) {
-            wait_for = Duration::from_micros(*call.dice.pick(&[10_000, 1_000_000, 40_000_000]));
+        if waits && call.rng.chance(600) {
+            wait_for = Duration::from_micros(*call.rng.pick(&[10_000, 1_000_000, 40_000_000]));
             let patience = u64::try_from(wait_for.as_micros()).expect("a short wait");
-            if call.dice.chance(250) {
-                let left_at = self.time + call.dice.below(patience);
+            if call.rng.chance(250) {
+                let left_at = self.time + call.rng.below(patience);
                 let op = call.op;
                 let incarnation = self.incarnation;
                 self.at(left_at, Happening::Leaves { op, incarnation });
@@ -101,7 +101,7 @@ impl World {
     }
 
     /// A client gives up waiting; now and then the shard hears of it only from the closed channel.
-    pub(crate) fn leaves(&mut self, op: u64, incarnation: u64) -> Ran {
+    pub(crate) fn leaves(&mut self, op: u64, incarnation: u64) -> StepOutcome {
         if incarnation != self.incarnation {
             return Ok(());
         }
@@ -113,7 +113,7 @@ impl World {
     }
 
     /// Lets the core do all there is to do now.
-    pub(crate) fn pump(&mut self) -> Ran {
+    pub(crate) fn pump(&mut self) -> StepOutcome {
         for _ in 0..SPINS_MAX {
             let now = self.now();
             let Some(served) = &mut self.served else {
@@ -157,7 +157,7 @@ impl World {
         }
     }
 
-    pub(crate) fn look(&mut self, incarnation: u64) -> Ran {
+    pub(crate) fn look(&mut self, incarnation: u64) -> StepOutcome {
         if incarnation != self.incarnation || self.look_at.is_none_or(|at| at > self.time) {
             return Ok(());
         }
@@ -166,7 +166,7 @@ impl World {
     }
 
     /// Works through what came of a call into the core. False if the process has died of it.
-    fn take(&mut self, came: Came, is_heard: bool) -> Result<bool, crate::Violation> {
+    fn take(&mut self, came: CallOutcome, is_heard: bool) -> Result<bool, crate::Violation> {
         self.judge(&came.events)?;
         if let Some(now) = came.restarted {
             self.has_loaded(now);
@@ -186,7 +186,7 @@ impl World {
             }
         }
         if self.served.as_ref().is_some_and(Served::has_stopped) {
-            self.dies_served(Dice::new(mix(self.time ^ self.tape.seed)))?;
+            self.dies_served(Rng::new(mix(self.time ^ self.tape.seed)))?;
             return Ok(false);
         }
         if came.commits > 0 && self.planted.is(26) {
@@ -202,7 +202,7 @@ impl World {
                 end: End::Well,
                 death: None,
                 reported_after: 0,
-                dice: Dice::new(self.time),
+                rng: Rng::new(self.time),
             };
             let incarnation = self.incarnation;
             self.at(
@@ -217,17 +217,17 @@ impl World {
 
     /// The shard said that it could not: the client does not know more, and may ask again.
     fn try_again(&mut self, call: Call) {
-        let mut dice = call.dice.clone();
-        if self.is_healed || !dice.chance(500) {
+        let mut rng = call.rng.clone();
+        if self.is_healed || !rng.chance(500) {
             return;
         }
         self.ops += 1;
         let again = Call {
             op: self.ops,
-            dice: dice.split(),
+            rng: rng.split(),
             ..call
         };
-        let after = dice.below(3_000_000);
+        let after = rng.below(3_000_000);
         self.at(self.time + after, Happening::Arrive(again));
     }
 
@@ -236,14 +236,14 @@ impl World {
             self.oracle.goals.reach("restarted-with-live-leases");
         }
         let time = self.time;
-        self.story.tell(time, || {
+        self.log.tell(time, || {
             format!("the rows are read back as of elapsed {}", now.elapsed)
         });
         self.oracle.restarted(now);
     }
 
     /// Has the oracle judge every turn that the core let out.
-    pub(crate) fn judge(&mut self, events: &[ganger_types::Event]) -> Ran {
+    pub(crate) fn judge(&mut self, events: &[ganger_types::Event]) -> StepOutcome {
         let Some(served) = &mut self.served else {
             return Ok(());
         };
@@ -263,25 +263,25 @@ impl World {
         Ok(())
     }
 
-    fn judge_turn(&mut self, durable: Durable) -> Ran {
+    fn judge_turn(&mut self, durable: Durable) -> StepOutcome {
         let (time, changes) = (self.time, &durable.commit.changes);
         for moment in &durable.moments {
-            self.story.tell(time, || {
+            self.log.tell(time, || {
                 format!(
                     "moment elapsed {} wall {}",
                     moment.now.elapsed, moment.now.wall
                 )
             });
             for one in &moment.applied {
-                self.story.tell(time, || {
+                self.log.tell(time, || {
                     format!("op {} is answered {:?}", one.op, one.answer)
                 });
-                self.story.deep(&one.answer);
+                self.log.deep(&one.answer);
             }
         }
         for change in changes {
-            self.story.deep(change);
-            self.story.tell(time, || format!("  stored {change:?}"));
+            self.log.deep(change);
+            self.log.tell(time, || format!("  stored {change:?}"));
         }
         let gone = removed(&self.rows, changes);
         let applied = self
@@ -300,7 +300,7 @@ impl World {
     }
 
     /// What is handed out is what is stored, unless the same turn changed it afterwards.
-    fn check_deliveries(&self, durable: &Durable) -> Ran {
+    fn check_deliveries(&self, durable: &Durable) -> StepOutcome {
         let touched = direct::touched(&durable.commit.changes);
         for delivery in &durable.deliveries {
             let key = delivery.grant.key;
@@ -344,15 +344,15 @@ impl World {
         let is_commit = matches!(order, StoreTask::Commit(_));
         let (time, seed) = (self.time, self.tape.seed);
         let served = self.served.as_mut().expect("it lives");
-        let mut dice = served.dice_of_next().unwrap_or_else(|| {
+        let mut rng = served.dice_of_next().unwrap_or_else(|| {
             // Time alone will not do: an order that takes none would meet the fate of the one before.
             let before = served.fates.orders_before_at(time);
-            Dice::new(mix(time ^ seed.rotate_left(9)) ^ before)
+            Rng::new(mix(time ^ seed.rotate_left(9)) ^ before)
         });
-        let (after, fate) = self.draw_fate(is_commit, &mut dice);
+        let (after, fate) = self.draw_fate(is_commit, &mut rng);
         if fate.death == Some(Death::Given) {
             self.oracle.goals.reach("crash-before-commit");
-            self.dies_served(fate.dice)?;
+            self.dies_served(fate.rng)?;
             return Ok(false);
         }
         self.is_store_busy = true;
@@ -369,57 +369,61 @@ impl World {
 
     fn let_find(&mut self) {
         self.is_finding = true;
-        let mut dice = Dice::new(mix(self.time ^ 0xF1D));
+        let mut rng = Rng::new(mix(self.time ^ 0xF1D));
         let late = if self.suffers(Fault::CommitsSlow) {
-            dice.below(5_000_000)
+            rng.below(5_000_000)
         } else {
-            dice.below(2_000)
+            rng.below(2_000)
         };
         let incarnation = self.incarnation;
         self.at(self.time + late, Happening::Finds { incarnation });
     }
 
-    fn draw_fate(&mut self, is_commit: bool, dice: &mut Dice) -> (u64, Fate) {
+    fn draw_fate(&mut self, is_commit: bool, rng: &mut Rng) -> (u64, Fate) {
         let mut fate = Fate {
             end: End::Well,
             death: None,
             reported_after: 0,
-            dice: dice.split(),
+            rng: rng.split(),
         };
         if self.is_healed {
             return (0, fate);
         }
-        let mut after = dice.below(3_000);
-        if self.strikes(Fault::CommitsSlow, dice) {
-            after = dice.below(8_000_000);
-            fate.reported_after = dice.below(2_000_000);
+        let mut after = rng.below(3_000);
+        if self.strikes(Fault::CommitsSlow, rng) {
+            after = rng.below(8_000_000);
+            fate.reported_after = rng.below(2_000_000);
             self.oracle.goals.reach("commit-stalled");
         }
         if !is_commit {
             return (after, fate);
         }
-        if self.strikes(Fault::CommitsRefused, dice) {
-            fate.end = *dice.pick(&[End::Refused, End::Full]);
-        } else if self.strikes(Fault::CommitsUnknown, dice) {
-            fate.end = *dice.pick(&[End::UnknownApplied, End::UnknownLost]);
-        } else if self.strikes(Fault::Fences, dice) && dice.chance(300) {
+        if self.strikes(Fault::CommitsRefused, rng) {
+            fate.end = *rng.pick(&[End::Refused, End::Full]);
+        } else if self.strikes(Fault::CommitsUnknown, rng) {
+            fate.end = *rng.pick(&[End::UnknownApplied, End::UnknownLost]);
+        } else if self.strikes(Fault::Fences, rng) && rng.chance(300) {
             fate.end = End::Fenced;
         }
-        if self.strikes(Fault::Crashes, dice) {
-            fate.death =
-                Some(*dice.pick(&[Death::Given, Death::Applied, Death::Reported, Death::Told]));
+        if self.strikes(Fault::Crashes, rng) {
+            fate.death = Some(*rng.pick(&[
+                Death::Given,
+                Death::Applied,
+                Death::Reported,
+                Death::Answered,
+            ]));
         }
         (after, fate)
     }
 
     /// The store carries out the order it was set to.
-    pub(crate) fn store_works(&mut self, incarnation: u64, fate: Fate) -> Ran {
+    pub(crate) fn store_works(&mut self, incarnation: u64, fate: Fate) -> StepOutcome {
         if incarnation != self.incarnation || self.served.is_none() {
             return Ok(());
         }
         if fate.death == Some(Death::Applied) {
             self.oracle.goals.reach("crash-before-commit");
-            return self.dies_served(fate.dice);
+            return self.dies_served(fate.rng);
         }
         let goal = match fate.end {
             End::Well => None,
@@ -431,7 +435,7 @@ impl World {
         let time = self.time;
         if let Some(goal) = goal {
             self.oracle.goals.reach(goal);
-            self.story
+            self.log
                 .tell(time, || format!("the store's commit ends as {goal}"));
         }
         self.is_store_busy = false;
@@ -447,7 +451,7 @@ impl World {
         }
         if fate.death == Some(Death::Reported) {
             self.oracle.goals.reach("crash-between-commit-and-answer");
-            return self.dies_served(fate.dice);
+            return self.dies_served(fate.rng);
         }
         let at = self.time + fate.reported_after;
         self.at(
@@ -461,7 +465,7 @@ impl World {
     }
 
     /// The shard hears what the store has done.
-    pub(crate) fn store_reports(&mut self, incarnation: u64, fate: Fate) -> Ran {
+    pub(crate) fn store_reports(&mut self, incarnation: u64, fate: Fate) -> StepOutcome {
         if incarnation != self.incarnation {
             return Ok(());
         }
@@ -470,10 +474,10 @@ impl World {
             return Ok(());
         };
         let came = served.report(now);
-        if fate.death == Some(Death::Told) {
+        if fate.death == Some(Death::Answered) {
             self.take(came, false)?;
             self.oracle.goals.reach("crash-between-commit-and-answer");
-            return self.dies_served(fate.dice);
+            return self.dies_served(fate.rng);
         }
         if self.take(came, true)? {
             return self.pump();
@@ -483,7 +487,7 @@ impl World {
 
     /// A look for finished jobs is carried out, late. Timers are fired before what it found goes to
     /// the engine.
-    pub(crate) fn finds(&mut self, incarnation: u64) -> Ran {
+    pub(crate) fn finds(&mut self, incarnation: u64) -> StepOutcome {
         if incarnation != self.incarnation {
             return Ok(());
         }
@@ -514,13 +518,13 @@ impl World {
     }
 
     /// The process dies. Its store keeps what it had applied, and the oracle learns of that.
-    pub(crate) fn dies_served(&mut self, dice: Dice) -> Ran {
+    pub(crate) fn dies_served(&mut self, rng: Rng) -> StepOutcome {
         self.bury_served()?;
-        self.crash(dice);
+        self.crash(rng);
         Ok(())
     }
 
-    pub(crate) fn bury_served(&mut self) -> Ran {
+    pub(crate) fn bury_served(&mut self) -> StepOutcome {
         let now = self.now();
         let Some(served) = &mut self.served else {
             return Ok(());

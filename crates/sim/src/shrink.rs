@@ -2,7 +2,7 @@
 
 use crate::plan::{Fault, Feature};
 use crate::run::run;
-use crate::story::Recording;
+use crate::run_log::Recording;
 use crate::tape::{Actor, Tape};
 
 /// Runs that shrinking may spend.

@@ -3,8 +3,8 @@
 
 use std::fmt::Write as _;
 
-use crate::dice::Dice;
 use crate::plan::{Bits, Fault, Feature, Pace, Plan, of_level_1};
+use crate::rng::Rng;
 
 /// Who acts in a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +26,7 @@ pub(crate) enum Actor {
 pub(crate) struct Step {
     pub(crate) after: u64,
     pub(crate) actor: Actor,
-    pub(crate) dice: u64,
+    pub(crate) rng: u64,
 }
 
 /// Everything that decides a run.
@@ -46,9 +46,9 @@ impl Tape {
     /// The tape that a seed stands for.
     pub fn draw(seed: u64, level: u8, planted: u32) -> Self {
         let plan = Plan::draw(seed, Bits::default(), Bits::default());
-        let mut dice = Dice::new(seed);
+        let mut rng = Rng::new(seed);
         let steps = (0..plan.steps)
-            .map(|_| draw_step(&plan, &mut dice))
+            .map(|_| draw_step(&plan, &mut rng))
             .collect();
         Self {
             seed,
@@ -114,7 +114,7 @@ impl Tape {
                 Actor::Reader => "reader".to_owned(),
                 Actor::Chaos => "chaos".to_owned(),
             };
-            let _ = writeln!(text, "step {} {who} {:016x}", step.after, step.dice);
+            let _ = writeln!(text, "step {} {who} {:016x}", step.after, step.rng);
         }
         text
     }
@@ -161,7 +161,7 @@ fn parse_line(tape: &mut Tape, words: &[&str]) -> Option<()> {
                 _ => {}
             }
         }
-        ["step", after, who, dice] => {
+        ["step", after, who, rng] => {
             let actor = match *who {
                 "producer" => Actor::Producer,
                 "operator" => Actor::Operator,
@@ -173,7 +173,7 @@ fn parse_line(tape: &mut Tape, words: &[&str]) -> Option<()> {
             tape.steps.push(Step {
                 after,
                 actor,
-                dice: u64::from_str_radix(dice, 16).ok()?,
+                rng: u64::from_str_radix(rng, 16).ok()?,
             });
         }
         _ => return None,
@@ -181,19 +181,19 @@ fn parse_line(tape: &mut Tape, words: &[&str]) -> Option<()> {
     Some(())
 }
 
-fn draw_step(plan: &Plan, dice: &mut Dice) -> Step {
+fn draw_step(plan: &Plan, rng: &mut Rng) -> Step {
     let after = match plan.pace {
-        Pace::Dense => dice.below(20_000),
-        Pace::Even => dice.below(2_000_000),
-        Pace::Sparse => match dice.below(100) {
-            0 => dice.below(3 * 86_400_000_000),
-            1..20 => dice.below(300_000_000),
-            _ => dice.below(5_000_000),
+        Pace::Dense => rng.below(20_000),
+        Pace::Even => rng.below(2_000_000),
+        Pace::Sparse => match rng.below(100) {
+            0 => rng.below(3 * 86_400_000_000),
+            1..20 => rng.below(300_000_000),
+            _ => rng.below(5_000_000),
         },
     };
-    let actor = match dice.below(100) {
+    let actor = match rng.below(100) {
         0..24 => Actor::Producer,
-        24..74 => Actor::Worker(dice.index(plan.workers)),
+        24..74 => Actor::Worker(rng.index(plan.workers)),
         74..90 => Actor::Operator,
         90..95 => Actor::Reader,
         _ => Actor::Chaos,
@@ -201,7 +201,7 @@ fn draw_step(plan: &Plan, dice: &mut Dice) -> Step {
     Step {
         after,
         actor,
-        dice: dice.next(),
+        rng: rng.next(),
     }
 }
 

@@ -8,18 +8,18 @@ use ganger_types::command::ConfigureNamespace;
 use ganger_types::{Answer, Command, Epoch, JobRecord, NamespaceSettings, Now};
 
 use crate::actor::worker::Hand;
-use crate::actor::{Lore, names, operator, producer};
+use crate::actor::{KnownIds, names, operator, producer};
 use crate::clock::{Clocks, callers_now};
-use crate::dice::Dice;
-use crate::direct::{self, Direct, Turned};
+use crate::direct::{self, Direct, TurnResult};
 use crate::ledger::Ledger;
 use crate::oracle::{Moment, Oracle, Turn, Violation};
 use crate::plan::{Fault, Feature, Plan};
 use crate::planted::Planted;
+use crate::rng::Rng;
 use crate::rows::Rows;
+use crate::run_log::{Recording, RunLog};
 use crate::served::Served;
 use crate::serving::Fate;
-use crate::story::{Recording, Story};
 use crate::tape::{Actor, Tape};
 
 /// Events between two full checks of everything.
@@ -42,7 +42,7 @@ pub(crate) struct Call {
     pub(crate) by: Caller,
     pub(crate) incarnation: u64,
     pub(crate) command: Command,
-    pub(crate) dice: Dice,
+    pub(crate) rng: Rng,
     pub(crate) sent_at: u64,
 }
 
@@ -60,10 +60,10 @@ pub(crate) enum Happening {
         worker: usize,
         incarnation: u64,
         token: ganger_types::LeaseToken,
-        dice: Dice,
+        rng: Rng,
     },
     /// The shard's process comes back.
-    Restart { again: u32, dice: Dice },
+    Restart { again: u32, rng: Rng },
     /// A zombie wakes and reports.
     Zombie(Call),
     /// The shard's sleep is over (level 2, as all below). Events of a dead process come to nothing.
@@ -102,8 +102,8 @@ pub(crate) struct World {
     /// For the namespace on its callers' clocks, where another time rules.
     pub(crate) callers: Oracle,
     pub(crate) ledger: Ledger,
-    pub(crate) story: Story,
-    pub(crate) lore: Lore,
+    pub(crate) log: RunLog,
+    pub(crate) known: KnownIds,
     pub(crate) hands: Vec<Hand>,
     pub(crate) ops: u64,
     checked_at: u64,
@@ -113,7 +113,7 @@ pub(crate) struct World {
     pub(crate) planted: Planted,
 }
 
-pub(crate) type Ran = Result<(), Violation>;
+pub(crate) type StepOutcome = Result<(), Violation>;
 
 pub(crate) fn broken(rule: &'static str, what: String) -> Violation {
     Violation {
@@ -146,8 +146,8 @@ impl World {
             oracle: Oracle::default(),
             callers: Oracle::of_callers(),
             ledger: Ledger::default(),
-            story: Story::new(recording),
-            lore: Lore::default(),
+            log: RunLog::new(recording),
+            known: KnownIds::default(),
             hands,
             ops: 0,
             checked_at: 0,
@@ -157,7 +157,7 @@ impl World {
             planted: Planted::new(tape.planted),
             tape,
         };
-        world.boot(&mut Dice::new(world.tape.seed ^ 0xB007));
+        world.boot(&mut Rng::new(world.tape.seed ^ 0xB007));
         world
     }
 
@@ -170,8 +170,8 @@ impl World {
     }
 
     /// Whether something goes wrong now, for a fault that is on.
-    pub(crate) fn strikes(&self, fault: Fault, dice: &mut Dice) -> bool {
-        self.suffers(fault) && dice.chance(self.plan.fault_rate)
+    pub(crate) fn strikes(&self, fault: Fault, rng: &mut Rng) -> bool {
+        self.suffers(fault) && rng.chance(self.plan.fault_rate)
     }
 
     pub(crate) fn at(&mut self, time: u64, happening: Happening) {
@@ -180,7 +180,7 @@ impl World {
     }
 
     /// The load: every step of the tape, and all that follows from it.
-    pub(crate) fn load(&mut self) -> Ran {
+    pub(crate) fn load(&mut self) -> StepOutcome {
         if self.plan.does(Feature::CallersClock) {
             let cmd = ConfigureNamespace {
                 namespace: names::callers(),
@@ -212,10 +212,10 @@ impl World {
             return Ok(false);
         };
         self.time = self.time.max(time);
-        self.story.event(self.time, sequence);
+        self.log.event(self.time, sequence);
         self.happen(happening)?;
-        if self.story.events() >= self.checked_at + INDEX_CHECK_EVERY {
-            self.checked_at = self.story.events();
+        if self.log.events() >= self.checked_at + INDEX_CHECK_EVERY {
+            self.checked_at = self.log.events();
             self.check_indexes()?;
             if self.checked_at % FULL_CHECK_EVERY < INDEX_CHECK_EVERY {
                 self.full_check()?;
@@ -224,7 +224,7 @@ impl World {
         Ok(true)
     }
 
-    fn happen(&mut self, happening: Happening) -> Ran {
+    fn happen(&mut self, happening: Happening) -> StepOutcome {
         match happening {
             Happening::Step(number) => self.step(number),
             Happening::Arrive(call) => self.arrive(call),
@@ -233,9 +233,9 @@ impl World {
                 worker,
                 incarnation,
                 token,
-                dice,
-            } => self.work(worker, incarnation, token, dice),
-            Happening::Restart { again, dice } => self.restart(again, dice),
+                rng,
+            } => self.work(worker, incarnation, token, rng),
+            Happening::Restart { again, rng } => self.restart(again, rng),
             Happening::Zombie(call) => {
                 self.oracle.goals.reach("zombie-reported");
                 self.send_call(call)
@@ -248,27 +248,27 @@ impl World {
         }
     }
 
-    fn step(&mut self, number: usize) -> Ran {
+    fn step(&mut self, number: usize) -> StepOutcome {
         let step = self.tape.steps[number];
-        let mut dice = Dice::new(step.dice);
+        let mut rng = Rng::new(step.rng);
         match step.actor {
             Actor::Producer => {
                 if self.oracle.live.len() + self.callers.live.len() > self.plan.live_target * 3 {
                     return Ok(());
                 }
                 let now = self.now();
-                let command = producer::act(&self.plan, &mut self.lore, &mut dice, now);
-                self.send(Caller::Producer, command, dice)
+                let command = producer::act(&self.plan, &mut self.known, &mut rng, now);
+                self.send(Caller::Producer, command, rng)
             }
             Actor::Worker(worker) => {
                 let worker = worker % self.hands.len();
-                let command = self.hands[worker].act(&self.plan, &mut self.lore, &mut dice);
-                self.send(Caller::Worker(worker), command, dice)
+                let command = self.hands[worker].act(&self.plan, &mut self.known, &mut rng);
+                self.send(Caller::Worker(worker), command, rng)
             }
             Actor::Operator => {
                 let now = self.now();
-                match operator::act(&self.plan, &self.lore, &mut dice, now) {
-                    Some(command) => self.send(Caller::Operator, command, dice),
+                match operator::act(&self.plan, &self.known, &mut rng, now) {
+                    Some(command) => self.send(Caller::Operator, command, rng),
                     None => Ok(()),
                 }
             }
@@ -276,15 +276,15 @@ impl World {
                 if !self.plan.does(Feature::Reads) {
                     return Ok(());
                 }
-                let command = operator::read(&self.plan, &self.lore, &mut dice);
-                self.send(Caller::Operator, command, dice)
+                let command = operator::read(&self.plan, &self.known, &mut rng);
+                self.send(Caller::Operator, command, rng)
             }
-            Actor::Chaos => self.chaos(dice),
+            Actor::Chaos => self.chaos(rng),
         }
     }
 
     /// Sends a command over the network.
-    pub(crate) fn send(&mut self, by: Caller, command: Command, dice: Dice) -> Ran {
+    pub(crate) fn send(&mut self, by: Caller, command: Command, rng: Rng) -> StepOutcome {
         self.ops += 1;
         let incarnation = match by {
             Caller::Worker(worker) => self.hands[worker].incarnation,
@@ -295,24 +295,24 @@ impl World {
             by,
             incarnation,
             command,
-            dice,
+            rng,
             sent_at: self.time,
         })
     }
 
-    fn send_call(&mut self, mut call: Call) -> Ran {
+    fn send_call(&mut self, mut call: Call) -> StepOutcome {
         let time = self.time;
-        self.story.tell(time, || {
+        self.log.tell(time, || {
             format!("op {} {:?} sends {:?}", call.op, call.by, call.command)
         });
-        self.story.deep(&call.command);
-        if self.strikes(Fault::RequestsLost, &mut call.dice) {
+        self.log.deep(&call.command);
+        if self.strikes(Fault::RequestsLost, &mut call.rng) {
             self.oracle.goals.reach("request-lost");
-            self.story
+            self.log
                 .tell(time, || format!("op {} is lost on its way", call.op));
             return Ok(());
         }
-        let delay = self.latency(&mut call.dice);
+        let delay = self.latency(&mut call.rng);
         if delay == 0 {
             return self.arrive(call);
         }
@@ -320,14 +320,14 @@ impl World {
         Ok(())
     }
 
-    fn latency(&self, dice: &mut Dice) -> u64 {
+    fn latency(&self, rng: &mut Rng) -> u64 {
         if !self.suffers(Fault::Latency) {
             return 0;
         }
-        let delay = if dice.chance(50) {
-            dice.below(2_000_000)
+        let delay = if rng.chance(50) {
+            rng.below(2_000_000)
         } else {
-            dice.below(30_000)
+            rng.below(30_000)
         };
         // On a grid, so that commands arrive together and share a turn.
         if self.plan.batch > 1 {
@@ -337,7 +337,7 @@ impl World {
         }
     }
 
-    fn arrive(&mut self, mut call: Call) -> Ran {
+    fn arrive(&mut self, mut call: Call) -> StepOutcome {
         if self.is_served() {
             call.sent_at = self.time;
             return self.arrive_served(call);
@@ -364,11 +364,11 @@ impl World {
     }
 
     /// One turn of the shard with these commands, and what may go wrong around its commit.
-    pub(crate) fn turn(&mut self, calls: Vec<Call>) -> Ran {
+    pub(crate) fn turn(&mut self, calls: Vec<Call>) -> StepOutcome {
         let now = self.now();
-        let mut dice = calls.first().map_or_else(
-            || Dice::new(self.time ^ self.sequence.rotate_left(40)),
-            |call| call.dice.clone(),
+        let mut rng = calls.first().map_or_else(
+            || Rng::new(self.time ^ self.sequence.rotate_left(40)),
+            |call| call.rng.clone(),
         );
         let commands = calls
             .iter()
@@ -379,8 +379,8 @@ impl World {
         };
         let callers_now = callers_now(self.time);
         let turned = direct.turn(now, callers_now, commands, &self.rows);
-        let crashes = self.strikes(Fault::Crashes, &mut dice);
-        if crashes && dice.chance(500) {
+        let crashes = self.strikes(Fault::Crashes, &mut rng);
+        if crashes && rng.chance(500) {
             self.oracle.goals.reach("crash-before-commit");
             let told = self.planted.is(1);
             if self.planted.is(15) {
@@ -389,20 +389,20 @@ impl World {
             if told {
                 self.tell_answers(calls, &turned);
             }
-            self.crash(dice);
+            self.crash(rng);
             return Ok(());
         }
         self.commit(&turned)?;
         if crashes {
             self.oracle.goals.reach("crash-between-commit-and-answer");
-            self.crash(dice);
+            self.crash(rng);
             return Ok(());
         }
         self.tell_answers(calls, &turned);
         Ok(())
     }
 
-    fn half_commit(&mut self, turned: &Turned) {
+    fn half_commit(&mut self, turned: &TurnResult) {
         let half = turned.effects.changes.len() / 2;
         // Whatever the store makes of it.
         drop(self.rows.apply(
@@ -413,19 +413,19 @@ impl World {
     }
 
     /// Makes a turn durable, and has the oracle judge it.
-    pub(crate) fn commit(&mut self, turned: &Turned) -> Ran {
+    pub(crate) fn commit(&mut self, turned: &TurnResult) -> StepOutcome {
         let time = self.time;
         let changes = &turned.effects.changes;
         let removed = removed(&self.rows, changes);
         for one in &turned.applied {
-            self.story.tell(time, || {
+            self.log.tell(time, || {
                 format!("op {} is answered {:?}", one.op, one.answer)
             });
-            self.story.deep(&one.answer);
+            self.log.deep(&one.answer);
         }
         for change in changes {
-            self.story.deep(change);
-            self.story.tell(time, || format!("  stores {change:?}"));
+            self.log.deep(change);
+            self.log.tell(time, || format!("  stores {change:?}"));
         }
         let sequence = self.rows.sequence + 1;
         let applied = self.rows.apply(sequence, turned.meta, changes);
@@ -450,7 +450,7 @@ impl World {
         self.callers.turn(&callers, &self.rows)
     }
 
-    fn tell_answers(&mut self, calls: Vec<Call>, turned: &Turned) {
+    fn tell_answers(&mut self, calls: Vec<Call>, turned: &TurnResult) {
         for (call, one) in calls.into_iter().zip(&turned.applied) {
             self.reply(call, one.answer.clone());
         }
@@ -458,11 +458,11 @@ impl World {
 
     /// Sends an answer back over the network.
     pub(crate) fn reply(&mut self, mut call: Call, answer: Answer) {
-        if self.strikes(Fault::AnswersLost, &mut call.dice) {
+        if self.strikes(Fault::AnswersLost, &mut call.rng) {
             self.oracle.goals.reach("answer-lost");
             return;
         }
-        let delay = self.latency(&mut call.dice);
+        let delay = self.latency(&mut call.rng);
         self.at(self.time + delay, Happening::Answer(call, answer));
     }
 
@@ -471,7 +471,7 @@ impl World {
     }
 
     /// The shard's housekeeping: timers and retention.
-    pub(crate) fn look_after(&mut self) -> Ran {
+    pub(crate) fn look_after(&mut self) -> StepOutcome {
         if self.is_served() {
             return if self.is_healed {
                 self.settle_served()
@@ -492,9 +492,9 @@ impl World {
     }
 
     /// Starts the process: a new epoch, a new seed, the rows read back.
-    pub(crate) fn boot(&mut self, dice: &mut Dice) {
+    pub(crate) fn boot(&mut self, rng: &mut Rng) {
         if self.is_served() {
-            return self.boot_served(dice);
+            return self.boot_served(rng);
         }
         self.epoch.0 += 1;
         self.clocks.restart(self.time, self.rows.meta);
@@ -504,9 +504,9 @@ impl World {
             self.oracle.goals.reach("restarted-with-live-leases");
         }
         let epoch = self.epoch;
-        self.story
+        self.log
             .tell(time, || format!("the shard starts, epoch {}", epoch.0));
-        let direct = Direct::start(&self.rows, self.epoch, now, dice, self.planted.clone());
+        let direct = Direct::start(&self.rows, self.epoch, now, rng, self.planted.clone());
         if self.callers.holds_anything() {
             self.oracle
                 .goals
@@ -522,7 +522,7 @@ impl World {
         direct.or_else(|| self.served.as_ref()?.engine())
     }
 
-    fn check_indexes(&mut self) -> Ran {
+    fn check_indexes(&mut self) -> StepOutcome {
         let Some(engine) = self.engine() else {
             return Ok(());
         };
@@ -537,7 +537,7 @@ impl World {
     }
 
     /// Everything: the engine's indexes, the rows among themselves, and the oracle against the rows.
-    pub(crate) fn full_check(&mut self) -> Ran {
+    pub(crate) fn full_check(&mut self) -> StepOutcome {
         self.check_indexes()?;
         crate::audit::audit(&self.rows)?;
         self.oracle.compare_all(&self.rows)?;

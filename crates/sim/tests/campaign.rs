@@ -57,7 +57,7 @@ fn seeds_of_level_three_find_nothing_and_reach_every_goal() {
 #[test]
 fn the_same_seed_gives_the_same_trace_byte_for_byte() {
     let recording = Recording {
-        story: false,
+        log: false,
         deep: true,
     };
     for (seed, level) in (0..20).flat_map(|seed| [(seed, 1), (seed, 2), (seed, 3)]) {
@@ -100,7 +100,7 @@ fn is_shrunk(tape: &Tape) {
     assert!(rule.is_some(), "the planted bug is found by this seed");
     let small = shrink(tape);
     let recording = Recording {
-        story: true,
+        log: true,
         deep: false,
     };
     let outcome = run(&small, recording);
@@ -111,7 +111,7 @@ fn is_shrunk(tape: &Tape) {
         small.len(),
         tape.len()
     );
-    assert!(!outcome.story.is_empty());
+    assert!(!outcome.log.is_empty());
     let again = Tape::parse(&small.to_text()).expect("a tape reads back");
     assert_eq!(
         run(&again, Recording::default())

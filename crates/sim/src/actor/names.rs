@@ -6,16 +6,16 @@ use ganger_types::{
     ScheduleId, Tag, UniqueKey, Worker,
 };
 
-use crate::dice::Dice;
 use crate::plan::{Feature, Plan};
+use crate::rng::Rng;
 
 const SHORT: &str = "a name of the simulator is short";
 
-pub(crate) fn namespace(plan: &Plan, dice: &mut Dice) -> Namespace {
-    if plan.does(Feature::CallersClock) && dice.chance(300) {
+pub(crate) fn namespace(plan: &Plan, rng: &mut Rng) -> Namespace {
+    if plan.does(Feature::CallersClock) && rng.chance(300) {
         return callers();
     }
-    if plan.does(Feature::Namespaces) && dice.chance(250) {
+    if plan.does(Feature::Namespaces) && rng.chance(250) {
         Namespace::from_static("other")
     } else {
         Namespace::default()
@@ -88,39 +88,39 @@ pub(crate) fn queue_number(number: usize) -> Queue {
     Queue::new(format!("q{number}")).expect(SHORT)
 }
 
-pub(crate) fn queue(plan: &Plan, dice: &mut Dice) -> Queue {
-    queue_number(dice.index(plan.queues))
+pub(crate) fn queue(plan: &Plan, rng: &mut Rng) -> Queue {
+    queue_number(rng.index(plan.queues))
 }
 
 pub(crate) fn worker(number: usize, incarnation: u64) -> Worker {
     Worker::new(format!("w{number}.{incarnation}")).expect(SHORT)
 }
 
-pub(crate) fn kind(dice: &mut Dice) -> Kind {
-    Kind::from_static(dice.word(&["fetch", "count", "merge"]))
+pub(crate) fn kind(rng: &mut Rng) -> Kind {
+    Kind::from_static(rng.word(&["fetch", "count", "merge"]))
 }
 
-pub(crate) fn group(dice: &mut Dice) -> Group {
-    Group::from_static(dice.word(&["network", "bad-input"]))
+pub(crate) fn group(rng: &mut Rng) -> Group {
+    Group::from_static(rng.word(&["network", "bad-input"]))
 }
 
-pub(crate) fn tag(dice: &mut Dice) -> Tag {
-    Tag::from_static(dice.word(&["red", "green", "blue"]))
+pub(crate) fn tag(rng: &mut Rng) -> Tag {
+    Tag::from_static(rng.word(&["red", "green", "blue"]))
 }
 
-pub(crate) fn label(dice: &mut Dice) -> (LabelKey, LabelValue) {
-    let value = LabelValue::from_static(dice.word(&["one", "two"]));
+pub(crate) fn label(rng: &mut Rng) -> (LabelKey, LabelValue) {
+    let value = LabelValue::from_static(rng.word(&["one", "two"]));
     (LabelKey::from_static("tenant"), value)
 }
 
-pub(crate) fn idempotency_key(plan: &Plan, dice: &mut Dice) -> IdempotencyKey {
-    IdempotencyKey::new(format!("key{}", dice.index(plan.keys * 4))).expect(SHORT)
+pub(crate) fn idempotency_key(plan: &Plan, rng: &mut Rng) -> IdempotencyKey {
+    IdempotencyKey::new(format!("key{}", rng.index(plan.keys * 4))).expect(SHORT)
 }
 
-pub(crate) fn unique(plan: &Plan, dice: &mut Dice) -> UniqueKey {
-    UniqueKey::new(format!("unique{}", dice.index(plan.keys))).expect(SHORT)
+pub(crate) fn unique(plan: &Plan, rng: &mut Rng) -> UniqueKey {
+    UniqueKey::new(format!("unique{}", rng.index(plan.keys))).expect(SHORT)
 }
 
-pub(crate) fn schedule(plan: &Plan, dice: &mut Dice) -> ScheduleId {
-    ScheduleId::new(format!("every{}", dice.index(plan.keys))).expect(SHORT)
+pub(crate) fn schedule(plan: &Plan, rng: &mut Rng) -> ScheduleId {
+    ScheduleId::new(format!("every{}", rng.index(plan.keys))).expect(SHORT)
 }

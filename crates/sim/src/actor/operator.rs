@@ -14,9 +14,9 @@ use ganger_types::{
     Now, Overlap, Priority, QueueSettings, Retention, ScheduleRecord, ScheduleSpec,
 };
 
-use super::{Lore, names, producer};
-use crate::dice::Dice;
+use super::{KnownIds, names, producer};
 use crate::plan::{Feature, Pace, Plan};
+use crate::rng::Rng;
 
 const ACTS: &[Feature] = &[
     Feature::Pauses,
@@ -33,31 +33,31 @@ const ACTS: &[Feature] = &[
 ];
 
 /// What an operator does now; `None` if this run has no operators for what was drawn.
-pub(crate) fn act(plan: &Plan, lore: &Lore, dice: &mut Dice, now: Now) -> Option<Command> {
-    let feature = *dice.pick(ACTS);
+pub(crate) fn act(plan: &Plan, known: &KnownIds, rng: &mut Rng, now: Now) -> Option<Command> {
+    let feature = *rng.pick(ACTS);
     if !plan.does(feature) {
         return None;
     }
-    let namespace = names::namespace(plan, dice);
-    let queue = names::queue(plan, dice);
+    let namespace = names::namespace(plan, rng);
+    let queue = names::queue(plan, rng);
     Some(match feature {
         Feature::Pauses => {
-            let change = QueueChange::Paused(dice.chance(400));
+            let change = QueueChange::Paused(rng.chance(400));
             Command::ConfigureQueue(Box::new(ConfigureQueue {
                 namespace,
                 queue,
                 change,
             }))
         }
-        Feature::Limits => limits(plan, dice, namespace),
-        Feature::Cancels => cancel(lore, dice, namespace)?,
+        Feature::Limits => limits(plan, rng, namespace),
+        Feature::Cancels => cancel(known, rng, namespace)?,
         Feature::Deletes => {
-            let jobs = some_ids(lore, dice, &namespace, 3)?;
+            let jobs = some_ids(known, rng, &namespace, 3)?;
             Command::Delete(Delete { namespace, jobs })
         }
         Feature::Retries => {
-            let jobs = some_ids(lore, dice, &namespace, 3)?;
-            let queue = dice.chance(200).then_some(queue);
+            let jobs = some_ids(known, rng, &namespace, 3)?;
+            let queue = rng.chance(200).then_some(queue);
             let dependents = jobs.len() != 2;
             Command::Retry(Box::new(Retry {
                 namespace,
@@ -67,28 +67,28 @@ pub(crate) fn act(plan: &Plan, lore: &Lore, dice: &mut Dice, now: Now) -> Option
                 graph: None,
             }))
         }
-        Feature::Alters => alter(plan, lore, dice, namespace, now)?,
+        Feature::Alters => alter(plan, known, rng, namespace, now)?,
         Feature::HandTimeOuts => {
-            let jobs = some_ids(lore, dice, &namespace, 2)?;
+            let jobs = some_ids(known, rng, &namespace, 2)?;
             Command::TimeOut(TimeOut { namespace, jobs })
         }
-        Feature::Dependencies => dependencies(lore, dice, namespace)?,
-        Feature::Schedules => schedule(plan, dice, namespace, now),
-        Feature::Retention => retention(plan, dice, namespace),
-        _ if dice.chance(300) => Command::ForgetQueue(ForgetQueue { namespace, queue }),
-        _ => retention(plan, dice, namespace),
+        Feature::Dependencies => dependencies(known, rng, namespace)?,
+        Feature::Schedules => schedule(plan, rng, namespace, now),
+        Feature::Retention => retention(plan, rng, namespace),
+        _ if rng.chance(300) => Command::ForgetQueue(ForgetQueue { namespace, queue }),
+        _ => retention(plan, rng, namespace),
     })
 }
 
 /// What a reader asks now.
-pub(crate) fn read(plan: &Plan, lore: &Lore, dice: &mut Dice) -> Command {
-    let namespace = names::namespace(plan, dice);
-    let query = match dice.below(6) {
+pub(crate) fn read(plan: &Plan, known: &KnownIds, rng: &mut Rng) -> Command {
+    let namespace = names::namespace(plan, rng);
+    let query = match rng.below(6) {
         0 => Query::Queues(namespace, None, 100),
-        1 => Query::Queue(namespace, names::queue(plan, dice)),
+        1 => Query::Queue(namespace, names::queue(plan, rng)),
         2 => Query::Workers(namespace),
         3 => Query::Audit,
-        _ => match dice.maybe(&lore.ids) {
+        _ => match rng.maybe(&known.ids) {
             Some((namespace, id)) => Query::Why(namespace.clone(), id.clone()),
             None => Query::Schedules(namespace),
         },
@@ -97,12 +97,12 @@ pub(crate) fn read(plan: &Plan, lore: &Lore, dice: &mut Dice) -> Command {
 }
 
 fn some_ids(
-    lore: &Lore,
-    dice: &mut Dice,
+    known: &KnownIds,
+    rng: &mut Rng,
     namespace: &Namespace,
     most: usize,
 ) -> Option<Vec<JobId>> {
-    let known: Vec<&JobId> = lore
+    let known: Vec<&JobId> = known
         .ids
         .iter()
         .filter(|(other, _)| other == namespace)
@@ -111,10 +111,10 @@ fn some_ids(
     if known.is_empty() {
         return None;
     }
-    let count = dice.index(most) + 1;
+    let count = rng.index(most) + 1;
     let mut ids: Vec<JobId> = Vec::new();
     for _ in 0..count {
-        let id = known[dice.index(known.len())].clone();
+        let id = known[rng.index(known.len())].clone();
         if !ids.contains(&id) {
             ids.push(id);
         }
@@ -122,24 +122,24 @@ fn some_ids(
     Some(ids)
 }
 
-fn limits(plan: &Plan, dice: &mut Dice, namespace: Namespace) -> Command {
+fn limits(plan: &Plan, rng: &mut Rng, namespace: Namespace) -> Command {
     let settings = QueueSettings {
-        running_max: dice.chance(600).then(|| dice.small(3)),
-        live_max: dice.chance(200).then(|| dice.within(1, 20)),
-        lease_for: dice
+        running_max: rng.chance(600).then(|| rng.small(3)),
+        live_max: rng.chance(200).then(|| rng.within(1, 20)),
+        lease_for: rng
             .chance(300)
-            .then(|| dice.millis(100, plan.lease_ms * 2 + 100)),
-        grace_for: (plan.does(Feature::Graces) && dice.chance(300))
-            .then(|| dice.millis(1, plan.lease_ms)),
-        retry: dice.chance(200).then(|| producer::retry(plan, dice)),
-        due_order: if dice.chance(300) {
+            .then(|| rng.millis(100, plan.lease_ms * 2 + 100)),
+        grace_for: (plan.does(Feature::Graces) && rng.chance(300))
+            .then(|| rng.millis(1, plan.lease_ms)),
+        retry: rng.chance(200).then(|| producer::retry(plan, rng)),
+        due_order: if rng.chance(300) {
             DueOrder::Ahead
         } else {
             DueOrder::Behind
         },
         ..QueueSettings::default()
     };
-    let queue = names::queue(plan, dice);
+    let queue = names::queue(plan, rng);
     let change = QueueChange::All(settings);
     Command::ConfigureQueue(Box::new(ConfigureQueue {
         namespace,
@@ -148,10 +148,10 @@ fn limits(plan: &Plan, dice: &mut Dice, namespace: Namespace) -> Command {
     }))
 }
 
-fn cancel(lore: &Lore, dice: &mut Dice, namespace: Namespace) -> Option<Command> {
+fn cancel(known: &KnownIds, rng: &mut Rng, namespace: Namespace) -> Option<Command> {
     let reason = "cancelled".to_owned();
-    if dice.chance(300) {
-        let (namespace, graph) = dice.maybe(&lore.graphs)?.clone();
+    if rng.chance(300) {
+        let (namespace, graph) = rng.maybe(&known.graphs)?.clone();
         let jobs = Selection::Graph(graph);
         return Some(Command::Cancel(Box::new(Cancel {
             namespace,
@@ -159,7 +159,7 @@ fn cancel(lore: &Lore, dice: &mut Dice, namespace: Namespace) -> Option<Command>
             reason,
         })));
     }
-    let jobs = Selection::Jobs(some_ids(lore, dice, &namespace, 4)?);
+    let jobs = Selection::Jobs(some_ids(known, rng, &namespace, 4)?);
     Some(Command::Cancel(Box::new(Cancel {
         namespace,
         jobs,
@@ -169,39 +169,39 @@ fn cancel(lore: &Lore, dice: &mut Dice, namespace: Namespace) -> Option<Command>
 
 fn alter(
     plan: &Plan,
-    lore: &Lore,
-    dice: &mut Dice,
+    known: &KnownIds,
+    rng: &mut Rng,
     namespace: Namespace,
     now: Now,
 ) -> Option<Command> {
-    let job = some_ids(lore, dice, &namespace, 1)?.pop();
+    let job = some_ids(known, rng, &namespace, 1)?.pop();
     let mut alter = Alter {
         namespace,
         job,
         ..Alter::default()
     };
-    match dice.below(6) {
-        0 => alter.priority = Priority::whole(i64::from(dice.small(5)) - 2),
-        1 => alter.queue = Some(names::queue(plan, dice)),
-        2 => alter.start = Some(producer::start(plan, dice, now)),
+    match rng.below(6) {
+        0 => alter.priority = Priority::whole(i64::from(rng.small(5)) - 2),
+        1 => alter.queue = Some(names::queue(plan, rng)),
+        2 => alter.start = Some(producer::start(plan, rng, now)),
         3 => alter.payload = Some(Bytes::from_static(b"altered")),
         4 => {
-            alter.tags_added = vec![names::tag(dice)];
-            alter.tracked = Some(dice.chance(500));
+            alter.tags_added = vec![names::tag(rng)];
+            alter.tracked = Some(rng.chance(500));
         }
         _ => {
-            alter.tags_removed = vec![names::tag(dice)];
+            alter.tags_removed = vec![names::tag(rng)];
             alter.note = Some(("noted".to_owned(), String::new()));
         }
     }
     Some(Command::Alter(Box::new(alter)))
 }
 
-fn dependencies(lore: &Lore, dice: &mut Dice, namespace: Namespace) -> Option<Command> {
-    let job = some_ids(lore, dice, &namespace, 1)?.pop()?;
-    let on = some_ids(lore, dice, &namespace, 2)?;
-    if dice.chance(600) {
-        let policy = *dice.pick(&[FailurePolicy::Fail, FailurePolicy::Ignore]);
+fn dependencies(known: &KnownIds, rng: &mut Rng, namespace: Namespace) -> Option<Command> {
+    let job = some_ids(known, rng, &namespace, 1)?.pop()?;
+    let on = some_ids(known, rng, &namespace, 2)?;
+    if rng.chance(600) {
+        let policy = *rng.pick(&[FailurePolicy::Fail, FailurePolicy::Ignore]);
         return Some(Command::AddDependencies(AddDependencies {
             namespace,
             job,
@@ -209,7 +209,7 @@ fn dependencies(lore: &Lore, dice: &mut Dice, namespace: Namespace) -> Option<Co
             policy,
         }));
     }
-    let on = dice.chance(600).then_some(on);
+    let on = rng.chance(600).then_some(on);
     Some(Command::RemoveDependencies(RemoveDependencies {
         namespace,
         job,
@@ -217,25 +217,25 @@ fn dependencies(lore: &Lore, dice: &mut Dice, namespace: Namespace) -> Option<Co
     }))
 }
 
-fn keep(plan: &Plan, dice: &mut Dice) -> Keep {
+fn keep(plan: &Plan, rng: &mut Rng) -> Keep {
     Keep {
-        age: dice.chance(600).then(|| dice.millis(1, plan.lease_ms * 30)),
-        count: dice.chance(500).then(|| dice.below(6)),
+        age: rng.chance(600).then(|| rng.millis(1, plan.lease_ms * 30)),
+        count: rng.chance(500).then(|| rng.below(6)),
     }
 }
 
-fn retention(plan: &Plan, dice: &mut Dice, namespace: Namespace) -> Command {
+fn retention(plan: &Plan, rng: &mut Rng, namespace: Namespace) -> Command {
     let retention = Retention {
-        succeeded: keep(plan, dice),
-        failed: keep(plan, dice),
-        cancelled: keep(plan, dice),
+        succeeded: keep(plan, rng),
+        failed: keep(plan, rng),
+        cancelled: keep(plan, rng),
     };
-    if dice.chance(500) {
+    if rng.chance(500) {
         let settings = QueueSettings {
             retention: Some(retention),
             ..QueueSettings::default()
         };
-        let (queue, change) = (names::queue(plan, dice), QueueChange::All(settings));
+        let (queue, change) = (names::queue(plan, rng), QueueChange::All(settings));
         return Command::ConfigureQueue(Box::new(ConfigureQueue {
             namespace,
             queue,
@@ -246,9 +246,9 @@ fn retention(plan: &Plan, dice: &mut Dice, namespace: Namespace) -> Command {
         clock: names::clock(&namespace),
         retention,
         lease_for: Duration::from_millis(plan.lease_ms),
-        retry: producer::retry(plan, dice),
-        lease_expirations_in_a_row_max: dice.small(4),
-        live_max: dice.chance(100).then(|| dice.within(5, 60)),
+        retry: producer::retry(plan, rng),
+        lease_expirations_in_a_row_max: rng.small(4),
+        live_max: rng.chance(100).then(|| rng.within(5, 60)),
         ..NamespaceSettings::default()
     };
     Command::ConfigureNamespace(Box::new(ConfigureNamespace {
@@ -257,21 +257,21 @@ fn retention(plan: &Plan, dice: &mut Dice, namespace: Namespace) -> Command {
     }))
 }
 
-fn schedule(plan: &Plan, dice: &mut Dice, namespace: Namespace, now: Now) -> Command {
-    let id = names::schedule(plan, dice);
-    match dice.below(1_000) {
+fn schedule(plan: &Plan, rng: &mut Rng, namespace: Namespace, now: Now) -> Command {
+    let id = names::schedule(plan, rng);
+    match rng.below(1_000) {
         0..250 => return Command::RemoveSchedule(RemoveSchedule { namespace, id }),
         250..400 => return Command::RunSchedule(RunSchedule { namespace, id }),
         _ => {}
     }
     // Where days pass between steps, jobs that came every minute would be all that there is, and very many.
     let is_sparse = plan.pace == Pace::Sparse;
-    let spec = if dice.chance(600) {
+    let spec = if rng.chance(600) {
         let factor = if is_sparse { 100 } else { 1 };
         ScheduleSpec::Interval {
-            every: (dice.millis(plan.lease_ms / 2 + 50, plan.lease_ms * 6 + 50) * factor)
+            every: (rng.millis(plan.lease_ms / 2 + 50, plan.lease_ms * 6 + 50) * factor)
                 .max(SCHEDULE_EVERY_MIN),
-            first_at: now.wall.after(dice.millis(1, plan.lease_ms * 2)),
+            first_at: now.wall.after(rng.millis(1, plan.lease_ms * 2)),
         }
     } else {
         let expressions = ["0 * * * *", "*/5 * * * *", "* * * * *"];
@@ -280,13 +280,13 @@ fn schedule(plan: &Plan, dice: &mut Dice, namespace: Namespace, now: Now) -> Com
         } else {
             &expressions
         };
-        let expression = (*dice.pick(usual)).to_owned();
+        let expression = (*rng.pick(usual)).to_owned();
         ScheduleSpec::Cron {
             expression,
             time_zone: "UTC".to_owned(),
         }
     };
-    let catch_up = *dice.pick(&[
+    let catch_up = *rng.pick(&[
         CatchUp::None,
         CatchUp::Last,
         CatchUp::All { max: 3 },
@@ -298,10 +298,10 @@ fn schedule(plan: &Plan, dice: &mut Dice, namespace: Namespace, now: Now) -> Com
         id,
         spec,
         catch_up,
-        overlap: *dice.pick(&[Overlap::Allow, Overlap::Skip, Overlap::Replace]),
-        paused: dice.chance(100),
-        queue: names::queue(plan, dice),
-        kind: names::kind(dice),
+        overlap: *rng.pick(&[Overlap::Allow, Overlap::Skip, Overlap::Replace]),
+        paused: rng.chance(100),
+        queue: names::queue(plan, rng),
+        kind: names::kind(rng),
         payload: Bytes::from_static(b"by schedule"),
         priority: Priority::default(),
         retry: None,

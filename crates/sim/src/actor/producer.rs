@@ -7,9 +7,9 @@ use ganger_types::{
     Backoff, Bytes, Command, FailurePolicy, JobId, JobName, Kind, Now, Priority, RetryPolicy,
 };
 
-use super::{Lore, importer, names};
-use crate::dice::Dice;
+use super::{KnownIds, importer, names};
 use crate::plan::{Feature, Plan};
+use crate::rng::Rng;
 
 /// The shapes of graphs.
 #[derive(Clone, Copy)]
@@ -22,128 +22,128 @@ enum Shape {
 }
 
 /// What a producer sends now.
-pub(crate) fn act(plan: &Plan, lore: &mut Lore, dice: &mut Dice, now: Now) -> Command {
-    if plan.does(Feature::Imports) && dice.chance(100) {
-        return importer::act(plan, lore, dice, now);
+pub(crate) fn act(plan: &Plan, known: &mut KnownIds, rng: &mut Rng, now: Now) -> Command {
+    if plan.does(Feature::Imports) && rng.chance(100) {
+        return importer::act(plan, known, rng, now);
     }
     if plan.does(Feature::IdempotencyKeys)
-        && dice.chance(150)
-        && let Some(earlier) = dice.maybe(&lore.submissions)
+        && rng.chance(150)
+        && let Some(earlier) = rng.maybe(&known.submissions)
     {
         // A repeat of an earlier submission: its answer was lost, or the client is careless.
         return Command::Enqueue(Box::new(earlier.clone()));
     }
-    let namespace = names::namespace(plan, dice);
+    let namespace = names::namespace(plan, rng);
     let mut cmd = Enqueue {
         namespace,
         ..Enqueue::default()
     };
-    if plan.does(Feature::Graphs) && dice.chance(400) {
-        cmd.jobs = graph(plan, lore, dice, now);
-        cmd.graph = dice.chance(300);
+    if plan.does(Feature::Graphs) && rng.chance(400) {
+        cmd.jobs = graph(plan, known, rng, now);
+        cmd.graph = rng.chance(300);
     } else {
-        let count = if plan.does(Feature::Bulk) && dice.chance(300) {
-            dice.index(6) + 1
+        let count = if plan.does(Feature::Bulk) && rng.chance(300) {
+            rng.index(6) + 1
         } else {
             1
         };
-        cmd.jobs = (0..count).map(|_| job(plan, lore, dice, now)).collect();
-        refer_to_existing(plan, lore, dice, &mut cmd);
+        cmd.jobs = (0..count).map(|_| job(plan, known, rng, now)).collect();
+        refer_to_existing(plan, known, rng, &mut cmd);
     }
-    if plan.does(Feature::IdempotencyKeys) && dice.chance(400) {
-        cmd.idempotency_key = Some(names::idempotency_key(plan, dice));
+    if plan.does(Feature::IdempotencyKeys) && rng.chance(400) {
+        cmd.idempotency_key = Some(names::idempotency_key(plan, rng));
     }
-    if plan.does(Feature::Refusals) && dice.chance(100) {
-        spoil(&mut cmd, dice, now);
+    if plan.does(Feature::Refusals) && rng.chance(100) {
+        spoil(&mut cmd, rng, now);
     }
     if cmd.idempotency_key.is_some() || cmd.jobs.iter().any(|job| job.id.is_some()) {
-        if lore.submissions.len() == 12 {
-            lore.submissions.remove(0);
+        if known.submissions.len() == 12 {
+            known.submissions.remove(0);
         }
-        lore.submissions.push(cmd.clone());
+        known.submissions.push(cmd.clone());
     }
     Command::Enqueue(Box::new(cmd))
 }
 
-pub(crate) fn job(plan: &Plan, lore: &mut Lore, dice: &mut Dice, now: Now) -> NewJob {
+pub(crate) fn job(plan: &Plan, known: &mut KnownIds, rng: &mut Rng, now: Now) -> NewJob {
     let mut job = NewJob {
-        queue: names::queue(plan, dice),
-        kind: names::kind(dice),
-        payload: Bytes::from(format!("payload {}", lore.count())),
+        queue: names::queue(plan, rng),
+        kind: names::kind(rng),
+        payload: Bytes::from(format!("payload {}", known.count())),
         ..NewJob::default()
     };
-    if plan.does(Feature::Delays) && dice.chance(300) {
-        job.start = start(plan, dice, now);
+    if plan.does(Feature::Delays) && rng.chance(300) {
+        job.start = start(plan, rng, now);
     }
-    if plan.does(Feature::Priorities) && dice.chance(500) {
-        let value = i64::from(dice.small(5)) - 2;
+    if plan.does(Feature::Priorities) && rng.chance(500) {
+        let value = i64::from(rng.small(5)) - 2;
         job.priority = Priority::whole(value).expect("a small priority");
     }
-    if plan.does(Feature::Deadlines) && dice.chance(150) {
-        job.deadline = Some(now.wall.after(dice.millis(1, plan.lease_ms * 4)));
+    if plan.does(Feature::Deadlines) && rng.chance(150) {
+        job.deadline = Some(now.wall.after(rng.millis(1, plan.lease_ms * 4)));
     }
-    if plan.does(Feature::Timeouts) && dice.chance(200) {
-        job.timeout = Some(dice.millis(plan.lease_ms / 4 + 1, plan.lease_ms * 3));
+    if plan.does(Feature::Timeouts) && rng.chance(200) {
+        job.timeout = Some(rng.millis(plan.lease_ms / 4 + 1, plan.lease_ms * 3));
     }
-    if plan.does(Feature::RetryPolicies) && dice.chance(600) {
-        job.retry = Some(retry(plan, dice));
+    if plan.does(Feature::RetryPolicies) && rng.chance(600) {
+        job.retry = Some(retry(plan, rng));
     }
-    if plan.does(Feature::Labels) && dice.chance(400) {
-        job.tags = vec![names::tag(dice)];
-        job.labels = vec![names::label(dice)];
+    if plan.does(Feature::Labels) && rng.chance(400) {
+        job.tags = vec![names::tag(rng)];
+        job.labels = vec![names::label(rng)];
         job.name = JobName::new(job.tags[0].as_bytes()).ok();
-        job.tracked = dice.chance(200);
+        job.tracked = rng.chance(200);
     }
-    if plan.does(Feature::UniqueKeys) && dice.chance(300) {
-        let window = dice.chance(500).then(|| dice.millis(1, plan.lease_ms * 3));
+    if plan.does(Feature::UniqueKeys) && rng.chance(300) {
+        let window = rng.chance(500).then(|| rng.millis(1, plan.lease_ms * 3));
         job.unique = Some(Unique {
-            key: names::unique(plan, dice),
+            key: names::unique(plan, rng),
             window,
         });
-    } else if plan.does(Feature::GivenIds) && dice.chance(300) {
-        let id = format!("given-{}", dice.below(12));
+    } else if plan.does(Feature::GivenIds) && rng.chance(300) {
+        let id = format!("given-{}", rng.below(12));
         job.id = Some(JobId::new(id).expect("a short id"));
     }
-    if plan.does(Feature::Retention) && dice.chance(150) {
-        job.keep_succeeded = Some(dice.chance(700).then(|| dice.millis(1, plan.lease_ms * 20)));
-        job.keep_failed = Some(dice.chance(700).then(|| dice.millis(1, plan.lease_ms * 20)));
+    if plan.does(Feature::Retention) && rng.chance(150) {
+        job.keep_succeeded = Some(rng.chance(700).then(|| rng.millis(1, plan.lease_ms * 20)));
+        job.keep_failed = Some(rng.chance(700).then(|| rng.millis(1, plan.lease_ms * 20)));
     }
     job
 }
 
-pub(crate) fn start(plan: &Plan, dice: &mut Dice, now: Now) -> Start {
-    match dice.below(10) {
-        0..5 => Start::After(dice.millis(1, plan.lease_ms * 2)),
-        5..9 => Start::At(now.wall.after(dice.millis(0, plan.lease_ms * 2))),
+pub(crate) fn start(plan: &Plan, rng: &mut Rng, now: Now) -> Start {
+    match rng.below(10) {
+        0..5 => Start::After(rng.millis(1, plan.lease_ms * 2)),
+        5..9 => Start::At(now.wall.after(rng.millis(0, plan.lease_ms * 2))),
         _ => Start::At(now.wall.before(Duration::from_secs(60))),
     }
 }
 
-pub(crate) fn retry(plan: &Plan, dice: &mut Dice) -> RetryPolicy {
+pub(crate) fn retry(plan: &Plan, rng: &mut Rng) -> RetryPolicy {
     let unit = plan.lease_ms / 2 + 1;
-    let backoff = match dice.below(4) {
+    let backoff = match rng.below(4) {
         0 => Backoff::Fixed(Duration::ZERO),
-        1 => Backoff::Fixed(dice.millis(1, unit)),
-        2 => Backoff::List((0..=dice.below(3)).map(|_| dice.millis(0, unit)).collect()),
+        1 => Backoff::Fixed(rng.millis(1, unit)),
+        2 => Backoff::List((0..=rng.below(3)).map(|_| rng.millis(0, unit)).collect()),
         _ => Backoff::Exponential {
-            base: dice.millis(1, unit),
+            base: rng.millis(1, unit),
             cap: Duration::from_millis(unit * 4),
         },
     };
-    let jitter_percent = if dice.chance(300) { 20 } else { 0 };
+    let jitter_percent = if rng.chance(300) { 20 } else { 0 };
     RetryPolicy {
-        retries_max: dice.small(4),
+        retries_max: rng.small(4),
         backoff,
         jitter_percent,
-        lease_expirations_max: dice.chance(300).then(|| dice.small(4)),
+        lease_expirations_max: rng.chance(300).then(|| rng.small(4)),
     }
 }
 
-fn policy(plan: &Plan, dice: &mut Dice) -> FailurePolicy {
+fn policy(plan: &Plan, rng: &mut Rng) -> FailurePolicy {
     if !plan.does(Feature::EdgePolicies) {
         return FailurePolicy::Fail;
     }
-    *dice.pick(&[
+    *rng.pick(&[
         FailurePolicy::Fail,
         FailurePolicy::Fail,
         FailurePolicy::Wait,
@@ -152,13 +152,13 @@ fn policy(plan: &Plan, dice: &mut Dice) -> FailurePolicy {
 }
 
 /// An edge to an earlier member, sometimes carrying its result.
-fn link(plan: &Plan, dice: &mut Dice, job: &mut NewJob, dependency: Dependency) {
+fn link(plan: &Plan, rng: &mut Rng, job: &mut NewJob, dependency: Dependency) {
     let edge = NewEdge {
         dependency,
-        policy: policy(plan, dice),
+        policy: policy(plan, rng),
     };
-    if dice.chance(600) {
-        if dice.chance(200) {
+    if rng.chance(600) {
+        if rng.chance(200) {
             job.inputs
                 .push(NewInput::Value(Bytes::from_static(b"\"given\"")));
         }
@@ -168,16 +168,16 @@ fn link(plan: &Plan, dice: &mut Dice, job: &mut NewJob, dependency: Dependency) 
     }
 }
 
-fn graph(plan: &Plan, lore: &mut Lore, dice: &mut Dice, now: Now) -> Vec<NewJob> {
+fn graph(plan: &Plan, known: &mut KnownIds, rng: &mut Rng, now: Now) -> Vec<NewJob> {
     use Shape::{Chain, Diamond, FanIn, Layers, Wide};
-    let shape = *dice.pick(&[Chain, FanIn, Diamond, Layers, Wide]);
+    let shape = *rng.pick(&[Chain, FanIn, Diamond, Layers, Wide]);
     let count = match shape {
-        Chain | FanIn => dice.index(4) + 2,
+        Chain | FanIn => rng.index(4) + 2,
         Diamond => 4,
-        Layers => dice.index(8) + 3,
-        Wide => dice.index(8) + 2,
+        Layers => rng.index(8) + 3,
+        Wide => rng.index(8) + 2,
     };
-    let mut jobs: Vec<NewJob> = (0..count).map(|_| job(plan, lore, dice, now)).collect();
+    let mut jobs: Vec<NewJob> = (0..count).map(|_| job(plan, known, rng, now)).collect();
     // A key that another job holds already would turn a member into that job.
     for job in &mut jobs {
         job.unique = None;
@@ -206,14 +206,14 @@ fn graph(plan: &Plan, lore: &mut Lore, dice: &mut Dice, now: Now) -> Vec<NewJob>
                     vec![0]
                 }
             }
-            Layers => (0..place).filter(|_| dice.chance(300)).collect(),
+            Layers => (0..place).filter(|_| rng.chance(300)).collect(),
             Wide => vec![0],
         };
         for dependency in dependencies {
-            link(plan, dice, job, member(dependency));
+            link(plan, rng, job, member(dependency));
         }
     }
-    if dice.chance(200) {
+    if rng.chance(200) {
         // The members need not be in the order of their edges.
         reverse(&mut jobs);
     }
@@ -237,29 +237,29 @@ fn reverse(jobs: &mut [NewJob]) {
 }
 
 /// Now and then a job waits for one that was submitted before.
-fn refer_to_existing(plan: &Plan, lore: &Lore, dice: &mut Dice, cmd: &mut Enqueue) {
-    if !plan.does(Feature::Graphs) || !dice.chance(250) {
+fn refer_to_existing(plan: &Plan, known: &KnownIds, rng: &mut Rng, cmd: &mut Enqueue) {
+    if !plan.does(Feature::Graphs) || !rng.chance(250) {
         return;
     }
-    let known: Vec<_> = lore
+    let known: Vec<_> = known
         .ids
         .iter()
         .filter(|(namespace, _)| *namespace == cmd.namespace)
         .collect();
-    if let (Some((_, id)), Some(job)) = (dice.maybe(&known), cmd.jobs.first_mut()) {
-        link(plan, dice, job, Dependency::Job(id.clone()));
+    if let (Some((_, id)), Some(job)) = (rng.maybe(&known), cmd.jobs.first_mut()) {
+        link(plan, rng, job, Dependency::Job(id.clone()));
     }
 }
 
 /// Makes the submission one that must be refused.
-fn spoil(cmd: &mut Enqueue, dice: &mut Dice, now: Now) {
-    let place = dice.index(cmd.jobs.len());
+fn spoil(cmd: &mut Enqueue, rng: &mut Rng, now: Now) {
+    let place = rng.index(cmd.jobs.len());
     let edge = |dependency| NewEdge {
         dependency,
         policy: FailurePolicy::Fail,
     };
     let here = u32::try_from(place).expect("few members");
-    match dice.below(8) {
+    match rng.below(8) {
         0 => cmd.jobs.clear(),
         1 => cmd.jobs[place].kind = Kind::default(),
         2 => cmd.jobs[place].after.push(edge(Dependency::Member(99))),

@@ -10,9 +10,9 @@ use ganger_types::{
     Bytes, Command, Grant, JobId, LeaseToken, Namespace, Progress, RequestId, Worker,
 };
 
-use super::{Lore, names};
-use crate::dice::Dice;
+use super::{KnownIds, names};
 use crate::plan::{Fault, Feature, Plan};
+use crate::rng::Rng;
 
 /// A job in a worker's hands.
 #[derive(Clone, Debug)]
@@ -85,9 +85,9 @@ impl Hand {
     }
 
     /// What it does of itself: mostly ask for work.
-    pub(crate) fn act(&mut self, plan: &Plan, lore: &mut Lore, dice: &mut Dice) -> Command {
-        if plan.does(Feature::Deregistrations) && dice.chance(40) {
-            let namespace = names::namespace(plan, dice);
+    pub(crate) fn act(&mut self, plan: &Plan, known: &mut KnownIds, rng: &mut Rng) -> Command {
+        if plan.does(Feature::Deregistrations) && rng.chance(40) {
+            let namespace = names::namespace(plan, rng);
             return Command::DeregisterWorker(DeregisterWorker {
                 namespace,
                 worker: self.name(),
@@ -95,90 +95,90 @@ impl Hand {
         }
         let is_zombie = plan.suffers(Fault::Zombies) || plan.suffers(Fault::Repeats);
         if is_zombie
-            && dice.chance(200)
-            && let Some(old) = dice.maybe(&self.sent)
+            && rng.chance(200)
+            && let Some(old) = rng.maybe(&self.sent)
         {
             return old.clone();
         }
-        if plan.suffers(Fault::WrongTokens) && dice.chance(120) && !lore.ids.is_empty() {
-            return wrong_report(lore, dice);
+        if plan.suffers(Fault::WrongTokens) && rng.chance(120) && !known.ids.is_empty() {
+            return wrong_report(known, rng);
         }
-        let repeats = plan.does(Feature::RequestIds) && dice.chance(300);
+        let repeats = plan.does(Feature::RequestIds) && rng.chance(300);
         if repeats && let Some(lease) = &self.last_lease {
             return Command::Lease(Box::new(lease.clone()));
         }
-        let lease = self.lease(plan, lore, dice);
+        let lease = self.lease(plan, known, rng);
         if lease.request.is_some() {
             self.last_lease = Some(lease.clone());
         }
         Command::Lease(Box::new(lease))
     }
 
-    fn lease(&self, plan: &Plan, lore: &mut Lore, dice: &mut Dice) -> Lease {
+    fn lease(&self, plan: &Plan, known: &mut KnownIds, rng: &mut Rng) -> Lease {
         let mut order: Vec<usize> = (0..plan.queues).collect();
         for place in (1..order.len()).rev() {
-            order.swap(place, dice.index(place + 1));
+            order.swap(place, rng.index(place + 1));
         }
-        order.truncate(dice.index(plan.queues) + 1);
+        order.truncate(rng.index(plan.queues) + 1);
         let from = |number: &usize| TakeFrom {
             queue: names::queue_number(*number),
             weight: u32::try_from(*number + 1).expect("few queues"),
         };
         let mode = if plan.does(Feature::TakeModes) {
-            *dice.pick(&[TakeMode::Ordered, TakeMode::RoundRobin, TakeMode::Weighted])
+            *rng.pick(&[TakeMode::Ordered, TakeMode::RoundRobin, TakeMode::Weighted])
         } else {
             TakeMode::Ordered
         };
         let jobs_max = if plan.does(Feature::Prefetch) {
-            dice.small(5) + 1
+            rng.small(5) + 1
         } else {
             1
         };
-        let number = lore.count();
+        let number = known.count();
         let request = plan
             .does(Feature::RequestIds)
             .then(|| RequestId::new(format!("r{number}")).expect("short"));
         Lease {
-            namespace: names::namespace(plan, dice),
+            namespace: names::namespace(plan, rng),
             queues: order.iter().map(from).collect(),
             mode,
             worker: Some(self.name()),
             jobs_max,
-            lease_for: dice
+            lease_for: rng
                 .chance(700)
-                .then(|| dice.millis(100, plan.lease_ms * 2 + 100)),
+                .then(|| rng.millis(100, plan.lease_ms * 2 + 100)),
             request,
         }
     }
 
     /// How long it works on a job before it acts, in microseconds.
-    pub(crate) fn works_for(plan: &Plan, dice: &mut Dice, lease_for: Duration) -> u64 {
+    pub(crate) fn works_for(plan: &Plan, rng: &mut Rng, lease_for: Duration) -> u64 {
         let lease = u64::try_from(lease_for.as_micros()).unwrap_or(u64::MAX / 8);
-        if plan.suffers(Fault::WorkersSlow) && dice.chance(300) {
+        if plan.suffers(Fault::WorkersSlow) && rng.chance(300) {
             // Around the lease's end, sometimes exactly at it.
-            return match dice.below(4) {
+            return match rng.below(4) {
                 0 => lease,
-                1 => lease + dice.below(lease + 1),
-                _ => lease.saturating_sub(dice.below(1_000)),
+                1 => lease + rng.below(lease + 1),
+                _ => lease.saturating_sub(rng.below(1_000)),
             };
         }
-        dice.below(lease / 2 + 1)
+        rng.below(lease / 2 + 1)
     }
 
     /// What it does with a job now.
-    pub(crate) fn handle(plan: &Plan, lore: &Lore, task: &mut Task, dice: &mut Dice) -> Act {
+    pub(crate) fn handle(plan: &Plan, known: &KnownIds, task: &mut Task, rng: &mut Rng) -> Act {
         let held = task.held.clone();
-        if plan.suffers(Fault::WorkersDie) && dice.chance(plan.fault_rate) {
+        if plan.suffers(Fault::WorkersDie) && rng.chance(plan.fault_rate) {
             return Act::Dies;
         }
-        if plan.suffers(Fault::Zombies) && dice.chance(plan.fault_rate * 2) {
+        if plan.suffers(Fault::Zombies) && rng.chance(plan.fault_rate * 2) {
             return Act::Sleeps;
         }
-        match dice.below(100) {
-            0..12 if plan.does(Feature::Renewals) => Act::Then(renew(plan, held, dice)),
+        match rng.below(100) {
+            0..12 if plan.does(Feature::Renewals) => Act::Then(renew(plan, held, rng)),
             12..20 if plan.does(Feature::Logs) => {
-                let offset = if dice.chance(150) { 0 } else { task.log_bytes };
-                let bytes = Bytes::from(vec![b'x'; dice.index(20) + 1]);
+                let offset = if rng.chance(150) { 0 } else { task.log_bytes };
+                let bytes = Bytes::from(vec![b'x'; rng.index(20) + 1]);
                 let sent = u64::try_from(bytes.len()).expect("short");
                 task.log_bytes = task.log_bytes.max(offset + sent);
                 Act::Then(Command::AppendLog(Box::new(AppendLog {
@@ -187,47 +187,47 @@ impl Hand {
                     bytes,
                 })))
             }
-            20..32 if plan.does(Feature::Releases) => Act::Last(release(plan, held, dice)),
+            20..32 if plan.does(Feature::Releases) => Act::Last(release(plan, held, rng)),
             32..60 if plan.does(Feature::Failures) => Act::Last(Command::Fail(Box::new(Fail {
                 held,
-                group: names::group(dice),
+                group: names::group(rng),
                 message: "it went wrong".to_owned(),
-                permanent: dice.chance(100),
-                retry_after: dice.chance(100).then(|| dice.millis(0, plan.lease_ms)),
-                lost: dice.chance(150),
+                permanent: rng.chance(100),
+                retry_after: rng.chance(100).then(|| rng.millis(0, plan.lease_ms)),
+                lost: rng.chance(150),
             }))),
-            _ => Act::Last(complete(plan, lore, task, dice)),
+            _ => Act::Last(complete(plan, known, task, rng)),
         }
     }
 }
 
-fn renew(plan: &Plan, held: Held, dice: &mut Dice) -> Command {
+fn renew(plan: &Plan, held: Held, rng: &mut Rng) -> Command {
     Command::Renew(Box::new(Renew {
         held,
-        lease_for: dice
+        lease_for: rng
             .chance(400)
-            .then(|| dice.millis(100, plan.lease_ms * 4 + 100)),
-        progress: dice.chance(300).then(|| Progress {
-            millionths: dice.small(1_000_001),
+            .then(|| rng.millis(100, plan.lease_ms * 4 + 100)),
+        progress: rng.chance(300).then(|| Progress {
+            millionths: rng.small(1_000_001),
             message: "working".to_owned(),
         }),
-        payload: dice
+        payload: rng
             .chance(100)
             .then(|| Bytes::from_static(b"renewed payload")),
     }))
 }
 
-fn release(plan: &Plan, held: Held, dice: &mut Dice) -> Command {
+fn release(plan: &Plan, held: Held, rng: &mut Rng) -> Command {
     Command::Release(Box::new(Release {
         held,
-        delay: if dice.chance(500) {
+        delay: if rng.chance(500) {
             Duration::ZERO
         } else {
-            dice.millis(1, plan.lease_ms)
+            rng.millis(1, plan.lease_ms)
         },
-        counted: dice.chance(300),
+        counted: rng.chance(300),
         by_server: false,
-        keep_place: dice.chance(500),
+        keep_place: rng.chance(500),
         reason: "not now".to_owned(),
     }))
 }
@@ -237,36 +237,36 @@ pub(crate) fn result(job: &JobId, attempt: u32) -> Bytes {
     Bytes::from(format!("\"{job} by attempt {attempt}\""))
 }
 
-fn complete(plan: &Plan, lore: &Lore, task: &Task, dice: &mut Dice) -> Command {
+fn complete(plan: &Plan, known: &KnownIds, task: &Task, rng: &mut Rng) -> Command {
     let held = task.held.clone();
-    let result = (!dice.chance(100)).then(|| result(&held.job, task.attempt));
-    let next = (plan.does(Feature::NextQueues) && dice.chance(120)).then(|| Next {
-        queue: names::queue(plan, dice),
-        delay: if dice.chance(500) {
+    let result = (!rng.chance(100)).then(|| result(&held.job, task.attempt));
+    let next = (plan.does(Feature::NextQueues) && rng.chance(120)).then(|| Next {
+        queue: names::queue(plan, rng),
+        delay: if rng.chance(500) {
             Duration::ZERO
         } else {
-            dice.millis(1, plan.lease_ms)
+            rng.millis(1, plan.lease_ms)
         },
-        after: dependencies(plan, lore, &held, dice),
-        payload: dice.chance(300).then(|| Bytes::from_static(b"handed on")),
+        after: dependencies(plan, known, &held, rng),
+        payload: rng.chance(300).then(|| Bytes::from_static(b"handed on")),
     });
     Command::Complete(Box::new(Complete { held, result, next }))
 }
 
 /// What a job waits for in its next queue: jobs that are known, sometimes itself, which must be refused.
-fn dependencies(plan: &Plan, lore: &Lore, held: &Held, dice: &mut Dice) -> Vec<JobId> {
-    if !plan.does(Feature::NextDependencies) || !dice.chance(600) {
+fn dependencies(plan: &Plan, known: &KnownIds, held: &Held, rng: &mut Rng) -> Vec<JobId> {
+    if !plan.does(Feature::NextDependencies) || !rng.chance(600) {
         return Vec::new();
     }
-    let known = lore.ids.iter().rev().take(12);
+    let known = known.ids.iter().rev().take(12);
     let ours = known.filter(|(namespace, id)| *namespace == held.namespace && *id != held.job);
     let mut ids: Vec<JobId> = ours.map(|(_, id)| id.clone()).collect();
     for place in (1..ids.len()).rev() {
-        ids.swap(place, dice.index(place + 1));
+        ids.swap(place, rng.index(place + 1));
     }
     ids.dedup();
-    ids.truncate(dice.index(3) + 1);
-    if dice.chance(30) {
+    ids.truncate(rng.index(3) + 1);
+    if rng.chance(30) {
         ids.push(held.job.clone());
     }
     ids
@@ -282,12 +282,12 @@ pub(crate) fn honest(task: &Task) -> Command {
     }))
 }
 
-fn wrong_report(lore: &Lore, dice: &mut Dice) -> Command {
-    let (namespace, job) = dice.pick(&lore.ids).clone();
+fn wrong_report(known: &KnownIds, rng: &mut Rng) -> Command {
+    let (namespace, job) = rng.pick(&known.ids).clone();
     let token = LeaseToken {
-        epoch: ganger_types::Epoch(dice.below(3)),
-        counter: dice.below(50),
-        secret: dice.bytes(),
+        epoch: ganger_types::Epoch(rng.below(3)),
+        counter: rng.below(50),
+        secret: rng.bytes(),
     };
     let held = Held {
         namespace,

@@ -94,7 +94,7 @@ fn fails(why: &str) -> bool {
 
 fn one(options: &Options, tape: &Tape) -> bool {
     let recording = Recording {
-        story: true,
+        log: true,
         deep: options.whole,
     };
     let tape = if options.shrink {
@@ -103,7 +103,7 @@ fn one(options: &Options, tape: &Tape) -> bool {
         tape.clone()
     };
     let outcome = run(&tape, recording);
-    for line in &outcome.story {
+    for line in &outcome.log {
         println!("{line}");
     }
     println!(

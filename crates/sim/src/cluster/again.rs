@@ -10,8 +10,8 @@ use ganger_types::{
 
 use super::oracle::{Member, Place};
 use super::world::World;
-use crate::dice::Dice;
-use crate::world::{Ran, broken};
+use crate::rng::Rng;
+use crate::world::{StepOutcome, broken};
 
 /// Longer than messages are under way, also those that go back and forth.
 const SETTLED: u64 = 60_000_000;
@@ -29,14 +29,14 @@ pub(super) fn retry(jobs: Vec<JobId>, dependents: bool, graph: Option<Graph>) ->
 
 impl World {
     /// A person retries a graph, on any of its shards.
-    pub(super) fn retry_any_graph(&mut self, dice: &mut Dice) -> Ran {
+    pub(super) fn retry_any_graph(&mut self, rng: &mut Rng) -> StepOutcome {
         let recent = self.oracle.graphs.len().saturating_sub(6);
-        let graph = dice.maybe(&self.oracle.graphs[recent..]);
+        let graph = rng.maybe(&self.oracle.graphs[recent..]);
         let Some(graph) = graph.filter(|graph| !graph.is_local) else {
             return Ok(());
         };
         let shards: Vec<ShardId> = graph.shards.iter().cloned().collect();
-        let (name, shard) = (graph.name.clone(), dice.pick(&shards).clone());
+        let (name, shard) = (graph.name.clone(), rng.pick(&shards).clone());
         let number = self.oracle.find(&name).expect("it was submitted");
         self.oracle.touched_graph(number);
         if self.retry_graph(&name, &shard)? > 0 {
@@ -77,7 +77,7 @@ impl World {
 
     /// At the end, when nothing waits: all graphs are retried, or all jobs that failed by themselves with what
     /// depends on them. Then nothing stays failed behind dependencies that have all succeeded.
-    pub(super) fn bring_all_back(&mut self) -> Ran {
+    pub(super) fn bring_all_back(&mut self) -> StepOutcome {
         if self.oracle.is_lawless {
             return Ok(());
         }
@@ -100,7 +100,7 @@ impl World {
         Ok(())
     }
 
-    fn settle(&mut self) -> Ran {
+    fn settle(&mut self) -> StepOutcome {
         self.run_until(self.time + SETTLED)?;
         self.nothing_waits()?;
         self.drain()?;
@@ -170,7 +170,7 @@ impl World {
     }
 
     /// Whether a job has succeeded, or something that it waits for has not.
-    fn is_back(&mut self, job: &JobRef) -> Ran {
+    fn is_back(&mut self, job: &JobRef) -> StepOutcome {
         let Some(member) = self.oracle.members.get(job) else {
             return Ok(());
         };

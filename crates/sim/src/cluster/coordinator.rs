@@ -8,10 +8,10 @@ use ganger_types::query::Query;
 use ganger_types::{Bytes, Command, Graph, JobRef, Namespace, Part, Rejection, Reply, ShardId};
 
 use super::graphs;
-use super::world::{Event, Heard, World};
-use crate::dice::Dice;
+use super::world::{ClientAnswer, Event, World};
 use crate::plan::{Fault, Feature};
-use crate::world::{Ran, broken};
+use crate::rng::Rng;
+use crate::world::{StepOutcome, broken};
 
 /// How often a decision is asked for again when nothing is heard.
 const DECISIONS_MAX: u32 = 4;
@@ -68,16 +68,16 @@ pub(crate) struct Coordinator {
 
 impl World {
     /// Somebody submits something new, or repeats what somebody submitted under a key.
-    pub(crate) fn submit(&mut self, dice: &mut Dice) {
+    pub(crate) fn submit(&mut self, rng: &mut Rng) {
         let around = graphs::Around {
             plan: &self.plan,
             shards: &self.shards,
             earlier: &self.jobs,
             number: self.coordinators.len(),
         };
-        let mut spread = graphs::draw(&around, dice);
-        if self.plan.does(Feature::IdempotencyKeys) && dice.chance(300) {
-            let key = graphs::key(dice.below(6));
+        let mut spread = graphs::draw(&around, rng);
+        if self.plan.does(Feature::IdempotencyKeys) && rng.chance(300) {
+            let key = graphs::key(rng.below(6));
             let earlier = self.coordinators.iter().rev();
             let earlier = earlier
                 .map(|coordinator| &coordinator.spread)
@@ -90,10 +90,10 @@ impl World {
                 }
             }
             spread.idempotency_key = Some(key);
-        } else if self.plan.does(Feature::GivenIds) && dice.chance(250) {
-            spread = self.repeated(dice).unwrap_or(spread);
+        } else if self.plan.does(Feature::GivenIds) && rng.chance(250) {
+            spread = self.repeated(rng).unwrap_or(spread);
         }
-        let dies = self.suffers(Fault::WorkersDie) && dice.chance(250);
+        let dies = self.suffers(Fault::WorkersDie) && rng.chance(250);
         let next = first_step(&spread);
         let number = self.coordinators.len();
         self.coordinators.push(Coordinator {
@@ -104,7 +104,7 @@ impl World {
             graph: None,
             ids: Vec::new(),
             next,
-            dies_in: dies.then(|| dice.below(9)),
+            dies_in: dies.then(|| rng.below(9)),
             decisions: 0,
             has_prepared: false,
             began_at: self.time,
@@ -113,7 +113,7 @@ impl World {
     }
 
     /// What somebody submitted a short while ago, once more: as it was, or with other content under one of its ids.
-    fn repeated(&mut self, dice: &mut Dice) -> Option<Spread> {
+    fn repeated(&mut self, rng: &mut Rng) -> Option<Spread> {
         let recent = self.coordinators.len().saturating_sub(8);
         let has_ids = |one: &&Coordinator| {
             one.spread.idempotency_key.is_none()
@@ -121,8 +121,8 @@ impl World {
         };
         let earlier: Vec<&Coordinator> =
             self.coordinators[recent..].iter().filter(has_ids).collect();
-        let mut spread = dice.maybe(&earlier)?.spread.clone();
-        if dice.chance(100) {
+        let mut spread = rng.maybe(&earlier)?.spread.clone();
+        if rng.chance(100) {
             for (shard, job) in &mut spread.jobs {
                 let Some(id) = job.id.clone() else { continue };
                 job.payload = Bytes::from(format!("[\"another {}\"]", self.coordinators.len()));
@@ -134,7 +134,7 @@ impl World {
     }
 
     /// A coordinator makes its next request.
-    pub(crate) fn coordinate(&mut self, number: usize) -> Ran {
+    pub(crate) fn coordinate(&mut self, number: usize) -> StepOutcome {
         let me = &mut self.coordinators[number];
         if let Some(left) = &mut me.dies_in {
             if *left == 0 {
@@ -185,7 +185,7 @@ impl World {
         };
         let query = Query::SubmissionAnswer(Namespace::default(), key.clone());
         let node = self.place(decider);
-        let Heard::Answer(Ok(Reply::SubmissionAnswer(found))) =
+        let ClientAnswer::Answer(Ok(Reply::SubmissionAnswer(found))) =
             self.ask(node, Command::Query(Box::new(query)))?
         else {
             return Ok(Next::Over);
@@ -233,7 +233,7 @@ impl World {
         let command = Command::Enqueue(Box::new(spread.into_one(true)));
         self.may_stray(node, &command, true);
         match self.ask(node, command)? {
-            Heard::Answer(Ok(Reply::Enqueued { jobs, repeat, .. })) => {
+            ClientAnswer::Answer(Ok(Reply::Enqueued { jobs, repeat, .. })) => {
                 if repeat || jobs.iter().any(|job| job.existed) {
                     self.reach("repeat-of-one-shard-recognised");
                 }
@@ -244,10 +244,12 @@ impl World {
                 self.jobs.extend(jobs);
                 Ok(Next::Over)
             }
-            Heard::Answer(Ok(_)) => Ok(Next::Over),
-            Heard::Answer(Err(refused)) => self.refused(number, &shard, &refused, Next::Enqueue),
+            ClientAnswer::Answer(Ok(_)) => Ok(Next::Over),
+            ClientAnswer::Answer(Err(refused)) => {
+                self.refused(number, &shard, &refused, Next::Enqueue)
+            }
             // It was stored or not: the same once more.
-            Heard::Nothing => Ok(self.once_more(number, Next::Enqueue)),
+            ClientAnswer::Nothing => Ok(self.once_more(number, Next::Enqueue)),
         }
     }
 
@@ -267,7 +269,7 @@ impl World {
         let query = Query::Given(Namespace::default(), ids.collect());
         let node = self.place(&shard);
         match self.ask(node, Command::Query(Box::new(query)))? {
-            Heard::Answer(Ok(Reply::Given(found))) => {
+            ClientAnswer::Answer(Ok(Reply::Given(found))) => {
                 for ((place, id, _), is_there) in given.into_iter().zip(found) {
                     if !is_there {
                         continue;
@@ -283,11 +285,11 @@ impl World {
                 }
                 Ok(Next::Look(shards))
             }
-            Heard::Answer(Err(refused)) => {
+            ClientAnswer::Answer(Err(refused)) => {
                 let again = first_step(&spread);
                 self.refused(number, &shard, &refused, again)
             }
-            Heard::Answer(Ok(_)) | Heard::Nothing => Ok(Next::Over),
+            ClientAnswer::Answer(Ok(_)) | ClientAnswer::Nothing => Ok(Next::Over),
         }
     }
 
@@ -345,7 +347,7 @@ impl World {
         let jobs = rest.spread().counts()[&shard];
         let node = self.place(&shard);
         let heard = self.ask(node, Command::Reserve(Reserve { jobs }))?;
-        let Heard::Answer(Ok(Reply::Reserved { first, id_tag })) = heard else {
+        let ClientAnswer::Answer(Ok(Reply::Reserved { first, id_tag })) = heard else {
             return Ok(Next::Over);
         };
         let me = &mut self.coordinators[number];
@@ -392,7 +394,7 @@ impl World {
         self.may_stray(node, &command, true);
         let late = command.clone();
         match self.ask(node, command)? {
-            Heard::Answer(Ok(_)) => {
+            ClientAnswer::Answer(Ok(_)) => {
                 self.coordinators[number].has_prepared = true;
                 Ok(if parts.is_empty() {
                     Next::Decide(true)
@@ -400,7 +402,7 @@ impl World {
                     Next::Prepare(parts)
                 })
             }
-            Heard::Answer(Err(refused)) => {
+            ClientAnswer::Answer(Err(refused)) => {
                 match refused.code() {
                     "not_reserved" => self.reach("reservation-lost-by-a-restart"),
                     "idempotency_busy" => self.reach("key-busy"),
@@ -409,7 +411,7 @@ impl World {
                 self.refused(number, &shard, &refused, Next::Over)?;
                 Ok(self.give_up(number))
             }
-            Heard::Nothing => {
+            ClientAnswer::Nothing => {
                 // What seems lost may only be late: it comes when the submission was given up.
                 if self.suffers(Fault::Repeats) && self.net.chance(500) {
                     let after = self.net.below(150_000_000);
@@ -456,7 +458,7 @@ impl World {
         let node = self.place(&decider);
         self.may_stray(node, &command, false);
         match self.ask(node, command)? {
-            Heard::Answer(Ok(_)) if is_committed => {
+            ClientAnswer::Answer(Ok(_)) if is_committed => {
                 if tries > 1 {
                     self.reach("decision-repeated");
                 }
@@ -467,13 +469,13 @@ impl World {
                 self.jobs.extend(ids);
                 Ok(Next::Over)
             }
-            Heard::Nothing if tries < DECISIONS_MAX => Ok(Next::Decide(is_committed)),
-            Heard::Answer(_) | Heard::Nothing => Ok(Next::Over),
+            ClientAnswer::Nothing if tries < DECISIONS_MAX => Ok(Next::Decide(is_committed)),
+            ClientAnswer::Answer(_) | ClientAnswer::Nothing => Ok(Next::Over),
         }
     }
 
     /// One key, one submission, as long as the key is surely remembered (`rel P1`).
-    fn is_first_under_its_key(&self, number: usize) -> Ran {
+    fn is_first_under_its_key(&self, number: usize) -> StepOutcome {
         let me = &self.coordinators[number];
         let is_clear = !self.plan.suffers(Fault::WallJumps) && !self.oracle.is_lawless;
         let Some(key) = me.spread.idempotency_key.as_ref().filter(|_| is_clear) else {
@@ -536,7 +538,7 @@ impl World {
         }
     }
 
-    pub(crate) fn stray(&mut self, node: usize, command: Command, is_prepare: bool) -> Ran {
+    pub(crate) fn stray(&mut self, node: usize, command: Command, is_prepare: bool) -> StepOutcome {
         self.reach(if is_prepare {
             "stray-prepare"
         } else {

@@ -5,7 +5,7 @@ use ganger_types::{Command, FailurePolicy, InputState, JobRef, JobState, Namespa
 
 use super::oracle::Place;
 use super::world::{Event, World};
-use crate::world::{Ran, broken};
+use crate::world::{StepOutcome, broken};
 
 const SECOND: u64 = 1_000_000;
 /// Longer than a decider waits, and a part until it asks again.
@@ -14,7 +14,7 @@ const ROUNDS_MAX: usize = 150;
 
 impl World {
     /// See the module.
-    pub(crate) fn finish(&mut self) -> Ran {
+    pub(crate) fn finish(&mut self) -> StepOutcome {
         self.is_healed = true;
         self.cut.clear();
         for node in 0..self.nodes.len() {
@@ -43,7 +43,7 @@ impl World {
     }
 
     /// All shards talk to each other; those that find out about lost time are reconciled by hand.
-    fn reconcile_all(&mut self) -> Ran {
+    fn reconcile_all(&mut self) -> StepOutcome {
         for round in 0..6 {
             for (from, to) in self.pairs() {
                 self.send(from, to)?;
@@ -87,7 +87,7 @@ impl World {
     }
 
     /// Of two shards of which one went back in time, one has seen it.
-    fn lost_time_is_seen(&self) -> Ran {
+    fn lost_time_is_seen(&self) -> StepOutcome {
         for (back, other) in &self.lost_time {
             if !self.is_stopped(*back, *other) && !self.is_stopped(*other, *back) {
                 let what = format!(
@@ -101,7 +101,7 @@ impl World {
     }
 
     /// A person reconciles two shards. What was under way between them comes late.
-    fn reconcile(&mut self, here: usize, there: usize) -> Ran {
+    fn reconcile(&mut self, here: usize, there: usize) -> StepOutcome {
         self.reach("reconciled");
         let peer = self.shards[there].clone();
         if let Some(letter) = self.nodes[here].letter(self.time, &peer, 100) {
@@ -133,7 +133,7 @@ impl World {
     }
 
     /// No message waits, and no part is undecided.
-    pub(super) fn nothing_waits(&self) -> Ran {
+    pub(super) fn nothing_waits(&self) -> StepOutcome {
         for node in &self.nodes {
             if let Some(record) = node.store.outbox.values().next() {
                 let what = format!("shard {} still has {record:?}", node.id);
@@ -149,7 +149,7 @@ impl World {
 
     /// Nobody waits for a job of another shard that has ended, or is gone; and where it lives on it is known who
     /// waits for it. That holds for restored stores too (`rel T1`, `X6`).
-    pub(super) fn nobody_waits_in_vain(&self) -> Ran {
+    pub(super) fn nobody_waits_in_vain(&self) -> StepOutcome {
         for node in &self.nodes {
             let rows = &node.store.rows;
             for ((key, slot), state) in &rows.inputs {
@@ -190,7 +190,7 @@ impl World {
     }
 
     /// Before anybody works: what nobody needs was cancelled, and so was what somebody cancelled.
-    fn nobody_runs_for_nothing(&self) -> Ran {
+    fn nobody_runs_for_nothing(&self) -> StepOutcome {
         if self.oracle.is_lawless {
             return Ok(());
         }
@@ -228,7 +228,7 @@ impl World {
         })
     }
 
-    pub(super) fn drain(&mut self) -> Ran {
+    pub(super) fn drain(&mut self) -> StepOutcome {
         for round in 0..ROUNDS_MAX {
             let mut granted = 0;
             for node in 0..self.nodes.len() {
@@ -277,7 +277,7 @@ impl World {
     }
 
     /// Jobs that wait for a failed one to be retried would wait forever: a person cancels them.
-    fn release_hopeless(&mut self) -> Ran {
+    fn release_hopeless(&mut self) -> StepOutcome {
         for node in 0..self.nodes.len() {
             let store = &self.nodes[node].store;
             let blocked = store
@@ -326,7 +326,7 @@ impl World {
     }
 
     /// Everything or nothing of each submission, and outcomes that follow from each other (`rel G6`, `G8`).
-    fn outcomes(&self) -> Ran {
+    fn outcomes(&self) -> StepOutcome {
         if self.oracle.is_lawless {
             return Ok(());
         }
@@ -374,7 +374,7 @@ impl World {
     }
 
     /// Holds an ending against those of the dependencies: by the edges' policies, and nothing else.
-    fn outcome(&self, job: &JobRef) -> Ran {
+    fn outcome(&self, job: &JobRef) -> StepOutcome {
         let member = &self.oracle.members[job];
         let fails_by = |slot: u32, dependency: &JobRef, policy: FailurePolicy| {
             let by = self.oracle.members.get(dependency).map(|by| by.place);

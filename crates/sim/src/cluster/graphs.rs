@@ -7,8 +7,8 @@ use ganger_types::{
     ShardId,
 };
 
-use crate::dice::Dice;
 use crate::plan::{Feature, Plan};
+use crate::rng::Rng;
 
 /// What the next submission may refer to.
 pub(crate) struct Around<'a> {
@@ -21,17 +21,17 @@ pub(crate) struct Around<'a> {
 }
 
 /// Draws a submission.
-pub(crate) fn draw(around: &Around<'_>, dice: &mut Dice) -> Spread {
-    let dependencies = shape(around.plan, dice);
-    let width = dice.index(around.shards.len()) + 1;
-    let first = dice.index(around.shards.len());
+pub(crate) fn draw(around: &Around<'_>, rng: &mut Rng) -> Spread {
+    let dependencies = shape(around.plan, rng);
+    let width = rng.index(around.shards.len()) + 1;
+    let first = rng.index(around.shards.len());
     let mut jobs: Vec<(ShardId, NewJob)> = Vec::new();
     for (place, members) in dependencies.iter().enumerate() {
-        let shard = &around.shards[(first + dice.index(width)) % around.shards.len()];
-        jobs.push((shard.clone(), member(around, place, members, dice)));
+        let shard = &around.shards[(first + rng.index(width)) % around.shards.len()];
+        jobs.push((shard.clone(), member(around, place, members, rng)));
     }
-    if dice.chance(300) && !around.earlier.is_empty() {
-        refer(around, &mut jobs, dice);
+    if rng.chance(300) && !around.earlier.is_empty() {
+        refer(around, &mut jobs, rng);
     }
     Spread {
         namespace: Namespace::default(),
@@ -46,12 +46,12 @@ pub(crate) fn key(number: u64) -> IdempotencyKey {
 }
 
 /// For each job, the members it waits for.
-fn shape(plan: &Plan, dice: &mut Dice) -> Vec<Vec<usize>> {
-    if !plan.does(Feature::Graphs) && dice.chance(500) {
-        return vec![Vec::new(); dice.index(3) + 1];
+fn shape(plan: &Plan, rng: &mut Rng) -> Vec<Vec<usize>> {
+    if !plan.does(Feature::Graphs) && rng.chance(500) {
+        return vec![Vec::new(); rng.index(3) + 1];
     }
-    let size = dice.index(6) + 2;
-    match dice.below(5) {
+    let size = rng.index(6) + 2;
+    match rng.below(5) {
         // A chain.
         0 => (0..size)
             .map(|place| place.checked_sub(1).into_iter().collect())
@@ -80,48 +80,48 @@ fn shape(plan: &Plan, dice: &mut Dice) -> Vec<Vec<usize>> {
             .collect(),
         // Any earlier ones.
         _ => (0..size + 2)
-            .map(|place| (0..place).filter(|_| dice.chance(350)).collect())
+            .map(|place| (0..place).filter(|_| rng.chance(350)).collect())
             .collect(),
     }
 }
 
-fn policy(plan: &Plan, dice: &mut Dice) -> FailurePolicy {
+fn policy(plan: &Plan, rng: &mut Rng) -> FailurePolicy {
     if !plan.does(Feature::EdgePolicies) {
         return FailurePolicy::Fail;
     }
-    match dice.below(10) {
+    match rng.below(10) {
         0 => FailurePolicy::Wait,
         1..4 => FailurePolicy::Ignore,
         _ => FailurePolicy::Fail,
     }
 }
 
-fn member(around: &Around<'_>, place: usize, members: &[usize], dice: &mut Dice) -> NewJob {
+fn member(around: &Around<'_>, place: usize, members: &[usize], rng: &mut Rng) -> NewJob {
     let number = around.number;
     let mut job = NewJob {
         kind: Kind::from_static("echo"),
         payload: Bytes::from(format!("[{number},{place}]")),
         retry: Some(RetryPolicy {
-            retries_max: dice.small(3),
-            backoff: Backoff::Fixed(dice.millis(0, 2_000)),
+            retries_max: rng.small(3),
+            backoff: Backoff::Fixed(rng.millis(0, 2_000)),
             jitter_percent: 0,
-            lease_expirations_max: dice.chance(300).then(|| dice.small(3)),
+            lease_expirations_max: rng.chance(300).then(|| rng.small(3)),
         }),
         ..NewJob::default()
     };
-    if around.plan.does(Feature::GivenIds) && dice.chance(200) {
+    if around.plan.does(Feature::GivenIds) && rng.chance(200) {
         job.id = Some(JobId::new(format!("given-{number}-{place}")).expect("an id is short"));
     }
-    if dice.chance(300) {
+    if rng.chance(300) {
         let value = Bytes::from(format!("\"value of {number}\""));
         job.inputs.push(NewInput::Value(value));
     }
     for dependency in members {
         let edge = NewEdge {
             dependency: Dependency::Member(u32::try_from(*dependency).expect("graphs are small")),
-            policy: policy(around.plan, dice),
+            policy: policy(around.plan, rng),
         };
-        if dice.chance(200) {
+        if rng.chance(200) {
             job.after.push(edge);
         } else {
             job.inputs.push(NewInput::Result(edge));
@@ -131,13 +131,13 @@ fn member(around: &Around<'_>, place: usize, members: &[usize], dice: &mut Dice)
 }
 
 /// Lets some jobs wait for jobs of earlier submissions, now and then for one that never was.
-fn refer(around: &Around<'_>, jobs: &mut [(ShardId, NewJob)], dice: &mut Dice) {
+fn refer(around: &Around<'_>, jobs: &mut [(ShardId, NewJob)], rng: &mut Rng) {
     for (shard, job) in jobs {
-        if !dice.chance(400) {
+        if !rng.chance(400) {
             continue;
         }
-        let mut dependency = dice.pick(around.earlier).clone();
-        if dice.chance(100) && dependency.shard != *shard {
+        let mut dependency = rng.pick(around.earlier).clone();
+        if rng.chance(100) && dependency.shard != *shard {
             dependency.id = JobId::new(format!("never-{}", around.number)).expect("an id is short");
         }
         let dependency = if dependency.shard == *shard {
@@ -148,7 +148,7 @@ fn refer(around: &Around<'_>, jobs: &mut [(ShardId, NewJob)], dice: &mut Dice) {
                 is_member: false,
             }
         };
-        let policy = policy(around.plan, dice);
+        let policy = policy(around.plan, rng);
         job.inputs
             .push(NewInput::Result(NewEdge { dependency, policy }));
     }

@@ -5,7 +5,7 @@ use ganger_types::{Change, Command, JobRef, Looked, Message, Reply};
 
 use super::world::{Event, World};
 use crate::plan::Fault;
-use crate::world::{Ran, broken};
+use crate::world::{StepOutcome, broken};
 
 /// The pause between two tries, and the longest.
 const PAUSE: u64 = 60_000;
@@ -40,7 +40,7 @@ impl World {
     }
 
     /// Sends what waits at a shard for another, and comes again until nothing does.
-    pub(crate) fn carry(&mut self, from: usize, to: usize) -> Ran {
+    pub(crate) fn carry(&mut self, from: usize, to: usize) -> StepOutcome {
         let shard = self.shards[to].clone();
         let waits = self.nodes[from].store.waits_for(&shard);
         if !self.nodes[from].is_up() || !(waits || self.is_to_ask(from, to)) {
@@ -55,7 +55,7 @@ impl World {
         self.send(from, to)
     }
 
-    pub(crate) fn send(&mut self, from: usize, to: usize) -> Ran {
+    pub(crate) fn send(&mut self, from: usize, to: usize) -> StepOutcome {
         let limit = *self.net.pick(&[1, 2, 100]);
         let shard = self.shards[to].clone();
         let record = self.nodes[from].store.peers.get(&shard);
@@ -101,7 +101,7 @@ impl World {
         self.at(after, Event::Letter { to, letter, starts });
     }
 
-    pub(crate) fn arrive(&mut self, to: usize, mut letter: Receive, starts: u64) -> Ran {
+    pub(crate) fn arrive(&mut self, to: usize, mut letter: Receive, starts: u64) -> StepOutcome {
         if !self.nodes[to].is_up() {
             return Ok(());
         }
@@ -226,7 +226,7 @@ impl World {
         }
     }
 
-    pub(crate) fn confirm(&mut self, from: usize, confirm: Confirm, starts: u64) -> Ran {
+    pub(crate) fn confirm(&mut self, from: usize, confirm: Confirm, starts: u64) -> StepOutcome {
         // The answer to a process that is gone reaches nobody.
         if self.nodes[from].starts != starts || !self.nodes[from].is_up() {
             return Ok(());
@@ -246,7 +246,7 @@ impl World {
 
     /// A shard that asked whether its waits are known says some of them once more. That is only for what a restored
     /// store forgot: as long as none was restored, nobody forgets (`rel X1`, `X2`).
-    pub(crate) fn look_at_repairs(&mut self, changes: &[Change]) -> Ran {
+    pub(crate) fn look_at_repairs(&mut self, changes: &[Change]) -> StepOutcome {
         for change in changes {
             let Change::PutOutbox(record) = change else {
                 continue;

@@ -10,8 +10,8 @@ use ganger_types::{
 use super::planted::Planted;
 use super::store::Store;
 use crate::clock::Clocks;
-use crate::dice::Dice;
 use crate::oracle::Violation;
+use crate::rng::Rng;
 use crate::world::broken;
 
 /// What becomes of a turn.
@@ -26,7 +26,7 @@ pub(crate) enum Fate {
 }
 
 /// What a turn did, if it became durable.
-pub(crate) struct Turned {
+pub(crate) struct TurnResult {
     pub(crate) answer: Option<Answer>,
     pub(crate) changes: Vec<Change>,
 }
@@ -40,13 +40,13 @@ pub(crate) struct Node {
     pub(crate) starts: u64,
     pub(crate) planted: Planted,
     engine: Option<Engine>,
-    dice: Dice,
+    rng: Rng,
     late: Vec<Change>,
     letters: u64,
 }
 
 impl Node {
-    pub(crate) fn new(id: ShardId, clocks: Clocks, dice: Dice, planted: Planted) -> Self {
+    pub(crate) fn new(id: ShardId, clocks: Clocks, rng: Rng, planted: Planted) -> Self {
         Self {
             id,
             store: Store::default(),
@@ -54,7 +54,7 @@ impl Node {
             starts: 0,
             planted,
             engine: None,
-            dice,
+            rng,
             late: Vec::new(),
             letters: 0,
         }
@@ -81,7 +81,7 @@ impl Node {
         Start {
             shard: self.id.clone(),
             epoch: Epoch(self.store.epoch),
-            seed: self.dice.bytes(),
+            seed: self.rng.bytes(),
             meta: self.store.rows.meta,
             now,
         }
@@ -133,7 +133,7 @@ impl Node {
         time: u64,
         command: Option<Command>,
         fate: Fate,
-    ) -> Result<Option<Turned>, Violation> {
+    ) -> Result<Option<TurnResult>, Violation> {
         let now = self.clocks.now(time);
         let Some(engine) = self.engine.as_mut() else {
             return Ok(None);
@@ -160,7 +160,7 @@ impl Node {
             if !(self.planted.is(318) && is_letter) {
                 return Ok(None);
             }
-            return Ok(Some(Turned {
+            return Ok(Some(TurnResult {
                 answer,
                 changes: Vec::new(),
             }));
@@ -176,7 +176,7 @@ impl Node {
         if let Some(engine) = self.engine.as_ref().filter(|_| !is_same) {
             check(engine, &self.id)?;
         }
-        Ok(Some(Turned { answer, changes }))
+        Ok(Some(TurnResult { answer, changes }))
     }
 
     /// World microseconds until a timer of it is due.

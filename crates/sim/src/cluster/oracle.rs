@@ -17,7 +17,7 @@ use ganger_types::{
 
 use super::store::Store;
 use crate::goals::Goals;
-use crate::oracle::Judged;
+use crate::oracle::Verdict;
 use crate::world::broken;
 
 /// Where a member is in its life.
@@ -170,7 +170,7 @@ impl Oracle {
     }
 
     /// A submission has its jobs from now on: under no id are there two.
-    fn are_born(&mut self, graph: usize) -> Judged {
+    fn are_born(&mut self, graph: usize) -> Verdict {
         for (job, member) in std::mem::take(&mut self.graphs[graph].unborn) {
             if let Some(earlier) = self.members.get(&job) {
                 if earlier.place != Place::Gone {
@@ -226,7 +226,7 @@ impl Oracle {
         shard: &ShardId,
         jobs: &[NewJob],
         (answers, repeat): (&[Enqueued], bool),
-    ) -> Judged {
+    ) -> Verdict {
         if self.is_lawless {
             return Ok(());
         }
@@ -290,7 +290,7 @@ impl Oracle {
     }
 
     /// Whether a job under an id of the client's may be said to have been there, or to be new (`rel P1`).
-    pub(crate) fn may_be_answered(&self, name: &JobRef, job: &NewJob, existed: bool) -> Judged {
+    pub(crate) fn may_be_answered(&self, name: &JobRef, job: &NewJob, existed: bool) -> Verdict {
         let known = self.members.get(name);
         let known = known.filter(|member| member.place != Place::Gone);
         let why = match known {
@@ -320,7 +320,7 @@ impl Oracle {
     }
 
     /// A submission was acknowledged.
-    pub(crate) fn acknowledged(&mut self, name: &Graph) -> Judged {
+    pub(crate) fn acknowledged(&mut self, name: &Graph) -> Verdict {
         let graph = &mut self.graphs[self.by_name[name]];
         graph.is_acknowledged = true;
         if graph.is_decided || self.is_lawless {
@@ -407,7 +407,7 @@ impl Oracle {
         shard: &ShardId,
         changes: &[Change],
         stores: &BTreeMap<ShardId, &Store>,
-    ) -> Judged {
+    ) -> Verdict {
         if self.is_lawless {
             return Ok(());
         }
@@ -425,7 +425,7 @@ impl Oracle {
         Ok(())
     }
 
-    fn decided(&mut self, name: &Graph, stores: &BTreeMap<ShardId, &Store>) -> Judged {
+    fn decided(&mut self, name: &Graph, stores: &BTreeMap<ShardId, &Store>) -> Verdict {
         let Some(number) = self.find(name) else {
             return Ok(());
         };
@@ -454,7 +454,7 @@ impl Oracle {
         change: &Change,
         rest: &[Change],
         stores: &BTreeMap<ShardId, &Store>,
-    ) -> Judged {
+    ) -> Verdict {
         match change {
             Change::PutJob(record) => {
                 self.put(shard, record)?;
@@ -502,7 +502,7 @@ impl Oracle {
         self.members.get_mut(job)
     }
 
-    fn put(&mut self, shard: &ShardId, record: &JobRecord) -> Judged {
+    fn put(&mut self, shard: &ShardId, record: &JobRecord) -> Verdict {
         let job = JobRef {
             shard: shard.clone(),
             id: record.id.clone(),
@@ -544,7 +544,7 @@ impl Oracle {
         Ok(())
     }
 
-    fn dropped(&mut self, shard: &ShardId, name: &Graph) -> Judged {
+    fn dropped(&mut self, shard: &ShardId, name: &Graph) -> Verdict {
         match self.find(name) {
             Some(graph) if self.graphs[graph].is_decided => {
                 // A week after everything has ended a part is forgotten.

@@ -8,11 +8,11 @@ use ganger_types::{
 
 use super::again::retry;
 use super::oracle::Place;
-use super::world::{Event, Heard, World, hours};
-use crate::dice::Dice;
+use super::world::{ClientAnswer, Event, World, hours};
 use crate::plan::{Fault, Feature};
+use crate::rng::Rng;
 use crate::tape::Actor;
-use crate::world::{Ran, broken};
+use crate::world::{StepOutcome, broken};
 
 const SECOND: u64 = 1_000_000;
 
@@ -22,9 +22,9 @@ const FAILS: u64 = 1;
 const FAILS_FOR_GOOD: u64 = 2;
 
 impl World {
-    pub(crate) fn step(&mut self, place: usize) -> Ran {
+    pub(crate) fn step(&mut self, place: usize) -> StepOutcome {
         let step = self.tape.steps[place];
-        let mut dice = Dice::new(step.dice);
+        let mut rng = Rng::new(step.rng);
         match step.actor {
             Actor::Producer => {
                 let live: usize = self
@@ -33,26 +33,26 @@ impl World {
                     .map(|node| node.store.rows.live.len())
                     .sum();
                 if live < self.plan.live_target * 2 {
-                    self.submit(&mut dice);
+                    self.submit(&mut rng);
                 }
                 self.answered += 1;
                 Ok(())
             }
-            Actor::Worker(number) => self.work(number, &mut dice),
-            Actor::Operator => self.operate(&mut dice),
-            Actor::Reader => self.read(&mut dice),
+            Actor::Worker(number) => self.work(number, &mut rng),
+            Actor::Operator => self.operate(&mut rng),
+            Actor::Reader => self.read(&mut rng),
             Actor::Chaos => {
                 self.answered += 1;
-                self.chaos(&mut dice)
+                self.chaos(&mut rng)
             }
         }
     }
 
     /// Somebody asks for a job that was acknowledged: it is known, whatever is away (`rel P4`).
-    fn read(&mut self, dice: &mut Dice) -> Ran {
+    fn read(&mut self, rng: &mut Rng) -> StepOutcome {
         self.answered += 1;
         let recent = self.jobs.len().saturating_sub(12);
-        let Some(job) = dice.maybe(&self.jobs[recent..]).cloned() else {
+        let Some(job) = rng.maybe(&self.jobs[recent..]).cloned() else {
             return Ok(());
         };
         let node = self.place(&job.shard);
@@ -75,16 +75,16 @@ impl World {
         }
     }
 
-    fn work(&mut self, number: usize, dice: &mut Dice) -> Ran {
-        let node = dice.index(self.nodes.len());
-        let grants = self.lease(node, number, dice.small(3) + 1)?;
+    fn work(&mut self, number: usize, rng: &mut Rng) -> StepOutcome {
+        let node = rng.index(self.nodes.len());
+        let grants = self.lease(node, number, rng.small(3) + 1)?;
         for grant in grants {
-            if self.suffers(Fault::WorkersDie) && dice.chance(100) {
+            if self.suffers(Fault::WorkersDie) && rng.chance(100) {
                 self.reach("worker-vanished");
                 continue;
             }
             let how = if self.plan.does(Feature::Failures) {
-                match dice.below(100) {
+                match rng.below(100) {
                     0..15 => FAILS,
                     15..25 => FAILS_FOR_GOOD,
                     _ => SUCCEEDS,
@@ -92,12 +92,12 @@ impl World {
             } else {
                 SUCCEEDS
             };
-            let mut after = dice.below(3 * SECOND);
-            if self.suffers(Fault::WorkersSlow) && dice.chance(200) {
+            let mut after = rng.below(3 * SECOND);
+            if self.suffers(Fault::WorkersSlow) && rng.chance(200) {
                 after += self.plan.lease_ms * 2_000;
             }
             let grant = Box::new(grant);
-            if self.suffers(Fault::Zombies) && dice.chance(150) {
+            if self.suffers(Fault::Zombies) && rng.chance(150) {
                 let late = after + self.plan.lease_ms * 3_000;
                 let grant = grant.clone();
                 self.at(late, Event::Report { node, grant, how });
@@ -124,13 +124,13 @@ impl World {
             ..Lease::default()
         };
         match self.ask(node, Command::Lease(Box::new(lease)))? {
-            Heard::Answer(Ok(Reply::Leased(grants))) => Ok(grants),
+            ClientAnswer::Answer(Ok(Reply::Leased(grants))) => Ok(grants),
             _ => Ok(Vec::new()),
         }
     }
 
     /// A worker says how it went. Only the holder of the live lease is believed.
-    pub(crate) fn report(&mut self, node: usize, grant: &Grant, how: u64) -> Ran {
+    pub(crate) fn report(&mut self, node: usize, grant: &Grant, how: u64) -> StepOutcome {
         let held = Held {
             namespace: grant.namespace.clone(),
             job: grant.job.clone(),
@@ -159,7 +159,7 @@ impl World {
         };
         let holds = self.oracle.holds(&job, grant.attempt);
         match self.ask(node, command)? {
-            Heard::Answer(Ok(Reply::Reported { repeat: false, .. }))
+            ClientAnswer::Answer(Ok(Reply::Reported { repeat: false, .. }))
                 if !holds && !self.oracle.is_lawless =>
             {
                 let what = format!(
@@ -168,7 +168,7 @@ impl World {
                 );
                 Err(broken("L5", what))
             }
-            Heard::Answer(Err(refused)) if refused.code() == "lease_lost" => {
+            ClientAnswer::Answer(Err(refused)) if refused.code() == "lease_lost" => {
                 self.reach("stale-report-refused");
                 Ok(())
             }
@@ -176,27 +176,27 @@ impl World {
         }
     }
 
-    fn operate(&mut self, dice: &mut Dice) -> Ran {
+    fn operate(&mut self, rng: &mut Rng) -> StepOutcome {
         self.answered += 1;
-        match dice.below(10) {
-            0..2 if self.plan.does(Feature::Cancels) => self.cancel_graph(dice),
-            2 if self.plan.does(Feature::Cancels) => self.by_hand(dice, 0),
-            3 if self.plan.does(Feature::Deletes) => self.by_hand(dice, 1),
-            4 | 5 if self.plan.does(Feature::Retries) => self.by_hand(dice, 2),
-            6 if self.plan.does(Feature::Retries) => self.retry_any_graph(dice),
+        match rng.below(10) {
+            0..2 if self.plan.does(Feature::Cancels) => self.cancel_graph(rng),
+            2 if self.plan.does(Feature::Cancels) => self.by_hand(rng, 0),
+            3 if self.plan.does(Feature::Deletes) => self.by_hand(rng, 1),
+            4 | 5 if self.plan.does(Feature::Retries) => self.by_hand(rng, 2),
+            6 if self.plan.does(Feature::Retries) => self.retry_any_graph(rng),
             _ => Ok(()),
         }
     }
 
     /// Calls a graph off, on any of its shards, decided or not.
-    fn cancel_graph(&mut self, dice: &mut Dice) -> Ran {
+    fn cancel_graph(&mut self, rng: &mut Rng) -> StepOutcome {
         let recent = self.oracle.graphs.len().saturating_sub(6);
-        let graph = dice.maybe(&self.oracle.graphs[recent..]);
+        let graph = rng.maybe(&self.oracle.graphs[recent..]);
         let Some(graph) = graph.filter(|graph| !graph.is_local) else {
             return Ok(());
         };
         let shards: Vec<_> = graph.shards.iter().cloned().collect();
-        let (name, shard) = (graph.name.clone(), dice.pick(&shards).clone());
+        let (name, shard) = (graph.name.clone(), rng.pick(&shards).clone());
         let node = self.place(&shard);
         let part = (Namespace::default(), name.clone());
         let store = &self.nodes[node].store;
@@ -227,7 +227,7 @@ impl World {
     }
 
     /// A person cancels, deletes or retries a job.
-    fn by_hand(&mut self, dice: &mut Dice, what: u32) -> Ran {
+    fn by_hand(&mut self, rng: &mut Rng, what: u32) -> StepOutcome {
         let members = self.oracle.members.iter();
         let fit = members.filter(|(_, member)| match what {
             0 => member.place == Place::Live,
@@ -235,12 +235,12 @@ impl World {
             _ => matches!(member.place, Place::Ended(_)),
         });
         let jobs: Vec<JobRef> = fit.map(|(job, _)| job.clone()).collect();
-        let Some(job) = dice.maybe(&jobs).cloned() else {
+        let Some(job) = rng.maybe(&jobs).cloned() else {
             return Ok(());
         };
         let node = self.place(&job.shard);
         let (namespace, ids) = (Namespace::default(), vec![job.id.clone()]);
-        let with_dependents = what == 2 && dice.chance(300);
+        let with_dependents = what == 2 && rng.chance(300);
         let (command, goal) = match what {
             0 => (
                 Command::Cancel(Box::new(Cancel {
@@ -277,17 +277,17 @@ impl World {
         Ok(())
     }
 
-    fn chaos(&mut self, dice: &mut Dice) -> Ran {
-        let node = dice.index(self.nodes.len());
-        match dice.below(8) {
+    fn chaos(&mut self, rng: &mut Rng) -> StepOutcome {
+        let node = rng.index(self.nodes.len());
+        match rng.below(8) {
             0..3 if self.suffers(Fault::Crashes) => self.kill(node),
             3..5 if self.suffers(Fault::Outages) => {
-                self.partition(node, dice);
+                self.partition(node, rng);
                 Ok(())
             }
             5 if self.suffers(Fault::WallJumps) => {
                 self.reach("clock-jumped");
-                self.nodes[node].clocks.jump(hours(dice));
+                self.nodes[node].clocks.jump(hours(rng));
                 self.arm(node);
                 Ok(())
             }
@@ -299,23 +299,23 @@ impl World {
     }
 
     /// Cuts a shard off from another, or from all; in one direction or both.
-    fn partition(&mut self, node: usize, dice: &mut Dice) {
+    fn partition(&mut self, node: usize, rng: &mut Rng) {
         let others: Vec<usize> = (0..self.nodes.len())
             .filter(|other| *other != node)
             .collect();
-        let others = if dice.chance(500) {
+        let others = if rng.chance(500) {
             others
         } else {
-            vec![*dice.pick(&others)]
+            vec![*rng.pick(&others)]
         };
-        let direction = dice.below(3);
-        let lasts = if dice.chance(200) {
+        let direction = rng.below(3);
+        let lasts = if rng.chance(200) {
             200 * SECOND
         } else {
             5 * SECOND
         };
         for other in others {
-            let lasts = dice.below(lasts);
+            let lasts = rng.below(lasts);
             for (at, pair) in [(1, (node, other)), (2, (other, node))] {
                 if direction != at {
                     self.cut.insert(pair);
@@ -326,7 +326,7 @@ impl World {
     }
 
     /// Copies a store, or puts the copy back.
-    fn restore(&mut self, node: usize) -> Ran {
+    fn restore(&mut self, node: usize) -> StepOutcome {
         let Some(copy) = self.copies.remove(&node) else {
             let copy = self.nodes[node].store.clone();
             self.copies.insert(node, copy);

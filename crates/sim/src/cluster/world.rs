@@ -11,11 +11,11 @@ use super::oracle::Oracle;
 use super::planted::Planted;
 use super::store::Store;
 use crate::clock::Clocks;
-use crate::dice::{Dice, mix};
 use crate::plan::{Fault, Plan};
-use crate::story::{Recording, Story};
+use crate::rng::{Rng, mix};
+use crate::run_log::{Recording, RunLog};
 use crate::tape::Tape;
-use crate::world::Ran;
+use crate::world::StepOutcome;
 
 const SECOND: u64 = 1_000_000;
 
@@ -62,7 +62,7 @@ pub(crate) enum Event {
 }
 
 /// What a client hears.
-pub(crate) enum Heard {
+pub(crate) enum ClientAnswer {
     Answer(Answer),
     /// Nothing; the request had an effect, or it had none.
     Nothing,
@@ -76,10 +76,10 @@ pub(crate) struct World {
     pub(crate) shards: Vec<ShardId>,
     pub(crate) nodes: Vec<Node>,
     pub(crate) oracle: Oracle,
-    pub(crate) story: Story,
+    pub(crate) log: RunLog,
     pub(crate) coordinators: Vec<Coordinator>,
     /// Chance of all that has no step of its own: the network, deaths.
-    pub(crate) net: Dice,
+    pub(crate) net: Rng,
     pub(crate) is_healed: bool,
     pub(crate) answered: u64,
     /// Pairs between which nothing passes.
@@ -105,17 +105,17 @@ pub(crate) struct World {
 impl World {
     pub(crate) fn new(tape: Tape, recording: Recording) -> Self {
         let plan = tape.plan();
-        let mut dice = Dice::new(mix(tape.seed ^ 0x0005_4A2D));
-        let count = dice.index(4) + 2;
+        let mut rng = Rng::new(mix(tape.seed ^ 0x0005_4A2D));
+        let count = rng.index(4) + 2;
         let planted = Planted(tape.planted);
         let mut world = Self {
             time: 1,
             shards: Vec::new(),
             nodes: Vec::new(),
             oracle: Oracle::default(),
-            story: Story::new(recording),
+            log: RunLog::new(recording),
             coordinators: Vec::new(),
-            net: dice.split(),
+            net: rng.split(),
             is_healed: false,
             answered: 0,
             cut: BTreeSet::new(),
@@ -136,12 +136,12 @@ impl World {
             let id = ShardId::new(&number.to_string()).expect("a number is a good name");
             let mut clocks = Clocks::new(world.plan.rate);
             if world.suffers(Fault::WallJumps) {
-                clocks.jump(hours(&mut dice));
+                clocks.jump(hours(&mut rng));
             }
             world.shards.push(id.clone());
             world
                 .nodes
-                .push(Node::new(id, clocks, dice.split(), planted));
+                .push(Node::new(id, clocks, rng.split(), planted));
         }
         world
     }
@@ -165,7 +165,7 @@ impl World {
     }
 
     pub(crate) fn tell(&mut self, line: impl FnOnce() -> String) {
-        self.story.tell(self.time, line);
+        self.log.tell(self.time, line);
     }
 
     pub(crate) fn at(&mut self, after: u64, event: Event) {
@@ -185,7 +185,7 @@ impl World {
     }
 
     /// All that happens until a moment, and not after it.
-    pub(crate) fn run_until(&mut self, time: u64) -> Ran {
+    pub(crate) fn run_until(&mut self, time: u64) -> StepOutcome {
         while let Some(entry) = self.events.first_entry() {
             if entry.key().0 > time {
                 break;
@@ -199,7 +199,7 @@ impl World {
     }
 
     /// All steps of the tape.
-    pub(crate) fn load(&mut self) -> Ran {
+    pub(crate) fn load(&mut self) -> StepOutcome {
         for node in 0..self.nodes.len() {
             self.start(node)?;
         }
@@ -212,8 +212,8 @@ impl World {
         self.run_until(self.time + at)
     }
 
-    fn happen(&mut self, event: Event) -> Ran {
-        self.story.event(self.time, self.next_event);
+    fn happen(&mut self, event: Event) -> StepOutcome {
+        self.log.event(self.time, self.next_event);
         match event {
             Event::Step(place) => self.step(place),
             Event::Carry(from, to) => self.carry(from, to),
@@ -251,17 +251,17 @@ impl World {
         &mut self,
         node: usize,
         command: Command,
-    ) -> Result<Heard, crate::oracle::Violation> {
+    ) -> Result<ClientAnswer, crate::oracle::Violation> {
         if self.strikes(Fault::RequestsLost) {
-            return Ok(Heard::Nothing);
+            return Ok(ClientAnswer::Nothing);
         }
         let answer = self.turn(node, Some(command))?;
         if self.strikes(Fault::AnswersLost) {
-            return Ok(Heard::Nothing);
+            return Ok(ClientAnswer::Nothing);
         }
-        Ok(answer.map_or(Heard::Nothing, |answer| {
+        Ok(answer.map_or(ClientAnswer::Nothing, |answer| {
             self.answered += 1;
-            Heard::Answer(answer)
+            ClientAnswer::Answer(answer)
         }))
     }
 
@@ -290,18 +290,18 @@ impl World {
             Some(Command::Enqueue(cmd)) => Some(cmd.jobs.clone()),
             _ => None,
         };
-        self.story
+        self.log
             .tell(self.time, || format!("{shown} <- {command:?} {fate:?}"));
-        self.story.deep(&command);
+        self.log.deep(&command);
         let turned = self.nodes[node].turn(self.time, command, fate)?;
         let Some(turned) = turned else {
             self.reach("crash-before-commit");
             self.died(node);
             return Ok(None);
         };
-        self.story.deep(&turned.answer);
-        self.story.deep(&turned.changes);
-        self.story
+        self.log.deep(&turned.answer);
+        self.log.deep(&turned.changes);
+        self.log
             .tell(self.time, || format!("{shown} -> {:?}", turned.answer));
         if is_by_time {
             self.look_at_timers(&turned.changes);
@@ -354,7 +354,7 @@ impl World {
         }
     }
 
-    fn judge(&mut self, node: usize, changes: &[Change]) -> Ran {
+    fn judge(&mut self, node: usize, changes: &[Change]) -> StepOutcome {
         for change in changes {
             if let Change::PutOutbox(record) = change
                 && let Message::Decided {
@@ -373,7 +373,7 @@ impl World {
         self.oracle.committed(&self.shards[node], changes, &stores)
     }
 
-    pub(crate) fn start(&mut self, node: usize) -> Ran {
+    pub(crate) fn start(&mut self, node: usize) -> StepOutcome {
         if self.nodes[node].is_up() {
             return Ok(());
         }
@@ -399,7 +399,7 @@ impl World {
         Ok(())
     }
 
-    pub(crate) fn kill(&mut self, node: usize) -> Ran {
+    pub(crate) fn kill(&mut self, node: usize) -> StepOutcome {
         let id = self.shards[node].clone();
         self.tell(|| format!("{id} is killed"));
         self.nodes[node].kill(self.time)?;
@@ -446,7 +446,7 @@ impl World {
 }
 
 /// Some hours, forward or back.
-pub(crate) fn hours(dice: &mut Dice) -> i64 {
-    let micros = i64::try_from(dice.below(6 * 3_600 * SECOND)).expect("some hours");
-    if dice.chance(500) { micros } else { -micros }
+pub(crate) fn hours(rng: &mut Rng) -> i64 {
+    let micros = i64::try_from(rng.below(6 * 3_600 * SECOND)).expect("some hours");
+    if rng.chance(500) { micros } else { -micros }
 }

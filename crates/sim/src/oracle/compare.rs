@@ -3,7 +3,7 @@
 use ganger_types::{Due, Elapsed, InputRow, InputState, JobKey, JobRecord, JobState};
 
 use super::job::{Gone, Known, Slot, Stand, When};
-use super::{Judged, Oracle};
+use super::{Oracle, Verdict};
 use crate::rows::Rows;
 
 /// A job as its rows show it.
@@ -39,7 +39,7 @@ fn shown(rows: &Rows, key: JobKey) -> Option<Shown> {
 
 impl Oracle {
     /// Narrows every open job by its rows, then holds every touched one against them.
-    pub(super) fn compare(&mut self, rows: &Rows) -> Judged {
+    pub(super) fn compare(&mut self, rows: &Rows) -> Verdict {
         let mut waiting: Vec<JobKey> = self.touched.iter().copied().collect();
         waiting.extend(self.jobs_open());
         let mut round = 0;
@@ -67,7 +67,7 @@ impl Oracle {
     }
 
     /// Holds every live job against the rows, and counts them.
-    pub(crate) fn compare_all(&mut self, rows: &Rows) -> Judged {
+    pub(crate) fn compare_all(&mut self, rows: &Rows) -> Verdict {
         let stranger = |(key, record): &(&JobKey, &JobRecord)| {
             self.judges(&record.namespace) && !self.live.contains(key)
         };
@@ -85,7 +85,7 @@ impl Oracle {
         Ok(())
     }
 
-    fn narrow(&mut self, key: JobKey, rows: &Rows) -> Judged {
+    fn narrow(&mut self, key: JobKey, rows: &Rows) -> Verdict {
         let Some(job) = self.jobs.get(&key) else {
             return self.not_known(key, rows);
         };
@@ -143,7 +143,7 @@ impl Oracle {
         Ok(())
     }
 
-    fn not_known(&self, key: JobKey, rows: &Rows) -> Judged {
+    fn not_known(&self, key: JobKey, rows: &Rows) -> Verdict {
         match rows.state(key) {
             None => Ok(()),
             Some(state) if self.removed.contains(&key) => Err(self.broken(
@@ -181,7 +181,7 @@ impl Oracle {
         stand.state == shown.state && counts_fit && due_fits && place_fits
     }
 
-    fn compare_job(&self, key: JobKey, rows: &Rows) -> Judged {
+    fn compare_job(&self, key: JobKey, rows: &Rows) -> Verdict {
         let Some(job) = self.jobs.get(&key) else {
             return self.not_known(key, rows);
         };
@@ -209,7 +209,7 @@ impl Oracle {
         }
     }
 
-    fn compare_content(&self, job: &Known, rows: &Rows) -> Judged {
+    fn compare_content(&self, job: &Known, rows: &Rows) -> Verdict {
         let record = rows.record(job.key).expect("looked up by the caller");
         let payload = rows.payloads.get(&job.key).cloned().unwrap_or_default();
         let wrong = if record.id != job.id || record.namespace != job.namespace {
@@ -244,7 +244,7 @@ impl Oracle {
         Err(self.broken("D2", job.key, what))
     }
 
-    fn compare_end(&self, job: &Known, rows: &Rows) -> Judged {
+    fn compare_end(&self, job: &Known, rows: &Rows) -> Verdict {
         let row = rows
             .finished
             .get(&job.key)
@@ -259,7 +259,7 @@ impl Oracle {
         Ok(())
     }
 
-    fn compare_inputs(&self, job: &Known, rows: &Rows) -> Judged {
+    fn compare_inputs(&self, job: &Known, rows: &Rows) -> Verdict {
         for (place, slot) in job.inputs.iter().enumerate() {
             let number = u32::try_from(place).expect("few inputs");
             let stored = rows.inputs.get(&(job.key, number));
@@ -291,7 +291,7 @@ impl Oracle {
     }
 
     /// Dependencies without data: those missing here are missing there, and the other way round.
-    fn compare_edges(&self, job: &Known, rows: &Rows) -> Judged {
+    fn compare_edges(&self, job: &Known, rows: &Rows) -> Verdict {
         let stored = rows
             .inputs
             .range((job.key, InputRow::EDGE_FIRST)..=(job.key, u32::MAX));

@@ -11,13 +11,13 @@ use ganger_types::{
 
 use super::admission::{Fate, due_of, edges};
 use super::job::{Known, Slot, Stand, When};
-use super::{Claimed, Judged, Occupied, Oracle};
+use super::{Claimed, Oracle, UniqueHolder, Verdict};
 
 /// A repeated submission gets the first one's answer for so long.
 const IDEMPOTENCY_WINDOW: Duration = Duration::from_secs(86_400);
 
 impl Oracle {
-    pub(super) fn enqueue(&mut self, cmd: &Enqueue, answer: &Answer) -> Judged {
+    pub(super) fn enqueue(&mut self, cmd: &Enqueue, answer: &Answer) -> Verdict {
         if let Some(judged) = self.repeated_submission(cmd, answer) {
             return judged;
         }
@@ -45,7 +45,7 @@ impl Oracle {
         &self,
         rejection: &Rejection,
         allowed: &BTreeSet<&'static str>,
-    ) -> Judged {
+    ) -> Verdict {
         if allowed.contains(rejection.code()) {
             return Ok(());
         }
@@ -56,7 +56,7 @@ impl Oracle {
         Err(self.wrong("P6", what, Vec::new()))
     }
 
-    fn repeated_submission(&mut self, cmd: &Enqueue, answer: &Answer) -> Option<Judged> {
+    fn repeated_submission(&mut self, cmd: &Enqueue, answer: &Answer) -> Option<Verdict> {
         let key = cmd.idempotency_key.as_ref()?;
         let earlier = self
             .idempotency_records
@@ -95,7 +95,7 @@ impl Oracle {
         fates: &[Fate],
         jobs: &[Enqueued],
         graph: Option<&Graph>,
-    ) -> Judged {
+    ) -> Verdict {
         if jobs.len() != cmd.jobs.len() {
             let what = format!(
                 "{} jobs were submitted, {} answered",
@@ -160,7 +160,7 @@ impl Oracle {
         fate: &Fate,
         answered: &Enqueued,
         jobs: &[Enqueued],
-    ) -> Judged {
+    ) -> Verdict {
         let right = match fate {
             Fate::New => {
                 let is_fresh = self.key_max.is_none_or(|max| answered.key > max);
@@ -240,11 +240,15 @@ impl Oracle {
         self.adopt(job);
         if let Some(unique) = &spec.unique {
             let until = unique.window.map(|window| self.now.wall.after(window));
-            self.occupy(&cmd.namespace, &unique.key, Occupied { job: key, until });
+            self.occupy(
+                &cmd.namespace,
+                &unique.key,
+                UniqueHolder { job: key, until },
+            );
         }
     }
 
-    fn occupy(&mut self, namespace: &Namespace, key: &UniqueKey, occupied: Occupied) {
+    fn occupy(&mut self, namespace: &Namespace, key: &UniqueKey, occupied: UniqueHolder) {
         self.uniques
             .insert((namespace.clone(), key.clone()), occupied);
     }
@@ -330,7 +334,7 @@ impl Oracle {
             return;
         };
         let name = (job.namespace.clone(), unique.key.clone());
-        let frees = |occupied: &Occupied| occupied.job == key && occupied.until.is_none();
+        let frees = |occupied: &UniqueHolder| occupied.job == key && occupied.until.is_none();
         if self.uniques.get(&name).is_some_and(frees) {
             self.uniques.remove(&name);
         }

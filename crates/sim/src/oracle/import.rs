@@ -10,14 +10,14 @@ use ganger_types::{
 };
 
 use super::admission::Fate;
-use super::{Judged, Oracle};
+use super::{Oracle, Verdict};
 use crate::rows::Rows;
 
 /// What was taken over is not taken again for so long.
 const MARK_LASTS: Duration = Duration::from_secs(7 * 86_400);
 
 impl Oracle {
-    pub(super) fn import(&mut self, cmd: &Import, answer: &Answer, rows: &Rows) -> Judged {
+    pub(super) fn import(&mut self, cmd: &Import, answer: &Answer, rows: &Rows) -> Verdict {
         let Ok(Reply::Imported(each)) = answer else {
             let what = format!("an import was answered {answer:?}");
             return Err(self.wrong("P6", what, Vec::new()));
@@ -42,7 +42,7 @@ impl Oracle {
         source: &JobSource,
         imported: &Imported,
         rows: &Rows,
-    ) -> Judged {
+    ) -> Verdict {
         let id = source.job.id.as_ref().expect("each has one");
         let one = Enqueue {
             namespace: namespace.clone(),
@@ -77,7 +77,7 @@ impl Oracle {
     }
 
     /// A job was taken over. The answer does not say its number: its row does.
-    fn has_come(&mut self, one: &Enqueue, had_failed: bool, rows: &Rows) -> Judged {
+    fn has_come(&mut self, one: &Enqueue, had_failed: bool, rows: &Rows) -> Verdict {
         let spec = &one.jobs[0];
         let id = spec.id.clone().expect("each has one");
         let Some(key) = self.new_key(&one.namespace, &id, rows) else {

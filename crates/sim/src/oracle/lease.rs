@@ -10,7 +10,7 @@ use ganger_types::{
 };
 
 use super::job::{Hold, Known, Slot, Stand, When};
-use super::{Judged, Oracle};
+use super::{Oracle, Verdict};
 use crate::rows::Rows;
 
 /// Jobs of one queue that may be granted, in their order.
@@ -23,7 +23,7 @@ struct Line {
 }
 
 impl Oracle {
-    pub(super) fn lease(&mut self, cmd: &Lease, answer: &Answer, rows: &Rows) -> Judged {
+    pub(super) fn lease(&mut self, cmd: &Lease, answer: &Answer, rows: &Rows) -> Verdict {
         let mut objections = BTreeSet::new();
         if cmd
             .lease_for
@@ -75,7 +75,7 @@ impl Oracle {
         Err(self.wrong("L11", what, Vec::new()))
     }
 
-    fn granted(&mut self, cmd: &Lease, grants: &[Grant], rows: &Rows) -> Judged {
+    fn granted(&mut self, cmd: &Lease, grants: &[Grant], rows: &Rows) -> Verdict {
         let mut lines: BTreeMap<Queue, Line> = BTreeMap::new();
         for from in &cmd.queues {
             self.late_may_end(&cmd.namespace, &from.queue);
@@ -192,7 +192,7 @@ impl Oracle {
         grant: &Grant,
         lines: &mut BTreeMap<Queue, Line>,
         is_open: bool,
-    ) -> Judged {
+    ) -> Verdict {
         let first = cmd.queues.iter().find(|from| {
             let line = &lines[&from.queue];
             line.room > 0 && !line.jobs.is_empty()
@@ -242,7 +242,7 @@ impl Oracle {
         Ok(())
     }
 
-    fn take(&mut self, cmd: &Lease, grant: &Grant, rows: &Rows) -> Judged {
+    fn take(&mut self, cmd: &Lease, grant: &Grant, rows: &Rows) -> Verdict {
         let key = grant.key;
         let length = self.lease_length(cmd, &grant.queue);
         self.check_grant(grant, length)?;
@@ -303,7 +303,7 @@ impl Oracle {
         cmd.lease_for.or(queue).unwrap_or(space)
     }
 
-    fn check_grant(&self, grant: &Grant, length: Duration) -> Judged {
+    fn check_grant(&self, grant: &Grant, length: Duration) -> Verdict {
         let key = grant.key;
         if let Some(other) = self.tokens.get(&grant.token) {
             let what = format!("token {:?} was issued before, for job {other}", grant.token);
@@ -351,7 +351,7 @@ impl Oracle {
     }
 
     /// Every input is there, in position, as its dependency gave it (`rel G2`).
-    fn check_delivery(&self, key: JobKey, rows: &Rows) -> Judged {
+    fn check_delivery(&self, key: JobKey, rows: &Rows) -> Verdict {
         let job = self.known(key);
         // Jobs that were granted and removed in one turn have no rows any more.
         if rows.record(key).is_none() {

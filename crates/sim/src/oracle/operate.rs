@@ -12,7 +12,7 @@ use ganger_types::{
 
 use super::admission::due_of;
 use super::job::{Gone, Slot, Stand, When};
-use super::{Judged, Oracle, Violation};
+use super::{Oracle, Verdict, Violation};
 
 impl Oracle {
     /// The count and the skipped ids of an accepted bulk command; `None` if it was rightly refused.
@@ -40,7 +40,7 @@ impl Oracle {
         }
     }
 
-    pub(super) fn cancel(&mut self, cmd: &Cancel, answer: &Answer) -> Judged {
+    pub(super) fn cancel(&mut self, cmd: &Cancel, answer: &Answer) -> Verdict {
         let Some((_, skipped)) = self.changed(answer, &BTreeSet::new())? else {
             return Ok(());
         };
@@ -86,7 +86,7 @@ impl Oracle {
         Ok(())
     }
 
-    pub(super) fn time_out(&mut self, cmd: &TimeOut, answer: &Answer) -> Judged {
+    pub(super) fn time_out(&mut self, cmd: &TimeOut, answer: &Answer) -> Verdict {
         let keys: Vec<JobKey> = cmd
             .jobs
             .iter()
@@ -129,7 +129,7 @@ impl Oracle {
         Ok(())
     }
 
-    pub(super) fn retry(&mut self, cmd: &Retry, answer: &Answer) -> Judged {
+    pub(super) fn retry(&mut self, cmd: &Retry, answer: &Answer) -> Verdict {
         let objections = self.not_there(&cmd.namespace, &cmd.jobs);
         let Some((_, skipped)) = self.changed(answer, &objections)? else {
             return Ok(());
@@ -309,7 +309,7 @@ impl Oracle {
             .unwrap_or(FailurePolicy::Wait)
     }
 
-    pub(super) fn delete(&mut self, cmd: &Delete, answer: &Answer) -> Judged {
+    pub(super) fn delete(&mut self, cmd: &Delete, answer: &Answer) -> Verdict {
         let objections = self.not_there(&cmd.namespace, &cmd.jobs);
         let Some((_, skipped)) = self.changed(answer, &objections)? else {
             return Ok(());
@@ -377,7 +377,7 @@ impl Oracle {
         self.touched.insert(key);
     }
 
-    pub(super) fn alter(&mut self, cmd: &Alter, answer: &Answer) -> Judged {
+    pub(super) fn alter(&mut self, cmd: &Alter, answer: &Answer) -> Verdict {
         let Some(id) = &cmd.job else {
             return match answer {
                 Err(_) => Ok(()),
@@ -449,7 +449,7 @@ impl Oracle {
         }
     }
 
-    pub(super) fn add_dependencies(&mut self, cmd: &AddDependencies, answer: &Answer) -> Judged {
+    pub(super) fn add_dependencies(&mut self, cmd: &AddDependencies, answer: &Answer) -> Verdict {
         let mut objections = self.not_there(&cmd.namespace, &cmd.on);
         let key = self.find(&cmd.namespace, &cmd.job);
         let Some(key) = key else {
@@ -513,7 +513,7 @@ impl Oracle {
         &mut self,
         cmd: &RemoveDependencies,
         answer: &Answer,
-    ) -> Judged {
+    ) -> Verdict {
         let Some(key) = self.find(&cmd.namespace, &cmd.job) else {
             let objections = BTreeSet::from(["job_not_found"]);
             return self.changed(answer, &objections).map(|_| ());
@@ -552,7 +552,7 @@ impl Oracle {
         Ok(())
     }
 
-    pub(super) fn configure_queue(&mut self, cmd: &ConfigureQueue, answer: &Answer) -> Judged {
+    pub(super) fn configure_queue(&mut self, cmd: &ConfigureQueue, answer: &Answer) -> Verdict {
         if let Err(rejection) = answer {
             return self.refused(rejection, &BTreeSet::from(["out_of_range"]));
         }
@@ -565,7 +565,7 @@ impl Oracle {
         Ok(())
     }
 
-    pub(super) fn forget_queue(&mut self, cmd: &ForgetQueue, answer: &Answer) -> Judged {
+    pub(super) fn forget_queue(&mut self, cmd: &ForgetQueue, answer: &Answer) -> Verdict {
         let live = self.count_live(|job| job.namespace == cmd.namespace && job.queue == cmd.queue);
         let mut objections = BTreeSet::from(["queue_not_found"]);
         if live > 0 {
@@ -596,7 +596,7 @@ impl Oracle {
         &mut self,
         cmd: &ConfigureNamespace,
         answer: &Answer,
-    ) -> Judged {
+    ) -> Verdict {
         if let Err(rejection) = answer {
             return self.refused(rejection, &BTreeSet::from(["out_of_range", "too_large"]));
         }
@@ -605,7 +605,7 @@ impl Oracle {
         Ok(())
     }
 
-    pub(super) fn deregister(&mut self, cmd: &DeregisterWorker, answer: &Answer) -> Judged {
+    pub(super) fn deregister(&mut self, cmd: &DeregisterWorker, answer: &Answer) -> Verdict {
         let Some(_) = self.changed(answer, &BTreeSet::new())? else {
             return Ok(());
         };

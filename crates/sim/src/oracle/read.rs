@@ -3,11 +3,11 @@
 use ganger_types::query::Query;
 use ganger_types::{Answer, JobState, Namespace, Reply};
 
-use super::{Judged, Oracle};
+use super::{Oracle, Verdict};
 
 impl Oracle {
     /// Every read must agree with what is believed (`rel D4`).
-    pub(super) fn query(&mut self, query: &Query, answer: &Answer) -> Judged {
+    pub(super) fn query(&mut self, query: &Query, answer: &Answer) -> Verdict {
         match (query, answer) {
             (Query::Audit, Ok(Reply::Audit(lines))) if !lines.is_empty() => {
                 Err(self.wrong("A1", format!("the audit says {lines:?}"), Vec::new()))
@@ -36,7 +36,7 @@ impl Oracle {
         namespace: &Namespace,
         queue: &ganger_types::Queue,
         counts: &ganger_types::QueueCounts,
-    ) -> Judged {
+    ) -> Verdict {
         let here = || {
             self.jobs
                 .values()

@@ -9,7 +9,7 @@ use ganger_types::rejection::LeaseEnd;
 use ganger_types::{Answer, Bytes, Due, FailurePolicy, JobKey, JobState, Rejection, Reply, limits};
 
 use super::job::{Gone, Slot, Stand, When};
-use super::{Judged, Oracle};
+use super::{Oracle, Verdict};
 
 /// What a report meets.
 enum Standing {
@@ -88,7 +88,7 @@ impl Oracle {
         held: &Held,
         kind: Option<ReportKind>,
         answer: &Answer,
-    ) -> Judged {
+    ) -> Verdict {
         let Some(key) = key else {
             return match answer {
                 Err(Rejection::JobNotFound { .. } | Rejection::LeaseLost { .. }) => {
@@ -156,7 +156,7 @@ impl Oracle {
         }
     }
 
-    pub(super) fn renew(&mut self, cmd: &Renew, answer: &Answer) -> Judged {
+    pub(super) fn renew(&mut self, cmd: &Renew, answer: &Answer) -> Verdict {
         let mut objections = self.too_large(&cmd.held, cmd.payload.as_ref());
         let allowed = limits::LEASE_FOR_MIN..=limits::LEASE_FOR_MAX;
         if cmd
@@ -216,7 +216,7 @@ impl Oracle {
         }
     }
 
-    pub(super) fn complete(&mut self, cmd: &Complete, answer: &Answer) -> Judged {
+    pub(super) fn complete(&mut self, cmd: &Complete, answer: &Answer) -> Verdict {
         let mut objections = self.too_large(&cmd.held, cmd.result.as_ref());
         if let Some(next) = &cmd.next {
             let is_known = |id| self.find(&cmd.held.namespace, id).is_some();
@@ -300,7 +300,7 @@ impl Oracle {
         false
     }
 
-    pub(super) fn fail(&mut self, cmd: &Fail, answer: &Answer) -> Judged {
+    pub(super) fn fail(&mut self, cmd: &Fail, answer: &Answer) -> Verdict {
         let kind = ReportKind::Fail;
         let accepted = self.accepted(&cmd.held, Some(kind), answer, &[])?;
         let Some(key) = accepted else { return Ok(()) };
@@ -335,7 +335,7 @@ impl Oracle {
         self.check_reported(key, answer)
     }
 
-    pub(super) fn release(&mut self, cmd: &Release, answer: &Answer) -> Judged {
+    pub(super) fn release(&mut self, cmd: &Release, answer: &Answer) -> Verdict {
         let kind = ReportKind::Release;
         let accepted = self.accepted(&cmd.held, Some(kind), answer, &[])?;
         let Some(key) = accepted else { return Ok(()) };
@@ -380,7 +380,7 @@ impl Oracle {
         vec![stand.scheduled(When::At(Due::Elapsed(now.after(cmd.delay))))]
     }
 
-    pub(super) fn append_log(&mut self, cmd: &AppendLog, answer: &Answer) -> Judged {
+    pub(super) fn append_log(&mut self, cmd: &AppendLog, answer: &Answer) -> Verdict {
         let Some(key) = self
             .accepted(&cmd.held, None, answer, &[])
             .or_else(|violation| self.log_gap(cmd, answer).then_some(None).ok_or(violation))?
@@ -437,7 +437,7 @@ impl Oracle {
     }
 
     /// The state told must be one that the job may be in.
-    fn check_reported(&mut self, key: JobKey, answer: &Answer) -> Judged {
+    fn check_reported(&mut self, key: JobKey, answer: &Answer) -> Verdict {
         let Ok(Reply::Reported {
             state,
             repeat: false,

@@ -5,13 +5,13 @@ use std::collections::BTreeSet;
 use ganger_types::command::Retire;
 use ganger_types::{JobKey, JobRecord};
 
-use super::{Judged, Oracle};
+use super::{Oracle, Verdict};
 use crate::rows::Rows;
 
 impl Oracle {
     /// Of the candidates, those that the turn removed and that may go now went now; the others went
     /// by a later look within the turn, and are judged at its end.
-    pub(super) fn retire(&mut self, cmd: &Retire, rows: &Rows) -> Judged {
+    pub(super) fn retire(&mut self, cmd: &Retire, rows: &Rows) -> Verdict {
         let keys: BTreeSet<JobKey> = cmd.jobs.iter().map(|one| one.record.key).collect();
         let leaving: Vec<JobRecord> = self
             .leaving
@@ -24,7 +24,7 @@ impl Oracle {
     }
 
     /// Rows of jobs are gone. Those that nobody deleted were removed by retention.
-    pub(super) fn removed_by_retention(&mut self, records: &[JobRecord], rows: &Rows) -> Judged {
+    pub(super) fn removed_by_retention(&mut self, records: &[JobRecord], rows: &Rows) -> Verdict {
         let is_gone = |record: &&JobRecord| {
             rows.record(record.key).is_none() && self.jobs.contains_key(&record.key)
         };
@@ -51,7 +51,7 @@ impl Oracle {
         self.remove(key);
     }
 
-    fn may_be_gone(&self, key: JobKey, record: &JobRecord, rows: &Rows) -> Judged {
+    fn may_be_gone(&self, key: JobKey, record: &JobRecord, rows: &Rows) -> Verdict {
         let job = self.known(key);
         let wall = self.retention_now.unwrap_or(self.now).wall;
         let Some(end) = record.finished.as_ref().filter(|_| job.has_ended()) else {

@@ -9,7 +9,7 @@ use ganger_types::{
 };
 
 use super::job::{Gone, Known, Stand};
-use super::{Judged, Oracle, Turn};
+use super::{Oracle, Turn, Verdict};
 use crate::rows::Rows;
 
 /// What is believed of a schedule.
@@ -21,7 +21,7 @@ pub(crate) struct Plan {
 
 impl Oracle {
     /// Schedules whose time has come fire before the commands of the moment.
-    pub(super) fn schedules_fire(&mut self, rows: &Rows) -> Judged {
+    pub(super) fn schedules_fire(&mut self, rows: &Rows) -> Verdict {
         let now = self.now.wall;
         let is_due = |plan: &Plan| plan.next_at <= now && !plan.record.paused;
         let names: Vec<_> = self
@@ -44,7 +44,7 @@ impl Oracle {
             .count()
     }
 
-    fn schedule_fires(&mut self, name: &(Namespace, ScheduleId), rows: &Rows) -> Judged {
+    fn schedule_fires(&mut self, name: &(Namespace, ScheduleId), rows: &Rows) -> Verdict {
         let made = self.new_of_schedule(name, rows);
         let plan = &self.schedules[name];
         let (record, last) = (plan.record.clone(), plan.last);
@@ -200,7 +200,7 @@ impl Oracle {
         self.goals.reach("schedule-fired");
     }
 
-    pub(super) fn put_schedule(&mut self, cmd: &PutSchedule, answer: &Answer) -> Judged {
+    pub(super) fn put_schedule(&mut self, cmd: &PutSchedule, answer: &Answer) -> Verdict {
         let name = (cmd.schedule.namespace.clone(), cmd.schedule.id.clone());
         match answer {
             Err(rejection) => {
@@ -247,7 +247,7 @@ impl Oracle {
         cmd: &RunSchedule,
         answer: &Answer,
         rows: &Rows,
-    ) -> Judged {
+    ) -> Verdict {
         let name = (cmd.namespace.clone(), cmd.id.clone());
         let known = self.schedules.get(&name).map(|plan| plan.record.clone());
         let (schedule, answered) = match (known, answer) {
@@ -289,7 +289,7 @@ impl Oracle {
         Ok(())
     }
 
-    pub(super) fn remove_schedule(&mut self, cmd: &RemoveSchedule, answer: &Answer) -> Judged {
+    pub(super) fn remove_schedule(&mut self, cmd: &RemoveSchedule, answer: &Answer) -> Verdict {
         let name = (cmd.namespace.clone(), cmd.id.clone());
         let was_there = self.schedules.remove(&name).is_some();
         match answer {

@@ -6,11 +6,11 @@ use ganger_types::limits::RETENTION_DISTRUST_FOR;
 use ganger_types::{Due, DueOrder, Elapsed, JobKey, JobState, Now, Timestamp};
 
 use super::job::{Gone, Hold, Known, Stand, When};
-use super::{Judged, Oracle};
+use super::{Oracle, Verdict};
 
 impl Oracle {
     /// Moves to `now` and fires what is due, each at its own time.
-    pub(super) fn step_to(&mut self, now: Now) -> Judged {
+    pub(super) fn step_to(&mut self, now: Now) -> Verdict {
         if now.elapsed < self.now.elapsed {
             let what = format!("elapsed time went back from {}", self.now.elapsed);
             return Err(self.wrong("C1", what, Vec::new()));

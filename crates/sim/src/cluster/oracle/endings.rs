@@ -7,7 +7,7 @@ use ganger_types::{
 
 use super::{Oracle, Place};
 use crate::cluster::store::Store;
-use crate::oracle::Judged;
+use crate::oracle::Verdict;
 use crate::world::broken;
 
 impl Oracle {
@@ -18,7 +18,7 @@ impl Oracle {
         result: Option<&Bytes>,
         rest: &[Change],
         store: &Store,
-    ) -> Judged {
+    ) -> Verdict {
         let job = JobRef {
             shard: shard.clone(),
             id: record.id.clone(),
@@ -131,7 +131,7 @@ impl Oracle {
                 .any(|place| *place != Place::Ended(Outcome::Succeeded))
     }
 
-    pub(super) fn removed(&mut self, shard: &ShardId, key: JobKey) -> Judged {
+    pub(super) fn removed(&mut self, shard: &ShardId, key: JobKey) -> Verdict {
         let Some(job) = self.by_key.get(&(shard.clone(), key)).cloned() else {
             return Ok(());
         };

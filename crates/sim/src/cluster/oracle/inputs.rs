@@ -4,11 +4,11 @@ use ganger_types::{FailurePolicy, InputRow, InputState, JobKey, Outcome, ShardId
 
 use super::{Oracle, Place};
 use crate::cluster::store::Store;
-use crate::oracle::Judged;
+use crate::oracle::Verdict;
 use crate::world::broken;
 
 impl Oracle {
-    pub(super) fn input(&mut self, shard: &ShardId, row: &InputRow) -> Judged {
+    pub(super) fn input(&mut self, shard: &ShardId, row: &InputRow) -> Verdict {
         let Some(job) = self.by_key.get(&(shard.clone(), row.job)).cloned() else {
             return Ok(());
         };
@@ -91,7 +91,7 @@ impl Oracle {
         attempt: u32,
         counted: u32,
         store: &Store,
-    ) -> Judged {
+    ) -> Verdict {
         let Some(job) = self.by_key.get(&(shard.clone(), key)).cloned() else {
             return Ok(());
         };

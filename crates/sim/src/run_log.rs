@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::fmt::Write as _;
 
-use crate::dice::mix;
+use crate::rng::mix;
 
 /// Events kept for the story.
 const LINES_MAX: usize = 50;
@@ -12,14 +12,14 @@ const LINES_MAX: usize = 50;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Recording {
     /// Keep the last events in words, shortened; slower. With `deep` all of them, in full.
-    pub story: bool,
+    pub log: bool,
     /// Hash every byte of commands, answers and changes; slower.
     pub deep: bool,
 }
 
 /// Hash and story of a run.
 #[derive(Debug, Default)]
-pub(crate) struct Story {
+pub(crate) struct RunLog {
     recording: Recording,
     hash: u64,
     events: u64,
@@ -27,7 +27,7 @@ pub(crate) struct Story {
     scratch: String,
 }
 
-impl Story {
+impl RunLog {
     pub(crate) fn new(recording: Recording) -> Self {
         Self {
             recording,
@@ -57,7 +57,7 @@ impl Story {
 
     /// Adds a line, made only if the story is wanted.
     pub(crate) fn tell(&mut self, world: u64, line: impl FnOnce() -> String) {
-        if !self.recording.story {
+        if !self.recording.log {
             return;
         }
         let is_whole = self.recording.deep;

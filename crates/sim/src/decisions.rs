@@ -13,13 +13,13 @@ const RECOVERIES_WITHIN: Duration = Duration::from_secs(1);
 /// Which dice have decided the fate of an order of the store. The dice of a command do so once: a
 /// lease request that waits is tried again and again, and must not meet the same fate forever.
 #[derive(Default)]
-pub(crate) struct Fates {
+pub(crate) struct Decisions {
     closed: BTreeSet<u64>,
     /// Orders without a command to decide, at the last moment that had one.
     undecided: (u64, u64),
 }
 
-impl Fates {
+impl Decisions {
     /// Whether the dice of this command may decide.
     pub(crate) fn is_open(&self, op: u64) -> bool {
         !self.closed.contains(&op)
@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn orders_of_one_moment_are_told_apart() {
-        let mut fates = Fates::default();
+        let mut fates = Decisions::default();
         let before: Vec<u64> = [5, 5, 5, 6, 5]
             .map(|time| fates.orders_before_at(time))
             .to_vec();

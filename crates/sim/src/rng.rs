@@ -7,7 +7,7 @@ use std::time::Duration;
 
 /// Random numbers from a seed (splitmix64).
 #[derive(Clone, Debug)]
-pub(crate) struct Dice {
+pub(crate) struct Rng {
     state: u64,
 }
 
@@ -19,7 +19,7 @@ pub(crate) fn mix(value: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-impl Dice {
+impl Rng {
     pub(crate) fn new(seed: u64) -> Self {
         Self { state: mix(seed) }
     }
@@ -95,15 +95,15 @@ mod tests {
 
     #[test]
     fn split_dice_do_not_disturb_each_other() {
-        let mut one = Dice::new(7);
+        let mut one = Rng::new(7);
         let mut child = one.split();
         let after = one.next();
-        let mut two = Dice::new(7);
+        let mut two = Rng::new(7);
         let mut other = two.split();
         for _ in 0..10 {
             other.next();
         }
         assert_eq!(two.next(), after);
-        assert_eq!(child.next(), Dice::new(7).split().next());
+        assert_eq!(child.next(), Rng::new(7).split().next());
     }
 }

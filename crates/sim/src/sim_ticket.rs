@@ -32,14 +32,14 @@ enum Kind {
 
 /// Where an answer goes.
 #[derive(Debug)]
-pub(crate) struct Slip {
+pub(crate) struct SimTicket {
     op: u64,
     kind: Kind,
     log: Log,
     has_left: Rc<Cell<bool>>,
 }
 
-impl Slip {
+impl SimTicket {
     /// For a command.
     pub(crate) fn call(op: u64, log: &Log) -> Self {
         Self::new(op, Kind::Call, log)
@@ -47,9 +47,9 @@ impl Slip {
 
     /// For a lease request; its client leaves by setting the cell.
     pub(crate) fn lease(op: u64, log: &Log, has_left: &Rc<Cell<bool>>) -> Self {
-        let mut slip = Self::new(op, Kind::Lease, log);
-        slip.has_left = Rc::clone(has_left);
-        slip
+        let mut ticket = Self::new(op, Kind::Lease, log);
+        ticket.has_left = Rc::clone(has_left);
+        ticket
     }
 
     /// In front of a command.
@@ -74,7 +74,7 @@ impl Slip {
     }
 }
 
-impl Ticket for Slip {
+impl Ticket for SimTicket {
     fn is_gone(&self) -> bool {
         let mark = match self.kind {
             Kind::Call => return false,
