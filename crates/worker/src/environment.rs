@@ -68,8 +68,8 @@ impl Environment {
     /// What tells of one job; `None` for absent times.
     pub(crate) fn of_job(job: &Delivery) -> Vec<CString> {
         let mut all = vec![
-            variable("GANGER_JOB_ID", task_id(job).as_bytes()),
-            variable("GANGER_TASK_ID", task_id(job).as_bytes()),
+            variable("GANGER_JOB_ID", global_id(job).as_bytes()),
+            variable("GANGER_TASK_ID", global_id(job).as_bytes()),
             variable("GANGER_ATTEMPT", job.attempt.to_string().as_bytes()),
             variable(
                 "GANGER_RETRIES_LEFT",
@@ -94,7 +94,7 @@ impl Environment {
 }
 
 /// The global id of a job: `shard/id`.
-pub(crate) fn task_id(job: &Delivery) -> String {
+pub(crate) fn global_id(job: &Delivery) -> String {
     format!("{}/{}", job.shard, job.held.job)
 }
 

@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::attempt_task::{AttemptTask, CountedEnd, FreedSlot};
-use crate::environment::{Environment, task_id};
+use crate::environment::{Environment, global_id};
 use crate::handler::{Handlers, Mode};
 use crate::launch::WorkerContext;
 use crate::prefetch::{Pace, Prefetched};
@@ -276,7 +276,7 @@ impl<R: Reports> WorkerLoop<R> {
     /// Runs a job in an idle place, or takes it into hand. One that comes while the worker stops is given back.
     fn start(&mut self, job: Delivery) {
         self.credits = self.credits.saturating_sub(1);
-        let task = task_id(&job);
+        let task = global_id(&job);
         let stop = match Stop::new() {
             Ok(stop) => Arc::new(stop),
             Err(error) => {
@@ -369,7 +369,7 @@ impl<R: Reports> WorkerLoop<R> {
             reason: reason.into(),
             ..Default::default()
         };
-        tracing::info!(job = %task_id(job), "given back: {reason}");
+        tracing::info!(job = %global_id(job), "given back: {reason}");
         self.tasks.spawn(async move {
             let report = ganger_client::Report::Release(releasing);
             reports.report_all(vec![(held, report)]).await;

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use ganger_types::span::read_span;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
@@ -9,7 +10,7 @@ use serde::{Deserialize, Deserializer};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Bytes(pub(crate) u64);
 
-/// A duration: a whole number with `ms`, `s`, `m`, `h`, or none of them, which means seconds.
+/// A duration in the form that all of ganger reads: `500ms`, `30s`, `1h30m`, or a number of seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Seconds(pub(crate) Duration);
 
@@ -38,14 +39,19 @@ impl<'de> Deserialize<'de> for Bytes {
 
 impl<'de> Deserialize<'de> for Seconds {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        const UNITS: [(&str, u64); 5] = [
-            ("", 1_000),
-            ("ms", 1),
-            ("s", 1_000),
-            ("m", 60_000),
-            ("h", 3_600_000),
-        ];
-        scaled(from, &UNITS, "a duration such as \"30s\"").map(|ms| Self(Duration::from_millis(ms)))
+        let text = text(from, "a duration such as \"30s\"")?;
+        read_span(&text).map(Self).map_err(D::Error::custom)
+    }
+}
+
+/// The text of a value; a number as it is written.
+fn text<'de, D: Deserializer<'de>>(from: D, wanted: &str) -> Result<String, D::Error> {
+    match NumberOrText::deserialize(from) {
+        Ok(NumberOrText::Number(number)) => Ok(number.to_string()),
+        Ok(NumberOrText::Text(text)) => Ok(text),
+        Err(_) => Err(D::Error::custom(format!(
+            "expected {wanted}, or a whole number"
+        ))),
     }
 }
 
@@ -55,10 +61,7 @@ fn scaled<'de, D: Deserializer<'de>>(
     wanted: &str,
 ) -> Result<u64, D::Error> {
     let bad = || D::Error::custom(format!("expected {wanted}, or a whole number"));
-    let text = match NumberOrText::deserialize(from).map_err(|_| bad())? {
-        NumberOrText::Number(number) => number.to_string(),
-        NumberOrText::Text(text) => text,
-    };
+    let text = text(from, wanted)?;
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = text.split_at(digits);
     let number: u64 = number.parse().map_err(|_| bad())?;
@@ -69,4 +72,38 @@ fn scaled<'de, D: Deserializer<'de>>(
     scale
         .and_then(|scale| number.checked_mul(scale))
         .ok_or_else(bad)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, String> {
+        toml::from_str::<std::collections::BTreeMap<String, T>>(&format!("value = {text}"))
+            .map(|mut table| table.remove("value").expect("it is there"))
+            .map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn durations_are_read_as_everywhere() {
+        for (text, seconds) in [
+            ("90", 90),
+            ("\"90s\"", 90),
+            ("\"1h30m\"", 5_400),
+            ("\"1d\"", 86_400),
+        ] {
+            let read: Result<Seconds, String> = read(text);
+            assert_eq!(read, Ok(Seconds(Duration::from_secs(seconds))), "{text}");
+        }
+        for wrong in ["\"\"", "\"5 m\"", "-1", "true", "\"soon\""] {
+            assert!(read::<Seconds>(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn sizes_have_units() {
+        assert_eq!(read("\"64KiB\""), Ok(Bytes(65_536)));
+        assert_eq!(read("7"), Ok(Bytes(7)));
+        assert!(read::<Bytes>("\"7 apples\"").is_err());
+    }
 }

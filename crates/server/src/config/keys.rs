@@ -5,6 +5,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use ganger_router::Topology;
+use ganger_types::span::read_span;
 use ganger_types::{Namespace, ShardId};
 
 use crate::config::{Config, Limits, LogFormat};
@@ -548,24 +549,16 @@ fn grace(value: &str) -> Result<Option<Duration>, String> {
     span(value).map(Some).map_err(or_off)
 }
 
-/// A duration: a whole number of `ms`, `s`, `m` or `h`.
+/// A duration above 0, in the form that all of ganger reads: `500ms`, `30s`, `1h30m`, or a number of seconds.
 fn span(value: &str) -> Result<Duration, String> {
-    let wanted = || format!("must be a duration such as 500ms, 30s or 5m, not {value:?}");
-    let digits = value
-        .find(|c: char| !c.is_ascii_digit())
-        .ok_or_else(wanted)?;
-    let (number, unit) = value.split_at(digits);
-    let number: u32 = number.parse().map_err(|_| wanted())?;
-    let scale = match unit {
-        "ms" => Duration::from_millis(1),
-        "s" => Duration::from_secs(1),
-        "m" => Duration::from_secs(60),
-        "h" => Duration::from_secs(3_600),
-        _ => return Err(wanted()),
-    };
-    Some(scale * number)
+    read_span(value)
+        .ok()
         .filter(|span| !span.is_zero())
-        .ok_or_else(wanted)
+        .ok_or_else(|| {
+            format!(
+                "must be a duration above 0 and of at most 100 years, such as 500ms, 30s or 1h30m, not {value:?}"
+            )
+        })
 }
 
 #[cfg(test)]
@@ -585,7 +578,9 @@ mod tests {
     fn sizes_and_durations_have_units() {
         assert_eq!(bytes("64KiB"), Ok(65_536));
         assert_eq!(bytes("7"), Ok(7));
-        assert_eq!(span("5m"), Ok(Duration::from_secs(300)));
+        for (text, seconds) in [("5m", 300), ("1h30m", 5_400), ("1d", 86_400), ("5", 5)] {
+            assert_eq!(span(text), Ok(Duration::from_secs(seconds)), "{text}");
+        }
         for wrong in [
             "",
             "x",
@@ -597,7 +592,7 @@ mod tests {
         ] {
             assert!(bytes(wrong).is_err(), "{wrong}");
         }
-        for wrong in ["", "5", "s", "1d", "-1s", "0s", "99999999999s"] {
+        for wrong in ["", "s", "5 m", "-1s", "0s", "99999999999s"] {
             assert!(span(wrong).is_err(), "{wrong}");
         }
     }
