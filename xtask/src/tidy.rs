@@ -72,7 +72,7 @@ impl Source {
 pub(crate) fn run() -> Result<()> {
     let sources = read_sources(&root())?;
     let mut findings = Findings::default();
-    arrows::check(&mut findings)?;
+    arrows::check(&sources, &mut findings)?;
     sizes::check(&sources, &mut findings);
     text::check(&sources, &mut findings);
     codes::check(&sources, &mut findings)?;

@@ -1,122 +1,19 @@
-//! Who may depend on whom: the picture in ARCHITECTURE.md, compared with cargo's own metadata.
+//! Who may depend on whom: the picture in ARCHITECTURE.md, compared with cargo's metadata in both directions.
 
-use anyhow::{Context, Result};
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-use super::Findings;
+use super::{Findings, Source};
 use crate::process::{cargo, output};
 
-/// Each crate with the crates of ours that it may use. A crate that is missing here is an error.
-const ARROWS: &[(&str, &[&str])] = &[
-    ("types", &[]),
-    ("qless", &["types"]),
-    ("engine", &["types", "qless"]),
-    ("store", &["types"]),
-    ("store-embedded", &["types", "store"]),
-    ("shard", &["types", "engine", "store"]),
-    ("proto", &[]),
-    ("access", &[]),
-    ("tls", &[]),
-    (
-        "router",
-        &["types", "engine", "store", "shard", "proto", "access"],
-    ),
-    (
-        "dialect-http",
-        &["types", "engine", "shard", "router", "access"],
-    ),
-    (
-        "dialect-grpc",
-        &["types", "engine", "shard", "router", "proto", "access"],
-    ),
-    (
-        "dialect-resp",
-        &["types", "qless", "engine", "shard", "access"],
-    ),
-    ("ngsi", &[]),
-    ("telemetry", &[]),
-    ("ngsi-postgres", &["ngsi"]),
-    (
-        "dialect-quantumleap",
-        &[
-            "types",
-            "engine",
-            "shard",
-            "access",
-            "ngsi",
-            "ngsi-postgres",
-            "telemetry",
-        ],
-    ),
-    (
-        "ngsi-worker",
-        &["client", "worker", "ngsi", "ngsi-postgres", "telemetry"],
-    ),
-    (
-        "server",
-        &[
-            "types",
-            "engine",
-            "store",
-            "store-embedded",
-            "shard",
-            "router",
-            "dialect-http",
-            "dialect-grpc",
-            "dialect-resp",
-            "dialect-quantumleap",
-            "ngsi",
-            "ngsi-postgres",
-            "telemetry",
-            "access",
-            "tls",
-        ],
-    ),
-    ("client", &["types", "proto", "tls"]),
-    ("worker", &["types", "client"]),
-    // The store at rest, for `check` and `backup`; the access file, for `token`.
-    (
-        "cli",
-        &[
-            "types",
-            "server",
-            "client",
-            "worker",
-            "ngsi",
-            "ngsi-postgres",
-            "ngsi-worker",
-            "store-embedded",
-            "access",
-        ],
-    ),
-    ("sim", &["types", "engine", "store", "shard"]),
-    ("powercut", &["types", "store", "store-embedded"]),
-    ("e2e", &["types", "cli", "ngsi-postgres"]),
-    (
-        "fuzz",
-        &[
-            "types",
-            "qless",
-            "engine",
-            "store",
-            "store-embedded",
-            "shard",
-            "router",
-            "proto",
-            "access",
-            "tls",
-            "dialect-http",
-            "dialect-grpc",
-            "dialect-resp",
-            "dialect-quantumleap",
-            "ngsi",
-            "server",
-            "client",
-            "worker",
-            "cli",
-        ],
-    ),
-];
+/// Where the picture is: the first `text` block below this heading.
+const DOCUMENT: &str = "ARCHITECTURE.md";
+const HEADING: &str = "## Who may depend on whom";
+
+/// Every crate may use this one; it is not drawn.
+const OF_ALL: &str = "types";
 
 /// What the pure crates may use of others' crates: nothing that reads a clock, draws, or does I/O.
 const PURE: &[(&str, &[&str])] = &[
@@ -147,10 +44,19 @@ const PURE: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// Compares every dependency of every crate.
-pub(super) fn check(findings: &mut Findings) -> Result<()> {
+/// Each crate with the crates of ours that it may use.
+type Arrows = BTreeMap<String, BTreeSet<String>>;
+
+/// Compares every dependency of every crate with the picture, and every arrow with the dependencies.
+pub(super) fn check(sources: &[Source], findings: &mut Findings) -> Result<()> {
+    let document = sources
+        .iter()
+        .find(|source| source.path.ends_with(DOCUMENT))
+        .context("ARCHITECTURE.md is missing")?;
+    let drawn = read(&document.text)?;
     let text = output(cargo().args(["metadata", "--no-deps", "--format-version", "1"]))?;
     let metadata: Value = serde_json::from_str(&text).context("cargo metadata is not JSON")?;
+    let mut used = Arrows::new();
     for package in metadata["packages"]
         .as_array()
         .context("cargo metadata has no packages")?
@@ -159,38 +65,138 @@ pub(super) fn check(findings: &mut Findings) -> Result<()> {
         let Some(short) = name.strip_prefix("ganger-") else {
             continue;
         };
-        let Some((_, allowed)) = ARROWS.iter().find(|(from, _)| *from == short) else {
-            findings.error(format!("crate {name} is not in the table of arrows: add it to xtask/src/tidy/arrows.rs and ARCHITECTURE.md"));
-            continue;
-        };
-        for dependency in package["dependencies"]
+        let dependencies = package["dependencies"]
             .as_array()
-            .context("a package without dependencies")?
-        {
-            check_one(short, allowed, dependency, findings);
+            .context("a package without dependencies")?;
+        let libraries = dependencies
+            .iter()
+            .filter(|dependency| dependency["kind"] != "dev")
+            .filter_map(|dependency| dependency["name"].as_str());
+        let mut ours = BTreeSet::new();
+        for library in libraries {
+            match library.strip_prefix("ganger-") {
+                Some(to) if to != short => drop(ours.insert(to.to_owned())),
+                Some(_) => {}
+                None => check_purity(short, library, findings),
+            }
         }
+        used.insert(short.to_owned(), ours);
     }
+    compare(&drawn, &used, findings);
     Ok(())
 }
 
-fn check_one(from: &str, allowed: &[&str], dependency: &Value, findings: &mut Findings) {
-    let name = dependency["name"].as_str().unwrap_or_default();
-    let is_for_tests = dependency["kind"] == "dev";
-    if let Some(to) = name.strip_prefix("ganger-") {
-        if to != from && !allowed.contains(&to) && !is_for_tests {
+/// Reads the picture: lines of `crate -> crate, crate`; a line that begins with a space goes on with the one before.
+fn read(document: &str) -> Result<Arrows> {
+    let (_, after) = document
+        .split_once(HEADING)
+        .with_context(|| format!("{DOCUMENT} has no heading {HEADING:?}"))?;
+    let (_, after) = after
+        .split_once("```text\n")
+        .context("no picture below the heading")?;
+    let (picture, _) = after.split_once("```").context("the picture has no end")?;
+    let mut arrows = Arrows::new();
+    let mut from = String::new();
+    for line in picture.lines() {
+        let targets = if line.starts_with(' ') {
+            line
+        } else {
+            let (name, targets) = line.split_once("->").unwrap_or((line, ""));
+            name.trim().clone_into(&mut from);
+            if arrows.insert(from.clone(), BTreeSet::new()).is_some() {
+                bail!("{DOCUMENT}: the picture has two lines of {from}");
+            }
+            targets
+        };
+        let targets = targets.split(',').map(str::trim);
+        let of_crate = arrows.entry(from.clone()).or_default();
+        of_crate.extend(targets.filter(|name| !name.is_empty()).map(str::to_owned));
+    }
+    Ok(arrows)
+}
+
+fn compare(drawn: &Arrows, used: &Arrows, findings: &mut Findings) {
+    for (from, ours) in used {
+        let Some(allowed) = drawn.get(from) else {
             findings.error(format!(
-                "crate {from} must not use {to}: it may use {allowed:?}"
+                "crate {from} is not in the picture of {DOCUMENT}: draw it below {HEADING:?}"
+            ));
+            continue;
+        };
+        for to in ours.difference(allowed).filter(|to| *to != OF_ALL) {
+            findings.error(format!(
+                "crate {from} must not use {to}: by {DOCUMENT} it may use {allowed:?}"
             ));
         }
-        return;
     }
+    for (from, allowed) in drawn {
+        let none = BTreeSet::new();
+        for to in allowed.difference(used.get(from).unwrap_or(&none)) {
+            findings.error(format!(
+                "{DOCUMENT} draws {from} -> {to}, which no Cargo.toml has: remove the arrow"
+            ));
+        }
+        if !used.contains_key(from) {
+            findings.error(format!("{DOCUMENT} draws {from}, which is no crate"));
+        }
+    }
+}
+
+fn check_purity(from: &str, library: &str, findings: &mut Findings) {
     let pure = PURE.iter().find(|(pure, _)| *pure == from);
     if let Some((_, libraries)) = pure
-        && !is_for_tests
-        && !libraries.contains(&name)
+        && !libraries.contains(&library)
     {
         findings.error(format!(
-            "crate {from} is pure and must not use {name}: it may use {libraries:?}"
+            "crate {from} is pure and must not use {library}: it may use {libraries:?}"
         ));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PICTURE: &str = "## Who may depend on whom\n\nWords.\n\n```text\ntypes\nstore\nserver -> store,\n          tls\ntls\n```\n";
+
+    fn findings(used: &[(&str, &[&str])]) -> Vec<String> {
+        let drawn = read(PICTURE).expect("a picture");
+        let used = used.iter().map(|(from, ours)| {
+            let ours = ours.iter().map(|name| (*name).to_owned());
+            ((*from).to_owned(), ours.collect())
+        });
+        let mut findings = Findings::default();
+        compare(&drawn, &used.collect(), &mut findings);
+        findings.errors
+    }
+
+    #[test]
+    fn a_dependency_that_is_not_drawn_is_found_and_so_is_an_arrow_that_nobody_needs() {
+        let right: [(&str, &[&str]); 4] = [
+            ("types", &[]),
+            ("store", &["types"]),
+            ("server", &["store", "tls", "types"]),
+            ("tls", &[]),
+        ];
+        assert_eq!(findings(&right), Vec::<String>::new());
+        let mut more = right;
+        more[1].1 = &["tls"];
+        assert!(findings(&more)[0].contains("store must not use tls"));
+        let mut fewer = right;
+        fewer[2].1 = &["store"];
+        assert!(findings(&fewer)[0].contains("draws server -> tls"));
+        assert!(findings(&right[..3])[0].contains("draws tls, which is no crate"));
+    }
+
+    #[test]
+    fn a_crate_that_is_not_drawn_is_found() {
+        let all: [(&str, &[&str]); 5] = [
+            ("types", &[]),
+            ("store", &[]),
+            ("server", &["store", "tls"]),
+            ("tls", &[]),
+            ("new", &[]),
+        ];
+        assert!(findings(&all)[0].contains("new is not in the picture"));
     }
 }
