@@ -1,19 +1,5 @@
 //! The one writer of job state, of the indexes made from it, and of the change and the event that tell of it.
-//!
-//! | from | to | when |
-//! |---|---|---|
-//! | (new) | blocked, scheduled, ready | enqueued |
-//! | blocked | scheduled, ready | the last dependency is met |
-//! | scheduled | ready | its time has come |
-//! | ready | running | leased |
-//! | running | succeeded | completed |
-//! | running | failed | failed for good, or its leases ran out too often |
-//! | running | ready, scheduled | released, to be tried again, or its lease ran out |
-//! | running | blocked, scheduled, ready (elsewhere) | completed into a next queue |
-//! | blocked, scheduled, ready | failed | deadline, or a dependency failed |
-//! | blocked, scheduled, ready, running | cancelled | cancelled |
-//! | blocked, scheduled, ready | the same, or each other | altered by a person |
-//! | succeeded, failed, cancelled | blocked, scheduled, ready | retried by a person |
+//! ARCHITECTURE.md has the table of all moves, with what causes each; a test compares it with [`may_become`].
 
 use ganger_types::{
     Bytes, Change, Due, Elapsed, Failure, Finished, Group, Happening, HistoryEntry, JobId, JobKey,
@@ -63,7 +49,7 @@ pub(crate) struct EndedJob {
     pub has_result: bool,
 }
 
-/// Whether the table above has this row. `from` is `None` for a new and for a retried job.
+/// Whether a job may move so. `from` is `None` for a new and for a retried job.
 fn may_become(from: Option<JobState>, to: JobState) -> bool {
     use JobState::{Blocked, Cancelled, Failed, Ready, Running, Scheduled, Succeeded};
     match (from, to) {
@@ -477,5 +463,48 @@ impl Engine {
             result: None,
         };
         self.transition(now, key, to, &reason, out);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// A move; no first state stands for a new job.
+    type Row = (Option<JobState>, JobState);
+
+    /// The rows of the table in ARCHITECTURE.md.
+    fn documented() -> BTreeSet<Row> {
+        let text = include_str!("../../../ARCHITECTURE.md");
+        let (_, table) = text
+            .split_once("| from | to | when |\n|---|---|---|\n")
+            .expect("the table of moves");
+        let states = |cell: &str| -> Vec<Option<JobState>> {
+            let state = |word: &str| match word {
+                "new" => None,
+                word => Some(JobState::parse(word).expect("a state")),
+            };
+            cell.split(',').map(|word| state(word.trim())).collect()
+        };
+        let mut rows = BTreeSet::new();
+        for line in table.lines().take_while(|line| line.starts_with('|')) {
+            let cells: Vec<&str> = line.split('|').collect();
+            for from in states(cells[1]) {
+                for to in states(cells[2]) {
+                    rows.insert((from, to.expect("no job becomes new")));
+                }
+            }
+        }
+        rows
+    }
+
+    #[test]
+    fn the_documented_moves_are_the_allowed_ones() {
+        let from = JobState::ALL.into_iter().map(Some).chain([None]);
+        let all = from.flat_map(|from| JobState::ALL.map(|to| (from, to)));
+        let allowed: BTreeSet<Row> = all.filter(|(from, to)| may_become(*from, *to)).collect();
+        assert_eq!(documented(), allowed);
     }
 }
