@@ -7,6 +7,7 @@ mod codes;
 mod operations;
 mod sizes;
 mod text;
+mod words;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -74,6 +75,7 @@ pub(crate) fn run() -> Result<()> {
     let mut findings = Findings::default();
     arrows::check(&sources, &mut findings)?;
     sizes::check(&sources, &mut findings);
+    words::check(&sources, &mut findings);
     text::check(&sources, &mut findings);
     codes::check(&sources, &mut findings)?;
     operations::check(&sources, &mut findings)?;

@@ -35,7 +35,7 @@ impl Outcome {
     }
 }
 
-/// One line of the audit log. Never holds a secret: whoever makes one names things, not contents.
+/// One line of the audit log. Never holds a secret: callers name things, not contents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
     /// Who, as [`crate::Identity`] shows itself.
@@ -119,7 +119,7 @@ impl Audit {
         })
     }
 
-    /// Opens the file again: whoever rotates logs has moved the old one away.
+    /// Opens the file again after a log rotation has moved the old one away.
     ///
     /// # Errors
     /// If it cannot be opened; the old one goes on.
@@ -132,8 +132,8 @@ impl Audit {
         Ok(())
     }
 
-    /// Writes a record, unless its party has caused too many lines in this minute: then it is counted. One that cannot be
-    /// written to its file goes into the ordinary log, and says why.
+    /// Writes a record, unless its party has caused too many lines in this minute: then it is counted. One that cannot
+    /// be written to its file goes into the ordinary log, and says why.
     pub fn write(&self, record: &Record) {
         let now = Timestamp::now();
         let (left_out, is_written) = {

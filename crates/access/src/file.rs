@@ -21,9 +21,9 @@ const FILE_BYTES_MAX: u64 = 4 << 20;
 /// What an entry is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Whoever shows the secret of this hash.
+    /// The client that shows the secret with this hash.
     Token(Hash),
-    /// Whoever has a certificate with this common name.
+    /// The client with a certificate of this common name.
     Certificate,
 }
 

@@ -95,7 +95,7 @@ impl Identity {
     /// it is about one. An operation that is not in the table may be asked for by nobody.
     ///
     /// # Errors
-    /// If it may not; the words are for whoever asked, and tell nothing of what is there.
+    /// If it may not; the message is for the caller and reveals nothing about what exists.
     pub fn may(&self, operation: &str, namespace: Option<&[u8]>) -> Result<(), Denied> {
         let Some(row) = find(operation) else {
             return Err(self.denied(
@@ -151,7 +151,7 @@ impl Identity {
         }
     }
 
-    /// Whether it may speak for that shard: the peer that has it, or whoever may do everything.
+    /// Whether it may speak for that shard: the peer that has it, or an identity with every right.
     pub fn speaks_for(&self, shard: &str) -> bool {
         match self {
             Self::Peer(shards) => shards.iter().any(|own| own == shard),

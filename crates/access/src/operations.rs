@@ -1,6 +1,6 @@
 //! The one table of operations: every operation of every dialect, and what it takes to ask for it.
 //!
-//! Whoever adds an operation adds a row here, else nobody may use it, and a test of the server fails.
+//! Each operation needs a row here: without one nobody may use it, and a test of the server fails.
 
 use crate::role::Verb;
 

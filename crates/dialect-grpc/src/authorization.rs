@@ -153,7 +153,7 @@ pub(crate) fn check(namespace: &Namespace) -> Result<(), Problem> {
         seen.namespace = Some(namespace.clone());
         if let Err(denied) = &allowed {
             let is_first = seen.denied.replace(denied.clone()).is_none();
-            // One record for all batches of a stream: else whoever is denied could fill the disk with them.
+            // One record for all batches of a stream: else a denied client could fill the disk with them.
             if seen.is_told && is_first {
                 caller.audit.write(&caller.record(&seen, None));
             }

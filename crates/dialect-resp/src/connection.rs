@@ -137,7 +137,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
             ..
         } = self;
         drop(session);
-        // Whoever has gone hears nothing of it.
+        // A client that has disconnected gets no answer.
         let _ = timeout(Duration::from_secs(1), stream.shutdown()).await;
         end
     }
@@ -197,8 +197,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         self.input.len() + self.decoder.held() + self.batch.held() + queue
     }
 
-    /// Whether there is room for what has come. Where there is none, the command that is coming is refused, so that more of
-    /// it is read past.
+    /// Whether there is room for what has come. Where there is none, the command that is coming is refused, so that
+    /// more of it is read past.
     fn has_room(&mut self) -> bool {
         let held = self.held();
         let Err(full) = self.session.memory.set(held) else {

@@ -47,7 +47,7 @@ impl Counters {
             ("connections_cut_total", "counter", "Redis connections cut because they did not read.", &self.cut),
             ("published_total", "counter", "Messages ever published.", &self.published),
             ("qless_refused_total", "counter", "Calls of the qless script that were answered with an error of the script.", &self.qless_refused),
-            ("qless_messages_total", "counter", "Messages of qless to whoever listens.", &self.qless_messages),
+            ("qless_messages_total", "counter", "Messages of qless to subscribers.", &self.qless_messages),
         ]
     }
 

@@ -29,7 +29,7 @@ pub struct Hub {
 #[derive(Default)]
 struct Listeners {
     channels: HashMap<Bytes, BTreeMap<u64, Arc<Mailbox>>>,
-    /// Shared with whoever is publishing, who compares outside of the lock.
+    /// Shared with publishers, which compare outside of the lock.
     patterns: Arc<HashMap<Bytes, Pattern>>,
 }
 
@@ -163,8 +163,8 @@ impl Hub {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sends a message to those who listen and may read in the namespace: how many times. Nobody listens to a channel whose
-    /// name is too long.
+    /// Sends a message to those who listen and may read in the namespace: how many times. Nobody listens to a channel
+    /// whose name is too long.
     pub fn publish(&self, namespace: &Namespace, channel: &Bytes, payload: &Bytes) -> u64 {
         if channel.len() > CHANNEL_BYTES_MAX {
             return 0;

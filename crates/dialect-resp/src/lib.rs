@@ -3,7 +3,7 @@
 //! Bytes become calls on the keys of a shard or of its qless, and answers become bytes. No rule of strings, lists and
 //! qless is here: the engine has them. Commands that come in one read make one commit.
 //!
-//! The one table of commands is in `table.rs`; whoever adds a family of commands adds its rows there.
+//! The one table of commands is in `table.rs`; a new family of commands adds its rows there.
 
 #![forbid(unsafe_code)]
 

@@ -57,8 +57,8 @@ pub(crate) const WAIT_NAMES_BYTES_MAX: usize = 128 << 10;
 pub(crate) const QUEUED_COMMANDS_MAX: usize = 100_000;
 /// Bytes of their arguments, with [`ARGUMENT_BYTES`] for each.
 pub(crate) const QUEUED_BYTES_MAX: usize = FRAME_BYTES_MAX;
-/// Elements that a connection took from work queues and that go back at its end if nobody has asked for them: the last so
-/// many.
+/// Elements that a connection took from work queues and that go back at its end if nobody has asked for them: the last
+/// so many.
 pub(crate) const POPPED_MAX: usize = 64;
 /// Keys that a connection may watch.
 pub(crate) const WATCHED_KEYS_MAX: usize = 10_000;
@@ -79,14 +79,14 @@ pub(crate) const LOOK_EVERY: Duration = Duration::from_secs(1);
 pub(crate) const IDLE_LOOK_EVERY: Duration = Duration::from_secs(30);
 /// How long a client may take to read [`WRITE_BYTES`] before what it has not read counts in the budget.
 pub(crate) const STALLED_AFTER: Duration = Duration::from_secs(2);
-/// How long a client may take for [`PACE_BYTES`] of a command or transaction that is not complete and that counts in the
-/// budget.
+/// How long a client may take for [`PACE_BYTES`] of a command or transaction that is not complete and that counts in
+/// the budget.
 pub(crate) const PACE_EVERY: Duration = Duration::from_secs(30);
 /// Bytes that it sends in that time at least.
 pub(crate) const PACE_BYTES: usize = 64 << 10;
 /// Largest expiry in milliseconds, counted from now or from 1970: about 30,000 years.
 pub(crate) const EXPIRY_MILLIS_MAX: i64 = 1_000_000_000_000_000;
-/// Scripts that are remembered by their digests; past it the oldest is forgotten, and whoever uses it sends it again.
+/// Scripts that are remembered by their digests; past it the oldest is forgotten, and its clients send it again.
 pub(crate) const SCRIPTS_MAX: usize = 128;
 /// Bytes of a script that is looked at; what is longer is not known. The longest that is published has 100,000.
 pub(crate) const SCRIPT_BYTES_MAX: usize = 1 << 20;

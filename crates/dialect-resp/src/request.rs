@@ -20,7 +20,7 @@ const LONG_BYTES: usize = 32 << 10;
 pub enum Request {
     /// A command: its name and its arguments. Never empty.
     Command(Vec<Bytes>),
-    /// One that was too large and has been read past; the refusal is for whoever sent it.
+    /// One that was too large and has been read past; the refusal is for its sender.
     TooLarge(String),
 }
 
@@ -58,7 +58,7 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// The next whole request, or `None` if more bytes are needed. Whoever `is_known` may send larger ones.
+    /// The next whole request, or `None` if more bytes are needed. A client that `is_known` may send larger ones.
     ///
     /// # Errors
     /// If the bytes are no request.

@@ -61,8 +61,8 @@ pub(crate) fn watched_bytes(key: &Bytes) -> usize {
     BESIDE_NAME + key.len()
 }
 
-/// Bytes of memory that a subscription takes: a pattern is compiled, into 256 bits for each of its bytes at most, and at
-/// least into 2 KiB.
+/// Bytes of memory that a subscription takes: a pattern is compiled, into 256 bits for each of its bytes at most, and
+/// at least into 2 KiB.
 pub(crate) fn subscription_bytes(is_pattern: bool, name: &Bytes) -> usize {
     const BESIDE_NAME: usize = 256;
     const WORD_BYTES: usize = 257 * 8;
@@ -162,7 +162,7 @@ impl Session {
         let budget = &self.shared.settings.budget;
         self.mailbox
             .set_identity(identity.clone(), budget.open(owner.clone()));
-        // What it holds is counted for whoever it is now.
+        // What it holds counts for its present identity.
         let kept = budget.open(owner.clone());
         kept.grow_anyway(self.kept.bytes());
         self.kept = kept;

@@ -23,7 +23,8 @@ pub const FILE_DESCRIPTOR_SET: &[u8] = tonic::include_file_descriptor_set!("gang
 
 /// Metadata keys.
 pub mod metadata {
-    /// The shard that a request is for, put there by whoever knows it, so that the server in front can pass it on.
+    /// The shard that a request is for, put there by the caller that knows it, so that the server in front can pass it
+    /// on.
     pub const SHARD: &str = "ganger-shard";
 
     // These every refused call carries, beside the gRPC status.

@@ -23,7 +23,7 @@ const LETTER_BYTES_MAX: usize = 4 << 20;
 /// The pause after the first failure; each further one doubles it.
 const PAUSE_FIRST: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(30);
-/// How long whoever submits waits for the other shards to hear of the decision.
+/// How long the submitter waits until the other shards know the decision.
 const DELIVER_WITHIN: Duration = Duration::from_secs(2);
 /// How often outboxes are looked at though nobody said that there is something.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
@@ -200,7 +200,7 @@ enum Progress {
     StoppedThere(String),
 }
 
-/// Writes down how a try went; true if it shall be tried again only after a pause.
+/// Writes down how a try went; true if the next try must wait for a pause.
 fn note(
     carrier: &Carrier,
     from: &Handle,

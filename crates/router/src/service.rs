@@ -24,7 +24,7 @@ const LETTER_BYTES_MAX: usize = 64 << 20;
 const PART_BYTES_MAX: usize = GRAPH_BYTES_MAX + (256 << 20);
 
 impl Router {
-    /// The service that peers call. Whoever lets a request through to it has made sure that it is a peer,
+    /// The service that peers call. The authorization in front of it has made sure that the caller is a peer,
     /// and has put its [`Identity`] into the request's extensions.
     pub fn service(&self) -> PeersServer<impl Peers + Clone + use<>> {
         PeersServer::new(self.clone())

@@ -253,8 +253,8 @@ impl Router {
         })
     }
 
-    /// Has the decider decide for a submission. Without an answer it is asked again for a while: a decision is made once,
-    /// and then stays.
+    /// Has the decider decide for a submission. Without an answer it is asked again for a while: a decision is made
+    /// once, and then stays.
     async fn decide_for(&self, decider: &Reach, decide: Decide) -> Result<(), RouteError> {
         let until = Instant::now() + REACH_WITHIN;
         let mut pause = BUSY_PAUSE;
@@ -281,7 +281,7 @@ impl Router {
         }
     }
 
-    /// Has a shard decide. If it is here, whoever asked may rely on the other shards having heard of it, as far
+    /// Has a shard decide. If it is here, the caller may rely on the other shards knowing it, as far
     /// as they answer: the ids that they are told now are known there.
     pub(crate) async fn decide(&self, decider: &Reach, decide: Decide) -> Result<(), RouteError> {
         decider.decide(decide).await?;

@@ -91,8 +91,8 @@ fn address(text: &str) -> Result<SocketAddr, StartError> {
         .ok_or_else(|| unknown("the name stands for no address".to_owned()))
 }
 
-/// Connections that the system keeps until they are accepted, at most as many as `net.core.somaxconn` says. Beyond it clients
-/// try again after 1, 3 and 7 seconds.
+/// Connections that the system keeps until they are accepted, at most as many as `net.core.somaxconn` says. Beyond it
+/// clients try again after 1, 3 and 7 seconds.
 const BACKLOG: u32 = 4_096;
 
 fn listener(addr: SocketAddr) -> io::Result<TcpListener> {
@@ -122,7 +122,7 @@ fn listen_at(addr: SocketAddr) -> Result<Bound, StartError> {
 /// What being open to others would mean.
 #[derive(Clone, Copy)]
 struct Exposure {
-    /// Whether it shall be so all the same.
+    /// Whether the operator has allowed it all the same.
     is_insecure: bool,
     is_encrypted: bool,
 }

@@ -33,7 +33,7 @@ pub enum StartError {
     /// The access file cannot be used.
     #[error(transparent)]
     Access(#[from] AccessError),
-    /// Samples cannot be written where they shall go.
+    /// Samples cannot be written to their directory.
     #[error(transparent)]
     Telemetry(#[from] TelemetryError),
     /// It would be open to others without being told so.

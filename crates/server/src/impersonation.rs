@@ -36,7 +36,7 @@ fn line(proof: Proof, name: &str, grants: &Grants) -> String {
 /// Who asks, given who has brought the request.
 ///
 /// # Errors
-/// If it may not speak for others, or the header cannot be read; for whoever has brought it.
+/// If it may not speak for others, or the header cannot be read; the message is for the server that sent it.
 pub(crate) fn read(bringer: &Identity, value: &HeaderValue) -> Result<Identity, String> {
     bringer.may(PEERS, None).map_err(|_| {
         format!("{bringer} may not ask on behalf of others: only other servers may")

@@ -58,7 +58,7 @@ impl Drop for Shared {
     }
 }
 
-/// Tells the shard when whoever waits has gone.
+/// Tells the shard when the waiting caller has gone.
 struct CancelOnDrop {
     inbox: Sender<Message>,
     waiter: Option<WaiterId>,
@@ -212,8 +212,8 @@ impl Handle {
         drop(self.send(Request::ReturnElement(Box::new(unpopped))));
     }
 
-    /// The job as stored, or `None`. If none is stored under that id, it may be one of qless or an item of raw keys, which
-    /// the engine knows.
+    /// The job as stored, or `None`. If none is stored under that id, it may be one of qless or an item of raw keys,
+    /// which the engine knows.
     ///
     /// # Errors
     /// See [`CallError`].
@@ -235,8 +235,8 @@ impl Handle {
         Ok(found.map(|job| StoredJob::new(job.record, job.lease)))
     }
 
-    /// The job once it has ended, or as it is after `wait_for`; `None` if there is no such job, or none any more. An item
-    /// of raw keys comes as it is at once.
+    /// The job once it has ended, or as it is after `wait_for`; `None` if there is no such job, or none any more. An
+    /// item of raw keys comes as it is at once.
     pub(crate) async fn await_end(
         &self,
         namespace: &Namespace,
@@ -380,9 +380,9 @@ impl Handle {
         self.shared.outbox.clone()
     }
 
-    /// Tells `listener` the messages of qless from now on, instead of whoever was told so far. It is called on the shard's
-    /// thread: turn by turn in the order of commits, once a turn is durable and before its answers go out. So it must be
-    /// quick and wait for nothing. Without a listener messages are dropped.
+    /// Tells `listener` the messages of qless from now on, instead of the earlier listener. It is called on the shard's
+    /// thread: turn by turn in the order of commits, once a turn is durable and before its answers go out. So it must
+    /// be quick and wait for nothing. Without a listener messages are dropped.
     pub fn listen(&self, listener: Listener) {
         self.shared.listener.listen(listener);
     }

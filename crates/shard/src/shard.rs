@@ -322,7 +322,7 @@ impl<S: Store> Host<S> {
         if outputs.is_empty() {
             return;
         }
-        // Whoever has an answer knows that the shard works, and may ask for its health next.
+        // A client that has an answer knows that the shard works, and may ask for its health next.
         self.ending.tell_health(self.core.health());
         self.ending.hooks.reach(Point::BeforeRelease);
         for output in outputs {

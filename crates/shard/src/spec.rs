@@ -6,7 +6,7 @@ use tokio::sync::Semaphore;
 
 use crate::{CallError, Handle};
 
-/// One search at a time: whoever sends many of them waits for himself.
+/// One search at a time: a client that sends many of them waits for its own.
 static SEARCHES: Semaphore = Semaphore::const_new(1);
 
 impl Handle {

@@ -66,7 +66,7 @@ pub(crate) struct PopOrigin {
     pub(crate) wait: KeyWait,
 }
 
-/// An element on its way to whoever asked. Dropped before it is taken out, it is put back.
+/// An element on its way to its caller. Dropped before it is taken out, it is put back.
 pub(crate) struct UndeliveredPop {
     popped: Popped,
     origin: Box<PopOrigin>,
@@ -94,7 +94,7 @@ impl Drop for UndeliveredPop {
     }
 }
 
-/// Jobs on their way to whoever asked. Dropped before they are taken out, they are given back.
+/// Jobs on their way to their caller. Dropped before they are taken out, they are given back.
 pub(crate) struct UndeliveredJobs {
     deliveries: Vec<Delivery>,
     origin: Origin,
@@ -113,7 +113,7 @@ impl Drop for UndeliveredJobs {
     }
 }
 
-/// Where an answer goes. The permit is given back before the answer is sent, so that whoever has an
+/// Where an answer goes. The permit is given back before the answer is sent, so that a caller that has an
 /// answer finds room for the next request.
 pub(crate) enum Channel {
     /// One reply. With an origin it is a lease, whose grants are given back if nobody is there.

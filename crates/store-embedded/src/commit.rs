@@ -128,7 +128,7 @@ impl<'a> Writing<'a> {
                 }
                 self.finish(record, result, &old)?;
             }
-            Body::Anew(record) => self.put_anew(record)?,
+            Body::Replace(record) => self.put_replaced(record)?,
         }
         self.put_payload(key, change)?;
         match change.lease {
@@ -213,7 +213,7 @@ impl<'a> Writing<'a> {
         self.change_marks(record, old)
     }
 
-    fn put_anew(&mut self, record: &JobRecord) -> Result<(), Fault> {
+    fn put_replaced(&mut self, record: &JobRecord) -> Result<(), Fault> {
         let key = to_sql(record.key.0);
         let body = select_body(&mut self.statements.select_finished, key)?
             .ok_or_else(|| Fault::Senseless(format!("job {key} is not among the finished")))?;

@@ -40,8 +40,8 @@ pub(crate) struct Rest {
 /// # Errors
 /// If it has not all that was acknowledged, as far as that can be told.
 pub(crate) fn rest(store: &Path) -> Result<Rest, StoreError> {
-    // A header that cannot be read is reported by whoever needs it. It cannot be in the middle of an upgrade, which only
-    // a connection that writes can undo; a store of an older format has no turn log.
+    // A header that cannot be read is reported by the function that needs it. It cannot be in the middle of an upgrade,
+    // which only a connection that writes can undo; a store of an older format has no turn log.
     let header = connect::reader(store).and_then(|connection| {
         let header = Header::read_from(&connection);
         header.map_err(|fault| fault.at(store, "read"))

@@ -11,7 +11,7 @@ use crate::fault::{Fault, io};
 use crate::reserve::ReserveFile;
 use crate::session::{Flush, Session};
 
-/// The store while it is open, for whoever writes or has to wait for what is written.
+/// The store while it is open, for those that write or wait for writes.
 pub(crate) struct Shared {
     path: PathBuf,
     /// `None` before the store is opened, and after a commit whose outcome is not known.

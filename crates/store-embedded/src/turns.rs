@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_that_began_anew_says_up_to_where_the_tables_were() {
+    fn a_log_that_was_restarted_says_up_to_where_the_tables_were() {
         let directory = tempfile::tempdir().expect("a directory can be made");
         let store = directory.path().join("1.db");
         let mut log = log_of(&store, &[4, 5, 6]);

@@ -4,7 +4,7 @@
 //! commit that nobody was told of; it would silently drop acknowledged commits if a frame in the
 //! middle rotted. If any frame of a later commit is intact, the bad one was once on disk as a whole, and
 //! is damage (`rel D7`, `rel D8`): unless these commits were not flushed here, for they are in the turn log
-//! too. Then that has all that is lost by it, and whoever asks looks there next.
+//! too. Then that has all that is lost by it, and the caller looks there next.
 //!
 //! Format: <https://www.sqlite.org/fileformat2.html#the_write_ahead_log>. Checksums run on from frame
 //! to frame; since each frame stores its own, the frames after a bad one can still be judged.
@@ -95,7 +95,8 @@ pub(crate) fn flush(store: &Path) -> Result<(), StoreError> {
 /// Bytes that are read and written back at a time.
 const REWRITE_BYTES: usize = 1 << 20;
 
-/// Writes the log of a store again as the system shows it, and flushes it, before SQLite copies any of it into the file.
+/// Writes the log of a store again as the system shows it, and flushes it, before SQLite copies any of it into the
+/// file.
 ///
 /// After a failed flush the system may show bytes that are not on disk, and report the next flush of them as done,
 /// because it no longer knows them as written. A process that was killed since then cannot know of it, so this is done

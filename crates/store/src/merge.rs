@@ -36,7 +36,7 @@ pub enum Body<'a> {
     /// It moves to the finished, with this result.
     Finished(&'a JobRecord, Option<&'a Bytes>),
     /// It is written again among the finished and keeps its result.
-    Anew(&'a JobRecord),
+    Replace(&'a JobRecord),
 }
 
 /// Names a row that is not part of a job.
@@ -122,7 +122,7 @@ impl<'a> Merged<'a> {
                 let job = self.job(record.key);
                 job.body = match job.body {
                     Body::Finished(_, result) => Body::Finished(record, result),
-                    _ => Body::Anew(record),
+                    _ => Body::Replace(record),
                 };
             }
             Change::RetryJob(key) => {

@@ -299,7 +299,7 @@ pub struct Fail {
     pub permanent: bool,
     /// Overrides the pause before the next retry.
     pub retry_after: Option<Duration>,
-    /// Whoever ran the attempt died, so this is no verdict on the job: it goes on at once as if its lease had
+    /// The worker or program died, which says nothing about the job: the job goes on at once as if its lease had
     /// run out, and nothing else said here counts. To jobs of qless it is a failure like others.
     pub lost: bool,
 }
@@ -503,7 +503,7 @@ pub struct ConfigureNamespace {
 /// Makes or replaces a schedule. `created_at`, `next_at`, `runs` and `last_job` are the engine's.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PutSchedule {
-    /// As it shall be.
+    /// The schedule; it replaces an existing one of its id.
     pub schedule: ScheduleRecord,
 }
 

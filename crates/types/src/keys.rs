@@ -188,9 +188,9 @@ pub enum KeyCall {
         /// How many elements to compare at most; 0: all.
         compared_max: u64,
     },
-    /// Whoever took `value` from the work queue `list` has gone. If it is an item that stands in processing, and nobody has
-    /// asked for its data or set a lease since, it goes back to where it was next: 1, else 0. Nothing is done where
-    /// [`KeyUpkeep::put_back_after`] is `None`.
+    /// The client that took `value` from the work queue `list` has disconnected. If it is an item that stands in
+    /// processing, and nobody has asked for its data or set a lease since, it goes back to where it was next: 1, else
+    /// 0. Nothing is done where [`KeyUpkeep::put_back_after`] is `None`.
     GiveBack { list: Bytes, value: Bytes },
     /// A number that changes whenever the key does; 0 while it does not exist. Good until the server ends.
     Revision { key: Bytes },
@@ -412,6 +412,6 @@ pub struct UpkeepCounts {
     pub put_back: u64,
     /// Items put on their queue that were in no list.
     pub rescued: u64,
-    /// Items that went back because whoever took them had gone before anybody asked for them.
+    /// Items that went back because their client disconnected before anybody asked for them.
     pub returned: u64,
 }

@@ -258,7 +258,7 @@ pub struct GraphRetry {
 pub enum Carried {
     /// There is none: the input reads `null`.
     None,
-    /// It is stored with this job of the sender; whoever sends the message puts the bytes in its place.
+    /// It is stored with this job of the sender; the sender of the message puts the bytes in its place.
     Stored(JobKey),
     /// The bytes.
     Bytes(Bytes),

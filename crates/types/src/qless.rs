@@ -103,8 +103,8 @@ pub enum QlessRequest {
 }
 
 impl QlessRequest {
-    /// Whether it brings new bytes to keep, which a full device refuses (`rel D9`). What moves jobs on, or ends them, does
-    /// not, even if it may bring a few.
+    /// Whether it brings new bytes to keep, which a full device refuses (`rel D9`). What moves jobs on, or ends them,
+    /// does not, even if it may bring a few.
     pub fn is_new(&self) -> bool {
         let Self::Script { words, .. } = self else {
             return false;
@@ -455,7 +455,7 @@ pub struct QlessThrottle {
 /// A row as stored.
 #[derive(Clone, Debug, PartialEq)]
 pub enum QlessRow {
-    /// A job, shared with whoever goes on changing it: that one copies it then, if need be.
+    /// A job, shared with the state that goes on changing it, which copies it first if it must.
     Job(Arc<QlessJob>),
     /// A recurring job.
     Recurring(Box<QlessRecurring>),

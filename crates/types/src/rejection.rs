@@ -145,7 +145,7 @@ pub enum Rejection {
     #[error("the submission has no jobs: send at least one")]
     NothingSubmitted,
     /// A kind is missing.
-    #[error("job {index} of the submission has no kind: name the program that shall run it")]
+    #[error("job {index} of the submission has no kind: name the program that runs it")]
     KindMissing {
         /// Place of the job.
         index: usize,

@@ -345,7 +345,7 @@ pub enum Reason {
         worker: Worker,
         /// Which attempt.
         attempt: u32,
-        /// Until then, on the clock of whoever took it.
+        /// When the lease expires, on the clock of the client that took it.
         until: Timestamp,
     },
     /// It waits for room under throttles of qless.

@@ -1,4 +1,4 @@
-//! Words: ASCII in sources, nothing left for later, no ignored test, one word per thing.
+//! Text of sources: ASCII, nothing left for later, no ignored test, file names that say something.
 
 use super::{Findings, Source};
 
@@ -12,32 +12,6 @@ const LATER: &[(&str, &str)] = &[
     ("#[ign", "ore"),
     ("dbg", "!("),
 ];
-
-/// Other systems' words for our things, with ours. Held in the crates that speak only our own language.
-const FOREIGN: &[(&str, &str)] = &[
-    ("dead_letter", "failed"),
-    ("DeadLetter", "failed"),
-    ("visibility_timeout", "lease"),
-    ("VisibilityTimeout", "lease"),
-    ("nack", "release or fail"),
-    ("requeue", "release or retry"),
-    ("dequeue", "lease"),
-    ("heartbeat", "renew"),
-    ("Heartbeat", "renew"),
-    ("jobtype", "kind"),
-    ("JobType", "kind"),
-    ("workflow", "graph"),
-    ("Workflow", "graph"),
-    ("task_id", "job id"),
-    ("TaskId", "JobId"),
-    ("message_id", "job id"),
-];
-
-/// The crates that know no other system.
-const OURS: &[&str] = &["types", "engine", "store", "store-embedded", "shard"];
-
-/// Files in them, and folders, that are about another system and name its words.
-const ABOUT_OTHERS: &[&str] = &["qless", "qless.rs"];
 
 /// File names that say nothing.
 const EMPTY_NAMES: &[&str] = &["utils", "util", "common", "helpers", "manager", "misc"];
@@ -78,19 +52,6 @@ fn check_line(source: &Source, number: usize, line: &str, findings: &mut Finding
             ));
         }
     }
-    let is_ours = source.is("rs")
-        && !source
-            .path
-            .iter()
-            .any(|part| ABOUT_OTHERS.iter().any(|name| part == *name))
-        && OURS
-            .iter()
-            .any(|folder| source.path.starts_with(format!("crates/{folder}")));
-    for (foreign, ours) in FOREIGN.iter().filter(|_| is_ours) {
-        if contains_word(line, foreign) {
-            findings.error(format!("{path}:{number}: our word for {foreign} is {ours}"));
-        }
-    }
 }
 
 /// Whether `word` stands in `line`, not as a part of a longer word.
@@ -101,16 +62,4 @@ fn contains_word(line: &str, word: &str) -> bool {
         let is_part = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphabetic());
         !is_part(before) && (word.ends_with(['(', '[']) || !is_part(after))
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::contains_word;
-
-    #[test]
-    fn a_word_inside_a_longer_one_is_not_found() {
-        assert!(contains_word("a task_id here", "task_id"));
-        assert!(!contains_word("multitask_id", "task_id"));
-        assert!(!contains_word("snackbar nacked", "nack"));
-    }
 }

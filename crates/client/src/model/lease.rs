@@ -166,7 +166,7 @@ pub struct Failing {
     pub permanent: bool,
     /// Overrides the pause before the next retry.
     pub retry_after: Option<Duration>,
-    /// Whoever ran the attempt died, so this is no verdict on the job: it goes on at once as if its lease had
+    /// The worker or program died, which says nothing about the job: the job goes on at once as if its lease had
     /// run out, and nothing else said here counts.
     pub lost: bool,
 }

@@ -26,7 +26,7 @@ struct Registry {
     streams: Mutex<Streams>,
 }
 
-/// The streams that are open, and who watches for them: nobody, if there are none, since whoever watches is woken by
+/// The streams that are open, and who watches for them: nobody, if there are none, since a watcher is woken by
 /// every turn and looks at every event.
 #[derive(Default)]
 struct Streams {

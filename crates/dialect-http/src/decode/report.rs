@@ -240,7 +240,7 @@ pub(crate) struct FailIn {
     permanent: bool,
     /// Overrides the pause before the next retry.
     retry_after: Option<Span>,
-    /// Whoever ran the attempt died, so this is no verdict on the job: it goes on at once as if its lease had
+    /// The worker or program died, which says nothing about the job: the job goes on at once as if its lease had
     /// run out, and nothing else said here counts.
     #[serde(default)]
     lost: bool,

@@ -14,7 +14,7 @@ use utoipa::{PartialSchema as _, ToSchema};
 pub(crate) trait ShortOr: Sized {
     /// The object.
     type Long: DeserializeOwned;
-    /// What to write here, for whoever wrote something else.
+    /// What to write here, for the message to a client that wrote something else.
     const EXPECTED: &'static str;
 
     /// The value that a string stands for.

@@ -14,7 +14,7 @@ use crate::problem::Problem;
 use crate::refusal::unexpected_reply;
 use crate::request_context::RequestContext;
 
-/// Shows only namespaces in which whoever asks may do something.
+/// Shows only namespaces in which the caller may do something.
 pub(crate) async fn list(
     Extension(identity): Extension<Identity>,
     ask: RequestContext,

@@ -32,7 +32,7 @@ struct Failures {
 }
 
 impl Attempts {
-    /// Notes a wrong token: how long its answer shall wait, or nothing if too many wait already. Each
+    /// Notes a wrong token: how long its answer must wait, or nothing if too many wait already. Each
     /// delay is to be ended with [`Self::answered`].
     pub(crate) fn failed(&self, from: IpAddr, now: Instant) -> Option<Duration> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);

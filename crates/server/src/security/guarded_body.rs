@@ -1,5 +1,5 @@
-//! Rights that end while a request is in progress: a stream that is open when a token is revoked ends, and the client that
-//! opens it again is judged again; what waits is answered with a refusal.
+//! Rights that end while a request is in progress: a stream that is open when a token is revoked ends, and the client
+//! that opens it again is judged again; what waits is answered with a refusal.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -124,9 +124,7 @@ impl GuardedBody {
 }
 
 fn changed() -> axum::Error {
-    axum::Error::new(std::io::Error::other(
-        "the rights of whoever reads this have changed",
-    ))
+    axum::Error::new(std::io::Error::other("the reader's rights have changed"))
 }
 
 impl HttpBody for GuardedBody {

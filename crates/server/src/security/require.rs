@@ -6,7 +6,7 @@ use std::str::FromStr;
 /// What clients must show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Require {
-    /// Nothing: whoever reaches the port may do everything.
+    /// Nothing: every client that reaches the port may do everything.
     Nothing,
     /// A token.
     Token,

@@ -39,7 +39,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         Ok(known)
     }
 
-    /// The part that a command decides. Whoever decides waits until the part is durable; one who does not
+    /// The part that a command decides. A submitter that decides waits until the part is durable; one who does not
     /// is told to try again.
     fn read_part(&mut self, namespace: &Namespace, graph: &Graph) -> Result<Part, CallError> {
         let part = self.live().reader.part(namespace, graph);

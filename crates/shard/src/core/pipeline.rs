@@ -12,7 +12,7 @@ use crate::CallError;
 use crate::metrics::Waits;
 use crate::settings::GROUP_WAIT_MAX;
 
-/// Fewer commands together are no load: a turn does not wait for so little company, since whoever sent it
+/// Fewer commands together are no load: a turn does not wait for so little company, since their sender
 /// waits too.
 const COMPANY_MIN: usize = 8;
 
@@ -172,7 +172,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         {
             self.tell_ends_of_qless(commit);
         }
-        // Events first: whoever has an answer may rely on its events having been told.
+        // Events first: a client that has an answer may rely on its events being published.
         if !turn_in_flight.effects.events.is_empty() {
             self.outputs
                 .push(Output::Events(turn_in_flight.effects.events));

@@ -11,7 +11,7 @@ use ganger_types::Elapsed;
 
 /// Before the second recovery in a row.
 pub(super) const PAUSE_MIN: Duration = Duration::from_millis(10);
-/// Never longer: whoever frees space is served again this soon.
+/// Never longer: an operator who frees space sees the shard work again this soon.
 pub(super) const PAUSE_MAX: Duration = Duration::from_secs(1);
 
 /// How the rows come back.

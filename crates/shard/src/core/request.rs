@@ -128,7 +128,7 @@ pub enum Output<T> {
     Answer(T, Result<CallReply, CallError>),
     /// Events of one turn.
     Events(Vec<Event>),
-    /// Messages of qless, of one turn, for whoever listens.
+    /// Messages of qless, of one turn, for subscribers.
     Messages(Vec<(Namespace, QlessMessage)>),
     /// Messages for other shards have come to wait.
     Outbox,

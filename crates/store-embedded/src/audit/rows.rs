@@ -94,7 +94,7 @@ pub(super) fn read_all(
     Ok(auditor.tally)
 }
 
-/// Jobs that have one id: whoever asks for it finds one of them.
+/// Jobs that have one id: a caller that asks for it finds one of them.
 fn twins(connection: &Connection, report: &mut Report) -> Result<(), Fault> {
     let sql = "SELECT min(key), max(key), count(*) FROM marks WHERE mark >= ?1 AND mark < ?2
         GROUP BY mark HAVING count(*) > 1";

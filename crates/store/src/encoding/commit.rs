@@ -199,7 +199,7 @@ mod tests {
 
     const UNKNOWN: &str = "has a change that this program does not know";
 
-    /// The numbers as they were given, told a second time: whoever moves one in the list above breaks the logs there
+    /// The numbers as they were given, written a second time: moving one in the list above breaks the logs there
     /// are.
     fn number(change: &Change) -> u8 {
         match change {
