@@ -3,6 +3,7 @@
 //! Each rule is a module and returns its findings; one finding fails the run, a remark does not.
 
 mod arrows;
+mod citations;
 mod codes;
 mod operations;
 mod sizes;
@@ -77,6 +78,7 @@ pub(crate) fn run() -> Result<()> {
     sizes::check(&sources, &mut findings);
     words::check(&sources, &mut findings);
     text::check(&sources, &mut findings);
+    citations::check(&sources, &mut findings)?;
     codes::check(&sources, &mut findings)?;
     operations::check(&sources, &mut findings)?;
 
