@@ -32,7 +32,15 @@ const PAGE_ENDS_WITHIN: Duration = Duration::from_secs(60);
 const PORTS: [&str; 4] = ["3733", "3734", "6379", "8668"];
 
 /// Programs that commands of the documents use.
-const TOOLS: [&str; 6] = ["bash", "curl", "jq", "openssl", "python3", "redis-cli"];
+const TOOLS: [&str; 7] = [
+    "bash",
+    "curl",
+    "jq",
+    "node",
+    "openssl",
+    "python3",
+    "redis-cli",
+];
 
 /// Folders of the project that commands name, as if the directory were a clone.
 const FOLDERS: [&str; 3] = ["scripts", "packaging", "examples"];
