@@ -25,7 +25,7 @@ pub struct InputRow {
     pub job: JobKey,
     /// Its position among the inputs; from [`InputRow::EDGE_FIRST`] on it carries no data.
     pub slot: u32,
-    /// What it is.
+    /// The value, or the job that it comes from.
     pub state: InputState,
 }
 
@@ -41,7 +41,7 @@ pub enum InputState {
     Value(Bytes),
     /// Waits for a job.
     Missing {
-        /// The job.
+        /// The job whose result it is.
         dependency: JobKey,
         /// Its id, for people.
         id: JobId,
@@ -50,7 +50,7 @@ pub enum InputState {
     },
     /// That job succeeded; its stored result is the input. Retention spares it meanwhile.
     Delivered {
-        /// The job.
+        /// The job whose result it is.
         dependency: JobKey,
         /// Its id, for people.
         id: JobId,
@@ -59,7 +59,7 @@ pub enum InputState {
     },
     /// Waits for a job of another shard, which will tell.
     Remote {
-        /// The job.
+        /// The job whose result it is.
         dependency: JobRef,
         /// What its failure means.
         policy: FailurePolicy,
@@ -68,7 +68,7 @@ pub enum InputState {
     },
     /// That job of another shard succeeded; its result was brought here (`rel G3`).
     Received {
-        /// The job.
+        /// The job whose result it is.
         dependency: JobRef,
         /// As it was while missing.
         policy: FailurePolicy,
@@ -82,30 +82,30 @@ pub enum InputState {
     },
 }
 
-/// A durable write.
+/// A write that is durable once its commit is.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change {
     /// Writes a live job.
     PutJob(Box<JobRecord>),
     /// Writes a live job's payload: with its first `PutJob`, and when it is replaced.
     PutPayload {
-        /// Whose.
+        /// The number of the job.
         key: JobKey,
-        /// As sent.
+        /// The payload, as the client sent it.
         payload: Bytes,
     },
-    /// Writes an input.
+    /// Writes an input or dependency of a job.
     PutInput(InputRow),
     /// Drops a dependency that was taken back.
     RemoveInput {
-        /// Whose.
+        /// The number of the job.
         job: JobKey,
-        /// Which.
+        /// The slot of the input, from 0.
         slot: u32,
     },
-    /// Writes a lease.
+    /// Writes a new or renewed lease.
     PutLease(Box<LeaseRecord>),
-    /// Ends a lease.
+    /// Removes the lease of a job.
     RemoveLease(JobKey),
     /// Moves a job from the live to the finished. Its payload and inputs stay.
     FinishJob {
@@ -122,26 +122,26 @@ pub enum Change {
     RemoveJob(JobKey),
     /// Appends to the log of an attempt.
     AppendLog {
-        /// Whose.
+        /// The number of the job.
         key: JobKey,
-        /// Which attempt.
+        /// The number of the attempt, from 1.
         attempt: u32,
         /// Bytes of this attempt's log before these.
         offset: u64,
         /// When, on the wall clock.
         at: Timestamp,
-        /// The bytes.
+        /// The bytes to append to the log.
         bytes: Bytes,
     },
-    /// Writes a queue.
+    /// Writes the record of a queue.
     PutQueue(Box<QueueRecord>),
     /// Removes a queue without jobs.
     RemoveQueue(Namespace, Queue),
-    /// Writes a namespace.
+    /// Writes the record of a namespace.
     PutNamespace(Box<NamespaceRecord>),
-    /// Writes a schedule.
+    /// Writes the record of a schedule.
     PutSchedule(Box<ScheduleRecord>),
-    /// Removes a schedule.
+    /// Removes the record of a schedule.
     RemoveSchedule(Namespace, ScheduleId),
     /// Writes a unique key.
     PutUnique(Box<UniqueRecord>),
@@ -187,20 +187,20 @@ pub enum Change {
     RemoveElement(u64, i64),
     /// Writes a row of qless.
     PutQless(Namespace, Box<QlessRow>),
-    /// Removes it.
+    /// Removes a row of qless.
     RemoveQless(Namespace, QlessKey),
 }
 
 /// A unique key and the job that stands under it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UniqueRecord {
-    /// Whose.
+    /// The namespace of the key.
     pub namespace: Namespace,
-    /// The key.
+    /// The unique key, as the client gave it.
     pub key: UniqueKey,
-    /// The job.
+    /// The number of the job that holds the key.
     pub job: JobKey,
-    /// Its id.
+    /// The id of the job that holds the key.
     pub id: JobId,
     /// Free from this time on; `None`: free once the job has ended.
     pub until: Option<Timestamp>,
@@ -230,6 +230,6 @@ pub struct Commit {
     pub sequence: u64,
     /// The counters after this turn.
     pub meta: Meta,
-    /// The rows.
+    /// The changes of the turn, in order.
     pub changes: Vec<Change>,
 }

@@ -37,7 +37,7 @@ pub enum Command {
     Release(Box<Release>),
     /// Appends to the log of the current attempt.
     AppendLog(Box<AppendLog>),
-    /// Cancels jobs.
+    /// Cancels live jobs; finished ones stay as they are.
     Cancel(Box<Cancel>),
     /// Puts finished jobs back on their queue.
     Retry(Box<Retry>),
@@ -53,11 +53,11 @@ pub enum Command {
     AddDependencies(AddDependencies),
     /// Makes a blocked job wait for fewer jobs.
     RemoveDependencies(RemoveDependencies),
-    /// Sets a queue.
+    /// Changes the settings of a queue.
     ConfigureQueue(Box<ConfigureQueue>),
     /// Drops a queue from listings; removes it when it has no jobs.
     ForgetQueue(ForgetQueue),
-    /// Sets a namespace.
+    /// Replaces the settings of a namespace.
     ConfigureNamespace(Box<ConfigureNamespace>),
     /// Makes or replaces a schedule.
     PutSchedule(Box<PutSchedule>),
@@ -92,9 +92,9 @@ pub enum Command {
 /// Enqueues `jobs`: all or none. Two or more with edges between them, or `graph` set, are a graph.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Enqueue {
-    /// Whose.
+    /// The namespace to enqueue in.
     pub namespace: Namespace,
-    /// In order.
+    /// The jobs, in the order of the answer. All are stored, or none.
     pub jobs: Vec<NewJob>,
     /// A repeat under the same key within a day returns the first one's answer.
     pub idempotency_key: Option<IdempotencyKey>,
@@ -113,13 +113,13 @@ pub struct NewJob {
     pub queue: Queue,
     /// Which program runs it.
     pub kind: Kind,
-    /// Opaque input.
+    /// The input of the program, opaque to the server; empty if there is none.
     pub payload: Bytes,
-    /// Positional inputs.
+    /// The positional inputs, in order; empty if the job has a payload instead.
     pub inputs: Vec<NewInput>,
     /// Jobs to wait for without taking their results.
     pub after: Vec<NewEdge>,
-    /// Urgency.
+    /// The priority: smaller runs first, 0 by default.
     pub priority: Priority,
     /// When it may run.
     pub start: Start,
@@ -129,9 +129,9 @@ pub struct NewJob {
     pub timeout: Option<Duration>,
     /// How it is tried again.
     pub retry: Option<RetryPolicy>,
-    /// Words on it.
+    /// Words to search and count by; empty by default.
     pub tags: Vec<Tag>,
-    /// Indexed key-value pairs.
+    /// Key-value pairs to search by; empty by default.
     pub labels: Vec<(LabelKey, LabelValue)>,
     /// Whether to follow it.
     pub tracked: bool,
@@ -146,10 +146,10 @@ pub struct NewJob {
 /// When a job may run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Start {
-    /// At once.
+    /// As soon as its dependencies allow (the default).
     #[default]
     Now,
-    /// After a while.
+    /// So long after the command, by the shard's elapsed time.
     After(Duration),
     /// At a calendar time; one in the past is now.
     At(Timestamp),
@@ -164,7 +164,7 @@ pub struct Unique {
     pub window: Option<Duration>,
 }
 
-/// A dependency job.
+/// The job that another job depends on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Dependency {
     /// The job at this place of the same submission.
@@ -173,26 +173,26 @@ pub enum Dependency {
     Job(JobId),
     /// A job of another shard.
     Remote {
-        /// Which.
+        /// The id of the job and its shard.
         job: JobRef,
         /// Whether it is part of the same submission: then its shard knows of this edge.
         is_member: bool,
     },
 }
 
-/// One positional input.
+/// A positional input of a new job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NewInput {
-    /// Given.
+    /// A value that the client gave.
     Value(Bytes),
     /// The result of a job.
     Result(NewEdge),
 }
 
-/// A dependency.
+/// A job to wait for, and what its failure means.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewEdge {
-    /// On whom.
+    /// The job to wait for.
     pub dependency: Dependency,
     /// What its failure means.
     pub policy: FailurePolicy,
@@ -204,7 +204,7 @@ pub enum TakeMode {
     /// A queue only when those named before it are empty (default).
     #[default]
     Ordered,
-    /// In turn.
+    /// From each queue in turn, one job at a time.
     RoundRobin,
     /// In turn, by weight.
     Weighted,
@@ -213,7 +213,7 @@ pub enum TakeMode {
 /// A queue to take from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TakeFrom {
-    /// Which.
+    /// The queue to lease from.
     pub queue: Queue,
     /// Its share under [`TakeMode::Weighted`], at least 1.
     pub weight: u32,
@@ -222,13 +222,13 @@ pub struct TakeFrom {
 /// Takes up to `jobs_max` jobs under leases.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Lease {
-    /// Whose.
+    /// The namespace to lease from.
     pub namespace: Namespace,
-    /// From where.
+    /// The queues to lease from; at least one.
     pub queues: Vec<TakeFrom>,
-    /// In which manner.
+    /// How jobs are taken if there are several queues.
     pub mode: TakeMode,
-    /// For whom.
+    /// The worker that gets the jobs; `None` and an empty name are refused.
     pub worker: Option<Worker>,
     /// At most so many.
     pub jobs_max: u32,
@@ -241,31 +241,31 @@ pub struct Lease {
 /// Names the attempt that a report is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Held {
-    /// Whose.
+    /// The namespace of the job.
     pub namespace: Namespace,
-    /// The job.
+    /// The id of the leased job.
     pub job: JobId,
-    /// The proof.
+    /// The token of the lease, as the grant gave it.
     pub token: LeaseToken,
 }
 
 /// Extends a lease. Without `progress` and `payload` it costs no flush.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Renew {
-    /// Which attempt.
+    /// The attempt whose lease to extend.
     pub held: Held,
     /// A new length from now on; `None`: the longest that was granted or asked for.
     pub lease_for: Option<Duration>,
     /// How far it is.
     pub progress: Option<Progress>,
-    /// Replaces the payload.
+    /// A new payload for this and later attempts. `None`: the payload stays.
     pub payload: Option<Bytes>,
 }
 
 /// Ends the attempt with success.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Complete {
-    /// Which attempt.
+    /// The attempt that has succeeded.
     pub held: Held,
     /// Kept until retention removes it; `None`: no result.
     pub result: Option<Bytes>,
@@ -276,24 +276,24 @@ pub struct Complete {
 /// Where a completed job goes on.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Next {
-    /// The queue.
+    /// The queue in which the job goes on.
     pub queue: Queue,
-    /// After so long.
+    /// The pause before the job is ready there; zero: none.
     pub delay: Duration,
     /// Once these have succeeded.
     pub after: Vec<JobId>,
-    /// With this payload.
+    /// The payload there. `None`: the payload stays.
     pub payload: Option<Bytes>,
 }
 
 /// Ends the attempt with a failure.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fail {
-    /// Which attempt.
+    /// The attempt that has failed.
     pub held: Held,
     /// Failures of one cause share a group.
     pub group: Group,
-    /// For people.
+    /// What went wrong, for people; may be empty.
     pub message: String,
     /// Rules further retries out.
     pub permanent: bool,
@@ -307,7 +307,7 @@ pub struct Fail {
 /// Gives a job back.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Release {
-    /// Which attempt.
+    /// The attempt that is given up.
     pub held: Held,
     /// Ready again after so long.
     pub delay: Duration,
@@ -318,25 +318,25 @@ pub struct Release {
     pub by_server: bool,
     /// Back to its old place instead of the end of the line.
     pub keep_place: bool,
-    /// For people.
+    /// Why the job is given back, for people; may be empty.
     pub reason: String,
 }
 
 /// Appends to the log of the attempt.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AppendLog {
-    /// Which attempt.
+    /// The attempt that has written the bytes.
     pub held: Held,
     /// Bytes of this attempt's log sent before; a repeat is recognised by it.
     pub offset: u64,
-    /// The bytes.
+    /// The bytes to append; any text or binary data.
     pub bytes: Bytes,
 }
 
-/// Which jobs.
+/// The jobs that a command is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Selection {
-    /// These.
+    /// The jobs with these ids.
     Jobs(Vec<JobId>),
     /// All members of a graph.
     Graph(Graph),
@@ -345,20 +345,20 @@ pub enum Selection {
 /// Cancels jobs; those that have ended stay as they are.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cancel {
-    /// Whose.
+    /// The namespace of the jobs.
     pub namespace: Namespace,
-    /// Which.
+    /// The jobs to cancel.
     pub jobs: Selection,
-    /// For people.
+    /// Why, for people; shown in the history. May be empty.
     pub reason: String,
 }
 
 /// Puts finished jobs back on their queue with a new series of attempts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Retry {
-    /// Whose.
+    /// The namespace of the jobs.
     pub namespace: Namespace,
-    /// Which.
+    /// The finished jobs to retry; may be empty if a graph is given.
     pub jobs: Vec<JobId>,
     /// Into another queue than their own.
     pub queue: Option<Queue>,
@@ -374,18 +374,18 @@ pub struct Retry {
 /// Ends a running attempt by hand.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TimeOut {
-    /// Whose.
+    /// The namespace of the jobs.
     pub namespace: Namespace,
-    /// Which.
+    /// The running jobs whose attempts to end.
     pub jobs: Vec<JobId>,
 }
 
-/// Removes jobs altogether.
+/// Removes jobs with all that is stored about them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Delete {
-    /// Whose.
+    /// The namespace of the jobs.
     pub namespace: Namespace,
-    /// Which.
+    /// The jobs to remove; live ones are cancelled first.
     pub jobs: Vec<JobId>,
 }
 
@@ -399,7 +399,7 @@ pub struct Retire {
 /// A finished job that may have outlived its retention.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Retiree {
-    /// Its record.
+    /// The record of the finished job.
     pub record: Box<crate::job::JobRecord>,
     /// Whether it is beyond the newest so many of its queue and outcome.
     pub beyond_count: bool,
@@ -408,11 +408,11 @@ pub struct Retiree {
 /// Changes a job. Absent fields stay.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Alter {
-    /// Whose.
+    /// The namespace of the job.
     pub namespace: Namespace,
-    /// Which.
+    /// The job to change.
     pub job: Option<JobId>,
-    /// New urgency.
+    /// The new priority. `None`: it stays.
     pub priority: Option<Priority>,
     /// New queue, for a job that does not run.
     pub queue: Option<Queue>,
@@ -424,7 +424,7 @@ pub struct Alter {
     pub tags_added: Vec<Tag>,
     /// Tags to take off.
     pub tags_removed: Vec<Tag>,
-    /// Labels to set.
+    /// Labels to add or replace, by key.
     pub labels_set: Vec<(LabelKey, LabelValue)>,
     /// Labels to take off; those that are not there are passed over.
     pub labels_removed: Vec<LabelKey>,
@@ -437,9 +437,9 @@ pub struct Alter {
 /// Makes a blocked job wait for more jobs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AddDependencies {
-    /// Whose.
+    /// The namespace of the job.
     pub namespace: Namespace,
-    /// Which.
+    /// The blocked job that is to wait for more.
     pub job: JobId,
     /// On whom; those that have succeeded count as met.
     pub on: Vec<JobId>,
@@ -450,22 +450,22 @@ pub struct AddDependencies {
 /// Makes a blocked job wait for fewer jobs. Edges that carry data cannot be taken back.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RemoveDependencies {
-    /// Whose.
+    /// The namespace of the job.
     pub namespace: Namespace,
-    /// Which.
+    /// The blocked job that is to wait for fewer.
     pub job: JobId,
     /// On whom; `None`: on nobody any more.
     pub on: Option<Vec<JobId>>,
 }
 
-/// Sets a queue.
+/// Changes the settings of a queue.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ConfigureQueue {
-    /// Whose.
+    /// The namespace of the queue.
     pub namespace: Namespace,
-    /// Which.
+    /// The queue; the command creates it if it is new.
     pub queue: Queue,
-    /// What to set.
+    /// The settings to change, all or one.
     pub change: QueueChange,
 }
 
@@ -476,7 +476,7 @@ pub struct ConfigureQueue {
     reason = "the command that carries it is in a box already"
 )]
 pub enum QueueChange {
-    /// Everything.
+    /// All settings; absent ones fall back to the namespace.
     All(QueueSettings),
     /// Pause or resume only.
     Paused(bool),
@@ -485,18 +485,18 @@ pub enum QueueChange {
 /// Drops a queue from listings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ForgetQueue {
-    /// Whose.
+    /// The namespace of the queue.
     pub namespace: Namespace,
-    /// Which.
+    /// The queue to drop from listings; it must have no live jobs.
     pub queue: Queue,
 }
 
-/// Sets a namespace.
+/// Replaces the settings of a namespace.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ConfigureNamespace {
-    /// Which.
+    /// The namespace; the command creates it if it is new.
     pub namespace: Namespace,
-    /// Everything.
+    /// All settings of the namespace.
     pub settings: NamespaceSettings,
 }
 
@@ -512,41 +512,41 @@ pub struct PutSchedule {
 pub struct RunSchedule {
     /// The namespace of the schedule.
     pub namespace: Namespace,
-    /// The schedule.
+    /// The id of the schedule.
     pub id: ScheduleId,
 }
 
-/// Removes a schedule.
+/// Removes a schedule; jobs that it has made stay.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RemoveSchedule {
-    /// Whose.
+    /// The namespace of the schedule.
     pub namespace: Namespace,
-    /// Which.
+    /// The id of the schedule.
     pub id: ScheduleId,
 }
 
-/// A worker deregisters.
+/// Deregisters a worker: its leases end as released.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DeregisterWorker {
-    /// Whose.
+    /// The namespace that the worker leases from.
     pub namespace: Namespace,
-    /// Who.
+    /// The name of the worker.
     pub worker: Worker,
 }
 
 /// Numbers for `jobs` jobs. They hold until this shard's next start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reserve {
-    /// How many.
+    /// How many numbers to reserve, one per job.
     pub jobs: u32,
 }
 
 /// Decides a submission over several shards. What is decided stays so (`rel G8`).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decide {
-    /// Whose.
+    /// The namespace of the submission.
     pub namespace: Namespace,
-    /// Which.
+    /// The graph that the submission makes.
     pub graph: Graph,
     /// For it: all parts are durable; or against it.
     pub is_committed: bool,
@@ -555,7 +555,7 @@ pub struct Decide {
 /// Messages of another shard, in order.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Receive {
-    /// Who says it.
+    /// The shard that sends the messages.
     pub from: ShardId,
     /// The line that the numbers belong to.
     pub line: u64,
@@ -572,7 +572,7 @@ pub struct Receive {
 /// Another shard has our messages, durably.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Confirm {
-    /// Which shard.
+    /// The shard that has received our messages.
     pub peer: ShardId,
     /// Of which line of ours it speaks: the newest that it has seen.
     pub line: u64,
@@ -587,7 +587,7 @@ pub struct Confirm {
 /// Takes traffic with a peer up again after one of the two went back in time (`rel X6`).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reconcile {
-    /// Which.
+    /// The shard to resume traffic with.
     pub peer: ShardId,
 }
 
@@ -596,22 +596,22 @@ pub struct Reconcile {
 pub enum RetireeQuery {
     /// Ended at or before `before`, oldest first, without a life time of their own.
     ByAge {
-        /// Whose.
+        /// The namespace of the queue.
         namespace: Namespace,
-        /// Where.
+        /// The queue of the finished jobs.
         queue: Queue,
-        /// Which end.
+        /// The outcome of the finished jobs.
         outcome: Outcome,
         /// Up to this time.
         before: Timestamp,
     },
     /// The oldest `excess` of a queue and outcome.
     ByCount {
-        /// Whose.
+        /// The namespace of the queue.
         namespace: Namespace,
-        /// Where.
+        /// The queue of the finished jobs.
         queue: Queue,
-        /// Which end.
+        /// The outcome of the finished jobs.
         outcome: Outcome,
         /// How many are too many.
         excess: u64,

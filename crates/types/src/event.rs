@@ -5,16 +5,16 @@ use crate::job::{JobState, Progress};
 use crate::name::{Kind, Namespace, Queue, ScheduleId, Worker};
 use crate::time::Timestamp;
 
-/// An announcement.
+/// A change that subscribers are notified of.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Event {
     /// Its place: consecutive within a shard.
     pub position: Position,
     /// When, on the wall clock.
     pub at: Timestamp,
-    /// Whose.
+    /// The namespace in which it happened.
     pub namespace: Namespace,
-    /// What.
+    /// What has happened, with its details.
     pub happening: Happening,
 }
 
@@ -23,17 +23,17 @@ pub struct Event {
 pub enum Happening {
     /// A job moved, or came into being (`from` is `None`).
     JobMoved {
-        /// Its number.
+        /// The number of the job.
         key: JobKey,
-        /// Its id.
+        /// The id of the job.
         job: JobId,
-        /// Where.
+        /// The queue of the job.
         queue: Queue,
-        /// Which program.
+        /// The kind, which names the job's program.
         kind: Kind,
-        /// From.
+        /// The state before. `None`: the job is new or was retried.
         from: Option<JobState>,
-        /// To.
+        /// The state of the job now.
         to: JobState,
         /// Number of its last attempt.
         attempt: u32,
@@ -44,51 +44,51 @@ pub enum Happening {
     },
     /// A running job told how far it is.
     JobProgressed {
-        /// Its number.
+        /// The number of the job.
         key: JobKey,
-        /// Its id.
+        /// The id of the job.
         job: JobId,
-        /// How far.
+        /// The progress that the worker reported.
         progress: Progress,
     },
     /// A running job's log grew.
     LogAppended {
-        /// Its number.
+        /// The number of the job.
         key: JobKey,
-        /// Which attempt.
+        /// The number of the attempt, from 1.
         attempt: u32,
-        /// Its length now.
+        /// The length of the attempt's log now, in bytes.
         bytes: u64,
     },
     /// A job was removed by retention or by a person.
     JobRemoved {
-        /// Its number.
+        /// The number of the job.
         key: JobKey,
-        /// Its id.
+        /// The id of the job.
         job: JobId,
-        /// Where it was.
+        /// The queue that the job was in.
         queue: Queue,
     },
     /// A queue was paused or resumed, or its settings changed.
     QueueChanged {
-        /// Which.
+        /// The name of the queue.
         queue: Queue,
         /// Whether it is paused now.
         paused: bool,
     },
     /// A schedule was made, changed or removed.
     ScheduleChanged {
-        /// Which.
+        /// The id of the schedule.
         schedule: ScheduleId,
     },
     /// A worker was seen for the first time.
     WorkerSeen {
-        /// Who.
+        /// The name of the worker.
         worker: Worker,
     },
     /// A worker deregistered or was silent for too long.
     WorkerGone {
-        /// Who.
+        /// The name of the worker.
         worker: Worker,
     },
 }

@@ -14,9 +14,9 @@ use crate::time::Timestamp;
 /// A job of another shard that waits for one of this shard.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Dependent {
-    /// Where it is.
+    /// The shard of the waiting job.
     pub shard: ShardId,
-    /// Its number there.
+    /// The number of the waiting job on its shard.
     pub key: JobKey,
     /// The slot that waits.
     pub slot: u32,
@@ -45,7 +45,7 @@ pub struct Part {
 /// What a shard knows of a submission of which it holds a part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PartRecord {
-    /// Whose.
+    /// The namespace of the submission.
     pub namespace: Namespace,
     /// The submission's name: the decider and a number there, as `2/00000k3v-x7qz`.
     pub graph: Graph,
@@ -77,7 +77,7 @@ pub struct PartRecord {
 /// ids follow from the numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PartAnswer {
-    /// The key.
+    /// The idempotency key of the submission.
     pub key: IdempotencyKey,
     /// Hash of what was submitted.
     pub fingerprint: u64,
@@ -90,7 +90,7 @@ pub struct PartAnswer {
 /// A message as the sender keeps it until it is confirmed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutboxRecord {
-    /// To whom.
+    /// The shard that the message is for.
     pub to: ShardId,
     /// Consecutive per receiver, from 1.
     pub number: u64,
@@ -99,7 +99,7 @@ pub struct OutboxRecord {
     pub tag: u64,
     /// When it was written.
     pub at: Timestamp,
-    /// What it says.
+    /// The message, as it is sent.
     pub message: Message,
 }
 
@@ -108,35 +108,35 @@ pub struct OutboxRecord {
 pub enum Message {
     /// A job that one of yours waits for has ended.
     Ended {
-        /// Whose.
+        /// The namespace of the jobs.
         namespace: Namespace,
-        /// Which.
+        /// The id of the dependency.
         dependency: JobId,
         /// The one that waits.
         dependent: JobKey,
-        /// Its slot.
+        /// The slot of the dependent that the edge fills.
         slot: u32,
-        /// How it ended.
+        /// The outcome of the dependency.
         outcome: Outcome,
-        /// Its result.
+        /// The result of the dependency, or why there is none.
         result: Carried,
     },
     /// The job that one of yours asked about does not exist.
     NoSuchJob {
-        /// Whose.
+        /// The namespace of the jobs.
         namespace: Namespace,
-        /// Which.
+        /// The id of the dependency.
         dependency: JobId,
         /// The one that waits.
         dependent: JobKey,
-        /// Its slot.
+        /// The slot of the dependent that the edge fills.
         slot: u32,
     },
     /// One of mine waits for one of yours: say when it has ended.
     Follow {
-        /// Whose.
+        /// The namespace of the jobs.
         namespace: Namespace,
-        /// Which.
+        /// The id of the dependency.
         dependency: JobId,
         /// The one that waits.
         dependent: Dependent,
@@ -145,31 +145,31 @@ pub enum Message {
     },
     /// One of mine waits for one of yours no more.
     LetGo {
-        /// Whose.
+        /// The namespace of the jobs.
         namespace: Namespace,
-        /// Which.
+        /// The id of the dependency.
         dependency: JobId,
         /// The one that waited.
         dependent: JobKey,
-        /// Its slot.
+        /// The slot of the dependent that the edge fills.
         slot: u32,
         /// If this is its graph and nobody else needs it, it is cancelled (`rel G5`).
         unneeded_in: Option<Graph>,
     },
     /// A submission was decided.
     Decided {
-        /// Whose.
+        /// The namespace of the jobs.
         namespace: Namespace,
-        /// Which.
+        /// The graph by its name.
         graph: Graph,
         /// For it or against it.
         is_committed: bool,
     },
     /// What became of this submission?
     Inquire {
-        /// Whose.
+        /// The namespace of the jobs.
         namespace: Namespace,
-        /// Which.
+        /// The graph by its name.
         graph: Graph,
     },
     /// A job that ended without success is back, and what ended because of it is to come back with it.
@@ -201,11 +201,11 @@ pub enum Message {
     },
     /// A graph is cancelled.
     CancelGraph {
-        /// Whose.
+        /// The namespace of the jobs.
         namespace: Namespace,
-        /// Which.
+        /// The graph by its name.
         graph: Graph,
-        /// For people.
+        /// Why, for people; shown in the history.
         reason: String,
     },
 }
@@ -260,7 +260,7 @@ pub enum Carried {
     None,
     /// It is stored with this job of the sender; the sender of the message puts the bytes in its place.
     Stored(JobKey),
-    /// The bytes.
+    /// The result itself, read from the store.
     Bytes(Bytes),
 }
 
@@ -270,13 +270,13 @@ pub enum Carried {
 /// asked again.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Wait {
-    /// Whose.
+    /// The namespace of both jobs.
     pub namespace: Namespace,
     /// The job that is waited for.
     pub dependency: JobId,
     /// The one that waits.
     pub dependent: JobKey,
-    /// Its slot.
+    /// The slot of the dependent that waits.
     pub slot: u32,
     /// Whether both were submitted together: then nobody says that it waits before both parts are decided.
     pub is_member: bool,
@@ -294,7 +294,7 @@ pub struct Looked {
 /// What a shard knows of another one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerRecord {
-    /// Which.
+    /// The shard that this is about.
     pub shard: ShardId,
     /// Which line of messages we are writing: 1, and later ones after a reconciliation. Each counts from 1.
     pub line: u64,
