@@ -18,15 +18,15 @@ pub enum JobState {
     Blocked = 1,
     /// Waits for its time.
     Scheduled = 2,
-    /// May run now.
+    /// Can run now; waits for a worker.
     Ready = 3,
     /// Leased to a worker.
     Running = 4,
-    /// Ended well.
+    /// Finished with success; its result is kept.
     Succeeded = 5,
-    /// Ended badly.
+    /// Finished without success; its failure is kept.
     Failed = 6,
-    /// Called off.
+    /// Cancelled by a person, a client or a rule.
     Cancelled = 7,
 }
 
@@ -60,7 +60,7 @@ impl JobState {
         }
     }
 
-    /// Reads [`Self::as_str`] back.
+    /// Reads the word that [`Self::as_str`] gives; `None` for any other.
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|state| state.as_str() == text)
     }
@@ -90,12 +90,12 @@ impl fmt::Display for JobState {
     }
 }
 
-/// The three ends.
+/// The outcome of a finished job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Outcome {
-    /// With a result.
+    /// The job has succeeded; it may have a result.
     Succeeded,
-    /// With a failure.
+    /// The job has failed, with a failure.
     Failed,
     /// By a person or by the end of those who needed it.
     Cancelled,
@@ -136,7 +136,7 @@ impl Priority {
         Self(value)
     }
 
-    /// In millionths.
+    /// The priority in millionths of a unit.
     pub fn millionths(self) -> i64 {
         self.0
     }
@@ -150,7 +150,7 @@ impl Priority {
 /// How long to wait before retry `k` (1, 2, 3 ...), counted from the end of the failed attempt.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Backoff {
-    /// Always the same.
+    /// The same pause before each retry.
     Fixed(Duration),
     /// The k-th entry; the last one repeats. Not empty.
     List(Vec<Duration>),
@@ -229,20 +229,20 @@ pub struct Progress {
 /// The report that ended the last attempt, so that its repeat gets the same answer (`rel L7`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LastReport {
-    /// Under which lease.
+    /// The token of the lease that it was made under.
     pub token: LeaseToken,
-    /// What it said.
+    /// The kind of the report.
     pub kind: ReportKind,
 }
 
 /// What a report said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReportKind {
-    /// Complete.
+    /// The attempt has succeeded.
     Complete,
-    /// Fail.
+    /// The attempt has failed.
     Fail,
-    /// Release.
+    /// The job was given back unrun.
     Release,
 }
 
@@ -251,7 +251,7 @@ pub enum ReportKind {
 pub struct HistoryEntry {
     /// When it happened, on the wall clock.
     pub at: Timestamp,
-    /// What happened.
+    /// The event, with its details.
     pub what: What,
 }
 
@@ -260,28 +260,28 @@ pub struct HistoryEntry {
 pub enum What {
     /// Came into being, or was put into another queue.
     Enqueued {
-        /// Where.
+        /// The queue of the job then.
         queue: Queue,
     },
-    /// An attempt ended.
+    /// An attempt has ended, in any way.
     Attempt {
         /// Its number, from 1.
         number: u32,
-        /// Who held it.
+        /// The worker that held the lease.
         worker: Worker,
         /// When it was leased.
         leased_at: Timestamp,
-        /// How it ended.
+        /// The way in which the attempt ended.
         end: AttemptEnd,
     },
     /// Failed without an attempt: deadline, dependency, poison.
     Failed {
-        /// Why.
+        /// The failure group.
         group: Group,
     },
-    /// Called off.
+    /// The job was cancelled.
     Cancelled {
-        /// Why.
+        /// The reason that was given; may be empty.
         reason: String,
     },
     /// Put back by a person after it had ended.
@@ -290,7 +290,7 @@ pub enum What {
     TimedOutByHand,
     /// A note of the user's.
     Note {
-        /// The headline.
+        /// The text of the note.
         text: String,
         /// Any more, as JSON text; empty if none.
         data: String,
@@ -300,13 +300,13 @@ pub enum What {
 /// How an attempt ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AttemptEnd {
-    /// With success.
+    /// The worker reported success.
     Succeeded,
     /// With a reported failure.
     Failed {
-        /// Its group.
+        /// The failure group that the worker reported.
         group: Group,
-        /// Its message.
+        /// The message that the worker reported; may be empty.
         message: String,
         /// Whether the worker ruled retries out.
         permanent: bool,
@@ -315,11 +315,11 @@ pub enum AttemptEnd {
     Expired,
     /// The run took longer than the job allows.
     TimedOut,
-    /// Given back.
+    /// The worker gave the job back.
     Released {
         /// Whether it counts as an attempt.
         counted: bool,
-        /// Why.
+        /// The reason that was given; may be empty.
         reason: String,
     },
     /// Called off while it ran.
@@ -329,7 +329,7 @@ pub enum AttemptEnd {
 /// How a job ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finished {
-    /// Which end.
+    /// The outcome of the job.
     pub outcome: Outcome,
     /// When, on the wall clock.
     pub at: Timestamp,
@@ -346,7 +346,7 @@ pub struct Finished {
 pub struct JobRecord {
     /// Its number in the shard.
     pub key: JobKey,
-    /// Its name.
+    /// The id of the job within its namespace.
     pub id: JobId,
     /// The incarnation in which it was made; part of an engine-made id.
     pub id_tag: IdTag,
@@ -354,7 +354,7 @@ pub struct JobRecord {
     pub id_is_given: bool,
     /// How its submission called it, such as `count-01`; `None`: it had no name. Not unique.
     pub name: Option<JobName>,
-    /// Whose it is.
+    /// The namespace that the job belongs to.
     pub namespace: Namespace,
     /// Where it lines up.
     pub queue: Queue,
@@ -362,7 +362,7 @@ pub struct JobRecord {
     pub kind: Kind,
     /// Where it stands. A stored live record never says `Running`: its lease row does.
     pub state: JobState,
-    /// Urgency.
+    /// The priority: smaller runs first.
     pub priority: Priority,
     /// When it was enqueued.
     pub created_at: Timestamp,
@@ -396,9 +396,9 @@ pub struct JobRecord {
     pub failure: Option<Failure>,
     /// The graph it was submitted with.
     pub graph: Option<Graph>,
-    /// Words on it.
+    /// Words to search and count by.
     pub tags: Vec<Tag>,
-    /// Indexed key-value pairs.
+    /// Key-value pairs to search by.
     pub labels: Vec<(LabelKey, LabelValue)>,
     /// Whether somebody follows it.
     pub tracked: bool,
@@ -422,18 +422,18 @@ pub struct JobRecord {
     pub finished: Option<Finished>,
 }
 
-/// A live lease.
+/// A live lease, as stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaseRecord {
-    /// Whose.
+    /// The number of the leased job.
     pub key: JobKey,
     /// The attempt it stands for; also the fencing number.
     pub attempt: u32,
     /// Attempts that count, this one included.
     pub attempts_counted: u32,
-    /// Who holds it.
+    /// The worker that holds the lease.
     pub worker: Worker,
-    /// The proof.
+    /// The token that reports must show.
     pub token: LeaseToken,
     /// When it was granted, on the wall clock.
     pub granted_at: Timestamp,

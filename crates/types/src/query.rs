@@ -25,13 +25,13 @@ pub enum Query {
     FailureGroups(Namespace),
     /// The most used tags, most used first: skip, take.
     TopTags(Namespace, usize, usize),
-    /// Tracked ids.
+    /// The tracked ids of a namespace.
     Tracked(Namespace),
-    /// All schedules.
+    /// The schedules of a namespace.
     Schedules(Namespace),
     /// The next times of a schedule, at most so many, as if it were not paused.
     ScheduleTimes(Namespace, ScheduleId, usize),
-    /// One schedule.
+    /// A schedule, by its id.
     Schedule(Namespace, ScheduleId),
     /// Statistics of a queue and day.
     Statistics(Namespace, Queue, Day),
@@ -61,21 +61,21 @@ pub enum Query {
 /// A page of jobs, from the store. All given conditions must hold.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct JobQuery {
-    /// Whose.
+    /// The namespace to search in.
     pub namespace: Namespace,
-    /// Where.
+    /// Only jobs of this queue, if given.
     pub queue: Option<Queue>,
     /// In one of these states; all of them by default.
     pub states: JobStates,
-    /// Of which kind.
+    /// Only jobs of this kind, if given.
     pub kind: Option<Kind>,
-    /// With this tag.
+    /// Only jobs with this tag, if given.
     pub tag: Option<Tag>,
-    /// With this label.
+    /// Only jobs with this label and value, if given.
     pub label: Option<(LabelKey, LabelValue)>,
-    /// Of this graph.
+    /// Only members of this graph, if given.
     pub graph: Option<Graph>,
-    /// Of this schedule.
+    /// Only jobs that this schedule made, if given.
     pub schedule: Option<ScheduleId>,
     /// Failed in this group.
     pub group: Option<Group>,
@@ -85,7 +85,7 @@ pub struct JobQuery {
     pub worker: Option<Worker>,
     /// Created at or after.
     pub created_from: Option<Timestamp>,
-    /// Created before.
+    /// Only jobs created before this time, if given.
     pub created_before: Option<Timestamp>,
     /// Newest first instead of oldest first.
     pub newest_first: bool,

@@ -102,9 +102,9 @@ pub struct QueueSettings {
 /// What an operator may set on a namespace.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NamespaceSettings {
-    /// Whose time.
+    /// The clock that the namespace runs on.
     pub clock: Clock,
-    /// Length of leases.
+    /// The length of leases that a worker does not choose.
     pub lease_for: Duration,
     /// For jobs that name none.
     pub retry: RetryPolicy,
@@ -145,15 +145,15 @@ pub struct QueueCounts {
     pub blocked: u64,
     /// Waiting for their time.
     pub scheduled: u64,
-    /// May run now.
+    /// Jobs that can run now.
     pub ready: u64,
-    /// Leased.
+    /// Jobs that are leased to workers.
     pub running: u64,
-    /// Kept, ended well.
+    /// Kept jobs that have succeeded.
     pub succeeded: u64,
-    /// Kept, ended badly.
+    /// Kept jobs that have failed.
     pub failed: u64,
-    /// Kept, cancelled.
+    /// Kept jobs that were cancelled.
     pub cancelled: u64,
 }
 
@@ -193,9 +193,9 @@ impl QueueCounts {
 /// A queue as stored: the settings, and the counts that cannot be told from live jobs alone.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QueueRecord {
-    /// Whose.
+    /// The namespace of the queue.
     pub namespace: Namespace,
-    /// Its name.
+    /// The name of the queue.
     pub queue: Queue,
     /// When it was first used.
     pub created_at: Timestamp,
@@ -205,9 +205,9 @@ pub struct QueueRecord {
     pub settings: QueueSettings,
     /// Finished jobs still kept, by outcome.
     pub succeeded: u64,
-    /// See `succeeded`.
+    /// Likewise for jobs that have failed; see `succeeded`.
     pub failed: u64,
-    /// See `succeeded`.
+    /// Likewise for jobs that have been cancelled; see `succeeded`.
     pub cancelled: u64,
     /// Jobs ever enqueued here.
     pub enqueued_total: u64,
@@ -218,7 +218,7 @@ pub struct QueueRecord {
 /// A namespace as stored.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NamespaceRecord {
-    /// Its name.
+    /// The name of the namespace.
     pub namespace: Namespace,
     /// What an operator set.
     pub settings: NamespaceSettings,

@@ -27,7 +27,7 @@ pub type Answer = Result<Reply, Rejection>;
 pub enum Reply {
     /// The jobs, in the order of the submission.
     Enqueued {
-        /// One for each.
+        /// The jobs, one for each that was submitted, in order.
         jobs: Vec<Enqueued>,
         /// The graph, if it is one.
         graph: Option<Graph>,
@@ -52,16 +52,16 @@ pub enum Reply {
     },
     /// The log has so many bytes of this attempt now; `dropped` were beyond its limit.
     LogAppended {
-        /// Length.
+        /// The length of the log now, in bytes.
         bytes: u64,
-        /// Beyond the limit.
+        /// Bytes that were dropped because the log is full.
         dropped: u64,
     },
     /// How many were changed, and the ids that were not there or not in a state for it.
     Changed {
-        /// How many.
+        /// How many jobs the command changed.
         count: u64,
-        /// Which not.
+        /// The jobs that it left unchanged.
         skipped: Vec<JobId>,
     },
     /// To [`crate::command::Retry`] with dependents or of a graph.
@@ -78,42 +78,42 @@ pub enum Reply {
     },
     /// The job as altered.
     Altered {
-        /// Its tags.
+        /// The tags of the job now.
         tags: Vec<Tag>,
-        /// Where it stands.
+        /// The state of the job now.
         state: JobState,
     },
-    /// To [`crate::command::Command::Keys`].
+    /// The answer to [`crate::command::Command::Keys`].
     Keys(KeyAnswers),
     /// To [`crate::command::Command::Qless`]. A call that the script refuses is accepted here, and has changed nothing.
     Qless(QlessAnswer),
     /// To [`crate::import::Import`]: what became of each record, in order.
     Imported(Vec<Imported>),
-    /// Done.
+    /// The command was carried out; there is nothing more to say.
     Done,
-    /// To [`crate::query::Query::Queues`].
+    /// The answer to [`crate::query::Query::Queues`].
     Queues(Vec<QueueView>),
-    /// To [`crate::query::Query::Queue`].
+    /// The answer to [`crate::query::Query::Queue`].
     Queue(Box<QueueView>),
-    /// To [`crate::query::Query::Namespaces`].
+    /// The answer to [`crate::query::Query::Namespaces`].
     Namespaces(Vec<NamespaceRecord>),
-    /// To [`crate::query::Query::Workers`].
+    /// The answer to [`crate::query::Query::Workers`].
     Workers(Vec<WorkerView>),
-    /// To [`crate::query::Query::FailureGroups`].
+    /// The answer to [`crate::query::Query::FailureGroups`].
     FailureGroups(Vec<(Group, u64)>),
-    /// To [`crate::query::Query::TopTags`].
+    /// The answer to [`crate::query::Query::TopTags`].
     Tags(Vec<(Tag, u64)>),
-    /// To [`crate::query::Query::Tracked`].
+    /// The answer to [`crate::query::Query::Tracked`].
     Tracked(Vec<(JobId, Timestamp)>),
-    /// To [`crate::query::Query::Schedules`].
+    /// The answer to [`crate::query::Query::Schedules`].
     Schedules(Vec<ScheduleRecord>),
     /// The next times of a schedule.
     Times(Vec<Timestamp>),
-    /// To [`crate::query::Query::Schedule`].
+    /// The answer to [`crate::query::Query::Schedule`].
     Schedule(Box<ScheduleRecord>),
-    /// To [`crate::query::Query::Statistics`].
+    /// The answer to [`crate::query::Query::Statistics`].
     Statistics(Box<StatisticsRecord>),
-    /// To [`crate::query::Query::Why`].
+    /// The answer to [`crate::query::Query::Why`].
     Why(Box<Explanation>),
     /// To [`crate::query::Query::Guest`]; `None` if there is none, or one of ours has that id.
     Guest(Option<Box<GuestView>>),
@@ -139,15 +139,15 @@ pub enum Reply {
         /// Of the waits that came with them, those that nothing is known of here.
         unknown: Vec<Wait>,
     },
-    /// To [`crate::query::Query::Peers`].
+    /// The answer to [`crate::query::Query::Peers`].
     Peers(Vec<PeerView>),
-    /// To [`crate::query::Query::Outbox`].
+    /// The answer to [`crate::query::Query::Outbox`].
     Outbox(Vec<OutboxRecord>),
-    /// To [`crate::query::Query::Waits`].
+    /// The answer to [`crate::query::Query::Waits`].
     Waits(Vec<Wait>),
-    /// To [`crate::query::Query::Undecided`].
+    /// The answer to [`crate::query::Query::Undecided`].
     Undecided(Vec<PartRecord>),
-    /// To [`crate::query::Query::SubmissionAnswer`].
+    /// The answer to [`crate::query::Query::SubmissionAnswer`].
     SubmissionAnswer(Option<Box<PartRecord>>),
     /// To [`crate::query::Query::Given`]: for each id, in order, whether its job is there.
     Given(Vec<bool>),
@@ -158,7 +158,7 @@ pub enum Reply {
 /// What is known of another shard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerView {
-    /// As stored.
+    /// The record of the shard, as stored.
     pub record: PeerRecord,
     /// Messages that wait for it.
     pub waiting: u64,
@@ -168,12 +168,12 @@ pub struct PeerView {
     pub is_to_ask: bool,
 }
 
-/// One enqueued job.
+/// A job that a submission made or found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Enqueued {
-    /// Its number.
+    /// The number of the job.
     pub key: JobKey,
-    /// Its id.
+    /// The id of the job.
     pub id: JobId,
     /// Whether it was there already, by id or unique key.
     pub existed: bool,
@@ -182,21 +182,21 @@ pub struct Enqueued {
 /// A job handed out. Payload and inputs are read beside it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Grant {
-    /// Its number.
+    /// The number of the job.
     pub key: JobKey,
-    /// Its id.
+    /// The id of the job.
     pub job: JobId,
-    /// Whose.
+    /// The namespace of the job.
     pub namespace: Namespace,
     /// Where it lined up.
     pub queue: Queue,
-    /// Which program.
+    /// The kind, which names the job's program.
     pub kind: Kind,
     /// Fencing number, from 1.
     pub attempt: u32,
     /// Counted attempts left after this one.
     pub retries_left: u32,
-    /// The proof.
+    /// The token that reports must show.
     pub token: LeaseToken,
     /// So long from the grant.
     pub lease_for: Duration,
@@ -206,15 +206,15 @@ pub struct Grant {
     pub deadline: Option<Timestamp>,
     /// When it was enqueued.
     pub created_at: Timestamp,
-    /// Urgency.
+    /// The priority of the job.
     pub priority: Priority,
     /// Number of positional inputs; 0: the payload alone.
     pub inputs: u32,
     /// The graph it was submitted with.
     pub graph: Option<Graph>,
-    /// Words on it.
+    /// The tags of the job.
     pub tags: Vec<Tag>,
-    /// Its labels.
+    /// The labels of the job.
     pub labels: Vec<(LabelKey, LabelValue)>,
 }
 
@@ -225,7 +225,7 @@ pub struct GuestView {
     pub record: JobRecord,
     /// Who holds it, while it runs.
     pub lease: Option<LeaseRecord>,
-    /// Its data.
+    /// The payload of the job.
     pub payload: Bytes,
     /// What it gave, if it has ended with a result.
     pub result: Option<Bytes>,
@@ -234,11 +234,11 @@ pub struct GuestView {
 /// A queue as shown.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QueueView {
-    /// Its name.
+    /// The name of the queue.
     pub queue: Queue,
     /// What an operator set.
     pub settings: QueueSettings,
-    /// Jobs by state.
+    /// How many jobs it has in each state.
     pub counts: QueueCounts,
     /// Schedules that feed it.
     pub schedules: u64,
@@ -246,7 +246,7 @@ pub struct QueueView {
     pub oldest_ready_for: Option<Duration>,
     /// When it was first used.
     pub created_at: Timestamp,
-    /// Jobs ever enqueued.
+    /// How many jobs were ever enqueued in it.
     pub enqueued_total: u64,
     /// Jobs that ever ended.
     pub finished_total: u64,
@@ -255,7 +255,7 @@ pub struct QueueView {
 /// A worker as shown.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WorkerView {
-    /// Who.
+    /// The name of the worker.
     pub worker: Worker,
     /// Last sign of life, on the wall clock.
     pub seen_at: Timestamp,
@@ -266,29 +266,29 @@ pub struct WorkerView {
 /// Why a job is not running, or that it is.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Explanation {
-    /// The job.
+    /// The id of the job.
     pub job: JobId,
-    /// Where it stands.
+    /// The state of the job.
     pub state: JobState,
     /// The causes, most important first.
     pub reasons: Vec<Reason>,
 }
 
-/// One cause.
+/// A cause why a job does not run.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reason {
     /// It waits for jobs: how many, and some of them with their states.
     WaitsFor {
-        /// How many.
+        /// The number of these jobs.
         count: u64,
-        /// Some.
+        /// Some of these jobs, as examples.
         some: Vec<(JobId, JobState)>,
     },
     /// It waits for jobs of other shards: how many, and some of them.
     WaitsElsewhere {
-        /// How many.
+        /// The number of these jobs.
         count: u64,
-        /// Some.
+        /// Some of these jobs, as examples.
         some: Vec<JobRef>,
         /// When those shards were last asked whether they know that it waits; of several, the longest ago.
         asked_at: Option<Timestamp>,
@@ -304,14 +304,14 @@ pub enum Reason {
     QueuePaused,
     /// As many run as may.
     QueueLimit {
-        /// How many run.
+        /// How many jobs run now.
         running: u64,
-        /// How many may.
+        /// How many jobs may run at once.
         limit: u32,
     },
     /// Others go first; `more` says that there are more than counted.
     Behind {
-        /// How many.
+        /// How many jobs go first.
         jobs: u64,
         /// Not all were counted.
         more: bool,
@@ -323,34 +323,34 @@ pub enum Reason {
     },
     /// It was given back; the last reason given.
     Released {
-        /// How often.
+        /// How often it has happened.
         times: u32,
         /// The worker that gave it back last.
         worker: Worker,
-        /// Why.
+        /// The reason that was given.
         reason: String,
     },
-    /// It runs.
+    /// The job runs now.
     Runs {
-        /// With whom.
+        /// The worker that has the job.
         worker: Worker,
-        /// Which attempt.
+        /// The number of the attempt, from 1.
         attempt: u32,
         /// The lease ends after so long.
         lease_left: Duration,
     },
     /// It runs under a lock of qless, which nothing ends but a call that comes after its time.
     Locked {
-        /// With whom.
+        /// The worker that has the job.
         worker: Worker,
-        /// Which attempt.
+        /// The number of the attempt, from 1.
         attempt: u32,
         /// When the lease expires, on the clock of the client that took it.
         until: Timestamp,
     },
     /// It waits for room under throttles of qless.
     Throttled {
-        /// Which.
+        /// The names of the throttles that are full.
         by: Vec<String>,
     },
     /// An item of raw keys whose lease is live.
@@ -372,7 +372,7 @@ pub enum Reason {
         /// It is put on its queue by itself, after so long at the latest; `None`: a cleaner must do it.
         queued_after: Option<Duration>,
     },
-    /// It has ended.
+    /// The job has finished.
     Ended {
         /// Failure group and message, or reason; empty for success.
         detail: String,

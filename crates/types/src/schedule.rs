@@ -7,14 +7,14 @@ use crate::name::{Kind, LabelKey, LabelValue, Namespace, Queue, ScheduleId, Tag}
 use crate::time::Timestamp;
 use bytes::Bytes;
 
-/// When it fires.
+/// The rule by which a schedule fires.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ScheduleSpec {
     /// Every so often, first at the given time (as qless `recur`).
     Interval {
         /// Between two runs; more than zero.
         every: Duration,
-        /// The first run.
+        /// The time of the first run.
         first_at: Timestamp,
     },
     /// By a cron expression of five or six fields (with seconds), in a time zone.
@@ -29,7 +29,7 @@ pub enum ScheduleSpec {
 /// What happens to runs that fell due while nobody looked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CatchUp {
-    /// They are skipped.
+    /// No job is made for missed runs.
     None,
     /// One job stands for all of them (default).
     #[default]
@@ -44,7 +44,7 @@ pub enum CatchUp {
 /// What happens when a run is due and the job of an earlier one is still live.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Overlap {
-    /// Both live (default).
+    /// The new job is made; both are live (the default).
     #[default]
     Allow,
     /// The new run is skipped.
@@ -56,15 +56,15 @@ pub enum Overlap {
 /// A schedule, as given and as stored.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ScheduleRecord {
-    /// Whose.
+    /// The namespace of the schedule and its jobs.
     pub namespace: Namespace,
-    /// Its name.
+    /// The id of the schedule.
     pub id: ScheduleId,
-    /// When it fires.
+    /// The rule by which it fires.
     pub spec: ScheduleSpec,
-    /// Missed runs.
+    /// What happens to missed runs.
     pub catch_up: CatchUp,
-    /// Overlapping runs.
+    /// What happens to a run while the last job is live.
     pub overlap: Overlap,
     /// Fires nothing while set; runs that fall due meanwhile count as missed.
     pub paused: bool,
@@ -72,17 +72,17 @@ pub struct ScheduleRecord {
     pub queue: Queue,
     /// Which program runs them.
     pub kind: Kind,
-    /// Their payload.
+    /// The payload of its jobs.
     pub payload: Bytes,
-    /// Their urgency.
+    /// The priority of its jobs.
     pub priority: Priority,
     /// How they are tried again; `None` falls back to queue and namespace.
     pub retry: Option<RetryPolicy>,
     /// How long one attempt may run.
     pub timeout: Option<Duration>,
-    /// Their tags.
+    /// The tags of its jobs.
     pub tags: Vec<Tag>,
-    /// Their labels.
+    /// The labels of its jobs.
     pub labels: Vec<(LabelKey, LabelValue)>,
     /// When it was made.
     pub created_at: Timestamp,
