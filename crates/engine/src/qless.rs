@@ -18,7 +18,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use ganger_qless::Qless;
 use ganger_types::import::{Imported, QlessSource};
 use ganger_types::qless::QlessJob;
-use ganger_types::reply::{Explanation, GuestView, QueueView};
+use ganger_types::reply::{GuestView, QueueView};
+use ganger_types::why::Explanation;
 use ganger_types::{
     Bytes, Change, Elapsed, Group, Happening, JobId, JobState, Namespace, Now, QlessAnswer,
     QlessCall, QlessMessage, QlessRow, Queue, Timestamp,

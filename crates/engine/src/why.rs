@@ -1,7 +1,7 @@
 //! Why a job is not running: the exact causes, most important first.
 
 use ganger_types::job::AttemptEnd;
-use ganger_types::reply::{Explanation, Reason};
+use ganger_types::why::{Explanation, Reason};
 use ganger_types::{JobId, JobKey, JobRecord, JobState, Namespace, Now, Rejection, What};
 
 use crate::engine::Engine;
@@ -50,6 +50,7 @@ impl Engine {
         Ok(Explanation {
             job: job.id(),
             state: job.state,
+            queue: self.queues[job.queue.at()].name.clone(),
             reasons,
         })
     }
@@ -196,6 +197,7 @@ fn explain_ended(record: &JobRecord) -> Explanation {
     Explanation {
         job: record.id.clone(),
         state,
+        queue: record.queue.clone(),
         reasons: vec![Reason::Ended { detail }],
     }
 }

@@ -29,6 +29,7 @@ pub mod states;
 pub mod statistics;
 pub mod time;
 mod whose;
+pub mod why;
 
 pub use bytes::Bytes;
 pub use change::{Change, Commit, InputRow, InputState, Meta};

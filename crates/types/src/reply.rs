@@ -13,11 +13,11 @@ use crate::peer::{OutboxRecord, PartRecord, PeerRecord, Wait};
 use crate::place::Guest;
 use crate::qless::QlessAnswer;
 use crate::queue::{NamespaceRecord, QueueCounts, QueueSettings};
-use crate::reference::JobRef;
 use crate::rejection::Rejection;
 use crate::schedule::ScheduleRecord;
 use crate::statistics::StatisticsRecord;
 use crate::time::Timestamp;
+use crate::why::Explanation;
 
 /// Accepted or refused. A refusal has changed nothing (`rel P6`).
 pub type Answer = Result<Reply, Rejection>;
@@ -261,122 +261,4 @@ pub struct WorkerView {
     pub seen_at: Timestamp,
     /// What it holds: job, queue, kind, leased at.
     pub holds: Vec<(JobId, Queue, Kind, Timestamp)>,
-}
-
-/// Why a job is not running, or that it is.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Explanation {
-    /// The id of the job.
-    pub job: JobId,
-    /// The state of the job.
-    pub state: JobState,
-    /// The causes, most important first.
-    pub reasons: Vec<Reason>,
-}
-
-/// A cause why a job does not run.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Reason {
-    /// It waits for jobs: how many, and some of them with their states.
-    WaitsFor {
-        /// The number of these jobs.
-        count: u64,
-        /// Some of these jobs, as examples.
-        some: Vec<(JobId, JobState)>,
-    },
-    /// It waits for jobs of other shards: how many, and some of them.
-    WaitsElsewhere {
-        /// The number of these jobs.
-        count: u64,
-        /// Some of these jobs, as examples.
-        some: Vec<JobRef>,
-        /// When those shards were last asked whether they know that it waits; of several, the longest ago.
-        asked_at: Option<Timestamp>,
-    },
-    /// Its time has not come.
-    NotBefore {
-        /// When, on the wall clock.
-        at: Timestamp,
-        /// The attempt that failed, if this is the pause after it.
-        after_attempt: u32,
-    },
-    /// Its queue is paused.
-    QueuePaused,
-    /// As many run as may.
-    QueueLimit {
-        /// How many jobs run now.
-        running: u64,
-        /// How many jobs may run at once.
-        limit: u32,
-    },
-    /// Others go first; `more` says that there are more than counted.
-    Behind {
-        /// How many jobs go first.
-        jobs: u64,
-        /// Not all were counted.
-        more: bool,
-    },
-    /// No worker has asked this queue, ever or for so long.
-    NoWorker {
-        /// For so long; `None` is never since the server started.
-        silent_for: Option<Duration>,
-    },
-    /// It was given back; the last reason given.
-    Released {
-        /// How often it has happened.
-        times: u32,
-        /// The worker that gave it back last.
-        worker: Worker,
-        /// The reason that was given.
-        reason: String,
-    },
-    /// The job runs now.
-    Runs {
-        /// The worker that has the job.
-        worker: Worker,
-        /// The number of the attempt, from 1.
-        attempt: u32,
-        /// The lease ends after so long.
-        lease_left: Duration,
-    },
-    /// It runs under a lock of qless, which nothing ends but a call that comes after its time.
-    Locked {
-        /// The worker that has the job.
-        worker: Worker,
-        /// The number of the attempt, from 1.
-        attempt: u32,
-        /// When the lease expires, on the clock of the client that took it.
-        until: Timestamp,
-    },
-    /// It waits for room under throttles of qless.
-    Throttled {
-        /// The names of the throttles that are full.
-        by: Vec<String>,
-    },
-    /// An item of raw keys whose lease is live.
-    KeyLeased {
-        /// Who works on it, as the lease says.
-        session: String,
-        /// The lease ends after so long; `None`: never by itself.
-        left: Option<Duration>,
-        /// Whether it goes back to its queue by itself then.
-        goes_back: bool,
-    },
-    /// An item of raw keys that was taken from its queue, and that nobody has a lease for.
-    KeyTaken {
-        /// It goes back to its queue by itself, so long after it was taken at the latest; `None`: a cleaner must do it.
-        back_after: Option<Duration>,
-    },
-    /// An item of raw keys that is in no list.
-    KeyStaged {
-        /// It is put on its queue by itself, after so long at the latest; `None`: a cleaner must do it.
-        queued_after: Option<Duration>,
-    },
-    /// The job has finished.
-    Ended {
-        /// Failure group and message, or reason; empty for success.
-        detail: String,
-    },
-    /// It may run now: the next worker that asks gets it.
-    Next,
 }

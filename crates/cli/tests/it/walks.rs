@@ -352,7 +352,7 @@ fn a_command_that_waits_reports_why_the_job_does_not_run() {
     for (place, (arguments, wanted)) in [
         (
             vec!["run", "typo"],
-            "Worker worker1 gave it back: no program typo in ",
+            "Worker worker1 gave the job back: no program typo in ",
         ),
         (vec!["run", "--queue", "nobody-takes", "echo"], no_worker),
         (vec!["submit", "--wait", document], no_worker),

@@ -1,12 +1,12 @@
 //! Why a job is not running, as a document.
 
-use ganger_types::reply::{Explanation, Reason};
-use ganger_types::{ShardId, Timestamp, Worker};
+use ganger_types::why::{Explanation, Reason};
+use ganger_types::{Queue, ShardId, Timestamp, Worker};
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::api::full_name;
-use crate::names::{Named, WorkerName};
+use crate::names::{Named, QueueName, WorkerName};
 use crate::time::Moment;
 
 /// Why a job is not running, or that it is.
@@ -17,6 +17,8 @@ pub(crate) struct WhyView {
     job: String,
     /// Where it stands.
     state: &'static str,
+    /// The queue of the job.
+    queue: QueueName,
     /// The causes, most important first.
     reasons: Vec<ReasonView>,
 }
@@ -85,7 +87,10 @@ pub(crate) fn view(shard: &ShardId, explanation: Explanation) -> WhyView {
     WhyView {
         job: full_name(shard, &explanation.job),
         state: explanation.state.as_str(),
-        reasons: reasons.map(|one| reason(shard, one)).collect(),
+        reasons: reasons
+            .map(|one| reason(shard, &explanation.queue, one))
+            .collect(),
+        queue: Named(explanation.queue),
     }
 }
 
@@ -97,39 +102,29 @@ pub(crate) fn not_before(explanation: &Explanation) -> Option<Timestamp> {
     })
 }
 
-fn reason(shard: &ShardId, reason: Reason) -> ReasonView {
-    let plain = |reason, text: String| ReasonView {
-        reason,
-        text,
+fn reason(shard: &ShardId, queue: &Queue, reason: Reason) -> ReasonView {
+    let view = ReasonView {
+        reason: reason.code(),
+        text: reason.text(queue),
         ..ReasonView::default()
     };
     match reason {
-        Reason::WaitsFor { count, some } => ReasonView {
-            count: Some(count),
-            jobs: some
-                .into_iter()
-                .map(|(job, state)| JobAndState {
-                    job: full_name(shard, &job),
-                    state: Some(state.as_str()),
-                })
-                .collect(),
-            ..plain(
-                "waits_for",
-                match count {
-                    1 => "it waits for another job".to_owned(),
-                    more => format!("it waits for {more} other jobs"),
-                },
-            )
-        },
+        Reason::WaitsFor { count, some } => {
+            let jobs = some.into_iter().map(|(job, state)| JobAndState {
+                job: full_name(shard, &job),
+                state: Some(state.as_str()),
+            });
+            ReasonView {
+                count: Some(count),
+                jobs: jobs.collect(),
+                ..view
+            }
+        }
         Reason::WaitsElsewhere {
             count,
             some,
             asked_at,
         } => {
-            let text = match count {
-                1 => "it waits for a job of another shard".to_owned(),
-                more => format!("it waits for {more} jobs of other shards"),
-            };
             let jobs = some.into_iter().map(|job| JobAndState {
                 job: full_name(&job.shard, &job.id),
                 state: None,
@@ -138,40 +133,38 @@ fn reason(shard: &ShardId, reason: Reason) -> ReasonView {
                 count: Some(count),
                 jobs: jobs.collect(),
                 at: asked_at.map(Moment),
-                ..plain("waits_elsewhere", text)
+                ..view
             }
         }
         Reason::NotBefore { at, after_attempt } => ReasonView {
             at: Some(Moment(at)),
             attempt: (after_attempt > 0).then_some(after_attempt),
-            ..plain("not_before", "its time has not come".to_owned())
+            ..view
         },
-        Reason::QueuePaused => plain("queue_paused", "its queue is paused".to_owned()),
         Reason::QueueLimit { running, limit } => ReasonView {
             running: Some(running),
             limit: Some(limit),
-            ..plain(
-                "queue_limit",
-                format!("{running} jobs of its queue run, {limit} may"),
-            )
+            ..view
         },
-        Reason::Behind { jobs, more } => {
-            let least = if more { "at least " } else { "" };
-            ReasonView {
-                count: Some(jobs),
-                more: Some(more),
-                ..plain("behind", format!("{least}{jobs} jobs go first"))
-            }
-        }
+        Reason::Behind { jobs, more } => ReasonView {
+            count: Some(jobs),
+            more: Some(more),
+            ..view
+        },
         Reason::NoWorker { silent_for } => ReasonView {
             silent_seconds: silent_for.map(|span| span.as_secs_f64()),
-            ..plain("no_worker", "no worker asks its queue".to_owned())
+            ..view
         },
         Reason::Released {
             times,
             worker,
             reason,
-        } => released(times, worker, reason),
+        } => ReasonView {
+            times: Some(times),
+            worker: Some(Named(worker)),
+            detail: Some(reason),
+            ..view
+        },
         Reason::Runs {
             worker,
             attempt,
@@ -179,111 +172,34 @@ fn reason(shard: &ShardId, reason: Reason) -> ReasonView {
         } => ReasonView {
             attempt: Some(attempt),
             lease_left_seconds: Some(lease_left.as_secs_f64()),
-            text: format!("it runs with {worker}"),
             worker: Some(Named(worker)),
-            ..plain("runs", String::new())
+            ..view
         },
-        Reason::Locked { .. } | Reason::Throttled { .. } => of_qless(reason),
-        Reason::KeyLeased { .. } | Reason::KeyTaken { .. } | Reason::KeyStaged { .. } => {
-            of_keys(reason)
-        }
-        Reason::Ended { detail } => ReasonView {
-            detail: Some(detail),
-            ..plain("ended", "it has ended".to_owned())
-        },
-        Reason::Next => plain("next", "the next worker that asks gets it".to_owned()),
-    }
-}
-
-fn released(times: u32, worker: Worker, reason: String) -> ReasonView {
-    ReasonView {
-        reason: "released",
-        text: format!("it was given back {times} times"),
-        times: Some(times),
-        worker: Some(Named(worker)),
-        detail: Some(reason),
-        ..ReasonView::default()
-    }
-}
-
-/// Where only items of raw keys stand.
-fn of_keys(reason: Reason) -> ReasonView {
-    let plain = |reason, text| ReasonView {
-        reason,
-        text,
-        ..ReasonView::default()
-    };
-    match reason {
-        Reason::KeyLeased {
-            session,
-            left,
-            goes_back,
-        } => ReasonView {
-            lease_left_seconds: left.map(|left| left.as_secs_f64()),
-            worker: Worker::new(&session).ok().map(Named),
-            ..plain(
-                "key_leased",
-                match (left.is_some(), goes_back) {
-                    (false, _) => format!("{session} works on it under a lease without an end"),
-                    (true, true) => format!(
-                        "{session} works on it; when the lease has run out it goes back to its queue by itself"
-                    ),
-                    (true, false) => format!(
-                        "{session} works on it; when the lease has run out a cleaner must put it back"
-                    ),
-                },
-            )
-        },
-        Reason::KeyTaken { back_after } => plain(
-            "key_taken",
-            match back_after {
-                Some(after) => format!(
-                    "it was taken from its queue and nobody holds a lease: it goes back by itself, {} s after it was taken at the latest",
-                    after.as_secs_f64()
-                ),
-                None => "it was taken from its queue and nobody holds a lease: a cleaner must put it back".to_owned(),
-            },
-        ),
-        Reason::KeyStaged { queued_after } => plain(
-            "key_staged",
-            match queued_after {
-                Some(after) => format!(
-                    "it is in no list: it is put on its queue by itself, after {} s at the latest",
-                    after.as_secs_f64()
-                ),
-                None => "it is in no list: a cleaner must put it on its queue".to_owned(),
-            },
-        ),
-        _ => ReasonView::default(),
-    }
-}
-
-/// What only jobs of qless wait for.
-fn of_qless(reason: Reason) -> ReasonView {
-    match reason {
         Reason::Locked {
             worker,
             attempt,
             until,
         } => ReasonView {
-            reason: "locked",
-            text: format!(
-                "it runs with {worker}, whose lock of qless is good until then by its own clock"
-            ),
             at: Some(Moment(until)),
             attempt: Some(attempt),
             worker: Some(Named(worker)),
-            ..ReasonView::default()
+            ..view
         },
-        Reason::Throttled { by } => {
-            let by = by.join(", ");
-            ReasonView {
-                reason: "throttled",
-                text: format!("it waits for room under {by}"),
-                detail: Some(by),
-                ..ReasonView::default()
-            }
+        Reason::Throttled { by } => ReasonView {
+            detail: Some(by.join(", ")),
+            ..view
+        },
+        Reason::KeyLeased { session, left, .. } => ReasonView {
+            lease_left_seconds: left.map(|left| left.as_secs_f64()),
+            worker: Worker::new(&session).ok().map(Named),
+            ..view
+        },
+        Reason::Ended { detail } => ReasonView {
+            detail: Some(detail),
+            ..view
+        },
+        Reason::QueuePaused | Reason::KeyTaken { .. } | Reason::KeyStaged { .. } | Reason::Next => {
+            view
         }
-        _ => ReasonView::default(),
     }
 }

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use ganger_engine::Spread;
 use ganger_shard::StoredJob;
 use ganger_types::query::Query;
-use ganger_types::reply::Explanation;
+use ganger_types::why::Explanation;
 use ganger_types::{Command, Due, JobId, JobState, Reply};
 use http::{HeaderValue, StatusCode, header};
 use serde::Serialize;

@@ -108,7 +108,7 @@ async fn a_work_queue_of_raw_keys_is_a_queue_and_its_items_are_jobs() {
     assert_eq!(why["state"], "running");
     assert_eq!(why["reasons"][0]["reason"], "key_taken");
     let text = why["reasons"][0]["text"].as_str().expect("a sentence");
-    assert!(text.contains("goes back by itself, 3600 s after"), "{text}");
+    assert!(text.contains("the server puts it back within 1h"), "{text}");
 
     let lease = KeyCall::Set {
         key: "mail:lease:a".into(),

@@ -147,7 +147,7 @@ async fn one_job_waits_for_a_job_of_another_shard() {
         let why = one.get(&format!("/api/v1/jobs/{id}/why")).await;
         let expected = json!([{
             "reason": "waits_elsewhere",
-            "text": "it waits for a job of another shard",
+            "text": "the job waits for a job of another shard",
             "count": 1,
             "jobs": [{"job": "2/x"}],
         }]);

@@ -7,7 +7,8 @@ use std::ops::Bound;
 use std::time::Duration;
 
 use ganger_types::query::JobQuery;
-use ganger_types::reply::{Explanation, GuestView, Reason};
+use ganger_types::reply::GuestView;
+use ganger_types::why::{Explanation, Reason};
 use ganger_types::{
     Backoff, Bytes, Elapsed, Guest, IdTag, JobId, JobKey, JobRecord, JobState, Kind, LeaseRecord,
     Namespace, Now, Queue, RetryPolicy, Timestamp, Worker,
@@ -140,6 +141,7 @@ impl Keys {
         Some(Explanation {
             job: id.clone(),
             state: item.stand.state(),
+            queue: Queue::new(&item.queue).ok()?,
             reasons,
         })
     }

@@ -2,10 +2,10 @@
 
 use ganger_qless::Qless;
 use ganger_types::qless::{QlessJob, QlessState};
-use ganger_types::reply::{Explanation, Reason};
-use ganger_types::{Elapsed, JobId, JobState, Timestamp};
+use ganger_types::why::{Explanation, Reason};
+use ganger_types::{Elapsed, JobId, JobState, Queue, Timestamp};
 
-use super::as_job::{attempts, count, moment, state, worker};
+use super::as_job::{attempts, count, moment, queue, state, worker};
 
 /// Jobs counted ahead of one, at most.
 const COUNTED_MAX: usize = 10_000;
@@ -38,6 +38,7 @@ pub(super) fn explain(
     Some(Explanation {
         job: id.clone(),
         state: state(job),
+        queue: Queue::new(queue(job)).ok()?,
         reasons,
     })
 }

@@ -11,7 +11,8 @@ use ganger_types::keys::{
 };
 use ganger_types::qless::{Generation, QlessReply, QlessRequest};
 use ganger_types::query::{JobQuery, Query};
-use ganger_types::reply::{GuestView, Reason};
+use ganger_types::reply::GuestView;
+use ganger_types::why::Reason;
 use ganger_types::{
     Bytes, Command, Guest, JobId, JobKey, JobState, Namespace, Place, QlessCall, Queue, Reply,
     Worker,

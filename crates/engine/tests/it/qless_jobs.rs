@@ -9,7 +9,8 @@ use ganger_types::command::{Cancel, Enqueue, NewJob, Selection};
 use ganger_types::job::AttemptEnd;
 use ganger_types::qless::{Generation, QlessReply, QlessRequest};
 use ganger_types::query::Query;
-use ganger_types::reply::{GuestView, Reason};
+use ganger_types::reply::GuestView;
+use ganger_types::why::Reason;
 use ganger_types::{
     Bytes, Command, Due, JobId, JobKey, JobState, Kind, Namespace, Priority, QlessCall, Queue,
     Reply, Timestamp, What, Worker,

@@ -13,7 +13,7 @@ use crate::support::*;
 use ganger_types::command::*;
 use ganger_types::job::AttemptEnd;
 use ganger_types::query::Query;
-use ganger_types::reply::Reason;
+use ganger_types::why::Reason;
 use ganger_types::*;
 
 fn reported(answer: Answer) -> (JobState, bool) {

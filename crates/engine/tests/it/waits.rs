@@ -9,7 +9,7 @@ use crate::support::cluster::{Cluster, shard};
 use crate::support::*;
 use ganger_types::command::*;
 use ganger_types::query::Query;
-use ganger_types::reply::Reason;
+use ganger_types::why::Reason;
 use ganger_types::*;
 
 fn waits_for(shard_name: &str, id: &JobId, policy: FailurePolicy) -> NewJob {

@@ -7,7 +7,7 @@ use ganger_client::{Explanation, Job, Reason};
 
 use crate::context::Context;
 use crate::exit::{Exit, Outcome};
-use crate::show::{Palette, counted, escape, json as views, time};
+use crate::show::{Palette, escape, json as views, time};
 
 /// Tells why a job is not running, or that it is.
 #[derive(Args, Debug)]
@@ -56,7 +56,7 @@ pub(crate) fn first_reason(why: &Explanation, job: &Job, now: SystemTime) -> Opt
     Some(FirstReason {
         key,
         code: reason.code.clone(),
-        text: sentence(reason, &job.queue, now),
+        text: sentence(reason, now),
         step,
     })
 }
@@ -74,7 +74,7 @@ fn explain(
         palette.state(why.state)
     )];
     for reason in &why.reasons {
-        out.push(format!("  {}", sentence(reason, queue, now)));
+        out.push(format!("  {}", sentence(reason, now)));
         if let Some(step) = next_step(reason, &why.job, queue)
             && (is_ours || is_for_all(reason))
         {
@@ -84,100 +84,34 @@ fn explain(
     out.join("\n")
 }
 
-fn sentence(reason: &Reason, queue: &str, now: SystemTime) -> String {
-    let queue = escape::line(queue);
-    let count = reason.count.unwrap_or(0);
+/// The server's sentence with what it leaves to the reader's side: examples of jobs, and times in the local time zone.
+fn sentence(reason: &Reason, now: SystemTime) -> String {
     let text = escape::text(reason.text.trim_end()).replace('\n', "\n  ");
-    match reason.code.as_str() {
-        "waits_for" => {
-            let some: Vec<String> = reason
-                .jobs
-                .iter()
-                .map(|(id, state)| format!("{} ({state})", escape::line(id)))
-                .collect();
-            let more = if u64::try_from(some.len()).is_ok_and(|shown| shown < count) {
-                ", ..."
-            } else {
-                ""
-            };
-            let list = if some.is_empty() {
-                String::new()
-            } else {
-                format!(": {}{more}", some.join(", "))
-            };
-            format!(
-                "It waits for {} to succeed first{list}.",
-                counted(count, "other job")
-            )
-        }
-        "waits_elsewhere" => {
-            let some: Vec<String> = reason
-                .elsewhere
-                .iter()
-                .map(|job| escape::line(job))
-                .collect();
-            let more = if u64::try_from(some.len()).is_ok_and(|shown| shown < count) {
-                ", ..."
-            } else {
-                ""
-            };
-            let what = match count {
-                1 => "a job of another shard".to_owned(),
-                count => format!("{count} jobs of other shards"),
-            };
-            let asked = reason.at.map_or(String::new(), |at| {
-                format!(
-                    " Whether that still comes was last asked at {}.",
-                    time::both(at, now)
-                )
-            });
-            format!(
-                "It waits for {what} to succeed first: {}{more}.{asked}",
-                some.join(", ")
-            )
-        }
-        "not_before" => {
-            let when = reason.at.map(|at| time::both(at, now)).unwrap_or_default();
-            match reason.attempt {
-                0 => format!("It waits until {when}."),
-                attempt => format!("Attempt {attempt} failed; the next one may start at {when}."),
-            }
-        }
-        "queue_paused" => format!("The queue {queue} is paused: nothing is taken from it."),
-        "queue_limit" => format!(
-            "{} of the queue {queue} run already, and only {} may at once.",
-            counted(count, "job"),
-            reason.limit.unwrap_or(0)
-        ),
-        "behind" => format!("{} of the queue {queue} go first.", counted(count, "job")),
-        "no_worker" => match reason.lasts {
-            Some(silent) => {
-                format!(
-                    "No worker has asked the queue {queue} for {}.",
-                    time::span(silent)
-                )
-            }
-            None => format!("No worker has asked the queue {queue} since the server started."),
-        },
-        "runs" => format!(
-            "Worker {} runs it, attempt {}.",
-            escape::line(&reason.worker),
-            reason.attempt
-        ),
-        "locked" => format!(
-            "Worker {} holds it under a lock of qless, good until {} by its own clock.",
-            escape::line(&reason.worker),
-            reason.at.map(|at| time::both(at, now)).unwrap_or_default()
-        ),
-        "released" => {
-            let times = match count {
-                0 | 1 => String::new(),
-                count => format!(" It was given back {count} times."),
-            };
-            format!("{}.{times}", in_capital(&text))
-        }
-        "next" => "It may run now: the next worker that asks gets it.".to_owned(),
-        _ => text,
+    let at = reason.at.map(|at| time::both(at, now));
+    let when = match (reason.code.as_str(), at) {
+        (_, None) => String::new(),
+        ("waits_elsewhere", Some(at)) => format!("; this shard last asked about them at {at}"),
+        ("not_before", Some(at)) => format!(", at {at}"),
+        (_, Some(at)) => format!(", until {at}"),
+    };
+    format!("{}{}{when}.", in_capital(&text), examples(reason))
+}
+
+/// Some of the jobs that the reason is about, after a colon; empty if it names none.
+fn examples(reason: &Reason) -> String {
+    let here = reason
+        .jobs
+        .iter()
+        .map(|(id, state)| format!("{} ({state})", escape::line(id)));
+    let elsewhere = reason.elsewhere.iter().map(|job| escape::line(job));
+    let some: Vec<String> = here.chain(elsewhere).collect();
+    let is_all = reason
+        .count
+        .is_none_or(|count| u64::try_from(some.len()).is_ok_and(|shown| shown >= count));
+    match (some.is_empty(), is_all) {
+        (true, _) => String::new(),
+        (false, true) => format!(": {}", some.join(", ")),
+        (false, false) => format!(": {}, ...", some.join(", ")),
     }
 }
 
@@ -250,15 +184,20 @@ mod tests {
             reasons: vec![
                 Reason {
                     count: Some(2),
+                    text: "the job waits for 2 other jobs".to_owned(),
                     jobs: vec![("u\x1b1".to_owned(), JobState::Running)],
                     ..reason("waits_for")
                 },
                 Reason {
                     count: Some(1),
+                    text: "the job waits for a job of another shard".to_owned(),
                     elsewhere: vec!["2/v1".to_owned()],
                     ..reason("waits_elsewhere")
                 },
-                reason("queue_paused"),
+                Reason {
+                    text: "the queue mail is paused".to_owned(),
+                    ..reason("queue_paused")
+                },
             ],
         };
         let told = |is_ours| {
@@ -269,11 +208,11 @@ mod tests {
         assert_eq!(
             text,
             "j1 is blocked.\n  \
-             It waits for 2 other jobs to succeed first: u\\x1b1 (running), ....\n    \
+             The job waits for 2 other jobs: u\\x1b1 (running), ....\n    \
              -> ganger job why u\\x1b1\n  \
-             It waits for a job of another shard to succeed first: 2/v1.\n    \
+             The job waits for a job of another shard: 2/v1.\n    \
              -> ganger job why 2/v1\n  \
-             The queue mail is paused: nothing is taken from it.\n    \
+             The queue mail is paused.\n    \
              -> ganger queue resume mail"
         );
         // Our own settings do not move what goes by rules of others.
@@ -289,8 +228,8 @@ mod tests {
             ..reason("moon")
         };
         assert_eq!(
-            sentence(&unknown, "q", SystemTime::UNIX_EPOCH),
-            "the moon is wrong"
+            sentence(&unknown, SystemTime::UNIX_EPOCH),
+            "The moon is wrong."
         );
         assert_eq!(next_step(&unknown, "j", "q"), None);
     }

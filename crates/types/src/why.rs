@@ -1,0 +1,325 @@
+//! Why a job is not running: the causes, each with its code for programs and its sentence for people.
+//!
+//! Every API and the command line use these codes and sentences; none has words of its own.
+
+use std::time::Duration;
+
+use crate::id::JobId;
+use crate::job::JobState;
+use crate::name::{Queue, Worker};
+use crate::reference::JobRef;
+use crate::span::show_span;
+use crate::time::Timestamp;
+
+/// The state of a job and the causes why it does not run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Explanation {
+    /// The id of the job.
+    pub job: JobId,
+    /// The state of the job.
+    pub state: JobState,
+    /// The queue of the job, which the sentences name.
+    pub queue: Queue,
+    /// The causes, most important first; one that says so if the job runs or has ended. Not empty.
+    pub reasons: Vec<Reason>,
+}
+
+/// A cause why a job does not run.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Reason {
+    /// The job waits for other jobs of its shard.
+    WaitsFor {
+        /// The number of these jobs.
+        count: u64,
+        /// Some of these jobs, as examples.
+        some: Vec<(JobId, JobState)>,
+    },
+    /// The job waits for jobs of other shards.
+    WaitsElsewhere {
+        /// The number of these jobs.
+        count: u64,
+        /// Some of these jobs, as examples.
+        some: Vec<JobRef>,
+        /// When this shard last asked those shards whether they know that it waits; the earliest of several. `None`: never.
+        asked_at: Option<Timestamp>,
+    },
+    /// The job is scheduled for later.
+    NotBefore {
+        /// When it becomes ready, on the wall clock.
+        at: Timestamp,
+        /// The attempt that failed, if this is the pause after it; 0 otherwise.
+        after_attempt: u32,
+    },
+    /// The queue of the job is paused.
+    QueuePaused,
+    /// The queue runs as many jobs as its limit allows.
+    QueueLimit {
+        /// How many jobs run now.
+        running: u64,
+        /// How many jobs may run at once.
+        limit: u32,
+    },
+    /// Other jobs of the queue go first.
+    Behind {
+        /// How many jobs go first.
+        jobs: u64,
+        /// Whether there are more than were counted.
+        more: bool,
+    },
+    /// No worker asks the queue for jobs.
+    NoWorker {
+        /// The time since a worker last asked; `None`: none has since the server started.
+        silent_for: Option<Duration>,
+    },
+    /// A worker gave the job back.
+    Released {
+        /// How often workers have given it back.
+        times: u32,
+        /// The worker that gave it back last.
+        worker: Worker,
+        /// The reason that this worker gave; may be empty.
+        reason: String,
+    },
+    /// The job runs now.
+    Runs {
+        /// The worker that has the job.
+        worker: Worker,
+        /// The number of the attempt, from 1.
+        attempt: u32,
+        /// The time until the lease expires.
+        lease_left: Duration,
+    },
+    /// The job runs under a lock of qless, which only a later call can end.
+    Locked {
+        /// The worker that has the job.
+        worker: Worker,
+        /// The number of the attempt, from 1.
+        attempt: u32,
+        /// When the lock expires, on the clock of the client that took it.
+        until: Timestamp,
+    },
+    /// The job waits for room under throttles of qless.
+    Throttled {
+        /// The names of the throttles that are full.
+        by: Vec<String>,
+    },
+    /// The job is an item of raw keys, and its lease is live.
+    KeyLeased {
+        /// The session that works on it, as the lease names it.
+        session: String,
+        /// The time until the lease expires; `None`: it never does.
+        left: Option<Duration>,
+        /// Whether the server puts the item back on its queue then.
+        goes_back: bool,
+    },
+    /// The job is an item of raw keys that a client took from its queue and has no lease for.
+    KeyTaken {
+        /// The longest time after it was taken until the server puts it back; `None`: a cleaner must do that.
+        back_after: Option<Duration>,
+    },
+    /// The job is an item of raw keys that is in no list.
+    KeyStaged {
+        /// The longest time until the server puts it on its queue; `None`: a cleaner must do that.
+        queued_after: Option<Duration>,
+    },
+    /// The job has ended.
+    Ended {
+        /// Failure group and message, or the reason of the cancellation; empty after success.
+        detail: String,
+    },
+    /// The job may run now: the next worker that asks gets it.
+    Next,
+}
+
+impl Reason {
+    /// The stable code of the cause.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::WaitsFor { .. } => "waits_for",
+            Self::WaitsElsewhere { .. } => "waits_elsewhere",
+            Self::NotBefore { .. } => "not_before",
+            Self::QueuePaused => "queue_paused",
+            Self::QueueLimit { .. } => "queue_limit",
+            Self::Behind { .. } => "behind",
+            Self::NoWorker { .. } => "no_worker",
+            Self::Released { .. } => "released",
+            Self::Runs { .. } => "runs",
+            Self::Locked { .. } => "locked",
+            Self::Throttled { .. } => "throttled",
+            Self::KeyLeased { .. } => "key_leased",
+            Self::KeyTaken { .. } => "key_taken",
+            Self::KeyStaged { .. } => "key_staged",
+            Self::Ended { .. } => "ended",
+            Self::Next => "next",
+        }
+    }
+
+    /// The cause in a sentence about a job of `queue`, lower case and without a full stop. Times of day are left to the reader's side, which
+    /// knows the time zone.
+    pub fn text(&self, queue: &Queue) -> String {
+        match self {
+            Self::WaitsFor { count: 1, .. } => "the job waits for another job".to_owned(),
+            Self::WaitsFor { count, .. } => format!("the job waits for {count} other jobs"),
+            Self::WaitsElsewhere { count: 1, .. } => {
+                "the job waits for a job of another shard".to_owned()
+            }
+            Self::WaitsElsewhere { count, .. } => {
+                format!("the job waits for {count} jobs of other shards")
+            }
+            Self::NotBefore {
+                after_attempt: 0, ..
+            } => "the job is scheduled for later".to_owned(),
+            Self::NotBefore { after_attempt, .. } => {
+                format!("attempt {after_attempt} failed, and the job waits for its next attempt")
+            }
+            Self::QueuePaused => format!("the queue {queue} is paused"),
+            Self::QueueLimit { running, limit } => {
+                format!("the queue {queue} runs {running} of at most {limit} jobs")
+            }
+            Self::Behind { jobs, more } => behind(queue, *jobs, *more),
+            Self::NoWorker { silent_for: None } => {
+                format!("no worker has asked the queue {queue} since the server started")
+            }
+            Self::NoWorker {
+                silent_for: Some(silent),
+            } => format!(
+                "no worker has asked the queue {queue} for {}",
+                whole(*silent)
+            ),
+            Self::Released {
+                times,
+                worker,
+                reason,
+            } => released(*times, worker, reason),
+            Self::Runs {
+                worker, attempt, ..
+            } => format!("worker {worker} runs attempt {attempt}"),
+            Self::Locked { worker, .. } => format!(
+                "worker {worker} runs the job under a lock of qless, which expires by that client's clock"
+            ),
+            Self::Throttled { by } => {
+                format!("the job waits for room under {}", by.join(", "))
+            }
+            Self::KeyLeased {
+                session,
+                left,
+                goes_back,
+            } => key_leased(session, *left, *goes_back),
+            Self::KeyTaken { back_after } => {
+                let next = server_or_cleaner(*back_after, "puts it back");
+                format!("the item was taken from its queue without a lease: {next}")
+            }
+            Self::KeyStaged { queued_after } => {
+                let next = server_or_cleaner(*queued_after, "puts it on its queue");
+                format!("the item is in no list: {next}")
+            }
+            Self::Ended { detail } if detail.is_empty() => "the job has ended".to_owned(),
+            Self::Ended { detail } => format!("the job has ended: {detail}"),
+            Self::Next => format!("the next worker that asks the queue {queue} gets the job"),
+        }
+    }
+}
+
+fn behind(queue: &Queue, jobs: u64, more: bool) -> String {
+    match (jobs, more) {
+        (jobs, true) => format!("at least {jobs} jobs of the queue {queue} go first"),
+        (1, false) => format!("one job of the queue {queue} goes first"),
+        (jobs, false) => format!("{jobs} jobs of the queue {queue} go first"),
+    }
+}
+
+fn released(times: u32, worker: &Worker, reason: &str) -> String {
+    let because = match reason {
+        "" => String::new(),
+        reason => format!(": {reason}"),
+    };
+    match times {
+        0 | 1 => format!("worker {worker} gave the job back{because}"),
+        times => {
+            format!("the job was given back {times} times, last by worker {worker}{because}")
+        }
+    }
+}
+
+fn key_leased(session: &str, left: Option<Duration>, goes_back: bool) -> String {
+    let Some(left) = left else {
+        return format!("{session} works on the item under a lease that never expires");
+    };
+    let next = if goes_back {
+        "then the server puts the item back on its queue"
+    } else {
+        "then a cleaner must put the item back"
+    };
+    let left = whole(left);
+    format!("{session} works on the item under a lease that expires in {left}; {next}")
+}
+
+/// Who does what next: the server within `after`, or else a cleaner of the user's.
+fn server_or_cleaner(after: Option<Duration>, does: &str) -> String {
+    match after {
+        Some(after) => format!("the server {does} within {}", whole(after)),
+        None => format!("no rule of the server applies, so a cleaner {does}"),
+    }
+}
+
+/// The duration in whole seconds, such as `1h30m`.
+fn whole(span: Duration) -> String {
+    show_span(Duration::from_secs(span.as_secs()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sentence_names_numbers_workers_and_what_happens_next() {
+        let seconds = |count| Some(Duration::from_secs(count));
+        let worker = Worker::from_static("w1");
+        let queue = Queue::from_static("mail");
+        let behind = |jobs, more| Reason::Behind { jobs, more };
+        let released = |times, reason: &str| Reason::Released {
+            times,
+            worker: worker.clone(),
+            reason: reason.to_owned(),
+        };
+        let leased = |left, goes_back| Reason::KeyLeased {
+            session: "s1".to_owned(),
+            left,
+            goes_back,
+        };
+        for (reason, text) in [
+            (behind(1, false), "one job of the queue mail goes first"),
+            (
+                behind(5, true),
+                "at least 5 jobs of the queue mail go first",
+            ),
+            (released(1, ""), "worker w1 gave the job back"),
+            (
+                released(2, "no disk"),
+                "the job was given back 2 times, last by worker w1: no disk",
+            ),
+            (
+                leased(None, false),
+                "s1 works on the item under a lease that never expires",
+            ),
+            (
+                leased(seconds(9), true),
+                "s1 works on the item under a lease that expires in 9s; then the server puts the item back on its queue",
+            ),
+            (
+                Reason::KeyTaken {
+                    back_after: seconds(30),
+                },
+                "the item was taken from its queue without a lease: the server puts it back within 30s",
+            ),
+            (
+                Reason::NoWorker {
+                    silent_for: seconds(70),
+                },
+                "no worker has asked the queue mail for 1m10s",
+            ),
+        ] {
+            assert_eq!(reason.text(&queue), text, "{}", reason.code());
+        }
+    }
+}
