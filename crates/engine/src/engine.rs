@@ -221,7 +221,7 @@ impl Engine {
     /// does it too. A host does it before it looks up what the command names: jobs may end here. A change of
     /// settings brings no time of its callers, so nothing falls due by it.
     pub fn settle_callers_clock(&mut self, now: Now, command: &Command, out: &mut Effects) {
-        if is_setting(command) {
+        if command.is_setting() {
             return;
         }
         let Some(space) = command
@@ -416,14 +416,6 @@ impl Engine {
     pub fn is_live(&self, key: JobKey) -> bool {
         self.jobs.get(key).is_some()
     }
-}
-
-/// Whether a command changes settings only, and is given at the server's time in every namespace.
-fn is_setting(command: &Command) -> bool {
-    matches!(
-        command,
-        Command::ConfigureQueue(_) | Command::ForgetQueue(_) | Command::ConfigureNamespace(_)
-    )
 }
 
 /// Looking things up, and making them when they are first used.

@@ -37,7 +37,6 @@ use ganger_store::{Opened, Reader, Repeated};
 use ganger_types::{Due, Elapsed, Epoch, Meta, Now};
 
 pub use self::pop::UndeliveredElement;
-pub(crate) use self::request::bytes_of;
 pub use self::request::{CallReply, Output, QueueGauge, Request, Ticket, WaiterId};
 pub use self::store_executor::{ReloadedEngine, StoreExecutor, StoreReport, StoreTask};
 

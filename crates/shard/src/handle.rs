@@ -17,7 +17,7 @@ use tokio::sync::{oneshot, watch};
 
 use crate::admission::AdmissionControl;
 use crate::clock::Clock;
-use crate::core::{Request, UndeliveredElement, WaiterId, bytes_of};
+use crate::core::{Request, UndeliveredElement, WaiterId};
 use crate::events::{Hub, Subscription};
 use crate::message_listener::{Listener, MessageListener};
 use crate::metrics::{MetricsSnapshot, Numbers};
@@ -101,7 +101,7 @@ impl Handle {
     }
 
     async fn call_with(&self, command: Command, at: Option<Timestamp>) -> Result<Reply, CallError> {
-        let permit = self.shared.admission.enter(1, bytes_of(&command))?;
+        let permit = self.shared.admission.enter(1, command.bytes())?;
         let origin = match &command {
             Command::Lease(lease) => Some(self.origin(lease)),
             _ => None,
@@ -125,7 +125,7 @@ impl Handle {
         &self,
         commands: Vec<Command>,
     ) -> Result<Vec<Result<Reply, CallError>>, CallError> {
-        let bytes = commands.iter().map(bytes_of).sum();
+        let bytes = commands.iter().map(Command::bytes).sum();
         let permit = self.shared.admission.enter(commands.len(), bytes)?;
         let (answer, answered) = oneshot::channel();
         let ticket = Channel::CallAll(answer, permit);

@@ -76,15 +76,7 @@ pub(crate) struct Moment {
 impl Moment {
     /// Changes of settings do not carry their callers' time.
     fn brings_no_time(&self) -> bool {
-        let is_setting = |one: &Applied| {
-            matches!(
-                one.command,
-                Command::ConfigureQueue(_)
-                    | Command::ForgetQueue(_)
-                    | Command::ConfigureNamespace(_)
-            )
-        };
-        !self.applied.is_empty() && self.applied.iter().all(is_setting)
+        !self.applied.is_empty() && self.applied.iter().all(|one| one.command.is_setting())
     }
 }
 

@@ -1,5 +1,7 @@
 //! Commands: requests to change state, imperative verb, fields in domain units.
 
+mod class;
+
 use std::time::Duration;
 
 use bytes::Bytes;

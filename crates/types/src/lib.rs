@@ -28,7 +28,6 @@ pub mod span;
 pub mod states;
 pub mod statistics;
 pub mod time;
-mod whose;
 pub mod why;
 
 pub use bytes::Bytes;

@@ -6,7 +6,7 @@ use ganger_types::query::Query;
 use ganger_types::{Command, Elapsed, Namespace, Now, Rejection, Reply, Timestamp};
 
 use super::Core;
-use super::request::{CallReply, QueueGauge, Request, Ticket, is_setting};
+use super::request::{CallReply, QueueGauge, Request, Ticket};
 use super::turn::Turn;
 use crate::CallError;
 
@@ -162,7 +162,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         at: Option<Timestamp>,
     ) -> Result<Now, CallError> {
         let engine = &self.live().engine;
-        let is_callers = !is_setting(command)
+        let is_callers = !command.is_setting()
             && command
                 .namespace()
                 .is_some_and(|namespace| engine.runs_on_callers_clock(namespace));

@@ -3,11 +3,10 @@
 use std::time::Duration;
 
 use ganger_store::StoredJob;
-use ganger_types::command::{Held, Lease, NewInput, NewJob};
-use ganger_types::keys::KeyCall;
+use ganger_types::command::{Held, Lease};
 use ganger_types::{
-    Bytes, Carried, Command, Event, ImportRecord, JobId, KeyWait, Message, Namespace, OutboxRecord,
-    Popped, QlessMessage, Queue, QueueCounts, Reply, RequestId, Timestamp,
+    Command, Event, JobId, KeyWait, Namespace, Popped, QlessMessage, Queue, QueueCounts, Reply,
+    RequestId, Timestamp,
 };
 
 use super::pop::UndeliveredElement;
@@ -132,66 +131,4 @@ pub enum Output<T> {
     Messages(Vec<(Namespace, QlessMessage)>),
     /// Messages for other shards have come to wait.
     Outbox,
-}
-
-/// Whether a command moves no jobs by itself, so that it needs no time of its own.
-pub(super) fn is_setting(command: &Command) -> bool {
-    matches!(
-        command,
-        Command::ConfigureQueue(_) | Command::ForgetQueue(_) | Command::ConfigureNamespace(_)
-    )
-}
-
-/// Whether a command brings new work, which a full device refuses (`rel D9`).
-pub(super) fn is_new_work(command: &Command) -> bool {
-    match command {
-        Command::Enqueue(_)
-        | Command::PutSchedule(_)
-        | Command::Prepare(_)
-        | Command::Import(_) => true,
-        Command::Keys(cmd) => cmd.calls.iter().any(KeyCall::is_new),
-        Command::Qless(call) => call.request.is_new(),
-        _ => false,
-    }
-}
-
-/// Bytes of payloads that a command carries, to bound what is in flight.
-pub(crate) fn bytes_of(command: &Command) -> usize {
-    match command {
-        Command::Enqueue(cmd) => bytes_of_jobs(&cmd.jobs),
-        Command::Prepare(part) => bytes_of_jobs(&part.jobs),
-        Command::Receive(cmd) => cmd.messages.iter().map(bytes_of_message).sum(),
-        Command::Complete(cmd) => {
-            let next = cmd.next.as_ref().and_then(|next| next.payload.as_ref());
-            cmd.result.as_ref().map_or(0, Bytes::len) + next.map_or(0, Bytes::len)
-        }
-        Command::Renew(cmd) => cmd.payload.as_ref().map_or(0, Bytes::len),
-        Command::Alter(cmd) => cmd.payload.as_ref().map_or(0, Bytes::len),
-        Command::AppendLog(cmd) => cmd.bytes.len(),
-        Command::PutSchedule(cmd) => cmd.schedule.payload.len(),
-        Command::Keys(cmd) => cmd.calls.iter().map(KeyCall::bytes).sum(),
-        Command::Qless(call) => call.request.bytes(),
-        Command::Import(cmd) => cmd.records.iter().map(ImportRecord::bytes).sum(),
-        _ => 0,
-    }
-}
-
-fn bytes_of_jobs(jobs: &[NewJob]) -> usize {
-    let of_input = |input: &NewInput| match input {
-        NewInput::Value(bytes) => bytes.len(),
-        NewInput::Result(_) => 0,
-    };
-    jobs.iter()
-        .map(|job| job.payload.len() + job.inputs.iter().map(of_input).sum::<usize>())
-        .sum()
-}
-
-fn bytes_of_message(record: &OutboxRecord) -> usize {
-    match &record.message {
-        Message::Ended {
-            result: Carried::Bytes(bytes),
-            ..
-        } => bytes.len(),
-        _ => 0,
-    }
 }

@@ -14,7 +14,7 @@ use std::time::Duration;
 use ganger_store::{Line, Reader, Repeated, Reserve};
 use ganger_types::{Command, Elapsed, Now};
 
-use super::request::{Request, Ticket, is_new_work};
+use super::request::{Request, Ticket};
 use super::{Core, Stage};
 use crate::CallError;
 
@@ -62,7 +62,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
 
     /// Refuses what a device that is nearly full, or full, cannot take.
     pub(super) fn refuse_if_full(&self, command: &Command) -> Result<(), CallError> {
-        if is_new_work(command) && self.is_full() || !self.may_apply(command) {
+        if command.is_new_work() && self.is_full() || !self.may_apply(command) {
             return Err(self.full());
         }
         Ok(())
@@ -70,7 +70,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
 
     /// Whether a command may be applied as far as the device is concerned.
     pub(super) fn may_apply(&self, command: &Command) -> bool {
-        !self.is_write_stopped() || is_read(command)
+        !self.is_write_stopped() || command.is_read()
     }
 
     /// The refusal.
@@ -180,14 +180,5 @@ impl<R: Reader, T: Ticket> Core<R, T> {
             return None;
         }
         Some(request)
-    }
-}
-
-/// Whether a command only looks.
-fn is_read(command: &Command) -> bool {
-    match command {
-        Command::Query(_) => true,
-        Command::Keys(cmd) => cmd.calls.iter().all(|call| call.look().is_some()),
-        _ => false,
     }
 }

@@ -1,0 +1,219 @@
+//! What a command is as a whole: its namespace, the size of what it brings, and the class that decides whether a full
+//! device refuses it and whether it brings a time of its own.
+//!
+//! Each list names every command, so that a new one does not compile before somebody has decided.
+
+use bytes::Bytes;
+
+use super::{Command, NewInput, NewJob};
+use crate::import::ImportRecord;
+use crate::keys::KeyCall;
+use crate::name::Namespace;
+use crate::peer::{Carried, Message, OutboxRecord};
+use crate::query::Query;
+
+/// The class of a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Class {
+    /// Reads only.
+    Read,
+    /// Changes settings only: moves no job and brings no time of its callers.
+    Setting,
+    /// Brings new work, which a full device refuses (`rel D9`).
+    NewWork,
+    /// Moves on, ends, changes or removes what is there.
+    Progress,
+}
+
+impl Command {
+    /// Whether the command changes settings only. It moves no job by itself, so it needs no time of its callers.
+    pub fn is_setting(&self) -> bool {
+        self.class() == Class::Setting
+    }
+
+    /// Whether the command brings new work, which a full device refuses (`rel D9`).
+    pub fn is_new_work(&self) -> bool {
+        self.class() == Class::NewWork
+    }
+
+    /// Whether the command only reads.
+    pub fn is_read(&self) -> bool {
+        self.class() == Class::Read
+    }
+
+    fn class(&self) -> Class {
+        let new_work_if = |is_new| {
+            if is_new {
+                Class::NewWork
+            } else {
+                Class::Progress
+            }
+        };
+        match self {
+            Self::Query(_) => Class::Read,
+            Self::ConfigureQueue(_) | Self::ForgetQueue(_) | Self::ConfigureNamespace(_) => {
+                Class::Setting
+            }
+            Self::Enqueue(_) | Self::PutSchedule(_) | Self::Prepare(_) | Self::Import(_) => {
+                Class::NewWork
+            }
+            Self::Keys(cmd) if cmd.calls.iter().all(|call| call.look().is_some()) => Class::Read,
+            Self::Keys(cmd) => new_work_if(cmd.calls.iter().any(KeyCall::is_new)),
+            Self::Qless(cmd) => new_work_if(cmd.request.is_new()),
+            Self::Lease(_)
+            | Self::Renew(_)
+            | Self::Complete(_)
+            | Self::Fail(_)
+            | Self::Release(_)
+            | Self::AppendLog(_)
+            | Self::Cancel(_)
+            | Self::Retry(_)
+            | Self::TimeOut(_)
+            | Self::Delete(_)
+            | Self::Retire(_)
+            | Self::Alter(_)
+            | Self::AddDependencies(_)
+            | Self::RemoveDependencies(_)
+            | Self::RemoveSchedule(_)
+            | Self::RunSchedule(_)
+            | Self::DeregisterWorker(_)
+            | Self::Reserve(_)
+            | Self::Decide(_)
+            | Self::Receive(_)
+            | Self::Confirm(_)
+            | Self::Reconcile(_) => Class::Progress,
+        }
+    }
+
+    /// Bytes of payloads, results, logs and values that the command carries; they bound what is in flight.
+    pub fn bytes(&self) -> usize {
+        let length = |bytes: &Option<Bytes>| bytes.as_ref().map_or(0, Bytes::len);
+        match self {
+            Self::Enqueue(cmd) => cmd.jobs.iter().map(NewJob::bytes).sum(),
+            Self::Prepare(part) => part.jobs.iter().map(NewJob::bytes).sum(),
+            Self::Receive(cmd) => cmd.messages.iter().map(bytes_of_message).sum(),
+            Self::Complete(cmd) => {
+                let next = cmd.next.as_ref().map_or(0, |next| length(&next.payload));
+                length(&cmd.result) + next
+            }
+            Self::Renew(cmd) => length(&cmd.payload),
+            Self::Alter(cmd) => length(&cmd.payload),
+            Self::AppendLog(cmd) => cmd.bytes.len(),
+            Self::PutSchedule(cmd) => cmd.schedule.payload.len(),
+            Self::Keys(cmd) => cmd.calls.iter().map(KeyCall::bytes).sum(),
+            Self::Qless(cmd) => cmd.request.bytes(),
+            Self::Import(cmd) => cmd.records.iter().map(ImportRecord::bytes).sum(),
+            Self::Lease(_)
+            | Self::Fail(_)
+            | Self::Release(_)
+            | Self::Cancel(_)
+            | Self::Retry(_)
+            | Self::TimeOut(_)
+            | Self::Delete(_)
+            | Self::Retire(_)
+            | Self::AddDependencies(_)
+            | Self::RemoveDependencies(_)
+            | Self::ConfigureQueue(_)
+            | Self::ForgetQueue(_)
+            | Self::ConfigureNamespace(_)
+            | Self::RemoveSchedule(_)
+            | Self::RunSchedule(_)
+            | Self::DeregisterWorker(_)
+            | Self::Reserve(_)
+            | Self::Decide(_)
+            | Self::Confirm(_)
+            | Self::Reconcile(_)
+            | Self::Query(_) => 0,
+        }
+    }
+
+    /// The namespace whose clock the command runs by; `None` if that is the server's in any case.
+    pub fn namespace(&self) -> Option<&Namespace> {
+        Some(match self {
+            Self::Enqueue(cmd) => &cmd.namespace,
+            Self::Lease(cmd) => &cmd.namespace,
+            Self::Renew(cmd) => &cmd.held.namespace,
+            Self::Complete(cmd) => &cmd.held.namespace,
+            Self::Fail(cmd) => &cmd.held.namespace,
+            Self::Release(cmd) => &cmd.held.namespace,
+            Self::AppendLog(cmd) => &cmd.held.namespace,
+            Self::Cancel(cmd) => &cmd.namespace,
+            Self::Retry(cmd) => &cmd.namespace,
+            Self::TimeOut(cmd) => &cmd.namespace,
+            Self::Delete(cmd) => &cmd.namespace,
+            Self::Alter(cmd) => &cmd.namespace,
+            Self::AddDependencies(cmd) => &cmd.namespace,
+            Self::RemoveDependencies(cmd) => &cmd.namespace,
+            Self::ConfigureQueue(cmd) => &cmd.namespace,
+            Self::ForgetQueue(cmd) => &cmd.namespace,
+            Self::ConfigureNamespace(cmd) => &cmd.namespace,
+            Self::PutSchedule(cmd) => &cmd.schedule.namespace,
+            Self::RemoveSchedule(cmd) => &cmd.namespace,
+            Self::RunSchedule(cmd) => &cmd.namespace,
+            Self::DeregisterWorker(cmd) => &cmd.namespace,
+            Self::Query(query) => return query.namespace(),
+            // Other shards know nothing of callers' clocks: what they say is of the whole shard. Raw keys live by the
+            // server's clock in every namespace, and a call of qless has its caller's time in it.
+            Self::Keys(_)
+            | Self::Qless(_)
+            | Self::Import(_)
+            | Self::Retire(_)
+            | Self::Reserve(_)
+            | Self::Prepare(_)
+            | Self::Decide(_)
+            | Self::Receive(_)
+            | Self::Confirm(_)
+            | Self::Reconcile(_) => return None,
+        })
+    }
+}
+
+impl NewJob {
+    /// Bytes of the payload and of the inputs that are given as values.
+    fn bytes(&self) -> usize {
+        let of_input = |input: &NewInput| match input {
+            NewInput::Value(bytes) => bytes.len(),
+            NewInput::Result(_) => 0,
+        };
+        self.payload.len() + self.inputs.iter().map(of_input).sum::<usize>()
+    }
+}
+
+fn bytes_of_message(record: &OutboxRecord) -> usize {
+    match &record.message {
+        Message::Ended {
+            result: Carried::Bytes(bytes),
+            ..
+        } => bytes.len(),
+        _ => 0,
+    }
+}
+
+impl Query {
+    /// The namespace that is asked about; `None` if it is the whole shard.
+    pub fn namespace(&self) -> Option<&Namespace> {
+        match self {
+            Self::Queues(namespace, ..)
+            | Self::Queue(namespace, _)
+            | Self::Workers(namespace)
+            | Self::FailureGroups(namespace)
+            | Self::TopTags(namespace, ..)
+            | Self::Tracked(namespace)
+            | Self::Schedules(namespace)
+            | Self::Schedule(namespace, _)
+            | Self::ScheduleTimes(namespace, _, _)
+            | Self::Statistics(namespace, ..)
+            | Self::SubmissionAnswer(namespace, _)
+            | Self::Guest(namespace, _)
+            | Self::Given(namespace, _)
+            | Self::Why(namespace, _) => Some(namespace),
+            Self::Guests(query) => Some(&query.namespace),
+            Self::Namespaces
+            | Self::Peers
+            | Self::Outbox(..)
+            | Self::Waits(_)
+            | Self::Undecided
+            | Self::Audit => None,
+        }
+    }
+}
