@@ -5,7 +5,7 @@
 //! Marks and leases lead straight to the few jobs they name; other filters are judged from the front
 //! of each record, after its checksum.
 
-use ganger_store::encoding::Glance;
+use ganger_store::encoding::JobHeader;
 use ganger_store::{Page, StoredJob, select};
 use ganger_types::query::JobQuery;
 use ganger_types::{JobKey, JobRecord, JobState, JobStates};
@@ -169,7 +169,7 @@ impl<'a> Listing<'a> {
         let at = place(key);
         let content = open(table, &at, sealed)?;
         let front =
-            Glance::of(content).map_err(|error| Fault::unreadable(table, show(&at), &error))?;
+            JobHeader::of(content).map_err(|error| Fault::unreadable(table, show(&at), &error))?;
         if !select::may_match(self.query, &front) {
             return Ok(None);
         }

@@ -48,19 +48,19 @@ impl Record for Header {
         out.flag(self.has_turns);
     }
 
-    fn read(version: u8, from: &mut Cursor<'_>) -> Result<Self, DecodeError> {
+    fn read(from: &mut Cursor<'_>) -> Result<Self, DecodeError> {
         Ok(Self {
             shard: from.text()?.to_owned(),
             identity: from.raw(16)?.try_into().expect("sixteen bytes were taken"),
             epoch: Epoch(from.number()?),
             sequence: from.number()?,
-            meta: Meta::read(Meta::VERSION, from)?,
+            meta: from.in_version(Meta::VERSION, Meta::read)?,
             counts: Counts {
                 jobs: from.number()?,
                 leases: from.number()?,
                 finished: from.number()?,
             },
-            has_turns: version > 1 && from.flag()?,
+            has_turns: from.version() > 1 && from.flag()?,
         })
     }
 }

@@ -1,4 +1,4 @@
-//! The bytes of records: versioned, compact, written by hand.
+//! The bytes of records: versioned and compact, made from one list of the fields of each type ([`field`]).
 //!
 //! A record is one version byte and its fields: whole numbers as varints, byte strings with their
 //! length before them, absent fields as a bit in a set. Reading never panics and never allocates more
@@ -6,19 +6,14 @@
 //! CRC-32C over its place and its bytes follows it, and is verified before anything is read.
 
 #[cfg(test)]
-mod arbitrary;
-#[cfg(test)]
-mod arbitrary_commit;
-#[cfg(test)]
-mod arbitrary_qless;
-#[cfg(test)]
-mod arbitrary_shards;
-mod changes;
+mod any;
+mod attempt;
 mod commit;
 mod cursor;
-mod failure;
+mod field;
 mod history;
 mod idempotency;
+mod input;
 mod job;
 mod lease;
 mod new_job;
@@ -26,19 +21,16 @@ mod part;
 mod peer;
 mod policy;
 mod qless;
-mod qless_key;
 mod queue;
-mod raw_key;
 mod schedule;
 mod seal;
-mod statistics;
-mod submission;
+mod small;
 #[cfg(test)]
 mod tests;
 mod writer;
 
 pub use cursor::{Cursor, DecodeError};
-pub use job::Glance;
+pub use job::JobHeader;
 pub use seal::{SEAL_BYTES, seal, unseal};
 pub use writer::Writer;
 
@@ -52,11 +44,11 @@ pub trait Record: Sized {
     /// Writes the fields.
     fn write(&self, out: &mut Writer<'_>);
 
-    /// Reads the fields as `version` wrote them.
+    /// Reads the fields as [`Cursor::version`] wrote them.
     ///
     /// # Errors
     /// If the bytes are not such a record.
-    fn read(version: u8, from: &mut Cursor<'_>) -> Result<Self, DecodeError>;
+    fn read(from: &mut Cursor<'_>) -> Result<Self, DecodeError>;
 }
 
 /// Appends the stored form of `record` to `out`.

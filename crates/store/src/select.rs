@@ -4,7 +4,7 @@ use ganger_types::limits::PAGE_JOBS_MAX;
 use ganger_types::query::JobQuery;
 use ganger_types::{JobRecord, JobState};
 
-use crate::encoding::Glance;
+use crate::encoding::JobHeader;
 use crate::reader::StoredJob;
 
 /// How many jobs a page of `query` may have.
@@ -70,7 +70,7 @@ pub fn failed_group(record: &JobRecord) -> Option<&ganger_types::Group> {
 }
 
 /// Whether a record with this front may match at all; `true` is not yet a match.
-pub fn may_match(query: &JobQuery, front: &Glance<'_>) -> bool {
+pub fn may_match(query: &JobQuery, front: &JobHeader<'_>) -> bool {
     // A leased job is stored in the state it was leased from.
     let may_run = query.states.contains(JobState::Running) && !front.state.is_terminal();
     (may_run || query.states.contains(front.state))

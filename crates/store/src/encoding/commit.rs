@@ -4,83 +4,21 @@
 //! kind and its fields, one after the other; a record among them has its version before it, as where it is stored by
 //! itself. Nothing is written twice or put together first: the bytes go straight to the buffer at hand.
 
-use ganger_types::{
-    Bytes, Change, Commit, Epoch, Graph, Group, IdempotencyKey, InputRow, JobId, JobKey, Meta,
-    Namespace, QlessKey, Queue, ScheduleId, ShardId, Tag, Timestamp, UniqueKey,
-};
+use ganger_types::{Change, Commit, Meta};
 
-use super::peer::{read_shard, write_shard};
-use super::qless_key::{read_key, write_key};
-use super::{Cursor, DecodeError, Record, Writer};
+use super::Record;
+use super::field::{Versioned, choice, fields, record};
 
 // The fields of the counters stand there without a version: theirs is the commit's.
 const _: () = assert!(Meta::VERSION == 1, "raise the version of `Commit` too");
 
-impl Record for Commit {
-    const WHAT: &'static str = "commit";
-
-    fn write(&self, out: &mut Writer<'_>) {
-        out.number(self.epoch.0);
-        out.number(self.sequence);
-        self.meta.write(out);
-        out.length(self.changes.len());
-        for change in &self.changes {
-            write_change(out, change);
-        }
-    }
-
-    fn read(_version: u8, from: &mut Cursor<'_>) -> Result<Self, DecodeError> {
-        Ok(Self {
-            epoch: Epoch(from.number()?),
-            sequence: from.number()?,
-            meta: Meta::read(Meta::VERSION, from)?,
-            changes: from.list(read_change)?,
-        })
-    }
-}
-
-/// Makes the writer and the reader of changes from one list of their numbers and fields, so that the two cannot
-/// differ. The names of the fields of a variant without names are for people only.
-macro_rules! changes {
-    ($($number:literal $variant:ident $fields:tt)*) => {
-        fn write_change(out: &mut Writer<'_>, change: &Change) {
-            match change {$(
-                Change::$variant $fields => {
-                    out.byte($number);
-                    changes!(@write out $fields);
-                }
-            )*}
-        }
-
-        fn read_change(from: &mut Cursor<'_>) -> Result<Change, DecodeError> {
-            Ok(match from.byte()? {
-                $($number => {
-                    changes!(@read from $fields);
-                    Change::$variant $fields
-                })*
-                _ => return Err(from.error("has a change that this program does not know")),
-            })
-        }
-    };
-    (@write $out:ident ($($field:ident),*)) => {
-        $($field.put($out);)*
-    };
-    (@write $out:ident {$($field:ident),*}) => {
-        $($field.put($out);)*
-    };
-    (@read $from:ident ($($field:ident),*)) => {
-        $(let $field = Field::take($from)?;)*
-    };
-    (@read $from:ident {$($field:ident),*}) => {
-        $(let $field = Field::take($from)?;)*
-    };
-}
+record!("commit", version 1, Commit { epoch, sequence, meta, changes });
 
 // A number, once given, keeps its meaning and its fields; a new kind of change takes the next one.
-changes! {
+choice!(Change, "has a change that this program does not know" {
     1 PutJob(record)
     2 PutPayload { key, payload }
-    3 PutInput(row)
+    3 PutInput(row as Versioned)
     4 RemoveInput { job, slot }
     5 PutLease(record)
     6 RemoveLease(key)
@@ -117,84 +55,20 @@ changes! {
     37 RemoveElement(list, place)
     38 PutQless(namespace, row)
     39 RemoveQless(namespace, key)
-}
-
-/// What a change is made of. Its type alone says how it is written.
-trait Field: Sized {
-    fn put(&self, out: &mut Writer<'_>);
-
-    fn take(from: &mut Cursor<'_>) -> Result<Self, DecodeError>;
-}
-
-impl<R: Record> Field for Box<R> {
-    fn put(&self, out: &mut Writer<'_>) {
-        out.record(&**self);
-    }
-
-    fn take(from: &mut Cursor<'_>) -> Result<Self, DecodeError> {
-        from.record().map(Self::new)
-    }
-}
-
-impl<F: Field> Field for Option<F> {
-    fn put(&self, out: &mut Writer<'_>) {
-        out.option(self.as_ref(), |out, field| field.put(out));
-    }
-
-    fn take(from: &mut Cursor<'_>) -> Result<Self, DecodeError> {
-        from.option(F::take)
-    }
-}
-
-/// The other fields: how each is written, and how it is read.
-macro_rules! fields {
-    ($($field:ty: $write:expr, $read:expr;)*) => {$(
-        impl Field for $field {
-            fn put(&self, out: &mut Writer<'_>) {
-                let write: fn(&mut Writer<'_>, &Self) = $write;
-                write(out, self);
-            }
-
-            fn take(from: &mut Cursor<'_>) -> Result<Self, DecodeError> {
-                let read: fn(&mut Cursor<'_>) -> Result<Self, DecodeError> = $read;
-                read(from)
-            }
-        }
-    )*};
-}
-
-fields! {
-    u32: |out, it| out.number(u64::from(*it)), |from| from.small();
-    u64: |out, it| out.number(*it), |from| from.number();
-    i64: |out, it| out.signed(*it), |from| from.signed();
-    JobKey: |out, it| out.number(it.0), |from| from.number().map(Self);
-    Timestamp: |out, it| out.number(it.0), |from| from.number().map(Self);
-    Bytes: |out, it| out.bytes(it), |from| from.bytes().map(Self::copy_from_slice);
-    InputRow: |out, it| out.record(it), |from| from.record();
-    ShardId: write_shard, read_shard;
-    QlessKey: write_key, read_key;
-    JobId: |out, it| out.bytes(it.as_bytes()), |from| from.name(Self::new);
-    Namespace: |out, it| out.bytes(it.as_bytes()), |from| from.name(Self::new);
-    Queue: |out, it| out.bytes(it.as_bytes()), |from| from.name(Self::new);
-    ScheduleId: |out, it| out.bytes(it.as_bytes()), |from| from.name(Self::new);
-    UniqueKey: |out, it| out.bytes(it.as_bytes()), |from| from.name(Self::new);
-    IdempotencyKey: |out, it| out.bytes(it.as_bytes()), |from| from.name(Self::new);
-    Tag: |out, it| out.bytes(it.as_bytes()), |from| from.name(Self::new);
-    Group: |out, it| out.bytes(it.as_bytes()), |from| from.name(Self::new);
-    Graph: |out, it| out.bytes(it.as_bytes()), |from| from.name(Self::new);
-}
+});
 
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
 
-    use ganger_types::{Elapsed, Position};
+    use ganger_types::{Bytes, Elapsed, Epoch, JobKey, Namespace, Position, QlessKey, Timestamp};
     use proptest::prelude::*;
     use proptest::strategy::ValueTree;
     use proptest::test_runner::TestRunner;
 
-    use super::super::arbitrary_commit::{change, commit_of};
-    use super::super::{decode, encode};
+    use super::super::any::Any;
+    use super::super::field::Field;
+    use super::super::{Cursor, Writer, decode, encode};
     use super::*;
 
     const UNKNOWN: &str = "has a change that this program does not know";
@@ -248,7 +122,7 @@ mod tests {
     /// Numbers that the reader knows.
     fn known() -> BTreeSet<u8> {
         let is_known = |number: &u8| {
-            let read = read_change(&mut Cursor::new(&[*number], Commit::WHAT));
+            let read = Change::take(&mut Cursor::new(&[*number], Commit::WHAT));
             read.expect_err("no change is without fields").why != UNKNOWN
         };
         (0..=u8::MAX).filter(is_known).collect()
@@ -257,14 +131,14 @@ mod tests {
     #[test]
     fn every_kind_of_change_is_tried_and_has_its_number() {
         let mut runner = TestRunner::deterministic();
-        let (changes, mut tried) = (change(), BTreeSet::new());
+        let (changes, mut tried) = (Change::any(), BTreeSet::new());
         for _ in 0..2_000 {
             let change = changes
                 .new_tree(&mut runner)
                 .expect("any will do")
                 .current();
             let mut out = Vec::new();
-            write_change(&mut Writer::new(&mut out), &change);
+            change.put(&mut Writer::new(&mut out));
             assert_eq!(out[0], number(&change), "{change:?}");
             tried.insert(out[0]);
         }
@@ -328,7 +202,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_cut_and_no_changed_byte_makes_the_reader_panic(
-            commit in commit_of(3),
+            commit in Commit::any(),
             flip in 1..=u8::MAX,
         ) {
             let mut bytes = encode(&commit);

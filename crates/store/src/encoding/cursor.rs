@@ -23,6 +23,8 @@ pub struct Cursor<'a> {
     rest: &'a [u8],
     whole: usize,
     what: &'static str,
+    version: u8,
+    origin: u64,
 }
 
 impl<'a> Cursor<'a> {
@@ -32,6 +34,8 @@ impl<'a> Cursor<'a> {
             rest: bytes,
             whole: bytes.len(),
             what,
+            version: 0,
+            origin: 0,
         }
     }
 
@@ -108,12 +112,22 @@ impl<'a> Cursor<'a> {
         Ok((value >> 1).cast_signed() ^ -((value & 1).cast_signed()))
     }
 
-    /// A number near another.
+    /// A number near which others of the record lie.
     ///
     /// # Errors
     /// See [`Cursor::number`].
-    pub fn near(&mut self, other: u64) -> Result<u64, DecodeError> {
-        Ok(other.wrapping_add(self.signed()?.cast_unsigned()))
+    pub(super) fn origin(&mut self) -> Result<u64, DecodeError> {
+        self.origin = self.number()?;
+        Ok(self.origin)
+    }
+
+    /// A number near the origin.
+    ///
+    /// # Errors
+    /// See [`Cursor::number`].
+    pub(super) fn near(&mut self) -> Result<u64, DecodeError> {
+        let difference = self.signed()?.cast_unsigned();
+        Ok(self.origin.wrapping_add(difference))
     }
 
     /// Bytes of a known length.
@@ -217,11 +231,31 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// The version before a record's fields.
+    /// The version of the record whose fields are being read; 0 outside of records.
+    pub fn version(&self) -> u8 {
+        self.version
+    }
+
+    /// Reads fields in the layout of a version that stands elsewhere, or that the caller knows.
+    ///
+    /// # Errors
+    /// As what is read.
+    pub fn in_version<T>(
+        &mut self,
+        version: u8,
+        read: impl FnOnce(&mut Self) -> Result<T, DecodeError>,
+    ) -> Result<T, DecodeError> {
+        let outer = std::mem::replace(&mut self.version, version);
+        let value = read(self);
+        self.version = outer;
+        value
+    }
+
+    /// The version byte before a record's fields.
     ///
     /// # Errors
     /// If it is none, or one yet to come.
-    pub fn version<R: Record>(&mut self) -> Result<u8, DecodeError> {
+    pub(super) fn version_of<R: Record>(&mut self) -> Result<u8, DecodeError> {
         let version = self.byte()?;
         if version == 0 || version > R::VERSION {
             return Err(self.error("has a version that this program does not know"));
@@ -237,8 +271,8 @@ impl<'a> Cursor<'a> {
     pub fn record<R: Record>(&mut self) -> Result<R, DecodeError> {
         let outer = std::mem::replace(&mut self.what, R::WHAT);
         let record = self
-            .version::<R>()
-            .and_then(|version| R::read(version, self));
+            .version_of::<R>()
+            .and_then(|version| self.in_version(version, R::read));
         self.what = outer;
         record
     }

@@ -3,123 +3,70 @@
 //! Version 1 had a number and an id for each job; version 2 has runs of them.
 
 use ganger_types::{
-    Graph, IdTag, IdempotencyKey, IdempotencyRecord, JobId, JobKey, Namespace, SubmissionAnswer,
-    SubmittedJobs, SubmittedRun, Timestamp,
+    IdempotencyRecord, JobId, JobKey, SubmissionAnswer, SubmittedJobs, SubmittedRun,
 };
 
-use super::cursor::{Cursor, DecodeError};
-use super::{Record, Writer};
+use super::field::{Bits, Field, choice, fields, record};
+use super::part::{ID_TAGS, MADE_KEYS};
+use super::{Cursor, DecodeError, Writer};
 
-/// A made id has room for numbers and marks below these.
-const MADE_KEYS: u64 = 1 << 40;
-const ID_TAGS: u32 = 1 << 20;
+record!("idempotency key", version 2, IdempotencyRecord { namespace, key, answer });
 
-const MADE: u8 = 1;
-const GIVEN: u8 = 2;
-const OTHER: u8 = 3;
+fields!(SubmissionAnswer { fingerprint as Bits, jobs, graph, until });
 
-impl Record for IdempotencyRecord {
-    const VERSION: u8 = 2;
-    const WHAT: &'static str = "idempotency key";
+choice!(SubmittedRun, "has jobs of an unknown form" {
+    1 Made { first, count, tag }
+    2 Given { first, count }
+    3 Other(key, id)
+});
 
-    fn write(&self, out: &mut Writer<'_>) {
-        out.bytes(self.namespace.as_bytes());
-        out.bytes(self.key.as_bytes());
-        out.raw(&self.answer.fingerprint.to_le_bytes());
-        out.length(self.answer.jobs.runs().len());
-        for run in self.answer.jobs.runs() {
-            write_run(run, out);
-        }
-        out.option(self.answer.graph.as_ref(), |out, graph| {
-            out.bytes(graph.as_bytes());
-        });
-        out.number(self.answer.until.0);
+impl Field for SubmittedJobs {
+    fn put(&self, out: &mut Writer<'_>) {
+        out.length(self.runs().len());
+        self.runs().iter().for_each(|run| run.put(out));
     }
 
-    fn read(version: u8, from: &mut Cursor<'_>) -> Result<Self, DecodeError> {
-        let namespace = from.name(Namespace::new)?;
-        let key = from.name(IdempotencyKey::new)?;
-        let fingerprint =
-            u64::from_le_bytes(from.raw(8)?.try_into().expect("eight bytes were taken"));
-        let jobs = if version == 1 {
-            read_version_1(from)?
-        } else {
-            SubmittedJobs::from_runs(from.list(read_run)?)
-        };
-        let answer = SubmissionAnswer {
-            fingerprint,
-            jobs,
-            graph: from.option(|from| from.name(Graph::new))?,
-            until: Timestamp(from.number()?),
-        };
-        Ok(Self {
-            namespace,
-            key,
-            answer,
-        })
+    fn take(from: &mut Cursor<'_>) -> Result<Self, DecodeError> {
+        if from.version() < 2 {
+            // Which ids the client gave was not written, so they stay as they are.
+            let jobs = Vec::<(JobKey, JobId)>::take(from)?;
+            return Ok(Self::collect(
+                jobs.iter().map(|(key, id)| (*key, id, false)),
+            ));
+        }
+        let runs = Vec::take(from)?;
+        check(&runs).map_err(|why| from.error(why))?;
+        Ok(Self::from_runs(runs))
     }
 }
 
-/// Which ids the client gave was not written, so they stay as they are.
-fn read_version_1(from: &mut Cursor<'_>) -> Result<SubmittedJobs, DecodeError> {
-    let jobs = from.list(|from| Ok((JobKey(from.number()?), from.name(JobId::new)?)))?;
-    Ok(SubmittedJobs::collect(
-        jobs.iter().map(|(key, id)| (*key, id, false)),
-    ))
-}
-
-fn write_run(run: &SubmittedRun, out: &mut Writer<'_>) {
-    match run {
-        SubmittedRun::Made { first, count, tag } => {
-            out.byte(MADE);
-            out.number(first.0);
-            out.number(u64::from(*count));
-            out.number(u64::from(tag.0));
-        }
-        SubmittedRun::Given { first, count } => {
-            out.byte(GIVEN);
-            out.number(first.0);
-            out.number(u64::from(*count));
-        }
-        SubmittedRun::Other(key, id) => {
-            out.byte(OTHER);
-            out.number(key.0);
-            out.bytes(id.as_bytes());
-        }
-    }
-}
-
-fn read_run(from: &mut Cursor<'_>) -> Result<SubmittedRun, DecodeError> {
-    match from.byte()? {
-        MADE => {
-            let (first, count) = read_numbers(MADE_KEYS, from)?;
-            let tag = from.small()?;
-            if tag >= ID_TAGS {
-                return Err(from.error("has a start that no id can tell"));
+/// Refuses numbers that no id of a job can have.
+fn check(runs: &[SubmittedRun]) -> Result<(), &'static str> {
+    for run in runs {
+        let (first, count, end) = match run {
+            SubmittedRun::Made { tag, .. } if tag.0 >= ID_TAGS => {
+                return Err("has a start that no id can tell");
             }
-            let tag = IdTag(tag);
-            Ok(SubmittedRun::Made { first, count, tag })
+            SubmittedRun::Made { first, count, .. } => (first, count, MADE_KEYS),
+            SubmittedRun::Given { first, count } => (first, count, u64::MAX),
+            SubmittedRun::Other(..) => continue,
+        };
+        let after = first.0.checked_add(u64::from(*count));
+        if *count == 0 || after.is_none_or(|after| after > end) {
+            return Err("has a run of jobs without beginning or end");
         }
-        GIVEN => {
-            let (first, count) = read_numbers(u64::MAX, from)?;
-            Ok(SubmittedRun::Given { first, count })
-        }
-        OTHER => Ok(SubmittedRun::Other(
-            JobKey(from.number()?),
-            from.name(JobId::new)?,
-        )),
-        _ => Err(from.error("has jobs of an unknown form")),
     }
+    Ok(())
 }
 
-/// The numbers of a run, all of them below `end`.
-fn read_numbers(end: u64, from: &mut Cursor<'_>) -> Result<(JobKey, u32), DecodeError> {
-    let (first, count) = (from.number()?, from.small::<u32>()?);
-    let fits = first
-        .checked_add(u64::from(count))
-        .is_some_and(|after| after <= end);
-    if count == 0 || !fits {
-        return Err(from.error("has a run of jobs without beginning or end"));
+#[cfg(test)]
+impl super::any::Any for SubmittedJobs {
+    fn any() -> proptest::strategy::BoxedStrategy<Self> {
+        use proptest::strategy::Strategy;
+
+        let runs: proptest::strategy::BoxedStrategy<Vec<SubmittedRun>> = super::any::Any::any();
+        runs.prop_filter("what is read back", |runs| check(runs).is_ok())
+            .prop_map(Self::from_runs)
+            .boxed()
     }
-    Ok((JobKey(first), count))
 }

@@ -1,165 +1,102 @@
-//! Jobs to be, as the parts of a submission hold them.
+//! New jobs, as the parts of a submission and submissions on their way to another server hold them.
 
-use ganger_types::command::{Dependency, NewEdge, NewInput, NewJob, Start, Unique};
-use ganger_types::{Bytes, JobId, JobName, Kind, Priority, Queue, Tag, Timestamp, UniqueKey};
+use ganger_types::command::{Dependency, Enqueue, NewEdge, NewInput, NewJob, Start, Unique};
 
-use super::job::{read_labels, write_labels};
-use super::peer::{read_job_ref, write_job_ref};
-use super::policy::{read_policy, read_retry, write_policy, write_retry};
+use super::field::{Field, Form, choice, fields, record};
 use super::{Cursor, DecodeError, Writer};
 
-/// The version of jobs to be that is written: the first that tells names.
-pub(super) const NEW_JOB: u8 = 2;
+/// The version of the layout of new jobs that is written: the first with names.
+const NEW_JOB: u8 = 2;
 
-const VALUE: u8 = 1;
-const RESULT: u8 = 2;
+fields!(NewJob {
+    id,
+    queue,
+    kind,
+    payload,
+    inputs,
+    after,
+    priority,
+    start,
+    deadline,
+    timeout,
+    retry,
+    tags,
+    labels,
+    tracked,
+    unique,
+    keep_succeeded,
+    keep_failed,
+    name since 2 or None,
+});
 
-const MEMBER: u8 = 1;
-const JOB: u8 = 2;
-const REMOTE: u8 = 3;
+fields!(Unique { key, window });
 
-const NOW: u8 = 1;
-const AFTER: u8 = 2;
-const AT: u8 = 3;
+choice!(NewInput, "has an unknown kind of input" {
+    1 Value(value)
+    2 Result(edge)
+});
 
-pub(super) fn write_new_job(out: &mut Writer<'_>, job: &NewJob) {
-    out.option(job.id.as_ref(), |out, id| out.bytes(id.as_bytes()));
-    out.bytes(job.queue.as_bytes());
-    out.bytes(job.kind.as_bytes());
-    out.bytes(&job.payload);
-    out.length(job.inputs.len());
-    job.inputs.iter().for_each(|input| write_input(out, input));
-    out.length(job.after.len());
-    job.after.iter().for_each(|edge| write_edge(out, edge));
-    out.signed(job.priority.millionths());
-    write_start(out, job.start);
-    out.option(job.deadline, |out, at| out.number(at.0));
-    out.option(job.timeout, Writer::duration);
-    out.option(job.retry.as_ref(), write_retry);
-    out.length(job.tags.len());
-    job.tags.iter().for_each(|tag| out.bytes(tag.as_bytes()));
-    write_labels(out, &job.labels);
-    out.flag(job.tracked);
-    out.option(job.unique.as_ref(), |out, unique| {
-        out.bytes(unique.key.as_bytes());
-        out.option(unique.window, Writer::duration);
-    });
-    for keep in [job.keep_succeeded, job.keep_failed] {
-        out.option(keep, |out, keep| out.option(keep, Writer::duration));
+fields!(NewEdge { dependency, policy });
+
+choice!(Dependency, "has an unknown kind of dependency" {
+    1 Member(place)
+    2 Job(id)
+    3 Remote { job, is_member }
+});
+
+choice!(Start, "has an unknown kind of start" {
+    1 Now {}
+    2 After(pause)
+    3 At(at)
+});
+
+/// New jobs in the layout that is written now, whatever the version of the record around them.
+struct NewestLayout;
+
+impl Form<Vec<NewJob>> for NewestLayout {
+    fn put(field: &Vec<NewJob>, out: &mut Writer<'_>) {
+        field.put(out);
     }
-    out.option(job.name.as_ref(), |out, name| out.bytes(name.as_bytes()));
-}
 
-/// Reads a job as a part of `version` wrote it: the first version knew no names.
-pub(super) fn read_new_job(version: u8, from: &mut Cursor<'_>) -> Result<NewJob, DecodeError> {
-    let keep =
-        |from: &mut Cursor<'_>| from.option(|from: &mut Cursor<'_>| from.option(Cursor::duration));
-    let mut job = NewJob {
-        name: None,
-        id: from.option(|from| from.name(JobId::new))?,
-        queue: from.name(Queue::new)?,
-        kind: from.name(Kind::new)?,
-        payload: Bytes::copy_from_slice(from.bytes()?),
-        inputs: from.list(read_input)?,
-        after: from.list(read_edge)?,
-        priority: Priority::from_millionths(from.signed()?),
-        start: read_start(from)?,
-        deadline: from.option(Cursor::number)?.map(Timestamp),
-        timeout: from.option(Cursor::duration)?,
-        retry: from.option(read_retry)?,
-        tags: from.list(|from| from.name(Tag::new))?,
-        labels: read_labels(from)?,
-        tracked: from.flag()?,
-        unique: from.option(read_unique)?,
-        keep_succeeded: keep(from)?,
-        keep_failed: keep(from)?,
-    };
-    if version >= NEW_JOB {
-        job.name = from.option(|from| from.name(JobName::new))?;
-    }
-    Ok(job)
-}
-
-fn read_unique(from: &mut Cursor<'_>) -> Result<Unique, DecodeError> {
-    Ok(Unique {
-        key: from.name(UniqueKey::new)?,
-        window: from.option(Cursor::duration)?,
-    })
-}
-
-fn write_input(out: &mut Writer<'_>, input: &NewInput) {
-    match input {
-        NewInput::Value(value) => {
-            out.byte(VALUE);
-            out.bytes(value);
-        }
-        NewInput::Result(edge) => {
-            out.byte(RESULT);
-            write_edge(out, edge);
-        }
+    fn take(from: &mut Cursor<'_>) -> Result<Vec<NewJob>, DecodeError> {
+        from.in_version(NEW_JOB, Field::take)
     }
 }
 
-fn read_input(from: &mut Cursor<'_>) -> Result<NewInput, DecodeError> {
-    match from.byte()? {
-        VALUE => Ok(NewInput::Value(Bytes::copy_from_slice(from.bytes()?))),
-        RESULT => Ok(NewInput::Result(read_edge(from)?)),
-        _ => Err(from.error("has an unknown kind of input")),
+record!("submission", version 1, Enqueue {
+    namespace,
+    idempotency_key,
+    graph,
+    jobs as NewestLayout,
+});
+
+#[cfg(test)]
+mod tests {
+    use ganger_types::{JobName, Kind};
+
+    use super::*;
+
+    fn written(job: &NewJob) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        job.put(&mut Writer::new(&mut bytes));
+        bytes
     }
-}
 
-fn write_edge(out: &mut Writer<'_>, edge: &NewEdge) {
-    match &edge.dependency {
-        Dependency::Member(place) => {
-            out.byte(MEMBER);
-            out.number(u64::from(*place));
-        }
-        Dependency::Job(id) => {
-            out.byte(JOB);
-            out.bytes(id.as_bytes());
-        }
-        Dependency::Remote { job, is_member } => {
-            out.byte(REMOTE);
-            write_job_ref(out, job);
-            out.flag(*is_member);
-        }
-    }
-    write_policy(out, edge.policy);
-}
-
-fn read_edge(from: &mut Cursor<'_>) -> Result<NewEdge, DecodeError> {
-    let dependency = match from.byte()? {
-        MEMBER => Dependency::Member(from.small()?),
-        JOB => Dependency::Job(from.name(JobId::new)?),
-        REMOTE => Dependency::Remote {
-            job: read_job_ref(from)?,
-            is_member: from.flag()?,
-        },
-        _ => return Err(from.error("has an unknown kind of dependency")),
-    };
-    let policy = read_policy(from)?;
-    Ok(NewEdge { dependency, policy })
-}
-
-fn write_start(out: &mut Writer<'_>, start: Start) {
-    match start {
-        Start::Now => out.byte(NOW),
-        Start::After(pause) => {
-            out.byte(AFTER);
-            out.duration(pause);
-        }
-        Start::At(at) => {
-            out.byte(AT);
-            out.number(at.0);
-        }
-    }
-}
-
-fn read_start(from: &mut Cursor<'_>) -> Result<Start, DecodeError> {
-    match from.byte()? {
-        NOW => Ok(Start::Now),
-        AFTER => Ok(Start::After(from.duration()?)),
-        AT => Ok(Start::At(Timestamp(from.number()?))),
-        _ => Err(from.error("has an unknown kind of start")),
+    #[test]
+    fn a_job_of_the_first_layout_reads_as_one_without_a_name() {
+        let job = NewJob {
+            kind: Kind::from_static("k"),
+            ..NewJob::default()
+        };
+        let bytes = written(&job);
+        let mut old = Cursor::new(&bytes[..bytes.len() - 1], "part");
+        assert_eq!(old.in_version(1, NewJob::take).expect("it reads"), job);
+        let named = NewJob {
+            name: Some(JobName::from_static("count-01")),
+            ..job
+        };
+        let bytes = written(&named);
+        let mut new = Cursor::new(&bytes, "part");
+        assert_eq!(new.in_version(2, NewJob::take).expect("it reads"), named);
     }
 }

@@ -1,122 +1,96 @@
-//! Retry policies, failure policies, due times: parts of several records.
+//! Retry policies: parts of several records.
 //!
 //! A retry policy is a part of five kinds of records, so what was added to it is marked in its own bytes: a
 //! policy that does not use it reads and writes as ever, by older programs too.
 
-use ganger_types::{Backoff, Due, Elapsed, FailurePolicy, Outcome, RetryPolicy, Timestamp};
+use ganger_types::{Backoff, RetryPolicy};
 
+use super::field::Field;
 use super::{Cursor, DecodeError, Writer};
 
 /// Set in the kind of backoff if a bound of losses follows the policy.
 const LOSSES: u8 = 0x80;
 
-pub(super) fn write_retry(out: &mut Writer<'_>, retry: &RetryPolicy) {
-    out.number(u64::from(retry.retries_max));
-    out.byte(retry.jitter_percent);
-    let losses = if retry.lease_expirations_max.is_some() {
-        LOSSES
-    } else {
-        0
-    };
-    match &retry.backoff {
-        Backoff::Fixed(pause) => {
-            out.byte(1 | losses);
-            out.duration(*pause);
-        }
-        Backoff::List(pauses) => {
-            out.byte(2 | losses);
-            out.length(pauses.len());
-            for pause in pauses {
+impl Field for RetryPolicy {
+    fn put(&self, out: &mut Writer<'_>) {
+        out.number(u64::from(self.retries_max));
+        out.byte(self.jitter_percent);
+        let losses = if self.lease_expirations_max.is_some() {
+            LOSSES
+        } else {
+            0
+        };
+        match &self.backoff {
+            Backoff::Fixed(pause) => {
+                out.byte(1 | losses);
                 out.duration(*pause);
             }
+            Backoff::List(pauses) => {
+                out.byte(2 | losses);
+                out.length(pauses.len());
+                for pause in pauses {
+                    out.duration(*pause);
+                }
+            }
+            Backoff::Exponential { base, cap } => {
+                out.byte(3 | losses);
+                out.duration(*base);
+                out.duration(*cap);
+            }
         }
-        Backoff::Exponential { base, cap } => {
-            out.byte(3 | losses);
-            out.duration(*base);
-            out.duration(*cap);
-        }
-    }
-    if let Some(lease_expirations_max) = retry.lease_expirations_max {
-        out.number(u64::from(lease_expirations_max));
-    }
-}
-
-pub(super) fn read_retry(from: &mut Cursor<'_>) -> Result<RetryPolicy, DecodeError> {
-    let retries_max = from.small()?;
-    let jitter_percent = from.byte()?;
-    let kind = from.byte()?;
-    let backoff = match kind & !LOSSES {
-        1 => Backoff::Fixed(from.duration()?),
-        2 => Backoff::List(from.list(Cursor::duration)?),
-        3 => Backoff::Exponential {
-            base: from.duration()?,
-            cap: from.duration()?,
-        },
-        _ => return Err(from.error("has an unknown kind of backoff")),
-    };
-    let lease_expirations_max = if kind & LOSSES == 0 {
-        None
-    } else {
-        Some(from.small()?)
-    };
-    Ok(RetryPolicy {
-        retries_max,
-        backoff,
-        jitter_percent,
-        lease_expirations_max,
-    })
-}
-
-pub(super) fn write_policy(out: &mut Writer<'_>, policy: FailurePolicy) {
-    out.byte(match policy {
-        FailurePolicy::Fail => 1,
-        FailurePolicy::Wait => 2,
-        FailurePolicy::Ignore => 3,
-    });
-}
-
-pub(super) fn read_policy(from: &mut Cursor<'_>) -> Result<FailurePolicy, DecodeError> {
-    match from.byte()? {
-        1 => Ok(FailurePolicy::Fail),
-        2 => Ok(FailurePolicy::Wait),
-        3 => Ok(FailurePolicy::Ignore),
-        _ => Err(from.error("has an unknown failure policy")),
-    }
-}
-
-pub(super) fn write_outcome(out: &mut Writer<'_>, outcome: Outcome) {
-    out.byte(outcome.state().number());
-}
-
-pub(super) fn read_outcome(from: &mut Cursor<'_>) -> Result<Outcome, DecodeError> {
-    match from.byte()? {
-        5 => Ok(Outcome::Succeeded),
-        6 => Ok(Outcome::Failed),
-        7 => Ok(Outcome::Cancelled),
-        _ => Err(from.error("has an unknown outcome")),
-    }
-}
-
-pub(super) fn write_due(out: &mut Writer<'_>, due: Due) {
-    match due {
-        Due::Elapsed(at) => {
-            out.byte(1);
-            out.number(at.0);
-        }
-        Due::Wall(at) => {
-            out.byte(2);
-            out.number(at.0);
+        if let Some(lease_expirations_max) = self.lease_expirations_max {
+            out.number(u64::from(lease_expirations_max));
         }
     }
-}
 
-pub(super) fn read_due(from: &mut Cursor<'_>) -> Result<Due, DecodeError> {
-    match from.byte()? {
-        1 => Ok(Due::Elapsed(Elapsed(from.number()?))),
-        2 => Ok(Due::Wall(Timestamp(from.number()?))),
-        _ => Err(from.error("has an unknown kind of due time")),
+    fn take(from: &mut Cursor<'_>) -> Result<Self, DecodeError> {
+        let retries_max = from.small()?;
+        let jitter_percent = from.byte()?;
+        let kind = from.byte()?;
+        let backoff = match kind & !LOSSES {
+            1 => Backoff::Fixed(from.duration()?),
+            2 => Backoff::List(from.list(Cursor::duration)?),
+            3 => Backoff::Exponential {
+                base: from.duration()?,
+                cap: from.duration()?,
+            },
+            _ => return Err(from.error("has an unknown kind of backoff")),
+        };
+        let lease_expirations_max = if kind & LOSSES == 0 {
+            None
+        } else {
+            Some(from.small()?)
+        };
+        Ok(Self {
+            retries_max,
+            backoff,
+            jitter_percent,
+            lease_expirations_max,
+        })
     }
 }
+
+#[cfg(test)]
+impl super::any::Any for RetryPolicy {
+    fn any() -> proptest::strategy::BoxedStrategy<Self> {
+        use proptest::prelude::*;
+
+        let others = super::any::any_struct!(@of RetryPolicy {
+            retries_max,
+            backoff,
+            jitter_percent,
+            lease_expirations_max
+        });
+        prop_oneof![Just(Self::default()), others].boxed()
+    }
+}
+
+#[cfg(test)]
+super::any::any_enum!(Backoff {
+    Fixed(pause)
+    List(pauses)
+    Exponential { base, cap }
+});
 
 #[cfg(test)]
 mod tests {
@@ -137,14 +111,14 @@ mod tests {
 
     fn written(retry: &RetryPolicy) -> Vec<u8> {
         let mut out = Vec::new();
-        write_retry(&mut Writer::new(&mut out), retry);
+        retry.put(&mut Writer::new(&mut out));
         out
     }
 
     #[test]
     fn a_policy_of_old_reads_as_one_without_a_bound_of_losses_and_is_written_as_it_was() {
         let mut from = Cursor::new(&OF_OLD, "policy");
-        assert_eq!(read_retry(&mut from), Ok(of_old()));
+        assert_eq!(RetryPolicy::take(&mut from), Ok(of_old()));
         assert_eq!(from.end(), Ok(()));
         assert_eq!(written(&of_old()), OF_OLD);
     }
@@ -159,7 +133,7 @@ mod tests {
             };
             let bytes = written(&retry);
             let mut from = Cursor::new(&bytes, "policy");
-            assert_eq!(read_retry(&mut from), Ok(retry));
+            assert_eq!(RetryPolicy::take(&mut from), Ok(retry));
             assert_eq!(from.end(), Ok(()));
         }
     }

@@ -7,12 +7,13 @@ use super::Record;
 /// Appends fields to a buffer.
 pub struct Writer<'a> {
     out: &'a mut Vec<u8>,
+    origin: u64,
 }
 
 impl<'a> Writer<'a> {
     /// Appends to `out`.
     pub fn new(out: &'a mut Vec<u8>) -> Self {
-        Self { out }
+        Self { out, origin: 0 }
     }
 
     /// One byte.
@@ -39,9 +40,15 @@ impl<'a> Writer<'a> {
         self.number(((value << 1) ^ (value >> 63)).cast_unsigned());
     }
 
-    /// A number near another: what lies between them.
-    pub fn near(&mut self, value: u64, other: u64) {
-        self.signed(value.wrapping_sub(other).cast_signed());
+    /// A number near which others of the record lie.
+    pub(super) fn origin(&mut self, value: u64) {
+        self.origin = value;
+        self.number(value);
+    }
+
+    /// A number near the origin: the difference, which is short.
+    pub(super) fn near(&mut self, value: u64) {
+        self.signed(value.wrapping_sub(self.origin).cast_signed());
     }
 
     /// A byte string with its length.
