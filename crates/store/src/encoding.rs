@@ -1,4 +1,4 @@
-//! The bytes of records: versioned and compact, made from one list of the fields of each type ([`field`]).
+//! The bytes of records: versioned and compact, made from one list of the fields of each type (`field`).
 //!
 //! A record is one version byte and its fields: whole numbers as varints, byte strings with their
 //! length before them, absent fields as a bit in a set. Reading never panics and never allocates more
