@@ -2,7 +2,6 @@
 
 use ganger_shard::{CallError, Handle};
 use ganger_types::keys::{KeyAnswers, KeyCall, KeyCalls, KeyReply};
-use ganger_types::qless::QlessCall;
 use ganger_types::{Bytes, Command, Namespace, Reply};
 
 use crate::limits::{BATCH_BYTES_MAX, BATCH_CALLS_MAX, CALL_BYTES};
@@ -130,9 +129,10 @@ impl Batch {
                 }
                 call
             }
+            #[cfg(feature = "qless")]
             Call::Qless(request) => {
                 let namespace = namespace.clone();
-                let call = QlessCall { namespace, request };
+                let call = ganger_types::qless::QlessCall { namespace, request };
                 self.commands.push(Command::Qless(Box::new(call)));
                 return;
             }
@@ -164,6 +164,7 @@ impl Batch {
                     answers.extend(all.into_iter().map(Answer::Keys).map(Ok));
                 }
                 Ok(Reply::Keys(KeyAnswers::Changed)) => return None,
+                #[cfg(feature = "qless")]
                 Ok(Reply::Qless(answer)) => answers.push(Ok(Answer::Qless(answer))),
                 Ok(other) => unreachable!("calls are answered as such, not with {other:?}"),
                 Err(error) => {

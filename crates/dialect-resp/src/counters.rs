@@ -3,7 +3,8 @@
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::qless::Family;
+#[cfg(feature = "qless")]
+use crate::qless::QlessCounters;
 
 /// Numbers of the port since the server's start.
 #[derive(Debug, Default)]
@@ -21,9 +22,8 @@ pub struct Counters {
     pub(crate) denied: AtomicU64,
     pub(crate) cut: AtomicU64,
     pub(crate) published: AtomicU64,
-    qless_calls: [AtomicU64; Family::ALL.len()],
-    pub(crate) qless_refused: AtomicU64,
-    pub(crate) qless_messages: AtomicU64,
+    #[cfg(feature = "qless")]
+    pub(crate) qless: QlessCounters,
 }
 
 /// Adds one.
@@ -34,7 +34,7 @@ pub(crate) fn count(counter: &AtomicU64) {
 impl Counters {
     /// The plain ones: name, kind, what it is, and the number.
     #[rustfmt::skip] // A table reads better with a row on each line.
-    fn rows(&self) -> [(&str, &str, &str, &AtomicU64); 12] {
+    fn rows(&self) -> [(&str, &str, &str, &AtomicU64); 10] {
         [
             ("connections", "gauge", "Redis connections open now.", &self.open),
             ("connections_total", "counter", "Redis connections ever accepted.", &self.accepted),
@@ -46,14 +46,15 @@ impl Counters {
             ("commands_denied_total", "counter", "Redis commands refused for lack of rights.", &self.denied),
             ("connections_cut_total", "counter", "Redis connections cut because they did not read.", &self.cut),
             ("published_total", "counter", "Messages ever published.", &self.published),
-            ("qless_refused_total", "counter", "Calls of the qless script that were answered with an error of the script.", &self.qless_refused),
-            ("qless_messages_total", "counter", "Messages of qless to subscribers.", &self.qless_messages),
         ]
     }
 
     /// Writes them in the form of Prometheus.
     pub fn metrics(&self, out: &mut String) {
-        for (name, kind, help, value) in self.rows() {
+        let rows = self.rows().into_iter();
+        #[cfg(feature = "qless")]
+        let rows = rows.chain(self.qless.rows());
+        for (name, kind, help, value) in rows {
             let value = value.load(Ordering::Relaxed);
             write!(
                 out,
@@ -61,24 +62,8 @@ impl Counters {
             )
             .expect("strings take everything");
         }
-        out.push_str(
-            "# HELP ganger_resp_qless_calls_total Calls of the qless script, by family of its commands.\n# TYPE ganger_resp_qless_calls_total counter\n",
-        );
-        for family in Family::ALL {
-            let calls = self.qless_calls(family).load(Ordering::Relaxed);
-            let family = family.as_str();
-            writeln!(
-                out,
-                "ganger_resp_qless_calls_total{{family=\"{family}\"}} {calls}"
-            )
-            .expect("strings take everything");
-        }
-    }
-
-    /// The counter of a family of commands of qless.
-    pub(crate) fn qless_calls(&self, family: Family) -> &AtomicU64 {
-        let place = Family::ALL.iter().position(|known| *known == family);
-        &self.qless_calls[place.expect("all are there")]
+        #[cfg(feature = "qless")]
+        self.qless.metrics(out);
     }
 }
 

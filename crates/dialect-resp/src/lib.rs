@@ -1,7 +1,8 @@
 //! The Redis face of a ganger server: RESP2 and RESP3, raw keys, qless, transactions, publish and subscribe.
 //!
 //! Bytes become calls on the keys of a shard or of its qless, and answers become bytes. No rule of strings, lists and
-//! qless is here: the engine has them. Commands that come in one read make one commit.
+//! qless is here: the engine has them. Commands that come in one read make one commit. qless is a feature of the build,
+//! on by default; without it this port neither reads nor changes what a store holds of qless, and refuses scripts.
 //!
 //! The one table of commands is in `table.rs`; a new family of commands adds its rows there.
 
@@ -24,6 +25,7 @@ mod number;
 mod plan;
 mod port;
 mod pubsub;
+#[cfg(feature = "qless")]
 mod qless;
 mod request;
 mod rights;

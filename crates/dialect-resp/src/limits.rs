@@ -87,6 +87,8 @@ pub(crate) const PACE_BYTES: usize = 64 << 10;
 /// Largest expiry in milliseconds, counted from now or from 1970: about 30,000 years.
 pub(crate) const EXPIRY_MILLIS_MAX: i64 = 1_000_000_000_000_000;
 /// Scripts that are remembered by their digests; past it the oldest is forgotten, and its clients send it again.
+#[cfg(feature = "qless")]
 pub(crate) const SCRIPTS_MAX: usize = 128;
 /// Bytes of a script that is looked at; what is longer is not known. The longest that is published has 100,000.
+#[cfg(feature = "qless")]
 pub(crate) const SCRIPT_BYTES_MAX: usize = 1 << 20;

@@ -5,9 +5,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use ganger_types::keys::{End, KeyCall, KeyError, KeyKind, KeyReply};
 use ganger_types::limits::KEY_NAME_MAX;
+#[cfg(feature = "qless")]
 use ganger_types::qless::{QlessAnswer, QlessRequest};
 
 use crate::limits::{WAIT_LISTS_MAX, WAIT_NAMES_BYTES_MAX};
+#[cfg(feature = "qless")]
 use crate::qless::{self, ReplyContext};
 use crate::value::Value;
 
@@ -23,13 +25,30 @@ pub(crate) struct Planned {
 #[derive(Clone)]
 pub(crate) enum Call {
     Keys(KeyCall),
+    #[cfg(feature = "qless")]
     Qless(QlessRequest),
 }
 
 /// What comes of it.
 pub(crate) enum Answer {
     Keys(Result<KeyReply, KeyError>),
+    #[cfg(feature = "qless")]
     Qless(QlessAnswer),
+}
+
+impl Answer {
+    /// What came of a call on keys; absent if it was another.
+    #[cfg_attr(
+        not(feature = "qless"),
+        expect(clippy::unnecessary_wraps, reason = "every call is on keys")
+    )]
+    pub(crate) fn of_keys(self) -> Option<Result<KeyReply, KeyError>> {
+        match self {
+            Self::Keys(answer) => Some(answer),
+            #[cfg(feature = "qless")]
+            Self::Qless(_) => None,
+        }
+    }
 }
 
 /// How an answer becomes a reply.
@@ -41,6 +60,7 @@ pub(crate) enum Shape {
     /// In a way of its own, which knows the arguments.
     With(Box<dyn FnOnce(KeyReply) -> Value + Send>),
     /// As a script's result or error.
+    #[cfg(feature = "qless")]
     Script(ReplyContext),
 }
 
@@ -94,12 +114,14 @@ impl Planned {
     }
 
     /// A question about qless that no script has asked.
+    #[cfg(feature = "qless")]
     #[expect(clippy::unnecessary_wraps, reason = "the last word of a handler")]
     pub(crate) fn qless(request: QlessRequest) -> Plan {
         Ok(Self::new(Call::Qless(request), Shape::Plain))
     }
 
     /// A call of the script of qless.
+    #[cfg(feature = "qless")]
     pub(crate) fn script(request: QlessRequest, told: ReplyContext, is_wide: bool) -> Self {
         Self {
             is_wide,
@@ -114,10 +136,13 @@ impl Shape {
         match answer {
             Answer::Keys(Err(error)) => refused(error),
             Answer::Keys(Ok(reply)) => match self {
-                Self::Plain | Self::Script(_) => plain(reply),
+                Self::Plain => plain(reply),
+                #[cfg(feature = "qless")]
+                Self::Script(_) => plain(reply),
                 Self::Of(shape) => shape(reply),
                 Self::With(shape) => shape(reply),
             },
+            #[cfg(feature = "qless")]
             Answer::Qless(answer) => match (self, answer) {
                 (Self::Script(told), answer) => told.reply(answer),
                 (_, Ok(reply)) => qless::result(reply),
@@ -130,10 +155,16 @@ impl Shape {
 }
 
 impl Call {
+    /// Whether it asks qless.
+    pub(crate) fn is_of_qless(&self) -> bool {
+        !matches!(self, Self::Keys(_))
+    }
+
     /// About how much memory it takes.
     pub(crate) fn bytes(&self) -> usize {
         match self {
             Self::Keys(call) => call.bytes(),
+            #[cfg(feature = "qless")]
             Self::Qless(request) => request.bytes(),
         }
     }

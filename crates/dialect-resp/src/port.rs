@@ -13,10 +13,11 @@ use tokio_util::sync::CancellationToken;
 
 use crate::clients::Clients;
 use crate::connection::Connection;
-use crate::counters::{Counters, Gauge, count};
+use crate::counters::{Counters, Gauge};
 use crate::hub::Hub;
 use crate::limits::WIDE_CALLS_MAX;
 use crate::login::Login;
+#[cfg(feature = "qless")]
 use crate::qless::Library;
 use crate::session::Session;
 
@@ -65,6 +66,7 @@ pub(crate) struct Shared {
     pub(crate) clients: Clients,
     pub(crate) counters: Arc<Counters>,
     /// Scripts that were sent and are known.
+    #[cfg(feature = "qless")]
     pub(crate) library: Library,
     pub(crate) since: Instant,
     /// Places for calls with large answers.
@@ -83,11 +85,12 @@ impl Shared {
     }
 
     /// Has the messages of qless published, on the shard's thread: they are there before the reply to their call.
+    #[cfg(feature = "qless")]
     fn listen(&self) {
         let (hub, counters) = (Arc::clone(&self.hub), Arc::clone(&self.counters));
         self.handle.listen(Arc::new(move |messages| {
             for (namespace, message) in messages {
-                count(&counters.qless_messages);
+                crate::counters::count(&counters.qless.messages);
                 hub.publish(namespace, &message.channel, &message.payload);
             }
         }));
@@ -110,10 +113,12 @@ impl Port {
             hub: Arc::default(),
             clients: Clients::default(),
             counters: Arc::default(),
+            #[cfg(feature = "qless")]
             library: Library::default(),
             since: Instant::now(),
             wide: Semaphore::new(WIDE_CALLS_MAX),
         };
+        #[cfg(feature = "qless")]
         shared.listen();
         Self {
             shared: Arc::new(shared),

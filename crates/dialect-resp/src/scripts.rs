@@ -1,26 +1,26 @@
-//! Scripts: ganger runs no Lua. It knows the script of qless when it sees it, and carries its calls out itself.
-
-use std::sync::Arc;
+//! Scripts: ganger runs no Lua. It knows the script of qless when it sees it, and carries its calls out itself, unless it
+//! was built without qless.
 
 use bytes::Bytes;
-use ganger_access::Outcome;
-use ganger_types::qless::{Generation, QlessRequest};
 
-use crate::counters::count;
-use crate::number::integer_argument;
-use crate::plan::{Plan, Planned, is, syntax_error};
-use crate::qless::{self, Digest, ReplyContext, script_error};
+use crate::plan::Plan;
+#[cfg(feature = "qless")]
+use crate::qless::scripts::{eval, eval_ro, evalsha, evalsha_ro, exists, flush, load};
 use crate::rights::Right;
 use crate::session::Session;
 use crate::table::{Command, Run};
-use crate::value::Value;
+
+#[cfg(not(feature = "qless"))]
+use absent::{call as eval, call as eval_ro, call as evalsha, call as evalsha_ro};
+#[cfg(not(feature = "qless"))]
+use absent::{word as exists, word as flush, word as load};
 
 /// Which right a call takes, its own command says.
 pub(crate) const COMMANDS: &[Command] = &[
-    script("eval", |session, a| by_text(session, a, false)),
-    script("eval_ro", |session, a| by_text(session, a, true)),
-    script("evalsha", |session, a| by_digest(session, a, false)),
-    script("evalsha_ro", |session, a| by_digest(session, a, true)),
+    script("eval", eval),
+    script("eval_ro", eval_ro),
+    script("evalsha", evalsha),
+    script("evalsha_ro", evalsha_ro),
     Command {
         name: "script",
         arity: -2,
@@ -44,112 +44,26 @@ const fn script(name: &'static str, plan: fn(&mut Session, &[Bytes]) -> Plan) ->
     }
 }
 
-/// The text is compared as a whole by some clients.
-fn not_loaded() -> Value {
-    Value::error("NOSCRIPT No matching script. Please use EVAL.")
-}
+/// What a build without qless answers to every script.
+#[cfg(not(feature = "qless"))]
+mod absent {
+    use bytes::Bytes;
 
-/// `EVAL`.
-fn by_text(session: &mut Session, arguments: &[Bytes], only_reads: bool) -> Plan {
-    let keys = keys(arguments)?;
-    let (digest, generation) = session.shared.library.learn(&arguments[1])?;
-    call(
-        session,
-        digest,
-        generation,
-        &arguments[3..],
-        keys,
-        only_reads,
-    )
-}
+    use crate::plan::Plan;
+    use crate::session::Session;
+    use crate::value::Value;
 
-/// `EVALSHA`. What cannot be a digest is not looked at further.
-fn by_digest(session: &mut Session, arguments: &[Bytes], only_reads: bool) -> Plan {
-    let digest = Digest::read(&arguments[1]).ok_or_else(not_loaded)?;
-    let keys = keys(arguments)?;
-    let generation = session.shared.library.find(digest).ok_or_else(not_loaded)?;
-    call(
-        session,
-        digest,
-        generation,
-        &arguments[3..],
-        keys,
-        only_reads,
-    )
-}
-
-/// The number of keys, which Redis looks at before anything else.
-fn keys(arguments: &[Bytes]) -> Result<usize, Value> {
-    let Ok(keys) = usize::try_from(integer_argument(&arguments[2])?) else {
-        return Err(Value::error("ERR Number of keys can't be negative"));
-    };
-    if keys > arguments.len() - 3 {
-        return Err(Value::error(
-            "ERR Number of keys can't be greater than number of args",
-        ));
+    pub(super) fn call(_: &mut Session, _: &[Bytes]) -> Plan {
+        Err(refusal())
     }
-    Ok(keys)
-}
 
-/// A call of the script: a command, the caller's time, and what follows.
-fn call(
-    session: &Session,
-    digest: Digest,
-    generation: Generation,
-    words: &[Bytes],
-    keys: usize,
-    only_reads: bool,
-) -> Plan {
-    if keys > 0 {
-        return Err(script_error(b"No Keys should be provided", digest));
+    pub(super) fn word(_: &mut Session, _: &[Bytes]) -> Value {
+        refusal()
     }
-    let row = qless::find(words);
-    session.check_right(row.name, row.right)?;
-    if only_reads && row.right != Right::Read {
-        let text: &[u8] = b"Write commands are not allowed from read-only scripts.";
-        return Err(script_error(text, digest));
+
+    fn refusal() -> Value {
+        Value::error(
+            "ERR ganger does not run Lua, and this build has no qless: build ganger-cli with the Cargo feature `qless`",
+        )
     }
-    let counters = &session.shared.counters;
-    count(counters.qless_calls(row.family));
-    let audit = (row.right == Right::Manage).then(|| {
-        let record = session.record(row.right, row.name, Outcome::Done);
-        Box::new((session.shared.settings.audit.clone(), record))
-    });
-    let told = ReplyContext {
-        digest,
-        counters: Arc::clone(counters),
-        audit,
-    };
-    let request = QlessRequest::Script {
-        generation,
-        words: words.to_vec(),
-    };
-    Ok(Planned::script(request, told, row.is_wide))
-}
-
-fn load(session: &mut Session, arguments: &[Bytes]) -> Value {
-    let learned = session.shared.library.learn(&arguments[2]);
-    learned.map_or_else(
-        |refusal| refusal,
-        |(digest, _)| Value::Bulk(Bytes::from(digest.to_string())),
-    )
-}
-
-fn exists(session: &mut Session, arguments: &[Bytes]) -> Value {
-    let library = &session.shared.library;
-    let is_there = |text: &Bytes| {
-        let found = Digest::read(text).and_then(|digest| library.find(digest));
-        Value::Number(i64::from(found.is_some()))
-    };
-    Value::Array(arguments[2..].iter().map(is_there).collect())
-}
-
-fn flush(session: &mut Session, arguments: &[Bytes]) -> Value {
-    match &arguments[2..] {
-        [] => {}
-        [how] if is(how, "async") || is(how, "sync") => {}
-        _ => return syntax_error(),
-    }
-    session.shared.library.forget();
-    Value::OK
 }

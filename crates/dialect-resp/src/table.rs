@@ -9,10 +9,12 @@ use bytes::Bytes;
 
 use crate::limits::SHOWN_BYTES_MAX;
 use crate::plan::{Plan, Wait, is, shown, wrong_arity};
+#[cfg(feature = "qless")]
+use crate::qless;
 use crate::rights::Right;
 use crate::session::Session;
 use crate::value::Value;
-use crate::{client, hello, info, keys, pubsub, qless, scripts};
+use crate::{client, hello, info, keys, pubsub, scripts};
 
 /// A row.
 #[derive(Clone, Copy)]
@@ -176,16 +178,21 @@ const SPECIAL: &[Command] = &[
 
 /// Every command there is.
 fn all() -> impl Iterator<Item = Command> {
-    SPECIAL
-        .iter()
+    let families = [
+        SPECIAL,
+        client::COMMANDS,
+        hello::COMMANDS,
+        info::COMMANDS,
+        pubsub::COMMANDS,
+        #[cfg(feature = "qless")]
+        qless::COMMANDS,
+        scripts::COMMANDS,
+    ];
+    families
+        .into_iter()
+        .flatten()
         .copied()
         .chain(keys::commands())
-        .chain(client::COMMANDS.iter().copied())
-        .chain(hello::COMMANDS.iter().copied())
-        .chain(info::COMMANDS.iter().copied())
-        .chain(pubsub::COMMANDS.iter().copied())
-        .chain(qless::COMMANDS.iter().copied())
-        .chain(scripts::COMMANDS.iter().copied())
 }
 
 static TABLE: LazyLock<HashMap<&'static [u8], Command>> =

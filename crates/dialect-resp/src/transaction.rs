@@ -7,7 +7,6 @@ use ganger_access::Outcome;
 use ganger_shard::Health;
 use ganger_types::keys::{KeyAnswers, KeyCall, KeyCalls, KeyError, KeyReply};
 use ganger_types::limits::KEY_NAME_MAX;
-use ganger_types::qless::QlessRequest;
 use ganger_types::{Command as EngineCommand, Namespace, Reply};
 
 use crate::batch::{Batch, Gathered, unavailable};
@@ -241,7 +240,7 @@ fn plan(
         };
         match planned {
             Ok(planned) => {
-                wide += usize::from(planned.is_wide && matches!(planned.call, Call::Qless(_)));
+                wide += usize::from(planned.is_wide && planned.call.is_of_qless());
                 if wide > TRANSACTION_WIDE_CALLS_MAX {
                     batch.ready(too_many_wide());
                 } else {
@@ -316,16 +315,19 @@ pub(crate) fn spread(
         ("flushdb", vec![session.namespace()])
     };
     session.tell(Right::Clear, name, Outcome::Done);
-    let calls = [Call::Keys(KeyCall::Clear), Call::Qless(QlessRequest::Clear)];
+    let calls = [
+        Call::Keys(KeyCall::Clear),
+        #[cfg(feature = "qless")]
+        Call::Qless(ganger_types::qless::QlessRequest::Clear),
+    ];
     batch.several(namespaces, &calls, Box::new(all_done));
 }
 
 /// `OK`, or the first refusal.
 fn all_done(answers: Vec<Answer>) -> Value {
-    let failed = answers.into_iter().find_map(|answer| match answer {
-        Answer::Keys(Err(error)) => Some(error),
-        Answer::Keys(Ok(_)) | Answer::Qless(_) => None,
-    });
+    let failed = answers
+        .into_iter()
+        .find_map(|answer| answer.of_keys()?.err());
     failed.map_or(Value::OK, refused_call)
 }
 
@@ -343,8 +345,9 @@ fn info(session: &Session, batch: &mut Batch, arguments: &[Bytes]) {
     }
     let (numbers, namespaces) = databases(session, Right::Read);
     let join = move |answers: Vec<Answer>| {
-        let counts = answers.into_iter().filter_map(|answer| match answer {
-            Answer::Keys(Ok(KeyReply::Number(count))) => Some(count),
+        let counts = answers.into_iter().filter_map(Answer::of_keys);
+        let counts = counts.filter_map(|answer| match answer {
+            Ok(KeyReply::Number(count)) => Some(count),
             _ => None,
         });
         head.with_counts(numbers.into_iter().zip(counts))

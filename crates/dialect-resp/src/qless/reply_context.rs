@@ -33,7 +33,7 @@ impl ReplyContext {
         match answer {
             Ok(reply) => result(reply),
             Err(refusal) => {
-                count(&self.counters.qless_refused);
+                count(&self.counters.qless.refused);
                 script_error(&refusal.0, self.digest)
             }
         }

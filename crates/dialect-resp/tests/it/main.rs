@@ -6,4 +6,5 @@ mod connection;
 mod differential;
 mod kit;
 mod limits;
+#[cfg(feature = "qless")]
 mod qless;

@@ -1,0 +1,49 @@
+//! Numbers of qless on this port, for the metrics.
+
+use std::fmt::Write as _;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::commands::Family;
+
+/// Numbers of qless since the server's start.
+#[derive(Debug, Default)]
+pub(crate) struct QlessCounters {
+    calls: [AtomicU64; Family::ALL.len()],
+    /// Calls that were answered with an error of the script.
+    pub(crate) refused: AtomicU64,
+    /// Messages to subscribers.
+    pub(crate) messages: AtomicU64,
+}
+
+impl QlessCounters {
+    /// The plain ones: name, kind, what it is, and the number.
+    #[rustfmt::skip] // A table reads better with a row on each line.
+    pub(crate) fn rows(&self) -> [(&str, &str, &str, &AtomicU64); 2] {
+        [
+            ("qless_refused_total", "counter", "Calls of the qless script that were answered with an error of the script.", &self.refused),
+            ("qless_messages_total", "counter", "Messages of qless to subscribers.", &self.messages),
+        ]
+    }
+
+    /// Writes the calls by family in the form of Prometheus.
+    pub(crate) fn metrics(&self, out: &mut String) {
+        out.push_str(
+            "# HELP ganger_resp_qless_calls_total Calls of the qless script, by family of its commands.\n# TYPE ganger_resp_qless_calls_total counter\n",
+        );
+        for family in Family::ALL {
+            let calls = self.calls(family).load(Ordering::Relaxed);
+            let family = family.as_str();
+            writeln!(
+                out,
+                "ganger_resp_qless_calls_total{{family=\"{family}\"}} {calls}"
+            )
+            .expect("strings take everything");
+        }
+    }
+
+    /// The counter of a family of commands.
+    pub(crate) fn calls(&self, family: Family) -> &AtomicU64 {
+        let place = Family::ALL.iter().position(|known| *known == family);
+        &self.calls[place.expect("all are there")]
+    }
+}
