@@ -4,7 +4,7 @@
 
 use std::io::{Seek as _, SeekFrom, Write as _};
 
-use ganger_server::{ConfigError, Flag, KEYS};
+use ganger_server::{ConfigError, Flag, keys};
 use ganger_worker::Handlers;
 
 /// Reads the text after the first byte.
@@ -46,7 +46,8 @@ fn server_flag(text: &[u8]) {
     let Some((which, value)) = text.split_first() else {
         return;
     };
-    let key = &KEYS[usize::from(*which) % KEYS.len()];
+    let which = usize::from(*which) % keys().count();
+    let key = keys().nth(which).expect("it is less than their count");
     let value = String::from_utf8_lossy(value).into_owned();
     judge(ganger_server::load(
         None,

@@ -2,9 +2,13 @@
 
 use clap::{Parser, Subcommand};
 
+#[cfg(any(feature = "redis", feature = "quantumleap"))]
+use crate::command::import;
+#[cfg(feature = "quantumleap")]
+use crate::command::ngsi;
 use crate::command::{
-    backup, bench, check, completions, events, failures, import, job, man, ngsi, outbox, queue,
-    run, schedule, server, stats, submit, token, version, worker, workers,
+    backup, bench, check, completions, events, failures, job, man, outbox, queue, run, schedule,
+    server, stats, submit, token, version, worker, workers,
 };
 use crate::context::Global;
 use crate::exit::EXIT_CODES_HELP;
@@ -26,7 +30,14 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Run a server.
     Server(Box<server::ServerArgs>),
-    /// Run a worker: take jobs and run a program for each; or, with --ngsi, insert notifications into PostgreSQL.
+    #[cfg_attr(
+        feature = "quantumleap",
+        doc = "Run a worker: take jobs and run a program for each; or, with --ngsi, insert notifications into PostgreSQL."
+    )]
+    #[cfg_attr(
+        not(feature = "quantumleap"),
+        doc = "Run a worker: take jobs and run a program for each."
+    )]
     Worker(Box<worker::WorkerArgs>),
     /// Submit jobs or a graph from a file or standard input.
     Submit(submit::SubmitArgs),
@@ -57,6 +68,7 @@ pub(crate) enum Command {
     /// Copy a store, also while its server runs.
     Backup(backup::BackupArgs),
     /// Take over what lies in a Redis.
+    #[cfg(any(feature = "redis", feature = "quantumleap"))]
     Import(import::ImportArgs),
     /// Measure a server, beside a bare log on the same disk.
     Bench(Box<bench::BenchArgs>),
@@ -70,6 +82,7 @@ pub(crate) enum Command {
     /// Show the versions of this program and of the server.
     Version(version::VersionArgs),
     /// Insert what a worker asks for on standard input. The worker starts it by itself.
+    #[cfg(feature = "quantumleap")]
     #[command(hide = true)]
     NgsiInsert(ngsi::InsertArgs),
 }

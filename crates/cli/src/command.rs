@@ -6,10 +6,12 @@ pub(crate) mod check;
 pub(crate) mod completions;
 pub(crate) mod events;
 pub(crate) mod failures;
+#[cfg(any(feature = "redis", feature = "quantumleap"))]
 pub(crate) mod import;
 pub(crate) mod job;
 pub(crate) mod man;
 mod new_job;
+#[cfg(feature = "quantumleap")]
 pub(crate) mod ngsi;
 pub(crate) mod outbox;
 pub(crate) mod progress;
@@ -38,6 +40,7 @@ pub(crate) fn run(context: &Context, command: Command) -> Outcome {
         Command::Completions(args) => completions::run(&args),
         Command::Man(args) => man::run(&args),
         Command::Token(command) => token::run(context, command),
+        #[cfg(feature = "quantumleap")]
         Command::NgsiInsert(args) => ngsi::insert(&args),
         command => {
             if matches!(command, Command::Worker(_)) {
@@ -55,13 +58,11 @@ pub(crate) fn run(context: &Context, command: Command) -> Outcome {
 
 async fn serve(context: &Context, command: Command) -> Outcome {
     match command {
-        Command::Server(_)
-        | Command::Completions(_)
-        | Command::Man(_)
-        | Command::Token(_)
-        | Command::NgsiInsert(_) => {
+        Command::Server(_) | Command::Completions(_) | Command::Man(_) | Command::Token(_) => {
             unreachable!("they run without a runtime")
         }
+        #[cfg(feature = "quantumleap")]
+        Command::NgsiInsert(_) => unreachable!("it runs without a runtime"),
         Command::Worker(args) => worker::run(context, *args).await,
         Command::Submit(args) => submit::run(context, args).await,
         Command::Run(args) => run::run(context, *args).await,
@@ -75,6 +76,7 @@ async fn serve(context: &Context, command: Command) -> Outcome {
         Command::Events(args) => events::run(context, args).await,
         Command::Check(args) => check::run(context, args).await,
         Command::Backup(args) => backup::run(context, &args),
+        #[cfg(any(feature = "redis", feature = "quantumleap"))]
         Command::Import(args) => import::run(context, args).await,
         Command::Bench(args) => bench::run(context, *args).await,
         Command::Version(args) => version::run(context, &args).await,

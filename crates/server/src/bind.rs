@@ -7,7 +7,9 @@ use tokio::net::{TcpListener, TcpSocket};
 
 use crate::config::Config;
 use crate::error::StartError;
-use crate::security::{Protocol, Require, Security};
+#[cfg(any(feature = "redis", feature = "quantumleap"))]
+use crate::security::Require;
+use crate::security::{Protocol, Security};
 
 /// A port that is listened on.
 pub(crate) struct Bound {
@@ -15,52 +17,50 @@ pub(crate) struct Bound {
     pub(crate) addr: SocketAddr,
 }
 
-/// The ports of a server.
-pub(crate) struct Ports {
-    /// For HTTP and gRPC.
-    pub(crate) main: Bound,
-    /// For clients of Redis.
-    pub(crate) resp: Option<Bound>,
-    /// For NGSI notifications.
-    pub(crate) quantumleap: Option<Bound>,
+/// Listens for HTTP and gRPC, where the settings say.
+pub(crate) fn main_port(config: &Config, security: &Security) -> Result<Bound, StartError> {
+    let is_checked = security.is_checked();
+    let bound = port(config, security, &config.addr, is_checked)?;
+    let (http, grpc) = (
+        security.require(Protocol::Http),
+        security.require(Protocol::Grpc),
+    );
+    tracing::info!(tls = security.is_encrypted(), %http, %grpc, "what clients must show");
+    Ok(bound)
 }
 
-impl Ports {
-    /// Listens where the settings say.
-    pub(crate) fn take(config: &Config, security: &Security) -> Result<Self, StartError> {
-        let (http, grpc) = (
-            security.require(Protocol::Http),
-            security.require(Protocol::Grpc),
-        );
-        let exposure = Exposure {
-            is_insecure: config.insecure,
-            is_encrypted: security.is_encrypted(),
-        };
-        let addr = address(&config.addr)?;
-        exposure.check(addr, security.is_checked())?;
-        tracing::info!(tls = exposure.is_encrypted, %http, %grpc, "what clients must show");
-        let main = listen_at(addr)?;
-        let optional = |text: Option<&String>, protocol, what| {
-            let Some(text) = text else {
-                return Ok(None);
-            };
-            let require = security.require(protocol);
-            let addr = address(text)?;
-            exposure.check(addr, require != Require::Nothing)?;
-            let bound = listen_at(addr)?;
-            tracing::info!(addr = %bound.addr, %require, "listening for {what}");
-            Ok::<_, StartError>(Some(bound))
-        };
-        let redis = "clients of Redis";
-        let resp = optional(config.resp.as_ref(), Protocol::Resp, redis)?;
-        let ngsi = "NGSI notifications";
-        let quantumleap = optional(config.quantumleap.as_ref(), Protocol::Http, ngsi)?;
-        Ok(Self {
-            main,
-            resp,
-            quantumleap,
-        })
-    }
+/// Listens at an address; refused if others could reach it and something is missing.
+fn port(
+    config: &Config,
+    security: &Security,
+    addr: &str,
+    is_checked: bool,
+) -> Result<Bound, StartError> {
+    let exposure = Exposure {
+        is_insecure: config.insecure,
+        is_encrypted: security.is_encrypted(),
+    };
+    let addr = address(addr)?;
+    exposure.check(addr, is_checked)?;
+    listen_at(addr)
+}
+
+/// Listens for the clients of an optional part, if the settings name an address for it.
+#[cfg(any(feature = "redis", feature = "quantumleap"))]
+pub(crate) fn optional_port(
+    config: &Config,
+    security: &Security,
+    addr: Option<&str>,
+    protocol: Protocol,
+    clients: &str,
+) -> Result<Option<Bound>, StartError> {
+    let Some(addr) = addr else {
+        return Ok(None);
+    };
+    let require = security.require(protocol);
+    let bound = port(config, security, addr, require != Require::Nothing)?;
+    tracing::info!(addr = %bound.addr, %require, "listening for {clients}");
+    Ok(Some(bound))
 }
 
 /// Reads `HOST:PORT`; without a host it is loopback.

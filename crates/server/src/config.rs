@@ -1,21 +1,30 @@
 //! What the server can be told, and from where: file, environment, flags, in this order.
 
 mod keys;
+mod optional;
+#[cfg(feature = "quantumleap")]
+mod quantumleap;
+#[cfg(feature = "redis")]
+mod redis;
 mod shards;
 mod source;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ganger_ngsi::environment::Environment;
 use ganger_router::Topology;
+use ganger_types::ShardId;
 use ganger_types::keys::KeyUpkeep;
-use ganger_types::{Namespace, ShardId};
 
 use crate::secret::Secret;
 use crate::security::Require;
 
-pub use keys::{KEYS, Key};
+pub use keys::Key;
+pub use optional::{find_key, keys};
+#[cfg(feature = "quantumleap")]
+pub use quantumleap::QuantumLeapPort;
+#[cfg(feature = "redis")]
+pub use redis::RedisPort;
 pub use source::{Flag, load};
 
 /// The value of `db` for a store that is lost when the process ends.
@@ -63,24 +72,15 @@ pub struct Config {
     pub require_http: Option<Require>,
     /// Likewise, over gRPC only.
     pub require_grpc: Option<Require>,
-    /// Likewise, on the Redis port only.
-    pub require_resp: Option<Require>,
-    /// Where to listen for clients of Redis; nowhere by default.
-    pub resp: Option<String>,
-    /// Whether `FLUSHDB` and `FLUSHALL` remove anything there. Default no.
-    pub resp_allow_flush: bool,
-    /// The namespaces of the Redis port's databases, from 0 on.
-    pub resp_databases: Vec<Namespace>,
-    /// When queues of the Redis port are put in order without being asked.
+    /// The Redis port.
+    #[cfg(feature = "redis")]
+    pub redis: RedisPort,
+    /// When queues of the Redis port are put in order without being asked. A build without the port does so too: they
+    /// are in the store.
     pub key_upkeep: KeyUpkeep,
-    /// Where to listen for NGSI notifications, as QuantumLeap does; nowhere by default.
-    pub quantumleap: Option<String>,
-    /// The namespace of the jobs that they become. Default `default`.
-    pub quantumleap_namespace: Namespace,
-    /// What QuantumLeap's own variables say; [`load`] reads them if there is such a port. Without it, their defaults.
-    pub quantumleap_environment: Option<Environment>,
-    /// The directory for samples of durations and of what the process uses; none are taken by default.
-    pub telemetry_dir: Option<PathBuf>,
+    /// The QuantumLeap port.
+    #[cfg(feature = "quantumleap")]
+    pub quantumleap: QuantumLeapPort,
     /// Where the audit log goes; into the ordinary log, if absent.
     pub audit_log: Option<PathBuf>,
     /// Listen beyond loopback although something is missing: encryption, or a check of who asks.
@@ -199,15 +199,11 @@ impl Default for Config {
             require: None,
             require_http: None,
             require_grpc: None,
-            require_resp: None,
-            resp: None,
-            resp_allow_flush: false,
-            resp_databases: ganger_dialect_resp::Settings::usual_databases(),
+            #[cfg(feature = "redis")]
+            redis: RedisPort::default(),
             key_upkeep: KeyUpkeep::default(),
-            quantumleap: None,
-            quantumleap_namespace: Namespace::default(),
-            quantumleap_environment: None,
-            telemetry_dir: None,
+            #[cfg(feature = "quantumleap")]
+            quantumleap: QuantumLeapPort::default(),
             audit_log: None,
             insecure: false,
             hosts: Vec::new(),

@@ -6,7 +6,6 @@ use std::path::PathBuf;
 use ganger_access::AccessError;
 use ganger_shard::StopCause;
 use ganger_store::StoreError;
-use ganger_telemetry::TelemetryError;
 use ganger_tls::TlsError;
 use ganger_types::ShardId;
 
@@ -34,8 +33,9 @@ pub enum StartError {
     #[error(transparent)]
     Access(#[from] AccessError),
     /// Samples cannot be written to their directory.
+    #[cfg(feature = "quantumleap")]
     #[error(transparent)]
-    Telemetry(#[from] TelemetryError),
+    Telemetry(#[from] ganger_telemetry::TelemetryError),
     /// It would be open to others without being told so.
     #[error(
         "refusing to listen on {addr}: others could reach it, and {missing}; set what is missing (--tls-cert and --tls-key; --token-file, --access-file or --tls-client-ca), or listen on 127.0.0.1, or say --insecure if this network is yours alone"
@@ -116,9 +116,10 @@ impl StartError {
             | Self::Token { .. }
             | Self::Tls(_)
             | Self::Access(_)
-            | Self::Telemetry(_)
             | Self::Address { .. }
             | Self::Open { .. } => 2,
+            #[cfg(feature = "quantumleap")]
+            Self::Telemetry(_) => 2,
             Self::Store(_) | Self::Damaged { .. } => 3,
             Self::UnknownHost { .. } | Self::Listen { .. } => 4,
             Self::ShardEnded { .. } => 5,

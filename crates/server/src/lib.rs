@@ -1,7 +1,8 @@
 //! The server: configuration, listener, authentication, metrics, start and stop.
 //!
 //! It wires the others together: shards behind one port that serves HTTP/1.1, HTTP/2 and gRPC,
-//! encrypted if it has a certificate. Clients of Redis and of QuantumLeap have ports of their own.
+//! encrypted if it has a certificate. Clients of Redis and of QuantumLeap have ports of their own, which are features of
+//! the build: `redis`, `qless` (the scripts of qless on the Redis port) and `quantumleap`, all on by default.
 
 #![forbid(unsafe_code)]
 
@@ -14,19 +15,26 @@ mod impersonation;
 mod listen;
 mod log;
 mod notify;
+mod part;
 mod peers;
 mod port_handler;
+#[cfg(feature = "quantumleap")]
 mod quantumleap;
+#[cfg(feature = "redis")]
+mod redis;
 mod run;
 mod secret;
 mod security;
 mod shard_dispatch;
 mod shards;
 mod start;
-mod telemetry;
 
+#[cfg(feature = "quantumleap")]
+pub use config::QuantumLeapPort;
+#[cfg(feature = "redis")]
+pub use config::RedisPort;
 pub use config::{
-    Config, ConfigError, DB_IN_MEMORY, Flag, KEYS, Key, Limits, LogFormat, Tls, load,
+    Config, ConfigError, DB_IN_MEMORY, Flag, Key, Limits, LogFormat, Tls, find_key, keys, load,
 };
 pub use error::StartError;
 pub use log::start_log;

@@ -6,6 +6,7 @@
 mod addresses;
 mod health;
 mod open;
+#[cfg(feature = "redis")]
 mod resp;
 mod timeout_stream;
 
@@ -38,6 +39,7 @@ use addresses::Addresses;
 use open::open;
 use timeout_stream::TimeoutStream;
 
+#[cfg(feature = "redis")]
 pub(crate) use resp::serve_resp;
 
 /// Between two signs of life over an idle HTTP/2 connection.
@@ -193,13 +195,13 @@ impl Host {
     /// Serves a connection on the I/O threads; one that asks for no more than a sign of life, on this thread.
     fn begin(&self, accepted: AcceptedConnection) {
         let host = self.clone();
-        if self.handler.security.tls().is_some() || self.handler.health_paths().is_empty() {
+        if self.handler.security.tls().is_some() || self.handler.behind.health_paths().is_empty() {
             host.hand_over(accepted);
             return;
         }
         // A task of its own: a panic ends this connection and no other.
         tokio::spawn(async move {
-            let first = health::first_request(&accepted.stream, host.handler.health_paths());
+            let first = health::first_request(&accepted.stream, host.handler.behind.health_paths());
             let first = tokio::select! {
                 () = host.stopping.cancelled() => return,
                 first = tokio::time::timeout(host.limits.header_timeout, first) => first,

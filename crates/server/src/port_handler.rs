@@ -1,4 +1,4 @@
-//! A port: who may pass, and which dialect a request is for. The main port has two, the QuantumLeap port one.
+//! A port: who may pass, and which dialect a request is for. The main port has two; each other port has one.
 
 use std::net::SocketAddr;
 use std::pin::pin;
@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::response::IntoResponse as _;
+use futures::future::{BoxFuture, FutureExt as _};
 use ganger_access::{Budget, Full, Identity, Owner, Verb};
 use ganger_dialect_http::{HostCheck, Peer, Problem};
 use http::request::Parts;
@@ -15,11 +16,10 @@ use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Versio
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::bodies::{Kind, REQUEST_BYTES, Readers, RequestBody, ResponseHolds, counted};
-use crate::impersonation::ON_BEHALF;
 use crate::security::{
     ClientCertificate, PresentedCredentials, Protocol, Require, Security, WatchedRight,
 };
-use crate::shard_dispatch::{ShardDispatch, through};
+use crate::shard_dispatch::ShardDispatch;
 
 /// What anyone may ask of the main port: whether the process lives and can work.
 const OPEN_PATHS: &[&str] = &[
@@ -32,73 +32,74 @@ const OPEN_PATHS: &[&str] = &[
 const HEALTH_PATHS: &[&str] = &["/healthz", "/readyz"];
 /// The first page. Those who show no token and no certificate see on it how to get in, the others what they may see.
 const FIRST_PAGE: &str = "/";
-/// What anyone may ask of the QuantumLeap port: whether the database answers.
-const OPEN_PATHS_QUANTUMLEAP: &[&str] = &["/health"];
 
 /// Where a connection comes from.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PeerAddress(pub(crate) SocketAddr);
 
 /// What is behind a port.
-#[derive(Clone)]
-pub(crate) enum Backend {
-    /// Our own dialects, over all shards.
-    ShardDispatch(Arc<ShardDispatch>),
-    /// QuantumLeap's, over one. Who asks is told by what HTTP asks for.
-    QuantumLeap(axum::Router),
+pub(crate) trait Backend: Send + Sync {
+    /// The protocol of a request with these headers, which says what its caller must show.
+    fn protocol(&self, headers: &HeaderMap) -> Protocol;
+
+    /// Paths that anyone may ask for.
+    fn open_paths(&self) -> &'static [&'static str];
+
+    /// Paths that tell over HTTP/1 whether the process lives and can work; empty if telling may take long.
+    fn health_paths(&self) -> &'static [&'static str];
+
+    /// The page that callers who show nothing may see too; none if absent.
+    fn first_page(&self) -> Option<&'static str>;
+
+    /// Puts the caller's address where the dialect looks for it.
+    fn insert_address(&self, protocol: Protocol, head: &mut Parts, from: PeerAddress);
+
+    /// Answers a request of a caller who may pass.
+    fn answer<'a>(
+        &'a self,
+        protocol: Protocol,
+        request: Request<Body>,
+        identity: &'a Identity,
+    ) -> BoxFuture<'a, Response<Body>>;
 }
 
-impl Backend {
+/// Our own dialects, over all shards.
+impl Backend for ShardDispatch {
     fn protocol(&self, headers: &HeaderMap) -> Protocol {
-        match self {
-            Self::ShardDispatch(_) if is_grpc(headers) => Protocol::Grpc,
-            Self::ShardDispatch(_) | Self::QuantumLeap(_) => Protocol::Http,
+        if is_grpc(headers) {
+            Protocol::Grpc
+        } else {
+            Protocol::Http
         }
     }
 
     fn open_paths(&self) -> &'static [&'static str] {
-        match self {
-            Self::ShardDispatch(_) => OPEN_PATHS,
-            Self::QuantumLeap(_) => OPEN_PATHS_QUANTUMLEAP,
+        OPEN_PATHS
+    }
+
+    fn health_paths(&self) -> &'static [&'static str] {
+        HEALTH_PATHS
+    }
+
+    fn first_page(&self) -> Option<&'static str> {
+        Some(FIRST_PAGE)
+    }
+
+    fn insert_address(&self, protocol: Protocol, head: &mut Parts, from: PeerAddress) {
+        if protocol == Protocol::Grpc {
+            head.extensions.insert(ganger_dialect_grpc::Peer(from.0));
+        } else {
+            head.extensions.insert(Peer(from.0));
         }
     }
 
-    /// Whether it is the first page that is asked for, by somebody who shows nothing.
-    fn is_first_page_for_nobody(&self, path: &str, shown: &PresentedCredentials) -> bool {
-        matches!(self, Self::ShardDispatch(_)) && path == FIRST_PAGE && shown.is_nothing()
-    }
-
-    /// Puts the address where the dialect looks for it.
-    fn tell_address(&self, protocol: Protocol, head: &mut Parts, from: PeerAddress) {
-        let extensions = &mut head.extensions;
-        match (self, protocol) {
-            (Self::QuantumLeap(_), _) => {
-                extensions.insert(ganger_dialect_quantumleap::Peer(from.0));
-            }
-            (Self::ShardDispatch(_), Protocol::Grpc) => {
-                extensions.insert(ganger_dialect_grpc::Peer(from.0));
-            }
-            (Self::ShardDispatch(_), Protocol::Http | Protocol::Resp) => {
-                extensions.insert(Peer(from.0));
-            }
-        }
-    }
-
-    async fn answer(
-        &self,
+    fn answer<'a>(
+        &'a self,
         protocol: Protocol,
-        mut request: Request<Body>,
-        identity: &Identity,
-    ) -> Response<Body> {
-        match self {
-            Self::ShardDispatch(front) => front.answer(protocol, request, identity).await,
-            Self::QuantumLeap(routes) => {
-                // Nobody comes here on behalf of somebody else.
-                request.headers_mut().remove(ON_BEHALF);
-                request.extensions_mut().insert(identity.clone());
-                through(routes, request).await
-            }
-        }
+        request: Request<Body>,
+        identity: &'a Identity,
+    ) -> BoxFuture<'a, Response<Body>> {
+        self.dispatch(protocol, request, identity).boxed()
     }
 }
 
@@ -124,7 +125,7 @@ const MESSAGE_STREAMS: [&str; 2] = ["/ganger.v1.Leases/Work", "/ganger.v1.Jobs/E
 /// The way in.
 #[derive(Clone)]
 pub(crate) struct PortHandler {
-    pub(crate) behind: Backend,
+    pub(crate) behind: Arc<dyn Backend>,
     pub(crate) guard: HostCheck,
     pub(crate) security: Arc<Security>,
     pub(crate) budget: Budget,
@@ -154,14 +155,6 @@ impl ConnectionInfo {
 }
 
 impl PortHandler {
-    /// Paths that tell over HTTP/1 whether the process lives and can work; empty if telling may take long.
-    pub(crate) fn health_paths(&self) -> &'static [&'static str] {
-        match self.behind {
-            Backend::ShardDispatch(_) => HEALTH_PATHS,
-            Backend::QuantumLeap(_) => &[],
-        }
-    }
-
     /// Answers a request.
     pub(crate) async fn answer(
         self,
@@ -174,7 +167,7 @@ impl PortHandler {
         let changes_seen = self.security.changes_count();
         let path = head.uri.path();
         let is_open = self.behind.open_paths().contains(&path);
-        let is_for_nobody = self.behind.is_first_page_for_nobody(path, &shown);
+        let is_for_nobody = self.behind.first_page() == Some(path) && shown.is_nothing();
         let known = match self.guard.check(&head.method, &head.uri, &head.headers) {
             Err(problem) => return self.refused(protocol, &line, &problem).await,
             Ok(()) if is_open => Some(Identity::Anonymous),
@@ -214,7 +207,7 @@ impl PortHandler {
         });
         // Nothing behind this line needs to see it.
         head.headers.remove(header::AUTHORIZATION);
-        self.behind.tell_address(protocol, &mut head, line.from);
+        self.behind.insert_address(protocol, &mut head, line.from);
         let manner = RequestPolicy::of(protocol, &head, &identity);
         let ahead = if manner.reads_much {
             READ_BYTES.min(self.budget.share() / 4)
@@ -305,18 +298,21 @@ impl RequestPolicy {
         } else {
             MESSAGE_BYTES_MAX
         };
-        let body = match protocol {
-            Protocol::Grpc if MESSAGE_STREAMS.contains(&path) => Kind::MessageStream { bytes_max },
-            Protocol::Grpc => Kind::Messages { bytes_max },
-            Protocol::Http | Protocol::Resp if is_lines(&head.headers) => Kind::Lines,
-            Protocol::Http | Protocol::Resp => Kind::Document,
+        let is_grpc = protocol == Protocol::Grpc;
+        let body = if is_grpc && MESSAGE_STREAMS.contains(&path) {
+            Kind::MessageStream { bytes_max }
+        } else if is_grpc {
+            Kind::Messages { bytes_max }
+        } else if is_lines(&head.headers) {
+            Kind::Lines
+        } else {
+            Kind::Document
         };
-        let only_reads = match protocol {
-            Protocol::Grpc => {
-                let row = ganger_access::find(path.trim_start_matches('/'));
-                row.is_some_and(|row| matches!(row.verb, Verb::Observe | Verb::Greet))
-            }
-            Protocol::Http | Protocol::Resp => head.method == Method::GET,
+        let only_reads = if is_grpc {
+            let row = ganger_access::find(path.trim_start_matches('/'));
+            row.is_some_and(|row| matches!(row.verb, Verb::Observe | Verb::Greet))
+        } else {
+            head.method == Method::GET
         };
         Self {
             body,
@@ -377,9 +373,10 @@ fn is_grpc(headers: &HeaderMap) -> bool {
 
 /// A refusal in the words of the door's dialect.
 pub(crate) fn refuse(protocol: Protocol, problem: &Problem) -> Response<Body> {
-    match protocol {
-        Protocol::Http | Protocol::Resp => problem.clone().into_response(),
-        Protocol::Grpc => refuse_grpc(problem),
+    if protocol == Protocol::Grpc {
+        refuse_grpc(problem)
+    } else {
+        problem.clone().into_response()
     }
 }
 

@@ -1,22 +1,94 @@
-//! The QuantumLeap port: the first shard, behind the interface of QuantumLeap, within the limits of the main port.
+//! The QuantumLeap port: the first shard, behind the interface of QuantumLeap, within the limits of the main port; and
+//! samples in the form of QuantumLeap's telemetry.
 
+mod telemetry;
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use futures::future::{BoxFuture, FutureExt as _};
 use ganger_access::Identity;
-use ganger_dialect_quantumleap::{Service, Settings};
+use ganger_dialect_quantumleap::{Peer, Service, Settings};
 use ganger_ngsi::environment::{self, Environment};
 use ganger_shard::Handle;
+use http::request::Parts;
+use http::{HeaderMap, Request, Response};
 
+use self::telemetry::Telemetry;
+use crate::bind::{self, Bound};
 use crate::config::{Config, ConfigError};
 use crate::error::StartError;
-use crate::security::Security;
-use crate::telemetry::Telemetry;
+use crate::impersonation::ON_BEHALF;
+use crate::part::{MetricsWriter, Open, Part, RunningPart};
+use crate::port_handler::{Backend, PeerAddress};
+use crate::security::{Protocol, Security};
+use crate::shard_dispatch::through;
+use crate::start::Common;
+
+/// The feature of the build that this part is.
+pub(crate) const FEATURE: &str = "quantumleap";
+/// What anyone may ask of the port: whether the database answers.
+const OPEN_PATHS: &[&str] = &["/health"];
+
+/// Binds the port, if the settings name an address, and opens the files of the samples, if they name a directory.
+pub(crate) fn prepare(config: &Config, security: &Security) -> Result<Open, StartError> {
+    let settings = &config.quantumleap;
+    let addr = settings.addr.as_deref();
+    let clients = "NGSI notifications";
+    let bound = bind::optional_port(config, security, addr, Protocol::Http, clients)?;
+    let telemetry = settings.telemetry_dir.as_deref().map(Telemetry::open);
+    let telemetry = telemetry.transpose()?;
+    Ok(Box::new(|common, shard| {
+        open(bound, telemetry, common, shard)
+    }))
+}
+
+fn open(
+    bound: Option<Bound>,
+    telemetry: Option<Telemetry>,
+    common: &Common,
+    shard: &Handle,
+) -> Result<Part, StartError> {
+    let port = match bound {
+        Some(bound) => Some((bound, service(common, shard, telemetry.as_ref())?)),
+        None => None,
+    };
+    let counted = port.as_ref().map(|(_, service)| service.clone());
+    Ok(Part {
+        metrics: counted
+            .map(|service| -> MetricsWriter { Arc::new(move |out| service.metrics(out)) }),
+        serve: Box::new(|common| serve(common, port, telemetry)),
+    })
+}
+
+/// Begins to serve the port and to sample what the process uses.
+fn serve(
+    common: &Common,
+    port: Option<(Bound, Service)>,
+    telemetry: Option<Telemetry>,
+) -> Result<RunningPart, StartError> {
+    if let Some(telemetry) = &telemetry {
+        telemetry.follow_runtime(common.stopping.clone());
+    }
+    let served = |(bound, service): (Bound, Service)| {
+        common.serve(bound, Arc::new(Routes(service.routes())))
+    };
+    Ok(RunningPart {
+        feature: FEATURE,
+        port: port.map(served).transpose()?,
+        at_stop: telemetry.map(|telemetry| -> Box<dyn FnOnce() + Send + Sync> {
+            Box::new(move || telemetry.flush())
+        }),
+    })
+}
 
 /// The interface over a shard.
-pub(crate) fn service(
-    config: &Config,
+fn service(
+    common: &Common,
     shard: &Handle,
-    security: &Security,
     telemetry: Option<&Telemetry>,
 ) -> Result<Service, StartError> {
+    let config = &common.config;
     let environment = environment(config)?;
     tracing::info!(
         database = ?environment.database,
@@ -26,11 +98,11 @@ pub(crate) fn service(
     );
     let settings = Settings {
         version: env!("CARGO_PKG_VERSION"),
-        namespace: config.quantumleap_namespace.clone(),
+        namespace: config.quantumleap.namespace.clone(),
         body_bytes_max: config.limits.body_bytes,
         lists_max: config.limits.streams,
         stranger: Identity::Anonymous,
-        audit: security.audit.clone(),
+        audit: common.security.audit.clone(),
         durations: telemetry.map(Telemetry::durations),
         ..Settings::new(environment)
     };
@@ -39,7 +111,7 @@ pub(crate) fn service(
 
 /// What QuantumLeap's variables say; their defaults, if nobody has read them.
 fn environment(config: &Config) -> Result<Environment, ConfigError> {
-    if let Some(environment) = &config.quantumleap_environment {
+    if let Some(environment) = &config.quantumleap.environment {
         return Ok(environment.clone());
     }
     let nothing = |_: &str| None;
@@ -48,4 +120,42 @@ fn environment(config: &Config) -> Result<Environment, ConfigError> {
         place: error.variable.to_owned(),
         reason: error.reason,
     })
+}
+
+/// QuantumLeap's interface over one shard. Who asks is told by what HTTP asks for.
+struct Routes(axum::Router);
+
+impl Backend for Routes {
+    fn protocol(&self, _: &HeaderMap) -> Protocol {
+        Protocol::Http
+    }
+
+    fn open_paths(&self) -> &'static [&'static str] {
+        OPEN_PATHS
+    }
+
+    fn health_paths(&self) -> &'static [&'static str] {
+        // Its health is the database's, which may take long to answer.
+        &[]
+    }
+
+    fn first_page(&self) -> Option<&'static str> {
+        None
+    }
+
+    fn insert_address(&self, _: Protocol, head: &mut Parts, from: PeerAddress) {
+        head.extensions.insert(Peer(from.0));
+    }
+
+    fn answer<'a>(
+        &'a self,
+        _: Protocol,
+        mut request: Request<Body>,
+        identity: &'a Identity,
+    ) -> BoxFuture<'a, Response<Body>> {
+        // Nobody comes here on behalf of somebody else.
+        request.headers_mut().remove(ON_BEHALF);
+        request.extensions_mut().insert(identity.clone());
+        through(&self.0, request).boxed()
+    }
 }

@@ -36,6 +36,7 @@ use watch::FileStamp;
 pub(crate) enum Protocol {
     Http,
     Grpc,
+    #[cfg(feature = "redis")]
     Resp,
 }
 
@@ -58,6 +59,7 @@ pub(crate) struct Security {
     changes: channel::Sender<u64>,
     http: Require,
     grpc: Require,
+    #[cfg(feature = "redis")]
     resp: Require,
     attempts: Attempts,
     pub(crate) audit: Audit,
@@ -89,6 +91,7 @@ impl Security {
     }
 
     /// Waits until [`Self::changes_count`] is another number than `seen`.
+    #[cfg(feature = "redis")]
     pub(crate) async fn changed(&self, seen: u64) {
         // The sender is as old as the receiver, so there is always one more.
         let _ = self
@@ -103,6 +106,7 @@ impl Security {
         match protocol {
             Protocol::Http => self.http,
             Protocol::Grpc => self.grpc,
+            #[cfg(feature = "redis")]
             Protocol::Resp => self.resp,
         }
     }

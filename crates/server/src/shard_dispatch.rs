@@ -72,9 +72,10 @@ pub(crate) struct Dialects {
 
 impl Dialects {
     fn behind(&self, protocol: Protocol) -> &axum::Router {
-        match protocol {
-            Protocol::Http | Protocol::Resp => &self.http,
-            Protocol::Grpc => &self.grpc,
+        if protocol == Protocol::Grpc {
+            &self.grpc
+        } else {
+            &self.http
         }
     }
 }
@@ -126,7 +127,7 @@ impl ShardDispatch {
     }
 
     /// Answers a request of somebody who is known.
-    pub(crate) async fn answer(
+    pub(crate) async fn dispatch(
         &self,
         protocol: Protocol,
         mut request: Request<Body>,

@@ -8,8 +8,6 @@ use std::time::{Duration, Instant};
 
 use ganger_access::{Budget, Identity, Places};
 use ganger_dialect_http::{HostCheck, Settings};
-use ganger_dialect_quantumleap::Service;
-use ganger_dialect_resp::Port;
 use ganger_router::Router;
 use ganger_shard::{Handle, Health, StopCause};
 use ganger_types::ShardId;
@@ -18,19 +16,18 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
-use crate::bind::{Bound, Ports};
+use crate::bind::{self, Bound};
 use crate::bodies::Readers;
 use crate::config::Config;
 use crate::error::StartError;
 use crate::fair::Scheduler;
 use crate::listen::{self, Counters, HttpPort};
+use crate::part::{self, MetricsWriter, RunningPart};
 use crate::peers::ToPeers;
 use crate::port_handler::{Backend, PortHandler};
-use crate::quantumleap;
 use crate::security::{Protocol, Require, Security, follow_files};
 use crate::shard_dispatch::{Dialects, ForwardedRequests, ShardDispatch};
 use crate::shards::{open_all, stop_all};
-use crate::telemetry::Telemetry;
 
 /// A running server.
 pub struct Running {
@@ -42,9 +39,7 @@ pub struct Running {
     stop_timeout: Duration,
     ended: watch::Receiver<Option<(ShardId, StopCause)>>,
     listener: JoinHandle<()>,
-    resp: Option<(SocketAddr, JoinHandle<()>)>,
-    quantumleap: Option<(SocketAddr, JoinHandle<()>)>,
-    telemetry: Option<Telemetry>,
+    parts: Vec<RunningPart>,
     security: Arc<Security>,
     _scheduling: DropGuard,
     /// Ends the threads that accept connections.
@@ -59,9 +54,8 @@ pub struct Running {
 /// If a setting cannot be used, the address is taken, or the store cannot be opened.
 pub async fn start(config: Config) -> Result<Running, StartError> {
     let security = Arc::new(Security::load(&config)?);
-    let ports = Ports::take(&config, &security)?;
-    let telemetry = config.telemetry_dir.as_deref().map(Telemetry::open);
-    let telemetry = telemetry.transpose()?;
+    let main = bind::main_port(&config, &security)?;
+    let prepared = part::prepare(&config, &security)?;
 
     let (ended_out, ended) = watch::channel(None);
     let to_peers = ToPeers::new(&config, Arc::clone(&security))?;
@@ -79,33 +73,21 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
         counters: Arc::default(),
         workers: TaskTracker::new(),
     };
-    let resp = ports.resp.map(|bound| {
-        let settings = resp_settings(&common, bound.addr);
-        (bound, Port::new(shards[0].clone(), settings))
-    });
-    let quantumleap = match ports.quantumleap {
-        Some(bound) => Some((
-            bound,
-            quantumleap::service(
-                &common.config,
-                &shards[0],
-                &common.security,
-                telemetry.as_ref(),
-            )?,
-        )),
-        None => None,
-    };
+    let parts = prepared.into_iter().map(|open| open(&common, &shards[0]));
+    let parts = parts.collect::<Result<Vec<_>, _>>()?;
     let wiring = Wiring {
         common: &common,
-        resp: resp.as_ref().map(|(_, port)| port),
-        quantumleap: quantumleap.as_ref().map(|(_, service)| service),
+        part_metrics: parts
+            .iter()
+            .filter_map(|part| part.metrics.clone())
+            .collect(),
         router: &router,
         shards: &shards,
         passed: &Arc::default(),
         started: Instant::now(),
-        addr: ports.main.addr,
+        addr: main.addr,
     };
-    let front = Backend::ShardDispatch(Arc::new(wiring.front(&drained)));
+    let front = Arc::new(wiring.front(&drained));
     let (security, stopping) = (Arc::clone(&common.security), common.stopping.clone());
     let listening = stopping.clone().drop_guard();
     let (workers, stop_timeout) = (common.workers.clone(), common.config.stop_timeout);
@@ -114,14 +96,9 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
     // Until the last connection has ended, which is after `stopping`.
     let scheduling = CancellationToken::new();
     tokio::spawn(common.scheduler.clone().dispatch(scheduling.clone()));
-    if let Some(telemetry) = &telemetry {
-        telemetry.follow_runtime(stopping.clone());
-    }
-    let resp = resp.map(|(bound, port)| common.serve_resp(bound, port));
-    let quantumleap = quantumleap
-        .map(|(bound, service)| common.serve(bound, Backend::QuantumLeap(service.routes())))
-        .transpose()?;
-    let (addr, listener) = common.serve(ports.main, front)?;
+    let parts = parts.into_iter().map(|part| (part.serve)(&common));
+    let parts = parts.collect::<Result<_, _>>()?;
+    let (addr, listener) = common.serve(main, front)?;
     Ok(Running {
         addr,
         shards,
@@ -131,9 +108,7 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
         stop_timeout,
         ended,
         listener,
-        resp,
-        quantumleap,
-        telemetry,
+        parts,
         security,
         _scheduling: scheduling.drop_guard(),
         _listening: listening,
@@ -141,28 +116,28 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
 }
 
 /// What all ports share.
-struct Common {
-    config: Config,
-    security: Arc<Security>,
-    stopping: CancellationToken,
+pub(crate) struct Common {
+    pub(crate) config: Config,
+    pub(crate) security: Arc<Security>,
+    pub(crate) stopping: CancellationToken,
     counters: Arc<Counters>,
     /// The memory of all requests in progress.
-    budget: Budget,
+    pub(crate) budget: Budget,
     /// Open streams.
     streams: Places,
     /// Answers that are being read.
     readers: Readers,
     /// Which connections go first.
-    scheduler: Scheduler,
+    pub(crate) scheduler: Scheduler,
     workers: TaskTracker,
 }
 
 impl Common {
     /// Serves HTTP on a port.
-    fn serve(
+    pub(crate) fn serve(
         &self,
         bound: Bound,
-        behind: Backend,
+        behind: Arc<dyn Backend>,
     ) -> Result<(SocketAddr, JoinHandle<()>), StartError> {
         let handler = PortHandler {
             behind,
@@ -189,20 +164,6 @@ impl Common {
         })?;
         Ok((bound.addr, served))
     }
-
-    /// Serves clients of Redis, in a task of its own.
-    fn serve_resp(&self, bound: Bound, port: Port) -> (SocketAddr, JoinHandle<()>) {
-        let served = listen::serve_resp(
-            bound.listener,
-            port,
-            Arc::clone(&self.security),
-            self.config.limits.clone(),
-            self.scheduler.clone(),
-            self.stopping.clone(),
-            self.config.stop_timeout,
-        );
-        (bound.addr, tokio::spawn(served))
-    }
 }
 
 impl Running {
@@ -211,14 +172,11 @@ impl Running {
         self.addr
     }
 
-    /// Where it listens for clients of Redis, if it does.
-    pub fn resp_addr(&self) -> Option<SocketAddr> {
-        self.resp.as_ref().map(|(addr, _)| *addr)
-    }
-
-    /// Where it listens for NGSI notifications, if it does.
-    pub fn quantumleap_addr(&self) -> Option<SocketAddr> {
-        self.quantumleap.as_ref().map(|(addr, _)| *addr)
+    /// Where the port of a feature of the build listens, `redis` or `quantumleap`; absent if it does not, or this build
+    /// lacks it.
+    pub fn addr_of(&self, feature: &str) -> Option<SocketAddr> {
+        let part = self.parts.iter().find(|part| part.feature == feature)?;
+        part.port.as_ref().map(|(addr, _)| *addr)
     }
 
     /// Whether it speaks TLS.
@@ -284,36 +242,26 @@ impl Running {
         self.stopping.cancel();
         // The listener's task ends by itself; it cannot have panicked without having been seen.
         let _ = self.listener.await;
-        for (_, listener) in self.resp.into_iter().chain(self.quantumleap) {
-            let _ = listener.await;
+        let mut at_stop = Vec::new();
+        for part in self.parts {
+            if let Some((_, listener)) = part.port {
+                let _ = listener.await;
+            }
+            at_stop.extend(part.at_stop);
         }
         self.security.audit.finish();
         stop_all(&self.shards).await;
-        if let Some(telemetry) = self.telemetry {
-            telemetry.flush();
+        for last in at_stop {
+            last();
         }
-    }
-}
-
-fn resp_settings(common: &Common, addr: SocketAddr) -> ganger_dialect_resp::Settings {
-    let config = &common.config;
-    ganger_dialect_resp::Settings {
-        databases: config.resp_databases.clone(),
-        may_flush: config.resp_allow_flush,
-        write_timeout: config.limits.write_timeout,
-        login_timeout: config.limits.header_timeout,
-        tcp_port: addr.port(),
-        audit: common.security.audit.clone(),
-        budget: common.budget.clone(),
-        stopping: common.stopping.clone(),
     }
 }
 
 /// What the dialects over every shard share.
 struct Wiring<'a> {
     common: &'a Common,
-    resp: Option<&'a Port>,
-    quantumleap: Option<&'a Service>,
+    /// What the optional parts add to the metrics.
+    part_metrics: Vec<MetricsWriter>,
     router: &'a Router,
     shards: &'a [Handle],
     passed: &'a Arc<ForwardedRequests>,
@@ -364,19 +312,15 @@ impl Wiring<'_> {
     }
 
     /// The numbers of the server itself and of its other ports.
-    fn more_metrics(&self) -> Arc<dyn Fn(&mut String) + Send + Sync> {
+    fn more_metrics(&self) -> MetricsWriter {
         let counters = Arc::clone(&self.common.counters);
         let security = Arc::clone(&self.common.security);
         let (passed, started) = (Arc::clone(self.passed), self.started);
-        let resp = self.resp.map(|port| Arc::clone(port.counters()));
-        let quantumleap = self.quantumleap.cloned();
+        let of_parts = self.part_metrics.clone();
         Arc::new(move |out| {
             metrics(&counters, &passed, &security, started, out);
-            if let Some(resp) = &resp {
-                resp.metrics(out);
-            }
-            if let Some(quantumleap) = &quantumleap {
-                quantumleap.metrics(out);
+            for write in &of_parts {
+                write(out);
             }
         })
     }

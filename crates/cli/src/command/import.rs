@@ -2,10 +2,14 @@
 //!
 //! The source is only read. A record goes to the server in the form in which the source keeps it; the server checks it,
 //! and takes it once, however often it is sent.
+//!
+//! What a build cannot serve it does not take over: keys of a product whose feature it lacks are reported and fail the
+//! import, so that nobody believes that they were taken.
 
 mod address;
 mod batch;
 mod qless;
+#[cfg(feature = "quantumleap")]
 mod quantumleap;
 mod report;
 mod source;
@@ -57,14 +61,38 @@ pub(crate) struct ImportArgs {
 }
 
 /// What to take over.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
 enum What {
     /// What qless keeps.
+    #[cfg_attr(not(feature = "qless"), value(skip))]
     Qless,
     /// Queues of redis-work-queue.
+    #[cfg_attr(not(feature = "redis"), value(skip))]
     WorkQueue,
     /// Tasks of QuantumLeap, which keeps them in RQ.
+    #[cfg_attr(not(feature = "quantumleap"), value(skip))]
     Quantumleap,
+}
+
+impl What {
+    /// Its name, the Cargo feature that it needs, and whether this build has that.
+    fn feature(self) -> (&'static str, &'static str, bool) {
+        match self {
+            Self::Qless => ("qless", "qless", cfg!(feature = "qless")),
+            Self::WorkQueue => ("redis-work-queue", "redis", cfg!(feature = "redis")),
+            Self::Quantumleap => ("QuantumLeap", "quantumleap", cfg!(feature = "quantumleap")),
+        }
+    }
+
+    /// Whether this build takes it over.
+    fn is_built(self) -> bool {
+        self.feature().2
+    }
+}
+
+/// Whether a key is one of RQ, which keeps the tasks of QuantumLeap.
+fn is_of_rq(key: &[u8]) -> bool {
+    key.starts_with(b"rq:")
 }
 
 pub(crate) async fn run(context: &Context, args: ImportArgs) -> Outcome {
@@ -102,7 +130,14 @@ impl ImportArgs {
     }
 
     fn wants(&self, what: What) -> bool {
-        self.only.is_none_or(|only| only == what)
+        what.is_built() && self.only.is_none_or(|only| only == what)
+    }
+
+    /// Reports a key of what this build cannot take over, unless only something else is wanted.
+    fn report_not_built(&self, what: What, key: &[u8], target: &mut Target) {
+        if self.only.is_none() && !what.is_built() {
+            target.report.not_built(what, key);
+        }
     }
 }
 
@@ -124,7 +159,9 @@ async fn take_all(
     if args.wants(What::Qless) {
         qless.begin(source, target).await?;
     }
+    #[cfg(feature = "quantumleap")]
     let mut tasks = quantumleap::Tasks::default();
+    #[cfg(feature = "quantumleap")]
     if args.wants(What::Quantumleap) {
         tasks.begin(source, target).await?;
     }
@@ -136,12 +173,15 @@ async fn take_all(
         let (mut of_qless, mut of_rq) = (Vec::new(), Vec::new());
         for (key, kind) in keys.into_iter().zip(kinds) {
             if qless::owns(&key) {
+                args.report_not_built(What::Qless, &key, target);
                 of_qless.push((key, kind));
-            } else if quantumleap::owns(&key) {
+            } else if is_of_rq(&key) {
+                args.report_not_built(What::Quantumleap, &key, target);
                 of_rq.push((key, kind));
             } else if kind == "string" {
                 found.has_strings = true;
             } else if let Some(queue) = work_queue::queue_of(&key).filter(|_| kind == "list") {
+                args.report_not_built(What::WorkQueue, &key, target);
                 found.queues.insert(queue);
             } else if kind != "none" && args.only.is_none() {
                 target.report.other_key(&key);
@@ -150,6 +190,7 @@ async fn take_all(
         if args.wants(What::Qless) {
             qless.take(of_qless, source, target).await?;
         }
+        #[cfg(feature = "quantumleap")]
         if args.wants(What::Quantumleap) {
             tasks.take_keys(of_rq, source, target).await?;
         }
@@ -187,8 +228,8 @@ async fn take_strings(
         let (next, keys) = source.scan(&cursor, SCAN_KEYS).await?;
         let kinds = source.kinds(&keys).await?;
         let strings = keys.into_iter().zip(kinds);
-        let strings = strings
-            .filter(|(key, kind)| kind == "string" && !qless::owns(key) && !quantumleap::owns(key));
+        let strings =
+            strings.filter(|(key, kind)| kind == "string" && !qless::owns(key) && !is_of_rq(key));
         let strings: Vec<_> = strings.map(|(key, _)| key).collect();
         if args.wants(What::WorkQueue) {
             items

@@ -24,7 +24,22 @@ pub(crate) struct NgsiArgs {
     /// Insert NGSI notifications into the PostgreSQL at URL, such as `postgres://user@host:5432/database`; without a
     /// URL, at the place that `POSTGRES_HOST`, `POSTGRES_PORT`, `POSTGRES_DB_NAME`, `POSTGRES_DB_USER`, `POSTGRES_DB_PASS` and
     /// `POSTGRES_USE_SSL` name.
-    #[arg(long, value_name = "URL", num_args = 0..=1, help_heading = "NGSI")]
+    #[arg(
+        long,
+        value_name = "URL",
+        num_args = 0..=1,
+        conflicts_with_all = [
+            "dir",
+            "mode",
+            "concurrency",
+            "lease_for",
+            "grace",
+            "scratch",
+            "pass_env",
+            "no_handler_delay",
+        ],
+        help_heading = "NGSI"
+    )]
     ngsi: Option<Option<String>>,
 
     /// Workers: each inserts in a process of its own; as `WQ_WORKERS` says if absent, else 1.

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use ganger_server::{Flag, KEYS};
+use ganger_server::Flag;
 
 use crate::exit::{Exit, Failure, Outcome};
 
@@ -22,18 +22,22 @@ pub(crate) struct ServerArgs {
     addr: Option<String>,
 
     /// Where to listen for clients of Redis, such as 127.0.0.1:6379; nowhere if not given.
+    #[cfg(feature = "redis")]
     #[arg(long, value_name = "HOST:PORT")]
     resp: Option<String>,
 
     /// Let FLUSHDB and FLUSHALL of the Redis port remove all keys.
+    #[cfg(feature = "redis")]
     #[arg(long)]
     resp_allow_flush: bool,
 
     /// Where to listen for NGSI notifications as QuantumLeap does, such as 127.0.0.1:8668; nowhere if not given.
+    #[cfg(feature = "quantumleap")]
     #[arg(long, value_name = "HOST:PORT")]
     quantumleap: Option<String>,
 
     /// A directory for samples of durations and of what the process uses, in CSV files.
+    #[cfg(feature = "quantumleap")]
     #[arg(long, value_name = "DIR")]
     collect_telemetry_in: Option<String>,
 
@@ -148,7 +152,7 @@ pub(crate) fn run(args: ServerArgs) -> Outcome {
 fn list() -> Outcome {
     use std::io::Write as _;
     let mut out = std::io::stdout().lock();
-    for key in KEYS {
+    for key in ganger_server::keys() {
         let default = if key.default.is_empty() {
             "none"
         } else {
@@ -166,15 +170,20 @@ fn list() -> Outcome {
 
 fn flags(args: ServerArgs) -> Result<Vec<Flag>, Failure> {
     let insecure = args.insecure.then(|| "true".to_owned());
+    #[cfg(feature = "redis")]
     let allow_flush = args.resp_allow_flush.then(|| "true".to_owned());
     let hosts = (!args.hosts.is_empty()).then(|| args.hosts.join(","));
     let named = [
         ("data_dir", "--data-dir", args.data_dir),
         ("db", "--db", args.db),
         ("addr", "--addr", args.addr),
+        #[cfg(feature = "redis")]
         ("resp", "--resp", args.resp),
+        #[cfg(feature = "redis")]
         ("resp_allow_flush", "--resp-allow-flush", allow_flush),
+        #[cfg(feature = "quantumleap")]
         ("quantumleap", "--quantumleap", args.quantumleap),
+        #[cfg(feature = "quantumleap")]
         (
             "telemetry_dir",
             "--collect-telemetry-in",
@@ -214,10 +223,10 @@ fn flags(args: ServerArgs) -> Result<Vec<Flag>, Failure> {
                 "--set {setting}: write it KEY=VALUE"
             )));
         };
-        let Some(key) = KEYS.iter().find(|key| key.name == name) else {
-            let failure = Failure::usage(format!("--set {name}: there is no such setting"));
-            return Err(failure.then("`ganger server --list-settings` lists them"));
-        };
+        let key = ganger_server::find_key(name).map_err(|reason| {
+            let failure = Failure::usage(format!("--set: {reason}"));
+            failure.then("`ganger server --list-settings` lists the settings of this build")
+        })?;
         flags.push(Flag {
             key: key.name,
             flag: "--set",

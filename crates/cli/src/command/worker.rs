@@ -1,5 +1,5 @@
-//! `ganger worker`: flags to settings; the worker itself is in `ganger-worker`, and the one that inserts NGSI
-//! notifications in `ganger-ngsi-worker` (see [`crate::command::ngsi`]).
+//! `ganger worker`: flags to settings; the worker itself is in `ganger-worker`. The one that inserts NGSI notifications
+//! begins in `ngsi`.
 
 use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::path::PathBuf;
@@ -11,6 +11,7 @@ use ganger_client::{ShardId, TakeFrom, TakeMode};
 use ganger_server::Flag;
 use ganger_worker::Settings;
 
+#[cfg(feature = "quantumleap")]
 use crate::command::ngsi::{self, NgsiArgs};
 use crate::command::outbox::read_shard;
 use crate::context::{Context, remark};
@@ -37,29 +38,27 @@ pub(crate) struct WorkerArgs {
     shard: Option<ShardId>,
 
     /// Where the programs are, one for each kind.
-    #[arg(
-        long,
-        value_name = "DIR",
-        default_value = "/etc/ganger/worker.d",
-        conflicts_with = "ngsi"
-    )]
+    #[arg(long, value_name = "DIR", default_value = "/etc/ganger/worker.d")]
     dir: PathBuf,
 
-    /// A queue to take from; may be repeated. With --mode weighted: QUEUE=WEIGHT. With --ngsi: the one queue of the
-    /// notifications, quantumleap if absent.
+    /// A queue to take from; may be repeated. With --mode weighted: QUEUE=WEIGHT.
+    #[cfg_attr(
+        feature = "quantumleap",
+        doc = "With --ngsi: the one queue of the notifications, quantumleap if absent."
+    )]
     #[arg(short, long = "queue", value_name = "QUEUE")]
     queues: Vec<String>,
 
     /// How several queues are taken from.
-    #[arg(long, default_value = "ordered", conflicts_with = "ngsi")]
+    #[arg(long, default_value = "ordered")]
     mode: Mode,
 
     /// Programs at a time; one for each core if absent.
-    #[arg(short = 'j', long, value_name = "N", conflicts_with = "ngsi")]
+    #[arg(short = 'j', long, value_name = "N")]
     concurrency: Option<usize>,
 
     /// Length of the leases; as the queue says if absent.
-    #[arg(long, value_name = "DURATION", value_parser = read_span, conflicts_with = "ngsi")]
+    #[arg(long, value_name = "DURATION", value_parser = read_span)]
     lease_for: Option<Duration>,
 
     /// Between asking a program to end and killing it.
@@ -67,24 +66,27 @@ pub(crate) struct WorkerArgs {
         long,
         value_name = "DURATION",
         value_parser = read_span,
-        default_value = "10s",
-        conflicts_with = "ngsi"
+        default_value = "10s"
     )]
     grace: Duration,
 
     /// Where working directories of programs are made.
-    #[arg(long, value_name = "DIR", conflicts_with = "ngsi")]
+    #[arg(long, value_name = "DIR")]
     scratch: Option<PathBuf>,
 
     /// A variable that programs inherit besides the usual ones; may be repeated.
-    #[arg(long = "pass-env", value_name = "NAME", conflicts_with = "ngsi")]
+    #[arg(long = "pass-env", value_name = "NAME")]
     pass_env: Vec<String>,
 
     /// A job without a program here is offered again after so long.
-    #[arg(long, value_name = "DURATION", value_parser = read_span, conflicts_with = "ngsi")]
+    #[arg(long, value_name = "DURATION", value_parser = read_span)]
     no_handler_delay: Option<Duration>,
 
-    /// Which log lines: error, warn, info, debug, trace, or directives; info if absent, with --ngsi as LOGLEVEL says.
+    /// Which log lines: error, warn, info, debug, trace, or directives; info if absent.
+    #[cfg_attr(
+        feature = "quantumleap",
+        doc = "With --ngsi: as LOGLEVEL says if absent."
+    )]
     #[arg(long, value_name = "LEVEL", env = "GANGER_LOG")]
     log: Option<String>,
 
@@ -92,6 +94,7 @@ pub(crate) struct WorkerArgs {
     #[arg(long, value_name = "HOST:PORT")]
     metrics: Option<String>,
 
+    #[cfg(feature = "quantumleap")]
     #[command(flatten)]
     ngsi: NgsiArgs,
 }
@@ -111,6 +114,7 @@ enum Mode {
 
 pub(crate) async fn run(context: &Context, args: WorkerArgs) -> Outcome {
     let metrics = args.metrics.as_deref().map(read_address).transpose()?;
+    #[cfg(feature = "quantumleap")]
     if args.ngsi.is_wanted() {
         let place = ngsi::Place {
             shard: args.shard,

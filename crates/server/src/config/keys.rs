@@ -5,11 +5,14 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use ganger_router::Topology;
+use ganger_types::ShardId;
 use ganger_types::span::read_span;
-use ganger_types::{Namespace, ShardId};
 
 use crate::config::{Config, Limits, LogFormat};
 use crate::secret::Secret;
+
+/// What the name of every setting's environment variable begins with.
+pub(super) const VARIABLE_PREFIX: &str = "GANGER_";
 
 /// A setting.
 pub struct Key {
@@ -25,7 +28,7 @@ pub struct Key {
 }
 
 impl Key {
-    const fn new(
+    pub(super) const fn new(
         name: &'static str,
         default: &'static str,
         about: &'static str,
@@ -42,7 +45,10 @@ impl Key {
 
     /// The name of its environment variable.
     pub fn variable(&self) -> String {
-        format!("GANGER_{}", self.name.to_uppercase().replace('.', "_"))
+        format!(
+            "{VARIABLE_PREFIX}{}",
+            self.name.to_uppercase().replace('.', "_")
+        )
     }
 
     pub(super) fn apply(&self, config: &mut Config, value: &str) -> Result<(), String> {
@@ -50,8 +56,8 @@ impl Key {
     }
 }
 
-/// Every setting there is.
-pub const KEYS: &[Key] = &[
+/// Every setting that no optional part owns.
+pub(super) const KEYS: &[Key] = &[
     Key::new(
         "addr",
         "127.0.0.1:3733",
@@ -214,88 +220,6 @@ pub const KEYS: &[Key] = &[
         "likewise, over gRPC only",
         |config, value| {
             config.require_grpc = Some(value.parse()?);
-            Ok(())
-        },
-    ),
-    Key::new(
-        "resp_require",
-        "",
-        "likewise, on the Redis port only",
-        |config, value| {
-            config.require_resp = Some(value.parse()?);
-            Ok(())
-        },
-    ),
-    Key::new(
-        "resp",
-        "",
-        "where to listen for clients of Redis, such as 127.0.0.1:6379; :PORT is loopback",
-        |config, value| {
-            config.resp = Some(value.to_owned());
-            Ok(())
-        },
-    ),
-    Key::new(
-        "resp_allow_flush",
-        "false",
-        "let FLUSHDB and FLUSHALL remove all keys",
-        |config, value| {
-            config.resp_allow_flush = flag(value)?;
-            Ok(())
-        },
-    ),
-    Key::new(
-        "resp_databases",
-        "",
-        "namespaces of the databases 0, 1, 2, ... with commas; without it default, db1 to db15",
-        |config, value| {
-            config.resp_databases = namespaces(value)?;
-            Ok(())
-        },
-    ),
-    Key::new(
-        "resp_put_back_after",
-        "10s",
-        "when an item of a Redis queue in processing without a lease goes back to its queue, or off",
-        |config, value| {
-            config.key_upkeep.put_back_after = grace(value)?;
-            Ok(())
-        },
-    ),
-    Key::new(
-        "resp_rescue_after",
-        "60s",
-        "when an item of a Redis queue that is in no list is put on its queue, or off",
-        |config, value| {
-            config.key_upkeep.rescue_after = grace(value)?;
-            Ok(())
-        },
-    ),
-    Key::new(
-        "quantumleap",
-        "",
-        "where to listen for NGSI notifications, such as 127.0.0.1:8668; :PORT is loopback",
-        |config, value| {
-            config.quantumleap = Some(value.to_owned());
-            Ok(())
-        },
-    ),
-    Key::new(
-        "quantumleap_namespace",
-        "default",
-        "the namespace of the jobs that notifications become",
-        |config, value| {
-            config.quantumleap_namespace =
-                Namespace::new(value).map_err(|error| error.to_string())?;
-            Ok(())
-        },
-    ),
-    Key::new(
-        "telemetry_dir",
-        "",
-        "a directory for samples of durations and of what the process uses, in CSV files",
-        |config, value| {
-            config.telemetry_dir = Some(path(value)?);
             Ok(())
         },
     ),
@@ -490,20 +414,14 @@ fn limits(config: &mut Config) -> &mut Limits {
     &mut config.limits
 }
 
-fn path(value: &str) -> Result<PathBuf, String> {
+pub(super) fn path(value: &str) -> Result<PathBuf, String> {
     if value.is_empty() {
         return Err("must not be empty".to_owned());
     }
     Ok(PathBuf::from(value))
 }
 
-fn namespaces(value: &str) -> Result<Vec<Namespace>, String> {
-    let names = value.split(',').map(str::trim);
-    let read = |name| Namespace::new(name).map_err(|error| format!("{name:?}: {error}"));
-    names.map(read).collect()
-}
-
-fn flag(value: &str) -> Result<bool, String> {
+pub(super) fn flag(value: &str) -> Result<bool, String> {
     match value {
         "true" | "1" => Ok(true),
         "false" | "0" => Ok(false),
@@ -540,17 +458,8 @@ fn bytes(value: &str) -> Result<usize, String> {
         .ok_or_else(wanted)
 }
 
-/// A duration, or `off`.
-fn grace(value: &str) -> Result<Option<Duration>, String> {
-    if value == "off" {
-        return Ok(None);
-    }
-    let or_off = |reason| format!("{reason}, nor `off`");
-    span(value).map(Some).map_err(or_off)
-}
-
 /// A duration above 0, in the form that all of ganger reads: `500ms`, `30s`, `1h30m`, or a number of seconds.
-fn span(value: &str) -> Result<Duration, String> {
+pub(super) fn span(value: &str) -> Result<Duration, String> {
     read_span(value)
         .ok()
         .filter(|span| !span.is_zero())
@@ -564,11 +473,12 @@ fn span(value: &str) -> Result<Duration, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::keys;
 
     #[test]
     fn every_default_in_the_table_is_the_default() {
         let mut config = Config::default();
-        for key in KEYS.iter().filter(|key| !key.default.is_empty()) {
+        for key in keys().filter(|key| !key.default.is_empty()) {
             key.apply(&mut config, key.default).expect(key.name);
         }
         assert_eq!(format!("{config:?}"), format!("{:?}", Config::default()));

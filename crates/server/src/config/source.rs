@@ -4,15 +4,16 @@ use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::Path;
 
-use ganger_ngsi::environment;
 use toml::de::{DeTable, DeValue};
 
-use crate::config::{Config, ConfigError, KEYS, Key};
+use super::keys::VARIABLE_PREFIX;
+use super::optional::refuse_missing;
+use crate::config::{Config, ConfigError, Key, find_key, keys};
 
 /// A setting given on the command line.
 #[derive(Clone, Debug)]
 pub struct Flag {
-    /// The setting's name, as in [`KEYS`].
+    /// The setting's name, as in [`keys`].
     pub key: &'static str,
     /// The flag as the user knows it, such as `--addr`.
     pub flag: &'static str,
@@ -48,7 +49,7 @@ pub fn load(
     let is_given = |name: &str| flags.iter().any(|flag| flag.key == name);
     both_shards("--shards", is_given)?;
     for flag in flags {
-        let key = find(flag.key).expect("flags name settings of the table");
+        let key = find_key(flag.key).expect("flags name settings of the table");
         if key.is_secret {
             return Err(fault(
                 flag.flag,
@@ -59,39 +60,13 @@ pub fn load(
             flag.flag.to_owned()
         })?;
     }
-    if config.quantumleap.is_some() {
-        from_quantumleap(&mut config, &given, &variables)?;
-    }
+    #[cfg(feature = "quantumleap")]
+    super::quantumleap::read_variables(&mut config, &given, &variables)?;
     Ok(config)
 }
 
 /// The settings that some source has given.
-type SetKeys = BTreeSet<&'static str>;
-
-/// Reads the variables that are QuantumLeap's own. Its level of the log counts if ours is not given.
-fn from_quantumleap(
-    config: &mut Config,
-    given: &SetKeys,
-    variables: &[(OsString, OsString)],
-) -> Result<(), ConfigError> {
-    let variable = |wanted: &str| {
-        let found = variables.iter().find(|(name, _)| *name == *wanted);
-        found.map(|(_, value)| value.to_string_lossy().into_owned())
-    };
-    let environment = environment::read(variable, |path| std::fs::read_to_string(path))
-        .map_err(|error| fault(error.variable, error.reason))?;
-    if let Some(level) = environment.log_level
-        && !given.contains("log")
-    {
-        level.clone_into(&mut config.log);
-    }
-    config.quantumleap_environment = Some(environment);
-    Ok(())
-}
-
-fn find(name: &str) -> Option<&'static Key> {
-    KEYS.iter().find(|key| key.name == name)
-}
+pub(super) type SetKeys = BTreeSet<&'static str>;
 
 fn set(
     config: &mut Config,
@@ -120,18 +95,31 @@ fn from_environment(
     variables: &[(OsString, OsString)],
 ) -> Result<(), ConfigError> {
     both_shards("GANGER_SHARDS", |name| {
-        let variable = find(name).map(Key::variable);
+        let variable = find_key(name).map(Key::variable);
         variables
             .iter()
-            .any(|(known, _)| variable.as_ref().is_some_and(|name| *known == **name))
+            .any(|(known, _)| variable.as_ref().is_ok_and(|name| *known == **name))
     })?;
-    for key in KEYS {
+    refuse_missing_parts(variables)?;
+    for key in keys() {
         let name = key.variable();
         let Some((_, value)) = variables.iter().find(|(known, _)| *known == *name) else {
             continue;
         };
         let value = value.to_str().ok_or_else(|| fault(&name, "is not UTF-8"))?;
         set(config, given, key, value, || name.clone())?;
+    }
+    Ok(())
+}
+
+/// Refuses variables that are settings of a part that this build lacks.
+fn refuse_missing_parts(variables: &[(OsString, OsString)]) -> Result<(), ConfigError> {
+    for (name, _) in variables {
+        let Some(name) = name.to_str() else { continue };
+        let setting = name.strip_prefix(VARIABLE_PREFIX).map(str::to_lowercase);
+        if let Some(reason) = setting.and_then(|setting| refuse_missing(&setting)) {
+            return Err(fault(name, reason));
+        }
     }
     Ok(())
 }
@@ -153,7 +141,7 @@ fn from_file(config: &mut Config, given: &mut SetKeys, file: &Path) -> Result<()
     })?;
     for setting in found {
         let place = || format!("{shown} line {}", line_of(&text, setting.at));
-        let key = find(&setting.name).ok_or_else(|| fault(place(), unknown(&setting.name)))?;
+        let key = find_key(&setting.name).map_err(|reason| fault(place(), reason))?;
         if key.is_secret {
             return Err(fault(
                 place(),
@@ -222,14 +210,6 @@ fn plain(value: &DeValue<'_>) -> Option<String> {
         }
         _ => None,
     }
-}
-
-fn unknown(name: &str) -> String {
-    let near = KEYS
-        .iter()
-        .find(|key| key.name.ends_with(name) || name.ends_with(key.name));
-    let hint = near.map_or_else(String::new, |key| format!("; did you mean {}?", key.name));
-    format!("{name:?} is not a setting{hint}")
 }
 
 fn line_of(text: &str, at: usize) -> usize {
@@ -311,6 +291,7 @@ mod tests {
         assert!(error.reason.contains("cannot be read"));
     }
 
+    #[cfg(feature = "quantumleap")]
     #[test]
     fn the_variables_of_quantumleap_are_read_if_there_is_such_a_port() {
         let environment = |more: &[(&str, &str)]| {
@@ -319,12 +300,12 @@ mod tests {
         };
         let without = load(None, environment(&[("USE_GEOCODING", "true")]), &[]);
         let without = without.expect("nobody looks at them");
-        assert_eq!(without.quantumleap_environment, None);
+        assert_eq!(without.quantumleap.environment, None);
         assert_eq!(without.log, "info");
 
         let port = ("GANGER_QUANTUMLEAP", ":8668");
         let with = load(None, environment(&[port]), &[]).expect("good settings");
-        let read = with.quantumleap_environment.expect("read");
+        let read = with.quantumleap.environment.expect("read");
         assert_eq!(read.retries_max, 3);
         assert_eq!(with.log, "debug");
 
@@ -333,6 +314,7 @@ mod tests {
         assert_eq!(refused.place, "USE_GEOCODING");
     }
 
+    #[cfg(feature = "quantumleap")]
     #[test]
     fn our_own_setting_of_the_log_goes_before_that_of_quantumleap() {
         let environment = [("GANGER_QUANTUMLEAP", ":8668"), ("LOGLEVEL", "ERROR")];

@@ -15,6 +15,7 @@ use crate::security::ClientCertificate;
 /// The first byte of a TLS handshake.
 const HANDSHAKE: u8 = 0x16;
 /// What a client of Redis that spoke plainly is told.
+#[cfg(feature = "redis")]
 const TLS_ONLY_OF_REDIS: &[u8] =
     b"-ERR this port speaks TLS: use an address that begins with rediss://, or --tls\r\n";
 /// What any other client that spoke plainly is told.
@@ -35,6 +36,7 @@ pub(super) enum Transport {
 enum PlainProtocol {
     /// Either version.
     Http,
+    #[cfg(feature = "redis")]
     Redis,
 }
 
@@ -54,6 +56,7 @@ pub(super) async fn open(
 ///
 /// # Errors
 /// See [`open`].
+#[cfg(feature = "redis")]
 pub(super) async fn open_to_redis(
     stream: TcpStream,
     tls: Option<Arc<Server>>,
@@ -118,6 +121,7 @@ async fn close(mut stream: TcpStream) {
 /// Tells a client that speaks plainly, in the words of its protocol, that it should not.
 async fn send_away(stream: &mut TcpStream, spoken: PlainProtocol) -> io::Result<()> {
     let answer = match spoken {
+        #[cfg(feature = "redis")]
         PlainProtocol::Redis => TLS_ONLY_OF_REDIS.to_vec(),
         PlainProtocol::Http => {
             let mut first = [0; 3];
@@ -221,16 +225,18 @@ mod tests {
         let at = listener.local_addr().expect("it is bound");
         for (spoken, sent, told) in [
             (
-                PlainProtocol::Redis,
-                &b"*1\r\n$4\r\nPING\r\n"[..],
-                &b"-ERR this port speaks TLS"[..],
-            ),
-            (PlainProtocol::Redis, b"P", b"-ERR this port speaks TLS"),
-            (
                 PlainProtocol::Http,
-                b"GET / HTTP/1.1\r\n\r\n",
-                b"HTTP/1.1 400 Bad Request\r\n",
+                &b"GET / HTTP/1.1\r\n\r\n"[..],
+                &b"HTTP/1.1 400 Bad Request\r\n"[..],
             ),
+            #[cfg(feature = "redis")]
+            (
+                PlainProtocol::Redis,
+                b"*1\r\n$4\r\nPING\r\n",
+                b"-ERR this port speaks TLS",
+            ),
+            #[cfg(feature = "redis")]
+            (PlainProtocol::Redis, b"P", b"-ERR this port speaks TLS"),
             (
                 PlainProtocol::Http,
                 b"PRI * HTTP/2.0\r\n\r\n",

@@ -47,6 +47,7 @@ impl PresentedCredentials {
     }
 
     /// What a connection shows whose protocol has no headers.
+    #[cfg(feature = "redis")]
     pub(crate) fn with(token: Option<&[u8]>, certificate: Option<Arc<ClientCertificate>>) -> Self {
         let authorization = token.map(|token| {
             // What no header could carry is no token of ours.

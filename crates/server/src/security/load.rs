@@ -62,10 +62,12 @@ impl Security {
         };
         let http = require(config.require_http, "http.require or require")?;
         let grpc = require(config.require_grpc, "grpc.require or require")?;
-        let resp = require(config.require_resp, "resp_require or require")?;
-        let is_client_required = http.always_wants_certificate()
-            && grpc.always_wants_certificate()
-            && (config.resp.is_none() || resp.always_wants_certificate());
+        let is_client_required = http.always_wants_certificate() && grpc.always_wants_certificate();
+        #[cfg(feature = "redis")]
+        let resp = require(config.redis.require, "resp_require or require")?;
+        #[cfg(feature = "redis")]
+        let is_client_required =
+            is_client_required && (config.redis.addr.is_none() || resp.always_wants_certificate());
         let files = Files {
             tls: tls_files(config, is_client_required)?,
             token: config.token_file.clone(),
@@ -99,6 +101,7 @@ impl Security {
             changes: channel::Sender::new(0),
             http,
             grpc,
+            #[cfg(feature = "redis")]
             resp,
             attempts: Attempts::default(),
             audit,

@@ -4,6 +4,7 @@ mod abuse;
 mod floods;
 mod health;
 mod kit;
+#[cfg(feature = "quantumleap")]
 mod quantumleap;
 mod reload;
 mod rights;

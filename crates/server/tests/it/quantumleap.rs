@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use crate::kit::{config, head, started, status, token, whole};
 use ganger_ngsi::environment::{self, Environment};
-use ganger_server::{Config, Limits, Running, Secret, start};
+use ganger_server::{Config, Limits, QuantumLeapPort, Running, Secret, start};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
@@ -20,14 +20,17 @@ fn environment() -> Environment {
 
 fn with_port() -> Config {
     Config {
-        quantumleap: Some("127.0.0.1:0".to_owned()),
-        quantumleap_environment: Some(environment()),
+        quantumleap: QuantumLeapPort {
+            addr: Some("127.0.0.1:0".to_owned()),
+            environment: Some(environment()),
+            ..QuantumLeapPort::default()
+        },
         ..config()
     }
 }
 
 fn port(running: &Running) -> SocketAddr {
-    running.quantumleap_addr().expect("it listens")
+    running.addr_of("quantumleap").expect("it listens")
 }
 
 fn request(line: &str, headers: &str, body: &str) -> Vec<u8> {
@@ -107,10 +110,8 @@ async fn a_page_of_another_site_may_not_notify() {
 
 #[tokio::test]
 async fn being_open_to_others_takes_encryption_and_a_check_or_must_be_said() {
-    let open = Config {
-        quantumleap: Some("0.0.0.0:0".to_owned()),
-        ..with_port()
-    };
+    let mut open = with_port();
+    open.quantumleap.addr = Some("0.0.0.0:0".to_owned());
     let refused = start(open).await.err().expect("refused");
     assert_eq!(refused.exit_code(), 2);
     assert!(refused.to_string().contains("--insecure"), "{refused}");
@@ -119,11 +120,9 @@ async fn being_open_to_others_takes_encryption_and_a_check_or_must_be_said() {
 #[tokio::test(flavor = "multi_thread")]
 async fn samples_are_written_when_the_server_stops() {
     let folder = tempfile::tempdir().expect("a folder");
-    let running = started(Config {
-        telemetry_dir: Some(folder.path().join("samples")),
-        ..with_port()
-    })
-    .await;
+    let mut config = with_port();
+    config.quantumleap.telemetry_dir = Some(folder.path().join("samples"));
+    let running = started(config).await;
     let answer = head(port(&running), &notify("")).await;
     assert_eq!(status(&answer), "200", "{answer}");
     running.stop().await;

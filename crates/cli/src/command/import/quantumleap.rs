@@ -24,11 +24,6 @@ const PAGE: usize = 100;
 /// Bytes of jobs that are read at once.
 const READ_BYTES: usize = 8 << 20;
 
-/// Whether a key is one of RQ.
-pub(super) fn owns(key: &[u8]) -> bool {
-    key.starts_with(b"rq:")
-}
-
 /// Where a job was found.
 #[derive(Clone, Copy)]
 enum Place {

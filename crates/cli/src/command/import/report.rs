@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
+use super::What;
 use crate::context::Context;
 use crate::exit::Failure;
 use crate::show::table::Rows;
@@ -29,6 +30,7 @@ pub(super) enum Kind {
     QlessThrottle,
     WorkQueue,
     WorkItem,
+    #[cfg(feature = "quantumleap")]
     Task,
 }
 
@@ -46,6 +48,7 @@ impl Kind {
             Self::QlessThrottle => "qless throttles",
             Self::WorkQueue => "work queues",
             Self::WorkItem => "work queue items",
+            #[cfg(feature = "quantumleap")]
             Self::Task => "QuantumLeap tasks",
         }
     }
@@ -94,6 +97,8 @@ pub(super) struct Report {
     namespace: String,
     kinds: BTreeMap<Kind, Counts>,
     others: Several,
+    /// Keys of products that this build cannot take over.
+    not_built: BTreeMap<What, Several>,
 }
 
 impl Report {
@@ -102,6 +107,7 @@ impl Report {
             namespace,
             kinds: BTreeMap::new(),
             others: Several::default(),
+            not_built: BTreeMap::new(),
         }
     }
 
@@ -137,8 +143,14 @@ impl Report {
         self.others.add(shown(key));
     }
 
+    /// A key of a product whose feature this build lacks.
+    pub(super) fn not_built(&mut self, what: What, key: &[u8]) {
+        self.not_built.entry(what).or_default().add(shown(key));
+    }
+
+    /// Whether something was not taken over that should have been.
     pub(super) fn has_refused(&self) -> bool {
-        self.kinds.values().any(|counts| counts.refused > 0)
+        !self.not_built.is_empty() || self.kinds.values().any(|counts| counts.refused > 0)
     }
 
     /// Prints it.
@@ -169,6 +181,13 @@ impl Report {
                     ))?;
                 }
             }
+        }
+        for (what, several) in &self.not_built {
+            let (count, examples) = (several.count, several.examples.join(", "));
+            let (product, feature, _) = what.feature();
+            context.line(format!(
+                "not taken over: {count} keys of {product} (such as {examples}): this build of ganger lacks the Cargo feature `{feature}`; import them with one that has it"
+            ))?;
         }
         if self.others.count > 0 {
             let (count, examples) = (self.others.count, self.others.examples.join(", "));
@@ -229,12 +248,16 @@ impl Report {
             });
             (kind.key(), document)
         });
+        let not_built = self.not_built.iter();
+        let not_built =
+            not_built.map(|(what, keys)| (what.feature().0.to_owned(), keys.document()));
         json!({
             "source": source,
             "namespace": self.namespace,
             "dry_run": is_dry,
             "records": kinds.collect::<serde_json::Map<_, _>>(),
             "other_keys": self.others.document(),
+            "not_built": not_built.collect::<serde_json::Map<_, _>>(),
         })
     }
 }

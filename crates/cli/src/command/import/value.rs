@@ -48,6 +48,7 @@ impl Value {
     }
 
     /// The bytes of each element of a list; no bytes for anything else in it.
+    #[cfg(feature = "quantumleap")]
     pub(super) fn each(self) -> Vec<Bytes> {
         match self {
             Self::List(values) => {

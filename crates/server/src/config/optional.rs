@@ -1,0 +1,122 @@
+//! The optional parts of a server: features of the build, each with settings that exist only with it.
+
+use super::keys::{self, Key};
+
+/// A part of a server that a build may lack.
+struct OptionalPart {
+    /// What it is, with its article.
+    name: &'static str,
+    /// The Cargo feature of `ganger-cli` and `ganger-server` that builds it.
+    feature: &'static str,
+    /// Its settings; absent if this build lacks it.
+    keys: Option<&'static [Key]>,
+    /// Whether a setting belongs to it, in any build.
+    owns: fn(&str) -> bool,
+}
+
+const REDIS: OptionalPart = OptionalPart {
+    name: "Redis port",
+    feature: "redis",
+    #[cfg(feature = "redis")]
+    keys: Some(super::redis::KEYS),
+    #[cfg(not(feature = "redis"))]
+    keys: None,
+    owns: |setting| setting == "resp" || setting.starts_with("resp_"),
+};
+
+const QUANTUMLEAP: OptionalPart = OptionalPart {
+    name: "QuantumLeap port",
+    feature: "quantumleap",
+    #[cfg(feature = "quantumleap")]
+    keys: Some(super::quantumleap::KEYS),
+    #[cfg(not(feature = "quantumleap"))]
+    keys: None,
+    owns: |setting| {
+        setting == "quantumleap"
+            || setting.starts_with("quantumleap_")
+            || setting == "telemetry_dir"
+    },
+};
+
+const PARTS: [OptionalPart; 2] = [REDIS, QUANTUMLEAP];
+
+/// Every setting of this build.
+pub fn keys() -> impl Iterator<Item = &'static Key> {
+    let of_parts = PARTS.iter().filter_map(|part| part.keys).flatten();
+    keys::KEYS.iter().chain(of_parts)
+}
+
+/// The setting of this name.
+///
+/// # Errors
+/// Why this build has none of this name.
+pub fn find_key(name: &str) -> Result<&'static Key, String> {
+    keys()
+        .find(|key| key.name == name)
+        .ok_or_else(|| missing_part(&PARTS, name).unwrap_or_else(|| unknown(name)))
+}
+
+/// Why a setting of a part that this build lacks cannot be used; absent if it belongs to none.
+pub(super) fn refuse_missing(name: &str) -> Option<String> {
+    missing_part(&PARTS, name)
+}
+
+fn missing_part(parts: &[OptionalPart], name: &str) -> Option<String> {
+    let is_missing = |part: &&OptionalPart| part.keys.is_none() && (part.owns)(name);
+    parts.iter().find(is_missing).map(|part| {
+        let OptionalPart {
+            name: what,
+            feature,
+            ..
+        } = part;
+        format!(
+            "{name} cannot be used: this build of ganger has no {what}; build ganger-cli with the Cargo feature `{feature}`, or remove the setting"
+        )
+    })
+}
+
+fn unknown(name: &str) -> String {
+    let near = keys().find(|key| key.name.ends_with(name) || name.ends_with(key.name));
+    let hint = near.map_or_else(String::new, |key| format!("; did you mean {}?", key.name));
+    format!("{name:?} is not a setting{hint}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_setting_of_a_part_is_known_as_its_own_and_no_other_is() {
+        for part in &PARTS {
+            for key in part.keys.unwrap_or_default() {
+                assert!((part.owns)(key.name), "{}", key.name);
+            }
+            for key in keys::KEYS {
+                assert!(!(part.owns)(key.name), "{}", key.name);
+            }
+        }
+    }
+
+    #[test]
+    fn a_setting_of_a_part_that_is_not_built_is_refused_with_the_name_of_its_feature() {
+        let without = PARTS.map(|part| OptionalPart { keys: None, ..part });
+        for (setting, what, feature) in [
+            ("resp", "no Redis port", "`redis`"),
+            ("resp_allow_flush", "no Redis port", "`redis`"),
+            ("quantumleap", "no QuantumLeap port", "`quantumleap`"),
+            ("telemetry_dir", "no QuantumLeap port", "`quantumleap`"),
+        ] {
+            let refusal = missing_part(&without, setting).expect(setting);
+            assert!(refusal.starts_with(setting), "{refusal}");
+            assert!(
+                refusal.contains(what) && refusal.contains(feature),
+                "{refusal}"
+            );
+            let is_built = find_key(setting).is_ok();
+            assert_eq!(refuse_missing(setting).is_none(), is_built, "{setting}");
+        }
+        for setting in ["addr", "respx", "quantum"] {
+            assert_eq!(missing_part(&without, setting), None, "{setting}");
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! The settings of the QuantumLeap port, and the variables that are QuantumLeap's own.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use ganger_ngsi::environment::{self, Environment};
+use ganger_types::Namespace;
+
+use super::keys::{Key, path};
+use super::source::SetKeys;
+use super::{Config, ConfigError};
+
+/// What the QuantumLeap port is told.
+#[derive(Clone, Debug, Default)]
+pub struct QuantumLeapPort {
+    /// Where to listen for NGSI notifications, as QuantumLeap does; nowhere by default.
+    pub addr: Option<String>,
+    /// The namespace of the jobs that notifications become. Default `default`.
+    pub namespace: Namespace,
+    /// What QuantumLeap's own variables say; [`load`](super::load) reads them if there is such a port. Without it, their
+    /// defaults.
+    pub environment: Option<Environment>,
+    /// The directory for samples of durations and of what the process uses; none are taken by default.
+    pub telemetry_dir: Option<PathBuf>,
+}
+
+/// Every setting of the port.
+pub(super) const KEYS: &[Key] = &[
+    Key::new(
+        "quantumleap",
+        "",
+        "where to listen for NGSI notifications, such as 127.0.0.1:8668; :PORT is loopback",
+        |config, value| {
+            config.quantumleap.addr = Some(value.to_owned());
+            Ok(())
+        },
+    ),
+    Key::new(
+        "quantumleap_namespace",
+        "default",
+        "the namespace of the jobs that notifications become",
+        |config, value| {
+            config.quantumleap.namespace =
+                Namespace::new(value).map_err(|error| error.to_string())?;
+            Ok(())
+        },
+    ),
+    Key::new(
+        "telemetry_dir",
+        "",
+        "a directory for samples of durations and of what the process uses, in CSV files",
+        |config, value| {
+            config.quantumleap.telemetry_dir = Some(path(value)?);
+            Ok(())
+        },
+    ),
+];
+
+/// Reads QuantumLeap's own variables if there is such a port. Their level of the log counts if ours is not given.
+pub(super) fn read_variables(
+    config: &mut Config,
+    given: &SetKeys,
+    variables: &[(OsString, OsString)],
+) -> Result<(), ConfigError> {
+    if config.quantumleap.addr.is_none() {
+        return Ok(());
+    }
+    let variable = |wanted: &str| {
+        let found = variables.iter().find(|(name, _)| *name == *wanted);
+        found.map(|(_, value)| value.to_string_lossy().into_owned())
+    };
+    let environment = environment::read(variable, |path| std::fs::read_to_string(path));
+    let environment = environment.map_err(|error| ConfigError {
+        place: error.variable.to_owned(),
+        reason: error.reason,
+    })?;
+    if let Some(level) = environment.log_level
+        && !given.contains("log")
+    {
+        level.clone_into(&mut config.log);
+    }
+    config.quantumleap.environment = Some(environment);
+    Ok(())
+}

@@ -1,0 +1,73 @@
+//! The Redis port: the first shard, behind the protocol of Redis, within the limits of the main port.
+
+use std::sync::Arc;
+
+use ganger_dialect_resp::{Port, Settings};
+use ganger_shard::Handle;
+
+use crate::bind::{self, Bound};
+use crate::config::Config;
+use crate::error::StartError;
+use crate::listen;
+use crate::part::{MetricsWriter, Open, Part, RunningPart};
+use crate::security::{Protocol, Security};
+use crate::start::Common;
+
+/// The feature of the build that this part is.
+pub(crate) const FEATURE: &str = "redis";
+
+/// Binds the port, if the settings name an address.
+pub(crate) fn prepare(config: &Config, security: &Security) -> Result<Open, StartError> {
+    let addr = config.redis.addr.as_deref();
+    let clients = "clients of Redis";
+    let bound = bind::optional_port(config, security, addr, Protocol::Resp, clients)?;
+    Ok(Box::new(|common, shard| Ok(open(bound, common, shard))))
+}
+
+fn open(bound: Option<Bound>, common: &Common, shard: &Handle) -> Part {
+    let port = bound.map(|bound| {
+        let port = Port::new(shard.clone(), settings(common, &bound));
+        (bound, port)
+    });
+    let counters = port.as_ref().map(|(_, port)| Arc::clone(port.counters()));
+    Part {
+        metrics: counters
+            .map(|counters| -> MetricsWriter { Arc::new(move |out| counters.metrics(out)) }),
+        serve: Box::new(|common| Ok(serve(common, port))),
+    }
+}
+
+/// Serves the port in a task of its own.
+fn serve(common: &Common, port: Option<(Bound, Port)>) -> RunningPart {
+    let port = port.map(|(bound, port)| {
+        let served = listen::serve_resp(
+            bound.listener,
+            port,
+            Arc::clone(&common.security),
+            common.config.limits.clone(),
+            common.scheduler.clone(),
+            common.stopping.clone(),
+            common.config.stop_timeout,
+        );
+        (bound.addr, tokio::spawn(served))
+    });
+    RunningPart {
+        feature: FEATURE,
+        port,
+        at_stop: None,
+    }
+}
+
+fn settings(common: &Common, bound: &Bound) -> Settings {
+    let config = &common.config;
+    Settings {
+        databases: config.redis.databases.clone(),
+        may_flush: config.redis.allow_flush,
+        write_timeout: config.limits.write_timeout,
+        login_timeout: config.limits.header_timeout,
+        tcp_port: bound.addr.port(),
+        audit: common.security.audit.clone(),
+        budget: common.budget.clone(),
+        stopping: common.stopping.clone(),
+    }
+}
