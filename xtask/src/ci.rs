@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 
 use crate::process::{self, built, cargo, exists, root, shown};
-use crate::tidy;
+use crate::{features, tidy};
 
 /// What builds all that the later steps run, and lints it. Tests are among it, so that the libraries get the features
 /// that they have in the tests, and none is compiled twice.
@@ -46,6 +46,7 @@ pub(crate) fn run() -> Result<()> {
     steps.cargo("format", "fmt --all --check")?;
     steps.step("tidy", "cargo xtask tidy", tidy::run)?;
     steps.command("build and lints", &mut linted(BUILD)?)?;
+    steps.step("features", "cargo xtask features", features::run)?;
     for run in SIMULATIONS {
         steps.step(
             &format!("simulator, {run}"),
@@ -155,7 +156,7 @@ fn is_ci() -> bool {
 
 /// Cargo with these arguments, compiling our own crates with clippy as the compiler: a warning is an error. Commands
 /// that are to share what was built must all be called this way.
-fn linted(arguments: &str) -> Result<Command> {
+pub(crate) fn linted(arguments: &str) -> Result<Command> {
     let sysroot = process::output(Command::new("rustc").args(["--print", "sysroot"]))?;
     let clippy = Path::new(sysroot.trim()).join("bin").join("clippy-driver");
     if !clippy.is_file() {

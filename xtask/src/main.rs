@@ -1,4 +1,4 @@
-//! House tools: `cargo xtask tidy`, `ci`, `sim`, `powercut`, `fuzz`, `abuse`, `bench-peers`, `bench-redis`,
+//! House tools: `cargo xtask tidy`, `ci`, `features`, `sim`, `powercut`, `fuzz`, `abuse`, `bench-peers`, `bench-redis`,
 //! `bench-quantumleap`.
 //!
 //! Each is one module. They run other programs and read files; nothing of the product depends on them.
@@ -14,6 +14,7 @@ mod bench_peers;
 mod bench_quantumleap;
 mod bench_redis;
 mod ci;
+mod features;
 mod process;
 mod tidy;
 
@@ -29,6 +30,7 @@ usage: cargo xtask COMMAND
 
   tidy           compare the sources with the house rules: arrows between crates, sizes, words, error codes
   ci             everything that CI does: format, lints, documents, tidy, simulator, fuzzing, all tests
+  features       check and lint the program with none of its optional parts, and with each alone
   sim [ARGS]     run the simulator: `--seed N` replays one run; `--help` tells the rest
   powercut [ARGS]
                  cut the power under the store: `--depth N` every short run, `--seeds A..B` long ones, `--hunt` planted bugs
@@ -58,6 +60,7 @@ fn run(arguments: &[String]) -> Result<()> {
     match (command.as_str(), rest) {
         ("tidy", []) => tidy::run(),
         ("ci", []) => ci::run(),
+        ("features", []) => features::run(),
         ("sim", rest) => ci::simulate(rest),
         ("powercut", rest) => ci::cut_power(rest),
         ("fuzz", rest) => ci::fuzz(rest),

@@ -1,0 +1,98 @@
+//! Builds of the program with fewer parts: none of the optional ones, and each alone. The build of the workspace has all.
+
+use std::collections::BTreeSet;
+
+use anyhow::{Result, bail};
+
+use crate::ci::linted;
+use crate::process::{self, cargo, shown};
+
+/// An optional part of the program.
+struct Part {
+    /// Its Cargo feature.
+    feature: &'static str,
+    /// Another feature that it needs; none if absent.
+    needs: Option<&'static str>,
+    /// Packages that no build without it may depend on.
+    packages: &'static [&'static str],
+}
+
+const PARTS: [Part; 3] = [
+    Part {
+        feature: "redis",
+        needs: None,
+        packages: &["ganger-dialect-resp"],
+    },
+    Part {
+        feature: "qless",
+        needs: Some("redis"),
+        packages: &["sha1"],
+    },
+    Part {
+        feature: "quantumleap",
+        needs: None,
+        packages: &[
+            "ganger-dialect-quantumleap",
+            "ganger-ngsi",
+            "ganger-ngsi-postgres",
+            "ganger-ngsi-worker",
+            "ganger-telemetry",
+            "tokio-postgres",
+            "yaml-rust2",
+        ],
+    },
+];
+
+/// Checks and lints the program with none of its features and with each alone, and that what only a missing part needs is
+/// no dependency.
+pub(crate) fn run() -> Result<()> {
+    let alone = PARTS.iter().map(|part| part.feature);
+    for features in std::iter::once("").chain(alone) {
+        let choice = format!("-p ganger-cli --locked --no-default-features --features={features}");
+        let mut check = linted(&format!("check {choice}"))?;
+        println!("{}", shown(&check));
+        process::run(&mut check)?;
+        let mut tree = cargo();
+        tree.args("tree --edges normal --prefix none --format {p}".split(' '));
+        tree.args(choice.split(' '));
+        let tree = process::output(&mut tree)?;
+        let wrong = unwanted(features, &tree);
+        if !wrong.is_empty() {
+            bail!(
+                "a build with the features {features:?} depends on {wrong:?}, which it has no use for"
+            );
+        }
+    }
+    Ok(())
+}
+
+/// The packages in the output of `cargo tree` that belong to a part that is not built.
+fn unwanted(feature: &str, tree: &str) -> Vec<&'static str> {
+    let named = tree.lines().filter_map(|line| line.split(' ').next());
+    let named: BTreeSet<&str> = named.collect();
+    let needed = PARTS.iter().find(|part| part.feature == feature);
+    let needed = needed.and_then(|part| part.needs);
+    let missing = PARTS
+        .iter()
+        .filter(|part| part.feature != feature && Some(part.feature) != needed);
+    let packages = missing.flat_map(|part| part.packages).copied();
+    packages.filter(|package| named.contains(package)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_package_of_a_part_that_is_not_built_is_found() {
+        let tree =
+            "ganger-cli v0.1.0 (/ganger/crates/cli)\nganger-dialect-resp v0.1.0\nsha1 v0.10.7\n";
+        assert_eq!(unwanted("", tree), ["ganger-dialect-resp", "sha1"]);
+        assert_eq!(unwanted("redis", tree), ["sha1"]);
+        assert_eq!(
+            unwanted("quantumleap", tree),
+            ["ganger-dialect-resp", "sha1"]
+        );
+        assert!(unwanted("qless", tree).is_empty());
+    }
+}
