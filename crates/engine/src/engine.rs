@@ -9,7 +9,7 @@ use ganger_types::{
     Namespace, NamespaceSettings, Now, Position, Queue, Rejection, Reply, ShardId, Timestamp,
 };
 use rand_chacha::ChaCha12Rng;
-use rand_chacha::rand_core::{RngCore, SeedableRng};
+use rand_chacha::rand_core::{Rng as _, SeedableRng as _};
 
 use crate::finished_index::FinishedIndex;
 use crate::index::Edges;

@@ -2,6 +2,7 @@
 
 use sha2::{Digest as _, Sha256};
 
+use crate::hexadecimal::hexadecimal;
 use crate::task::Origin;
 
 /// The label that tasks of one tenant and path have in common.
@@ -51,5 +52,5 @@ pub fn correlator(correlator: &str) -> Label {
 }
 
 fn hash(text: &str) -> String {
-    format!("sha256:{:x}", Sha256::digest(text))
+    format!("sha256:{}", hexadecimal(&Sha256::digest(text)))
 }

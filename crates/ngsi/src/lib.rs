@@ -15,6 +15,7 @@
 mod any_json;
 pub mod environment;
 pub mod geo;
+mod hexadecimal;
 mod json;
 pub mod kinds;
 pub mod labels;

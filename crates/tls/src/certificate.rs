@@ -2,10 +2,15 @@
 
 use rustls::ServerConnection;
 use rustls::pki_types::CertificateDer;
-use x509_parser::prelude::{FromDer as _, X509Certificate};
+use x509_cert::certificate::{CertificateInner, Raw};
+use x509_cert::der::Decode as _;
 
-use crate::files::is_past;
+use crate::files::{is_past, not_after};
 use crate::names::Names;
+
+/// The fields of a certificate. The profile takes what the standard forbids in details, such as a long serial number:
+/// who signed it decides whether a certificate is trusted, and that is verified before.
+pub(crate) type Parsed = CertificateInner<Raw>;
 
 /// A certificate that was found good when its connection began. Connections stand for long, so what is known of
 /// it can be asked again: [`Certificate::has_expired`], [`crate::Server::accepts`].
@@ -22,10 +27,10 @@ impl Certificate {
     pub fn of(connection: &ServerConnection) -> Option<Self> {
         let chain = connection.peer_certificates()?;
         let first = chain.first()?;
-        let (_, parsed) = X509Certificate::from_der(first).ok()?;
+        let parsed = Parsed::from_der(first).ok()?;
         Some(Self {
-            names: Names::read(first),
-            not_after: parsed.validity().not_after.timestamp(),
+            names: Names::of(&parsed),
+            not_after: not_after(&parsed),
             chain: chain.iter().map(|one| one.clone().into_owned()).collect(),
         })
     }

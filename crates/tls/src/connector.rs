@@ -15,7 +15,9 @@ use rustls::{ClientConfig, RootCertStore};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tower::Service;
+use x509_cert::der::Decode as _;
 
+use crate::certificate::Parsed;
 use crate::error::TlsError;
 use crate::explain::explain;
 use crate::files::{chain, key, provider, roots};
@@ -172,10 +174,9 @@ impl Connector {
         let Some(wanted) = &self.shard else {
             return Ok(());
         };
-        let names = chain
-            .and_then(|chain| chain.first())
-            .map(|first| Names::read(first));
-        let found = names.unwrap_or_default().shards;
+        let first = chain.and_then(|chain| chain.first());
+        let parsed = first.and_then(|first| Parsed::from_der(first).ok());
+        let found = parsed.as_ref().map(Names::of).unwrap_or_default().shards;
         if found.iter().any(|shard| **shard == **wanted) {
             return Ok(());
         }

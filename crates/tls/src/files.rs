@@ -8,8 +8,9 @@ use rustls::RootCertStore;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::{self, PemObject as _};
 use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
-use x509_parser::prelude::{FromDer as _, X509Certificate};
+use x509_cert::der::Decode as _;
 
+use crate::certificate::Parsed;
 use crate::error::TlsError;
 
 /// The cryptography, named rather than installed for the whole process.
@@ -45,14 +46,20 @@ pub(crate) fn chain(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsErro
     let Some(first) = chain.first() else {
         return Err(TlsError::file(what, path, format!("has no {wanted}")));
     };
-    let (_, parsed) = X509Certificate::from_der(first)
+    let parsed = Parsed::from_der(first)
         .map_err(|error| TlsError::file(what, path, format!("cannot be understood: {error}")))?;
-    let not_after = parsed.validity().not_after;
-    if is_past(not_after.timestamp()) {
-        let reason = format!("has expired at {not_after}: renew it");
+    if is_past(not_after(&parsed)) {
+        let ended = parsed.tbs_certificate.validity.not_after;
+        let reason = format!("expired at {ended}: renew it");
         return Err(TlsError::file(what, path, reason));
     }
     Ok(chain)
+}
+
+/// When a certificate expires, in seconds since 1970.
+pub(crate) fn not_after(certificate: &Parsed) -> i64 {
+    let not_after = certificate.tbs_certificate.validity.not_after;
+    i64::try_from(not_after.to_unix_duration().as_secs()).unwrap_or(i64::MAX)
 }
 
 /// Whether a point in time, in seconds since 1970, is over. A clock before 1970 knows of no past.

@@ -1,7 +1,13 @@
 //! What a certificate says of its holder.
 
-use x509_parser::extensions::GeneralName;
-use x509_parser::prelude::{FromDer as _, X509Certificate};
+use x509_cert::attr::AttributeValue;
+use x509_cert::der::asn1::{Ia5StringRef, PrintableStringRef, Utf8StringRef};
+use x509_cert::der::oid::db::rfc4519::COMMON_NAME;
+use x509_cert::der::{Tag, Tagged as _};
+use x509_cert::ext::pkix::SubjectAltName;
+use x509_cert::ext::pkix::name::GeneralName;
+
+use crate::certificate::Parsed;
 
 /// What stands before a shard's id in the name that makes a certificate a shard's.
 pub const SHARD_URI_PREFIX: &str = "ganger://shard/";
@@ -18,28 +24,38 @@ pub struct Names {
 impl Names {
     /// Reads them from a certificate that has been verified. One with several common names has none: which was
     /// meant cannot be told.
-    pub fn read(der: &[u8]) -> Self {
-        let Ok((_, certificate)) = X509Certificate::from_der(der) else {
-            return Self::default();
-        };
-        let subject = certificate.subject();
-        let common_name = only(subject.iter_common_name().map(|name| name.as_str().ok()));
-        let alternatives = certificate.subject_alternative_name().ok().flatten();
-        let shards = alternatives
-            .iter()
-            .flat_map(|names| &names.value.general_names);
-        let shards = shards.filter_map(|name| match name {
-            GeneralName::URI(uri) => uri.strip_prefix(SHARD_URI_PREFIX),
+    pub(crate) fn of(certificate: &Parsed) -> Self {
+        let certificate = &certificate.tbs_certificate;
+        let subject = certificate.subject.0.iter();
+        let attributes = subject.flat_map(|part| part.0.iter());
+        let common_names = attributes.filter(|attribute| attribute.oid == COMMON_NAME);
+        let alternatives = certificate.get::<SubjectAltName>().ok().flatten();
+        let alternatives = alternatives.map(|(_, names)| names.0).unwrap_or_default();
+        let shards = alternatives.iter().filter_map(|name| match name {
+            GeneralName::UniformResourceIdentifier(uri) => {
+                uri.as_str().strip_prefix(SHARD_URI_PREFIX)
+            }
             _ => None,
         });
         let shards = shards.filter(|shard| !shard.is_empty());
         Self {
-            common_name,
+            common_name: only(common_names.map(|name| text(&name.value))),
             shards: shards.map(str::to_owned).collect(),
         }
     }
 }
 
+/// The text of a name, in one of the forms that authorities still write.
+fn text(value: &AttributeValue) -> Option<&str> {
+    match value.tag() {
+        Tag::Utf8String => Some(value.decode_as::<Utf8StringRef<'_>>().ok()?.as_str()),
+        Tag::PrintableString => Some(value.decode_as::<PrintableStringRef<'_>>().ok()?.as_str()),
+        Tag::Ia5String => Some(value.decode_as::<Ia5StringRef<'_>>().ok()?.as_str()),
+        _ => None,
+    }
+}
+
+/// The only element; `None` if there are none, several, or one without text.
 fn only<'a>(mut names: impl Iterator<Item = Option<&'a str>>) -> Option<String> {
     let first = names.next()??;
     let is_alone = names.next().is_none() && !first.is_empty();
@@ -48,8 +64,10 @@ fn only<'a>(mut names: impl Iterator<Item = Option<&'a str>>) -> Option<String> 
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use rcgen::{CertificateParams, DnType, KeyPair, SanType};
+    use x509_cert::der::Decode as _;
+
+    use super::*;
 
     fn names(common_name: &str, uris: &[&str]) -> Names {
         let mut params = CertificateParams::default();
@@ -61,7 +79,8 @@ mod tests {
             params.subject_alt_names.push(SanType::URI(uri));
         }
         let key = KeyPair::generate().expect("a key");
-        Names::read(params.self_signed(&key).expect("signed").der())
+        let certificate = params.self_signed(&key).expect("signed");
+        Names::of(&Parsed::from_der(certificate.der()).expect("well-formed"))
     }
 
     #[test]
@@ -77,6 +96,5 @@ mod tests {
         let several = names("s", &["ganger://shard/1", "ganger://shard/2"]);
         assert_eq!(several.shards, ["1", "2"]);
         assert!(names("s", &["ganger://shard/"]).shards.is_empty());
-        assert_eq!(Names::read(b"nonsense"), Names::default());
     }
 }

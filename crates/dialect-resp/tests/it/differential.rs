@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use crate::kit::{Client, World, encode};
 use ganger_e2e::skip::skipped;
 use rand_chacha::ChaCha8Rng;
-use rand_chacha::rand_core::{RngCore as _, SeedableRng as _};
+use rand_chacha::rand_core::{Rng as _, SeedableRng as _};
 
 /// Commands in each version of the protocol.
 const COMMANDS: usize = 50_000;

@@ -6,7 +6,7 @@ use ganger_types::command::Fail;
 use ganger_types::job::{AttemptEnd, ReportKind};
 use ganger_types::limits::MESSAGE_BYTES_MAX;
 use ganger_types::{Answer, Backoff, Due, Failure, JobKey, JobState, Now, Outcome, RetryPolicy};
-use rand_chacha::rand_core::RngCore;
+use rand_chacha::rand_core::Rng as _;
 
 use super::report::{Standing, ended, goes_on};
 use crate::Effects;

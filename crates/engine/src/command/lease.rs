@@ -5,7 +5,7 @@ use ganger_types::limits;
 use ganger_types::{
     Answer, Grant, Happening, JobKey, LeaseRecord, LeaseToken, Now, Rejection, Reply, Worker,
 };
-use rand_chacha::rand_core::RngCore;
+use rand_chacha::rand_core::Rng as _;
 
 use super::enqueue::at_most;
 use crate::Effects;

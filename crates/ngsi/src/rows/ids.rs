@@ -1,9 +1,9 @@
 //! The ids that rows get. They follow from the task and the place within it, so that a repeat of a task can tell
 //! whether its rows are there already.
 
-use std::fmt::Write;
-
 use sha2::{Digest, Sha256};
+
+use crate::hexadecimal::hexadecimal;
 
 /// The id that the rows of a group share if they had to be saved as they came: 32 hexadecimal digits. `uuid` is that of
 /// the task, `place` that of the group among the task's groups.
@@ -41,13 +41,6 @@ fn digest(purpose: &str, uuid: &str, place: usize) -> [u8; 16] {
     let mut half = [0; 16];
     half.copy_from_slice(&hash[..16]);
     half
-}
-
-fn hexadecimal(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut out, byte| {
-        write!(out, "{byte:02x}").expect("a string takes what is written to it");
-        out
-    })
 }
 
 #[cfg(test)]

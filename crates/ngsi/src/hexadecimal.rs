@@ -1,0 +1,11 @@
+//! Bytes as text.
+
+use std::fmt::Write as _;
+
+/// Two lower-case hexadecimal digits for each byte.
+pub(crate) fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut out, byte| {
+        write!(out, "{byte:02x}").expect("a string takes what is written to it");
+        out
+    })
+}
