@@ -118,10 +118,7 @@ fn what_waits_is_listed_with_the_reason_and_gone_when_the_shard_is_back() -> Res
     let said = good(&why, &[])?;
     for words in [
         format!("{} is blocked.", jobs[1]),
-        format!(
-            "It waits for a job of another shard to succeed first: {}.",
-            jobs[0]
-        ),
+        format!("The job waits for a job of another shard: {}.", jobs[0]),
         format!("-> ganger job why {}", jobs[0]),
     ] {
         ensure!(said.contains(&words), "{words}: {said}");
