@@ -5,6 +5,7 @@
 mod arrows;
 mod citations;
 mod codes;
+mod commits;
 mod operations;
 mod sizes;
 mod text;
@@ -81,6 +82,7 @@ pub(crate) fn run() -> Result<()> {
     citations::check(&sources, &mut findings)?;
     codes::check(&sources, &mut findings)?;
     operations::check(&sources, &mut findings)?;
+    commits::check(&mut findings)?;
 
     for remark in &findings.remarks {
         println!("remark: {remark}");
