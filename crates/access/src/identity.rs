@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::grant::Grants;
-use crate::operations::{Operation, Scope, find};
+use crate::operation::{Operation, Right, Scope};
 use crate::role::{Role, Verb};
 
 /// What a certificate says of its holder.
@@ -91,54 +91,50 @@ impl Identity {
         }))
     }
 
-    /// Whether the operation, by its name in [`crate::OPERATIONS`], may be asked for, in `namespace` if
-    /// it is about one. An operation that is not in the table may be asked for by nobody.
+    /// Whether an operation may be asked for, in `namespace` if it is about one.
     ///
     /// # Errors
     /// If it may not; the message is for the caller and reveals nothing about what exists.
-    pub fn may(&self, operation: &str, namespace: Option<&[u8]>) -> Result<(), Denied> {
-        let Some(row) = find(operation) else {
-            return Err(self.denied(
-                operation,
-                None,
-                "nobody may: it is not in the table of operations",
-            ));
-        };
-        if self.may_row(row, namespace) {
+    pub fn may(&self, operation: Operation, namespace: Option<&[u8]>) -> Result<(), Denied> {
+        if self.holds(operation.right, namespace) {
             return Ok(());
         }
-        Err(self.denied(operation, namespace, &needed(row)))
+        Err(self.denied(operation, namespace))
     }
 
     /// Whether it could be allowed in some namespace: what can be told before the request is read.
     ///
     /// # Errors
     /// If it is allowed nowhere.
-    pub fn may_somewhere(&self, operation: &str) -> Result<(), Denied> {
-        match find(operation) {
-            Some(row) if row.scope == Scope::Namespace => match self {
-                Self::Peer(_) => Ok(()),
-                Self::Principal(who) if who.grants.allow_somewhere(row.verb) => Ok(()),
-                _ => Err(self.denied(operation, None, &needed(row))),
-            },
+    pub fn may_somewhere(&self, operation: Operation) -> Result<(), Denied> {
+        match (operation.right.scope, self) {
+            (Scope::Namespace, Self::Peer(_)) => Ok(()),
+            (Scope::Namespace, Self::Principal(who))
+                if who.grants.allow_somewhere(operation.right.verb) =>
+            {
+                Ok(())
+            }
+            (Scope::Namespace, _) => Err(self.denied(operation, None)),
             _ => self.may(operation, None),
         }
     }
 
-    fn may_row(&self, row: &Operation, namespace: Option<&[u8]>) -> bool {
+    fn holds(&self, right: Right, namespace: Option<&[u8]>) -> bool {
         let who = match self {
-            _ if row.scope == Scope::Open => return true,
+            _ if right.scope == Scope::Open => return true,
             Self::Anonymous => return false,
             // A peer has a part of every graph on its own store; there is nothing to keep from it.
             Self::Peer(_) => return true,
             Self::Principal(who) => who,
         };
-        match (row.scope, namespace) {
+        match (right.scope, namespace) {
             (Scope::Open | Scope::Known, _) => true,
             (Scope::Peer, _) => who.grants.are_total(),
-            (Scope::Some, _) => who.grants.allow_somewhere(row.verb),
-            (Scope::Namespace, Some(namespace)) => who.grants.allow(row.verb, namespace),
-            (Scope::Server, _) | (Scope::Namespace, None) => who.grants.allow_everywhere(row.verb),
+            (Scope::Some, _) => who.grants.allow_somewhere(right.verb),
+            (Scope::Namespace, Some(namespace)) => who.grants.allow(right.verb, namespace),
+            (Scope::Server, _) | (Scope::Namespace, None) => {
+                who.grants.allow_everywhere(right.verb)
+            }
         }
     }
 
@@ -160,30 +156,30 @@ impl Identity {
         }
     }
 
-    fn denied(&self, operation: &str, namespace: Option<&[u8]>, needed: &str) -> Denied {
+    fn denied(&self, operation: Operation, namespace: Option<&[u8]>) -> Denied {
         let place = namespace.map(|name| format!(" in namespace \"{}\"", name.escape_ascii()));
         Denied {
             who: self.to_string(),
-            operation: operation.to_owned(),
+            operation: operation.name.to_owned(),
             place: place.unwrap_or_default(),
-            needed: needed.to_owned(),
+            needed: needed(operation.right),
         }
     }
 }
 
-fn needed(row: &Operation) -> String {
+fn needed(right: Right) -> String {
     let roles: Vec<_> = Role::ALL
         .into_iter()
-        .filter(|role| role.may(row.verb))
+        .filter(|role| role.may(right.verb))
         .map(Role::as_str)
         .collect();
     let roles = roles.join(" or ");
-    match row.scope {
+    match right.scope {
         Scope::Open | Scope::Known => "show a token or a certificate".to_owned(),
         Scope::Peer => "only other shards may, by their certificates".to_owned(),
         Scope::Server => format!("it takes the role {roles} in all namespaces"),
         Scope::Some => format!("it takes the role {roles}"),
-        Scope::Namespace if row.verb == Verb::Greet => "show a token or a certificate".to_owned(),
+        Scope::Namespace if right.verb == Verb::Greet => "show a token or a certificate".to_owned(),
         Scope::Namespace => format!("it takes the role {roles} there"),
     }
 }
@@ -223,24 +219,16 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_in_the_table_is_allowed_to_nobody() {
-        for identity in [Identity::unchecked(), Identity::peer(["1"]), reader()] {
-            assert!(identity.may("ganger.v1.Jobs/Explode", Some(b"a")).is_err());
-            assert!(identity.may_somewhere("explode").is_err());
-        }
-    }
-
-    #[test]
     fn a_refusal_tells_who_what_where_and_which_role_would_do() {
         let denied = reader()
-            .may("enqueueJob", Some(b"b"))
+            .may(Operation::new("enqueueJob", Right::SUBMIT), Some(b"b"))
             .expect_err("a reader");
         assert_eq!(
             denied.to_string(),
             "token \"r\" may not enqueueJob in namespace \"b\": it takes the role admin or operator or producer there"
         );
         let unknown = Identity::Anonymous
-            .may("version", None)
+            .may(Operation::new("version", Right::KNOWN), None)
             .expect_err("unknown");
         assert!(unknown.to_string().contains("show a token"), "{unknown}");
     }
@@ -257,15 +245,16 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_one_may_only_see_whether_the_server_lives() {
-        for row in crate::OPERATIONS {
-            let is_open = row.scope == Scope::Open;
-            assert_eq!(
-                Identity::Anonymous.may(row.name, Some(b"default")).is_ok(),
-                is_open,
-                "{}",
-                row.name
-            );
+    fn an_unknown_one_may_only_ask_for_what_is_open_to_anyone() {
+        use Scope as S;
+        for scope in [S::Open, S::Known, S::Namespace, S::Some, S::Server, S::Peer] {
+            let operation = Operation::new("x", Right::new(Verb::Greet, scope));
+            for namespace in [None, Some(&b"default"[..])] {
+                let allowed = Identity::Anonymous.may(operation, namespace).is_ok();
+                assert_eq!(allowed, scope == S::Open, "{scope:?}");
+            }
+            let allowed = Identity::Anonymous.may_somewhere(operation).is_ok();
+            assert_eq!(allowed, scope == S::Open, "{scope:?}");
         }
     }
 }

@@ -1,9 +1,9 @@
-//! Who may do what, and how much: identities, roles, the table of operations, the access file, the audit log, the
-//! memory that requests may hold.
+//! Who may do what, and how much: identities, roles, rights, the access file, the audit log, the memory that requests
+//! may hold.
 //!
-//! No network and no TLS here: the server finds out who asks (`Identity`), the faces ask whether that
-//! identity may (`Identity::may`), and both tell the audit log (`Audit`). Default deny: an operation
-//! that is not in [`OPERATIONS`] is refused to everyone.
+//! No network and no TLS here: the server finds out who asks (`Identity`), the APIs ask whether that identity may
+//! (`Identity::may`), and both write the audit log (`Audit`). An API cannot offer an operation without a [`Right`]:
+//! the declaration of the operation takes one.
 
 #![forbid(unsafe_code)]
 
@@ -15,7 +15,7 @@ mod error;
 mod file;
 mod grant;
 mod identity;
-mod operations;
+mod operation;
 mod parsed;
 mod places;
 mod quota;
@@ -30,7 +30,7 @@ pub use error::AccessError;
 pub use file::{AccessFile, Entry, Kind};
 pub use grant::{Grant, Grants};
 pub use identity::{CertificateNames, Denied, Identity, Principal, Proof};
-pub use operations::{OPERATIONS, Operation, Scope, find};
+pub use operation::{Operation, Right, Scope};
 pub use parsed::{tree_bytes, typed_bytes};
 pub use places::{NoPlace, Place, Places};
 pub use role::{Role, Verb};

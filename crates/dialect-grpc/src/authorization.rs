@@ -12,11 +12,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
-use ganger_access::{Audit, Denied, Identity, Outcome, Owner, Record, find};
+use ganger_access::{Audit, Denied, Identity, Operation, Outcome, Owner, Record};
 use ganger_types::Namespace;
 use tonic::Status;
 
 use crate::problem::Problem;
+use crate::rights;
 
 /// Jobs and queues of one call that the audit log names.
 const NAMED_MAX: usize = 10;
@@ -32,8 +33,7 @@ pub struct Peer(pub SocketAddr);
 /// Who calls what.
 pub(crate) struct Caller {
     identity: Identity,
-    /// Its name in the table of operations.
-    method: String,
+    operation: Operation,
     from: Option<SocketAddr>,
     audit: Audit,
     seen: Mutex<Seen>,
@@ -65,19 +65,19 @@ pub(crate) async fn pass(
     let identity = request.extensions_mut().remove::<Identity>();
     let identity = identity.unwrap_or_else(|| gate.stranger.clone());
     let from = request.extensions().get::<Peer>().map(|peer| peer.0);
-    let method = request.uri().path().trim_start_matches('/').to_owned();
-    let Some(row) = find(&method) else {
+    let method = request.uri().path().trim_start_matches('/');
+    let Some(operation) = rights::right(method) else {
         let message = format!("this server has no method {method:?}: is it of another version?");
         return Status::unimplemented(message).into_http();
     };
     let caller = Arc::new(Caller {
         identity,
-        method,
+        operation,
         from,
         audit: gate.audit,
         seen: Mutex::default(),
     });
-    let response = match caller.identity.may_somewhere(&caller.method) {
+    let response = match caller.identity.may_somewhere(operation) {
         Ok(()) => CALLER.scope(Arc::clone(&caller), next.run(request)).await,
         Err(denied) => {
             let status: Status = refusal(&caller.identity, &denied).into();
@@ -89,7 +89,7 @@ pub(crate) async fn pass(
     let failed = code.filter(|code| code.as_bytes() != b"0");
     let mut seen = caller.seen();
     seen.is_told = true;
-    if seen.denied.is_some() || row.verb.is_audited() {
+    if seen.denied.is_some() || operation.is_audited() {
         let failed =
             failed.map(|code| format!("grpc-status {}", String::from_utf8_lossy(code.as_bytes())));
         caller.audit.write(&caller.record(&seen, failed));
@@ -115,7 +115,7 @@ impl Caller {
             namespace: namespace.map(|name| String::from_utf8_lossy(name.as_bytes()).into_owned()),
             from: self.from,
             detail,
-            ..Record::new(self.identity.to_string(), &self.method, outcome)
+            ..Record::new(self.identity.to_string(), self.operation.name, outcome)
         }
     }
 }
@@ -148,7 +148,7 @@ pub(crate) fn check(namespace: &Namespace) -> Result<(), Problem> {
     let checked = CALLER.try_with(|caller| {
         let allowed = caller
             .identity
-            .may(&caller.method, Some(namespace.as_bytes()));
+            .may(caller.operation, Some(namespace.as_bytes()));
         let mut seen = caller.seen();
         seen.namespace = Some(namespace.clone());
         if let Err(denied) = &allowed {

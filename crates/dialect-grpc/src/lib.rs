@@ -9,6 +9,7 @@ mod authorization;
 mod decode;
 mod encode;
 mod problem;
+mod rights;
 mod service;
 mod work;
 
@@ -26,6 +27,7 @@ use tonic::service::Routes;
 
 pub use authorization::Peer;
 pub use problem::{CODES, Problem};
+pub use rights::{is_read, right};
 
 use crate::work::Holders;
 

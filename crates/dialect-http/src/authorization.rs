@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use ganger_access::{Identity, Outcome, Record, Scope, find};
+use ganger_access::{Identity, Operation as Asked, Outcome, Record, Scope};
 use ganger_types::Namespace;
 
 use crate::api::Api;
@@ -26,8 +26,7 @@ const DENIED_CHARACTERS_MAX: usize = 200;
 #[derive(Clone)]
 pub(crate) struct Authorization {
     api: Api,
-    /// Its name in the table of operations.
-    id: &'static str,
+    operation: Asked,
     known: Known,
     /// Whether the namespace that it is about stands in the path.
     is_named_in_path: bool,
@@ -37,14 +36,14 @@ impl Authorization {
     pub(crate) fn new(api: Api, operation: &Operation) -> Self {
         Self {
             api,
-            id: operation.id,
+            operation: operation.access(),
             known: operation.known(),
             is_named_in_path: operation.path.starts_with("/api/v1/namespaces/"),
         }
     }
 
     fn namespace(&self, request: &Request) -> Result<Option<Namespace>, Problem> {
-        if find(self.id).is_none_or(|row| row.scope != Scope::Namespace) {
+        if self.operation.right.scope != Scope::Namespace {
             return Ok(None);
         }
         if self.is_named_in_path {
@@ -67,8 +66,8 @@ pub(crate) async fn pass(
         Err(problem) => return problem.into_response(),
     };
     let place = namespace.as_ref().map(Namespace::as_bytes);
-    let allowed = identity.may(gate.id, place);
-    let is_audited = allowed.is_err() || find(gate.id).is_some_and(|row| row.verb.is_audited());
+    let allowed = identity.may(gate.operation, place);
+    let is_audited = allowed.is_err() || gate.operation.is_audited();
     let characters_max = if allowed.is_ok() {
         TARGET_CHARACTERS_MAX
     } else {
@@ -134,6 +133,6 @@ fn record(
         on: Some(target.chars().take(characters_max).collect()),
         namespace: namespace.map(|name| crate::names::show(name.as_bytes()).into_owned()),
         from,
-        ..Record::new(identity.to_string(), gate.id, Outcome::Done)
+        ..Record::new(identity.to_string(), gate.operation.name, Outcome::Done)
     }
 }

@@ -28,7 +28,7 @@ mod time;
 
 pub use api::Settings;
 pub use host_check::HostCheck;
-pub use operations::ids as operation_ids;
+pub use operations::rights;
 pub use problem::Problem;
 pub use routes::{Peer, routes};
 

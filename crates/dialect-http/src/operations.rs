@@ -10,10 +10,11 @@ mod schedules;
 mod server;
 
 use std::borrow::Cow;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use axum::handler::Handler;
 use axum::routing::{MethodFilter, MethodRouter, on};
+use ganger_access::Right;
 use http::Method;
 use utoipa::ToSchema;
 use utoipa::openapi::schema::Schema;
@@ -47,6 +48,8 @@ pub(crate) struct Operation {
     pub(crate) method: Method,
     pub(crate) path: &'static str,
     pub(crate) id: &'static str,
+    /// What a caller needs.
+    pub(crate) right: Right,
     pub(crate) summary: &'static str,
     pub(crate) query: &'static [(&'static str, &'static str)],
     pub(crate) body: Option<Content>,
@@ -81,6 +84,7 @@ fn operation<H, T>(
     method: Method,
     path: &'static str,
     id: &'static str,
+    right: Right,
     summary: &'static str,
     handler: H,
 ) -> Operation
@@ -95,6 +99,7 @@ where
         method,
         path,
         id,
+        right,
         summary,
         query: &[],
         body: None,
@@ -137,6 +142,11 @@ impl Operation {
         self
     }
 
+    /// The operation as rights and the audit log know it.
+    pub(crate) fn access(&self) -> ganger_access::Operation {
+        ganger_access::Operation::new(self.id, self.right)
+    }
+
     /// The names of the query parameters that it takes.
     pub(crate) fn known(&self) -> Known {
         let own = self.query.iter().map(|parameter| parameter.0);
@@ -158,6 +168,7 @@ const ANY: &str = "*/*";
 /// Every operation there is.
 pub(crate) fn all() -> Vec<Operation> {
     let mut all = jobs::about_jobs();
+    all.extend(jobs::about_graphs());
     all.extend(job::about_one_job());
     all.extend(leases::about_leases());
     all.extend(queues::about_queues());
@@ -187,9 +198,19 @@ pub(crate) fn methods_at(path: &str) -> Vec<Method> {
         .collect()
 }
 
-/// The names of all operations, as in the table of rights.
-pub fn ids() -> Vec<&'static str> {
-    all().iter().map(|operation| operation.id).collect()
+/// Every operation with the right that it takes.
+pub fn rights() -> Vec<ganger_access::Operation> {
+    all().iter().map(Operation::access).collect()
+}
+
+/// The operation with this id, as rights know it.
+///
+/// # Panics
+/// If there is none.
+pub(crate) fn access(id: &str) -> ganger_access::Operation {
+    static RIGHTS: LazyLock<Vec<ganger_access::Operation>> = LazyLock::new(rights);
+    let found = RIGHTS.iter().find(|operation| operation.name == id);
+    *found.expect("the table has the operations that its pages refer to")
 }
 
 /// enq's form of a submission, for the document.

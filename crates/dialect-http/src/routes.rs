@@ -1,4 +1,4 @@
-//! The router: the table of operations, and what every answer has in common.
+//! The router: every operation, and what every answer has in common.
 
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;

@@ -9,7 +9,7 @@ use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use futures::FutureExt as _;
-use ganger_access::{Identity, Outcome, Record, find};
+use ganger_access::{Identity, Operation as Asked, Outcome, Record, Right};
 use http::{HeaderValue, StatusCode, header};
 
 use crate::api::Api;
@@ -47,21 +47,21 @@ impl Operation {
         Self::Version,
     ];
 
-    /// Its row in the table of operations.
-    pub fn id(self) -> &'static str {
+    /// Its name in the audit log, and the right that it takes.
+    pub fn access(self) -> Asked {
         match self {
-            Self::Notify => "quantumleap.notify",
-            Self::List => "quantumleap.list",
-            Self::Count => "quantumleap.count",
-            Self::Delete => "quantumleap.delete",
-            Self::Health => "quantumleap.health",
-            Self::Version => "quantumleap.version",
+            Self::Notify => Asked::new("quantumleap.notify", Right::SUBMIT),
+            Self::List => Asked::new("quantumleap.list", Right::OBSERVE),
+            Self::Count => Asked::new("quantumleap.count", Right::OBSERVE),
+            Self::Delete => Asked::new("quantumleap.delete", Right::OPERATE),
+            Self::Health => Asked::new("quantumleap.health", Right::OPEN),
+            Self::Version => Asked::new("quantumleap.version", Right::KNOWN),
         }
     }
 
     /// Its name in metrics.
     pub(crate) fn as_str(self) -> &'static str {
-        self.id().trim_start_matches("quantumleap.")
+        self.access().name.trim_start_matches("quantumleap.")
     }
 }
 
@@ -83,9 +83,9 @@ pub(crate) async fn pass(
     let identity = request.extensions_mut().remove::<Identity>();
     let settings = gate.api.settings();
     let identity = identity.unwrap_or_else(|| settings.stranger.clone());
-    let id = gate.operation.id();
-    let allowed = identity.may(id, Some(settings.namespace.as_bytes()));
-    let is_audited = allowed.is_err() || find(id).is_some_and(|row| row.verb.is_audited());
+    let operation = gate.operation.access();
+    let allowed = identity.may(operation, Some(settings.namespace.as_bytes()));
+    let is_audited = allowed.is_err() || operation.is_audited();
     let record = is_audited.then(|| record(&gate, &identity, &request));
     let (response, outcome, detail) = match allowed {
         Err(denied) => {
@@ -162,7 +162,11 @@ fn record(gate: &Authorization, identity: &Identity, request: &Request) -> Recor
         on: Some(on.chars().take(ON_CHARACTERS_MAX).collect()),
         namespace: Some(gate.api.settings().namespace.to_text().into_owned()),
         from: request.extensions().get::<Peer>().map(|peer| peer.0),
-        ..Record::new(identity.to_string(), gate.operation.id(), Outcome::Done)
+        ..Record::new(
+            identity.to_string(),
+            gate.operation.access().name,
+            Outcome::Done,
+        )
     }
 }
 

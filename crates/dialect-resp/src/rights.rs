@@ -1,7 +1,18 @@
-//! Which rights a command takes, in terms of the one table of operations in `ganger-access`.
+//! Which rights a command takes.
 
-use ganger_access::Identity;
+use ganger_access::{Identity, Operation, Right as Needed};
 use ganger_types::Namespace;
+
+// A command takes one of several: programs that clean up after workers are workers themselves.
+const CONNECT: Operation = Operation::new("resp.connect", Needed::KNOWN);
+const LIST_CONNECTIONS: Operation =
+    Operation::new("resp.listConnections", Needed::OBSERVE.on_server());
+const END_CONNECTION: Operation = Operation::new("resp.endConnection", Needed::OPERATE.on_server());
+const READ: Operation = Operation::new("resp.read", Needed::OBSERVE);
+const ADD: Operation = Operation::new("resp.add", Needed::SUBMIT);
+const WORK: Operation = Operation::new("resp.work", Needed::WORK);
+const REPAIR: Operation = Operation::new("resp.repair", Needed::OPERATE);
+const CLEAR: Operation = Operation::new("resp.clear", Needed::OPERATE);
 
 /// What a command takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,23 +51,23 @@ impl Right {
     ];
 
     /// The operations that bring it: each of them does.
-    fn operations(self) -> &'static [&'static str] {
+    fn operations(self) -> &'static [Operation] {
         match self {
             Self::Open => &[],
-            Self::Known => &["resp.connect"],
-            Self::Read => &["resp.read", "resp.work"],
-            Self::Add => &["resp.add", "resp.work"],
-            Self::Take => &["resp.work", "resp.repair"],
-            Self::Manage => &["resp.repair"],
-            Self::Clear => &["resp.clear"],
-            Self::Inspect => &["resp.listConnections"],
-            Self::Rule => &["resp.endConnection"],
+            Self::Known => &[CONNECT],
+            Self::Read => &[READ, WORK],
+            Self::Add => &[ADD, WORK],
+            Self::Take => &[WORK, REPAIR],
+            Self::Manage => &[REPAIR],
+            Self::Clear => &[CLEAR],
+            Self::Inspect => &[LIST_CONNECTIONS],
+            Self::Rule => &[END_CONNECTION],
         }
     }
 
     /// The operation that the audit log tells of.
     pub(crate) fn operation(self) -> &'static str {
-        self.operations().first().copied().unwrap_or("resp.connect")
+        self.operations().first().unwrap_or(&CONNECT).name
     }
 
     fn bit(self) -> u16 {
@@ -67,7 +78,7 @@ impl Right {
     /// Whether an identity holds it in a namespace.
     pub(crate) fn is_held(self, identity: &Identity, namespace: &Namespace) -> bool {
         let place = Some(namespace.as_bytes());
-        let may = |operation: &&str| identity.may(operation, place).is_ok();
+        let may = |operation: &Operation| identity.may(*operation, place).is_ok();
         self == Self::Open || self.operations().iter().any(may)
     }
 }

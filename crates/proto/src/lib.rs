@@ -6,6 +6,8 @@
 
 #![forbid(unsafe_code)]
 
+use v1::right::{Scope, Verb};
+
 /// Messages, clients and servers of `ganger.v1`. Byte fields share their buffer with the frame.
 #[allow(
     clippy::all,
@@ -20,6 +22,20 @@ pub mod v1 {
 
 /// The schema as an encoded `FileDescriptorSet`, comments included, for reflection.
 pub const FILE_DESCRIPTOR_SET: &[u8] = tonic::include_file_descriptor_set!("ganger.v1");
+
+/// What a caller needs in order to call a method: the option `right` of the schema.
+#[derive(Clone, Copy, Debug)]
+pub struct MethodRight {
+    /// Such as `ganger.v1.Jobs/Enqueue`.
+    pub method: &'static str,
+    /// What the method does, as far as rights are concerned.
+    pub verb: Verb,
+    /// Where the caller must hold the verb.
+    pub scope: Scope,
+}
+
+/// A row for every method, sorted by its name.
+pub const METHOD_RIGHTS: &[MethodRight] = include!(concat!(env!("OUT_DIR"), "/rights.rs"));
 
 /// Metadata keys.
 pub mod metadata {

@@ -4,15 +4,15 @@
 //! with the same table, and writes the same name into its audit log. Only who may speak as a peer is
 //! believed; he could do everything himself.
 
-use ganger_access::{Grants, Identity, Proof};
+use ganger_access::{Grants, Identity, Operation, Proof, Right};
 use http::HeaderValue;
 use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
 /// The header.
 pub(crate) const ON_BEHALF: &str = "ganger-on-behalf-of";
 
-/// The row of the table of operations that tells who is believed.
-const PEERS: &str = "ganger.v1.Peers/*";
+/// Speaking for others, and every method of the service `Peers` that has no right of its own.
+pub(crate) const PEERS: Operation = Operation::new("ganger.v1.Peers/*", Right::PEER);
 
 /// The caller as a header; `None` for one who has shown nothing.
 pub(crate) fn write(identity: &Identity) -> Option<HeaderValue> {

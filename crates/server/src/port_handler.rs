@@ -9,7 +9,7 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::response::IntoResponse as _;
 use futures::future::{BoxFuture, FutureExt as _};
-use ganger_access::{Budget, Full, Identity, Owner, Verb};
+use ganger_access::{Budget, Full, Identity, Owner};
 use ganger_dialect_http::{HostCheck, Peer, Problem};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version, header};
@@ -309,8 +309,7 @@ impl RequestPolicy {
             Kind::Document
         };
         let only_reads = if is_grpc {
-            let row = ganger_access::find(path.trim_start_matches('/'));
-            row.is_some_and(|row| matches!(row.verb, Verb::Observe | Verb::Greet))
+            ganger_dialect_grpc::is_read(path)
         } else {
             head.method == Method::GET
         };

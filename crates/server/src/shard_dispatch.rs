@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use axum::body::Body;
 use axum::response::IntoResponse as _;
 use futures::StreamExt as _;
-use ganger_access::{Audit, Identity, Outcome, Record, Verb, find};
+use ganger_access::{Audit, Identity, Outcome, Record};
+use ganger_dialect_grpc::is_read;
 use ganger_dialect_http::Problem;
 use ganger_router::{RouteError, Router};
 use ganger_types::{JobRef, ShardId};
@@ -167,7 +168,8 @@ impl ShardDispatch {
     /// What one server says to another.
     async fn answer_peer(&self, mut request: Request<Body>, peer: &Identity) -> Response<Body> {
         let method = request.uri().path().trim_start_matches('/');
-        if let Err(denied) = peer.may(method, None) {
+        let operation = ganger_dialect_grpc::right(method).unwrap_or(impersonation::PEERS);
+        if let Err(denied) = peer.may(operation, None) {
             let from = request.extensions().get::<ganger_dialect_grpc::Peer>();
             self.audit.write(&Record {
                 from: from.map(|from| from.0),
@@ -371,8 +373,7 @@ fn come_again() -> HeaderMap {
 /// Whether a request may change something: then no answer leaves its outcome unknown.
 fn may_change(protocol: Protocol, request: &Request<Body>) -> bool {
     if protocol == Protocol::Grpc {
-        let row = find(request.uri().path().trim_start_matches('/'));
-        return row.is_none_or(|row| !matches!(row.verb, Verb::Greet | Verb::Observe));
+        return !is_read(request.uri().path());
     }
     !request.method().is_safe()
 }

@@ -1,5 +1,6 @@
 //! Operations that show what happens, and those on failures and workers.
 
+use ganger_access::Right;
 use http::Method;
 
 use super::{Content, Operation, PAGE, describe, operation, plain};
@@ -19,6 +20,7 @@ pub(super) fn about_the_rest() -> Vec<Operation> {
             M::GET,
             "/api/v1/failures",
             "listFailures",
+            Right::OBSERVE,
             "Lists the failure groups.",
             failures::list,
         )
@@ -27,6 +29,7 @@ pub(super) fn about_the_rest() -> Vec<Operation> {
             M::GET,
             "/api/v1/failures/{group}/jobs",
             "listFailedJobs",
+            Right::OBSERVE,
             "Lists the failed jobs of a group.",
             failures::jobs,
         )
@@ -36,6 +39,7 @@ pub(super) fn about_the_rest() -> Vec<Operation> {
             M::POST,
             "/api/v1/failures/{group}/retry",
             "retryFailedJobs",
+            Right::OPERATE,
             "Puts all failed jobs of a group back.",
             failures::retry,
         )
@@ -44,6 +48,7 @@ pub(super) fn about_the_rest() -> Vec<Operation> {
             M::GET,
             "/api/v1/workers",
             "listWorkers",
+            Right::OBSERVE,
             "Lists the workers.",
             workers::list,
         )
@@ -52,6 +57,7 @@ pub(super) fn about_the_rest() -> Vec<Operation> {
             M::DELETE,
             "/api/v1/workers/{worker}",
             "deregisterWorker",
+            Right::WORK,
             "Deregisters a worker: its leases end as released.",
             workers::deregister,
         )
@@ -60,6 +66,7 @@ pub(super) fn about_the_rest() -> Vec<Operation> {
             M::GET,
             "/api/v1/tags",
             "listTags",
+            Right::OBSERVE,
             "Lists the most used tags.",
             numbers::tags,
         )
@@ -72,6 +79,7 @@ pub(super) fn about_the_rest() -> Vec<Operation> {
             M::GET,
             "/api/v1/tracked",
             "listTracked",
+            Right::OBSERVE,
             "Lists the tracked jobs.",
             numbers::tracked,
         )
@@ -80,6 +88,7 @@ pub(super) fn about_the_rest() -> Vec<Operation> {
             M::GET,
             "/api/v1/stats",
             "getStatistics",
+            Right::OBSERVE,
             "Statistics of a queue and a day.",
             numbers::statistics,
         )
@@ -92,6 +101,7 @@ pub(super) fn about_the_rest() -> Vec<Operation> {
             M::GET,
             "/api/v1/events",
             "followEvents",
+            Right::OBSERVE,
             "Events as they happen, as server-sent events.",
             events::follow,
         )
@@ -112,6 +122,7 @@ pub(super) fn about_the_rest() -> Vec<Operation> {
             M::GET,
             "/api/v1/audit",
             "audit",
+            Right::OPERATE.on_server(),
             "Recomputes every index and compares.",
             numbers::audit,
         )

@@ -1,5 +1,6 @@
 //! Operations on one job.
 
+use ganger_access::Right;
 use http::Method;
 
 use super::{ANY, Operation, PAGE, WAIT, operation, plain};
@@ -19,6 +20,7 @@ pub(super) fn about_one_job() -> Vec<Operation> {
             M::GET,
             "/api/v1/jobs/{job}",
             "getJob",
+            Right::OBSERVE,
             "Shows a job.",
             jobs::show,
         )
@@ -28,6 +30,7 @@ pub(super) fn about_one_job() -> Vec<Operation> {
             M::PATCH,
             "/api/v1/jobs/{job}",
             "alterJob",
+            Right::OPERATE,
             "Changes a job.",
             alter::alter,
         )
@@ -37,6 +40,7 @@ pub(super) fn about_one_job() -> Vec<Operation> {
             M::DELETE,
             "/api/v1/jobs/{job}",
             "deleteJob",
+            Right::OPERATE,
             "Removes a job.",
             act::delete,
         )
@@ -45,6 +49,7 @@ pub(super) fn about_one_job() -> Vec<Operation> {
             M::GET,
             "/api/v1/jobs/{job}/result",
             "getResult",
+            Right::OBSERVE,
             "The result, byte for byte.",
             jobs::result,
         )
@@ -54,6 +59,7 @@ pub(super) fn about_one_job() -> Vec<Operation> {
             M::GET,
             "/api/v1/jobs/{job}/payload",
             "getPayload",
+            Right::OBSERVE,
             "The payload, byte for byte.",
             jobs::payload,
         )
@@ -62,6 +68,7 @@ pub(super) fn about_one_job() -> Vec<Operation> {
             M::GET,
             "/api/v1/jobs/{job}/inputs",
             "getInputs",
+            Right::OBSERVE,
             "Lists inputs and dependencies.",
             jobs::inputs,
         )
@@ -74,6 +81,7 @@ pub(super) fn about_one_job() -> Vec<Operation> {
             M::GET,
             "/api/v1/jobs/{job}/graph",
             "getGraph",
+            Right::OBSERVE,
             "Shows the graph around a job.",
             graphs::show_around,
         )
@@ -83,6 +91,7 @@ pub(super) fn about_one_job() -> Vec<Operation> {
             M::GET,
             "/api/v1/jobs/{job}/why",
             "explainJob",
+            Right::OBSERVE,
             "Says why a job is not running.",
             jobs::why,
         )
@@ -91,6 +100,7 @@ pub(super) fn about_one_job() -> Vec<Operation> {
             M::GET,
             "/api/v1/jobs/{job}/log",
             "getLog",
+            Right::OBSERVE,
             "The log of a job's attempts.",
             logs::show,
         )
@@ -104,6 +114,7 @@ pub(super) fn about_one_job() -> Vec<Operation> {
             M::POST,
             "/api/v1/jobs/{job}/cancel",
             "cancelJob",
+            Right::CANCEL,
             "Calls a job off.",
             act::cancel,
         )
@@ -113,6 +124,7 @@ pub(super) fn about_one_job() -> Vec<Operation> {
             M::POST,
             "/api/v1/jobs/{job}/retry",
             "retryJob",
+            Right::OPERATE,
             "Puts a finished job back on its queue.",
             act::retry,
         )
@@ -122,6 +134,7 @@ pub(super) fn about_one_job() -> Vec<Operation> {
             M::POST,
             "/api/v1/jobs/{job}/timeout",
             "timeOutJob",
+            Right::OPERATE,
             "Ends the running attempt by hand.",
             act::time_out,
         )
@@ -130,6 +143,7 @@ pub(super) fn about_one_job() -> Vec<Operation> {
             M::POST,
             "/api/v1/jobs/{job}/dependencies",
             "addDependencies",
+            Right::OPERATE,
             "Makes a blocked job wait for more jobs.",
             alter::depend,
         )
@@ -139,6 +153,7 @@ pub(super) fn about_one_job() -> Vec<Operation> {
             M::DELETE,
             "/api/v1/jobs/{job}/dependencies",
             "removeDependencies",
+            Right::OPERATE,
             "Makes a blocked job wait for fewer jobs.",
             alter::undepend,
         )

@@ -1,5 +1,6 @@
 //! Operations on jobs and graphs.
 
+use ganger_access::Right;
 use http::Method;
 
 use super::{NDJSON, Operation, operation, plain};
@@ -22,6 +23,7 @@ pub(super) fn about_jobs() -> Vec<Operation> {
             M::POST,
             "/api/v1/jobs",
             "enqueueJob",
+            Right::SUBMIT,
             "Enqueues a job.",
             jobs::enqueue,
         )
@@ -31,6 +33,7 @@ pub(super) fn about_jobs() -> Vec<Operation> {
             M::GET,
             "/api/v1/jobs",
             "listJobs",
+            Right::OBSERVE,
             "Lists jobs.",
             jobs::list,
         )
@@ -40,6 +43,7 @@ pub(super) fn about_jobs() -> Vec<Operation> {
             M::GET,
             "/api/v1/jobs/count",
             "countJobs",
+            Right::OBSERVE,
             "Counts jobs.",
             jobs::count,
         )
@@ -49,6 +53,7 @@ pub(super) fn about_jobs() -> Vec<Operation> {
             M::POST,
             "/api/v1/jobs/batch",
             "enqueueJobs",
+            Right::SUBMIT,
             "Enqueues many jobs, a line each, streamed both ways.",
             batch::enqueue,
         )
@@ -62,6 +67,7 @@ pub(super) fn about_jobs() -> Vec<Operation> {
             M::POST,
             "/api/v1/jobs/cancel",
             "cancelJobs",
+            Right::CANCEL,
             "Calls many jobs off.",
             bulk::cancel,
         )
@@ -72,6 +78,7 @@ pub(super) fn about_jobs() -> Vec<Operation> {
             M::POST,
             "/api/v1/jobs/retry",
             "retryJobs",
+            Right::OPERATE,
             "Puts many finished jobs back on their queues.",
             bulk::retry,
         )
@@ -82,16 +89,24 @@ pub(super) fn about_jobs() -> Vec<Operation> {
             M::POST,
             "/api/v1/jobs/delete",
             "deleteJobs",
+            Right::OPERATE,
             "Removes many jobs.",
             bulk::delete,
         )
         .query(bulk::PARAMETERS)
         .body::<BulkIn>()
         .reply::<ChangedView>(),
+    ]
+}
+
+pub(super) fn about_graphs() -> Vec<Operation> {
+    use Method as M;
+    vec![
         operation(
             M::POST,
             "/api/v1/graphs",
             "submitGraph",
+            Right::SUBMIT,
             "Enqueues a graph: all or none. An array is read as enq's form.",
             graphs::submit,
         )
@@ -101,6 +116,7 @@ pub(super) fn about_jobs() -> Vec<Operation> {
             M::POST,
             "/api/v1/graphs/{graph}/retry",
             "retryGraph",
+            Right::OPERATE,
             "Puts the members of a graph back that failed or were cancelled.",
             graphs::retry,
         )
@@ -109,6 +125,7 @@ pub(super) fn about_jobs() -> Vec<Operation> {
             M::POST,
             "/api/v1/graphs/{graph}/cancel",
             "cancelGraph",
+            Right::CANCEL,
             "Calls a graph off.",
             graphs::cancel,
         )

@@ -1,5 +1,6 @@
 //! Operations of workers.
 
+use ganger_access::Right;
 use http::Method;
 
 use super::{Operation, operation};
@@ -16,6 +17,7 @@ pub(super) fn about_leases() -> Vec<Operation> {
             M::POST,
             "/api/v1/leases",
             "lease",
+            Right::WORK,
             "Takes jobs under leases; waits for them if asked to.",
             leases::lease,
         )
@@ -25,6 +27,7 @@ pub(super) fn about_leases() -> Vec<Operation> {
             M::POST,
             "/api/v1/leases/renew",
             "renew",
+            Right::WORK,
             "Extends a lease, or each of a list.",
             leases::renew,
         )
@@ -34,6 +37,7 @@ pub(super) fn about_leases() -> Vec<Operation> {
             M::POST,
             "/api/v1/leases/complete",
             "complete",
+            Right::WORK,
             "Reports success, or each of a list.",
             leases::complete,
         )
@@ -43,6 +47,7 @@ pub(super) fn about_leases() -> Vec<Operation> {
             M::POST,
             "/api/v1/leases/fail",
             "fail",
+            Right::WORK,
             "Reports a failure, or each of a list.",
             leases::fail,
         )
@@ -52,6 +57,7 @@ pub(super) fn about_leases() -> Vec<Operation> {
             M::POST,
             "/api/v1/leases/release",
             "release",
+            Right::WORK,
             "Gives a job back, or each of a list.",
             leases::release,
         )
@@ -61,6 +67,7 @@ pub(super) fn about_leases() -> Vec<Operation> {
             M::POST,
             "/api/v1/leases/log",
             "appendLog",
+            Right::WORK,
             "Appends to the log of an attempt, or each of a list.",
             leases::log,
         )

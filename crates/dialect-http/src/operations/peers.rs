@@ -1,5 +1,6 @@
 //! Operations on what waits for other shards.
 
+use ganger_access::Right;
 use http::Method;
 
 use super::{Operation, operation};
@@ -14,6 +15,7 @@ pub(super) fn about_peers() -> Vec<Operation> {
             M::GET,
             "/api/v1/peers",
             "listPeers",
+            Right::OBSERVE.on_server(),
             "Lists the other shards, and what waits for them.",
             peers::list,
         )
@@ -22,6 +24,7 @@ pub(super) fn about_peers() -> Vec<Operation> {
             M::GET,
             "/api/v1/peers/{shard}/outbox",
             "listOutbox",
+            Right::OBSERVE.on_server(),
             "Lists the messages that wait for a shard.",
             peers::outbox,
         )
@@ -31,6 +34,7 @@ pub(super) fn about_peers() -> Vec<Operation> {
             M::POST,
             "/api/v1/peers/{shard}/reconcile",
             "reconcilePeer",
+            Right::OPERATE.on_server(),
             "Takes traffic up again after a store went back in time.",
             peers::reconcile,
         )

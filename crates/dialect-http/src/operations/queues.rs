@@ -1,5 +1,6 @@
 //! Operations on queues and namespaces.
 
+use ganger_access::Right;
 use http::Method;
 
 use super::{Operation, PAGE, operation};
@@ -15,6 +16,7 @@ pub(super) fn about_queues() -> Vec<Operation> {
             M::GET,
             "/api/v1/queues",
             "listQueues",
+            Right::OBSERVE,
             "Lists the queues.",
             queues::list,
         )
@@ -24,6 +26,7 @@ pub(super) fn about_queues() -> Vec<Operation> {
             M::GET,
             "/api/v1/queues/{queue}",
             "getQueue",
+            Right::OBSERVE,
             "Shows a queue.",
             queues::show,
         )
@@ -32,6 +35,7 @@ pub(super) fn about_queues() -> Vec<Operation> {
             M::PUT,
             "/api/v1/queues/{queue}",
             "setQueue",
+            Right::OPERATE,
             "Sets all settings of a queue.",
             queues::put,
         )
@@ -41,6 +45,7 @@ pub(super) fn about_queues() -> Vec<Operation> {
             M::DELETE,
             "/api/v1/queues/{queue}",
             "forgetQueue",
+            Right::OPERATE,
             "Drops a queue without jobs.",
             queues::forget,
         )
@@ -49,6 +54,7 @@ pub(super) fn about_queues() -> Vec<Operation> {
             M::POST,
             "/api/v1/queues/{queue}/pause",
             "pauseQueue",
+            Right::OPERATE,
             "Stops leasing from a queue.",
             queues::pause,
         )
@@ -57,6 +63,7 @@ pub(super) fn about_queues() -> Vec<Operation> {
             M::POST,
             "/api/v1/queues/{queue}/resume",
             "resumeQueue",
+            Right::OPERATE,
             "Leases from a queue again.",
             queues::resume,
         )
@@ -65,6 +72,7 @@ pub(super) fn about_queues() -> Vec<Operation> {
             M::GET,
             "/api/v1/namespaces",
             "listNamespaces",
+            Right::OBSERVE.somewhere(),
             "Lists the namespaces.",
             namespaces::list,
         )
@@ -73,6 +81,7 @@ pub(super) fn about_queues() -> Vec<Operation> {
             M::PUT,
             "/api/v1/namespaces/{name}",
             "setNamespace",
+            Right::GOVERN,
             "Sets all settings of a namespace.",
             namespaces::put,
         )

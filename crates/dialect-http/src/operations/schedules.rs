@@ -1,5 +1,6 @@
 //! Operations on schedules.
 
+use ganger_access::Right;
 use http::Method;
 
 use super::{Operation, operation};
@@ -15,6 +16,7 @@ pub(super) fn about_schedules() -> Vec<Operation> {
             M::GET,
             "/api/v1/schedules",
             "listSchedules",
+            Right::OBSERVE,
             "Lists the schedules.",
             schedules::list,
         )
@@ -23,6 +25,7 @@ pub(super) fn about_schedules() -> Vec<Operation> {
             M::GET,
             "/api/v1/schedules/{schedule}",
             "getSchedule",
+            Right::OBSERVE,
             "Shows a schedule.",
             schedules::show,
         )
@@ -31,6 +34,7 @@ pub(super) fn about_schedules() -> Vec<Operation> {
             M::PUT,
             "/api/v1/schedules/{schedule}",
             "setSchedule",
+            Right::OPERATE,
             "Makes or replaces a schedule.",
             schedules::put,
         )
@@ -40,6 +44,7 @@ pub(super) fn about_schedules() -> Vec<Operation> {
             M::POST,
             "/api/v1/schedules/{schedule}/run",
             "runSchedule",
+            Right::OPERATE,
             "Makes a job of a schedule now; the answer names it as the last job.",
             schedules::run,
         )
@@ -48,6 +53,7 @@ pub(super) fn about_schedules() -> Vec<Operation> {
             M::GET,
             "/api/v1/schedules/{schedule}/preview",
             "previewSchedule",
+            Right::OBSERVE,
             "The next times of a schedule, as if it were not paused.",
             schedules::preview,
         )
@@ -57,6 +63,7 @@ pub(super) fn about_schedules() -> Vec<Operation> {
             M::DELETE,
             "/api/v1/schedules/{schedule}",
             "deleteSchedule",
+            Right::OPERATE,
             "Removes a schedule; its jobs stay.",
             schedules::delete,
         )

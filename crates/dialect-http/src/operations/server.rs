@@ -1,5 +1,6 @@
 //! Operations on the server itself.
 
+use ganger_access::Right;
 use http::Method;
 
 use super::{Operation, operation, plain};
@@ -14,6 +15,7 @@ pub(super) fn about_the_server() -> Vec<Operation> {
             M::GET,
             "/",
             "home",
+            Right::OPEN,
             "What this is: a page for browsers (Accept: text/html), else JSON.",
             home::show_home,
         )
@@ -22,6 +24,7 @@ pub(super) fn about_the_server() -> Vec<Operation> {
             M::GET,
             "/healthz",
             "live",
+            Right::OPEN,
             "Whether the process answers.",
             health::live,
         )
@@ -30,6 +33,7 @@ pub(super) fn about_the_server() -> Vec<Operation> {
             M::GET,
             "/readyz",
             "ready",
+            Right::OPEN,
             "Whether the shard can work.",
             health::ready,
         )
@@ -38,6 +42,7 @@ pub(super) fn about_the_server() -> Vec<Operation> {
             M::GET,
             "/version",
             "version",
+            Right::KNOWN,
             "What the server is.",
             health::version,
         )
@@ -46,6 +51,7 @@ pub(super) fn about_the_server() -> Vec<Operation> {
             M::GET,
             "/metrics",
             "metrics",
+            Right::OBSERVE.on_server(),
             "Numbers in the Prometheus text format.",
             metrics::show_all,
         )
@@ -54,6 +60,7 @@ pub(super) fn about_the_server() -> Vec<Operation> {
             M::GET,
             "/openapi.json",
             "openapi",
+            Right::KNOWN,
             "This document.",
             health::describe,
         )

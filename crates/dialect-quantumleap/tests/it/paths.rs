@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use crate::support::{face, face_with, room, settings};
-use ganger_access::{Identity, Proof, find};
-use ganger_dialect_quantumleap::Operation;
+use ganger_access::{Identity, Proof};
 use ganger_telemetry::Sampler;
 use ganger_types::Namespace;
 use http::{Method, StatusCode};
@@ -110,16 +109,6 @@ async fn a_database_that_does_not_answer_is_a_failure_of_health() {
             json!({"status": "fail", "details": {"timescale": "cannot reach timescale"}})
         );
     }
-}
-
-#[test]
-fn every_operation_has_a_row_in_the_table() {
-    for operation in Operation::ALL {
-        assert!(find(operation.id()).is_some(), "{}", operation.id());
-    }
-    let rows = ganger_access::OPERATIONS.iter();
-    let own = rows.filter(|row| row.name.starts_with("quantumleap."));
-    assert_eq!(own.count(), Operation::ALL.len());
 }
 
 #[tokio::test]

@@ -1,10 +1,9 @@
-//! Every operation of both faces, for every role, in an own and in a foreign namespace.
+//! Every operation of HTTP and gRPC, for every role, in an own and in a foreign namespace.
 
-use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
 use crate::kit::{config, head, started, status, whole};
-use ganger_access::{Entry, Grant, Grants, Kind, NewSecret, OPERATIONS, Role, Scope, Verb, find};
+use ganger_access::{Entry, Grant, Grants, Kind, NewSecret, Operation, Role, Scope, Verb};
 use ganger_server::{Config, Secret};
 use prost::Message as _;
 use prost_types::{DescriptorProto, FileDescriptorSet};
@@ -25,12 +24,12 @@ fn holders(verb: Verb) -> &'static str {
 }
 
 /// Whether a role that is held in `mine` alone may do it there, or in `other`.
-fn is_allowed(name: &str, role: Role, namespace: &str) -> bool {
-    let row = find(name).expect("it is in the table");
-    let holds = holders(row.verb)
+fn is_allowed(operation: Operation, role: Role, namespace: &str) -> bool {
+    let right = operation.right;
+    let holds = holders(right.verb)
         .split(' ')
         .any(|held| held == role.as_str());
-    match row.scope {
+    match right.scope {
         Scope::Open | Scope::Known => true,
         Scope::Some => holds,
         Scope::Namespace => holds && namespace == "mine",
@@ -109,14 +108,17 @@ async fn http_operations(addr: SocketAddr) -> Vec<(String, String, String)> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_http_operation_obeys_the_table_for_every_role() {
+async fn every_http_operation_obeys_its_right_for_every_role() {
     let roles = roles();
     let running = started(with(&roles)).await;
     let addr = running.addr();
     let operations = http_operations(addr).await;
-    assert_eq!(operations.len(), ganger_dialect_http::operation_ids().len());
+    let rights = ganger_dialect_http::rights();
+    assert_eq!(operations.len(), rights.len());
     let mut wrong = Vec::new();
     for (method, path, id) in &operations {
+        let right = rights.iter().find(|right| right.name == id);
+        let right = *right.expect("an operation that the server has");
         for (role, secret) in &roles.secrets {
             for namespace in ["mine", "other"] {
                 let path = path.replace("{name}", namespace);
@@ -127,7 +129,7 @@ async fn every_http_operation_obeys_the_table_for_every_role() {
                     .join("/");
                 let line = format!("{method} {path}?namespace={namespace}");
                 let answer = head(addr, &request(&line, secret, "application/json", b"{}")).await;
-                let is_allowed = is_allowed(id, *role, namespace);
+                let is_allowed = is_allowed(right, *role, namespace);
                 if (status(&answer) != "403") != is_allowed || status(&answer) == "401" {
                     wrong.push(format!("{id} {role} {namespace}: {}", status(&answer)));
                 }
@@ -137,7 +139,7 @@ async fn every_http_operation_obeys_the_table_for_every_role() {
         let without_token =
             format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n");
         let nobody = head(addr, without_token.as_bytes()).await;
-        let is_open = find(id).expect("in the table").scope == Scope::Open;
+        let is_open = right.right.scope == Scope::Open;
         assert_eq!(status(&nobody) != "401", is_open, "{id}: {nobody}");
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
@@ -190,12 +192,13 @@ fn naming(request: &str, namespace: &str) -> Vec<u8> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_grpc_method_obeys_the_table_for_every_role() {
+async fn every_grpc_method_obeys_its_right_for_every_role() {
     let roles = roles();
     let running = started(with(&roles)).await;
     let addr = running.addr();
     let mut wrong = Vec::new();
     for (method, input) in grpc_methods() {
+        let right = ganger_dialect_grpc::right(&method).expect("a method that the server has");
         for (role, secret) in &roles.secrets {
             for namespace in ["mine", "other"] {
                 let message = naming(&input, namespace);
@@ -216,7 +219,7 @@ async fn every_grpc_method_obeys_the_table_for_every_role() {
                 };
                 let is_unknown =
                     answer.contains("grpc-status: 16") || answer.contains("grpc-status: 12");
-                if is_refused == is_allowed(&method, *role, namespace) || is_unknown {
+                if is_refused == is_allowed(right, *role, namespace) || is_unknown {
                     wrong.push(format!("{method} {role} {namespace}: {answer}"));
                 }
             }
@@ -240,29 +243,4 @@ async fn every_grpc_method_obeys_the_table_for_every_role() {
             "a secret in the audit log"
         );
     }
-}
-
-#[test]
-fn every_operation_of_both_faces_is_in_the_table_and_none_that_is_not() {
-    let http = ganger_dialect_http::operation_ids();
-    let grpc = grpc_methods();
-    let known = http
-        .iter()
-        .map(|id| (*id).to_owned())
-        .chain(grpc.into_iter().map(|(name, _)| name));
-    let known: BTreeSet<String> = known.collect();
-    let missing: Vec<_> = known.iter().filter(|name| find(name).is_none()).collect();
-    assert!(
-        missing.is_empty(),
-        "add a row to crates/access/src/operations.rs for {missing:?}"
-    );
-    let stale: Vec<_> = OPERATIONS
-        .iter()
-        .map(|row| row.name)
-        .filter(|name| !name.ends_with("/*") && !known.contains(*name))
-        // Redis's protocol has commands, not methods; which row each takes is for its dialect to test. So it is for
-        // the operations of QuantumLeap.
-        .filter(|name| !name.starts_with("resp.") && !name.starts_with("quantumleap."))
-        .collect();
-    assert!(stale.is_empty(), "the table has rows of nothing: {stale:?}");
 }

@@ -9,6 +9,7 @@ use ganger_types::{JobState, Namespace, Queue, QueueCounts};
 
 use crate::api::Api;
 use crate::names::show;
+use crate::operations::access;
 
 /// Queues that the page lists.
 const QUEUES_MAX: usize = 200;
@@ -68,9 +69,10 @@ impl Seen {
                 failed: None,
             };
         }
+        let listing = access("listQueues");
         let may = |namespace: &Namespace| {
             let namespace = Some(namespace.as_bytes());
-            identity.may("listQueues", namespace).is_ok()
+            identity.may(listing, namespace).is_ok()
         };
         let mut rows = Vec::new();
         let mut failed = 0;
@@ -97,7 +99,10 @@ impl Seen {
                 Vec::new()
             },
             queues: (may(&Namespace::default()) || !rows.is_empty()).then_some(rows),
-            failed: identity.may("metrics", None).is_ok().then_some(failed),
+            failed: identity
+                .may(access("metrics"), None)
+                .is_ok()
+                .then_some(failed),
         }
     }
 }
@@ -246,7 +251,7 @@ fn next_steps(out: &mut String, identity: &Identity) {
         ("live", "/healthz", "whether the process answers"),
     ];
     for (operation, path, what) in links {
-        if identity.may(operation, None).is_ok() {
+        if identity.may(access(operation), None).is_ok() {
             put(
                 out,
                 format_args!("<li><a href=\"{path}\">{path}</a>: {what}</li>\n"),
