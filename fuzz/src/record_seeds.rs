@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ganger_engine::{Effects, Engine, Known, Loader, Start};
+use ganger_engine::{Effects, Engine, Loader, PrefetchedRows, Start};
 use ganger_store::encoding::encode;
 use ganger_types::command::{
     Complete, ConfigureQueue, Dependency, Enqueue, Fail, Held, Lease, NewEdge, NewInput, NewJob,
@@ -91,7 +91,7 @@ impl Life {
         self.engine.advance(self.now, 100, &mut effects);
         let answer = self
             .engine
-            .apply(self.now, command, &Known::default(), &mut effects);
+            .apply(self.now, command, &PrefetchedRows::default(), &mut effects);
         self.engine.end_turn(self.now, &mut effects);
         self.inputs.extend(effects.changes.iter().filter_map(input));
         let mut meta = vec![9];

@@ -13,7 +13,7 @@ use futures::{StreamExt as _, stream};
 use ganger_ngsi::task::{Origin, Task};
 use ganger_shard::CallError;
 use ganger_types::query::JobQuery;
-use ganger_types::{JobKey, JobRecord, Place, Timestamp};
+use ganger_types::{JobKey, JobRecord, PageCursor, Timestamp};
 use http::{HeaderValue, StatusCode, header};
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -210,8 +210,8 @@ impl Jobs {
         let page = api.shard().list(self.query.clone()).await?;
         // Behind the jobs of the store come those that only seem to be some: no tasks.
         let next = page.next.and_then(|place| match place {
-            Place::Job(key) => Some(key),
-            Place::Guest(_) => None,
+            PageCursor::Job(key) => Some(key),
+            PageCursor::ExternalJob(_) => None,
         });
         self.until = Some(until).filter(|until| next.is_some_and(|next| next < *until));
         self.query.after = next;

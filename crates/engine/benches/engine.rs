@@ -27,7 +27,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-use ganger_engine::{Effects, Engine, Known, Loader, Start};
+use ganger_engine::{Effects, Engine, Loader, PrefetchedRows, Start};
 use ganger_types::command::{Complete, Enqueue, Held, Lease, NewJob, TakeFrom};
 use ganger_types::{
     Bytes, Command, Elapsed, Epoch, Kind, Meta, Namespace, Now, Queue, Reply, Timestamp, Worker,
@@ -85,7 +85,7 @@ fn enqueue(engine: &mut Engine, at: u64, out: &mut Effects) {
         ..Enqueue::default()
     }));
     engine
-        .apply(now(at), command, &Known::default(), out)
+        .apply(now(at), command, &PrefetchedRows::default(), out)
         .unwrap();
 }
 
@@ -100,7 +100,7 @@ fn lease_and_complete(engine: &mut Engine, at: u64, out: &mut Effects) {
         ..Lease::default()
     }));
     let Reply::Leased(grants) = engine
-        .apply(now(at), command, &Known::default(), out)
+        .apply(now(at), command, &PrefetchedRows::default(), out)
         .unwrap()
     else {
         unreachable!("a lease is answered with grants");
@@ -116,7 +116,7 @@ fn lease_and_complete(engine: &mut Engine, at: u64, out: &mut Effects) {
         next: None,
     }));
     engine
-        .apply(now(at), command, &Known::default(), out)
+        .apply(now(at), command, &PrefetchedRows::default(), out)
         .unwrap();
 }
 

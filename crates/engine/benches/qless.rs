@@ -13,7 +13,7 @@
 
 use std::time::Instant;
 
-use ganger_engine::{Effects, Engine, Known, Loader, Start};
+use ganger_engine::{Effects, Engine, Loader, PrefetchedRows, Start};
 use ganger_types::qless::{Generation, QlessReply, QlessRequest};
 use ganger_types::{
     Bytes, Command, Elapsed, Epoch, Meta, Namespace, Now, QlessCall, Reply, Timestamp,
@@ -107,7 +107,7 @@ impl Host {
             request,
         }));
         let now = now(u64::from(self.calls));
-        let known = Known::default();
+        let known = PrefetchedRows::default();
         let answer = self.engine.apply(now, command, &known, &mut self.out);
         self.calls += 1;
         if self.calls.is_multiple_of(TURN) {

@@ -22,7 +22,7 @@ use crate::space::{QueueState, Space};
 use crate::statistics::Statistics;
 use crate::table::JobTable;
 use crate::transition::EndedJob;
-use crate::{Effects, Known, Start};
+use crate::{Effects, PrefetchedRows, Start};
 
 /// The state machine of one shard.
 pub struct Engine {
@@ -117,7 +117,7 @@ impl Engine {
         &mut self,
         now: Now,
         command: Command,
-        known: &Known,
+        known: &PrefetchedRows,
         out: &mut Effects,
     ) -> Answer {
         self.settle_callers_clock(now, &command, out);

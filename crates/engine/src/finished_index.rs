@@ -1,14 +1,14 @@
 //! The finished jobs that a command names, found by id and by number.
 //!
-//! What the host handed over as [`Known`] is a list; a bulk command would walk it once for each of its jobs.
+//! What the host handed over as [`PrefetchedRows`] is a list; a bulk command would walk it once for each of its jobs.
 
 use std::collections::BTreeMap;
 
 use ganger_types::{Graph, InputRow, JobId, JobKey, JobRecord, Namespace, Part};
 
-use crate::Known;
+use crate::PrefetchedRows;
 
-/// An index over [`Known`].
+/// An index over [`PrefetchedRows`].
 #[derive(Default)]
 pub(crate) struct FinishedIndex<'a> {
     by_id: BTreeMap<(&'a Namespace, &'a JobId), &'a JobRecord>,
@@ -20,7 +20,7 @@ pub(crate) struct FinishedIndex<'a> {
 }
 
 impl<'a> FinishedIndex<'a> {
-    pub(crate) fn new(known: &'a Known) -> Self {
+    pub(crate) fn new(known: &'a PrefetchedRows) -> Self {
         let mut past = Self::default();
         for job in &known.jobs {
             past.by_id.insert((&job.namespace, &job.id), job);

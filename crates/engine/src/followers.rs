@@ -2,7 +2,7 @@
 //!
 //! A job follows another if it failed because that one did not succeed, or was cancelled because no live job
 //! needed it any more. The engine holds live jobs only, so the host reads followers from the store into
-//! [`Known`]; which of them come back the engine decides by itself.
+//! [`PrefetchedRows`]; which of them come back the engine decides by itself.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ use ganger_types::{
     Command, Graph, InputRow, InputState, JobId, JobKey, JobRecord, Namespace, Outcome, What,
 };
 
-use crate::Known;
+use crate::PrefetchedRows;
 use crate::endings::{DEPENDENCY_GROUP, NEEDLESS};
 use crate::engine::Engine;
 use crate::finished_index::FinishedIndex;
@@ -49,7 +49,7 @@ pub trait Archive {
 /// What a command needs to know of finished jobs that it does not name by their ids.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Followed {
-    /// Live jobs whose followers it needs, besides those of the finished ones that [`Engine::wants`] names.
+    /// Live jobs whose followers it needs, besides those of the finished ones that [`Engine::prefetch`] names.
     pub live: Vec<JobKey>,
     /// Jobs that it needs, if they have ended, with their followers.
     pub ended: Vec<JobKey>,
@@ -78,7 +78,7 @@ pub struct Members {
 pub fn read_followers<A: Archive>(
     archive: &mut A,
     asked: &Followed,
-    known: &mut Known,
+    known: &mut PrefetchedRows,
 ) -> Result<(), A::Error> {
     let mut seen: BTreeSet<JobKey> = known.jobs.iter().map(|job| job.key).collect();
     for key in &asked.ended {
@@ -111,7 +111,7 @@ pub fn read_followers<A: Archive>(
 fn read_near<A: Archive>(
     archive: &mut A,
     seen: &mut BTreeSet<JobKey>,
-    known: &mut Known,
+    known: &mut PrefetchedRows,
 ) -> Result<(), A::Error> {
     let mut open: Vec<JobKey> = seen.iter().copied().collect();
     let mut found = 0;
@@ -168,7 +168,7 @@ fn missing(row: &InputRow) -> Option<JobKey> {
 
 impl Engine {
     /// What the host must read with [`read_followers`] for this command; `None`: it needs no followers.
-    pub fn wants_followers(&self, command: &Command) -> Option<Followed> {
+    pub fn prefetch_followers(&self, command: &Command) -> Option<Followed> {
         match command {
             Command::Retry(cmd) if cmd.dependents => {
                 let live = cmd.jobs.iter();
@@ -178,7 +178,7 @@ impl Engine {
                     ..Followed::default()
                 })
             }
-            Command::Receive(cmd) => self.wants_of_retries(cmd),
+            Command::Receive(cmd) => self.prefetch_of_retries(cmd),
             _ => None,
         }
     }

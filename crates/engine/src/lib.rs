@@ -9,10 +9,10 @@ mod command;
 mod dump;
 mod endings;
 mod engine;
+mod external_jobs;
 mod finished_index;
 mod firing;
 mod followers;
-mod guests;
 mod index;
 mod invariants;
 mod job;
@@ -21,6 +21,7 @@ mod limits;
 mod load;
 mod names;
 mod peers;
+mod prefetch;
 mod qless;
 mod query;
 mod recurrence;
@@ -28,14 +29,13 @@ mod space;
 mod statistics;
 mod table;
 mod transition;
-mod wants;
 mod why;
 
 pub use engine::Engine;
 pub use followers::{Archive, Followed, Members, read_followers};
 pub use keys::Glob;
 pub use load::Loader;
-pub use peers::{Numbers, Parts, Remainder, Spread};
+pub use peers::{Remainder, ReservedIds, ShardParts, ShardedSubmission};
 pub use recurrence::check_spec;
 
 use ganger_types::{
@@ -69,14 +69,14 @@ pub struct Start {
     pub now: Now,
 }
 
-/// Finished jobs that a command names, looked up by the host (see [`Engine::wants`]).
+/// Finished jobs that a command names, looked up by the host (see [`Engine::prefetch`]).
 #[derive(Clone, Debug, Default)]
-pub struct Known {
+pub struct PrefetchedRows {
     /// Their records, in any order; those that were not found are left out.
     pub jobs: Vec<JobRecord>,
-    /// Their inputs, where [`Engine::wants_inputs`] says so.
+    /// Their inputs, where [`Engine::prefetch_inputs`] says so.
     pub inputs: Vec<InputRow>,
-    /// Undecided parts, where [`Engine::wants_parts`] names them.
+    /// Undecided parts, where [`Engine::prefetch_parts`] names them.
     pub parts: Vec<Part>,
     /// Members of a graph, where [`Followed::members`] asks for some. Those of them that have ended are in `jobs`.
     pub members: Vec<JobKey>,

@@ -11,7 +11,7 @@ mod receive;
 mod split;
 mod waits;
 
-pub use split::{Numbers, Parts, Remainder, Spread};
+pub use split::{Remainder, ReservedIds, ShardParts, ShardedSubmission};
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 

@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use ganger_qless::Qless;
 use ganger_types::import::{Imported, QlessSource};
 use ganger_types::qless::QlessJob;
-use ganger_types::reply::{GuestView, QueueView};
+use ganger_types::reply::{ExternalJobView, QueueView};
 use ganger_types::why::Explanation;
 use ganger_types::{
     Bytes, Change, Elapsed, Group, Happening, JobId, JobState, Namespace, Now, QlessAnswer,
@@ -26,7 +26,7 @@ use ganger_types::{
 };
 
 use crate::Effects;
-use crate::guests::short;
+use crate::external_jobs::short;
 
 /// qless in all namespaces.
 #[derive(Debug, Default)]
@@ -135,12 +135,16 @@ impl QlessSpaces {
     }
 
     /// The job with this id, as if it were one of ours.
-    pub(crate) fn job(&self, namespace: &Namespace, id: &JobId) -> Option<GuestView> {
+    pub(crate) fn job(&self, namespace: &Namespace, id: &JobId) -> Option<ExternalJobView> {
         as_job::view(self.space(namespace)?, namespace, id)
     }
 
     /// A job of this row, as if it were one of ours.
-    pub(crate) fn job_of_row(&self, namespace: &Namespace, row: &QlessJob) -> Option<GuestView> {
+    pub(crate) fn job_of_row(
+        &self,
+        namespace: &Namespace,
+        row: &QlessJob,
+    ) -> Option<ExternalJobView> {
         let id = JobId::new(&row.jid).ok()?;
         as_job::view_of(self.space(namespace)?, namespace, &id, row)
     }

@@ -27,7 +27,7 @@ impl Engine {
             Query::Queue(namespace, queue) => {
                 let found = match self.find_queue(namespace, queue) {
                     Some(index) => Some(self.queue_view(now, index)),
-                    None => self.queue_of_guests(namespace, queue),
+                    None => self.queue_of_external_jobs(namespace, queue),
                 };
                 let view = found.ok_or_else(|| Rejection::QueueNotFound {
                     queue: queue.clone(),
@@ -94,10 +94,12 @@ impl Engine {
                 Reply::Statistics(Box::new(found.cloned().unwrap_or_else(empty)))
             }
             Query::Why(namespace, id) => Reply::Why(Box::new(self.why(now, namespace, id, known)?)),
-            Query::Guest(namespace, id) => Reply::Guest(self.guest(now, namespace, id)),
-            Query::Guests(query) => {
-                let (found, rest) = self.guests(now, query);
-                Reply::Guests(found, rest)
+            Query::ExternalJob(namespace, id) => {
+                Reply::ExternalJob(self.external_job(now, namespace, id))
+            }
+            Query::ExternalJobs(query) => {
+                let (found, rest) = self.external_jobs(now, query);
+                Reply::ExternalJobs(found, rest)
             }
             Query::Peers => self.peer_views(now),
             Query::Waits(shard) => self.waits_due(now, shard),
@@ -142,7 +144,7 @@ impl Engine {
         Ok(times.take(count.min(SCHEDULE_TIMES_MAX)).collect())
     }
 
-    /// The queues behind `after` in order of their names, ours and those of guests, `limit` at most.
+    /// The queues behind `after` in order of their names, ours and those of external jobs, `limit` at most.
     fn queue_views(
         &self,
         now: Now,
@@ -168,13 +170,13 @@ impl Engine {
             let index = self.find_queue(namespace, name).filter(is_shown);
             match index {
                 Some(index) => Some(self.queue_view(now, index)),
-                None => self.queue_of_guests(namespace, name),
+                None => self.queue_of_external_jobs(namespace, name),
             }
         };
         names.iter().filter_map(view).take(limit).collect()
     }
 
-    /// Namespaces that were used, by jobs of ours or by guests.
+    /// Namespaces that were used, by jobs of ours or by external jobs.
     fn namespace_records(&self) -> Vec<NamespaceRecord> {
         let ours = self.spaces.iter().map(Space::record);
         let others: BTreeSet<&Namespace> = self
@@ -211,7 +213,7 @@ impl Engine {
             finished_total: queue.finished_total,
         };
         let namespace = &self.spaces[queue.space.at()].name;
-        self.add_guests_to(namespace, &mut view);
+        self.add_external_jobs_to(namespace, &mut view);
         view
     }
 

@@ -12,7 +12,7 @@ use ganger_shard::Handle;
 use ganger_types::command::{Confirm, Receive};
 use ganger_types::query::Query;
 use ganger_types::reply::PeerView;
-use ganger_types::{Carried, Command, JobKey, Looked, Message, OutboxRecord, Reply, ShardId};
+use ganger_types::{Carried, CheckedWaits, Command, JobKey, Message, OutboxRecord, Reply, ShardId};
 use tokio::sync::Notify;
 
 use crate::{Inner, RouteError, Router};
@@ -275,7 +275,7 @@ async fn carry_once(router: &Router, from: &Handle, to: &ShardId) -> Result<Prog
     let receipt = router.reach(to)?.receive(letter).await?;
     let is_news = receipt.line != record.line || receipt.up_to > record.confirmed;
     let unknown = receipt.unknown;
-    let looked = last_wait.map(|up_to| Looked { up_to, unknown });
+    let looked = last_wait.map(|up_to| CheckedWaits { up_to, unknown });
     if (is_news || looked.is_some()) && receipt.stopped.is_none() {
         let confirm = Confirm {
             peer: to.clone(),

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use futures::future::try_join_all;
-use ganger_engine::{Numbers, Parts, Remainder, Spread};
+use ganger_engine::{Remainder, ReservedIds, ShardParts, ShardedSubmission};
 use ganger_types::command::Decide;
 use ganger_types::{Graph, JobRef, PartRecord, Rejection, ShardId, Timestamp};
 use tokio::time::Instant;
@@ -78,7 +78,7 @@ impl Router {
     /// [`RouteError::OutcomeUnknown`] all of it is there, or nothing.
     pub async fn submit(
         &self,
-        spread: Spread,
+        spread: ShardedSubmission,
         graph: bool,
         at: Option<Timestamp>,
     ) -> Result<Submitted, RouteError> {
@@ -104,7 +104,7 @@ impl Router {
     async fn submit_to_one(
         &self,
         shard: &ShardId,
-        spread: Spread,
+        spread: ShardedSubmission,
         graph: bool,
         at: Option<Timestamp>,
     ) -> Result<Submitted, RouteError> {
@@ -122,7 +122,7 @@ impl Router {
         }
     }
 
-    async fn submit_to_many(&self, spread: &Spread) -> Result<Submitted, RouteError> {
+    async fn submit_to_many(&self, spread: &ShardedSubmission) -> Result<Submitted, RouteError> {
         if let Some(earlier) = self.earlier(spread).await? {
             return Ok(earlier);
         }
@@ -130,7 +130,7 @@ impl Router {
         let rest = spread.clone().without(&existed);
         if rest.spread().jobs.is_empty() {
             return Ok(Submitted {
-                jobs: rest.answer(&Numbers::new()),
+                jobs: rest.answer(&ReservedIds::new()),
                 graph: None,
                 repeat: false,
             });
@@ -140,7 +140,7 @@ impl Router {
     }
 
     /// The answer to an earlier submission under the same key.
-    async fn earlier(&self, spread: &Spread) -> Result<Option<Submitted>, RouteError> {
+    async fn earlier(&self, spread: &ShardedSubmission) -> Result<Option<Submitted>, RouteError> {
         let (Some(key), Some(decider)) = (&spread.idempotency_key, spread.decider()) else {
             return Ok(None);
         };
@@ -164,7 +164,7 @@ impl Router {
             // Its own submitter is at work, or has gone; preparing says so.
             return Ok(None);
         }
-        let numbers: Numbers = answer
+        let numbers: ReservedIds = answer
             .numbers
             .into_iter()
             .map(|(shard, first, tag)| (shard, (first, tag)))
@@ -180,7 +180,7 @@ impl Router {
     }
 
     /// The places of jobs that are there already, under ids of the client's and with the same content.
-    async fn find_given(&self, spread: &Spread) -> Result<BTreeSet<usize>, RouteError> {
+    async fn find_given(&self, spread: &ShardedSubmission) -> Result<BTreeSet<usize>, RouteError> {
         let looks = spread.given().into_iter().map(|(shard, jobs)| async move {
             let ids = jobs.iter().map(|(_, id, print)| (id.clone(), *print));
             let reach = self.reach(&shard)?;
@@ -195,7 +195,7 @@ impl Router {
     /// Refuses references to jobs that do not exist, of all shards but the one that judges for itself.
     async fn check_outside(
         &self,
-        spread: &Spread,
+        spread: &ShardedSubmission,
         judge: Option<&ShardId>,
     ) -> Result<(), RouteError> {
         let mut by_shard = BTreeMap::<ShardId, Vec<_>>::new();
@@ -223,9 +223,9 @@ impl Router {
             let numbers = self.reach(shard)?.reserve(*jobs).await?;
             Ok::<_, RouteError>((shard.clone(), numbers))
         });
-        let numbers: Numbers = try_join_all(reserved).await?.into_iter().collect();
+        let numbers: ReservedIds = try_join_all(reserved).await?.into_iter().collect();
         let jobs = rest.answer(&numbers);
-        let Parts { graph, parts, .. } = rest.split(&numbers);
+        let ShardParts { graph, parts, .. } = rest.split(&numbers);
         let decide = |is_committed| Decide {
             namespace: namespace.clone(),
             graph: graph.clone(),

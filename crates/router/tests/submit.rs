@@ -16,7 +16,7 @@ use tonic::codegen::{BoxFuture, Service, http};
 use tonic::server::NamedService;
 use tonic::service::interceptor::InterceptedService;
 
-use ganger_engine::Spread;
+use ganger_engine::ShardedSubmission;
 use ganger_router::{Plain, RouteError, Router, Submitted, Topology};
 use ganger_shard::{Clock, Handle, Hooks, ManualClock, Settings, Shard, SystemClock};
 use ganger_store::MemoryStore;
@@ -213,7 +213,7 @@ fn job() -> NewJob {
     }
 }
 
-fn walk(key: Option<&'static str>) -> Spread {
+fn walk(key: Option<&'static str>) -> ShardedSubmission {
     let mut mail = job();
     mail.inputs = (0..2)
         .map(|member| {
@@ -223,7 +223,7 @@ fn walk(key: Option<&'static str>) -> Spread {
             })
         })
         .collect();
-    Spread {
+    ShardedSubmission {
         namespace: Namespace::default(),
         idempotency_key: key.map(IdempotencyKey::from_static),
         jobs: vec![(shard("1"), job()), (shard("2"), job()), (shard("1"), mail)],
@@ -294,7 +294,7 @@ async fn rel_t1_who_waits_for_a_job_that_a_restored_server_never_had_learns_it()
         dependency: Dependency::Member(1),
         policy: FailurePolicy::Fail,
     }));
-    let spread = Spread {
+    let spread = ShardedSubmission {
         namespace: Namespace::default(),
         idempotency_key: None,
         jobs: vec![
@@ -386,7 +386,7 @@ async fn a_job_that_does_not_exist_elsewhere_is_refused() {
             },
             policy: FailurePolicy::Fail,
         }];
-        Spread {
+        ShardedSubmission {
             namespace: Namespace::default(),
             idempotency_key: None,
             jobs: vec![(shard("1"), waits)],
@@ -416,7 +416,7 @@ async fn a_decision_that_does_not_wait_for_its_part_is_told_to_try_again() {
     let Reply::Reserved { first, id_tag } = handle.call(reserve).await.unwrap() else {
         panic!("numbers were asked for");
     };
-    let spread = Spread {
+    let spread = ShardedSubmission {
         namespace: Namespace::default(),
         idempotency_key: None,
         jobs: vec![(shard("1"), job())],
@@ -441,13 +441,13 @@ async fn a_decision_that_does_not_wait_for_its_part_is_told_to_try_again() {
 }
 
 /// One job under an id of the client's, on shard 2.
-fn given(id: &'static str, payload: &'static str) -> Spread {
+fn given(id: &'static str, payload: &'static str) -> ShardedSubmission {
     let job = NewJob {
         id: Some(JobId::new(id).unwrap()),
         payload: Bytes::from_static(payload.as_bytes()),
         ..job()
     };
-    Spread {
+    ShardedSubmission {
         namespace: Namespace::default(),
         idempotency_key: None,
         jobs: vec![(shard("2"), job)],

@@ -6,7 +6,7 @@ use ganger_types::command::{Cancel, Delete, Retry, Selection};
 use ganger_types::limits::PAGE_JOBS_MAX;
 use ganger_types::query::JobQuery;
 use ganger_types::{
-    Command, Graph, JobId, JobState, Namespace, Place, Queue, Reply, ShardId, Timestamp,
+    Command, Graph, JobId, JobState, Namespace, PageCursor, Queue, Reply, ShardId, Timestamp,
 };
 
 use crate::{CallError, Handle, StoredJob};
@@ -57,7 +57,7 @@ pub struct BulkDone {
     /// Of a retry: the shards that will be asked to put back jobs of theirs.
     pub passed_on: BTreeSet<ShardId>,
     /// Where a further call goes on; `None`: all were looked at.
-    pub next: Option<Place>,
+    pub next: Option<PageCursor>,
 }
 
 impl BulkAction {

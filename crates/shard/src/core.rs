@@ -331,8 +331,8 @@ impl<R: Reader, T: Ticket> Core<R, T> {
                 .qless_namespaces
                 .set(crate::metrics::count(live.engine.qless_namespaces()));
             gauges
-                .guest_namespaces
-                .set(crate::metrics::count(live.engine.guest_namespaces()));
+                .external_job_namespaces
+                .set(crate::metrics::count(live.engine.external_job_namespaces()));
             let upkeep = live.engine.key_upkeep_counts();
             gauges.keys_put_back.set(upkeep.put_back);
             gauges.keys_rescued.set(upkeep.rescued);

@@ -231,7 +231,7 @@ impl Handle {
         if stored.is_some() {
             return Ok(stored);
         }
-        let found = self.guest(namespace, id).await?;
+        let found = self.external_job(namespace, id).await?;
         Ok(found.map(|job| StoredJob::new(job.record, job.lease)))
     }
 
@@ -275,7 +275,7 @@ impl Handle {
             .await
     }
 
-    /// A finished job's result. For that of a guest see [`Handle::result_of`].
+    /// A finished job's result. For that of an external job see [`Handle::result_of`].
     ///
     /// # Errors
     /// See [`CallError`].

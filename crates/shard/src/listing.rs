@@ -1,4 +1,4 @@
-//! Guests, which the engine keeps and no store: in listings behind the jobs of the store, alone, and waited for.
+//! External jobs, which the engine keeps and no store: in listings behind the jobs of the store, alone, and waited for.
 
 use std::time::Duration;
 
@@ -6,8 +6,8 @@ use ganger_store::StoredJob;
 use ganger_store::select::{matches, page_limit};
 use ganger_types::limits::PAGE_JOBS_MAX;
 use ganger_types::query::{JobQuery, Query};
-use ganger_types::reply::GuestView;
-use ganger_types::{Command, Guest, JobId, JobKey, Namespace, Place, Reply};
+use ganger_types::reply::ExternalJobView;
+use ganger_types::{Command, ExternalJob, JobId, JobKey, Namespace, PageCursor, Reply};
 
 use tokio::time::{Instant, sleep_until};
 
@@ -24,14 +24,16 @@ pub struct Page {
     /// The jobs.
     pub jobs: Vec<StoredJob>,
     /// Where the next page goes on ([`JobQuery::go_on`]); `None`: this is the last.
-    pub next: Option<Place>,
+    pub next: Option<PageCursor>,
 }
 
 impl Page {
     /// Where it ends.
-    fn end(&self, last_guest: Option<Guest>) -> Option<Place> {
-        let of_job = || self.jobs.last().map(|job| Place::Job(job.record.key));
-        last_guest.map(Place::Guest).or_else(of_job)
+    fn end(&self, last_external_job: Option<ExternalJob>) -> Option<PageCursor> {
+        let of_job = || self.jobs.last().map(|job| PageCursor::Job(job.record.key));
+        last_external_job
+            .map(PageCursor::ExternalJob)
+            .or_else(of_job)
     }
 }
 
@@ -43,21 +45,21 @@ impl Handle {
     /// See [`CallError`].
     pub async fn list(&self, query: JobQuery) -> Result<Page, CallError> {
         let mut page = Page::default();
-        if query.after_guest.is_none() {
+        if query.after_external_job.is_none() {
             let wanted = query.clone();
             let reads = &self.shared.reads;
             let stored = reads.read(move |reader| reader.list(&wanted)).await?;
             page.jobs = stored.jobs;
-            page.next = stored.next.map(Place::Job);
+            page.next = stored.next.map(PageCursor::Job);
         }
-        if page.next.is_none() && self.may_have_guests() {
-            self.fill_with_guests(query, &mut page).await?;
+        if page.next.is_none() && self.may_have_external_jobs() {
+            self.fill_with_external_jobs(query, &mut page).await?;
         }
         Ok(page)
     }
 
-    /// How many jobs a query matches, guests among them, wherever its page would begin and end. What it costs, and
-    /// how exact it is while jobs move, see [`ganger_store::Reader::count`]; guests are looked at one by one.
+    /// How many jobs a query matches, external jobs among them, wherever its page would begin and end. What it costs, and
+    /// how exact it is while jobs move, see [`ganger_store::Reader::count`]; external jobs are looked at one by one.
     ///
     /// # Errors
     /// See [`CallError`].
@@ -65,31 +67,31 @@ impl Handle {
         let wanted = query.clone();
         let reads = &self.shared.reads;
         let mut count = reads.read(move |reader| reader.count(&wanted)).await?;
-        if !self.may_have_guests() {
+        if !self.may_have_external_jobs() {
             return Ok(count);
         }
         let mut query = JobQuery {
-            after_guest: None,
+            after_external_job: None,
             limit: PAGE_JOBS_MAX,
             ..query
         };
         loop {
-            let (found, rest) = self.look_for_guests(&query).await?;
+            let (found, rest) = self.look_for_external_jobs(&query).await?;
             count += u64::try_from(found.len()).unwrap_or(u64::MAX);
             let Some(rest) = rest else {
                 return Ok(count);
             };
-            query.after_guest = Some(rest);
+            query.after_external_job = Some(rest);
         }
     }
 
-    /// Whether it is worth asking the engine for guests.
-    pub(crate) fn may_have_guests(&self) -> bool {
-        self.shared.numbers.gauges.guest_namespaces.get() > 0
+    /// Whether it is worth asking the engine for external jobs.
+    pub(crate) fn may_have_external_jobs(&self) -> bool {
+        self.shared.numbers.gauges.external_job_namespaces.get() > 0
     }
 
     /// The engine looks at a bounded number at a time, so it is asked until the page is full or nothing is left.
-    async fn fill_with_guests(
+    async fn fill_with_external_jobs(
         &self,
         mut query: JobQuery,
         page: &mut Page,
@@ -99,45 +101,45 @@ impl Handle {
         loop {
             // One more than there is room for tells whether there is a next page.
             query.limit = limit + 1 - page.jobs.len();
-            let (found, rest) = self.look_for_guests(&query).await?;
-            for (guest, job) in found {
+            let (found, rest) = self.look_for_external_jobs(&query).await?;
+            for (external_job, job) in found {
                 if page.jobs.len() == limit {
                     page.next = page.end(last);
                     return Ok(());
                 }
-                last = Some(guest);
+                last = Some(external_job);
                 page.jobs.push(job);
             }
             let Some(rest) = rest else {
                 return Ok(());
             };
-            query.after_guest = Some(rest);
+            query.after_external_job = Some(rest);
         }
     }
 
-    /// The next guests that a query matches, perhaps none, and where to go on if there may be more.
-    async fn look_for_guests(
+    /// The next external jobs that a query matches, perhaps none, and where to go on if there may be more.
+    async fn look_for_external_jobs(
         &self,
         query: &JobQuery,
-    ) -> Result<(Vec<(Guest, StoredJob)>, Option<Guest>), CallError> {
-        let (found, rest) = self.ask_for_guests(query.clone()).await?;
-        let mut found: Vec<(Guest, StoredJob)> = found
+    ) -> Result<(Vec<(ExternalJob, StoredJob)>, Option<ExternalJob>), CallError> {
+        let (found, rest) = self.ask_for_external_jobs(query.clone()).await?;
+        let mut found: Vec<(ExternalJob, StoredJob)> = found
             .into_iter()
-            .map(|(guest, view)| (guest, StoredJob::new(view.record, view.lease)))
+            .map(|(external_job, view)| (external_job, StoredJob::new(view.record, view.lease)))
             .collect();
         found.retain(|(_, job)| matches(query, job));
         let found = self.unless_stored(&query.namespace, found).await?;
         Ok((found, rest))
     }
 
-    async fn ask_for_guests(
+    async fn ask_for_external_jobs(
         &self,
         query: JobQuery,
-    ) -> Result<(Vec<(Guest, GuestView)>, Option<Guest>), CallError> {
-        let query = Query::Guests(Box::new(query));
+    ) -> Result<(Vec<(ExternalJob, ExternalJobView)>, Option<ExternalJob>), CallError> {
+        let query = Query::ExternalJobs(Box::new(query));
         match self.call(Command::Query(Box::new(query))).await? {
-            Reply::Guests(found, rest) => Ok((found, rest)),
-            other => unreachable!("guests were asked for, not {other:?}"),
+            Reply::ExternalJobs(found, rest) => Ok((found, rest)),
+            other => unreachable!("external_jobs were asked for, not {other:?}"),
         }
     }
 
@@ -145,19 +147,19 @@ impl Handle {
     async fn unless_stored(
         &self,
         namespace: &Namespace,
-        guests: Vec<(Guest, StoredJob)>,
-    ) -> Result<Vec<(Guest, StoredJob)>, CallError> {
-        if guests.is_empty() {
-            return Ok(guests);
+        external_jobs: Vec<(ExternalJob, StoredJob)>,
+    ) -> Result<Vec<(ExternalJob, StoredJob)>, CallError> {
+        if external_jobs.is_empty() {
+            return Ok(external_jobs);
         }
         let namespace = namespace.clone();
         let reads = &self.shared.reads;
         reads
             .read(move |reader| {
-                let mut shown = Vec::with_capacity(guests.len());
-                for (guest, job) in guests {
+                let mut shown = Vec::with_capacity(external_jobs.len());
+                for (external_job, job) in external_jobs {
                     if reader.find(&namespace, &job.record.id)?.is_none() {
-                        shown.push((guest, job));
+                        shown.push((external_job, job));
                     }
                 }
                 Ok(shown)
@@ -165,19 +167,19 @@ impl Handle {
             .await
     }
 
-    /// The guest with this id, as the engine knows it.
-    pub(crate) async fn guest(
+    /// The external job with this id, as the engine knows it.
+    pub(crate) async fn external_job(
         &self,
         namespace: &Namespace,
         id: &JobId,
-    ) -> Result<Option<Box<GuestView>>, CallError> {
-        if !self.may_have_guests() {
+    ) -> Result<Option<Box<ExternalJobView>>, CallError> {
+        if !self.may_have_external_jobs() {
             return Ok(None);
         }
-        let query = Query::Guest(namespace.clone(), id.clone());
+        let query = Query::ExternalJob(namespace.clone(), id.clone());
         match self.call(Command::Query(Box::new(query))).await? {
-            Reply::Guest(job) => Ok(job),
-            other => unreachable!("a guest was asked for, not {other:?}"),
+            Reply::ExternalJob(job) => Ok(job),
+            other => unreachable!("a external_job was asked for, not {other:?}"),
         }
     }
 
@@ -207,7 +209,7 @@ impl Handle {
         Ok(found)
     }
 
-    /// The payload of a job that was found, also of a guest.
+    /// The payload of a job that was found, also of an external job.
     ///
     /// # Errors
     /// See [`CallError`].
@@ -215,14 +217,14 @@ impl Handle {
         &self,
         job: &ganger_types::JobRecord,
     ) -> Result<Option<ganger_types::Bytes>, CallError> {
-        if JobKey::is_of_guest(job.key) {
-            let found = self.guest(&job.namespace, &job.id).await?;
+        if JobKey::is_of_external_job(job.key) {
+            let found = self.external_job(&job.namespace, &job.id).await?;
             return Ok(found.map(|job| job.payload));
         }
         self.payload(job.key).await
     }
 
-    /// The result of a job that was found, also of a guest.
+    /// The result of a job that was found, also of an external job.
     ///
     /// # Errors
     /// See [`CallError`].
@@ -230,8 +232,8 @@ impl Handle {
         &self,
         job: &ganger_types::JobRecord,
     ) -> Result<Option<ganger_types::Bytes>, CallError> {
-        if JobKey::is_of_guest(job.key) {
-            let found = self.guest(&job.namespace, &job.id).await?;
+        if JobKey::is_of_external_job(job.key) {
+            let found = self.external_job(&job.namespace, &job.id).await?;
             return Ok(found.and_then(|job| job.result));
         }
         self.result(job.key).await

@@ -192,7 +192,7 @@ numbers! {
         /// Namespaces that have jobs or queues of qless.
         qless_namespaces,
         /// Namespaces that have those, and namespaces that have work queues of raw keys.
-        guest_namespaces,
+        external_job_namespaces,
         /// Bytes of payloads and results kept in memory.
         blob_cache_bytes,
         /// Turns given to the store and not yet durable.

@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use ganger_store::{Opened, Store, StoreError};
-use ganger_types::command::RetireeQuery;
+use ganger_types::command::ExpiredJobsQuery;
 use ganger_types::{Commit, Now};
 use tokio::sync::watch;
 
@@ -301,10 +301,10 @@ impl<S: Store> Host<S> {
     }
 
     /// Looks for finished jobs on a reading thread. If those have too much to do, a later look will.
-    fn find(&mut self, round: u64, query: RetireeQuery, limit: usize) {
+    fn find(&mut self, round: u64, query: ExpiredJobsQuery, limit: usize) {
         let (finds, wake) = (self.finds.0.clone(), self.wake.clone());
         let task = self.ending.reads.push(Box::new(move |reader| {
-            let jobs = reader.retirees(&query, limit);
+            let jobs = reader.expired_jobs(&query, limit);
             if finds.send(StoreReport::Found { round, jobs }).is_ok() {
                 drop(wake.send(Message::Look));
             }

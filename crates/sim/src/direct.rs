@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use ganger_engine::{Effects, Engine, Known, Loader, Members, Start};
+use ganger_engine::{Effects, Engine, Loader, Members, PrefetchedRows, Start};
 use ganger_store::Loaded;
 use ganger_types::command::Retire;
 use ganger_types::{
@@ -163,35 +163,40 @@ impl Direct {
         let queries = self.engine.retention_due(now);
         let jobs: Vec<_> = queries
             .iter()
-            .flat_map(|query| rows.retirees(query, RETIREES_MAX))
+            .flat_map(|query| rows.expired_jobs(query, RETIREES_MAX))
             .collect();
         let mut seen = BTreeSet::new();
         let jobs: Vec<_> = jobs
             .into_iter()
-            .filter(|retiree| seen.insert(retiree.record.key))
+            .filter(|expired| seen.insert(expired.record.key))
             .collect();
         (!jobs.is_empty()).then(|| Command::Retire(Retire { jobs }))
     }
 }
 
 /// Looks up what a command needs to know of finished jobs: in the turn so far, then in the rows.
-pub(crate) fn known(engine: &Engine, command: &Command, rows: &Rows, effects: &Effects) -> Known {
-    let mut known = Known::default();
+pub(crate) fn known(
+    engine: &Engine,
+    command: &Command,
+    rows: &Rows,
+    effects: &Effects,
+) -> PrefetchedRows {
+    let mut known = PrefetchedRows::default();
     let mut seen = BTreeSet::new();
-    for (namespace, id) in engine.wants(command) {
+    for (namespace, id) in engine.prefetch(command) {
         if let Some(record) = find(&namespace, &id, rows, effects)
             && seen.insert(record.key)
         {
             known.jobs.push(record);
         }
     }
-    if let Some(followed) = engine.wants_followers(command) {
+    if let Some(followed) = engine.prefetch_followers(command) {
         let mut archive = Archived { rows, effects };
         let read = ganger_engine::read_followers(&mut archive, &followed, &mut known);
         read.expect("memory does not fail");
         seen.extend(known.jobs.iter().map(|record| record.key));
     }
-    if !engine.wants_inputs(command) {
+    if !engine.prefetch_inputs(command) {
         return known;
     }
     let found: Vec<JobKey> = known.jobs.iter().map(|record| record.key).collect();

@@ -33,7 +33,7 @@ use ganger_types::{
 use crate::actor::names;
 use crate::goals::Goals;
 use crate::rows::Rows;
-use job::{Known, Note};
+use job::{ModelJob, Note};
 
 /// Something that must not be.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -144,7 +144,7 @@ struct UniqueHolder {
 /// See the module.
 #[derive(Default)]
 pub(crate) struct Oracle {
-    pub(crate) jobs: BTreeMap<JobKey, Known>,
+    pub(crate) jobs: BTreeMap<JobKey, ModelJob>,
     pub(crate) live: BTreeSet<JobKey>,
     ids: BTreeMap<(Namespace, JobId), JobKey>,
     removed: BTreeSet<JobKey>,
@@ -302,13 +302,13 @@ impl Oracle {
         self.namespaces.get(namespace).cloned().unwrap_or_default()
     }
 
-    fn known(&self, key: JobKey) -> &Known {
+    fn known(&self, key: JobKey) -> &ModelJob {
         self.jobs
             .get(&key)
             .expect("the oracle looks up only what it knows")
     }
 
-    fn known_mut(&mut self, key: JobKey) -> &mut Known {
+    fn known_mut(&mut self, key: JobKey) -> &mut ModelJob {
         self.touched.insert(key);
         self.jobs
             .get_mut(&key)

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use ganger_store::Loaded;
 use ganger_types::IdempotencyRecord;
 use ganger_types::change::UniqueRecord;
-use ganger_types::command::{Retiree, RetireeQuery};
+use ganger_types::command::{ExpiredJob, ExpiredJobsQuery};
 use ganger_types::keys::KeyRecord;
 use ganger_types::{
     Bytes, Change, Day, Group, IdempotencyKey, InputRow, InputState, JobId, JobKey, JobRecord,
@@ -386,7 +386,7 @@ impl Rows {
     }
 
     /// Finished jobs that may have outlived their retention, oldest end first.
-    pub(crate) fn retirees(&self, query: &RetireeQuery, limit: usize) -> Vec<Retiree> {
+    pub(crate) fn expired_jobs(&self, query: &ExpiredJobsQuery, limit: usize) -> Vec<ExpiredJob> {
         let mut rows: Vec<&JobRecord> = self
             .finished
             .values()
@@ -395,13 +395,13 @@ impl Rows {
             .collect();
         rows.sort_by_key(|record| record.finished.as_ref().map(|end| end.order));
         let (limit, beyond_count) = match query {
-            RetireeQuery::ByCount { excess, .. } => {
+            ExpiredJobsQuery::ByCount { excess, .. } => {
                 (limit.min(usize::try_from(*excess).unwrap_or(limit)), true)
             }
             _ => (limit, false),
         };
         let rows = rows.into_iter().take(limit);
-        rows.map(|record| Retiree {
+        rows.map(|record| ExpiredJob {
             record: Box::new(record.clone()),
             beyond_count,
         })
@@ -409,12 +409,12 @@ impl Rows {
     }
 }
 
-fn is_candidate(record: &JobRecord, query: &RetireeQuery) -> bool {
+fn is_candidate(record: &JobRecord, query: &ExpiredJobsQuery) -> bool {
     let Some(end) = &record.finished else {
         return false;
     };
     match query {
-        RetireeQuery::ByAge {
+        ExpiredJobsQuery::ByAge {
             namespace,
             queue,
             outcome,
@@ -426,13 +426,13 @@ fn is_candidate(record: &JobRecord, query: &RetireeQuery) -> bool {
                 && end.keep_until.is_none()
                 && end.at <= *before
         }
-        RetireeQuery::ByCount {
+        ExpiredJobsQuery::ByCount {
             namespace,
             queue,
             outcome,
             ..
         } => record.namespace == *namespace && record.queue == *queue && end.outcome == *outcome,
-        RetireeQuery::ByOwnTime { before } => end
+        ExpiredJobsQuery::ByOwnTime { before } => end
             .keep_until
             .flatten()
             .is_some_and(|until| until <= *before),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ganger_store::encoding::Record;
 use ganger_store::{LogChunk, Page, Reader, StoreError, StoredJob};
-use ganger_types::command::{Retiree, RetireeQuery};
+use ganger_types::command::{ExpiredJob, ExpiredJobsQuery};
 use ganger_types::query::JobQuery;
 use ganger_types::{
     Bytes, Day, Graph, InputRow, JobId, JobKey, JobRecord, LeaseRecord, Namespace, Part, Queue,
@@ -19,7 +19,7 @@ use crate::marks::id_mark;
 use crate::names::{part_name, statistics_name};
 use crate::row::{from_sql, log_place, open_bytes, open_log, open_record, place, to_sql};
 use crate::shared::Shared;
-use crate::{connect, list, retirees};
+use crate::{connect, expired_jobs, list};
 
 /// A reader of an [`crate::EmbeddedStore`].
 pub struct EmbeddedReader {
@@ -200,8 +200,12 @@ impl Reader for EmbeddedReader {
         self.read(|tx| read_log(tx, key, after, bytes))
     }
 
-    fn retirees(&mut self, query: &RetireeQuery, limit: usize) -> Result<Vec<Retiree>, StoreError> {
-        self.read(|tx| retirees::find(tx, query, limit))
+    fn expired_jobs(
+        &mut self,
+        query: &ExpiredJobsQuery,
+        limit: usize,
+    ) -> Result<Vec<ExpiredJob>, StoreError> {
+        self.read(|tx| expired_jobs::find(tx, query, limit))
     }
 
     fn statistics(

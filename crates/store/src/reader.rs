@@ -1,6 +1,6 @@
 //! The reading side of a store: records, listings, logs, from committed state only.
 
-use ganger_types::command::{Retiree, RetireeQuery};
+use ganger_types::command::{ExpiredJob, ExpiredJobsQuery};
 use ganger_types::query::JobQuery;
 use ganger_types::{
     Bytes, Day, Graph, InputRow, JobId, JobKey, JobRecord, JobState, LeaseRecord, Namespace, Part,
@@ -149,7 +149,11 @@ pub trait Reader: Send + 'static {
     ///
     /// # Errors
     /// See [`Reader::job`].
-    fn retirees(&mut self, query: &RetireeQuery, limit: usize) -> Result<Vec<Retiree>, StoreError>;
+    fn expired_jobs(
+        &mut self,
+        query: &ExpiredJobsQuery,
+        limit: usize,
+    ) -> Result<Vec<ExpiredJob>, StoreError>;
 
     /// Statistics of a queue and a day, if any are stored.
     ///

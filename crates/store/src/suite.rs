@@ -1,6 +1,6 @@
 //! The test suite that every store passes.
 //!
-//! A store's crate implements [`Ground`] and writes `ganger_store::suite_tests!(its_ground())`.
+//! A store's crate implements [`StoreFixture`] and writes `ganger_store::suite_tests!(its_ground())`.
 
 #![expect(
     clippy::missing_panics_doc,
@@ -31,7 +31,7 @@ pub use script::Script;
 pub use shards::*;
 
 /// Where a store is tested.
-pub trait Ground {
+pub trait StoreFixture {
     /// The store.
     type Store: Store;
 
@@ -42,11 +42,11 @@ pub trait Ground {
     fn again(&mut self, store: Self::Store) -> Self::Store;
 }
 
-/// Makes a test of every case of the suite. The argument makes a [`Ground`].
+/// Makes a test of every case of the suite. The argument makes a [`StoreFixture`].
 #[macro_export]
 macro_rules! suite_tests {
-    ($ground:expr) => {
-        $crate::suite_tests! { @each $ground =>
+    ($fixture:expr) => {
+        $crate::suite_tests! { @each $fixture =>
             a_new_store_is_empty,
             a_commit_is_there_after_a_crash,
             only_the_newest_epoch_may_commit,
@@ -71,9 +71,9 @@ macro_rules! suite_tests {
             dependents_are_found_from_their_dependency,
             inputs_come_in_order_of_slots,
             a_log_is_read_piece_by_piece,
-            retirees_by_age_come_oldest_first_without_those_that_keep_themselves,
-            retirees_by_count_are_the_first_that_ended,
-            retirees_by_own_time_are_those_whose_time_has_passed,
+            expired_jobs_by_age_come_oldest_first_without_those_that_keep_themselves,
+            expired_jobs_by_count_are_the_first_that_ended,
+            expired_jobs_by_own_time_are_those_whose_time_has_passed,
             rows_about_other_shards_are_given_back_in_order,
             rows_about_other_shards_are_replaced_and_removed,
             the_jobs_of_a_part_are_read_with_its_record_of_now,
@@ -85,7 +85,7 @@ macro_rules! suite_tests {
             rows_of_qless_are_replaced_and_removed,
         }
     };
-    (@each $ground:expr => $($case:ident,)*) => {
-        $(#[test] fn $case() { $crate::suite::$case(&mut $ground); })*
+    (@each $fixture:expr => $($case:ident,)*) => {
+        $(#[test] fn $case() { $crate::suite::$case(&mut $fixture); })*
     };
 }

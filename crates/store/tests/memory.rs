@@ -1,11 +1,11 @@
 //! The memory store passes the suite.
 
 use ganger_store::MemoryStore;
-use ganger_store::suite::Ground;
+use ganger_store::suite::StoreFixture;
 
 struct Memory;
 
-impl Ground for Memory {
+impl StoreFixture for Memory {
     type Store = MemoryStore;
 
     fn fresh(&mut self) -> MemoryStore {

@@ -14,7 +14,7 @@ use crate::name::{
     Graph, Group, IdempotencyKey, JobName, Kind, LabelKey, LabelValue, Namespace, Queue, RequestId,
     ScheduleId, Tag, UniqueKey, Worker,
 };
-use crate::peer::{Looked, OutboxRecord, Part, Wait};
+use crate::peer::{CheckedWaits, OutboxRecord, Part, Wait};
 use crate::qless::QlessCall;
 use crate::query::Query;
 use crate::queue::{NamespaceSettings, QueueSettings};
@@ -395,12 +395,12 @@ pub struct Delete {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Retire {
     /// Candidates, found in the store; the engine keeps those that are not due or still needed.
-    pub jobs: Vec<Retiree>,
+    pub jobs: Vec<ExpiredJob>,
 }
 
 /// A finished job that may have outlived its retention.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Retiree {
+pub struct ExpiredJob {
     /// The record of the finished job.
     pub record: Box<crate::job::JobRecord>,
     /// Whether it is beyond the newest so many of its queue and outcome.
@@ -583,7 +583,7 @@ pub struct Confirm {
     /// The mark of the last of them, as it has it (see [`OutboxRecord::tag`]); 0 if it does not say.
     pub tag: u64,
     /// What it said of the waits that came with them.
-    pub looked: Option<Looked>,
+    pub looked: Option<CheckedWaits>,
 }
 
 /// Takes traffic with a peer up again after one of the two went back in time (`rel X6`).
@@ -595,7 +595,7 @@ pub struct Reconcile {
 
 /// Which finished jobs the shard's housekeeping should look for (see `Engine::retention_due`).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum RetireeQuery {
+pub enum ExpiredJobsQuery {
     /// Ended at or before `before`, oldest first, without a life time of their own.
     ByAge {
         /// The namespace of the queue.

@@ -17,7 +17,7 @@ impl JobKey {
     pub const OF_KEYS: Self = Self(u64::MAX - 1);
 
     /// Whether it stands for a number in the record of a job that has none.
-    pub fn is_of_guest(self) -> bool {
+    pub fn is_of_external_job(self) -> bool {
         self.kept_by().is_some()
     }
 

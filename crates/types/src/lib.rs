@@ -6,6 +6,7 @@
 
 pub mod change;
 pub mod command;
+pub mod cursor;
 pub mod event;
 pub mod id;
 pub mod idempotency;
@@ -16,7 +17,6 @@ pub mod keys;
 pub mod limits;
 pub mod name;
 pub mod peer;
-pub mod place;
 pub mod qless;
 pub mod query;
 pub mod queue;
@@ -33,6 +33,7 @@ pub mod why;
 pub use bytes::Bytes;
 pub use change::{Change, Commit, InputRow, InputState, Meta};
 pub use command::Command;
+pub use cursor::{ExternalJob, PageCursor};
 pub use event::{Event, Happening};
 pub use id::{Epoch, IdTag, JobId, JobKey, LeaseToken, Position, ShardId};
 pub use idempotency::{IdempotencyRecord, SubmissionAnswer, SubmittedJobs, SubmittedRun};
@@ -47,10 +48,9 @@ pub use name::{
     RequestId, ScheduleId, Tag, UniqueKey, Worker,
 };
 pub use peer::{
-    Carried, Dependent, GraphRetry, Looked, Message, OutboxRecord, Part, PartAnswer, PartRecord,
-    PeerRecord, Wait, Within,
+    Carried, CheckedWaits, Dependent, GraphRetry, Message, OutboxRecord, Part, PartAnswer,
+    PartRecord, PeerRecord, Wait, Within,
 };
-pub use place::{Guest, Place};
 pub use qless::{QlessAnswer, QlessCall, QlessKey, QlessMessage, QlessRow};
 pub use queue::{
     Clock, DueOrder, Keep, NamespaceRecord, NamespaceSettings, QueueCounts, QueueRecord,

@@ -284,7 +284,7 @@ pub struct Wait {
 
 /// What a peer said of the waits that it was asked about.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Looked {
+pub struct CheckedWaits {
     /// The last of them in order: its job and slot.
     pub up_to: (JobKey, u32),
     /// Those that it does not know of, and to which no answer is on its way.

@@ -1,11 +1,11 @@
 //! Questions that the engine answers from memory, and listings that the store answers.
 
+use crate::cursor::ExternalJob;
 use crate::id::{JobId, JobKey, ShardId};
 use crate::name::{
     Graph, Group, IdempotencyKey, Kind, LabelKey, LabelValue, Namespace, Queue, ScheduleId, Tag,
     Worker,
 };
-use crate::place::Guest;
 use crate::states::JobStates;
 use crate::statistics::Day;
 use crate::time::Timestamp;
@@ -38,10 +38,10 @@ pub enum Query {
     /// Why a job is not running.
     Why(Namespace, JobId),
     /// A job of qless or an item of raw keys, as if it were a job of ours.
-    Guest(Namespace, JobId),
+    ExternalJob(Namespace, JobId),
     /// Those of them that may be asked for, from the place on that the query names; in no order but that of places, and
     /// not all conditions are looked at.
-    Guests(Box<JobQuery>),
+    ExternalJobs(Box<JobQuery>),
     /// What is known of other shards.
     Peers,
     /// Messages that wait for a shard, from this number on, at most so many.
@@ -92,7 +92,7 @@ pub struct JobQuery {
     /// Goes on after this job (the last one of the page before).
     pub after: Option<JobKey>,
     /// Goes on after this job that no store has, behind all that stores have.
-    pub after_guest: Option<Guest>,
+    pub after_external_job: Option<ExternalJob>,
     /// At most so many, 1 to 1000.
     pub limit: usize,
 }

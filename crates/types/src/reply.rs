@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use crate::cursor::ExternalJob;
 use crate::id::{IdTag, JobId, JobKey, LeaseToken, ShardId};
 use crate::import::Imported;
 use crate::job::{JobRecord, JobState, LeaseRecord, Priority};
 use crate::keys::KeyAnswers;
 use crate::name::{Graph, Group, Kind, LabelKey, LabelValue, Namespace, Queue, Tag, Worker};
 use crate::peer::{OutboxRecord, PartRecord, PeerRecord, Wait};
-use crate::place::Guest;
 use crate::qless::QlessAnswer;
 use crate::queue::{NamespaceRecord, QueueCounts, QueueSettings};
 use crate::rejection::Rejection;
@@ -115,10 +115,10 @@ pub enum Reply {
     Statistics(Box<StatisticsRecord>),
     /// The answer to [`crate::query::Query::Why`].
     Why(Box<Explanation>),
-    /// To [`crate::query::Query::Guest`]; `None` if there is none, or one of ours has that id.
-    Guest(Option<Box<GuestView>>),
-    /// To [`crate::query::Query::Guests`]: each with its place, and from where to ask on, if there is more to look at.
-    Guests(Vec<(Guest, GuestView)>, Option<Guest>),
+    /// To [`crate::query::Query::ExternalJob`]; `None` if there is none, or one of ours has that id.
+    ExternalJob(Option<Box<ExternalJobView>>),
+    /// To [`crate::query::Query::ExternalJobs`]: each with its place, and from where to ask on, if there is more to look at.
+    ExternalJobs(Vec<(ExternalJob, ExternalJobView)>, Option<ExternalJob>),
     /// Numbers for a submission over several shards.
     Reserved {
         /// The first of them; the others follow.
@@ -220,7 +220,7 @@ pub struct Grant {
 
 /// A job of qless or an item of raw keys as shown: what a record and its lease would say of it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct GuestView {
+pub struct ExternalJobView {
     /// The record, under [`JobKey::OF_QLESS`] or [`JobKey::OF_KEYS`].
     pub record: JobRecord,
     /// Who holds it, while it runs.

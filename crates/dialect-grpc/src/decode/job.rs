@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use ganger_engine::Spread;
+use ganger_engine::ShardedSubmission;
 use ganger_proto::v1;
 use ganger_types::command::{Alter, Dependency, NewEdge, NewInput, NewJob, Start, Unique};
 use ganger_types::{IdempotencyKey, JobName, Kind, ShardId, Timestamp, UniqueKey, limits};
@@ -23,7 +23,7 @@ type Placed = (Vec<(ShardId, NewJob)>, Vec<String>);
 pub(crate) fn enqueue(
     shards: Shards<'_>,
     request: v1::EnqueueRequest,
-) -> Result<(Spread, Vec<String>), Problem> {
+) -> Result<(ShardedSubmission, Vec<String>), Problem> {
     let namespace = super::namespace(&request.namespace)?;
     let idempotency_key = unless_empty(
         At::top("idempotency_key"),
@@ -31,7 +31,7 @@ pub(crate) fn enqueue(
         IdempotencyKey::new,
     )?;
     let (jobs, names) = members(shards, request.jobs)?;
-    let spread = Spread {
+    let spread = ShardedSubmission {
         namespace,
         idempotency_key,
         jobs,

@@ -3,8 +3,8 @@
 use ganger_proto::v1;
 use ganger_types::query::JobQuery;
 use ganger_types::{
-    Graph, Group, Kind, LabelKey, LabelValue, Namespace, Place, ScheduleId, Tag, Timestamp, Worker,
-    limits,
+    Graph, Group, Kind, LabelKey, LabelValue, Namespace, PageCursor, ScheduleId, Tag, Timestamp,
+    Worker, limits,
 };
 
 use super::{At, at_most, bounded, maybe, name, queue, states};
@@ -70,7 +70,7 @@ pub(crate) fn matching_query(
     let nothing = JobQuery {
         namespace: query.namespace.clone(),
         after: query.after,
-        after_guest: query.after_guest.clone(),
+        after_external_job: query.after_external_job.clone(),
         limit: query.limit,
         ..JobQuery::default()
     };
@@ -89,7 +89,7 @@ fn label(wire: &v1::Label) -> Result<(LabelKey, LabelValue), Problem> {
     Ok((key, value))
 }
 
-fn cursor(text: &str) -> Result<Option<Place>, Problem> {
+fn cursor(text: &str) -> Result<Option<PageCursor>, Problem> {
     if text.is_empty() {
         return Ok(None);
     }

@@ -2,7 +2,7 @@
 
 use futures::FutureExt as _;
 use futures::stream::{FuturesOrdered, StreamExt};
-use ganger_engine::Spread;
+use ganger_engine::ShardedSubmission;
 use ganger_proto::v1;
 use ganger_router::{Busy, Submitted};
 use ganger_shard::CallError;
@@ -47,7 +47,7 @@ impl ServiceContext {
 
     async fn enqueue_named(
         &self,
-        spread: Spread,
+        spread: ShardedSubmission,
         graph: bool,
         names: Vec<String>,
     ) -> Result<v1::EnqueueReply, Problem> {
@@ -70,7 +70,7 @@ impl ServiceContext {
     }
 
     /// Whether this shard alone has to do with it.
-    fn is_here(&self, spread: &Spread) -> bool {
+    fn is_here(&self, spread: &ShardedSubmission) -> bool {
         let is_here = spread
             .only_shard()
             .is_none_or(|shard| shard == self.handle.id());
@@ -78,7 +78,11 @@ impl ServiceContext {
     }
 
     /// Has this shard take a submission. While another one of the same jobs is being decided, it waits for that.
-    async fn submit_here(&self, spread: Spread, graph: bool) -> Result<Submitted, Problem> {
+    async fn submit_here(
+        &self,
+        spread: ShardedSubmission,
+        graph: bool,
+    ) -> Result<Submitted, Problem> {
         let submission = spread.into_one(graph);
         let router = self.options.router.as_ref();
         let reply = if router.is_some_and(ganger_router::Router::knows_others) {
@@ -209,7 +213,7 @@ where
 async fn collect(
     shards: Shards<'_>,
     mut parts: Streaming<v1::GraphPart>,
-) -> Result<(Spread, Vec<String>), Status> {
+) -> Result<(ShardedSubmission, Vec<String>), Status> {
     let mut first: Option<(Namespace, Option<IdempotencyKey>)> = None;
     let mut wire = Vec::new();
     let mut bytes = 0;
@@ -244,7 +248,7 @@ async fn collect(
     for (_, job) in &mut jobs {
         detach(job);
     }
-    let spread = Spread {
+    let spread = ShardedSubmission {
         namespace,
         idempotency_key,
         jobs,

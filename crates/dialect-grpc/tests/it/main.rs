@@ -1,7 +1,7 @@
 //! The integration tests of this crate, in one program: each further one links everything again.
 
 mod bad_input;
-mod guests;
+mod external_jobs;
 mod operating;
 mod shards;
 mod streams;

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use crate::decode::word::words;
 use ganger_types::query::JobQuery;
 use ganger_types::{
-    JobState, JobStates, LabelKey, LabelValue, Namespace, Place, limits::PAGE_JOBS_MAX,
+    JobState, JobStates, LabelKey, LabelValue, Namespace, PageCursor, limits::PAGE_JOBS_MAX,
 };
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
@@ -119,7 +119,7 @@ pub(crate) fn go_on(query: &mut JobQuery, arguments: &Arguments) -> Result<(), P
     let Some(text) = arguments.text("after")? else {
         return Ok(());
     };
-    let place: Place = text.parse().map_err(|_| {
+    let place: PageCursor = text.parse().map_err(|_| {
         refused(
             "after",
             &format!("{text:?} is not the `next` of a page: send that unchanged"),

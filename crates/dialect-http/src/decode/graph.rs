@@ -1,6 +1,6 @@
 //! A graph to be: our own form, and the way from either form to the jobs and their shards.
 
-use ganger_engine::Spread;
+use ganger_engine::ShardedSubmission;
 use ganger_types::{IdempotencyKey, Namespace};
 use serde::Deserialize;
 use utoipa::ToSchema;
@@ -28,7 +28,7 @@ pub(crate) struct GraphIn {
 
 /// A submission that has been read, and what the answer must repeat.
 pub(crate) struct Submission {
-    pub(crate) spread: Spread,
+    pub(crate) spread: ShardedSubmission,
     /// How each job was called, in order.
     pub(crate) called: Vec<Called>,
     /// Where the jobs stand in the body.
@@ -65,7 +65,7 @@ pub(crate) fn read(
         json::blank_trailing_commas(&mut text);
         let tasks: Vec<TaskIn> = json::read(&text)?;
         let (jobs, called) = super::enq::convert(api, tasks)?;
-        let spread = Spread {
+        let spread = ShardedSubmission {
             namespace,
             idempotency_key,
             jobs,
@@ -85,7 +85,7 @@ pub(crate) fn read(
         called.push(Called::Name(caption(job.name.as_deref(), job.id.as_ref())));
         jobs.push(job.convert(api, &members, &format!("/jobs/{place}"))?);
     }
-    let spread = Spread {
+    let spread = ShardedSubmission {
         namespace,
         idempotency_key,
         jobs,

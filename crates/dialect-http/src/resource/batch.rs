@@ -12,7 +12,7 @@ use axum::response::{IntoResponse, Response};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use futures::stream::{FuturesOrdered, StreamExt as _};
-use ganger_engine::Spread;
+use ganger_engine::ShardedSubmission;
 use ganger_shard::CallError;
 use ganger_types::command::{Enqueue, NewJob};
 use ganger_types::reply::Enqueued;
@@ -69,7 +69,7 @@ struct Summary {
 }
 
 /// A line and what it says, or why it does not.
-type Entry = (u64, Result<Spread, Problem>);
+type Entry = (u64, Result<ShardedSubmission, Problem>);
 type Applied = Vec<(u64, Result<Taken, Problem>)>;
 
 /// An enqueued job; the id of one of another shard names that shard.
@@ -188,8 +188,8 @@ impl Batch {
         (!group.is_empty()).then_some(group)
     }
 
-    fn read(&self, text: &[u8]) -> Result<Spread, Problem> {
-        Ok(Spread {
+    fn read(&self, text: &[u8]) -> Result<ShardedSubmission, Problem> {
+        Ok(ShardedSubmission {
             namespace: self.ask.namespace.clone(),
             idempotency_key: None,
             jobs: vec![json::read::<JobIn>(text)?.convert_alone(&self.ask.api)?],
@@ -276,12 +276,12 @@ async fn apply(ask: &RequestContext, group: Vec<Entry>) -> Applied {
 }
 
 /// Whether this shard alone has to do with a job.
-fn is_simple(ask: &RequestContext, spread: &Spread) -> bool {
+fn is_simple(ask: &RequestContext, spread: &ShardedSubmission) -> bool {
     spread.only_shard() == Some(ask.shard().id()) && !spread.refers_elsewhere()
 }
 
 /// A job that has to do with other shards, by itself.
-async fn send_elsewhere(ask: &RequestContext, spread: Spread) -> Result<Taken, Problem> {
+async fn send_elsewhere(ask: &RequestContext, spread: ShardedSubmission) -> Result<Taken, Problem> {
     let mut submitted = submission::submit(ask, spread, false, Problem::from).await?;
     let (job, existed) = submitted.jobs.pop().ok_or_else(unexpected_reply)?;
     let id = if job.shard == *ask.shard().id() {

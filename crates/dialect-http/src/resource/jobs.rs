@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use ganger_engine::Spread;
+use ganger_engine::ShardedSubmission;
 use ganger_shard::StoredJob;
 use ganger_types::query::Query;
 use ganger_types::why::Explanation;
@@ -45,7 +45,7 @@ pub(crate) async fn enqueue(
     ask: RequestContext,
     JsonBody(given): JsonBody<JobIn>,
 ) -> Result<Response, Problem> {
-    let spread = Spread {
+    let spread = ShardedSubmission {
         namespace: ask.namespace.clone(),
         idempotency_key: ask.idempotency_key()?,
         jobs: vec![given.convert_alone(&ask.api)?],

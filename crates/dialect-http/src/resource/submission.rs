@@ -1,6 +1,6 @@
 //! A submission on its way: to this shard alone, or to others through the router.
 
-use ganger_engine::Spread;
+use ganger_engine::ShardedSubmission;
 use ganger_router::{Busy, RouteError};
 use ganger_shard::CallError;
 use ganger_types::command::Enqueue;
@@ -23,7 +23,7 @@ pub(crate) struct Submitted {
 /// Submits, all or none. `explain` says more of a refusal that is due to one of the jobs.
 pub(crate) async fn submit(
     ask: &RequestContext,
-    spread: Spread,
+    spread: ShardedSubmission,
     graph: bool,
     explain: impl Fn(RouteError) -> Problem,
 ) -> Result<Submitted, Problem> {
@@ -48,7 +48,7 @@ pub(crate) async fn submit(
 
 async fn submit_here(
     ask: &RequestContext,
-    spread: Spread,
+    spread: ShardedSubmission,
     graph: bool,
 ) -> Result<Result<Submitted, RouteError>, Problem> {
     let here = ask.shard().id();

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ganger_types::command::{Delete, Retire, Retiree, RetireeQuery};
+use ganger_types::command::{Delete, ExpiredJob, ExpiredJobsQuery, Retire};
 use ganger_types::{
     Answer, Change, Happening, JobId, JobKey, JobRecord, Now, Outcome, Reply, Timestamp,
 };
@@ -32,19 +32,19 @@ impl Engine {
     ) -> Answer {
         check_bulk(cmd.jobs.len())?;
         self.refuse_sole_item(&cmd.namespace, &cmd.jobs, known)?;
-        let mut guests = BTreeSet::new();
+        let mut external_jobs = BTreeSet::new();
         for id in &cmd.jobs {
             let is_ours = self.find_job(&cmd.namespace, id).is_some()
                 || known.find(&cmd.namespace, id).is_some();
             if is_ours {
                 continue;
             }
-            if !self.has_guest(&cmd.namespace, id) {
+            if !self.has_external_job(&cmd.namespace, id) {
                 return Err(self.no_job(&cmd.namespace, id));
             }
-            guests.insert(id.clone());
+            external_jobs.insert(id.clone());
         }
-        let named = guests.iter().cloned().collect();
+        let named = external_jobs.iter().cloned().collect();
         let (mut count, mut skipped) = self.cancel_of_qless(now, &cmd.namespace, named, known, out);
         // What was refused has changed nothing.
         if let ([id], [_]) = (&cmd.jobs[..], &skipped[..]) {
@@ -67,7 +67,7 @@ impl Engine {
         }
         self.spread_endings(now, out);
 
-        for id in cmd.jobs.iter().filter(|id| !guests.contains(*id)) {
+        for id in cmd.jobs.iter().filter(|id| !external_jobs.contains(*id)) {
             let is_removed = match gone.remove(id) {
                 Some(record) => {
                     self.remove(now, &record, Outcome::Cancelled, out);
@@ -119,9 +119,9 @@ impl Engine {
     /// to `K4`).
     pub(crate) fn retire(&mut self, now: Now, cmd: Retire, out: &mut Effects) -> Reply {
         let mut count = 0;
-        for retiree in cmd.jobs {
-            if let Some(outcome) = self.may_retire(now, &retiree) {
-                self.remove(now, &retiree.record, outcome, out);
+        for expired in cmd.jobs {
+            if let Some(outcome) = self.may_retire(now, &expired) {
+                self.remove(now, &expired.record, outcome, out);
                 count += 1;
             }
         }
@@ -131,8 +131,8 @@ impl Engine {
         }
     }
 
-    fn may_retire(&self, now: Now, retiree: &Retiree) -> Option<Outcome> {
-        let record = &retiree.record;
+    fn may_retire(&self, now: Now, expired: &ExpiredJob) -> Option<Outcome> {
+        let record = &expired.record;
         let finished = record.finished.as_ref()?;
         let is_gone = self.removed.contains_key(&record.key) || self.is_live(record.key);
         if is_gone || self.is_needed(record.key) {
@@ -149,7 +149,7 @@ impl Engine {
             (None, Some(age)) => finished.at.after(age) <= now.wall,
             (None, None) => false,
         };
-        let is_due = (retiree.beyond_count && is_over_count && finished.keep_until.is_none())
+        let is_due = (expired.beyond_count && is_over_count && finished.keep_until.is_none())
             || (is_old && (self.trusts_wall(now) || finished.order >= self.trusted_from_order));
         is_due.then_some(finished.outcome)
     }
@@ -185,7 +185,7 @@ impl Engine {
     }
 
     /// Which finished jobs the host should look for in the store, to send back as `Retire`.
-    pub fn retention_due(&mut self, now: Now) -> Vec<RetireeQuery> {
+    pub fn retention_due(&mut self, now: Now) -> Vec<ExpiredJobsQuery> {
         let mut queries = Vec::new();
         for place in 0..self.queues.len() {
             for outcome in [Outcome::Succeeded, Outcome::Failed, Outcome::Cancelled] {
@@ -193,7 +193,7 @@ impl Engine {
             }
         }
         if self.may_judge_age(now) {
-            queries.push(RetireeQuery::ByOwnTime { before: now.wall });
+            queries.push(ExpiredJobsQuery::ByOwnTime { before: now.wall });
         }
         queries
     }
@@ -203,7 +203,7 @@ impl Engine {
         now: Now,
         index: QueueIndex,
         outcome: Outcome,
-        queries: &mut Vec<RetireeQuery>,
+        queries: &mut Vec<ExpiredJobsQuery>,
     ) {
         let queue = &self.queues[index.at()];
         let space = &self.spaces[queue.space.at()];
@@ -216,7 +216,7 @@ impl Engine {
             .filter(|n| *n > 0)
         {
             let (namespace, queue) = (namespace.clone(), name.clone());
-            queries.push(RetireeQuery::ByCount {
+            queries.push(ExpiredJobsQuery::ByCount {
                 namespace,
                 queue,
                 outcome,
@@ -234,7 +234,7 @@ impl Engine {
             if is_trusted {
                 *looked = before;
             }
-            queries.push(RetireeQuery::ByAge {
+            queries.push(ExpiredJobsQuery::ByAge {
                 namespace,
                 queue: name,
                 outcome,
@@ -244,8 +244,8 @@ impl Engine {
     }
 
     /// The host did not get to the end of what [`Engine::retention_due`] named: it must be named again.
-    pub fn look_again(&mut self, query: &RetireeQuery) {
-        if let RetireeQuery::ByAge {
+    pub fn look_again(&mut self, query: &ExpiredJobsQuery) {
+        if let ExpiredJobsQuery::ByAge {
             namespace,
             queue,
             outcome,

@@ -62,7 +62,7 @@ impl Engine {
         self.check_new_queues(&cmd.namespace, &cmd.queue)?;
         self.refuse_sole_item(&cmd.namespace, &cmd.jobs, known)?;
         let mut skipped = Vec::new();
-        let mut guests = BTreeSet::new();
+        let mut external_jobs = BTreeSet::new();
         let followers = if cmd.dependents {
             followers(&self.keys_of(&cmd.namespace, &cmd.jobs, known), known)
         } else {
@@ -75,7 +75,7 @@ impl Engine {
                 Some(record) if self.may_be_retried(record) => named.push(record),
                 Some(_) => skipped.push(id.clone()),
                 None if self.find_job(&cmd.namespace, id).is_some() => skipped.push(id.clone()),
-                None if self.has_guest(&cmd.namespace, id) => drop(guests.insert(id)),
+                None if self.has_external_job(&cmd.namespace, id) => drop(external_jobs.insert(id)),
                 None => return Err(self.no_job(&cmd.namespace, id)),
             }
         }
@@ -103,7 +103,7 @@ impl Engine {
         passed_on.extend(back.passed_on);
         let coming = back.coming;
         let mut count = u64::try_from(coming.len()).unwrap_or(u64::MAX);
-        for id in guests {
+        for id in external_jobs {
             // Items of raw keys do not end.
             let (namespace, queue) = (&cmd.namespace, cmd.queue.as_ref());
             if self.qless.retry_jobs(now, namespace, id, queue, out) {

@@ -7,16 +7,16 @@ use std::ops::Bound;
 use std::time::Duration;
 
 use ganger_types::query::JobQuery;
-use ganger_types::reply::GuestView;
+use ganger_types::reply::ExternalJobView;
 use ganger_types::why::{Explanation, Reason};
 use ganger_types::{
-    Backoff, Bytes, Elapsed, Guest, IdTag, JobId, JobKey, JobRecord, JobState, Kind, LeaseRecord,
-    Namespace, Now, Queue, RetryPolicy, Timestamp, Worker,
+    Backoff, Bytes, Elapsed, ExternalJob, IdTag, JobId, JobKey, JobRecord, JobState, Kind,
+    LeaseRecord, Namespace, Now, Queue, RetryPolicy, Timestamp, Worker,
 };
 
 use super::work_queue::{ITEM, QUEUE, Standing, joined, readings};
 use super::{KeySpace, Keys};
-use crate::guests::{GuestScan, Measure, NO_TOKEN, asks_for, short};
+use crate::external_jobs::{ExternalJobScan, Measure, NO_TOKEN, asks_for, short};
 
 /// Elements counted ahead of an item, at most.
 const COUNTED_MAX: usize = 10_000;
@@ -53,16 +53,21 @@ impl ItemPlace<'_> {
 }
 
 /// The name under which an item is always found, if it may be an id of a job.
-pub(crate) fn full_name(guest: &Guest) -> Option<JobId> {
-    match guest {
-        Guest::Item { queue, id } => JobId::new(joined(queue, ITEM, id)).ok(),
-        Guest::Qless(_) => None,
+pub(crate) fn full_name(external_job: &ExternalJob) -> Option<JobId> {
+    match external_job {
+        ExternalJob::Item { queue, id } => JobId::new(joined(queue, ITEM, id)).ok(),
+        ExternalJob::Qless(_) => None,
     }
 }
 
 impl Keys {
     /// The item with this id.
-    pub(crate) fn job(&self, now: Now, namespace: &Namespace, id: &JobId) -> Option<GuestView> {
+    pub(crate) fn job(
+        &self,
+        now: Now,
+        namespace: &Namespace,
+        id: &JobId,
+    ) -> Option<ExternalJobView> {
         let space = self.spaces.get(namespace)?;
         let item = space.find_item(id, now.elapsed)?;
         view(space, now, namespace, &item)
@@ -82,15 +87,15 @@ impl Keys {
         query: &JobQuery,
         after: Option<(&Bytes, &Bytes)>,
         measure: Measure,
-    ) -> GuestScan {
+    ) -> ExternalJobScan {
         let has_words = query.tag.is_some() || query.schedule.is_some() || query.group.is_some();
         let Some(space) = self.spaces.get(&query.namespace) else {
-            return GuestScan::NONE;
+            return ExternalJobScan::NONE;
         };
         if has_words || query.failure_text.is_some() {
-            return GuestScan::NONE;
+            return ExternalJobScan::NONE;
         }
-        let mut looked = GuestScan::NONE;
+        let mut looked = ExternalJobScan::NONE;
         let from = after.map_or(Bound::Unbounded, |(queue, _)| {
             Bound::Included(queue.clone())
         });
@@ -101,7 +106,7 @@ impl Keys {
             }
             let behind = after.filter(|(other, _)| *other == queue);
             for id in space.item_ids(queue, behind.map(|(_, id)| id)) {
-                let guest = Guest::Item {
+                let external_job = ExternalJob::Item {
                     queue: queue.clone(),
                     id: id.clone(),
                 };
@@ -109,9 +114,11 @@ impl Keys {
                 let item = space.item_here(queue, &id, now.elapsed);
                 let item = item.filter(|item| asks_for(query, item.stand.state()));
                 let view = item.and_then(|item| view(space, now, &query.namespace, &item));
-                looked.found.extend(view.map(|view| (guest.clone(), view)));
+                looked
+                    .found
+                    .extend(view.map(|view| (external_job.clone(), view)));
                 if looked.count >= measure.looked_at || looked.found.len() >= measure.found {
-                    looked.rest = Some(guest);
+                    looked.rest = Some(external_job);
                     return looked;
                 }
             }
@@ -158,7 +165,7 @@ impl KeySpace {
         self.item_at(&queue, &id, now)
     }
 
-    /// Known queues that have an item with that id, two at most.
+    /// The known queues that have an item with that id, two at most.
     fn queues_with(&self, id: &Bytes, now: Elapsed) -> Vec<&Bytes> {
         let has_it = |queue: &&Bytes| self.item_here(queue, id, now).is_some();
         self.queues.iter().filter(has_it).take(2).collect()
@@ -240,7 +247,12 @@ impl KeySpace {
     }
 }
 
-fn view(space: &KeySpace, now: Now, namespace: &Namespace, item: &Item<'_>) -> Option<GuestView> {
+fn view(
+    space: &KeySpace,
+    now: Now,
+    namespace: &Namespace,
+    item: &Item<'_>,
+) -> Option<ExternalJobView> {
     let is_alone = space.queues_with(&item.id, now.elapsed).len() == 1;
     let id = if is_alone && !item.id.is_empty() {
         JobId::new(&item.id).ok()?
@@ -252,7 +264,7 @@ fn view(space: &KeySpace, now: Now, namespace: &Namespace, item: &Item<'_>) -> O
         ItemPlace::Leased(until, session) => Some(lease(&record, now, until, session)),
         ItemPlace::Taken | ItemPlace::Ready | ItemPlace::Staged => None,
     };
-    Some(GuestView {
+    Some(ExternalJobView {
         record,
         lease,
         payload: item.data.clone(),

@@ -35,7 +35,7 @@ pub(super) fn retries(message: &Message) -> bool {
 
 impl Engine {
     /// What the host must read for the retries that a letter asks for; `None`: it asks for none.
-    pub(crate) fn wants_of_retries(&self, letter: &Receive) -> Option<Followed> {
+    pub(crate) fn prefetch_of_retries(&self, letter: &Receive) -> Option<Followed> {
         let known = self.peers.known.get(&letter.from);
         let received = known
             .filter(|peer| peer.record.received_line == letter.line)

@@ -107,9 +107,9 @@ impl Engine {
             is_beyond |=
                 self.peers.ended_since.contains(&name) && self.find_job(namespace, id).is_none();
         };
-        wants_of_follow(message, &mut want);
+        prefetch_of_follow(message, &mut want);
         if let Some(name) = self.part_of(message) {
-            self.wants_of_part(&name, &mut want);
+            self.prefetch_of_part(&name, &mut want);
         }
         is_beyond
     }
@@ -547,8 +547,8 @@ fn contradiction(known: &PeerRecord, cmd: &Receive) -> Option<String> {
 
 /// Parts that a command will start, for the host to read.
 impl Engine {
-    /// Undecided parts that `command` turns into jobs: the host reads them into [`crate::Known::parts`].
-    pub fn wants_parts(&self, command: &Command) -> Vec<(Namespace, Graph)> {
+    /// Undecided parts that `command` turns into jobs: the host reads them into [`crate::PrefetchedRows::parts`].
+    pub fn prefetch_parts(&self, command: &Command) -> Vec<(Namespace, Graph)> {
         let mut wants = BTreeSet::new();
         match command {
             Command::Decide(cmd) if cmd.is_committed => {
@@ -602,22 +602,26 @@ impl Engine {
     }
 
     /// Ended jobs that a decision or a message is about.
-    pub(crate) fn wants_of_peers(
+    pub(crate) fn prefetch_of_peers(
         &self,
         command: &Command,
         want: &mut impl FnMut(&Namespace, &JobId),
     ) {
         if let Command::Receive(cmd) = command {
             for record in &cmd.messages {
-                wants_of_follow(&record.message, want);
+                prefetch_of_follow(&record.message, want);
             }
         }
-        for name in self.wants_parts(command) {
-            self.wants_of_part(&name, want);
+        for name in self.prefetch_parts(command) {
+            self.prefetch_of_part(&name, want);
         }
     }
 
-    fn wants_of_part(&self, name: &(Namespace, Graph), want: &mut impl FnMut(&Namespace, &JobId)) {
+    fn prefetch_of_part(
+        &self,
+        name: &(Namespace, Graph),
+        want: &mut impl FnMut(&Namespace, &JobId),
+    ) {
         for (_, id) in &self.peers.parts[name].outside {
             want(&name.0, id);
         }
@@ -625,7 +629,7 @@ impl Engine {
 }
 
 /// The job that a peer asks about.
-fn wants_of_follow(message: &Message, want: &mut impl FnMut(&Namespace, &JobId)) {
+fn prefetch_of_follow(message: &Message, want: &mut impl FnMut(&Namespace, &JobId)) {
     if let Message::Follow {
         namespace,
         dependency,

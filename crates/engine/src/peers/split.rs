@@ -19,7 +19,7 @@ use crate::command::{Fingerprint, check_references, edges_of};
 /// Jobs for several shards, submitted together: all or none. Dependencies that are members are named by their
 /// place among all jobs; a job named by its id alone is one of the same shard.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Spread {
+pub struct ShardedSubmission {
     /// Whose.
     pub namespace: Namespace,
     /// A repeat under the same key within a day returns the first one's answer.
@@ -29,11 +29,11 @@ pub struct Spread {
 }
 
 /// The first number that each shard has reserved, and what ids are made with there.
-pub type Numbers = BTreeMap<ShardId, (JobKey, IdTag)>;
+pub type ReservedIds = BTreeMap<ShardId, (JobKey, IdTag)>;
 
 /// A submission, cut.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Parts {
+pub struct ShardParts {
     /// The name of the whole.
     pub graph: Graph,
     /// The decider's first.
@@ -42,7 +42,7 @@ pub struct Parts {
     pub ids: Vec<JobRef>,
 }
 
-impl Spread {
+impl ShardedSubmission {
     /// The shard that decides: that of the first job without an id of the client's, which no repeat finds there
     /// already; of the first job where all have such ids.
     pub fn decider(&self) -> Option<&ShardId> {
@@ -170,7 +170,7 @@ impl Spread {
     ///
     /// # Panics
     /// If it was not checked, or a shard of it has reserved no numbers.
-    pub fn split(self, numbers: &Numbers) -> Parts {
+    pub fn split(self, numbers: &ReservedIds) -> ShardParts {
         self.without(&BTreeSet::new()).split(numbers)
     }
 }
@@ -179,7 +179,7 @@ impl Spread {
 #[derive(Clone, Debug)]
 pub struct Remainder {
     /// The jobs to be made. References to the others name them by their ids.
-    spread: Spread,
+    spread: ShardedSubmission,
     /// For each job of the whole: its name if it is there already.
     there: Vec<Option<JobRef>>,
     /// Fingerprint of each job to be made, as the client submitted it.
@@ -189,7 +189,7 @@ pub struct Remainder {
 }
 
 impl Remainder {
-    fn new(spread: Spread, existed: &BTreeSet<usize>) -> Self {
+    fn new(spread: ShardedSubmission, existed: &BTreeSet<usize>) -> Self {
         let fingerprint = spread.fingerprint();
         let there: Vec<Option<JobRef>> = spread
             .jobs
@@ -232,7 +232,7 @@ impl Remainder {
             jobs.push((shard, job));
         }
         Self {
-            spread: Spread {
+            spread: ShardedSubmission {
                 namespace: spread.namespace,
                 idempotency_key: spread.idempotency_key,
                 jobs,
@@ -244,13 +244,13 @@ impl Remainder {
     }
 
     /// The jobs to be made.
-    pub fn spread(&self) -> &Spread {
+    pub fn spread(&self) -> &ShardedSubmission {
         &self.spread
     }
 
     /// The jobs of the whole, in order, where these numbers were reserved for those that are made, or were for a
     /// repeat; and whether each was there already.
-    pub fn answer(&self, numbers: &Numbers) -> Vec<(JobRef, bool)> {
+    pub fn answer(&self, numbers: &ReservedIds) -> Vec<(JobRef, bool)> {
         let mut made = Places::new(&self.spread.jobs, numbers).ids.into_iter();
         let there = self.there.iter().cloned();
         there
@@ -265,7 +265,7 @@ impl Remainder {
     ///
     /// # Panics
     /// If it is empty or was not checked, or a shard of it has reserved no numbers.
-    pub fn split(self, numbers: &Numbers) -> Parts {
+    pub fn split(self, numbers: &ReservedIds) -> ShardParts {
         let ids = self
             .answer(numbers)
             .into_iter()
@@ -291,13 +291,13 @@ impl Remainder {
         }
         let mut parts: Vec<_> = parts.into_iter().collect();
         parts.sort_by_key(|(shard, _)| *shard != decider);
-        Parts { graph, parts, ids }
+        ShardParts { graph, parts, ids }
     }
 
     /// A part for each shard, without its jobs.
     fn empty_parts(
         &self,
-        numbers: &Numbers,
+        numbers: &ReservedIds,
         decider: &ShardId,
         graph: &Graph,
     ) -> BTreeMap<ShardId, Part> {
@@ -359,7 +359,7 @@ struct Places {
 }
 
 impl Places {
-    fn new(jobs: &[(ShardId, NewJob)], numbers: &Numbers) -> Self {
+    fn new(jobs: &[(ShardId, NewJob)], numbers: &ReservedIds) -> Self {
         let mut next: BTreeMap<&ShardId, u32> = BTreeMap::new();
         let mut of = Vec::with_capacity(jobs.len());
         let mut ids = Vec::with_capacity(jobs.len());

@@ -13,8 +13,8 @@ use std::ops::Bound;
 use std::time::Duration;
 
 use ganger_types::{
-    Dependent, Elapsed, FailurePolicy, JobKey, Looked, Message, Now, Reply, ShardId, Timestamp,
-    Wait,
+    CheckedWaits, Dependent, Elapsed, FailurePolicy, JobKey, Message, Now, Reply, ShardId,
+    Timestamp, Wait,
 };
 
 use super::{Peers, RemoteEdge};
@@ -248,7 +248,7 @@ impl Engine {
         &mut self,
         now: Now,
         peer: &ShardId,
-        looked: &Looked,
+        looked: &CheckedWaits,
         out: &mut Effects,
     ) {
         if looked.unknown.is_empty() {
@@ -269,7 +269,7 @@ impl Engine {
     }
 
     /// A question was answered: the next one has time. False if the same answer came before.
-    pub(super) fn was_answered(&mut self, now: Now, peer: &ShardId, looked: &Looked) -> bool {
+    pub(super) fn was_answered(&mut self, now: Now, peer: &ShardId, looked: &CheckedWaits) -> bool {
         let asking = self.peers.asking.get_mut(peer);
         asking.is_some_and(|asking| asking.answered(now, looked.up_to))
     }

@@ -8,17 +8,17 @@ use std::time::Duration;
 use ganger_qless::{Qless, live_lease, tag_text, text_of};
 use ganger_types::job::AttemptEnd;
 use ganger_types::qless::{QlessFailure, QlessHappening, QlessJob, QlessSet, QlessState};
-use ganger_types::reply::GuestView;
+use ganger_types::reply::ExternalJobView;
 use ganger_types::{
     Backoff, Bytes, Due, Elapsed, Failure, Finished, Group, HistoryEntry, IdTag, JobId, JobKey,
     JobRecord, JobState, Kind, LeaseRecord, Namespace, Outcome, Priority, Queue, RetryPolicy,
     ScheduleId, Tag, Timestamp, What, Worker, limits,
 };
 
-use crate::guests::{NO_TOKEN, short};
+use crate::external_jobs::{NO_TOKEN, short};
 
 /// The job with this id, if there is one that can be shown.
-pub(super) fn view(qless: &Qless, namespace: &Namespace, id: &JobId) -> Option<GuestView> {
+pub(super) fn view(qless: &Qless, namespace: &Namespace, id: &JobId) -> Option<ExternalJobView> {
     view_of(qless, namespace, id, qless.look_up(id.as_bytes())?)
 }
 
@@ -28,11 +28,11 @@ pub(super) fn view_of(
     namespace: &Namespace,
     id: &JobId,
     job: &QlessJob,
-) -> Option<GuestView> {
+) -> Option<ExternalJobView> {
     let mut record = record(namespace, id, job)?;
     record.tracked = qless.is_followed(id.as_bytes());
     let lease = (record.state == JobState::Running).then(|| lease(&record, job));
-    Some(GuestView {
+    Some(ExternalJobView {
         record,
         lease,
         payload: job.data.clone(),

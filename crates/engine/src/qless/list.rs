@@ -2,10 +2,10 @@
 
 use ganger_types::qless::QlessJob;
 use ganger_types::query::JobQuery;
-use ganger_types::{Bytes, Guest, JobId};
+use ganger_types::{Bytes, ExternalJob, JobId};
 
 use super::{QlessSpaces, as_job};
-use crate::guests::{GuestScan, Measure, asks_for};
+use crate::external_jobs::{ExternalJobScan, Measure, asks_for};
 
 impl QlessSpaces {
     /// Jobs behind that jid: those that a query may ask for.
@@ -14,8 +14,8 @@ impl QlessSpaces {
         query: &JobQuery,
         after: Option<&Bytes>,
         measure: Measure,
-    ) -> GuestScan {
-        let mut looked = GuestScan::NONE;
+    ) -> ExternalJobScan {
+        let mut looked = ExternalJobScan::NONE;
         let Some(qless) = self.space(&query.namespace) else {
             return looked;
         };
@@ -25,11 +25,11 @@ impl QlessSpaces {
                 && let Ok(id) = JobId::new(&job.jid)
                 && let Some(view) = as_job::view_of(qless, &query.namespace, &id, job)
             {
-                let guest = Guest::Qless(job.jid.clone());
-                looked.found.push((guest, view));
+                let external_job = ExternalJob::Qless(job.jid.clone());
+                looked.found.push((external_job, view));
             }
             if looked.count >= measure.looked_at || looked.found.len() >= measure.found {
-                looked.rest = Some(Guest::Qless(job.jid.clone()));
+                looked.rest = Some(ExternalJob::Qless(job.jid.clone()));
                 break;
             }
         }

@@ -1,6 +1,6 @@
 //! The integration tests of this crate, in one program: each further one links everything again.
 
-mod guests;
+mod external_jobs;
 mod idempotency;
 mod import;
 mod keys;

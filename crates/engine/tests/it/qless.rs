@@ -5,11 +5,11 @@
 use std::collections::BTreeMap;
 
 use crate::support::World;
-use ganger_engine::{Effects, Known};
+use ganger_engine::{Effects, PrefetchedRows};
 use ganger_types::command::ConfigureNamespace;
 use ganger_types::qless::{Generation, QlessReply, QlessRequest, QlessSet};
 use ganger_types::query::{JobQuery, Query};
-use ganger_types::reply::GuestView;
+use ganger_types::reply::ExternalJobView;
 use ganger_types::{
     Bytes, Change, Clock, Command, Event, Happening, JobId, JobKey, JobState, Namespace,
     NamespaceSettings, QlessAnswer, QlessCall, QlessMessage, Queue, Reply,
@@ -146,7 +146,7 @@ fn a_row_is_written_once_a_turn_and_messages_come_in_the_order_of_their_calls() 
         let reply = world.engine.apply(
             world.now,
             script(&default, words),
-            &Known::default(),
+            &PrefetchedRows::default(),
             &mut out,
         );
         assert!(answer(reply.expect("accepted")).is_ok(), "{words}");
@@ -290,11 +290,11 @@ fn shown(world: &mut World) -> Standings {
             limit: 1_000,
             ..JobQuery::default()
         };
-        let query = Query::Guests(Box::new(query));
-        let Reply::Guests(found, None) = world.ok(Command::Query(Box::new(query))) else {
+        let query = Query::ExternalJobs(Box::new(query));
+        let Reply::ExternalJobs(found, None) = world.ok(Command::Query(Box::new(query))) else {
             panic!("there are few jobs");
         };
-        for (_, GuestView { record, .. }) in found {
+        for (_, ExternalJobView { record, .. }) in found {
             let stands = (record.state, record.queue, record.attempt);
             standings.insert((namespace.clone(), record.id), stands);
         }

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use crate::support::World;
-use ganger_engine::{Effects, Known};
+use ganger_engine::{Effects, PrefetchedRows};
 use ganger_types::command::{
     Cancel, Complete, Enqueue, Fail, Held, Lease, NewJob, Release, Retry, Selection, TakeFrom,
 };
@@ -339,7 +339,7 @@ fn calls_of_one_turn_are_told_one_by_one_in_order() {
         let command = script(&world, 0, words);
         let answer = world
             .engine
-            .apply(world.now, command, &Known::default(), &mut out);
+            .apply(world.now, command, &PrefetchedRows::default(), &mut out);
         answer.expect("accepted");
     }
     let lines: Vec<_> = out.events.iter().map(shown).collect();

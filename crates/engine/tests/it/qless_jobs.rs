@@ -9,7 +9,7 @@ use ganger_types::command::{Cancel, Enqueue, NewJob, Selection};
 use ganger_types::job::AttemptEnd;
 use ganger_types::qless::{Generation, QlessReply, QlessRequest};
 use ganger_types::query::Query;
-use ganger_types::reply::GuestView;
+use ganger_types::reply::ExternalJobView;
 use ganger_types::why::Reason;
 use ganger_types::{
     Bytes, Command, Due, JobId, JobKey, JobState, Kind, Namespace, Priority, QlessCall, Queue,
@@ -42,15 +42,15 @@ fn call(world: &mut World, words: &str) -> QlessReply {
     }
 }
 
-fn find(world: &mut World, jid: &str) -> Option<GuestView> {
-    let query = Query::Guest(Namespace::default(), id(jid));
+fn find(world: &mut World, jid: &str) -> Option<ExternalJobView> {
+    let query = Query::ExternalJob(Namespace::default(), id(jid));
     match world.ok(Command::Query(Box::new(query))) {
-        Reply::Guest(found) => found.map(|job| *job),
+        Reply::ExternalJob(found) => found.map(|job| *job),
         other => panic!("{other:?}"),
     }
 }
 
-fn show(world: &mut World, jid: &str) -> GuestView {
+fn show(world: &mut World, jid: &str) -> ExternalJobView {
     find(world, jid).expect("it is there")
 }
 

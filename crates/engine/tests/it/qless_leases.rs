@@ -11,7 +11,7 @@ use ganger_types::command::{
 };
 use ganger_types::qless::{Generation, QlessReply, QlessRequest};
 use ganger_types::query::Query;
-use ganger_types::reply::GuestView;
+use ganger_types::reply::ExternalJobView;
 use ganger_types::{
     Bytes, Command, Grant, Group, JobId, JobState, Kind, Namespace, NamespaceSettings, QlessCall,
     Queue, Reply, RequestId, Worker,
@@ -36,11 +36,11 @@ fn call(world: &mut World, after: u64, words: &str) -> QlessReply {
     }
 }
 
-fn show(world: &mut World, jid: &str) -> GuestView {
+fn show(world: &mut World, jid: &str) -> ExternalJobView {
     let id = JobId::new(jid).expect("short");
-    let query = Query::Guest(Namespace::default(), id);
+    let query = Query::ExternalJob(Namespace::default(), id);
     match world.ok(Command::Query(Box::new(query))) {
-        Reply::Guest(found) => *found.expect("it is there"),
+        Reply::ExternalJob(found) => *found.expect("it is there"),
         other => panic!("{other:?}"),
     }
 }

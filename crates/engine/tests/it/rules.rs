@@ -1312,7 +1312,7 @@ fn rel_k3_retention_by_count_keeps_the_newest() {
     let due = world.engine.retention_due(world.now);
     assert!(
         due.iter()
-            .any(|query| matches!(query, RetireeQuery::ByCount { excess: 2, .. })),
+            .any(|query| matches!(query, ExpiredJobsQuery::ByCount { excess: 2, .. })),
         "{due:?}"
     );
     let oldest = |world: &World| {
@@ -1320,7 +1320,7 @@ fn rel_k3_retention_by_count_keeps_the_newest() {
             .rows
             .finished
             .values()
-            .map(|record| Retiree {
+            .map(|record| ExpiredJob {
                 record: Box::new(record.clone()),
                 beyond_count: true,
             })
@@ -1350,7 +1350,7 @@ fn rel_k2_a_result_that_a_live_job_needs_outlives_its_retention() {
     let record = Box::new(world.ended(&ids[0]).clone());
     world.now.elapsed = world.now.elapsed.after(secs(3_600));
     let retire = Command::Retire(Retire {
-        jobs: vec![Retiree {
+        jobs: vec![ExpiredJob {
             record,
             beyond_count: false,
         }],
@@ -1373,7 +1373,7 @@ fn rel_c4_a_forward_jump_removes_nothing_for_ten_minutes() {
     world.advance();
     let record = Box::new(world.ended(&id).clone());
     let retire = Command::Retire(Retire {
-        jobs: vec![Retiree {
+        jobs: vec![ExpiredJob {
             record,
             beyond_count: false,
         }],
@@ -1711,16 +1711,16 @@ fn rel_c4_a_jump_is_remembered_over_a_restart_but_new_endings_are_judged_at_once
     world.restart();
     world.complete(&grants[1]).unwrap();
     world.pass(secs(60));
-    let retirees = |world: &World| {
-        let retiree = |record: &JobRecord| Retiree {
+    let expired_jobs = |world: &World| {
+        let expired = |record: &JobRecord| ExpiredJob {
             record: Box::new(record.clone()),
             beyond_count: false,
         };
         Retire {
-            jobs: world.rows.finished.values().map(retiree).collect(),
+            jobs: world.rows.finished.values().map(expired).collect(),
         }
     };
-    let jobs = retirees(&world);
+    let jobs = expired_jobs(&world);
     world.ok(Command::Retire(jobs));
     assert!(
         world.state(&ids[0]).is_some(),
@@ -1731,7 +1731,7 @@ fn rel_c4_a_jump_is_remembered_over_a_restart_but_new_endings_are_judged_at_once
         "it ended after the last start"
     );
     world.pass(secs(600));
-    let jobs = retirees(&world);
+    let jobs = expired_jobs(&world);
     world.ok(Command::Retire(jobs));
     assert!(world.state(&ids[0]).is_none());
 }
@@ -1871,7 +1871,7 @@ fn rel_r5_a_job_that_comes_back_after_its_deadline_is_not_handed_out_again() {
     let grant = world.lease_one("w");
     world.pass(secs(40));
     let mut out = ganger_engine::Effects::default();
-    let known = ganger_engine::Known::default();
+    let known = ganger_engine::PrefetchedRows::default();
     let engine = &mut world.engine;
     engine
         .apply(

@@ -20,7 +20,7 @@ use std::fmt::Write as _;
 
 use crate::support::cluster::{Cluster, shard};
 use crate::support::{Rows, World, complete, fail, quick_retries, result_of};
-use ganger_engine::{Parts, Spread};
+use ganger_engine::{ShardParts, ShardedSubmission};
 use ganger_types::command::*;
 use ganger_types::*;
 
@@ -106,7 +106,7 @@ fn steps_of(state: &State) -> Vec<Step> {
 }
 
 struct Scope {
-    parts: Parts,
+    parts: ShardParts,
 }
 
 impl Scope {
@@ -338,7 +338,7 @@ fn begin() -> (Scope, Vec<State>) {
         result_of(0, FailurePolicy::Fail),
         result_of(1, FailurePolicy::Fail),
     ];
-    let spread = Spread {
+    let spread = ShardedSubmission {
         namespace: Namespace::default(),
         idempotency_key: None,
         jobs: vec![(shard("1"), job()), (shard("2"), job()), (shard("2"), last)],

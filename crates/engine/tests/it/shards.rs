@@ -7,7 +7,7 @@
 
 use crate::support::cluster::{Cluster, shard};
 use crate::support::*;
-use ganger_engine::{Effects, Spread};
+use ganger_engine::{Effects, ShardedSubmission};
 use ganger_types::command::*;
 use ganger_types::query::Query;
 use ganger_types::*;
@@ -74,8 +74,8 @@ fn a_mail_takes_the_results_of_two_shards_in_order() {
 }
 
 /// A submission of a job for each of two shards.
-fn one_on_each() -> Spread {
-    Spread {
+fn one_on_each() -> ShardedSubmission {
+    ShardedSubmission {
         namespace: Namespace::default(),
         idempotency_key: None,
         jobs: vec![(shard("1"), job()), (shard("2"), job())],
@@ -110,7 +110,7 @@ fn rel_g8_a_submission_that_nobody_decides_leaves_nothing() {
     let mut cluster = Cluster::new(&["1", "2"]);
     let mut named = job();
     named.id = Some(JobId::new("mine").unwrap());
-    let spread = Spread {
+    let spread = ShardedSubmission {
         namespace: Namespace::default(),
         idempotency_key: None,
         jobs: vec![(shard("1"), job()), (shard("2"), named.clone())],
@@ -137,7 +137,7 @@ fn rel_g8_a_submission_that_nobody_decides_leaves_nothing() {
 #[test]
 fn rel_g8_a_part_that_does_not_know_asks_the_decider() {
     let mut cluster = Cluster::new(&["1", "2"]);
-    let spread = || Spread {
+    let spread = || ShardedSubmission {
         namespace: Namespace::default(),
         idempotency_key: None,
         jobs: vec![(shard("1"), job()), (shard("2"), job())],
@@ -209,7 +209,7 @@ fn rel_g4_a_failure_goes_over_shards_and_cancels_what_nobody_needs() {
 #[test]
 fn rel_g9_a_graph_is_cancelled_on_every_shard_also_where_it_is_not_decided_yet() {
     let mut cluster = Cluster::new(&["1", "2", "3"]);
-    let spread = Spread {
+    let spread = ShardedSubmission {
         namespace: Namespace::default(),
         idempotency_key: None,
         jobs: vec![
@@ -242,7 +242,7 @@ fn rel_g9_a_graph_is_cancelled_also_where_its_part_comes_after_the_word_of_it() 
     for canceller in ["1", "2"] {
         for is_told_before in [true, false] {
             let mut cluster = Cluster::new(&["1", "2", "3"]);
-            let spread = Spread {
+            let spread = ShardedSubmission {
                 namespace: Namespace::default(),
                 idempotency_key: None,
                 jobs: vec![
@@ -485,7 +485,7 @@ fn rel_k2_what_an_undecided_submission_waits_for_is_not_deleted() {
         policy: FailurePolicy::Fail,
     }));
     let jobs = vec![(shard("1"), waits), (shard("2"), job())];
-    let parts = cluster.cut(Spread {
+    let parts = cluster.cut(ShardedSubmission {
         namespace: Namespace::default(),
         idempotency_key: None,
         jobs,
@@ -640,7 +640,7 @@ fn what_only_one_shard_can_do_is_refused() {
         key: UniqueKey::from_static("k"),
         window: None,
     });
-    let spread = Spread {
+    let spread = ShardedSubmission {
         namespace: Namespace::default(),
         idempotency_key: None,
         jobs: vec![(shard("1"), job()), (shard("2"), unique)],
@@ -657,7 +657,7 @@ fn what_only_one_shard_can_do_is_refused() {
 
 #[test]
 fn circles_over_shards_are_refused() {
-    let spread = Spread {
+    let spread = ShardedSubmission {
         namespace: Namespace::default(),
         idempotency_key: None,
         jobs: vec![
@@ -671,7 +671,7 @@ fn circles_over_shards_are_refused() {
 #[test]
 fn rel_p1_a_key_is_taken_by_the_first_submission_under_it() {
     let mut cluster = Cluster::new(&["1", "2"]);
-    let spread = |jobs: &[&str]| Spread {
+    let spread = |jobs: &[&str]| ShardedSubmission {
         namespace: Namespace::default(),
         idempotency_key: Some(IdempotencyKey::from_static("k")),
         jobs: jobs.iter().map(|name| (shard(name), job())).collect(),
@@ -680,7 +680,7 @@ fn rel_p1_a_key_is_taken_by_the_first_submission_under_it() {
     let second = cluster.cut(spread(&["1", "2"]));
     let other = cluster.cut(spread(&["1", "2", "2"]));
     cluster.prepare(&first);
-    let mut refused = |parts: &ganger_engine::Parts| {
+    let mut refused = |parts: &ganger_engine::ShardParts| {
         let part = parts.parts[0].1.clone();
         cluster.named("1").refused(Command::Prepare(Box::new(part)))
     };
@@ -720,7 +720,7 @@ fn rel_p1_a_key_is_taken_by_the_first_submission_under_it() {
 #[test]
 fn a_part_whose_jobs_are_waited_for_here_through_the_outbox_is_refused() {
     let mut cluster = Cluster::new(&["1", "2"]);
-    let spread = Spread {
+    let spread = ShardedSubmission {
         namespace: Namespace::default(),
         idempotency_key: None,
         jobs: vec![(shard("1"), job()), (shard("2"), after(job(), &[0]))],
@@ -806,7 +806,7 @@ fn given(id: &'static str) -> NewJob {
 #[test]
 fn rel_p1_a_part_makes_no_second_job_under_an_id() {
     let mut cluster = Cluster::new(&["1", "2"]);
-    let spread = |id| Spread {
+    let spread = |id| ShardedSubmission {
         namespace: Namespace::default(),
         idempotency_key: None,
         jobs: vec![(shard("1"), job()), (shard("2"), given(id))],
@@ -814,7 +814,8 @@ fn rel_p1_a_part_makes_no_second_job_under_an_id() {
     let (first, second) = (cluster.cut(spread("x")), cluster.cut(spread("x")));
     cluster.prepare(&first);
     let mut refused = |command| cluster.named("2").refused(command);
-    let part = |parts: &ganger_engine::Parts| Command::Prepare(Box::new(parts.parts[1].1.clone()));
+    let part =
+        |parts: &ganger_engine::ShardParts| Command::Prepare(Box::new(parts.parts[1].1.clone()));
     // Undecided: nobody can say yet.
     assert_eq!(refused(part(&second)), "id_busy");
     assert_eq!(refused(submit(vec![given("x")])), "id_busy");
@@ -850,7 +851,7 @@ fn rel_p1_a_part_makes_no_second_job_under_an_id() {
 #[test]
 fn rel_p4_a_member_that_is_not_decided_here_is_prepared_and_not_unknown() {
     let mut cluster = Cluster::new(&["1", "2"]);
-    let spread = Spread {
+    let spread = ShardedSubmission {
         namespace: Namespace::default(),
         idempotency_key: None,
         jobs: vec![

@@ -12,7 +12,9 @@ pub mod key_model;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use ganger_engine::{Archive, Effects, Engine, Known, Loader, Members, Start, read_followers};
+use ganger_engine::{
+    Archive, Effects, Engine, Loader, Members, PrefetchedRows, Start, read_followers,
+};
 use ganger_types::IdempotencyRecord;
 use ganger_types::change::UniqueRecord;
 use ganger_types::command::*;
@@ -290,9 +292,9 @@ impl World {
         }
     }
 
-    pub fn known(&self, command: &Command) -> Known {
-        let mut known = Known::default();
-        for (namespace, id) in self.engine.wants(command) {
+    pub fn known(&self, command: &Command) -> PrefetchedRows {
+        let mut known = PrefetchedRows::default();
+        for (namespace, id) in self.engine.prefetch(command) {
             let found = self
                 .rows
                 .finished
@@ -300,13 +302,13 @@ impl World {
                 .find(|job| job.id == id && job.namespace == namespace);
             known.jobs.extend(found.cloned());
         }
-        for name in self.engine.wants_parts(command) {
+        for name in self.engine.prefetch_parts(command) {
             known.parts.extend(self.rows.part_jobs.get(&name).cloned());
         }
-        if let Some(followed) = self.engine.wants_followers(command) {
+        if let Some(followed) = self.engine.prefetch_followers(command) {
             read_followers(&mut &self.rows, &followed, &mut known).expect("memory does not fail");
         }
-        if self.engine.wants_inputs(command) {
+        if self.engine.prefetch_inputs(command) {
             let keys: Vec<JobKey> = known.jobs.iter().map(|job| job.key).collect();
             for key in keys {
                 let rows = self.rows.inputs.range((key, 0)..=(key, u32::MAX));

@@ -138,7 +138,12 @@ async fn an_expired_certificate_is_refused_on_both_sides() {
         .await
         .err()
         .expect("expired");
-    assert!(error.to_string().contains("expired at 2021-01-01T00:00:00Z"), "{error}");
+    assert!(
+        error
+            .to_string()
+            .contains("expired at 2021-01-01T00:00:00Z"),
+        "{error}"
+    );
     assert_eq!(error.exit_code(), 2);
     let running = started(Config {
         tls: authority.tls(true),

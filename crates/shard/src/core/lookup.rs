@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ganger_engine::{Archive, Followed, Known, Members, read_followers};
+use ganger_engine::{Archive, Followed, Members, PrefetchedRows, read_followers};
 use ganger_store::{Reader, StoreError};
 use ganger_types::limits::BULK_JOBS_MAX;
 use ganger_types::query::JobQuery;
@@ -22,14 +22,14 @@ const INPUTS_PAGE: usize = 1_000;
 
 impl<R: Reader, T: Ticket> Core<R, T> {
     /// All that the engine wants to know for this command.
-    pub(super) fn known(&mut self, command: &Command) -> Result<Known, CallError> {
+    pub(super) fn known(&mut self, command: &Command) -> Result<PrefetchedRows, CallError> {
         let engine = &self.live().engine;
-        let (wanted, parts) = (engine.wants(command), engine.wants_parts(command));
-        let followed = engine.wants_followers(command);
+        let (wanted, parts) = (engine.prefetch(command), engine.prefetch_parts(command));
+        let followed = engine.prefetch_followers(command);
         if wanted.is_empty() && parts.is_empty() && followed.is_none() {
-            return Ok(Known::default());
+            return Ok(PrefetchedRows::default());
         }
-        let with_inputs = engine.wants_inputs(command);
+        let with_inputs = engine.prefetch_inputs(command);
         let known = self.look_up(wanted, with_inputs, followed);
         let mut known =
             known.map_err(|error| CallError::from_read(&self.settings.shard, &error))?;
@@ -52,8 +52,8 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         wanted: Vec<(Namespace, JobId)>,
         with_inputs: bool,
         followed: Option<Followed>,
-    ) -> Result<Known, StoreError> {
-        let mut known = Known::default();
+    ) -> Result<PrefetchedRows, StoreError> {
+        let mut known = PrefetchedRows::default();
         let mut seen = BTreeSet::new();
         for (namespace, id) in wanted {
             let found = self.ended_by_id(&namespace, &id)?;

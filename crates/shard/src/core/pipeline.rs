@@ -241,7 +241,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
             if waiters.is_empty() {
                 continue;
             }
-            let view = row.and_then(|job| live.engine.guest_of_row(namespace, job));
+            let view = row.and_then(|job| live.engine.external_job_of_row(namespace, job));
             let job = view.map(|job| Box::new(StoredJob::new(job.record, job.lease)));
             for waiter in waiters {
                 let answer = Ok(CallReply::Job(job.clone()));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use ganger_engine::{Engine, Loader, Start};
 use ganger_store::{CommitError, Loaded, Opened, Reader, Reserve, Store, StoreError};
-use ganger_types::command::{Retiree, RetireeQuery};
+use ganger_types::command::{ExpiredJob, ExpiredJobsQuery};
 use ganger_types::{Commit, Now, ShardId};
 
 use crate::metrics::Numbers;
@@ -42,7 +42,7 @@ pub enum StoreTask {
         /// Which look this is.
         round: u64,
         /// For which.
-        query: RetireeQuery,
+        query: ExpiredJobsQuery,
         /// At most so many.
         limit: usize,
     },
@@ -90,7 +90,7 @@ pub enum StoreReport<R> {
         /// Which look.
         round: u64,
         /// They.
-        jobs: Result<Vec<Retiree>, StoreError>,
+        jobs: Result<Vec<ExpiredJob>, StoreError>,
     },
 }
 
@@ -140,7 +140,7 @@ impl<S: Store> StoreExecutor<S> {
                 limit,
             } => {
                 let reader = self.store.reader();
-                let jobs = reader.and_then(|mut reader| reader.retirees(&query, limit));
+                let jobs = reader.and_then(|mut reader| reader.expired_jobs(&query, limit));
                 Some(StoreReport::Found { round, jobs })
             }
         }

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
 use ganger_store::{Reader, Reserve, StoreError};
-use ganger_types::command::{Retire, Retiree, RetireeQuery};
+use ganger_types::command::{ExpiredJob, ExpiredJobsQuery, Retire};
 use ganger_types::{Change, Command, Elapsed, JobKey, Now, limits};
 
 use super::request::Ticket;
@@ -20,7 +20,7 @@ pub(super) struct Upkeep {
     /// The store has a task, and its report has not come.
     is_ordered: bool,
     /// Retention still to be done in this round, and how many to ask for at once.
-    queries: VecDeque<RetireeQuery>,
+    queries: VecDeque<ExpiredJobsQuery>,
     slice: usize,
     /// The next slice waits until this commit is durable: what is removed must not be found again.
     after_commit: u64,
@@ -154,7 +154,12 @@ impl<R: Reader, T: Ticket> Core<R, T> {
 
     /// Has the engine remove those of the found that it may. What changed since they were read, or
     /// is about to, is left for the next look.
-    pub(super) fn found(&mut self, round: u64, jobs: Result<Vec<Retiree>, StoreError>, now: Now) {
+    pub(super) fn found(
+        &mut self,
+        round: u64,
+        jobs: Result<Vec<ExpiredJob>, StoreError>,
+        now: Now,
+    ) {
         if !self.upkeep.is_finding || round != self.upkeep.round || self.live.is_none() {
             return;
         }
@@ -165,8 +170,8 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         });
         let is_all = jobs.len() < self.upkeep.slice;
         let touched = std::mem::take(&mut self.upkeep.touched);
-        jobs.retain(|retiree| {
-            let key = retiree.record.key;
+        jobs.retain(|expired| {
+            let key = expired.record.key;
             !touched.contains(&key) && !self.pending().knows(key)
         });
         let removed = if jobs.is_empty() {
@@ -178,7 +183,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
     }
 
     /// Sends candidates to the engine; says how many it removed.
-    fn retire(&mut self, now: Now, jobs: Vec<Retiree>) -> usize {
+    fn retire(&mut self, now: Now, jobs: Vec<ExpiredJob>) -> usize {
         let before = self
             .open
             .as_ref()

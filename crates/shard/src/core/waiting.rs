@@ -134,9 +134,9 @@ impl<R: Reader, T: Ticket> Core<R, T> {
             return;
         }
         let answer = self.read_job(&namespace, &id);
-        let has_guests = self.live().engine.guest_namespaces() > 0;
-        let is_guest = has_guests && matches!(&answer, Ok(CallReply::Job(None)));
-        let answer = if is_guest {
+        let has_external_jobs = self.live().engine.external_job_namespaces() > 0;
+        let is_external_job = has_external_jobs && matches!(&answer, Ok(CallReply::Job(None)));
+        let answer = if is_external_job {
             self.ask_for_job(now, namespace.clone(), id.clone())
         } else {
             answer
@@ -147,13 +147,13 @@ impl<R: Reader, T: Ticket> Core<R, T> {
             let waiting = EndWaiter {
                 namespace,
                 id,
-                is_of_qless: is_guest,
+                is_of_qless: is_external_job,
                 deadline,
                 ticket,
             };
             self.waiters.wait_for_end(waiter, waiting);
-        } else if is_guest {
-            // What the engine says of a guest may not be durable before this turn is.
+        } else if is_external_job {
+            // What the engine says of an external job may not be durable before this turn is.
             self.answer(now, ticket, answer);
         } else {
             self.outputs.push(Output::Answer(ticket, answer));
@@ -166,16 +166,16 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         Ok(CallReply::Job(found.map(Box::new)))
     }
 
-    /// A job that is not stored as one of ours: it may be a guest.
+    /// A job that is not stored as one of ours: it may be an external job.
     fn ask_for_job(
         &mut self,
         now: Now,
         namespace: Namespace,
         id: JobId,
     ) -> Result<CallReply, CallError> {
-        let query = Command::Query(Box::new(Query::Guest(namespace, id)));
+        let query = Command::Query(Box::new(Query::ExternalJob(namespace, id)));
         let found = match self.apply(now, query, None)? {
-            Reply::Guest(found) => found,
+            Reply::ExternalJob(found) => found,
             _ => None,
         };
         let stored = found.map(|job| Box::new(StoredJob::new(job.record, job.lease)));

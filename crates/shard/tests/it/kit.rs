@@ -17,7 +17,7 @@ use ganger_store::{
     CommitError, Loaded, LogChunk, Opened, Page, Reader, Reserve, Store, StoreError, StoredJob,
 };
 use ganger_types::command::{
-    Complete, Enqueue, Held, Lease, NewJob, Retiree, RetireeQuery, TakeFrom,
+    Complete, Enqueue, ExpiredJob, ExpiredJobsQuery, Held, Lease, NewJob, TakeFrom,
 };
 use ganger_types::query::JobQuery;
 use ganger_types::{
@@ -299,8 +299,12 @@ impl Reader for GateReader {
         self.inner.log(key, after, bytes)
     }
 
-    fn retirees(&mut self, query: &RetireeQuery, limit: usize) -> Result<Vec<Retiree>, StoreError> {
-        self.inner.retirees(query, limit)
+    fn expired_jobs(
+        &mut self,
+        query: &ExpiredJobsQuery,
+        limit: usize,
+    ) -> Result<Vec<ExpiredJob>, StoreError> {
+        self.inner.expired_jobs(query, limit)
     }
 
     fn statistics(

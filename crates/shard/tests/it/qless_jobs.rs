@@ -226,7 +226,7 @@ async fn lists_have_ours_by_number_and_then_the_others_page_by_page() {
         bench.handle.call(keys(set)).await.expect("in service");
         bench.handle.call(keys(push)).await.expect("in service");
     }
-    // One of ours hides a guest that has its id.
+    // One of ours hides an external job that has its id.
     for name in ["a", "z"] {
         bench
             .handle

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use ganger_engine::{Numbers, Parts, Spread};
+use ganger_engine::{ReservedIds, ShardParts, ShardedSubmission};
 use ganger_types::command::{Decide, Reserve};
 use ganger_types::query::Query;
 use ganger_types::{Bytes, Command, Graph, JobRef, Namespace, Part, Rejection, Reply, ShardId};
@@ -37,7 +37,7 @@ enum Next {
 }
 
 /// The first request of a submission.
-fn first_step(spread: &Spread) -> Next {
+fn first_step(spread: &ShardedSubmission) -> Next {
     if spread.only_shard().is_some() {
         Next::Enqueue
     } else if spread.idempotency_key.is_some() {
@@ -49,8 +49,8 @@ fn first_step(spread: &Spread) -> Next {
 
 /// One try to submit.
 pub(crate) struct Coordinator {
-    spread: Spread,
-    numbers: Numbers,
+    spread: ShardedSubmission,
+    numbers: ReservedIds,
     /// Places of jobs that are there already.
     existed: BTreeSet<usize>,
     /// How often another submission of the same jobs was waited for.
@@ -98,7 +98,7 @@ impl World {
         let number = self.coordinators.len();
         self.coordinators.push(Coordinator {
             spread,
-            numbers: Numbers::new(),
+            numbers: ReservedIds::new(),
             existed: BTreeSet::new(),
             waits: 0,
             graph: None,
@@ -113,7 +113,7 @@ impl World {
     }
 
     /// What somebody submitted a short while ago, once more: as it was, or with other content under one of its ids.
-    fn repeated(&mut self, rng: &mut Rng) -> Option<Spread> {
+    fn repeated(&mut self, rng: &mut Rng) -> Option<ShardedSubmission> {
         let recent = self.coordinators.len().saturating_sub(8);
         let has_ids = |one: &&Coordinator| {
             one.spread.idempotency_key.is_none()
@@ -369,7 +369,7 @@ impl World {
         let rest = me.spread.clone().without(&me.existed);
         let jobs = rest.spread().jobs.clone();
         let answer = rest.answer(&me.numbers);
-        let Parts { graph, parts, .. } = rest.split(&me.numbers);
+        let ShardParts { graph, parts, .. } = rest.split(&me.numbers);
         let made = answer.into_iter();
         let ids: Vec<JobRef> = made
             .filter_map(|(job, existed)| (!existed).then_some(job))

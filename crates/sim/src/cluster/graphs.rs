@@ -1,6 +1,6 @@
 //! Graphs of all shapes, spread over shards.
 
-use ganger_engine::Spread;
+use ganger_engine::ShardedSubmission;
 use ganger_types::command::{Dependency, NewEdge, NewInput, NewJob};
 use ganger_types::{
     Backoff, Bytes, FailurePolicy, IdempotencyKey, JobId, JobRef, Kind, Namespace, RetryPolicy,
@@ -21,7 +21,7 @@ pub(crate) struct Around<'a> {
 }
 
 /// Draws a submission.
-pub(crate) fn draw(around: &Around<'_>, rng: &mut Rng) -> Spread {
+pub(crate) fn draw(around: &Around<'_>, rng: &mut Rng) -> ShardedSubmission {
     let dependencies = shape(around.plan, rng);
     let width = rng.index(around.shards.len()) + 1;
     let first = rng.index(around.shards.len());
@@ -33,7 +33,7 @@ pub(crate) fn draw(around: &Around<'_>, rng: &mut Rng) -> Spread {
     if rng.chance(300) && !around.earlier.is_empty() {
         refer(around, &mut jobs, rng);
     }
-    Spread {
+    ShardedSubmission {
         namespace: Namespace::default(),
         idempotency_key: None,
         jobs,

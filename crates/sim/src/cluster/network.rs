@@ -1,7 +1,7 @@
 //! Letters between shards: lost, doubled, late, out of order, cut off in one direction or both.
 
 use ganger_types::command::{Confirm, Receive};
-use ganger_types::{Change, Command, JobRef, Looked, Message, Reply};
+use ganger_types::{Change, CheckedWaits, Command, JobRef, Message, Reply};
 
 use super::world::{Event, World};
 use crate::plan::Fault;
@@ -153,7 +153,7 @@ impl World {
         }
         let after = self.latency();
         let peer = self.shards[to].clone();
-        let looked = last_wait.map(|up_to| Looked { up_to, unknown });
+        let looked = last_wait.map(|up_to| CheckedWaits { up_to, unknown });
         if looked.is_some() {
             self.reach("asked-about-waits");
         }

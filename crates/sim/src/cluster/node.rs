@@ -148,7 +148,7 @@ impl Node {
             if self.planted.is(320) {
                 known.jobs.retain(|job| !job.id_is_given);
             }
-            for name in engine.wants_parts(&command) {
+            for name in engine.prefetch_parts(&command) {
                 known.parts.extend(self.store.part_jobs.get(&name).cloned());
             }
             engine.apply(now, command, &known, &mut effects)
@@ -195,7 +195,7 @@ impl Node {
         let now = self.clocks.now(time);
         let engine = self.engine.as_mut()?;
         let command = Command::Query(Box::new(query));
-        let known = ganger_engine::Known::default();
+        let known = ganger_engine::PrefetchedRows::default();
         engine
             .apply(now, command, &known, &mut Effects::default())
             .ok()

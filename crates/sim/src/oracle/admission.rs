@@ -163,7 +163,7 @@ impl Oracle {
         })
     }
 
-    pub(super) fn count_live(&self, is_meant: impl Fn(&super::Known) -> bool) -> u64 {
+    pub(super) fn count_live(&self, is_meant: impl Fn(&super::ModelJob) -> bool) -> u64 {
         let count = self
             .live
             .iter()

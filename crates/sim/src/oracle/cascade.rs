@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use ganger_types::{FailurePolicy, JobKey, JobState};
 
 use super::Oracle;
-use super::job::{Gone, Known, Slot, Stand, When};
+use super::job::{Gone, ModelJob, Slot, Stand, When};
 
 impl Oracle {
     /// Sets where a job may stand. If it has ended for certain, its neighbours follow.
@@ -124,7 +124,7 @@ impl Oracle {
     /// A job that is granted waits for nothing: what it was believed to wait for, and may have ended earlier
     /// in the turn, has.
     pub(super) fn dependencies_have_ended(&mut self, key: JobKey) {
-        let waits = |job: &Known| job.state() == Some(JobState::Blocked);
+        let waits = |job: &ModelJob| job.state() == Some(JobState::Blocked);
         if !self.jobs.get(&key).is_some_and(waits) {
             return;
         }

@@ -2,7 +2,7 @@
 
 use ganger_types::{Due, Elapsed, InputRow, InputState, JobKey, JobRecord, JobState};
 
-use super::job::{Gone, Known, Slot, Stand, When};
+use super::job::{Gone, ModelJob, Slot, Stand, When};
 use super::{Oracle, Verdict};
 use crate::rows::Rows;
 
@@ -46,7 +46,7 @@ impl Oracle {
         while let Some(key) = waiting.pop() {
             let was_open = self.jobs.get(&key).is_some_and(|job| !job.has_ended());
             self.narrow(key, rows)?;
-            let has_ended = self.jobs.get(&key).is_some_and(Known::has_ended);
+            let has_ended = self.jobs.get(&key).is_some_and(ModelJob::has_ended);
             if was_open && has_ended && self.live.contains(&key) {
                 self.have_ended(&[key]);
                 let touched: Vec<JobKey> = self.touched.iter().copied().collect();
@@ -209,7 +209,7 @@ impl Oracle {
         }
     }
 
-    fn compare_content(&self, job: &Known, rows: &Rows) -> Verdict {
+    fn compare_content(&self, job: &ModelJob, rows: &Rows) -> Verdict {
         let record = rows.record(job.key).expect("looked up by the caller");
         let payload = rows.payloads.get(&job.key).cloned().unwrap_or_default();
         let wrong = if record.id != job.id || record.namespace != job.namespace {
@@ -244,7 +244,7 @@ impl Oracle {
         Err(self.broken("D2", job.key, what))
     }
 
-    fn compare_end(&self, job: &Known, rows: &Rows) -> Verdict {
+    fn compare_end(&self, job: &ModelJob, rows: &Rows) -> Verdict {
         let row = rows
             .finished
             .get(&job.key)
@@ -259,7 +259,7 @@ impl Oracle {
         Ok(())
     }
 
-    fn compare_inputs(&self, job: &Known, rows: &Rows) -> Verdict {
+    fn compare_inputs(&self, job: &ModelJob, rows: &Rows) -> Verdict {
         for (place, slot) in job.inputs.iter().enumerate() {
             let number = u32::try_from(place).expect("few inputs");
             let stored = rows.inputs.get(&(job.key, number));
@@ -291,7 +291,7 @@ impl Oracle {
     }
 
     /// Dependencies without data: those missing here are missing there, and the other way round.
-    fn compare_edges(&self, job: &Known, rows: &Rows) -> Verdict {
+    fn compare_edges(&self, job: &ModelJob, rows: &Rows) -> Verdict {
         let stored = rows
             .inputs
             .range((job.key, InputRow::EDGE_FIRST)..=(job.key, u32::MAX));

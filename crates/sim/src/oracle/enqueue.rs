@@ -10,7 +10,7 @@ use ganger_types::{
 };
 
 use super::admission::{Fate, due_of, edges};
-use super::job::{Known, Slot, Stand, When};
+use super::job::{ModelJob, Slot, Stand, When};
 use super::{Claimed, Oracle, UniqueHolder, Verdict};
 
 /// A repeated submission gets the first one's answer for so long.
@@ -210,7 +210,7 @@ impl Oracle {
             .iter()
             .map(|edge| self.edge(cmd, edge, keys))
             .collect();
-        let job = Known {
+        let job = ModelJob {
             key,
             id: answered.id.clone(),
             namespace: cmd.namespace.clone(),
@@ -254,7 +254,7 @@ impl Oracle {
     }
 
     /// Takes a new job into the books.
-    pub(super) fn adopt(&mut self, job: Known) {
+    pub(super) fn adopt(&mut self, job: ModelJob) {
         let key = job.key;
         self.key_max = self.key_max.max(Some(key));
         self.ids
@@ -297,7 +297,7 @@ impl Oracle {
         for key in keys {
             let job = self.known(key);
             let is_dead = |dependency: &JobKey| {
-                let has_ended = self.jobs.get(dependency).is_some_and(Known::has_ended);
+                let has_ended = self.jobs.get(dependency).is_some_and(ModelJob::has_ended);
                 has_ended && job.policy_towards(*dependency) == Some(FailurePolicy::Fail)
             };
             let Some(dependency) = job.missing().into_iter().find(is_dead) else {

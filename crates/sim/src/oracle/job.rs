@@ -131,7 +131,7 @@ impl fmt::Display for Note {
 
 /// The oracle's knowledge of a job.
 #[derive(Clone, Debug)]
-pub(crate) struct Known {
+pub(crate) struct ModelJob {
     pub(crate) key: JobKey,
     pub(crate) id: JobId,
     pub(crate) namespace: Namespace,
@@ -165,7 +165,7 @@ pub(crate) struct Known {
     pub(crate) notes: Vec<Note>,
 }
 
-impl Known {
+impl ModelJob {
     /// The state, if there is only one it can be in.
     pub(crate) fn state(&self) -> Option<JobState> {
         let first = self.may.first()?.state;

@@ -9,7 +9,7 @@ use ganger_types::{
     Answer, Bytes, Elapsed, Grant, JobKey, JobState, LeaseToken, Namespace, Queue, Reply,
 };
 
-use super::job::{Hold, Known, Slot, Stand, When};
+use super::job::{Hold, ModelJob, Slot, Stand, When};
 use super::{Oracle, Verdict};
 use crate::rows::Rows;
 
@@ -122,7 +122,7 @@ impl Oracle {
     /// Jobs that came back to the line after their deadline may be ended by any command that comes across them.
     fn late_may_end(&mut self, namespace: &Namespace, queue: &Queue) {
         let wall = self.now.wall;
-        let is_late = |job: &&Known| {
+        let is_late = |job: &&ModelJob| {
             let is_here = job.namespace == *namespace && job.queue == *queue;
             let is_late = job.spec.deadline.is_some_and(|deadline| deadline <= wall);
             is_here && is_late && job.state() == Some(JobState::Ready)
@@ -142,7 +142,7 @@ impl Oracle {
 
     fn line(&mut self, namespace: &Namespace, queue: &Queue) -> Line {
         let settings = self.settings(namespace, queue);
-        let here: Vec<&Known> = self
+        let here: Vec<&ModelJob> = self
             .live
             .iter()
             .map(|key| self.known(*key))

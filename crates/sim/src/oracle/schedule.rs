@@ -8,7 +8,7 @@ use ganger_types::{
     ScheduleId, ScheduleRecord, ScheduleSpec, Timestamp,
 };
 
-use super::job::{Gone, Known, Stand};
+use super::job::{Gone, ModelJob, Stand};
 use super::{Oracle, Turn, Verdict};
 use crate::rows::Rows;
 
@@ -169,7 +169,7 @@ impl Oracle {
             timeout: record.timeout,
             ..NewJob::default()
         };
-        let job = Known {
+        let job = ModelJob {
             key: record.key,
             id: record.id.clone(),
             namespace: record.namespace.clone(),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use ganger_types::limits::RETENTION_DISTRUST_FOR;
 use ganger_types::{Due, DueOrder, Elapsed, JobKey, JobState, Now, Timestamp};
 
-use super::job::{Gone, Hold, Known, Stand, When};
+use super::job::{Gone, Hold, ModelJob, Stand, When};
 use super::{Oracle, Verdict};
 
 impl Oracle {
@@ -227,7 +227,7 @@ impl Oracle {
 
     /// Whether retention may believe the wall clock for a job (`rel C4`): it has been stable for long, or
     /// the job ended after the jump, so that its end and the present are of one clock.
-    pub(super) fn wall_is_trusted(&self, job: &Known) -> bool {
+    pub(super) fn wall_is_trusted(&self, job: &ModelJob) -> bool {
         self.wall_jumped.is_none_or(|jumped_at| {
             let stable_for = self.now.elapsed.since(jumped_at);
             stable_for >= RETENTION_DISTRUST_FOR || job.jumps_at_end == self.jumps

@@ -1,6 +1,6 @@
 //! The embedded store passes the suite.
 
-use ganger_store::suite::Ground;
+use ganger_store::suite::StoreFixture;
 use ganger_store_embedded::EmbeddedStore;
 use ganger_types::ShardId;
 use tempfile::TempDir;
@@ -11,7 +11,7 @@ struct Disk {
     directories: Vec<TempDir>,
 }
 
-impl Ground for Disk {
+impl StoreFixture for Disk {
     type Store = EmbeddedStore;
 
     fn fresh(&mut self) -> EmbeddedStore {

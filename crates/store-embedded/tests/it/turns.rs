@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use ganger_store::suite::Ground;
+use ganger_store::suite::StoreFixture;
 use ganger_store::suite::sample::job;
 use ganger_store::{Reader, Store, StoreError};
 use ganger_store_embedded::{EmbeddedStore, backup, check};
@@ -17,7 +17,7 @@ struct Stopped {
     directories: Vec<TempDir>,
 }
 
-impl Ground for Stopped {
+impl StoreFixture for Stopped {
     type Store = EmbeddedStore;
 
     fn fresh(&mut self) -> EmbeddedStore {

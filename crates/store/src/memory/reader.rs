@@ -3,7 +3,7 @@
 use std::ops::Bound;
 use std::sync::{Arc, Mutex};
 
-use ganger_types::command::{Retiree, RetireeQuery};
+use ganger_types::command::{ExpiredJob, ExpiredJobsQuery};
 use ganger_types::query::JobQuery;
 use ganger_types::{
     Bytes, Day, Graph, InputRow, InputState, JobId, JobKey, JobRecord, Namespace, Part, Queue,
@@ -150,9 +150,13 @@ impl Reader for MemoryReader {
             .collect())
     }
 
-    fn retirees(&mut self, query: &RetireeQuery, limit: usize) -> Result<Vec<Retiree>, StoreError> {
+    fn expired_jobs(
+        &mut self,
+        query: &ExpiredJobsQuery,
+        limit: usize,
+    ) -> Result<Vec<ExpiredJob>, StoreError> {
         let rows = &lock(&self.state).rows;
-        Ok(select_retirees(rows, query, limit))
+        Ok(select_expired_jobs(rows, query, limit))
     }
 
     fn statistics(
@@ -170,7 +174,7 @@ impl Reader for MemoryReader {
     }
 }
 
-fn select_retirees(rows: &Rows, query: &RetireeQuery, limit: usize) -> Vec<Retiree> {
+fn select_expired_jobs(rows: &Rows, query: &ExpiredJobsQuery, limit: usize) -> Vec<ExpiredJob> {
     let ended = |wanted: &dyn Fn(&JobRecord, &ganger_types::Finished) -> bool| {
         let mut found: Vec<_> = rows
             .jobs
@@ -182,7 +186,7 @@ fn select_retirees(rows: &Rows, query: &RetireeQuery, limit: usize) -> Vec<Retir
         found
     };
     let (mut found, beyond_count) = match query {
-        RetireeQuery::ByAge {
+        ExpiredJobsQuery::ByAge {
             namespace,
             queue,
             outcome,
@@ -198,7 +202,7 @@ fn select_retirees(rows: &Rows, query: &RetireeQuery, limit: usize) -> Vec<Retir
             found.sort_by_key(|(end, job)| (end.at, job.key));
             (found, false)
         }
-        RetireeQuery::ByCount {
+        ExpiredJobsQuery::ByCount {
             namespace,
             queue,
             outcome,
@@ -211,7 +215,7 @@ fn select_retirees(rows: &Rows, query: &RetireeQuery, limit: usize) -> Vec<Retir
             found.retain(|(end, _)| end.keep_until.is_none());
             (found, true)
         }
-        RetireeQuery::ByOwnTime { before } => {
+        ExpiredJobsQuery::ByOwnTime { before } => {
             let mut found = ended(&|_, end| {
                 end.keep_until
                     .flatten()
@@ -224,7 +228,7 @@ fn select_retirees(rows: &Rows, query: &RetireeQuery, limit: usize) -> Vec<Retir
     found.truncate(limit);
     found
         .into_iter()
-        .map(|(_, job)| Retiree {
+        .map(|(_, job)| ExpiredJob {
             record: Box::new(job.clone()),
             beyond_count,
         })

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ganger_types::{Change, Epoch, JobKey, Meta};
 
-use super::Ground;
+use super::StoreFixture;
 use super::sample::{MORNING, job};
 use super::script::{Script, put};
 use crate::error::CommitError;
@@ -12,16 +12,16 @@ use crate::reader::Reader;
 use crate::store::Store;
 
 /// `rel D2`.
-pub fn a_new_store_is_empty<G: Ground>(ground: &mut G) {
-    let mut script = Script::start(ground);
+pub fn a_new_store_is_empty<G: StoreFixture>(fixture: &mut G) {
+    let mut script = Script::start(fixture);
     assert_eq!((script.epoch, script.sequence), (Epoch(1), 0));
     assert_eq!(script.loaded(), []);
     assert_eq!(script.reader().job(JobKey(0)).expect("reads"), None);
 }
 
 /// `rel D2`, `rel D13`.
-pub fn a_commit_is_there_after_a_crash<G: Ground>(ground: &mut G) {
-    let mut script = Script::start(ground);
+pub fn a_commit_is_there_after_a_crash<G: StoreFixture>(fixture: &mut G) {
+    let mut script = Script::start(fixture);
     for key in 1..=3 {
         script.put(vec![put(&job(key))]);
     }
@@ -41,8 +41,8 @@ pub fn a_commit_is_there_after_a_crash<G: Ground>(ground: &mut G) {
 }
 
 /// `rel L2`: an epoch is given once, and the last one given is the only one that writes.
-pub fn only_the_newest_epoch_may_commit<G: Ground>(ground: &mut G) {
-    let mut script = Script::start(ground);
+pub fn only_the_newest_epoch_may_commit<G: StoreFixture>(fixture: &mut G) {
+    let mut script = Script::start(fixture);
     let mut late = script.commit(vec![put(&job(1))]);
     script.crash();
     Arc::make_mut(&mut late).sequence = script.sequence + 1;
@@ -62,8 +62,8 @@ pub fn only_the_newest_epoch_may_commit<G: Ground>(ground: &mut G) {
 }
 
 /// A sequence is neither repeated nor skipped.
-pub fn commits_follow_each_other_without_gaps<G: Ground>(ground: &mut G) {
-    let mut script = Script::start(ground);
+pub fn commits_follow_each_other_without_gaps<G: StoreFixture>(fixture: &mut G) {
+    let mut script = Script::start(fixture);
     script.put(vec![put(&job(1))]);
     for sequence in [0, 1, 3] {
         let mut commit = script.commit(vec![put(&job(2))]);
@@ -77,8 +77,8 @@ pub fn commits_follow_each_other_without_gaps<G: Ground>(ground: &mut G) {
 }
 
 /// `rel D3`.
-pub fn a_refused_commit_leaves_nothing_behind<G: Ground>(ground: &mut G) {
-    let mut script = Script::start(ground);
+pub fn a_refused_commit_leaves_nothing_behind<G: StoreFixture>(fixture: &mut G) {
+    let mut script = Script::start(fixture);
     script.put(vec![put(&job(1))]);
     let before = script.loaded();
     let mut commit = script.commit(vec![put(&job(2)), Change::RemoveJob(JobKey(1))]);

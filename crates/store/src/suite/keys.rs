@@ -2,7 +2,7 @@
 
 use ganger_types::{Bytes, Change, Elapsed, ElementRecord, KeyRecord, Namespace};
 
-use super::Ground;
+use super::StoreFixture;
 use super::script::Script;
 use crate::store::Loaded;
 
@@ -33,8 +33,8 @@ fn put_element(record: ElementRecord) -> Change {
 }
 
 /// Keys by number, elements by list and place, however they were written.
-pub fn raw_keys_and_elements_are_given_back_in_order<G: Ground>(ground: &mut G) {
-    let mut script = Script::start(ground);
+pub fn raw_keys_and_elements_are_given_back_in_order<G: StoreFixture>(fixture: &mut G) {
+    let mut script = Script::start(fixture);
     let places = [i64::MAX, 0, -1, 256, i64::MIN, -70_000];
     let mut changes: Vec<_> = places
         .map(|place| put_element(element(300, place, "")))
@@ -55,8 +55,8 @@ pub fn raw_keys_and_elements_are_given_back_in_order<G: Ground>(ground: &mut G) 
 }
 
 /// Each by itself.
-pub fn raw_keys_and_elements_are_replaced_and_removed<G: Ground>(ground: &mut G) {
-    let mut script = Script::start(ground);
+pub fn raw_keys_and_elements_are_replaced_and_removed<G: StoreFixture>(fixture: &mut G) {
+    let mut script = Script::start(fixture);
     script.put(vec![
         put_key(key(1, None)),
         put_key(key(2, Some("old"))),

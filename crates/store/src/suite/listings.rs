@@ -6,7 +6,7 @@ use ganger_types::{
     Namespace, Outcome, Queue, ScheduleId, Tag, Timestamp, Worker,
 };
 
-use super::Ground;
+use super::StoreFixture;
 use super::sample::{MORNING, ended, failure, job, lease};
 use super::script::{Script, finish, put};
 use crate::reader::{Page, Reader};
@@ -39,7 +39,7 @@ fn jobs() -> Vec<JobRecord> {
     jobs
 }
 
-fn fill<G: Ground>(script: &mut Script<'_, G>) {
+fn fill<G: StoreFixture>(script: &mut Script<'_, G>) {
     for record in jobs() {
         let change = if record.finished.is_some() {
             finish(&record)
@@ -172,8 +172,8 @@ fn by_words() -> Vec<Case> {
 }
 
 /// All conditions, one by one and some together.
-pub fn listings_follow_every_filter<G: Ground>(ground: &mut G) {
-    let mut script = Script::start(ground);
+pub fn listings_follow_every_filter<G: StoreFixture>(fixture: &mut G) {
+    let mut script = Script::start(fixture);
     fill(&mut script);
     let mut reader = script.reader();
     let cases = [by_place_and_time(), by_state(), by_words()].concat();
@@ -203,8 +203,8 @@ pub fn listings_follow_every_filter<G: Ground>(ground: &mut G) {
 }
 
 /// What was taken off is not found any more, in whatever table the job is.
-pub fn listings_follow_changed_tags_and_labels<G: Ground>(ground: &mut G) {
-    let mut script = Script::start(ground);
+pub fn listings_follow_changed_tags_and_labels<G: StoreFixture>(fixture: &mut G) {
+    let mut script = Script::start(fixture);
     let mut record = job(1);
     let tagged = |tags: &[&'static str], record: &JobRecord| {
         let tags = tags.iter().map(|tag| Tag::from_static(tag)).collect();
@@ -244,8 +244,8 @@ pub fn listings_follow_changed_tags_and_labels<G: Ground>(ground: &mut G) {
 }
 
 /// Live and finished jobs mixed.
-pub fn pages_meet_without_gap_or_overlap_both_ways<G: Ground>(ground: &mut G) {
-    let mut script = Script::start(ground);
+pub fn pages_meet_without_gap_or_overlap_both_ways<G: StoreFixture>(fixture: &mut G) {
+    let mut script = Script::start(fixture);
     fill(&mut script);
     let mut reader = script.reader();
     for newest_first in [false, true] {
@@ -277,8 +277,8 @@ pub fn pages_meet_without_gap_or_overlap_both_ways<G: Ground>(ground: &mut G) {
 }
 
 /// `next` is there exactly if another page has something.
-pub fn a_filtered_page_knows_whether_there_is_more<G: Ground>(ground: &mut G) {
-    let mut script = Script::start(ground);
+pub fn a_filtered_page_knows_whether_there_is_more<G: StoreFixture>(fixture: &mut G) {
+    let mut script = Script::start(fixture);
     fill(&mut script);
     let mut reader = script.reader();
     let tag = Some(Tag::from_static("red"));

@@ -5,7 +5,7 @@ use ganger_types::{
     Outcome, Tag,
 };
 
-use super::Ground;
+use super::StoreFixture;
 use super::sample::{MORNING, ended, full_job, job, lease};
 use super::script::{Script, finish, put};
 use crate::reader::Reader;
@@ -57,8 +57,8 @@ fn input(job: u64, dependency: u64) -> Change {
 }
 
 /// The last state of each row counts.
-pub fn a_job_that_came_and_ended_in_one_commit_is_finished<G: Ground>(ground: &mut G) {
-    let mut script = Script::start(ground);
+pub fn a_job_that_came_and_ended_in_one_commit_is_finished<G: StoreFixture>(fixture: &mut G) {
+    let mut script = Script::start(fixture);
     let end = ended(job(1), Outcome::Succeeded, 1, 5);
     script.put(vec![
         put(&job(1)),
@@ -81,8 +81,8 @@ pub fn a_job_that_came_and_ended_in_one_commit_is_finished<G: Ground>(ground: &m
 }
 
 /// `rel K2`.
-pub fn a_finished_job_keeps_payload_inputs_and_log<G: Ground>(ground: &mut G) {
-    let mut script = Script::start(ground);
+pub fn a_finished_job_keeps_payload_inputs_and_log<G: StoreFixture>(fixture: &mut G) {
+    let mut script = Script::start(fixture);
     script.put(vec![
         put(&job(1)),
         put(&full_job(2)),
@@ -112,9 +112,9 @@ pub fn a_finished_job_keeps_payload_inputs_and_log<G: Ground>(ground: &mut G) {
 }
 
 /// `rel A2`.
-pub fn a_retried_job_is_live_without_its_result<G: Ground>(ground: &mut G) {
+pub fn a_retried_job_is_live_without_its_result<G: StoreFixture>(fixture: &mut G) {
     for record in [job(2), full_job(2)] {
-        let mut script = Script::start(ground);
+        let mut script = Script::start(fixture);
         script.put(vec![put(&record), payload(2)]);
         script.put(vec![with_result(&ended(
             record.clone(),
@@ -134,8 +134,8 @@ pub fn a_retried_job_is_live_without_its_result<G: Ground>(ground: &mut G) {
 }
 
 /// `rel K1`.
-pub fn a_removed_job_leaves_nothing_behind<G: Ground>(ground: &mut G) {
-    let mut script = Script::start(ground);
+pub fn a_removed_job_leaves_nothing_behind<G: StoreFixture>(fixture: &mut G) {
+    let mut script = Script::start(fixture);
     script.put(vec![
         put(&job(1)),
         put(&full_job(2)),
@@ -174,8 +174,10 @@ pub fn a_removed_job_leaves_nothing_behind<G: Ground>(ground: &mut G) {
 }
 
 /// Within one commit, too, the order of changes counts.
-pub fn a_job_retried_and_finished_in_one_commit_has_its_new_result<G: Ground>(ground: &mut G) {
-    let mut script = Script::start(ground);
+pub fn a_job_retried_and_finished_in_one_commit_has_its_new_result<G: StoreFixture>(
+    fixture: &mut G,
+) {
+    let mut script = Script::start(fixture);
     script.put(vec![put(&full_job(1))]);
     script.put(vec![finish(&ended(full_job(1), Outcome::Failed, 1, 5))]);
     let end = ended(full_job(1), Outcome::Succeeded, 2, 6);
@@ -199,8 +201,8 @@ pub fn a_job_retried_and_finished_in_one_commit_has_its_new_result<G: Ground>(gr
 }
 
 /// As for tags put on a finished job.
-pub fn a_rewritten_finished_job_keeps_its_result<G: Ground>(ground: &mut G) {
-    let mut script = Script::start(ground);
+pub fn a_rewritten_finished_job_keeps_its_result<G: StoreFixture>(fixture: &mut G) {
+    let mut script = Script::start(fixture);
     let mut end = ended(job(1), Outcome::Succeeded, 1, 5);
     script.put(vec![with_result(&end)]);
     end.finished.as_mut().expect("it has ended").result_bytes = Some(6);
@@ -216,8 +218,8 @@ pub fn a_rewritten_finished_job_keeps_its_result<G: Ground>(ground: &mut G) {
 }
 
 /// The record says where it was leased from; readers see the attempt.
-pub fn a_lease_shows_its_job_as_running<G: Ground>(ground: &mut G) {
-    let mut script = Script::start(ground);
+pub fn a_lease_shows_its_job_as_running<G: StoreFixture>(fixture: &mut G) {
+    let mut script = Script::start(fixture);
     script.put(vec![
         put(&job(1)),
         Change::PutLease(Box::new(lease(1, "w"))),

@@ -9,7 +9,7 @@ use ganger_types::qless::{
 use ganger_types::{Bytes, Change, Elapsed, Epoch, LeaseToken, Namespace};
 use std::sync::Arc;
 
-use super::Ground;
+use super::StoreFixture;
 use super::script::Script;
 use crate::store::Loaded;
 
@@ -159,7 +159,7 @@ fn named(namespace: &Namespace, row: QlessRow) -> Named {
 }
 
 /// What is given back, sorted by name: it may come in any order.
-fn given<G: Ground>(script: &mut Script<'_, G>) -> Vec<Named> {
+fn given<G: StoreFixture>(script: &mut Script<'_, G>) -> Vec<Named> {
     let of_qless = |row| match row {
         Loaded::Qless(namespace, row) => named(&namespace, *row),
         other => panic!("nobody has put {other:?}"),
@@ -170,8 +170,8 @@ fn given<G: Ground>(script: &mut Script<'_, G>) -> Vec<Named> {
 }
 
 /// Every kind of row, in several namespaces.
-pub fn rows_of_qless_are_given_back_as_they_were_put<G: Ground>(ground: &mut G) {
-    let mut script = Script::start(ground);
+pub fn rows_of_qless_are_given_back_as_they_were_put<G: StoreFixture>(fixture: &mut G) {
+    let mut script = Script::start(fixture);
     let mut expected = Vec::new();
     let mut changes = Vec::new();
     for namespace in &namespaces() {
@@ -186,8 +186,8 @@ pub fn rows_of_qless_are_given_back_as_they_were_put<G: Ground>(ground: &mut G) 
 }
 
 /// Each by itself, and in its own namespace.
-pub fn rows_of_qless_are_replaced_and_removed<G: Ground>(ground: &mut G) {
-    let mut script = Script::start(ground);
+pub fn rows_of_qless_are_replaced_and_removed<G: StoreFixture>(fixture: &mut G) {
+    let mut script = Script::start(fixture);
     let [one, other, _] = namespaces();
     let mut changes = vec![put(&one, job("changed", "old")), put(&one, job("gone", ""))];
     changes.push(put(&other, job("gone", "elsewhere")));

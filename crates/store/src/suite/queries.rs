@@ -2,20 +2,20 @@
 
 use std::collections::BTreeSet;
 
-use ganger_types::command::{Retiree, RetireeQuery};
+use ganger_types::command::{ExpiredJob, ExpiredJobsQuery};
 use ganger_types::{
     Bytes, Change, FailurePolicy, IdTag, InputRow, InputState, JobId, JobKey, JobRecord, Namespace,
     Outcome, Queue, Timestamp,
 };
 
-use super::Ground;
+use super::StoreFixture;
 use super::sample::{MORNING, ended, full_job, job};
 use super::script::{Script, finish, put};
 use crate::reader::{LogChunk, Reader};
 
 /// Also ids that only look as if the engine had made them.
-pub fn jobs_are_found_by_given_and_made_ids<G: Ground>(ground: &mut G) {
-    let mut script = Script::start(ground);
+pub fn jobs_are_found_by_given_and_made_ids<G: StoreFixture>(fixture: &mut G) {
+    let mut script = Script::start(fixture);
     let mut posing = job(3);
     posing.id = JobId::made(JobKey(1), IdTag(99));
     posing.id_is_given = true;
@@ -70,8 +70,8 @@ fn edge(job: u64, slot: u32, dependency: u64) -> InputRow {
 }
 
 /// Each dependent once, however many edges it has.
-pub fn dependents_are_found_from_their_dependency<G: Ground>(ground: &mut G) {
-    let mut script = Script::start(ground);
+pub fn dependents_are_found_from_their_dependency<G: StoreFixture>(fixture: &mut G) {
+    let mut script = Script::start(fixture);
     let rows = [edge(2, 0, 1), edge(2, 1, 1), edge(3, 0, 1), edge(4, 0, 2)];
     script.put((1..=4).map(|key| put(&job(key))).collect());
     script.put(rows.into_iter().map(Change::PutInput).collect());
@@ -93,8 +93,8 @@ pub fn dependents_are_found_from_their_dependency<G: Ground>(ground: &mut G) {
 }
 
 /// In pages, from any slot on.
-pub fn inputs_come_in_order_of_slots<G: Ground>(ground: &mut G) {
-    let mut script = Script::start(ground);
+pub fn inputs_come_in_order_of_slots<G: StoreFixture>(fixture: &mut G) {
+    let mut script = Script::start(fixture);
     let slots = [300, 0, InputRow::EDGE_FIRST, 5];
     script.put(vec![put(&job(1)), put(&job(2))]);
     script.put(slots.map(|slot| Change::PutInput(edge(2, slot, 1))).into());
@@ -108,8 +108,8 @@ pub fn inputs_come_in_order_of_slots<G: Ground>(ground: &mut G) {
 }
 
 /// From the beginning, from the end of a piece, and from the middle of one.
-pub fn a_log_is_read_piece_by_piece<G: Ground>(ground: &mut G) {
-    let mut script = Script::start(ground);
+pub fn a_log_is_read_piece_by_piece<G: StoreFixture>(fixture: &mut G) {
+    let mut script = Script::start(fixture);
     let piece = |attempt, offset, text: &'static str| Change::AppendLog {
         key: JobKey(1),
         attempt,
@@ -164,19 +164,19 @@ fn endings() -> Vec<JobRecord> {
     records
 }
 
-fn retirees<G: Ground>(
-    ground: &mut G,
-    query: &RetireeQuery,
+fn expired_jobs<G: StoreFixture>(
+    fixture: &mut G,
+    query: &ExpiredJobsQuery,
     limit: usize,
 ) -> (Vec<u64>, BTreeSet<bool>) {
-    let mut script = Script::start(ground);
+    let mut script = Script::start(fixture);
     script.put(endings().iter().map(put_live).collect());
     script.put(endings().iter().map(finish).collect());
-    let found: Vec<Retiree> = script.reader().retirees(query, limit).expect("reads");
-    let keys = found.iter().map(|retiree| retiree.record.key.0).collect();
+    let found: Vec<ExpiredJob> = script.reader().expired_jobs(query, limit).expect("reads");
+    let keys = found.iter().map(|expired| expired.record.key.0).collect();
     (
         keys,
-        found.iter().map(|retiree| retiree.beyond_count).collect(),
+        found.iter().map(|expired| expired.beyond_count).collect(),
     )
 }
 
@@ -184,8 +184,8 @@ fn put_live(record: &JobRecord) -> Change {
     put(&job(record.key.0))
 }
 
-fn by_age(after: u64) -> RetireeQuery {
-    RetireeQuery::ByAge {
+fn by_age(after: u64) -> ExpiredJobsQuery {
+    ExpiredJobsQuery::ByAge {
         namespace: Namespace::default(),
         queue: Queue::default(),
         outcome: Outcome::Succeeded,
@@ -194,24 +194,24 @@ fn by_age(after: u64) -> RetireeQuery {
 }
 
 /// By the time at which they ended, whatever the order.
-pub fn retirees_by_age_come_oldest_first_without_those_that_keep_themselves<G: Ground>(
-    ground: &mut G,
+pub fn expired_jobs_by_age_come_oldest_first_without_those_that_keep_themselves<G: StoreFixture>(
+    fixture: &mut G,
 ) {
     let no = BTreeSet::from([false]);
     assert_eq!(
-        retirees(ground, &by_age(1_000), 99),
+        expired_jobs(fixture, &by_age(1_000), 99),
         (vec![6, 7, 8, 9, 10, 1, 4, 5], no.clone())
     );
     assert_eq!(
-        retirees(ground, &by_age(8), 99),
+        expired_jobs(fixture, &by_age(8), 99),
         (vec![6, 7, 8], no.clone())
     );
-    assert_eq!(retirees(ground, &by_age(8), 2), (vec![6, 7], no));
+    assert_eq!(expired_jobs(fixture, &by_age(8), 2), (vec![6, 7], no));
 }
 
 /// `rel K3`: by the order in which they ended, whatever the clock said.
-pub fn retirees_by_count_are_the_first_that_ended<G: Ground>(ground: &mut G) {
-    let query = |excess| RetireeQuery::ByCount {
+pub fn expired_jobs_by_count_are_the_first_that_ended<G: StoreFixture>(fixture: &mut G) {
+    let query = |excess| ExpiredJobsQuery::ByCount {
         namespace: Namespace::default(),
         queue: Queue::default(),
         outcome: Outcome::Succeeded,
@@ -219,25 +219,25 @@ pub fn retirees_by_count_are_the_first_that_ended<G: Ground>(ground: &mut G) {
     };
     let yes = BTreeSet::from([true]);
     assert_eq!(
-        retirees(ground, &query(6), 99),
+        expired_jobs(fixture, &query(6), 99),
         (vec![1, 4, 5, 6], yes.clone())
     );
-    assert_eq!(retirees(ground, &query(6), 2), (vec![1, 4], yes));
+    assert_eq!(expired_jobs(fixture, &query(6), 2), (vec![1, 4], yes));
 }
 
 /// Never those that are kept forever.
-pub fn retirees_by_own_time_are_those_whose_time_has_passed<G: Ground>(ground: &mut G) {
-    let query = |after| RetireeQuery::ByOwnTime {
+pub fn expired_jobs_by_own_time_are_those_whose_time_has_passed<G: StoreFixture>(fixture: &mut G) {
+    let query = |after| ExpiredJobsQuery::ByOwnTime {
         before: Timestamp(after),
     };
     let none = (vec![], BTreeSet::new());
-    assert_eq!(retirees(ground, &query(MORNING.0 + 1), 99), none);
+    assert_eq!(expired_jobs(fixture, &query(MORNING.0 + 1), 99), none);
     assert_eq!(
-        retirees(ground, &query(MORNING.0 + 2), 99),
+        expired_jobs(fixture, &query(MORNING.0 + 2), 99),
         (vec![3], BTreeSet::from([false]))
     );
     assert_eq!(
-        retirees(ground, &query(u64::MAX), 99),
+        expired_jobs(fixture, &query(u64::MAX), 99),
         (vec![3], BTreeSet::from([false]))
     );
 }

@@ -5,7 +5,7 @@ use ganger_types::{
     Queue, ScheduleId, Tag, Timestamp, UniqueKey,
 };
 
-use super::Ground;
+use super::StoreFixture;
 use super::sample::{self, TODAY};
 use super::script::{Script, put};
 use crate::reader::Reader;
@@ -87,8 +87,8 @@ fn all_rows() -> (Vec<Change>, Vec<Loaded>) {
 }
 
 /// `rel A3`.
-pub fn every_kind_of_row_is_given_back_as_it_was_put<G: Ground>(ground: &mut G) {
-    let mut script = Script::start(ground);
+pub fn every_kind_of_row_is_given_back_as_it_was_put<G: StoreFixture>(fixture: &mut G) {
+    let mut script = Script::start(fixture);
     let (changes, rows) = all_rows();
     script.put(changes.clone());
     assert_eq!(script.loaded(), rows);
@@ -106,8 +106,8 @@ pub fn every_kind_of_row_is_given_back_as_it_was_put<G: Ground>(ground: &mut G) 
 }
 
 /// `rel A3`.
-pub fn removed_rows_are_gone_after_a_crash<G: Ground>(ground: &mut G) {
-    let mut script = Script::start(ground);
+pub fn removed_rows_are_gone_after_a_crash<G: StoreFixture>(fixture: &mut G) {
+    let mut script = Script::start(fixture);
     let (changes, rows) = all_rows();
     script.put(changes);
     let default = Namespace::default;
@@ -142,8 +142,8 @@ pub fn removed_rows_are_gone_after_a_crash<G: Ground>(ground: &mut G) {
 }
 
 /// Only what the engine goes on counting is given back; a reader finds the rest.
-pub fn statistics_older_than_yesterday_stay_in_the_store<G: Ground>(ground: &mut G) {
-    let mut script = Script::start(ground);
+pub fn statistics_older_than_yesterday_stay_in_the_store<G: StoreFixture>(fixture: &mut G) {
+    let mut script = Script::start(fixture);
     let days = [TODAY.0 - 2, TODAY.0 - 1, TODAY.0].map(Day);
     let records = days.map(|day| Box::new(sample::statistics(day)));
     script.put(records.clone().map(Change::PutStatistics).into());
@@ -168,8 +168,8 @@ pub fn statistics_older_than_yesterday_stay_in_the_store<G: Ground>(ground: &mut
 }
 
 /// The engine relies on the order of [`Loaded`].
-pub fn rows_are_loaded_in_their_order<G: Ground>(ground: &mut G) {
-    let mut script = Script::start(ground);
+pub fn rows_are_loaded_in_their_order<G: StoreFixture>(fixture: &mut G) {
+    let mut script = Script::start(fixture);
     for key in [9, 300, 70_000, 1, 40] {
         script.put(vec![
             put(&sample::job(key)),

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use ganger_types::{Change, Commit, Epoch, JobKey, JobRecord, Meta};
 
-use super::Ground;
+use super::StoreFixture;
 use super::sample::MORNING;
 use crate::error::CommitError;
 use crate::store::{Loaded, Opened, Store};
 
 /// An open store and its place in the order of commits.
-pub struct Script<'g, G: Ground> {
-    ground: &'g mut G,
+pub struct Script<'g, G: StoreFixture> {
+    fixture: &'g mut G,
     store: Option<G::Store>,
     /// As the last opening said.
     pub epoch: Epoch,
@@ -19,13 +19,13 @@ pub struct Script<'g, G: Ground> {
     pub sequence: u64,
 }
 
-impl<'g, G: Ground> Script<'g, G> {
+impl<'g, G: StoreFixture> Script<'g, G> {
     /// Opens a new store.
-    pub fn start(ground: &'g mut G) -> Self {
-        let mut store = ground.fresh();
+    pub fn start(fixture: &'g mut G) -> Self {
+        let mut store = fixture.fresh();
         let opened = store.open().expect("a new store opens");
         Self {
-            ground,
+            fixture,
             store: Some(store),
             epoch: opened.epoch,
             sequence: opened.sequence,
@@ -90,7 +90,7 @@ impl<'g, G: Ground> Script<'g, G> {
             .store
             .take()
             .expect("the store is there between crashes");
-        let mut store = self.ground.again(store);
+        let mut store = self.fixture.again(store);
         let opened = store.open().expect("the store opens again");
         self.store = Some(store);
         (self.epoch, self.sequence) = (opened.epoch, opened.sequence);

@@ -7,7 +7,7 @@ use ganger_types::{
     ShardId,
 };
 
-use super::Ground;
+use super::StoreFixture;
 use super::sample::{self, MORNING};
 use super::script::{Script, put};
 use crate::reader::Reader;
@@ -104,8 +104,8 @@ fn put_dependent(dependency: u64, dependent: Dependent) -> Change {
 }
 
 /// Messages by receiver and number, also where numbers and names grow longer.
-pub fn rows_about_other_shards_are_given_back_in_order<G: Ground>(ground: &mut G) {
-    let mut script = Script::start(ground);
+pub fn rows_about_other_shards_are_given_back_in_order<G: StoreFixture>(fixture: &mut G) {
+    let mut script = Script::start(fixture);
     let mut changes = vec![
         put(&sample::job(1)),
         put(&sample::job(300)),
@@ -140,8 +140,8 @@ pub fn rows_about_other_shards_are_given_back_in_order<G: Ground>(ground: &mut G
 }
 
 /// Each by its own key, and nothing else with it.
-pub fn rows_about_other_shards_are_replaced_and_removed<G: Ground>(ground: &mut G) {
-    let mut script = Script::start(ground);
+pub fn rows_about_other_shards_are_replaced_and_removed<G: StoreFixture>(fixture: &mut G) {
+    let mut script = Script::start(fixture);
     script.put(vec![
         put(&sample::job(1)),
         put_peer(peer("2", 2)),
@@ -177,8 +177,8 @@ pub fn rows_about_other_shards_are_replaced_and_removed<G: Ground>(ground: &mut 
 }
 
 /// Its jobs are written once; what is known of it changes.
-pub fn the_jobs_of_a_part_are_read_with_its_record_of_now<G: Ground>(ground: &mut G) {
-    let mut script = Script::start(ground);
+pub fn the_jobs_of_a_part_are_read_with_its_record_of_now<G: StoreFixture>(fixture: &mut G) {
+    let mut script = Script::start(fixture);
     let mut part = part("2/g");
     script.put(put_part(&part).into());
     let (namespace, graph) = (part.record.namespace.clone(), part.record.graph.clone());
@@ -201,8 +201,8 @@ pub fn the_jobs_of_a_part_are_read_with_its_record_of_now<G: Ground>(ground: &mu
 }
 
 /// Also in the commit that wrote it, and a part of the same name may come after it.
-pub fn the_removal_of_a_part_takes_its_jobs_along<G: Ground>(ground: &mut G) {
-    let mut script = Script::start(ground);
+pub fn the_removal_of_a_part_takes_its_jobs_along<G: StoreFixture>(fixture: &mut G) {
+    let mut script = Script::start(fixture);
     let (old, other) = (part("2/g"), part("2/h"));
     let (namespace, graph) = (old.record.namespace.clone(), old.record.graph.clone());
     let remove = || Change::RemovePart(namespace.clone(), graph.clone());
@@ -235,8 +235,10 @@ pub fn the_removal_of_a_part_takes_its_jobs_along<G: Ground>(ground: &mut G) {
 }
 
 /// Those that came are read when the job is leased.
-pub fn inputs_from_other_shards_are_loaded_while_they_are_missing<G: Ground>(ground: &mut G) {
-    let mut script = Script::start(ground);
+pub fn inputs_from_other_shards_are_loaded_while_they_are_missing<G: StoreFixture>(
+    fixture: &mut G,
+) {
+    let mut script = Script::start(fixture);
     let (dependency, policy) = (
         JobRef {
             shard: shard("2"),

@@ -204,10 +204,10 @@ impl Query {
             | Self::ScheduleTimes(namespace, _, _)
             | Self::Statistics(namespace, ..)
             | Self::SubmissionAnswer(namespace, _)
-            | Self::Guest(namespace, _)
+            | Self::ExternalJob(namespace, _)
             | Self::Given(namespace, _)
             | Self::Why(namespace, _) => Some(namespace),
-            Self::Guests(query) => Some(&query.namespace),
+            Self::ExternalJobs(query) => Some(&query.namespace),
             Self::Namespaces
             | Self::Peers
             | Self::Outbox(..)

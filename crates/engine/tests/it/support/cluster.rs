@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ganger_engine::{Parts, Spread};
+use ganger_engine::{ShardParts, ShardedSubmission};
 use ganger_types::command::*;
 use ganger_types::query::Query;
 use ganger_types::*;
@@ -36,7 +36,7 @@ impl Cluster {
     }
 
     /// Reserves numbers on every shard and cuts the submission.
-    pub fn cut(&mut self, spread: Spread) -> Parts {
+    pub fn cut(&mut self, spread: ShardedSubmission) -> ShardParts {
         spread.check().expect("the submission is sound");
         let mut numbers = BTreeMap::new();
         for (shard, jobs) in spread.counts() {
@@ -49,13 +49,13 @@ impl Cluster {
         spread.split(&numbers)
     }
 
-    pub fn prepare(&mut self, parts: &Parts) {
+    pub fn prepare(&mut self, parts: &ShardParts) {
         for (shard, part) in &parts.parts {
             self.at(shard).ok(Command::Prepare(Box::new(part.clone())));
         }
     }
 
-    pub fn decide(&mut self, parts: &Parts, is_committed: bool) -> Answer {
+    pub fn decide(&mut self, parts: &ShardParts, is_committed: bool) -> Answer {
         let decider = &parts.parts[0].0;
         self.at(decider).run(Command::Decide(Box::new(Decide {
             namespace: Namespace::default(),
@@ -66,7 +66,7 @@ impl Cluster {
 
     pub fn submit(&mut self, jobs: Vec<(&str, NewJob)>) -> Vec<JobRef> {
         let jobs = jobs.into_iter();
-        let spread = Spread {
+        let spread = ShardedSubmission {
             namespace: Namespace::default(),
             idempotency_key: None,
             jobs: jobs.map(|(name, job)| (shard(name), job)).collect(),
@@ -128,7 +128,7 @@ impl Cluster {
                 continue;
             };
             let confirmed = self.peer(&from, &to).confirmed;
-            self.answer(&from, &to, confirmed, Some(Looked { up_to, unknown }));
+            self.answer(&from, &to, confirmed, Some(CheckedWaits { up_to, unknown }));
         }
     }
 
@@ -162,7 +162,7 @@ impl Cluster {
         self.answer(from, to, up_to, None);
     }
 
-    fn answer(&mut self, from: &ShardId, to: &ShardId, up_to: u64, looked: Option<Looked>) {
+    fn answer(&mut self, from: &ShardId, to: &ShardId, up_to: u64, looked: Option<CheckedWaits>) {
         let record = self.peer(from, to);
         let there = self.peer(to, from);
         let confirm = Confirm {

@@ -1,13 +1,13 @@
 //! What the engine needs to know of finished jobs before it can judge a command.
 //!
 //! The engine holds live jobs only. The host asks here which others a command names, reads them from the
-//! store, and hands them over as [`Known`]; so the engine stays free of I/O.
+//! store, and hands them over as [`PrefetchedRows`]; so the engine stays free of I/O.
 
 use ganger_types::command::{Dependency, NewInput, NewJob, Selection};
 use ganger_types::query::Query;
 use ganger_types::{Command, ImportRecord, JobId, Namespace};
 
-use crate::Known;
+use crate::PrefetchedRows;
 use crate::engine::Engine;
 
 #[cfg(doc)]
@@ -15,7 +15,7 @@ use ganger_types::InputRow;
 
 impl Engine {
     /// Ids that `command` names and that are not live here: the host looks them up among the finished.
-    pub fn wants(&self, command: &Command) -> Vec<(Namespace, JobId)> {
+    pub fn prefetch(&self, command: &Command) -> Vec<(Namespace, JobId)> {
         let mut wants = Vec::new();
         let mut want = |namespace: &Namespace, id: &JobId| {
             if self.find_job(namespace, id).is_none() {
@@ -24,12 +24,12 @@ impl Engine {
         };
         match command {
             Command::Enqueue(cmd) => {
-                self.wants_of_submission(&cmd.namespace, &cmd.jobs, &mut want);
+                self.prefetch_of_submission(&cmd.namespace, &cmd.jobs, &mut want);
             }
             Command::Prepare(part) => {
-                self.wants_of_submission(&part.record.namespace, &part.jobs, &mut want);
+                self.prefetch_of_submission(&part.record.namespace, &part.jobs, &mut want);
             }
-            Command::Decide(_) | Command::Receive(_) => self.wants_of_peers(command, &mut want),
+            Command::Decide(_) | Command::Receive(_) => self.prefetch_of_peers(command, &mut want),
             Command::Renew(cmd) => want(&cmd.held.namespace, &cmd.held.job),
             Command::Complete(cmd) => {
                 want(&cmd.held.namespace, &cmd.held.job);
@@ -41,10 +41,12 @@ impl Engine {
             Command::Release(cmd) => want(&cmd.held.namespace, &cmd.held.job),
             Command::AppendLog(cmd) => want(&cmd.held.namespace, &cmd.held.job),
             Command::Cancel(cmd) => {
-                // Of those that are not live only a guest is cancelled or refused, unless one of ours has its id.
+                // Of those that are not live only an external job is cancelled or refused, unless one of ours has its id.
                 if let Selection::Jobs(ids) = &cmd.jobs {
-                    let guests = ids.iter().filter(|id| self.has_guest(&cmd.namespace, id));
-                    guests.for_each(|id| want(&cmd.namespace, id));
+                    let external_jobs = ids
+                        .iter()
+                        .filter(|id| self.has_external_job(&cmd.namespace, id));
+                    external_jobs.for_each(|id| want(&cmd.namespace, id));
                 }
             }
             Command::Retry(cmd) => cmd.jobs.iter().for_each(|id| want(&cmd.namespace, id)),
@@ -71,7 +73,7 @@ impl Engine {
         wants
     }
 
-    fn wants_of_submission(
+    fn prefetch_of_submission(
         &self,
         namespace: &Namespace,
         jobs: &[NewJob],
@@ -100,18 +102,18 @@ impl Engine {
         }
     }
 
-    /// Whether the host must add, for each finished job it found, its inputs to [`Known::inputs`], and to
-    /// [`Known::jobs`] the finished jobs that those inputs name as dependencies.
-    pub fn wants_inputs(&self, command: &Command) -> bool {
+    /// Whether the host must add, for each finished job it found, its inputs to [`PrefetchedRows::inputs`], and to
+    /// [`PrefetchedRows::jobs`] the finished jobs that those inputs name as dependencies.
+    pub fn prefetch_inputs(&self, command: &Command) -> bool {
         match command {
             Command::Retry(_) => true,
-            Command::Receive(cmd) => self.wants_of_retries(cmd).is_some(),
+            Command::Receive(cmd) => self.prefetch_of_retries(cmd).is_some(),
             _ => false,
         }
     }
 }
 
-impl Known {
+impl PrefetchedRows {
     /// Whether nothing was asked for, or nothing found.
     pub fn is_empty(&self) -> bool {
         self.jobs.is_empty() && self.inputs.is_empty() && self.parts.is_empty()

@@ -1,6 +1,6 @@
 //! Finished jobs that may have outlived their retention, straight from the indexes.
 
-use ganger_types::command::{Retiree, RetireeQuery};
+use ganger_types::command::{ExpiredJob, ExpiredJobsQuery};
 use ganger_types::{JobKey, JobRecord, Namespace, Outcome, Queue};
 use rusqlite::{Connection, Params};
 
@@ -23,12 +23,12 @@ const BY_OWN_TIME: &str = "SELECT key, body FROM finished
 
 pub(crate) fn find(
     connection: &Connection,
-    query: &RetireeQuery,
+    query: &ExpiredJobsQuery,
     limit: usize,
-) -> Result<Vec<Retiree>, Fault> {
+) -> Result<Vec<ExpiredJob>, Fault> {
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     match query {
-        RetireeQuery::ByAge {
+        ExpiredJobsQuery::ByAge {
             namespace,
             queue,
             outcome,
@@ -44,7 +44,7 @@ pub(crate) fn find(
                 false,
             )
         }
-        RetireeQuery::ByCount {
+        ExpiredJobsQuery::ByCount {
             namespace,
             queue,
             outcome,
@@ -60,7 +60,7 @@ pub(crate) fn find(
                 true,
             )
         }
-        RetireeQuery::ByOwnTime { before } => {
+        ExpiredJobsQuery::ByOwnTime { before } => {
             // The largest number stands for "forever".
             let before = to_sql(before.0).min(i64::MAX - 1);
             read(connection, BY_OWN_TIME, (before, limit), false)
@@ -83,14 +83,14 @@ fn read(
     sql: &str,
     params: impl Params,
     beyond_count: bool,
-) -> Result<Vec<Retiree>, Fault> {
+) -> Result<Vec<ExpiredJob>, Fault> {
     let mut statement = connection.prepare_cached(sql)?;
     let mut rows = statement.query(params)?;
     let mut found = Vec::new();
     while let Some(row) = rows.next()? {
         let key = JobKey(from_sql(row.get(0)?));
         let record = read_keyed("finished", key, row, 1, |record: &JobRecord| record.key)?;
-        found.push(Retiree {
+        found.push(ExpiredJob {
             record: Box::new(record),
             beyond_count,
         });

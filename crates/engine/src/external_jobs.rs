@@ -1,14 +1,14 @@
-//! Guests: jobs that other parts of the engine keep by rules of their own, and that are shown among ours.
+//! External jobs: jobs that other parts of the engine keep by rules of their own, and that are shown among ours.
 //!
 //! They are those of qless, and the items of work queues of raw keys. They have no numbers and no rows of jobs. One of ours
-//! with the same id hides a guest, one of qless an item.
+//! with the same id hides an external job, one of qless an item.
 
 use ganger_types::qless::QlessJob;
 use ganger_types::query::JobQuery;
-use ganger_types::reply::{GuestView, QueueView};
+use ganger_types::reply::{ExternalJobView, QueueView};
 use ganger_types::{
-    Bytes, Epoch, Guest, JobId, JobState, LeaseToken, NameError, Namespace, Now, Queue, Rejection,
-    limits,
+    Bytes, Epoch, ExternalJob, JobId, JobState, LeaseToken, NameError, Namespace, Now, Queue,
+    Rejection, limits,
 };
 
 use crate::engine::Engine;
@@ -17,7 +17,7 @@ use crate::finished_index::FinishedIndex;
 /// Jobs that one question looks at: so many that a page is often whole, so few that nobody else waits for long.
 const LOOKED_AT_MAX: usize = 4_000;
 
-/// What says of a guest that nobody holds it by a token.
+/// What says of an external job that nobody holds it by a token.
 pub(crate) const NO_TOKEN: LeaseToken = LeaseToken {
     epoch: Epoch(0),
     counter: 0,
@@ -34,17 +34,17 @@ pub(crate) fn asks_for(query: &JobQuery, state: JobState) -> bool {
     query.states.contains(state)
 }
 
-/// What came of looking at some guests.
-pub(crate) struct GuestScan {
+/// What came of looking at some external jobs.
+pub(crate) struct ExternalJobScan {
     /// How many were looked at.
     pub(crate) count: usize,
     /// Those that may be asked for.
-    pub(crate) found: Vec<(Guest, GuestView)>,
+    pub(crate) found: Vec<(ExternalJob, ExternalJobView)>,
     /// The last one that was looked at, if there are more.
-    pub(crate) rest: Option<Guest>,
+    pub(crate) rest: Option<ExternalJob>,
 }
 
-impl GuestScan {
+impl ExternalJobScan {
     pub(crate) const NONE: Self = Self {
         count: 0,
         found: Vec::new(),
@@ -60,13 +60,13 @@ pub(crate) struct Measure {
 }
 
 impl Engine {
-    /// The guest with this id, unless a live job of ours has it. The host asks once it has found none that has ended.
-    pub(crate) fn guest(
+    /// The external job with this id, unless a live job of ours has it. The host asks once it has found none that has ended.
+    pub(crate) fn external_job(
         &self,
         now: Now,
         namespace: &Namespace,
         id: &JobId,
-    ) -> Option<Box<GuestView>> {
+    ) -> Option<Box<ExternalJobView>> {
         if self.find_job(namespace, id).is_some() {
             return None;
         }
@@ -77,16 +77,20 @@ impl Engine {
 
     /// A job of qless as a row says that it is, whatever has become of it since: for a host that has made this row
     /// durable. `None` if it has no job here.
-    pub fn guest_of_row(&self, namespace: &Namespace, row: &QlessJob) -> Option<GuestView> {
+    pub fn external_job_of_row(
+        &self,
+        namespace: &Namespace,
+        row: &QlessJob,
+    ) -> Option<ExternalJobView> {
         self.qless.job_of_row(namespace, row)
     }
 
-    /// Guests that may be asked for, from a place on; and from where to look on, if there may be more.
-    pub(crate) fn guests(
+    /// External jobs that may be asked for, from a place on; and from where to look on, if there may be more.
+    pub(crate) fn external_jobs(
         &self,
         now: Now,
         query: &JobQuery,
-    ) -> (Vec<(Guest, GuestView)>, Option<Guest>) {
+    ) -> (Vec<(ExternalJob, ExternalJobView)>, Option<ExternalJob>) {
         // None is in a graph or has labels.
         if query.graph.is_some() || query.label.is_some() {
             return (Vec::new(), None);
@@ -96,10 +100,10 @@ impl Engine {
             found: query.limit.clamp(1, limits::PAGE_JOBS_MAX + 1),
         };
         let (mut found, mut after) = (Vec::new(), None);
-        match &query.after_guest {
-            Some(Guest::Item { queue, id }) => after = Some((queue, id)),
-            Some(Guest::Qless(_)) | None => {
-                let looked = self.guests_of_qless(query, measure);
+        match &query.after_external_job {
+            Some(ExternalJob::Item { queue, id }) => after = Some((queue, id)),
+            Some(ExternalJob::Qless(_)) | None => {
+                let looked = self.external_jobs_of_qless(query, measure);
                 if looked.rest.is_some() {
                     return (looked.found, looked.rest);
                 }
@@ -109,21 +113,26 @@ impl Engine {
             }
         }
         let items = self.keys.jobs(now, query, after, measure);
-        found.extend(items.found.into_iter().filter_map(|(guest, mut view)| {
-            let namespace = &query.namespace;
-            let is_hidden = self.find_job(namespace, &view.record.id).is_some()
-                || self.qless.has_job(namespace, &view.record.id);
-            if is_hidden {
-                view.record.id = crate::keys::full_name(&guest)?;
-            }
-            Some((guest, view))
-        }));
+        found.extend(
+            items
+                .found
+                .into_iter()
+                .filter_map(|(external_job, mut view)| {
+                    let namespace = &query.namespace;
+                    let is_hidden = self.find_job(namespace, &view.record.id).is_some()
+                        || self.qless.has_job(namespace, &view.record.id);
+                    if is_hidden {
+                        view.record.id = crate::keys::full_name(&external_job)?;
+                    }
+                    Some((external_job, view))
+                }),
+        );
         (found, items.rest)
     }
 
-    fn guests_of_qless(&self, query: &JobQuery, measure: Measure) -> GuestScan {
-        let after = match &query.after_guest {
-            Some(Guest::Qless(jid)) => Some(jid),
+    fn external_jobs_of_qless(&self, query: &JobQuery, measure: Measure) -> ExternalJobScan {
+        let after = match &query.after_external_job {
+            Some(ExternalJob::Qless(jid)) => Some(jid),
             _ => None,
         };
         let mut looked = self.qless.jobs(query, after, measure);
@@ -132,8 +141,8 @@ impl Engine {
         looked
     }
 
-    /// Whether there is a guest with this id.
-    pub(crate) fn has_guest(&self, namespace: &Namespace, id: &JobId) -> bool {
+    /// Whether there is an external job with this id.
+    pub(crate) fn has_external_job(&self, namespace: &Namespace, id: &JobId) -> bool {
         self.qless.has_job(namespace, id) || self.keys.state(namespace, id).is_some()
     }
 
@@ -186,8 +195,8 @@ impl Engine {
         wrong_state(id, state, needed)
     }
 
-    /// The queue as the guests' parts know it, if any does.
-    pub(crate) fn queue_of_guests(
+    /// The queue as the external jobs' parts know it, if any does.
+    pub(crate) fn queue_of_external_jobs(
         &self,
         namespace: &Namespace,
         queue: &Queue,
@@ -199,14 +208,14 @@ impl Engine {
         Some(view)
     }
 
-    /// Adds what the guests' parts have in a queue of that name to the view of one of ours.
-    pub(crate) fn add_guests_to(&self, namespace: &Namespace, view: &mut QueueView) {
+    /// Adds what the external jobs' parts have in a queue of that name to the view of one of ours.
+    pub(crate) fn add_external_jobs_to(&self, namespace: &Namespace, view: &mut QueueView) {
         self.qless.add_to(namespace, view);
         self.keys.add_to(namespace, view);
     }
 
     /// How many namespaces have jobs of qless, or work queues of raw keys: where that is none, nobody is asked for them.
-    pub fn guest_namespaces(&self) -> usize {
+    pub fn external_job_namespaces(&self) -> usize {
         self.qless.namespaces().count() + self.keys.namespaces().count()
     }
 }

@@ -1,4 +1,4 @@
-//! Items of raw keys are shown among jobs, and guests of both kinds are listed, put back, removed or refused.
+//! Items of raw keys are shown among jobs, and external jobs of both kinds are listed, put back, removed or refused.
 
 #![allow(missing_docs, reason = "tests")]
 
@@ -11,11 +11,11 @@ use ganger_types::keys::{
 };
 use ganger_types::qless::{Generation, QlessReply, QlessRequest};
 use ganger_types::query::{JobQuery, Query};
-use ganger_types::reply::GuestView;
+use ganger_types::reply::ExternalJobView;
 use ganger_types::why::Reason;
 use ganger_types::{
-    Bytes, Command, Guest, JobId, JobKey, JobState, Namespace, Place, QlessCall, Queue, Reply,
-    Worker,
+    Bytes, Command, ExternalJob, JobId, JobKey, JobState, Namespace, PageCursor, QlessCall, Queue,
+    Reply, Worker,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -105,9 +105,9 @@ fn tended() -> World {
     world
 }
 
-fn find(world: &mut World, name: &str) -> Option<GuestView> {
-    match world.query(Query::Guest(Namespace::default(), id(name))) {
-        Reply::Guest(found) => found.map(|job| *job),
+fn find(world: &mut World, name: &str) -> Option<ExternalJobView> {
+    match world.query(Query::ExternalJob(Namespace::default(), id(name))) {
+        Reply::ExternalJob(found) => found.map(|job| *job),
         other => panic!("{other:?}"),
     }
 }
@@ -138,9 +138,9 @@ fn script(world: &mut World, words: &str) -> QlessReply {
     }
 }
 
-fn ids(world: &mut World, query: JobQuery) -> (Vec<String>, Option<Guest>) {
-    match world.query(Query::Guests(Box::new(query))) {
-        Reply::Guests(found, rest) => {
+fn ids(world: &mut World, query: JobQuery) -> (Vec<String>, Option<ExternalJob>) {
+    match world.query(Query::ExternalJobs(Box::new(query))) {
+        Reply::ExternalJobs(found, rest) => {
             let names = found.iter().map(|(_, job)| job.record.id.to_string());
             (names.collect(), rest)
         }
@@ -319,7 +319,7 @@ fn a_key_that_can_be_read_in_two_ways_is_one_item() {
 }
 
 #[test]
-fn guests_are_listed_page_by_page_and_by_what_is_asked_for() {
+fn external_jobs_are_listed_page_by_page_and_by_what_is_asked_for() {
     let mut world = tended();
     for jid in ["j1", "j2", "j3"] {
         script(
@@ -343,7 +343,7 @@ fn guests_are_listed_page_by_page_and_by_what_is_asked_for() {
         let (page, rest) = ids(&mut world, query.clone());
         pages.push(page);
         let Some(rest) = rest else { break };
-        query.go_on(Place::Guest(rest));
+        query.go_on(PageCursor::ExternalJob(rest));
     }
     pages.retain(|page| !page.is_empty());
     assert_eq!(pages, [["j1", "j2"], ["j3", "j4"], ["i1", "i2"]]);
