@@ -34,7 +34,7 @@ thread_local! {
 enum Sender {
     Anyone,
     Unknown,
-    PrefetchedRows,
+    Known,
 }
 
 /// A server without a network.
@@ -56,7 +56,7 @@ pub fn run(data: &[u8]) {
     let sender = match choice % 3 {
         0 => Sender::Anyone,
         1 => Sender::Unknown,
-        _ => Sender::PrefetchedRows,
+        _ => Sender::Known,
     };
     WORLD.with_borrow_mut(|world| {
         let current = world.get_or_insert_with(World::new);
@@ -176,7 +176,7 @@ impl Login for Sender {
         match self {
             Self::Anyone => Identity::unchecked(),
             Self::Unknown => Identity::Anonymous,
-            Self::PrefetchedRows => {
+            Self::Known => {
                 let grants = "worker@default".parse().expect("readable");
                 Identity::principal("known", grants, Proof::Certificate)
             }
