@@ -34,9 +34,7 @@ const PARTS: [Part; 3] = [
         packages: &[
             "ganger-dialect-quantumleap",
             "ganger-ngsi",
-            "ganger-ngsi-postgres",
             "ganger-ngsi-worker",
-            "ganger-telemetry",
             "tokio-postgres",
             "yaml-rust2",
         ],

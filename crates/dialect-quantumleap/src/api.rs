@@ -5,8 +5,8 @@ use std::sync::Arc;
 use axum::Router;
 use ganger_access::{Audit, Identity};
 use ganger_ngsi::environment::Environment;
+use ganger_ngsi::telemetry::Sampler;
 use ganger_shard::Handle;
-use ganger_telemetry::Sampler;
 use ganger_types::Namespace;
 use tokio::sync::Semaphore;
 
@@ -94,7 +94,7 @@ struct Inner {
 
 impl Api {
     fn new(shard: Handle, settings: Settings) -> Self {
-        let database = ganger_ngsi_postgres::Settings {
+        let database = ganger_ngsi::postgres::Settings {
             database: settings.environment.database.clone(),
             keep_raw: settings.environment.keep_raw,
             insert_bytes_max: settings.environment.insert_bytes_max,

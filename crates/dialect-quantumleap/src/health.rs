@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use axum::extract::State;
 use axum::response::Response;
-use ganger_ngsi_postgres::{Inserter, Settings};
+use ganger_ngsi::postgres::{Inserter, Settings};
 use http::{HeaderValue, StatusCode, header};
 use serde_json::json;
 use tokio::sync::Mutex;

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use ganger_ngsi_postgres::{Insert, InsertError, Inserted, Inserter, Settings};
+use ganger_ngsi::postgres::{Insert, InsertError, Inserted, Inserter, Settings};
 use tokio::sync::Semaphore;
 
 /// Sessions at once; further inserts wait for one, in the order in which they came.

@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::AsFd as _;
 
 use ganger_ngsi::environment::Environment;
-use ganger_ngsi_postgres::executor::execute;
+use ganger_ngsi::postgres::executor::execute;
 use rustix::process::{Signal, set_parent_process_death_signal};
 use tokio::net::unix::pipe;
 use tokio::signal::unix::{SignalKind, signal};

@@ -30,5 +30,5 @@ pub enum Error {
     },
     /// Samples cannot be written.
     #[error(transparent)]
-    Telemetry(#[from] ganger_telemetry::TelemetryError),
+    Telemetry(#[from] ganger_ngsi::telemetry::TelemetryError),
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use ganger_client::{Delivery, Releasing, Report, ReportResult};
 use ganger_ngsi::task::TASK_TYPE;
-use ganger_telemetry::{DURATION, Sampler};
+use ganger_ngsi::telemetry::{DURATION, Sampler};
 use ganger_worker::Reports;
 use tokio::task::JoinSet;
 

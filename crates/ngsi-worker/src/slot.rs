@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ganger_client::Held;
-use ganger_ngsi_postgres::protocol::{Outcome as Answered, Request, RequestedInsert};
+use ganger_ngsi::postgres::protocol::{Outcome as Answered, Request, RequestedInsert};
 use ganger_worker::{Reports, Shutdown};
 use serde_json::value::RawValue;
 use tokio::sync::{mpsc, watch};

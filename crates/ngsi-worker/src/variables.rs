@@ -2,7 +2,7 @@
 //! by everyone on the machine.
 
 use ganger_ngsi::environment::{Database, Environment};
-use ganger_ngsi_postgres::Settings;
+use ganger_ngsi::postgres::Settings;
 
 /// The variables, those of QuantumLeap, that say where a database is.
 pub fn variables(database: &Database) -> Vec<(String, String)> {

@@ -35,7 +35,7 @@ pub enum StartError {
     /// Samples cannot be written to their directory.
     #[cfg(feature = "quantumleap")]
     #[error(transparent)]
-    Telemetry(#[from] ganger_telemetry::TelemetryError),
+    Telemetry(#[from] ganger_ngsi::telemetry::TelemetryError),
     /// It would be open to others without being told so.
     #[error(
         "refusing to listen on {addr}: others could reach it, and {missing}; set what is missing (--tls-cert and --tls-key; --token-file, --access-file or --tls-client-ca), or listen on 127.0.0.1, or say --insecure if this network is yours alone"

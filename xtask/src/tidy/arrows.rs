@@ -20,18 +20,6 @@ const PURE: &[(&str, &[&str])] = &[
     ("types", &["bytes", "thiserror"]),
     ("qless", &["bytes", "hashbrown"]),
     (
-        "ngsi",
-        &[
-            "base64",
-            "jiff",
-            "serde",
-            "serde_json",
-            "sha2",
-            "thiserror",
-            "yaml-rust2",
-        ],
-    ),
-    (
         "engine",
         &[
             "bytes",
@@ -42,6 +30,40 @@ const PURE: &[(&str, &[&str])] = &[
             "thiserror",
         ],
     ),
+];
+
+/// A crate of which all modules are pure but some.
+struct MostlyPure {
+    name: &'static str,
+    /// What its pure modules may use of others' crates.
+    libraries: &'static [&'static str],
+    /// The modules that may use more.
+    others: &'static [&'static str],
+}
+
+const MOSTLY_PURE: &[MostlyPure] = &[MostlyPure {
+    name: "ngsi",
+    libraries: &[
+        "base64",
+        "jiff",
+        "serde",
+        "serde_json",
+        "sha2",
+        "thiserror",
+        "yaml-rust2",
+    ],
+    others: &["postgres", "telemetry"],
+}];
+
+/// What does I/O or reads a clock in the standard library.
+const IMPURE: &[&str] = &[
+    "std::env::",
+    "std::fs",
+    "std::net",
+    "std::process",
+    "std::thread",
+    "Instant::now",
+    "SystemTime",
 ];
 
 /// Each crate with the crates of ours that it may use.
@@ -72,6 +94,10 @@ pub(super) fn check(sources: &[Source], findings: &mut Findings) -> Result<()> {
             .iter()
             .filter(|dependency| dependency["kind"] != "dev")
             .filter_map(|dependency| dependency["name"].as_str());
+        let libraries: Vec<&str> = libraries.collect();
+        if let Some(mostly) = MOSTLY_PURE.iter().find(|mostly| mostly.name == short) {
+            check_modules(mostly, &libraries, sources, findings);
+        }
         let mut ours = BTreeSet::new();
         for library in libraries {
             match library.strip_prefix("ganger-") {
@@ -153,6 +179,41 @@ fn check_purity(from: &str, library: &str, findings: &mut Findings) {
     }
 }
 
+/// Looks for libraries that only other modules may use, and for I/O, in the pure modules of a crate.
+fn check_modules(
+    mostly: &MostlyPure,
+    libraries: &[&str],
+    sources: &[Source],
+    findings: &mut Findings,
+) {
+    let MostlyPure { name, others, .. } = mostly;
+    let forbidden = libraries
+        .iter()
+        .filter(|library| !mostly.libraries.contains(library))
+        .map(|library| format!("{}::", library.replace('-', "_")))
+        .chain(others.iter().map(|module| format!("crate::{module}::")))
+        .chain(IMPURE.iter().map(|&path| path.to_owned()));
+    let forbidden: Vec<String> = forbidden.collect();
+    let root = format!("crates/{name}/src/");
+    let products = sources.iter().filter(|it| it.is("rs") && !it.is_test());
+    for source in products {
+        let path = source.path.display().to_string();
+        let Some((_, inside)) = path.split_once(&root) else {
+            continue;
+        };
+        let module = inside.split(['/', '.']).next().unwrap_or_default();
+        if others.contains(&module) {
+            continue;
+        }
+        let text = source.product();
+        for found in forbidden.iter().filter(|path| text.contains(*path)) {
+            findings.error(format!(
+                "{path} is in a pure module of {name} and must not use {found}: only {others:?} may"
+            ));
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -186,6 +247,34 @@ mod tests {
         fewer[2].1 = &["store"];
         assert!(findings(&fewer)[0].contains("draws server -> tls"));
         assert!(findings(&right[..3])[0].contains("draws tls, which is no crate"));
+    }
+
+    #[test]
+    fn io_in_a_pure_module_is_found_and_in_another_is_not() {
+        let found = |path: &str, text: &str| {
+            let source = Source {
+                path: path.into(),
+                text: text.to_owned(),
+            };
+            let mut findings = Findings::default();
+            let libraries = ["serde_json", "tokio-postgres"];
+            check_modules(&MOSTLY_PURE[0], &libraries, &[source], &mut findings);
+            findings.errors.len()
+        };
+        let io = "use std::fs;\nuse tokio_postgres::Client;\nuse crate::telemetry::Sampler;\n";
+        assert_eq!(found("crates/ngsi/src/rows/ids.rs", io), 3);
+        assert_eq!(
+            found("crates/ngsi/src/time.rs", "use serde_json::Value;\n"),
+            0
+        );
+        for free in [
+            "crates/ngsi/src/postgres.rs",
+            "crates/ngsi/src/telemetry/sampler.rs",
+            "crates/ngsi/tests/postgres/once.rs",
+            "crates/worker/src/lib.rs",
+        ] {
+            assert_eq!(found(free, io), 0, "{free}");
+        }
     }
 
     #[test]

@@ -181,7 +181,7 @@ fn database(url: Option<&str>, otherwise: &Database) -> Result<Database, Failure
     let Some(url) = url else {
         return Ok(otherwise.clone());
     };
-    let named = ganger_ngsi_postgres::Settings::from_url(url)
+    let named = ganger_ngsi::postgres::Settings::from_url(url)
         .map_err(|error| Failure::usage(format!("--ngsi: {error}")))?;
     let mut database = named.database;
     if database.password.is_empty() {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::support::{face, face_with, room, settings};
 use ganger_access::{Identity, Proof};
-use ganger_telemetry::Sampler;
+use ganger_ngsi::telemetry::Sampler;
 use ganger_types::Namespace;
 use http::{Method, StatusCode};
 use serde_json::json;
@@ -166,7 +166,7 @@ async fn each_role_may_do_its_part() {
 #[tokio::test]
 async fn durations_of_requests_are_sampled_under_path_and_method() {
     let folder = tempfile::tempdir().expect("a folder");
-    let sampler = Sampler::open(folder.path(), ganger_telemetry::DURATION).expect("made");
+    let sampler = Sampler::open(folder.path(), ganger_ngsi::telemetry::DURATION).expect("made");
     let sampler = Arc::new(sampler);
     let mut settings = settings(&[]);
     settings.durations = Some(Arc::clone(&sampler));

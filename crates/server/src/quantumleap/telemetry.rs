@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ganger_telemetry::{DURATION, RUNTIME, Sampler, sample_runtime};
+use ganger_ngsi::telemetry::{DURATION, RUNTIME, Sampler, sample_runtime};
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 

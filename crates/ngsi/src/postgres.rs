@@ -5,13 +5,11 @@
 //! 1. `inserter`: what is tried, how often, and what becomes of each task of a batch;
 //! 2. `session`: the connection, made when it is needed and again when it broke;
 //! 3. `tables`: schemas, tables, columns and indexes that are missing are made, in transactions of their own;
-//! 4. `together`: one transaction for all tasks, one `COPY` for all rows that go into the same columns (`copy`);
-//! 5. `alone`: where that failed, a transaction per task, in which entities that do not fit are saved as JSON;
+//! 4. `insert_batch`: one transaction for all tasks, one `COPY` for all rows that go into the same columns (`copy`);
+//! 5. `insert_single`: where that failed, a transaction per task, in which entities that do not fit are saved as JSON;
 //! 6. `faults`: what an error means for the task, and the words in which it is shown.
 //!
 //! [`executor`] does this in a child process for a worker, which talks to it in [`protocol`]'s lines.
-
-#![forbid(unsafe_code)]
 
 mod copy;
 pub mod executor;
@@ -31,7 +29,7 @@ mod work;
 
 use std::time::Instant;
 
-use ganger_ngsi::task::Task;
+use crate::task::Task;
 
 pub use inserter::Inserter;
 pub use settings::{Settings, UrlError};

@@ -7,7 +7,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 
-use ganger_ngsi_postgres::{Insert, Inserter};
+use ganger_ngsi::postgres::{Insert, Inserter};
 
 use crate::support::{Ground, attribute, entity, insert, one, settings, task};
 

@@ -8,13 +8,13 @@
 
 use std::collections::{HashMap, HashSet};
 
-use ganger_ngsi::kinds::ColumnType;
-use ganger_ngsi::rows::{Column, Table, cut, quoted};
+use crate::kinds::ColumnType;
+use crate::rows::{Column, Table, cut, quoted};
 use serde_json::{Map, Value, json};
 
-use crate::faults::{Fault, Stage};
-use crate::locks;
-use crate::session::Session;
+use crate::postgres::faults::{Fault, Stage};
+use crate::postgres::locks;
+use crate::postgres::session::Session;
 
 /// The columns of every table, with their types.
 const STANDING: [(&str, &str); 6] = [

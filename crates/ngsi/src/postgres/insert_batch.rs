@@ -2,14 +2,14 @@
 
 use std::collections::{HashMap, HashSet};
 
-use ganger_ngsi::rows::{Column, Table};
+use crate::rows::{Column, Table};
 
-use crate::copy::{self, Manner};
-use crate::faults::{Fault, Stage};
-use crate::locks;
-use crate::session::Session;
-use crate::tables;
-use crate::work::{Work, member};
+use crate::postgres::copy::{self, Manner};
+use crate::postgres::faults::{Fault, Stage};
+use crate::postgres::locks;
+use crate::postgres::session::Session;
+use crate::postgres::tables;
+use crate::postgres::work::{Work, member};
 
 /// Inserts tasks. `in_doubt` says that an earlier transaction with them may have been committed.
 pub(crate) async fn insert(

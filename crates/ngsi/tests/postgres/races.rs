@@ -1,7 +1,7 @@
 //! Several inserters at once.
 
 use crate::support::{Ground, attribute, entity, insert, instance, settings, task};
-use ganger_ngsi_postgres::Inserter;
+use ganger_ngsi::postgres::Inserter;
 
 const INSERTERS: usize = 4;
 const ROUNDS: usize = 6;

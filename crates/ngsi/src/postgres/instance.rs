@@ -12,7 +12,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ganger_ngsi::environment::Database;
+use crate::environment::Database;
 use tempfile::TempDir;
 
 /// Where Debian keeps the versions of PostgreSQL, each in a directory with its number.

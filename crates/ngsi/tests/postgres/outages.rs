@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ganger_ngsi_postgres::{Insert, InsertError, Inserter};
+use ganger_ngsi::postgres::{Insert, InsertError, Inserter};
 use tokio_postgres::{Client, Config, NoTls};
 
 use crate::support::{

@@ -4,13 +4,13 @@ use std::error::Error as _;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use ganger_ngsi::environment::Database;
-use ganger_ngsi::python;
+use crate::environment::Database;
+use crate::python;
 use serde_json::{Map, Value};
 use tokio_postgres::Error;
 use tokio_postgres::error::{DbError, ErrorPosition};
 
-use crate::InsertError;
+use crate::postgres::InsertError;
 
 /// Errors after which a later attempt may go well, by SQLSTATE; besides them the classes 08 (connection) and 53 (no
 /// resources).

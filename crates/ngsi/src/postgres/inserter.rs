@@ -5,12 +5,12 @@ use std::time::Duration;
 use rustls::RootCertStore;
 use tokio::time::timeout;
 
-use crate::copy::Manner;
-use crate::faults::{Fault, Stage};
-use crate::session::{Connector, Session};
-use crate::tables::Known;
-use crate::work::Work;
-use crate::{Insert, InsertError, Inserted, Settings, insert_batch, insert_single};
+use crate::postgres::copy::Manner;
+use crate::postgres::faults::{Fault, Stage};
+use crate::postgres::session::{Connector, Session};
+use crate::postgres::tables::Known;
+use crate::postgres::work::Work;
+use crate::postgres::{Insert, InsertError, Inserted, Settings, insert_batch, insert_single};
 
 /// How long an attempt may take, as in QuantumLeap.
 const ATTEMPT_MAX: Duration = Duration::from_secs(180);

@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::pin::Pin;
 use std::time::Duration;
 
+use crate::environment::Database;
 use bytes::Bytes;
 use futures::{FutureExt as _, SinkExt as _};
-use ganger_ngsi::environment::Database;
 use rustls::RootCertStore;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -15,9 +15,9 @@ use tokio_postgres::types::ToSql;
 use tokio_postgres::{CancelToken, Client, Config, CopyInSink, NoTls, Row, Statement};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use crate::faults::{Fault, Stage};
-use crate::tables::Known;
-use crate::{locks, tls};
+use crate::postgres::faults::{Fault, Stage};
+use crate::postgres::tables::Known;
+use crate::postgres::{locks, tls};
 
 /// How long a session may take to come about.
 const CONNECT_MAX: Duration = Duration::from_secs(10);

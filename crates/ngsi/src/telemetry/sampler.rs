@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::error::TelemetryError;
+use crate::telemetry::error::TelemetryError;
 
 /// What gathers in memory before it is written.
 pub const BUFFER_BYTES_MAX: usize = 1 << 20;

@@ -1,6 +1,6 @@
 //! Where and how to insert, and the address of a database as a URL.
 
-use ganger_ngsi::environment::Database;
+use crate::environment::Database;
 use tokio_postgres::config::Host;
 
 /// Where and how to insert.

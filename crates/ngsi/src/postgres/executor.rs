@@ -4,11 +4,11 @@
 use std::io;
 use std::time::{Duration, Instant};
 
-use ganger_ngsi::task::Task;
+use crate::task::Task;
 use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader};
 
-use crate::protocol::{self, Answer, Outcome, Request, RequestedInsert};
-use crate::{Insert, InsertError, Inserted, Inserter, Settings};
+use crate::postgres::protocol::{self, Answer, Outcome, Request, RequestedInsert};
+use crate::postgres::{Insert, InsertError, Inserted, Inserter, Settings};
 
 /// Answers the requests that come in, one after the other, over one session with the database.
 ///

@@ -21,7 +21,7 @@ pub struct RequestedInsert {
     pub is_repeat: bool,
     /// For how many milliseconds from now on nobody else can be given the same task; `None` is forever.
     pub sole_for_ms: Option<u64>,
-    /// The queued document, as [`ganger_ngsi::task::Task::to_json`] made it.
+    /// The queued document, as [`crate::task::Task::to_json`] made it.
     pub input: Box<RawValue>,
 }
 

@@ -2,10 +2,10 @@
 
 use std::time::Instant;
 
-use ganger_ngsi::Entity;
-use ganger_ngsi::rows::{Group, Row, groups, instance_id};
+use crate::Entity;
+use crate::rows::{Group, Row, groups, instance_id};
 
-use crate::{Insert, InsertError, Inserted};
+use crate::postgres::{Insert, InsertError, Inserted};
 
 /// A task with its rows.
 #[derive(Debug)]

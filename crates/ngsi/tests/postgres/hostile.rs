@@ -1,7 +1,7 @@
 //! Names and sizes that nobody expects.
 
 use crate::support::{Ground, TI, attribute, entity, insert, one, settings, task, task_from};
-use ganger_ngsi_postgres::Inserter;
+use ganger_ngsi::postgres::Inserter;
 use serde_json::Value;
 
 /// A string as JSON has it.

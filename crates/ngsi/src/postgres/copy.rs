@@ -2,12 +2,12 @@
 
 use std::collections::HashMap;
 
-use ganger_ngsi::rows::{Column, Row, Table, quoted};
+use crate::rows::{Column, Row, Table, quoted};
 use serde_json::json;
 
-use crate::faults::Fault;
-use crate::session::Session;
-use crate::work::{Work, member};
+use crate::postgres::faults::Fault;
+use crate::postgres::session::Session;
+use crate::postgres::work::{Work, member};
 
 /// How rows are inserted.
 #[derive(Clone, Copy, Debug)]

@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use crate::error::TelemetryError;
-use crate::sampler::Sampler;
+use crate::telemetry::error::TelemetryError;
+use crate::telemetry::sampler::Sampler;
 
 /// Ticks a second in which Linux counts time for processes, where it does not say otherwise.
 const TICKS_USUAL: u64 = 100;
@@ -124,7 +124,7 @@ mod tests {
     #[test]
     fn a_process_gives_six_series() {
         let folder = tempfile::tempdir().expect("a folder");
-        let sampler = Sampler::open(folder.path(), crate::RUNTIME).expect("made");
+        let sampler = Sampler::open(folder.path(), crate::telemetry::RUNTIME).expect("made");
         sample_runtime(&sampler).expect("gathered");
         sampler.flush().expect("written");
         let mut files = fs::read_dir(folder.path()).expect("readable");

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::support::{Ground, TI, attribute, entity, insert, one, settings, task};
-use ganger_ngsi_postgres::Inserter;
+use ganger_ngsi::postgres::Inserter;
 
 fn number(id: &str, value: &str) -> String {
     entity(id, &attribute("x", "Number", value))

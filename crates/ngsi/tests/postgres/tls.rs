@@ -1,6 +1,6 @@
 //! Sessions over TLS.
 
-use ganger_ngsi_postgres::Inserter;
+use ganger_ngsi::postgres::Inserter;
 use rustls::RootCertStore;
 
 use crate::support::{attribute, entity, insert, one, own_instance, settings, task};

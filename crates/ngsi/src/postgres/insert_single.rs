@@ -1,15 +1,15 @@
 //! A transaction for one task, after it did not go well with all: a type of which an entity does not fit is saved as
 //! JSON instead, so that no value is lost.
 
-use ganger_ngsi::rows::{Group, Row, failed_batch_id};
+use crate::rows::{Group, Row, failed_batch_id};
 use serde_json::json;
 
-use crate::copy::{self, Line, Manner, Portion};
-use crate::faults::{Fault, Stage};
-use crate::insert_batch::{is_there, keys};
-use crate::session::Session;
-use crate::tables;
-use crate::work::{Work, member};
+use crate::postgres::copy::{self, Line, Manner, Portion};
+use crate::postgres::faults::{Fault, Stage};
+use crate::postgres::insert_batch::{is_there, keys};
+use crate::postgres::session::Session;
+use crate::postgres::tables;
+use crate::postgres::work::{Work, member};
 
 /// Takes back what follows it if that does not go well.
 const SAVEPOINT: &str = "savepoint part";

@@ -1,7 +1,7 @@
 //! The process that inserts for a worker, by its lines.
 
-use ganger_ngsi_postgres::executor::execute;
-use ganger_ngsi_postgres::protocol::{self, Answer, Outcome, Request, RequestedInsert};
+use ganger_ngsi::postgres::executor::execute;
+use ganger_ngsi::postgres::protocol::{self, Answer, Outcome, Request, RequestedInsert};
 use serde_json::value::RawValue;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 
@@ -74,7 +74,7 @@ async fn requests_are_answered_in_order_until_the_input_ends() {
 
 #[tokio::test]
 async fn a_line_that_is_no_request_ends_it() {
-    let settings = ganger_ngsi_postgres::Settings::from_url("postgres://nobody@localhost/none");
+    let settings = ganger_ngsi::postgres::Settings::from_url("postgres://nobody@localhost/none");
     let done = execute(
         settings.expect("it is whole"),
         &b"nonsense\n"[..],

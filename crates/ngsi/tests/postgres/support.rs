@@ -7,10 +7,10 @@ use std::sync::LazyLock;
 
 use ganger_ngsi::environment::Database;
 use ganger_ngsi::notification;
+use ganger_ngsi::postgres::instance::{Instance, missing};
+use ganger_ngsi::postgres::{Insert, InsertError, Inserted, Inserter, Settings};
 use ganger_ngsi::prepare::prepare;
 use ganger_ngsi::task::{Origin, Task};
-use ganger_ngsi_postgres::instance::{Instance, missing};
-use ganger_ngsi_postgres::{Insert, InsertError, Inserted, Inserter, Settings};
 use serde_json::Value;
 
 /// The database from which those with PostGIS are copied.
