@@ -6,6 +6,7 @@
 
 use axum::extract::{Request, State};
 use axum::response::Response;
+use ganger_ngsi::job::QUEUE;
 use ganger_shard::CallError;
 use ganger_types::limits::PAGE_JOBS_MAX;
 use ganger_types::query::{JobQuery, Query};
@@ -13,7 +14,7 @@ use ganger_types::{Command, JobRecord, Queue, QueueCounts, Rejection, Reply};
 use http::StatusCode;
 
 use crate::api::Api;
-use crate::job::{self, QUEUE, Status};
+use crate::job::{self, Status};
 use crate::list::{Jobs, now};
 use crate::problem::{Problem, json_line};
 use crate::selection::{Selection, every_task};

@@ -1,8 +1,7 @@
 //! A task as a job: its labels, its retries, how long it is kept, and how its status follows from the job's state.
 
-use std::time::Duration;
-
 use ganger_ngsi::environment::Environment;
+use ganger_ngsi::job::{BACKOFF_MAX, KIND, LEASE_EXPIRATIONS_MAX, QUEUE};
 use ganger_ngsi::labels;
 use ganger_ngsi::task::Origin;
 use ganger_types::command::NewJob;
@@ -11,16 +10,6 @@ use ganger_types::{
     Backoff, Bytes, JobId, JobRecord, JobState, JobStates, Kind, LabelKey, LabelValue, Queue,
     RetryPolicy, Timestamp,
 };
-
-/// The queue of the tasks.
-pub const QUEUE: &str = "quantumleap";
-/// Their kind.
-pub const KIND: &str = "ngsi-insert";
-
-/// Leases that may run out without counting against the retries; the next one fails the task.
-const LEASE_EXPIRATIONS_MAX: u32 = 3;
-/// The longest pause between two attempts.
-const BACKOFF_MAX: Duration = Duration::from_secs(10 * 365 * 86_400);
 
 /// The job of a task. `payload` is the task as a document.
 pub(crate) fn of_task(

@@ -27,4 +27,3 @@ mod show;
 
 pub use api::{Service, Settings};
 pub use authorization::{Operation, Peer};
-pub use job::{KIND, QUEUE};

@@ -4,11 +4,12 @@ use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use ganger_ngsi::job::QUEUE;
 use ganger_types::QueueCounts;
 
 use crate::api::Api;
 use crate::authorization::Operation;
-use crate::job::{QUEUE, Status};
+use crate::job::Status;
 
 /// Upper bounds of the buckets of durations, in seconds.
 const BOUNDS: [f64; 12] = [

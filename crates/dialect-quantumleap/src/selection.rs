@@ -1,6 +1,7 @@
 //! Which tasks a request means: its headers name tenant, path and correlation id, its query a status.
 
 use axum::extract::Query;
+use ganger_ngsi::job::QUEUE;
 use ganger_ngsi::python;
 use ganger_ngsi::task::Origin;
 use ganger_types::query::JobQuery;
@@ -9,7 +10,7 @@ use http::request::Parts;
 use serde_json::Value;
 
 use crate::headers;
-use crate::job::{self, QUEUE, Status};
+use crate::job::{self, Status};
 use crate::problem::Problem;
 
 const STATUS: &str = "taskStatus";

@@ -38,6 +38,6 @@ pub use entry::insert_for_parent;
 pub use error::Error;
 pub use ganger_worker::{Deliveries, Reports, Shutdown, shutdown_on_signals};
 pub use pool::{Summary, run, run_with};
-pub use settings::{KIND, Program, QUEUE, Settings, WORKERS_MAX};
+pub use settings::{Program, Settings, WORKERS_MAX};
 pub use source::{Insight, Standing};
 pub use variables::variables;

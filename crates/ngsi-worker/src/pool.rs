@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ganger_client::{Client, Delivery, Held, TakeFrom, TakeMode, WorkEvent, WorkOptions};
+use ganger_ngsi::job::KIND;
 use ganger_worker::{Deliveries, Reports, Shutdown, make_name};
 use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinError, JoinSet};
@@ -14,7 +15,6 @@ use crate::metrics::Metrics;
 use crate::outcome::{CountedEnd, Outcome};
 use crate::reporter::Reporter;
 use crate::sample::sample_queue;
-use crate::settings::KIND;
 use crate::slot::{self, Batches, Ended, PoolContext, WorkerEvent};
 use crate::source::{Insight, Server};
 use crate::waiting::{BATCH_TASKS_MAX, Task, Waiting};

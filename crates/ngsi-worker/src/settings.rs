@@ -6,11 +6,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use ganger_client::{Options, ShardId};
+use ganger_ngsi::job::QUEUE;
 
-/// Where notifications are queued, unless somebody says otherwise.
-pub const QUEUE: &str = "quantumleap";
-/// The kind of the jobs that this worker runs.
-pub const KIND: &str = "ngsi-insert";
 /// Workers in a pool at most. Each is a process, and a session of the database.
 pub const WORKERS_MAX: usize = 1_024;
 

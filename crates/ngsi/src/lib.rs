@@ -21,6 +21,7 @@ mod any_json;
 pub mod environment;
 pub mod geo;
 mod hexadecimal;
+pub mod job;
 mod json;
 pub mod kinds;
 pub mod labels;

@@ -7,7 +7,8 @@ use std::path::PathBuf;
 use clap::Args;
 use ganger_client::ShardId;
 use ganger_ngsi::environment::{self, Database, Environment};
-use ganger_ngsi_worker::{Error, Program, QUEUE, Settings, WORKERS_MAX, variables};
+use ganger_ngsi::job::QUEUE;
+use ganger_ngsi_worker::{Error, Program, Settings, WORKERS_MAX, variables};
 
 use crate::command::worker::{DEFAULT_LOG, start_log};
 use crate::context::{Context, remark};

@@ -17,8 +17,9 @@ use ganger_client::{
     Answer, Delivery, Error, Failing, Held, JobState, LeaseToken, Lost, Releasing, Report,
     ReportResult, WorkEvent,
 };
+use ganger_ngsi::job::KIND;
 use ganger_ngsi_worker::{
-    Deliveries, Error as PoolError, Insight, KIND, Program, Reports, Settings, Shutdown, Standing,
+    Deliveries, Error as PoolError, Insight, Program, Reports, Settings, Shutdown, Standing,
     Summary, run_with,
 };
 use tokio::sync::{Notify, mpsc, watch};

@@ -7,9 +7,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use flate2::read::ZlibDecoder;
 use ganger_client::{Backoff, KeepFor, NewJob, RetryPolicy};
+use ganger_ngsi::job::{BACKOFF_MAX, KIND, LEASE_EXPIRATIONS_MAX, QUEUE};
 use ganger_ngsi::labels;
 use ganger_ngsi::task::{Origin, Task};
-use ganger_ngsi_worker::{KIND, QUEUE};
 use ganger_types::limits::{MESSAGE_BYTES_MAX, RETRIES_MAX};
 use serde_json::Value as Json;
 
@@ -34,10 +34,6 @@ const FUNCTION: &str = "run_action";
 const CLASS: &str = "InsertAction";
 /// Seconds before a retry if the job does not say it.
 const PAUSE: u64 = 20;
-/// The longest pause between two attempts.
-const BACKOFF_MAX: Duration = Duration::from_secs(10 * 365 * 86_400);
-/// Leases that may run out without counting against the retries.
-const LEASE_EXPIRATIONS_MAX: u32 = 3;
 /// QuantumLeap's own defaults: seconds for which a task that succeeded, and one that failed, is kept.
 const KEEP_SUCCEEDED: u64 = 86_400;
 const KEEP_FAILED: u64 = 604_800;
