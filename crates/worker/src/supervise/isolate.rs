@@ -73,7 +73,8 @@ pub(super) fn from_readers() {
     let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
 }
 
-/// The session of a process, of this one if none is named; 0 if its leader is outside of the pid namespace.
+/// The session of a process, of this one if none is named; 0 if its leader is outside of the pid namespace, which
+/// rustix's call cannot give.
 pub(super) fn session_of(process: Option<Pid>) -> Option<i32> {
     let number = process.map_or(0, |pid| pid.as_raw_nonzero().get());
     // SAFETY: a system call on a number.

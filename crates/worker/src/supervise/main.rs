@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process_group, set_child_subreaper};
 
 use super::order::{Message, ORDER_BYTES_MAX, Order, RUN, SWEEP, Step, TERMINATE};
@@ -64,7 +65,7 @@ fn serve() -> io::Result<()> {
 fn wait_for(socket: BorrowedFd<'_>, ends: BorrowedFd<'_>) -> io::Result<(bool, bool)> {
     let mut polled = [socket, ends].map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
     match poll(&mut polled, None) {
-        Ok(_) | Err(rustix::io::Errno::INTR) => {}
+        Ok(_) | Err(Errno::INTR) => {}
         Err(error) => return Err(error.into()),
     }
     let [has_word, has_ended] = polled.map(|one| !one.revents().is_empty());
@@ -133,10 +134,9 @@ fn start(
     stack: &mut Stack,
     scope: Option<&OwnedFd>,
 ) -> Result<Pid, NotStarted> {
-    let failed = |step, errno| NotStarted { step, errno };
-    let order = Order::decode(order).ok_or(failed(Step::Process, libc::EINVAL))?;
-    let pid = spawn(&order, files, stack, scope)?;
-    Pid::from_raw(pid).ok_or(failed(Step::Process, libc::ESRCH))
+    let unreadable = || NotStarted::of(Step::Process, Errno::INVAL);
+    let order = Order::decode(order).ok_or_else(unreadable)?;
+    spawn(&order, files, stack, scope)
 }
 
 /// Fills the low descriptors, so that what arrives is above those a program is given.

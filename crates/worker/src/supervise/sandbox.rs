@@ -2,123 +2,70 @@
 //!
 //! Made with Landlock, which needs no rights. Network is not restricted here. Kernels without Landlock refuse to
 //! start a sandboxed program rather than start it unprotected.
-#![expect(unsafe_code, reason = "Landlock has no safe interface")]
 
+use std::error::Error;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
-use std::ptr;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-/// Accesses that write: everything of Landlock's third version that changes the file system, but for devices.
-const WRITES: u64 = (1 << 1)   // write a file
-    | (1 << 4) | (1 << 5)      // remove a directory, a file
-    | (1 << 6)                 // make a character device
-    | (1 << 7) | (1 << 8)      // make a directory, a file
-    | (1 << 9) | (1 << 10)     // make a socket, a pipe
-    | (1 << 11) | (1 << 12)    // make a block device, a symbolic link
-    | (1 << 13)                // move between directories
-    | (1 << 14); // cut a file
+use landlock::{
+    AccessFs, BitFlags, CompatLevel, Compatible, PathBeneath, Ruleset, RulesetAttr, RulesetCreated,
+    RulesetCreatedAttr, RulesetError, Scope, make_bitflags,
+};
+use rustix::io::Errno;
 
-/// The rules that apply to files as well as directories: writing and cutting.
-const FILE_WRITES: u64 = (1 << 1) | (1 << 14);
-
-#[repr(C)]
-struct Ruleset {
-    handled_access_fs: u64,
+/// Accesses that write: everything of Landlock's third version that changes the file system.
+fn writes() -> BitFlags<AccessFs> {
+    AccessFs::from_write(landlock::ABI::V3)
 }
-
-/// As Landlock's sixth version has it.
-#[repr(C)]
-struct ScopedRuleset {
-    handled_access_fs: u64,
-    handled_access_net: u64,
-    scoped: u64,
-}
-
-/// Signals go to processes under the same rules only.
-const SCOPE_SIGNAL: u64 = 1 << 1;
-
-#[repr(C, packed)]
-struct PathBeneath {
-    allowed_access: u64,
-    parent_fd: i32,
-}
-
-const RULE_PATH_BENEATH: u32 = 1;
 
 /// Makes rules that allow writing below `directory`, and to the null device.
-pub(super) fn rules(directory: RawFd) -> io::Result<OwnedFd> {
-    let ruleset = Ruleset {
-        handled_access_fs: WRITES,
-    };
-    // SAFETY: passes a struct of its own and its size.
-    let made = unsafe {
-        libc::syscall(
-            libc::SYS_landlock_create_ruleset,
-            &raw const ruleset,
-            size_of::<Ruleset>(),
-            0_u32,
-        )
-    };
-    let made = RawFd::try_from(made)
-        .ok()
-        .filter(|fd| *fd >= 0)
-        .ok_or_else(io::Error::last_os_error)?;
-    // SAFETY: the call made it, and nobody else knows it.
-    let made = unsafe { OwnedFd::from_raw_fd(made) };
-    allow(&made, directory, WRITES)?;
+pub(super) fn rules(directory: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     let null = std::fs::OpenOptions::new().write(true).open("/dev/null")?;
-    allow(&made, null.as_raw_fd(), FILE_WRITES)?;
-    Ok(made)
+    let of_file = make_bitflags!(AccessFs::{WriteFile | Truncate});
+    strict()
+        .handle_access(writes())
+        .and_then(Ruleset::create)
+        .and_then(|made| made.add_rule(PathBeneath::new(directory, writes())))
+        .and_then(|made| made.add_rule(PathBeneath::new(null.as_fd(), of_file)))
+        .map_err(|error| system_error(&error))
+        .and_then(descriptor)
 }
 
 /// Makes rules that keep a process's signals, and those of its descendants, among themselves. `None` before Linux 6.12,
 /// and where Landlock is turned off.
 pub(super) fn scope() -> Option<OwnedFd> {
-    let ruleset = ScopedRuleset {
-        handled_access_fs: 0,
-        handled_access_net: 0,
-        scoped: SCOPE_SIGNAL,
-    };
-    // SAFETY: passes a struct of its own and its size.
-    let made = unsafe {
-        libc::syscall(
-            libc::SYS_landlock_create_ruleset,
-            &raw const ruleset,
-            size_of::<ScopedRuleset>(),
-            0_u32,
-        )
-    };
-    let made = RawFd::try_from(made).ok().filter(|fd| *fd >= 0)?;
-    // SAFETY: the call made it, and nobody else knows it.
-    Some(unsafe { OwnedFd::from_raw_fd(made) })
+    let made = strict().scope(Scope::Signal).and_then(Ruleset::create);
+    made.ok().and_then(|made| descriptor(made).ok())
 }
 
-fn allow(ruleset: &OwnedFd, place: RawFd, allowed_access: u64) -> io::Result<()> {
-    let rule = PathBeneath {
-        allowed_access,
-        parent_fd: place,
-    };
-    // SAFETY: passes a struct of its own.
-    let added = unsafe {
-        let rule = ptr::from_ref(&rule);
-        libc::syscall(
-            libc::SYS_landlock_add_rule,
-            ruleset.as_raw_fd(),
-            RULE_PATH_BENEATH,
-            rule,
-            0_u32,
-        )
-    };
-    if added < 0 {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok(())
-    }
+/// Rules that fail where the kernel lacks a part of them.
+fn strict() -> Ruleset {
+    Ruleset::default().set_compatibility(CompatLevel::HardRequirement)
 }
 
-/// Binds this process to the rules, for good. Called between clone and exec.
-pub(super) fn enter(rules: RawFd) -> Option<()> {
+fn descriptor(made: RulesetCreated) -> io::Result<OwnedFd> {
+    Option::from(made).ok_or_else(|| Errno::OPNOTSUPP.into())
+}
+
+/// The system's error behind one of the library; "not supported" if the library found that the kernel lacks a part.
+fn system_error(error: &RulesetError) -> io::Error {
+    let mut causes = std::iter::successors(error.source(), |&cause| cause.source());
+    causes
+        .find_map(|cause| cause.downcast_ref::<io::Error>()?.raw_os_error())
+        .map_or_else(|| Errno::OPNOTSUPP.into(), io::Error::from_raw_os_error)
+}
+
+/// Binds this process to the rules, for good. Called between clone and exec, where the bare call is all that may be made.
+#[expect(
+    unsafe_code,
+    reason = "the library's call takes the rules away from their owner"
+)]
+pub(super) fn enter(rules: BorrowedFd<'_>) -> rustix::io::Result<()> {
     // SAFETY: a system call on numbers.
-    let entered = unsafe { libc::syscall(libc::SYS_landlock_restrict_self, rules, 0_u32) };
-    (entered >= 0).then_some(())
+    let entered =
+        unsafe { libc::syscall(libc::SYS_landlock_restrict_self, rules.as_raw_fd(), 0_u32) };
+    if entered < 0 {
+        return Err(super::spawn::last_errno());
+    }
+    Ok(())
 }

@@ -8,9 +8,23 @@
     reason = "a process must be prepared between clone and exec"
 )]
 
-use std::ffi::{CStr, c_char, c_int, c_ulong, c_void};
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::io;
+use std::mem::ManuallyDrop;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
+
+use rustix::fs::{fstat, stat};
+use rustix::io::{Errno, dup2};
+use rustix::process::{
+    Pid, Resource, Rlimit, Signal, WaitOptions, fchdir, getpid, getppid, getrlimit,
+    set_parent_process_death_signal, setpgid, setrlimit, waitpid,
+};
+use rustix::thread::{set_no_new_privs, set_thread_groups, set_thread_res_gid, set_thread_res_uid};
+use rustix::{
+    io::Result as Done,
+    process::{Gid, Uid},
+};
 
 use super::order::{Limits, Order, Step, User};
 use super::sandbox;
@@ -32,13 +46,13 @@ struct Plan<'a> {
     order: &'a Order,
     arguments: [*const c_char; 2],
     environment: Vec<*const c_char>,
-    program: RawFd,
-    directory: RawFd,
-    standard: [RawFd; 4],
-    sandbox: Option<RawFd>,
-    scope: Option<RawFd>,
-    parent: libc::pid_t,
-    failure: Option<(Step, i32)>,
+    program: BorrowedFd<'a>,
+    directory: BorrowedFd<'a>,
+    standard: [BorrowedFd<'a>; 4],
+    sandbox: Option<BorrowedFd<'a>>,
+    scope: Option<BorrowedFd<'a>>,
+    parent: Pid,
+    failure: Option<(Step, Errno)>,
 }
 
 /// The stack of a process that shares the supervisor's memory, kept for the next one.
@@ -58,21 +72,18 @@ pub(super) fn spawn(
     files: &[OwnedFd],
     stack: &mut Stack,
     scope: Option<&OwnedFd>,
-) -> Result<i32, NotStarted> {
-    let files: Vec<RawFd> = files.iter().map(AsRawFd::as_raw_fd).collect();
+) -> Result<Pid, NotStarted> {
+    let files: Vec<BorrowedFd<'_>> = files.iter().map(AsFd::as_fd).collect();
     let &[program, directory, a, b, c, d] = files.as_slice() else {
-        return Err(NotStarted {
-            step: Step::Process,
-            errno: libc::EBADF,
-        });
+        return Err(NotStarted::of(Step::Process, Errno::BADF));
     };
     let sandbox = order
         .is_sandboxed
         .then(|| sandbox::rules(directory))
         .transpose();
-    let sandbox = sandbox.map_err(|error| NotStarted {
-        step: Step::Sandbox,
-        errno: error.raw_os_error().unwrap_or(libc::EINVAL),
+    let sandbox = sandbox.map_err(|error| {
+        let errno = Errno::from_io_error(&error).unwrap_or(Errno::INVAL);
+        NotStarted::of(Step::Sandbox, errno)
     })?;
     let ends = order.environment.iter().map(|text| text.as_ptr());
     let mut plan = Plan {
@@ -82,165 +93,153 @@ pub(super) fn spawn(
         program,
         directory,
         standard: [a, b, c, d],
-        sandbox: sandbox.as_ref().map(AsRawFd::as_raw_fd),
-        scope: scope.filter(|_| order.is_confined).map(AsRawFd::as_raw_fd),
-        // SAFETY: always succeeds.
-        parent: unsafe { libc::getpid() },
+        sandbox: sandbox.as_ref().map(AsFd::as_fd),
+        scope: scope.filter(|_| order.is_confined).map(AsFd::as_fd),
+        parent: getpid(),
         failure: None,
     };
     clone(&mut plan, stack)
 }
 
-fn clone(plan: &mut Plan<'_>, stack: &mut Stack) -> Result<i32, NotStarted> {
+impl NotStarted {
+    pub(super) fn of(step: Step, errno: Errno) -> Self {
+        let errno = errno.raw_os_error();
+        Self { step, errno }
+    }
+}
+
+fn clone(plan: &mut Plan<'_>, stack: &mut Stack) -> Result<Pid, NotStarted> {
     let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
     let top = stack.0.as_mut_ptr_range().end;
     // SAFETY: `child` runs on `stack` while this thread sleeps, and both outlive it: CLONE_VFORK returns only once
     // the child has executed the program or ended.
     let pid = unsafe { libc::clone(child, top.cast(), flags, ptr::from_mut(plan).cast()) };
-    if pid < 0 {
-        return Err(NotStarted {
-            step: Step::Process,
-            errno: errno(),
-        });
-    }
+    let pid =
+        Pid::from_raw(pid.max(0)).ok_or_else(|| NotStarted::of(Step::Process, last_errno()))?;
     let Some((step, errno)) = plan.failure else {
         return Ok(pid);
     };
-    // SAFETY: takes the number of our own child, which has ended.
-    unsafe { libc::waitpid(pid, ptr::null_mut(), 0) };
-    Err(NotStarted { step, errno })
+    // The number of our own child, which has ended.
+    let _ = waitpid(Some(pid), WaitOptions::empty());
+    Err(NotStarted::of(step, errno))
 }
 
 extern "C" fn child(plan: *mut c_void) -> c_int {
     // SAFETY: `clone` passes a live plan that nobody else touches while the parent sleeps.
     let plan = unsafe { &mut *plan.cast::<Plan<'_>>() };
-    let Err(step) = become_program(plan);
-    plan.failure = Some((step, errno()));
+    let Err(failure) = become_program(plan);
+    plan.failure = Some(failure);
     // SAFETY: ends this process without running anything of the parent's.
     unsafe { libc::_exit(127) }
 }
 
-fn become_program(plan: &Plan<'_>) -> Result<std::convert::Infallible, Step> {
-    surroundings(plan).ok_or(Step::Surroundings)?;
-    limits(&plan.order.limits).ok_or(Step::Limits)?;
+fn become_program(plan: &Plan<'_>) -> Result<std::convert::Infallible, (Step, Errno)> {
+    let at = |step: Step| move |errno: Errno| (step, errno);
+    surroundings(plan).map_err(at(Step::Surroundings))?;
+    limits(&plan.order.limits).map_err(at(Step::Limits))?;
     if let Some(user) = plan.order.user {
-        change_user(user).ok_or(Step::User)?;
+        change_user(user).map_err(at(Step::User))?;
     }
     // Asked for after the user has changed, since that forgets it.
-    die_with(plan.parent).ok_or(Step::Surroundings)?;
-    no_new_privileges().ok_or(Step::Sandbox)?;
+    die_with(plan.parent).map_err(at(Step::Surroundings))?;
+    set_no_new_privs(true).map_err(at(Step::Sandbox))?;
     if let Some(rules) = plan.sandbox {
-        sandbox::enter(rules).ok_or(Step::Sandbox)?;
+        sandbox::enter(rules).map_err(at(Step::Sandbox))?;
     }
     if let Some(scope) = plan.scope {
         // A program may run under sixteen sets of rules at most; without this one it is watched all the same.
         let _ = sandbox::enter(scope);
     }
-    signals().ok_or(Step::Surroundings)?;
-    execute(plan);
-    Err(Step::Execute)
+    signals().map_err(at(Step::Surroundings))?;
+    Err((Step::Execute, execute(plan)))
 }
 
-/// `Some` if a system call went well.
-fn ok(result: c_int) -> Option<()> {
-    (result >= 0).then_some(())
-}
-
-fn surroundings(plan: &Plan<'_>) -> Option<()> {
-    // SAFETY: system calls on numbers only. The sources are all at RESERVED or above, so no target overwrites one.
+fn surroundings(plan: &Plan<'_>) -> Done<()> {
+    // Its own group, by which it is ended; the session is the supervisor's, which has no terminal.
+    setpgid(None, None)?;
+    for (target, source) in (0..).zip(plan.standard) {
+        put(source, target)?;
+    }
+    let mut first = SCRIPT;
+    if plan.order.is_script {
+        put(plan.program, SCRIPT)?;
+        first += 1;
+    }
+    // Whatever else is open closes itself at exec. Old kernels lack the call, but all of ours is marked already.
+    // SAFETY: a system call on numbers.
     unsafe {
-        // Its own group, by which it is ended; the session is the supervisor's, which has no terminal.
-        ok(libc::setpgid(0, 0))?;
-        for (target, source) in (0..).zip(plan.standard) {
-            ok(libc::dup2(source, target))?;
-        }
-        if plan.order.is_script {
-            ok(libc::dup2(plan.program, SCRIPT))?;
-        }
-        let first: c_int = if plan.order.is_script {
-            SCRIPT + 1
-        } else {
-            SCRIPT
-        };
-        // Whatever else is open closes itself at exec. Old kernels lack the call, but all of ours is marked already.
         libc::syscall(
             libc::SYS_close_range,
             first,
             c_int::MAX,
             libc::CLOSE_RANGE_CLOEXEC,
         );
-        ok(libc::fchdir(plan.directory))
     }
+    fchdir(plan.directory)
 }
 
-fn limits(limits: &Limits) -> Option<()> {
+/// Opens what `source` is under the number `target` as well.
+fn put(source: BorrowedFd<'_>, target: RawFd) -> Done<()> {
+    // SAFETY: numbers below RESERVED are nobody's: the sources are all above. It is not closed here.
+    let mut target = ManuallyDrop::new(unsafe { OwnedFd::from_raw_fd(target) });
+    dup2(source, &mut target)
+}
+
+fn limits(limits: &Limits) -> Done<()> {
     // CPU time warns with SIGXCPU, and kills 5 s later.
-    set_limit(libc::RLIMIT_CPU, limits.cpu_seconds, 5)?;
-    set_limit(libc::RLIMIT_AS, limits.memory_bytes, 0)?;
-    set_limit(libc::RLIMIT_NPROC, limits.processes, 0)?;
-    set_limit(libc::RLIMIT_NOFILE, limits.open_files, 0)?;
-    set_limit(libc::RLIMIT_FSIZE, limits.file_bytes, 0)
+    set_limit(Resource::Cpu, limits.cpu_seconds, 5)?;
+    set_limit(Resource::As, limits.memory_bytes, 0)?;
+    set_limit(Resource::Nproc, limits.processes, 0)?;
+    set_limit(Resource::Nofile, limits.open_files, 0)?;
+    set_limit(Resource::Fsize, limits.file_bytes, 0)
 }
 
-fn set_limit(resource: libc::__rlimit_resource_t, limit: Option<u64>, slack: u64) -> Option<()> {
+fn set_limit(resource: Resource, limit: Option<u64>, slack: u64) -> Done<()> {
     let Some(limit) = limit else {
-        return Some(());
+        return Ok(());
     };
-    let mut old = libc::rlimit {
-        rlim_cur: 0,
-        rlim_max: 0,
+    // What the worker itself may not do, its program may not either.
+    let most = getrlimit(resource).maximum.unwrap_or(u64::MAX);
+    let new = Rlimit {
+        current: Some(limit.min(most)),
+        maximum: Some(limit.saturating_add(slack).min(most)),
     };
-    // SAFETY: both calls read or write one `rlimit`.
-    unsafe {
-        ok(libc::getrlimit(resource, &raw mut old))?;
-        // What the worker itself may not do, its program may not either.
-        let new = libc::rlimit {
-            rlim_cur: limit.min(old.rlim_max),
-            rlim_max: limit.saturating_add(slack).min(old.rlim_max),
-        };
-        ok(libc::setrlimit(resource, &raw const new))
-    }
+    setrlimit(resource, new)
 }
 
-fn change_user(user: User) -> Option<()> {
-    // The bare calls: the C library's would try to change every thread of the process it believes to be in.
-    // SAFETY: system calls on numbers; the empty list of groups has no element to read.
-    unsafe {
-        let none = ptr::null::<libc::gid_t>();
-        (libc::syscall(libc::SYS_setgroups, 0, none) >= 0).then_some(())?;
-        (libc::syscall(libc::SYS_setresgid, user.gid, user.gid, user.gid) >= 0).then_some(())?;
-        (libc::syscall(libc::SYS_setresuid, user.uid, user.uid, user.uid) >= 0).then_some(())
+/// Changes this thread's user with the bare calls: the C library's would try to change every thread of the process it
+/// believes to be in.
+fn change_user(user: User) -> Done<()> {
+    let User { uid, gid } = user;
+    if uid == u32::MAX || gid == u32::MAX {
+        // To the kernel that means "leave it as it is", which may be root.
+        return Err(Errno::INVAL);
     }
+    let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(gid));
+    set_thread_groups(&[])?;
+    set_thread_res_gid(gid, gid, gid)?;
+    set_thread_res_uid(uid, uid, uid)
 }
 
 /// The program is killed when the supervisor dies, also if it has died just now.
-fn die_with(parent: libc::pid_t) -> Option<()> {
-    let signal = c_ulong::try_from(libc::SIGKILL).ok()?;
-    // SAFETY: system calls on numbers.
-    unsafe {
-        ok(libc::prctl(libc::PR_SET_PDEATHSIG, signal))?;
-        (libc::getppid() == parent).then_some(())
+fn die_with(parent: Pid) -> Done<()> {
+    set_parent_process_death_signal(Some(Signal::KILL))?;
+    if getppid() == Some(parent) {
+        Ok(())
+    } else {
+        Err(Errno::SRCH)
     }
-}
-
-fn no_new_privileges() -> Option<()> {
-    let (one, zero): (c_ulong, c_ulong) = (1, 0);
-    // SAFETY: a system call on numbers.
-    ok(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, one, zero, zero, zero) })
 }
 
 /// No signal is blocked for a new program. None is ignored either: the supervisor ignores none.
-fn signals() -> Option<()> {
+fn signals() -> Done<()> {
     // SAFETY: fills and applies a set of its own; the mask is this process's alone.
-    unsafe {
+    let set = unsafe {
         let mut none: libc::sigset_t = std::mem::zeroed();
         libc::sigemptyset(&raw mut none);
-        ok(libc::sigprocmask(
-            libc::SIG_SETMASK,
-            &raw const none,
-            ptr::null_mut(),
-        ))
-    }
+        libc::sigprocmask(libc::SIG_SETMASK, &raw const none, ptr::null_mut())
+    };
+    if set < 0 { Err(last_errno()) } else { Ok(()) }
 }
 
 /// Executes what was opened and checked. A binary is executed by its descriptor, whatever its path names by now.
@@ -249,8 +248,8 @@ fn signals() -> Option<()> {
 /// it is started by its path if that names the file that was checked, for the user that it runs as; otherwise by its
 /// descriptor, which works where the path cannot be searched. Between this look and the interpreter's the file could be
 /// exchanged by somebody who may write to the folder of the programs, and who might as well have put another program
-/// there before. A set-user-id bit has no effect on what is executed here.
-fn execute(plan: &Plan<'_>) {
+/// there before. A set-user-id bit has no effect on what is executed here. Gives why it was not executed.
+fn execute(plan: &Plan<'_>) -> Errno {
     let empty: &CStr = c"";
     if plan.order.is_script && is_at_its_path(plan) {
         // SAFETY: as below; the descriptor is this process's own.
@@ -262,12 +261,12 @@ fn execute(plan: &Plan<'_>) {
                 plan.environment.as_ptr(),
             );
         }
-        return;
+        return last_errno();
     }
     let program = if plan.order.is_script {
         SCRIPT
     } else {
-        plan.program
+        plan.program.as_raw_fd()
     };
     // SAFETY: both lists end with a null pointer and point at strings of the order, which is alive.
     unsafe {
@@ -280,21 +279,17 @@ fn execute(plan: &Plan<'_>) {
             libc::AT_EMPTY_PATH,
         );
     }
+    last_errno()
 }
 
 /// Whether the program's path names the file that was opened.
 fn is_at_its_path(plan: &Plan<'_>) -> bool {
-    // SAFETY: both calls fill a struct of their own; the path ends with a NUL.
-    unsafe {
-        let mut opened: libc::stat = std::mem::zeroed();
-        let mut named: libc::stat = std::mem::zeroed();
-        libc::fstat(SCRIPT, &raw mut opened) == 0
-            && libc::stat(plan.order.name.as_ptr(), &raw mut named) == 0
-            && (opened.st_dev, opened.st_ino) == (named.st_dev, named.st_ino)
-    }
+    let (opened, named) = (fstat(plan.program), stat(plan.order.name.as_c_str()));
+    let identity = |of: rustix::fs::Stat| (of.st_dev, of.st_ino);
+    matches!((opened, named), (Ok(opened), Ok(named)) if identity(opened) == identity(named))
 }
 
-fn errno() -> i32 {
-    // SAFETY: the C library gives the place of this thread's number, which the sleeping parent shares.
-    unsafe { *libc::__errno_location() }
+/// Why the C library's last call failed. Makes no call of its own and takes no memory.
+pub(super) fn last_errno() -> Errno {
+    Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::INVAL)
 }
