@@ -24,6 +24,7 @@ pub mod reference;
 pub mod rejection;
 pub mod reply;
 pub mod schedule;
+pub mod size;
 pub mod span;
 pub mod states;
 pub mod statistics;

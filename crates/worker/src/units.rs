@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use ganger_types::span::read_span;
+use ganger_types::{size::read_size, span::read_span};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
-/// A number of bytes: a whole number with `B`, `KiB`, `MiB`, `GiB`, `kB`, `MB`, `GB`, or none of them.
+/// A number of bytes in the form that all of ganger reads: `512MiB`, `10MB`, or a plain number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Bytes(pub(crate) u64);
 
@@ -23,17 +23,8 @@ enum NumberOrText {
 
 impl<'de> Deserialize<'de> for Bytes {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        const UNITS: [(&str, u64); 8] = [
-            ("", 1),
-            ("B", 1),
-            ("KiB", 1 << 10),
-            ("MiB", 1 << 20),
-            ("GiB", 1 << 30),
-            ("kB", 1_000),
-            ("MB", 1_000_000),
-            ("GB", 1_000_000_000),
-        ];
-        scaled(from, &UNITS, "a size such as \"512MiB\"").map(Self)
+        let text = text(from, "a size such as \"512MiB\"")?;
+        read_size(&text).map(Self).map_err(D::Error::custom)
     }
 }
 
@@ -53,25 +44,6 @@ fn text<'de, D: Deserializer<'de>>(from: D, wanted: &str) -> Result<String, D::E
             "expected {wanted}, or a whole number"
         ))),
     }
-}
-
-fn scaled<'de, D: Deserializer<'de>>(
-    from: D,
-    units: &[(&str, u64)],
-    wanted: &str,
-) -> Result<u64, D::Error> {
-    let bad = || D::Error::custom(format!("expected {wanted}, or a whole number"));
-    let text = text(from, wanted)?;
-    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-    let (number, unit) = text.split_at(digits);
-    let number: u64 = number.parse().map_err(|_| bad())?;
-    let scale = units
-        .iter()
-        .find(|(name, _)| *name == unit.trim())
-        .map(|(_, scale)| *scale);
-    scale
-        .and_then(|scale| number.checked_mul(scale))
-        .ok_or_else(bad)
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ganger_router::Topology;
 use ganger_types::ShardId;
-use ganger_types::span::read_span;
+use ganger_types::{size::read_size, span::read_span};
 
 use crate::config::{Config, Limits, LogFormat};
 use crate::secret::Secret;
@@ -436,26 +436,15 @@ fn count<T: FromStr + PartialOrd + From<u16>>(value: &str, into: &mut T) -> Resu
     Ok(())
 }
 
-/// A number of bytes with an optional unit.
+/// A number of bytes above 0, in the form that all of ganger reads: `65536`, `64KiB`, `8MiB`.
 fn bytes(value: &str) -> Result<usize, String> {
-    let wanted =
-        || format!("must be a number of bytes such as 65536, 64KiB or 8MiB, not {value:?}");
-    let digits = value
-        .find(|c: char| !c.is_ascii_digit())
-        .unwrap_or(value.len());
-    let (number, unit) = value.split_at(digits);
-    let scale = match unit.trim() {
-        "" | "B" => 1,
-        "KiB" => 1 << 10,
-        "MiB" => 1 << 20,
-        "GiB" => 1 << 30,
-        _ => return Err(wanted()),
-    };
-    let number: usize = number.parse().map_err(|_| wanted())?;
-    number
-        .checked_mul(scale)
+    read_size(value)
+        .ok()
+        .and_then(|bytes| usize::try_from(bytes).ok())
         .filter(|bytes| *bytes > 0)
-        .ok_or_else(wanted)
+        .ok_or_else(|| {
+            format!("must be a number of bytes such as 65536, 64KiB or 8MiB, not {value:?}")
+        })
 }
 
 /// A duration above 0, in the form that all of ganger reads: `500ms`, `30s`, `1h30m`, or a number of seconds.
