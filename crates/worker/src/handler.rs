@@ -21,7 +21,7 @@ use serde::Deserialize;
 
 use crate::Error;
 use crate::supervise::{Limits, User};
-use crate::units::{Bytes, Seconds};
+use crate::units::{Account, Bytes, Seconds};
 
 /// How a kind's program meets its jobs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -194,8 +194,8 @@ struct Written {
     result_bytes_max: Option<Bytes>,
     log_bytes_max: Option<Bytes>,
     grace: Option<Seconds>,
-    uid: Option<u32>,
-    gid: Option<u32>,
+    uid: Option<Account>,
+    gid: Option<Account>,
     sandbox: Option<bool>,
     may_signal: Option<bool>,
     idle_for: Option<Seconds>,
@@ -205,7 +205,7 @@ impl Written {
     fn over(self, base: &Handler) -> Handler {
         let time = |own: Option<Seconds>| own.map(|Seconds(time)| time);
         let bytes = |own: Option<Bytes>| own.map(|Bytes(count)| count);
-        let own_user = self.uid.map(|uid| (uid, self.gid.unwrap_or(uid)));
+        let own_user = self.uid.map(|uid| (uid.0, self.gid.unwrap_or(uid).0));
         Handler {
             mode: self.mode.unwrap_or(base.mode),
             wall_time: time(self.wall_time).or(base.wall_time),
@@ -252,5 +252,10 @@ mod tests {
         );
         assert!(Handlers::parse("[handler.x]\nmemory = \"lots\"\n").is_err());
         assert!(Handlers::parse("[handler.x]\ngrace = \"-1s\"\n").is_err());
+        for (uid, gid) in [(u32::MAX, 1), (1, u32::MAX)] {
+            let text = format!("[handler.x]\nuid = {uid}\ngid = {gid}\n");
+            let error = Handlers::parse(&text).expect_err("it would leave the user as it is");
+            assert!(error.contains("at most 4294967294"), "{error}");
+        }
     }
 }

@@ -14,6 +14,10 @@ pub(crate) struct Bytes(pub(crate) u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Seconds(pub(crate) Duration);
 
+/// The number of a user or a group. The highest one means "leave it as it is" to the kernel, which may be root.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Account(pub(crate) u32);
+
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum NumberOrText {
@@ -32,6 +36,19 @@ impl<'de> Deserialize<'de> for Seconds {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let text = text(from, "a duration such as \"30s\"")?;
         read_span(&text).map(Self).map_err(D::Error::custom)
+    }
+}
+
+impl<'de> Deserialize<'de> for Account {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        match u32::deserialize(from)? {
+            u32::MAX => Err(D::Error::custom(format!(
+                "{} stands for no user or group: write a number of at most {}",
+                u32::MAX,
+                u32::MAX - 1
+            ))),
+            number => Ok(Self(number)),
+        }
     }
 }
 
