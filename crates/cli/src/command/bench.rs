@@ -1,56 +1,15 @@
 //! `ganger bench`: how fast a server is, beside a bare log on the same disk in the same run.
 
-mod caller;
-mod enqueue;
-mod flow;
-mod http;
-mod latency;
-mod lives;
-mod load;
-mod log;
-mod report;
-mod servers;
-mod shards;
-mod target;
-
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
+use ganger_bench::{Bench, Error, Face, Kind, Plan};
 
 use crate::context::{Context, remark};
 use crate::document::span::read_span;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::show::bytes;
-
-use load::{Face, Load};
-use report::{LatencyRow, LifeRow, Report, Row};
-use target::Target;
-
-/// Connections of the loads on one face that ask for the best.
-const CONNECTIONS: usize = 8;
-
-/// Jobs in one enqueue, delivery and report of all loads but full lives.
-const BATCH: usize = 100;
-
-/// What can be measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Kind {
-    /// Enqueue, lease, complete, all at once, beside a bare log.
-    Lives,
-    /// Enqueueing alone, in batches of 100 over 8 connections.
-    Enqueue,
-    /// Taking and completing 200,000 jobs that wait, in batches of 100 over 8 connections.
-    Take,
-    /// Two producers and four consumers, in batches of 100.
-    Mix,
-    /// From enqueue to start with an idle worker, at --rates.
-    Latency,
-    /// As mix, on an empty queue and above a million jobs that wait.
-    Deep,
-    /// Several shards, in one process and as servers of their own: lives, graphs over 8 of them, messages, cancelling.
-    Shards,
-}
 
 /// Measures full lives (enqueue, lease, complete) per second, enqueueing and taking by themselves, a
 /// steady flow, and the time from an enqueue to the start of the job, through gRPC and over HTTP.
@@ -109,101 +68,51 @@ pub(crate) struct BenchArgs {
 
 pub(crate) async fn run(context: &Context, args: BenchArgs) -> Outcome {
     check(&args)?;
-    let target = Target::start(context, &args).await?;
-    let mut report = Report::new(&args, &target);
+    let plan = plan(context, args).await?;
+    let bench = Bench::start(plan).await?;
     if !context.is_json() {
-        context.line(report.heading())?;
+        context.line(bench.heading())?;
     }
-    if args.loads.contains(&Kind::Lives) {
-        measure_lives(&target, &args, &mut report).await?;
-    }
-    if args.loads.contains(&Kind::Shards) {
-        report.shards = shards::measure(&target, args.payload, args.time).await?;
-    }
-    let by_face = |kind: &&Kind| !matches!(kind, Kind::Lives | Kind::Shards);
-    for &kind in args.loads.iter().filter(by_face) {
-        for &face in &args.faces {
-            remark(format!("measuring {}: {kind:?}", face.name()).to_lowercase());
-            measure(&target, &args, kind, face, &mut report).await?;
-        }
-    }
-    if context.is_json() {
-        context.json(&report.json())?;
-    } else {
-        context.line(report.text())?;
-    }
+    let report = bench.run(remark).await?;
+    context.either(&report.json(), report.text())?;
     Ok(Exit::Done)
 }
 
-/// Each face beside the other and the bare log, in the same ten seconds.
-async fn measure_lives(
-    target: &Target,
-    args: &BenchArgs,
-    report: &mut Report,
-) -> Result<(), Failure> {
-    for &batch in &args.batches {
-        for &connections in &args.connections {
-            remark(format!(
-                "measuring lives: {connections} connections, batches of {batch}"
-            ));
-            let bare = log::measure(target.dir(), batch, args.payload, args.time)?;
-            for &face in &args.faces {
-                let measured =
-                    lives::measure(target, face, connections, batch, args.payload, args.time)
-                        .await?;
-                report.lives.push(LifeRow {
-                    face,
-                    connections,
-                    batch,
-                    measured,
-                    bare,
-                });
-            }
-        }
-    }
-    Ok(())
+async fn plan(context: &Context, args: BenchArgs) -> Result<Plan, Failure> {
+    let attach = if args.attach {
+        context.client().await?;
+        Some(context.options()?)
+    } else {
+        None
+    };
+    Ok(Plan {
+        loads: args.loads,
+        faces: args.faces,
+        connections: args.connections,
+        batches: args.batches,
+        rates: args.rates,
+        time: args.time,
+        payload: args.payload,
+        dir: args.dir,
+        program: std::env::current_exe()?,
+        attach,
+        server_pid: args.server_pid,
+    })
 }
 
-async fn measure(
-    target: &Target,
-    args: &BenchArgs,
-    kind: Kind,
-    face: Face,
-    report: &mut Report,
-) -> Result<(), Failure> {
-    let (payload, time) = (args.payload, args.time);
-    match kind {
-        Kind::Lives | Kind::Shards => {}
-        Kind::Enqueue => {
-            let load = Load::new(face, "enqueue", BATCH, payload, 0);
-            let measured = enqueue::measure(target, &load, CONNECTIONS, time).await?;
-            report.rows.push(Row::new("enqueue", face, measured));
-        }
-        Kind::Take => {
-            let measured = flow::take(target, face, payload).await?;
-            report.rows.push(Row::new("take", face, measured));
-        }
-        Kind::Mix => {
-            let measured = flow::mix(target, face, payload, time).await?;
-            report.rows.push(Row::new("mix", face, measured));
-        }
-        Kind::Deep => {
-            let depth = flow::depth(target, face, payload, time).await?;
-            report.rows.push(Row::new("mix_empty", face, depth.empty));
-            report.rows.push(Row::new("mix_deep", face, depth.deep));
-        }
-        Kind::Latency => {
-            for &rate in &args.rates {
-                let latency = latency::measure(target, face, rate, payload, time).await?;
-                report.latency.push(LatencyRow {
-                    face,
-                    rate,
-                    latency,
-                });
-            }
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        let message = error.to_string();
+        match error {
+            Error::Client(error) => error.into(),
+            Error::File { path, error } => Self::file(&path, &error),
+            Error::Io(error) => error.into(),
+            Error::NotPlainHttp(_) => Self::usage(message),
+            Error::BadReply(_) => Self::new(Exit::Unreachable, "bad_reply", message),
+            Error::Refused(_) => Self::new(Exit::Refused, "refused", message),
+            Error::Failed(_) => Self::failed(message),
         }
     }
-    Ok(())
 }
 
 fn check(args: &BenchArgs) -> Result<(), Failure> {
@@ -240,18 +149,4 @@ fn check(args: &BenchArgs) -> Result<(), Failure> {
         return Err(Failure::usage("--time must be at least 100ms"));
     }
     Ok(())
-}
-
-/// A payload of so many bytes that is a JSON string if it can be.
-fn payload(size: usize) -> ganger_client::Bytes {
-    if size < 2 {
-        return vec![b'7'; size].into();
-    }
-    format!("\"{}\"", "x".repeat(size - 2)).into()
-}
-
-/// Events in a time as a rate.
-fn rate(count: u64, time: Duration) -> f64 {
-    let count = u32::try_from(count).unwrap_or(u32::MAX);
-    f64::from(count) / time.as_secs_f64()
 }

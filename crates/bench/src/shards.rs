@@ -7,12 +7,11 @@ use ganger_client::{Client, Dependency, Edge, NewJob};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
-use crate::command::bench::load::{self, Face, Load};
-use crate::command::bench::report::ShardsRow;
-use crate::command::bench::servers::Servers;
-use crate::command::bench::target::Target;
-use crate::context::remark;
-use crate::exit::Failure;
+use crate::lives::BATCHES_AHEAD;
+use crate::report::ShardsRow;
+use crate::servers::Servers;
+use crate::target::Target;
+use crate::{Error, Load, streams};
 
 /// Shards of one process whose full lives are counted.
 const IN_ONE: [usize; 3] = [1, 2, 4];
@@ -20,8 +19,6 @@ const IN_ONE: [usize; 3] = [1, 2, 4];
 const CONNECTIONS: usize = 16;
 /// Jobs in one enqueue, delivery and report.
 const BATCH: usize = 64;
-/// Batches of each connection that may be enqueued and not completed.
-const BATCHES_AHEAD: usize = 4;
 
 /// The graph: layers of jobs, each waiting for two of the layer before.
 const SERVERS: usize = 8;
@@ -46,16 +43,16 @@ const DONE_WITHIN: Duration = Duration::from_secs(300);
 const QUEUE: &str = "bench";
 
 /// All of it, a row each.
-pub(super) async fn measure(
+pub(crate) async fn measure(
     target: &Target,
     payload_bytes: usize,
     time: Duration,
-) -> Result<Vec<ShardsRow>, Failure> {
-    let dir = target.dir();
+    remark: impl Fn(String),
+) -> Result<Vec<ShardsRow>, Error> {
     let mut rows = Vec::new();
     for shards in IN_ONE {
         remark(format!("measuring lives: {shards} shards in one process"));
-        let servers = Servers::in_one(dir, "lives", shards).await?;
+        let servers = Servers::in_one(target, "lives", shards).await?;
         rows.push(lives(&servers, payload_bytes, time).await?);
     }
     for (name, what, kills, crosses) in [
@@ -79,14 +76,14 @@ pub(super) async fn measure(
         ),
     ] {
         remark(format!("measuring {what}"));
-        let mut servers = Servers::of_their_own(dir, name, SERVERS).await?;
+        let mut servers = Servers::of_their_own(target, name, SERVERS).await?;
         rows.push(graph(&mut servers, what, kills, crosses).await?);
     }
     rows.push(edges(&rows));
-    remark("measuring messages between two servers");
-    rows.push(messages(Servers::of_their_own(dir, "messages", 2).await?).await?);
-    remark("measuring cancelling");
-    rows.push(cancel(&Servers::in_one(dir, "cancel", CANCEL_SHARDS).await?).await?);
+    remark("measuring messages between two servers".to_owned());
+    rows.push(messages(Servers::of_their_own(target, "messages", 2).await?).await?);
+    remark("measuring cancelling".to_owned());
+    rows.push(cancel(&Servers::in_one(target, "cancel", CANCEL_SHARDS).await?).await?);
     Ok(rows)
 }
 
@@ -99,17 +96,17 @@ async fn lives(
     servers: &Servers,
     payload_bytes: usize,
     time: Duration,
-) -> Result<ShardsRow, Failure> {
+) -> Result<ShardsRow, Error> {
     let each = CONNECTIONS / servers.shards();
     let mut tasks = JoinSet::new();
     let mut loads = Vec::new();
     for place in 0..servers.shards() {
         let ahead = each * BATCH * BATCHES_AHEAD;
-        let load = Load::on(QUEUE.to_owned(), Face::Grpc, BATCH, payload_bytes, ahead);
+        let load = Load::new(QUEUE.to_owned(), BATCH, payload_bytes, ahead);
         for number in 0..each {
             let client = servers.client(place)?;
-            tasks.spawn(load::produce(client.clone(), Arc::clone(&load)));
-            tasks.spawn(load::consume(client, number, Arc::clone(&load)));
+            tasks.spawn(streams::produce(client.clone(), Arc::clone(&load)));
+            tasks.spawn(streams::consume(client, number, Arc::clone(&load)));
         }
         loads.push(load);
     }
@@ -163,17 +160,17 @@ fn member(place: usize) -> Dependency {
 fn workers(
     servers: &Servers,
     places: impl Iterator<Item = usize>,
-) -> Result<JoinSet<Result<(), Failure>>, Failure> {
+) -> Result<JoinSet<Result<(), Error>>, Error> {
     let mut workers = JoinSet::new();
     for place in places {
-        let load = Load::on(QUEUE.to_owned(), Face::Grpc, BATCH, 0, 0);
-        workers.spawn(load::consume(servers.client(place)?, place, load));
+        let load = Load::new(QUEUE.to_owned(), BATCH, 0, 0);
+        workers.spawn(streams::consume(servers.client(place)?, place, load));
     }
     Ok(workers)
 }
 
 /// Waits until so few jobs of a shard are live.
-async fn until_live(client: &Client, left: u64) -> Result<(), Failure> {
+async fn until_live(client: &Client, left: u64) -> Result<(), Error> {
     let begun = Instant::now();
     loop {
         // A server that is away is asked again by the client itself.
@@ -184,13 +181,13 @@ async fn until_live(client: &Client, left: u64) -> Result<(), Failure> {
         }
         if begun.elapsed() > DONE_WITHIN {
             let words = format!("{live} jobs of a shard are live after {DONE_WITHIN:?}");
-            return Err(Failure::failed(words));
+            return Err(Error::failed(words));
         }
         sleep(LOOK_EVERY).await;
     }
 }
 
-async fn until_all_ended(servers: &Servers) -> Result<(), Failure> {
+async fn until_all_ended(servers: &Servers) -> Result<(), Error> {
     for place in 0..servers.shards() {
         until_live(&servers.client(place)?, 0).await?;
     }
@@ -203,7 +200,7 @@ async fn graph(
     what: &str,
     kills: bool,
     crosses: bool,
-) -> Result<ShardsRow, Failure> {
+) -> Result<ShardsRow, Error> {
     let mut workers = workers(servers, 0..SERVERS)?;
     let (begun, cpu) = (Instant::now(), servers.cpu());
     let submitter = servers.client(0)?;
@@ -255,7 +252,7 @@ fn edges(rows: &[ShardsRow]) -> ShardsRow {
 }
 
 /// Messages that wait for a server which was away, from when it is back until it has them on disk.
-async fn messages(mut servers: Servers) -> Result<ShardsRow, Failure> {
+async fn messages(mut servers: Servers) -> Result<ShardsRow, Error> {
     let mut jobs = Vec::with_capacity(2 * MESSAGES);
     for place in 0..2 * MESSAGES {
         let mut job = NewJob::new("bench").queue(QUEUE);
@@ -289,13 +286,13 @@ async fn messages(mut servers: Servers) -> Result<ShardsRow, Failure> {
     })
 }
 
-async fn confirmed(client: &Client) -> Result<u64, Failure> {
+async fn confirmed(client: &Client) -> Result<u64, Error> {
     let (_, peers) = client.peers().await?;
     Ok(peers.iter().map(|peer| peer.confirmed).sum())
 }
 
 /// Waits until nothing waits for other shards.
-async fn until_told(client: &Client) -> Result<(), Failure> {
+async fn until_told(client: &Client) -> Result<(), Error> {
     let begun = Instant::now();
     loop {
         let (_, peers) = client.peers().await?;
@@ -303,14 +300,14 @@ async fn until_told(client: &Client) -> Result<(), Failure> {
             return Ok(());
         }
         if begun.elapsed() > DONE_WITHIN {
-            return Err(Failure::failed("messages still wait"));
+            return Err(Error::failed("messages still wait"));
         }
         sleep(LOOK_EVERY).await;
     }
 }
 
 /// A binary tree over all shards, cancelled as a whole: from the call until no member is live.
-async fn cancel(servers: &Servers) -> Result<ShardsRow, Failure> {
+async fn cancel(servers: &Servers) -> Result<ShardsRow, Error> {
     let mut jobs = Vec::with_capacity(MEMBERS);
     for place in 0..MEMBERS {
         let mut job = NewJob::new("bench").queue(QUEUE);
@@ -324,7 +321,7 @@ async fn cancel(servers: &Servers) -> Result<ShardsRow, Failure> {
     let accepted = client.submit_graph(jobs, None).await?;
     let graph = accepted
         .graph
-        .ok_or_else(|| Failure::failed("a graph without a name"))?;
+        .ok_or_else(|| Error::failed("a graph without a name"))?;
     let (begun, cpu) = (Instant::now(), servers.cpu());
     client.cancel_graph(&graph, "measured").await?;
     until_all_ended(servers).await?;

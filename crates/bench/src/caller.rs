@@ -1,18 +1,22 @@
 //! Jobs through the HTTP face: enqueue many, lease many, complete many, each a call.
 
 use std::fmt::Write as _;
+use std::time::Duration;
 
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use serde::Deserialize;
 
-use crate::command::bench::http::Http;
-use crate::command::bench::target::Target;
-use crate::exit::Failure;
+use crate::http::Http;
+use crate::target::Target;
+use crate::{Error, Link, Load, Peer, Used};
 
 const JSON: &str = "application/json";
 
 /// One connection and the leases it holds.
-pub(super) struct Caller {
+struct Caller {
     http: Http,
+    queue: String,
     /// The enqueue, whole: its path, type and body.
     enqueue: (&'static str, &'static str, String),
     lease: String,
@@ -50,43 +54,26 @@ struct Reported {
 }
 
 impl Caller {
-    /// A connection that enqueues so many at a time, and takes so many at a time, waiting for them as told.
-    pub(super) async fn connect(
-        target: &Target,
-        queue: &str,
-        batch: usize,
-        payload: &[u8],
-        wait: &str,
-    ) -> Result<Self, Failure> {
+    /// A connection whose takes wait up to `wait` for jobs.
+    async fn connect(target: &Target, load: &Load, wait: Duration) -> Result<Self, Error> {
+        let (queue, batch, wait) = (&load.queue, load.batch, wait.as_secs());
         let lease = format!(
-            "{{\"worker\":\"bench\",\"queues\":[{{\"queue\":\"{queue}\"}}],\"max\":{batch},\"wait\":\"{wait}\"}}"
+            "{{\"worker\":\"bench\",\"queues\":[{{\"queue\":\"{queue}\"}}],\"max\":{batch},\"wait\":\"{wait}s\"}}"
         );
         let mut caller = Self {
-            http: Http::connect(target.options()).await?,
+            http: target.http().await?,
+            queue: queue.clone(),
             enqueue: Default::default(),
             lease,
             batch,
             reports: String::new(),
             held: 0,
         };
-        caller.prepare(queue, payload);
+        caller.prepare(load.payload());
         Ok(caller)
     }
 
-    /// Makes the body of the enqueues to come.
-    pub(super) fn prepare(&mut self, queue: &str, payload: &[u8]) {
-        let payload = String::from_utf8_lossy(payload);
-        let job = format!("{{\"kind\":\"bench\",\"queue\":\"{queue}\",\"payload\":{payload}}}\n");
-        self.enqueue = if self.batch == 1 {
-            ("/api/v1/jobs", JSON, job)
-        } else {
-            let path = "/api/v1/jobs/batch?answers=errors";
-            (path, "application/x-ndjson", job.repeat(self.batch))
-        };
-    }
-
-    /// Enqueues a batch; it is durable then.
-    pub(super) async fn enqueue(&mut self) -> Result<(), Failure> {
+    async fn send(&mut self) -> Result<(), Error> {
         let (path, content_type, body) = &self.enqueue;
         let answer = self.http.post(path, content_type, body.as_bytes()).await?;
         if self.batch == 1 {
@@ -95,7 +82,7 @@ impl Caller {
         let last = answer.trim_ascii_end().rsplit(|byte| *byte == b'\n').next();
         let accepted: Accepted = read(last.unwrap_or_default())?;
         if accepted.accepted != self.batch {
-            return Err(Failure::failed(format!(
+            return Err(Error::failed(format!(
                 "{} of {} jobs of a batch were taken",
                 accepted.accepted, self.batch
             )));
@@ -103,13 +90,7 @@ impl Caller {
         Ok(())
     }
 
-    /// Takes up to a batch; how many.
-    pub(super) async fn lease(&mut self) -> Result<usize, Failure> {
-        self.lease_with(|_| ()).await
-    }
-
-    /// Likewise, showing each payload.
-    pub(super) async fn lease_with(&mut self, mut see: impl FnMut(&str)) -> Result<usize, Failure> {
+    async fn lease(&mut self, see: &mut (dyn FnMut(&[u8]) + Send)) -> Result<(), Error> {
         let answer = self
             .http
             .post("/api/v1/leases", JSON, self.lease.as_bytes())
@@ -118,7 +99,7 @@ impl Caller {
         self.held = deliveries.jobs.len();
         self.reports.clear();
         for job in deliveries.jobs {
-            see(job.payload.map_or("", |payload| payload.get()));
+            see(job.payload.map_or(b"", |payload| payload.get().as_bytes()));
             if !self.reports.is_empty() {
                 self.reports.push(',');
             }
@@ -129,11 +110,10 @@ impl Caller {
                 "{{\"job\":\"{id}\",\"token\":\"{token}\",\"result\":null}}"
             );
         }
-        Ok(self.held)
+        Ok(())
     }
 
-    /// Completes what was leased last; it is durable then.
-    pub(super) async fn complete(&mut self) -> Result<usize, Failure> {
+    async fn report(&mut self) -> Result<usize, Error> {
         let held = std::mem::take(&mut self.held);
         let body = match held {
             0 => return Ok(0),
@@ -148,18 +128,62 @@ impl Caller {
             let reported: Vec<Reported> = read(answer)?;
             let refused = reported.iter().filter(|one| one.error.is_some()).count();
             if refused > 0 {
-                return Err(Failure::failed(format!(
-                    "{refused} completions were refused"
-                )));
+                return Err(Error::failed(format!("{refused} completions were refused")));
             }
         }
         Ok(held)
     }
 }
 
-fn read<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, Failure> {
+impl Link for Caller {
+    fn prepare(&mut self, payload: &[u8]) {
+        let (queue, payload) = (&self.queue, String::from_utf8_lossy(payload));
+        let job = format!("{{\"kind\":\"bench\",\"queue\":\"{queue}\",\"payload\":{payload}}}\n");
+        self.enqueue = if self.batch == 1 {
+            ("/api/v1/jobs", JSON, job)
+        } else {
+            let path = "/api/v1/jobs/batch?answers=errors";
+            (path, "application/x-ndjson", job.repeat(self.batch))
+        };
+    }
+
+    fn enqueue(&mut self) -> BoxFuture<'_, Result<(), Error>> {
+        self.send().boxed()
+    }
+
+    fn take<'a>(
+        &'a mut self,
+        see: &'a mut (dyn FnMut(&[u8]) + Send),
+    ) -> BoxFuture<'a, Result<(), Error>> {
+        self.lease(see).boxed()
+    }
+
+    fn complete(&mut self) -> BoxFuture<'_, Result<usize, Error>> {
+        self.report().boxed()
+    }
+}
+
+impl Peer for &Target {
+    fn connect<'a>(
+        &'a self,
+        load: &'a Load,
+        wait: Duration,
+    ) -> BoxFuture<'a, Result<Box<dyn Link>, Error>> {
+        async move {
+            let link: Box<dyn Link> = Box::new(Caller::connect(self, load, wait).await?);
+            Ok(link)
+        }
+        .boxed()
+    }
+
+    fn used(&self) -> BoxFuture<'_, Used> {
+        Target::used(self).boxed()
+    }
+}
+
+fn read<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, Error> {
     serde_json::from_slice(bytes).map_err(|error| {
         let said = String::from_utf8_lossy(bytes);
-        Failure::failed(format!("an answer cannot be read: {error}: {said}"))
+        Error::failed(format!("an answer cannot be read: {error}: {said}"))
     })
 }

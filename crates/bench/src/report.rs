@@ -2,32 +2,30 @@
 
 use serde_json::{Value, json};
 
-use crate::command::bench::BenchArgs;
-use crate::command::bench::flow::DEEP;
-use crate::command::bench::latency::Latency;
-use crate::command::bench::lives::Measured;
-use crate::command::bench::load::Face;
-use crate::command::bench::target::Target;
+use crate::flow::DEEP;
+use crate::latency::Latency;
+use crate::target::Target;
+use crate::{Face, Measured, Plan};
 
 /// One measurement of full lives.
-pub(super) struct LifeRow {
-    pub(super) face: Face,
-    pub(super) connections: usize,
-    pub(super) batch: usize,
-    pub(super) measured: Measured,
+pub(crate) struct LifeRow {
+    pub(crate) face: Face,
+    pub(crate) connections: usize,
+    pub(crate) batch: usize,
+    pub(crate) measured: Measured,
     /// What the bare log made of the same batch.
-    pub(super) bare: f64,
+    pub(crate) bare: f64,
 }
 
 /// Another load through one face.
-pub(super) struct Row {
+pub(crate) struct Row {
     load: &'static str,
     face: Face,
     measured: Measured,
 }
 
 impl Row {
-    pub(super) fn new(load: &'static str, face: Face, measured: Measured) -> Self {
+    pub(crate) fn new(load: &'static str, face: Face, measured: Measured) -> Self {
         Self {
             load,
             face,
@@ -37,21 +35,21 @@ impl Row {
 }
 
 /// The time from enqueue to start at so many jobs a second.
-pub(super) struct LatencyRow {
-    pub(super) face: Face,
-    pub(super) rate: u32,
-    pub(super) latency: Latency,
+pub(crate) struct LatencyRow {
+    pub(crate) face: Face,
+    pub(crate) rate: u32,
+    pub(crate) latency: Latency,
 }
 
 /// Something done by several shards.
-pub(super) struct ShardsRow {
-    pub(super) what: String,
+pub(crate) struct ShardsRow {
+    pub(crate) what: String,
     /// What is counted.
-    pub(super) unit: &'static str,
-    pub(super) count: f64,
-    pub(super) seconds: f64,
+    pub(crate) unit: &'static str,
+    pub(crate) count: f64,
+    pub(crate) seconds: f64,
     /// Of all servers together.
-    pub(super) cpu: f64,
+    pub(crate) cpu: f64,
 }
 
 impl ShardsRow {
@@ -61,30 +59,30 @@ impl ShardsRow {
     }
 }
 
-/// Everything found.
-pub(super) struct Report {
+/// What a run of `ganger bench` measured.
+pub struct Report {
     payload: usize,
     seconds: f64,
     server: String,
     faces: Vec<Face>,
-    pub(super) lives: Vec<LifeRow>,
-    pub(super) rows: Vec<Row>,
-    pub(super) latency: Vec<LatencyRow>,
-    pub(super) shards: Vec<ShardsRow>,
+    pub(crate) lives: Vec<LifeRow>,
+    pub(crate) rows: Vec<Row>,
+    pub(crate) latency: Vec<LatencyRow>,
+    pub(crate) shards: Vec<ShardsRow>,
 }
 
 impl Report {
-    pub(super) fn new(args: &BenchArgs, target: &Target) -> Self {
+    pub(crate) fn new(plan: &Plan, target: &Target) -> Self {
         let kind = if target.is_own() {
             "started for this"
         } else {
             "running already"
         };
         Self {
-            payload: args.payload,
-            seconds: args.time.as_secs_f64(),
+            payload: plan.payload,
+            seconds: plan.time.as_secs_f64(),
             server: format!("{} ({kind})", target.address()),
-            faces: args.faces.clone(),
+            faces: plan.faces.clone(),
             lives: Vec::new(),
             rows: Vec::new(),
             latency: Vec::new(),
@@ -92,14 +90,15 @@ impl Report {
         }
     }
 
-    pub(super) fn heading(&self) -> String {
+    pub(crate) fn heading(&self) -> String {
         format!(
             "server {}, payload {} bytes, {} s each, flushed before acknowledged",
             self.server, self.payload, self.seconds
         )
     }
 
-    pub(super) fn text(&self) -> String {
+    /// Tables in Markdown, one for each kind of load that was measured.
+    pub fn text(&self) -> String {
         let mut out = String::new();
         if !self.lives.is_empty() {
             out.push_str(&self.lives_table());
@@ -228,7 +227,8 @@ impl Report {
         )
     }
 
-    pub(super) fn json(&self) -> Value {
+    /// The same as JSON, with rates per second and times in milliseconds.
+    pub fn json(&self) -> Value {
         let lives = self.lives.iter().map(|row| {
             let mut value = measured(row.measured);
             value["face"] = json!(row.face.key());

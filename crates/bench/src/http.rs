@@ -3,17 +3,16 @@
 //! As plain as a client can be, so that the server is what is measured: bodies that repeat are made once, answers are
 //! read into one buffer.
 
-use ganger_client::Options;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::exit::{Exit, Failure};
+use crate::Error;
 
 /// Bytes read at once.
 const READ_BYTES: usize = 1 << 16;
 
 /// One connection.
-pub(super) struct Http {
+pub struct Http {
     stream: TcpStream,
     /// The header lines that every request has.
     common: String,
@@ -32,17 +31,13 @@ struct Head {
 }
 
 impl Http {
-    pub(super) async fn connect(options: &Options) -> Result<Self, Failure> {
-        let host = host(&options.url)?;
+    /// Opens a connection to an address as `--server` takes it. Every request has the header lines `more`, each with
+    /// its end.
+    pub async fn connect(url: &str, more: &str) -> Result<Self, Error> {
+        let host = host(url)?;
         let stream = TcpStream::connect(&host).await?;
         stream.set_nodelay(true)?;
-        let mut common = format!(
-            "Host: {host}\r\nGanger-Namespace: {}\r\n",
-            options.namespace
-        );
-        if let Some(token) = &options.token {
-            common = format!("{common}Authorization: Bearer {token}\r\n");
-        }
+        let common = format!("Host: {host}\r\n{more}");
         Ok(Self {
             stream,
             common,
@@ -54,17 +49,17 @@ impl Http {
     }
 
     /// The body of a good answer.
-    pub(super) async fn get(&mut self, path: &str) -> Result<&[u8], Failure> {
+    pub async fn get(&mut self, path: &str) -> Result<&[u8], Error> {
         self.call("GET", path, "", b"").await
     }
 
-    /// Likewise.
-    pub(super) async fn post(
+    /// The body of a good answer to a request with a body.
+    pub async fn post(
         &mut self,
         path: &str,
         content_type: &str,
         body: &[u8],
-    ) -> Result<&[u8], Failure> {
+    ) -> Result<&[u8], Error> {
         self.call("POST", path, content_type, body).await
     }
 
@@ -74,7 +69,7 @@ impl Http {
         path: &str,
         content_type: &str,
         body: &[u8],
-    ) -> Result<&[u8], Failure> {
+    ) -> Result<&[u8], Error> {
         let common = &self.common;
         let mut head = format!("{method} {path} HTTP/1.1\r\n{common}");
         if !body.is_empty() {
@@ -95,11 +90,11 @@ impl Http {
             "{method} {path} was answered with {status}: {}",
             said.trim()
         );
-        Err(Failure::new(Exit::Refused, "refused", message))
+        Err(Error::Refused(message))
     }
 
     /// Reads an answer; its body is in `body` then.
-    async fn answer(&mut self) -> Result<u16, Failure> {
+    async fn answer(&mut self) -> Result<u16, Error> {
         self.read.drain(..self.parsed);
         self.parsed = 0;
         self.body.clear();
@@ -114,7 +109,7 @@ impl Http {
         Ok(head.status)
     }
 
-    async fn chunks(&mut self) -> Result<(), Failure> {
+    async fn chunks(&mut self) -> Result<(), Error> {
         loop {
             let end = self.find(b"\r\n").await?;
             let size = str::from_utf8(&self.read[self.parsed..end])
@@ -132,7 +127,7 @@ impl Http {
     }
 
     /// Moves so many bytes to the body.
-    async fn take(&mut self, count: usize) -> Result<(), Failure> {
+    async fn take(&mut self, count: usize) -> Result<(), Error> {
         while self.read.len() < self.parsed + count {
             self.more().await?;
         }
@@ -143,7 +138,7 @@ impl Http {
     }
 
     /// Where the pattern begins, from what is parsed on.
-    async fn find(&mut self, pattern: &[u8]) -> Result<usize, Failure> {
+    async fn find(&mut self, pattern: &[u8]) -> Result<usize, Error> {
         let mut from = self.parsed;
         loop {
             let found = self.read[from..]
@@ -159,7 +154,7 @@ impl Http {
         }
     }
 
-    async fn more(&mut self) -> Result<(), Failure> {
+    async fn more(&mut self) -> Result<(), Error> {
         self.read.reserve(READ_BYTES);
         if self.stream.read_buf(&mut self.read).await? == 0 {
             return Err(strange("the server closed the connection"));
@@ -169,12 +164,10 @@ impl Http {
 }
 
 /// `host:port` of an address as `--server` takes it.
-fn host(url: &str) -> Result<String, Failure> {
+fn host(url: &str) -> Result<String, Error> {
     let plain = url.strip_prefix("http://").unwrap_or(url);
     if plain.contains("://") {
-        return Err(Failure::usage(format!(
-            "--server {url}: over HTTP only http:// can be measured; leave HTTP out with --faces grpc"
-        )));
+        return Err(Error::NotPlainHttp(url.to_owned()));
     }
     let plain = plain.trim_end_matches('/');
     if plain.starts_with(':') {
@@ -183,7 +176,7 @@ fn host(url: &str) -> Result<String, Failure> {
     Ok(plain.to_owned())
 }
 
-fn head(bytes: &[u8]) -> Result<Head, Failure> {
+fn head(bytes: &[u8]) -> Result<Head, Error> {
     let text = String::from_utf8_lossy(bytes).to_ascii_lowercase();
     let mut lines = text.split("\r\n");
     let status = lines
@@ -209,12 +202,8 @@ fn head(bytes: &[u8]) -> Result<Head, Failure> {
     Ok(head)
 }
 
-fn strange(what: &str) -> Failure {
-    Failure::new(
-        Exit::Unreachable,
-        "bad_reply",
-        format!("HTTP: {what}: is this a ganger server?"),
-    )
+fn strange(what: &str) -> Error {
+    Error::BadReply(what.to_owned())
 }
 
 #[cfg(test)]
@@ -263,15 +252,13 @@ mod tests {
                     .expect("it listens");
             }
         });
-        let mut http = Http::connect(&Options::new(address))
-            .await
-            .expect("it listens");
+        let mut http = Http::connect(&address, "").await.expect("it listens");
         assert_eq!(http.get("/").await.expect("it is good"), b"abc0123456789");
         let refused = http
             .post("/x", "text/plain", b"y")
             .await
             .expect_err("it is refused");
-        assert_eq!(refused.message, "POST /x was answered with 409: oh");
+        assert_eq!(refused.to_string(), "POST /x was answered with 409: oh");
         server.await.expect("it does not panic");
     }
 }

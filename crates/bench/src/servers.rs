@@ -6,14 +6,15 @@ use std::time::Duration;
 
 use ganger_client::{Client, Options, Retry, ShardId};
 
-use crate::command::bench::target::{cpu_of, free_address, spawn_server, until_ready};
-use crate::exit::Failure;
+use crate::target::{Target, free_address, spawn_server, until_ready};
+use crate::{Error, cpu_of};
 
 /// Calls of a measurement live through a restart of the server.
 const RETRY_FOR: Duration = Duration::from_secs(60);
 
 /// One process. Ends, with its store, when it is dropped.
 struct Server {
+    program: PathBuf,
     options: Options,
     db: PathBuf,
     arguments: Vec<String>,
@@ -23,13 +24,19 @@ struct Server {
 }
 
 impl Server {
-    fn start(addr: String, db: PathBuf, arguments: Vec<String>) -> Result<Self, Failure> {
-        let child = spawn(&addr, &db, &arguments)?;
+    fn start(
+        program: &Path,
+        addr: String,
+        db: PathBuf,
+        arguments: Vec<String>,
+    ) -> Result<Self, Error> {
+        let child = spawn(program, &addr, &db, &arguments)?;
         let retry = Retry {
             total_max: RETRY_FOR,
             ..Retry::default()
         };
         Ok(Self {
+            program: program.to_owned(),
             options: Options {
                 retry,
                 ..Options::new(addr)
@@ -45,7 +52,7 @@ impl Server {
         self.spent + cpu_of(self.child.id()).unwrap_or(0.0)
     }
 
-    fn kill(&mut self) -> Result<(), Failure> {
+    fn kill(&mut self) -> Result<(), Error> {
         self.spent = self.cpu();
         self.child.kill()?;
         self.child.wait()?;
@@ -61,15 +68,15 @@ impl Drop for Server {
     }
 }
 
-fn spawn(addr: &str, db: &Path, arguments: &[String]) -> Result<Child, Failure> {
+fn spawn(program: &Path, addr: &str, db: &Path, arguments: &[String]) -> Result<Child, Error> {
     // That others are away is what some of the measurements are about.
     let quiet = ["--log", "error"].into_iter();
     let arguments: Vec<&str> = quiet.chain(arguments.iter().map(String::as_str)).collect();
-    spawn_server(addr, db, &arguments)
+    spawn_server(program, addr, db, &arguments)
 }
 
 /// All of them, and which shards they have.
-pub(super) struct Servers {
+pub(crate) struct Servers {
     servers: Vec<Server>,
     shards: Vec<ShardId>,
 }
@@ -80,10 +87,10 @@ fn shard(number: usize) -> ShardId {
 
 impl Servers {
     /// One process with so many shards. The name is for its stores, which are fresh.
-    pub(super) async fn in_one(dir: &Path, name: &str, shards: usize) -> Result<Self, Failure> {
-        let db = dir.join(format!("{name}-{shards}.db"));
+    pub(crate) async fn in_one(target: &Target, name: &str, shards: usize) -> Result<Self, Error> {
+        let db = target.dir().join(format!("{name}-{shards}.db"));
         let arguments = vec!["--shards".to_owned(), shards.to_string()];
-        let server = Server::start(free_address()?, db, arguments)?;
+        let server = Server::start(target.program(), free_address()?, db, arguments)?;
         until_ready(&server.options).await?;
         Ok(Self {
             servers: vec![server],
@@ -92,11 +99,11 @@ impl Servers {
     }
 
     /// So many processes with a shard each, that know of each other. The name is for their stores, likewise.
-    pub(super) async fn of_their_own(
-        dir: &Path,
+    pub(crate) async fn of_their_own(
+        target: &Target,
         name: &str,
         count: usize,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, Error> {
         let addresses: Vec<String> = (0..count)
             .map(|_| free_address())
             .collect::<Result<_, _>>()?;
@@ -107,8 +114,8 @@ impl Servers {
         for (addr, id) in addresses.into_iter().zip(1..) {
             let arguments = ["--shard", &format!("{id}"), "--topology", &topology];
             let arguments = arguments.map(str::to_owned).into();
-            let db = dir.join(format!("{name}-{id}.db"));
-            servers.push(Server::start(addr, db, arguments)?);
+            let db = target.dir().join(format!("{name}-{id}.db"));
+            servers.push(Server::start(target.program(), addr, db, arguments)?);
         }
         for server in &servers {
             until_ready(&server.options).await?;
@@ -119,30 +126,30 @@ impl Servers {
         })
     }
 
-    pub(super) fn shards(&self) -> usize {
+    pub(crate) fn shards(&self) -> usize {
         self.shards.len()
     }
 
     /// A connection to a shard by its place, from 0; to its own server if it has one.
-    pub(super) fn client(&self, place: usize) -> Result<Client, Failure> {
+    pub(crate) fn client(&self, place: usize) -> Result<Client, Error> {
         let server = &self.servers[place.min(self.servers.len() - 1)];
         let client = Client::new(server.options.clone())?;
         Ok(client.at_shard(&self.shards[place]))
     }
 
     /// CPU seconds of all of them, those that were killed too.
-    pub(super) fn cpu(&self) -> f64 {
+    pub(crate) fn cpu(&self) -> f64 {
         self.servers.iter().map(Server::cpu).sum()
     }
 
-    pub(super) fn kill(&mut self, place: usize) -> Result<(), Failure> {
+    pub(crate) fn kill(&mut self, place: usize) -> Result<(), Error> {
         self.servers[place].kill()
     }
 
-    pub(super) async fn start_again(&mut self, place: usize) -> Result<(), Failure> {
+    pub(crate) async fn start_again(&mut self, place: usize) -> Result<(), Error> {
         let server = &mut self.servers[place];
         let addr = server.options.url.clone();
-        server.child = spawn(&addr, &server.db, &server.arguments)?;
+        server.child = spawn(&server.program, &addr, &server.db, &server.arguments)?;
         until_ready(&server.options).await?;
         Ok(())
     }

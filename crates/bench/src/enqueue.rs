@@ -1,0 +1,83 @@
+//! Enqueueing alone.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::driver::Tasks;
+use crate::{Driver, Error, Load, Measured, rate};
+
+/// What the connections of a load that only enqueues have still to send.
+pub struct Quota {
+    batch: u64,
+    sent: AtomicU64,
+    jobs_max: u64,
+    ends_at: Instant,
+}
+
+impl Quota {
+    fn new(load: &Load, jobs_max: u64, time_max: Duration) -> Arc<Self> {
+        Arc::new(Self {
+            batch: u64::try_from(load.batch).unwrap_or(1),
+            sent: AtomicU64::new(0),
+            jobs_max,
+            ends_at: Instant::now() + time_max,
+        })
+    }
+
+    /// Takes a batch to send; false if none is left.
+    pub(crate) fn take(&self) -> bool {
+        let sent = self.sent.fetch_add(self.batch, Ordering::Relaxed);
+        let is_left = sent < self.jobs_max && Instant::now() < self.ends_at;
+        if !is_left {
+            self.sent.fetch_sub(self.batch, Ordering::Relaxed);
+        }
+        is_left
+    }
+}
+
+/// Jobs per second that so many connections enqueue at once.
+pub async fn measure(
+    driver: &dyn Driver,
+    load: &Arc<Load>,
+    connections: usize,
+    time: Duration,
+) -> Result<Measured, Error> {
+    let used = driver.used().await;
+    let begun = Instant::now();
+    let total = run(driver, load, connections, Quota::new(load, u64::MAX, time)).await?;
+    let took = begun.elapsed();
+    Ok(Measured {
+        per_second: rate(total, took),
+        used: driver.used().await.since(used).per_job(total),
+    })
+}
+
+/// Enqueues so many jobs or a little more, or what a slow server accepts within `time_max`.
+pub(crate) async fn fill(
+    driver: &dyn Driver,
+    load: &Arc<Load>,
+    connections: usize,
+    jobs: u64,
+    time_max: Duration,
+) -> Result<u64, Error> {
+    run(driver, load, connections, Quota::new(load, jobs, time_max)).await
+}
+
+async fn run(
+    driver: &dyn Driver,
+    load: &Arc<Load>,
+    connections: usize,
+    quota: Arc<Quota>,
+) -> Result<u64, Error> {
+    let mut tasks = Tasks::default();
+    for _ in 0..connections {
+        tasks.start(driver, driver.fill(load, &quota).await?);
+    }
+    tasks.finish().await?;
+    let sent = quota.sent.load(Ordering::Relaxed);
+    load.note_enqueued(usize::try_from(sent).unwrap_or(0));
+    Ok(sent)
+}

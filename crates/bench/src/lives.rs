@@ -1,0 +1,77 @@
+//! Full lives: jobs are enqueued, taken and completed, all at once.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+use crate::driver::Tasks;
+use crate::{Driver, Error, Load, Measured, rate};
+
+/// Time before the measurement begins, in which all connections come to their full rate.
+const WARM_UP: Duration = Duration::from_millis(500);
+
+/// Batches of each connection that may be enqueued and not completed.
+pub(crate) const BATCHES_AHEAD: usize = 4;
+
+/// A load for [`measure`] with so many connections.
+pub fn load(queue: String, connections: usize, batch: usize, payload_bytes: usize) -> Arc<Load> {
+    Load::new(
+        queue,
+        batch,
+        payload_bytes,
+        connections * batch * BATCHES_AHEAD,
+    )
+}
+
+/// Lives per second with so many connections.
+///
+/// A stream carries a producer and a worker at once; calls follow one after the other.
+pub async fn measure(
+    driver: &dyn Driver,
+    load: &Arc<Load>,
+    connections: usize,
+    time: Duration,
+) -> Result<Measured, Error> {
+    let (mut producers, mut workers) = (Tasks::default(), Tasks::default());
+    for number in 0..connections {
+        let (producer, worker) = driver.live(number, load).await?;
+        producers.start(driver, producer);
+        if let Some(worker) = worker {
+            workers.start(driver, worker);
+        }
+    }
+    measure_running(driver, load, producers, workers, time).await
+}
+
+/// Measures what is completed while these run, then ends them. The workers, if there are any, complete what is left in
+/// the end.
+pub(crate) async fn measure_running(
+    driver: &dyn Driver,
+    load: &Load,
+    mut producers: Tasks,
+    mut workers: Tasks,
+    time: Duration,
+) -> Result<Measured, Error> {
+    let (used, completed) = (driver.used().await, load.completed());
+    sleep(WARM_UP).await;
+    let (begun, before) = (Instant::now(), load.completed());
+    sleep(time).await;
+    let (took, after) = (begun.elapsed(), load.completed());
+    load.end();
+    producers.finish().await?;
+    if !workers.is_empty() {
+        load.drain().await;
+    }
+    let used = driver.used().await.since(used);
+    workers.check()?;
+    load.stop();
+    workers.stop().await;
+    if after == before {
+        return Err(Error::failed("no job was completed in the time given"));
+    }
+    Ok(Measured {
+        per_second: rate(after - before, took),
+        used: used.per_job(load.completed() - completed),
+    })
+}

@@ -1,0 +1,98 @@
+//! Rates, and what a server used for them.
+
+use std::fs;
+use std::time::Duration;
+
+/// The unit of CPU times in `/proc`: `USER_HZ`, 100 a second on Linux.
+const TICKS_A_SECOND: f64 = 100.0;
+
+/// Jobs per second, and the server's use of CPU and disk for each.
+#[derive(Clone, Copy, Debug)]
+pub struct Measured {
+    /// Jobs per second while the measurement ran.
+    pub per_second: f64,
+    /// What the server used for one job, on average over all jobs of this run, those of warm-up and end too.
+    pub used: Used,
+}
+
+/// What a server has used so far, or for one job.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Used {
+    /// CPU seconds; absent if the server's process is not known.
+    pub cpu: Option<f64>,
+    /// Commits, each one flush; absent if the server's metrics cannot be read.
+    pub commits: Option<f64>,
+}
+
+impl Used {
+    pub(crate) fn since(self, before: Self) -> Self {
+        let since = |now: Option<f64>, before: Option<f64>| Some(now? - before?);
+        Self {
+            cpu: since(self.cpu, before.cpu),
+            commits: since(self.commits, before.commits),
+        }
+    }
+
+    /// The same for one of so many jobs.
+    pub(crate) fn per_job(self, jobs: u64) -> Self {
+        let jobs = u32::try_from(jobs).ok().filter(|jobs| *jobs > 0);
+        let each = |used: Option<f64>| Some(used? / f64::from(jobs?));
+        Self {
+            cpu: each(self.cpu),
+            commits: each(self.commits),
+        }
+    }
+}
+
+/// Events in a time as a rate per second.
+pub fn rate(count: u64, time: Duration) -> f64 {
+    let count = u32::try_from(count).unwrap_or(u32::MAX);
+    f64::from(count) / time.as_secs_f64()
+}
+
+/// CPU seconds that a process has used by itself; absent if there is no such process.
+pub fn cpu_of(process: u32) -> Option<f64> {
+    let [_, user, system, ..] = fields(&process.to_string())?;
+    Some((user + system) / TICKS_A_SECOND)
+}
+
+/// CPU seconds of a process, of its children, and of those of its children that have ended; absent if there is no such
+/// process.
+pub fn cpu_of_family(process: u32) -> Option<f64> {
+    let mut ticks: f64 = fields(&process.to_string())?[1..].iter().sum();
+    for entry in fs::read_dir("/proc").ok()?.flatten() {
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        // A process that ended meanwhile is in its parent's figures next time.
+        if name.bytes().all(|byte| byte.is_ascii_digit())
+            && let Some([parent, user, system, ..]) = fields(&name)
+            && (parent - f64::from(process)).abs() < 0.5
+        {
+            ticks += user + system;
+        }
+    }
+    Some(ticks / TICKS_A_SECOND)
+}
+
+/// The parent of a process, its time as user and in the system, and the same of its children that have ended.
+fn fields(process: &str) -> Option<[f64; 5]> {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    // The name in brackets may hold anything. The parent is the fourth field, times are the 14th to 17th.
+    let (_, rest) = stat.rsplit_once(')')?;
+    let fields: Vec<&str> = rest.split_whitespace().collect();
+    let field = |place: usize| fields.get(place)?.parse().ok();
+    Some([field(1)?, field(11)?, field(12)?, field(13)?, field(14)?])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_family_has_used_at_least_what_its_first_process_has() {
+        let own = cpu_of(std::process::id()).expect("this process is there");
+        let family = cpu_of_family(std::process::id()).expect("this process is there");
+        assert!(family >= own);
+        assert_eq!(cpu_of(u32::MAX), None);
+    }
+}

@@ -1,0 +1,212 @@
+//! The driver over gRPC: enqueues are calls or streams of batches, workers have streams.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use ganger_client::{
+    Client, NewJob, Report, Submission, TakeFrom, TakeMode, WorkEvent, WorkOptions,
+};
+
+use crate::driver::{Connecting, Driver, Task};
+use crate::enqueue::Quota;
+use crate::latency::Pace;
+use crate::target::Target;
+use crate::{Error, Load, Used};
+
+/// The server delivers a job again after this time if it was killed while the job was held.
+const LEASE_FOR: Duration = Duration::from_secs(5);
+
+/// Connections' worth of concurrent enqueues while the time to the start of a job is measured. All share one
+/// connection, and the worker has one stream.
+const LATENCY_PRODUCERS: usize = 16;
+
+/// Jobs the worker has room for meanwhile.
+const LATENCY_CREDITS: u32 = 256;
+
+/// The driver of a ganger server.
+pub(crate) struct Streams<'a>(pub(crate) &'a Target);
+
+impl Driver for Streams<'_> {
+    fn used(&self) -> BoxFuture<'_, Used> {
+        self.0.used().boxed()
+    }
+
+    fn fill<'a>(&'a self, load: &'a Arc<Load>, quota: &'a Arc<Quota>) -> Connecting<'a> {
+        async move {
+            let client = self.0.client()?;
+            Ok(fill(client, Arc::clone(load), Arc::clone(quota)).boxed())
+        }
+        .boxed()
+    }
+
+    fn produce<'a>(&'a self, load: &'a Arc<Load>) -> Connecting<'a> {
+        async move { Ok(produce(self.0.client()?, Arc::clone(load)).boxed()) }.boxed()
+    }
+
+    fn consume<'a>(&'a self, number: usize, load: &'a Arc<Load>) -> Connecting<'a> {
+        async move { Ok(consume(self.0.client()?, number, Arc::clone(load)).boxed()) }.boxed()
+    }
+
+    fn live<'a>(
+        &'a self,
+        number: usize,
+        load: &'a Arc<Load>,
+    ) -> BoxFuture<'a, Result<(Task, Option<Task>), Error>> {
+        async move {
+            let client = self.0.client()?;
+            let producer = produce(client.clone(), Arc::clone(load)).boxed();
+            let worker = consume(client, number, Arc::clone(load)).boxed();
+            Ok((producer, Some(worker)))
+        }
+        .boxed()
+    }
+
+    fn pace<'a>(
+        &'a self,
+        load: &'a Arc<Load>,
+        pace: &'a Arc<Pace>,
+    ) -> BoxFuture<'a, Result<Vec<Task>, Error>> {
+        async move {
+            let (producer, worker) = (self.0.client()?, self.0.client()?);
+            worker.info().await?;
+            producer.info().await?;
+            let mut tasks = vec![work(worker, Arc::clone(load), Arc::clone(pace)).boxed()];
+            for _ in 0..LATENCY_PRODUCERS {
+                let producer = produce_at(producer.clone(), job(load), Arc::clone(pace));
+                tasks.push(producer.boxed());
+            }
+            Ok(tasks)
+        }
+        .boxed()
+    }
+}
+
+/// A job of a load.
+fn job(load: &Load) -> NewJob {
+    NewJob::new("bench")
+        .queue(&load.queue)
+        .payload(load.payload().to_vec())
+}
+
+async fn fill(client: Client, load: Arc<Load>, quota: Arc<Quota>) -> Result<(), Error> {
+    let job = job(&load);
+    let mut refused = None;
+    let mut bulk = client.bulk(|_, answer| {
+        if let Err(error) = answer {
+            refused = Some(error);
+        }
+    });
+    while quota.take() {
+        bulk.send(vec![job.clone(); load.batch]).await?;
+    }
+    bulk.finish().await?;
+    refused.map_or(Ok(()), |error| Err(error.into()))
+}
+
+/// Enqueues batch after batch until it is over, each when the one before is durable.
+pub(crate) async fn produce(client: Client, load: Arc<Load>) -> Result<(), Error> {
+    let job = job(&load);
+    while load.has_room().await {
+        let jobs = vec![job.clone(); load.batch];
+        let submission = Submission {
+            jobs,
+            ..Submission::default()
+        };
+        client.enqueue_all(submission).await?;
+        load.note_enqueued(load.batch);
+    }
+    Ok(())
+}
+
+/// Takes over a worker's stream, and completes, forever.
+pub(crate) async fn consume(client: Client, number: usize, load: Arc<Load>) -> Result<(), Error> {
+    // While a batch is reported the next one is on its way; one by one means one by one.
+    let credits = if load.batch == 1 { 1 } else { load.batch * 2 };
+    let mut stream = client.work(WorkOptions {
+        worker: format!("bench-{number}"),
+        queues: vec![TakeFrom::new(&load.queue)],
+        mode: TakeMode::Ordered,
+        lease_for: Some(LEASE_FOR),
+        credits: u32::try_from(credits).unwrap_or(1),
+    });
+    let reporter = stream.reporter();
+    while let Some(event) = stream.next().await {
+        let WorkEvent::Jobs(jobs) = event else {
+            continue;
+        };
+        let done = Report::Complete {
+            result: Some("null".into()),
+            next: None,
+        };
+        let reports: Vec<_> = jobs
+            .into_iter()
+            .map(|job| (job.held, done.clone()))
+            .collect();
+        let (reporter, load) = (reporter.clone(), Arc::clone(&load));
+        let count = reports.len();
+        let grant = {
+            let reporter = reporter.clone();
+            move || reporter.grant(u32::try_from(count).unwrap_or(0))
+        };
+        if credits == 1 {
+            // The run has ended, so its place is free, as with `ganger worker`.
+            grant();
+        }
+        let report = async move {
+            let answers = reporter.report_all(reports).await;
+            load.note_completed(answers.iter().filter(|answer| answer.is_ok()).count());
+            if credits > 1 {
+                grant();
+            }
+        };
+        if credits == 1 {
+            report.await;
+        } else {
+            tokio::spawn(report);
+        }
+    }
+    Ok(())
+}
+
+async fn produce_at(client: Client, job: NewJob, pace: Arc<Pace>) -> Result<(), Error> {
+    while let Some(payload) = pace.next().await {
+        client.enqueue(job.clone().payload(payload)).await?;
+    }
+    Ok(())
+}
+
+async fn work(client: Client, load: Arc<Load>, pace: Arc<Pace>) -> Result<(), Error> {
+    let mut stream = client.work(WorkOptions {
+        worker: "bench-idle".to_owned(),
+        queues: vec![TakeFrom::new(&load.queue)],
+        mode: TakeMode::Ordered,
+        lease_for: None,
+        credits: LATENCY_CREDITS,
+    });
+    let reporter = stream.reporter();
+    while let Some(event) = stream.next().await {
+        let WorkEvent::Jobs(jobs) = event else {
+            continue;
+        };
+        for job in &jobs {
+            pace.started(&job.payload);
+        }
+        let done = Report::Complete {
+            result: None,
+            next: None,
+        };
+        let reports: Vec<_> = jobs
+            .into_iter()
+            .map(|job| (job.held, done.clone()))
+            .collect();
+        let reporter = reporter.clone();
+        tokio::spawn(async move {
+            let count = u32::try_from(reports.len()).unwrap_or(0);
+            reporter.report_all(reports).await;
+            reporter.grant(count);
+        });
+    }
+    Ok(())
+}
