@@ -41,9 +41,15 @@ const PARTS: [Part; 3] = [
     },
 ];
 
+/// Asks for the tests of a smaller build, too.
+const TESTS: &str = "--tests";
+/// What runs those tests, of a Redis port without qless: it must neither show nor remove what a store holds of qless. Half of the
+/// workspace is compiled again for them, so CI leaves them out.
+const TESTS_WITHOUT_QLESS: &str = "test -p ganger-dialect-resp --locked --no-default-features";
+
 /// Checks and lints the program with none of its features and with each alone, and that what only a missing part needs is
 /// no dependency.
-pub(crate) fn run() -> Result<()> {
+pub(crate) fn check() -> Result<()> {
     let alone = PARTS.iter().map(|part| part.feature);
     for features in std::iter::once("").chain(alone) {
         let choice = format!("-p ganger-cli --locked --no-default-features --features={features}");
@@ -62,6 +68,18 @@ pub(crate) fn run() -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Checks as CI does, and runs the tests of a smaller build if they are asked for.
+pub(crate) fn run(arguments: &[String]) -> Result<()> {
+    match arguments {
+        [] => check(),
+        [tests] if tests == TESTS => {
+            check()?;
+            process::run(&mut linted(TESTS_WITHOUT_QLESS)?)
+        }
+        other => bail!("features takes {TESTS} or nothing, not {other:?}"),
+    }
 }
 
 /// The packages in the output of `cargo tree` that belong to a part that is not built.

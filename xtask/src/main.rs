@@ -30,7 +30,9 @@ usage: cargo xtask COMMAND
 
   tidy           compare the sources with the house rules: arrows between crates, sizes, words, error codes
   ci             everything that CI does: format, lints, documents, tidy, simulator, fuzzing, all tests
-  features       check and lint the program with none of its optional parts, and with each alone
+  features [--tests]
+                 check and lint the program with none of its optional parts, and with each alone; run the tests of
+                 the Redis port without qless
   sim [ARGS]     run the simulator: `--seed N` replays one run; `--help` tells the rest
   powercut [ARGS]
                  cut the power under the store: `--depth N` every short run, `--seeds A..B` long ones, `--hunt` planted bugs
@@ -60,7 +62,7 @@ fn run(arguments: &[String]) -> Result<()> {
     match (command.as_str(), rest) {
         ("tidy", []) => tidy::run(),
         ("ci", []) => ci::run(),
-        ("features", []) => features::run(),
+        ("features", rest) => features::run(rest),
         ("sim", rest) => ci::simulate(rest),
         ("powercut", rest) => ci::cut_power(rest),
         ("fuzz", rest) => ci::fuzz(rest),

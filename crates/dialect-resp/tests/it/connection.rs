@@ -106,14 +106,6 @@ fn what_is_unknown_is_refused_and_the_connection_goes_on() {
         client.ask(&["CLIENT", "ID", "x"]),
         "-ERR wrong number of arguments for 'client|id' command"
     );
-    assert_eq!(
-        client.ask(&["EVALSHA", "x", "0"]),
-        "-NOSCRIPT No matching script. Please use EVAL."
-    );
-    assert_eq!(
-        client.ask(&["SCRIPT", "LOAD", "x"]),
-        "-ERR ganger does not run Lua and does not know this script"
-    );
     client.send(b"ping\r\nECHO 'a b'\r\n");
     assert_eq!(
         (client.shown(), client.shown()),

@@ -146,8 +146,10 @@ impl Store for Slow {
 /// A server without the rest.
 pub(crate) struct World {
     /// Runs port and shard as long as the world lives.
-    _runtime: Runtime,
-    _shard: Handle,
+    #[cfg_attr(feature = "qless", expect(dead_code, reason = "it lives here"))]
+    runtime: Runtime,
+    #[cfg_attr(feature = "qless", expect(dead_code, reason = "it lives here"))]
+    shard: Handle,
     pub(crate) address: SocketAddr,
     pub(crate) tokens: Tokens,
     pub(crate) counters: Arc<Counters>,
@@ -225,8 +227,8 @@ impl World {
             }
         });
         Self {
-            _runtime: runtime,
-            _shard: shard,
+            runtime,
+            shard,
             address,
             tokens,
             counters,
@@ -236,6 +238,13 @@ impl World {
 
     pub(crate) fn client(&self) -> Client {
         Client::new(self.address)
+    }
+
+    /// What the shard replies to a command that comes through no port.
+    #[cfg(not(feature = "qless"))]
+    pub(crate) fn call(&self, command: ganger_types::Command) -> ganger_types::Reply {
+        let reply = self.runtime.block_on(self.shard.call(command));
+        reply.expect("it is accepted")
     }
 }
 

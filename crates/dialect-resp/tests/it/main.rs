@@ -8,3 +8,5 @@ mod kit;
 mod limits;
 #[cfg(feature = "qless")]
 mod qless;
+#[cfg(not(feature = "qless"))]
+mod without_qless;

@@ -81,6 +81,11 @@ fn other_scripts_are_refused() {
     let world = World::new();
     let mut client = world.client();
     let refusal = "-ERR ganger does not run Lua and does not know this script";
+    assert_eq!(client.ask(&["SCRIPT", "LOAD", "x"]), refusal);
+    assert_eq!(
+        client.ask(&["EVALSHA", "x", "0"]),
+        "-NOSCRIPT No matching script. Please use EVAL."
+    );
     assert_eq!(client.ask(&["SCRIPT", "LOAD", "return 1"]), refusal);
     assert_eq!(client.ask(&["EVAL", "return 1", "0"]), refusal);
     let later = "local x = cjson, 'ql:'\nReqlessAPI['queue.put'] = function(now, me, queue) end";

@@ -275,3 +275,21 @@ pub(super) fn shown(name: &[u8]) -> String {
     let dots = if cut.len() < name.len() { "..." } else { "" };
     format!("{}{dots}", cut.escape_ascii())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_of_a_product_that_this_build_lacks_fail_the_import_and_are_named() {
+        let mut report = Report::new("default".to_owned());
+        report.other_key(b"else");
+        assert!(!report.has_refused());
+        report.not_built(What::Qless, b"ql:j:1");
+        report.not_built(What::Qless, b"ql:j:2");
+        assert!(report.has_refused());
+        let document = report.document("redis://127.0.0.1:6379/0", false);
+        let keys = json!({"count": 2, "examples": ["ql:j:1", "ql:j:2"]});
+        assert_eq!(document["not_built"], json!({ "qless": keys }));
+    }
+}
