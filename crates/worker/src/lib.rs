@@ -11,7 +11,9 @@
 //! [`run()`] holds the stream to the server and as many *slots* as programs may run at a time. A slot is a thread with
 //! a *supervisor*: a small process that starts the slot's programs and is the reaper of all their descendants.
 //! The thread turns the program's pipes and decides when it must be stopped; a task beside it forwards
-//! log and progress and delivers the outcome.
+//! log and progress and delivers the outcome. The frame around the slots is [`run_pool()`]: credits, deliveries, lost
+//! leases, reports and the stop. It knows nothing of programs, so that other workers use it with an [`Executor`] of
+//! their own.
 //!
 //! # For binaries that host a worker
 //!
@@ -40,6 +42,7 @@ mod mount;
 mod one_shot;
 mod output_capture;
 mod persistent;
+mod pool;
 mod prefetch;
 mod process;
 mod process_lifecycle;
@@ -62,7 +65,8 @@ pub use handler::{Handler, Handlers, Mode};
 pub use hide::hide_environment;
 pub use listen::show_metrics;
 pub use metrics::Metrics;
-pub use run::{Shutdown, Summary, run, run_with};
+pub use pool::{Executor, Pool, Shutdown, run_pool};
+pub use run::{Summary, run, run_with};
 pub use settings::{Settings, make_name};
 pub use signals::shutdown_on_signals;
 pub use source::{Deliveries, Reports};

@@ -2,17 +2,17 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
 
-use ganger_client::{Client, Delivery, Held, Lost, WorkEvent, WorkOptions};
+use ganger_client::{Client, Delivery, Held, Lost, WorkOptions};
 use tokio::sync::{mpsc, oneshot, watch};
-use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::task::{JoinError, JoinHandle};
+use tokio::time::{Instant, sleep_until};
 
 use crate::attempt_task::{AttemptTask, CountedEnd, FreedSlot};
 use crate::environment::{Environment, global_id};
 use crate::handler::{Handlers, Mode};
 use crate::launch::WorkerContext;
+use crate::pool::{Executor, Pool, Shutdown, run_pool};
 use crate::prefetch::{Pace, Prefetched};
 use crate::program::SETTINGS_FILE;
 use crate::scratch::Scratch;
@@ -22,18 +22,6 @@ use crate::source::{Deliveries, Reports};
 use crate::stop::{Stop, StopCause};
 use crate::supervise::Groups;
 use crate::{Error, Settings};
-
-/// Whether the worker should go on.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Shutdown {
-    /// Go on.
-    #[default]
-    No,
-    /// Take nothing new, give what runs its period of grace.
-    Graceful,
-    /// Kill what runs.
-    AtOnce,
-}
 
 /// What a worker did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -49,9 +37,6 @@ pub struct Summary {
     /// Outcomes that could not be delivered before the worker ended.
     pub undelivered: u64,
 }
-
-/// How long finished work may take to be delivered once the last program has ended.
-const DELIVER_FOR: Duration = Duration::from_secs(10);
 
 /// Runs a worker until `shutdown` says otherwise and all is delivered.
 ///
@@ -92,44 +77,27 @@ pub async fn run(
 /// If the settings cannot be used.
 pub async fn run_with<D: Deliveries, R: Reports>(
     settings: Settings,
-    mut deliveries: D,
+    deliveries: D,
     reports: R,
-    mut shutdown: watch::Receiver<Shutdown>,
+    shutdown: watch::Receiver<Shutdown>,
 ) -> Result<Summary, Error> {
-    let mut floor = WorkerLoop::open(settings, reports)?;
-    let mut level = *shutdown.borrow_and_update();
-    let mut may_change = true;
-    floor.begin();
-    floor.obey(level);
-    while !floor.is_done() {
-        floor.show();
-        let stop_at = floor.stop_at;
-        let overdue_at = floor.shop.hand.overdue_at().map(Instant::from_std);
-        tokio::select! {
-            event = deliveries.next(), if !floor.source_ended => floor.on_event(event),
-            Some(freed) = floor.freed.recv() => floor.free(&freed),
-            () = sleep_until(overdue_at.unwrap_or_else(Instant::now)), if overdue_at.is_some() => floor.give_back_overdue(),
-            Some(ended) = floor.tasks.join_next_with_id() => floor.count(&ended),
-            changed = shutdown.changed(), if may_change => {
-                may_change = changed.is_ok();
-                // The sender of "go on" is gone.
-                level = if may_change { *shutdown.borrow_and_update() } else { level.max_graceful() };
-                floor.obey(level);
-            }
-            () = sleep_until(stop_at.unwrap_or_else(Instant::now)), if stop_at.is_some() => floor.interrupt(),
-        }
-    }
-    Ok(floor.close().await)
-}
-
-impl Shutdown {
-    fn max_graceful(self) -> Self {
-        if self == Self::No {
-            Self::Graceful
-        } else {
-            self
-        }
-    }
+    let slots = run_pool(Slots::open(settings)?, deliveries, reports, shutdown).await;
+    let Summary {
+        succeeded,
+        failed,
+        released,
+        dropped,
+        undelivered,
+    } = slots.summary;
+    tracing::info!(
+        succeeded,
+        failed,
+        released,
+        dropped,
+        undelivered,
+        "worker ends"
+    );
+    Ok(slots.summary)
 }
 
 /// A slot, and what it last ran.
@@ -138,30 +106,35 @@ struct WorkerSlot {
     fed_kinds: Vec<String>,
 }
 
-/// All that runs.
-struct WorkerLoop<R> {
+/// The slots of a worker and what runs in them.
+struct Slots {
     shop: Arc<WorkerContext>,
-    reports: R,
     places: Vec<WorkerSlot>,
     /// Places without work. The last is taken first, so that few are warm instead of all lukewarm.
     idle: Vec<usize>,
     running: HashMap<Held, Arc<Stop>>,
-    tasks: JoinSet<CountedEnd>,
     freed_sender: mpsc::UnboundedSender<FreedSlot>,
     freed: mpsc::UnboundedReceiver<FreedSlot>,
-    /// Deliveries allowed and not yet here.
-    credits: usize,
     pace: Pace,
     summary: Summary,
-    is_stopping: bool,
-    at_once: bool,
     /// When programs that still run are asked to end.
     stop_at: Option<Instant>,
-    source_ended: bool,
+    /// Ends the threads of the slots.
+    closing: Option<JoinHandle<()>>,
 }
 
-impl<R: Reports> WorkerLoop<R> {
-    fn open(settings: Settings, reports: R) -> Result<Self, Error> {
+/// What happens in the slots.
+enum SlotEvent {
+    /// A job has ended.
+    Freed(FreedSlot),
+    /// A job waits in hand for too long.
+    Overdue,
+    /// The period of grace is over.
+    GraceOver,
+}
+
+impl Slots {
+    fn open(settings: Settings) -> Result<Self, Error> {
         let name = settings.name.clone().unwrap_or_else(make_name);
         let handlers = match &settings.handlers {
             Some(handlers) => handlers.clone(),
@@ -179,6 +152,8 @@ impl<R: Reports> WorkerLoop<R> {
         let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
         let groups = Groups::prepare(handlers.have_bounds());
         let places = settings.concurrency.max(1);
+        let directory = settings.directory.display();
+        tracing::info!(worker = %name, slots = places, %directory, "worker starts");
         let (freed_sender, freed) = mpsc::unbounded_channel();
         Ok(Self {
             shop: Arc::new(WorkerContext {
@@ -190,7 +165,6 @@ impl<R: Reports> WorkerLoop<R> {
                 hand: Prefetched::default(),
                 groups,
             }),
-            reports,
             places: (0..places)
                 .map(|_| WorkerSlot {
                     slot: None,
@@ -199,101 +173,36 @@ impl<R: Reports> WorkerLoop<R> {
                 .collect(),
             idle: (0..places).rev().collect(),
             running: HashMap::new(),
-            tasks: JoinSet::new(),
             freed_sender,
             freed,
-            credits: 0,
             pace: Pace::default(),
             summary: Summary::default(),
-            is_stopping: false,
-            at_once: false,
             stop_at: None,
-            source_ended: false,
+            closing: None,
         })
     }
 
-    /// Shows how it stands.
-    fn show(&self) {
-        let metrics = &self.shop.settings.metrics;
-        metrics.show(self.places.len(), self.running.len(), &self.summary);
-    }
-
-    fn begin(&mut self) {
-        let (name, slots) = (&self.shop.name, self.places.len());
-        let directory = self.shop.settings.directory.display();
-        tracing::info!(worker = %name, slots, %directory, "worker starts");
-        self.grant();
-    }
-
-    /// Allows as many deliveries as there are idle places, and some more while programs are short.
-    fn grant(&mut self) {
-        if self.is_stopping {
-            return;
-        }
-        let wanted = self.places.len() + self.pace.ahead(self.places.len());
-        let more = wanted.saturating_sub(self.running.len() + self.credits);
-        if more > 0 {
-            self.credits += more;
-            self.reports.grant(u32::try_from(more).unwrap_or(u32::MAX));
-        }
-    }
-
-    fn is_done(&self) -> bool {
-        let is_over = self.is_stopping || self.source_ended;
-        is_over && self.running.is_empty()
-    }
-
-    fn on_event(&mut self, event: Option<WorkEvent>) {
-        match event {
-            Some(WorkEvent::Jobs(jobs)) => jobs.into_iter().for_each(|job| self.start(job)),
-            Some(WorkEvent::Lost(lost)) => self.lose(&lost),
-            Some(WorkEvent::Connected { version, shard }) => {
-                self.shop.settings.metrics.connected(true);
-                tracing::info!(%version, %shard, "connected");
-            }
-            Some(WorkEvent::Disconnected { error, retry_in }) => {
-                self.shop.settings.metrics.connected(false);
-                tracing::warn!(%error, ?retry_in, "the server is away; what runs goes on");
-            }
-            Some(WorkEvent::Draining) => {
-                tracing::info!("the server is about to stop; what runs goes on");
-            }
-            None => self.source_ended = true,
-        }
-    }
-
-    fn lose(&mut self, lost: &Lost) {
-        if let Some(stop) = self.running.get(&lost.held) {
-            let reason = if lost.is_cancelled() {
-                "the job was cancelled"
-            } else {
-                "the lease is lost"
-            };
-            stop.ask(StopCause::Lost(format!("{reason}: {}", lost.reason)));
-        }
-    }
-
     /// Runs a job in an idle place, or takes it into hand. One that comes while the worker stops is given back.
-    fn start(&mut self, job: Delivery) {
-        self.credits = self.credits.saturating_sub(1);
+    fn start<R: Reports>(&mut self, job: Delivery, pool: &mut Pool<R, CountedEnd>) {
         let task = global_id(&job);
         let stop = match Stop::new() {
             Ok(stop) => Arc::new(stop),
             Err(error) => {
-                return self.refuse(&job, &format!("the worker is out of something: {error}"));
+                let reason = format!("the worker is out of something: {error}");
+                return refuse(&job, &reason, pool);
             }
         };
-        if self.is_stopping {
-            return self.refuse(&job, "the worker stops");
+        if pool.is_stopping() {
+            return refuse(&job, "the worker stops", pool);
         }
         let held = job.held.clone();
         let (sender, sent) = mpsc::unbounded_channel();
         let (finish, done) = oneshot::channel();
-        let (lease_holder, lease_held) = (self.reports.clone(), held.clone());
+        let (lease_holder, lease_held) = (pool.reports().clone(), held.clone());
         let attended = AttemptTask {
             held: held.clone(),
             task: task.clone(),
-            reports: self.reports.clone(),
+            reports: pool.reports().clone(),
             stop: Arc::clone(&stop),
             sent,
             done,
@@ -317,8 +226,7 @@ impl<R: Reports> WorkerLoop<R> {
             None => self.shop.hand.put(Box::new(work)),
         }
         let freed = self.freed_sender.clone();
-        self.tasks
-            .spawn(attended.attend(move |one| drop(freed.send(one))));
+        pool.report(attended.attend(move |one| drop(freed.send(one))));
     }
 
     fn looked_for(&self, kind: &str) -> String {
@@ -362,22 +270,6 @@ impl<R: Reports> WorkerLoop<R> {
         }
     }
 
-    fn refuse(&mut self, job: &Delivery, reason: &str) {
-        let (held, reports) = (job.held.clone(), self.reports.clone());
-        let releasing = ganger_client::Releasing {
-            keep_place: true,
-            reason: reason.into(),
-            ..Default::default()
-        };
-        tracing::info!(job = %global_id(job), "given back: {reason}");
-        self.tasks.spawn(async move {
-            let report = ganger_client::Report::Release(releasing);
-            reports.report_all(vec![(held, report)]).await;
-            CountedEnd::Released
-        });
-        self.grant();
-    }
-
     fn free(&mut self, freed: &FreedSlot) {
         self.running.remove(&freed.held);
         if let Some(took) = freed.took {
@@ -391,7 +283,6 @@ impl<R: Reports> WorkerLoop<R> {
                 None => self.idle.push(place),
             }
         }
-        self.grant();
     }
 
     /// Gives back what no slot was free for in time.
@@ -403,42 +294,6 @@ impl<R: Reports> WorkerLoop<R> {
         }
     }
 
-    fn count(&mut self, ended: &Result<(tokio::task::Id, CountedEnd), tokio::task::JoinError>) {
-        let of = match ended {
-            Ok((_, CountedEnd::Succeeded)) => &mut self.summary.succeeded,
-            Ok((_, CountedEnd::Failed)) => &mut self.summary.failed,
-            Ok((_, CountedEnd::Released)) => &mut self.summary.released,
-            Ok((_, CountedEnd::Dropped)) | Err(_) => &mut self.summary.dropped,
-        };
-        *of += 1;
-    }
-
-    fn obey(&mut self, level: Shutdown) {
-        if level == Shutdown::No {
-            return;
-        }
-        if !self.is_stopping {
-            self.is_stopping = true;
-            self.reports.drop_credits();
-            for work in self.shop.hand.take_all() {
-                work.give_back("the worker stops");
-            }
-            let grace = self.shop.settings.grace;
-            self.stop_at = Some(Instant::now() + grace);
-            tracing::info!(
-                running = self.running.len(),
-                ?grace,
-                "stops: takes nothing new"
-            );
-        }
-        if level == Shutdown::AtOnce && !self.at_once {
-            self.at_once = true;
-            tracing::warn!(running = self.running.len(), "stops at once");
-            self.interrupt();
-            self.running.values().for_each(|stop| stop.hurry());
-        }
-    }
-
     /// Asks all that runs to end.
     fn interrupt(&mut self) {
         self.stop_at = None;
@@ -446,56 +301,121 @@ impl<R: Reports> WorkerLoop<R> {
             .values()
             .for_each(|stop| stop.ask(StopCause::Interrupted));
     }
+}
 
-    /// Delivers what is finished, and deregisters.
-    async fn close(mut self) -> Summary {
-        let slots: Vec<Slot> = self
-            .places
-            .drain(..)
-            .filter_map(|place| place.slot)
-            .collect();
-        let ended = tokio::task::spawn_blocking(|| slots.into_iter().for_each(Slot::end));
-        let patience = if self.at_once {
-            DELIVER_FOR / 10
-        } else {
-            DELIVER_FOR
-        };
-        let deadline = Instant::now() + patience;
-        while let Ok(Some(ended)) =
-            tokio::time::timeout_at(deadline, self.tasks.join_next_with_id()).await
-        {
-            self.count(&ended);
-        }
-        self.show();
-        // Every slot kills what it holds, so this is short.
-        let _ = ended.await;
-        self.summary.undelivered = u64::try_from(self.tasks.len()).unwrap_or(u64::MAX);
-        if self.summary.undelivered > 0 {
-            let undelivered = self.summary.undelivered;
-            tracing::error!(
-                undelivered,
-                "the server is away: outcomes are lost, their leases will run out"
-            );
-        }
-        let deregister = timeout(patience, self.reports.deregister(patience)).await;
-        if let Ok(Err(error)) = deregister {
-            tracing::warn!(%error, "the server could not deregister this worker");
-        }
-        let Summary {
-            succeeded,
-            failed,
-            released,
-            dropped,
-            undelivered,
-        } = self.summary;
-        tracing::info!(
-            succeeded,
-            failed,
-            released,
-            dropped,
-            undelivered,
-            "worker ends"
-        );
-        self.summary
+impl<R: Reports> Executor<R> for Slots {
+    type Event = SlotEvent;
+    type Reported = CountedEnd;
+
+    /// As many as there are places, and some more while programs are short.
+    fn jobs_wanted(&self) -> usize {
+        self.places.len() + self.pace.ahead(self.places.len())
     }
+
+    fn jobs_in_hand(&self) -> usize {
+        self.running.len()
+    }
+
+    fn take(&mut self, jobs: Vec<Delivery>, pool: &mut Pool<R, CountedEnd>) {
+        for job in jobs {
+            self.start(job, pool);
+        }
+    }
+
+    fn lose(&mut self, lost: &Lost) {
+        if let Some(stop) = self.running.get(&lost.held) {
+            let reason = if lost.is_cancelled() {
+                "the job was cancelled"
+            } else {
+                "the lease is lost"
+            };
+            stop.ask(StopCause::Lost(format!("{reason}: {}", lost.reason)));
+        }
+    }
+
+    async fn next_event(&mut self, _: bool) -> SlotEvent {
+        let stop_at = self.stop_at;
+        let overdue_at = self.shop.hand.overdue_at().map(Instant::from_std);
+        tokio::select! {
+            Some(freed) = self.freed.recv() => SlotEvent::Freed(freed),
+            () = sleep_until(overdue_at.unwrap_or_else(Instant::now)), if overdue_at.is_some() => SlotEvent::Overdue,
+            () = sleep_until(stop_at.unwrap_or_else(Instant::now)), if stop_at.is_some() => SlotEvent::GraceOver,
+        }
+    }
+
+    fn on_event(&mut self, event: SlotEvent, _: &mut Pool<R, CountedEnd>) {
+        match event {
+            SlotEvent::Freed(freed) => self.free(&freed),
+            SlotEvent::Overdue => self.give_back_overdue(),
+            SlotEvent::GraceOver => self.interrupt(),
+        }
+    }
+
+    fn count(&mut self, reported: Result<CountedEnd, JoinError>) {
+        let of = match reported {
+            Ok(CountedEnd::Succeeded) => &mut self.summary.succeeded,
+            Ok(CountedEnd::Failed) => &mut self.summary.failed,
+            Ok(CountedEnd::Released) => &mut self.summary.released,
+            Ok(CountedEnd::Dropped) | Err(_) => &mut self.summary.dropped,
+        };
+        *of += 1;
+    }
+
+    fn stop(&mut self, level: Shutdown, _: &mut Pool<R, CountedEnd>) {
+        if level == Shutdown::AtOnce {
+            self.interrupt();
+            self.running.values().for_each(|stop| stop.hurry());
+            return;
+        }
+        for work in self.shop.hand.take_all() {
+            work.give_back("the worker stops");
+        }
+        let grace = self.shop.settings.grace;
+        self.stop_at = Some(Instant::now() + grace);
+        tracing::info!(
+            running = self.running.len(),
+            ?grace,
+            "stops: takes nothing new"
+        );
+    }
+
+    fn close(&mut self) {
+        let places = self.places.drain(..);
+        let slots: Vec<Slot> = places.filter_map(|place| place.slot).collect();
+        let end = || slots.into_iter().for_each(Slot::end);
+        self.closing = Some(tokio::task::spawn_blocking(end));
+    }
+
+    async fn closed(&mut self, unfinished: usize) -> u64 {
+        if let Some(closing) = self.closing.take() {
+            // Every slot kills what it holds, so this is short.
+            let _ = closing.await;
+        }
+        self.summary.undelivered = u64::try_from(unfinished).unwrap_or(u64::MAX);
+        self.summary.undelivered
+    }
+
+    fn show_connected(&self, is_connected: bool) {
+        self.shop.settings.metrics.connected(is_connected);
+    }
+
+    fn show(&self) {
+        let metrics = &self.shop.settings.metrics;
+        metrics.show(self.places.len(), self.running.len(), &self.summary);
+    }
+}
+
+fn refuse<R: Reports>(job: &Delivery, reason: &str, pool: &mut Pool<R, CountedEnd>) {
+    let (held, reports) = (job.held.clone(), pool.reports().clone());
+    let releasing = ganger_client::Releasing {
+        keep_place: true,
+        reason: reason.into(),
+        ..Default::default()
+    };
+    tracing::info!(job = %global_id(job), "given back: {reason}");
+    pool.report(async move {
+        let report = ganger_client::Report::Release(releasing);
+        reports.report_all(vec![(held, report)]).await;
+        CountedEnd::Released
+    });
 }
