@@ -7,9 +7,9 @@
 //!
 //! # The parts
 //!
-//! [`run()`] is the pool (`pool`): deliveries come in, wait (`waiting`), and are dealt out to the workers (`slot`), each
-//! of which keeps one child (`child`) and decides what its death means (`restarts`). How tasks ended goes to the server
-//! (`outcome`, `tell`). What others may read of it is in `metrics`, shown by `ganger_worker::show_metrics`.
+//! [`run()`] is the pool (`pool`, in the frame of `ganger_worker::run_pool`): deliveries come in, wait (`waiting`), and
+//! are dealt out to the workers (`slot`), each of which keeps one child (`child`) and decides what its death means
+//! (`restarts`). How tasks ended goes to the server (`outcome`, `reporter`). What others may read of it is in `metrics`, shown by `ganger_worker::show_metrics`.
 //!
 //! # For binaries that host a pool
 //!

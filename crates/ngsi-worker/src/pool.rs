@@ -3,12 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ganger_client::{Client, Delivery, Held, TakeFrom, TakeMode, WorkEvent, WorkOptions};
+use ganger_client::{Client, Delivery, Lost, TakeFrom, TakeMode, WorkOptions};
 use ganger_ngsi::job::KIND;
-use ganger_worker::{Deliveries, Reports, Shutdown, make_name};
+use ganger_worker::{Deliveries, Executor, Pool, Reports, Shutdown, make_name, run_pool};
 use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinError, JoinSet};
-use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::burst;
 use crate::metrics::Metrics;
@@ -39,9 +38,6 @@ pub struct Summary {
 
 /// Length of the leases: the tasks of a worker that died are free after so long.
 const LEASE_FOR: Duration = Duration::from_secs(15);
-/// How long finished work may take to be delivered once the last batch has ended.
-const DELIVER_FOR: Duration = Duration::from_secs(10);
-
 /// Runs a pool until `shutdown` says otherwise, its work is done, or its processes cannot be kept running.
 ///
 /// # Errors
@@ -78,41 +74,25 @@ pub async fn run(
 /// Likewise.
 pub async fn run_with<D: Deliveries, R: Reports, I: Insight>(
     settings: Settings,
-    mut deliveries: D,
+    deliveries: D,
     reports: R,
     server: I,
-    mut shutdown: watch::Receiver<Shutdown>,
+    shutdown: watch::Receiver<Shutdown>,
 ) -> Result<Summary, Error> {
-    let is_burst = settings.is_burst;
-    let mut pool = Pool::open(settings, reports).await?;
-    if pool.settings.metrics.is_some() {
-        tokio::spawn(sample_queue(server.clone(), Arc::clone(&pool.metrics)));
+    let workers = InsertWorkers::open(settings, reports.clone(), server).await?;
+    let ended = run_pool(workers, deliveries, reports, shutdown).await;
+    ended.teller.flush();
+    tracing::info!(?ended.summary, "pool ends");
+    match ended.trouble {
+        Some(error) => Err(error),
+        None => Ok(ended.summary),
     }
-    let mut may_change = true;
-    pool.obey(*shutdown.borrow_and_update());
-    pool.grant();
-    while !pool.is_done() {
-        let may_be_drained = is_burst && pool.is_idle();
-        tokio::select! {
-            event = deliveries.next(), if !pool.source_ended => pool.hear(event),
-            Some(said) = pool.said.recv() => pool.listen(said),
-            Some(told) = pool.telling.join_next() => pool.count(whole(told)),
-            Some(ended) = pool.workers.join_next() => whole(ended),
-            changed = shutdown.changed(), if may_change => {
-                may_change = changed.is_ok();
-                // The sender of "go on" is gone.
-                let level = if may_change { *shutdown.borrow_and_update() } else { Shutdown::Graceful };
-                pool.obey(level);
-            }
-            drained = burst::drained(&server), if may_be_drained => pool.drained(drained),
-        }
-    }
-    pool.close().await
 }
 
-struct Pool<R> {
+/// The workers of a pool and what they have in hand.
+struct InsertWorkers<I> {
     settings: Arc<Settings>,
-    reports: R,
+    server: I,
     metrics: Arc<Metrics>,
     /// The ways to the workers, by their places.
     ways: Vec<Batches>,
@@ -124,19 +104,25 @@ struct Pool<R> {
     idle: Vec<usize>,
     /// Tasks that workers have.
     running: usize,
-    /// Deliveries allowed and not yet here.
-    credits: usize,
     /// Attempts that came to their end.
     attempts: u64,
-    teller: Reporter<R>,
-    telling: JoinSet<Vec<CountedEnd>>,
+    teller: Reporter,
     summary: Summary,
-    source_ended: bool,
     trouble: Option<Error>,
 }
 
-impl<R: Reports> Pool<R> {
-    async fn open(settings: Settings, reports: R) -> Result<Self, Error> {
+/// What happens in a pool while tasks run.
+enum PoolEvent {
+    /// A worker says something.
+    Worker(WorkerEvent),
+    /// A worker has ended.
+    Ended,
+    /// Nothing is left to do, or the server cannot say so.
+    Drained(Result<(), Error>),
+}
+
+impl<I: Insight> InsertWorkers<I> {
+    async fn open<R: Reports>(settings: Settings, reports: R, server: I) -> Result<Self, Error> {
         let metrics = Arc::new(Metrics::new(settings.workers));
         if let Some(address) = settings.metrics {
             let shown = Arc::clone(&metrics);
@@ -144,17 +130,16 @@ impl<R: Reports> Pool<R> {
                 .await
                 .map_err(|source| Error::Listen { address, source })?;
         }
-        let teller = Reporter::open(
-            reports.clone(),
-            Arc::clone(&metrics),
-            settings.telemetry.as_deref(),
-        )?;
+        let teller = Reporter::open(Arc::clone(&metrics), settings.telemetry.as_deref())?;
+        if settings.metrics.is_some() {
+            tokio::spawn(sample_queue(server.clone(), Arc::clone(&metrics)));
+        }
         let settings = Arc::new(settings);
         let (level, follow_level) = watch::channel(Shutdown::No);
         let (say, said) = mpsc::unbounded_channel();
         let shop = PoolContext {
             settings: Arc::clone(&settings),
-            reports: reports.clone(),
+            reports,
             metrics: Arc::clone(&metrics),
             said: say,
             level: follow_level,
@@ -165,7 +150,7 @@ impl<R: Reports> Pool<R> {
             .collect();
         Ok(Self {
             settings,
-            reports,
+            server,
             metrics,
             ways,
             workers,
@@ -174,89 +159,11 @@ impl<R: Reports> Pool<R> {
             waiting: Waiting::default(),
             idle: Vec::new(),
             running: 0,
-            credits: 0,
             attempts: 0,
             teller,
-            telling: JoinSet::new(),
             summary: Summary::default(),
-            source_ended: false,
             trouble: None,
         })
-    }
-
-    fn is_stopping(&self) -> bool {
-        *self.level.borrow() != Shutdown::No
-    }
-
-    fn is_done(&self) -> bool {
-        (self.is_stopping() || self.source_ended) && self.running == 0 && self.waiting.len() == 0
-    }
-
-    /// Whether nothing is to be done here, as far as one can see from here.
-    fn is_idle(&self) -> bool {
-        self.running == 0 && self.waiting.len() == 0 && self.telling.is_empty()
-    }
-
-    /// Allows as many deliveries as the workers can have in their batches.
-    fn grant(&mut self) {
-        if self.is_stopping() {
-            return;
-        }
-        let in_hand = self.running + self.waiting.len() + self.credits;
-        let mut wanted = self.ways.len() * BATCH_TASKS_MAX;
-        if let Some(tasks_max) = self.settings.tasks_max {
-            let left = tasks_max.saturating_sub(self.attempts);
-            wanted = wanted.min(usize::try_from(left).unwrap_or(usize::MAX));
-        }
-        let more = wanted.saturating_sub(in_hand);
-        if more > 0 {
-            self.credits += more;
-            self.reports.grant(u32::try_from(more).unwrap_or(u32::MAX));
-        }
-    }
-
-    fn hear(&mut self, event: Option<WorkEvent>) {
-        match event {
-            Some(WorkEvent::Jobs(jobs)) => {
-                for job in jobs {
-                    self.take(job);
-                }
-                self.deal();
-            }
-            Some(WorkEvent::Lost(lost)) => self.lose(&lost.held),
-            Some(WorkEvent::Connected { version, shard }) => {
-                tracing::info!(%version, %shard, "connected");
-            }
-            Some(WorkEvent::Disconnected { error, retry_in }) => {
-                tracing::warn!(%error, ?retry_in, "the server is away; what runs goes on");
-            }
-            Some(WorkEvent::Draining) => {
-                tracing::info!("the server is about to stop; what runs goes on");
-            }
-            None => self.source_ended = true,
-        }
-    }
-
-    /// Takes a task in. One that comes while the pool stops is given back, and so is what is none.
-    fn take(&mut self, job: Delivery) {
-        self.credits = self.credits.saturating_sub(1);
-        if job.kind != KIND {
-            self.teller.refuse(&mut self.telling, job);
-            return self.grant();
-        }
-        self.waiting.push(Task::from(job));
-        if self.is_stopping() {
-            self.give_back_waiting();
-        }
-    }
-
-    /// A lost lease: what waits is forgotten; the outcome of what runs will be dropped.
-    fn lose(&mut self, held: &Held) {
-        if self.waiting.forget(held) {
-            self.summary.dropped += 1;
-            self.metrics.ended(CountedEnd::Dropped);
-            self.grant();
-        }
     }
 
     /// Gives waiting tasks to idle workers.
@@ -273,27 +180,13 @@ impl<R: Reports> Pool<R> {
         }
     }
 
-    fn listen(&mut self, said: WorkerEvent) {
-        match said {
-            WorkerEvent::Idle(place) => {
-                self.idle.push(place);
-                self.deal();
-            }
-            WorkerEvent::Ended(ended) => self.end(ended),
-            WorkerEvent::GaveUp(how) => {
-                self.trouble = Some(Error::GaveUp { how });
-                self.obey(Shutdown::Graceful);
-            }
-        }
-    }
-
-    fn end(&mut self, ended: Vec<Ended>) {
+    fn end<R: Reports>(&mut self, ended: Vec<Ended>, pool: &mut Pool<R, Vec<CountedEnd>>) {
         self.running -= ended.len();
         let attempts = ended.iter().filter(|one| one.outcome.is_attempt()).count();
         self.attempts += u64::try_from(attempts).unwrap_or(u64::MAX);
         // Credits first: they travel with the reports.
-        self.grant();
-        self.teller.tell(&mut self.telling, ended);
+        pool.grant(self);
+        self.teller.tell(pool, ended);
         if self
             .settings
             .tasks_max
@@ -303,11 +196,11 @@ impl<R: Reports> Pool<R> {
                 attempts = self.attempts,
                 "all tasks that --max-tasks allows are done"
             );
-            self.obey(Shutdown::Graceful);
+            pool.stop();
         }
     }
 
-    fn give_back_waiting(&mut self) {
+    fn give_back_waiting<R: Reports>(&mut self, pool: &mut Pool<R, Vec<CountedEnd>>) {
         let now = std::time::Instant::now();
         let tasks = self.waiting.take_all().into_iter();
         let ended: Vec<_> = tasks
@@ -318,12 +211,90 @@ impl<R: Reports> Pool<R> {
             })
             .collect();
         if !ended.is_empty() {
-            self.teller.tell(&mut self.telling, ended);
+            self.teller.tell(pool, ended);
+        }
+    }
+}
+
+impl<R: Reports, I: Insight> Executor<R> for InsertWorkers<I> {
+    type Event = PoolEvent;
+    type Reported = Vec<CountedEnd>;
+
+    /// As many as the workers can have in their batches.
+    fn jobs_wanted(&self) -> usize {
+        let wanted = self.ways.len() * BATCH_TASKS_MAX;
+        let Some(tasks_max) = self.settings.tasks_max else {
+            return wanted;
+        };
+        let left = tasks_max.saturating_sub(self.attempts);
+        wanted.min(usize::try_from(left).unwrap_or(usize::MAX))
+    }
+
+    fn jobs_in_hand(&self) -> usize {
+        self.running + self.waiting.len()
+    }
+
+    /// Takes tasks in. Those that come while the pool stops are given back, and so is what is none.
+    fn take(&mut self, jobs: Vec<Delivery>, pool: &mut Pool<R, Vec<CountedEnd>>) {
+        for job in jobs {
+            if job.kind == KIND {
+                self.waiting.push(Task::from(job));
+            } else {
+                self.teller.refuse(pool, job);
+            }
+        }
+        if pool.is_stopping() {
+            self.give_back_waiting(pool);
+        }
+        self.deal();
+    }
+
+    /// What waits is forgotten; the outcome of what runs will be dropped.
+    fn lose(&mut self, lost: &Lost) {
+        if self.waiting.forget(&lost.held) {
+            self.summary.dropped += 1;
+            self.metrics.ended(CountedEnd::Dropped);
         }
     }
 
-    fn count(&mut self, told: Vec<CountedEnd>) {
-        for one in told {
+    async fn next_event(&mut self, is_reporting: bool) -> PoolEvent {
+        let is_idle = self.running == 0 && self.waiting.len() == 0 && !is_reporting;
+        let may_be_drained = self.settings.is_burst && is_idle;
+        tokio::select! {
+            Some(said) = self.said.recv() => PoolEvent::Worker(said),
+            Some(ended) = self.workers.join_next() => {
+                whole(ended);
+                PoolEvent::Ended
+            }
+            drained = burst::drained(&self.server), if may_be_drained => PoolEvent::Drained(drained),
+            else => std::future::pending().await,
+        }
+    }
+
+    fn on_event(&mut self, event: PoolEvent, pool: &mut Pool<R, Vec<CountedEnd>>) {
+        match event {
+            PoolEvent::Worker(WorkerEvent::Idle(place)) => {
+                self.idle.push(place);
+                self.deal();
+            }
+            PoolEvent::Worker(WorkerEvent::Ended(ended)) => self.end(ended, pool),
+            PoolEvent::Worker(WorkerEvent::GaveUp(how)) => {
+                self.trouble = Some(Error::GaveUp { how });
+                pool.stop();
+            }
+            PoolEvent::Ended => {}
+            PoolEvent::Drained(drained) => {
+                match drained {
+                    Ok(()) => tracing::info!("nothing is ready, and nothing runs here"),
+                    Err(error) => self.trouble = Some(error),
+                }
+                pool.stop();
+            }
+        }
+    }
+
+    fn count(&mut self, reported: Result<Vec<CountedEnd>, JoinError>) {
+        for one in whole(reported) {
             let of = match one {
                 CountedEnd::Inserted => &mut self.summary.inserted,
                 CountedEnd::Failed | CountedEnd::Refused => &mut self.summary.failed,
@@ -335,66 +306,25 @@ impl<R: Reports> Pool<R> {
         }
     }
 
-    /// Nothing is left to do for a pool that ends when its queue is empty.
-    fn drained(&mut self, drained: Result<(), Error>) {
-        match drained {
-            Ok(()) => tracing::info!("nothing is ready, and nothing runs here"),
-            Err(error) => self.trouble = Some(error),
-        }
-        self.obey(Shutdown::Graceful);
-    }
-
-    fn obey(&mut self, level: Shutdown) {
-        let before = *self.level.borrow();
-        if level <= before {
-            return;
-        }
+    fn stop(&mut self, level: Shutdown, pool: &mut Pool<R, Vec<CountedEnd>>) {
         self.level.send_replace(level);
-        if before == Shutdown::No {
-            self.reports.drop_credits();
-            self.give_back_waiting();
+        if level == Shutdown::Graceful {
+            self.give_back_waiting(pool);
             tracing::info!(running = self.running, "stops: takes nothing new");
         }
-        if level == Shutdown::AtOnce {
-            tracing::warn!(running = self.running, "stops at once");
-        }
     }
 
-    /// Delivers what is finished, ends the workers, and deregisters.
-    async fn close(mut self) -> Result<Summary, Error> {
-        let at_once = *self.level.borrow() == Shutdown::AtOnce;
-        let patience = if at_once {
-            DELIVER_FOR / 10
-        } else {
-            DELIVER_FOR
-        };
-        let deadline = Instant::now() + patience;
+    fn close(&mut self) {
         // Without the way to it, a worker ends.
         self.ways.clear();
-        while let Ok(Some(told)) = timeout_at(deadline, self.telling.join_next()).await {
-            self.count(whole(told));
-        }
+    }
+
+    async fn closed(&mut self, _: usize) -> u64 {
         while let Some(ended) = self.workers.join_next().await {
             whole(ended);
         }
         self.summary.undelivered = self.teller.undelivered();
-        if self.summary.undelivered > 0 {
-            let undelivered = self.summary.undelivered;
-            tracing::error!(
-                undelivered,
-                "the server is away: outcomes are lost, their leases will run out"
-            );
-        }
-        let deregister = timeout(patience, self.reports.deregister(patience)).await;
-        if let Ok(Err(error)) = deregister {
-            tracing::warn!(%error, "the server could not deregister this worker");
-        }
-        self.teller.flush();
-        tracing::info!(?self.summary, "pool ends");
-        match self.trouble {
-            Some(error) => Err(error),
-            None => Ok(self.summary),
-        }
+        self.summary.undelivered
     }
 }
 

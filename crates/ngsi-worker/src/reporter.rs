@@ -8,8 +8,7 @@ use std::time::{Duration, Instant};
 use ganger_client::{Delivery, Releasing, Report, ReportResult};
 use ganger_ngsi::task::TASK_TYPE;
 use ganger_ngsi::telemetry::{DURATION, Sampler};
-use ganger_worker::Reports;
-use tokio::task::JoinSet;
+use ganger_worker::{Pool, Reports};
 
 use crate::Error;
 use crate::metrics::Metrics;
@@ -20,8 +19,7 @@ use crate::slot::Ended;
 const OTHER_KIND_DELAY: Duration = Duration::from_secs(30);
 
 /// Tells how tasks ended.
-pub(crate) struct Reporter<R> {
-    reports: R,
+pub(crate) struct Reporter {
     counts: Arc<Counts>,
 }
 
@@ -33,13 +31,9 @@ struct Counts {
     undelivered: AtomicU64,
 }
 
-impl<R: Reports> Reporter<R> {
+impl Reporter {
     /// With samples of durations in a directory, if one is named.
-    pub(crate) fn open(
-        reports: R,
-        metrics: Arc<Metrics>,
-        directory: Option<&Path>,
-    ) -> Result<Self, Error> {
+    pub(crate) fn open(metrics: Arc<Metrics>, directory: Option<&Path>) -> Result<Self, Error> {
         let durations = directory
             .map(|directory| Sampler::open(directory, DURATION))
             .transpose()?;
@@ -50,16 +44,15 @@ impl<R: Reports> Reporter<R> {
             undelivered: AtomicU64::default(),
         };
         Ok(Self {
-            reports,
             counts: Arc::new(counts),
         })
     }
 
-    /// Tells how tasks ended, beside everything else; what the server made of it comes out of the set.
-    pub(crate) fn tell(&self, telling: &mut JoinSet<Vec<CountedEnd>>, ended: Vec<Ended>) {
-        let (reports, counts) = (self.reports.clone(), Arc::clone(&self.counts));
+    /// Tells how tasks ended, beside everything else; what the server made of it comes out of the pool.
+    pub(crate) fn tell<R: Reports>(&self, pool: &mut Pool<R, Vec<CountedEnd>>, ended: Vec<Ended>) {
+        let (reports, counts) = (pool.reports().clone(), Arc::clone(&self.counts));
         counts.note_undelivered(ended.len());
-        telling.spawn(async move {
+        pool.report(async move {
             let mut told = Vec::with_capacity(ended.len());
             let mut sent = Vec::with_capacity(ended.len());
             let mut measured = Vec::with_capacity(ended.len());
@@ -90,11 +83,11 @@ impl<R: Reports> Reporter<R> {
     }
 
     /// Gives back a job of another kind, which has no business in this queue.
-    pub(crate) fn refuse(&self, telling: &mut JoinSet<Vec<CountedEnd>>, job: Delivery) {
-        let (reports, counts) = (self.reports.clone(), Arc::clone(&self.counts));
+    pub(crate) fn refuse<R: Reports>(&self, pool: &mut Pool<R, Vec<CountedEnd>>, job: Delivery) {
+        let (reports, counts) = (pool.reports().clone(), Arc::clone(&self.counts));
         tracing::warn!(job = %job.held.job, kind = %job.kind, "given back: this worker only inserts");
         counts.note_undelivered(1);
-        telling.spawn(async move {
+        pool.report(async move {
             let releasing = Releasing {
                 delay: OTHER_KIND_DELAY,
                 reason: format!("this worker has no handler for kind {}", job.kind),
