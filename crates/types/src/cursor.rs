@@ -14,7 +14,7 @@ use crate::query::JobQuery;
 /// The last job of a page. As text it is opaque to clients, who send it back unchanged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PageCursor {
-    /// One of ours.
+    /// A job of the engine, by its number.
     Job(JobKey),
     /// One behind all of ours.
     ExternalJob(ExternalJob),
@@ -29,7 +29,7 @@ pub enum ExternalJob {
     Item {
         /// Its queue, as the key's beginning says.
         queue: Bytes,
-        /// Its id there.
+        /// The item's id within that queue.
         id: Bytes,
     },
 }

@@ -157,7 +157,7 @@ impl JobId {
         Some((JobKey(key), IdTag(u32::try_from(tag).ok()?)))
     }
 
-    /// The bytes.
+    /// Returns the bytes of the id.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
@@ -193,7 +193,7 @@ pub struct LeaseToken {
     pub epoch: Epoch,
     /// Grants of that epoch, counted.
     pub counter: u64,
-    /// 96 unguessable bits.
+    /// Random part of the token: 96 bits that cannot be guessed.
     pub secret: [u8; 12],
 }
 
@@ -222,7 +222,7 @@ impl LeaseToken {
         })
     }
 
-    /// The 28-byte form.
+    /// Returns the token in its 28-byte form.
     pub fn to_bytes(self) -> [u8; 28] {
         let mut raw = [0; 28];
         raw[..8].copy_from_slice(&self.epoch.0.to_be_bytes());

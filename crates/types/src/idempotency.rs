@@ -10,9 +10,9 @@ use crate::time::Timestamp;
 /// A submission's idempotency key and its answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IdempotencyRecord {
-    /// Whose.
+    /// The namespace in which the key was used.
     pub namespace: Namespace,
-    /// The key.
+    /// The idempotency key that the client sent.
     pub key: IdempotencyKey,
     /// What was submitted and answered.
     pub answer: SubmissionAnswer,
@@ -44,7 +44,7 @@ pub enum SubmittedRun {
     Made {
         /// The first one's number.
         first: JobKey,
-        /// How many.
+        /// Number of jobs in the run.
         count: u32,
         /// The start that made their ids.
         tag: IdTag,
@@ -53,7 +53,7 @@ pub enum SubmittedRun {
     Given {
         /// The first one's number.
         first: JobKey,
-        /// How many.
+        /// Number of jobs in the run.
         count: u32,
     },
     /// One that had another id already, by its unique key.
@@ -61,7 +61,7 @@ pub enum SubmittedRun {
 }
 
 impl SubmittedRun {
-    /// How many jobs.
+    /// Returns the number of jobs in the run.
     pub fn count(&self) -> u32 {
         match self {
             Self::Made { count, .. } | Self::Given { count, .. } => *count,
@@ -118,12 +118,12 @@ impl SubmittedJobs {
         Self { runs }
     }
 
-    /// The runs.
+    /// Returns the runs in order of submission.
     pub fn runs(&self) -> &[SubmittedRun] {
         &self.runs
     }
 
-    /// How many jobs.
+    /// Returns the number of jobs in all runs.
     pub fn len(&self) -> u64 {
         self.runs.iter().map(|run| u64::from(run.count())).sum()
     }

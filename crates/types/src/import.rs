@@ -33,7 +33,7 @@ pub enum ImportRecord {
 pub struct WorkItem {
     /// The key of its data.
     pub key: Bytes,
-    /// Its data.
+    /// The item's data, stored under `key`.
     pub data: Bytes,
     /// The list that it is put into, at its left end; `None`: none.
     pub list: Option<Bytes>,
@@ -55,11 +55,11 @@ pub struct JobSource {
 /// A record of qless as its script keeps it in Redis: texts are not checked yet.
 #[derive(Clone, Debug, PartialEq)]
 pub enum QlessSource {
-    /// A job.
+    /// A job with its history, places and throttles.
     Job(QlessJobSource),
-    /// A recurring job.
+    /// A recurring job, which makes other jobs.
     Recurring {
-        /// Its id.
+        /// The id (jid) of the recurring job.
         jid: Bytes,
         /// The fields of its hash.
         fields: Vec<(Bytes, Bytes)>,
@@ -68,7 +68,7 @@ pub enum QlessSource {
     },
     /// A queue that is known or paused.
     Queue {
-        /// Its name.
+        /// The name of the queue.
         name: Bytes,
         /// When it was first seen; `None` if it is only paused.
         seen_at: Option<QlessTime>,
@@ -77,37 +77,37 @@ pub enum QlessSource {
     },
     /// A worker and its last sign of life.
     Worker {
-        /// Its name.
+        /// The name of the worker.
         name: Bytes,
         /// When it was last seen.
         seen_at: QlessTime,
     },
     /// An option that was set.
     Setting {
-        /// The option.
+        /// The name of the option.
         option: Bytes,
-        /// Its value.
+        /// The value of the option.
         value: Bytes,
     },
     /// The counter of a tag.
     TagCount {
-        /// The tag.
+        /// The tag that is counted.
         tag: Bytes,
         /// Jobs that ever got it, less those that lost it.
         count: i64,
     },
     /// A jid that is tracked.
     Tracked {
-        /// The jid.
+        /// The id of the tracked job.
         jid: Bytes,
-        /// Since when.
+        /// The time at which tracking began.
         at: QlessTime,
     },
     /// The statistics of a queue and day.
     Statistics(QlessStatisticsSource),
     /// A limit of jobs that run at a time.
     Throttle {
-        /// Its id.
+        /// The id of the throttle.
         id: Bytes,
         /// Number of jobs that may hold it; 0: any number.
         maximum: f64,
@@ -116,7 +116,7 @@ pub enum QlessSource {
     },
     /// Lets a job go on that waits for jobs of which none is left: sent after all jobs.
     Release {
-        /// The job.
+        /// The id of the job that may go on.
         jid: Bytes,
     },
 }
@@ -124,7 +124,7 @@ pub enum QlessSource {
 /// A job of qless as its script keeps it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct QlessJobSource {
-    /// Its id.
+    /// The id (jid) of the job.
     pub jid: Bytes,
     /// The fields of its hash.
     pub fields: Vec<(Bytes, Bytes)>,
@@ -151,11 +151,11 @@ pub struct QlessJobSource {
 /// The statistics of a queue and day as the script keeps them: the fields of three hashes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct QlessStatisticsSource {
-    /// The queue.
+    /// The name of the queue.
     pub queue: Bytes,
     /// The beginning of the day.
     pub day: QlessTime,
-    /// Counters.
+    /// Counters by field name, both as the script stores them.
     pub counters: Vec<(Bytes, Bytes)>,
     /// The sample of waits.
     pub wait: Vec<(Bytes, Bytes)>,

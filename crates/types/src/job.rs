@@ -276,7 +276,7 @@ pub enum What {
     },
     /// Failed without an attempt: deadline, dependency, poison.
     Failed {
-        /// The failure group.
+        /// The failure group: the cause in a word.
         group: Group,
     },
     /// The job was cancelled.

@@ -14,11 +14,11 @@ use crate::time::{Elapsed, Timestamp};
 /// refused by itself; what one has done stays done if a later one is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyCalls {
-    /// Whose keys.
+    /// The namespace that owns the keys.
     pub namespace: Namespace,
     /// Keys with the revisions that [`KeyCall::Revision`] told. If one differs now, no call is applied.
     pub watched: Vec<(Bytes, u64)>,
-    /// The calls.
+    /// The calls, in the order in which they are applied.
     pub calls: Vec<KeyCall>,
 }
 
@@ -34,7 +34,7 @@ pub enum End {
 /// When a string expires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expiry {
-    /// Never.
+    /// The string never expires.
     Never,
     /// So long from now.
     After(Duration),
@@ -47,7 +47,7 @@ pub enum Expiry {
 /// When a write is made at all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Condition {
-    /// Always.
+    /// The write is always made.
     #[default]
     Always,
     /// Only if the key does not exist.
@@ -59,13 +59,13 @@ pub enum Condition {
 /// What a key holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum KeyKind {
-    /// A string.
+    /// The key holds a string.
     String,
-    /// A list.
+    /// The key holds a list.
     List,
 }
 
-/// One call.
+/// One call on the keys of a namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "fields that say what their names say")]
 pub enum KeyCall {
@@ -96,7 +96,7 @@ pub enum KeyCall {
     Delete { keys: Vec<Bytes> },
     /// How many of the keys exist; one that is named twice counts twice.
     Exists { keys: Vec<Bytes> },
-    /// [`KeyReply::Kind`].
+    /// Asks what a key holds: [`KeyReply::Kind`].
     Kind { key: Bytes },
     /// Names of keys that match a glob pattern, in order of their bytes, a page at a time: [`KeyReply::Names`].
     Names {
@@ -125,7 +125,7 @@ pub enum KeyCall {
     /// Sets or ends the expiry: 1 if the key exists and it was set, 0 if not. One in the past removes the key.
     /// [`Expiry::Never`] answers 0 too if there was none to end.
     Expire { key: Bytes, expiry: Expiry },
-    /// [`KeyReply::TimeLeft`].
+    /// Asks how long a key still lives: [`KeyReply::TimeLeft`].
     TimeLeft { key: Bytes },
     /// Puts elements at an end, one after the other: the length then. With [`Condition::IfPresent`] 0 if there is no
     /// such list.
@@ -199,7 +199,7 @@ pub enum KeyCall {
 /// What a call looks at that changes nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Look<'a> {
-    /// These keys.
+    /// The call looks at these keys only.
     At(&'a [Bytes]),
     /// All keys of the namespace.
     Everywhere,
@@ -254,13 +254,13 @@ impl KeyCall {
 /// What a call gives.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeyReply {
-    /// Done.
+    /// The call was applied and has no value to return.
     Done,
-    /// There is none.
+    /// The key, element or value does not exist.
     Nil,
     /// There is no such list, where a list of elements was asked for.
     NilList,
-    /// A number.
+    /// A whole number, such as a length or a count.
     Number(i64),
     /// A string or an element.
     Value(Bytes),
@@ -268,7 +268,7 @@ pub enum KeyReply {
     Values(Vec<Bytes>),
     /// Strings that may be absent.
     Options(Vec<Option<Bytes>>),
-    /// Indexes.
+    /// Indexes of list elements.
     Indexes(Vec<i64>),
     /// What a key holds; `None` if it does not exist.
     Kind(Option<KeyKind>),
@@ -278,7 +278,7 @@ pub enum KeyReply {
     Names(Vec<Bytes>, Option<Bytes>),
     /// How long a key lives yet.
     TimeLeft(TimeLeft),
-    /// A revision.
+    /// A revision, as [`KeyCall::Revision`] describes it.
     Revision(u64),
 }
 
@@ -287,9 +287,9 @@ pub enum KeyReply {
 pub enum TimeLeft {
     /// It does not exist.
     Absent,
-    /// For ever.
+    /// The key exists and never expires.
     Unlimited,
-    /// So long.
+    /// Time until the key expires.
     For(Duration),
 }
 
@@ -339,11 +339,11 @@ pub enum KeyAnswers {
 /// order in which they began to wait, within the commit of the push that serves them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyWait {
-    /// Whose keys.
+    /// The namespace that owns the lists.
     pub namespace: Namespace,
     /// The lists; the first that has an element is taken from.
     pub lists: Vec<Bytes>,
-    /// From which end.
+    /// The end of the list from which the element is taken.
     pub end: End,
     /// Where the element goes within the same step, if it is to stay in a list.
     pub to: Option<(Bytes, End)>,
@@ -357,9 +357,9 @@ pub type Popped = Result<Option<(Bytes, Bytes)>, KeyError>;
 pub struct KeyRecord {
     /// Its number: unique within the shard while the key exists. Elements are stored under it.
     pub number: u64,
-    /// Whose.
+    /// The namespace that owns the key.
     pub namespace: Namespace,
-    /// Its name.
+    /// The name of the key.
     pub name: Bytes,
     /// The string; `None` for a list.
     pub value: Option<Bytes>,
@@ -374,7 +374,7 @@ pub struct ElementRecord {
     pub list: u64,
     /// Its place: elements to the right have larger ones.
     pub place: i64,
-    /// The element.
+    /// The bytes of the element.
     pub value: Bytes,
 }
 
@@ -398,7 +398,7 @@ impl Default for KeyUpkeep {
 }
 
 impl KeyUpkeep {
-    /// None is done.
+    /// Settings under which no upkeep is done.
     pub const OFF: Self = Self {
         put_back_after: None,
         rescue_after: None,

@@ -14,7 +14,7 @@ use crate::limits::NAME_BYTES_MAX;
 pub struct NameError {
     /// What the name is of, such as `queue`.
     pub what: &'static str,
-    /// Its length.
+    /// Length of the refused name in bytes.
     pub bytes: usize,
 }
 

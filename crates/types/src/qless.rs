@@ -28,7 +28,7 @@ impl QlessTime {
         })
     }
 
-    /// In seconds.
+    /// Returns the time in seconds.
     pub fn seconds(self) -> f64 {
         self.0
     }
@@ -59,18 +59,18 @@ impl Ord for QlessTime {
 pub enum Generation {
     /// Of 2013, and of the Python client in the package index.
     One,
-    /// The present one.
+    /// The current form of the script.
     Two,
-    /// With throttles.
+    /// The form of the script that has throttles.
     Three,
 }
 
 /// A request about the qless state of a namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QlessCall {
-    /// Whose.
+    /// The namespace whose qless state the request is about.
     pub namespace: Namespace,
-    /// What.
+    /// The request to carry out.
     pub request: QlessRequest,
 }
 
@@ -86,7 +86,7 @@ pub enum QlessRequest {
     },
     /// How many there are in a set of a queue: [`QlessReply::Number`].
     Count {
-        /// The queue.
+        /// The name of the queue.
         queue: Bytes,
         /// Which of its sets.
         set: QlessSet,
@@ -95,10 +95,10 @@ pub enum QlessRequest {
     NextRun {
         /// The queue in which it must be.
         queue: Bytes,
-        /// Which.
+        /// The id of the recurring job.
         jid: Bytes,
     },
-    /// Forgets everything: [`QlessReply::Nil`].
+    /// Removes the whole qless state of the namespace: [`QlessReply::Nil`].
     Clear,
 }
 
@@ -159,7 +159,7 @@ pub enum QlessSet {
 /// What a request gives.
 #[derive(Clone, Debug, PartialEq)]
 pub enum QlessReply {
-    /// Nothing.
+    /// The reply has no value.
     Nil,
     /// A whole number; true is 1.
     Number(i64),
@@ -181,18 +181,18 @@ pub type QlessAnswer = Result<QlessReply, QlessRefusal>;
 /// A message to all who listen to a channel, whatever their namespace. It goes out before the answer to its call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QlessMessage {
-    /// The channel.
+    /// The channel that the message is published on.
     pub channel: Bytes,
-    /// The text.
+    /// The content of the message.
     pub payload: Bytes,
 }
 
 /// A tag, which keeps the type that JSON gave it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum QlessTag {
-    /// A string.
+    /// A tag that is a JSON string.
     Text(Bytes),
-    /// A number.
+    /// A tag that is a JSON number.
     Number(f64),
 }
 
@@ -200,26 +200,26 @@ pub enum QlessTag {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum QlessState {
-    /// Ready.
+    /// The job can run now.
     Waiting = 1,
     /// Waits for its time.
     Scheduled = 2,
     /// Waits for other jobs.
     Depends = 3,
-    /// Handed out.
+    /// The job is handed out to a worker.
     Running = 4,
     /// Taken from its holder by the command `timeout`.
     Stalled = 5,
-    /// Failed for good.
+    /// The job has failed for good.
     Failed = 6,
-    /// Done.
+    /// The job has completed.
     Complete = 7,
     /// Waits for room under a throttle.
     Throttled = 8,
 }
 
 impl QlessState {
-    /// Every state.
+    /// All states, in the order of their numbers.
     pub const ALL: [Self; 8] = [
         Self::Waiting,
         Self::Scheduled,
@@ -254,7 +254,7 @@ impl QlessState {
 /// A job's place in a set of a queue. It is in one at most.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QlessPlace {
-    /// The queue.
+    /// The name of the queue.
     pub queue: Bytes,
     /// [`QlessSet::Work`], `Locks`, `Scheduled` or `Depends`.
     pub set: QlessSet,
@@ -267,11 +267,11 @@ pub struct QlessPlace {
 /// Why a job failed, as it says itself.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QlessFailure {
-    /// Its group.
+    /// The failure group: the cause in a word.
     pub group: Bytes,
-    /// For people.
+    /// The failure message, for people to read.
     pub message: Bytes,
-    /// When.
+    /// Time of the failure in seconds.
     pub when: f64,
     /// Who held it; empty if nobody.
     pub worker: Bytes,
@@ -280,7 +280,7 @@ pub struct QlessFailure {
 /// An entry of a job's history.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QlessHappening {
-    /// What happened.
+    /// The name of the event.
     pub what: Bytes,
     /// When, in whole seconds.
     pub when: f64,
@@ -288,24 +288,24 @@ pub struct QlessHappening {
     pub extra: Vec<(Bytes, Bytes)>,
 }
 
-/// A job.
+/// A job of qless, as stored.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QlessJob {
     /// Its place among the stored jobs: no other job of the namespace has it, or had it since the last start.
     pub number: u64,
-    /// Its id.
+    /// The id (jid) of the job.
     pub jid: Bytes,
     /// The class that runs it.
     pub klass: Bytes,
     /// JSON text as it came.
     pub data: Bytes,
-    /// Where it stands.
+    /// The current state of the job.
     pub state: QlessState,
     /// Its queue; empty once complete.
     pub queue: Bytes,
     /// Who holds or last held it; empty if nobody.
     pub worker: Bytes,
-    /// Higher comes first.
+    /// Priority of the job: larger runs first, unlike in the rest of ganger.
     pub priority: f64,
     /// When its lock runs out; 0 if there is none.
     pub expires: f64,
@@ -317,7 +317,7 @@ pub struct QlessJob {
     pub tags: Vec<QlessTag>,
     /// Under which tags it is found, and since when. By tag.
     pub tagged: Vec<(Bytes, QlessTime)>,
-    /// Its last failure.
+    /// The job's last failure; `None` if none is recorded.
     pub failure: Option<QlessFailure>,
     /// The recurring job that made it.
     pub spawned_from: Option<Bytes>,
@@ -360,7 +360,7 @@ pub struct QlessJob {
 /// A hand-out to a worker of ours, which shows a token where those of qless name themselves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QlessLease {
-    /// The proof.
+    /// The lease token that the worker must show.
     pub token: LeaseToken,
     /// The lease request that asked for it, if it named itself.
     pub request: Option<RequestId>,
@@ -368,39 +368,39 @@ pub struct QlessLease {
     pub report: Option<ReportKind>,
 }
 
-/// A recurring job.
+/// A recurring job, which makes other jobs ("children") at an interval.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QlessRecurring {
     /// Its id, of a name space of its own.
     pub jid: Bytes,
     /// The class of its children.
     pub klass: Bytes,
-    /// Their data.
+    /// The data of its children.
     pub data: Bytes,
     /// Their queue, and its own.
     pub queue: Bytes,
-    /// Their priority.
+    /// Priority of its children: larger runs first.
     pub priority: f64,
-    /// Their retries.
+    /// Number of retries that each child is allowed.
     pub retries: f64,
-    /// Seconds between runs.
+    /// Interval between runs in seconds.
     pub interval: f64,
     /// Runs in the past that are made up for; 0: all.
     pub backlog: f64,
-    /// Children so far.
+    /// Number of children made so far.
     pub count: u64,
-    /// Their tags.
+    /// The tags of its children.
     pub tags: Vec<QlessTag>,
     /// When it runs next.
     pub next_at: QlessTime,
-    /// Their throttles.
+    /// The throttles that its children need.
     pub throttles: Vec<Bytes>,
 }
 
 /// What is known of a queue besides its jobs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QlessQueue {
-    /// Its name.
+    /// The name of the queue.
     pub name: Bytes,
     /// When it was first seen, while it is known.
     pub seen_at: Option<QlessTime>,
@@ -411,9 +411,9 @@ pub struct QlessQueue {
 /// A sample in streaming form.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct QlessSample {
-    /// Values.
+    /// Number of values in the sample.
     pub total: u64,
-    /// Their mean.
+    /// Mean of the values; 0 without any.
     pub mean: f64,
     /// Sum of squared distances from it.
     pub vk: f64,
@@ -425,13 +425,13 @@ pub struct QlessSample {
 /// A queue's statistics of a day.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QlessStatistics {
-    /// The queue.
+    /// The name of the queue.
     pub queue: Bytes,
     /// The beginning of the day.
     pub day: QlessTime,
     /// Jobs that are failed; may be negative.
     pub failed: i64,
-    /// Failures.
+    /// Number of failures counted on this day.
     pub failures: i64,
     /// Locks that ran out.
     pub retries: i64,
@@ -444,7 +444,7 @@ pub struct QlessStatistics {
 /// A limit of jobs that run at a time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QlessThrottle {
-    /// Its id.
+    /// The id of the throttle.
     pub id: Bytes,
     /// How many may hold it; 0: any number.
     pub maximum: f64,
@@ -457,7 +457,7 @@ pub struct QlessThrottle {
 pub enum QlessRow {
     /// A job, shared with the state that goes on changing it, which copies it first if it must.
     Job(Arc<QlessJob>),
-    /// A recurring job.
+    /// A recurring job, as stored.
     Recurring(Box<QlessRecurring>),
     /// A queue that is known or paused.
     Queue(QlessQueue),
@@ -469,7 +469,7 @@ pub enum QlessRow {
     TagCount(Bytes, i64),
     /// A jid that is tracked, and since when.
     Tracked(Bytes, QlessTime),
-    /// Statistics.
+    /// The statistics of a queue and day.
     Statistics(Box<QlessStatistics>),
     /// A throttle with a maximum.
     Throttle(QlessThrottle),
@@ -491,7 +491,7 @@ pub enum QlessKey {
 }
 
 impl QlessRow {
-    /// Its name.
+    /// Returns the name of the row within its namespace.
     pub fn key(&self) -> QlessKey {
         match self {
             Self::Job(job) => QlessKey::Job {

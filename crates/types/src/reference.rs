@@ -10,7 +10,7 @@ use crate::name::NameError;
 pub struct JobRef {
     /// The shard that holds the job.
     pub shard: ShardId,
-    /// Its id there.
+    /// The id of the job on that shard.
     pub id: JobId,
 }
 
@@ -26,7 +26,7 @@ pub enum RefError {
         job.shard
     )]
     UnknownShard {
-        /// What was named.
+        /// The reference that names the shard.
         job: JobRef,
         /// The shard that was asked.
         here: ShardId,

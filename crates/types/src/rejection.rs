@@ -9,7 +9,7 @@ use crate::name::{Graph, Queue, ScheduleId};
 /// Why a lease is not live.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LeaseEnd {
-    /// It ran out.
+    /// The lease expired.
     Expired,
     /// The job was handed out again.
     Replaced,
@@ -37,10 +37,10 @@ impl std::fmt::Display for LeaseEnd {
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Rejection {
-    /// No such job.
+    /// The job does not exist on this shard.
     #[error("job {job} not found: never enqueued on this shard, or its retention has passed")]
     JobNotFound {
-        /// Which.
+        /// The id that was asked for.
         job: JobId,
     },
     /// The job is part of a submission over several shards, and this shard does not know yet how that was decided.
@@ -48,7 +48,7 @@ pub enum Rejection {
         "job {job} is prepared here, and its submission is not known to be decided: the shard that decides it has not been heard since; ask again in a moment"
     )]
     JobPrepared {
-        /// Which.
+        /// The id of the prepared job.
         job: JobId,
     },
     /// The lease shown is not the live one.
@@ -56,9 +56,9 @@ pub enum Rejection {
         "lease on job {job} is {end}: stop the program, discard the result, lease again; renew before expiry"
     )]
     LeaseLost {
-        /// Which.
+        /// The job that the lease was for.
         job: JobId,
-        /// Why.
+        /// The reason why the lease is not live.
         end: LeaseEnd,
     },
     /// The same lease has reported something else.
@@ -66,7 +66,7 @@ pub enum Rejection {
         "this lease on job {job} has already reported another outcome: only the first report counts"
     )]
     ReportConflict {
-        /// Which.
+        /// The job that the report is about.
         job: JobId,
     },
     /// The id is taken by a job with other content.
@@ -74,7 +74,7 @@ pub enum Rejection {
         "job id {job} is taken by a job with other content: choose another id, or repeat the first request unchanged"
     )]
     IdTaken {
-        /// Which.
+        /// The id that is taken.
         job: JobId,
     },
     /// A submission with a job of this id is being decided.
@@ -82,7 +82,7 @@ pub enum Rejection {
         "job id {job} belongs to a submission that is being decided: repeat the request in a moment"
     )]
     IdBusy {
-        /// Which.
+        /// The id that is being decided.
         job: JobId,
     },
     /// The id is empty.
@@ -96,7 +96,7 @@ pub enum Rejection {
     /// The id has the form of engine-made ids.
     #[error("job id {job} has the form of ids that the server makes: add or change a character")]
     IdReserved {
-        /// Which.
+        /// The id that the submission gave.
         job: JobId,
     },
     /// The idempotency key was used for other content.
@@ -114,7 +114,7 @@ pub enum Rejection {
     DependencyNotFound {
         /// Place of the referring job.
         index: usize,
-        /// The id.
+        /// The id of the missing job.
         dependency: JobId,
     },
     /// A submission refers to a member that it does not have.
@@ -124,7 +124,7 @@ pub enum Rejection {
         index: usize,
         /// The place referred to.
         member: u32,
-        /// Members.
+        /// Number of jobs in the submission.
         count: usize,
     },
     /// A submission contains a cycle.
@@ -138,7 +138,7 @@ pub enum Rejection {
     DuplicateId {
         /// Place of the second.
         index: usize,
-        /// The id.
+        /// The id that occurs twice.
         job: JobId,
     },
     /// A submission is empty.
@@ -153,17 +153,17 @@ pub enum Rejection {
     /// Something is too large.
     #[error("{what} is {actual}, the limit is {limit}: {}", remedy(what))]
     TooLarge {
-        /// What.
+        /// Name of the value that is too large.
         what: &'static str,
         /// How large or how many.
         actual: u64,
-        /// The limit.
+        /// Largest value allowed, in the unit of `actual`.
         limit: u64,
     },
     /// A value is out of its range.
     #[error("{what} must be {expected}")]
     OutOfRange {
-        /// What.
+        /// Name of the value that is out of range.
         what: &'static str,
         /// What it must be.
         expected: &'static str,
@@ -173,19 +173,19 @@ pub enum Rejection {
         "queue {queue} holds {live} live jobs, the limit is {limit}: try again when some have ended"
     )]
     QueueFull {
-        /// Which.
+        /// The queue that is full.
         queue: Queue,
-        /// Live jobs.
+        /// Number of live jobs now.
         live: u64,
-        /// The limit.
+        /// Largest number of live jobs allowed.
         limit: u64,
     },
     /// The job is in the wrong state for this.
     #[error("job {job} is {state}: {needed}")]
     WrongState {
-        /// Which.
+        /// The job that the command is about.
         job: JobId,
-        /// Its state.
+        /// The current state of the job.
         state: JobState,
         /// What would be needed.
         needed: &'static str,
@@ -195,9 +195,9 @@ pub enum Rejection {
         "job {job} is still needed by live job number {dependent}: let that end or cancel it first"
     )]
     InUse {
-        /// Which.
+        /// The job that is still needed.
         job: JobId,
-        /// By whom.
+        /// The number of a live job that needs it.
         dependent: JobKey,
     },
     /// The dependency carries data.
@@ -205,37 +205,37 @@ pub enum Rejection {
         "job {job} takes the result of {dependency} as an input: only dependencies without data can be taken back"
     )]
     DependencyCarriesData {
-        /// Which.
+        /// The job that takes the result.
         job: JobId,
-        /// On whom.
+        /// The job whose result is taken.
         dependency: JobId,
     },
-    /// No such queue.
+    /// The queue does not exist.
     #[error("queue {queue} not found: nothing was ever enqueued there and nobody set it up")]
     QueueNotFound {
-        /// Which.
+        /// The queue that was asked for.
         queue: Queue,
     },
     /// The queue has jobs.
     #[error("queue {queue} has {live} live jobs: let them end or cancel them first")]
     QueueInUse {
-        /// Which.
+        /// The queue that has live jobs.
         queue: Queue,
-        /// How many.
+        /// Number of live jobs in the queue.
         live: u64,
     },
-    /// No such schedule.
+    /// The schedule does not exist.
     #[error("schedule {id} not found")]
     ScheduleNotFound {
-        /// Which.
+        /// The schedule that was asked for.
         id: ScheduleId,
     },
     /// The cron expression cannot be read.
     #[error("cron expression {expression:?} cannot be read: {reason}")]
     CronUnreadable {
-        /// As given.
+        /// The expression as the client sent it.
         expression: String,
-        /// Why.
+        /// The reason why the expression cannot be read.
         reason: String,
     },
     /// The cron expression names no moment that comes.
@@ -243,7 +243,7 @@ pub enum Rejection {
         "cron expression {expression:?} never fires: no moment within {years} years fits it; change its day, month or weekday"
     )]
     CronNever {
-        /// As given.
+        /// The expression as the client sent it.
         expression: String,
         /// Years that were searched.
         years: u16,
@@ -251,7 +251,7 @@ pub enum Rejection {
     /// The time zone is not known.
     #[error("time zone {name:?} is not known: use an IANA name such as Europe/Rome, or UTC")]
     TimeZoneUnknown {
-        /// As given.
+        /// The name as the client sent it.
         name: String,
     },
     /// The deadline has passed.
@@ -259,7 +259,7 @@ pub enum Rejection {
     DeadlinePassed {
         /// Place of the job.
         index: usize,
-        /// How long ago.
+        /// Time since the deadline.
         late: Duration,
     },
     /// The numbers of a part were not reserved in this incarnation of the shard.
@@ -275,7 +275,7 @@ pub enum Rejection {
         "submission {graph} does not wait for a decision here: it was never prepared, or decided against after its time; submit again"
     )]
     NotPrepared {
-        /// Which.
+        /// The graph of the submission.
         graph: Graph,
     },
     /// Something cannot be part of a submission over several shards.
@@ -285,19 +285,19 @@ pub enum Rejection {
     OneShardOnly {
         /// Place of the job in its part.
         index: usize,
-        /// What.
+        /// Name of the part that is not allowed.
         what: &'static str,
     },
     /// The message comes from this shard itself, or the reference leads to it.
     #[error("shard {shard} is this shard: refer to its jobs without naming it")]
     OwnShard {
-        /// Which.
+        /// The id of this shard.
         shard: ShardId,
     },
     /// No such peer is stopped.
     #[error("traffic with shard {shard} is not stopped: nothing is to be reconciled")]
     PeerNotStopped {
-        /// Which.
+        /// The peer's shard id.
         shard: ShardId,
     },
     /// The namespace runs on the caller's clock, and the command has no `now`.

@@ -18,7 +18,7 @@ const UNITS: [(&str, u64); 8] = [
     "{text:?} is not a number of bytes: write a whole number, alone or with one of B, KiB, MiB, GiB, kB, MB, GB, such as 512MiB"
 )]
 pub struct SizeError {
-    /// What was given.
+    /// The text that cannot be read as a size.
     pub text: String,
 }
 

@@ -26,13 +26,13 @@ pub enum SpanError {
         "{text:?} is not a duration: write one such as 30s, 1h30m, 500ms, or a number of seconds"
     )]
     Unreadable {
-        /// What was given.
+        /// The text that cannot be read as a duration.
         text: String,
     },
     /// It is negative, or too long.
     #[error("{text:?} is out of range: a duration is at most 100 years")]
     OutOfRange {
-        /// What was given.
+        /// The text whose duration is out of range.
         text: String,
     },
 }

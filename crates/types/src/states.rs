@@ -9,7 +9,7 @@ pub struct JobStates(u8);
 impl JobStates {
     /// No state: of such jobs there are none.
     pub const NONE: Self = Self(0);
-    /// Every state.
+    /// The set of all states.
     pub const ALL: Self = Self(0b1111_1110);
     /// Those of jobs that have not ended.
     pub const LIVE: Self = Self(0b0001_1110);

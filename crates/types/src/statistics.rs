@@ -12,7 +12,7 @@ pub const HISTOGRAM_BINS: usize = 148;
 /// A sample of durations in seconds, kept in streaming form (Welford).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Sample {
-    /// How many.
+    /// Number of durations in the sample.
     pub count: u64,
     /// Their mean, in seconds.
     pub mean: f64,
@@ -25,11 +25,11 @@ pub struct Sample {
 /// What happened in one queue on one day.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StatisticsRecord {
-    /// Whose.
+    /// The namespace of the queue.
     pub namespace: Namespace,
-    /// Where.
+    /// The queue that the statistics are about.
     pub queue: Queue,
-    /// When.
+    /// The day that the statistics cover, in UTC.
     pub day: Day,
     /// Jobs that failed this day and are still failed.
     pub failed: i64,

@@ -15,7 +15,7 @@ use crate::query::Query;
 /// The class of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Class {
-    /// Reads only.
+    /// Command that only reads.
     Read,
     /// Changes settings only: moves no job and brings no time of its callers.
     Setting,
