@@ -19,9 +19,9 @@ const QUEUES_MAX: usize = 100;
 /// What to do with the jobs.
 #[derive(Clone, Debug)]
 pub enum BulkAction {
-    /// Cancel them.
+    /// Cancels the jobs.
     Cancel {
-        /// For people.
+        /// Reason given by the caller, for people to read; may be empty.
         reason: String,
     },
     /// Put them back on their queues.
@@ -33,7 +33,7 @@ pub enum BulkAction {
         /// As members of this graph, which is retried as a whole.
         graph: Option<Graph>,
     },
-    /// Remove them.
+    /// Removes the jobs.
     Delete,
 }
 

@@ -14,7 +14,7 @@ pub trait Clock: Send + Sync + 'static {
     /// A reading that never goes back, from any origin.
     fn monotonic(&self) -> Duration;
 
-    /// The calendar reading.
+    /// Returns the current calendar time.
     fn wall(&self) -> Timestamp;
 
     /// How long the shard may sleep if it has nothing to do for `wanted`; `None`: until it is woken.

@@ -63,11 +63,11 @@ pub type Seeds = Box<dyn FnMut() -> [u8; 32] + Send>;
 enum Stage {
     /// The rows are being read back; requests wait.
     Loading,
-    /// In service.
+    /// The shard takes requests and carries them out.
     Running,
     /// No new requests; what was taken is brought to its end.
     Stopping,
-    /// Over.
+    /// The shard has ended, for this reason.
     Stopped(StopCause),
 }
 

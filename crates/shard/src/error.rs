@@ -16,11 +16,11 @@ pub enum CallError {
         "shard {shard} is overloaded: {waiting} commands wait, the limit is {limit}; try again in {retry_after:?}"
     )]
     Overloaded {
-        /// Which.
+        /// The shard that refused the command.
         shard: ShardId,
         /// Commands in the inbox.
         waiting: usize,
-        /// How many may.
+        /// Largest number of commands that may wait.
         limit: usize,
         /// When to come back.
         retry_after: Duration,
@@ -30,27 +30,27 @@ pub enum CallError {
         "shard {shard} takes no new work: {free} bytes are free on the store's device, {needed} are kept in reserve; free some space and try again"
     )]
     Full {
-        /// Which.
+        /// The shard that refused the command.
         shard: ShardId,
-        /// Free bytes.
+        /// Free bytes on the store's device.
         free: u64,
-        /// The reserve.
+        /// Bytes that are kept in reserve.
         needed: u64,
     },
     /// The shard is stopping, recovering, or has stopped writing after a failed flush.
     #[error("shard {shard} is not available: {reason}; try again")]
     Unavailable {
-        /// Which.
+        /// The shard that is not available.
         shard: ShardId,
-        /// Why.
+        /// The reason why the shard is not available.
         reason: String,
     },
     /// A stored record is damaged (`rel D8`).
     #[error("shard {shard}: {what}")]
     Damaged {
-        /// Which.
+        /// The shard with the damaged record.
         shard: ShardId,
-        /// What and where.
+        /// The damaged record and the damage found.
         what: String,
     },
     /// Events from this position are no longer kept (`rel P5`).
@@ -58,7 +58,7 @@ pub enum CallError {
         "events from position {asked} are not kept any more, the oldest is {oldest}: read the present state, then follow from there"
     )]
     PositionTooOld {
-        /// As asked.
+        /// The position that the caller asked for.
         asked: u64,
         /// The oldest there is.
         oldest: u64,

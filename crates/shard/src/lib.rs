@@ -45,9 +45,9 @@ pub use crate::shard::Shard;
 /// A job handed out, with what its program needs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Delivery {
-    /// The grant.
+    /// The grant: the job and its lease.
     pub grant: Grant,
-    /// The payload.
+    /// The job's payload bytes.
     pub payload: Bytes,
     /// Positional inputs in order: values, results of dependencies, `null` for ignored ones.
     pub inputs: Vec<Bytes>,
@@ -56,18 +56,18 @@ pub struct Delivery {
 /// Whether and why the shard can or cannot work.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Health {
-    /// Everything works.
+    /// The shard works without restriction.
     Ready,
     /// Loading: jobs read so far.
     Starting {
-        /// So far.
+        /// Number of jobs read so far.
         jobs: u64,
     },
     /// No new work for lack of space; the rest goes on.
     Full,
     /// It does not write any more, and why.
     Stopped {
-        /// Why.
+        /// The reason why the shard stopped.
         reason: String,
     },
 }

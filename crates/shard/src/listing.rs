@@ -21,14 +21,14 @@ const ITEM_WAIT_MAX: Duration = Duration::from_secs(300);
 /// A page of jobs.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Page {
-    /// The jobs.
+    /// The jobs of the page, in order.
     pub jobs: Vec<StoredJob>,
     /// Where the next page goes on ([`JobQuery::go_on`]); `None`: this is the last.
     pub next: Option<PageCursor>,
 }
 
 impl Page {
-    /// Where it ends.
+    /// Returns the cursor of the last entry; `None` for an empty page.
     fn end(&self, last_external_job: Option<ExternalJob>) -> Option<PageCursor> {
         let of_job = || self.jobs.last().map(|job| PageCursor::Job(job.record.key));
         last_external_job

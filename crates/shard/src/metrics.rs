@@ -38,11 +38,11 @@ pub struct MetricsSnapshot {
 /// A histogram: each bucket's upper bound with the count at or below it, the sum, the number.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Histogram {
-    /// Cumulative.
+    /// Upper bound of each bucket with the number of values at or below it, so counts are cumulative.
     pub buckets: Vec<(f64, u64)>,
-    /// Of all values.
+    /// Sum of all values.
     pub sum: f64,
-    /// Of values.
+    /// Number of values observed.
     pub count: u64,
 }
 
@@ -51,12 +51,12 @@ pub struct Histogram {
 pub struct Number(AtomicU64);
 
 impl Number {
-    /// One more.
+    /// Adds one to the number.
     pub fn inc(&self) {
         self.add(1);
     }
 
-    /// So many more.
+    /// Adds `by` to the number.
     pub fn add(&self, by: u64) {
         self.0.fetch_add(by, Ordering::Relaxed);
     }
@@ -66,12 +66,12 @@ impl Number {
         self.add(count(by));
     }
 
-    /// Exactly this.
+    /// Sets the number to `to`.
     pub fn set(&self, to: u64) {
         self.0.store(to, Ordering::Relaxed);
     }
 
-    /// Now.
+    /// Returns the number's current value.
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
@@ -102,7 +102,7 @@ macro_rules! numbers {
 numbers! {
     /// What has happened since the start.
     Counters {
-        /// Commands applied.
+        /// Commands that the engine applied.
         commands_total,
         /// Commands refused by the engine.
         rejected_total,
@@ -110,7 +110,7 @@ numbers! {
         overloaded_total,
         /// Commands refused for lack of space.
         full_total,
-        /// Turns made durable.
+        /// Turns whose commit became durable.
         commits_total,
         /// Turns that were not.
         commit_failures_total,
@@ -126,19 +126,19 @@ numbers! {
         jobs_succeeded_total,
         /// Jobs that ended badly.
         jobs_failed_total,
-        /// Jobs cancelled.
+        /// Jobs that were cancelled.
         jobs_cancelled_total,
         /// Jobs removed by retention or by a person.
         jobs_removed_total,
-        /// Attempts granted.
+        /// Attempts granted to workers.
         leases_granted_total,
         /// Attempts whose lease ran out.
         lease_expired_total,
         /// Attempts that took longer than allowed.
         attempt_timed_out_total,
-        /// Attempts given back.
+        /// Attempts that workers gave back.
         lease_released_total,
-        /// Attempts that failed.
+        /// Attempts that ended with a failure.
         attempt_failed_total,
         /// Reports refused because their lease was lost.
         stale_reports_total,
@@ -154,7 +154,7 @@ numbers! {
         blob_hits_total,
         /// Payloads and results read from the store.
         blob_misses_total,
-        /// Events made durable.
+        /// Events whose commit became durable.
         events_total,
         /// Subscribers cut for being too slow.
         subscribers_cut_total,
@@ -162,7 +162,7 @@ numbers! {
 }
 
 numbers! {
-    /// How things are.
+    /// Values that describe the current state.
     Gauges {
         /// Commands admitted and not yet answered.
         inbox_commands,
@@ -183,7 +183,7 @@ numbers! {
         keys_returned,
         /// Queues with live jobs that are not among those counted by name, because there are too many.
         queues_left_out,
-        /// Subscriptions to events.
+        /// Open subscriptions to events.
         subscriptions,
         /// Reads that wait for a reader.
         waiting_reads,
@@ -251,7 +251,7 @@ pub struct Distribution {
 }
 
 impl Default for Distribution {
-    /// Of times.
+    /// Creates an empty distribution of times.
     fn default() -> Self {
         Self::new(TIME_BOUNDS, MICROS_PER_SECOND)
     }
@@ -274,7 +274,7 @@ impl Distribution {
         self.sum.add(value);
     }
 
-    /// Counts a duration.
+    /// Counts a duration as one value.
     pub fn observe_time(&self, value: Duration) {
         self.observe(micros(value));
     }
@@ -310,9 +310,9 @@ impl Distribution {
 /// All numbers of a shard, shared by its threads.
 #[derive(Debug)]
 pub struct Numbers {
-    /// What has happened.
+    /// Counters of what happened since the start.
     pub counters: Counters,
-    /// How things are.
+    /// Gauges of the current state.
     pub gauges: Gauges,
     /// Runs by queue and kind. One thread counts; the lock is for those that read.
     runs: Mutex<Runs>,

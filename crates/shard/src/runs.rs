@@ -16,9 +16,9 @@ use crate::metrics::{Distribution, Histogram, Number};
 pub struct RunNumbers {
     /// Namespace, queue and kind; `None`: of all that have no numbers of their own.
     pub of: Option<(Namespace, Queue, Kind)>,
-    /// Jobs that succeeded.
+    /// Number of jobs that succeeded.
     pub jobs_succeeded: u64,
-    /// Jobs that failed.
+    /// Number of jobs that failed.
     pub jobs_failed: u64,
     /// Attempts that reported a failure, also those that were retried.
     pub attempts_failed: u64,

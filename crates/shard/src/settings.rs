@@ -98,19 +98,19 @@ pub enum StopCause {
     Asked,
     /// Another process owns the store now: this one must not write again.
     Fenced {
-        /// In words.
+        /// Cause as text for people.
         reason: String,
     },
     /// The store could not be opened again, or not be read, after a failed commit or at start.
     StoreLost {
-        /// In words.
+        /// Cause as text for people.
         reason: String,
         /// Whether what it holds is damaged: starting again does not help.
         is_damaged: bool,
     },
     /// A rule of the engine did not hold: it ended before anything was written.
     Broken {
-        /// In words.
+        /// Cause as text for people.
         reason: String,
     },
 }

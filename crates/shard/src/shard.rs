@@ -23,7 +23,7 @@ use crate::readers::ReadPool;
 use crate::ticket::{Channel, Message, QueueSnapshot};
 use crate::{Health, Hooks, Point, Settings, StopCause};
 
-/// Starts shards.
+/// Entry point that starts shards.
 pub struct Shard;
 
 impl Shard {
@@ -150,7 +150,7 @@ fn system_seeds() -> Seeds {
     })
 }
 
-/// The store thread.
+/// State of the thread that carries out the store's tasks.
 struct Committer<S: Store> {
     desk: CommitExecutor<S>,
     ordered: Receiver<StoreTask>,
@@ -187,7 +187,7 @@ const DIRECT_CHANGES_MAX: usize = 64;
 /// Both ends of a channel.
 type ChannelEnds<M> = (Sender<M>, Receiver<M>);
 
-/// The shard thread.
+/// State of the thread that runs the core.
 struct Host<S: Store> {
     core: Core<S::Reader, Channel>,
     line: TimeLine,

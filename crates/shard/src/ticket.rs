@@ -14,11 +14,11 @@ use crate::{CallError, Delivery};
 
 /// What reaches the shard thread.
 pub(crate) enum Message {
-    /// A request.
+    /// A request from a caller.
     Request(Request<Channel>),
     /// The store has reported, or the clock was moved: look.
     Look,
-    /// Stop.
+    /// The shard is asked to stop.
     Stop,
 }
 
@@ -118,15 +118,15 @@ impl Drop for UndeliveredJobs {
 pub(crate) enum Channel {
     /// One reply. With an origin it is a lease, whose grants are given back if nobody is there.
     Call(Answer<Reply>, Permit, Option<Origin>),
-    /// Several.
+    /// One reply for each of several commands.
     CallAll(Answer<Vec<Result<Reply, CallError>>>, Permit),
-    /// Jobs.
+    /// Jobs that were leased, given back if nobody is there.
     Lease(Answer<UndeliveredJobs>, Permit, Origin),
     /// A job that has ended.
     End(Answer<Option<StoredJob>>, Permit),
     /// An element of a list, which is put back if nobody is there.
     Pop(Answer<UndeliveredPop>, Permit, Box<PopOrigin>),
-    /// Counts, for metrics.
+    /// Counts of every queue, for metrics.
     QueueSnapshot(Option<Answer<()>>, Arc<Mutex<QueueSnapshot>>),
 }
 

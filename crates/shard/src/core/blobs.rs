@@ -123,7 +123,7 @@ impl Blobs {
         }
     }
 
-    /// Bytes held.
+    /// Returns the number of bytes that the cache holds.
     pub(super) fn bytes(&self) -> usize {
         self.young.bytes + self.old.bytes
     }

@@ -21,7 +21,7 @@ pub struct UndeliveredElement {
     pub wait: KeyWait,
     /// The list that it came from.
     pub list: Bytes,
-    /// The element.
+    /// The bytes of the element.
     pub value: Bytes,
 }
 

@@ -58,7 +58,7 @@ impl RecoveryBackoff {
         self.pauses.next()
     }
 
-    /// A write succeeded.
+    /// Notes that a write succeeded, which resets the pauses.
     pub(super) fn note_success(&mut self) {
         self.pauses.start_over();
     }
@@ -103,7 +103,7 @@ impl DeliveryPause {
         self.pauses.start_over();
     }
 
-    /// Whether it lasts.
+    /// Returns whether the pause lasts at `now`.
     pub(super) fn is_on(&self, now: Elapsed) -> bool {
         self.until.is_some_and(|until| now < until)
     }

@@ -29,9 +29,9 @@ impl Ticket for u64 {}
 /// A request to the shard.
 #[derive(Debug)]
 pub enum Request<T> {
-    /// Applies one command.
+    /// Applies one command to the engine.
     Call {
-        /// It.
+        /// The command to apply.
         command: Command,
         /// The caller's time, for namespaces that run on their callers' clocks.
         at: Option<Timestamp>,
@@ -40,14 +40,14 @@ pub enum Request<T> {
     },
     /// Applies commands in order, within one turn.
     CallAll {
-        /// They.
+        /// The commands in the order of application.
         commands: Vec<Command>,
         /// Where the answers go.
         ticket: T,
     },
     /// Takes jobs with what their programs need, waiting for the first one if need be.
     Lease {
-        /// It.
+        /// The lease request with its queues.
         lease: Box<Lease>,
         /// How long to wait.
         wait_for: Duration,
@@ -58,9 +58,9 @@ pub enum Request<T> {
     },
     /// Waits until a job has ended.
     AwaitEnd {
-        /// Whose.
+        /// The namespace that owns the job.
         namespace: Namespace,
-        /// Which.
+        /// The id of the job.
         id: JobId,
         /// How long to wait.
         wait_for: Duration,
@@ -71,7 +71,7 @@ pub enum Request<T> {
     },
     /// Takes an element from the first of some lists that has one, waiting for it if need be.
     Pop {
-        /// From where.
+        /// The lists to take from, and the end.
         wait: Box<KeyWait>,
         /// How long to wait; `None`: forever.
         wait_for: Option<Duration>,
@@ -86,7 +86,7 @@ pub enum Request<T> {
     CancelWaiter(WaiterId),
     /// Grants that nobody picked up: they go back to their old places, uncounted.
     Undelivered {
-        /// The leases.
+        /// The leases that go back.
         held: Vec<Held>,
         /// The request that asked for them, if it named itself.
         request: Option<(Namespace, RequestId)>,
@@ -106,7 +106,7 @@ pub type QueueGauge = (Namespace, Queue, QueueCounts, f64);
 /// What an answer gives.
 #[derive(Clone, Debug, PartialEq)]
 pub enum CallReply {
-    /// To [`Request::Call`].
+    /// Answer to [`Request::Call`]: the engine's reply.
     Reply(Reply),
     /// To [`Request::CallAll`], in order.
     Replies(Vec<Result<Reply, CallError>>),
@@ -114,16 +114,16 @@ pub enum CallReply {
     Deliveries(Vec<Delivery>),
     /// To [`Request::AwaitEnd`]: the job as it is now, or `None` if there is no such job.
     Job(Option<Box<StoredJob>>),
-    /// To [`Request::Pop`].
+    /// Answer to [`Request::Pop`]: the list and the element, or none when the wait was over.
     Popped(Popped),
-    /// To [`Request::QueueSnapshot`].
+    /// Answer to [`Request::QueueSnapshot`]: one entry per queue.
     QueueSnapshot(Vec<QueueGauge>),
 }
 
 /// What comes out once it is durable, in order.
 #[derive(Debug)]
 pub enum Output<T> {
-    /// An answer.
+    /// An answer to the request with this ticket.
     Answer(T, Result<CallReply, CallError>),
     /// Events of one turn.
     Events(Vec<Event>),

@@ -73,7 +73,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         !self.is_write_stopped() || command.is_read()
     }
 
-    /// The refusal.
+    /// Counts a refusal for lack of space and returns its error.
     pub(super) fn full(&self) -> CallError {
         self.numbers.counters.full_total.inc();
         CallError::Full {

@@ -28,12 +28,12 @@ pub enum StoreTask {
         shard: ShardId,
         /// Unguessable bits for the engine.
         seed: [u8; 32],
-        /// The moment.
+        /// The time at which the engine starts.
         now: Now,
     },
     /// Look at the free space; do upkeep if there is time for it.
     Upkeep {
-        /// Whether there is.
+        /// Whether the store has time for upkeep.
         is_idle: bool,
     },
     /// Look for finished jobs whose retention may have passed. It needs a reader only: the host may
@@ -41,7 +41,7 @@ pub enum StoreTask {
     Find {
         /// Which look this is.
         round: u64,
-        /// For which.
+        /// The rule by which a finished job counts as expired.
         query: ExpiredJobsQuery,
         /// At most so many.
         limit: usize,
@@ -50,7 +50,7 @@ pub enum StoreTask {
 
 /// An engine read back, with a reader of the same store.
 pub struct ReloadedEngine<R> {
-    /// It.
+    /// The engine, rebuilt from its rows.
     pub engine: Engine,
     /// For what is not in memory.
     pub reader: R,
@@ -62,34 +62,34 @@ pub struct ReloadedEngine<R> {
 pub enum StoreReport<R> {
     /// A turn is durable.
     Committed {
-        /// Which.
+        /// The number of the turn.
         sequence: u64,
         /// Whether the store has drawn on its reserve, for this commit or an earlier one.
         is_reserve_open: bool,
     },
     /// A turn is not durable, or may not be. Turns given after it are dropped without a report.
     Failed {
-        /// Which.
+        /// The number of the turn.
         sequence: u64,
-        /// Why.
+        /// The reason why the commit failed.
         error: CommitError,
     },
     /// The rows were read back.
     Loaded(Result<Box<ReloadedEngine<R>>, StoreError>),
-    /// Upkeep was done.
+    /// Upkeep was done, or failed.
     Upkeep {
         /// Free bytes on the device, if that means anything.
         free_bytes: Option<u64>,
         /// What the store keeps in reserve.
         reserve: Reserve,
-        /// What went wrong.
+        /// The error that ended the upkeep; `None` if it went well.
         error: Option<StoreError>,
     },
     /// What a look for finished jobs found.
     Found {
-        /// Which look.
+        /// The number of the look that [`StoreTask::Find`] named.
         round: u64,
-        /// They.
+        /// The finished jobs that were found.
         jobs: Result<Vec<ExpiredJob>, StoreError>,
     },
 }

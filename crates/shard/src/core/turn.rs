@@ -18,9 +18,9 @@ pub(super) type Answers<T> = Vec<(T, Result<CallReply, CallError>)>;
 pub(super) struct Turn<T> {
     /// When its first command came.
     pub(super) opened: Now,
-    /// Commands applied.
+    /// Number of commands applied in the turn.
     pub(super) commands: usize,
-    /// What they caused.
+    /// Changes and events that the commands caused.
     pub(super) effects: Effects,
     /// What to say once it is durable.
     pub(super) answers: Answers<T>,
@@ -216,7 +216,7 @@ pub(super) enum EndedRow<'a> {
     Unknown,
     /// It is not among the finished any more.
     Gone,
-    /// Its record.
+    /// The record of the finished job.
     Record(&'a JobRecord),
 }
 
@@ -278,7 +278,7 @@ impl<T> PendingRows<'_, T> {
             .any(|(rows, _)| rows.keys.contains(&number))
     }
 
-    /// Whether any is.
+    /// Whether any raw key is on its way to the store.
     pub(super) fn touches_keys(&mut self) -> bool {
         self.newest_first().any(|(rows, _)| !rows.keys.is_empty())
     }

@@ -13,7 +13,7 @@ use super::{Core, StoreTask};
 /// Every so many looks the store gets its upkeep even if it is never found idle.
 const LOOKS_WITHOUT_IDLE_MAX: u32 = 10;
 
-/// What housekeeping remembers.
+/// State of the store's upkeep and of retention between two looks.
 pub(super) struct Upkeep {
     looked_at: Elapsed,
     looks_without_idle: u32,

@@ -30,7 +30,7 @@ pub(super) struct EndWaiter<T> {
 /// A wait for an element of a list.
 pub(super) struct PopWaiter<T> {
     pub(super) wait: Box<KeyWait>,
-    /// `None`: waits forever.
+    /// End of the wait; `None`: the wait never ends by itself.
     pub(super) deadline: Option<Elapsed>,
     pub(super) ticket: T,
 }
@@ -42,7 +42,7 @@ pub(super) enum Waiter<T> {
     Pop(PopWaiter<T>),
 }
 
-/// All that waits.
+/// All requests that wait: leases, ends of jobs and list elements.
 pub(super) struct Waiters<T> {
     leases: BTreeMap<WaiterId, LeaseWaiter<T>>,
     ends: BTreeMap<WaiterId, EndWaiter<T>>,

@@ -28,9 +28,9 @@ use ganger_types::{
 /// How a commit ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// Well.
+    /// The commit succeeds.
     None,
-    /// Not written.
+    /// The commit is not written.
     NotApplied,
     /// Not written for lack of space.
     Full,
@@ -78,7 +78,7 @@ impl Control {
         self.change(|state| state.is_held = true);
     }
 
-    /// They go on.
+    /// Lets the held commits go on.
     pub(crate) fn release(&self) {
         self.change(|state| state.is_held = false);
     }

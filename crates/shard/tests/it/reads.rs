@@ -26,7 +26,7 @@ struct World {
     answers: BTreeMap<u64, KeyReply>,
     /// What each key has held, durably, at some time.
     durable: BTreeMap<u8, BTreeSet<Value>>,
-    /// Names by number.
+    /// Name of each key, by the key's number.
     names: BTreeMap<u64, u8>,
 }
 
