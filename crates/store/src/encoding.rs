@@ -41,7 +41,7 @@ pub trait Record: Sized {
     /// What it is, for messages.
     const WHAT: &'static str;
 
-    /// Writes the fields.
+    /// Writes the fields in their stored order.
     fn write(&self, out: &mut Writer<'_>);
 
     /// Reads the fields as [`Cursor::version`] wrote them.

@@ -16,9 +16,9 @@ pub enum CommitError {
     /// A newer epoch owns the store: the shard must stop.
     #[error("epoch {ours:?} has been replaced by {theirs:?}: another process owns this store")]
     Fenced {
-        /// Of this writer.
+        /// The epoch of this writer.
         ours: Epoch,
-        /// Of the owner.
+        /// The epoch that owns the store.
         theirs: Epoch,
     },
     /// Whether it was written is not known: reopen the store and compare the sequence (`rel D6`).
@@ -32,7 +32,7 @@ pub enum StoreError {
     /// Another process has it open (`rel D11`).
     #[error("the store {path} is in use by another process{holder}: stop that one first")]
     InUse {
-        /// Where.
+        /// Path of the store.
         path: String,
         /// Its process id if known, such as ` (pid 123)`.
         holder: String,
@@ -40,7 +40,7 @@ pub enum StoreError {
     /// Damage was found before the data was used (`rel D8`).
     #[error("the store {path} is damaged: {what}; run `ganger check {path}` to see all of it")]
     Damaged {
-        /// Where.
+        /// Path of the store.
         path: String,
         /// Which table, row, and what is affected.
         what: String,
@@ -58,11 +58,11 @@ pub enum StoreError {
         "the store {path} has format {found}, this program knows up to {known}: use a newer ganger"
     )]
     TooNew {
-        /// Where.
+        /// Path of the store.
         path: String,
-        /// Its version.
+        /// Version in which the store is written.
         found: u32,
-        /// Ours.
+        /// Newest version that this program knows.
         known: u32,
     },
     /// It belongs to another shard.
@@ -70,31 +70,31 @@ pub enum StoreError {
         "the store {path} belongs to shard {found}, not {wanted}: give the right --shard or another --db"
     )]
     OtherShard {
-        /// Where.
+        /// Path of the store.
         path: String,
-        /// Whose it is.
+        /// The shard that owns the store.
         found: String,
-        /// Who asked.
+        /// The shard that opened the store.
         wanted: String,
     },
     /// The device has no room for what has to be written; the same works once there is some.
     #[error("the store {path} cannot be {doing}: the disk is full ({reason}); free some space")]
     Full {
-        /// Where.
+        /// Path of the store.
         path: String,
         /// Such as `opened`, `read`.
         doing: &'static str,
-        /// The system's words.
+        /// Message of the operating system.
         reason: String,
     },
-    /// The system refused.
+    /// The operating system refused an operation.
     #[error("the store {path} cannot be {doing}: {reason}")]
     Io {
-        /// Where.
+        /// Path of the store.
         path: String,
         /// Such as `opened`, `read`.
         doing: &'static str,
-        /// The system's words.
+        /// Message of the operating system.
         reason: String,
     },
 }

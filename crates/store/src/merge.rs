@@ -17,7 +17,7 @@ pub struct JobChange<'a> {
     pub is_removed: bool,
     /// The finished row that was stored goes, with its result, before anything else.
     pub is_retried: bool,
-    /// The record.
+    /// Change of the job's record.
     pub body: Body<'a>,
     /// The payload to write.
     pub payload: Option<&'a Bytes>,
@@ -28,7 +28,7 @@ pub struct JobChange<'a> {
 /// What happens to a job's record.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Body<'a> {
-    /// Nothing.
+    /// The record stays as it is.
     #[default]
     Same,
     /// It is written among the live.
@@ -68,22 +68,22 @@ pub enum RowKey<'a> {
 /// A piece of log to append.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogPiece<'a> {
-    /// Whose.
+    /// The job that wrote the log.
     pub key: JobKey,
-    /// Which attempt.
+    /// The attempt that wrote the log.
     pub attempt: u32,
-    /// Bytes before it.
+    /// Number of log bytes before this piece.
     pub offset: u64,
-    /// When.
+    /// Time at which the piece arrived.
     pub at: Timestamp,
-    /// The bytes.
+    /// The bytes to append.
     pub bytes: &'a Bytes,
 }
 
 /// A commit's rows, each in its last state, in order of their keys.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Merged<'a> {
-    /// Jobs.
+    /// Changes of each job.
     pub jobs: BTreeMap<JobKey, JobChange<'a>>,
     /// Inputs to write, or to remove.
     pub inputs: BTreeMap<(JobKey, u32), Option<&'a InputRow>>,

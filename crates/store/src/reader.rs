@@ -13,9 +13,9 @@ use crate::error::StoreError;
 /// shown is `Running`, and `attempt` is the lease's.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StoredJob {
-    /// The record.
+    /// The record of the job.
     pub record: JobRecord,
-    /// The lease.
+    /// The live lease; `None` if there is none.
     pub lease: Option<LeaseRecord>,
 }
 
@@ -35,7 +35,7 @@ impl StoredJob {
 /// A page of a listing.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Page {
-    /// The jobs.
+    /// The jobs of the page, in order.
     pub jobs: Vec<StoredJob>,
     /// Give this as `after` for the next page; `None`: there is none.
     pub next: Option<JobKey>,
@@ -44,13 +44,13 @@ pub struct Page {
 /// A piece of an attempt's log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogChunk {
-    /// Which attempt.
+    /// The attempt that wrote the log.
     pub attempt: u32,
     /// Bytes of that attempt's log before this.
     pub offset: u64,
     /// When it was written.
     pub at: Timestamp,
-    /// The bytes.
+    /// The bytes of the piece.
     pub bytes: Bytes,
 }
 

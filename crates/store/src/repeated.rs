@@ -30,9 +30,9 @@ struct Series {
 /// A line to write about an occurrence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Line {
-    /// The first occurrence.
+    /// Line for the first occurrence.
     First,
-    /// Still going on.
+    /// Line for occurrences that go on.
     Again {
         /// Occurrences since the last line, this one included.
         times: u64,

@@ -19,28 +19,28 @@ use crate::reader::Reader;
 /// among it the peers, the messages to each of them by number, the parts, and the dependents after their jobs.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Loaded {
-    /// A namespace.
+    /// The record of a namespace.
     Namespace(Box<NamespaceRecord>),
-    /// A queue.
+    /// The record of a queue.
     Queue(Box<QueueRecord>),
-    /// A schedule.
+    /// The record of a schedule.
     Schedule(Box<ScheduleRecord>),
-    /// A live job.
+    /// The record of a live job.
     Job(Box<JobRecord>),
     /// An input of a live job that is missing, here or on another shard, or delivered. Those that need nothing
     /// more are not loaded: values, received results, ignored ones.
     Input(InputRow),
-    /// A lease.
+    /// The record of a live lease.
     Lease(Box<LeaseRecord>),
-    /// A unique key.
+    /// The record of a unique key.
     Unique(Box<UniqueRecord>),
-    /// An idempotency key.
+    /// The record of an idempotency key.
     IdempotencyRecord(Box<IdempotencyRecord>),
     /// Bearers of a tag.
     TagCount(Namespace, Tag, u64),
     /// Failed jobs of a group.
     GroupCount(Namespace, Group, u64),
-    /// A tracked id.
+    /// A tracked job id and the time at which tracking began.
     Tracked(Namespace, JobId, Timestamp),
     /// Statistics of a queue and day: from the day before the last commit on (`statistics_loaded_from`).
     Statistics(Box<StatisticsRecord>),
@@ -91,7 +91,7 @@ impl Reserve {
 
 /// The writing side: one per store, on a thread of its own.
 pub trait Store: Send + 'static {
-    /// Its readers.
+    /// Type of the store's readers.
     type Reader: Reader;
 
     /// Takes the store over: raises the epoch durably, and says where it stands. Also after `Unknown`.

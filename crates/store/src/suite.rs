@@ -32,7 +32,7 @@ pub use shards::*;
 
 /// Where a store is tested.
 pub trait StoreFixture {
-    /// The store.
+    /// Type of the store under test.
     type Store: Store;
 
     /// A new, empty store, not opened yet.

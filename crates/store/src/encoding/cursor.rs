@@ -10,11 +10,11 @@ use super::Record;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the {what} record {why} at byte {offset}")]
 pub struct DecodeError {
-    /// Of which record.
+    /// Name of the record that was read.
     pub what: &'static str,
-    /// What is wrong.
+    /// Description of what is wrong.
     pub why: &'static str,
-    /// Where.
+    /// Offset of the fault in bytes.
     pub offset: usize,
 }
 

@@ -290,7 +290,7 @@ plain! {
     };
 }
 
-/// Names: their bytes.
+/// Fields that are names are stored as their bytes.
 macro_rules! names {
     ($($name:ident)*) => {
         plain! {$(

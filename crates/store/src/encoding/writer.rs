@@ -11,12 +11,12 @@ pub struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    /// Appends to `out`.
+    /// Returns a writer that appends to `out`.
     pub fn new(out: &'a mut Vec<u8>) -> Self {
         Self { out, origin: 0 }
     }
 
-    /// One byte.
+    /// Writes one byte.
     pub fn byte(&mut self, value: u8) {
         self.out.push(value);
     }
@@ -68,7 +68,7 @@ impl<'a> Writer<'a> {
         self.number(u64::try_from(value).unwrap_or(u64::MAX));
     }
 
-    /// A duration, exactly.
+    /// Writes a duration without rounding.
     pub fn duration(&mut self, value: Duration) {
         self.number(value.as_secs());
         self.number(u64::from(value.subsec_nanos()));

@@ -11,7 +11,7 @@ use crate::error::CommitError;
 use crate::reader::Reader;
 use crate::store::Store;
 
-/// `rel D2`.
+/// A new store gives back no rows (`rel D2`).
 pub fn a_new_store_is_empty<G: StoreFixture>(fixture: &mut G) {
     let mut script = Script::start(fixture);
     assert_eq!((script.epoch, script.sequence), (Epoch(1), 0));
@@ -76,7 +76,7 @@ pub fn commits_follow_each_other_without_gaps<G: StoreFixture>(fixture: &mut G) 
     assert_eq!(script.crash().sequence, 2);
 }
 
-/// `rel D3`.
+/// A refused commit changes nothing (`rel D3`).
 pub fn a_refused_commit_leaves_nothing_behind<G: StoreFixture>(fixture: &mut G) {
     let mut script = Script::start(fixture);
     script.put(vec![put(&job(1))]);

@@ -54,7 +54,7 @@ pub fn raw_keys_and_elements_are_given_back_in_order<G: StoreFixture>(fixture: &
     assert_eq!(script.loaded(), expected);
 }
 
-/// Each by itself.
+/// Raw keys and elements change independently of each other.
 pub fn raw_keys_and_elements_are_replaced_and_removed<G: StoreFixture>(fixture: &mut G) {
     let mut script = Script::start(fixture);
     script.put(vec![

@@ -80,7 +80,7 @@ pub fn a_job_that_came_and_ended_in_one_commit_is_finished<G: StoreFixture>(fixt
     assert_eq!(reader.job(JobKey(2)).expect("reads"), None);
 }
 
-/// `rel K2`.
+/// A finished job keeps its data (`rel K2`).
 pub fn a_finished_job_keeps_payload_inputs_and_log<G: StoreFixture>(fixture: &mut G) {
     let mut script = Script::start(fixture);
     script.put(vec![
@@ -111,7 +111,7 @@ pub fn a_finished_job_keeps_payload_inputs_and_log<G: StoreFixture>(fixture: &mu
     assert_eq!(reader.result(JobKey(2)).expect("reads"), Some(RESULT));
 }
 
-/// `rel A2`.
+/// A retried job starts again without its old result (`rel A2`).
 pub fn a_retried_job_is_live_without_its_result<G: StoreFixture>(fixture: &mut G) {
     for record in [job(2), full_job(2)] {
         let mut script = Script::start(fixture);
@@ -133,7 +133,7 @@ pub fn a_retried_job_is_live_without_its_result<G: StoreFixture>(fixture: &mut G
     }
 }
 
-/// `rel K1`.
+/// A removed job leaves no rows (`rel K1`).
 pub fn a_removed_job_leaves_nothing_behind<G: StoreFixture>(fixture: &mut G) {
     let mut script = Script::start(fixture);
     script.put(vec![

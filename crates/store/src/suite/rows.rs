@@ -86,7 +86,7 @@ fn all_rows() -> (Vec<Change>, Vec<Loaded>) {
     (changes, rows)
 }
 
-/// `rel A3`.
+/// Every kind of row survives unchanged (`rel A3`).
 pub fn every_kind_of_row_is_given_back_as_it_was_put<G: StoreFixture>(fixture: &mut G) {
     let mut script = Script::start(fixture);
     let (changes, rows) = all_rows();
@@ -105,7 +105,7 @@ pub fn every_kind_of_row_is_given_back_as_it_was_put<G: StoreFixture>(fixture: &
     assert_eq!(script.loaded(), rows);
 }
 
-/// `rel A3`.
+/// Removed rows stay removed after a crash (`rel A3`).
 pub fn removed_rows_are_gone_after_a_crash<G: StoreFixture>(fixture: &mut G) {
     let mut script = Script::start(fixture);
     let (changes, rows) = all_rows();

@@ -196,7 +196,7 @@ pub fn ended(mut job: JobRecord, outcome: Outcome, order: u64, after: u64) -> Jo
     job
 }
 
-/// The `counter`th token.
+/// Returns a sample token with this counter.
 pub fn token(counter: u64) -> LeaseToken {
     LeaseToken {
         epoch: Epoch(1),
@@ -259,7 +259,7 @@ pub fn queue(name: &'static str) -> QueueRecord {
     }
 }
 
-/// A namespace.
+/// Returns a sample record of a namespace.
 pub fn namespace(name: &'static str) -> NamespaceRecord {
     NamespaceRecord {
         namespace: Namespace::from_static(name),
@@ -272,7 +272,7 @@ pub fn namespace(name: &'static str) -> NamespaceRecord {
     }
 }
 
-/// A schedule.
+/// Returns a sample record of a schedule.
 pub fn schedule(id: &'static str) -> ScheduleRecord {
     ScheduleRecord {
         namespace: Namespace::default(),
@@ -299,7 +299,7 @@ pub fn schedule(id: &'static str) -> ScheduleRecord {
     }
 }
 
-/// A unique key.
+/// Returns a sample record of a unique key.
 pub fn unique(key: &'static str) -> UniqueRecord {
     UniqueRecord {
         namespace: Namespace::default(),
@@ -310,7 +310,7 @@ pub fn unique(key: &'static str) -> UniqueRecord {
     }
 }
 
-/// An idempotency key.
+/// Returns a sample record of an idempotency key.
 pub fn idempotency_record(key: &'static str) -> IdempotencyRecord {
     IdempotencyRecord {
         namespace: Namespace::default(),

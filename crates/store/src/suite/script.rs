@@ -32,14 +32,14 @@ impl<'g, G: StoreFixture> Script<'g, G> {
         }
     }
 
-    /// The store.
+    /// Returns the store under test.
     pub fn store(&mut self) -> &mut G::Store {
         self.store
             .as_mut()
             .expect("the store is there between crashes")
     }
 
-    /// A reader.
+    /// Returns a reader of the store.
     pub fn reader(&mut self) -> <G::Store as Store>::Reader {
         self.store().reader().expect("a reader opens")
     }
@@ -129,7 +129,7 @@ fn key_of(change: &Change) -> Option<JobKey> {
     }
 }
 
-/// `PutJob`, for short.
+/// Returns a `PutJob` change for `record`.
 pub(super) fn put(record: &JobRecord) -> Change {
     Change::PutJob(Box::new(record.clone()))
 }
