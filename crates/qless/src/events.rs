@@ -39,7 +39,7 @@ pub(crate) fn advanced(call: &mut Call<'_>, jid: &Bytes, queue: &Bytes, to: &Byt
     call.publish(LOG, payload);
 }
 
-/// A job failed.
+/// Publishes that a job failed.
 pub(crate) fn failed(
     call: &mut Call<'_>,
     jid: &Bytes,

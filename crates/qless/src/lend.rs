@@ -16,9 +16,9 @@ use crate::state::Qless;
 /// What a worker of ours asks for.
 #[derive(Clone, Debug)]
 pub struct Loan {
-    /// From where.
+    /// The queue to take jobs from.
     pub queue: Bytes,
-    /// For whom.
+    /// The worker that gets the jobs.
     pub worker: Bytes,
     /// At most so many.
     pub count: usize,

@@ -17,13 +17,13 @@ use crate::state::{Qless, since};
 pub struct Sizes {
     /// Ready, or waiting for room under a throttle.
     pub ready: usize,
-    /// Held by somebody.
+    /// Jobs that a worker holds.
     pub locked: usize,
     /// Waiting for their time.
     pub scheduled: usize,
     /// Waiting for other jobs.
     pub depends: usize,
-    /// Failed here.
+    /// Jobs that failed in this queue.
     pub failed: usize,
     /// Recurring jobs that feed it.
     pub recurring: usize,

@@ -107,7 +107,7 @@ enum Token<'a> {
     Name(&'a [u8]),
     /// A string; its inside as it is written.
     Text(&'a [u8]),
-    /// A single sign.
+    /// Any other single character.
     Sign(u8),
     /// A comparison of two signs, such as `==`.
     Comparison,

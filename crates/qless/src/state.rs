@@ -35,7 +35,7 @@ pub use touched::{Standing, Touched};
 #[derive(Clone, Debug, Default)]
 pub struct Qless {
     rows: Rows,
-    /// Derived from `rows`.
+    /// Indexes over the rows, derived from `rows`.
     indexes: Indexes,
     /// Rows that changed since somebody took them.
     changed: BTreeSet<QlessKey>,
@@ -46,7 +46,7 @@ pub struct Qless {
     touched: Vec<Touch>,
 }
 
-/// What is stored.
+/// Rows of one namespace, as the store keeps them.
 #[derive(Clone, Debug, Default)]
 struct Rows {
     jobs: Jobs,

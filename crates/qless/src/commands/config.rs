@@ -49,7 +49,7 @@ pub(super) fn get(state: &mut Qless, _: &mut Call<'_>, arguments: Arguments<'_>)
     })
 }
 
-/// `config.set option value`.
+/// Sets an option: `config.set option value`.
 pub(super) fn set(state: &mut Qless, call: &mut Call<'_>, arguments: Arguments<'_>) -> QlessAnswer {
     let option = arguments.required(0, "config.set(): Arg \"option\" missing")?;
     let value = arguments.required(1, "config.set(): Arg \"value\" missing")?;
@@ -59,7 +59,7 @@ pub(super) fn set(state: &mut Qless, call: &mut Call<'_>, arguments: Arguments<'
     Ok(QlessReply::Nil)
 }
 
-/// `config.unset option`.
+/// Removes an option's value: `config.unset option`.
 pub(super) fn unset(
     state: &mut Qless,
     call: &mut Call<'_>,

@@ -7,7 +7,7 @@ use crate::call::{Arguments, Call, refuse};
 use crate::procedures::links;
 use crate::state::Qless;
 
-/// True.
+/// Changes the dependencies of a job; answers true.
 pub(super) fn depends(
     state: &mut Qless,
     call: &mut Call<'_>,

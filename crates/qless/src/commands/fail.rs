@@ -10,7 +10,7 @@ use crate::events;
 use crate::procedures::{ending, history};
 use crate::state::Qless;
 
-/// The jid.
+/// Fails a job for good; answers its jid.
 pub(super) fn fail(
     state: &mut Qless,
     call: &mut Call<'_>,

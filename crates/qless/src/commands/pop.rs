@@ -31,12 +31,12 @@ pub(super) fn pop(state: &mut Qless, call: &mut Call<'_>, arguments: Arguments<'
     Ok(get::jobs(state, call, &handed))
 }
 
-/// What somebody takes.
+/// Request of a worker for jobs of a queue.
 #[derive(Clone, Copy)]
 pub(crate) struct Wanted<'a> {
-    /// From where.
+    /// The queue to take jobs from.
     pub(crate) queue: &'a Bytes,
-    /// For whom.
+    /// The worker that gets the jobs.
     pub(crate) worker: &'a Bytes,
     /// At most so many.
     pub(crate) count: usize,

@@ -64,7 +64,7 @@ pub(super) fn length(state: &mut Qless, _: &mut Call<'_>, arguments: Arguments<'
     Ok(dispatch::number(length))
 }
 
-/// `pause queue..`.
+/// Pauses queues: `pause queue..`.
 pub(super) fn pause(state: &mut Qless, _: &mut Call<'_>, arguments: Arguments<'_>) -> QlessAnswer {
     for queue in some(arguments, "Pause(): No queues specified")? {
         state.pause(queue, true);
@@ -72,7 +72,7 @@ pub(super) fn pause(state: &mut Qless, _: &mut Call<'_>, arguments: Arguments<'_
     Ok(QlessReply::Nil)
 }
 
-/// `unpause queue..`.
+/// Ends the pause of queues: `unpause queue..`.
 pub(super) fn unpause(
     state: &mut Qless,
     _: &mut Call<'_>,

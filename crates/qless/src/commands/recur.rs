@@ -84,7 +84,7 @@ fn options(
     })
 }
 
-/// `recur.get jid`.
+/// Returns a recurring job: `recur.get jid`.
 pub(super) fn get(state: &mut Qless, call: &mut Call<'_>, arguments: Arguments<'_>) -> QlessAnswer {
     let Some(job) = state.recurring(arguments.recurring(0)?) else {
         return Ok(QlessReply::Nil);

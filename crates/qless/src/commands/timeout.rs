@@ -13,7 +13,7 @@ use crate::procedures::history::{self, Limit};
 use crate::procedures::throttles;
 use crate::state::Qless;
 
-/// Nil.
+/// Takes jobs from their holders; answers nil.
 pub(super) fn timeout(
     state: &mut Qless,
     call: &mut Call<'_>,

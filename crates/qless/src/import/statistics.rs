@@ -9,7 +9,7 @@ use crate::number;
 use crate::state::Qless;
 use crate::statistics::bin_of;
 
-/// Takes statistics over.
+/// Takes over the statistics of a queue and day.
 pub(super) fn take(state: &mut Qless, source: &QlessStatisticsSource) -> Result<bool, Wrong> {
     let counters = Fields(&source.counters);
     let counter = |name| counters.number(name, Some(0.0)).map(number::cut);

@@ -31,7 +31,7 @@ pub(crate) enum Kind {
 /// Why a text cannot be read, in words such as the script's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Wrong {
-    /// What was wanted.
+    /// Name of what the reader expected.
     wanted: &'static str,
     /// Before how many bytes of the text.
     at: usize,

@@ -23,7 +23,7 @@ impl Writer {
         }
     }
 
-    /// The text.
+    /// Returns the written text.
     pub(crate) fn finish(self) -> Vec<u8> {
         self.out
     }
@@ -34,7 +34,7 @@ impl Writer {
         self.out.push(b'{');
     }
 
-    /// Ends an object.
+    /// Ends the innermost object.
     pub(crate) fn end(&mut self) {
         self.out.push(b'}');
     }
@@ -45,7 +45,7 @@ impl Writer {
         self.out.push(b'[');
     }
 
-    /// Ends a list.
+    /// Ends the innermost list.
     pub(super) fn end_list(&mut self) {
         self.out.push(b']');
     }
@@ -57,7 +57,7 @@ impl Writer {
         self
     }
 
-    /// Writes a string.
+    /// Writes a string value.
     pub(crate) fn string(&mut self, text: impl AsRef<[u8]>) {
         self.separate();
         self.out.push(b'"');
@@ -72,13 +72,13 @@ impl Writer {
         self.out.push(b'"');
     }
 
-    /// Writes a number.
+    /// Writes a number with or without a fraction.
     pub(crate) fn number(&mut self, number: f64) {
         self.separate();
         number::write_to(&mut self.out, number);
     }
 
-    /// Writes a count.
+    /// Writes a count as a whole number.
     pub(crate) fn count(&mut self, count: usize) {
         self.number(number::from_length(count));
     }

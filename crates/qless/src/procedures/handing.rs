@@ -13,7 +13,7 @@ use crate::statistics;
 /// To whom jobs go, and for how long.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Hand<'a> {
-    /// The worker.
+    /// The worker that gets the jobs.
     pub(crate) worker: &'a Bytes,
     /// Seconds for which it gets the lock.
     pub(crate) heartbeat: f64,

@@ -17,7 +17,7 @@ static NO_FAILURES: BTreeSet<(u64, Bytes)> = BTreeSet::new();
 static NO_HOLDERS: BTreeSet<Bytes> = BTreeSet::new();
 
 impl Qless {
-    /// A job.
+    /// Returns the job with this jid; `None` if there is none.
     pub(crate) fn job(&self, jid: &Bytes) -> Option<&QlessJob> {
         self.rows.jobs.get(jid).map(|job| &**job)
     }
@@ -33,7 +33,7 @@ impl Qless {
         place.is_some_and(|place| place.set == QlessSet::Locks)
     }
 
-    /// A recurring job.
+    /// Returns the recurring job with this jid; `None` if there is none.
     pub(crate) fn recurring(&self, jid: &Bytes) -> Option<&QlessRecurring> {
         self.rows.recurring.get(jid)
     }
@@ -107,7 +107,7 @@ impl Qless {
         self.indexes.tags.get(tag).unwrap_or(&NOTHING)
     }
 
-    /// A tag's counter.
+    /// Returns the counter of a tag; 0 if none is stored.
     pub(crate) fn tag_count(&self, tag: &Bytes) -> i64 {
         self.rows.tag_counts.get(tag).copied().unwrap_or(0)
     }

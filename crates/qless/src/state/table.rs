@@ -15,7 +15,7 @@ use hashbrown::HashTable;
 /// The number of the first job. Jobs of stores that know of no numbers have 0.
 const NUMBER_FIRST: u64 = 1;
 
-/// Every job.
+/// Table of every job of a namespace.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Jobs {
     entries: HashTable<Entry>,
@@ -75,7 +75,7 @@ impl Jobs {
         number
     }
 
-    /// Forgets all jobs.
+    /// Removes all jobs from the table.
     pub(super) fn clear(&mut self) {
         self.entries.clear();
         self.order.clear();

@@ -11,7 +11,7 @@ use serde_json::Value;
 pub(crate) struct Database {
     pub(crate) qless: Qless,
     pub(crate) generation: Generation,
-    /// The server's time.
+    /// Current time of the server.
     pub(crate) at: Elapsed,
     /// What the last call published: the channel, a space, the payload.
     pub(crate) messages: Vec<String>,
