@@ -18,7 +18,7 @@ use crate::finished_index::FinishedIndex;
 
 /// Where the host finds finished jobs.
 pub trait Archive {
-    /// Why reading failed.
+    /// Error of a read that failed.
     type Error;
 
     /// Jobs with an input or dependency on this one.

@@ -48,7 +48,7 @@ pub(crate) struct JobDetails {
     pub releases: u32,
     /// Leases that ran out: in a row, or all of them if its retry policy bounds those.
     pub lease_expirations: u32,
-    /// Positional inputs.
+    /// Number of positional inputs.
     pub inputs: u32,
     /// Inputs and dependencies that are not met: exactly the undelivered edges of this job.
     pub missing: u32,

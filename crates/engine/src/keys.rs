@@ -64,7 +64,7 @@ struct KeySpace {
     untouched: Untouched,
 }
 
-/// A key.
+/// A key with its value and expiry.
 #[derive(Debug)]
 struct Entry {
     name: Bytes,

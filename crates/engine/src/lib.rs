@@ -48,7 +48,7 @@ use ganger_types::{
 pub struct Effects {
     /// Durable writes, in order.
     pub changes: Vec<Change>,
-    /// Announcements, in order.
+    /// Events to announce, in order.
     pub events: Vec<Event>,
     /// Messages of qless for its subscribers, in order, each with the namespace whose call caused it.
     pub messages: Vec<(Namespace, QlessMessage)>,

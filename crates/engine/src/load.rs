@@ -37,13 +37,13 @@ impl Loader {
         }
     }
 
-    /// A namespace.
+    /// Adds the record of a namespace.
     pub fn namespace(&mut self, record: NamespaceRecord) {
         let space = self.engine.make_space(&record.namespace);
         self.engine.spaces[space.at()].settings = record.settings;
     }
 
-    /// A queue.
+    /// Adds the record of a queue.
     pub fn queue(&mut self, record: QueueRecord) {
         let space = self.engine.make_space(&record.namespace);
         let queue = self
@@ -59,7 +59,7 @@ impl Loader {
         state.finished_total = record.finished_total;
     }
 
-    /// A schedule.
+    /// Adds the record of a schedule.
     pub fn schedule(&mut self, record: ScheduleRecord) {
         let space = self.engine.make_space(&record.namespace);
         self.engine.arm_schedule(space, record);
@@ -163,7 +163,7 @@ impl Loader {
         engine.resume_lease(lease);
     }
 
-    /// A unique key.
+    /// Adds the record of a unique key.
     pub fn unique(&mut self, record: UniqueRecord) {
         let space = self.engine.make_space(&record.namespace);
         let space = &mut self.engine.spaces[space.at()];
@@ -175,7 +175,7 @@ impl Loader {
         space.unique.insert(record.key.clone(), record);
     }
 
-    /// An idempotency key.
+    /// Adds the record of an idempotency key.
     pub fn idempotency_record(&mut self, record: IdempotencyRecord) {
         let space = self.engine.make_space(&record.namespace);
         self.engine.spaces[space.at()].remember(record.key, record.answer);
@@ -240,7 +240,7 @@ impl Loader {
             .insert((queue, record.day), record);
     }
 
-    /// A raw key.
+    /// Adds the record of a raw key.
     pub fn key(&mut self, record: KeyRecord) {
         if record.value.is_none() {
             self.lists.insert(record.number, record.namespace.clone());

@@ -8,11 +8,11 @@ use ganger_types::{Kind, RetryPolicy};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct SpaceIndex(pub u32);
 
-/// A queue, likewise.
+/// A queue, by its place in the engine's list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct QueueIndex(pub u32);
 
-/// A kind, likewise.
+/// A kind, by its place in the engine's list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct KindIndex(pub u32);
 

@@ -68,7 +68,7 @@ pub(crate) struct Peers {
     pub has_retried: bool,
 }
 
-/// Another shard.
+/// State that this shard keeps about another shard.
 pub(crate) struct Peer {
     pub record: PeerRecord,
     /// Not confirmed, in order.

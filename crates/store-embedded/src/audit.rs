@@ -46,13 +46,13 @@ impl fmt::Display for Finding {
 /// What the audit saw.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// Live jobs.
+    /// Number of live jobs.
     pub live_jobs: u64,
-    /// Finished jobs.
+    /// Number of finished jobs.
     pub finished_jobs: u64,
-    /// Leases.
+    /// Number of live leases.
     pub leases: u64,
-    /// Rows of qless.
+    /// Number of rows of qless.
     pub qless_rows: u64,
     /// Rows read, of all tables.
     pub rows: u64,

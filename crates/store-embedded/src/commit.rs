@@ -24,7 +24,7 @@ use crate::statements::{Lazy, Statements};
 /// Numbers given to (namespace, queue).
 pub(crate) type Places = HashMap<(Namespace, Queue), i64>;
 
-/// One commit's writing.
+/// State while the rows of one commit are written.
 pub(crate) struct Writing<'a> {
     connection: &'a Connection,
     statements: Statements<'a>,
@@ -53,7 +53,7 @@ impl<'a> Writing<'a> {
         }
     }
 
-    /// Writes all rows.
+    /// Writes all rows of the commit.
     pub(crate) fn write(&mut self, merged: &Merged<'_>) -> Result<(), Fault> {
         for run in Run::all(&merged.jobs, self.new_from) {
             self.write_run(&run)?;

@@ -9,7 +9,7 @@ use rusqlite::ErrorCode;
 /// A failure inside the store.
 #[derive(Debug)]
 pub(crate) enum Fault {
-    /// SQLite's.
+    /// An error that SQLite reported.
     Sql(rusqlite::Error),
     /// A row that is not what was written, or is not there: which, and what is affected.
     Damaged(String),

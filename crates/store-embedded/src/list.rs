@@ -16,7 +16,7 @@ use crate::marks::{self, Mark};
 use crate::reader::{job, lease};
 use crate::row::{from_sql, open, open_record, place, show, to_sql};
 
-/// About 10 ms.
+/// Rows that one slice looks at, at most: about 10 ms of work.
 const SLICE_ROWS_MAX: usize = 10_000;
 /// Records with long histories or messages count by their bytes.
 const SLICE_BYTES_MAX: usize = 8 << 20;
@@ -31,7 +31,7 @@ enum Source {
     Finished,
     /// Live jobs, all of them.
     Live,
-    /// All jobs.
+    /// Jobs of every kind, live and finished.
     All,
 }
 

@@ -112,7 +112,7 @@ impl Header {
         Ok(Some(header))
     }
 
-    /// Reads it.
+    /// Reads the header from the database.
     pub(crate) fn read_from(connection: &Connection) -> Result<Self, Fault> {
         let missing = || {
             Fault::row(

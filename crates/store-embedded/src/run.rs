@@ -8,11 +8,11 @@ use ganger_types::JobKey;
 /// What becomes of the rows of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Course {
-    /// Everything goes.
+    /// All rows of the job are removed.
     Removed,
     /// It was stored among the live, moves to the finished, and its lease goes.
     Ended,
-    /// Anything else.
+    /// Any other change of the rows.
     Usual,
 }
 

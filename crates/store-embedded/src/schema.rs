@@ -124,7 +124,7 @@ fn version_4(connection: &Connection) -> Result<(), Fault> {
     Ok(connection.execute_batch(KEYS)?)
 }
 
-/// There is qless.
+/// Adds the tables of qless.
 fn version_5(connection: &Connection) -> Result<(), Fault> {
     Ok(connection.execute_batch(QLESS)?)
 }

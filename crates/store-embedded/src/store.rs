@@ -15,7 +15,7 @@ use crate::session::{Flush, Limits, Session};
 use crate::shared::Shared;
 use crate::{connect, create, load, recover, wal};
 
-/// The embedded store.
+/// The embedded store, kept in an SQLite file and a turn log.
 pub struct EmbeddedStore {
     shared: Arc<Shared>,
     limits: Limits,
@@ -72,7 +72,7 @@ impl EmbeddedStore {
         self
     }
 
-    /// The file.
+    /// Returns the path of the database file.
     pub fn path(&self) -> &Path {
         self.shared.path()
     }

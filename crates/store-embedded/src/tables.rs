@@ -24,7 +24,7 @@ pub(crate) struct After {
 }
 
 impl Tables {
-    /// Looks at them.
+    /// Reads the state of the tables from the database.
     pub(crate) fn read_from(connection: &Connection) -> Result<Self, Fault> {
         let header = Header::read_from(connection)?;
         let new_from = new_from(connection)?.max(header.meta.next_key);

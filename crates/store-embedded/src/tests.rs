@@ -33,7 +33,7 @@ fn limit_pages(store: &EmbeddedStore, pages: i64) {
     set.expect("the limit can be set");
 }
 
-/// `rel D9`, f15.
+/// Shows `rel D9` (f15) on a full disk.
 #[test]
 fn a_full_disk_refuses_the_commit_and_the_store_goes_on_when_there_is_space() {
     let directory = tempfile::tempdir().expect("a directory can be made");

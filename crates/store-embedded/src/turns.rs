@@ -41,7 +41,7 @@ const HEAD_BYTES: usize = 9;
 const COMMIT: u8 = 1;
 const STAMP: u8 = 2;
 
-/// The file's path.
+/// Returns the path of the turn log that belongs to `store`.
 pub(crate) fn path_of(store: &Path) -> PathBuf {
     beside(store, "-turns")
 }
@@ -160,7 +160,7 @@ pub(crate) fn remove(store: &Path) -> Result<(), Fault> {
     }
 }
 
-/// An intact record.
+/// An intact record of the turn log.
 struct Found {
     sequence: u64,
     /// Its commit, if it is one.
@@ -188,7 +188,7 @@ pub(crate) struct Turns {
     path: PathBuf,
     /// Length of the file; absent if there is none.
     length: Option<u64>,
-    /// By sequence.
+    /// Intact records, ordered by sequence.
     found: Vec<Found>,
     broken: Vec<Broken>,
 }

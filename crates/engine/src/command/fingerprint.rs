@@ -34,7 +34,7 @@ impl Fingerprint {
         print.0
     }
 
-    /// Of one job.
+    /// Returns the fingerprint of one job.
     pub(crate) fn of_job(job: &NewJob) -> u64 {
         let mut print = Self(SEED);
         print.job(job);

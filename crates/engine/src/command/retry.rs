@@ -20,7 +20,7 @@ use crate::transition::Move;
 
 /// How far a retry reaches.
 pub(crate) enum RetryScope {
-    /// Those named.
+    /// The jobs that the command names, and no others.
     Named,
     /// Also those that ended because of them, here and elsewhere.
     Followers,

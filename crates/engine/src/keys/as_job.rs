@@ -36,7 +36,7 @@ enum ItemPlace<'a> {
     Ready,
     /// In processing, without a lease.
     Taken,
-    /// In neither list.
+    /// The item is in neither list.
     Staged,
 }
 

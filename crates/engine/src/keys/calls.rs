@@ -14,12 +14,12 @@ pub(super) enum Until {
     Past,
     Never,
     At(Elapsed),
-    /// As before.
+    /// The expiry stays as it was.
     Kept,
 }
 
 impl KeyContext<'_> {
-    /// Applies one call.
+    /// Applies one call to the keys.
     pub(super) fn call(&mut self, call: KeyCall) -> Called {
         match call {
             KeyCall::Get { key } => self.get(&key),

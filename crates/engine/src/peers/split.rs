@@ -20,7 +20,7 @@ use crate::command::{Fingerprint, check_references, edges_of};
 /// place among all jobs; a job named by its id alone is one of the same shard.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ShardedSubmission {
-    /// Whose.
+    /// The namespace that owns the jobs.
     pub namespace: Namespace,
     /// A repeat under the same key within a day returns the first one's answer.
     pub idempotency_key: Option<IdempotencyKey>,
@@ -31,12 +31,12 @@ pub struct ShardedSubmission {
 /// The first number that each shard has reserved, and what ids are made with there.
 pub type ReservedIds = BTreeMap<ShardId, (JobKey, IdTag)>;
 
-/// A submission, cut.
+/// A submission, divided into the parts of its shards.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ShardParts {
     /// The name of the whole.
     pub graph: Graph,
-    /// The decider's first.
+    /// Part of each shard; the decider's part is first.
     pub parts: Vec<(ShardId, Part)>,
     /// The ids, in the order of the submission.
     pub ids: Vec<JobRef>,

@@ -137,7 +137,7 @@ fn a_log_without_its_file_is_not_taken_for_a_new_store() {
     );
 }
 
-/// `rel D12`.
+/// Shows `rel D12` under concurrent writes.
 #[test]
 fn a_backup_made_while_writing_is_one_state_and_passes_the_audit() {
     let directory = crate::kit::directory();

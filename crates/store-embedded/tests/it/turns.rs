@@ -348,7 +348,7 @@ enum Step {
     Small,
     /// One that goes into the tables at once.
     AtOnce,
-    /// Somebody reads.
+    /// A reader looks at the rows.
     Read,
     /// There is nothing else to do.
     Idle,
