@@ -2,8 +2,9 @@
 //!
 //! Every peer flushes to the device before it answers: Redis with `appendfsync always`, PostgreSQL as it is installed,
 //! beanstalkd with `-f0`. Each has a private instance on the loopback, with its data beside the others' in one temporary
-//! folder, and is stopped before the next one starts. Every client is a plain socket in this program, so that no library
-//! is measured, except ganger's own through gRPC, which `ganger bench` drives; only ratios within one run mean anything.
+//! folder, and is stopped before the next one starts. The crate `ganger-bench` makes all loads: `ganger bench` those of
+//! ganger, and this program those of the peers, over plain sockets, so that no client library is measured. Only ratios
+//! within one run mean anything.
 
 mod beanstalkd;
 mod ganger;
@@ -18,16 +19,13 @@ pub(crate) mod scratch;
 pub(crate) mod wire;
 
 use anyhow::{Result, bail};
+use ganger_bench::BlockingPeer;
+use tokio::runtime::Runtime;
 
 use crate::process::{OPTIMISED, exists, start_optimised};
 pub(crate) use install::peers as install_peers;
 use report::Report;
 use scratch::Scratch;
-
-/// Jobs sent, taken or finished together.
-const BATCH: usize = 100;
-/// Bytes of a job's payload.
-const PAYLOAD_BYTES: usize = 200;
 
 /// Installs what is missing, measures everyone, prints the tables.
 pub(crate) fn run(arguments: &[String]) -> Result<()> {
@@ -37,43 +35,45 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
             install::peers()?;
             start_optimised("bench-peers", &[])
         }
-        [OPTIMISED] => measure(),
+        [OPTIMISED] => Runtime::new()?.block_on(measure()),
         [other, ..] => bail!("`{other}` is not known: bench-peers takes no arguments"),
     }
 }
 
-fn measure() -> Result<()> {
+async fn measure() -> Result<()> {
     let scratch = Scratch::new()?;
     let mut report = Report::default();
     {
-        let server = ganger::Server::start(&scratch.folder("ganger")?)?;
-        load::measure(ganger::HTTP, &server, &mut report)?;
-        programs::measure(&server, &scratch.folder("programs")?, &mut report)?;
-        load::measure_deep(ganger::HTTP, &server, &mut report)?;
+        let server = ganger::Server::start(&scratch.folder("ganger")?).await?;
+        programs::measure(&server, &scratch.folder("programs")?, &mut report).await?;
     }
+    ganger::measure_http(&scratch.folder("http")?, &mut report)?;
     ganger::measure_grpc(&scratch.folder("grpc")?, &mut report)?;
     if exists("redis-server") {
         let folder = scratch.folder("redis")?;
         let server = redis::Server::start(&folder);
-        measure_peer("redis", server, &mut report);
+        measure_peer("redis", server, &mut report).await;
     }
     if let Some(programs) = postgres::programs() {
         let folder = scratch.folder("postgres")?;
         let server = postgres::Server::start(&programs, &folder);
-        measure_peer("postgres", server, &mut report);
+        measure_peer("postgres", server, &mut report).await;
     }
     if exists("beanstalkd") {
         let folder = scratch.folder("beanstalkd")?;
         let server = beanstalkd::Server::start(&folder);
-        measure_peer("beanstalkd", server, &mut report);
+        measure_peer("beanstalkd", server, &mut report).await;
     }
     report.print();
     Ok(())
 }
 
 /// A peer that fails leaves holes in the table; what was measured of the others stays.
-fn measure_peer(name: &str, server: Result<impl load::Peer>, report: &mut Report) {
-    let measured = server.and_then(|server| load::measure(name, &server, report));
+async fn measure_peer(name: &str, server: Result<impl BlockingPeer>, report: &mut Report) {
+    let measured = match server {
+        Ok(server) => load::measure(name, server, report).await,
+        Err(error) => Err(error),
+    };
     if let Err(error) = measured {
         println!("  {name} is left out from here: {error:#}");
     }

@@ -4,17 +4,16 @@
 mod copy;
 mod inserts;
 mod notify;
-mod used;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, Result, bail};
+use ganger_bench::{cpu_of, cpu_of_family};
 
 use crate::bench_peers::postgres;
 use crate::bench_peers::scratch::{Process, Scratch, free_address};
-use crate::bench_peers::wire::Wire;
 use crate::process::{OPTIMISED, built, start_optimised};
 
 /// Entities of a notification, in two sizes: a sensor that reports, and a broker that gathers.
@@ -80,16 +79,13 @@ impl Server {
 
     /// CPU seconds that it has used.
     pub(crate) fn cpu(&self) -> Result<f64> {
-        used::by_process(self.process.id())
+        cpu_of(self.process.id()).context("the server has ended")
     }
+}
 
-    /// A client of the port.
-    pub(crate) fn client(&self) -> Result<Client> {
-        Ok(Client {
-            wire: Wire::connect(self.port)?,
-            host: self.port,
-        })
-    }
+/// CPU seconds of a process with its children.
+pub(crate) fn used_by_family(process: u32) -> Result<f64> {
+    cpu_of_family(process).context("the process has ended")
 }
 
 /// The binary under measurement.
@@ -106,42 +102,6 @@ pub(crate) fn variables(database: &postgres::Server) -> [(&'static str, String);
         ("POSTGRES_DB_USER", postgres::USER.to_owned()),
         ("POSTGRES_DB_PASS", "*".to_owned()),
     ]
-}
-
-/// One connection that is kept.
-pub(crate) struct Client {
-    wire: Wire,
-    host: SocketAddr,
-}
-
-impl Client {
-    /// Sends a notification, which must be taken.
-    pub(crate) fn notify(&mut self, body: &str) -> Result<()> {
-        let head = format!(
-            "POST /v2/notify HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
-            self.host,
-            body.len()
-        );
-        self.wire.add(head.as_bytes());
-        self.wire.add(body.as_bytes());
-        self.wire.flush()?;
-        let status = self.wire.line()?;
-        let mut length = 0;
-        loop {
-            let line = self.wire.line()?.to_ascii_lowercase();
-            let Some((name, value)) = line.split_once(':') else {
-                break;
-            };
-            if name == "content-length" {
-                length = value.trim().parse()?;
-            }
-        }
-        let answer = self.wire.bytes(length)?;
-        if !status.contains(" 200 ") {
-            bail!("{status}: {}", String::from_utf8_lossy(&answer));
-        }
-        Ok(())
-    }
 }
 
 /// A notification of so many rooms. Numbers differ, so that nothing is twice the same.

@@ -8,15 +8,15 @@ mod script;
 
 use std::collections::BTreeMap;
 use std::env;
-use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, id};
 use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
+use ganger_bench::cpu_of;
 
 use crate::bench_peers::scratch::{Process, Scratch, free_address};
 use crate::process::{OPTIMISED, root, start_optimised};
@@ -61,18 +61,13 @@ impl Server {
 
     /// CPU seconds that it has used.
     fn cpu(&self) -> Result<f64> {
-        cpu(&self.process.id().to_string())
+        used_by(self.process.id())
     }
 }
 
 /// CPU seconds that a process has used.
-fn cpu(process: &str) -> Result<f64> {
-    let stat = fs::read_to_string(format!("/proc/{process}/stat"))?;
-    // The name in brackets may hold anything; times are the 14th and 15th field, in hundredths.
-    let (_, rest) = stat.rsplit_once(')').context("no name in its statistics")?;
-    let fields: Vec<&str> = rest.split_whitespace().collect();
-    let [user, system] = [fields[11].parse::<f64>()?, fields[12].parse::<f64>()?];
-    Ok((user + system) / 100.0)
+fn used_by(process: u32) -> Result<f64> {
+    cpu_of(process).context("the process has ended")
 }
 
 /// Waits until the server answers: both take connections a little before they have read their data back.
@@ -129,12 +124,12 @@ impl Figures {
         operations: usize,
         load: impl FnOnce() -> Result<f64>,
     ) -> Result<()> {
-        let before = [server.cpu()?, cpu("self")?];
+        let before = [server.cpu()?, used_by(id())?];
         let seconds = load().with_context(|| format!("{row} on {name}"))?;
         let operations = f64::from(u32::try_from(operations)?);
         let rate = operations / seconds;
         let a_million = |after: f64, before: f64| (after - before) / operations * 1e6;
-        let own = a_million(cpu("self")?, before[1]);
+        let own = a_million(used_by(id())?, before[1]);
         let cpu = a_million(server.cpu()?, before[0]);
         println!(
             "  {row}: {name} {rate:.0} a second, {cpu:.1} CPU s a million, {own:.1} of this program"

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context as _, Result, bail, ensure};
+use ganger_bench::{BlockingLink, BlockingPeer};
 
-use super::load::{Link, Peer};
 use super::scratch::{Process, free_address};
 use super::wire::Wire;
 
@@ -37,8 +37,8 @@ impl Server {
     }
 }
 
-impl Peer for Server {
-    fn connect(&self) -> Result<Box<dyn Link>> {
+impl BlockingPeer for Server {
+    fn connect(&self) -> Result<Box<dyn BlockingLink>> {
         Ok(Box::new(Tube {
             wire: Wire::connect(self.address)?,
             taken: Vec::new(),
@@ -72,7 +72,7 @@ impl Tube {
     }
 }
 
-impl Link for Tube {
+impl BlockingLink for Tube {
     fn put(&mut self, payloads: &[Vec<u8>]) -> Result<()> {
         for payload in payloads {
             self.wire

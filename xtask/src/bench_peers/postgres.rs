@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, Result, bail, ensure};
+use ganger_bench::{BlockingLink, BlockingPeer};
 
-use super::load::{Link, Peer};
 use super::scratch::{Process, free_address};
 use super::wire::Wire;
 use crate::process::{exists, run};
@@ -119,8 +119,8 @@ impl Server {
     }
 }
 
-impl Peer for Server {
-    fn connect(&self) -> Result<Box<dyn Link>> {
+impl BlockingPeer for Server {
+    fn connect(&self) -> Result<Box<dyn BlockingLink>> {
         Ok(Box::new(Session::open(self.address)?))
     }
 }
@@ -193,7 +193,7 @@ fn columns(body: &[u8]) -> Result<Vec<Vec<u8>>> {
     Ok(columns)
 }
 
-impl Link for Session {
+impl BlockingLink for Session {
     fn put(&mut self, payloads: &[Vec<u8>]) -> Result<()> {
         let values: Vec<String> = payloads
             .iter()

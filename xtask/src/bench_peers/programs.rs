@@ -4,9 +4,10 @@ use std::io::{Read as _, Write as _};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Context as _, Result};
+use ganger_bench::rate;
 
 use super::ganger;
 use super::report::Report;
@@ -21,14 +22,18 @@ const PROGRAMS: usize = 8_000;
 const PROGRAM: &str = "/bin/cat";
 
 /// Measures both, the same program with the same input, each as often.
-pub(super) fn measure(server: &ganger::Server, folder: &Path, report: &mut Report) -> Result<()> {
+pub(super) async fn measure(
+    server: &ganger::Server,
+    folder: &Path,
+    report: &mut Report,
+) -> Result<()> {
     println!("measuring programs");
     report.add(ROW, "bare spawn", "programs/s", bare()?);
     report.add(
         ROW,
         ganger::GRPC,
         "programs/s",
-        server.programs(PROGRAM, PROGRAMS, AT_ONCE, folder)?,
+        server.programs(PROGRAM, PROGRAMS, AT_ONCE, folder).await?,
     );
     Ok(())
 }
@@ -51,7 +56,7 @@ fn bare() -> Result<f64> {
         }
         Ok(())
     })?;
-    Ok(per_second(PROGRAMS, begun.elapsed()))
+    Ok(rate(u64::try_from(PROGRAMS)?, begun.elapsed()))
 }
 
 /// Starts the program, gives it its input, reads its output to the end, waits for it. The standard library uses
@@ -75,9 +80,4 @@ fn one() -> Result<()> {
         .read_to_end(&mut result)?;
     child.wait()?;
     Ok(())
-}
-
-/// How many a second.
-pub(super) fn per_second(count: usize, time: Duration) -> f64 {
-    u32::try_from(count).map_or(f64::INFINITY, f64::from) / time.as_secs_f64()
 }

@@ -6,8 +6,8 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Result, bail, ensure};
+use ganger_bench::{BlockingLink, BlockingPeer};
 
-use super::load::{Link, Peer};
 use super::scratch::{Process, free_address};
 use super::wire::Wire;
 
@@ -43,8 +43,8 @@ impl Server {
     }
 }
 
-impl Peer for Server {
-    fn connect(&self) -> Result<Box<dyn Link>> {
+impl BlockingPeer for Server {
+    fn connect(&self) -> Result<Box<dyn BlockingLink>> {
         let number = self.links.fetch_add(1, Ordering::Relaxed);
         let held = format!("held:{number}");
         Ok(Box::new(Lists {
@@ -99,7 +99,7 @@ impl Lists {
     }
 }
 
-impl Link for Lists {
+impl BlockingLink for Lists {
     fn put(&mut self, payloads: &[Vec<u8>]) -> Result<()> {
         for payload in payloads {
             self.command(&[b"LPUSH", b"queue", payload]);

@@ -1,9 +1,12 @@
 //! Notifications a second, answered when they are durable.
 
-use std::thread;
 use std::time::Instant;
 
-use anyhow::{Result, anyhow};
+use anyhow::Result;
+use ganger_bench::Error;
+use ganger_bench::http::Http;
+use tokio::runtime::Runtime;
+use tokio::task::JoinSet;
 
 use super::{SIZES, Server, notification};
 
@@ -45,23 +48,23 @@ pub(super) fn send(
     notifications: usize,
     entities: usize,
 ) -> Result<()> {
-    let each = notifications / connections;
-    thread::scope(|scope| {
-        let senders: Vec<_> = (0..connections)
-            .map(|connection| {
-                scope.spawn(move || -> Result<()> {
-                    let mut client = server.client()?;
-                    for number in 0..each {
-                        client.notify(&notification(entities, connection * each + number))?;
-                    }
-                    Ok(())
-                })
-            })
-            .collect();
-        senders.into_iter().try_for_each(|sender| {
-            sender
-                .join()
-                .map_err(|_| anyhow!("a sender has panicked"))?
-        })
+    let (each, port) = (notifications / connections, server.port.to_string());
+    Runtime::new()?.block_on(async {
+        let mut senders = JoinSet::new();
+        for connection in 0..connections {
+            let mut http = Http::connect(&port, "").await?;
+            senders.spawn(async move {
+                for number in 0..each {
+                    let body = notification(entities, connection * each + number);
+                    http.post("/v2/notify", "application/json", body.as_bytes())
+                        .await?;
+                }
+                Ok::<_, Error>(())
+            });
+        }
+        while let Some(ended) = senders.join_next().await {
+            ended??;
+        }
+        Ok(())
     })
 }
