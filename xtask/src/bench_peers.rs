@@ -13,7 +13,7 @@ mod install;
 mod load;
 pub(crate) mod postgres;
 mod programs;
-mod redis;
+pub(crate) mod redis;
 mod report;
 pub(crate) mod scratch;
 pub(crate) mod wire;

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, Result, bail};
-use ganger_bench::{cpu_of, cpu_of_family};
+use ganger_bench::cpu_of;
 
 use crate::bench_peers::postgres;
 use crate::bench_peers::scratch::{Process, Scratch, free_address};
@@ -79,13 +79,8 @@ impl Server {
 
     /// CPU seconds that it has used.
     pub(crate) fn cpu(&self) -> Result<f64> {
-        cpu_of(self.process.id()).context("the server has ended")
+        Ok(cpu_of(self.process.id())?)
     }
-}
-
-/// CPU seconds of a process with its children.
-pub(crate) fn used_by_family(process: u32) -> Result<f64> {
-    cpu_of_family(process).context("the process has ended")
 }
 
 /// The binary under measurement.

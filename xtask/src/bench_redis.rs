@@ -18,6 +18,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use ganger_bench::cpu_of;
 
+use crate::bench_peers::redis;
 use crate::bench_peers::scratch::{Process, Scratch, free_address};
 use crate::process::{OPTIMISED, root, start_optimised};
 
@@ -51,7 +52,7 @@ impl Server {
     fn start(name: &str, folder: &Path) -> Result<Self> {
         let address = free_address()?;
         let mut command = match name {
-            "redis" => redis(address, folder),
+            "redis" => redis::command(address, folder),
             _ => ganger(address, folder)?,
         };
         let process = Process::start(&mut command, folder, address)?;
@@ -61,13 +62,8 @@ impl Server {
 
     /// CPU seconds that it has used.
     fn cpu(&self) -> Result<f64> {
-        used_by(self.process.id())
+        Ok(cpu_of(self.process.id())?)
     }
-}
-
-/// CPU seconds that a process has used.
-fn used_by(process: u32) -> Result<f64> {
-    cpu_of(process).context("the process has ended")
 }
 
 /// Waits until the server answers: both take connections a little before they have read their data back.
@@ -83,16 +79,6 @@ fn until_ready(address: SocketAddr) -> Result<()> {
         thread::sleep(Duration::from_millis(10));
     }
     bail!("the server at {address} does not become ready")
-}
-
-fn redis(address: SocketAddr, folder: &Path) -> Command {
-    let mut command = Command::new("redis-server");
-    command
-        .args(["--bind", "127.0.0.1", "--port", &address.port().to_string()])
-        .args(["--appendonly", "yes", "--appendfsync", "always"])
-        .args(["--save", "", "--dir"])
-        .arg(folder);
-    command
 }
 
 fn ganger(address: SocketAddr, folder: &Path) -> Result<Command> {
@@ -124,12 +110,12 @@ impl Figures {
         operations: usize,
         load: impl FnOnce() -> Result<f64>,
     ) -> Result<()> {
-        let before = [server.cpu()?, used_by(id())?];
+        let before = [server.cpu()?, cpu_of(id())?];
         let seconds = load().with_context(|| format!("{row} on {name}"))?;
         let operations = f64::from(u32::try_from(operations)?);
         let rate = operations / seconds;
         let a_million = |after: f64, before: f64| (after - before) / operations * 1e6;
-        let own = a_million(used_by(id())?, before[1]);
+        let own = a_million(cpu_of(id())?, before[1]);
         let cpu = a_million(server.cpu()?, before[0]);
         println!(
             "  {row}: {name} {rate:.0} a second, {cpu:.1} CPU s a million, {own:.1} of this program"

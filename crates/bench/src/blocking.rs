@@ -24,11 +24,15 @@ pub trait BlockingLink: Send {
     /// Takes up to so many jobs without waiting and returns their payloads.
     fn take(&mut self, jobs: usize) -> Result<Vec<Vec<u8>>>;
     /// Takes one job, waiting up to a second if the server can.
-    fn take_one_waiting(&mut self) -> Result<Option<Vec<u8>>>;
+    fn take_one_waiting(&mut self) -> Result<Option<Vec<u8>>> {
+        Ok(self.take(1)?.pop())
+    }
     /// Completes what was taken; returns when that is durable.
     fn finish(&mut self) -> Result<()>;
     /// Whether the server can make a consumer wait.
-    fn waits(&self) -> bool;
+    fn waits(&self) -> bool {
+        true
+    }
 }
 
 /// A blocking peer as a [`Peer`].

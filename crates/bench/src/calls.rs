@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 
-use crate::driver::{Connecting, Driver, Task};
+use crate::driver::{Connection, Driver, Work};
 use crate::enqueue::Quota;
 use crate::latency::Pace;
 use crate::{Error, Load, Used};
@@ -55,12 +55,6 @@ pub trait Link: Send {
 /// The driver of a peer.
 pub struct Calls<P>(pub P);
 
-impl<P: Peer> Calls<P> {
-    async fn link(&self, load: &Load, wait: Duration) -> Result<Box<dyn Link>, Error> {
-        self.0.connect(load, wait).await
-    }
-}
-
 impl<P: Peer> Driver for Calls<P> {
     fn used(&self) -> BoxFuture<'_, Used> {
         self.0.used()
@@ -70,94 +64,68 @@ impl<P: Peer> Driver for Calls<P> {
         self.0.blocks()
     }
 
-    fn fill<'a>(&'a self, load: &'a Arc<Load>, quota: &'a Arc<Quota>) -> Connecting<'a> {
-        async move {
-            let mut link = self.link(load, Duration::ZERO).await?;
-            let quota = Arc::clone(quota);
-            let task = async move {
-                while quota.take() {
-                    link.enqueue().await?;
-                }
-                Ok(())
-            };
-            Ok(task.boxed())
-        }
-        .boxed()
-    }
-
-    fn produce<'a>(&'a self, load: &'a Arc<Load>) -> Connecting<'a> {
-        async move {
-            let mut link = self.link(load, Duration::ZERO).await?;
-            let load = Arc::clone(load);
-            let task = async move {
-                while load.has_room().await {
-                    link.enqueue().await?;
-                    load.note_enqueued(load.batch);
-                }
-                Ok(())
-            };
-            Ok(task.boxed())
-        }
-        .boxed()
-    }
-
-    fn consume<'a>(&'a self, _: usize, load: &'a Arc<Load>) -> Connecting<'a> {
-        async move {
-            let mut link = self.link(load, Duration::from_secs(1)).await?;
-            let load = Arc::clone(load);
-            let task = async move {
-                while !load.is_stopped() {
-                    link.take(&mut |_| ()).await?;
-                    load.note_completed(link.complete().await?);
-                }
-                Ok(())
-            };
-            Ok(task.boxed())
-        }
-        .boxed()
-    }
-
-    fn live<'a>(
+    fn connect<'a>(
         &'a self,
+        work: Work,
         _: usize,
         load: &'a Arc<Load>,
-    ) -> BoxFuture<'a, Result<(Task, Option<Task>), Error>> {
+    ) -> BoxFuture<'a, Result<Connection, Error>> {
         async move {
-            let mut link = self.link(load, Duration::ZERO).await?;
+            let link = |wait| self.0.connect(load, Duration::from_secs(wait));
+            let mut connection = Connection::default();
+            let Connection { producers, workers } = &mut connection;
             let load = Arc::clone(load);
-            let task = async move {
-                while !load.is_over() {
-                    link.enqueue().await?;
-                    load.note_enqueued(load.batch);
-                    // All connections take from one queue: another one may have taken a part of these jobs, then this
-                    // one takes theirs.
-                    link.take(&mut |_| ()).await?;
-                    load.note_completed(link.complete().await?);
+            match work {
+                Work::Fill(quota) => producers.push(fill(link(0).await?, quota).boxed()),
+                Work::Produce => producers.push(produce(link(0).await?, load).boxed()),
+                Work::Consume => workers.push(consume(link(1).await?, load).boxed()),
+                Work::Live => producers.push(live(link(0).await?, load).boxed()),
+                Work::Pace(pace) => {
+                    for _ in 0..LATENCY_CONNECTIONS {
+                        workers.push(work_at(link(10).await?, Arc::clone(&pace)).boxed());
+                        producers.push(produce_at(link(0).await?, Arc::clone(&pace)).boxed());
+                    }
                 }
-                Ok(())
-            };
-            Ok((task.boxed(), None))
-        }
-        .boxed()
-    }
-
-    fn pace<'a>(
-        &'a self,
-        load: &'a Arc<Load>,
-        pace: &'a Arc<Pace>,
-    ) -> BoxFuture<'a, Result<Vec<Task>, Error>> {
-        async move {
-            let mut tasks = Vec::new();
-            for _ in 0..LATENCY_CONNECTIONS {
-                let worker = self.link(load, Duration::from_secs(10)).await?;
-                tasks.push(work(worker, Arc::clone(pace)).boxed());
-                let producer = self.link(load, Duration::ZERO).await?;
-                tasks.push(produce_at(producer, Arc::clone(pace)).boxed());
             }
-            Ok(tasks)
+            Ok(connection)
         }
         .boxed()
     }
+}
+
+async fn fill(mut link: Box<dyn Link>, quota: Arc<Quota>) -> Result<(), Error> {
+    while quota.take() {
+        link.enqueue().await?;
+    }
+    Ok(())
+}
+
+async fn produce(mut link: Box<dyn Link>, load: Arc<Load>) -> Result<(), Error> {
+    while load.has_room().await {
+        link.enqueue().await?;
+        load.note_enqueued(load.batch);
+    }
+    Ok(())
+}
+
+async fn consume(mut link: Box<dyn Link>, load: Arc<Load>) -> Result<(), Error> {
+    while !load.is_stopped() {
+        link.take(&mut |_| ()).await?;
+        load.note_completed(link.complete().await?);
+    }
+    Ok(())
+}
+
+async fn live(mut link: Box<dyn Link>, load: Arc<Load>) -> Result<(), Error> {
+    while !load.is_over() {
+        link.enqueue().await?;
+        load.note_enqueued(load.batch);
+        // All connections take from one queue: another one may have taken a part of these jobs, then this one takes
+        // theirs.
+        link.take(&mut |_| ()).await?;
+        load.note_completed(link.complete().await?);
+    }
+    Ok(())
 }
 
 async fn produce_at(mut link: Box<dyn Link>, pace: Arc<Pace>) -> Result<(), Error> {
@@ -168,7 +136,7 @@ async fn produce_at(mut link: Box<dyn Link>, pace: Arc<Pace>) -> Result<(), Erro
     Ok(())
 }
 
-async fn work(mut link: Box<dyn Link>, pace: Arc<Pace>) -> Result<(), Error> {
+async fn work_at(mut link: Box<dyn Link>, pace: Arc<Pace>) -> Result<(), Error> {
     while !pace.is_over() {
         link.take(&mut |payload| pace.started(payload)).await?;
         link.complete().await?;

@@ -13,10 +13,31 @@ use crate::{Error, Load, Used};
 /// The work of one connection until its load is over.
 pub type Task = BoxFuture<'static, Result<(), Error>>;
 
-/// A connection in the making; its work begins when the task is started.
-pub type Connecting<'a> = BoxFuture<'a, Result<Task, Error>>;
+/// What the tasks of a connection do.
+#[derive(Clone)]
+pub enum Work {
+    /// Only enqueue, until the quota is reached.
+    Fill(Arc<Quota>),
+    /// Enqueue while there is room.
+    Produce,
+    /// Take and complete, until the load is stopped.
+    Consume,
+    /// Enqueue, take and complete.
+    Live,
+    /// Enqueue at the pace, with workers that are idle meanwhile; over as many connections as that takes.
+    Pace(Arc<Pace>),
+}
 
-/// One way to reach a server. Every task has a connection of its own, unless the method says otherwise.
+/// The tasks of a connection, which begin when they are started.
+#[derive(Default)]
+pub struct Connection {
+    /// Tasks that end with the load.
+    pub producers: Vec<Task>,
+    /// Tasks that run until they are stopped.
+    pub workers: Vec<Task>,
+}
+
+/// One way to reach a server.
 pub trait Driver: Sync {
     /// What the server has used so far.
     fn used(&self) -> BoxFuture<'_, Used>;
@@ -26,29 +47,13 @@ pub trait Driver: Sync {
         false
     }
 
-    /// A task that only enqueues, until the quota is reached.
-    fn fill<'a>(&'a self, load: &'a Arc<Load>, quota: &'a Arc<Quota>) -> Connecting<'a>;
-
-    /// A task that enqueues while there is room.
-    fn produce<'a>(&'a self, load: &'a Arc<Load>) -> Connecting<'a>;
-
-    /// A task that takes and completes until the load is stopped.
-    fn consume<'a>(&'a self, number: usize, load: &'a Arc<Load>) -> Connecting<'a>;
-
-    /// The tasks of one connection that enqueues, takes and completes: the first ends with the load; the second, if
-    /// there is one, runs until it is stopped.
-    fn live<'a>(
+    /// Opens a connection for a load. The number tells it from others with the same work.
+    fn connect<'a>(
         &'a self,
+        work: Work,
         number: usize,
         load: &'a Arc<Load>,
-    ) -> BoxFuture<'a, Result<(Task, Option<Task>), Error>>;
-
-    /// Tasks that enqueue at the pace, and tasks of workers that are idle meanwhile.
-    fn pace<'a>(
-        &'a self,
-        load: &'a Arc<Load>,
-        pace: &'a Arc<Pace>,
-    ) -> BoxFuture<'a, Result<Vec<Task>, Error>>;
+    ) -> BoxFuture<'a, Result<Connection, Error>>;
 }
 
 /// Running tasks.
@@ -56,12 +61,14 @@ pub trait Driver: Sync {
 pub(crate) struct Tasks(JoinSet<Result<(), Error>>);
 
 impl Tasks {
-    pub(crate) fn start(&mut self, driver: &dyn Driver, task: Task) {
-        if driver.blocks() {
-            let runtime = Handle::current();
-            self.0.spawn_blocking(move || runtime.block_on(task));
-        } else {
-            self.0.spawn(task);
+    pub(crate) fn start(&mut self, driver: &dyn Driver, tasks: Vec<Task>) {
+        for task in tasks {
+            if driver.blocks() {
+                let runtime = Handle::current();
+                self.0.spawn_blocking(move || runtime.block_on(task));
+            } else {
+                self.0.spawn(task);
+            }
         }
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::driver::Tasks;
+use crate::driver::{Tasks, Work};
 use crate::{Driver, Error, Load, Measured, rate};
 
 /// What the connections of a load that only enqueues have still to send.
@@ -73,8 +73,10 @@ async fn run(
     quota: Arc<Quota>,
 ) -> Result<u64, Error> {
     let mut tasks = Tasks::default();
-    for _ in 0..connections {
-        tasks.start(driver, driver.fill(load, &quota).await?);
+    for number in 0..connections {
+        let work = Work::Fill(Arc::clone(&quota));
+        let connection = driver.connect(work, number, load).await?;
+        tasks.start(driver, connection.producers);
     }
     tasks.finish().await?;
     let sent = quota.sent.load(Ordering::Relaxed);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-use crate::driver::Tasks;
+use crate::driver::{Tasks, Work};
 use crate::lives::measure_running;
 use crate::load::STALLED_AFTER;
 use crate::{BATCH, CONNECTIONS, Driver, Error, Load, Measured, enqueue, rate};
@@ -67,8 +67,9 @@ pub async fn empty(driver: &dyn Driver, load: &Arc<Load>) -> Result<Measured, Er
 /// Two producers and four consumers.
 pub async fn mix(driver: &dyn Driver, load: &Arc<Load>, time: Duration) -> Result<Measured, Error> {
     let mut producers = Tasks::default();
-    for _ in 0..PRODUCERS {
-        producers.start(driver, driver.produce(load).await?);
+    for number in 0..PRODUCERS {
+        let connection = driver.connect(Work::Produce, number, load).await?;
+        producers.start(driver, connection.producers);
     }
     let consumers = consumers(driver, load, CONSUMERS).await?;
     measure_running(driver, load, producers, consumers, time).await
@@ -96,7 +97,8 @@ pub async fn deep(
 async fn consumers(driver: &dyn Driver, load: &Arc<Load>, count: usize) -> Result<Tasks, Error> {
     let mut consumers = Tasks::default();
     for number in 0..count {
-        consumers.start(driver, driver.consume(number, load).await?);
+        let connection = driver.connect(Work::Consume, number, load).await?;
+        consumers.start(driver, connection.workers);
     }
     Ok(consumers)
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use crate::driver::Tasks;
+use crate::driver::{Tasks, Work};
 use crate::{Driver, Error, Load};
 
 /// A job that has not started after so long never will.
@@ -100,9 +100,10 @@ pub async fn measure(
         took,
     });
     let mut tasks = Tasks::default();
-    for task in driver.pace(&load, &pace).await? {
-        tasks.start(driver, task);
-    }
+    let work = Work::Pace(Arc::clone(&pace));
+    let connection = driver.connect(work, 0, &load).await?;
+    tasks.start(driver, connection.workers);
+    tasks.start(driver, connection.producers);
     let mut samples = Vec::with_capacity(pace.jobs);
     while samples.len() < pace.jobs {
         match timeout(START_WITHIN, times.recv()).await {

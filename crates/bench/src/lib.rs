@@ -34,6 +34,8 @@ mod plan;
 #[cfg(feature = "ganger")]
 mod report;
 #[cfg(feature = "ganger")]
+mod server;
+#[cfg(feature = "ganger")]
 mod servers;
 #[cfg(feature = "ganger")]
 mod shards;
@@ -44,7 +46,7 @@ mod target;
 
 pub use blocking::{Blocking, BlockingLink, BlockingPeer};
 pub use calls::{Calls, Link, Peer};
-pub use driver::{Connecting, Driver, Task};
+pub use driver::{Connection, Driver, Task, Work};
 pub use error::Error;
 pub use load::Load;
 pub use measured::{Measured, Used, cpu_of, cpu_of_family, rate};

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-use crate::driver::Tasks;
+use crate::driver::{Tasks, Work};
 use crate::{Driver, Error, Load, Measured, rate};
 
 /// Time before the measurement begins, in which all connections come to their full rate.
@@ -35,11 +35,9 @@ pub async fn measure(
 ) -> Result<Measured, Error> {
     let (mut producers, mut workers) = (Tasks::default(), Tasks::default());
     for number in 0..connections {
-        let (producer, worker) = driver.live(number, load).await?;
-        producers.start(driver, producer);
-        if let Some(worker) = worker {
-            workers.start(driver, worker);
-        }
+        let connection = driver.connect(Work::Live, number, load).await?;
+        producers.start(driver, connection.producers);
+        workers.start(driver, connection.workers);
     }
     measure_running(driver, load, producers, workers, time).await
 }

@@ -1,6 +1,7 @@
 //! Rates, and what a server used for them.
 
 use std::fs;
+use std::io;
 use std::time::Duration;
 
 /// The unit of CPU times in `/proc`: `USER_HZ`, 100 a second on Linux.
@@ -50,38 +51,38 @@ pub fn rate(count: u64, time: Duration) -> f64 {
     f64::from(count) / time.as_secs_f64()
 }
 
-/// CPU seconds that a process has used by itself; absent if there is no such process.
-pub fn cpu_of(process: u32) -> Option<f64> {
+/// CPU seconds that a process has used by itself.
+pub fn cpu_of(process: u32) -> io::Result<f64> {
     let [_, user, system, ..] = fields(&process.to_string())?;
-    Some((user + system) / TICKS_A_SECOND)
+    Ok((user + system) / TICKS_A_SECOND)
 }
 
-/// CPU seconds of a process, of its children, and of those of its children that have ended; absent if there is no such
-/// process.
-pub fn cpu_of_family(process: u32) -> Option<f64> {
+/// CPU seconds of a process, of its children, and of those of its children that have ended.
+pub fn cpu_of_family(process: u32) -> io::Result<f64> {
     let mut ticks: f64 = fields(&process.to_string())?[1..].iter().sum();
-    for entry in fs::read_dir("/proc").ok()?.flatten() {
-        let name = entry.file_name();
+    for entry in fs::read_dir("/proc")? {
+        let name = entry?.file_name();
         let name = name.to_string_lossy();
         // A process that ended meanwhile is in its parent's figures next time.
         if name.bytes().all(|byte| byte.is_ascii_digit())
-            && let Some([parent, user, system, ..]) = fields(&name)
+            && let Ok([parent, user, system, ..]) = fields(&name)
             && (parent - f64::from(process)).abs() < 0.5
         {
             ticks += user + system;
         }
     }
-    Some(ticks / TICKS_A_SECOND)
+    Ok(ticks / TICKS_A_SECOND)
 }
 
 /// The parent of a process, its time as user and in the system, and the same of its children that have ended.
-fn fields(process: &str) -> Option<[f64; 5]> {
-    let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+fn fields(process: &str) -> io::Result<[f64; 5]> {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat"))?;
     // The name in brackets may hold anything. The parent is the fourth field, times are the 14th to 17th.
-    let (_, rest) = stat.rsplit_once(')')?;
+    let (_, rest) = stat.rsplit_once(')').unwrap_or_default();
     let fields: Vec<&str> = rest.split_whitespace().collect();
     let field = |place: usize| fields.get(place)?.parse().ok();
-    Some([field(1)?, field(11)?, field(12)?, field(13)?, field(14)?])
+    let five = || Some([field(1)?, field(11)?, field(12)?, field(13)?, field(14)?]);
+    five().ok_or_else(|| io::Error::other(format!("statistics of process {process}: {stat:?}")))
 }
 
 #[cfg(test)]
@@ -93,6 +94,6 @@ mod tests {
         let own = cpu_of(std::process::id()).expect("this process is there");
         let family = cpu_of_family(std::process::id()).expect("this process is there");
         assert!(family >= own);
-        assert_eq!(cpu_of(u32::MAX), None);
+        assert!(cpu_of(u32::MAX).is_err());
     }
 }

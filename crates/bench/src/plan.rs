@@ -149,7 +149,7 @@ impl Bench {
                 remark(format!(
                     "measuring lives: {connections} connections, batches of {batch}"
                 ));
-                let bare = log::measure(self.target.dir(), batch, payload, time)?;
+                let bare = log::measure(&self.target.dir, batch, payload, time)?;
                 for &face in &self.plan.faces {
                     let queue = face.queue(&format!("lives-{connections}-{batch}"));
                     let load = lives::load(queue, connections, batch, payload);
@@ -209,9 +209,12 @@ impl Bench {
                 }
             }
         }
-        let rows = rows.into_iter();
-        let rows = rows.map(|(load, measured)| Row::new(load, face, measured));
-        self.report.rows.extend(rows);
+        let row = |(load, measured)| Row {
+            load,
+            face,
+            measured,
+        };
+        self.report.rows.extend(rows.into_iter().map(row));
         Ok(())
     }
 }

@@ -19,19 +19,9 @@ pub(crate) struct LifeRow {
 
 /// Another load through one face.
 pub(crate) struct Row {
-    load: &'static str,
-    face: Face,
-    measured: Measured,
-}
-
-impl Row {
-    pub(crate) fn new(load: &'static str, face: Face, measured: Measured) -> Self {
-        Self {
-            load,
-            face,
-            measured,
-        }
-    }
+    pub(crate) load: &'static str,
+    pub(crate) face: Face,
+    pub(crate) measured: Measured,
 }
 
 /// The time from enqueue to start at so many jobs a second.
@@ -73,7 +63,7 @@ pub struct Report {
 
 impl Report {
     pub(crate) fn new(plan: &Plan, target: &Target) -> Self {
-        let kind = if target.is_own() {
+        let kind = if target.own.is_some() {
             "started for this"
         } else {
             "running already"
@@ -81,7 +71,7 @@ impl Report {
         Self {
             payload: plan.payload,
             seconds: plan.time.as_secs_f64(),
-            server: format!("{} ({kind})", target.address()),
+            server: format!("{} ({kind})", target.options.url),
             faces: plan.faces.clone(),
             lives: Vec::new(),
             rows: Vec::new(),
@@ -99,32 +89,17 @@ impl Report {
 
     /// Tables in Markdown, one for each kind of load that was measured.
     pub fn text(&self) -> String {
-        let mut out = String::new();
-        if !self.lives.is_empty() {
-            out.push_str(&self.lives_table());
-        }
-        if !self.rows.is_empty() {
-            out.push_str(&self.loads_table());
-        }
-        if !self.latency.is_empty() {
-            out.push_str(&self.latency_table());
-        }
-        if !self.shards.is_empty() {
-            out.push_str(&self.shards_table());
-        }
-        out.trim_end().to_owned()
+        let tables = [
+            self.lives_table(),
+            self.loads_table(),
+            self.latency_table(),
+            self.shards_table(),
+        ];
+        tables.concat().trim_end().to_owned()
     }
 
     fn shards_table(&self) -> String {
-        let columns = [
-            "what",
-            "of",
-            "count",
-            "seconds",
-            "a second",
-            "servers' CPU s",
-            "CPU \u{b5}s each",
-        ];
+        let columns = "what | of | count | seconds | a second | servers' CPU s | CPU \u{b5}s each";
         let rows = self.shards.iter().map(|row| {
             vec![
                 row.what.clone(),
@@ -136,18 +111,15 @@ impl Report {
                 format!("{:.1}", row.cpu / row.count * 1e6),
             ]
         });
-        table("Several shards", &columns.map(str::to_owned), false, rows)
+        table("Several shards", columns, false, rows)
     }
 
     fn lives_table(&self) -> String {
-        let mut columns = vec!["connections".to_owned(), "batch".to_owned()];
-        let per_face = |what: &str| -> Vec<String> {
-            let name = |face: &Face| format!("{} {what}", face.name());
-            self.faces.iter().map(name).collect()
-        };
-        columns.push("bare log, lives/s".to_owned());
+        let mut columns = "connections | batch | bare log, lives/s".to_owned();
         for what in ["lives/s", "/ log", "flushes per 1,000", "CPU s per million"] {
-            columns.extend(per_face(what));
+            for face in &self.faces {
+                columns.extend([" | ", face.name(), " ", what]);
+            }
         }
         let rows = self.lives.chunks(self.faces.len().max(1)).map(|faces| {
             let first = &faces[0];
@@ -170,13 +142,7 @@ impl Report {
     }
 
     fn loads_table(&self) -> String {
-        let columns = [
-            "load",
-            "face",
-            "jobs/s",
-            "flushes per 1,000",
-            "CPU s per million",
-        ];
+        let columns = "load | face | jobs/s | flushes per 1,000 | CPU s per million";
         let rows = self.rows.iter().map(|row| {
             let mut words = words(row.load).to_owned();
             if row.load == "mix_deep"
@@ -193,12 +159,7 @@ impl Report {
                 cpu(row.measured),
             ]
         });
-        table(
-            "Other loads, batches of 100",
-            &columns.map(str::to_owned),
-            false,
-            rows,
-        )
+        table("Other loads, batches of 100", columns, false, rows)
     }
 
     /// The measurement of the empty queue that belongs to one of the deep queue.
@@ -208,7 +169,7 @@ impl Report {
     }
 
     fn latency_table(&self) -> String {
-        let columns = ["jobs/s", "face", "p50 ms", "p99 ms", "max ms", "jobs"];
+        let columns = "jobs/s | face | p50 ms | p99 ms | max ms | jobs";
         let rows = self.latency.iter().map(|row| {
             vec![
                 row.rate.to_string(),
@@ -219,12 +180,7 @@ impl Report {
                 row.latency.samples.to_string(),
             ]
         });
-        table(
-            "From enqueue to start, idle worker",
-            &columns.map(str::to_owned),
-            false,
-            rows,
-        )
+        table("From enqueue to start, idle worker", columns, false, rows)
     }
 
     /// The same as JSON, with rates per second and times in milliseconds.
@@ -298,13 +254,16 @@ fn measured(measured: Measured) -> Value {
 }
 
 fn flushes(measured: Measured) -> String {
-    let each = measured.used.commits.map(|each| each * 1e3);
-    each.map_or("-".to_owned(), |each| format!("{each:.1}"))
+    scaled(measured.used.commits, 1e3)
 }
 
 fn cpu(measured: Measured) -> String {
-    let each = measured.used.cpu.map(|each| each * 1e6);
-    each.map_or("-".to_owned(), |each| format!("{each:.1}"))
+    scaled(measured.used.cpu, 1e6)
+}
+
+/// What so many jobs used.
+fn scaled(each: Option<f64>, jobs: f64) -> String {
+    each.map_or("-".to_owned(), |each| format!("{:.1}", each * jobs))
 }
 
 /// A rate with its thousands apart.
@@ -320,15 +279,19 @@ fn whole(rate: f64) -> String {
     out
 }
 
-/// A table in Markdown under its name. Numbers are aligned right: in all columns, or in those after the second.
+/// A table in Markdown under its name, or nothing if it has no rows. Columns are separated by " | ". Numbers are aligned right: in all columns, or in those after the second.
 fn table(
     name: &str,
-    columns: &[String],
+    columns: &str,
     all_numbers: bool,
     rows: impl Iterator<Item = Vec<String>>,
 ) -> String {
-    let mut out = format!("\n### {name}\n\n| {} |\n|", columns.join(" | "));
-    for place in 0..columns.len() {
+    let mut rows = rows.peekable();
+    if rows.peek().is_none() {
+        return String::new();
+    }
+    let mut out = format!("\n### {name}\n\n| {columns} |\n|");
+    for place in 0..columns.split(" | ").count() {
         out.push_str(if all_numbers || place > 1 {
             "---:|"
         } else {
@@ -354,12 +317,12 @@ mod tests {
 
     #[test]
     fn a_table_has_a_cell_for_every_column() {
-        let columns = ["a", "b", "c"].map(str::to_owned);
         let rows = [vec!["x".to_owned(), "y".to_owned(), "1".to_owned()]];
-        let shown = table("T", &columns, false, rows.into_iter());
+        let shown = table("T", "a | b | c", false, rows.into_iter());
         assert_eq!(
             shown,
             "\n### T\n\n| a | b | c |\n|---|---|---:|\n| x | y | 1 |\n"
         );
+        assert_eq!(table("T", "a", false, std::iter::empty()), "");
     }
 }

@@ -1,78 +1,29 @@
 //! Servers of a measurement: several processes that know of each other, or one with several shards.
 
-use std::path::{Path, PathBuf};
-use std::process::Child;
+use std::path::PathBuf;
 use std::time::Duration;
 
-use ganger_client::{Client, Options, Retry, ShardId};
+use ganger_client::{Client, ShardId};
 
-use crate::target::{Target, free_address, spawn_server, until_ready};
-use crate::{Error, cpu_of};
+use crate::Error;
+use crate::server::{Server, free_address};
+use crate::target::Target;
 
 /// Calls of a measurement live through a restart of the server.
 const RETRY_FOR: Duration = Duration::from_secs(60);
 
-/// One process. Ends, with its store, when it is dropped.
-struct Server {
-    program: PathBuf,
-    options: Options,
+fn start(
+    target: &Target,
+    addr: String,
     db: PathBuf,
-    arguments: Vec<String>,
-    child: Child,
-    /// CPU seconds of its earlier lives.
-    spent: f64,
-}
-
-impl Server {
-    fn start(
-        program: &Path,
-        addr: String,
-        db: PathBuf,
-        arguments: Vec<String>,
-    ) -> Result<Self, Error> {
-        let child = spawn(program, &addr, &db, &arguments)?;
-        let retry = Retry {
-            total_max: RETRY_FOR,
-            ..Retry::default()
-        };
-        Ok(Self {
-            program: program.to_owned(),
-            options: Options {
-                retry,
-                ..Options::new(addr)
-            },
-            db,
-            arguments,
-            child,
-            spent: 0.0,
-        })
-    }
-
-    fn cpu(&self) -> f64 {
-        self.spent + cpu_of(self.child.id()).unwrap_or(0.0)
-    }
-
-    fn kill(&mut self) -> Result<(), Error> {
-        self.spent = self.cpu();
-        self.child.kill()?;
-        self.child.wait()?;
-        Ok(())
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // It may have ended already; there is nobody left to tell.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn spawn(program: &Path, addr: &str, db: &Path, arguments: &[String]) -> Result<Child, Error> {
+    arguments: &[String],
+) -> Result<Server, Error> {
     // That others are away is what some of the measurements are about.
-    let quiet = ["--log", "error"].into_iter();
-    let arguments: Vec<&str> = quiet.chain(arguments.iter().map(String::as_str)).collect();
-    spawn_server(program, addr, db, &arguments)
+    let quiet = ["--log", "error"].map(str::to_owned);
+    let arguments = [&quiet, arguments].concat();
+    let mut server = Server::start(&target.program, addr, db, arguments)?;
+    server.options.retry.total_max = RETRY_FOR;
+    Ok(server)
 }
 
 /// All of them, and which shards they have.
@@ -88,10 +39,10 @@ fn shard(number: usize) -> ShardId {
 impl Servers {
     /// One process with so many shards. The name is for its stores, which are fresh.
     pub(crate) async fn in_one(target: &Target, name: &str, shards: usize) -> Result<Self, Error> {
-        let db = target.dir().join(format!("{name}-{shards}.db"));
-        let arguments = vec!["--shards".to_owned(), shards.to_string()];
-        let server = Server::start(target.program(), free_address()?, db, arguments)?;
-        until_ready(&server.options).await?;
+        let db = target.dir.join(format!("{name}-{shards}.db"));
+        let arguments = ["--shards".to_owned(), shards.to_string()];
+        let server = start(target, free_address()?, db, &arguments)?;
+        server.until_ready().await?;
         Ok(Self {
             servers: vec![server],
             shards: (1..=shards).map(shard).collect(),
@@ -113,12 +64,12 @@ impl Servers {
         let mut servers = Vec::new();
         for (addr, id) in addresses.into_iter().zip(1..) {
             let arguments = ["--shard", &format!("{id}"), "--topology", &topology];
-            let arguments = arguments.map(str::to_owned).into();
-            let db = target.dir().join(format!("{name}-{id}.db"));
-            servers.push(Server::start(target.program(), addr, db, arguments)?);
+            let arguments = arguments.map(str::to_owned);
+            let db = target.dir.join(format!("{name}-{id}.db"));
+            servers.push(start(target, addr, db, &arguments)?);
         }
         for server in &servers {
-            until_ready(&server.options).await?;
+            server.until_ready().await?;
         }
         Ok(Self {
             servers,
@@ -148,9 +99,8 @@ impl Servers {
 
     pub(crate) async fn start_again(&mut self, place: usize) -> Result<(), Error> {
         let server = &mut self.servers[place];
-        let addr = server.options.url.clone();
-        server.child = spawn(&server.program, &addr, &server.db, &server.arguments)?;
-        until_ready(&server.options).await?;
+        server.start_again()?;
+        server.until_ready().await?;
         Ok(())
     }
 }

@@ -6,10 +6,11 @@ use std::time::Duration;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use ganger_client::{
-    Client, NewJob, Report, Submission, TakeFrom, TakeMode, WorkEvent, WorkOptions,
+    Bytes, Client, Delivery, Held, NewJob, Report, Submission, TakeFrom, TakeMode, WorkEvent,
+    WorkOptions,
 };
 
-use crate::driver::{Connecting, Driver, Task};
+use crate::driver::{Connection, Driver, Work};
 use crate::enqueue::Quota;
 use crate::latency::Pace;
 use crate::target::Target;
@@ -33,51 +34,37 @@ impl Driver for Streams<'_> {
         self.0.used().boxed()
     }
 
-    fn fill<'a>(&'a self, load: &'a Arc<Load>, quota: &'a Arc<Quota>) -> Connecting<'a> {
-        async move {
-            let client = self.0.client()?;
-            Ok(fill(client, Arc::clone(load), Arc::clone(quota)).boxed())
-        }
-        .boxed()
-    }
-
-    fn produce<'a>(&'a self, load: &'a Arc<Load>) -> Connecting<'a> {
-        async move { Ok(produce(self.0.client()?, Arc::clone(load)).boxed()) }.boxed()
-    }
-
-    fn consume<'a>(&'a self, number: usize, load: &'a Arc<Load>) -> Connecting<'a> {
-        async move { Ok(consume(self.0.client()?, number, Arc::clone(load)).boxed()) }.boxed()
-    }
-
-    fn live<'a>(
+    fn connect<'a>(
         &'a self,
+        work: Work,
         number: usize,
         load: &'a Arc<Load>,
-    ) -> BoxFuture<'a, Result<(Task, Option<Task>), Error>> {
+    ) -> BoxFuture<'a, Result<Connection, Error>> {
         async move {
             let client = self.0.client()?;
-            let producer = produce(client.clone(), Arc::clone(load)).boxed();
-            let worker = consume(client, number, Arc::clone(load)).boxed();
-            Ok((producer, Some(worker)))
-        }
-        .boxed()
-    }
-
-    fn pace<'a>(
-        &'a self,
-        load: &'a Arc<Load>,
-        pace: &'a Arc<Pace>,
-    ) -> BoxFuture<'a, Result<Vec<Task>, Error>> {
-        async move {
-            let (producer, worker) = (self.0.client()?, self.0.client()?);
-            worker.info().await?;
-            producer.info().await?;
-            let mut tasks = vec![work(worker, Arc::clone(load), Arc::clone(pace)).boxed()];
-            for _ in 0..LATENCY_PRODUCERS {
-                let producer = produce_at(producer.clone(), job(load), Arc::clone(pace));
-                tasks.push(producer.boxed());
+            let mut connection = Connection::default();
+            let Connection { producers, workers } = &mut connection;
+            let load = Arc::clone(load);
+            match work {
+                Work::Fill(quota) => producers.push(fill(client, load, quota).boxed()),
+                Work::Produce => producers.push(produce(client, load).boxed()),
+                Work::Consume => workers.push(consume(client, number, load).boxed()),
+                Work::Live => {
+                    producers.push(produce(client.clone(), Arc::clone(&load)).boxed());
+                    workers.push(consume(client, number, load).boxed());
+                }
+                Work::Pace(pace) => {
+                    let worker = self.0.client()?;
+                    worker.info().await?;
+                    client.info().await?;
+                    workers.push(work_at(worker, Arc::clone(&load), Arc::clone(&pace)).boxed());
+                    for _ in 0..LATENCY_PRODUCERS {
+                        let pace = Arc::clone(&pace);
+                        producers.push(produce_at(client.clone(), job(&load), pace).boxed());
+                    }
+                }
             }
-            Ok(tasks)
+            Ok(connection)
         }
         .boxed()
     }
@@ -136,14 +123,7 @@ pub(crate) async fn consume(client: Client, number: usize, load: Arc<Load>) -> R
         let WorkEvent::Jobs(jobs) = event else {
             continue;
         };
-        let done = Report::Complete {
-            result: Some("null".into()),
-            next: None,
-        };
-        let reports: Vec<_> = jobs
-            .into_iter()
-            .map(|job| (job.held, done.clone()))
-            .collect();
+        let reports = completions(jobs, Some("null".into()));
         let (reporter, load) = (reporter.clone(), Arc::clone(&load));
         let count = reports.len();
         let grant = {
@@ -177,7 +157,7 @@ async fn produce_at(client: Client, job: NewJob, pace: Arc<Pace>) -> Result<(), 
     Ok(())
 }
 
-async fn work(client: Client, load: Arc<Load>, pace: Arc<Pace>) -> Result<(), Error> {
+async fn work_at(client: Client, load: Arc<Load>, pace: Arc<Pace>) -> Result<(), Error> {
     let mut stream = client.work(WorkOptions {
         worker: "bench-idle".to_owned(),
         queues: vec![TakeFrom::new(&load.queue)],
@@ -193,14 +173,7 @@ async fn work(client: Client, load: Arc<Load>, pace: Arc<Pace>) -> Result<(), Er
         for job in &jobs {
             pace.started(&job.payload);
         }
-        let done = Report::Complete {
-            result: None,
-            next: None,
-        };
-        let reports: Vec<_> = jobs
-            .into_iter()
-            .map(|job| (job.held, done.clone()))
-            .collect();
+        let reports = completions(jobs, None);
         let reporter = reporter.clone();
         tokio::spawn(async move {
             let count = u32::try_from(reports.len()).unwrap_or(0);
@@ -209,4 +182,11 @@ async fn work(client: Client, load: Arc<Load>, pace: Arc<Pace>) -> Result<(), Er
         });
     }
     Ok(())
+}
+
+/// Reports that complete these jobs.
+fn completions(jobs: Vec<Delivery>, result: Option<Bytes>) -> Vec<(Held, Report)> {
+    let done = Report::Complete { result, next: None };
+    let jobs = jobs.into_iter();
+    jobs.map(|job| (job.held, done.clone())).collect()
 }

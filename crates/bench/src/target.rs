@@ -1,25 +1,23 @@
 //! The server under load: one of our own in a fresh directory, or one that runs.
 
 use std::fs;
-use std::net::TcpListener;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::path::PathBuf;
 
-use ganger_client::{Client, Options, Retry};
+use ganger_client::{Client, Options};
 
 use crate::http::Http;
+use crate::server::{Server, free_address};
 use crate::{Error, Plan, Used, cpu_of};
-
-/// A server that has not answered after so long has not started.
-const START_WITHIN: Duration = Duration::from_secs(20);
 
 /// The server under load. Our own ends, and its directory goes, when this is dropped.
 pub(crate) struct Target {
-    program: PathBuf,
-    options: Options,
-    dir: PathBuf,
-    own: Option<Child>,
+    /// The program that is started as a server.
+    pub(crate) program: PathBuf,
+    pub(crate) options: Options,
+    /// The folder for stores and the bare log.
+    pub(crate) dir: PathBuf,
+    /// The server that was started for this; absent if it ran already.
+    pub(crate) own: Option<Server>,
     pid: Option<u32>,
 }
 
@@ -41,13 +39,12 @@ impl Target {
             target.options = options.clone();
             return Ok(target);
         }
-        let addr = free_address()?;
         let db = target.dir.join("bench.db");
-        let child = spawn_server(&target.program, &addr, &db, &["--log", "warn"])?;
-        target.pid = Some(child.id());
-        target.own = Some(child);
-        target.options = Options::new(addr);
-        until_ready(&target.options).await?;
+        let quiet = ["--log", "warn"].map(str::to_owned).to_vec();
+        let server = Server::start(&target.program, free_address()?, db, quiet)?;
+        target.pid = Some(server.process());
+        target.options = server.options.clone();
+        target.own.insert(server).until_ready().await?;
         Ok(target)
     }
 
@@ -65,27 +62,10 @@ impl Target {
         Http::connect(&self.options.url, &headers).await
     }
 
-    /// The program that is started as a server.
-    pub(crate) fn program(&self) -> &Path {
-        &self.program
-    }
-
-    pub(crate) fn dir(&self) -> &Path {
-        &self.dir
-    }
-
-    pub(crate) fn is_own(&self) -> bool {
-        self.own.is_some()
-    }
-
-    pub(crate) fn address(&self) -> &str {
-        &self.options.url
-    }
-
     /// What it has used so far.
     pub(crate) async fn used(&self) -> Used {
         Used {
-            cpu: self.pid.and_then(cpu_of),
+            cpu: self.pid.and_then(|pid| cpu_of(pid).ok()),
             commits: self.commits().await,
         }
     }
@@ -105,49 +85,8 @@ impl Target {
 
 impl Drop for Target {
     fn drop(&mut self) {
-        if let Some(child) = &mut self.own {
-            // It may have ended by itself; there is nobody left to tell either way.
-            let _ = child.kill();
-            let _ = child.wait();
-        }
+        // It ends before its directory goes.
+        self.own = None;
         let _ = fs::remove_dir_all(&self.dir);
     }
-}
-
-/// Starts the program as a server with a store at `db`.
-pub(crate) fn spawn_server(
-    program: &Path,
-    addr: &str,
-    db: &Path,
-    more: &[&str],
-) -> Result<Child, Error> {
-    let child = Command::new(program)
-        .args(["server", "--addr", addr, "--db"])
-        .arg(db)
-        .args(more)
-        .env_remove("GANGER_CONFIG")
-        .env_remove("GANGER_TOKEN")
-        .env_remove("GANGER_TOKEN_FILE")
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .spawn()?;
-    Ok(child)
-}
-
-/// Waits until a server that was started answers.
-pub(crate) async fn until_ready(options: &Options) -> Result<Client, Error> {
-    let retry = Retry {
-        total_max: START_WITHIN,
-        ..Retry::default()
-    };
-    let options = Options {
-        retry,
-        ..options.clone()
-    };
-    Client::connect(options).await.map_err(Into::into)
-}
-
-pub(crate) fn free_address() -> Result<String, Error> {
-    let listener = TcpListener::bind("127.0.0.1:0")?;
-    Ok(listener.local_addr()?.to_string())
 }

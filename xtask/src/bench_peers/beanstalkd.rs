@@ -118,8 +118,4 @@ impl BlockingLink for Tube {
         }
         Ok(())
     }
-
-    fn waits(&self) -> bool {
-        true
-    }
 }

@@ -227,10 +227,6 @@ impl BlockingLink for Session {
         Ok(payloads)
     }
 
-    fn take_one_waiting(&mut self) -> Result<Option<Vec<u8>>> {
-        Ok(self.take(1)?.pop())
-    }
-
     fn finish(&mut self) -> Result<()> {
         let taken = std::mem::take(&mut self.taken);
         if !taken.is_empty() {

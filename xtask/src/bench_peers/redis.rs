@@ -21,19 +21,7 @@ pub(super) struct Server {
 impl Server {
     pub(super) fn start(folder: &Path) -> Result<Self> {
         let address = free_address()?;
-        let mut command = Command::new("redis-server");
-        command
-            .args(["--bind", "127.0.0.1", "--port", &address.port().to_string()])
-            .args([
-                "--appendonly",
-                "yes",
-                "--appendfsync",
-                "always",
-                "--save",
-                "",
-            ])
-            .arg("--dir")
-            .arg(folder);
+        let mut command = command(address, folder);
         let process = Process::start(&mut command, folder, address)?;
         Ok(Self {
             _process: process,
@@ -41,6 +29,17 @@ impl Server {
             links: AtomicU64::new(0),
         })
     }
+}
+
+/// A Redis that flushes before it answers.
+pub(crate) fn command(address: SocketAddr, folder: &Path) -> Command {
+    let mut command = Command::new("redis-server");
+    command
+        .args(["--bind", "127.0.0.1", "--port", &address.port().to_string()])
+        .args(["--appendonly", "yes", "--appendfsync", "always"])
+        .args(["--save", "", "--dir"])
+        .arg(folder);
+    command
 }
 
 impl BlockingPeer for Server {
@@ -152,9 +151,5 @@ impl BlockingLink for Lists {
             ensure!(removed == 1, "Redis removed {removed} items instead of 1");
         }
         Ok(())
-    }
-
-    fn waits(&self) -> bool {
-        true
     }
 }

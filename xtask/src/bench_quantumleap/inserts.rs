@@ -4,9 +4,10 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
+use ganger_bench::cpu_of_family;
 
 use super::notify::send;
-use super::{SIZES, Server, program, used_by_family, variables};
+use super::{SIZES, Server, program, variables};
 use crate::bench_peers::postgres;
 
 /// Rows of each load.
@@ -47,7 +48,7 @@ fn one(
 ) -> Result<Rate> {
     let there = count(database)?;
     send(server, 16, rows / entities, entities)?;
-    let (of_server, of_database) = (server.cpu()?, used_by_family(database.id())?);
+    let (of_server, of_database) = (server.cpu()?, cpu_of_family(database.id())?);
     let began = Instant::now();
     let of_workers = pool(server, database, workers)?;
     let seconds = began.elapsed().as_secs_f64();
@@ -63,7 +64,7 @@ fn one(
         "| {workers} | {entities} | {rate:.0} | {:.1} | {:.1} | {:.1} |",
         per_million(server.cpu()? - of_server),
         per_million(of_workers),
-        per_million(used_by_family(database.id())? - of_database)
+        per_million(cpu_of_family(database.id())? - of_database)
     );
     Ok(Rate {
         entities,
@@ -83,7 +84,7 @@ fn count(database: &postgres::Server) -> Result<usize> {
 
 /// Runs a pool until the queue is empty; gives its CPU seconds.
 fn pool(server: &Server, database: &postgres::Server, workers: usize) -> Result<f64> {
-    let before = used_by_family(std::process::id())?;
+    let before = cpu_of_family(std::process::id())?;
     let status = Command::new(program())
         .args(["worker", "--ngsi", "--burst-mode", "--log", "error"])
         .args(["--server", &server.address.to_string()])
@@ -94,6 +95,6 @@ fn pool(server: &Server, database: &postgres::Server, workers: usize) -> Result<
         .context("the pool cannot be started")?;
     ensure!(status.success(), "the pool ended with {status}");
     // The servers are children of ours as well, and they live: only what has ended counts.
-    let after = used_by_family(std::process::id())?;
+    let after = cpu_of_family(std::process::id())?;
     Ok((after - before).max(0.0))
 }
