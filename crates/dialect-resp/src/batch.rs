@@ -27,7 +27,7 @@ pub(crate) type Join = Box<dyn FnOnce(Vec<Answer>) -> Value + Send>;
 
 /// The place of a reply.
 enum Slot {
-    /// It is there.
+    /// A reply that needs no call.
     Ready(Value),
     /// It is made of the answer to the next call.
     Call(Shape),
@@ -78,7 +78,7 @@ impl Batch {
         self.slots.len() - 1
     }
 
-    /// A call.
+    /// Adds a call whose answer makes one reply.
     pub(crate) fn call(&mut self, namespace: &Namespace, planned: Planned, is_wide: bool) {
         self.wide += usize::from(is_wide || planned.is_wide);
         self.put(namespace, planned.call);

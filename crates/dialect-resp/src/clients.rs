@@ -9,7 +9,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use tokio_util::sync::CancellationToken;
 
-/// All open connections.
+/// Registry of all open connections.
 #[derive(Default)]
 pub(crate) struct Clients {
     next: AtomicU64,
@@ -22,7 +22,7 @@ pub(crate) struct Client {
     from: SocketAddr,
     at: SocketAddr,
     since: Instant,
-    /// Ends it.
+    /// Token that ends the connection.
     pub(crate) cut: CancellationToken,
     facts: Mutex<Facts>,
 }

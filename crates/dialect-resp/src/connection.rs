@@ -66,7 +66,7 @@ impl From<io::Error> for End {
     }
 }
 
-/// A connection.
+/// State of one client connection.
 pub(crate) struct Connection<S> {
     stream: S,
     input: BytesMut,
@@ -92,7 +92,7 @@ struct Pace {
 
 /// What woke a connection that waited.
 enum Woken<T> {
-    /// Bytes have come.
+    /// Bytes came from the client.
     Input,
     /// What it waited for.
     Ready(T),

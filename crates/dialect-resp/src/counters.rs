@@ -9,9 +9,9 @@ use crate::qless::QlessCounters;
 /// Numbers of the port since the server's start.
 #[derive(Debug, Default)]
 pub struct Counters {
-    /// Connections open now.
+    /// Number of connections open now.
     pub open: AtomicU64,
-    /// Connections ever accepted.
+    /// Number of connections accepted since the start.
     pub accepted: AtomicU64,
     /// Connections closed at once: there were too many, or they came to no TLS.
     pub refused: AtomicU64,
@@ -26,7 +26,7 @@ pub struct Counters {
     pub(crate) qless: QlessCounters,
 }
 
-/// Adds one.
+/// Adds one to a counter.
 pub(crate) fn count(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
 }

@@ -44,7 +44,7 @@ struct Pattern {
 pub(crate) struct Mailbox {
     messages: Mutex<(VecDeque<Message>, usize)>,
     arrived: Notify,
-    /// Ends the connection.
+    /// Token that ends the connection.
     cut: CancellationToken,
     /// Whether it was cut here.
     is_full: std::sync::atomic::AtomicBool,

@@ -8,7 +8,7 @@ use crate::table::Command;
 
 pub(crate) use general::check_flush;
 
-/// All of them.
+/// Returns all commands on raw keys.
 pub(crate) fn commands() -> impl Iterator<Item = Command> {
     strings::COMMANDS
         .iter()

@@ -131,7 +131,7 @@ impl Planned {
 }
 
 impl Shape {
-    /// The reply.
+    /// Makes the reply from the call's answer.
     pub(crate) fn reply(self, answer: Answer) -> Value {
         match answer {
             Answer::Keys(Err(error)) => refused(error),

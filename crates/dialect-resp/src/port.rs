@@ -125,7 +125,7 @@ impl Port {
         }
     }
 
-    /// Its numbers.
+    /// Returns the counters of the port.
     pub fn counters(&self) -> &Arc<Counters> {
         &self.shared.counters
     }

@@ -15,7 +15,7 @@ use crate::words::split;
 /// Bytes of an argument that is taken out of the buffer as it comes.
 const LONG_BYTES: usize = 32 << 10;
 
-/// What was sent.
+/// A request that a client sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
     /// A command: its name and its arguments. Never empty.

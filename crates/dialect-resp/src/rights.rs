@@ -23,17 +23,17 @@ pub(crate) enum Right {
     Known,
     /// Reading keys. Workers may as well: cleaning is theirs.
     Read,
-    /// Writing keys.
+    /// Right to write keys.
     Add,
     /// Taking elements and removing keys.
     Take,
     /// Changing what others have put in and how it is worked on.
     Manage,
-    /// Removing everything.
+    /// Right to remove everything.
     Clear,
-    /// Seeing other connections.
+    /// Right to see other connections.
     Inspect,
-    /// Ending other connections.
+    /// Right to end other connections.
     Rule,
 }
 
@@ -88,7 +88,7 @@ impl Right {
 pub(crate) struct Rights(u16);
 
 impl Rights {
-    /// Looks it up.
+    /// Returns the rights of an identity in a namespace.
     pub(crate) fn of(identity: &Identity, namespace: &Namespace) -> Self {
         let held = Right::ALL
             .into_iter()

@@ -16,10 +16,10 @@ use crate::session::Session;
 use crate::value::Value;
 use crate::{client, hello, info, keys, pubsub, scripts};
 
-/// A row.
+/// Row in the table of commands.
 #[derive(Clone, Copy)]
 pub(crate) struct Command {
-    /// In lower case.
+    /// Name of the command in lower case.
     pub(crate) name: &'static str,
     /// Words, the name among them; if negative, at least so many.
     pub(crate) arity: isize,

@@ -63,7 +63,7 @@ pub(crate) fn refused(session: &mut Session, name: &[u8], refusal: Value) -> Val
     }
 }
 
-/// `DISCARD`.
+/// Answers the command `DISCARD`.
 pub(crate) fn discard(session: &mut Session) -> Value {
     session.unwatch();
     session.client.facts().queued = None;
@@ -73,7 +73,7 @@ pub(crate) fn discard(session: &mut Session) -> Value {
     }
 }
 
-/// `SELECT`.
+/// Answers the command `SELECT`.
 pub(crate) fn select(session: &mut Session, arguments: &[Bytes]) -> Value {
     match database(session, &arguments[1]) {
         Ok(database) => {

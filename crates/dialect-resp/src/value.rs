@@ -9,14 +9,14 @@ use crate::limits::PART_BYTES;
 /// A version of the protocol.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Protocol {
-    /// RESP2.
+    /// Version 2 of the protocol (RESP2), the default.
     #[default]
     Two,
-    /// RESP3.
+    /// Version 3 of the protocol (RESP3).
     Three,
 }
 
-/// A reply.
+/// A reply to a client.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
     /// A word such as `OK`.
@@ -25,9 +25,9 @@ pub enum Value {
     Error(Cow<'static, str>),
     /// Likewise, with any bytes in it.
     Failure(Bytes),
-    /// A whole number.
+    /// A whole number of 64 bits.
     Number(i64),
-    /// Any bytes.
+    /// A string of any bytes.
     Bulk(Bytes),
     /// Nothing, where bytes might have been.
     Nil,
@@ -35,15 +35,15 @@ pub enum Value {
     NilList,
     /// An array of any bytes.
     Bulks(Vec<Bytes>),
-    /// An array.
+    /// An array of values.
     Array(Vec<Value>),
-    /// Names and values.
+    /// A map: names with their values, in order.
     Map(Vec<(Value, Value)>),
     /// What the client has not asked for just now.
     Push(Vec<Value>),
     /// A number with a fraction.
     Double(f64),
-    /// Text for people.
+    /// A text for people to read.
     Text(String),
 }
 
@@ -51,7 +51,7 @@ impl Value {
     /// The most common one.
     pub const OK: Self = Self::Simple("OK");
 
-    /// A refusal.
+    /// Makes an error reply with this text.
     pub fn error(text: impl Into<Cow<'static, str>>) -> Self {
         Self::Error(text.into())
     }

@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use crate::rights::Right;
 
-/// A command.
+/// Row in the table of qless commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Row {
     pub(crate) name: &'static str,
@@ -21,19 +21,19 @@ pub(crate) struct Row {
 pub(crate) enum Family {
     /// Putting a job in.
     Put,
-    /// Taking jobs.
+    /// Commands that take jobs.
     Pop,
-    /// Ending an attempt.
+    /// Commands that end an attempt.
     Finish,
-    /// Keeping one.
+    /// Commands that extend an attempt's lock.
     Heartbeat,
     /// Changing jobs in another way.
     Change,
-    /// Recurring jobs.
+    /// Commands on recurring jobs.
     Recur,
     /// Queues, workers, options, throttles.
     Manage,
-    /// Only reading.
+    /// Commands that only read.
     Look,
     /// What the script does not know.
     Unknown,

@@ -11,7 +11,7 @@ pub(crate) struct QlessCounters {
     calls: [AtomicU64; Family::ALL.len()],
     /// Calls that were answered with an error of the script.
     pub(crate) refused: AtomicU64,
-    /// Messages to subscribers.
+    /// Number of messages to subscribers.
     pub(crate) messages: AtomicU64,
 }
 

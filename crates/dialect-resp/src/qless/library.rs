@@ -18,7 +18,7 @@ use crate::value::Value;
 pub(crate) struct Digest([u8; 20]);
 
 impl Digest {
-    /// Of these bytes.
+    /// Computes the digest of `text`.
     pub(crate) fn of(text: &[u8]) -> Self {
         Self(Sha1::digest(text).into())
     }
@@ -44,7 +44,7 @@ fn digit(letter: u8) -> Option<u8> {
     u8::try_from(value).ok()
 }
 
-/// In lower case.
+/// Writes the digest in lower case.
 impl fmt::Display for Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
@@ -58,7 +58,7 @@ pub(crate) struct Library(Mutex<Known>);
 #[derive(Default)]
 struct Known {
     generations: HashMap<Digest, Generation>,
-    /// The oldest first.
+    /// Digests in order, the oldest first.
     order: VecDeque<Digest>,
 }
 
@@ -94,7 +94,7 @@ impl Library {
         self.known().generations.get(&digest).copied()
     }
 
-    /// Forgets them all.
+    /// Forgets all scripts.
     pub(crate) fn forget(&self) {
         *self.known() = Known::default();
     }

@@ -16,22 +16,22 @@ use crate::rights::Right;
 use crate::session::Session;
 use crate::value::Value;
 
-/// `EVAL`.
+/// Plans the command `EVAL`.
 pub(crate) fn eval(session: &mut Session, arguments: &[Bytes]) -> Plan {
     by_text(session, arguments, false)
 }
 
-/// `EVAL_RO`.
+/// Plans the command `EVAL_RO`.
 pub(crate) fn eval_ro(session: &mut Session, arguments: &[Bytes]) -> Plan {
     by_text(session, arguments, true)
 }
 
-/// `EVALSHA`.
+/// Plans the command `EVALSHA`.
 pub(crate) fn evalsha(session: &mut Session, arguments: &[Bytes]) -> Plan {
     by_digest(session, arguments, false)
 }
 
-/// `EVALSHA_RO`.
+/// Plans the command `EVALSHA_RO`.
 pub(crate) fn evalsha_ro(session: &mut Session, arguments: &[Bytes]) -> Plan {
     by_digest(session, arguments, true)
 }
@@ -118,7 +118,7 @@ fn call(
     Ok(Planned::script(request, told, row.is_wide))
 }
 
-/// `SCRIPT LOAD`.
+/// Answers the command `SCRIPT LOAD`.
 pub(crate) fn load(session: &mut Session, arguments: &[Bytes]) -> Value {
     let learned = session.shared.library.learn(&arguments[2]);
     learned.map_or_else(
@@ -127,7 +127,7 @@ pub(crate) fn load(session: &mut Session, arguments: &[Bytes]) -> Value {
     )
 }
 
-/// `SCRIPT EXISTS`.
+/// Answers the command `SCRIPT EXISTS`.
 pub(crate) fn exists(session: &mut Session, arguments: &[Bytes]) -> Value {
     let library = &session.shared.library;
     let is_there = |text: &Bytes| {
@@ -137,7 +137,7 @@ pub(crate) fn exists(session: &mut Session, arguments: &[Bytes]) -> Value {
     Value::Array(arguments[2..].iter().map(is_there).collect())
 }
 
-/// `SCRIPT FLUSH`.
+/// Answers the command `SCRIPT FLUSH`.
 pub(crate) fn flush(session: &mut Session, arguments: &[Bytes]) -> Value {
     match &arguments[2..] {
         [] => {}

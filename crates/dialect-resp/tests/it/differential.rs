@@ -71,7 +71,7 @@ impl Drop for Redis {
     }
 }
 
-/// Draws commands.
+/// Source of random commands, from a seed.
 struct Dice(ChaCha8Rng);
 
 impl Dice {
