@@ -17,7 +17,7 @@ use crate::quota::{CHANGES_PER_MINUTE, LeftOut, Quota, REFUSALS_PER_MINUTE};
 /// How what is told of ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It was done.
+    /// The operation was carried out.
     Done,
     /// It was allowed, and then refused for another reason.
     Refused,
@@ -44,11 +44,11 @@ pub struct Record {
     pub what: String,
     /// Upon what: a path, a job, a file.
     pub on: Option<String>,
-    /// In which namespace.
+    /// The namespace of the operation; `None` if there is none.
     pub namespace: Option<String>,
     /// From where; absent for what the server does by itself.
     pub from: Option<SocketAddr>,
-    /// How it ended.
+    /// The outcome of the operation.
     pub outcome: Outcome,
     /// The code of a refusal, or words.
     pub detail: Option<String>,

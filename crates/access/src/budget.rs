@@ -302,7 +302,7 @@ impl Hold {
         Ok(())
     }
 
-    /// Bytes held now.
+    /// Returns the number of bytes held now.
     pub fn bytes(&self) -> usize {
         let held = self.held();
         held.reserve + held.common

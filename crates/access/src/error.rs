@@ -10,19 +10,19 @@ pub enum AccessError {
     /// The file cannot be read or written.
     #[error("cannot {doing} the access file {}: {source}", path.display())]
     File {
-        /// What was tried.
+        /// The operation on the file that failed.
         doing: &'static str,
-        /// Which.
+        /// Path of the access file.
         path: PathBuf,
-        /// The system's words.
+        /// Error of the operating system.
         source: io::Error,
     },
     /// A line of the file cannot be understood. Says nothing of its text, which may hold a secret by mistake.
     #[error("the access file {} line {line}: {reason}", path.display())]
     Line {
-        /// Which file.
+        /// Path of the access file.
         path: PathBuf,
-        /// Counted from 1.
+        /// Line number, counted from 1.
         line: usize,
         /// What is wrong, and what would be right.
         reason: String,
@@ -33,17 +33,17 @@ pub enum AccessError {
     /// The name is in use.
     #[error("the access file {} has a token {name:?} already: revoke it first, or choose another name", path.display())]
     NameTaken {
-        /// Which file.
+        /// Path of the access file.
         path: PathBuf,
-        /// The name.
+        /// The name that is in use.
         name: String,
     },
     /// There is nothing of that name.
     #[error("the access file {} has no token {name:?}: `ganger token list` shows the names", path.display())]
     NotFound {
-        /// Which file.
+        /// Path of the access file.
         path: PathBuf,
-        /// The name.
+        /// The name that was not found.
         name: String,
     },
     /// The system gave no random bytes.

@@ -42,7 +42,7 @@ pub struct Entry {
     pub created: Option<Timestamp>,
 }
 
-/// All entries.
+/// All entries of the access file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AccessFile {
     /// In the order of the file.
@@ -215,7 +215,7 @@ impl Entry {
         self.name == other.name && self.kind_word() == other.kind_word()
     }
 
-    /// `token` or `certificate`.
+    /// Returns the word for the entry's kind: `token` or `certificate`.
     pub fn kind_word(&self) -> &'static str {
         match self.kind {
             Kind::Token(_) => "token",

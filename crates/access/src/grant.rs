@@ -27,7 +27,7 @@ struct Pattern {
 /// A role in some namespaces.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grant {
-    /// The role.
+    /// The role that is granted.
     pub role: Role,
     within: Pattern,
 }

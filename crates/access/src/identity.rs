@@ -25,7 +25,7 @@ pub enum Proof {
     SharedToken,
     /// A token of the access file.
     Token,
-    /// A certificate.
+    /// The principal showed a certificate.
     Certificate,
 }
 
@@ -40,7 +40,7 @@ pub struct Principal {
     pub proof: Proof,
 }
 
-/// Who asks.
+/// The caller whose rights are checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Identity {
     /// The server of other shards, by its certificate: which they are; at least one.
@@ -55,9 +55,9 @@ pub enum Identity {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{who} may not {operation}{place}: {needed}")]
 pub struct Denied {
-    /// Who asked.
+    /// Name of the caller.
     pub who: String,
-    /// What for.
+    /// The operation that was refused.
     pub operation: String,
     /// Where, as words; empty if it is about no namespace.
     pub place: String,

@@ -42,12 +42,12 @@ pub enum NoPlace {
         /// Places that one identity gets.
         share: usize,
     },
-    /// All are taken.
+    /// All places are taken.
     #[error(
         "{total} streams are open, which is the limit (`limits.streams`): close some, or try again"
     )]
     All {
-        /// Places in all.
+        /// Number of places in all.
         total: usize,
     },
 }

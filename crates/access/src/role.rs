@@ -10,9 +10,9 @@ pub enum Verb {
     Greet,
     /// Reads jobs, queues, statistics, events.
     Observe,
-    /// Puts jobs in.
+    /// Submits new jobs.
     Submit,
-    /// Cancels jobs.
+    /// Cancels jobs that have not ended.
     Cancel,
     /// Takes jobs and reports on them.
     Work,
@@ -34,7 +34,7 @@ impl Verb {
 /// A set of verbs with a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Role {
-    /// Everything.
+    /// Role with every right of a client.
     Admin,
     /// Everything about jobs, queues and schedules but running them.
     Operator,
@@ -42,7 +42,7 @@ pub enum Role {
     Producer,
     /// Takes jobs and reports on them; sees nothing else.
     Worker,
-    /// Reads.
+    /// Role that only reads.
     Reader,
 }
 
@@ -56,7 +56,7 @@ impl Role {
         Self::Reader,
     ];
 
-    /// Its name.
+    /// Returns the name of the role.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Admin => "admin",

@@ -12,17 +12,17 @@ pub enum RouteError {
         list(known)
     )]
     Unknown {
-        /// Which.
+        /// The shard that was asked for.
         shard: ShardId,
-        /// Those there are.
+        /// The shards of the topology.
         known: Vec<ShardId>,
     },
     /// Its server does not answer. Nothing is known of what is there.
     #[error("shard {shard} cannot be reached: {reason}; try again, nothing is lost")]
     Unreachable {
-        /// Which.
+        /// The shard that was asked.
         shard: ShardId,
-        /// Why.
+        /// The reason why the shard cannot be reached.
         reason: String,
     },
     /// It was asked for a change, and gave no answer.
@@ -30,19 +30,19 @@ pub enum RouteError {
         "shard {shard} gave no answer ({reason}): whether the request took effect is not known; repeat it with the same job ids or the same idempotency key, which makes no job twice, or look for its jobs first"
     )]
     OutcomeUnknown {
-        /// Which.
+        /// The shard that was asked.
         shard: ShardId,
-        /// Why.
+        /// The reason why no answer came.
         reason: String,
     },
     /// It answered, and refused.
     #[error("shard {shard}: {message}")]
     Refused {
-        /// Which.
+        /// The shard that refused.
         shard: ShardId,
         /// The stable code of the refusal.
         code: String,
-        /// For people.
+        /// The refusal's message, for people to read.
         message: String,
         /// The place in a submission of the job that it is about.
         member: Option<usize>,
@@ -53,7 +53,7 @@ pub enum RouteError {
     /// A submission refers to a job that does not exist.
     #[error("the submission refers to job {}/{}, which does not exist: never enqueued there, or its retention has passed", job.shard, job.id)]
     NoSuchDependency {
-        /// Which.
+        /// The reference to the missing job.
         job: JobRef,
     },
 }

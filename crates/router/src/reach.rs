@@ -21,7 +21,7 @@ const PIECE_BYTES: usize = 1 << 20;
 /// Bytes of an answer that are read of a peer.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 
-/// A shard.
+/// A shard, in this process or behind a connection.
 #[derive(Clone)]
 pub(crate) enum Reach {
     Here(Handle),
@@ -268,7 +268,7 @@ impl Reach {
         }
     }
 
-    /// Delivers messages.
+    /// Delivers messages from another shard to this one.
     pub(crate) async fn receive(&self, letter: Receive) -> Result<Receipt, RouteError> {
         match self {
             Self::Here(handle) => match handle.call(Command::Receive(Box::new(letter))).await? {

@@ -11,10 +11,10 @@ const TEXT_BYTES_MAX: usize = 64 << 10;
 /// Where other shards are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Topology {
-    /// There are none.
+    /// There are no other shards.
     #[default]
     Alone,
-    /// At these addresses.
+    /// Other shards are at these fixed addresses.
     Static(BTreeMap<ShardId, String>),
     /// At an address with the shard's id in the place of `%s`.
     Dns(String),
