@@ -236,7 +236,7 @@ fn note(
     }
 }
 
-/// Sends one batch of messages from a shard to a peer.
+/// Sends one batch of messages, and questions about waits if they are due, from a shard to a peer.
 async fn carry_once(router: &Router, from: &Handle, to: &ShardId) -> Result<Progress, RouteError> {
     let views = views(from).await?;
     let Some(view) = views.into_iter().find(|view| view.record.shard == *to) else {

@@ -72,13 +72,13 @@ pub struct Config {
     pub require_http: Option<Require>,
     /// Likewise, over gRPC only.
     pub require_grpc: Option<Require>,
-    /// The Redis port.
+    /// Settings of the Redis port.
     #[cfg(feature = "redis")]
     pub redis: RedisPort,
     /// When queues of the Redis port are put in order without being asked. A build without the port does so too: they
     /// are in the store.
     pub key_upkeep: KeyUpkeep,
-    /// The QuantumLeap port.
+    /// Settings of the QuantumLeap port.
     #[cfg(feature = "quantumleap")]
     pub quantumleap: QuantumLeapPort,
     /// Where the audit log goes; into the ordinary log, if absent.
@@ -118,7 +118,7 @@ pub struct Tls {
 /// How log lines look.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LogFormat {
-    /// For people.
+    /// Log lines for people to read, the default.
     #[default]
     Text,
     /// One JSON object a line.

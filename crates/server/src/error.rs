@@ -21,9 +21,9 @@ pub enum StartError {
     /// The token's file cannot be used.
     #[error("the token file {path} cannot be used: {reason}", path = path.display())]
     Token {
-        /// Which.
+        /// Path of the token's file.
         path: PathBuf,
-        /// Why.
+        /// The reason why the file cannot be used.
         reason: String,
     },
     /// Certificates cannot be used.
@@ -43,23 +43,23 @@ pub enum StartError {
     Open {
         /// Where it was to listen.
         addr: SocketAddr,
-        /// What is missing.
+        /// Name of the protection that is missing.
         missing: &'static str,
     },
     /// The address cannot be read.
     #[error("address {addr:?} cannot be used: {reason}")]
     Address {
-        /// As given.
+        /// The address as the user wrote it.
         addr: String,
-        /// Why.
+        /// The reason why the address cannot be used.
         reason: String,
     },
     /// The host of the address has no address here.
     #[error("address {addr:?} cannot be used: {reason}")]
     UnknownHost {
-        /// As given.
+        /// The address as the user wrote it.
         addr: String,
-        /// The resolver's words.
+        /// Message of the resolver.
         reason: String,
     },
     /// The address is taken.
@@ -67,9 +67,9 @@ pub enum StartError {
         "cannot listen on {addr}: {reason}; another server may run there: stop it, or give another --addr"
     )]
     Listen {
-        /// Where.
+        /// The address to listen on.
         addr: SocketAddr,
-        /// The system's words.
+        /// Message of the operating system.
         reason: String,
     },
     /// The store cannot be used.
@@ -78,9 +78,9 @@ pub enum StartError {
     /// The system refused something else.
     #[error("cannot {doing}: {reason}")]
     System {
-        /// What was tried.
+        /// The operation that failed.
         doing: &'static str,
-        /// The system's words.
+        /// Message of the operating system.
         reason: String,
     },
     /// Damage of the store was found while its rows were read: starting again does not help.
@@ -92,7 +92,7 @@ pub enum StartError {
     /// The shard has ended by itself while the server ran.
     #[error("the shard has stopped: {reason}")]
     ShardEnded {
-        /// Why.
+        /// The reason why the shard ended.
         reason: String,
     },
 }

@@ -174,7 +174,7 @@ struct LaneState {
 pub(crate) enum Reading {
     /// As much as there is.
     All,
-    /// At most [`LITTLE_BYTES`].
+    /// The connection may read at most [`LITTLE_BYTES`].
     Little,
 }
 

@@ -8,7 +8,7 @@ use ganger_access::{Grants, Identity, Operation, Proof, Right};
 use http::HeaderValue;
 use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
-/// The header.
+/// Name of the header that names the identity.
 pub(crate) const ON_BEHALF: &str = "ganger-on-behalf-of";
 
 /// Speaking for others, and every method of the service `Peers` that has no right of its own.

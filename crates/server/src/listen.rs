@@ -57,9 +57,9 @@ const WINDOW: u32 = 1 << 20;
 /// Numbers of the listener, for the metrics.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
-    /// Connections open now.
+    /// Number of connections open now.
     pub(crate) open: AtomicU64,
-    /// Connections ever accepted.
+    /// Number of connections accepted since the start.
     pub(crate) accepted: AtomicU64,
     /// Connections closed at once because their address had too many.
     pub(crate) refused: AtomicU64,

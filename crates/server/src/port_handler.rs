@@ -122,7 +122,7 @@ const LARGE_READS: [&str; 7] = [
 /// Calls whose messages are worked on as they come.
 const MESSAGE_STREAMS: [&str; 2] = ["/ganger.v1.Leases/Work", "/ganger.v1.Jobs/EnqueueStream"];
 
-/// The way in.
+/// Entry point for the requests of a port.
 #[derive(Clone)]
 pub(crate) struct PortHandler {
     pub(crate) behind: Arc<dyn Backend>,
@@ -155,7 +155,7 @@ impl ConnectionInfo {
 }
 
 impl PortHandler {
-    /// Answers a request.
+    /// Answers one request of the port.
     pub(crate) async fn answer(
         self,
         request: Request<Body>,

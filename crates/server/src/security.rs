@@ -40,7 +40,7 @@ pub(crate) enum Protocol {
     Resp,
 }
 
-/// What counts now.
+/// Credentials and access file that count now.
 #[derive(Clone, Default)]
 struct Credentials {
     tls: Option<Arc<Server>>,

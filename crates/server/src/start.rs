@@ -29,7 +29,7 @@ use crate::security::{Protocol, Require, Security, follow_files};
 use crate::shard_dispatch::{Dialects, ForwardedRequests, ShardDispatch};
 use crate::shards::{open_all, stop_all};
 
-/// A running server.
+/// Handle of a running server.
 pub struct Running {
     addr: SocketAddr,
     shards: Vec<Handle>,
@@ -123,7 +123,7 @@ pub(crate) struct Common {
     counters: Arc<Counters>,
     /// The memory of all requests in progress.
     pub(crate) budget: Budget,
-    /// Open streams.
+    /// Places for open streams.
     streams: Places,
     /// Answers that are being read.
     readers: Readers,
@@ -167,7 +167,7 @@ impl Common {
 }
 
 impl Running {
-    /// Where it listens.
+    /// Returns the address that the server listens on.
     pub fn addr(&self) -> SocketAddr {
         self.addr
     }

@@ -49,9 +49,9 @@ pub(crate) const PERMANENT_STATUS: i32 = 100;
 /// How a run ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
-    /// With a result.
+    /// The run completed with this result.
     Completed(Bytes),
-    /// With a failure.
+    /// The run failed for this reason.
     Failed(Failed),
     /// There is no program for it here.
     NoHandler(String),
@@ -61,12 +61,12 @@ pub(crate) enum Ending {
     Unstarted(String),
 }
 
-/// A failure.
+/// Failure of a run, as the server gets it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Failed {
-    /// One of [`group`].
+    /// Failure group: one of [`group`].
     pub(crate) group: String,
-    /// For people.
+    /// Failure message for people to read.
     pub(crate) message: String,
     /// Whether retries are of no use.
     pub(crate) is_permanent: bool,

@@ -10,7 +10,7 @@ pub enum Error {
     /// The settings of handlers cannot be read.
     #[error("{}: {reason}", path.display())]
     BadHandlers {
-        /// The file.
+        /// Path of the handlers' file.
         path: PathBuf,
         /// What is wrong with it, and where.
         reason: String,
@@ -20,15 +20,15 @@ pub enum Error {
         "variable {name} is a secret of the worker: programs may not have it; give them a token of their own under another name"
     )]
     SecretVariable {
-        /// The variable.
+        /// Name of the environment variable.
         name: String,
     },
     /// Working directories cannot be made.
     #[error("working directories cannot be made in {}: {source}; name another place for them", path.display())]
     Scratch {
-        /// Where.
+        /// Path of the scratch directory.
         path: PathBuf,
-        /// Why not.
+        /// Error of the operating system.
         source: io::Error,
     },
     /// The server's address cannot be used.

@@ -126,7 +126,7 @@ impl Handler {
 pub struct Handlers {
     /// Of kinds without an entry.
     pub default: Handler,
-    /// By kind.
+    /// Settings of single kinds, by kind.
     pub by_kind: BTreeMap<String, Handler>,
 }
 

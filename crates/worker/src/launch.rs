@@ -27,13 +27,13 @@ pub(crate) struct WorkerContext {
     pub(crate) groups: Groups,
 }
 
-/// A supervisor.
+/// Owner of the supervisor process.
 pub(crate) struct Watch {
     pub(crate) supervisor: Supervisor,
 }
 
 impl Watch {
-    /// Starts a supervisor.
+    /// Starts a supervisor with the worker's settings.
     pub(crate) fn start(shop: &WorkerContext) -> io::Result<Self> {
         Ok(Self {
             supervisor: Supervisor::start(&shop.settings.supervisor, &shop.groups)?,

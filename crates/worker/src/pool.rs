@@ -17,12 +17,12 @@ use crate::source::{Deliveries, Reports};
 /// Whether the worker should go on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Shutdown {
-    /// Go on.
+    /// The worker goes on, the default.
     #[default]
     No,
     /// Take nothing new, give what runs its period of grace.
     Graceful,
-    /// Kill what runs.
+    /// The worker kills what runs and stops.
     AtOnce,
 }
 
@@ -129,7 +129,7 @@ pub async fn run_pool<D: Deliveries, R: Reports, E: Executor<R>>(
 }
 
 impl<R: Reports, T: Send + 'static> Pool<R, T> {
-    /// Where reports go.
+    /// Returns the place where the slots' reports go.
     pub fn reports(&self) -> &R {
         &self.reports
     }

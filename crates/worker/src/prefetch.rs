@@ -29,7 +29,7 @@ impl Prefetched {
         self.lock().push_back((Instant::now(), work));
     }
 
-    /// The oldest job.
+    /// Takes the oldest job out; `None` if there is none.
     pub(crate) fn take(&self) -> Option<Box<Work>> {
         self.lock().pop_front().map(|(_, work)| work)
     }
@@ -46,7 +46,7 @@ impl Prefetched {
         jobs.drain(..count).map(|(_, work)| *work).collect()
     }
 
-    /// All jobs.
+    /// Takes all jobs out, the oldest first.
     pub(crate) fn take_all(&self) -> Vec<Work> {
         self.lock().drain(..).map(|(_, work)| *work).collect()
     }

@@ -22,11 +22,11 @@ const READ_BYTES: usize = 64 << 10;
 /// The pipes that a program writes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pipe {
-    /// Descriptor 1.
+    /// Standard output: descriptor 1.
     Output = 0,
-    /// Descriptor 2.
+    /// Standard error: descriptor 2.
     Log = 1,
-    /// Descriptor 3.
+    /// Progress reports: descriptor 3.
     Progress = 2,
 }
 

@@ -23,9 +23,9 @@ pub(crate) enum End {
         /// Processes that had to be killed after the program's own had ended.
         killed: u32,
     },
-    /// It never began.
+    /// The program never started.
     NotStarted {
-        /// At which step.
+        /// The step that failed.
         step: Step,
         /// The system's error number.
         errno: i32,

@@ -25,7 +25,7 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// The open file.
+    /// Returns the open file of the program.
     pub(crate) fn file(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }

@@ -43,7 +43,7 @@ pub(crate) struct Scratch {
 
 /// The working directory of one run. Removed when dropped.
 pub(crate) struct WorkingDirectory {
-    /// Its path.
+    /// Path of the directory.
     pub(crate) path: PathBuf,
     directory: OwnedFd,
     user: Option<User>,
@@ -172,7 +172,7 @@ impl Drop for Scratch {
 }
 
 impl WorkingDirectory {
-    /// The open directory.
+    /// Returns the open directory.
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         self.directory.as_fd()
     }

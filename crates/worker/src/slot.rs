@@ -30,9 +30,9 @@ const SHOWN_BYTES_MAX: usize = 4 << 10;
 
 /// A job to run.
 pub(crate) struct Work {
-    /// The job.
+    /// The job with its lease.
     pub(crate) job: Delivery,
-    /// Its global id.
+    /// The job's global id.
     pub(crate) task: String,
     /// Asks the run to stop.
     pub(crate) stop: Arc<Stop>,
@@ -42,13 +42,13 @@ pub(crate) struct Work {
     pub(crate) send: output_capture::Sender,
     /// Where it runs, once it does.
     pub(crate) place: Arc<OnceLock<usize>>,
-    /// Takes the ending.
+    /// Function that takes the report of the run's end.
     pub(crate) done: Box<dyn FnOnce(SlotReport) + Send>,
 }
 
 /// The end of a job, as its slot tells it.
 pub(crate) struct SlotReport {
-    /// How.
+    /// The way in which the run ended.
     pub(crate) ending: Ending,
     /// Whether its slot has nothing to do now; else it has gone on with a job in hand.
     pub(crate) is_free: bool,

@@ -14,7 +14,7 @@ pub(crate) enum StopCause {
     Lost(String),
     /// It ran for as long as it may.
     TimedOut(Duration),
-    /// The worker stops.
+    /// The worker is stopping.
     Interrupted,
 }
 
@@ -31,7 +31,7 @@ struct StopRequest {
 }
 
 impl Stop {
-    /// Nothing asked yet.
+    /// Creates a stop that nobody has asked for yet.
     pub(crate) fn new() -> io::Result<Self> {
         let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         Ok(Self {

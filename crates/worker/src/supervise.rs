@@ -42,7 +42,7 @@ pub(crate) fn is_asked_for() -> bool {
 pub(crate) enum SupervisorEvent {
     /// The program could not be started.
     NotStarted {
-        /// At which step.
+        /// The step that failed.
         step: Step,
         /// The system's error number.
         errno: i32,

@@ -5,7 +5,7 @@ use ganger_access::{Identity, Proof};
 
 /// What the recogniser needs of a script of the second generation.
 const SCRIPT: &str = "-- a comment\nlocal QlessAPI = {}\nlocal x = cjson, 'ql:'\nQlessAPI.put = function(now, me, queue) end";
-/// Digest of the first script.
+/// Text of the first script.
 const FIRST: &str =
     "local QlessAPI = {}\nlocal x = cjson, 'ql:'\nQlessAPI.put = function(now, queue, jid) end";
 

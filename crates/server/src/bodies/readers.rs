@@ -26,7 +26,7 @@ impl Readers {
         }
     }
 
-    /// Watches an answer.
+    /// Adds an answer to those that are cut when nothing is read of them.
     pub(super) fn watch(&self, slot: &Arc<CutSlot>) {
         let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
         slots.push(Arc::downgrade(slot));

@@ -41,7 +41,7 @@ pub(crate) enum Kind {
     },
 }
 
-/// A request's body.
+/// Body of a request.
 pub(crate) struct RequestBody {
     body: Body,
     kind: Kind,

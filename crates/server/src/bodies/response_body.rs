@@ -115,7 +115,7 @@ fn look_ahead(body: &mut Body, cx: &mut Context<'_>) -> (VecDeque<Frame<Bytes>>,
     (ahead, body.is_end_stream())
 }
 
-/// An answer's body.
+/// Body of an answer.
 struct ResponseBody(Arc<CutSlot>);
 
 /// What a reader that stopped reading may be deprived of.

@@ -14,13 +14,13 @@ use crate::secret::Secret;
 /// What the name of every setting's environment variable begins with.
 pub(super) const VARIABLE_PREFIX: &str = "GANGER_";
 
-/// A setting.
+/// A setting of the configuration.
 pub struct Key {
     /// Its name in the file, with dots for sections.
     pub name: &'static str,
     /// Its default, as it would be written.
     pub default: &'static str,
-    /// What it does.
+    /// Description of what the setting does.
     pub about: &'static str,
     /// Whether it is a secret, which only the environment may hold.
     pub is_secret: bool,

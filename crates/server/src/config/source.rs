@@ -17,7 +17,7 @@ pub struct Flag {
     pub key: &'static str,
     /// The flag as the user knows it, such as `--addr`.
     pub flag: &'static str,
-    /// What was given.
+    /// The value as the user wrote it.
     pub value: String,
 }
 

@@ -34,7 +34,7 @@ pub(super) enum Transport {
 /// What is spoken on a connection, so that a client that speaks plainly is told in words that it understands.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum PlainProtocol {
-    /// Either version.
+    /// HTTP of either version.
     Http,
     #[cfg(feature = "redis")]
     Redis,
@@ -136,7 +136,7 @@ async fn send_away(stream: &mut TcpStream, spoken: PlainProtocol) -> io::Result<
     stream.write_all(&answer).await
 }
 
-/// HTTP/1.1.
+/// Returns an HTTP/1.1 answer that refuses a plain connection.
 fn bad_request() -> Vec<u8> {
     let length = TLS_ONLY.len() + 1;
     format!("HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{TLS_ONLY}\n").into_bytes()

@@ -12,7 +12,7 @@ use ganger_access::address_group;
 
 /// The first wrong token waits so long; every further one twice as long as the one before.
 const DELAY_FIRST: Duration = Duration::from_millis(250);
-/// None waits longer.
+/// Longest wait after wrong tokens.
 const DELAY_MAX: Duration = Duration::from_secs(15);
 /// An address without a wrong token for so long begins again.
 const FORGIVEN_AFTER: Duration = Duration::from_secs(600);

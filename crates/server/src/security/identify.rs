@@ -15,7 +15,7 @@ use crate::port_handler::PeerAddress;
 /// What a request shows.
 #[derive(Clone)]
 pub(crate) struct PresentedCredentials {
-    /// The connection's certificate.
+    /// Certificate of the connection; `None` if it showed none.
     certificate: Option<Arc<ClientCertificate>>,
     /// The header with a token. A value that is marked as sensitive, which no log shows.
     authorization: Option<HeaderValue>,
@@ -23,7 +23,7 @@ pub(crate) struct PresentedCredentials {
 
 /// Why nobody is known.
 enum IdentifyError {
-    /// Something is missing.
+    /// A required credential is missing.
     Missing(&'static str),
     /// The token is wrong.
     Wrong,

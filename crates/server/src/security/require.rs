@@ -8,9 +8,9 @@ use std::str::FromStr;
 pub enum Require {
     /// Nothing: every client that reaches the port may do everything.
     Nothing,
-    /// A token.
+    /// Clients must show a token.
     Token,
-    /// A certificate.
+    /// Clients must show a certificate.
     ClientCert,
     /// A certificate and a token.
     Both,

@@ -25,9 +25,9 @@ struct Server {
     access: PathBuf,
     /// May submit and read.
     producer: String,
-    /// May do everything.
+    /// Token that may do everything.
     other: String,
-    /// Takes jobs.
+    /// Token that may lease jobs.
     worker: String,
     _folder: tempfile::TempDir,
 }

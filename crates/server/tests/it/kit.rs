@@ -180,7 +180,7 @@ pub fn status(answer: &str) -> &str {
     answer.split(' ').nth(1).unwrap_or("none")
 }
 
-/// Calls with metadata.
+/// Interceptor that adds metadata to calls.
 #[derive(Clone)]
 pub struct With(pub Vec<(&'static str, String)>);
 

@@ -20,7 +20,7 @@ pub(crate) struct Limits {
     pub(crate) memory_bytes: Option<u64>,
     /// Processes and threads of the user.
     pub(crate) processes: Option<u64>,
-    /// Open files.
+    /// Largest number of open files.
     pub(crate) open_files: Option<u64>,
     /// Bytes in one file.
     pub(crate) file_bytes: Option<u64>,
@@ -29,16 +29,16 @@ pub(crate) struct Limits {
 /// As whom a program runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct User {
-    /// User number.
+    /// Number of the user.
     pub(crate) uid: u32,
-    /// Group number.
+    /// Number of the group.
     pub(crate) gid: u32,
 }
 
 /// A program to start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Order {
-    /// Bounds on it.
+    /// Bounds on the program's resources.
     pub(crate) limits: Limits,
     /// As whom; `None`: as the worker.
     pub(crate) user: Option<User>,
@@ -120,17 +120,17 @@ impl Order {
 /// At which step a program could not be started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// Making the process.
+    /// Creation of the process.
     Process,
     /// Its session, descriptors, directory.
     Surroundings,
-    /// Its limits.
+    /// Setting of its resource limits.
     Limits,
-    /// Its user.
+    /// Change to its user and group.
     User,
-    /// Its sandbox.
+    /// Setup of its sandbox.
     Sandbox,
-    /// The program itself.
+    /// Execution of the program itself.
     Execute,
 }
 
@@ -145,7 +145,7 @@ impl Step {
     ];
 }
 
-/// A supervisor's word.
+/// Report of a supervisor to the worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Message {
     NotStarted { step: Step, errno: i32 },

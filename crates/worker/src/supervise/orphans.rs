@@ -22,7 +22,7 @@ use super::sweep::{RESIST_FOR, children, descendants_of, stop_all};
 /// an orphan, and while orphans are killed, so that no number is used again meanwhile.
 static SUPERVISORS: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());
 
-/// Starts a supervisor.
+/// Starts a supervisor and notes its process number.
 pub(super) fn start(command: &mut Command) -> io::Result<Child> {
     let mut supervisors = supervisors();
     let child = command.spawn()?;

@@ -32,7 +32,7 @@ pub(super) fn kill_descendants() -> Option<u32> {
     }
 }
 
-/// What [`collect`] found.
+/// Children that [`collect`] found.
 pub(super) enum Collected {
     /// No child is left.
     NoneLeft(u32),

@@ -24,7 +24,7 @@ use tokio::task::JoinHandle;
 
 /// Longer than anything here takes: a test that waits so long has failed.
 pub const PATIENCE: Duration = Duration::from_secs(60);
-/// Length of leases.
+/// Length of leases in the tests.
 pub const LEASE: Duration = Duration::from_secs(600);
 
 /// What the scripted server has heard.
@@ -187,7 +187,7 @@ impl Sink {
         .await;
     }
 
-    /// Deliveries allowed now.
+    /// Returns the number of deliveries that the worker allows now.
     pub fn credits_now(&self) -> i64 {
         self.heard.lock().unwrap().credits
     }
@@ -243,7 +243,7 @@ impl Deliveries for Script {
     }
 }
 
-/// A running worker.
+/// A running worker with its fake server.
 pub struct Rig {
     pub programs: tempfile::TempDir,
     pub scratch: tempfile::TempDir,
@@ -304,7 +304,7 @@ impl Rig {
         self.put(kind, &format!("#!/usr/bin/env python3\n{script}\n"))
     }
 
-    /// Puts a program.
+    /// Stores the text of a program for a kind.
     pub fn put(&self, kind: &str, text: &str) -> &Self {
         let path = self.programs.path().join(kind);
         fs::write(&path, text).unwrap();
@@ -319,7 +319,7 @@ impl Rig {
         self.deliver(delivery);
     }
 
-    /// Delivers a job.
+    /// Delivers a job to the worker.
     pub fn deliver(&self, delivery: Delivery) {
         self.sink.spend(&delivery.held.job, delivery.expires_at);
         self.events.send(WorkEvent::Jobs(vec![delivery])).unwrap();
