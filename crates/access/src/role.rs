@@ -10,7 +10,7 @@ pub enum Verb {
     Greet,
     /// Reads jobs, queues, statistics, events.
     Observe,
-    /// Submits new jobs.
+    /// Submits new jobs to a queue.
     Submit,
     /// Cancels jobs that have not ended.
     Cancel,

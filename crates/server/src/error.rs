@@ -43,7 +43,7 @@ pub enum StartError {
     Open {
         /// Where it was to listen.
         addr: SocketAddr,
-        /// Name of the protection that is missing.
+        /// Clause for the message: which protection is missing.
         missing: &'static str,
     },
     /// The address cannot be read.

@@ -19,7 +19,7 @@ const QUEUES_MAX: usize = 100;
 /// What to do with the jobs.
 #[derive(Clone, Debug)]
 pub enum BulkAction {
-    /// Cancels the jobs.
+    /// Cancels the selected jobs.
     Cancel {
         /// Reason given by the caller, for people to read; may be empty.
         reason: String,
@@ -33,7 +33,7 @@ pub enum BulkAction {
         /// As members of this graph, which is retried as a whole.
         graph: Option<Graph>,
     },
-    /// Removes the jobs.
+    /// Removes the selected jobs with all their rows.
     Delete,
 }
 

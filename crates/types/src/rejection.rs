@@ -9,7 +9,7 @@ use crate::name::{Graph, Queue, ScheduleId};
 /// Why a lease is not live.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LeaseEnd {
-    /// The lease expired.
+    /// The lease expired before the report.
     Expired,
     /// The job was handed out again.
     Replaced,

@@ -94,7 +94,7 @@ impl Library {
         self.known().generations.get(&digest).copied()
     }
 
-    /// Forgets all scripts.
+    /// Forgets all scripts of the library.
     pub(crate) fn forget(&self) {
         *self.known() = Known::default();
     }

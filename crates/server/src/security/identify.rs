@@ -23,7 +23,7 @@ pub(crate) struct PresentedCredentials {
 
 /// Why nobody is known.
 enum IdentifyError {
-    /// A required credential is missing.
+    /// A required credential is missing; holds the message for the client.
     Missing(&'static str),
     /// The token is wrong.
     Wrong,

@@ -28,7 +28,7 @@ use ganger_types::{
 /// How a commit ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// The commit succeeds.
+    /// The commit succeeds without a fault.
     None,
     /// The commit is not written.
     NotApplied,

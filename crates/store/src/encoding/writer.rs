@@ -16,7 +16,7 @@ impl<'a> Writer<'a> {
         Self { out, origin: 0 }
     }
 
-    /// Writes one byte.
+    /// Writes one byte as it is.
     pub fn byte(&mut self, value: u8) {
         self.out.push(value);
     }
