@@ -9,7 +9,7 @@ use crate::name::{Graph, Queue, ScheduleId};
 /// Why a lease is not live.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LeaseEnd {
-    /// The lease expired before the report.
+    /// The lease expired before the command that shows it.
     Expired,
     /// The job was handed out again.
     Replaced,
