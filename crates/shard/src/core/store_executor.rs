@@ -33,7 +33,7 @@ pub enum StoreTask {
     },
     /// Look at the free space; do upkeep if there is time for it.
     Upkeep {
-        /// Whether the store has time for upkeep.
+        /// Whether to do upkeep now: the store is idle, or it has not been idle for too many looks.
         is_idle: bool,
     },
     /// Look for finished jobs whose retention may have passed. It needs a reader only: the host may
