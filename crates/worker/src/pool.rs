@@ -29,7 +29,7 @@ pub enum Shutdown {
 /// How long finished work may take to be delivered once the last job has ended.
 const DELIVER_FOR: Duration = Duration::from_secs(10);
 
-/// What runs the jobs of a pool. No call may block, or the leases of all jobs are in danger.
+/// What runs the jobs of a pool. No call may block: reports and renewals of all jobs run on the same threads.
 pub trait Executor<R: Reports>: Send {
     /// What happens in it while jobs run.
     type Event: Send;
@@ -152,8 +152,8 @@ impl<R: Reports, T: Send + 'static> Pool<R, T> {
     /// Allows as many deliveries as the executor lacks jobs. Called after everything that happens; an executor calls it
     /// if credits should travel with the reports that it is about to send.
     pub fn grant<E: Executor<R>>(&mut self, executor: &E) {
-        let on_hand = executor.jobs_in_hand() + self.credits;
-        let more = executor.jobs_wanted().saturating_sub(on_hand);
+        let expected = executor.jobs_in_hand() + self.credits;
+        let more = executor.jobs_wanted().saturating_sub(expected);
         if more > 0 && !self.is_stopping() {
             self.credits += more;
             self.reports.grant(u32::try_from(more).unwrap_or(u32::MAX));
