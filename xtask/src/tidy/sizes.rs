@@ -51,10 +51,11 @@ fn functions(text: &str) -> Vec<(String, usize, usize)> {
             .iter()
             .position(|line| *line == end)
             .map_or(1, |at| at + 1);
-        // A declaration without a body ends before the next brace that happens to close at its place.
+        // A declaration without a body ends with a semicolon before any brace opens.
         let has_body = lines[index..index + length]
             .iter()
-            .any(|line| line.ends_with('{'));
+            .find(|line| line.ends_with([';', '{', '}']))
+            .is_some_and(|line| !line.ends_with(';'));
         if has_body {
             found.push((name.to_owned(), index + 1, length));
         }
@@ -90,5 +91,11 @@ mod tests {
             functions(text),
             [("one".to_owned(), 2, 5), ("two".to_owned(), 8, 2)]
         );
+    }
+
+    #[test]
+    fn a_declaration_without_a_body_is_no_function() {
+        let text = "trait A {\n    fn one(&self);\n\n    fn two(\n        &self,\n    ) -> u8;\n\n    fn three(&self) {\n    }\n}\n";
+        assert_eq!(functions(text), [("three".to_owned(), 8, 2)]);
     }
 }
