@@ -287,8 +287,8 @@ impl Engine {
         for (shard, peer) in &self.peers.known {
             let record = &peer.record;
             let numbers = peer.outbox.iter().map(|message| message.number);
-            if !numbers.eq(record.confirmed + 1..=record.given) {
-                let (given, confirmed) = (record.given, record.confirmed);
+            if !numbers.eq(record.confirmed + 1..=record.last_sent) {
+                let (given, confirmed) = (record.last_sent, record.confirmed);
                 wrong.push(format!(
                     "the outbox for shard {shard} does not hold messages {confirmed} to {given}"
                 ));
@@ -317,7 +317,7 @@ impl Engine {
         let promised: usize = self.spaces.iter().map(|space| space.promised.len()).sum();
         let given = undecided
             .values()
-            .map(|name| self.peers.parts[name].given.len());
+            .map(|name| self.peers.parts[name].client_ids.len());
         if promised != given.sum::<usize>() {
             wrong.push("other ids are promised than the undecided submissions give".to_owned());
         }

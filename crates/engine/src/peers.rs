@@ -60,11 +60,11 @@ pub(crate) struct Peers {
     pub reserved: BTreeMap<JobKey, u32>,
     /// The graph that is being cancelled everywhere: its members need not tell each other.
     pub falling: Option<(Namespace, Graph)>,
-    /// Jobs that ended while this letter was applied: what the host looked up before does not tell of them.
+    /// Jobs that ended while this batch was applied: what the host looked up before does not tell of them.
     pub ended_since: BTreeSet<(Namespace, JobId)>,
-    /// Whether a letter is being applied.
+    /// Whether a batch is being applied.
     pub is_reading: bool,
-    /// Whether a message of this letter was about a graph that is retried: the host reads members for one of them.
+    /// Whether a message of this batch was about a graph that is retried: the host reads members for one of them.
     pub has_retried: bool,
 }
 

@@ -1,15 +1,15 @@
 //! Which shard a request is for, and how to reach it: in this process, or through a peer.
 //!
 //! `topology` says where shards are; `reach` talks to one, wherever it is; `submit` brings a submission to
-//! several of them, all or none; `forward` passes a request on as it is; `post` carries their messages until they are confirmed; `service` is what
+//! several of them, all or none; `forward` passes a request on as it is; `delivery` carries their messages until they are confirmed; `service` is what
 //! peers call.
 
 #![forbid(unsafe_code)]
 
+mod delivery;
 mod error;
 mod forward;
 mod link;
-mod post;
 mod reach;
 mod service;
 mod status;
@@ -23,14 +23,14 @@ use std::time::Duration;
 use ganger_shard::Handle;
 use ganger_types::ShardId;
 
+pub use delivery::PeerState;
 pub use error::RouteError;
 pub use link::{Connector, Link, Plain, patient};
-pub use post::PeerState;
 pub use submit::{Busy, Submitted};
 pub use topology::{Topology, TopologyError};
 
+use delivery::Deliveries;
 use link::Links;
-use post::Post;
 use reach::Reach;
 
 /// How long it takes at most until a shard is said to be unreachable (`rel P4`).
@@ -45,7 +45,7 @@ struct Inner {
     here: BTreeMap<ShardId, Handle>,
     topology: Topology,
     links: Links,
-    post: Post,
+    deliveries: Deliveries,
 }
 
 impl Router {
@@ -65,7 +65,7 @@ impl Router {
             here,
             topology,
             links: Links::new(connector),
-            post: Post::default(),
+            deliveries: Deliveries::default(),
         }));
         router.start_post();
         router

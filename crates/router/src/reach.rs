@@ -269,11 +269,11 @@ impl Reach {
     }
 
     /// Delivers messages from another shard to this one.
-    pub(crate) async fn receive(&self, letter: Receive) -> Result<Receipt, RouteError> {
+    pub(crate) async fn receive(&self, batch: Receive) -> Result<Receipt, RouteError> {
         match self {
-            Self::Here(handle) => match handle.call(Command::Receive(Box::new(letter))).await? {
+            Self::Here(handle) => match handle.call(Command::Receive(Box::new(batch))).await? {
                 Reply::Received {
-                    line,
+                    stream_epoch: line,
                     up_to,
                     tag,
                     stopped,
@@ -288,24 +288,24 @@ impl Reach {
                 _ => Err(unexpected(self.shard())),
             },
             Self::There(shard, client) => {
-                let messages = letter.messages.iter();
-                let request = v1::Letter {
+                let messages = batch.messages.iter();
+                let request = v1::MessageBatch {
                     to: shard.to_string(),
-                    from: letter.from.to_string(),
-                    line: letter.line,
-                    given: letter.given,
-                    confirmed: letter.confirmed,
+                    from: batch.from.to_string(),
+                    stream_epoch: batch.stream_epoch,
+                    last_sent: batch.last_sent,
+                    confirmed: batch.confirmed,
                     messages: messages
                         .map(|message| Bytes::from(encoding::encode(message)))
                         .collect(),
-                    waits: letter.waits.iter().map(from_wait).collect(),
+                    waits: batch.waits.iter().map(from_wait).collect(),
                 };
                 let reply = client.clone().receive(request).await;
                 let reply = reply.map_err(|status| from_status(shard, &status))?;
                 let reply = reply.into_inner();
                 let unknown = reply.unknown.into_iter().map(to_wait);
                 Ok(Receipt {
-                    line: reply.line,
+                    line: reply.stream_epoch,
                     up_to: reply.up_to,
                     tag: reply.tag,
                     stopped: reply.stopped,

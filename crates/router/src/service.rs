@@ -18,8 +18,8 @@ use crate::reach::{Reach, from_wait, to_wait};
 use crate::status::to_status;
 use crate::{RouteError, Router};
 
-/// Bytes of a letter: its results, and room for the rest.
-const LETTER_BYTES_MAX: usize = 64 << 20;
+/// Bytes of a batch: its results, and room for the rest.
+const BATCH_BYTES_MAX: usize = 64 << 20;
 /// Bytes of a part: what a submission may have, and room for what is not counted there.
 const PART_BYTES_MAX: usize = GRAPH_BYTES_MAX + (256 << 20);
 
@@ -28,8 +28,8 @@ impl Router {
     /// and has put its [`Identity`] into the request's extensions.
     pub fn service(&self) -> PeersServer<impl Peers + Clone + use<>> {
         PeersServer::new(self.clone())
-            .max_decoding_message_size(LETTER_BYTES_MAX)
-            .max_encoding_message_size(LETTER_BYTES_MAX)
+            .max_decoding_message_size(BATCH_BYTES_MAX)
+            .max_encoding_message_size(BATCH_BYTES_MAX)
     }
 
     /// The shard that a peer asks: only those of this process, so that nothing goes round in circles.
@@ -214,7 +214,10 @@ impl Peers for Router {
         }))
     }
 
-    async fn receive(&self, request: Request<v1::Letter>) -> Result<Response<v1::Receipt>, Status> {
+    async fn receive(
+        &self,
+        request: Request<v1::MessageBatch>,
+    ) -> Result<Response<v1::Receipt>, Status> {
         let peer = request.extensions().get::<Identity>().cloned();
         let request = request.into_inner();
         let reach = self.asked(&request.to)?;
@@ -225,20 +228,20 @@ impl Peers for Router {
         let messages = messages.map(|bytes| encoding::decode::<OutboxRecord>(bytes));
         let waits = request.waits.into_iter().map(to_wait);
         let waits = waits.collect::<Option<_>>();
-        let letter = Receive {
+        let batch = Receive {
             from,
-            line: request.line,
-            given: request.given,
+            stream_epoch: request.stream_epoch,
+            last_sent: request.last_sent,
             confirmed: request.confirmed,
             messages: messages.collect::<Result<_, _>>().map_err(wrong)?,
             waits: waits.ok_or_else(|| wrong("a wait names what cannot be a job"))?,
         };
-        let receipt = reach.receive(letter).await.map_err(refused)?;
+        let receipt = reach.receive(batch).await.map_err(refused)?;
         Ok(Response::new(v1::Receipt {
             up_to: receipt.up_to,
             tag: receipt.tag,
             stopped: receipt.stopped,
-            line: receipt.line,
+            stream_epoch: receipt.line,
             unknown: receipt.unknown.iter().map(from_wait).collect(),
         }))
     }

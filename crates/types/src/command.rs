@@ -559,10 +559,10 @@ pub struct Decide {
 pub struct Receive {
     /// The shard that sends the messages.
     pub from: ShardId,
-    /// The line that the numbers belong to.
-    pub line: u64,
-    /// The last number that it has given: what it knows of its own past.
-    pub given: u64,
+    /// The epoch of the sender's stream that the numbers belong to (see [`crate::PeerRecord::stream_epoch`]).
+    pub stream_epoch: u64,
+    /// The number of the last message that the sender has written: what it knows of its own past.
+    pub last_sent: u64,
     /// All up to this one it knows as confirmed by us.
     pub confirmed: u64,
     /// Consecutive; results are in them.
@@ -576,14 +576,14 @@ pub struct Receive {
 pub struct Confirm {
     /// The shard that has received our messages.
     pub peer: ShardId,
-    /// Of which line of ours it speaks: the newest that it has seen.
-    pub line: u64,
+    /// The newest epoch of our stream that it has seen; `up_to` belongs to it.
+    pub stream_epoch: u64,
     /// All up to this number.
     pub up_to: u64,
     /// The mark of the last of them, as it has it (see [`OutboxRecord::tag`]); 0 if it does not say.
     pub tag: u64,
     /// What it said of the waits that came with them.
-    pub looked: Option<CheckedWaits>,
+    pub checked_waits: Option<CheckedWaits>,
 }
 
 /// Takes traffic with a peer up again after one of the two went back in time (`rel X6`).

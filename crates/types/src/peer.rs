@@ -60,7 +60,7 @@ pub struct PartRecord {
     /// Part of the ids that are made of those numbers.
     pub id_tag: IdTag,
     /// Ids that the client gave, taken from now on.
-    pub given: Vec<(JobKey, JobId)>,
+    pub client_ids: Vec<(JobKey, JobId)>,
     /// Jobs of this shard, outside the submission, that the part waits for.
     pub outside: Vec<(JobKey, JobId)>,
     /// When it was prepared.
@@ -296,38 +296,39 @@ pub struct CheckedWaits {
 pub struct PeerRecord {
     /// The shard that this is about.
     pub shard: ShardId,
-    /// Which line of messages we are writing: 1, and later ones after a reconciliation. Each counts from 1.
-    pub line: u64,
-    /// Number of the last message written for it.
-    pub given: u64,
+    /// Epoch of our stream of messages to it: 1, and a larger number after each reconciliation. Messages of an epoch
+    /// are numbered from 1.
+    pub stream_epoch: u64,
+    /// Number of the last message that we have written for it; 0 before the first.
+    pub last_sent: u64,
     /// All up to this one are durable there.
     pub confirmed: u64,
     /// All of its messages up to this one were applied here.
     pub received: u64,
     /// The tag that the last of those bore.
     pub received_tag: u64,
-    /// Of which line of its messages; 0 before the first.
-    pub received_line: u64,
-    /// Reconciled: the next thing it says tells where its line goes on.
+    /// Epoch of its stream to us that `received` belongs to; 0 before its first message.
+    pub received_epoch: u64,
+    /// Reconciled: the next thing it says tells where its stream goes on.
     pub adopts: bool,
     /// Why nothing is exchanged any more: it, or this shard, went back in time (`rel X6`).
     pub stopped: Option<String>,
 }
 
 impl PeerRecord {
-    /// The line that a shard writes before the first reconciliation.
-    pub const LINE_FIRST: u64 = 1;
+    /// The epoch of a stream before its first reconciliation.
+    pub const STREAM_EPOCH_FIRST: u64 = 1;
 
     /// A peer of which nothing is known yet.
     pub fn new(shard: ShardId) -> Self {
         Self {
             shard,
-            line: Self::LINE_FIRST,
-            given: 0,
+            stream_epoch: Self::STREAM_EPOCH_FIRST,
+            last_sent: 0,
             confirmed: 0,
             received: 0,
             received_tag: 0,
-            received_line: 0,
+            received_epoch: 0,
             adopts: false,
             stopped: None,
         }

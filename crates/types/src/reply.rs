@@ -128,9 +128,9 @@ pub enum Reply {
     },
     /// What was taken in of another shard's messages.
     Received {
-        /// The newest line of its messages that was seen; a letter of an older one is not looked at.
-        line: u64,
-        /// All of that line up to this one are applied.
+        /// The newest epoch of its stream that was seen; a batch of an older one is not applied.
+        stream_epoch: u64,
+        /// All messages of that epoch up to this one are applied.
         up_to: u64,
         /// The mark of that last one (see [`OutboxRecord::tag`]); 0 if it is not known.
         tag: u64,

@@ -148,7 +148,7 @@ fn peer((view, state): (PeerView, PeerState)) -> v1::PeerView {
         last_error: state.last_error.unwrap_or_default(),
         stopped: record.stopped.unwrap_or_default(),
         stopped_there: state.stopped_there.unwrap_or_default(),
-        written: record.given,
+        written: record.last_sent,
         confirmed: record.confirmed,
         received: record.received,
     }

@@ -105,7 +105,7 @@ fn peer((view, state): (PeerView, PeerState)) -> PeerDoc {
         last_error: state.last_error,
         stopped: record.stopped,
         stopped_there: state.stopped_there,
-        written: record.given,
+        written: record.last_sent,
         confirmed: record.confirmed,
         received: record.received,
     }

@@ -34,13 +34,13 @@ pub(super) fn retries(message: &Message) -> bool {
 }
 
 impl Engine {
-    /// What the host must read for the retries that a letter asks for; `None`: it asks for none.
-    pub(crate) fn prefetch_of_retries(&self, letter: &Receive) -> Option<Followed> {
-        let known = self.peers.known.get(&letter.from);
+    /// What the host must read for the retries that a batch asks for; `None`: it asks for none.
+    pub(crate) fn prefetch_of_retries(&self, batch: &Receive) -> Option<Followed> {
+        let known = self.peers.known.get(&batch.from);
         let received = known
-            .filter(|peer| peer.record.received_line == letter.line)
+            .filter(|peer| peer.record.received_epoch == batch.stream_epoch)
             .map_or(0, |peer| peer.record.received);
-        let messages = letter.messages.iter();
+        let messages = batch.messages.iter();
         let messages = messages.filter(|record| record.number > received);
         let mut asked: Option<Followed> = None;
         for message in messages.map(|record| &record.message) {

@@ -22,10 +22,10 @@ impl Engine {
         }
         let tag = self.peers.tag;
         let peer = self.peer(to);
-        peer.record.given += 1;
+        peer.record.last_sent += 1;
         let record = OutboxRecord {
             to: to.clone(),
-            number: peer.record.given,
+            number: peer.record.last_sent,
             tag,
             at: now.wall,
             message,
@@ -50,15 +50,15 @@ impl Engine {
         }
     }
 
-    /// A peer has answered a letter.
+    /// A peer has answered a batch.
     pub(crate) fn confirm(&mut self, now: Now, cmd: &Confirm, out: &mut Effects) -> Reply {
         if cmd.peer == self.shard {
             return Reply::Done;
         }
-        if cmd.up_to > 0 || cmd.line > PeerRecord::LINE_FIRST {
+        if cmd.up_to > 0 || cmd.stream_epoch > PeerRecord::STREAM_EPOCH_FIRST {
             self.remove_confirmed(cmd, out);
         }
-        if let Some(looked) = &cmd.looked {
+        if let Some(looked) = &cmd.checked_waits {
             let is_new = self.was_answered(now, &cmd.peer, looked);
             let line = self.peers.known.get(&cmd.peer).map(|peer| &peer.record);
             let is_heard = line.is_none_or(|record| is_of_this_line(cmd, record));
@@ -78,10 +78,10 @@ impl Engine {
         if !is_of_this_line(cmd, &peer.record) {
             return;
         }
-        let given = peer.record.given;
-        // It has another message under a number of ours. A letter that ends before that number does not show it
+        let given = peer.record.last_sent;
+        // It has another message under a number of ours. A batch that ends before that number does not show it
         // to the receiver, which would take all of it for a repeat (`rel X6`).
-        if cmd.line == peer.record.line && peer.has_another(cmd.up_to, cmd.tag) {
+        if cmd.stream_epoch == peer.record.stream_epoch && peer.has_another(cmd.up_to, cmd.tag) {
             peer.record.stopped = Some(format!(
                 "shard {} has another message under number {} of ours than the one we have given: this shard went \
                  back in time",
@@ -90,16 +90,16 @@ impl Engine {
             self.peers.changed.insert(cmd.peer.clone());
             return;
         }
-        // It has what was never given: only the sender can tell that, since to the receiver a letter that
+        // It has what was never given: only the sender can tell that, since to the receiver a batch that
         // comes very late looks the same (`rel X6`).
-        if cmd.line > peer.record.line || cmd.up_to > given {
+        if cmd.stream_epoch > peer.record.stream_epoch || cmd.up_to > given {
             peer.record.stopped = Some(format!(
-                "shard {} has {} messages of line {} of ours and we have given {given} of line {}: this shard went \
+                "shard {} has {} messages of epoch {} of our stream and we have sent {given} of epoch {}: this shard went \
                  back in time",
-                cmd.peer, cmd.up_to, cmd.line, peer.record.line
+                cmd.peer, cmd.up_to, cmd.stream_epoch, peer.record.stream_epoch
             ));
             // The stream epoch after the reconciliation must be newer than all that the peer has seen.
-            peer.record.line = cmd.line;
+            peer.record.stream_epoch = cmd.stream_epoch;
             self.peers.changed.insert(cmd.peer.clone());
             return;
         }
@@ -169,5 +169,5 @@ impl Engine {
 /// Whether an answer speaks of the messages that wait now, and not of some from before a reconciliation or from a
 /// lost time.
 fn is_of_this_line(cmd: &Confirm, record: &PeerRecord) -> bool {
-    cmd.line >= record.line && record.stopped.is_none()
+    cmd.stream_epoch >= record.stream_epoch && record.stopped.is_none()
 }

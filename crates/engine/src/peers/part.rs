@@ -96,7 +96,7 @@ impl Engine {
         self.peers.reserved.remove(&first);
         part.record.outside = outside;
         let numbered = part.jobs.iter().zip(first.0..);
-        part.record.given = numbered
+        part.record.client_ids = numbered
             .filter_map(|(job, key)| Some((JobKey(key), job.id.clone()?)))
             .collect();
         part.record.prepared_at = now.wall;
@@ -203,7 +203,7 @@ impl Engine {
         };
         state.timers.arm(due, timer);
         if !record.is_committed {
-            for (key, id) in &record.given {
+            for (key, id) in &record.client_ids {
                 state.promised.insert(id.clone(), *key);
             }
         }
@@ -329,7 +329,7 @@ impl Engine {
             .get_mut(name)
             .expect("undecided parts are known");
         record.is_committed = true;
-        record.given = Vec::new();
+        record.client_ids = Vec::new();
         record.outside = Vec::new();
         let cancelled = record.cancelled.take();
         let record = record.clone();
@@ -361,7 +361,7 @@ impl Engine {
             .map(|(key, _)| *key)
             .collect();
         for key in asked {
-            let given = record.given.iter().find(|(given, _)| *given == key);
+            let given = record.client_ids.iter().find(|(given, _)| *given == key);
             let id = given.map_or_else(|| JobId::made(key, record.id_tag), |(_, id)| id.clone());
             self.deny_followers(now, &name.0, key, &id, out);
         }
@@ -387,7 +387,7 @@ impl Engine {
         let record = self.peers.parts[name].clone();
         self.peers.undecided.remove(&record.first);
         let space = self.make_space(&record.namespace);
-        for (_, id) in &record.given {
+        for (_, id) in &record.client_ids {
             self.spaces[space.at()].promised.remove(id);
         }
         if let Some(due) = self.peers.part_due.get(name) {

@@ -28,9 +28,9 @@ impl Engine {
         if cmd.from == self.shard {
             return Err(Rejection::OwnShard { shard: cmd.from });
         }
-        // A letter of an older line comes late, or from a peer that went back in time: that one sees by the
+        // A batch of an older epoch comes late, or from a peer that went back in time: that one sees by the
         // line in our answer that it did.
-        let is_old = cmd.line < self.peer(&cmd.from).record.received_line;
+        let is_old = cmd.stream_epoch < self.peer(&cmd.from).record.received_epoch;
         if !is_old {
             self.find_the_line(now, &cmd, out);
         }
@@ -49,7 +49,7 @@ impl Engine {
         }
         let record = &self.peer(&cmd.from).record;
         Ok(Reply::Received {
-            line: record.received_line,
+            stream_epoch: record.received_epoch,
             up_to: record.received,
             tag: record.received_tag,
             stopped: record.stopped.clone(),
@@ -88,9 +88,9 @@ impl Engine {
         true
     }
 
-    /// Whether a message is about a job that ended while earlier ones of its letter were applied: the host looked up
+    /// Whether a message is about a job that ended while earlier ones of its batch were applied: the host looked up
     /// before what has become of it, and found it live. The message is applied when it comes again. So is one that
-    /// retries jobs, for it may reach any of those, and the second one of a letter that reads members of a graph.
+    /// retries jobs, for it may reach any of those, and the second one of a batch that reads members of a graph.
     fn is_beyond(&self, message: &Message) -> bool {
         if self.peers.has_retried && matches!(message, Message::RetryGraph { .. }) {
             return true;
@@ -114,24 +114,24 @@ impl Engine {
         is_beyond
     }
 
-    /// Sees whether the peer goes on where we left off, starts a new line, or contradicts what we know.
+    /// Sees whether the peer goes on where we left off, starts a new epoch, or contradicts what we know.
     fn find_the_line(&mut self, now: Now, cmd: &Receive, out: &mut Effects) {
         let record = &mut self.peer(&cmd.from).record;
-        if record.received_line == 0 && cmd.line == PeerRecord::LINE_FIRST {
+        if record.received_epoch == 0 && cmd.stream_epoch == PeerRecord::STREAM_EPOCH_FIRST {
             // Its very first line tells of no reconciliation.
-            record.received_line = cmd.line;
+            record.received_epoch = cmd.stream_epoch;
             self.peers.changed.insert(cmd.from.clone());
         }
         let record = &mut self.peer(&cmd.from).record;
-        if cmd.line > record.received_line {
-            record.received_line = cmd.line;
+        if cmd.stream_epoch > record.received_epoch {
+            record.received_epoch = cmd.stream_epoch;
             record.received = 0;
             record.received_tag = 0;
             record.adopts = false;
             record.stopped = None;
             self.peers.changed.insert(cmd.from.clone());
             self.ask_again(now, &cmd.from, out);
-        } else if record.adopts && cmd.line == record.received_line {
+        } else if record.adopts && cmd.stream_epoch == record.received_epoch {
             record.adopts = false;
             record.received = cmd.confirmed;
             record.received_tag = 0;
@@ -146,9 +146,9 @@ impl Engine {
         }
     }
 
-    /// Takes traffic up again, by hand: what waits here is written again as a new line, the peer's own line is
+    /// Takes traffic up again, by hand: what waits here is written again in a new epoch, the peer's own stream is
     /// taken from where it stands, and all that this shard waits for is asked for again. The peer does the
-    /// same when it sees the new line.
+    /// same when it sees the new epoch.
     pub(crate) fn reconcile(&mut self, now: Now, cmd: &Reconcile, out: &mut Effects) -> Answer {
         let not_stopped = || Rejection::PeerNotStopped {
             shard: cmd.peer.clone(),
@@ -165,8 +165,8 @@ impl Engine {
         let waiting = std::mem::take(&mut peer.outbox);
         let record = &mut peer.record;
         // Larger than any line that a lost time may have had.
-        record.line = now.wall.0.max(record.line + 1);
-        record.given = 0;
+        record.stream_epoch = now.wall.0.max(record.stream_epoch + 1);
+        record.last_sent = 0;
         record.confirmed = 0;
         record.adopts = true;
         record.stopped = None;
@@ -527,7 +527,7 @@ impl Engine {
 /// Why what the peer says of the past cannot be true if both kept theirs.
 fn contradiction(known: &PeerRecord, cmd: &Receive) -> Option<String> {
     let (from, received) = (&cmd.from, known.received);
-    // A letter that knows of fewer messages than we have may only be late: the sender sees by our answer
+    // A batch that knows of fewer messages than we have may only be late: the sender sees by our answer
     // whether it went back in time.
     if cmd.confirmed > received {
         let confirmed = cmd.confirmed;

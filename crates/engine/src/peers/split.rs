@@ -324,7 +324,7 @@ impl Remainder {
                 first,
                 count,
                 id_tag,
-                given: Vec::new(),
+                client_ids: Vec::new(),
                 outside: Vec::new(),
                 prepared_at: Timestamp(0),
                 is_committed: false,

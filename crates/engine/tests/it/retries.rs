@@ -143,9 +143,9 @@ fn a_repeat_of_a_retry_changes_nothing() {
     retried(&mut cluster, "1", command.clone());
     assert_eq!(retried(&mut cluster, "1", command.clone()).0, 0);
     let (one, two) = (shard("1"), shard("2"));
-    let letter = cluster.letter(&one, &two, 99);
-    cluster.deliver(&two, letter.clone());
-    cluster.deliver(&two, letter);
+    let batch = cluster.batch(&one, &two, 99);
+    cluster.deliver(&two, batch.clone());
+    cluster.deliver(&two, batch);
     run_all(&mut cluster);
     assert_eq!(states(&cluster, &ids), [JobState::Succeeded; 5]);
 }
@@ -230,11 +230,11 @@ fn rel_x7_a_shard_retries_only_what_failed_because_of_its_jobs() {
     let (mut cluster, ids) = fallen_chain();
     let key = cluster.shards[&shard("2")].rows.finished.values();
     let key = key.map(|job| job.key).min().unwrap();
-    let mut letter = cluster.letter(&shard("3"), &shard("2"), 99);
-    letter.given += 1;
-    letter.messages.push(OutboxRecord {
+    let mut batch = cluster.batch(&shard("3"), &shard("2"), 99);
+    batch.last_sent += 1;
+    batch.messages.push(OutboxRecord {
         to: shard("2"),
-        number: letter.given,
+        number: batch.last_sent,
         tag: 1,
         at: Timestamp(1),
         message: Message::RetryDependent {
@@ -245,8 +245,8 @@ fn rel_x7_a_shard_retries_only_what_failed_because_of_its_jobs() {
             within: None,
         },
     });
-    let given = letter.given;
-    assert_eq!(cluster.deliver(&shard("2"), letter).0, given);
+    let given = batch.last_sent;
+    assert_eq!(cluster.deliver(&shard("2"), batch).0, given);
     assert_eq!(cluster.state(&ids[1]), Some(JobState::Failed));
 }
 

@@ -166,8 +166,8 @@ impl Scope {
             Step::Deliver { from, count, heard } => {
                 let (from, to) = (home(from), home(1 - from));
                 let mut cluster = Self::load_all(state, [&from, &to]);
-                let letter = cluster.letter(&from, &to, count);
-                let (up_to, stopped) = cluster.deliver(&to, letter);
+                let batch = cluster.batch(&from, &to, count);
+                let (up_to, stopped) = cluster.deliver(&to, batch);
                 assert_eq!(stopped, None, "nobody went back in time");
                 if heard {
                     cluster.confirm(&from, &to, up_to);

@@ -228,8 +228,8 @@ fn rel_g9_a_graph_is_cancelled_on_every_shard_also_where_it_is_not_decided_yet()
     }));
     // Shard 3 hears of the end before it hears of the decision.
     cluster.named("2").ok(off);
-    let letter = cluster.letter(&shard("2"), &shard("3"), 9);
-    cluster.deliver(&shard("3"), letter);
+    let batch = cluster.batch(&shard("2"), &shard("3"), 9);
+    cluster.deliver(&shard("3"), batch);
     cluster.restart_all();
     cluster.pump();
     for id in &parts.ids {
@@ -265,8 +265,8 @@ fn rel_g9_a_graph_is_cancelled_also_where_its_part_comes_after_the_word_of_it() 
                 cluster.pump();
             } else {
                 // Only shard 3 hears of it, too early.
-                let letter = cluster.letter(&shard(canceller), &shard("3"), 9);
-                let (up_to, _) = cluster.deliver(&shard("3"), letter);
+                let batch = cluster.batch(&shard(canceller), &shard("3"), 9);
+                let (up_to, _) = cluster.deliver(&shard("3"), batch);
                 cluster.confirm(&shard(canceller), &shard("3"), up_to);
             }
             cluster
@@ -326,12 +326,12 @@ fn rel_x2_a_message_that_comes_twice_or_too_early_changes_nothing() {
     let mut cluster = Cluster::new(&["1", "2"]);
     let ids = two_saves_and_a_mail(&mut cluster);
     let (one, two) = (shard("1"), shard("2"));
-    let early = cluster.letter(&one, &two, 9);
+    let early = cluster.batch(&one, &two, 9);
     cluster.deliver(&two, early.clone());
     finish_one(cluster.named("2"), "2");
-    let ended = cluster.letter(&two, &one, 9);
+    let ended = cluster.batch(&two, &one, 9);
     let mut gap = ended.clone();
-    gap.given += 1;
+    gap.last_sent += 1;
     for message in &mut gap.messages {
         message.number += 1;
     }
@@ -350,14 +350,14 @@ fn rel_x2_a_letter_that_comes_very_late_is_no_sign_of_lost_time() {
     let mut cluster = Cluster::new(&["1", "2"]);
     let (one, two) = (shard("1"), shard("2"));
     two_saves_and_a_mail(&mut cluster);
-    let late = cluster.letter(&one, &two, 9);
+    let late = cluster.batch(&one, &two, 9);
     cluster.pump();
     two_saves_and_a_mail(&mut cluster);
     cluster.pump();
     assert_eq!(cluster.deliver(&two, late), (2, None));
     two_saves_and_a_mail(&mut cluster);
-    let letter = cluster.letter(&one, &two, 9);
-    assert_eq!(cluster.deliver(&two, letter), (3, None));
+    let batch = cluster.batch(&one, &two, 9);
+    assert_eq!(cluster.deliver(&two, batch), (3, None));
 }
 
 #[test]
@@ -369,8 +369,8 @@ fn rel_x6_a_shard_whose_peer_has_more_than_it_gave_went_back_in_time() {
     two_saves_and_a_mail(&mut cluster);
     cluster.pump();
     cluster.named("1").restore(backup, meta);
-    let letter = cluster.letter(&one, &two, 9);
-    let (up_to, _) = cluster.deliver(&two, letter);
+    let batch = cluster.batch(&one, &two, 9);
+    let (up_to, _) = cluster.deliver(&two, batch);
     cluster.named("1").enqueue_one(job());
     cluster.confirm(&one, &two, up_to);
     cluster.named("1").restart();
@@ -398,19 +398,19 @@ fn rel_x6_a_number_given_twice_is_seen_though_the_letter_ends_before_it() {
     cluster.named("1").enqueue_one(waits());
     cluster.named("1").enqueue_one(waits());
     cluster.pump();
-    // Shard 1 forgets two messages, and gives both numbers to others; a short letter brings the first of them.
+    // Shard 1 forgets two messages, and gives both numbers to others; a short batch brings the first of them.
     cluster.named("1").restore(backup, meta);
     cluster.named("1").enqueue_one(waits());
     cluster.named("1").enqueue_one(waits());
-    let letter = cluster.letter(&one, &two, 1);
-    assert_eq!(letter.messages.len(), 1);
-    let (up_to, stopped) = cluster.deliver(&two, letter);
+    let batch = cluster.batch(&one, &two, 1);
+    assert_eq!(batch.messages.len(), 1);
+    let (up_to, stopped) = cluster.deliver(&two, batch);
     assert_eq!(stopped, None, "shard 2 cannot tell it from a repeat");
     cluster.confirm(&one, &two, up_to);
 
     let stopped = cluster.peer(&one, &two).stopped;
     assert!(stopped.unwrap().contains("went back in time"));
-    let waiting = cluster.letter(&one, &two, 9).messages.len();
+    let waiting = cluster.batch(&one, &two, 9).messages.len();
     assert_eq!(waiting, 2, "what shard 2 has not is not forgotten");
 }
 
@@ -440,15 +440,15 @@ fn rel_x7_a_shard_speaks_for_its_own_jobs_only() {
             result: Carried::Bytes(Bytes::from_static(b"\"forged\"")),
         },
     };
-    let letter = Receive {
+    let batch = Receive {
         from: shard("3"),
-        line: 1,
-        given: 1,
+        stream_epoch: 1,
+        last_sent: 1,
         confirmed: 0,
         messages: vec![forged],
         waits: Vec::new(),
     };
-    cluster.deliver(&shard("1"), letter);
+    cluster.deliver(&shard("1"), batch);
     let inputs = inputs(&cluster.shards[&shard("1")], &ids[2].id);
     assert!(matches!(inputs[1], InputState::Remote { .. }));
 }
@@ -534,12 +534,12 @@ fn rel_x6_a_peer_that_went_back_in_time_is_recognised_and_heard_again_after_reco
         .inputs
         .push(remote("1", &ids[0].id, FailurePolicy::Fail));
     let waits = cluster.named("2").enqueue_one(waits);
-    let letter = cluster.letter(&two, &one, 9);
-    let (_, stopped) = cluster.deliver(&one, letter);
+    let batch = cluster.batch(&two, &one, 9);
+    let (_, stopped) = cluster.deliver(&one, batch);
     assert!(stopped.unwrap().contains("went back in time"));
     cluster.restart_all();
-    let letter = cluster.letter(&two, &one, 9);
-    let (_, stopped) = cluster.deliver(&one, letter);
+    let batch = cluster.batch(&two, &one, 9);
+    let (_, stopped) = cluster.deliver(&one, batch);
     assert!(stopped.is_some(), "it stays so until a person acts");
 
     let reconcile = Reconcile { peer: two.clone() };
@@ -572,7 +572,7 @@ fn rel_x2_what_comes_late_from_before_a_reconciliation_changes_nothing() {
     };
     // Shard 1 gives a message, forgets it, and gives its number to another.
     cluster.named("1").enqueue_one(waits(&ids[1].id));
-    let late = cluster.letter(&one, &two, 9);
+    let late = cluster.batch(&one, &two, 9);
     let (up_to, _) = cluster.deliver(&two, late.clone());
     cluster.named("1").restore(backup, meta);
     let answer = |line| {
@@ -580,36 +580,32 @@ fn rel_x2_what_comes_late_from_before_a_reconciliation_changes_nothing() {
         let looked = None;
         Command::Confirm(Confirm {
             peer,
-            line,
+            stream_epoch: line,
             up_to,
             tag: 0,
-            looked,
+            checked_waits: looked,
         })
     };
     let other = cluster.named("1").enqueue_one(waits(&ids[1].id));
-    let letter = cluster.letter(&one, &two, 9);
-    let (_, stopped) = cluster.deliver(&two, letter);
+    let batch = cluster.batch(&one, &two, 9);
+    let (_, stopped) = cluster.deliver(&two, batch);
     assert!(stopped.is_some());
     cluster
         .named("2")
         .ok(Command::Reconcile(Reconcile { peer: one.clone() }));
-    let news = cluster.letter(&two, &one, 9);
+    let news = cluster.batch(&two, &one, 9);
     cluster.deliver(&one, news);
     // And shard 1 is reconciled too, since its own past is the lost one.
-    let line = cluster.peer(&one, &two).line;
+    let line = cluster.peer(&one, &two).stream_epoch;
     cluster.named("1").ok(answer(line + 1));
     cluster
         .named("1")
         .ok(Command::Reconcile(Reconcile { peer: two.clone() }));
-    let waiting = cluster.letter(&one, &two, 9);
-    assert!(waiting.line > line + 1 && !waiting.messages.is_empty());
+    let waiting = cluster.batch(&one, &two, 9);
+    assert!(waiting.stream_epoch > line + 1 && !waiting.messages.is_empty());
 
     cluster.named("1").ok(answer(line));
-    assert_eq!(
-        cluster.letter(&one, &two, 9),
-        waiting,
-        "it is not confirmed"
-    );
+    assert_eq!(cluster.batch(&one, &two, 9), waiting, "it is not confirmed");
     cluster.deliver(&two, waiting);
     let before = cluster.peer(&two, &one);
     let (_, stopped) = cluster.deliver(&two, late);
@@ -761,7 +757,7 @@ fn rel_g4_a_job_that_ends_earlier_in_a_letter_that_asks_about_it_exists() {
     let waits = cluster.named("2").enqueue_one(waits);
     let (one, two) = (shard("1"), shard("2"));
     assert_eq!(
-        cluster.letter(&two, &one, 9).messages.len(),
+        cluster.batch(&two, &one, 9).messages.len(),
         2,
         "both come at once"
     );
@@ -775,7 +771,7 @@ fn rel_g4_a_job_that_ends_earlier_in_a_letter_that_asks_about_it_exists() {
 }
 
 #[test]
-fn rel_g8_a_part_starts_though_what_it_waits_for_ended_earlier_in_the_same_letter() {
+fn rel_g8_a_part_starts_though_what_it_waits_for_ended_earlier_in_the_same_batch() {
     let mut cluster = Cluster::new(&["1", "2"]);
     let (graph, ids) = a_pair(&mut cluster);
     cluster.named("2").ok(cancel_graph(graph));
@@ -787,7 +783,7 @@ fn rel_g8_a_part_starts_though_what_it_waits_for_ended_earlier_in_the_same_lette
     let later = cluster.submit(vec![("2", job()), ("1", waits)]);
     let (one, two) = (shard("1"), shard("2"));
     assert_eq!(
-        cluster.letter(&two, &one, 9).messages.len(),
+        cluster.batch(&two, &one, 9).messages.len(),
         2,
         "both come at once"
     );

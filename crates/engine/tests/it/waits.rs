@@ -143,12 +143,12 @@ fn asking_what_both_know_changes_nothing_and_is_not_stored() {
         .map(|world| world.rows.clone())
         .collect();
     let (one, two) = (shard("1"), shard("2"));
-    let letter = cluster.letter(&one, &two, 9);
-    assert_eq!((letter.waits.len(), letter.messages.len()), (1, 0));
+    let batch = cluster.batch(&one, &two, 9);
+    assert_eq!((batch.waits.len(), batch.messages.len()), (1, 0));
     for _ in 0..2 {
         let reply = cluster
             .at(&two)
-            .ok(Command::Receive(Box::new(letter.clone())));
+            .ok(Command::Receive(Box::new(batch.clone())));
         assert!(matches!(reply, Reply::Received { unknown, .. } if unknown.is_empty()));
     }
     cluster.ask();
@@ -236,10 +236,10 @@ fn nobody_is_asked_while_nothing_waits_or_traffic_is_stopped() {
     // A peer that has more than it was given: one of the two went back in time.
     let confirm = Confirm {
         peer: shard("2"),
-        line: 1,
+        stream_epoch: 1,
         up_to: 99,
         tag: 0,
-        looked: None,
+        checked_waits: None,
     };
     cluster.named("1").ok(Command::Confirm(confirm));
     assert!(!is_to_ask(&mut cluster));

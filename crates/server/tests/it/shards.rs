@@ -587,11 +587,11 @@ async fn rel_x7_servers_know_each_other_by_their_certificates_and_speak_for_thei
         .await;
     let denied = denied.expect_err("a worker");
     assert_eq!(denied.code(), Code::PermissionDenied, "{denied:?}");
-    let letter = |from: &str| v1::Letter {
+    let letter = |from: &str| v1::MessageBatch {
         to: "1".to_owned(),
         from: from.to_owned(),
-        line: 1,
-        ..v1::Letter::default()
+        stream_epoch: 1,
+        ..v1::MessageBatch::default()
     };
     peers
         .receive(letter("2"))
@@ -671,11 +671,11 @@ async fn rel_x7_one_certificate_names_all_shards_of_a_process_and_no_others() {
             leases.complete(report).await.expect("completed");
         }
     }
-    let letter = |from: &str| v1::Letter {
+    let letter = |from: &str| v1::MessageBatch {
         to: "1".to_owned(),
         from: from.to_owned(),
-        line: 1,
-        ..v1::Letter::default()
+        stream_epoch: 1,
+        ..v1::MessageBatch::default()
     };
     let mut peers = PeersClient::new(secure(first, &both));
     let denied = peers.receive(letter("4")).await.expect_err("not its own");

@@ -104,22 +104,22 @@ impl World {
     fn reconcile(&mut self, here: usize, there: usize) -> StepOutcome {
         self.reach("reconciled");
         let peer = self.shards[there].clone();
-        if let Some(letter) = self.nodes[here].letter(self.time, &peer, 100) {
-            let event = Event::Letter {
+        if let Some(batch) = self.nodes[here].batch(self.time, &peer, 100) {
+            let event = Event::Batch {
                 to: there,
-                letter: Box::new(letter),
+                batch: Box::new(batch),
                 starts: self.nodes[here].starts,
             };
             self.at(15 * SECOND, event);
         }
         let record = self.nodes[here].store.peers.get(&peer);
-        if let Some((line, up_to)) = record.map(|record| (record.line, record.given)) {
+        if let Some((line, up_to)) = record.map(|record| (record.stream_epoch, record.last_sent)) {
             let confirm = Confirm {
                 peer: peer.clone(),
-                line,
+                stream_epoch: line,
                 up_to,
                 tag: 0,
-                looked: None,
+                checked_waits: None,
             };
             let event = Event::Confirm {
                 from: here,

@@ -22,13 +22,13 @@ pub(crate) const GOALS: &[&str] = &[
     "acknowledged-member-still-prepared",
     "stray-prepare",
     "stray-decision",
-    // Letters.
-    "letter-lost",
-    "letter-doubled",
-    "letter-out-of-order",
-    "letter-with-effect-not-confirmed",
-    "letter-cut-by-a-partition-with-effect",
-    "letter-stopped-by-a-partition",
+    // Batches.
+    "batch-lost",
+    "batch-doubled",
+    "batch-out-of-order",
+    "batch-with-effect-not-confirmed",
+    "batch-cut-by-a-partition-with-effect",
+    "batch-stopped-by-a-partition",
     "duplicate-after-the-receiver-restarted",
     "evidence-before-the-decision",
     "asked-about-waits",
@@ -61,6 +61,6 @@ pub(crate) const GOALS: &[&str] = &[
     "store-restored",
     "peer-in-the-past-recognised",
     "reconciled",
-    "letter-from-before-a-reconciliation",
+    "batch-from-before-a-reconciliation",
     "answer-from-before-a-reconciliation",
 ];

@@ -1,4 +1,4 @@
-//! Letters between shards: lost, doubled, late, out of order, cut off in one direction or both.
+//! Batches between shards: lost, doubled, late, out of order, cut off in one direction or both.
 
 use ganger_types::command::{Confirm, Receive};
 use ganger_types::{Change, CheckedWaits, Command, JobRef, Message, Reply};
@@ -62,60 +62,60 @@ impl World {
         if record.is_some_and(|record| record.stopped.is_some()) {
             return Ok(());
         }
-        let Some(letter) = self.nodes[from].letter(self.time, &shard, limit) else {
+        let Some(batch) = self.nodes[from].batch(self.time, &shard, limit) else {
             return Ok(());
         };
-        let last = letter.messages.last().map(|record| record.number);
+        let last = batch.messages.last().map(|record| record.number);
         if let (true, Some(up_to)) = (self.nodes[from].planted.is(301), last) {
-            let (peer, line) = (shard, letter.line);
+            let (peer, line) = (shard, batch.stream_epoch);
             let looked = None;
             let confirm = Confirm {
                 peer,
-                line,
+                stream_epoch: line,
                 up_to,
                 tag: 0,
-                looked,
+                checked_waits: looked,
             };
             self.turn(from, Some(Command::Confirm(confirm)))?;
         }
         if self.cut.contains(&(from, to)) {
-            self.reach("letter-stopped-by-a-partition");
+            self.reach("batch-stopped-by-a-partition");
             return Ok(());
         }
         if self.strikes(Fault::RequestsLost) {
-            self.reach("letter-lost");
+            self.reach("batch-lost");
             return Ok(());
         }
         if self.strikes(Fault::Repeats) {
-            self.reach("letter-doubled");
-            self.post(from, to, letter.clone());
+            self.reach("batch-doubled");
+            self.post(from, to, batch.clone());
         }
-        self.post(from, to, letter);
+        self.post(from, to, batch);
         Ok(())
     }
 
-    fn post(&mut self, from: usize, to: usize, letter: Receive) {
+    fn post(&mut self, from: usize, to: usize, batch: Receive) {
         let after = self.latency();
         let starts = self.nodes[from].starts;
-        let letter = Box::new(letter);
-        self.at(after, Event::Letter { to, letter, starts });
+        let batch = Box::new(batch);
+        self.at(after, Event::Batch { to, batch, starts });
     }
 
-    pub(crate) fn arrive(&mut self, to: usize, mut letter: Receive, starts: u64) -> StepOutcome {
+    pub(crate) fn arrive(&mut self, to: usize, mut batch: Receive, starts: u64) -> StepOutcome {
         if !self.nodes[to].is_up() {
             return Ok(());
         }
-        let from = self.place(&letter.from);
-        self.look_at_letter(from, to, &letter);
-        let most = letter
+        let from = self.place(&batch.from);
+        self.look_at_batch(from, to, &batch);
+        let most = batch
             .messages
             .last()
             .map_or(u64::MAX, |record| record.number);
-        self.nodes[to].bend(&mut letter);
-        let last_wait = letter.waits.last().map(|wait| (wait.dependent, wait.slot));
-        let answer = self.turn(to, Some(Command::Receive(Box::new(letter))))?;
+        self.nodes[to].bend(&mut batch);
+        let last_wait = batch.waits.last().map(|wait| (wait.dependent, wait.slot));
+        let answer = self.turn(to, Some(Command::Receive(Box::new(batch))))?;
         let Some(Ok(Reply::Received {
-            line,
+            stream_epoch: line,
             up_to,
             tag,
             stopped,
@@ -144,11 +144,11 @@ impl World {
         let had = self.nodes[to].starts;
         self.had.insert((from, to), (had, up_to));
         if self.cut.contains(&(to, from)) {
-            self.reach("letter-cut-by-a-partition-with-effect");
+            self.reach("batch-cut-by-a-partition-with-effect");
             return Ok(());
         }
         if self.strikes(Fault::AnswersLost) {
-            self.reach("letter-with-effect-not-confirmed");
+            self.reach("batch-with-effect-not-confirmed");
             return Ok(());
         }
         let after = self.latency();
@@ -159,10 +159,10 @@ impl World {
         }
         let confirm = Box::new(Confirm {
             peer,
-            line,
+            stream_epoch: line,
             up_to,
             tag,
-            looked,
+            checked_waits: looked,
         });
         self.at(
             after,
@@ -175,21 +175,18 @@ impl World {
         Ok(())
     }
 
-    /// What a letter is an example of.
-    fn look_at_letter(&mut self, from: usize, to: usize, letter: &Receive) {
+    /// What a batch is an example of.
+    fn look_at_batch(&mut self, from: usize, to: usize, batch: &Receive) {
         let store = &self.nodes[to].store;
-        let received = store
-            .peers
-            .get(&letter.from)
-            .map_or(0, |peer| peer.received);
+        let received = store.peers.get(&batch.from).map_or(0, |peer| peer.received);
         let starts = self.nodes[to].starts;
-        let is_repeat = letter
+        let is_repeat = batch
             .messages
             .iter()
             .any(|record| record.number <= received);
         let before = self.had.get(&(from, to)).copied();
         let restarted = before.is_some_and(|(at, up_to)| at < starts && up_to > 0);
-        let is_gap = letter
+        let is_gap = batch
             .messages
             .first()
             .is_some_and(|record| record.number > received + 1);
@@ -199,24 +196,24 @@ impl World {
                 (first..first + u64::from(part.record.count)).contains(&key)
             })
         };
-        let is_evidence = letter.messages.first().is_some_and(|record| {
+        let is_evidence = batch.messages.first().is_some_and(|record| {
             matches!(&record.message, Message::Ended { dependent, .. } if record.number == received + 1 && undecided(dependent.0))
         });
-        let is_end = letter.messages.iter().any(|record| {
+        let is_end = batch.messages.iter().any(|record| {
             matches!(&record.message, Message::CancelGraph { namespace, graph, .. }
                 if record.number > received && store.part_jobs.contains_key(&(namespace.clone(), graph.clone())))
         });
         let is_old = store
             .peers
-            .get(&letter.from)
-            .is_some_and(|peer| letter.line < peer.received_line);
+            .get(&batch.from)
+            .is_some_and(|peer| batch.stream_epoch < peer.received_epoch);
         for (goal, is_reached) in [
-            ("letter-from-before-a-reconciliation", is_old),
+            ("batch-from-before-a-reconciliation", is_old),
             (
                 "duplicate-after-the-receiver-restarted",
                 is_repeat && restarted,
             ),
-            ("letter-out-of-order", is_gap || letter.given < received),
+            ("batch-out-of-order", is_gap || batch.last_sent < received),
             ("evidence-before-the-decision", is_evidence),
             ("graph-cancelled-where-its-part-is-undecided", is_end),
         ] {
@@ -237,7 +234,7 @@ impl World {
         }
         let store = &self.nodes[from].store;
         let record = store.peers.get(&confirm.peer);
-        if record.is_some_and(|record| confirm.line < record.line) {
+        if record.is_some_and(|record| confirm.stream_epoch < record.stream_epoch) {
             self.reach("answer-from-before-a-reconciliation");
         }
         self.turn(from, Some(Command::Confirm(confirm)))?;

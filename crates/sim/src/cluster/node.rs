@@ -42,7 +42,7 @@ pub(crate) struct Node {
     engine: Option<Engine>,
     rng: Rng,
     late: Vec<Change>,
-    letters: u64,
+    batches: u64,
 }
 
 impl Node {
@@ -56,7 +56,7 @@ impl Node {
             engine: None,
             rng,
             late: Vec::new(),
-            letters: 0,
+            batches: 0,
         }
     }
 
@@ -140,7 +140,7 @@ impl Node {
         };
         let mut effects = Effects::default();
         while engine.advance(now, 100, &mut effects) {}
-        let is_letter = matches!(command, Some(Command::Receive(_)));
+        let is_batch = matches!(command, Some(Command::Receive(_)));
         let is_by_time = command.is_none();
         let answer = command.map(|mut command| {
             self.planted.command(&mut command, &self.id);
@@ -157,7 +157,7 @@ impl Node {
         let meta = engine.meta();
         if fate == Fate::DiesBefore {
             self.drop_engine();
-            if !(self.planted.is(318) && is_letter) {
+            if !(self.planted.is(318) && is_batch) {
                 return Ok(None);
             }
             return Ok(Some(TurnResult {
@@ -166,8 +166,7 @@ impl Node {
             }));
         }
         let mut changes = effects.changes;
-        self.planted
-            .changes(&mut changes, &mut self.late, is_letter);
+        self.planted.changes(&mut changes, &mut self.late, is_batch);
         self.store
             .apply(meta, &changes)
             .map_err(|why| broken("A1", format!("shard {}: {why}", self.id)))?;
@@ -202,7 +201,7 @@ impl Node {
     }
 
     /// What waits for another shard, as it would be sent: results are in it.
-    pub(crate) fn letter(&mut self, time: u64, to: &ShardId, limit: usize) -> Option<Receive> {
+    pub(crate) fn batch(&mut self, time: u64, to: &ShardId, limit: usize) -> Option<Receive> {
         let Reply::Outbox(mut messages) = self.query(time, Query::Outbox(to.clone(), 0, limit))?
         else {
             return None;
@@ -223,8 +222,8 @@ impl Node {
         };
         Some(Receive {
             from: self.id.clone(),
-            line: record.line,
-            given: record.given,
+            stream_epoch: record.stream_epoch,
+            last_sent: record.last_sent,
             confirmed: record.confirmed,
             messages,
             waits,
@@ -249,12 +248,12 @@ impl Node {
         Some(view.map_or_else(|| PeerRecord::new(shard.clone()), |view| view.record))
     }
 
-    /// Bends a letter as the planted bug wants it; gives what it may confirm at most.
-    pub(crate) fn bend(&mut self, letter: &mut Receive) {
-        self.letters += 1;
-        let received = self.store.peers.get(&letter.from);
+    /// Bends a batch as the planted bug wants it; gives what it may confirm at most.
+    pub(crate) fn bend(&mut self, batch: &mut Receive) {
+        self.batches += 1;
+        let received = self.store.peers.get(&batch.from);
         let received = received.map_or(0, |record| record.received);
-        self.planted.letter(letter, received, self.letters);
+        self.planted.batch(batch, received, self.batches);
     }
 }
 

@@ -1,5 +1,5 @@
 //! Mistakes that only several shards can make, switched on one at a time, to prove that the oracle finds them.
-//! They bend letters, commits and rows on their way; the engine itself is never touched.
+//! They bend batches, commits and rows on their way; the engine itself is never touched.
 
 use ganger_types::command::Receive;
 use ganger_types::{Bytes, Carried, Change, Command, JobId, JobKey, Message, Namespace, Outcome};
@@ -16,7 +16,7 @@ pub(crate) const BUGS: &[(u32, u8, &str)] = &[
         3,
         "the receiver keeps its position in a commit of its own",
     ),
-    (303, 3, "a letter that comes again is applied again"),
+    (303, 3, "a batch that comes again is applied again"),
     (304, 3, "what was decided is forgotten after a restart"),
     (305, 3, "a part is started without the decision"),
     (306, 3, "the result of another dependency is delivered"),
@@ -28,7 +28,7 @@ pub(crate) const BUGS: &[(u32, u8, &str)] = &[
     (
         308,
         3,
-        "letters are applied though one is missing before them",
+        "batches are applied though one is missing before them",
     ),
     (309, 3, "the end of a graph is not told to the other shards"),
     (
@@ -46,7 +46,7 @@ pub(crate) const BUGS: &[(u32, u8, &str)] = &[
     (
         318,
         3,
-        "a commit is lost in a crash after its letter was confirmed",
+        "a commit is lost in a crash after its batch was confirmed",
     ),
     (319, 3, "that a job was cancelled is lost on its way"),
     (
@@ -72,27 +72,27 @@ impl Planted {
         matches!(self.0, 302 | 304 | 310 | 316)
     }
 
-    /// What a letter says when it arrives; `turn` makes mistakes that happen now and then.
-    pub(crate) fn letter(self, letter: &mut Receive, received: u64, turn: u64) {
+    /// What a batch says when it arrives; `turn` makes mistakes that happen now and then.
+    pub(crate) fn batch(self, batch: &mut Receive, received: u64, turn: u64) {
         match self.0 {
             303 if turn.is_multiple_of(3)
-                && letter.messages.iter().all(|m| m.number <= received) =>
+                && batch.messages.iter().all(|m| m.number <= received) =>
             {
-                for (message, number) in letter.messages.iter_mut().zip(received + 1..) {
+                for (message, number) in batch.messages.iter_mut().zip(received + 1..) {
                     message.number = number;
-                    letter.given = letter.given.max(number);
+                    batch.last_sent = batch.last_sent.max(number);
                 }
             }
-            308 if letter.messages.len() > 1 => {
-                letter.messages.remove(0);
-                letter
+            308 if batch.messages.len() > 1 => {
+                batch.messages.remove(0);
+                batch
                     .messages
                     .iter_mut()
                     .for_each(|message| message.number -= 1);
             }
             _ => {}
         }
-        for record in &mut letter.messages {
+        for record in &mut batch.messages {
             self.message(&mut record.message);
         }
     }
@@ -154,20 +154,15 @@ impl Planted {
     }
 
     /// What the store is told of a turn. `late` is what an earlier turn kept back.
-    pub(crate) fn changes(
-        self,
-        changes: &mut Vec<Change>,
-        late: &mut Vec<Change>,
-        is_letter: bool,
-    ) {
+    pub(crate) fn changes(self, changes: &mut Vec<Change>, late: &mut Vec<Change>, is_batch: bool) {
         match self.0 {
             302 => {
-                if is_letter {
+                if is_batch {
                     late.extend(
                         changes.extract_if(.., |change| matches!(change, Change::PutPeer(_))),
                     );
                 }
-                // It is written now and then, for several letters together.
+                // It is written now and then, for several batches together.
                 if late.len() > 3 {
                     changes.append(late);
                 }

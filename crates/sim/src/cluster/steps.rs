@@ -358,7 +358,7 @@ impl World {
     /// How many messages a shard remembers to have given to another.
     fn given(&self, (here, there): (usize, usize)) -> u64 {
         let record = self.nodes[here].store.peers.get(&self.shards[there]);
-        record.map_or(0, |peer| peer.given)
+        record.map_or(0, |peer| peer.last_sent)
     }
 
     /// How many messages a shard remembers to have of another.

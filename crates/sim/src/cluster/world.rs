@@ -25,13 +25,13 @@ pub(crate) enum Event {
     Step(usize),
     /// A shard sends what waits for another.
     Carry(usize, usize),
-    /// A letter arrives.
-    Letter {
+    /// A batch arrives.
+    Batch {
         to: usize,
-        letter: Box<Receive>,
+        batch: Box<Receive>,
         starts: u64,
     },
-    /// The answer to a letter arrives.
+    /// The answer to a batch arrives.
     Confirm {
         from: usize,
         confirm: Box<Confirm>,
@@ -217,7 +217,7 @@ impl World {
         match event {
             Event::Step(place) => self.step(place),
             Event::Carry(from, to) => self.carry(from, to),
-            Event::Letter { to, letter, starts } => self.arrive(to, *letter, starts),
+            Event::Batch { to, batch, starts } => self.arrive(to, *batch, starts),
             Event::Confirm {
                 from,
                 confirm,

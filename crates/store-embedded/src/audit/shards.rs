@@ -32,7 +32,7 @@ impl Shards {
     pub(super) fn add(&mut self, small: Small, row: &Loaded) -> bool {
         match row {
             Loaded::Peer(peer) => {
-                let counts = (peer.given, peer.confirmed);
+                let counts = (peer.last_sent, peer.confirmed);
                 self.peers.insert(peer.shard.clone(), counts);
             }
             Loaded::Outbox(message) => {

@@ -14,7 +14,7 @@ fn shard() -> ShardId {
 
 fn peer(given: u64, confirmed: u64) -> Change {
     Change::PutPeer(Box::new(PeerRecord {
-        given,
+        last_sent: given,
         confirmed,
         ..PeerRecord::new(shard())
     }))
@@ -43,7 +43,7 @@ fn part(is_committed: bool) -> Part {
             first: JobKey(40),
             count: 1,
             id_tag: IdTag(7),
-            given: Vec::new(),
+            client_ids: Vec::new(),
             outside: Vec::new(),
             prepared_at: MORNING,
             is_committed,

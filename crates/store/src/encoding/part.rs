@@ -21,7 +21,7 @@ record!("part", version 2, PartRecord {
     first,
     count,
     id_tag,
-    given,
+    client_ids,
     outside,
     prepared_at,
     is_committed,

@@ -8,12 +8,12 @@ use super::field::{Bits, choice, fields, record};
 
 record!("peer", version 1, PeerRecord {
     shard,
-    line,
-    given,
+    stream_epoch,
+    last_sent,
     confirmed,
     received,
     received_tag as Bits,
-    received_line,
+    received_epoch,
     adopts,
     stopped,
 });

@@ -23,7 +23,7 @@ fn id(name: &str) -> JobId {
 
 fn peer(name: &str, given: u64) -> PeerRecord {
     PeerRecord {
-        given,
+        last_sent: given,
         confirmed: 1,
         received: 9,
         stopped: Some("it went back in time".to_owned()),
@@ -69,7 +69,7 @@ fn part(graph: &'static str) -> Part {
         first: JobKey(40),
         count: 2,
         id_tag: IdTag(7),
-        given: vec![(JobKey(41), id("mine"))],
+        client_ids: vec![(JobKey(41), id("mine"))],
         outside: Vec::new(),
         prepared_at: MORNING,
         is_committed: false,

@@ -78,7 +78,7 @@ impl Cluster {
     }
 
     /// What waits at one shard for another, as it would be sent: results are in it.
-    pub fn letter(&mut self, from: &ShardId, to: &ShardId, limit: usize) -> Receive {
+    pub fn batch(&mut self, from: &ShardId, to: &ShardId, limit: usize) -> Receive {
         let world = self.at(from);
         let query = Query::Outbox(to.clone(), 0, limit);
         let Reply::Outbox(mut messages) = world.query(query) else {
@@ -95,8 +95,8 @@ impl Cluster {
         let record = self.peer(from, to);
         Receive {
             from: from.clone(),
-            line: record.line,
-            given: record.given,
+            stream_epoch: record.stream_epoch,
+            last_sent: record.last_sent,
             confirmed: record.confirmed,
             messages,
             waits: self.waits_due(from, to),
@@ -114,8 +114,8 @@ impl Cluster {
     /// Sends what is to be asked from each shard to each other one, and takes the answers back.
     pub fn ask(&mut self) {
         for (from, to) in self.pairs() {
-            let letter = self.letter(&from, &to, 0);
-            let Some(last) = letter.waits.last() else {
+            let batch = self.batch(&from, &to, 0);
+            let Some(last) = batch.waits.last() else {
                 continue;
             };
             let up_to = (last.dependent, last.slot);
@@ -123,7 +123,7 @@ impl Cluster {
                 unknown,
                 stopped: None,
                 ..
-            } = self.at(&to).ok(Command::Receive(Box::new(letter)))
+            } = self.at(&to).ok(Command::Receive(Box::new(batch)))
             else {
                 continue;
             };
@@ -150,9 +150,9 @@ impl Cluster {
         view.map_or_else(|| PeerRecord::new(other.clone()), |view| view.record)
     }
 
-    /// Delivers a letter; gives what the receiver has now, and why it takes no more.
-    pub fn deliver(&mut self, to: &ShardId, letter: Receive) -> (u64, Option<String>) {
-        match self.at(to).ok(Command::Receive(Box::new(letter))) {
+    /// Delivers a batch; gives what the receiver has now, and why it takes no more.
+    pub fn deliver(&mut self, to: &ShardId, batch: Receive) -> (u64, Option<String>) {
+        match self.at(to).ok(Command::Receive(Box::new(batch))) {
             Reply::Received { up_to, stopped, .. } => (up_to, stopped),
             other => panic!("{other:?}"),
         }
@@ -167,14 +167,14 @@ impl Cluster {
         let there = self.peer(to, from);
         let confirm = Confirm {
             peer: to.clone(),
-            line: record.line,
+            stream_epoch: record.stream_epoch,
             up_to,
             tag: if there.received == up_to {
                 there.received_tag
             } else {
                 0
             },
-            looked,
+            checked_waits: looked,
         };
         self.at(from).ok(Command::Confirm(confirm));
     }
@@ -187,11 +187,11 @@ impl Cluster {
     fn pump_once(&mut self) -> bool {
         let mut moved = false;
         for (from, to) in self.pairs() {
-            let letter = self.letter(&from, &to, 100);
-            if letter.messages.is_empty() {
+            let batch = self.batch(&from, &to, 100);
+            if batch.messages.is_empty() {
                 continue;
             }
-            let (up_to, stopped) = self.deliver(&to, letter);
+            let (up_to, stopped) = self.deliver(&to, batch);
             assert_eq!(stopped, None);
             self.confirm(&from, &to, up_to);
             moved = true;

@@ -1,7 +1,7 @@
 //! Carries messages between shards: everything that waits is sent until the other shard has it durably.
 //!
 //! One task a pair of shards, only while something waits. A shard that is down costs a try now and then, at
-//! most every 30 seconds, and one at once when it shows itself (`rel X4`). With the letters go the questions whether
+//! most every 30 seconds, and one at once when it shows itself (`rel X4`). With the batches go the questions whether
 //! the other shard knows of the jobs that wait for its own (`rel T1`).
 
 use std::collections::BTreeMap;
@@ -17,9 +17,9 @@ use tokio::sync::Notify;
 
 use crate::{Inner, RouteError, Router};
 
-/// Messages in one letter, and about how many bytes of results.
-const LETTER_MESSAGES_MAX: usize = 1_000;
-const LETTER_BYTES_MAX: usize = 4 << 20;
+/// Messages in one batch, and about how many bytes of results.
+const BATCH_MESSAGES_MAX: usize = 1_000;
+const BATCH_BYTES_MAX: usize = 4 << 20;
 /// The pause after the first failure; each further one doubles it.
 const PAUSE_FIRST: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(30);
@@ -41,7 +41,7 @@ pub struct PeerState {
 
 /// The carriers, by sender and receiver.
 #[derive(Default)]
-pub(crate) struct Post {
+pub(crate) struct Deliveries {
     carriers: Mutex<BTreeMap<(ShardId, ShardId), Arc<Carrier>>>,
 }
 
@@ -67,7 +67,7 @@ impl Router {
     /// If the shard does not answer.
     pub async fn peers(&self, shard: &Handle) -> Result<Vec<(PeerView, PeerState)>, RouteError> {
         let views = views(shard).await?;
-        let carriers = lock(&self.0.post.carriers);
+        let carriers = lock(&self.0.deliveries.carriers);
         let with_state = views.into_iter().map(|view| {
             let pair = (shard.id().clone(), view.record.shard.clone());
             let state = carriers
@@ -80,7 +80,7 @@ impl Router {
 
     /// A peer has called: whatever waits for it is tried now.
     pub(crate) fn peer_called(&self, peer: &ShardId) {
-        let carriers = lock(&self.0.post.carriers);
+        let carriers = lock(&self.0.deliveries.carriers);
         for ((_, to), carrier) in carriers.iter() {
             if to == peer {
                 carrier.arrived.notify_waiters();
@@ -122,7 +122,7 @@ impl Router {
 
     fn carrier(&self, from: &Handle, to: &ShardId) -> Arc<Carrier> {
         let pair = (from.id().clone(), to.clone());
-        let mut carriers = lock(&self.0.post.carriers);
+        let mut carriers = lock(&self.0.deliveries.carriers);
         Arc::clone(carriers.entry(pair).or_insert_with(|| {
             let carrier = Arc::new(Carrier::default());
             let (router, from, to) = (Arc::downgrade(&self.0), from.clone(), to.clone());
@@ -259,30 +259,30 @@ async fn carry_once(router: &Router, from: &Handle, to: &ShardId) -> Result<Prog
         Vec::new()
     };
     let last_wait = waits.last().map(|wait| (wait.dependent, wait.slot));
-    let query = Query::Outbox(to.clone(), 0, LETTER_MESSAGES_MAX);
+    let query = Query::Outbox(to.clone(), 0, BATCH_MESSAGES_MAX);
     let messages = match from.call(Command::Query(Box::new(query))).await? {
         Reply::Outbox(messages) => fill(from, messages).await?,
         _ => Vec::new(),
     };
-    let letter = Receive {
+    let batch = Receive {
         from: from.id().clone(),
-        line: record.line,
-        given: record.given,
+        stream_epoch: record.stream_epoch,
+        last_sent: record.last_sent,
         confirmed: record.confirmed,
         messages,
         waits,
     };
-    let receipt = router.reach(to)?.receive(letter).await?;
-    let is_news = receipt.line != record.line || receipt.up_to > record.confirmed;
+    let receipt = router.reach(to)?.receive(batch).await?;
+    let is_news = receipt.line != record.stream_epoch || receipt.up_to > record.confirmed;
     let unknown = receipt.unknown;
     let looked = last_wait.map(|up_to| CheckedWaits { up_to, unknown });
     if (is_news || looked.is_some()) && receipt.stopped.is_none() {
         let confirm = Confirm {
             peer: to.clone(),
-            line: receipt.line,
+            stream_epoch: receipt.line,
             up_to: receipt.up_to,
             tag: receipt.tag,
-            looked,
+            checked_waits: looked,
         };
         from.call(Command::Confirm(confirm)).await?;
     }
@@ -291,7 +291,7 @@ async fn carry_once(router: &Router, from: &Handle, to: &ShardId) -> Result<Prog
         .map_or(Progress::Carried, Progress::StoppedThere))
 }
 
-/// Puts the results into the messages that carry them; as many messages as make a letter of a decent size.
+/// Puts the results into the messages that carry them; as many messages as make a batch of a decent size.
 async fn fill(from: &Handle, messages: Vec<OutboxRecord>) -> Result<Vec<OutboxRecord>, RouteError> {
     let mut filled = Vec::with_capacity(messages.len());
     let mut bytes = 0;
@@ -310,7 +310,7 @@ async fn fill(from: &Handle, messages: Vec<OutboxRecord>) -> Result<Vec<OutboxRe
             *result = Carried::Bytes(value);
         }
         filled.push(record);
-        if bytes >= LETTER_BYTES_MAX {
+        if bytes >= BATCH_BYTES_MAX {
             break;
         }
     }
