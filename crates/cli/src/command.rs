@@ -27,6 +27,8 @@ pub(crate) mod waiting;
 pub(crate) mod worker;
 pub(crate) mod workers;
 
+use std::pin::Pin;
+
 use tokio::runtime::Runtime;
 
 use crate::args::Command;
@@ -48,7 +50,10 @@ pub(crate) fn run(context: &Context, command: Command) -> Outcome {
                 ganger_worker::hide_environment();
             }
             let runtime = Runtime::new()?;
-            let outcome = runtime.block_on(serve(context, command));
+            // As a trait object: each flavour of the runtime would get its own copy of all commands.
+            let outcome: Pin<Box<dyn Future<Output = Outcome> + '_>> =
+                Box::pin(serve(context, command));
+            let outcome = runtime.block_on(outcome);
             // A read of standard input may still hang there: do not wait for it.
             runtime.shutdown_background();
             outcome
