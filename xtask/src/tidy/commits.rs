@@ -11,7 +11,7 @@ use crate::process::root;
 const RULE_BEGAN_AFTER: &str = "d8dcfa1f9064fa587b8f82672724f77bf2cefdfb";
 
 /// A body of fewer words gives no reason.
-const BODY_WORDS_MIN: usize = 8;
+const BODY_WORDS_MIN: usize = 6;
 /// In characters. Longer subjects are cut in lists.
 const SUBJECT_MAX: usize = 100;
 
