@@ -42,7 +42,7 @@ impl Arguments {
             .map(|(_, value)| value.as_slice())
     }
 
-    /// A text.
+    /// The argument of this name as text; `None` if it is absent.
     pub(crate) fn text(&self, name: &str) -> Result<Option<&str>, Problem> {
         self.bytes(name)
             .map(|value| std::str::from_utf8(value).map_err(|_| refused(name, "is not UTF-8")))
@@ -73,12 +73,12 @@ impl Arguments {
             .map(|value| JobReference(names::read(value)))
     }
 
-    /// A duration.
+    /// The argument of this name as a duration; `None` if it is absent.
     pub(crate) fn span(&self, name: &str) -> Result<Option<Duration>, Problem> {
         self.parsed(name, read_span)
     }
 
-    /// A calendar time.
+    /// The argument of this name as a calendar time; `None` if it is absent.
     pub(crate) fn moment(&self, name: &str) -> Result<Option<Timestamp>, Problem> {
         self.parsed(name, read_moment)
     }

@@ -22,7 +22,7 @@ const TARGET_CHARACTERS_MAX: usize = 1_000;
 /// Those that it keeps of a request that was not allowed.
 const DENIED_CHARACTERS_MAX: usize = 200;
 
-/// Guards one operation.
+/// Authorization check in front of one operation.
 #[derive(Clone)]
 pub(crate) struct Authorization {
     api: Api,

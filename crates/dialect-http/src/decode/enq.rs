@@ -29,7 +29,7 @@ pub(crate) struct TaskIn {
     task_id: TaskId,
     /// The name of the handler.
     method: KindName,
-    /// Positional inputs.
+    /// Positional inputs of the task, in order; none if absent.
     #[serde(default)]
     args: Vec<Argument>,
     /// Retriable failures allowed after the first run.
@@ -46,7 +46,7 @@ pub(crate) struct TaskIn {
 )]
 #[schema(as = EnqTaskId)]
 pub(crate) struct TaskId {
-    /// Such as `1`.
+    /// Name of the shard, such as `1`.
     pub(crate) shard: String,
     /// In a submission the mock id; in answers the final one.
     pub(crate) id: String,
@@ -66,7 +66,7 @@ impl fmt::Display for TaskId {
 )]
 #[schema(as = EnqArgument)]
 struct Argument {
-    /// `VALUE` or `TASKREF`.
+    /// Type of the argument: `VALUE` or `TASKREF`.
     r#type: ArgumentType,
     /// JSON in a string, plain or as base64.
     value_json: Option<String>,

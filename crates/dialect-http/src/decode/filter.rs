@@ -150,7 +150,7 @@ fn label(arguments: &Arguments) -> Result<Option<(LabelKey, LabelValue)>, Proble
 )]
 #[schema(as = Bulk)]
 pub(crate) struct BulkIn {
-    /// These, by id.
+    /// Ids of the jobs to act on.
     pub(crate) jobs: Option<Vec<JobReference>>,
     /// All that fulfil every given condition; at least one must be given.
     pub(crate) filter: Option<FilterIn>,
@@ -166,7 +166,7 @@ pub(crate) struct BulkIn {
     pub(crate) after: Option<String>,
 }
 
-/// Conditions on jobs.
+/// Conditions on jobs; a job must meet all that are given.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(
     deny_unknown_fields,
@@ -174,17 +174,17 @@ pub(crate) struct BulkIn {
 )]
 #[schema(as = JobFilter)]
 pub(crate) struct FilterIn {
-    /// In this queue.
+    /// Queue that the jobs are in.
     queue: Option<QueueName>,
     /// In this state, or in one of a list of them.
     state: Option<StatesIn>,
-    /// Of this kind.
+    /// Kind of the jobs.
     kind: Option<KindName>,
-    /// With this tag.
+    /// Tag that the jobs bear.
     tag: Option<TagName>,
     /// With this label: an object of one pair.
     label: Option<Labels>,
-    /// Of this graph.
+    /// Graph that the jobs belong to.
     graph: Option<GraphName>,
     /// Made by this schedule.
     schedule: Option<ScheduleName>,

@@ -44,7 +44,7 @@ pub(crate) enum Called {
 }
 
 impl Called {
-    /// For messages.
+    /// The name as text for error messages.
     pub(crate) fn text(&self) -> Option<String> {
         match self {
             Self::Name(name) => name.clone(),

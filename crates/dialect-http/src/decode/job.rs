@@ -38,7 +38,7 @@ pub(crate) struct JobIn {
     payload: Option<RawJson>,
     /// Its input as base64, instead of `payload`.
     payload_base64: Option<Base64>,
-    /// Positional inputs.
+    /// Positional inputs of the job, in order; none if absent.
     #[serde(default)]
     inputs: Vec<InputIn>,
     /// Jobs to wait for without taking their results.
@@ -56,10 +56,10 @@ pub(crate) struct JobIn {
     timeout: Option<Span>,
     /// How it is tried again; queue and namespace decide if absent.
     retry: Option<RetryIn>,
-    /// Words on it.
+    /// Tags of the job; none if absent.
     #[serde(default)]
     tags: Vec<TagName>,
-    /// Indexed key-value pairs.
+    /// Labels of the job: indexed key-value pairs; none if absent.
     #[serde(default)]
     labels: Labels,
     /// Whether to follow it.
@@ -84,7 +84,7 @@ pub(crate) struct InputIn {
     /// Any JSON value, kept as its exact text.
     #[serde(default, deserialize_with = "raw_json::given")]
     value: Option<RawJson>,
-    /// Any bytes.
+    /// Value of the input as arbitrary bytes in base64.
     value_base64: Option<Base64>,
     /// The result of the job of this name in the same submission.
     result_of: Option<String>,
@@ -292,7 +292,7 @@ impl InputIn {
 struct Refers<'a> {
     api: &'a Api,
     members: &'a Members,
-    /// The job's shard.
+    /// Shard of the job that has the references.
     home: &'a ShardId,
 }
 

@@ -42,7 +42,7 @@ pub(crate) struct LeaseIn {
 #[serde(deny_unknown_fields)]
 #[schema(as = LeaseQueue)]
 pub(crate) struct QueueIn {
-    /// Its name.
+    /// Name of the queue to lease from.
     queue: QueueName,
     /// Its share under `weighted`; 1 if absent.
     weight: Option<u32>,
@@ -78,7 +78,7 @@ enum Mode {
     /// A queue only when those named before it are empty.
     #[default]
     Ordered,
-    /// In turn.
+    /// Takes jobs from the queues in turn.
     RoundRobin,
     /// In turn, by weight.
     Weighted,

@@ -86,7 +86,7 @@ struct ProgressIn {
     message: String,
 }
 
-/// Extends a lease.
+/// Renewal of a lease.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(
     deny_unknown_fields,
@@ -94,18 +94,18 @@ struct ProgressIn {
 )]
 #[schema(as = Renew)]
 pub(crate) struct RenewIn {
-    /// The job.
+    /// Id of the job whose lease to renew.
     job: JobReference,
-    /// The proof.
+    /// Token of the lease, from the delivery.
     token: Token,
     /// A new length from now on; as granted if absent.
     lease_for: Option<Span>,
     /// How far it is.
     progress: Option<ProgressIn>,
-    /// Replaces the payload.
+    /// New payload of the job, as JSON; the payload stays if both forms are absent.
     #[serde(default, deserialize_with = "raw_json::given")]
     payload: Option<RawJson>,
-    /// Likewise, as base64.
+    /// New payload of the job, as base64.
     payload_base64: Option<Base64>,
 }
 
@@ -158,9 +158,9 @@ impl ProgressIn {
 )]
 #[schema(as = Complete)]
 pub(crate) struct CompleteIn {
-    /// The job.
+    /// Id of the job that is complete.
     job: JobReference,
-    /// The proof.
+    /// Token of the lease, from the delivery.
     token: Token,
     /// Any JSON value, kept as its exact text.
     #[serde(default, deserialize_with = "raw_json::given")]
@@ -179,17 +179,17 @@ pub(crate) struct CompleteIn {
 )]
 #[schema(as = Next)]
 struct NextIn {
-    /// The queue.
+    /// Queue in which the job continues.
     queue: QueueName,
-    /// After so long.
+    /// Delay before the job is ready in that queue; none if absent.
     delay: Option<Span>,
     /// Once these jobs have succeeded.
     #[serde(default)]
     after: Vec<JobReference>,
-    /// With this payload.
+    /// New payload of the job, as JSON; the payload stays if both forms are absent.
     #[serde(default, deserialize_with = "raw_json::given")]
     payload: Option<RawJson>,
-    /// Likewise, as base64.
+    /// New payload of the job, as base64.
     payload_base64: Option<Base64>,
 }
 
@@ -226,13 +226,13 @@ impl Report for CompleteIn {
 )]
 #[schema(as = Fail)]
 pub(crate) struct FailIn {
-    /// The job.
+    /// Id of the job whose attempt failed.
     job: JobReference,
-    /// The proof.
+    /// Token of the lease, from the delivery.
     token: Token,
     /// Failures of one cause share a group; `error` if absent.
     group: Option<GroupName>,
-    /// For people.
+    /// Message of the failure, for people; empty if absent.
     #[serde(default)]
     message: String,
     /// Rules further retries out.
@@ -269,9 +269,9 @@ impl Report for FailIn {
 )]
 #[schema(as = Release)]
 pub(crate) struct ReleaseIn {
-    /// The job.
+    /// Id of the job to release.
     job: JobReference,
-    /// The proof.
+    /// Token of the lease, from the delivery.
     token: Token,
     /// Ready again after so long; at once if absent.
     delay: Option<Span>,
@@ -281,7 +281,7 @@ pub(crate) struct ReleaseIn {
     /// Back to its old place instead of the end of the line.
     #[serde(default)]
     keep_place: bool,
-    /// For people.
+    /// Reason of the release, for people; empty if absent.
     #[serde(default)]
     reason: String,
 }
@@ -307,15 +307,15 @@ impl Report for ReleaseIn {
 )]
 #[schema(as = AppendLog)]
 pub(crate) struct LogIn {
-    /// The job.
+    /// Id of the job that writes the log.
     job: JobReference,
-    /// The proof.
+    /// Token of the lease, from the delivery.
     token: Token,
     /// Bytes of this attempt's log sent before: a repeat is recognised by it.
     offset: u64,
-    /// The text.
+    /// Piece of the log, as text.
     text: Option<String>,
-    /// Any bytes.
+    /// Piece of the log, as arbitrary bytes in base64.
     data_base64: Option<Base64>,
 }
 

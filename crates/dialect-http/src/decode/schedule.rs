@@ -44,21 +44,21 @@ pub(crate) struct ScheduleIn {
     queue: Option<QueueName>,
     /// Which program runs them.
     kind: KindName,
-    /// Their payload.
+    /// Payload of the schedule's jobs, as JSON.
     #[serde(default, deserialize_with = "raw_json::given")]
     payload: Option<RawJson>,
-    /// Likewise, as base64.
+    /// Payload of the schedule's jobs, as base64.
     payload_base64: Option<Base64>,
-    /// Their urgency.
+    /// Priority of the schedule's jobs: smaller runs first.
     priority: Option<Rank>,
     /// How they are tried again.
     retry: Option<RetryIn>,
     /// How long one attempt may run.
     timeout: Option<Span>,
-    /// Their tags.
+    /// Tags of the schedule's jobs; none if absent.
     #[serde(default)]
     tags: Vec<TagName>,
-    /// Their labels.
+    /// Labels of the schedule's jobs; none if absent.
     #[serde(default)]
     labels: Labels,
 }

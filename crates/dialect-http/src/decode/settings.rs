@@ -120,7 +120,7 @@ impl From<QueueSettingsIn> for QueueSettings {
 #[derive(Clone, Copy, Debug, Default, ToSchema)]
 #[schema(rename_all = "snake_case")]
 enum ClockIn {
-    /// The server's.
+    /// Clock of the server.
     #[default]
     Server,
     /// Each command brings its own.

@@ -12,7 +12,7 @@ use utoipa::{PartialSchema as _, ToSchema};
 
 /// A value that is written as an object, or in short as a string.
 pub(crate) trait ShortOr: Sized {
-    /// The object.
+    /// Type of the object form.
     type Long: DeserializeOwned;
     /// What to write here, for the message to a client that wrote something else.
     const EXPECTED: &'static str;

@@ -18,7 +18,7 @@ use crate::time::Moment;
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Deliveries)]
 pub(crate) struct DeliveriesView {
-    /// The jobs.
+    /// Jobs that the call leased.
     pub(crate) jobs: Vec<DeliveryView>,
 }
 
@@ -26,11 +26,11 @@ pub(crate) struct DeliveriesView {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Delivery)]
 pub(crate) struct DeliveryView {
-    /// Its id.
+    /// Id of the job, unique in its namespace.
     id: JobName,
     /// Its global name, `shard/id`.
     r#ref: String,
-    /// Whose it is.
+    /// Namespace that owns the job.
     namespace: NamespaceName,
     /// Where it lined up.
     queue: QueueName,
@@ -52,20 +52,20 @@ pub(crate) struct DeliveryView {
     deadline: Option<Moment>,
     /// When it was enqueued.
     created_at: Moment,
-    /// Smaller runs first.
+    /// Priority of the job: smaller runs first.
     #[schema(value_type = f64)]
     priority: Number,
     /// The graph it was submitted with.
     #[serde(skip_serializing_if = "Option::is_none")]
     graph: Option<GraphName>,
-    /// Words on it.
+    /// Tags of the job.
     tags: Vec<TagName>,
-    /// Indexed key-value pairs.
+    /// Labels of the job: indexed key-value pairs.
     labels: BTreeMap<String, String>,
     /// Its payload, if that is JSON.
     #[serde(skip_serializing_if = "Option::is_none")]
     payload: Option<RawJson>,
-    /// Its payload otherwise.
+    /// Payload in base64, if it is not JSON.
     #[serde(skip_serializing_if = "Option::is_none")]
     payload_base64: Option<Base64>,
     /// Positional inputs; empty if the payload alone is the input.
@@ -79,7 +79,7 @@ pub(crate) struct ValueView {
     /// If it is JSON.
     #[serde(skip_serializing_if = "Option::is_none")]
     value: Option<RawJson>,
-    /// Otherwise.
+    /// Value in base64, if it is not JSON.
     #[serde(skip_serializing_if = "Option::is_none")]
     value_base64: Option<Base64>,
 }
@@ -166,7 +166,7 @@ pub(crate) fn policy(policy: ganger_types::FailurePolicy) -> &'static str {
     }
 }
 
-/// One input.
+/// Converts one input of a job.
 pub(crate) fn input(row: InputRow) -> InputView {
     let position = (row.slot < InputRow::EDGE_FIRST).then_some(row.slot);
     let plain = |state| InputView {

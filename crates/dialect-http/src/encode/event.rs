@@ -27,9 +27,9 @@ pub(crate) const KINDS: [&str; 8] = [
 pub(crate) struct EventView {
     /// Its place: consecutive within a shard.
     position: u64,
-    /// When.
+    /// Time of the event.
     at: Moment,
-    /// Whose.
+    /// Namespace in which the event happened.
     namespace: NamespaceName,
     /// `job_moved`, `job_progressed`, `log_appended`, `job_removed`, `queue_changed`, `schedule_changed`,
     /// `worker_seen`, `worker_gone`.
@@ -37,28 +37,28 @@ pub(crate) struct EventView {
     /// The job, as `shard/id`.
     #[serde(skip_serializing_if = "Option::is_none")]
     job: Option<String>,
-    /// The queue.
+    /// Name of the queue.
     #[serde(skip_serializing_if = "Option::is_none")]
     queue: Option<QueueName>,
-    /// The job's kind.
+    /// Kind of the job.
     #[serde(skip_serializing_if = "Option::is_none")]
     kind: Option<KindName>,
     /// The state before; absent when it came into being.
     #[serde(skip_serializing_if = "Option::is_none")]
     from: Option<&'static str>,
-    /// The state now.
+    /// State of the job after the event.
     #[serde(skip_serializing_if = "Option::is_none")]
     to: Option<&'static str>,
-    /// The attempt.
+    /// Number of the attempt, from 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     attempt: Option<u32>,
-    /// The worker.
+    /// Name of the worker.
     #[serde(skip_serializing_if = "Option::is_none")]
     worker: Option<WorkerName>,
     /// Failure group, or reason.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
-    /// How far.
+    /// Progress that the running job reported.
     #[serde(skip_serializing_if = "Option::is_none")]
     progress: Option<ProgressView>,
     /// Length of the log now, in bytes.
@@ -67,7 +67,7 @@ pub(crate) struct EventView {
     /// Whether the queue is paused now.
     #[serde(skip_serializing_if = "Option::is_none")]
     paused: Option<bool>,
-    /// The schedule.
+    /// Name of the schedule.
     #[serde(skip_serializing_if = "Option::is_none")]
     schedule: Option<ScheduleName>,
 }

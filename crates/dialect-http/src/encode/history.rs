@@ -13,12 +13,12 @@ use crate::time::Moment;
 #[derive(Debug, Default, Serialize, ToSchema)]
 #[schema(as = HistoryEntry)]
 pub(crate) struct HistoryView {
-    /// When.
+    /// Time of the entry.
     #[serde(skip_serializing_if = "Option::is_none")]
     at: Option<Moment>,
     /// enqueued, attempt, failed, cancelled, retried, `timed_out_by_hand`, note.
     what: &'static str,
-    /// Of `enqueued`: where.
+    /// Of `enqueued`: the queue that the job entered.
     #[serde(skip_serializing_if = "Option::is_none")]
     queue: Option<QueueName>,
     /// Of `attempt`: its number, from 1.
@@ -33,7 +33,7 @@ pub(crate) struct HistoryView {
     /// Of `attempt`: succeeded, failed, expired, `timed_out`, released, cancelled.
     #[serde(skip_serializing_if = "Option::is_none")]
     end: Option<&'static str>,
-    /// The failure group.
+    /// Failure group, for entries about a failure.
     #[serde(skip_serializing_if = "Option::is_none")]
     group: Option<GroupName>,
     /// The failure's message, the reason, or the note.
@@ -50,7 +50,7 @@ pub(crate) struct HistoryView {
     data: Option<RawJson>,
 }
 
-/// The whole history.
+/// Converts the whole history of a job, in the order given.
 pub(crate) fn history(entries: Vec<HistoryEntry>) -> Vec<HistoryView> {
     entries
         .into_iter()

@@ -32,7 +32,7 @@ pub(crate) struct JobView {
     name: Option<CalledName>,
     /// The shard that holds it.
     shard: String,
-    /// Whose it is.
+    /// Namespace that owns the job.
     namespace: NamespaceName,
     /// Where it lines up.
     queue: QueueName,
@@ -40,7 +40,7 @@ pub(crate) struct JobView {
     kind: KindName,
     /// blocked, scheduled, ready, running, succeeded, failed, cancelled.
     state: &'static str,
-    /// Smaller runs first.
+    /// Priority of the job: smaller runs first.
     #[schema(value_type = f64)]
     priority: Number,
     /// When it was enqueued.
@@ -66,9 +66,9 @@ pub(crate) struct JobView {
     payload_bytes: u64,
     /// Number of positional inputs; 0: the payload alone is the input.
     inputs: u32,
-    /// Words on it.
+    /// Tags of the job.
     tags: Vec<TagName>,
-    /// Indexed key-value pairs.
+    /// Labels of the job: indexed key-value pairs.
     labels: BTreeMap<String, String>,
     /// Whether somebody follows it.
     tracked: bool,
@@ -90,7 +90,7 @@ pub(crate) struct JobView {
     /// The last failure, also of a job that was tried again since.
     #[serde(skip_serializing_if = "Option::is_none")]
     failure: Option<FailureView>,
-    /// When it ended.
+    /// Time at which the job ended; absent while it is live.
     #[serde(skip_serializing_if = "Option::is_none")]
     finished_at: Option<Moment>,
     /// Bytes of its result, if it has one.
@@ -119,9 +119,9 @@ pub(crate) struct ProgressView {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Lease)]
 struct LeaseView {
-    /// Who.
+    /// Worker that holds the lease.
     worker: WorkerName,
-    /// Since when.
+    /// Time at which the lease was granted.
     granted_at: Moment,
     /// How long each grant or renewal lasts, in seconds.
     lease_for_seconds: f64,
@@ -133,9 +133,9 @@ struct LeaseView {
 struct FailureView {
     /// Failures of one cause share a group.
     group: GroupName,
-    /// For people.
+    /// Message of the failure, for people.
     message: String,
-    /// When.
+    /// Time of the failure.
     at: Moment,
     /// Whose attempt it was, if one was running.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -146,14 +146,14 @@ struct FailureView {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = JobPage)]
 pub(crate) struct PageView {
-    /// The jobs.
+    /// Jobs of this page.
     pub(crate) jobs: Vec<JobView>,
     /// Give this as `after` for the next page; absent on the last one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) next: Option<String>,
 }
 
-/// A page.
+/// Converts a page of jobs.
 pub(crate) fn page(api: &Api, page: Page) -> PageView {
     PageView {
         jobs: page.jobs.into_iter().map(|job| view(api, job)).collect(),
@@ -161,7 +161,7 @@ pub(crate) fn page(api: &Api, page: Page) -> PageView {
     }
 }
 
-/// A progress.
+/// Converts the progress of a running job.
 pub(crate) fn progress(progress: &ganger_types::Progress) -> ProgressView {
     ProgressView {
         fraction: f64::from(progress.millionths) / 1e6,

@@ -29,15 +29,15 @@ pub(crate) struct RetryView {
 #[serde(untagged)]
 #[schema(as = BackoffPolicy)]
 enum BackoffView {
-    /// Always the same.
+    /// The same pause before every retry.
     Fixed(Span),
     /// One after the other; the last repeats.
     List(Vec<Span>),
-    /// It doubles.
+    /// A pause that doubles with every retry, up to a cap.
     Exponential {
         /// Before the first retry.
         base: Span,
-        /// Never longer.
+        /// Upper bound of the pause.
         cap: Span,
     },
 }
@@ -65,9 +65,9 @@ impl From<&RetryPolicy> for RetryView {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Keep)]
 struct KeepView {
-    /// By age.
+    /// Maximum age, counted from the end of the job; null is no bound.
     age: Option<Span>,
-    /// By number.
+    /// Maximum number of jobs per queue, the newest; null is no bound.
     count: Option<u64>,
 }
 
@@ -79,7 +79,7 @@ struct RetentionView {
     succeeded: KeepView,
     /// Of those that failed.
     failed: KeepView,
-    /// Of those cancelled.
+    /// Limits for jobs that were cancelled.
     cancelled: KeepView,
 }
 
@@ -113,7 +113,7 @@ struct SettingsView {
     retry: Option<RetryView>,
     /// For jobs that name none.
     retention: Option<RetentionView>,
-    /// behind, ahead.
+    /// Place of a job that falls due: `behind` those already waiting, or `ahead` of them within its priority.
     due_order: &'static str,
 }
 
@@ -133,7 +133,7 @@ fn settings(settings: &QueueSettings) -> SettingsView {
     }
 }
 
-/// Jobs by state.
+/// Number of jobs in each state.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = QueueCounts)]
 struct CountsView {
@@ -158,11 +158,11 @@ fn counts(counts: &QueueCounts) -> CountsView {
     }
 }
 
-/// A queue.
+/// Queue, its settings and its counts.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Queue)]
 pub(crate) struct QueueDoc {
-    /// Its name.
+    /// Name of the queue.
     queue: QueueName,
     /// Jobs by state; the finished are those still kept.
     counts: CountsView,
@@ -173,7 +173,7 @@ pub(crate) struct QueueDoc {
     schedules: u64,
     /// When it was first used.
     created_at: Moment,
-    /// Jobs ever enqueued.
+    /// Number of jobs ever enqueued in the queue.
     enqueued_total: u64,
     /// Jobs that ever ended.
     finished_total: u64,
@@ -181,18 +181,18 @@ pub(crate) struct QueueDoc {
     settings: SettingsView,
 }
 
-/// All queues.
+/// One page of the queues.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Queues)]
 pub(crate) struct QueuesDoc {
-    /// By name.
+    /// Queues of this page, by name.
     pub(crate) queues: Vec<QueueDoc>,
     /// Give this as `after` for the next page; absent on the last one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) next: Option<QueueName>,
 }
 
-/// A queue.
+/// Converts a queue.
 pub(crate) fn queue(shown: Shown) -> QueueDoc {
     QueueDoc {
         queue: Named(shown.queue),
@@ -210,9 +210,9 @@ pub(crate) fn queue(shown: Shown) -> QueueDoc {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = NamespaceSettings)]
 struct NamespaceSettingsView {
-    /// server, caller.
+    /// Clock that times the namespace: `server` or `caller`.
     clock: &'static str,
-    /// Length of leases.
+    /// Default length of a lease, for queues that set none.
     lease_for: Span,
     /// For jobs that name none.
     retry: RetryView,
@@ -230,25 +230,25 @@ struct NamespaceSettingsView {
     queues_max: u64,
 }
 
-/// A namespace.
+/// Namespace and its settings.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Namespace)]
 pub(crate) struct NamespaceDoc {
-    /// Its name.
+    /// Name of the namespace.
     namespace: NamespaceName,
     /// What an operator has set.
     settings: NamespaceSettingsView,
 }
 
-/// All namespaces.
+/// List of the namespaces.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Namespaces)]
 pub(crate) struct NamespacesDoc {
-    /// By name.
+    /// Namespaces, by name.
     pub(crate) namespaces: Vec<NamespaceDoc>,
 }
 
-/// A namespace.
+/// Converts a namespace.
 pub(crate) fn namespace(record: NamespaceRecord) -> NamespaceDoc {
     let settings = record.settings;
     NamespaceDoc {

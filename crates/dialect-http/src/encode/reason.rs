@@ -15,7 +15,7 @@ use crate::time::Moment;
 pub(crate) struct WhyView {
     /// The job, as `shard/id`.
     job: String,
-    /// Where it stands.
+    /// State of the job.
     state: &'static str,
     /// The queue of the job.
     queue: QueueName,
@@ -23,7 +23,7 @@ pub(crate) struct WhyView {
     reasons: Vec<ReasonView>,
 }
 
-/// One cause.
+/// One reason for the state of a job.
 #[derive(Debug, Default, Serialize, ToSchema)]
 #[schema(as = Reason)]
 struct ReasonView {

@@ -13,30 +13,30 @@ use crate::names::{JobName, KindName, Named, QueueName, ScheduleName, TagName};
 use crate::raw_json::{self, Base64, RawJson};
 use crate::time::{Moment, Span};
 
-/// A schedule.
+/// Schedule: when it fires, and the jobs that it makes.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Schedule)]
 pub(crate) struct ScheduleView {
-    /// Its name.
+    /// Name of the schedule.
     id: ScheduleName,
     /// So long between two runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     every: Option<Span>,
-    /// The first run.
+    /// Time of the first run, if one is set.
     #[serde(skip_serializing_if = "Option::is_none")]
     first_at: Option<Moment>,
-    /// A cron expression.
+    /// Cron expression; absent if the schedule has a fixed interval.
     #[serde(skip_serializing_if = "Option::is_none")]
     cron: Option<String>,
-    /// Its time zone.
+    /// Time zone of the cron expression.
     #[serde(skip_serializing_if = "Option::is_none")]
     time_zone: Option<String>,
-    /// none, last, all.
+    /// Which missed runs are made up for: `none`, `last` or `all`.
     catch_up: &'static str,
-    /// With `all`.
+    /// Maximum number of missed runs made up for, with `catch_up` = `all`.
     #[serde(skip_serializing_if = "Option::is_none")]
     catch_up_max: Option<u32>,
-    /// allow, skip, replace.
+    /// What happens if the previous run is still live: `allow`, `skip` or `replace`.
     overlap: &'static str,
     /// Fires nothing while set.
     paused: bool,
@@ -47,10 +47,10 @@ pub(crate) struct ScheduleView {
     /// Their payload, if that is JSON.
     #[serde(skip_serializing_if = "Option::is_none")]
     payload: Option<RawJson>,
-    /// Their payload otherwise.
+    /// Payload in base64, if it is not JSON.
     #[serde(skip_serializing_if = "Option::is_none")]
     payload_base64: Option<Base64>,
-    /// Their urgency.
+    /// Priority of the jobs: smaller runs first.
     #[schema(value_type = f64)]
     priority: Number,
     /// How they are tried again.
@@ -59,9 +59,9 @@ pub(crate) struct ScheduleView {
     /// How long one attempt may run.
     #[serde(skip_serializing_if = "Option::is_none")]
     timeout: Option<Span>,
-    /// Their tags.
+    /// Tags of the schedule's jobs.
     tags: Vec<TagName>,
-    /// Their labels.
+    /// Labels of the schedule's jobs.
     labels: BTreeMap<String, String>,
     /// When it was made.
     created_at: Moment,
@@ -78,11 +78,11 @@ pub(crate) struct ScheduleView {
     last_job: Option<JobName>,
 }
 
-/// All schedules.
+/// List of the schedules.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Schedules)]
 pub(crate) struct SchedulesView {
-    /// By name.
+    /// Schedules, by name.
     pub(crate) schedules: Vec<ScheduleView>,
 }
 
@@ -98,7 +98,7 @@ pub(crate) struct TimesView {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = ScheduleTime)]
 pub(crate) struct TimeView {
-    /// When.
+    /// Time of the run.
     at: Moment,
     /// Of a `cron`: in its own zone.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -127,7 +127,7 @@ fn local(at: Timestamp, spec: &ScheduleSpec) -> Option<String> {
     Some(time.to_zoned(zone).to_string())
 }
 
-/// A schedule.
+/// Converts a schedule.
 pub(crate) fn view(record: ScheduleRecord) -> ScheduleView {
     let (payload, payload_base64) = raw_json::show(&record.payload);
     let next_at = record.next_at.filter(|_| !record.paused);

@@ -12,7 +12,7 @@ use crate::time::Moment;
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Statistics)]
 pub(crate) struct StatisticsView {
-    /// Where.
+    /// Queue that the numbers are about.
     queue: QueueName,
     /// When, as YYYY-MM-DD in UTC.
     day: String,
@@ -32,11 +32,11 @@ pub(crate) struct StatisticsView {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Sample)]
 struct SampleView {
-    /// How many.
+    /// Number of durations in the sample.
     count: u64,
-    /// Their mean.
+    /// Mean of the durations, in seconds.
     mean_seconds: f64,
-    /// Their standard deviation.
+    /// Standard deviation of the durations, in seconds.
     deviation_seconds: f64,
     /// Bins that are not empty, shortest first.
     histogram: Vec<BinView>,
@@ -48,7 +48,7 @@ struct SampleView {
 struct BinView {
     /// Durations from so many seconds on.
     from_seconds: u64,
-    /// How many.
+    /// Number of durations in the bin.
     count: u64,
 }
 
@@ -105,15 +105,15 @@ fn bin_start(bin: u16) -> u64 {
     }
 }
 
-/// A worker.
+/// Worker and the jobs that it holds.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Worker)]
 pub(crate) struct WorkerDoc {
-    /// Who.
+    /// Name of the worker.
     worker: WorkerName,
     /// Its last sign of life.
     seen_at: Moment,
-    /// What it holds.
+    /// Jobs that the worker holds a lease on.
     holds: Vec<HeldView>,
 }
 
@@ -121,25 +121,25 @@ pub(crate) struct WorkerDoc {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = HeldJob)]
 struct HeldView {
-    /// The job.
+    /// Id of the job.
     job: JobName,
-    /// Its queue.
+    /// Queue of the job.
     queue: QueueName,
-    /// Its kind.
+    /// Kind of the job.
     kind: KindName,
-    /// Since when.
+    /// Time at which the job was leased.
     leased_at: Moment,
 }
 
-/// All workers.
+/// List of the workers.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Workers)]
 pub(crate) struct WorkersDoc {
-    /// By name.
+    /// Workers, by name.
     pub(crate) workers: Vec<WorkerDoc>,
 }
 
-/// A worker.
+/// Converts a worker.
 pub(crate) fn worker(shown: Shown) -> WorkerDoc {
     let held = |(job, queue, kind, at)| HeldView {
         job: Named(job),
@@ -154,29 +154,29 @@ pub(crate) fn worker(shown: Shown) -> WorkerDoc {
     }
 }
 
-/// A failure group.
+/// Failure group and its size.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = FailureGroup)]
 pub(crate) struct GroupView {
-    /// Its name.
+    /// Name of the failure group.
     pub(crate) group: GroupName,
     /// Kept jobs in it.
     pub(crate) count: u64,
 }
 
-/// All failure groups.
+/// List of the failure groups.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = FailureGroups)]
 pub(crate) struct GroupsView {
-    /// By name.
+    /// Failure groups, by name.
     pub(crate) groups: Vec<GroupView>,
 }
 
-/// A tag.
+/// Tag and its use.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Tag)]
 pub(crate) struct TagView {
-    /// The tag.
+    /// Name of the tag.
     pub(crate) tag: TagName,
     /// Jobs that bear it.
     pub(crate) count: u64,
@@ -186,25 +186,25 @@ pub(crate) struct TagView {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Tags)]
 pub(crate) struct TagsView {
-    /// Most used first.
+    /// Tags, the most used first.
     pub(crate) tags: Vec<TagView>,
 }
 
-/// A tracked job.
+/// Job id that is tracked.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = TrackedJob)]
 pub(crate) struct TrackedView {
-    /// The job.
+    /// Id of the job.
     pub(crate) job: JobName,
-    /// Since when.
+    /// Time since which the job is tracked.
     pub(crate) since: Moment,
 }
 
-/// All tracked jobs.
+/// List of the tracked jobs.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = TrackedJobs)]
 pub(crate) struct TrackedListView {
-    /// Tracked jobs.
+    /// Jobs that are tracked.
     pub(crate) jobs: Vec<TrackedView>,
 }
 
