@@ -141,7 +141,7 @@ fn no_room(full: Full) -> Problem {
     Problem::new("overloaded", full.to_string()).retry_after(Duration::from_secs(1))
 }
 
-/// Reads one document.
+/// Reads one JSON document from the bytes of a body.
 pub(crate) fn read<T: DeserializeOwned>(text: &[u8]) -> Result<T, Problem> {
     check_depth(text)?;
     let mut deserializer = serde_json::Deserializer::from_slice(text);

@@ -5,7 +5,7 @@ use bytes::{Buf, Bytes, BytesMut};
 /// A line, without its end.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Line {
-    /// Its bytes.
+    /// Bytes of the line.
     Text(Bytes),
     /// It was longer than the limit and has been thrown away.
     TooLong,
@@ -33,7 +33,7 @@ impl Lines {
         }
     }
 
-    /// Adds bytes.
+    /// Appends bytes to the buffer.
     pub(crate) fn push(&mut self, bytes: &[u8]) {
         self.buffer.extend_from_slice(bytes);
     }

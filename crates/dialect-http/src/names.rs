@@ -20,7 +20,7 @@ use utoipa::{PartialSchema, ToSchema};
 pub(crate) trait Name: Sized {
     /// Takes at most 255 bytes.
     fn from_bytes(bytes: &[u8]) -> Result<Self, NameError>;
-    /// The bytes.
+    /// Bytes of the name.
     fn bytes(&self) -> &[u8];
 }
 
@@ -162,7 +162,7 @@ pub(crate) fn show(bytes: &[u8]) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Reads [`show`] back.
+/// Reverses [`show`]: the bytes of a name from its text.
 pub(crate) fn read(text: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     let mut at = 0;

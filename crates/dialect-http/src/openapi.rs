@@ -14,7 +14,7 @@ use utoipa::openapi::{
 
 use crate::operations::{self, Content, Operation, Schemas};
 
-/// The document.
+/// The OpenAPI document of the HTTP API, for a server of this version.
 pub(crate) fn document(version: &str) -> OpenApi {
     let mut schemas = Schemas::new();
     operations::enq_form()(&mut schemas);

@@ -35,7 +35,7 @@ pub(crate) type Described = fn(&mut Schemas) -> RefOr<Schema>;
 /// What is sent or answered.
 #[derive(Clone, Copy)]
 pub(crate) struct Content {
-    /// Its media type.
+    /// Media type of the content.
     pub(crate) media_type: &'static str,
     /// Its schema, if it has one.
     pub(crate) schema: Option<Described>,
@@ -43,7 +43,7 @@ pub(crate) struct Content {
     pub(crate) is_optional: bool,
 }
 
-/// One operation.
+/// One operation of the HTTP API.
 pub(crate) struct Operation {
     pub(crate) method: Method,
     pub(crate) path: &'static str,

@@ -111,9 +111,9 @@ pub(crate) struct ProblemView<'a> {
     r#type: String,
     /// The same for every problem of this code.
     title: &'static str,
-    /// The HTTP status.
+    /// HTTP status of the answer, as a number.
     status: u16,
-    /// The stable code.
+    /// Stable code of the error, for programs.
     code: &'static str,
     /// What, where, which limit, and the next step.
     detail: &'a str,

@@ -35,7 +35,7 @@ impl<'de> Deserialize<'de> for RawJson {
     }
 }
 
-/// Bytes as base64.
+/// Bytes that JSON carries as base64 text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Base64(pub(crate) Bytes);
 
@@ -54,7 +54,7 @@ impl<'de> Deserialize<'de> for Base64 {
     }
 }
 
-/// Reads base64.
+/// Decodes base64 text.
 pub(crate) fn decode(text: &str) -> Result<Bytes, base64::DecodeError> {
     BASE64.decode(text).map(Bytes::from)
 }

@@ -72,7 +72,7 @@ impl FromRequestParts<Api> for RequestContext {
 }
 
 impl RequestContext {
-    /// The shard.
+    /// Handle of the shard that serves the request.
     pub(crate) fn shard(&self) -> &Handle {
         self.api.shard()
     }

@@ -26,7 +26,7 @@ pub(crate) fn read_span(text: &str) -> Result<Duration, String> {
     span::read_span(text).map_err(|error| error.to_string())
 }
 
-/// Reads RFC 3339.
+/// Reads a time in RFC 3339 with an offset.
 pub(crate) fn read_moment(text: &str) -> Result<Timestamp, String> {
     let wanted = "a time is RFC 3339 with an offset, such as 2030-01-31T09:30:00Z";
     let time: jiff::Timestamp = text

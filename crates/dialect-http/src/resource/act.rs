@@ -43,7 +43,7 @@ pub(crate) struct ActedView {
 )]
 #[schema(as = Cancel)]
 pub(crate) struct CancelIn {
-    /// For people.
+    /// Reason of the cancellation, for people; empty if absent.
     #[serde(default)]
     pub(crate) reason: String,
 }

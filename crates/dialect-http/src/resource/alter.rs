@@ -26,7 +26,7 @@ use crate::time::{Moment, Span};
 )]
 #[schema(as = Alter)]
 pub(crate) struct AlterIn {
-    /// New urgency.
+    /// New priority of the job; smaller runs first. Unchanged if absent.
     priority: Option<Rank>,
     /// New queue, for a job that does not run.
     queue: Option<QueueName>,
@@ -37,7 +37,7 @@ pub(crate) struct AlterIn {
     /// New payload, for a job that does not run.
     #[serde(default, deserialize_with = "raw_json::given")]
     payload: Option<RawJson>,
-    /// Likewise, as base64.
+    /// New payload of the job, as base64.
     payload_base64: Option<Base64>,
     /// Tags to put on.
     #[serde(default)]
@@ -62,7 +62,7 @@ pub(crate) struct AlterIn {
 )]
 #[schema(as = Note)]
 struct NoteIn {
-    /// The headline.
+    /// Headline of the note.
     text: String,
     /// More, as any JSON.
     #[serde(default, deserialize_with = "raw_json::given")]
@@ -73,9 +73,9 @@ struct NoteIn {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Altered)]
 pub(crate) struct AlteredView {
-    /// Its tags.
+    /// Tags of the job after the change.
     tags: Vec<TagName>,
-    /// Where it stands.
+    /// State of the job after the change.
     state: &'static str,
 }
 
@@ -87,7 +87,7 @@ pub(crate) struct AlteredView {
 )]
 #[schema(as = NewDependencies)]
 pub(crate) struct DependenciesIn {
-    /// Their ids.
+    /// Ids of the jobs to wait for.
     on: Vec<JobReference>,
     /// What their failure means; `fail` if absent.
     #[serde(default)]

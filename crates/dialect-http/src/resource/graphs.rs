@@ -49,7 +49,7 @@ impl FromRequest<Api> for GraphBody {
     }
 }
 
-/// A submitted graph.
+/// Answer to the submission of a graph.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = SubmittedGraph)]
 pub(crate) struct SubmittedView {
@@ -75,7 +75,7 @@ struct MemberView {
     /// Its final id in enq's form, likewise.
     #[serde(skip_serializing_if = "Option::is_none")]
     task_id: Option<TaskId>,
-    /// Its id.
+    /// Id of the job.
     id: JobName,
     /// Its global name, `shard/id`.
     r#ref: String,
@@ -191,14 +191,14 @@ pub(crate) struct GraphView {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Node)]
 struct NodeView {
-    /// Which, as `shard/id`.
+    /// Global name of the job, `shard/id`.
     id: String,
     /// How its submission called it, if it had a name.
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<CalledName>,
-    /// Its program.
+    /// Kind of the job: the program that runs it.
     kind: KindName,
-    /// Where it stands.
+    /// State of the job.
     state: &'static str,
     /// Number of its last attempt.
     attempt: u32,

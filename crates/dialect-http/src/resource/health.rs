@@ -15,7 +15,7 @@ use crate::openapi;
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Live)]
 pub(crate) struct LiveView {
-    /// Always `live`.
+    /// Status of the process: always `live`.
     status: &'static str,
     /// Whether the server is open to others without any check.
     insecure: bool,
@@ -39,9 +39,9 @@ pub(crate) struct ReadinessView {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = ShardReadiness)]
 pub(crate) struct ShardReadinessView {
-    /// Which.
+    /// Name of the shard.
     shard: String,
-    /// As above.
+    /// Status of the shard: `ready`, `starting`, `full` (no new work for lack of space), `stopped` or `stopping`.
     status: &'static str,
     /// While starting: jobs read so far.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -52,7 +52,7 @@ pub(crate) struct ShardReadinessView {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Version)]
 pub(crate) struct VersionView {
-    /// The version.
+    /// Version of the server.
     version: &'static str,
     /// The shard it serves.
     shard: String,

@@ -20,20 +20,20 @@ use crate::operations::access;
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Home)]
 pub(crate) struct HomeView {
-    /// What it is.
+    /// Short description of the server.
     what: &'static str,
     /// Its version, for callers that are known.
     #[serde(skip_serializing_if = "Option::is_none")]
     version: Option<&'static str>,
     /// Where the API begins.
     api: &'static str,
-    /// Its description.
+    /// Path of the OpenAPI document.
     openapi: &'static str,
-    /// Whether it lives.
+    /// Path that answers whether the process is live.
     health: &'static str,
     /// Whether it can work.
     ready: &'static str,
-    /// Its numbers.
+    /// Path of the metrics.
     metrics: &'static str,
 }
 

@@ -29,11 +29,11 @@ use crate::resource::submission;
 /// Inputs on a page.
 const INPUTS_PAGE_MAX: u64 = 1_000;
 
-/// An enqueued job.
+/// Job as it was enqueued.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Enqueued)]
 pub(crate) struct EnqueuedView {
-    /// Its id.
+    /// Id of the job.
     pub(crate) id: JobName,
     /// Its global name, `shard/id`.
     pub(crate) r#ref: String,

@@ -36,7 +36,7 @@ struct ChunkView<'a> {
     /// The piece, if it is UTF-8.
     #[serde(skip_serializing_if = "Option::is_none")]
     text: Option<&'a str>,
-    /// The piece otherwise.
+    /// The piece in base64, if it is not UTF-8.
     #[serde(skip_serializing_if = "Option::is_none")]
     data_base64: Option<Base64>,
 }
@@ -81,7 +81,7 @@ pub(crate) async fn show(ask: RequestContext) -> Result<Response, Problem> {
 struct LogReader {
     ask: RequestContext,
     key: JobKey,
-    /// Only this attempt.
+    /// Attempt to read; `None` reads the log of every attempt.
     attempt: Option<u32>,
     /// The attempt, and the bytes of its log that were read.
     place: (u32, u64),

@@ -20,7 +20,7 @@ use crate::time::{Moment, read_moment};
 const TAGS_MAX: u64 = 1_000;
 const MICROS_PER_DAY: u64 = 86_400_000_000;
 
-/// It is done.
+/// Answer of a call that changes something and has nothing else to report.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Done {
     /// How many things were changed.
@@ -39,7 +39,7 @@ impl Default for Done {
 pub(crate) struct AuditView {
     /// Whether all indexes agree with the jobs.
     is_sound: bool,
-    /// What disagrees.
+    /// Sentences on what disagrees; empty if the audit is sound.
     findings: Vec<String>,
 }
 

@@ -30,11 +30,11 @@ pub(crate) struct PeersDoc {
     peers: Vec<PeerDoc>,
 }
 
-/// Another shard.
+/// Another shard, and the messages for it.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Peer)]
 pub(crate) struct PeerDoc {
-    /// Which.
+    /// Name of the other shard.
     shard: String,
     /// Messages that wait for it.
     waiting: u64,
@@ -75,7 +75,7 @@ pub(crate) struct OutboxDoc {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = OutboxMessage)]
 pub(crate) struct MessageDoc {
-    /// Consecutive per receiver.
+    /// Number of the message, consecutive for each receiver.
     number: u64,
     /// What it says: `ended`, `no_such_job`, `follow`, `let_go`, `decided`, `inquire`, `cancel_graph`.
     kind: &'static str,

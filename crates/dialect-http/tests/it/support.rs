@@ -35,7 +35,7 @@ impl Answer {
             .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&self.body)))
     }
 
-    /// The problem's code.
+    /// Code of the problem in the answer.
     pub(crate) fn code(&self) -> String {
         self.json()["code"].as_str().unwrap_or_default().to_owned()
     }
@@ -107,7 +107,7 @@ impl Face {
             .expect("routes always answer")
     }
 
-    /// Sends JSON text.
+    /// Sends a request whose body is JSON text.
     pub(crate) async fn text(&self, method: Method, path: &str, body: impl Into<Body>) -> Answer {
         let request = Request::builder()
             .method(method)
@@ -151,7 +151,7 @@ impl Face {
             .to_owned()
     }
 
-    /// Leases one job.
+    /// Leases one job and returns the delivery.
     pub(crate) async fn lease(&self) -> Value {
         let answer = self
             .post(

@@ -38,7 +38,7 @@ struct Seen {
     failed: Option<u64>,
 }
 
-/// The whole page.
+/// The whole start page as HTML.
 pub(super) async fn page(api: &Api, identity: &Identity, version: Option<&str>) -> String {
     let seen = Seen::by(api, identity, version.is_some()).await;
     let mut out = format!(
