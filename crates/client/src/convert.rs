@@ -36,7 +36,7 @@ pub(crate) fn at(us: u64) -> SystemTime {
         .unwrap_or(UNIX_EPOCH)
 }
 
-/// Empty is none.
+/// The text as an option; an empty text is `None`.
 pub(crate) fn some(text: String) -> Option<String> {
     Some(text).filter(|text| !text.is_empty())
 }

@@ -222,9 +222,9 @@ impl LogStream {
 /// How far a graph is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GraphProgress {
-    /// Members.
+    /// Number of jobs in the graph.
     pub total: u64,
-    /// Members by state.
+    /// Number of jobs of the graph in each state.
     pub counts: QueueCounts,
     /// The member that moved, and where to; `None` for the first word.
     pub moved: Option<(String, JobState)>,

@@ -26,7 +26,7 @@ pub use view::*;
 /// How long to wait before retry `k` (1, 2, 3 ...), counted from the end of the failed attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Backoff {
-    /// Always the same.
+    /// The same pause before every retry.
     Fixed(Duration),
     /// The k-th entry; the last one repeats. Not empty.
     List(Vec<Duration>),
@@ -78,8 +78,8 @@ impl Default for RetryPolicy {
 /// How long a finished job is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeepFor {
-    /// So long.
+    /// For this length of time.
     Time(Duration),
-    /// For ever.
+    /// Forever: retention never removes the job.
     Ever,
 }

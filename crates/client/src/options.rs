@@ -72,14 +72,14 @@ impl Options {
         }
     }
 
-    /// Sets the token.
+    /// Sets the token that authenticates the calls.
     #[must_use]
     pub fn token(mut self, token: impl Into<String>) -> Self {
         self.token = Some(token.into());
         self
     }
 
-    /// Sets the namespace.
+    /// Sets the namespace of the calls.
     #[must_use]
     pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
         self.namespace = namespace.into();
@@ -106,7 +106,7 @@ impl Options {
     }
 }
 
-/// Hides the token.
+/// Shows all options but the token.
 impl fmt::Debug for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Options")

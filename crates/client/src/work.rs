@@ -34,9 +34,9 @@ const CALLS_MAX: usize = 64;
 pub struct WorkOptions {
     /// Who: host name plus something random, new at each start.
     pub worker: String,
-    /// From where.
+    /// Queues to take jobs from.
     pub queues: Vec<TakeFrom>,
-    /// In which manner.
+    /// How the queues share what is taken.
     pub mode: TakeMode,
     /// Length of the leases; `None`: the queue's.
     pub lease_for: Option<Duration>,
@@ -51,14 +51,14 @@ pub enum WorkEvent {
     Connected {
         /// Version of the server.
         version: String,
-        /// Its shard.
+        /// Name of the server's shard.
         shard: String,
     },
     /// The stream broke; it will be tried again by itself.
     Disconnected {
-        /// Why.
+        /// Error that broke the stream.
         error: Error,
-        /// After which pause.
+        /// Pause before the next try.
         retry_in: Duration,
     },
     /// Jobs to run; each has used one credit.
@@ -69,14 +69,14 @@ pub enum WorkEvent {
     Draining,
 }
 
-/// A lost lease.
+/// A lease that the worker has lost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lost {
-    /// Which.
+    /// The attempt whose lease is lost.
     pub held: Held,
     /// Where the job stands now; `None`: unknown, or the job is gone.
     pub state: Option<JobState>,
-    /// Why, for people.
+    /// Reason of the loss, for people.
     pub reason: String,
 }
 

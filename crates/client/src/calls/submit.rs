@@ -13,7 +13,7 @@ use crate::pause::random_key;
 /// Jobs submitted together: all or none.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Submission {
-    /// In order.
+    /// Jobs to enqueue, in the order in which the answer lists them.
     pub jobs: Vec<NewJob>,
     /// A repeat under the same key within a day returns the first one's answer; `None`: one is made,
     /// so that a try after a lost answer adds nothing twice.

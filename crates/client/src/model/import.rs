@@ -14,7 +14,7 @@ pub enum ImportRecord {
     Item(Box<WorkItem>),
     /// A job of ours, which must have an id.
     Job {
-        /// The job.
+        /// The job to import, with its id.
         job: Box<NewJob>,
         /// Why it has failed for good; `None`: it has not.
         failed: Option<String>,

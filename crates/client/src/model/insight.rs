@@ -24,7 +24,7 @@ pub struct Statistics {
 /// A sample of durations.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Sample {
-    /// How many.
+    /// Number of durations in the sample.
     pub count: u64,
     /// Their mean, in seconds.
     pub mean_seconds: f64,
@@ -38,44 +38,44 @@ pub struct Sample {
 /// A worker as shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkerView {
-    /// Who.
+    /// Name of the worker.
     pub worker: String,
     /// Last sign of life.
     pub seen_at: SystemTime,
-    /// What it holds.
+    /// Jobs that the worker holds a lease on.
     pub holds: Vec<HeldJob>,
 }
 
 /// A job that a worker holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeldJob {
-    /// Its id.
+    /// Id of the job.
     pub job: String,
     /// Where it lined up.
     pub queue: String,
-    /// Which program.
+    /// Kind of the job: the program that runs it.
     pub kind: String,
-    /// Since when.
+    /// Time at which the job was leased.
     pub leased_at: SystemTime,
 }
 
-/// A tracked id.
+/// A job id that is tracked.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TrackedJob {
-    /// The id.
+    /// Id of the job.
     pub job: String,
-    /// Since when.
+    /// Time since which the job is tracked.
     pub since: SystemTime,
     /// The job as it stands; `None`: it is gone.
     pub view: Option<Job>,
 }
 
-/// The server.
+/// The server's version, state and load.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerInfo {
-    /// Its version.
+    /// Version of the server.
     pub version: String,
-    /// Its shard.
+    /// Name of the server's shard.
     pub shard: String,
     /// `ready`, `starting`, `full` or `stopped`.
     pub health: String,
@@ -85,7 +85,7 @@ pub struct ServerInfo {
     pub uptime: Duration,
     /// Whether it is about to stop.
     pub draining: bool,
-    /// Live jobs.
+    /// Number of jobs that have not ended.
     pub live_jobs: u64,
 }
 
@@ -102,14 +102,14 @@ pub struct EventFilter {
     pub moves_only: bool,
 }
 
-/// What happened.
+/// An event of a shard.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Event {
     /// Its place: grows within a shard.
     pub position: u64,
-    /// When.
+    /// Time of the event.
     pub at: SystemTime,
-    /// What.
+    /// What the event reports.
     pub happening: Happening,
 }
 
@@ -120,69 +120,69 @@ pub enum Happening {
     JobMoved(JobMoved),
     /// A running job told how far it is.
     JobProgressed {
-        /// Its id.
+        /// Id of the job.
         job: String,
-        /// Its number.
+        /// Number of the job in its shard.
         number: u64,
-        /// How far.
+        /// Progress that the job reported.
         progress: Progress,
     },
     /// A running job's log grew.
     LogAppended {
-        /// Its number.
+        /// Number of the job in its shard.
         number: u64,
-        /// Which attempt.
+        /// Number of the attempt that wrote.
         attempt: u32,
-        /// Its length now.
+        /// Length of the attempt's log now, in bytes.
         bytes: u64,
     },
     /// A job was removed by retention or by a person.
     JobRemoved {
-        /// Its id.
+        /// Id of the job.
         job: String,
-        /// Its number.
+        /// Number of the job in its shard.
         number: u64,
-        /// Where it was.
+        /// Queue that the job was in.
         queue: String,
     },
     /// A queue was paused or resumed, or its settings changed.
     QueueChanged {
-        /// Which.
+        /// Name of the queue.
         queue: String,
         /// Whether it is paused now.
         paused: bool,
     },
     /// A schedule was made, changed or removed.
     ScheduleChanged {
-        /// Which.
+        /// Name of the schedule.
         schedule: String,
     },
     /// A worker was seen for the first time.
     WorkerSeen {
-        /// Who.
+        /// Name of the worker.
         worker: String,
     },
     /// A worker deregistered or was silent for too long.
     WorkerGone {
-        /// Who.
+        /// Name of the worker.
         worker: String,
     },
 }
 
-/// A job moved.
+/// A change of a job's state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobMoved {
-    /// Its id.
+    /// Id of the job.
     pub job: String,
-    /// Its number.
+    /// Number of the job in its shard.
     pub number: u64,
-    /// Where.
+    /// Queue of the job.
     pub queue: String,
-    /// Which program.
+    /// Kind of the job: the program that runs it.
     pub kind: String,
     /// From; `None`: it came into being.
     pub from: Option<JobState>,
-    /// To.
+    /// State of the job now.
     pub to: JobState,
     /// Number of its last attempt.
     pub attempt: u32,

@@ -14,15 +14,15 @@ pub enum JobState {
     Blocked,
     /// Waits for its time.
     Scheduled,
-    /// May run now.
+    /// Ready: a worker may lease it now.
     Ready,
     /// Leased to a worker.
     Running,
-    /// Ended well.
+    /// Ended with success.
     Succeeded,
-    /// Ended badly.
+    /// Ended with a failure and is not retried.
     Failed,
-    /// Called off.
+    /// Cancelled before it could end by itself.
     Cancelled,
 }
 
@@ -56,7 +56,7 @@ impl JobState {
         }
     }
 
-    /// Reads [`Self::as_str`] back.
+    /// Reads the text of [`Self::as_str`]; `None` if no state has that name.
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|state| state.as_str() == text)
     }
@@ -106,7 +106,7 @@ pub struct NewJob {
     pub inputs: Vec<Input>,
     /// Jobs to wait for without taking their results.
     pub after: Vec<Edge>,
-    /// Smaller runs first.
+    /// Priority of the job: smaller runs first.
     pub priority: i64,
     /// When it may run.
     pub start: Start,
@@ -116,9 +116,9 @@ pub struct NewJob {
     pub timeout: Option<Duration>,
     /// How it is tried again; `None`: as its queue says.
     pub retry: Option<RetryPolicy>,
-    /// Words on it.
+    /// Tags of the job.
     pub tags: Vec<String>,
-    /// Indexed key-value pairs.
+    /// Labels of the job: indexed key-value pairs.
     pub labels: Vec<(String, String)>,
     /// Whether to follow it.
     pub tracked: bool,
@@ -140,14 +140,14 @@ impl NewJob {
         }
     }
 
-    /// Sets the queue.
+    /// Sets the queue that the job enters.
     #[must_use]
     pub fn queue(mut self, queue: impl Into<String>) -> Self {
         self.queue = queue.into();
         self
     }
 
-    /// Sets the payload.
+    /// Sets the payload of the job.
     #[must_use]
     pub fn payload(mut self, payload: impl Into<Bytes>) -> Self {
         self.payload = payload.into();
@@ -217,7 +217,7 @@ impl NewJob {
         self
     }
 
-    /// Sets a label.
+    /// Sets a label of the job.
     #[must_use]
     pub fn label(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
         self.labels.push((key.into(), value.into()));
@@ -228,10 +228,10 @@ impl NewJob {
 /// When a job may run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Start {
-    /// At once.
+    /// As soon as the job is enqueued.
     #[default]
     Now,
-    /// After a while.
+    /// After this delay from now.
     After(Duration),
     /// At a calendar time; one in the past is now.
     At(SystemTime),
@@ -246,7 +246,7 @@ pub struct Unique {
     pub window: Option<Duration>,
 }
 
-/// A dependency job.
+/// The job that a dependency names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Dependency {
     /// The job at this place of the same submission.
@@ -257,19 +257,19 @@ pub enum Dependency {
     Job(String),
 }
 
-/// One positional input.
+/// One positional input of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Input {
-    /// Given.
+    /// Bytes given by the caller.
     Value(Bytes),
     /// The result of a job.
     Result(Edge),
 }
 
-/// A dependency.
+/// A dependency on a job, and what the failure of that job means.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Edge {
-    /// On whom.
+    /// The job that must end first.
     pub dependency: Dependency,
     /// What its failure means.
     pub policy: FailurePolicy,
@@ -299,7 +299,7 @@ pub struct Accepted {
 /// One enqueued job. Its `Display` is the global name, `shard/id`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Enqueued {
-    /// Its final id.
+    /// Id of the job.
     pub id: String,
     /// Its name in the submission; empty if it had none.
     pub name: String,
@@ -318,7 +318,7 @@ impl fmt::Display for Enqueued {
 /// A job as it stands.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Job {
-    /// Its id.
+    /// Id of the job, unique in its namespace.
     pub id: String,
     /// The shard that holds it.
     pub shard: String,
@@ -326,15 +326,15 @@ pub struct Job {
     pub name: Option<String>,
     /// Its number in the shard, in order of creation.
     pub number: u64,
-    /// Whose.
+    /// Namespace that owns the job.
     pub namespace: String,
     /// Where it lines up.
     pub queue: String,
     /// Which program runs it.
     pub kind: String,
-    /// Where it stands.
+    /// State of the job.
     pub state: JobState,
-    /// Smaller runs first.
+    /// Priority of the job: smaller runs first.
     pub priority: i64,
     /// When it was enqueued.
     pub created_at: SystemTime,
@@ -362,9 +362,9 @@ pub struct Job {
     pub failure: Option<Failure>,
     /// The graph it was submitted with.
     pub graph: Option<String>,
-    /// Words on it.
+    /// Tags of the job.
     pub tags: Vec<String>,
-    /// Indexed pairs.
+    /// Labels of the job: indexed key-value pairs.
     pub labels: Vec<(String, String)>,
     /// Whether somebody follows it.
     pub tracked: bool,
@@ -398,9 +398,9 @@ impl Job {
 pub struct Failure {
     /// Failures of one cause share a group.
     pub group: String,
-    /// For people.
+    /// Message of the failure, for people.
     pub message: String,
-    /// When.
+    /// Time of the failure.
     pub at: SystemTime,
     /// Whose attempt it was, if one was running.
     pub worker: Option<String>,
@@ -418,7 +418,7 @@ pub struct Progress {
 /// A live lease as shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaseView {
-    /// Who holds it.
+    /// Worker that holds the lease.
     pub worker: String,
     /// The attempt it stands for.
     pub attempt: u32,
@@ -431,9 +431,9 @@ pub struct LeaseView {
 /// How a job ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finished {
-    /// Which end.
+    /// Final state: succeeded, failed or cancelled.
     pub outcome: JobState,
-    /// When.
+    /// Time at which the job ended.
     pub at: SystemTime,
     /// Bytes of the result; `None` if there is none.
     pub result_bytes: Option<u64>,
@@ -442,7 +442,7 @@ pub struct Finished {
 /// One line of a job's history.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HistoryEntry {
-    /// When.
+    /// Time of the entry.
     pub at: SystemTime,
     /// What: `enqueued`, `attempt`, `failed`, `cancelled`, `retried`, `timed_out_by_hand`, `note`.
     pub what: String,
@@ -459,7 +459,7 @@ pub struct HistoryEntry {
 pub struct AttemptView {
     /// Its number, from 1.
     pub number: u32,
-    /// Who held it.
+    /// Worker that held the lease.
     pub worker: String,
     /// When it was leased.
     pub leased_at: SystemTime,

@@ -14,7 +14,7 @@ pub enum TakeMode {
     /// A queue only when those named before it are empty.
     #[default]
     Ordered,
-    /// In turn.
+    /// Takes jobs from the queues in turn.
     RoundRobin,
     /// In turn, by weight.
     Weighted,
@@ -23,7 +23,7 @@ pub enum TakeMode {
 /// A queue to take from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TakeFrom {
-    /// Which.
+    /// Name of the queue.
     pub queue: String,
     /// Its share under [`TakeMode::Weighted`], at least 1.
     pub weight: u32,
@@ -42,11 +42,11 @@ impl TakeFrom {
 /// What to take, by one call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Take {
-    /// From where.
+    /// Queues to take jobs from.
     pub queues: Vec<TakeFrom>,
-    /// In which manner.
+    /// How the queues share what is taken.
     pub mode: TakeMode,
-    /// For whom.
+    /// Name of the worker that takes the jobs.
     pub worker: String,
     /// At most so many, 1 to 10 000.
     pub jobs_max: u32,
@@ -61,13 +61,13 @@ pub struct Take {
 pub struct Delivery {
     /// Which attempt of which job; goes into every report.
     pub held: Held,
-    /// Its shard.
+    /// Shard that holds the job.
     pub shard: String,
     /// Its number in the shard.
     pub number: u64,
     /// Where it lined up.
     pub queue: String,
-    /// Which program.
+    /// Kind of the job: the program that runs it.
     pub kind: String,
     /// Fencing number, from 1.
     pub attempt: u32,
@@ -84,17 +84,17 @@ pub struct Delivery {
     pub deadline: Option<SystemTime>,
     /// When it was enqueued.
     pub created_at: SystemTime,
-    /// Smaller runs first.
+    /// Priority of the job: smaller runs first.
     pub priority: i64,
-    /// The payload.
+    /// Payload of the job.
     pub payload: Bytes,
     /// Positional inputs in order; `null` for ignored ones.
     pub inputs: Vec<Bytes>,
     /// The graph it was submitted with.
     pub graph: Option<String>,
-    /// Words on it.
+    /// Tags of the job.
     pub tags: Vec<String>,
-    /// Its labels.
+    /// Labels of the job: indexed key-value pairs.
     pub labels: Vec<(String, String)>,
 }
 
@@ -111,9 +111,9 @@ impl fmt::Debug for LeaseToken {
 /// Names the attempt that a report is about.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Held {
-    /// The job.
+    /// Id of the job.
     pub job: String,
-    /// The proof.
+    /// Token that proves the lease.
     pub token: LeaseToken,
 }
 
@@ -131,9 +131,9 @@ pub enum Report {
     Fail(Failing),
     /// It is given back.
     Release(Releasing),
-    /// It goes on.
+    /// The attempt continues, so its lease is renewed.
     Renew(Renewing),
-    /// It wrote something.
+    /// The attempt wrote to its log.
     Log {
         /// Bytes of this attempt's log sent before; a repeat is recognised by it.
         offset: u64,
@@ -145,9 +145,9 @@ pub enum Report {
 /// Where a completed job goes on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Next {
-    /// The queue.
+    /// Name of the queue.
     pub queue: String,
-    /// After so long.
+    /// Delay before the job is ready there; zero is none.
     pub delay: Duration,
     /// Once these have succeeded.
     pub after: Vec<String>,
@@ -155,12 +155,12 @@ pub struct Next {
     pub payload: Option<Bytes>,
 }
 
-/// A failure.
+/// Failure of an attempt.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Failing {
     /// Failures of one cause share a group.
     pub group: String,
-    /// For people.
+    /// Message of the failure, for people.
     pub message: String,
     /// Rules further retries out.
     pub permanent: bool,
@@ -180,7 +180,7 @@ pub struct Releasing {
     pub counted: bool,
     /// Back to its old place instead of the end of the line.
     pub keep_place: bool,
-    /// For people.
+    /// Reason of the release, for people.
     pub reason: String,
 }
 
@@ -191,7 +191,7 @@ pub struct Renewing {
     pub lease_for: Option<Duration>,
     /// How far it is.
     pub progress: Option<Progress>,
-    /// Replaces the payload.
+    /// New payload of the job; `None` leaves it as it is.
     pub payload: Option<Bytes>,
 }
 
@@ -212,7 +212,7 @@ pub enum Answer {
         /// So long, counted from before the renewal was sent.
         lease_for: Duration,
     },
-    /// The log grew.
+    /// The log has the bytes of the report.
     Logged {
         /// The log has so many bytes of this attempt now.
         bytes: u64,

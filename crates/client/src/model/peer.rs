@@ -2,11 +2,11 @@
 
 use std::time::SystemTime;
 
-/// Another shard.
+/// Another shard and the state of the exchange with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PeerView {
-    /// Which.
+    /// Name of the other shard.
     pub shard: String,
     /// Messages that wait for it.
     pub waiting: u64,
@@ -32,7 +32,7 @@ pub struct PeerView {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WaitingMessage {
-    /// Consecutive per receiver.
+    /// Number of the message, consecutive for each receiver.
     pub number: u64,
     /// A word for what it says.
     pub kind: String,

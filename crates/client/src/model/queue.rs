@@ -40,7 +40,7 @@ pub struct Retention {
     pub succeeded: Keep,
     /// Of those that failed.
     pub failed: Keep,
-    /// Of those cancelled.
+    /// Limits for jobs that were cancelled.
     pub cancelled: Keep,
 }
 
@@ -92,15 +92,15 @@ pub struct QueueCounts {
     pub blocked: u64,
     /// Waiting for their time.
     pub scheduled: u64,
-    /// May run now.
+    /// Ready to be leased.
     pub ready: u64,
-    /// Leased.
+    /// Leased to a worker.
     pub running: u64,
-    /// Kept, ended well.
+    /// Kept after they succeeded.
     pub succeeded: u64,
-    /// Kept, ended badly.
+    /// Kept after they failed.
     pub failed: u64,
-    /// Kept, cancelled.
+    /// Kept after they were cancelled.
     pub cancelled: u64,
 }
 
@@ -122,11 +122,11 @@ impl QueueCounts {
 /// A queue as shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueueView {
-    /// Its name.
+    /// Name of the queue.
     pub queue: String,
     /// What an operator set.
     pub settings: QueueSettings,
-    /// Jobs by state.
+    /// Number of jobs in each state.
     pub counts: QueueCounts,
     /// Schedules that feed it.
     pub schedules: u64,
@@ -134,7 +134,7 @@ pub struct QueueView {
     pub oldest_ready_for: Option<Duration>,
     /// When it was first used.
     pub created_at: SystemTime,
-    /// Jobs ever enqueued.
+    /// Number of jobs ever enqueued in the queue.
     pub enqueued_total: u64,
     /// Jobs that ever ended.
     pub finished_total: u64,
@@ -143,9 +143,9 @@ pub struct QueueView {
 /// What an operator may set on a namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamespaceSettings {
-    /// Whose time.
+    /// Clock that times the namespace.
     pub clock: Clock,
-    /// Length of leases.
+    /// Default length of a lease, for queues that set none.
     pub lease_for: Duration,
     /// For jobs that name none.
     pub retry: RetryPolicy,
@@ -182,7 +182,7 @@ impl Default for NamespaceSettings {
 /// A namespace as shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamespaceView {
-    /// Its name.
+    /// Name of the namespace.
     pub namespace: String,
     /// What an operator set.
     pub settings: NamespaceSettings,

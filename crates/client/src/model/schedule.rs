@@ -9,7 +9,7 @@ use super::RetryPolicy;
 /// When a schedule fires.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ScheduleSpec {
-    /// Every so often.
+    /// At a fixed interval.
     Interval {
         /// Between two runs; more than zero.
         every: Duration,
@@ -28,7 +28,7 @@ pub enum ScheduleSpec {
 /// What happens to runs that fell due while nobody looked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CatchUp {
-    /// They are skipped.
+    /// Missed runs are skipped.
     None,
     /// One job stands for all of them.
     #[default]
@@ -43,7 +43,7 @@ pub enum CatchUp {
 /// What happens when a run is due and the job of an earlier one is still live.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Overlap {
-    /// Both live.
+    /// Both jobs run independently.
     #[default]
     Allow,
     /// The new run is skipped.
@@ -55,13 +55,13 @@ pub enum Overlap {
 /// A schedule to be.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NewSchedule {
-    /// Its name.
+    /// Name of the schedule.
     pub id: String,
-    /// When it fires.
+    /// Times at which the schedule fires.
     pub spec: ScheduleSpec,
-    /// Missed runs.
+    /// What happens to missed runs.
     pub catch_up: CatchUp,
-    /// Overlapping runs.
+    /// What happens if the job of an earlier run is still live.
     pub overlap: Overlap,
     /// Fires nothing while set; runs that fall due meanwhile count as missed.
     pub paused: bool,
@@ -69,17 +69,17 @@ pub struct NewSchedule {
     pub queue: String,
     /// Which program runs them.
     pub kind: String,
-    /// Their payload.
+    /// Payload of the schedule's jobs.
     pub payload: Bytes,
-    /// Their urgency.
+    /// Priority of the jobs: smaller runs first.
     pub priority: i64,
     /// How they are tried again; `None`: as the queue says.
     pub retry: Option<RetryPolicy>,
     /// How long one attempt may run.
     pub timeout: Option<Duration>,
-    /// Their tags.
+    /// Tags of the schedule's jobs.
     pub tags: Vec<String>,
-    /// Their labels.
+    /// Labels of the schedule's jobs.
     pub labels: Vec<(String, String)>,
 }
 

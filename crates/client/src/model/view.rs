@@ -10,19 +10,19 @@ use super::{FailurePolicy, Job, JobState, Progress, Start};
 /// Conditions on jobs; all that are given must hold.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct JobFilter {
-    /// Where.
+    /// Queue that the jobs are in; `None`: any.
     pub queue: Option<String>,
     /// In one of these states; none: any.
     pub states: Vec<JobState>,
-    /// Of which kind.
+    /// Kind of the jobs; `None`: any.
     pub kind: Option<String>,
-    /// With this tag.
+    /// Tag that the jobs bear; `None`: any.
     pub tag: Option<String>,
-    /// With this label.
+    /// Label, key and value, that the jobs bear; `None`: any.
     pub label: Option<(String, String)>,
-    /// Of this graph.
+    /// Graph that the jobs belong to; `None`: any.
     pub graph: Option<String>,
-    /// Of this schedule.
+    /// Schedule that made the jobs; `None`: any.
     pub schedule: Option<String>,
     /// Failed in this group.
     pub group: Option<String>,
@@ -32,7 +32,7 @@ pub struct JobFilter {
     pub worker: Option<String>,
     /// Created at or after.
     pub created_from: Option<SystemTime>,
-    /// Created before.
+    /// Time before which the jobs were created; `None`: no bound.
     pub created_before: Option<SystemTime>,
     /// Newest first instead of oldest first.
     pub newest_first: bool,
@@ -40,14 +40,14 @@ pub struct JobFilter {
     pub cursor: Option<String>,
     /// At most so many, 1 to 1000; 0: 100.
     pub limit: u32,
-    /// Leaves histories out.
+    /// Whether to leave the histories out of the answer.
     pub brief: bool,
 }
 
 /// A page of jobs.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Page {
-    /// The jobs.
+    /// Jobs of this page.
     pub jobs: Vec<Job>,
     /// For [`JobFilter::cursor`]; `None`: there is no further page.
     pub next: Option<String>,
@@ -56,15 +56,15 @@ pub struct Page {
 /// Why a job is not running, or that it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Explanation {
-    /// The job.
+    /// Id of the job.
     pub job: String,
-    /// Where it stands.
+    /// State of the job.
     pub state: JobState,
     /// The causes, most important first.
     pub reasons: Vec<Reason>,
 }
 
-/// One cause.
+/// One reason for the state of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reason {
     /// Stable: `waits_for`, `waits_elsewhere`, `not_before`, `queue_paused`, `queue_limit`, `behind`, `no_worker`,
@@ -74,7 +74,7 @@ pub struct Reason {
     pub text: String,
     /// How many it waits for, run already, are before it, or times it was released.
     pub count: Option<u64>,
-    /// The queue's limit.
+    /// Limit of the queue that holds the job back.
     pub limit: Option<u64>,
     /// When its time comes; of `waits_elsewhere`: when the other shards were last asked whether they know of it.
     pub at: Option<SystemTime>,
@@ -106,11 +106,11 @@ pub struct GraphView {
 /// A job of a graph.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GraphJob {
-    /// Its id.
+    /// Id of the job.
     pub id: String,
-    /// Which program.
+    /// Kind of the job: the program that runs it.
     pub kind: String,
-    /// Where it stands.
+    /// State of the job.
     pub state: JobState,
     /// Where it lines up.
     pub queue: String,
@@ -120,7 +120,7 @@ pub struct GraphJob {
     pub name: Option<String>,
 }
 
-/// A dependency.
+/// A dependency between two jobs of the graph.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GraphEdge {
     /// Id of the dependency.
@@ -149,20 +149,20 @@ pub struct InputView {
 /// Bytes of an attempt's log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogChunk {
-    /// Which attempt.
+    /// Number of the attempt.
     pub attempt: u32,
     /// Bytes of that attempt's log before this.
     pub offset: u64,
     /// When it was written.
     pub at: SystemTime,
-    /// The bytes.
+    /// Bytes of the log.
     pub bytes: Bytes,
 }
 
 /// A place in a job's log: the start by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogPlace {
-    /// Which attempt.
+    /// Number of the attempt.
     pub attempt: u32,
     /// Bytes of it that came before.
     pub offset: u64,
@@ -171,7 +171,7 @@ pub struct LogPlace {
 /// A piece of a log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LogPage {
-    /// In order.
+    /// Pieces of the log, in order.
     pub chunks: Vec<LogChunk>,
     /// Where to go on.
     pub next: LogPlace,
@@ -182,7 +182,7 @@ pub struct LogPage {
 /// Changes to a job; what is `None` or empty stays.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Alteration {
-    /// New urgency.
+    /// New priority; smaller runs first.
     pub priority: Option<i64>,
     /// New queue, for a job that does not run.
     pub queue: Option<String>,
@@ -194,7 +194,7 @@ pub struct Alteration {
     pub tags_added: Vec<String>,
     /// Tags to take off.
     pub tags_removed: Vec<String>,
-    /// Labels to set.
+    /// Labels to set, as key and value.
     pub labels_set: Vec<(String, String)>,
     /// Keys of labels to take off; those that are not there are passed over.
     pub labels_removed: Vec<String>,
@@ -207,9 +207,9 @@ pub struct Alteration {
 /// How many were changed, and the ids that were not there or not in a state for it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Changed {
-    /// How many.
+    /// Number of jobs that were changed.
     pub count: u64,
-    /// Which not.
+    /// Ids that do not exist or whose state does not allow the change.
     pub skipped: Vec<String>,
     /// Of a retry with dependents: the jobs put back that were not named.
     pub dependents: Vec<String>,
@@ -231,9 +231,9 @@ impl Changed {
 /// What to do with the jobs that fulfil a filter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BulkAction {
-    /// Cancel them.
+    /// Cancel the jobs that match.
     Cancel {
-        /// Why, for people.
+        /// Reason of the cancellation, for people.
         reason: String,
     },
     /// Put them back on their queues.
@@ -243,7 +243,7 @@ pub enum BulkAction {
         /// With the jobs that ended because these did.
         dependents: bool,
     },
-    /// Remove them.
+    /// Remove the jobs that match.
     Delete,
 }
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::model::{Held, LeaseToken};
 
-/// One lease.
+/// A lease that this worker holds.
 #[derive(Clone, Debug)]
 pub(crate) struct Lease {
     pub(crate) job: String,

@@ -30,7 +30,7 @@ struct Open {
     answer: oneshot::Sender<Vec<ReportResult>>,
 }
 
-/// All of them.
+/// Reports that were sent and have no answer yet.
 #[derive(Default)]
 pub(crate) struct PendingReports {
     reports: BTreeMap<u64, Pending>,
