@@ -25,7 +25,7 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
-/// What to do.
+/// The subcommand to run, with its arguments.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Run a server.

@@ -161,7 +161,7 @@ impl Context {
         self.global.json
     }
 
-    /// Colours, or none.
+    /// Palette of colours for the output; without colours if they are off.
     pub(crate) fn palette(&self) -> Palette {
         let wanted =
             io::stdout().is_terminal() && env::var_os("NO_COLOR").is_none_or(|it| it.is_empty());

@@ -29,7 +29,7 @@ pub(crate) enum Exit {
 }
 
 impl Exit {
-    /// The number.
+    /// Exit status as a number.
     pub(crate) fn number(self) -> u8 {
         match self {
             Self::Done => 0,
@@ -67,7 +67,7 @@ Environment:
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) exit: Exit,
-    /// Stable, for `--json`.
+    /// Stable code of the failure, for `--json`.
     pub(crate) code: String,
     pub(crate) message: String,
     pub(crate) next_step: Option<String>,
@@ -79,7 +79,7 @@ pub(crate) struct Failure {
 pub(crate) type Outcome = Result<Exit, Failure>;
 
 impl Failure {
-    /// The operation failed.
+    /// Failure of an operation, with this message.
     pub(crate) fn failed(message: impl Into<String>) -> Self {
         Self::new(Exit::Failed, "failed", message)
     }

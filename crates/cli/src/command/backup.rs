@@ -14,11 +14,11 @@ use crate::exit::{Exit, Failure, Outcome};
 /// move the old file away together with its -wal, -shm and -turns files, and put the copy in its place.
 #[derive(Args, Debug)]
 pub(crate) struct BackupArgs {
-    /// The store's file.
+    /// Path of the store's file.
     #[arg(long, value_name = "FILE", env = "GANGER_DB")]
     db: PathBuf,
 
-    /// The new file.
+    /// Path of the backup file to write.
     to: PathBuf,
 }
 

@@ -16,7 +16,7 @@ use crate::show::{counted, escape};
 /// recomputes what it has in memory and compares. Ends with 1 if something disagrees.
 #[derive(Args, Debug)]
 pub(crate) struct CheckArgs {
-    /// The store's file.
+    /// Path of the store's file.
     #[arg(required_unless_present = "live", conflicts_with = "live")]
     path: Option<PathBuf>,
 

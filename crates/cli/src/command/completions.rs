@@ -9,7 +9,7 @@ use crate::exit::{Exit, Outcome};
 /// Prints completions, such as `ganger completions bash > ~/.local/share/bash-completion/completions/ganger`.
 #[derive(Args, Debug)]
 pub(crate) struct CompletionsArgs {
-    /// The shell.
+    /// Shell to write the completions for.
     shell: Shell,
 }
 

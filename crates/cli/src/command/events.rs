@@ -20,7 +20,7 @@ const QUIET_FOR: Duration = Duration::from_millis(500);
 /// Without --follow it shows those after --after that are there already, and ends.
 #[derive(Args, Debug)]
 pub(crate) struct EventsArgs {
-    /// Go on forever.
+    /// Keep printing new events until interrupted.
     #[arg(short, long)]
     follow: bool,
 

@@ -25,7 +25,7 @@ pub(crate) enum FailuresCommand {
     Retry(GroupArgs),
 }
 
-/// Names a cause.
+/// Arguments that name a failure group.
 #[derive(Args, Debug)]
 pub(crate) struct GroupArgs {
     /// The group of the failures, as `ganger failures list` shows it.

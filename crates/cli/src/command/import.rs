@@ -42,7 +42,7 @@ Examples:
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct ImportArgs {
-    /// The source: redis://[[USER]:PASSWORD@]HOST[:PORT][/DATABASE].
+    /// Address of the source: redis://[[USER]:PASSWORD@]HOST[:PORT][/DATABASE].
     #[arg(value_name = "URL", value_parser = Address::read)]
     source: Address,
 
@@ -51,7 +51,7 @@ pub(crate) struct ImportArgs {
     #[arg(long, value_name = "NAME")]
     into: Option<String>,
 
-    /// Only this.
+    /// Import only this kind of data.
     #[arg(long, value_enum, value_name = "WHAT")]
     only: Option<What>,
 
@@ -63,10 +63,10 @@ pub(crate) struct ImportArgs {
 /// What to take over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
 enum What {
-    /// What qless keeps.
+    /// Jobs and queues that qless keeps.
     #[cfg_attr(not(feature = "qless"), value(skip))]
     Qless,
-    /// Queues of redis-work-queue.
+    /// Work queues of the library redis-work-queue.
     #[cfg_attr(not(feature = "redis"), value(skip))]
     WorkQueue,
     /// Tasks of QuantumLeap, which keeps them in RQ.

@@ -91,7 +91,7 @@ pub(crate) struct Place {
 /// The hidden command: there is nothing to say to it.
 #[derive(Args, Debug)]
 pub(crate) struct InsertArgs {
-    /// Which log lines.
+    /// Filter of the log lines to write.
     #[arg(long, env = LOG_VARIABLE, default_value = DEFAULT_LOG)]
     log: String,
 }

@@ -38,7 +38,7 @@ pub(crate) struct OutboxArgs {
 pub(crate) enum OutboxCommand {
     /// Take traffic with a shard up again after a store went back in time, such as by a restored backup.
     Reconcile {
-        /// The other shard.
+        /// Name of the other shard.
         #[arg(value_parser = read_shard)]
         peer: ShardId,
     },

@@ -35,10 +35,10 @@ pub(crate) enum QueueCommand {
     Forget(QueueName),
 }
 
-/// Names a queue.
+/// Arguments that name a queue.
 #[derive(Args, Debug)]
 pub(crate) struct QueueName {
-    /// The queue.
+    /// Name of the queue.
     #[arg(default_value = "default")]
     queue: String,
 }
@@ -46,11 +46,11 @@ pub(crate) struct QueueName {
 /// Shows the jobs that are taken next.
 #[derive(Args, Debug)]
 pub(crate) struct PeekArgs {
-    /// The queue.
+    /// Name of the queue.
     #[arg(default_value = "default")]
     queue: String,
 
-    /// So many.
+    /// Maximum number of jobs to show.
     #[arg(short, long, default_value_t = 10)]
     limit: u32,
 }
@@ -58,7 +58,7 @@ pub(crate) struct PeekArgs {
 /// Changes settings. `none` takes a setting back; the namespace's holds then.
 #[derive(Args, Debug)]
 pub(crate) struct SetArgs {
-    /// The queue.
+    /// Name of the queue.
     queue: String,
 
     /// Jobs of it that may run at once.

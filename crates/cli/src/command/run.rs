@@ -25,7 +25,7 @@ const LOG_REST: Duration = Duration::from_secs(5);
 /// gives the program [640, {"crop": true}, "cat.png"].
 #[derive(Args, Debug)]
 pub(crate) struct RunArgs {
-    /// The queue.
+    /// Queue that the job enters.
     #[arg(short, long, default_value = "default")]
     queue: String,
 
@@ -33,7 +33,7 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "JSON", conflicts_with = "arguments")]
     payload: Option<String>,
 
-    /// Smaller runs first.
+    /// Priority of the job: smaller runs first.
     #[arg(long, default_value_t = 0, allow_hyphen_values = true, value_parser = read_priority)]
     priority: i64,
 

@@ -20,10 +20,10 @@ use crate::show::{escape, json as views, time};
 /// What to do with schedules.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ScheduleCommand {
-    /// List schedules.
+    /// List all schedules of the namespace.
     #[command(visible_alias = "ls")]
     List,
-    /// Show a schedule.
+    /// Show one schedule by its name.
     Get(Name),
     /// Make or replace a schedule.
     Set(Box<SetArgs>),
@@ -31,7 +31,7 @@ pub(crate) enum ScheduleCommand {
     Delete(Name),
     /// Fire nothing until it is resumed.
     Pause(Name),
-    /// Fire again.
+    /// Let a paused schedule fire again.
     Resume(Name),
     /// Make a job of it now.
     Run(Name),
@@ -39,17 +39,17 @@ pub(crate) enum ScheduleCommand {
     Next(NextArgs),
 }
 
-/// Names a schedule.
+/// Arguments that name a schedule.
 #[derive(Args, Debug)]
 pub(crate) struct Name {
-    /// The schedule.
+    /// Name of the schedule.
     schedule: String,
 }
 
 /// Shows the next times of a schedule, as if it were not paused.
 #[derive(Args, Debug)]
 pub(crate) struct NextArgs {
-    /// The schedule.
+    /// Name of the schedule.
     schedule: String,
 
     /// How many, 1 to 20.
@@ -63,7 +63,7 @@ pub(crate) struct NextArgs {
 /// ganger schedule set ping --every 30s --kind ping --payload '{"host": "a"}'
 #[derive(Args, Debug)]
 pub(crate) struct SetArgs {
-    /// The schedule.
+    /// Name of the schedule.
     schedule: String,
 
     /// Read it from a JSON document; - is standard input.
@@ -129,7 +129,7 @@ pub(crate) struct SetArgs {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Missed {
-    /// They are skipped.
+    /// Missed runs are skipped.
     None,
     /// One job stands for all of them.
     Last,
@@ -139,7 +139,7 @@ enum Missed {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Overlapping {
-    /// Both live.
+    /// Both jobs run independently.
     Allow,
     /// The new one is skipped.
     Skip,

@@ -36,7 +36,7 @@ struct Place {
     access_file: PathBuf,
 }
 
-/// Make a token.
+/// Arguments for making a token.
 #[derive(Args, Debug)]
 pub(crate) struct CreateArgs {
     #[command(flatten)]
@@ -64,20 +64,20 @@ pub(crate) struct CreateArgs {
     secret_file: Option<PathBuf>,
 }
 
-/// List tokens.
+/// Arguments for listing tokens.
 #[derive(Args, Debug)]
 pub(crate) struct ListArgs {
     #[command(flatten)]
     place: Place,
 }
 
-/// Revoke tokens.
+/// Arguments for revoking tokens.
 #[derive(Args, Debug)]
 pub(crate) struct RevokeArgs {
     #[command(flatten)]
     place: Place,
 
-    /// Names of tokens.
+    /// Names of the tokens to revoke.
     #[arg(required = true, value_name = "NAME")]
     names: Vec<String>,
 }

@@ -44,7 +44,7 @@ pub(crate) struct Reporter {
 }
 
 impl Reporter {
-    /// Prints plain lines.
+    /// Prints plain lines without a terminal display.
     pub(crate) fn new(context: &Context) -> Result<Self, Failure> {
         Ok(Self {
             client: context.hasty_client()?,

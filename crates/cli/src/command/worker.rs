@@ -106,7 +106,7 @@ pub(super) const DEFAULT_LOG: &str = "info";
 enum Mode {
     /// A queue only when those named before it are empty.
     Ordered,
-    /// In turn.
+    /// Takes jobs from the queues in turn.
     RoundRobin,
     /// In turn, by weight.
     Weighted,

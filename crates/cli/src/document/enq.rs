@@ -20,7 +20,7 @@ pub(super) struct TaskIn {
     task_id: TaskId,
     /// The name of the handler.
     method: String,
-    /// Positional inputs.
+    /// Positional inputs of the task, in order.
     #[serde(default)]
     args: Vec<Argument>,
     /// Retriable failures allowed after the first run.

@@ -85,7 +85,7 @@ fn place_of(text: &[u8], at: usize) -> (usize, usize) {
     (line, column)
 }
 
-/// Reads strict JSON.
+/// Parses a JSON document strictly.
 pub(super) fn parse<T: DeserializeOwned>(text: &[u8]) -> Result<T, Problem> {
     check_depth(text)?;
     let mut reader = serde_json::Deserializer::from_slice(text);

@@ -23,7 +23,7 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// Reads base64.
+/// Decodes base64 text to bytes.
 pub(super) fn decode(text: &str) -> Result<Vec<u8>, base64::DecodeError> {
     BASE64.decode(text)
 }

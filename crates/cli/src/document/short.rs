@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 
 /// A value that is written as an object, or in short as a string.
 pub(super) trait ShortOr: Sized {
-    /// The object.
+    /// Type of the object form.
     type Long: DeserializeOwned;
     /// What to write here.
     const EXPECTED: &'static str;
@@ -23,7 +23,7 @@ pub(super) trait ShortOr: Sized {
     fn long(long: Self::Long) -> Self;
 }
 
-/// Reads either form.
+/// Reads either the short form or the object form.
 pub(super) fn read_short_or<'de, T: ShortOr, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<T, D::Error> {

@@ -30,7 +30,7 @@ impl Rows {
         Self { table }
     }
 
-    /// Adds a row.
+    /// Adds a row to the table.
     pub(crate) fn push<C: Into<Cell>, const N: usize>(&mut self, cells: [C; N]) {
         self.table.add_row(cells);
     }

@@ -299,7 +299,7 @@ pub struct Accepted {
 /// One enqueued job. Its `Display` is the global name, `shard/id`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Enqueued {
-    /// Id of the job.
+    /// Final id of the job.
     pub id: String,
     /// Its name in the submission; empty if it had none.
     pub name: String,

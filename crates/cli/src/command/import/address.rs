@@ -17,7 +17,7 @@ pub(super) struct Address {
 }
 
 impl Address {
-    /// Reads `redis://[[USER]:PASSWORD@]HOST[:PORT][/DATABASE]`.
+    /// Reads an address of the form `redis://[[USER]:PASSWORD@]HOST[:PORT][/DATABASE]`.
     pub(super) fn read(text: &str) -> Result<Self, String> {
         let Some(rest) = text.strip_prefix("redis://") else {
             return Err(if text.starts_with("rediss://") {
@@ -103,7 +103,7 @@ impl fmt::Display for Address {
     }
 }
 
-/// Hides the password.
+/// Shows the address without its password.
 impl fmt::Debug for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)

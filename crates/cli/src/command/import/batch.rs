@@ -74,7 +74,7 @@ impl Target {
         Ok(())
     }
 
-    /// Sends what waits.
+    /// Sends the records that wait in the batch.
     pub(super) async fn flush(&mut self) -> Result<(), Failure> {
         let waiting = std::mem::take(&mut self.waiting);
         self.bytes = 0;

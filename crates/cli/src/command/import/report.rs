@@ -85,7 +85,7 @@ struct Counts {
     taken: u64,
     already_there: u64,
     refused: u64,
-    /// By reason.
+    /// Refused records, by reason of the refusal.
     refusals: BTreeMap<String, Several>,
     /// What was left out because it is none, by reason.
     left_out: BTreeMap<String, Several>,
@@ -153,7 +153,7 @@ impl Report {
         !self.not_built.is_empty() || self.kinds.values().any(|counts| counts.refused > 0)
     }
 
-    /// Prints it.
+    /// Prints the report of the import.
     pub(super) fn show(
         &self,
         context: &Context,

@@ -24,7 +24,7 @@ const LOADING_PAUSE: Duration = Duration::from_millis(250);
 const VALUE_BYTES_MAX: usize = 512 << 20;
 /// Elements of a reply.
 const ELEMENTS_MAX: usize = 16 << 20;
-/// Lists in lists.
+/// Maximum depth of lists within lists.
 const DEPTH_MAX: usize = 8;
 
 /// The commands that are ever sent. None of them writes.

@@ -2,16 +2,16 @@
 
 use ganger_client::Bytes;
 
-/// A reply.
+/// A value of a Redis reply.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Value {
-    /// Nothing.
+    /// No value: the null reply.
     Nil,
-    /// A whole number.
+    /// A whole number, with sign.
     Number(i64),
     /// A status, or bytes.
     Bytes(Bytes),
-    /// Several.
+    /// A list of values, in order.
     List(Vec<Value>),
     /// An error, as the server words it.
     Error(String),

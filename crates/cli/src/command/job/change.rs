@@ -24,7 +24,7 @@ const QUEUE_LINES_MAX: usize = 20;
 /// Cancels jobs that have not ended: those named, or all that fulfil the conditions.
 #[derive(Args, Debug)]
 pub(crate) struct CancelArgs {
-    /// Ids.
+    /// Ids of the jobs.
     pub(super) jobs: Vec<String>,
 
     #[command(flatten)]
@@ -43,7 +43,7 @@ pub(crate) struct CancelArgs {
 /// conditions.
 #[derive(Args, Debug)]
 pub(crate) struct RetryArgs {
-    /// Ids.
+    /// Ids of the jobs.
     pub(super) jobs: Vec<String>,
 
     #[command(flatten)]
@@ -66,7 +66,7 @@ pub(crate) struct RetryArgs {
 /// Removes jobs altogether: those named, or all that fulfil the conditions.
 #[derive(Args, Debug)]
 pub(crate) struct DeleteArgs {
-    /// Ids.
+    /// Ids of the jobs.
     pub(super) jobs: Vec<String>,
 
     #[command(flatten)]
@@ -77,15 +77,15 @@ pub(crate) struct DeleteArgs {
     dry_run: bool,
 }
 
-/// Ends running attempts.
+/// Arguments for ending the running attempts of jobs.
 #[derive(Args, Debug)]
 pub(crate) struct TimeOutArgs {
-    /// Ids.
+    /// Ids of the jobs.
     #[arg(required = true)]
     pub(super) jobs: Vec<String>,
 }
 
-/// Changes a job.
+/// Arguments for changing a job.
 #[derive(Args, Debug)]
 pub(crate) struct SetArgs {
     /// Its id, or shard/id.
@@ -95,7 +95,7 @@ pub(crate) struct SetArgs {
     #[arg(long, allow_hyphen_values = true, value_parser = read_priority)]
     priority: Option<i64>,
 
-    /// New queue.
+    /// New queue of the job.
     #[arg(long)]
     queue: Option<String>,
 

@@ -21,18 +21,18 @@ const PAYLOAD_BYTES_SHOWN: u64 = 4_096;
 const INPUTS_SHOWN: u32 = 5;
 const INPUT_WIDTH: usize = 120;
 
-/// Shows jobs.
+/// Arguments for showing jobs.
 #[derive(Args, Debug)]
 pub(crate) struct GetArgs {
-    /// Ids.
+    /// Ids of the jobs.
     #[arg(required = true)]
     pub(super) jobs: Vec<String>,
 }
 
-/// Waits for jobs.
+/// Arguments for waiting for jobs.
 #[derive(Args, Debug)]
 pub(crate) struct WaitArgs {
-    /// Ids.
+    /// Ids of the jobs.
     #[arg(required = true)]
     pub(super) jobs: Vec<String>,
 

@@ -12,7 +12,7 @@ use crate::show::{Palette, escape, json as views};
 /// Shows the jobs around a job.
 #[derive(Args, Debug)]
 pub(crate) struct GraphArgs {
-    /// Its id.
+    /// Id of the job.
     pub(super) job: String,
 
     /// At most so many steps away; 0: as far as it goes.

@@ -19,7 +19,7 @@ const PAGE_JOBS: u32 = 200;
 /// Conditions on jobs. All that are given must hold.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct Filters {
-    /// Of this queue.
+    /// Only jobs of this queue.
     #[arg(short, long)]
     pub(super) queue: Option<String>,
 
@@ -28,19 +28,19 @@ pub(crate) struct Filters {
     #[arg(long = "state", value_name = "STATE", value_parser = read_state, value_delimiter = ',')]
     pub(super) states: Vec<JobState>,
 
-    /// Of this kind.
+    /// Only jobs of this kind.
     #[arg(short, long)]
     kind: Option<String>,
 
-    /// With this tag.
+    /// Only jobs with this tag.
     #[arg(long)]
     tag: Option<String>,
 
-    /// With this label.
+    /// Only jobs with this label.
     #[arg(long, value_name = "KEY=VALUE", value_parser = read_label)]
     label: Option<(String, String)>,
 
-    /// Of this graph.
+    /// Only jobs of this graph.
     #[arg(long)]
     pub(super) graph: Option<String>,
 
@@ -64,7 +64,7 @@ pub(crate) struct Filters {
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     since: Option<String>,
 
-    /// Created before, likewise.
+    /// Only jobs created before this time: RFC 3339, or -DURATION such as -2h.
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     until: Option<String>,
 }
@@ -75,7 +75,7 @@ pub(crate) struct ListArgs {
     #[command(flatten)]
     filters: Filters,
 
-    /// Oldest first.
+    /// List the oldest jobs first.
     #[arg(long)]
     oldest_first: bool,
 

@@ -16,14 +16,14 @@ const PAGE_BYTES: u32 = 256 << 10;
 /// Shows a job's log, all attempts in order.
 #[derive(Args, Debug)]
 pub(crate) struct LogsArgs {
-    /// Its id.
+    /// Id of the job.
     pub(super) job: String,
 
     /// Go on until the job has ended.
     #[arg(short, long)]
     follow: bool,
 
-    /// This attempt only.
+    /// Only the log of this attempt.
     #[arg(long, value_name = "N")]
     attempt: Option<u32>,
 }

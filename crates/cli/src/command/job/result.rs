@@ -18,7 +18,7 @@ const EDGE_FIRST: u32 = 1 << 31;
 /// Prints a job's result.
 #[derive(Args, Debug)]
 pub(crate) struct ResultArgs {
-    /// Its id.
+    /// Id of the job.
     pub(super) job: String,
 
     /// Print a result that is a JSON string as the text that it stands for.
@@ -29,14 +29,14 @@ pub(crate) struct ResultArgs {
 /// Prints a job's payload.
 #[derive(Args, Debug)]
 pub(crate) struct PayloadArgs {
-    /// Its id.
+    /// Id of the job.
     pub(super) job: String,
 }
 
 /// Prints a job's inputs.
 #[derive(Args, Debug)]
 pub(crate) struct InputsArgs {
-    /// Its id.
+    /// Id of the job.
     pub(super) job: String,
 }
 

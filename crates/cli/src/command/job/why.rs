@@ -12,7 +12,7 @@ use crate::show::{Palette, escape, json as views, time};
 /// Tells why a job is not running, or that it is.
 #[derive(Args, Debug)]
 pub(crate) struct WhyArgs {
-    /// Its id.
+    /// Id of the job.
     pub(super) job: String,
 }
 
@@ -34,11 +34,11 @@ pub(crate) async fn run(context: &Context, args: &WhyArgs) -> Outcome {
 pub(crate) struct FirstReason {
     /// Equal for the same reason at a later time.
     pub(crate) key: String,
-    /// The stable code.
+    /// Stable code of the reason, for programs.
     pub(crate) code: String,
     /// A sentence for people.
     pub(crate) text: String,
-    /// What helps.
+    /// What the user can do about it; `None` if nothing is known to help.
     pub(crate) step: Option<String>,
 }
 
