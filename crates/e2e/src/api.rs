@@ -15,12 +15,12 @@ pub struct Api {
 }
 
 impl Api {
-    /// Over this connection.
+    /// Makes the API calls over this connection.
     pub fn new(client: Client) -> Self {
         Self { client }
     }
 
-    /// Any request.
+    /// Sends any request and returns its answer.
     pub fn call(&mut self, method: &str, path: &str, body: &Value) -> Result<Response, NoAnswer> {
         self.client
             .request(method, &format!("/api/v1/{path}"), body)
@@ -35,7 +35,7 @@ impl Api {
         }
     }
 
-    /// Enqueues one job.
+    /// Enqueues one job, given as JSON.
     pub fn enqueue(&mut self, job: &Value) -> Answered {
         let answer = self.call("POST", "jobs", job);
         done(answer)
@@ -69,7 +69,7 @@ impl Api {
         }
     }
 
-    /// Extends a lease.
+    /// Extends the lease of an attempt.
     pub fn renew(&mut self, held: &Held) -> Answered {
         self.report("renew", held, &Value::Null)
     }

@@ -13,9 +13,9 @@ const NO_JUDGEMENT: &[&str] = &["overloaded", "store_full"];
 /// One contradiction: the rule and the evidence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// The invariant.
+    /// Invariant that the run contradicts.
     pub rule: &'static str,
-    /// What contradicts it.
+    /// What was seen that contradicts the invariant.
     pub evidence: String,
 }
 
@@ -26,7 +26,7 @@ pub struct Tally {
     pub acknowledged: usize,
     /// Exchanges without an answer.
     pub unknown: usize,
-    /// Attempts handed out.
+    /// Number of attempts that the server leased to workers.
     pub grants: usize,
     /// Completions accepted, repeats apart.
     pub completed: usize,

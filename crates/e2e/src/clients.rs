@@ -46,14 +46,14 @@ pub enum Qless {
     Old,
     /// qless-py over the newest one.
     New,
-    /// qless-with-throttles.
+    /// The variant called qless-with-throttles.
     Throttles,
-    /// reqless.
+    /// The variant called reqless.
     Reqless,
 }
 
 impl Qless {
-    /// All of them.
+    /// All variants, in the order of their declaration.
     pub const ALL: [Self; 4] = [Self::Old, Self::New, Self::Throttles, Self::Reqless];
 
     /// What its scripts import.

@@ -86,7 +86,7 @@ impl Worker {
         Ok(Self(child))
     }
 
-    /// Its process id.
+    /// Process id of the command.
     pub fn id(&self) -> u32 {
         self.0.id()
     }

@@ -59,7 +59,7 @@ impl LoopDisk {
         Ok(())
     }
 
-    /// Unmounts it.
+    /// Unmounts the file system.
     pub fn unmount(&mut self) -> Result<()> {
         run(Command::new("umount").arg(&self.mounted_at))?;
         self.is_mounted = false;

@@ -19,31 +19,31 @@ pub enum Asked {
     },
     /// To be handed jobs.
     Lease {
-        /// By whom.
+        /// Name of the worker that asks.
         worker: String,
-        /// For how long.
+        /// Length of the leases asked for.
         lease_for: Duration,
     },
     /// To extend a lease.
     Renew {
-        /// Which.
+        /// Attempt whose lease to extend.
         held: Held,
     },
     /// To end an attempt well.
     Complete {
-        /// Which.
+        /// Attempt that ends with success.
         held: Held,
-        /// With what.
+        /// Result of the job, as text.
         result: String,
     },
     /// To end an attempt badly.
     Fail {
-        /// Which.
+        /// Attempt that ends with a failure.
         held: Held,
     },
     /// To give a job back.
     Release {
-        /// Which.
+        /// Attempt that is given back.
         held: Held,
     },
 }
@@ -51,18 +51,18 @@ pub enum Asked {
 /// An attempt, as its worker knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Held {
-    /// The job.
+    /// Id of the job.
     pub job: String,
     /// The number of the attempt.
     pub attempt: u32,
-    /// The proof.
+    /// Token that proves the lease.
     pub token: String,
 }
 
-/// What came back.
+/// Answer of the server, as the client knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answered {
-    /// It was done.
+    /// The server did what was asked.
     Done {
         /// Whether the server said that it had been done before.
         is_repeat: bool,
@@ -84,18 +84,18 @@ pub struct Exchange {
     pub sent_at: Moment,
     /// After the answer was there, or was given up.
     pub answered_at: Moment,
-    /// The request.
+    /// Request that was sent.
     pub asked: Asked,
-    /// The answer.
+    /// Answer to the request.
     pub answered: Answered,
 }
 
 /// A job as it was found at the end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// Its id.
+    /// Id of the job.
     pub job: String,
-    /// Its state.
+    /// State of the job.
     pub state: String,
     /// Number of its last attempt.
     pub attempt: u32,

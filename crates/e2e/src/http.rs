@@ -18,12 +18,12 @@ pub enum NoAnswer {
     Unknown(std::io::Error),
 }
 
-/// An answer.
+/// Answer to an HTTP request.
 #[derive(Clone, Debug)]
 pub struct Response {
-    /// The HTTP status.
+    /// HTTP status of the answer.
     pub status: u16,
-    /// The body.
+    /// Body of the answer.
     pub body: Vec<u8>,
 }
 

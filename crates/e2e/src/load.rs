@@ -28,7 +28,7 @@ const RETRIES: u32 = 1_000;
 pub struct Plan {
     /// From it follows what clients do, though not when.
     pub seed: u64,
-    /// Threads that enqueue.
+    /// Number of threads that enqueue.
     pub producers: u64,
     /// Threads that take and report.
     pub workers: u64,
@@ -36,7 +36,7 @@ pub struct Plan {
     pub backlog_max: usize,
 }
 
-/// Running clients.
+/// Clients that are running against the server.
 pub struct Load {
     recorder: Recorder,
     setup: Setup,

@@ -24,7 +24,7 @@ pub struct World {
     pub setup: Setup,
     /// Where it takes notifications.
     pub port: SocketAddr,
-    /// The database.
+    /// The PostgreSQL server that stores the rows.
     pub postgres: Instance,
     /// Where files of the test may go.
     pub folder: TempDir,
@@ -169,9 +169,9 @@ pub fn notification(room: &str) -> Value {
 /// What curl was told.
 #[derive(Clone, Debug)]
 pub struct Answer {
-    /// The status.
+    /// HTTP status of the answer.
     pub status: u16,
-    /// The body.
+    /// Body of the answer, as text.
     pub body: String,
 }
 
@@ -197,7 +197,7 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// Its process id.
+    /// Process id of the server.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
@@ -212,7 +212,7 @@ impl Pool {
         fs::read_to_string(&self.log).unwrap_or_default()
     }
 
-    /// Sends a signal.
+    /// Sends a signal to the process.
     pub fn signal(&self, signal: Signal) -> Result<()> {
         Ok(kill_process(Pid::from_child(&self.child), signal)?)
     }

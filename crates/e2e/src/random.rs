@@ -10,7 +10,7 @@ impl Random {
         Self(seed)
     }
 
-    /// Any number.
+    /// Draws any 64-bit number.
     pub fn draw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;

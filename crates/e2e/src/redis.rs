@@ -91,12 +91,12 @@ impl World {
 #[derive(Debug)]
 pub struct Redis {
     child: Child,
-    /// Where it listens.
+    /// Address on which the server listens.
     pub address: SocketAddr,
 }
 
 impl Redis {
-    /// Starts one there.
+    /// Starts a Redis that listens on this address.
     pub fn start(address: SocketAddr) -> Result<Self> {
         Self::start_with(address, &[])
     }
@@ -178,7 +178,7 @@ pub fn listen(child: &mut Child) -> Result<JoinHandle<Vec<String>>> {
 pub struct Line(BufReader<TcpStream>);
 
 impl Line {
-    /// Connects.
+    /// Connects to the server at this address.
     pub fn new(address: SocketAddr) -> Result<Self> {
         let stream = TcpStream::connect(address)?;
         stream.set_read_timeout(Some(REPLY_PATIENCE))?;
@@ -191,7 +191,7 @@ impl Line {
         self.hear()
     }
 
-    /// Sends a command.
+    /// Sends one command as a line.
     pub fn send(&mut self, line: &str) -> Result<()> {
         self.0
             .get_mut()
@@ -199,7 +199,7 @@ impl Line {
         Ok(())
     }
 
-    /// The next line.
+    /// Reads the next line of the answer.
     pub fn hear(&mut self) -> Result<String> {
         let mut reply = String::new();
         ensure!(

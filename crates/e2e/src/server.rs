@@ -26,9 +26,9 @@ pub struct Setup {
     pub store: PathBuf,
     /// Where the server's words go, appended start after start.
     pub log: PathBuf,
-    /// Where it listens.
+    /// Address on which the server listens.
     pub address: SocketAddr,
-    /// Further arguments.
+    /// Further arguments of the command line.
     pub arguments: Vec<String>,
     /// Put in front of the program: a tracer and its arguments.
     pub wrapper: Vec<String>,
@@ -195,7 +195,7 @@ impl Server {
         }
     }
 
-    /// Sends a signal.
+    /// Sends a signal to the process.
     pub fn signal(&self, signal: Signal) -> Result<()> {
         let pid = Pid::from_child(&self.child);
         Ok(kill_process(pid, signal)?)

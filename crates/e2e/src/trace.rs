@@ -28,7 +28,7 @@ pub const CALLS: &[&str] = &[
 /// A place in a run: the Nth call of this name by one thread.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Point {
-    /// Which system call.
+    /// Name of the system call.
     pub call: String,
     /// How many of them that thread had made, this one included.
     pub count: u32,

@@ -462,7 +462,7 @@ fn flags_that_make_no_sense_together_are_refused() -> Result<()> {
 
 /// Tasks of the long list. The specification speaks of 100,000; so many are as telling, and ready in half a minute.
 const LISTED: usize = 100_000;
-/// Bytes of each.
+/// Size of each listed task, in bytes.
 const LISTED_BYTES: usize = 10 << 10;
 /// By how much the server may grow while it lists them.
 const GROWTH_KIB_MAX: u64 = 100 << 10;

@@ -51,7 +51,7 @@ const INTERRUPTED: Fault = Fault {
     lasts: false,
 };
 
-/// f13.
+/// Covers fault f13 (`rel D6`).
 #[test]
 fn a_flush_that_fails_once_is_not_ignored() -> Result<()> {
     let reached = fail_each(&["fdatasync", "fsync"], FAILS_ONCE)?;
@@ -59,14 +59,14 @@ fn a_flush_that_fails_once_is_not_ignored() -> Result<()> {
     expect_some(reached.as_deref(), |end| end.has_complained)
 }
 
-/// f13.
+/// Covers fault f13 (`rel D6`).
 #[test]
 fn when_no_flush_succeeds_any_more_the_server_ends_and_says_so() -> Result<()> {
     let reached = fail_each(&["fdatasync", "fsync"], IS_GONE)?;
     expect_some(reached.as_deref(), |end| end.has_ended)
 }
 
-/// f14.
+/// Covers fault f14 (`rel D6`).
 #[test]
 fn a_write_that_fails_once_is_taken_back_or_told_of() -> Result<()> {
     let reached = fail_each(&["pwrite64"], FAILS_ONCE)?;
@@ -74,14 +74,14 @@ fn a_write_that_fails_once_is_taken_back_or_told_of() -> Result<()> {
     expect_some(reached.as_deref(), |end| end.has_complained)
 }
 
-/// f14.
+/// Covers fault f14 (`rel D6`).
 #[test]
 fn when_no_write_succeeds_any_more_the_server_ends_and_says_so() -> Result<()> {
     let reached = fail_each(&["pwrite64"], IS_GONE)?;
     expect_some(reached.as_deref(), |end| end.has_ended)
 }
 
-/// f15.
+/// Covers fault f15 (`rel D6`).
 #[test]
 fn a_write_that_finds_no_space_is_told_of_and_service_returns() -> Result<()> {
     let reached = fail_each(&["pwrite64", "ftruncate", "fallocate"], FULL_ONCE)?;
@@ -90,7 +90,7 @@ fn a_write_that_finds_no_space_is_told_of_and_service_returns() -> Result<()> {
     })
 }
 
-/// f14.
+/// Covers fault f14 (`rel D6`).
 #[test]
 fn an_interrupted_write_is_simply_done_again() -> Result<()> {
     let reached = fail_each(&["pwrite64"], INTERRUPTED)?;
@@ -100,7 +100,7 @@ fn an_interrupted_write_is_simply_done_again() -> Result<()> {
     Ok(())
 }
 
-/// f14.
+/// Covers fault f14 (`rel D6`).
 #[test]
 fn any_other_call_that_fails_harms_nothing() -> Result<()> {
     fail_each(&["openat", "ftruncate", "unlink", "fallocate"], FAILS_ONCE).map(drop)
