@@ -30,7 +30,7 @@ tokio::task_local! {
 #[derive(Clone, Copy, Debug)]
 pub struct Peer(pub SocketAddr);
 
-/// Who calls what.
+/// Identity of a caller, and the operation that it calls.
 pub(crate) struct Caller {
     identity: Identity,
     operation: Operation,

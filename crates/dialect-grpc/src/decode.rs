@@ -184,7 +184,7 @@ pub(crate) fn labels(
     wire.iter().enumerate().map(pair).collect()
 }
 
-/// Keys of labels.
+/// Reads the keys of labels; at most [`limits::LABELS_MAX`].
 pub(crate) fn keys(at: At<'_>, wire: &[String]) -> Result<Vec<LabelKey>, Problem> {
     at_most(at, wire.len(), limits::LABELS_MAX)?;
     let key = |(index, text): (usize, &String)| name(at.entry(index), text, LabelKey::new);

@@ -25,12 +25,12 @@ use crate::problem::Problem;
 pub(crate) type Streamed<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
 impl ServiceContext {
-    /// Calls the shard.
+    /// Sends a command to the shard and waits for its reply.
     pub(crate) async fn call(&self, command: Command) -> Result<Reply, Problem> {
         Ok(self.handle.call(command).await?)
     }
 
-    /// Asks the engine.
+    /// Sends a query to the shard and waits for its reply.
     pub(crate) async fn ask(&self, query: Query) -> Result<Reply, Problem> {
         self.call(Command::Query(Box::new(query))).await
     }

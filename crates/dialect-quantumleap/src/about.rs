@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::api::Api;
 use crate::problem::json_line;
 
-/// `GET /version`
+/// Answers `GET /version` of the API.
 pub(crate) async fn version(State(api): State<Api>) -> Response {
     let document = json!({"version": api.settings().version});
     json_line(StatusCode::OK, document)
@@ -26,7 +26,7 @@ pub(crate) async fn resources() -> Response {
     json_line(StatusCode::OK, document)
 }
 
-/// `POST /management/config`
+/// Answers `POST /management/config` of the API.
 pub(crate) async fn configure() -> Response {
     let document = json!({
         "error": "Not Implemented",

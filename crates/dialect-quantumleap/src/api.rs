@@ -66,7 +66,7 @@ impl Service {
         }
     }
 
-    /// Its routes.
+    /// Routes of the QuantumLeap API.
     pub fn routes(&self) -> Router {
         routes::routes(&self.api)
     }
@@ -149,7 +149,7 @@ impl Api {
         self.environment().offload && !self.environment().recover
     }
 
-    /// Permits for lists.
+    /// Permits for requests that list tasks.
     pub(crate) fn lists(&self) -> &Arc<Semaphore> {
         &self.0.lists
     }

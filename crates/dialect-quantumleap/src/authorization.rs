@@ -22,13 +22,13 @@ pub struct Peer(pub SocketAddr);
 /// What can be asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
-    /// Take a notification.
+    /// Take a notification from a context broker.
     Notify,
-    /// List tasks.
+    /// List tasks that match conditions.
     List,
-    /// Count them.
+    /// Count tasks that match conditions.
     Count,
-    /// Delete them.
+    /// Delete tasks that match conditions.
     Delete,
     /// Tell whether the database answers.
     Health,
@@ -37,7 +37,7 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// All.
+    /// All operations, in the order of their declaration.
     pub const ALL: [Self; 6] = [
         Self::Notify,
         Self::List,
@@ -65,7 +65,7 @@ impl Operation {
     }
 }
 
-/// Guards one route.
+/// Authorization check in front of one route.
 #[derive(Clone)]
 pub(crate) struct Authorization {
     pub(crate) api: Api,

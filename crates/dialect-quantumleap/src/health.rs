@@ -69,7 +69,7 @@ impl Asker {
     }
 }
 
-/// `GET /health`
+/// Answers `GET /health` of the API.
 pub(crate) async fn health(State(api): State<Api>) -> Response {
     let mut response = if api.pulse().is_there().await {
         json_line(StatusCode::OK, json!({"status": "pass"}))

@@ -189,7 +189,7 @@ impl Jobs {
         })
     }
 
-    /// The next one.
+    /// The next job of the list; `None` after the last.
     pub(crate) async fn next(&mut self, api: &Api) -> Result<Option<JobRecord>, CallError> {
         while self.page.is_empty() && !self.is_at_end() {
             self.page = self.next_page(api).await?.into();

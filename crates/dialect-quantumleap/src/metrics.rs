@@ -19,7 +19,7 @@ const BOUNDS: [f64; 12] = [
 /// What became of a notification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// In the queue.
+    /// Accepted: the notification is in the queue.
     Accepted,
     /// In the database already.
     Inserted,
@@ -74,7 +74,7 @@ fn place<T: PartialEq>(all: &[T], one: &T) -> usize {
 }
 
 impl Numbers {
-    /// Counts a notification.
+    /// Counts a notification by its outcome.
     pub(crate) fn notification(&self, fate: Outcome) {
         self.notifications[place(&Outcome::ALL, &fate)].fetch_add(1, Ordering::Relaxed);
     }
@@ -84,7 +84,7 @@ impl Numbers {
         self.rows.fetch_add(rows, Ordering::Relaxed);
     }
 
-    /// Counts a request.
+    /// Counts a request and the time that it took.
     pub(crate) fn request(&self, operation: Operation, took: Duration) {
         self.requests[place(&Operation::ALL, &operation)].add(took);
     }

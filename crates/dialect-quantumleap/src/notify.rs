@@ -37,7 +37,7 @@ struct Draft {
     payload: Vec<u8>,
 }
 
-/// Takes a notification.
+/// Handles the request that brings a notification.
 pub(crate) async fn notify(State(api): State<Api>, request: Request) -> Response {
     let (parts, body) = request.into_parts();
     let draft = match read(&api, parts, body).await {

@@ -6,7 +6,7 @@ use ganger_shard::CallError;
 use http::{HeaderValue, StatusCode, header};
 use serde_json::json;
 
-/// A refusal.
+/// Error answer: an HTTP status and its detail.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Problem {
     status: StatusCode,

@@ -23,9 +23,9 @@ pub enum Error {
     /// The numbers cannot be shown there.
     #[error("cannot listen at {address} for --metrics: {source}")]
     Listen {
-        /// Where.
+        /// Address given with `--metrics`.
         address: SocketAddr,
-        /// Why not.
+        /// Error of the operating system.
         source: io::Error,
     },
     /// Samples cannot be written.

@@ -11,7 +11,7 @@ const GROUP: &str = "ngsi";
 pub(crate) enum Outcome {
     /// The rows are in the database.
     Inserted {
-        /// So many.
+        /// Number of rows in the database.
         rows: u64,
     },
     /// Nothing of it is in the database.

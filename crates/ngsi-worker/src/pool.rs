@@ -22,13 +22,13 @@ use crate::{Error, Settings};
 /// What a pool did, by tasks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
-    /// In the database.
+    /// Tasks whose rows are in the database.
     pub inserted: u64,
-    /// Not there.
+    /// Tasks whose rows could not be inserted.
     pub failed: u64,
     /// Their process died of them.
     pub lost: u64,
-    /// Given back.
+    /// Tasks that were given back.
     pub released: u64,
     /// Outcomes that nobody wanted any more: the lease was lost.
     pub dropped: u64,

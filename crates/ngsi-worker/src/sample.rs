@@ -8,7 +8,7 @@ use tokio::time::MissedTickBehavior;
 use crate::metrics::Metrics;
 use crate::source::{Insight, is_final};
 
-/// How often.
+/// Interval between two samples: one second.
 const SAMPLE_EVERY: Duration = Duration::from_secs(1);
 
 /// Samples until the runtime ends, or the server says that it will never tell.

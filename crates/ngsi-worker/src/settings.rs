@@ -63,7 +63,7 @@ impl Default for Settings {
 /// How the process that inserts is started: the same binary again, with a command that people do not see.
 #[derive(Clone, Default)]
 pub struct Program {
-    /// The binary.
+    /// Path of the binary to start.
     pub path: PathBuf,
     /// Its arguments. Everyone on the machine may read them: nothing secret goes here.
     pub arguments: Vec<OsString>,

@@ -37,9 +37,9 @@ pub(crate) enum WorkerEvent {
 /// A task that came to its end.
 #[derive(Debug)]
 pub(crate) struct Ended {
-    /// Its lease.
+    /// Attempt and token of the task's lease.
     pub(crate) held: Held,
-    /// How.
+    /// How the task ended.
     pub(crate) outcome: Outcome,
     /// When its worker fetched it.
     pub(crate) began_at: Instant,

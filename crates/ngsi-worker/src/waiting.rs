@@ -13,11 +13,11 @@ const BATCH_BYTES_MAX: usize = 4 << 20;
 /// A task under a lease of ours.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Task {
-    /// The lease.
+    /// Attempt and token of the task's lease.
     pub(crate) held: Held,
     /// Which attempt this is, from 1.
     pub(crate) attempt: u32,
-    /// What to insert.
+    /// Bytes of the task to insert.
     pub(crate) input: Bytes,
 }
 
@@ -71,7 +71,7 @@ impl Waiting {
         Some(self.tasks.drain(..count).collect())
     }
 
-    /// All of them.
+    /// Removes and returns all tasks.
     pub(crate) fn take_all(&mut self) -> Vec<Task> {
         self.tasks.drain(..).collect()
     }

@@ -32,11 +32,11 @@ pub struct Environment {
     pub retry_base: Duration,
     /// `WQ_WORKERS`: size of the pool of workers.
     pub workers: Option<usize>,
-    /// `POSTGRES_*`.
+    /// Address and login of the database, from `POSTGRES_*`.
     pub database: Database,
-    /// `KEEP_RAW_ENTITY`.
+    /// Whether to store every entity as received too, from `KEEP_RAW_ENTITY`.
     pub keep_raw: bool,
-    /// `INSERT_MAX_SIZE`, in bytes.
+    /// Maximum size of an insert in bytes, from `INSERT_MAX_SIZE`; `None` if unset.
     pub insert_bytes_max: Option<u64>,
     /// `LOGLEVEL` as one of our levels: `debug`, `info`, `warn`, `error`; `None` if unset.
     pub log_level: Option<&'static str>,
@@ -45,17 +45,17 @@ pub struct Environment {
 /// Where the database is.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Database {
-    /// `POSTGRES_HOST`
+    /// Host of the database, from `POSTGRES_HOST`.
     pub host: String,
-    /// `POSTGRES_PORT`
+    /// Port of the database, from `POSTGRES_PORT`.
     pub port: u16,
-    /// `POSTGRES_DB_NAME`
+    /// Name of the database, from `POSTGRES_DB_NAME`.
     pub name: String,
-    /// `POSTGRES_DB_USER`
+    /// User of the database, from `POSTGRES_DB_USER`.
     pub user: String,
-    /// `POSTGRES_DB_PASS`; never shown.
+    /// Password of the user, from `POSTGRES_DB_PASS`; never shown.
     pub password: String,
-    /// `POSTGRES_USE_SSL`
+    /// Whether to use TLS, from `POSTGRES_USE_SSL`.
     pub ssl: bool,
 }
 
@@ -69,7 +69,7 @@ impl std::fmt::Debug for Database {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{variable}: {reason}")]
 pub struct EnvironmentError {
-    /// Which.
+    /// Name of the environment variable.
     pub variable: &'static str,
     /// Why, and what to do.
     pub reason: String,

@@ -20,17 +20,17 @@ use crate::python;
 /// The type of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ColumnType {
-    /// `text`
+    /// Column of type `text`.
     Text,
-    /// `double precision`
+    /// Column of type `double precision`.
     Double,
-    /// `bigint`
+    /// Column of type `bigint`.
     BigInt,
-    /// `boolean`
+    /// Column of type `boolean`.
     Boolean,
     /// `timestamp with time zone`
     Timestamp,
-    /// `jsonb`
+    /// Column of type `jsonb`.
     Json,
     /// `geometry` of PostGIS; where that is missing, `text`.
     Geometry,
@@ -39,23 +39,23 @@ pub enum ColumnType {
 /// How the values of an attribute are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// `Number`
+    /// Attribute of type `Number`.
     Number,
-    /// `Integer`
+    /// Attribute of type `Integer`.
     Integer,
-    /// `Boolean`
+    /// Attribute of type `Boolean`.
     Boolean,
-    /// `Text`
+    /// Attribute of type `Text`.
     Text,
-    /// `DateTime`, `ISO8601`
+    /// Attribute of type `DateTime` or `ISO8601`.
     DateTime,
     /// `Property` with a date of NGSI-LD, `{"@type": "DateTime", "@value": ".."}`.
     LinkedDate,
-    /// `StructuredValue`
+    /// Attribute of type `StructuredValue`.
     Structure,
-    /// `Array`
+    /// Attribute of type `Array`.
     Array,
-    /// `geo:..` and `GeoProperty`
+    /// Attribute of type `geo:..` or `GeoProperty`.
     Place(Format),
     /// `Relationship` and every name that is none of these: values are stored as they are.
     Other,

@@ -11,7 +11,7 @@ use crate::{Entity, json};
 pub struct Refusal {
     /// The status of the answer: 400 or 415.
     pub status: u16,
-    /// What is wrong.
+    /// Description of what is wrong.
     pub detail: String,
 }
 

@@ -37,7 +37,7 @@ pub use settings::{Settings, UrlError};
 /// A task to insert.
 #[derive(Clone, Debug)]
 pub struct Insert {
-    /// What.
+    /// The task whose rows to insert.
     pub task: Task,
     /// The task's own part of its id, 32 hexadecimal digits: what is inserted of it is recognised by that.
     pub uuid: String,

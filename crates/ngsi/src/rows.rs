@@ -72,7 +72,7 @@ impl Row {
 /// Rows for one table: entities of one type, and of one path if the task has several.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
-    /// Where they go.
+    /// Table that gets the rows.
     pub table: Table,
     /// The attributes' columns, in order of first appearance. No two have names that PostgreSQL cuts to the same.
     pub columns: Vec<Column>,

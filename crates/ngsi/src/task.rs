@@ -13,11 +13,11 @@ pub const TASK_TYPE: &str = "<class 'wq.ql.notify.InsertAction'>";
 /// Where a notification came from: its headers as received, `None` where one was missing.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Origin {
-    /// The tenant.
+    /// Tenant that the notification belongs to.
     pub tenant: Option<String>,
     /// The service path, or several with commas. A missing one is `/`.
     pub service_path: Option<String>,
-    /// The correlation id.
+    /// Correlation id of the notification.
     pub correlator: Option<String>,
 }
 

@@ -151,7 +151,7 @@ fn unique(at: At<'_>, wire: &v1::Unique) -> Result<Unique, Problem> {
 /// What the references of a job may mean.
 struct Refers<'a> {
     shards: Shards<'a>,
-    /// The job's shard.
+    /// Shard of the job that has the references.
     home: &'a ShardId,
     places: &'a Names,
 }

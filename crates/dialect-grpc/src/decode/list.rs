@@ -13,7 +13,7 @@ use crate::problem::Problem;
 /// Jobs on a page unless asked otherwise.
 const PAGE_JOBS_DEFAULT: u32 = 100;
 
-/// Conditions on jobs.
+/// Reads the conditions on the jobs to list.
 pub(crate) fn job_query(wire: v1::ListRequest) -> Result<JobQuery, Problem> {
     if let Some(text) = &wire.failure_text {
         at_most(

@@ -22,7 +22,7 @@ struct Found {
     view: v1::GraphView,
     ids: HashMap<JobKey, String>,
     waiting: VecDeque<(JobKey, u32)>,
-    /// Dependency, downstream, slot.
+    /// Dependencies as (dependency, dependent, slot of the dependent).
     edges: BTreeSet<(JobKey, JobKey, u32)>,
     limit: usize,
 }

@@ -37,7 +37,7 @@ struct Streams {
 /// An open stream: as long as there is one, lost leases are told.
 pub(crate) struct OpenStream(Holders);
 
-/// One delivered job.
+/// A delivered job, and the channel for the loss of its lease.
 pub(crate) struct Holder {
     pub(crate) attempt: u32,
     pub(crate) job: String,

@@ -11,7 +11,7 @@ use ganger_types::{Command, JobId, LeaseToken, Namespace};
 use tokio::sync::mpsc;
 use tonic::Status;
 
-/// What goes out.
+/// Message to the worker, or the status that ends the stream.
 pub(crate) type Message = Result<v1::ServerMessage, Status>;
 
 /// The stream that the transport reads.

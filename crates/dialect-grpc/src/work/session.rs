@@ -46,7 +46,7 @@ impl From<Problem> for End {
     }
 }
 
-/// One worker's stream.
+/// State of the stream of one worker.
 pub(crate) struct Session {
     face: ServiceContext,
     /// Lets lost leases be told while it is there.

@@ -27,7 +27,7 @@ use tokio::task::JoinHandle;
 
 /// Longer than anything here takes: a test that waits so long has failed.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Length of leases.
+/// Length of the leases of the test.
 const LEASE: Duration = Duration::from_secs(600);
 
 /// What the scripted server has heard.
@@ -172,7 +172,7 @@ impl Sink {
             .await;
     }
 
-    /// Deliveries ever allowed.
+    /// Number of deliveries ever allowed so far.
     pub fn granted(&self) -> u32 {
         self.heard.lock().unwrap().granted
     }
@@ -199,7 +199,7 @@ impl Deliveries for Source {
     }
 }
 
-/// A running pool.
+/// A pool that runs against the test server.
 pub struct Rig {
     pub sink: Sink,
     folder: tempfile::TempDir,

@@ -126,7 +126,7 @@ pub(crate) struct Line {
 }
 
 impl Line {
-    /// Adds a field.
+    /// Adds a field to the row.
     pub(crate) fn add(&mut self, value: Option<&str>) {
         if self.has_fields {
             self.text.push('\t');
@@ -147,7 +147,7 @@ impl Line {
         }
     }
 
-    /// The whole row.
+    /// Ends the row and returns its text.
     pub(crate) fn end(mut self) -> String {
         self.text.push('\n');
         self.text

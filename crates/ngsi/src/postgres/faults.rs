@@ -52,12 +52,12 @@ pub(crate) enum Stage {
     Inserting,
 }
 
-/// What went wrong.
+/// Error of a session with the database.
 #[derive(Debug)]
 pub(crate) enum Fault {
     /// There is no session to be had.
     Unreachable(InsertError),
-    /// The connection broke.
+    /// The connection to the database broke.
     Cut(String),
     /// The connection broke before the answer to a commit: whether the rows are there is not known.
     InDoubt(String),

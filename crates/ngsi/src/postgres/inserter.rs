@@ -220,7 +220,7 @@ impl Inserter {
 /// How tasks are inserted.
 #[derive(Clone, Copy, Debug)]
 enum How {
-    /// In one transaction.
+    /// All tasks in one transaction.
     Together,
     /// One task, with what does not fit saved as JSON.
     Alone,

@@ -5,10 +5,10 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-/// Tasks to insert.
+/// Request to insert a list of tasks.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Request {
-    /// The tasks.
+    /// Tasks to insert, in order.
     pub inserts: Vec<RequestedInsert>,
 }
 

@@ -103,7 +103,7 @@ impl Connector {
         }
     }
 
-    /// Makes a session.
+    /// Opens a session with the database.
     pub(crate) async fn connect(&mut self) -> Result<Session, Fault> {
         let tls = if self.database.ssl {
             Some(self.tls()?)
@@ -281,7 +281,7 @@ impl Drop for Session {
 }
 
 impl Copying {
-    /// Adds data.
+    /// Sends data of the running copy.
     pub(crate) async fn write(&mut self, data: &[u8]) -> Result<(), Fault> {
         self.piece.extend_from_slice(data);
         if self.piece.len() >= COPY_PIECE_BYTES {

@@ -6,7 +6,7 @@ use tokio_postgres::config::Host;
 /// Where and how to insert.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Where.
+    /// Address and login of the database.
     pub database: Database,
     /// Store every entity in `__original_ngsi_entity__` too.
     pub keep_raw: bool,
@@ -25,7 +25,7 @@ pub enum UrlError {
     /// A part is missing that has no default.
     #[error("the address of the database names no {0}")]
     Missing(&'static str),
-    /// Several hosts.
+    /// The address names more than one host.
     #[error("the address of the database names {0} hosts, one is possible")]
     Hosts(usize),
     /// `sslmode` of another value.
@@ -33,7 +33,7 @@ pub enum UrlError {
         "sslmode={0} is not possible: say disable, or require, which verifies the server's certificate as well"
     )]
     SslMode(String),
-    /// Another parameter.
+    /// The address has a parameter that is not supported.
     #[error("the address of the database has the parameter {0}, only sslmode is possible")]
     Parameter(String),
 }

@@ -6,11 +6,11 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 #[error("telemetry cannot {doing} {path}: {reason}", path = path.display())]
 pub struct TelemetryError {
-    /// What was tried.
+    /// Action that failed, as a verb.
     pub doing: &'static str,
-    /// With what.
+    /// Path that the action was for.
     pub path: PathBuf,
-    /// The system's words.
+    /// Error text of the operating system.
     pub reason: String,
 }
 

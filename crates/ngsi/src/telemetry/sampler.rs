@@ -22,7 +22,7 @@ pub struct Sampler {
     directory: PathBuf,
     prefix: &'static str,
     process: u32,
-    /// Whole lines.
+    /// Samples not yet written, as whole lines.
     gathered: Mutex<String>,
 }
 
