@@ -43,7 +43,7 @@ const PAYLOAD_BYTES: usize = 1_000_000;
 /// What an attack leaves open.
 pub(crate) type Open = Vec<Box<dyn Any + Send>>;
 
-/// An attack.
+/// An attack: its name and its code.
 pub(crate) struct Attack {
     pub(crate) name: &'static str,
     pub(crate) run: fn(&Target) -> Open,
@@ -52,9 +52,9 @@ pub(crate) struct Attack {
 /// Where to attack, and as whom.
 pub(crate) struct Target {
     pub(crate) address: SocketAddr,
-    /// The Redis port.
+    /// Address of the Redis port.
     pub(crate) redis: SocketAddr,
-    /// The QuantumLeap port.
+    /// Address of the QuantumLeap port.
     pub(crate) quantumleap: SocketAddr,
     /// What the number of an attack's connections is divided by: all attacks together make about 1,000.
     pub(crate) divisor: usize,

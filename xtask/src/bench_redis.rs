@@ -22,7 +22,7 @@ use crate::bench_peers::redis;
 use crate::bench_peers::scratch::{Process, Scratch, free_address};
 use crate::process::{OPTIMISED, root, start_optimised};
 
-/// The two columns.
+/// Servers that are compared, one a column.
 const SERVERS: [&str; 2] = ["ganger", "redis"];
 
 /// What makes the loads: published clients, and calls of the qless script.

@@ -9,7 +9,7 @@ use crate::process::{self, cargo, shown};
 
 /// An optional part of the program.
 struct Part {
-    /// Its Cargo feature.
+    /// Cargo feature of the part.
     feature: &'static str,
     /// Another feature that it needs; none if absent.
     needs: Option<&'static str>,

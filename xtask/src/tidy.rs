@@ -71,7 +71,7 @@ impl Source {
     }
 }
 
-/// Runs every rule.
+/// Runs every rule of tidy.
 pub(crate) fn run() -> Result<()> {
     let sources = read_sources(&root())?;
     let mut findings = Findings::default();

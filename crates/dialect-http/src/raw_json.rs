@@ -54,7 +54,7 @@ impl<'de> Deserialize<'de> for Base64 {
     }
 }
 
-/// Decodes base64 text.
+/// Decodes base64 text to bytes.
 pub(crate) fn decode(text: &str) -> Result<Bytes, base64::DecodeError> {
     BASE64.decode(text).map(Bytes::from)
 }

@@ -141,13 +141,13 @@ fn truncate(fd: c_int, length: off_t) -> c_int {
     c_int::try_from(done).unwrap_or(-1)
 }
 
-/// `ftruncate`.
+/// Records and forwards a call of `ftruncate64`.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn ftruncate64(fd: c_int, length: off_t) -> c_int {
     truncate(fd, length)
 }
 
-/// `ftruncate`.
+/// Records and forwards a call of `ftruncate`.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn ftruncate(fd: c_int, length: off_t) -> c_int {
     truncate(fd, length)
@@ -168,13 +168,13 @@ fn sync(call: libc::c_long, fd: c_int) -> c_int {
     c_int::try_from(done).unwrap_or(-1)
 }
 
-/// `fsync`.
+/// Records and forwards a call of `fsync`.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn fsync(fd: c_int) -> c_int {
     sync(libc::SYS_fsync, fd)
 }
 
-/// `fdatasync`.
+/// Records and forwards a call of `fdatasync`.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn fdatasync(fd: c_int) -> c_int {
     sync(libc::SYS_fdatasync, fd)

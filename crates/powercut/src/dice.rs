@@ -1,6 +1,6 @@
 //! Small numbers drawn from a seed: the same seed, the same search.
 
-/// Draws numbers (`SplitMix64`).
+/// Generator of pseudo-random numbers (`SplitMix64`).
 pub(crate) struct Dice(u64);
 
 impl Dice {

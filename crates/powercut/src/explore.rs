@@ -90,7 +90,7 @@ pub struct Base {
 }
 
 impl Base {
-    /// An empty disk.
+    /// A disk that holds no files.
     pub fn nothing() -> Self {
         Self {
             image: Image::default(),

@@ -32,7 +32,7 @@ pub(crate) struct State {
 /// What has to be there after a power cut.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Expected {
-    /// Acknowledged.
+    /// State that was acknowledged and must be there.
     pub(crate) sure: State,
     /// With the commit that is being made.
     pub(crate) maybe: Option<State>,

@@ -8,7 +8,7 @@ use crate::judge::STORE;
 use crate::record::{Event, Recording};
 use crate::work::Step;
 
-/// A mistake.
+/// A mistake that is planted to test the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Plant {
     /// What was settled without a flush is never flushed: how acknowledged jobs were lost until this model was made.
@@ -42,7 +42,7 @@ pub enum Plant {
 }
 
 impl Plant {
-    /// All of them.
+    /// All mistakes, in the order of their declaration.
     pub const ALL: [Self; 14] = [
         Self::SettledIsNotFlushed,
         Self::TurnIsNotFlushed,

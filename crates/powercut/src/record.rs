@@ -32,14 +32,14 @@ pub(crate) enum Event {
     Expect(Expected),
 }
 
-/// Which calls fail.
+/// Calls that are made to fail.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Faults {
     /// Writes that still go well before one fails; absent if none fails.
     pub(crate) write_in: Option<u32>,
     /// The same of flushes.
     pub(crate) sync_in: Option<u32>,
-    /// No file grows.
+    /// Whether the disk is full: no file grows.
     pub(crate) is_full: bool,
 }
 
@@ -80,7 +80,7 @@ fn with<T>(work: impl FnOnce(&mut Recorder) -> T) -> Option<T> {
         .flatten()
 }
 
-/// What was recorded.
+/// Calls that were recorded, and the files they name.
 pub(crate) struct Recording {
     pub(crate) events: Vec<Event>,
     /// Name of each file.
@@ -94,7 +94,7 @@ pub(crate) fn start(root: &Path) {
     RECORDER.set(Some(recorder));
 }
 
-/// Ends the recording.
+/// Ends the recording and returns it.
 pub(crate) fn stop() -> Recording {
     let recorder = RECORDER.take().unwrap_or_default();
     Recording {

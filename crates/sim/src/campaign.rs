@@ -11,11 +11,11 @@ use crate::tape::Tape;
 /// What a campaign came to.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
-    /// Runs.
+    /// Number of runs of the campaign.
     pub runs: u64,
     /// Runs in which too little happened.
     pub void: u64,
-    /// Events handled.
+    /// Number of events handled in all runs.
     pub events: u64,
     /// Simulated time, in microseconds.
     pub simulated_micros: u64,
@@ -102,7 +102,7 @@ pub fn campaign(seeds: std::ops::Range<u64>, level: u8, threads: u64) -> Report 
 /// A planted bug and how it was found.
 #[derive(Clone, Debug)]
 pub struct Hunt {
-    /// Its number.
+    /// Number of the planted bug.
     pub bug: u32,
     /// What the mistake is.
     pub what: &'static str,

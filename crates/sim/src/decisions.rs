@@ -25,7 +25,7 @@ impl Decisions {
         !self.closed.contains(&op)
     }
 
-    /// They have.
+    /// Records that the dice of this command have decided.
     pub(crate) fn close(&mut self, op: u64) {
         self.closed.insert(op);
     }
@@ -46,7 +46,7 @@ pub(crate) struct Recoveries {
 }
 
 impl Recoveries {
-    /// One was ordered.
+    /// Records the time of a recovery that was ordered.
     pub(crate) fn note(&mut self, at: Elapsed) {
         self.times.push_back(at);
         if self.times.len() > RECOVERIES_MAX {

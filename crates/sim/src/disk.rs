@@ -9,10 +9,10 @@ use ganger_types::Commit;
 /// How a commit ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum End {
-    /// Well.
+    /// The commit succeeds and is written.
     #[default]
     Well,
-    /// Nothing is written.
+    /// The commit fails and nothing is written.
     Refused,
     /// Likewise, for lack of space.
     Full,

@@ -26,7 +26,7 @@ struct Completed {
     result: Option<Option<Bytes>>,
 }
 
-/// See the module.
+/// Acknowledgements that clients received, to be checked against the oracle.
 #[derive(Default)]
 pub(crate) struct Ledger {
     promises: BTreeMap<JobKey, Promise>,

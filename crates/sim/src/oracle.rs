@@ -40,7 +40,7 @@ use job::{ModelJob, Note};
 pub struct Violation {
     /// Which invariant, by its number in the specification.
     pub rule: &'static str,
-    /// What is wrong.
+    /// Description of what is wrong.
     pub what: String,
     /// The earlier events that contradict it.
     pub earlier: Vec<String>,

@@ -103,7 +103,7 @@ impl Bits {
 /// How quickly steps follow each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pace {
-    /// Milliseconds: everything overlaps.
+    /// Steps milliseconds apart: everything overlaps.
     Dense,
     /// Up to two seconds.
     Even,

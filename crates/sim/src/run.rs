@@ -24,7 +24,7 @@ const CALLERS_STEP: u64 = 20_000_000;
 pub struct Outcome {
     /// Of everything that happened, in order.
     pub hash: u64,
-    /// Events handled.
+    /// Number of events handled in the run.
     pub events: u64,
     /// Simulated time, in microseconds.
     pub simulated_micros: u64,

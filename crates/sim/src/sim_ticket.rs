@@ -40,7 +40,7 @@ pub(crate) struct SimTicket {
 }
 
 impl SimTicket {
-    /// For a command.
+    /// Ticket for the reply to a command.
     pub(crate) fn call(op: u64, log: &Log) -> Self {
         Self::new(op, Kind::Call, log)
     }

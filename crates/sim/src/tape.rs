@@ -9,13 +9,13 @@ use crate::rng::Rng;
 /// Who acts in a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Actor {
-    /// Submits jobs.
+    /// A client that submits jobs.
     Producer,
     /// Asks for jobs; the number says which worker.
     Worker(usize),
     /// Pauses, limits, cancels, retries ...
     Operator,
-    /// Reads and compares.
+    /// A client that reads and compares.
     Reader,
     /// Crashes, clock jumps, outages.
     Chaos,

@@ -14,7 +14,7 @@ use anyhow::{Context as _, Result};
 
 /// Memory at which the server is ended, in KiB.
 const MEMORY_MAX_KIB: u64 = 2 << 20;
-/// Between two looks.
+/// Pause between two looks at the server.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// A call that takes longer has failed.
 const CALL_MAX: Duration = Duration::from_secs(10);

@@ -10,7 +10,7 @@ use ganger_bench::{BlockingLink, BlockingPeer};
 use super::scratch::{Process, free_address};
 use super::wire::Wire;
 
-/// A private beanstalkd.
+/// A beanstalkd that only this benchmark uses.
 pub(super) struct Server {
     _process: Process,
     address: SocketAddr,

@@ -98,7 +98,7 @@ impl Server {
         Ok(server)
     }
 
-    /// Where it listens.
+    /// Address on which the server listens.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }

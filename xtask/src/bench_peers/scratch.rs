@@ -68,7 +68,7 @@ impl Process {
 }
 
 impl Process {
-    /// Its number.
+    /// Process id of the process.
     pub(crate) fn id(&self) -> u32 {
         self.0.id()
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 
-/// One connection.
+/// One connection to a server.
 pub(crate) struct Wire {
     reader: BufReader<TcpStream>,
     unsent: Vec<u8>,

@@ -13,11 +13,11 @@ use crate::bench_peers::postgres;
 /// Rows of each load.
 const ROWS: usize = 100_000;
 
-/// A measured load.
+/// Rate that was measured for one load.
 pub(super) struct Rate {
     pub(super) entities: usize,
     pub(super) workers: usize,
-    /// Rows a second.
+    /// Rows inserted in a second.
     pub(super) rows: f64,
 }
 

@@ -13,7 +13,7 @@ use super::{SIZES, Server, notification};
 /// Connections, and how many notifications all of them send together.
 const LOADS: [(usize, usize); 3] = [(1, 1_000), (16, 10_000), (64, 20_000)];
 
-/// Prints the table.
+/// Measures the loads and prints the table.
 pub(super) fn measure(server: &Server) -> Result<()> {
     println!("\nNotifications taken, each durable before its answer:\n");
     println!(

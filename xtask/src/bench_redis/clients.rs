@@ -65,7 +65,7 @@ pub(super) fn script() -> Result<&'static str> {
     Ok(TEXT.get().map_or("", String::as_str))
 }
 
-/// Runs both clients.
+/// Runs both clients against the server.
 pub(super) fn measure(name: &'static str, server: &Server, figures: &mut Figures) -> Result<()> {
     let port = server.address.port().to_string();
     for workers in ["1", "4", "16"] {

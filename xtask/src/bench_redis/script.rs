@@ -14,12 +14,12 @@ use crate::bench_peers::wire::Wire;
 const CONNECTIONS: usize = 4;
 /// Jobs of a load.
 const JOBS: usize = 100_000;
-/// Calls sent together.
+/// Number of calls that are sent together.
 const PIPELINED: usize = 50;
 /// What a job carries.
 const DATA: &str = r#"{"text":"0123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789"}"#;
 
-/// Runs all loads.
+/// Runs all loads against the server.
 pub(super) fn measure(name: &'static str, server: &Server, figures: &mut Figures) -> Result<()> {
     let script = clients::script()?;
     let digest = Caller::connect(server.address)?.load(script)?;

@@ -11,7 +11,7 @@ const TABLE: &str = "crates/dialect-http/src/operations";
 /// Where each has a row.
 const DOCUMENT: &str = "docs/http.md";
 
-/// Compares the two.
+/// Compares the operations in the code with the rows of the document.
 pub(super) fn check(sources: &[Source], findings: &mut Findings) -> Result<()> {
     let tables = sources
         .iter()

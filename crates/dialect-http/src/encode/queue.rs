@@ -192,7 +192,7 @@ pub(crate) struct QueuesDoc {
     pub(crate) next: Option<QueueName>,
 }
 
-/// Converts a queue.
+/// Converts a queue to its document.
 pub(crate) fn queue(shown: Shown) -> QueueDoc {
     QueueDoc {
         queue: Named(shown.queue),
@@ -244,11 +244,11 @@ pub(crate) struct NamespaceDoc {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Namespaces)]
 pub(crate) struct NamespacesDoc {
-    /// Namespaces, by name.
+    /// Namespaces in the order of their names.
     pub(crate) namespaces: Vec<NamespaceDoc>,
 }
 
-/// Converts a namespace.
+/// Converts a namespace to its document.
 pub(crate) fn namespace(record: NamespaceRecord) -> NamespaceDoc {
     let settings = record.settings;
     NamespaceDoc {

@@ -82,11 +82,11 @@ pub(crate) struct ScheduleView {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Schedules)]
 pub(crate) struct SchedulesView {
-    /// Schedules, by name.
+    /// Schedules in the order of their names.
     pub(crate) schedules: Vec<ScheduleView>,
 }
 
-/// Times to come.
+/// Next times at which the schedule fires.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = ScheduleTimes)]
 pub(crate) struct TimesView {
@@ -127,7 +127,7 @@ fn local(at: Timestamp, spec: &ScheduleSpec) -> Option<String> {
     Some(time.to_zoned(zone).to_string())
 }
 
-/// Converts a schedule.
+/// Converts a schedule to its document.
 pub(crate) fn view(record: ScheduleRecord) -> ScheduleView {
     let (payload, payload_base64) = raw_json::show(&record.payload);
     let next_at = record.next_at.filter(|_| !record.paused);

@@ -135,11 +135,11 @@ struct HeldView {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Workers)]
 pub(crate) struct WorkersDoc {
-    /// Workers, by name.
+    /// Workers in the order of their names.
     pub(crate) workers: Vec<WorkerDoc>,
 }
 
-/// Converts a worker.
+/// Converts a worker to its document.
 pub(crate) fn worker(shown: Shown) -> WorkerDoc {
     let held = |(job, queue, kind, at)| HeldView {
         job: Named(job),

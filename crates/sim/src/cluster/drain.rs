@@ -13,7 +13,7 @@ const QUIET: u64 = 400 * SECOND;
 const ROUNDS_MAX: usize = 150;
 
 impl World {
-    /// See the module.
+    /// Ends the faults, drains the cluster and checks it, as the module describes.
     pub(crate) fn finish(&mut self) -> StepOutcome {
         self.is_healed = true;
         self.cut.clear();

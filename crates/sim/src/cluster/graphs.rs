@@ -20,7 +20,7 @@ pub(crate) struct Around<'a> {
     pub(crate) number: usize,
 }
 
-/// Draws a submission.
+/// Draws a submission of a graph at random.
 pub(crate) fn draw(around: &Around<'_>, rng: &mut Rng) -> ShardedSubmission {
     let dependencies = shape(around.plan, rng);
     let width = rng.index(around.shards.len()) + 1;

@@ -90,7 +90,7 @@ pub(crate) struct Submission {
     replaced: BTreeMap<JobRef, JobRef>,
     /// Its one shard took it whole, without a decision.
     pub(crate) is_local: bool,
-    /// Decided for, durably.
+    /// Whether a decision for the submission is durable.
     pub(crate) is_decided: bool,
     pub(crate) is_acknowledged: bool,
     /// Somebody cancelled it, with effect.

@@ -25,7 +25,7 @@ pub(crate) enum Event {
     Step(usize),
     /// A shard sends what waits for another.
     Carry(usize, usize),
-    /// A batch arrives.
+    /// A batch of messages arrives at a shard.
     Batch {
         to: usize,
         batch: Box<Receive>,
@@ -45,7 +45,7 @@ pub(crate) enum Event {
         command: Box<Command>,
         is_prepare: bool,
     },
-    /// A worker reports.
+    /// A worker reports on an attempt.
     Report {
         node: usize,
         grant: Box<Grant>,

@@ -16,7 +16,7 @@ use ganger_types::{
 pub(crate) enum When {
     /// It is not scheduled.
     Never,
-    /// Exactly then.
+    /// Due at exactly this time.
     At(Due),
     /// Within these elapsed readings (jitter).
     Between(Elapsed, Elapsed),
