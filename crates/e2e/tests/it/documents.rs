@@ -1,5 +1,6 @@
-//! The commands of the documents, as a reader pastes them: each page's `sh` blocks in order, in one shell, in a fresh
-//! directory, beside a fresh server, with `ganger` on the path.
+//! The code blocks of the documents. Commands run as a reader pastes them: each page's `sh` blocks in order, in one shell,
+//! in a fresh directory, beside a fresh server, with `ganger` on the path. `json` and `toml` blocks are parsed. Blocks of
+//! other languages need a reason not to be run; `text` is for output and pictures.
 //!
 //! Three things differ from a reader's terminal. Ports are exchanged for free ones. A line that starts a server or a
 //! worker in the foreground, for which a reader has another terminal, runs in the background. `ganger`, `curl` and
@@ -18,12 +19,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use ganger_e2e::binary::ganger;
 use ganger_e2e::ports::free_addresses;
 use ganger_e2e::server::Setup;
 use ganger_e2e::skip::skipped;
 use rustix::process::{Pid, Signal, kill_process_group};
+use serde::de::IgnoredAny;
 
 /// A page takes seconds; a slow machine gets more.
 const PAGE_ENDS_WITHIN: Duration = Duration::from_secs(60);
@@ -62,27 +64,53 @@ fn read(text: &str) -> Result<Page> {
         if let Some(arguments) = comment(line, "server:") {
             page.server = arguments.split_whitespace().map(str::to_owned).collect();
         }
-        if let Some(language) = line.strip_prefix("```") {
+        let content = line.trim_start();
+        if let Some(language) = content.strip_prefix("```") {
+            let indent = line.len() - content.len();
             let mut block = String::new();
             loop {
                 let (_, line) = lines
                     .next()
                     .with_context(|| format!("line {}: the block has no end", place + 1))?;
-                if line == "```" {
+                if line.trim_start() == "```" {
                     break;
                 }
-                block.push_str(line);
+                block.push_str(line.get(indent..).unwrap_or_default());
                 block.push('\n');
             }
-            match (language, comment(before, "not run:")) {
-                ("sh", None) => page.blocks.push((place + 2, block)),
-                (_, Some("")) => bail!("line {place}: say why it is not run"),
-                _ => {}
-            }
+            let outcome = match (language, comment(before, "not run:")) {
+                (_, Some("")) => Err(anyhow!("say why the block is not run")),
+                (_, Some(_)) => Ok(()),
+                ("sh", None) => {
+                    page.blocks.push((place + 2, block));
+                    Ok(())
+                }
+                (language, None) => check(language, &block),
+            };
+            outcome.with_context(|| format!("line {}", place + 1))?;
         }
         before = line;
     }
     Ok(page)
+}
+
+/// Checks a block that is not run.
+fn check(language: &str, block: &str) -> Result<()> {
+    match language {
+        "text" => Ok(()),
+        "json" => {
+            let mut documents = serde_json::Deserializer::from_str(block).into_iter::<IgnoredAny>();
+            documents.try_for_each(|document| document.map(drop))?;
+            Ok(())
+        }
+        "toml" => {
+            let _: toml::Table = toml::from_str(block)?;
+            Ok(())
+        }
+        other => bail!(
+            "no check reads blocks of {other:?}: run them from a block of sh, or put `<!-- not run: REASON -->` before"
+        ),
+    }
 }
 
 /// What a comment says after its mark.
@@ -314,12 +342,15 @@ fn commands_of_the_documents_run_as_pasted() -> Result<()> {
 
 #[test]
 fn blocks_run_unless_a_comment_gives_a_reason() -> Result<()> {
-    let text = "<!-- server: --shards 2 -->\n```sh\na\n```\n<!-- not run: long -->\n```sh\nb\n```\n```toml\nc\n```\n";
+    let text = "<!-- server: --shards 2 -->\n```sh\na\n```\n<!-- not run: long -->\n```sh\nb\n```\n```toml\nc = 1\n```\n  ```json\n  {}\n  ```\n";
     let page = read(text)?;
     assert_eq!(page.blocks, [(3, "a\n".to_owned())]);
     assert_eq!(page.server, ["--shards", "2"]);
     assert!(read("<!-- not run: -->\n```sh\na\n```\n").is_err());
     assert!(read("```sh\na\n").is_err());
+    for wrong in ["json\n{]", "toml\nc", "python\npass", "\nwhat", "sh extra\nls"] {
+        assert!(read(&format!("```{wrong}\n```\n")).is_err(), "{wrong}");
+    }
     Ok(())
 }
 
