@@ -30,11 +30,11 @@ use serde::de::IgnoredAny;
 /// A page takes seconds; a slow machine gets more.
 const PAGE_ENDS_WITHIN: Duration = Duration::from_secs(60);
 
-/// Ports that the documents use; the third is that of Redis.
-const PORTS: [&str; 4] = ["3733", "3734", "6379", "8668"];
+/// Ports that the documents use; the third is ganger's Redis port, the last one that of a real Redis.
+const PORTS: [&str; 5] = ["3733", "3734", "6379", "8668", "6380"];
 
 /// Programs that commands of the documents use.
-const TOOLS: [&str; 7] = [
+const TOOLS: [&str; 8] = [
     "bash",
     "curl",
     "jq",
@@ -42,6 +42,7 @@ const TOOLS: [&str; 7] = [
     "openssl",
     "python3",
     "redis-cli",
+    "redis-server",
 ];
 
 /// Folders of the project that commands name, as if the directory were a clone.
@@ -129,6 +130,7 @@ fn script(page: &Page, ports: &[(&str, u16)]) -> String {
     }
     for (known, free) in ports {
         script = script.replace(&format!(":{known}"), &format!(":{free}"));
+        script = script.replace(&format!("--port {known}"), &format!("--port {free}"));
     }
     script.replace("0.0.0.0:", "127.0.0.1:")
 }
@@ -348,7 +350,13 @@ fn blocks_run_unless_a_comment_gives_a_reason() -> Result<()> {
     assert_eq!(page.server, ["--shards", "2"]);
     assert!(read("<!-- not run: -->\n```sh\na\n```\n").is_err());
     assert!(read("```sh\na\n").is_err());
-    for wrong in ["json\n{]", "toml\nc", "python\npass", "\nwhat", "sh extra\nls"] {
+    for wrong in [
+        "json\n{]",
+        "toml\nc",
+        "python\npass",
+        "\nwhat",
+        "sh extra\nls",
+    ] {
         assert!(read(&format!("```{wrong}\n```\n")).is_err(), "{wrong}");
     }
     Ok(())
