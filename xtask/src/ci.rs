@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 
 use crate::process::{self, built, cargo, exists, root, shown};
-use crate::{features, tidy};
+use crate::{dependencies, features, tidy};
 
 /// What builds all that the later steps run, and lints it. Tests are among it, so that the libraries get the features
 /// that they have in the tests, and none is compiled twice.
@@ -45,6 +45,11 @@ pub(crate) fn run() -> Result<()> {
     let mut steps = Steps::default();
     steps.cargo("format", "fmt --all --check")?;
     steps.step("tidy", "cargo xtask tidy", tidy::run)?;
+    steps.step(
+        "dependencies",
+        "cargo xtask dependencies",
+        dependencies::check,
+    )?;
     steps.command("build and lints", &mut linted(BUILD)?)?;
     steps.step("features", "cargo xtask features", features::check)?;
     for run in SIMULATIONS {

@@ -1,4 +1,4 @@
-//! House tools: `cargo xtask tidy`, `ci`, `features`, `sim`, `powercut`, `fuzz`, `abuse`, `bench-peers`, `bench-redis`,
+//! House tools: `cargo xtask tidy`, `ci`, `dependencies`, `features`, `sim`, `powercut`, `fuzz`, `abuse`, `bench-peers`, `bench-redis`,
 //! `bench-quantumleap`.
 //!
 //! Each is one module. They run other programs and read files; nothing of the product depends on them.
@@ -14,6 +14,7 @@ mod bench_peers;
 mod bench_quantumleap;
 mod bench_redis;
 mod ci;
+mod dependencies;
 mod features;
 mod process;
 mod tidy;
@@ -30,6 +31,7 @@ usage: cargo xtask COMMAND
 
   tidy           compare the sources with the house rules: arrows between crates, sizes, words, error codes
   ci             everything that CI does: format, lints, documents, tidy, simulator, fuzzing, all tests
+  dependencies   check licences, versions, sources and advisories of the libraries with cargo-deny, where it is installed
   features [--tests]
                  check and lint the program with none of its optional parts, and with each alone; run the tests of
                  the Redis port without qless
@@ -62,6 +64,7 @@ fn run(arguments: &[String]) -> Result<()> {
     match (command.as_str(), rest) {
         ("tidy", []) => tidy::run(),
         ("ci", []) => ci::run(),
+        ("dependencies", []) => dependencies::check(),
         ("features", rest) => features::run(rest),
         ("sim", rest) => ci::simulate(rest),
         ("powercut", rest) => ci::cut_power(rest),

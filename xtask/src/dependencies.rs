@@ -1,0 +1,35 @@
+//! Licences, sources, versions and known weaknesses of the libraries that we use, by the rules in `deny.toml`.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+
+use crate::process::{self, cargo, exists};
+
+/// Checks with cargo-deny, which reads the lock file and needs no network for it. What is not here is reported and
+/// not checked: the tool, and for weaknesses the database that `cargo deny fetch` brings.
+pub(crate) fn check() -> Result<()> {
+    if !exists("cargo-deny") {
+        println!("skipped: cargo-deny is not installed (cargo install --locked cargo-deny)");
+        return Ok(());
+    }
+    deny("bans licenses sources")?;
+    if advisories().is_none_or(|path| !path.is_dir()) {
+        println!("skipped: advisories, there is no database of them here (cargo deny fetch)");
+        return Ok(());
+    }
+    deny("--disable-fetch advisories")
+}
+
+fn deny(what: &str) -> Result<()> {
+    let mut command = cargo();
+    command.args("deny --offline --locked check".split(' '));
+    process::run(command.args(what.split(' ')))
+}
+
+/// Where cargo-deny keeps its databases.
+fn advisories() -> Option<PathBuf> {
+    let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
+    let home = home.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cargo")))?;
+    Some(home.join("advisory-dbs"))
+}
