@@ -104,8 +104,8 @@ fn run_files(files: &[PathBuf], target: fn(&[u8])) -> ExitCode {
 
 fn search(target: &Target, until: Until, seed: u64) -> ExitCode {
     let name = target.name;
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let mut corpus = saved(&folder.join("corpus").join(name));
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut corpus = saved(&directory.join("corpus").join(name));
     corpus.extend((target.seeds)());
     let mut mutator = Mutator::new(seed, corpus.clone());
     let begun = Instant::now();
@@ -115,7 +115,7 @@ fn search(target: &Target, until: Until, seed: u64) -> ExitCode {
         let input = inputs.next().unwrap_or_else(|| mutator.next_input());
         runs += 1;
         if panic::catch_unwind(AssertUnwindSafe(|| (target.run)(&input))).is_err() {
-            let path = keep(folder, name, &input);
+            let path = keep(directory, name, &input);
             eprintln!(
                 "target {name} panicked in run {runs} with seed {seed}; the input is kept: {path}"
             );
@@ -133,8 +133,8 @@ fn search(target: &Target, until: Until, seed: u64) -> ExitCode {
 }
 
 /// The saved inputs of a target, in order of their names.
-fn saved(folder: &Path) -> Vec<Vec<u8>> {
-    let Ok(entries) = fs::read_dir(folder) else {
+fn saved(directory: &Path) -> Vec<Vec<u8>> {
+    let Ok(entries) = fs::read_dir(directory) else {
         return Vec::new();
     };
     let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
@@ -146,10 +146,10 @@ fn saved(folder: &Path) -> Vec<Vec<u8>> {
 }
 
 /// Writes an input that broke the target where it can be found.
-fn keep(folder: &Path, name: &str, input: &[u8]) -> String {
-    let folder = folder.join("artifacts").join(name);
-    let path = folder.join(format!("crash-{}", input.len()));
-    let written = fs::create_dir_all(&folder).and_then(|()| fs::write(&path, input));
+fn keep(directory: &Path, name: &str, input: &[u8]) -> String {
+    let directory = directory.join("artifacts").join(name);
+    let path = directory.join(format!("crash-{}", input.len()));
+    let written = fs::create_dir_all(&directory).and_then(|()| fs::write(&path, input));
     match written {
         Ok(()) => path.display().to_string(),
         Err(error) => format!("(not written: {error}) {input:?}"),

@@ -17,7 +17,7 @@ pub mod submission;
 /// A fuzz target: a function that must not panic, whatever bytes it gets.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
-    /// The target's name: its module, its file in `fuzz_targets`, its folder in `corpus`.
+    /// The target's name: its module, its file in `fuzz_targets`, its directory in `corpus`.
     pub name: &'static str,
     /// Runs the target on one input.
     pub run: fn(&[u8]),

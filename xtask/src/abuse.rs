@@ -118,9 +118,9 @@ fn measure(wanted: &[&str]) -> Result<()> {
 /// Runs attacks at the same time against a server of their own, and prints the row.
 fn one(name: &str, attacks: &[&Attack]) -> Result<()> {
     let scratch = Scratch::new()?;
-    let folder = scratch.folder("server")?;
+    let directory = scratch.directory("server")?;
     let divisor = if attacks.len() > 1 { DIVISOR_OF_ALL } else { 1 };
-    let (target, process) = start(&folder, divisor)?;
+    let (target, process) = start(&directory, divisor)?;
     http::submit_large_job(&target, PAYLOAD_BYTES)?;
     redis::put_keys(&target)?;
     thread::sleep(Duration::from_millis(500));
@@ -137,21 +137,21 @@ fn one(name: &str, attacks: &[&Attack]) -> Result<()> {
     });
     thread::sleep(STAYS);
     let row = meter.finish();
-    let audit = fs::metadata(folder.join("audit.log")).map_or(0, |file| file.len());
+    let audit = fs::metadata(directory.join("audit.log")).map_or(0, |file| file.len());
     println!("{name:28} {row}   (audit log {} KiB)", audit >> 10);
     drop(process);
     drop(open?);
     Ok(())
 }
 
-fn start(folder: &Path, divisor: usize) -> Result<(Target, Process)> {
+fn start(directory: &Path, divisor: usize) -> Result<(Target, Process)> {
     // To compare builds with each other, another one can be named.
     let named = env::var_os("GANGER_BIN").map(PathBuf::from);
     let program = named.unwrap_or_else(|| root().join("target/release/ganger"));
-    let access = folder.join("access");
+    let access = directory.join("access");
     let mut tokens = Vec::new();
     for (name, grants) in IDENTITIES {
-        let secret = folder.join(name);
+        let secret = directory.join(name);
         output(
             Command::new(&program)
                 .args(["token", "create", "--name", name, "--grant", grants])
@@ -174,10 +174,10 @@ fn start(folder: &Path, divisor: usize) -> Result<(Target, Process)> {
         .arg("--access-file")
         .arg(&access)
         .arg("--audit-log")
-        .arg(folder.join("audit.log"))
+        .arg(directory.join("audit.log"))
         .arg("--db")
-        .arg(folder.join("store.db"));
-    let process = Process::start(&mut command, folder, address)?;
+        .arg(directory.join("store.db"));
+    let process = Process::start(&mut command, directory, address)?;
     let target = Target {
         address,
         redis,

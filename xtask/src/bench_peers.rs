@@ -2,7 +2,7 @@
 //!
 //! Every peer flushes to the device before it answers: Redis with `appendfsync always`, PostgreSQL as it is installed,
 //! beanstalkd with `-f0`. Each has a private instance on the loopback, with its data beside the others' in one temporary
-//! folder, and is stopped before the next one starts. The crate `ganger-bench` makes all loads: `ganger bench` those of
+//! directory, and is stopped before the next one starts. The crate `ganger-bench` makes all loads: `ganger bench` those of
 //! ganger, and this program those of the peers, over plain sockets, so that no client library is measured. Only ratios
 //! within one run mean anything.
 
@@ -44,24 +44,24 @@ async fn measure() -> Result<()> {
     let scratch = Scratch::new()?;
     let mut report = Report::default();
     {
-        let server = ganger::Server::start(&scratch.folder("ganger")?).await?;
-        programs::measure(&server, &scratch.folder("programs")?, &mut report).await?;
+        let server = ganger::Server::start(&scratch.directory("ganger")?).await?;
+        programs::measure(&server, &scratch.directory("programs")?, &mut report).await?;
     }
-    ganger::measure_http(&scratch.folder("http")?, &mut report)?;
-    ganger::measure_grpc(&scratch.folder("grpc")?, &mut report)?;
+    ganger::measure_http(&scratch.directory("http")?, &mut report)?;
+    ganger::measure_grpc(&scratch.directory("grpc")?, &mut report)?;
     if exists("redis-server") {
-        let folder = scratch.folder("redis")?;
-        let server = redis::Server::start(&folder);
+        let directory = scratch.directory("redis")?;
+        let server = redis::Server::start(&directory);
         measure_peer("redis", server, &mut report).await;
     }
     if let Some(programs) = postgres::programs() {
-        let folder = scratch.folder("postgres")?;
-        let server = postgres::Server::start(&programs, &folder);
+        let directory = scratch.directory("postgres")?;
+        let server = postgres::Server::start(&programs, &directory);
         measure_peer("postgres", server, &mut report).await;
     }
     if exists("beanstalkd") {
-        let folder = scratch.folder("beanstalkd")?;
-        let server = beanstalkd::Server::start(&folder);
+        let directory = scratch.directory("beanstalkd")?;
+        let server = beanstalkd::Server::start(&directory);
         measure_peer("beanstalkd", server, &mut report).await;
     }
     report.print();

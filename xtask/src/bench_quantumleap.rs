@@ -37,16 +37,16 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
 fn measure() -> Result<()> {
     let programs = postgres::programs().context("PostgreSQL is missing")?;
     let scratch = Scratch::new()?;
-    let database = postgres::Server::start(&programs, &scratch.folder("postgres")?)?;
+    let database = postgres::Server::start(&programs, &scratch.directory("postgres")?)?;
 
-    let server = Server::start(&scratch.folder("notify")?, &database)?;
+    let server = Server::start(&scratch.directory("notify")?, &database)?;
     notify::measure(&server)?;
     drop(server);
 
-    let server = Server::start(&scratch.folder("inserts")?, &database)?;
+    let server = Server::start(&scratch.directory("inserts")?, &database)?;
     let rates = inserts::measure(&server, &database)?;
     drop(server);
-    copy::measure(&programs, &database, &scratch.folder("copy")?, &rates)
+    copy::measure(&programs, &database, &scratch.directory("copy")?, &rates)
 }
 
 /// A private server with QuantumLeap's port, which queues.
@@ -59,17 +59,17 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    fn start(folder: &Path, database: &postgres::Server) -> Result<Self> {
+    fn start(directory: &Path, database: &postgres::Server) -> Result<Self> {
         let (address, port) = (free_address()?, free_address()?);
         let mut command = Command::new(program());
         command
             .args(["server", "--addr", &address.to_string()])
             .args(["--quantumleap", &port.to_string()])
             .arg("--db")
-            .arg(folder.join("store.db"))
+            .arg(directory.join("store.db"))
             .env("WQ_OFFLOAD_WORK", "true")
             .envs(variables(database));
-        let process = Process::start(&mut command, folder, port)?;
+        let process = Process::start(&mut command, directory, port)?;
         Ok(Self {
             process,
             address,

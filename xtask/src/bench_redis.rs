@@ -49,13 +49,13 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    fn start(name: &str, folder: &Path) -> Result<Self> {
+    fn start(name: &str, directory: &Path) -> Result<Self> {
         let address = free_address()?;
         let mut command = match name {
-            "redis" => redis::command(address, folder),
-            _ => ganger(address, folder)?,
+            "redis" => redis::command(address, directory),
+            _ => ganger(address, directory)?,
         };
-        let process = Process::start(&mut command, folder, address)?;
+        let process = Process::start(&mut command, directory, address)?;
         until_ready(address)?;
         Ok(Self { process, address })
     }
@@ -81,7 +81,7 @@ fn until_ready(address: SocketAddr) -> Result<()> {
     bail!("the server at {address} does not become ready")
 }
 
-fn ganger(address: SocketAddr, folder: &Path) -> Result<Command> {
+fn ganger(address: SocketAddr, directory: &Path) -> Result<Command> {
     // To compare builds with each other, another one can be named.
     let named = env::var_os("GANGER_BIN").map(PathBuf::from);
     let mut command = Command::new(named.unwrap_or_else(|| root().join("target/release/ganger")));
@@ -89,7 +89,7 @@ fn ganger(address: SocketAddr, folder: &Path) -> Result<Command> {
         .args(["server", "--addr", &free_address()?.to_string()])
         .args(["--resp", &address.to_string(), "--resp-allow-flush"])
         .arg("--db")
-        .arg(folder.join("store.db"));
+        .arg(directory.join("store.db"));
     Ok(command)
 }
 
@@ -154,7 +154,7 @@ fn measure(loads: &[&str]) -> Result<()> {
     let scratch = Scratch::new()?;
     let mut figures = Figures::default();
     for name in SERVERS {
-        let server = Server::start(name, &scratch.folder(name)?)?;
+        let server = Server::start(name, &scratch.directory(name)?)?;
         if loads.contains(&"clients") {
             clients::measure(name, &server, &mut figures)?;
         }

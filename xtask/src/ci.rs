@@ -124,7 +124,7 @@ fn fuzz_as_ci() -> Result<()> {
     Ok(())
 }
 
-/// The names of the fuzz targets: the files of their folder.
+/// The names of the fuzz targets: the files of their directory.
 fn fuzz_targets() -> Result<Vec<String>> {
     let mut targets = Vec::new();
     for entry in fs::read_dir(root().join("fuzz").join("fuzz_targets"))? {

@@ -64,8 +64,9 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
 
 /// Whether a program can be started.
 pub(crate) fn exists(program: &str) -> bool {
-    env::var_os("PATH")
-        .is_some_and(|path| env::split_paths(&path).any(|folder| folder.join(program).is_file()))
+    env::var_os("PATH").is_some_and(|path| {
+        env::split_paths(&path).any(|directory| directory.join(program).is_file())
+    })
 }
 
 /// Where cargo puts what it builds with a profile.

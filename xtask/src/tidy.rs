@@ -105,11 +105,11 @@ pub(crate) fn run() -> Result<()> {
     Ok(())
 }
 
-/// Reads every source and document below `folder` that is ours.
-fn read_sources(folder: &Path) -> Result<Vec<Source>> {
+/// Reads every source and document below `directory` that is ours.
+fn read_sources(directory: &Path) -> Result<Vec<Source>> {
     let mut sources = Vec::new();
-    let mut folders = vec![folder.to_path_buf()];
-    while let Some(current) = folders.pop() {
+    let mut directories = vec![directory.to_path_buf()];
+    while let Some(current) = directories.pop() {
         for entry in
             fs::read_dir(&current).with_context(|| format!("cannot list {}", current.display()))?
         {
@@ -121,11 +121,11 @@ fn read_sources(folder: &Path) -> Result<Vec<Source>> {
             if path.is_dir()
                 && !matches!(name.as_str(), "target" | ".git" | "node_modules" | "corpus")
             {
-                folders.push(path);
+                directories.push(path);
             } else if path.is_file() && is_source(&path) {
                 let text = fs::read_to_string(&path)
                     .with_context(|| format!("cannot read {}", path.display()))?;
-                let path = path.strip_prefix(folder).unwrap_or(&path).to_path_buf();
+                let path = path.strip_prefix(directory).unwrap_or(&path).to_path_buf();
                 sources.push(Source { path, text });
             }
         }

@@ -217,8 +217,8 @@ mod tests {
 
     #[test]
     fn a_flood_of_refusals_is_a_few_lines_and_a_count() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let path = folder.path().join("audit.log");
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("audit.log");
         let audit = Audit::to_file(&path).expect("writable");
         for _ in 0..10_000 {
             audit.write(&Record::new("a", "getJob", Outcome::Denied));
@@ -239,18 +239,18 @@ mod tests {
 
     #[test]
     fn a_record_is_one_line_of_json_whatever_it_holds() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let path = folder.path().join("audit.log");
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("audit.log");
         let audit = Audit::to_file(&path).expect("writable");
         audit.write(&Record {
             on: Some("a\nb\u{1b}[31m\"".to_owned()),
             from: Some(SocketAddr::from(([127, 0, 0, 1], 9))),
             ..Record::new("token \"x\"", "deleteJob", Outcome::Done)
         });
-        std::fs::rename(&path, folder.path().join("old")).expect("moved");
+        std::fs::rename(&path, directory.path().join("old")).expect("moved");
         audit.reopen().expect("writable");
         audit.write(&Record::new("b", "login", Outcome::Denied));
-        let old = std::fs::read_to_string(folder.path().join("old")).expect("written");
+        let old = std::fs::read_to_string(directory.path().join("old")).expect("written");
         assert_eq!(old.lines().count(), 1, "{old}");
         let value: Value = serde_json::from_str(&old).expect("JSON");
         assert_eq!(value["on"], "a\nb\u{1b}[31m\"");

@@ -1,4 +1,4 @@
-//! Changes to the access file: a whole new file in place of the old one, under a lock of its folder.
+//! Changes to the access file: a whole new file in place of the old one, under a lock of its directory.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
@@ -80,13 +80,13 @@ fn edit(
     };
     // A name that is a link stands for the file behind it; that one is replaced.
     let real = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    let folder = match real.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder.to_owned(),
+    let directory = match real.parent() {
+        Some(directory) if !directory.as_os_str().is_empty() => directory.to_owned(),
         _ => PathBuf::from("."),
     };
-    let folder = File::open(&folder)
+    let directory = File::open(&directory)
         .and_then(|handle| handle.lock().map(|()| handle))
-        .map_err(failed("lock the folder of"))?;
+        .map_err(failed("lock the directory of"))?;
     let before = match fs::read_to_string(&real) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
@@ -94,7 +94,7 @@ fn edit(
     };
     let after = change(&before)?;
     replace(&real, &after)
-        .and_then(|()| folder.sync_all())
+        .and_then(|()| directory.sync_all())
         .map_err(failed("write"))
 }
 
@@ -138,8 +138,8 @@ mod tests {
 
     #[test]
     fn entries_are_added_and_removed_and_the_rest_stays_byte_for_byte() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let path = folder.path().join("access");
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("access");
         add(&path, &entry("a")).expect("added");
         assert_eq!(fs::metadata(&path).expect("there").mode() & 0o777, 0o600);
         let first = fs::read_to_string(&path).expect("there");
@@ -156,14 +156,14 @@ mod tests {
             revoke(&path, "b"),
             Err(AccessError::NotFound { .. })
         ));
-        let left: Vec<_> = fs::read_dir(folder.path()).expect("there").collect();
+        let left: Vec<_> = fs::read_dir(directory.path()).expect("there").collect();
         assert_eq!(left.len(), 1, "no other file stays behind");
     }
 
     #[test]
     fn many_writers_lose_nothing() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let path = folder.path().join("access");
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("access");
         std::thread::scope(|scope| {
             for number in 0..8 {
                 let path = &path;
@@ -175,8 +175,8 @@ mod tests {
 
     #[test]
     fn a_file_that_cannot_be_understood_is_not_touched() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let path = folder.path().join("access");
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("access");
         fs::write(&path, "what is this").expect("writable");
         assert!(matches!(
             add(&path, &entry("a")),

@@ -12,10 +12,10 @@ pub enum Error {
     #[cfg(feature = "ganger")]
     #[error("{}", .0.message())]
     Client(#[from] ganger_client::Error),
-    /// A file or folder of the measurement could not be used.
+    /// A file or directory of the measurement could not be used.
     #[error("{}: {error}", path.display())]
     File {
-        /// The file or folder.
+        /// The file or directory.
         path: PathBuf,
         /// What the system reported.
         error: io::Error,

@@ -87,7 +87,7 @@ pub struct Plan {
     pub time: Duration,
     /// Bytes of each job's payload.
     pub payload: usize,
-    /// The folder for the store and the bare log: the disk to measure.
+    /// The directory for the store and the bare log: the disk to measure.
     pub dir: PathBuf,
     /// The ganger binary that is started as a server.
     pub program: PathBuf,

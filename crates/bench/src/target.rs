@@ -14,7 +14,7 @@ pub(crate) struct Target {
     /// The program that is started as a server.
     pub(crate) program: PathBuf,
     pub(crate) options: Options,
-    /// The folder for stores and the bare log.
+    /// The directory for stores and the bare log.
     pub(crate) dir: PathBuf,
     /// The server that was started for this; absent if it ran already.
     pub(crate) own: Option<Server>,

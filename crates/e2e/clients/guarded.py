@@ -1,14 +1,14 @@
-"""Who may do what on a Redis port that speaks TLS and asks who comes: guarded.py PORT FOLDER. Ends with 0 if all is as
-promised. FOLDER has ca.pem, the client's box.pem and box.key, and the tokens of three roles in ROLE.secret."""
+"""Who may do what on a Redis port that speaks TLS and asks who comes: guarded.py PORT DIRECTORY. Ends with 0 if all is as
+promised. DIRECTORY has ca.pem, the client's box.pem and box.key, and the tokens of three roles in ROLE.secret."""
 
 import pathlib
 import sys
 
 import redis
 
-port, folder = int(sys.argv[1]), pathlib.Path(sys.argv[2])
-TLS = {"ssl": True, "ssl_ca_certs": str(folder / "ca" / "ca.pem")}
-tokens = {role: (folder / f"{role}.secret").read_text().strip() for role in ("reader", "producer", "worker")}
+port, directory = int(sys.argv[1]), pathlib.Path(sys.argv[2])
+TLS = {"ssl": True, "ssl_ca_certs": str(directory / "ca" / "ca.pem")}
+tokens = {role: (directory / f"{role}.secret").read_text().strip() for role in ("reader", "producer", "worker")}
 
 
 def connect(**options):
@@ -76,5 +76,5 @@ assert "\"jid\":\"j\"" in call(worker, "pop", "1", "jobs", "me", "1")
 refused(lambda: call(worker, "config.set", "1", "heartbeat", "5"), denied, "config.set")
 
 # A certificate does as well as a token.
-box = connect(**TLS, ssl_certfile=str(folder / "ca" / "box.pem"), ssl_keyfile=str(folder / "ca" / "box.key"))
+box = connect(**TLS, ssl_certfile=str(directory / "ca" / "box.pem"), ssl_keyfile=str(directory / "ca" / "box.key"))
 assert box.set("of the box", "1") and box.delete("of the box") == 1

@@ -283,8 +283,8 @@ def without_jobs(db):
 
 def main():
     port, redis_port, seed, calls = (int(word) for word in sys.argv[1:5])
-    folder = pathlib.Path(importlib.util.find_spec("reqless").origin).parent
-    text = FIRST_LINE + (folder / "lua" / "qless.lua").read_text()
+    directory = pathlib.Path(importlib.util.find_spec("reqless").origin).parent
+    text = FIRST_LINE + (directory / "lua" / "qless.lua").read_text()
     ours, theirs = Server(port, text), Server(redis_port, text)
     # By this script a heartbeat does not make a worker known; so long no worker is forgotten.
     for server in (ours, theirs):

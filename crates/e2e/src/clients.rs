@@ -90,44 +90,44 @@ impl Qless {
 
 /// A program of an environment of Python with these packages, which bring a module.
 fn program_of(name: &str, packages: &[&str], module: &str, program: &str) -> Result<Command> {
-    let folder = installed(name, packages, |folder| {
-        run(Command::new("python3").args(["-m", "venv"]).arg(folder))?;
-        run(Command::new(folder.join("bin/pip"))
+    let directory = installed(name, packages, |directory| {
+        run(Command::new("python3").args(["-m", "venv"]).arg(directory))?;
+        run(Command::new(directory.join("bin/pip"))
             .args(["install", "--quiet", "--disable-pip-version-check"])
             .args(packages))?;
         // A library may be too old for the language's newest version.
-        run(Command::new(folder.join("bin/python")).args(["-c", &format!("import {module}")]))
+        run(Command::new(directory.join("bin/python")).args(["-c", &format!("import {module}")]))
     })?;
-    Ok(Command::new(folder.join("bin").join(program)))
+    Ok(Command::new(directory.join("bin").join(program)))
 }
 
 /// A Node that has the libraries.
 pub fn node() -> Result<Command> {
-    let folder = installed("node", NODE, |folder| {
-        fs::create_dir_all(folder)?;
-        fs::write(folder.join("package.json"), "{\"private\": true}")?;
+    let directory = installed("node", NODE, |directory| {
+        fs::create_dir_all(directory)?;
+        fs::write(directory.join("package.json"), "{\"private\": true}")?;
         run(Command::new("npm")
-            .current_dir(folder)
+            .current_dir(directory)
             .args(["install", "--silent", "--no-audit", "--no-fund"])
             .args(NODE))
     })?;
     let mut command = Command::new("node");
-    command.env("NODE_PATH", folder.join("node_modules"));
+    command.env("NODE_PATH", directory.join("node_modules"));
     Ok(command)
 }
 
 /// The program that uses the library for Rust, with the port and the prefix as its arguments.
 pub fn rust() -> Result<Command> {
     let source = script("rust");
-    let folder = all()?.join("rust");
+    let directory = all()?.join("rust");
     // Cargo does nothing where nothing has changed, and lets one build at a time.
     run(
         Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
             .current_dir(&source)
-            .env("CARGO_TARGET_DIR", &folder)
+            .env("CARGO_TARGET_DIR", &directory)
             .args(["build", "--quiet", "--locked"]),
     )?;
-    Ok(Command::new(folder.join("debug/lives")))
+    Ok(Command::new(directory.join("debug/lives")))
 }
 
 fn all() -> Result<PathBuf> {
@@ -143,7 +143,7 @@ pub fn script(name: &str) -> PathBuf {
         .join(name)
 }
 
-/// The folder with these packages: made again if it is not there, or was made for others.
+/// The directory with these packages: made again if it is not there, or was made for others.
 fn installed(
     name: &str,
     packages: &[&str],
@@ -153,17 +153,17 @@ fn installed(
     // Tests run side by side; one installs, the others wait.
     let lock = File::create(all.join(format!("{name}.lock")))?;
     lock.lock()?;
-    let (folder, stamp) = (all.join(name), all.join(format!("{name}.stamp")));
+    let (directory, stamp) = (all.join(name), all.join(format!("{name}.stamp")));
     let wanted = packages.join("\n");
     if fs::read_to_string(&stamp).is_ok_and(|found| found == wanted) {
-        return Ok(folder);
+        return Ok(directory);
     }
-    if folder.exists() {
-        fs::remove_dir_all(&folder)?;
+    if directory.exists() {
+        fs::remove_dir_all(&directory)?;
     }
-    install(&folder)?;
+    install(&directory)?;
     fs::write(&stamp, wanted)?;
-    Ok(folder)
+    Ok(directory)
 }
 
 fn run(command: &mut Command) -> Result<()> {

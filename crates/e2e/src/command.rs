@@ -68,7 +68,7 @@ pub fn words(output: &Output) -> String {
 pub struct Worker(Child);
 
 impl Worker {
-    /// Starts one that runs the programs of a folder; its words go into `log`.
+    /// Starts one that runs the programs of a directory; its words go into `log`.
     pub fn start(
         handlers: &Path,
         log: &Path,
@@ -106,15 +106,15 @@ impl Drop for Worker {
     }
 }
 
-/// Writes programs into a new folder of this name.
-pub fn programs(folder: &Path, programs: &[(&str, &str)]) -> Result<PathBuf> {
-    fs::create_dir(folder)?;
+/// Writes programs into a new directory of this name.
+pub fn programs(directory: &Path, programs: &[(&str, &str)]) -> Result<PathBuf> {
+    fs::create_dir(directory)?;
     for (name, text) in programs {
-        let path = folder.join(name);
+        let path = directory.join(name);
         fs::write(&path, text)?;
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
     }
-    Ok(folder.to_owned())
+    Ok(directory.to_owned())
 }
 
 /// Asks again until there is something; `what` is for the error if it never comes.

@@ -23,13 +23,13 @@ pub struct LoopDisk {
 }
 
 impl LoopDisk {
-    /// Makes and mounts one of so many bytes below `folder`.
+    /// Makes and mounts one of so many bytes below `directory`.
     ///
     /// # Errors
     /// If this machine cannot: no root, no loop device, no tools.
-    pub fn new(folder: &Path, bytes: u64) -> Result<Self> {
-        let image = folder.join("disk.img");
-        let mounted_at = folder.join("disk");
+    pub fn new(directory: &Path, bytes: u64) -> Result<Self> {
+        let image = directory.join("disk.img");
+        let mounted_at = directory.join("disk");
         sparse_file(&image, bytes)?;
         fs::create_dir_all(&mounted_at)?;
         run(Command::new("mkfs.ext4")
@@ -68,11 +68,11 @@ impl LoopDisk {
 
     /// Cuts the power: from now on every access fails, and what was not synced is lost.
     pub fn cut_power(&self) -> Result<()> {
-        let folder = File::open(&self.mounted_at)?;
+        let directory = File::open(&self.mounted_at)?;
         let how = NO_LOG_FLUSH;
         // SAFETY: the descriptor is open, and the request reads one u32 behind the pointer, which lives until after it.
         #[expect(unsafe_code, reason = "no safe wrapper of this request exists")]
-        let answer = unsafe { libc::ioctl(folder.as_raw_fd(), SHUTDOWN, &raw const how) };
+        let answer = unsafe { libc::ioctl(directory.as_raw_fd(), SHUTDOWN, &raw const how) };
         ensure!(
             answer == 0,
             "the file system refuses to be shut down: {}",
@@ -102,12 +102,12 @@ pub struct SmallDisk {
 }
 
 impl SmallDisk {
-    /// Mounts one of so many bytes below `folder`.
+    /// Mounts one of so many bytes below `directory`.
     ///
     /// # Errors
     /// If this machine cannot.
-    pub fn new(folder: &Path, bytes: u64) -> Result<Self> {
-        let mounted_at = folder.join("small");
+    pub fn new(directory: &Path, bytes: u64) -> Result<Self> {
+        let mounted_at = directory.join("small");
         fs::create_dir_all(&mounted_at)?;
         run(Command::new("mount")
             .args(["-t", "tmpfs", "-o", &format!("size={bytes}"), "tmpfs"])

@@ -27,7 +27,7 @@ pub struct World {
     /// The PostgreSQL server that stores the rows.
     pub postgres: Instance,
     /// Where files of the test may go.
-    pub folder: TempDir,
+    pub directory: TempDir,
 }
 
 impl World {
@@ -38,9 +38,9 @@ impl World {
             skipped(test, &reason);
             return Ok(None);
         }
-        let folder = tempfile::tempdir()?;
+        let directory = tempfile::tempdir()?;
         let postgres = Instance::start()?;
-        let mut setup = Setup::in_folder(folder.path())?;
+        let mut setup = Setup::in_directory(directory.path())?;
         let addresses = free_addresses(2)?;
         setup.address = addresses[0];
         setup.arguments = vec!["--quantumleap".to_owned(), addresses[1].to_string()];
@@ -48,7 +48,7 @@ impl World {
             setup,
             port: addresses[1],
             postgres,
-            folder,
+            directory,
         };
         world.setup.variables = world.database_variables();
         let offload = ("WQ_OFFLOAD_WORK".to_owned(), "true".to_owned());
@@ -74,7 +74,7 @@ impl World {
 
     /// Starts a pool of workers.
     pub fn pool(&self, arguments: &[&str]) -> Result<Pool> {
-        let log = self.folder.path().join("pool.log");
+        let log = self.directory.path().join("pool.log");
         let file = File::options().create(true).append(true).open(&log)?;
         let child = self
             .pool_command(arguments)

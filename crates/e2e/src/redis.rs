@@ -17,7 +17,7 @@ use crate::skip::skipped;
 /// How long a reply may take before a test gives up.
 const REPLY_PATIENCE: Duration = Duration::from_secs(30);
 
-/// A server with a Redis port, in a folder that goes with it.
+/// A server with a Redis port, in a directory that goes with it.
 #[derive(Debug)]
 pub struct World {
     /// What the server is started with.
@@ -25,14 +25,14 @@ pub struct World {
     /// Where its Redis port listens.
     pub resp: SocketAddr,
     /// Where its files are.
-    pub folder: TempDir,
+    pub directory: TempDir,
 }
 
 impl World {
     /// A server with further arguments.
     pub fn new(arguments: &[&str]) -> Result<Self> {
-        let folder = tempfile::tempdir()?;
-        let mut setup = Setup::in_folder(folder.path())?;
+        let directory = tempfile::tempdir()?;
+        let mut setup = Setup::in_directory(directory.path())?;
         let addresses = free_addresses(2)?;
         setup.address = addresses[0];
         setup.arguments = vec!["--resp".to_owned(), addresses[1].to_string()];
@@ -41,7 +41,7 @@ impl World {
         Ok(Self {
             setup,
             resp: addresses[1],
-            folder,
+            directory,
         })
     }
 

@@ -37,11 +37,11 @@ pub struct Setup {
 }
 
 impl Setup {
-    /// A server with its store in `folder`, on a free port of the loopback.
-    pub fn in_folder(folder: &Path) -> Result<Self> {
+    /// A server with its store in `directory`, on a free port of the loopback.
+    pub fn in_directory(directory: &Path) -> Result<Self> {
         Ok(Self {
-            store: folder.join("store.db"),
-            log: folder.join("server.log"),
+            store: directory.join("store.db"),
+            log: directory.join("server.log"),
             address: free_address()?,
             arguments: Vec::new(),
             wrapper: Vec::new(),

@@ -107,13 +107,13 @@ pub fn failing_at(point: &Point, fault: Fault, log: &Path) -> Vec<String> {
     ])
 }
 
-/// The calls on files below `folder` that were made to fail.
-pub fn failed(log: &Path, folder: &Path) -> Result<Vec<String>> {
+/// The calls on files below `directory` that were made to fail.
+pub fn failed(log: &Path, directory: &Path) -> Result<Vec<String>> {
     let text = String::from_utf8_lossy(&fs::read(log)?).into_owned();
-    let folder = folder.to_string_lossy();
+    let directory = directory.to_string_lossy();
     let lines = text.lines().filter(|line| line.contains("(INJECTED)"));
     Ok(lines
-        .filter(|line| line.contains(folder.as_ref()))
+        .filter(|line| line.contains(directory.as_ref()))
         .map(str::to_owned)
         .collect())
 }
@@ -142,13 +142,13 @@ fn words(words: &[&str]) -> Vec<String> {
     words.iter().map(|word| (*word).to_owned()).collect()
 }
 
-/// The first `limit` points of a noted run that lie after `begin`, in order, of calls on files below `folder`.
+/// The first `limit` points of a noted run that lie after `begin`, in order, of calls on files below `directory`.
 ///
 /// A point that an earlier call of another thread has reached already is left out: the program would end there.
-pub fn points(log: &Path, folder: &Path, begin: SystemTime, limit: usize) -> Result<Vec<Point>> {
+pub fn points(log: &Path, directory: &Path, begin: SystemTime, limit: usize) -> Result<Vec<Point>> {
     let begin = begin.duration_since(UNIX_EPOCH)?.as_secs_f64();
     let text = String::from_utf8_lossy(&fs::read(log)?).into_owned();
-    let folder = folder.to_string_lossy();
+    let directory = directory.to_string_lossy();
     let mut counts: BTreeMap<(String, String), u32> = BTreeMap::new();
     let mut seen = BTreeSet::new();
     let mut points = Vec::new();
@@ -171,7 +171,7 @@ pub fn points(log: &Path, folder: &Path, begin: SystemTime, limit: usize) -> Res
             count: *count,
         };
         let is_new = seen.insert(point.clone());
-        if is_new && line.contains(folder.as_ref()) && time.parse::<f64>()? >= begin {
+        if is_new && line.contains(directory.as_ref()) && time.parse::<f64>()? >= begin {
             points.push(point);
         }
         if points.len() == limit {

@@ -47,8 +47,8 @@ mod tests {
 
     #[test]
     fn a_socket_is_a_file_or_a_name_that_the_kernel_keeps() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let path = folder.path().join("notify");
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("notify");
         let file = UnixDatagram::bind(&path).expect("a socket");
         send(path.as_os_str(), READY).expect("told");
         assert_eq!(heard(&file), "READY=1");

@@ -123,9 +123,9 @@ fn is_shrunk(tape: &Tape) {
 
 #[test]
 fn tapes_of_old_findings_pass() {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tapes");
+    let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/tapes");
     let mut failures = Vec::new();
-    for entry in std::fs::read_dir(folder).expect("the folder of tapes is there") {
+    for entry in std::fs::read_dir(directory).expect("the directory of tapes is there") {
         let path = entry.expect("readable").path();
         if path.extension().is_none_or(|extension| extension != "tape") {
             continue;

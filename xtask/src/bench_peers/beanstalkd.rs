@@ -17,7 +17,7 @@ pub(super) struct Server {
 }
 
 impl Server {
-    pub(super) fn start(folder: &Path) -> Result<Self> {
+    pub(super) fn start(directory: &Path) -> Result<Self> {
         let address = free_address()?;
         let mut command = Command::new("beanstalkd");
         command
@@ -29,9 +29,9 @@ impl Server {
                 "-f0",
                 "-b",
             ])
-            .arg(folder);
+            .arg(directory);
         Ok(Self {
-            _process: Process::start(&mut command, folder, address)?,
+            _process: Process::start(&mut command, directory, address)?,
             address,
         })
     }

@@ -29,14 +29,14 @@ pub(super) struct Server {
 }
 
 impl Server {
-    pub(super) async fn start(folder: &Path) -> Result<Self> {
+    pub(super) async fn start(directory: &Path) -> Result<Self> {
         let address = free_address()?;
         let program = built("release", "ganger");
         let mut command = Command::new(&program);
         command
             .args(["server", "--addr", &address.to_string(), "--db"])
-            .arg(folder.join("bench.db"));
-        let process = Process::start(&mut command, folder, address)?;
+            .arg(directory.join("bench.db"));
+        let process = Process::start(&mut command, directory, address)?;
         let server = Self {
             _process: process,
             address,
@@ -68,9 +68,9 @@ impl Server {
         program: &str,
         count: usize,
         at_once: usize,
-        folder: &Path,
+        directory: &Path,
     ) -> Result<f64> {
-        let kinds = folder.join("kinds");
+        let kinds = directory.join("kinds");
         fs::create_dir(&kinds)?;
         fs::copy(program, kinds.join("copy"))?;
         let mut http = self.http().await?;
@@ -96,7 +96,7 @@ impl Server {
             .args(["--concurrency", &at_once.to_string(), "--dir"])
             .arg(&kinds);
         let begun = Instant::now();
-        let _worker = Process::start(&mut command, folder, self.address)?;
+        let _worker = Process::start(&mut command, directory, self.address)?;
         loop {
             let queue = http.get("/api/v1/queues/programs").await?;
             let queue: Value = serde_json::from_slice(queue)?;
@@ -119,20 +119,25 @@ impl Server {
 }
 
 /// The loads over gRPC, and full lives beside a bare log.
-pub(super) fn measure_grpc(folder: &Path, report: &mut Report) -> Result<()> {
-    let document = bench(GRPC, "grpc", "enqueue,take,mix,latency,lives,deep", folder)?;
+pub(super) fn measure_grpc(directory: &Path, report: &mut Report) -> Result<()> {
+    let document = bench(
+        GRPC,
+        "grpc",
+        "enqueue,take,mix,latency,lives,deep",
+        directory,
+    )?;
     add_loads(GRPC, &document, report)?;
     add_lives(&document, report)
 }
 
 /// The loads over HTTP.
-pub(super) fn measure_http(folder: &Path, report: &mut Report) -> Result<()> {
-    let document = bench(HTTP, "http", "enqueue,take,mix,latency,deep", folder)?;
+pub(super) fn measure_http(directory: &Path, report: &mut Report) -> Result<()> {
+    let document = bench(HTTP, "http", "enqueue,take,mix,latency,deep", directory)?;
     add_loads(HTTP, &document, report)
 }
 
 /// What `ganger bench` reports of these loads, with a server and a store of its own.
-fn bench(column: &str, face: &str, loads: &str, folder: &Path) -> Result<Value> {
+fn bench(column: &str, face: &str, loads: &str, directory: &Path) -> Result<Value> {
     println!("measuring {column}");
     let mut command = Command::new(built("release", "ganger"));
     command
@@ -140,7 +145,7 @@ fn bench(column: &str, face: &str, loads: &str, folder: &Path) -> Result<Value> 
         .args(["--loads", loads])
         .args(["--connections", "64", "--batches", "256"])
         .args(["--rates", "1000", "--dir"])
-        .arg(folder);
+        .arg(directory);
     let text = output(&mut command)?;
     serde_json::from_str(&text).context("`ganger bench --json` is no JSON")
 }

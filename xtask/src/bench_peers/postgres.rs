@@ -16,8 +16,8 @@ const TABLE: &str =
 
 /// Where Debian puts the server's programs, if they are installed.
 pub(crate) fn programs() -> Option<PathBuf> {
-    let folder = PathBuf::from("/usr/lib/postgresql/15/bin");
-    folder.join("postgres").is_file().then_some(folder)
+    let directory = PathBuf::from("/usr/lib/postgresql/15/bin");
+    directory.join("postgres").is_file().then_some(directory)
 }
 
 /// The user that connects, with every right.
@@ -30,9 +30,9 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    pub(crate) fn start(programs: &Path, folder: &Path) -> Result<Self> {
+    pub(crate) fn start(programs: &Path, directory: &Path) -> Result<Self> {
         let address = free_address()?;
-        let data = folder.join("data");
+        let data = directory.join("data");
         let is_root = run(Command::new("sh").args(["-c", "[ \"$(id -u)\" = 0 ]"])).is_ok();
         ensure!(
             !is_root || exists("setpriv"),
@@ -56,7 +56,7 @@ impl Server {
             command
         };
         if is_root {
-            run(Command::new("chown").arg("postgres").arg(folder))?;
+            run(Command::new("chown").arg("postgres").arg(directory))?;
         }
         let mut initialise = as_user("initdb");
         initialise
@@ -82,7 +82,7 @@ impl Server {
                 "-D",
             ])
             .arg(&data);
-        let process = Process::start(&mut command, folder, address)?;
+        let process = Process::start(&mut command, directory, address)?;
         let server = Self { process, address };
         // It listens a moment before it lets anybody in.
         let mut session = (0..100)

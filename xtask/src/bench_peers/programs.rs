@@ -24,7 +24,7 @@ const PROGRAM: &str = "/bin/cat";
 /// Measures both, the same program with the same input, each as often.
 pub(super) async fn measure(
     server: &ganger::Server,
-    folder: &Path,
+    directory: &Path,
     report: &mut Report,
 ) -> Result<()> {
     println!("measuring programs");
@@ -33,7 +33,9 @@ pub(super) async fn measure(
         ROW,
         ganger::GRPC,
         "programs/s",
-        server.programs(PROGRAM, PROGRAMS, AT_ONCE, folder).await?,
+        server
+            .programs(PROGRAM, PROGRAMS, AT_ONCE, directory)
+            .await?,
     );
     Ok(())
 }

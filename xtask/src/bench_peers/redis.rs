@@ -19,10 +19,10 @@ pub(super) struct Server {
 }
 
 impl Server {
-    pub(super) fn start(folder: &Path) -> Result<Self> {
+    pub(super) fn start(directory: &Path) -> Result<Self> {
         let address = free_address()?;
-        let mut command = command(address, folder);
-        let process = Process::start(&mut command, folder, address)?;
+        let mut command = command(address, directory);
+        let process = Process::start(&mut command, directory, address)?;
         Ok(Self {
             _process: process,
             address,
@@ -32,13 +32,13 @@ impl Server {
 }
 
 /// A Redis that flushes before it answers.
-pub(crate) fn command(address: SocketAddr, folder: &Path) -> Command {
+pub(crate) fn command(address: SocketAddr, directory: &Path) -> Command {
     let mut command = Command::new("redis-server");
     command
         .args(["--bind", "127.0.0.1", "--port", &address.port().to_string()])
         .args(["--appendonly", "yes", "--appendfsync", "always"])
         .args(["--save", "", "--dir"])
-        .arg(folder);
+        .arg(directory);
     command
 }
 

@@ -1,4 +1,4 @@
-//! A temporary folder, servers that die with us, and free ports.
+//! A temporary directory, servers that die with us, and free ports.
 
 use std::fs;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -11,20 +11,20 @@ use anyhow::{Context as _, Result, bail};
 
 use crate::process::{output, shown};
 
-/// A folder that is removed at the end.
+/// A directory that is removed at the end.
 pub(crate) struct Scratch(PathBuf);
 
 impl Scratch {
     pub(crate) fn new() -> Result<Self> {
         let path = output(Command::new("mktemp").arg("-d"))?;
         let path = PathBuf::from(path.trim());
-        // Servers that must not run as root need to reach their own folders below.
+        // Servers that must not run as root need to reach their own directories below.
         output(Command::new("chmod").arg("755").arg(&path))?;
         Ok(Self(path))
     }
 
-    /// A new folder in it.
-    pub(crate) fn folder(&self, name: &str) -> Result<PathBuf> {
+    /// A new directory in it.
+    pub(crate) fn directory(&self, name: &str) -> Result<PathBuf> {
         let path = self.0.join(name);
         fs::create_dir(&path)?;
         Ok(path)
@@ -33,7 +33,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // Nothing can be done about what cannot be removed, and the system clears its temporary folder anyway.
+        // Nothing can be done about what cannot be removed, and the system clears its temporary directory anyway.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
@@ -42,9 +42,13 @@ impl Drop for Scratch {
 pub(crate) struct Process(Child);
 
 impl Process {
-    /// Starts it with its words in a file of the folder, and waits until somebody listens at `address`.
-    pub(crate) fn start(command: &mut Command, folder: &Path, address: SocketAddr) -> Result<Self> {
-        let log = fs::File::create(folder.join("log.txt"))?;
+    /// Starts it with its words in a file of the directory, and waits until somebody listens at `address`.
+    pub(crate) fn start(
+        command: &mut Command,
+        directory: &Path,
+        address: SocketAddr,
+    ) -> Result<Self> {
+        let log = fs::File::create(directory.join("log.txt"))?;
         let child = command
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
@@ -55,7 +59,7 @@ impl Process {
         let begun = Instant::now();
         while TcpStream::connect(address).is_err() {
             if let Some(status) = process.0.try_wait()? {
-                let said = fs::read_to_string(folder.join("log.txt"))?;
+                let said = fs::read_to_string(directory.join("log.txt"))?;
                 bail!("`{}` ended with {status}:\n{said}", shown(command));
             }
             if begun.elapsed() > Duration::from_secs(30) {

@@ -14,10 +14,10 @@ use crate::process::output;
 pub(super) fn measure(
     programs: &Path,
     database: &postgres::Server,
-    folder: &Path,
+    directory: &Path,
     rates: &[Rate],
 ) -> Result<()> {
-    let file = folder.join("rooms.txt");
+    let file = directory.join("rooms.txt");
     let port = database.address().port().to_string();
     let psql = |command: &str| {
         let mut psql = Command::new(programs.join("psql"));

@@ -17,16 +17,16 @@ const JOBS: usize = 2_000;
 /// Lets a Redis that protects its libraries take a script that adds to one of them.
 const FIRST_LINE: &str = "local table = setmetatable({}, {__index = table})\n";
 
-fn folder() -> PathBuf {
+fn directory() -> PathBuf {
     root().join("target/clients/bench")
 }
 
 /// Installs the Python library with its script made fit, and builds the Rust program.
 pub(super) fn install() -> Result<()> {
-    let folder = folder();
-    if !folder.join("ready").exists() {
-        run_command(Command::new("python3").args(["-m", "venv"]).arg(&folder))?;
-        run_command(Command::new(folder.join("bin/pip")).args([
+    let directory = directory();
+    if !directory.join("ready").exists() {
+        run_command(Command::new("python3").args(["-m", "venv"]).arg(&directory))?;
+        run_command(Command::new(directory.join("bin/pip")).args([
             "install",
             "--quiet",
             "--disable-pip-version-check",
@@ -37,21 +37,21 @@ pub(super) fn install() -> Result<()> {
         let path = script_path()?;
         let text = fs::read_to_string(&path)?;
         fs::write(&path, format!("{FIRST_LINE}{text}"))?;
-        fs::write(folder.join("ready"), "")?;
+        fs::write(directory.join("ready"), "")?;
     }
     run_command(
         cargo()
             .current_dir(root().join("crates/e2e/clients/rust"))
-            .env("CARGO_TARGET_DIR", folder.join("rust"))
+            .env("CARGO_TARGET_DIR", directory.join("rust"))
             .args(["build", "--quiet", "--release", "--locked", "--bin", "load"]),
     )
 }
 
 fn script_path() -> Result<PathBuf> {
     let program = "import importlib.util as u; print(u.find_spec('qless').origin)";
-    let found = output(Command::new(folder().join("bin/python")).args(["-c", program]))?;
+    let found = output(Command::new(directory().join("bin/python")).args(["-c", program]))?;
     let package = PathBuf::from(found.trim());
-    let package = package.parent().context("the library has no folder")?;
+    let package = package.parent().context("the library has no directory")?;
     Ok(package.join("qless-core/qless.lua"))
 }
 
@@ -69,7 +69,7 @@ pub(super) fn script() -> Result<&'static str> {
 pub(super) fn measure(name: &'static str, server: &Server, figures: &mut Figures) -> Result<()> {
     let port = server.address.port().to_string();
     for workers in ["1", "4", "16"] {
-        let mut command = Command::new(folder().join("rust/release/load"));
+        let mut command = Command::new(directory().join("rust/release/load"));
         let said = command.args([&port, workers, &ITEMS.to_string()]);
         let mut seconds = Vec::new();
         let row = format!("redis-work-queue, adds in pipelines of 100, then {workers} workers");
@@ -80,7 +80,7 @@ pub(super) fn measure(name: &'static str, server: &Server, figures: &mut Figures
     }
     let program = root().join("crates/e2e/clients/qless_load.py");
     figures.measure("qless-py, lives of jobs", name, server, JOBS, || {
-        let mut command = Command::new(folder().join("bin/python"));
+        let mut command = Command::new(directory().join("bin/python"));
         command.arg(program).args([&port, &JOBS.to_string()]);
         Ok(numbers(&output(&mut command)?)?.iter().sum())
     })

@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result};
 
 use super::{Findings, Source};
 
-/// Where the operations are listed: a file, and a folder of the same name.
+/// Where the operations are listed: a file, and a directory of the same name.
 const TABLE: &str = "crates/dialect-http/src/operations";
 /// Where each has a row.
 const DOCUMENT: &str = "docs/http.md";

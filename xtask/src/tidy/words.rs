@@ -104,7 +104,7 @@ fn lists(source: &Source) -> Vec<&'static [(&'static str, &'static str)]> {
     let is_ours = source.is("rs")
         && OURS
             .iter()
-            .any(|folder| source.path.starts_with(format!("crates/{folder}")));
+            .any(|directory| source.path.starts_with(format!("crates/{directory}")));
     // The glossary lists the words of other systems.
     let is_glossary = source.path.ends_with("ARCHITECTURE.md");
     let mut lists = vec![PROSE];

@@ -66,8 +66,8 @@ fn a_bad_document_ends_with_2_before_anything_is_sent() {
 
 #[test]
 fn a_file_that_is_no_store_is_told_from_a_damaged_one() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let file = folder.path().join("notes.txt");
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("notes.txt");
     std::fs::write(&file, "no store\n".repeat(100)).expect("written");
     let output = ganger(&["check", file.to_str().expect("text")], "");
     assert_eq!(code(&output), 1);

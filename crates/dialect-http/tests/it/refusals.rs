@@ -189,8 +189,8 @@ async fn a_wrong_method_is_answered_with_those_that_are_possible() {
 
 #[tokio::test]
 async fn the_audit_log_tells_a_short_part_of_a_path_that_was_refused() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let path = folder.path().join("audit.log");
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("audit.log");
     let face = face_with(Settings {
         audit: ganger_access::Audit::to_file(&path).expect("writable"),
         ..Settings::default()

@@ -165,8 +165,8 @@ async fn each_role_may_do_its_part() {
 
 #[tokio::test]
 async fn durations_of_requests_are_sampled_under_path_and_method() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let sampler = Sampler::open(folder.path(), ganger_ngsi::telemetry::DURATION).expect("made");
+    let directory = tempfile::tempdir().expect("a directory");
+    let sampler = Sampler::open(directory.path(), ganger_ngsi::telemetry::DURATION).expect("made");
     let sampler = Arc::new(sampler);
     let mut settings = settings(&[]);
     settings.durations = Some(Arc::clone(&sampler));
@@ -174,7 +174,7 @@ async fn durations_of_requests_are_sampled_under_path_and_method() {
     face.accepted(&[], "e1").await;
     face.count("", &[]).await;
     sampler.flush().expect("written");
-    let file = std::fs::read_dir(folder.path())
+    let file = std::fs::read_dir(directory.path())
         .expect("readable")
         .next()
         .expect("a file")

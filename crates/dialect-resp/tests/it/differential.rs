@@ -27,7 +27,7 @@ struct Redis {
 }
 
 impl Redis {
-    fn start(folder: &Path) -> Option<Self> {
+    fn start(directory: &Path) -> Option<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("it listens");
         drop(listener);
@@ -44,7 +44,7 @@ impl Redis {
                 "no",
                 "--dir",
             ])
-            .arg(folder)
+            .arg(directory)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
@@ -390,8 +390,8 @@ fn compare(seed: u64, version: &str, mine: &World, theirs: &Redis) {
 
 #[test]
 fn replies_are_those_of_redis() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let Some(redis) = Redis::start(folder.path()) else {
+    let directory = tempfile::tempdir().expect("a directory");
+    let Some(redis) = Redis::start(directory.path()) else {
         skipped(
             "replies_are_those_of_redis",
             "redis-server is not installed",

@@ -24,8 +24,8 @@ const LEASE_FOR: Duration = Duration::from_secs(300);
 
 #[test]
 fn a_nearly_full_disk_refuses_new_work_lets_running_work_finish_and_recovers() -> Result<()> {
-    let folder = tempfile::tempdir()?;
-    let Some((disk, setup)) = small_disk(folder.path())? else {
+    let directory = tempfile::tempdir()?;
+    let Some((disk, setup)) = small_disk(directory.path())? else {
         return Ok(());
     };
     let mut server = setup.start()?;
@@ -68,8 +68,8 @@ fn a_nearly_full_disk_refuses_new_work_lets_running_work_finish_and_recovers() -
 
 #[test]
 fn a_disk_without_a_single_free_byte_loses_nothing_and_recovers() -> Result<()> {
-    let folder = tempfile::tempdir()?;
-    let Some((disk, setup)) = small_disk(folder.path())? else {
+    let directory = tempfile::tempdir()?;
+    let Some((disk, setup)) = small_disk(directory.path())? else {
         return Ok(());
     };
     let mut server = setup.start()?;
@@ -101,10 +101,10 @@ fn a_disk_without_a_single_free_byte_loses_nothing_and_recovers() -> Result<()> 
 }
 
 /// A small disk and a server on it; nothing, and a word about it, where that cannot be.
-fn small_disk(folder: &Path) -> Result<Option<(SmallDisk, Setup)>> {
-    match SmallDisk::new(folder, DISK_BYTES) {
+fn small_disk(directory: &Path) -> Result<Option<(SmallDisk, Setup)>> {
+    match SmallDisk::new(directory, DISK_BYTES) {
         Ok(disk) => {
-            let mut setup = Setup::in_folder(folder)?;
+            let mut setup = Setup::in_directory(directory)?;
             setup.store = disk.path().join("store.db");
             Ok(Some((disk, setup)))
         }

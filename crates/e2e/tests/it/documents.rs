@@ -45,8 +45,8 @@ const TOOLS: [&str; 8] = [
     "redis-server",
 ];
 
-/// Folders of the project that commands name, as if the directory were a clone.
-const FOLDERS: [&str; 3] = ["scripts", "packaging", "examples"];
+/// Directories of the project that commands name, as if the directory were a clone.
+const DIRECTORIES: [&str; 3] = ["scripts", "packaging", "examples"];
 
 /// The blocks of a page that are run, and the arguments of its server.
 #[derive(Debug, Default, PartialEq)]
@@ -175,8 +175,8 @@ impl Place {
     fn new(redis: u16) -> Result<Self> {
         let dir = tempfile::tempdir()?;
         let root = fs::canonicalize(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))?;
-        for folder in FOLDERS {
-            symlink(root.join(folder), dir.path().join(folder))?;
+        for directory in DIRECTORIES {
+            symlink(root.join(directory), dir.path().join(directory))?;
         }
         let bin = dir.path().join(".bin");
         fs::create_dir(&bin)?;
@@ -277,7 +277,7 @@ fn run(path: &Path) -> Result<()> {
     let _server = if starts_its_own {
         None
     } else {
-        let mut setup = Setup::in_folder(place.dir.path())?;
+        let mut setup = Setup::in_directory(place.dir.path())?;
         setup.address = free[0];
         setup.store = place.dir.path().join("jobs.db");
         setup.arguments.clone_from(&page.server);

@@ -95,8 +95,8 @@ impl Seen {
 #[test]
 fn rel_d9_a_full_disk_at_every_operation_ends_nothing_and_no_job_pays_for_it() -> Result<()> {
     let seconds = env::var("GANGER_FULL_SECONDS").map_or(Ok(SECONDS), |text| text.parse())?;
-    let folder = tempfile::tempdir()?;
-    let Some((disk, setup)) = disk_and_setup(folder.path())? else {
+    let directory = tempfile::tempdir()?;
+    let Some((disk, setup)) = disk_and_setup(directory.path())? else {
         return Ok(());
     };
     let ballast = disk.path().join("ballast");
@@ -174,10 +174,10 @@ fn starts_on_a_full_disk(setup: &Setup, ballast: &Path) -> Result<()> {
     server.stop()
 }
 
-fn disk_and_setup(folder: &Path) -> Result<Option<(LoopDisk, Setup)>> {
-    match LoopDisk::new(folder, DISK_BYTES) {
+fn disk_and_setup(directory: &Path) -> Result<Option<(LoopDisk, Setup)>> {
+    match LoopDisk::new(directory, DISK_BYTES) {
         Ok(disk) => {
-            let mut setup = Setup::in_folder(folder)?;
+            let mut setup = Setup::in_directory(directory)?;
             setup.store = disk.path().join("store.db");
             setup.arguments = vec!["--reserve-bytes".into(), RESERVE.into()];
             Ok(Some((disk, setup)))

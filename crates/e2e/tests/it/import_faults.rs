@@ -194,9 +194,9 @@ fn tasks_are_inserted_once_after_kills_of_import_and_server_and_a_lost_source() 
 
 #[test]
 fn a_source_that_still_loads_its_data_is_waited_for() -> Result<()> {
-    let folder = tempfile::tempdir()?;
-    let folder = folder.path().to_string_lossy().into_owned();
-    let files = ["--requirepass", "secret", "--dir", &folder];
+    let directory = tempfile::tempdir()?;
+    let directory = directory.path().to_string_lossy().into_owned();
+    let files = ["--requirepass", "secret", "--dir", &directory];
     let redis = Redis::start_with(free_address()?, &files)?;
     let mut line = Line::new(redis.address)?;
     for words in [

@@ -16,8 +16,8 @@ const CYCLES: u64 = 60;
 fn nothing_acknowledged_is_lost_however_often_the_server_is_killed() -> Result<()> {
     let cycles = env::var("GANGER_KILL_CYCLES").map_or(Ok(CYCLES), |text| text.parse())?;
     let seed = env::var("GANGER_SEED").map_or(Ok(1), |text| text.parse())?;
-    let folder = tempfile::tempdir()?;
-    let setup = Setup::in_folder(folder.path())?;
+    let directory = tempfile::tempdir()?;
+    let setup = Setup::in_directory(directory.path())?;
     let mut random = Random::new(seed);
     let load = Load::start(
         &setup,

@@ -91,11 +91,11 @@ fn kill_at_each(begin: Begin, limit: usize) -> Result<Option<Vec<Reached>>> {
 
 /// Runs the scenario once without harm and notes the calls.
 fn note_points(begin: Begin, limit: usize) -> Result<Vec<Point>> {
-    let folder = tempfile::tempdir()?;
-    let data = folder.path().join("data");
+    let directory = tempfile::tempdir()?;
+    let data = directory.path().join("data");
     std::fs::create_dir(&data)?;
-    let log = folder.path().join("calls.txt");
-    let mut setup = Setup::in_folder(folder.path())?;
+    let log = directory.path().join("calls.txt");
+    let mut setup = Setup::in_directory(directory.path())?;
     setup.store = data.join("store.db");
     setup.wrapper = trace::noting(&log);
     let mut since = SystemTime::now();
@@ -122,10 +122,10 @@ enum Reached {
 
 /// Runs the scenario with a server that is killed at `point`, then looks.
 fn kill_at(point: &Point) -> Result<Reached> {
-    let folder = tempfile::tempdir()?;
-    let data = folder.path().join("data");
+    let directory = tempfile::tempdir()?;
+    let data = directory.path().join("data");
     std::fs::create_dir(&data)?;
-    let mut setup = Setup::in_folder(folder.path())?;
+    let mut setup = Setup::in_directory(directory.path())?;
     setup.store = data.join("store.db");
 
     let recorder = Recorder::default();

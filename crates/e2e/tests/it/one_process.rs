@@ -8,13 +8,13 @@ use serde_json::json;
 
 #[test]
 fn a_second_server_refuses_a_store_that_is_in_use() -> Result<()> {
-    let folder = tempfile::tempdir()?;
-    let setup = Setup::in_folder(folder.path())?;
+    let directory = tempfile::tempdir()?;
+    let setup = Setup::in_directory(directory.path())?;
     let mut first = setup.start()?;
 
     let mut other = setup.clone();
     other.address = free_address()?;
-    other.log = folder.path().join("second.log");
+    other.log = directory.path().join("second.log");
     let mut second = other.spawn()?;
     let status = second.wait(PATIENCE)?;
     ensure!(!status.success(), "the second server ended with {status}");
@@ -29,8 +29,8 @@ fn a_second_server_refuses_a_store_that_is_in_use() -> Result<()> {
 
 #[test]
 fn a_killed_server_leaves_the_store_free() -> Result<()> {
-    let folder = tempfile::tempdir()?;
-    let setup = Setup::in_folder(folder.path())?;
+    let directory = tempfile::tempdir()?;
+    let setup = Setup::in_directory(directory.path())?;
     for _ in 0..5 {
         let mut server = setup.start()?;
         server.kill()?;

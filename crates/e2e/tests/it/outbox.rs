@@ -19,7 +19,7 @@ const GRAPH: &str = r#"[
 
 /// Two servers, and the programs of their workers.
 struct World {
-    folder: tempfile::TempDir,
+    directory: tempfile::TempDir,
     setups: Vec<Setup>,
     servers: Vec<Server>,
     handlers: PathBuf,
@@ -27,8 +27,8 @@ struct World {
 
 impl World {
     fn new() -> Result<Self> {
-        let folder = tempfile::tempdir()?;
-        let path = folder.path();
+        let directory = tempfile::tempdir()?;
+        let path = directory.path();
         let addresses = free_addresses(2)?;
         let topology = format!("static:1={},2={}", addresses[0], addresses[1]);
         let setups: Vec<Setup> = ["1", "2"]
@@ -49,7 +49,7 @@ impl World {
         let one = "#!/bin/sh\necho 1\n";
         let handlers = programs(&path.join("worker.d"), &[("up", one), ("down", one)])?;
         Ok(Self {
-            folder,
+            directory,
             setups,
             servers,
             handlers,
@@ -57,14 +57,14 @@ impl World {
     }
 
     fn worker(&self, place: usize) -> Result<Worker> {
-        let log = self.folder.path().join(format!("worker{place}.log"));
+        let log = self.directory.path().join(format!("worker{place}.log"));
         let address = self.setups[place].address.to_string();
         Worker::start(&self.handlers, &log, &["--server", &address], &[])
     }
 
     /// Submits the graph to the first server; gives the ids.
     fn submit(&self) -> Result<Vec<String>> {
-        let path = self.folder.path().join("graph.json");
+        let path = self.directory.path().join("graph.json");
         fs::write(&path, GRAPH)?;
         let address = self.setups[0].address.to_string();
         let output = command(&["submit", "--server", &address, "--json"], &[])
@@ -188,7 +188,7 @@ fn copy_store(from: &Path, to: &Path) -> Result<()> {
 fn rel_x6_traffic_with_a_shard_that_went_back_in_time_goes_on_when_an_operator_says_so()
 -> Result<()> {
     let mut world = World::new()?;
-    let saved = world.folder.path().join("saved.db");
+    let saved = world.directory.path().join("saved.db");
     let workers = [world.worker(0)?, world.worker(1)?];
     let first = world.submit()?;
     world.until_state(&first[1], "succeeded")?;

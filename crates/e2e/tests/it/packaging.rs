@@ -18,11 +18,11 @@ const UNITS: [&str; 2] = ["ganger.service", "ganger-worker.service"];
 const INSTALLED: &str = "/usr/bin/ganger";
 
 fn unit(name: &str) -> Result<String> {
-    let folder = PathBuf::from(concat!(
+    let directory = PathBuf::from(concat!(
         env!("CARGO_MANIFEST_DIR"),
         "/../../packaging/systemd"
     ));
-    Ok(fs::read_to_string(folder.join(name))?)
+    Ok(fs::read_to_string(directory.join(name))?)
 }
 
 fn heard(socket: &UnixDatagram) -> Result<String> {
@@ -33,11 +33,11 @@ fn heard(socket: &UnixDatagram) -> Result<String> {
 
 #[test]
 fn a_service_manager_is_told_when_the_server_is_ready_and_when_it_stops() -> Result<()> {
-    let folder = tempfile::tempdir()?;
-    let path = folder.path().join("notify");
+    let directory = tempfile::tempdir()?;
+    let path = directory.path().join("notify");
     let socket = UnixDatagram::bind(&path)?;
     socket.set_read_timeout(Some(PATIENCE))?;
-    let mut setup = Setup::in_folder(folder.path())?;
+    let mut setup = Setup::in_directory(directory.path())?;
     let path = path.to_str().context("a plain name")?.to_owned();
     setup.variables = vec![("NOTIFY_SOCKET".to_owned(), path)];
     let mut server = setup.spawn()?;
@@ -74,14 +74,17 @@ fn the_units_start_the_program_with_arguments_that_it_knows() -> Result<()> {
 
 #[test]
 fn systemd_understands_the_units() -> Result<()> {
-    let folder = tempfile::tempdir()?;
+    let directory = tempfile::tempdir()?;
     let program = ganger();
     let program = program.to_str().context("a plain name")?;
     for name in UNITS {
         let text = unit(name)?.replace(INSTALLED, program);
-        fs::write(folder.path().join(name), text)?;
+        fs::write(directory.path().join(name), text)?;
     }
-    let files: Vec<PathBuf> = UNITS.iter().map(|name| folder.path().join(name)).collect();
+    let files: Vec<PathBuf> = UNITS
+        .iter()
+        .map(|name| directory.path().join(name))
+        .collect();
     let verify = Command::new("systemd-analyze")
         .args(["verify", "--man=no"])
         .args(&files)

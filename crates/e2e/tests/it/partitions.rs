@@ -23,8 +23,8 @@ struct Trio {
 }
 
 impl Trio {
-    fn start(folder: &std::path::Path, network: Network) -> Result<Self> {
-        let token = folder.join("token");
+    fn start(directory: &std::path::Path, network: Network) -> Result<Self> {
+        let token = directory.join("token");
         fs::write(&token, "a-token-of-the-test-only-0123456789\n")?;
         let places: Vec<SocketAddr> = (0..3)
             .map(|node| SocketAddr::new(network.address(node), PORT))
@@ -39,8 +39,8 @@ impl Trio {
             .iter()
             .enumerate()
             .map(|(node, address)| Setup {
-                store: folder.join(format!("{node}.db")),
-                log: folder.join(format!("{node}.log")),
+                store: directory.join(format!("{node}.db")),
+                log: directory.join(format!("{node}.log")),
                 address: *address,
                 arguments: vec![
                     "--insecure".to_owned(),
@@ -147,8 +147,8 @@ fn cut_links_delay_only_what_needs_them_and_unreachable_is_said() -> Result<()> 
             return Ok(());
         }
     };
-    let folder = tempfile::tempdir()?;
-    let trio = Trio::start(folder.path(), network)?;
+    let directory = tempfile::tempdir()?;
+    let trio = Trio::start(directory.path(), network)?;
 
     let first = trio.submit(0)?;
     // Nothing passes between shards 1 and 2, either way.

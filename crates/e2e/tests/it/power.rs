@@ -26,8 +26,8 @@ const DISK_BYTES: u64 = 1 << 30;
 fn nothing_acknowledged_is_lost_when_the_power_goes() -> Result<()> {
     let cycles = env::var("GANGER_POWER_CYCLES").map_or(Ok(CYCLES), |text| text.parse())?;
     let seed = env::var("GANGER_SEED").map_or(Ok(2), |text| text.parse())?;
-    let folder = tempfile::tempdir()?;
-    let Some((mut disk, setup)) = disk_and_setup(folder.path(), "power loss")? else {
+    let directory = tempfile::tempdir()?;
+    let Some((mut disk, setup)) = disk_and_setup(directory.path(), "power loss")? else {
         return Ok(());
     };
     let tally = cut_and_judge(&mut disk, &setup, cycles, seed)?;
@@ -47,12 +47,13 @@ fn nothing_acknowledged_is_lost_when_the_power_goes() -> Result<()> {
 /// The test above must be able to fail: here every flush is faked, and it must notice.
 #[test]
 fn a_server_that_does_not_flush_is_found() -> Result<()> {
-    let folder = tempfile::tempdir()?;
+    let directory = tempfile::tempdir()?;
     if Command::new("strace").arg("-V").output().is_err() {
         skipped("power loss without flushing", "strace is not installed");
         return Ok(());
     }
-    let Some((mut disk, mut setup)) = disk_and_setup(folder.path(), "power loss without flushing")?
+    let Some((mut disk, mut setup)) =
+        disk_and_setup(directory.path(), "power loss without flushing")?
     else {
         return Ok(());
     };
@@ -74,10 +75,10 @@ fn a_server_that_does_not_flush_is_found() -> Result<()> {
 }
 
 /// A disk whose power can be cut and a server on it; nothing, and a word about it, where that cannot be.
-fn disk_and_setup(folder: &Path, test: &str) -> Result<Option<(LoopDisk, Setup)>> {
-    match LoopDisk::new(folder, DISK_BYTES) {
+fn disk_and_setup(directory: &Path, test: &str) -> Result<Option<(LoopDisk, Setup)>> {
+    match LoopDisk::new(directory, DISK_BYTES) {
         Ok(disk) => {
-            let mut setup = Setup::in_folder(folder)?;
+            let mut setup = Setup::in_directory(directory)?;
             setup.store = disk.path().join("store.db");
             Ok(Some((disk, setup)))
         }

@@ -190,7 +190,7 @@ fn the_published_worker_programs_run_jobs() -> Result<()> {
             // Nothing is written beside the modules.
             .env("PYTHONDONTWRITEBYTECODE", "1")
             .arg("--workdir")
-            .arg(world.folder.path())
+            .arg(world.directory.path())
             .process_group(0);
         let program = Program(program.spawn().with_context(|| format!("{program:?}"))?);
         until_left(&mut world.line()?, &["work", "locks"], 0)?;

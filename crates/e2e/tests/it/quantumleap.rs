@@ -363,7 +363,7 @@ fn a_burst_ends_when_all_is_inserted_and_the_numbers_can_be_read() -> Result<()>
     let limited = world.pool_command(&["--max-tasks", "2"]).output()?;
     ensure!(limited.status.success(), "{}", words(&limited));
     ensure!(world.rooms()? == 2 && world.count("?taskStatus=pending")? == 3);
-    let telemetry = world.folder.path().join("telemetry");
+    let telemetry = world.directory.path().join("telemetry");
     let directory = telemetry.to_string_lossy();
     let arguments = ["-w", "2", "-b", "--collect-telemetry-in", &directory];
     let burst = world.pool_command(&arguments).output()?;

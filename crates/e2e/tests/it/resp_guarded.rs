@@ -11,13 +11,13 @@ use ganger_e2e::redis::{World, or_skip};
 use ganger_e2e::skip::skipped;
 
 /// Makes an authority and what it signs, as the guide says; false where that cannot be done.
-fn certificates(folder: &Path) -> Result<bool> {
+fn certificates(directory: &Path) -> Result<bool> {
     let makes = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/test-ca");
     for words in [
         &["server", "localhost", "127.0.0.1"][..],
         &["client", "box"],
     ] {
-        let made = Command::new(&makes).arg(folder).args(words).output()?;
+        let made = Command::new(&makes).arg(directory).args(words).output()?;
         if !made.status.success() {
             return Ok(false);
         }
@@ -32,10 +32,10 @@ fn over_tls_each_role_does_its_part_on_the_port() -> Result<()> {
         return Ok(());
     };
     let mut world = World::new(&["--require", "either"])?;
-    let folder = world.folder.path();
-    let path = |name: &str| folder.join(name).to_string_lossy().into_owned();
+    let directory = world.directory.path();
+    let path = |name: &str| directory.join(name).to_string_lossy().into_owned();
     let access = path("access");
-    if !certificates(&folder.join("ca"))? {
+    if !certificates(&directory.join("ca"))? {
         skipped(NAME, "certificates cannot be made here");
         return Ok(());
     }

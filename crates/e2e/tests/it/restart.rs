@@ -17,8 +17,8 @@ const LEASE_FOR: Duration = Duration::from_secs(120);
 #[test]
 fn leases_delays_pauses_and_results_are_kept_over_a_kill_with_many_live_jobs() -> Result<()> {
     let jobs = std::env::var("GANGER_RESTART_JOBS").map_or(Ok(JOBS), |text| text.parse())?;
-    let folder = tempfile::tempdir()?;
-    let setup = Setup::in_folder(folder.path())?;
+    let directory = tempfile::tempdir()?;
+    let setup = Setup::in_directory(directory.path())?;
     let mut server = setup.start()?;
     let mut api = Api::new(setup.client());
     fill(&mut api, jobs)?;

@@ -22,12 +22,12 @@ fn text(path: &Path) -> String {
 }
 
 fn shown(path: &Path) -> &str {
-    path.to_str().expect("test folders have plain names")
+    path.to_str().expect("test directories have plain names")
 }
 
 /// Makes a token; gives the file with its secret.
-fn token(folder: &Path, access: &Path, name: &str, more: &[&str]) -> Result<String> {
-    let secret = folder.join(format!("{name}.secret"));
+fn token(directory: &Path, access: &Path, name: &str, more: &[&str]) -> Result<String> {
+    let secret = directory.join(format!("{name}.secret"));
     let mut arguments = vec!["token", "create", "--access-file", shown(access)];
     arguments.extend(["--name", name, "--secret-file", shown(&secret)]);
     arguments.extend(more);
@@ -37,8 +37,8 @@ fn token(folder: &Path, access: &Path, name: &str, more: &[&str]) -> Result<Stri
 }
 
 /// A server that lets in who has a token of an access file.
-fn guarded(folder: &Path, access: &Path) -> Result<Setup> {
-    let mut setup = Setup::in_folder(folder)?;
+fn guarded(directory: &Path, access: &Path) -> Result<Setup> {
+    let mut setup = Setup::in_directory(directory)?;
     setup.arguments = ["--access-file", shown(access)].map(str::to_owned).into();
     Ok(setup)
 }
@@ -59,9 +59,9 @@ fn with_secret(secret: &str, server: &str, arguments: &[&str]) -> Result<(i32, S
 
 #[test]
 fn a_token_does_what_its_roles_allow_until_it_is_revoked() -> Result<()> {
-    let folder = tempfile::tempdir()?;
-    let access = folder.path().join("access");
-    let path = folder.path();
+    let directory = tempfile::tempdir()?;
+    let access = directory.path().join("access");
+    let path = directory.path();
     let producer = token(path, &access, "ci", &["--role", "producer"])?;
     let setup = guarded(path, &access)?;
     let mut server = setup.start()?;
@@ -136,13 +136,13 @@ fn a_token_does_what_its_roles_allow_until_it_is_revoked() -> Result<()> {
 
 #[test]
 fn a_hangup_reads_secrets_again_and_begins_a_new_audit_log() -> Result<()> {
-    let folder = tempfile::tempdir()?;
-    let path = folder.path().join("token");
-    let audit = folder.path().join("audit.log");
+    let directory = tempfile::tempdir()?;
+    let path = directory.path().join("token");
+    let audit = directory.path().join("audit.log");
     let (old, new) = ("the-first-token-of-ours", "the-other-token-of-ours");
     fs::write(&path, old)?;
     let modified = fs::metadata(&path)?.modified()?;
-    let mut setup = Setup::in_folder(folder.path())?;
+    let mut setup = Setup::in_directory(directory.path())?;
     let arguments = ["--token-file", shown(&path), "--audit-log", shown(&audit)];
     setup.arguments = arguments.map(str::to_owned).into();
     let mut server = setup.start()?;
@@ -159,7 +159,7 @@ fn a_hangup_reads_secrets_again_and_begins_a_new_audit_log() -> Result<()> {
         .write(true)
         .open(&path)?
         .set_modified(modified)?;
-    let moved = folder.path().join("audit.log.1");
+    let moved = directory.path().join("audit.log.1");
     fs::rename(&audit, &moved)?;
     server.signal(Signal::HUP)?;
     until("the new token", || Ok((ask(new)? == 200).then_some(())))?;
@@ -180,27 +180,27 @@ struct Loud {
 }
 
 impl Loud {
-    fn start(folder: &Path, shared: &str) -> Result<Self> {
+    fn start(directory: &Path, shared: &str) -> Result<Self> {
         let addresses = free_addresses(2)?;
         let topology = format!("static:1={},2={}", addresses[0], addresses[1]);
-        let accesses = [folder.join("access-1"), folder.join("access-2")];
+        let accesses = [directory.join("access-1"), directory.join("access-2")];
         let everything = ["--role", "admin", "--namespace", "*"];
         // Each server makes the token by which the other is let in.
-        let to_two = token(folder, &accesses[1], "one", &everything)?;
-        let to_one = token(folder, &accesses[0], "two", &everything)?;
+        let to_two = token(directory, &accesses[1], "one", &everything)?;
+        let to_one = token(directory, &accesses[0], "two", &everything)?;
         let mut setups = Vec::new();
         let mut audits = Vec::new();
         for (place, address) in addresses.iter().enumerate() {
             let id = (place + 1).to_string();
-            let audit = folder.join(format!("audit-{id}"));
+            let audit = directory.join(format!("audit-{id}"));
             let peer = if place == 0 { &to_two } else { &to_one };
             let mut arguments = vec!["--shard", &id, "--topology", &topology];
             arguments.extend(["--access-file", shown(&accesses[place])]);
             arguments.extend(["--peer-token-file", peer, "--log", "trace"]);
             arguments.extend(["--audit-log", shown(&audit)]);
             setups.push(Setup {
-                store: folder.join(format!("{id}.db")),
-                log: folder.join(format!("{id}.log")),
+                store: directory.join(format!("{id}.db")),
+                log: directory.join(format!("{id}.log")),
                 address: *address,
                 arguments: arguments.into_iter().map(str::to_owned).collect(),
                 wrapper: Vec::new(),
@@ -258,8 +258,8 @@ const GRAPH: &str = r#"[
 
 #[test]
 fn rel_s3_no_secret_is_shown_anywhere() -> Result<()> {
-    let folder = tempfile::tempdir()?;
-    let path = folder.path();
+    let directory = tempfile::tempdir()?;
+    let path = directory.path();
     let shared = "canary-shared-token-of-the-environment";
     let wrong = "canary-wrong-token-that-opens-nothing";
     let mut loud = Loud::start(path, shared)?;
@@ -366,12 +366,12 @@ fn expect_none(secrets: &[String], heard: &BTreeMap<String, String>) -> Result<(
 
 #[test]
 fn rel_s3_a_secret_in_the_wrong_place_is_refused_without_being_repeated() -> Result<()> {
-    let folder = tempfile::tempdir()?;
+    let directory = tempfile::tempdir()?;
     let short = "canary-short";
     let spaced = "canary with white space in it";
     let key = "-----BEGIN PRIVATE KEY-----\ncanarykeymaterial\n-----END PRIVATE KEY-----\n";
     let place = |name: &str, content: &str| -> Result<String> {
-        let path = folder.path().join(name);
+        let path = directory.path().join(name);
         fs::write(&path, content)?;
         Ok(shown(&path).to_owned())
     };

@@ -76,13 +76,13 @@ struct Pair {
 }
 
 impl Pair {
-    fn start(folder: &Path) -> Result<Self> {
+    fn start(directory: &Path) -> Result<Self> {
         let addresses = free_addresses(2)?;
         let topology = format!("static:1={},2={}", addresses[0], addresses[1]);
         let setups: Vec<Setup> = addresses
             .iter()
             .enumerate()
-            .map(|(place, address)| setup(folder, place + 1, *address, &topology))
+            .map(|(place, address)| setup(directory, place + 1, *address, &topology))
             .collect();
         let servers = setups.iter().map(Setup::start).collect::<Result<_>>()?;
         Ok(Self { setups, servers })
@@ -113,10 +113,10 @@ impl Pair {
     }
 }
 
-fn setup(folder: &Path, shard: usize, address: SocketAddr, topology: &str) -> Setup {
+fn setup(directory: &Path, shard: usize, address: SocketAddr, topology: &str) -> Setup {
     Setup {
-        store: folder.join(format!("{shard}.db")),
-        log: folder.join(format!("{shard}.log")),
+        store: directory.join(format!("{shard}.db")),
+        log: directory.join(format!("{shard}.log")),
         address,
         arguments: ["--shard", &shard.to_string(), "--topology", topology]
             .map(str::to_owned)
@@ -131,9 +131,9 @@ fn worker(server: &str, handlers: &Path, log: &Path, more: &[&str]) -> Result<Wo
     Worker::start(handlers, log, &arguments, &[])
 }
 
-fn handlers(folder: &Path) -> Result<PathBuf> {
-    let folder = folder.join("worker.d");
-    programs(&folder, &[("save-user-data", SAVE), ("send-mail", MAIL)])
+fn handlers(directory: &Path) -> Result<PathBuf> {
+    let directory = directory.join("worker.d");
+    programs(&directory, &[("save-user-data", SAVE), ("send-mail", MAIL)])
 }
 
 /// Submits the walk; gives the ids that the server made, in order.
@@ -213,14 +213,14 @@ fn expect_mail(pair: &Pair, jobs: &[String]) -> Result<()> {
 #[test]
 fn the_third_walk_goes_through_either_server_as_it_is_written() -> Result<()> {
     for through in [0, 1] {
-        let folder = tempfile::tempdir()?;
-        let walk = folder.path().join("task.json");
+        let directory = tempfile::tempdir()?;
+        let walk = directory.path().join("task.json");
         fs::write(&walk, WALK)?;
-        let handlers = handlers(folder.path())?;
-        let pair = Pair::start(folder.path())?;
+        let handlers = handlers(directory.path())?;
+        let pair = Pair::start(directory.path())?;
         let workers = (0..2)
             .map(|place| {
-                let log = folder.path().join(format!("worker{place}.log"));
+                let log = directory.path().join(format!("worker{place}.log"));
                 worker(&pair.address(place), &handlers, &log, &[])
             })
             .collect::<Result<Vec<_>>>()?;
@@ -238,12 +238,12 @@ fn the_third_walk_goes_through_either_server_as_it_is_written() -> Result<()> {
 
 #[test]
 fn a_shard_that_is_stopped_for_a_while_only_delays_the_end() -> Result<()> {
-    let folder = tempfile::tempdir()?;
-    let walk = folder.path().join("task.json");
+    let directory = tempfile::tempdir()?;
+    let walk = directory.path().join("task.json");
     fs::write(&walk, WALK)?;
-    let handlers = handlers(folder.path())?;
-    let mut pair = Pair::start(folder.path())?;
-    let log = folder.path().join("worker1.log");
+    let handlers = handlers(directory.path())?;
+    let mut pair = Pair::start(directory.path())?;
+    let log = directory.path().join("worker1.log");
     let one = worker(&pair.address(0), &handlers, &log, &[])?;
     let jobs = submit(&pair.address(0), &walk)?;
     pair.kill(1)?;
@@ -252,7 +252,7 @@ fn a_shard_that_is_stopped_for_a_while_only_delays_the_end() -> Result<()> {
     let mail = job(&pair.setups[0], &jobs[2]).context("shard 1 is there")?;
     ensure!(mail["state"] == "blocked", "the mail waits: {mail}");
     pair.start_again(1)?;
-    let log = folder.path().join("worker2.log");
+    let log = directory.path().join("worker2.log");
     let two = worker(&pair.address(1), &handlers, &log, &[])?;
     expect_mail(&pair, &jobs)?;
     drop((one, two));
@@ -283,11 +283,11 @@ fn expect_states(pair: &Pair, jobs: &[String], states: [&str; 3]) -> Result<()> 
 /// Also those that a shard holds which is away when it is said.
 #[test]
 fn a_retry_brings_back_what_ended_on_the_other_server() -> Result<()> {
-    let folder = tempfile::tempdir()?;
-    let walk = folder.path().join("task.json");
+    let directory = tempfile::tempdir()?;
+    let walk = directory.path().join("task.json");
     fs::write(&walk, WALK)?;
-    let handlers = handlers(folder.path())?;
-    let mut pair = Pair::start(folder.path())?;
+    let handlers = handlers(directory.path())?;
+    let mut pair = Pair::start(directory.path())?;
     let (one, two) = (pair.address(0), pair.address(1));
 
     let jobs = submit(&one, &walk)?;
@@ -302,7 +302,7 @@ fn a_retry_brings_back_what_ended_on_the_other_server() -> Result<()> {
     pair.start_again(0)?;
     let workers = (0..2)
         .map(|place| {
-            let log = folder.path().join(format!("worker{place}.log"));
+            let log = directory.path().join(format!("worker{place}.log"));
             worker(&pair.address(place), &handlers, &log, &[])
         })
         .collect::<Result<Vec<_>>>()?;
@@ -324,7 +324,7 @@ fn a_retry_brings_back_what_ended_on_the_other_server() -> Result<()> {
     );
     let workers = (0..2)
         .map(|place| {
-            let log = folder.path().join(format!("later{place}.log"));
+            let log = directory.path().join(format!("later{place}.log"));
             worker(&pair.address(place), &handlers, &log, &[])
         })
         .collect::<Result<Vec<_>>>()?;
@@ -336,14 +336,14 @@ fn a_retry_brings_back_what_ended_on_the_other_server() -> Result<()> {
 #[test]
 fn either_server_may_be_killed_at_any_point() -> Result<()> {
     let rounds = std::env::var("GANGER_SHARD_ROUNDS").map_or(Ok(ROUNDS), |text| text.parse())?;
-    let folder = tempfile::tempdir()?;
-    let walk = folder.path().join("task.json");
+    let directory = tempfile::tempdir()?;
+    let walk = directory.path().join("task.json");
     fs::write(&walk, WALK)?;
-    let handlers = handlers(folder.path())?;
-    let mut pair = Pair::start(folder.path())?;
+    let handlers = handlers(directory.path())?;
+    let mut pair = Pair::start(directory.path())?;
     let workers = (0..2)
         .map(|place| {
-            let log = folder.path().join(format!("worker{place}.log"));
+            let log = directory.path().join(format!("worker{place}.log"));
             worker(&pair.address(place), &handlers, &log, &[])
         })
         .collect::<Result<Vec<_>>>()?;
@@ -368,11 +368,11 @@ fn either_server_may_be_killed_at_any_point() -> Result<()> {
 
 #[test]
 fn several_shards_in_one_process_run_a_graph_together_over_a_kill() -> Result<()> {
-    let folder = tempfile::tempdir()?;
-    let walk = folder.path().join("task.json");
+    let directory = tempfile::tempdir()?;
+    let walk = directory.path().join("task.json");
     fs::write(&walk, WALK)?;
-    let handlers = handlers(folder.path())?;
-    let mut setup = Setup::in_folder(folder.path())?;
+    let handlers = handlers(directory.path())?;
+    let mut setup = Setup::in_directory(directory.path())?;
     setup.arguments = vec!["--shards".to_owned(), "2".to_owned()];
     let mut server = setup.start()?;
     let address = setup.address.to_string();
@@ -381,7 +381,7 @@ fn several_shards_in_one_process_run_a_graph_together_over_a_kill() -> Result<()
     let server = setup.start()?;
     let workers = ["1", "2"]
         .map(|shard| {
-            let log = folder.path().join(format!("worker{shard}.log"));
+            let log = directory.path().join(format!("worker{shard}.log"));
             worker(&address, &handlers, &log, &["--shard", shard])
         })
         .into_iter()
@@ -394,7 +394,7 @@ fn several_shards_in_one_process_run_a_graph_together_over_a_kill() -> Result<()
     drop(workers);
     pair.servers[0].stop()?;
     for shard in 1..=2 {
-        let store = folder.path().join(format!("store-{shard}.db"));
+        let store = directory.path().join(format!("store-{shard}.db"));
         let setup = Setup {
             store,
             ..pair.setups[0].clone()

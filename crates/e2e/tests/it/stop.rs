@@ -16,8 +16,8 @@ use serde_json::json;
 #[test]
 fn one_signal_stops_in_order_and_waiting_requests_are_answered() -> Result<()> {
     for signal in [Signal::TERM, Signal::INT] {
-        let folder = tempfile::tempdir()?;
-        let setup = Setup::in_folder(folder.path())?;
+        let directory = tempfile::tempdir()?;
+        let setup = Setup::in_directory(directory.path())?;
         let mut server = setup.start()?;
         let client = setup.client();
         let waiting = thread::spawn(move || {
@@ -51,8 +51,8 @@ fn one_signal_stops_in_order_and_waiting_requests_are_answered() -> Result<()> {
 
 #[test]
 fn a_second_signal_stops_at_once_and_nothing_acknowledged_is_lost() -> Result<()> {
-    let folder = tempfile::tempdir()?;
-    let setup = Setup::in_folder(folder.path())?;
+    let directory = tempfile::tempdir()?;
+    let setup = Setup::in_directory(directory.path())?;
     let mut server = setup.start()?;
     let mut api = Api::new(setup.client());
     api.expect("POST", "jobs", &json!({ "id": "kept", "kind": "a" }))?;
@@ -92,16 +92,16 @@ const CUT: [&str; 2] = ["still in flight", "still hold jobs"];
 
 #[test]
 fn an_idle_worker_holds_no_stop_up_and_stops_without_its_server() -> Result<()> {
-    let folder = tempfile::tempdir()?;
-    let mut setup = Setup::in_folder(folder.path())?;
+    let directory = tempfile::tempdir()?;
+    let mut setup = Setup::in_directory(directory.path())?;
     // Longer than anybody waits here: a stop that needs it does not end.
     setup
         .arguments
         .extend(["--stop-timeout", "1h"].map(Into::into));
     let mut server = setup.start()?;
-    let log = folder.path().join("worker.log");
+    let log = directory.path().join("worker.log");
     let programs = programs(
-        &folder.path().join("programs"),
+        &directory.path().join("programs"),
         &[("echo", "#!/bin/sh\ncat\n")],
     )?;
     let address = setup.address.to_string();

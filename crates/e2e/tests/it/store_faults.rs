@@ -182,19 +182,19 @@ fn fail_each(calls: &[&str], fault: Fault) -> Result<Option<Vec<End>>> {
 
 /// A store with something in it, as a killed server left it, and what its clients saw.
 struct Ground {
-    folder: TempDir,
+    directory: TempDir,
     recorder: Recorder,
 }
 
 impl Ground {
     fn make() -> Result<Self> {
         let ground = Self {
-            folder: tempfile::tempdir()?,
+            directory: tempfile::tempdir()?,
             recorder: Recorder::default(),
         };
         let data = ground.data();
         fs::create_dir(&data)?;
-        let mut setup = Setup::in_folder(ground.folder.path())?;
+        let mut setup = Setup::in_directory(ground.directory.path())?;
         setup.store = data.join("store.db");
         let mut server = setup.start()?;
         scenario::run(&ground.recorder, &mut Api::new(setup.client()), BEFORE);
@@ -203,26 +203,26 @@ impl Ground {
     }
 
     fn data(&self) -> PathBuf {
-        self.folder.path().join("data")
+        self.directory.path().join("data")
     }
 
     /// A copy of the store to work on.
     fn copy(&self) -> Result<(TempDir, Setup)> {
-        let folder = tempfile::tempdir()?;
-        let data = folder.path().join("data");
+        let directory = tempfile::tempdir()?;
+        let data = directory.path().join("data");
         fs::create_dir(&data)?;
         for name in ["store.db", "store.db-wal", "store.db-turns"] {
             fs::copy(self.data().join(name), data.join(name))?;
         }
-        let mut setup = Setup::in_folder(folder.path())?;
+        let mut setup = Setup::in_directory(directory.path())?;
         setup.store = data.join("store.db");
-        Ok((folder, setup))
+        Ok((directory, setup))
     }
 
     /// Runs without harm from the start on, and notes the calls on the store's files.
     fn note_points(&self) -> Result<Vec<Point>> {
-        let (folder, mut setup) = self.copy()?;
-        let log = folder.path().join("calls.txt");
+        let (directory, mut setup) = self.copy()?;
+        let log = directory.path().join("calls.txt");
         setup.wrapper = trace::noting(&log);
         let mut server = setup.start()?;
         let recorder = Recorder::default();
@@ -232,7 +232,7 @@ impl Ground {
         thread::sleep(Duration::from_millis(200));
         trace::points(
             &log,
-            &folder.path().join("data"),
+            &directory.path().join("data"),
             SystemTime::UNIX_EPOCH,
             usize::MAX,
         )
@@ -240,8 +240,8 @@ impl Ground {
 
     /// Runs with a call that fails, looks, and goes on without.
     fn fail_at(&self, point: &Point, fault: Fault) -> Result<End> {
-        let (folder, mut setup) = self.copy()?;
-        let log = folder.path().join("calls.txt");
+        let (directory, mut setup) = self.copy()?;
+        let log = directory.path().join("calls.txt");
         setup.wrapper = trace::failing_at(point, fault, &log);
         let recorder = self.recorder.fork();
         let mut server = setup.spawn()?;
@@ -275,7 +275,7 @@ impl Ground {
         setup.expect_no_panic()?;
         Ok(End {
             point: point.clone(),
-            failed: trace::failed(&log, &folder.path().join("data"))?,
+            failed: trace::failed(&log, &directory.path().join("data"))?,
             has_complained,
             has_ended,
         })

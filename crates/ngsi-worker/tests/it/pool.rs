@@ -273,8 +273,8 @@ async fn tasks_that_kill_their_children_do_not_end_the_pool() {
 
 #[tokio::test]
 async fn durations_of_attempts_are_sampled() {
-    let folder = tempfile::tempdir().unwrap();
-    let directory = folder.path().join("telemetry");
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path().join("telemetry");
     let rig = Rig::with(|settings| settings.telemetry = Some(directory.clone()));
     rig.sink.credits(64).await;
     rig.deliver(&["one", "curable"]);

@@ -202,7 +202,7 @@ impl Deliveries for Source {
 /// A pool that runs against the test server.
 pub struct Rig {
     pub sink: Sink,
-    folder: tempfile::TempDir,
+    directory: tempfile::TempDir,
     events: mpsc::UnboundedSender<WorkEvent>,
     shutdown: watch::Sender<Shutdown>,
     pool: JoinHandle<Result<Summary, PoolError>>,
@@ -214,18 +214,18 @@ impl Rig {
         Self::with(|_| {})
     }
 
-    /// Settings changed by `change`, which may look at the folder of the test too.
+    /// Settings changed by `change`, which may look at the directory of the test too.
     pub fn with(change: impl FnOnce(&mut Settings)) -> Self {
         Self::at(&Sink::default(), change)
     }
 
     /// Likewise, with a server that has been told something.
     pub fn at(sink: &Sink, change: impl FnOnce(&mut Settings)) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let gate = folder.path().join("gate");
+        let directory = tempfile::tempdir().unwrap();
+        let gate = directory.path().join("gate");
         let made = Command::new("mkfifo").arg(&gate).status().unwrap();
         assert!(made.success());
-        let path = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
+        let path = |name: &str| directory.path().join(name).to_string_lossy().into_owned();
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/support/child.sh");
         let mut settings = Settings {
             program: Program {
@@ -246,7 +246,7 @@ impl Rig {
         let pool = run_with(settings, Source(source), sink.clone(), sink.clone(), follow);
         Self {
             sink: sink.clone(),
-            folder,
+            directory,
             events,
             shutdown,
             pool: tokio::spawn(pool),
@@ -283,7 +283,7 @@ impl Rig {
 
     /// Waits until a child stands at the gate, and lets it through.
     pub async fn open_gate(&self) {
-        let gate = self.folder.path().join("gate");
+        let gate = self.directory.path().join("gate");
         // Opening it waits for a reader.
         let opened = tokio::task::spawn_blocking(move || fs::write(gate, "go\n"));
         tokio::time::timeout(PATIENCE, opened)
@@ -325,7 +325,7 @@ impl Rig {
     }
 
     fn file(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
+        self.directory.path().join(name)
     }
 
     /// Says whether the pool should go on.

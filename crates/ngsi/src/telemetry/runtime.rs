@@ -123,11 +123,11 @@ mod tests {
 
     #[test]
     fn a_process_gives_six_series() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let sampler = Sampler::open(folder.path(), crate::telemetry::RUNTIME).expect("made");
+        let directory = tempfile::tempdir().expect("a directory");
+        let sampler = Sampler::open(directory.path(), crate::telemetry::RUNTIME).expect("made");
         sample_runtime(&sampler).expect("gathered");
         sampler.flush().expect("written");
-        let mut files = fs::read_dir(folder.path()).expect("readable");
+        let mut files = fs::read_dir(directory.path()).expect("readable");
         let file = files.next().expect("a file").expect("readable");
         let text = fs::read_to_string(file.path()).expect("readable");
         assert_eq!(text.lines().count(), 7, "{text}");

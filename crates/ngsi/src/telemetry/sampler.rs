@@ -138,8 +138,8 @@ mod tests {
 
     #[test]
     fn a_file_has_the_header_and_a_line_for_each_sample() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let directory = folder.path().join("made/as/needed");
+        let directory = tempfile::tempdir().expect("a directory");
+        let directory = directory.path().join("made/as/needed");
         let sampler = Sampler::open(&directory, "duration").expect("made");
         sampler.flush().expect("nothing to write");
         assert!(files(&directory).is_empty());
@@ -167,39 +167,39 @@ mod tests {
 
     #[test]
     fn what_has_gathered_is_written_when_it_is_much_and_at_the_end() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let sampler = Sampler::open(folder.path(), "gauge").expect("made");
+        let directory = tempfile::tempdir().expect("a directory");
+        let sampler = Sampler::open(directory.path(), "gauge").expect("made");
         let label = "x".repeat(1_000);
         for _ in 0..BUFFER_BYTES_MAX / 1_000 {
             sampler.sample(&label, 1.0).expect("gathered");
         }
-        let written = files(folder.path());
+        let written = files(directory.path());
         assert_eq!(written.len(), 1);
         assert!(written[0].1.len() > BUFFER_BYTES_MAX);
         sampler.sample("the last", 1.0).expect("gathered");
         drop(sampler);
-        let written = files(folder.path());
+        let written = files(directory.path());
         assert_eq!(written.len(), 2);
         assert!(written.iter().any(|(_, text)| text.contains("the last")));
     }
 
     #[test]
     fn files_may_be_taken_away_meanwhile() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let sampler = Sampler::open(folder.path(), "duration").expect("made");
+        let directory = tempfile::tempdir().expect("a directory");
+        let sampler = Sampler::open(directory.path(), "duration").expect("made");
         for _ in 0..3 {
             sampler.sample("a", 1.0).expect("gathered");
             sampler.flush().expect("written");
-            for (name, _) in files(folder.path()) {
-                fs::remove_file(folder.path().join(name)).expect("removable");
+            for (name, _) in files(directory.path()) {
+                fs::remove_file(directory.path().join(name)).expect("removable");
             }
         }
     }
 
     #[test]
     fn a_directory_that_is_gone_is_said_and_does_not_hold_samples_back() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let directory = folder.path().join("d");
+        let directory = tempfile::tempdir().expect("a directory");
+        let directory = directory.path().join("d");
         let sampler = Sampler::open(&directory, "duration").expect("made");
         fs::remove_dir(&directory).expect("removable");
         sampler.sample("lost", 1.0).expect("gathered");

@@ -161,8 +161,8 @@ mod tests {
 
     #[test]
     fn only_a_data_dir_is_made() {
-        let folder = tempfile::tempdir().expect("a directory can be made");
-        let missing = folder.path().join("typo");
+        let directory = tempfile::tempdir().expect("a directory can be made");
+        let missing = directory.path().join("typo");
         let mut config = Config {
             db: missing.join("x.db"),
             ..Config::default()
@@ -178,8 +178,8 @@ mod tests {
 
     #[test]
     fn a_store_under_the_other_name_is_not_passed_over() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let db = folder.path().join("test.db");
+        let directory = tempfile::tempdir().expect("a directory");
+        let db = directory.path().join("test.db");
         std::fs::write(&db, "").expect("writable");
         let several = Config {
             shards: read("2").expect("readable"),
@@ -188,7 +188,7 @@ mod tests {
         };
         let refused = several.check_stores().expect_err("test.db is there");
         assert!(refused.reason.contains("test-1.db"), "{refused}");
-        std::fs::rename(&db, folder.path().join("test-1.db")).expect("renamed");
+        std::fs::rename(&db, directory.path().join("test-1.db")).expect("renamed");
         several.check_stores().expect("all is well");
         let one = Config {
             shards: Vec::new(),

@@ -166,8 +166,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_body_that_never_waits_ends_too() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let path = folder.path().join("token");
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("token");
         std::fs::write(&path, "the-first-token-of-the-server").expect("writable");
         let config = Config {
             token_file: Some(path.clone()),

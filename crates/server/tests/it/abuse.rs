@@ -29,7 +29,7 @@ struct Server {
     other: String,
     /// Token that may lease jobs.
     worker: String,
-    _folder: tempfile::TempDir,
+    _directory: tempfile::TempDir,
 }
 
 /// With 3 MiB for all requests, 512 KiB of it for the large bodies of one identity.
@@ -41,15 +41,15 @@ fn small() -> Limits {
 }
 
 async fn server(limits: Limits) -> Server {
-    let folder = tempfile::tempdir().expect("a folder");
-    let access = folder.path().join("access");
+    let directory = tempfile::tempdir().expect("a directory");
+    let access = directory.path().join("access");
     let secret = |name, grants| token(&access, name, grants).reveal().to_owned();
     let producer = secret("producer", "producer@default");
     let other = secret("other", "admin@*");
     let worker = secret("worker", "worker@default");
     let running = started(Config {
         access_file: Some(access.clone()),
-        audit_log: Some(folder.path().join("audit")),
+        audit_log: Some(directory.path().join("audit")),
         limits,
         ..config()
     });
@@ -59,7 +59,7 @@ async fn server(limits: Limits) -> Server {
         producer,
         other,
         worker,
-        _folder: folder,
+        _directory: directory,
     }
 }
 

@@ -35,9 +35,9 @@ pub async fn started(config: Config) -> Running {
     running
 }
 
-/// An authority, and a folder for what it signs.
+/// An authority, and a directory for what it signs.
 pub struct Authority {
-    pub folder: TempDir,
+    pub directory: TempDir,
     issuer: Issuer<'static, KeyPair>,
 }
 
@@ -54,7 +54,7 @@ pub struct Wanted<'a> {
 
 impl Authority {
     pub fn new() -> Self {
-        let folder = tempfile::tempdir().expect("a folder");
+        let directory = tempfile::tempdir().expect("a directory");
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params
@@ -62,13 +62,13 @@ impl Authority {
             .push(DnType::CommonName, "test authority");
         let key = KeyPair::generate().expect("a key");
         let certificate = params.self_signed(&key).expect("signed");
-        std::fs::write(folder.path().join("ca.pem"), certificate.pem()).expect("writable");
+        std::fs::write(directory.path().join("ca.pem"), certificate.pem()).expect("writable");
         let issuer = Issuer::new(params, key);
-        Self { folder, issuer }
+        Self { directory, issuer }
     }
 
     pub fn ca(&self) -> PathBuf {
-        self.folder.path().join("ca.pem")
+        self.directory.path().join("ca.pem")
     }
 
     /// Writes NAME.pem and NAME.key.
@@ -90,8 +90,8 @@ impl Authority {
         let key = KeyPair::generate().expect("a key");
         let certificate = params.signed_by(&key, &self.issuer).expect("signed");
         let paths = (
-            self.folder.path().join(format!("{file}.pem")),
-            self.folder.path().join(format!("{file}.key")),
+            self.directory.path().join(format!("{file}.pem")),
+            self.directory.path().join(format!("{file}.key")),
         );
         write(&paths.0, &certificate.pem());
         write(&paths.1, &key.serialize_pem());
@@ -115,7 +115,7 @@ impl Authority {
             key_identifier_method: KeyIdMethod::Sha256,
         };
         let list = params.signed_by(&self.issuer).expect("signed");
-        let path = self.folder.path().join("revoked.pem");
+        let path = self.directory.path().join("revoked.pem");
         write(&path, &list.pem().expect("PEM"));
         path
     }

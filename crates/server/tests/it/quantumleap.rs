@@ -119,14 +119,14 @@ async fn being_open_to_others_takes_encryption_and_a_check_or_must_be_said() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn samples_are_written_when_the_server_stops() {
-    let folder = tempfile::tempdir().expect("a folder");
+    let directory = tempfile::tempdir().expect("a directory");
     let mut config = with_port();
-    config.quantumleap.telemetry_dir = Some(folder.path().join("samples"));
+    config.quantumleap.telemetry_dir = Some(directory.path().join("samples"));
     let running = started(config).await;
     let answer = head(port(&running), &notify("")).await;
     assert_eq!(status(&answer), "200", "{answer}");
     running.stop().await;
-    let files = std::fs::read_dir(folder.path().join("samples")).expect("made");
+    let files = std::fs::read_dir(directory.path().join("samples")).expect("made");
     let names: Vec<String> = files
         .map(|file| file.expect("readable").file_name().into_string())
         .map(|name| name.expect("plain"))
@@ -194,8 +194,8 @@ async fn what_no_queue_takes_is_refused_before_it_is_sent() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_notification_that_is_being_sent_ends_with_the_right_of_its_sender() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let access = folder.path().join("access");
+    let directory = tempfile::tempdir().expect("a directory");
+    let access = directory.path().join("access");
     let secret = token(&access, "broker", "producer@default");
     let running = started(Config {
         access_file: Some(access.clone()),

@@ -107,7 +107,7 @@ async fn a_revoked_certificate_is_rejected_on_new_connections_and_old_ones() {
     kept.enqueue(NewJob::new("a")).await.expect("still good");
 
     // A list that nobody can read takes nothing back.
-    write(&authority.folder.path().join("revoked.pem"), "nonsense");
+    write(&authority.directory.path().join("revoked.pem"), "nonsense");
     running.reload();
     kept.enqueue(NewJob::new("a")).await.expect("still good");
     let error = called_back.enqueue(NewJob::new("a")).await;
@@ -123,9 +123,9 @@ async fn files_that_change_are_taken_by_the_server_itself() {
         tls.cert.clone().expect("set"),
         tls.key.clone().expect("set"),
     );
-    let shared = authority.folder.path().join("token");
+    let shared = authority.directory.path().join("token");
     write(&shared, FIRST);
-    let access = authority.folder.path().join("access");
+    let access = authority.directory.path().join("access");
     let reader = token(&access, "r", "reader@default");
     let running = started(Config {
         tls,
@@ -164,7 +164,7 @@ async fn files_that_change_are_taken_by_the_server_itself() {
 /// A server whose access file has one token, and a channel to it.
 async fn with_token(grants: &str) -> (ganger_server::Running, Authority, NewSecret, Channel) {
     let authority = Authority::new();
-    let access = authority.folder.path().join("access");
+    let access = authority.directory.path().join("access");
     let secret = token(&access, "one", grants);
     let running = started(Config {
         access_file: Some(access),
@@ -186,7 +186,7 @@ fn bearing(secret: &NewSecret) -> With {
 }
 
 fn revoke(authority: &Authority, running: &ganger_server::Running) {
-    let access = authority.folder.path().join("access");
+    let access = authority.directory.path().join("access");
     ganger_access::revoke(&access, "one").expect("revoked");
     running.reload();
 }

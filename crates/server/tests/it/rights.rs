@@ -38,13 +38,13 @@ fn is_allowed(operation: Operation, role: Role, namespace: &str) -> bool {
 }
 
 struct Roles {
-    folder: tempfile::TempDir,
+    directory: tempfile::TempDir,
     secrets: Vec<(Role, String)>,
 }
 
 fn roles() -> Roles {
-    let folder = tempfile::tempdir().expect("a folder");
-    let path = folder.path().join("access");
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("access");
     let secrets = Role::ALL.map(|role| {
         let secret = NewSecret::make().expect("random");
         let entry = Entry {
@@ -58,7 +58,7 @@ fn roles() -> Roles {
         (role, secret.reveal().to_owned())
     });
     Roles {
-        folder,
+        directory,
         secrets: secrets.to_vec(),
     }
 }
@@ -66,8 +66,8 @@ fn roles() -> Roles {
 fn with(roles: &Roles) -> Config {
     Config {
         token: Secret::new(ROOT).ok(),
-        access_file: Some(roles.folder.path().join("access")),
-        audit_log: Some(roles.folder.path().join("audit.log")),
+        access_file: Some(roles.directory.path().join("access")),
+        audit_log: Some(roles.directory.path().join("audit.log")),
         ..config()
     }
 }
@@ -227,7 +227,7 @@ async fn every_grpc_method_obeys_its_right_for_every_role() {
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
     running.stop().await;
-    let audit = std::fs::read_to_string(roles.folder.path().join("audit.log")).expect("written");
+    let audit = std::fs::read_to_string(roles.directory.path().join("audit.log")).expect("written");
     for method in ["Delete", "EnqueueStream"] {
         let what = format!("\"what\":\"ganger.v1.Jobs/{method}\"");
         let is_told = |line: &str| {

@@ -69,9 +69,9 @@ async fn a_job_goes_through_over_a_real_connection() {
 /// A supervisor starts a server again that ended with another code, forever.
 #[tokio::test]
 async fn damage_found_while_rows_are_loaded_ends_the_server_with_the_code_of_an_unusable_store() {
-    let folder = tempfile::tempdir().expect("a folder");
+    let directory = tempfile::tempdir().expect("a directory");
     let config = Config {
-        db: folder.path().join("test.db"),
+        db: directory.path().join("test.db"),
         ..config()
     };
     started(config.clone()).await.stop().await;
@@ -93,9 +93,9 @@ async fn damage_found_while_rows_are_loaded_ends_the_server_with_the_code_of_an_
 
 #[tokio::test]
 async fn what_is_acknowledged_is_there_after_a_restart() {
-    let folder = tempfile::tempdir().expect("a folder");
+    let directory = tempfile::tempdir().expect("a directory");
     let config = Config {
-        db: folder.path().join("test.db"),
+        db: directory.path().join("test.db"),
         ..config()
     };
     let running = started(config.clone()).await;
@@ -162,8 +162,8 @@ async fn without_the_token_only_health_is_told() {
 
 #[tokio::test]
 async fn a_token_file_is_read_and_a_poor_one_refused() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let path = folder.path().join("token");
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("token");
     std::fs::write(&path, format!("{TOKEN}\n")).expect("writable");
     let with_file = Config {
         token_file: Some(path.clone()),

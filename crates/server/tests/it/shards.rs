@@ -365,10 +365,10 @@ async fn a_request_is_passed_on_once_only() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn several_shards_live_in_one_process_each_with_its_own_store() {
-    let folder = tempfile::tempdir().expect("a folder");
+    let directory = tempfile::tempdir().expect("a directory");
     let config = Config {
         shards: vec![shard("1"), shard("2"), shard("3")],
-        db: folder.path().join("test.db"),
+        db: directory.path().join("test.db"),
         ..config()
     };
     let running = started(config.clone()).await;
@@ -383,7 +383,7 @@ async fn several_shards_live_in_one_process_each_with_its_own_store() {
         )
         .await;
         assert_eq!(status(&answer), "201", "{answer}");
-        assert!(folder.path().join(format!("test-{name}.db")).exists());
+        assert!(directory.path().join(format!("test-{name}.db")).exists());
     }
     let answer = ask(addr, "POST /api/v1/jobs/2%2Fx/cancel", "", "").await;
     assert_eq!(status(&answer), "200", "{answer}");
@@ -406,8 +406,8 @@ async fn several_shards_live_in_one_process_each_with_its_own_store() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_caller_may_no_more_through_another_server() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let path = folder.path().join("access");
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("access");
     let secret = NewSecret::make().expect("random");
     let entry = Entry {
         name: "ci".to_owned(),
@@ -417,7 +417,7 @@ async fn a_caller_may_no_more_through_another_server() {
         created: None,
     };
     ganger_access::add(&path, &entry).expect("added");
-    let audit = folder.path().join("audit.log");
+    let audit = directory.path().join("audit.log");
     let [one, two] = pair(Config {
         token: Secret::new(TOKEN).ok(),
         access_file: Some(path),
@@ -527,8 +527,8 @@ async fn rel_x7_servers_know_each_other_by_their_certificates_and_speak_for_thei
         certified(&authority, "two", &["ganger://shard/2"]),
     ];
     let worker = certified(&authority, "worker", &[]);
-    let folder = tempfile::tempdir().expect("a folder");
-    let path = folder.path().join("access");
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("access");
     let secret = NewSecret::make().expect("random");
     let entry = Entry {
         name: "root".to_owned(),
@@ -704,9 +704,9 @@ async fn rel_x7_one_certificate_names_all_shards_of_a_process_and_no_others() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_does_not_start_with_an_empty_store_beside_the_old_one() {
-    let folder = tempfile::tempdir().expect("a folder");
+    let directory = tempfile::tempdir().expect("a directory");
     let one = Config {
-        db: folder.path().join("test.db"),
+        db: directory.path().join("test.db"),
         ..config()
     };
     started(one.clone()).await.stop().await;

@@ -214,9 +214,9 @@ async fn plain_to_tls_and_tls_to_plain_are_told_apart() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_certificate_lets_in_by_its_name_and_the_access_file() {
     let authority = Authority::new();
-    let access = authority.folder.path().join("access");
+    let access = authority.directory.path().join("access");
     write(&access, "certificate name=boss grants=admin@*\n");
-    let audit = authority.folder.path().join("audit.log");
+    let audit = authority.directory.path().join("audit.log");
     let running = started(Config {
         tls: authority.tls(true),
         access_file: Some(access.clone()),
@@ -342,7 +342,7 @@ async fn a_renewed_certificate_counts_from_the_next_connection_and_a_bad_one_nev
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stream_ends_when_its_token_is_revoked() {
     let authority = Authority::new();
-    let access = authority.folder.path().join("access");
+    let access = authority.directory.path().join("access");
     let secret = ganger_access::NewSecret::make().expect("random");
     write(
         &access,

@@ -247,7 +247,7 @@ fn signals() -> Done<()> {
 /// A script is opened a second time, by its interpreter, and finds its neighbours by the name that it was started by. So
 /// it is started by its path if that names the file that was checked, for the user that it runs as; otherwise by its
 /// descriptor, which works where the path cannot be searched. Between this look and the interpreter's the file could be
-/// exchanged by somebody who may write to the folder of the programs, and who might as well have put another program
+/// exchanged by somebody who may write to the directory of the programs, and who might as well have put another program
 /// there before. A set-user-id bit has no effect on what is executed here. Gives why it was not executed.
 fn execute(plan: &Plan<'_>) -> Errno {
     let empty: &CStr = c"";

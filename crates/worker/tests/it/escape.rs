@@ -13,7 +13,7 @@ use ganger_worker::Settings;
 
 use crate::support::{Rig, supervisor, until_true};
 
-/// Set in the process that plays a worker: the folder it may write to.
+/// Set in the process that plays a worker: the directory it may write to.
 const PLACE: &str = "GANGER_TEST_PLACE";
 /// The user without rights.
 const NOBODY: u32 = 65_534;
@@ -37,7 +37,7 @@ if os.fork() == 0:
 while not os.path.exists(note): time.sleep(0.001)
 ";
 
-/// Starts this very test as `user`, to play the worker in a folder of its own.
+/// Starts this very test as `user`, to play the worker in a directory of its own.
 fn play(test: &str, user: u32, place: &Path) -> Child {
     let supervisor_there = place.join("supervisor");
     fs::copy(supervisor(), &supervisor_there).unwrap();

@@ -240,7 +240,7 @@ async fn rel_w6_a_program_may_run_as_another_user() {
 }
 
 #[tokio::test]
-async fn a_script_runs_as_a_user_who_cannot_search_its_folder() {
+async fn a_script_runs_as_a_user_who_cannot_search_its_directory() {
     if !rustix::process::geteuid().is_root() {
         eprintln!("skipped: only root may change the user");
         return;

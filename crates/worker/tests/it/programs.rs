@@ -327,9 +327,9 @@ async fn the_environment_tells_of_the_job_and_of_nothing_else() {
 
 #[tokio::test]
 async fn a_script_finds_itself_and_its_neighbours_by_its_real_path() {
-    let folder = tempfile::tempdir().unwrap();
-    let real = folder.path().join("release");
-    let link = folder.path().join("current");
+    let directory = tempfile::tempdir().unwrap();
+    let real = directory.path().join("release");
+    let link = directory.path().join("current");
     fs::create_dir(&real).unwrap();
     std::os::unix::fs::symlink("release", &link).unwrap();
     let rig = Rig::with("", |settings| settings.directory.clone_from(&link));
