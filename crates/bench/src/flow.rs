@@ -29,7 +29,7 @@ const CONSUMERS: usize = 4;
 /// Batches that may be enqueued and not completed.
 const BATCHES_AHEAD: usize = 100;
 
-/// A load for [`mix`] and [`depth`].
+/// A load for [`mix`] and [`deep`].
 pub fn load(queue: String, payload_bytes: usize) -> Arc<Load> {
     Load::new(queue, BATCH, payload_bytes, BATCH * BATCHES_AHEAD)
 }
