@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use rustls::ServerConfig;
 use rustls::pki_types::UnixTime;
-use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::ClientCertVerifier;
+use rustls::server::{VerifierBuilderError, WebPkiClientVerifier};
 use tokio_rustls::TlsAcceptor;
 
 use crate::certificate::Certificate;
@@ -52,9 +52,13 @@ impl ServerFiles {
         if !self.is_client_required {
             verifier = verifier.allow_unauthenticated();
         }
-        let verifier = verifier
-            .build()
-            .map_err(|error| TlsError::file("CA file", path, error.to_string()))?;
+        let verifier = verifier.build().map_err(|error| match (error, &self.client_crl) {
+            (VerifierBuilderError::InvalidCrl(_), Some(path)) => {
+                let reason = "has a list that is not of version 2, with a CRL number, as RFC 5280 wants it";
+                TlsError::file("revocation list", path, reason)
+            }
+            (error, _) => TlsError::file("CA file", path, error.to_string()),
+        })?;
         Ok(Some(verifier))
     }
 }

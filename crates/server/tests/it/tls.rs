@@ -121,6 +121,26 @@ async fn what_is_wrong_with_a_certificate_is_said() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_revocation_list_that_cannot_be_read_is_named() {
+    let authority = Authority::new();
+    let list = authority.ca().with_file_name("list.pem");
+    let text = "-----BEGIN X509 CRL-----\nMAMCAQE=\n-----END X509 CRL-----\n";
+    std::fs::write(&list, text).expect("written");
+    let tls = ganger_server::Tls {
+        client_crl: Some(list.clone()),
+        ..authority.tls(true)
+    };
+    let error = ganger_server::start(Config { tls, ..config() })
+        .await
+        .err()
+        .expect("unreadable");
+    let words = error.to_string();
+    let named = format!("revocation list {}", list.display());
+    assert!(words.contains(&named), "{words}");
+    assert_eq!(error.exit_code(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_expired_certificate_is_refused_on_both_sides() {
     let authority = Authority::new();
     let expired = Wanted {
