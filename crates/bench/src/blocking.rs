@@ -13,7 +13,7 @@ const TAKE_AGAIN_AFTER: Duration = Duration::from_micros(200);
 
 /// A queue server that is reached by blocking sockets. It has one queue.
 pub trait BlockingPeer: Sync {
-    /// Opens a connection.
+    /// Opens one connection to the server under load.
     fn connect(&self) -> Result<Box<dyn BlockingLink>>;
 }
 

@@ -56,7 +56,7 @@ pub trait Driver: Sync {
     ) -> BoxFuture<'a, Result<Connection, Error>>;
 }
 
-/// Running tasks.
+/// The tasks of a load that run, each with its result or error.
 #[derive(Default)]
 pub(crate) struct Tasks(JoinSet<Result<(), Error>>);
 

@@ -11,7 +11,7 @@ use crate::Error;
 /// Bytes read at once.
 const READ_BYTES: usize = 1 << 16;
 
-/// One connection.
+/// One connection over HTTP/1.1 that stays open from call to call.
 pub struct Http {
     stream: TcpStream,
     /// The header lines that every request has.

@@ -19,13 +19,13 @@ const START_WITHIN: Duration = Duration::from_secs(20);
 /// What was measured: from before the enqueue was sent until the worker has the job.
 #[derive(Clone, Copy, Debug)]
 pub struct Latency {
-    /// Number of jobs.
+    /// Number of jobs that were measured.
     pub samples: usize,
-    /// The median.
+    /// The median time from enqueue to start.
     pub p50: Duration,
-    /// The 99th percentile.
+    /// The 99th percentile of the time from enqueue to start.
     pub p99: Duration,
-    /// The longest.
+    /// The longest time from enqueue to start.
     pub max: Duration,
 }
 

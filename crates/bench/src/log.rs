@@ -10,7 +10,7 @@ use crate::{Error, rate};
 /// What a record has besides the payload: ids, times, names, checksum.
 const RECORD_BYTES: usize = 120;
 
-/// Enqueue, lease, completion.
+/// Records that a life of a job writes: its enqueue, its lease, its completion.
 const RECORDS_A_LIFE: u64 = 3;
 
 /// Lives per second that a bare log could keep with so many records to a flush.

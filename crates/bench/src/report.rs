@@ -34,7 +34,7 @@ pub(crate) struct LatencyRow {
 /// Something done by several shards.
 pub(crate) struct ShardsRow {
     pub(crate) what: String,
-    /// What is counted.
+    /// The unit of the rate, such as `jobs`.
     pub(crate) unit: &'static str,
     pub(crate) count: f64,
     pub(crate) seconds: f64,

@@ -53,7 +53,7 @@ impl Target {
         Client::new(self.options.clone()).map_err(Into::into)
     }
 
-    /// An HTTP connection.
+    /// Opens an HTTP connection to the server under load.
     pub(crate) async fn http(&self) -> Result<Http, Error> {
         let mut headers = format!("Ganger-Namespace: {}\r\n", self.options.namespace);
         if let Some(token) = &self.options.token {

@@ -35,7 +35,7 @@ use crate::args::Command;
 use crate::context::Context;
 use crate::exit::Outcome;
 
-/// Runs one command.
+/// Runs the command of this call of the program, to its end.
 pub(crate) fn run(context: &Context, command: Command) -> Outcome {
     match command {
         Command::Server(args) => server::run(*args),

@@ -17,7 +17,7 @@ pub(crate) fn read(text: &[u8]) -> serde_json::Result<Value> {
     serde_json::from_slice(text).map(|Exact(value)| value)
 }
 
-/// Any value.
+/// A JSON value that keeps the digits of its numbers.
 struct Exact(Value);
 
 impl<'de> Deserialize<'de> for Exact {

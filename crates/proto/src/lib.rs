@@ -26,7 +26,7 @@ pub const FILE_DESCRIPTOR_SET: &[u8] = tonic::include_file_descriptor_set!("gang
 /// What a caller needs in order to call a method: the option `right` of the schema.
 #[derive(Clone, Copy, Debug)]
 pub struct MethodRight {
-    /// Such as `ganger.v1.Jobs/Enqueue`.
+    /// Name of the method, such as `ganger.v1.Jobs/Enqueue`.
     pub method: &'static str,
     /// What the method does, as far as rights are concerned.
     pub verb: Verb,
@@ -37,7 +37,7 @@ pub struct MethodRight {
 /// A row for every method, sorted by its name.
 pub const METHOD_RIGHTS: &[MethodRight] = include!(concat!(env!("OUT_DIR"), "/rights.rs"));
 
-/// Metadata keys.
+/// Keys of the metadata of calls and answers.
 pub mod metadata {
     /// The shard that a request is for, put there by the caller that knows it, so that the server in front can pass it
     /// on.

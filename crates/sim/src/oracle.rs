@@ -141,7 +141,7 @@ struct UniqueHolder {
     until: Option<Timestamp>,
 }
 
-/// See the module.
+/// What the simulated shard must show, known from what it was asked and what it answered.
 #[derive(Default)]
 pub(crate) struct Oracle {
     pub(crate) jobs: BTreeMap<JobKey, ModelJob>,

@@ -78,7 +78,7 @@ pub(crate) enum Happening {
     Leaves { op: u64, incarnation: u64 },
 }
 
-/// See the module.
+/// A shard, its store and its clients in simulated time.
 pub(crate) struct World {
     pub(crate) tape: Tape,
     pub(crate) plan: Plan,

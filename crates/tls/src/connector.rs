@@ -35,7 +35,7 @@ pub struct Trust {
     pub ca: Option<PathBuf>,
     /// Our certificate, followed by those that lead to its authority.
     pub certificate: Option<PathBuf>,
-    /// Its private key.
+    /// Private key of the certificate.
     pub key: Option<PathBuf>,
 }
 

@@ -12,9 +12,9 @@ pub enum TlsError {
     File {
         /// What it should be, such as `certificate`.
         what: &'static str,
-        /// Which.
+        /// The file that cannot be used.
         path: PathBuf,
-        /// Why.
+        /// Why the file cannot be used.
         reason: String,
     },
     /// The files do not go together.

@@ -32,7 +32,7 @@ pub(super) struct Meter {
 pub(super) struct Row {
     above_idle_kib: u64,
     was_ended: bool,
-    /// In order.
+    /// Times of the health calls, the shortest first.
     health: Vec<Duration>,
     /// Done, failed, and the longest.
     others: (usize, usize, Duration),

@@ -9,7 +9,7 @@ use ganger_bench::{
 
 use super::report::Report;
 
-/// The rows.
+/// Names of the rows of the report.
 pub(super) const ENQUEUE: &str = "enqueue, batches of 100";
 pub(super) const TAKE: &str = "take + finish, batches of 100";
 pub(super) const MIX: &str = "2 producers, 4 consumers";

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::ganger::{GRPC, HTTP};
 use super::goals::GOALS;
 
-/// What was measured.
+/// The figures of all systems, by row.
 #[derive(Default)]
 pub(super) struct Report {
     /// Rows in the order of their first mention: name, unit, values by server.

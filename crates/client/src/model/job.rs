@@ -18,7 +18,7 @@ pub enum JobState {
     Ready,
     /// Leased to a worker.
     Running,
-    /// Ended with success.
+    /// The job ended with success; its result is kept.
     Succeeded,
     /// Ended with a failure and is not retried.
     Failed,

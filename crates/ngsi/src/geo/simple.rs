@@ -11,7 +11,7 @@ pub(super) const LINE_POINTS_MIN: usize = 2;
 /// The fewest points of a ring: a triangle and its first point once more.
 pub(super) const RING_POINTS_MIN: usize = 4;
 
-/// Reads `"latitude, longitude"`.
+/// Reads a point from text such as `"41.4, 2.2"`: latitude, then longitude, in degrees.
 pub(super) fn point(value: &Value) -> Result<Geometry, NoGeometry> {
     position(value).map(Geometry::Point)
 }

@@ -53,7 +53,7 @@ select coalesce(to_regtype('geometry')::text, ( \
     where proname = 'create_hypertable' \
     order by pg_function_is_visible(pg_proc.oid) desc limit 1)";
 
-/// What makes sessions.
+/// Opens sessions with the database of the settings.
 pub(crate) struct Connector {
     database: Database,
     /// Whom to trust; `None` is whom the system trusts.

@@ -72,7 +72,7 @@ impl Ground {
         Some(Self { database })
     }
 
-    /// With PostGIS.
+    /// A database with the extension PostGIS; `None` if that is not installed.
     pub(crate) fn with_postgis(test: &str) -> Option<Self> {
         if let Some(reason) = missing() {
             skipped(test, &reason);
@@ -187,7 +187,7 @@ pub(crate) fn entity(id: &str, attributes: &str) -> String {
 pub(crate) const TI: &str =
     r#""TimeInstant": {"type": "DateTime", "value": "2020-01-02T03:04:05Z"}"#;
 
-/// An attribute.
+/// An attribute of an entity as NGSI writes it.
 pub(crate) fn attribute(name: &str, ngsi_type: &str, value: &str) -> String {
     format!("\"{name}\": {{\"type\": \"{ngsi_type}\", \"value\": {value}}}")
 }

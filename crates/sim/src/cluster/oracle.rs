@@ -99,7 +99,7 @@ pub(crate) struct Submission {
     pub(crate) is_wild: bool,
 }
 
-/// See the module.
+/// What the simulated cluster must show, known from what it was asked and what it answered.
 #[derive(Default)]
 pub(crate) struct Oracle {
     pub(crate) graphs: Vec<Submission>,

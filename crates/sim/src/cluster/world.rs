@@ -68,7 +68,7 @@ pub(crate) enum ClientAnswer {
     Nothing,
 }
 
-/// See the module.
+/// A cluster, its clients and its network in simulated time.
 pub(crate) struct World {
     pub(crate) tape: Tape,
     pub(crate) plan: Plan,
