@@ -45,7 +45,7 @@ impl fmt::Display for Finding {
 
 /// What the audit saw.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Report {
+pub struct AuditReport {
     /// Number of live jobs.
     pub live_jobs: u64,
     /// Number of finished jobs.
@@ -68,7 +68,7 @@ pub struct Report {
     pub findings_dropped: u64,
 }
 
-impl Report {
+impl AuditReport {
     /// Whether all is well.
     pub fn is_clean(&self) -> bool {
         self.findings.is_empty()
@@ -89,7 +89,7 @@ impl Report {
 
     fn add_fault(&mut self, fault: &Fault) {
         match fault {
-            Fault::Damaged(what) | Fault::Senseless(what) => self.add("", "", what),
+            Fault::Damaged(what) | Fault::Inconsistent(what) => self.add("", "", what),
             Fault::Sql(error) => self.add("", "", error),
             Fault::Store(error) => self.add("", "", error),
         }
@@ -103,9 +103,12 @@ impl Report {
 /// # Errors
 /// If the file cannot be read at all, is no store, or is newer than this program. Damage is no error:
 /// it is what the report is for.
-pub fn check(path: impl AsRef<Path>, mut progress: impl FnMut(u64)) -> Result<Report, StoreError> {
+pub fn check(
+    path: impl AsRef<Path>,
+    mut progress: impl FnMut(u64),
+) -> Result<AuditReport, StoreError> {
     let path = path.as_ref();
-    let mut report = Report::default();
+    let mut report = AuditReport::default();
     connect::inspect(path)?;
     let audited = if has_logs(path) {
         match Lock::take(path) {
@@ -131,7 +134,7 @@ fn has_logs(path: &Path) -> bool {
 /// Audits what the tables have.
 fn tables_only(
     path: &Path,
-    report: &mut Report,
+    report: &mut AuditReport,
     progress: &mut dyn FnMut(u64),
 ) -> Result<(), StoreError> {
     let connection = connect::reader(path)?;
@@ -144,14 +147,18 @@ fn tables_only(
 }
 
 /// Reads all, inside a transaction that somebody else begins and ends.
-fn audit(tx: &Connection, report: &mut Report, progress: &mut dyn FnMut(u64)) -> Result<(), Fault> {
+fn audit(
+    tx: &Connection,
+    report: &mut AuditReport,
+    progress: &mut dyn FnMut(u64),
+) -> Result<(), Fault> {
     quick_check(tx, report)?;
     let tally = rows::read_all(tx, report, progress)?;
     cross::compare(tx, report, &tally)
 }
 
 /// SQLite's own look at its pages, and at indexes against tables.
-fn quick_check(connection: &Connection, report: &mut Report) -> Result<(), Fault> {
+fn quick_check(connection: &Connection, report: &mut AuditReport) -> Result<(), Fault> {
     let mut statement = connection.prepare("PRAGMA integrity_check(100)")?;
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {

@@ -9,13 +9,13 @@ use rusqlite::Connection;
 use rusqlite::backup::{Backup, StepResult};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
-use crate::audit::{self, Report};
+use crate::audit::{self, AuditReport};
 use crate::connect;
 use crate::create::{self, beside};
 use crate::fault::{Fault, io};
 use crate::meta::Header;
 use crate::tables::Tables;
-use crate::turns::Turns;
+use crate::turns::TurnLogContent;
 
 /// 4 MiB a step.
 const STEP_PAGES: i32 = 2_048;
@@ -27,7 +27,7 @@ const BUSY_PAUSE: Duration = Duration::from_millis(5);
 ///
 /// # Errors
 /// If `to` exists, either cannot be read or written, or the copy turns out to be damaged.
-pub fn backup(from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<Report, StoreError> {
+pub fn backup(from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<AuditReport, StoreError> {
     let (from, to) = (from.as_ref(), to.as_ref());
     if to.exists() {
         return Err(io(to, "written", "the file exists already: name a new one"));
@@ -55,13 +55,17 @@ pub fn backup(from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<Report, St
     copied
 }
 
-fn read_turns(from: &Path) -> Result<Turns, StoreError> {
+fn read_turns(from: &Path) -> Result<TurnLogContent, StoreError> {
     let connection = connect::reader(from)?;
     let header = Header::read_from(&connection).map_err(|fault| fault.at(from, "read"))?;
-    Turns::read(from, &header.identity)
+    TurnLogContent::read(from, &header.identity)
 }
 
-fn copy_and_check(from: &Path, turns: &Turns, new: &Path) -> Result<Report, StoreError> {
+fn copy_and_check(
+    from: &Path,
+    turns: &TurnLogContent,
+    new: &Path,
+) -> Result<AuditReport, StoreError> {
     copy(from, new)?;
     add(turns, new).map_err(|fault| fault.at(new, "written"))?;
     let flush = || File::open(new).and_then(|file| file.sync_all());
@@ -81,13 +85,13 @@ fn copy_and_check(from: &Path, turns: &Turns, new: &Path) -> Result<Report, Stor
 ///
 /// A writer may have put commits into the log while it was read; of those, some may be missing. All that were there
 /// before follow what the tables had then.
-fn add(turns: &Turns, new: &Path) -> Result<(), Fault> {
+fn add(turns: &TurnLogContent, new: &Path) -> Result<(), Fault> {
     let mut target = Connection::open(new)?;
     let mut tables = Tables::read_from(&target)?;
-    let commits = turns.next_to(tables.header.sequence)?;
+    let commits = turns.consecutive_commits_after(tables.header.sequence)?;
     let tx = target.transaction()?;
-    let after = tables.put(&tx, commits.iter())?;
-    tables.note(after);
+    let after = tables.write_commits(&tx, commits.iter())?;
+    tables.committed(after);
     tables.change_header(&tx, |header| header.has_turns = false)?;
     tx.commit()?;
     target.close().map_err(|(_, error)| Fault::Sql(error))

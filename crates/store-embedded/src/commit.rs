@@ -12,23 +12,23 @@ use ganger_types::{
 use rusqlite::{Connection, OptionalExtension};
 
 use crate::fault::Fault;
-use crate::marks::{self, Mark};
 use crate::meta::Counts;
 use crate::row::{
-    log_place, open_record, place, seal_bytes, seal_log, seal_record, slot_place, to_sql,
+    log_key, open_record, row_key, seal_bytes, seal_log, seal_record, slot_key, to_sql,
 };
-use crate::run::{Course, Run};
-use crate::small::RowWriting;
-use crate::statements::{Lazy, Statements};
+use crate::run::{JobRun, RunKind};
+use crate::secondary_index::{self, IndexEntry};
+use crate::small::RowWriter;
+use crate::statements::{LazyStatement, Statements};
 
 /// Numbers given to (namespace, queue).
-pub(crate) type Places = HashMap<(Namespace, Queue), i64>;
+pub(crate) type QueueNumbers = HashMap<(Namespace, Queue), i64>;
 
 /// State while the rows of one commit are written.
-pub(crate) struct Writing<'a> {
+pub(crate) struct CommitWriter<'a> {
     connection: &'a Connection,
     statements: Statements<'a>,
-    places: &'a mut Places,
+    queue_numbers: &'a mut QueueNumbers,
     /// No row of `jobs` or `finished` has this number or a larger one.
     new_from: JobKey,
     /// As the commit leaves them.
@@ -36,17 +36,17 @@ pub(crate) struct Writing<'a> {
     buffer: Vec<u8>,
 }
 
-impl<'a> Writing<'a> {
+impl<'a> CommitWriter<'a> {
     pub(crate) fn new(
         connection: &'a Connection,
-        places: &'a mut Places,
+        queue_numbers: &'a mut QueueNumbers,
         new_from: JobKey,
         counts: Counts,
     ) -> Self {
         Self {
             connection,
             statements: Statements::of(connection),
-            places,
+            queue_numbers,
             new_from,
             counts,
             buffer: Vec::with_capacity(1_024),
@@ -55,7 +55,7 @@ impl<'a> Writing<'a> {
 
     /// Writes all rows of the commit.
     pub(crate) fn write(&mut self, merged: &Merged<'_>) -> Result<(), Fault> {
-        for run in Run::all(&merged.jobs, self.new_from) {
+        for run in JobRun::all(&merged.jobs, self.new_from) {
             self.write_run(&run)?;
         }
         for ((job, slot), row) in &merged.inputs {
@@ -72,7 +72,7 @@ impl<'a> Writing<'a> {
             .logs
             .iter()
             .try_for_each(|piece| self.put_log(piece))?;
-        let mut rows = RowWriting::new(self.connection);
+        let mut rows = RowWriter::new(self.connection);
         for (key, change) in &merged.rows {
             rows.write(key, change, &mut self.buffer)?;
         }
@@ -84,14 +84,14 @@ impl<'a> Writing<'a> {
     }
 
     /// What goes is deleted for the whole run at once: a statement costs as much as a few rows.
-    fn write_run(&mut self, run: &Run<'_>) -> Result<(), Fault> {
-        match run.course {
-            Course::Usual => {
+    fn write_run(&mut self, run: &JobRun<'_>) -> Result<(), Fault> {
+        match run.kind {
+            RunKind::Usual => {
                 let mut jobs = run.jobs.iter();
                 return jobs.try_for_each(|(key, change)| self.write_job(*key, change));
             }
-            Course::Removed => return self.remove(run),
-            Course::Ended => {}
+            RunKind::Removed => return self.remove(run),
+            RunKind::Ended => {}
         }
         let are_unmarked = self.delete_live(run.keys())? == run.jobs.len();
         self.end_leases(run.keys())?;
@@ -141,7 +141,7 @@ impl<'a> Writing<'a> {
 
     fn put_payload(&mut self, key: JobKey, change: &JobChange<'_>) -> Result<(), Fault> {
         if let Some(payload) = change.payload {
-            seal_bytes("payloads", &place(key), payload, &mut self.buffer);
+            seal_bytes("payloads", &row_key(key), payload, &mut self.buffer);
             self.statements
                 .put_payload
                 .execute((to_sql(key.0), &self.buffer))?;
@@ -149,10 +149,10 @@ impl<'a> Writing<'a> {
         Ok(())
     }
 
-    fn put_live(&mut self, record: &JobRecord, mut old: Vec<Mark>) -> Result<(), Fault> {
+    fn put_live(&mut self, record: &JobRecord, mut old: Vec<IndexEntry>) -> Result<(), Fault> {
         let key = to_sql(record.key.0);
-        let is_marked = marks::has_any(record);
-        seal_record("jobs", &place(record.key), record, &mut self.buffer);
+        let is_marked = secondary_index::has_entries(record);
+        seal_record("jobs", &row_key(record.key), record, &mut self.buffer);
         let mut is_there = false;
         if !self.is_new(record.key) {
             if !is_marked && old.is_empty() {
@@ -167,7 +167,7 @@ impl<'a> Writing<'a> {
             }
             if let Some(body) = select_body(&mut self.statements.select_job, key)? {
                 is_there = true;
-                old.extend(marks_of("jobs", record.key, &body)?);
+                old.extend(entries_of("jobs", record.key, &body)?);
             }
         }
         if is_there {
@@ -180,18 +180,18 @@ impl<'a> Writing<'a> {
                 .execute((key, is_marked, &self.buffer))?;
             self.counts.jobs += 1;
         }
-        self.change_marks(record, &old)
+        self.update_index(record, &old)
     }
 
     fn finish(
         &mut self,
         record: &JobRecord,
         result: Option<&Bytes>,
-        old: &[Mark],
+        old: &[IndexEntry],
     ) -> Result<(), Fault> {
         let end = end_of(record)?;
-        let queue = self.place_of(record)?;
-        let at = place(record.key);
+        let queue = self.queue_number(record)?;
+        let at = row_key(record.key);
         seal_record("finished", &at, record, &mut self.buffer);
         let result = result.map(|result| {
             let mut sealed = Vec::with_capacity(result.len() + 4);
@@ -200,38 +200,38 @@ impl<'a> Writing<'a> {
         });
         self.statements.insert_finished.execute((
             to_sql(record.key.0),
-            marks::has_any(record),
+            secondary_index::has_entries(record),
             queue,
             end.outcome.state().number(),
             to_sql(end.at.0),
             to_sql(end.order),
-            own_time(end),
+            retention_end(end),
             &self.buffer,
             result,
         ))?;
         self.counts.finished += 1;
-        self.change_marks(record, old)
+        self.update_index(record, old)
     }
 
     fn put_replaced(&mut self, record: &JobRecord) -> Result<(), Fault> {
         let key = to_sql(record.key.0);
         let body = select_body(&mut self.statements.select_finished, key)?
-            .ok_or_else(|| Fault::Senseless(format!("job {key} is not among the finished")))?;
-        let old = marks_of("finished", record.key, &body)?;
+            .ok_or_else(|| Fault::Inconsistent(format!("job {key} is not among the finished")))?;
+        let old = entries_of("finished", record.key, &body)?;
         let end = end_of(record)?;
-        let queue = self.place_of(record)?;
-        seal_record("finished", &place(record.key), record, &mut self.buffer);
+        let queue = self.queue_number(record)?;
+        seal_record("finished", &row_key(record.key), record, &mut self.buffer);
         self.statements.update_finished.execute((
             key,
-            marks::has_any(record),
+            secondary_index::has_entries(record),
             queue,
             end.outcome.state().number(),
             to_sql(end.at.0),
             to_sql(end.order),
-            own_time(end),
+            retention_end(end),
             &self.buffer,
         ))?;
-        self.change_marks(record, &old)
+        self.update_index(record, &old)
     }
 
     /// Removes live rows that have no marks; says how many.
@@ -250,7 +250,7 @@ impl<'a> Writing<'a> {
     }
 
     /// Removes the live row; gives the marks that still stand.
-    fn take_live(&mut self, key: JobKey) -> Result<Vec<Mark>, Fault> {
+    fn take_live(&mut self, key: JobKey) -> Result<Vec<IndexEntry>, Fault> {
         if self.delete_live((key, key))? == 1 {
             return Ok(Vec::new());
         }
@@ -262,11 +262,11 @@ impl<'a> Writing<'a> {
             &mut self.counts.jobs,
             self.statements.delete_job.execute([number])?,
         );
-        marks_of("jobs", key, &body)
+        entries_of("jobs", key, &body)
     }
 
     /// Removes the finished row and its result; gives the marks that still stand.
-    fn take_finished(&mut self, key: JobKey) -> Result<Vec<Mark>, Fault> {
+    fn take_finished(&mut self, key: JobKey) -> Result<Vec<IndexEntry>, Fault> {
         if self.delete_finished((key, key))? == 1 {
             return Ok(Vec::new());
         }
@@ -278,13 +278,13 @@ impl<'a> Writing<'a> {
             &mut self.counts.finished,
             self.statements.delete_finished.execute([number])?,
         );
-        marks_of("finished", key, &body)
+        entries_of("finished", key, &body)
     }
 
     /// Removes all that is stored of these jobs.
     ///
     /// The usual ones have ended and have no marks; what has ended is not among the live and has no lease.
-    fn remove(&mut self, run: &Run<'_>) -> Result<(), Fault> {
+    fn remove(&mut self, run: &JobRun<'_>) -> Result<(), Fault> {
         let keys = run.keys();
         if self.delete_finished(keys)? < run.jobs.len() {
             self.end_leases(keys)?;
@@ -292,8 +292,8 @@ impl<'a> Writing<'a> {
                 let mut old = self.take_finished(*key)?;
                 old.extend(self.take_live(*key)?);
                 for mark in &old {
-                    let place = (mark, to_sql(key.0));
-                    self.statements.delete_mark.execute(place)?;
+                    let entry = (mark, to_sql(key.0));
+                    self.statements.delete_mark.execute(entry)?;
                 }
             }
         }
@@ -306,7 +306,7 @@ impl<'a> Writing<'a> {
 
     fn put_lease(&mut self, lease: &LeaseRecord) -> Result<(), Fault> {
         let key = to_sql(lease.key.0);
-        seal_record("leases", &place(lease.key), lease, &mut self.buffer);
+        seal_record("leases", &row_key(lease.key), lease, &mut self.buffer);
         if self.statements.insert_lease.execute((key, &self.buffer))? == 1 {
             self.counts.leases += 1;
         } else {
@@ -324,7 +324,7 @@ impl<'a> Writing<'a> {
     fn put_input(&mut self, row: &InputRow) -> Result<(), Fault> {
         seal_record(
             "inputs",
-            &slot_place(row.job, row.slot),
+            &slot_key(row.job, row.slot),
             row,
             &mut self.buffer,
         );
@@ -339,7 +339,7 @@ impl<'a> Writing<'a> {
     }
 
     fn put_log(&mut self, piece: &LogPiece<'_>) -> Result<(), Fault> {
-        let at = log_place(piece.key, piece.attempt, piece.offset);
+        let at = log_key(piece.key, piece.attempt, piece.offset);
         seal_log(&at, piece.at, piece.bytes, &mut self.buffer);
         self.statements.put_log.execute((
             to_sql(piece.key.0),
@@ -351,11 +351,11 @@ impl<'a> Writing<'a> {
     }
 
     /// Writes and removes what the marks of `record` differ by from `old`.
-    fn change_marks(&mut self, record: &JobRecord, old: &[Mark]) -> Result<(), Fault> {
-        if old.is_empty() && !marks::has_any(record) {
+    fn update_index(&mut self, record: &JobRecord, old: &[IndexEntry]) -> Result<(), Fault> {
+        if old.is_empty() && !secondary_index::has_entries(record) {
             return Ok(());
         }
-        let (key, new) = (to_sql(record.key.0), marks::of(record));
+        let (key, new) = (to_sql(record.key.0), secondary_index::of(record));
         for mark in old.iter().filter(|mark| !new.contains(mark)) {
             self.statements.delete_mark.execute((mark, key))?;
         }
@@ -365,13 +365,13 @@ impl<'a> Writing<'a> {
         Ok(())
     }
 
-    fn place_of(&mut self, record: &JobRecord) -> Result<i64, Fault> {
+    fn queue_number(&mut self, record: &JobRecord) -> Result<i64, Fault> {
         let name = (record.namespace.clone(), record.queue.clone());
-        if let Some(number) = self.places.get(&name) {
+        if let Some(number) = self.queue_numbers.get(&name) {
             return Ok(*number);
         }
         let (namespace, queue) = (record.namespace.as_bytes(), record.queue.as_bytes());
-        let found = find_place(self.connection, &record.namespace, &record.queue)?;
+        let found = find_queue_number(self.connection, &record.namespace, &record.queue)?;
         let number = if let Some(number) = found {
             number
         } else {
@@ -379,7 +379,7 @@ impl<'a> Writing<'a> {
             self.connection.execute(sql, (namespace, queue))?;
             self.connection.last_insert_rowid()
         };
-        self.places.insert(name, number);
+        self.queue_numbers.insert(name, number);
         Ok(number)
     }
 }
@@ -394,7 +394,7 @@ fn subtract(count: &mut u64, deleted: usize) {
 }
 
 /// In the place of a dependency's number: it is a job of another shard.
-const ELSEWHERE: i64 = -1;
+const ON_OTHER_SHARD: i64 = -1;
 
 /// What the column `dependency` of an input says: something for those that are loaded at start.
 pub(crate) fn dependency_column(state: &InputState) -> Option<i64> {
@@ -402,13 +402,13 @@ pub(crate) fn dependency_column(state: &InputState) -> Option<i64> {
         InputState::Missing { dependency, .. } | InputState::Delivered { dependency, .. } => {
             Some(to_sql(dependency.0))
         }
-        InputState::Remote { .. } => Some(ELSEWHERE),
+        InputState::Remote { .. } => Some(ON_OTHER_SHARD),
         InputState::Value(_) | InputState::Received { .. } | InputState::Ignored { .. } => None,
     }
 }
 
 /// The number of a (namespace, queue) in which something has ended.
-pub(crate) fn find_place(
+pub(crate) fn find_queue_number(
     connection: &Connection,
     namespace: &Namespace,
     queue: &Queue,
@@ -419,24 +419,28 @@ pub(crate) fn find_place(
     Ok(statement.query_row(parts, |row| row.get(0)).optional()?)
 }
 
-fn select_body(statement: &mut Lazy<'_>, key: i64) -> Result<Option<Vec<u8>>, Fault> {
+fn select_body(statement: &mut LazyStatement<'_>, key: i64) -> Result<Option<Vec<u8>>, Fault> {
     Ok(statement
         .get()?
         .query_row([key], |row| row.get(0))
         .optional()?)
 }
 
-fn marks_of(table: &str, key: JobKey, body: &[u8]) -> Result<Vec<Mark>, Fault> {
-    Ok(marks::of(&open_record(table, &place(key), body)?))
+fn entries_of(table: &str, key: JobKey, body: &[u8]) -> Result<Vec<IndexEntry>, Fault> {
+    Ok(secondary_index::of(&open_record(
+        table,
+        &row_key(key),
+        body,
+    )?))
 }
 
 fn end_of(record: &JobRecord) -> Result<&Finished, Fault> {
-    let missing = || Fault::Senseless(format!("job {} is finished without an end", record.key));
+    let missing = || Fault::Inconsistent(format!("job {} is finished without an end", record.key));
     record.finished.as_ref().ok_or_else(missing)
 }
 
 /// Until when a job is kept by its own wish; the largest number is forever.
-pub(crate) fn own_time(end: &Finished) -> Option<i64> {
+pub(crate) fn retention_end(end: &Finished) -> Option<i64> {
     end.keep_until
         .map(|until| until.map_or(i64::MAX, |at| to_sql(at.0)))
 }

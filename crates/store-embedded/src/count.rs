@@ -9,43 +9,43 @@ use rusqlite::{Connection, params_from_iter};
 
 use crate::fault::Fault;
 use crate::list::Listing;
-use crate::marks;
 use crate::row::from_sql;
+use crate::secondary_index;
 
 /// A count in the making.
-pub(crate) struct Counting {
+pub(crate) struct CountPlan {
     /// What is to be counted by looking.
     rest: JobQuery,
     /// What the index is asked before; `None`: nothing.
     of_ended: Option<JobStates>,
-    is_by_mark: bool,
+    is_by_index: bool,
 }
 
-impl Counting {
+impl CountPlan {
     pub(crate) fn new(query: &JobQuery) -> Self {
         let mut rest = JobQuery {
             after: None,
             newest_first: false,
             ..query.clone()
         };
-        let is_by_mark = is_by_mark(query);
+        let is_by_index = is_by_index(query);
         let of_ended = is_by_columns(query).then(|| query.states.and(JobStates::ENDED));
-        if is_by_mark {
+        if is_by_index {
             rest.states = JobStates::NONE;
         } else if of_ended.is_some() {
             rest.states = query.states.and(JobStates::LIVE);
         }
         Self {
             rest,
-            of_ended: of_ended.filter(|states| !is_by_mark && !states.is_empty()),
-            is_by_mark,
+            of_ended: of_ended.filter(|states| !is_by_index && !states.is_empty()),
+            is_by_index,
         }
     }
 
     /// Those that the index tells of.
     pub(crate) fn indexed(&self, connection: &Connection) -> Result<u64, Fault> {
-        if self.is_by_mark {
-            let mark = marks::of_query(&self.rest).unwrap_or_default();
+        if self.is_by_index {
+            let mark = secondary_index::of_query(&self.rest).unwrap_or_default();
             let sql = "SELECT count(*) FROM marks WHERE mark = ?1";
             return number(connection, sql, &[&mark]);
         }
@@ -60,20 +60,20 @@ impl Counting {
 }
 
 /// How many of the words that have marks are asked for.
-fn words(query: &JobQuery) -> usize {
-    let words = [
+fn count_indexed_filters(query: &JobQuery) -> usize {
+    let filters = [
         query.tag.is_some(),
         query.label.is_some(),
         query.graph.is_some(),
         query.schedule.is_some(),
         query.group.is_some(),
     ];
-    words.into_iter().filter(|is_given| *is_given).count()
+    filters.into_iter().filter(|is_given| *is_given).count()
 }
 
 /// Whether namespace, queue, states and a single mark are all that is asked for.
 fn is_by_columns(query: &JobQuery) -> bool {
-    words(query) <= 1
+    count_indexed_filters(query) <= 1
         && query.kind.is_none()
         && query.failure_text.is_none()
         && query.worker.is_none()
@@ -82,14 +82,17 @@ fn is_by_columns(query: &JobQuery) -> bool {
 }
 
 /// Whether a mark is all that is asked for.
-fn is_by_mark(query: &JobQuery) -> bool {
-    is_by_columns(query) && words(query) == 1 && query.queue.is_none() && query.states.is_all()
+fn is_by_index(query: &JobQuery) -> bool {
+    is_by_columns(query)
+        && count_indexed_filters(query) == 1
+        && query.queue.is_none()
+        && query.states.is_all()
 }
 
 /// Ended jobs in these states, by their columns.
 fn ended(connection: &Connection, query: &JobQuery, states: JobStates) -> Result<u64, Fault> {
-    let mark = (words(query) == 1)
-        .then(|| marks::of_query(query))
+    let mark = (count_indexed_filters(query) == 1)
+        .then(|| secondary_index::of_query(query))
         .flatten();
     let mut values: Vec<&[u8]> = vec![query.namespace.as_bytes()];
     let mut places = "SELECT id FROM places WHERE namespace = ?1".to_owned();

@@ -150,7 +150,7 @@ fn set_journal(connection: &Connection, mode: &str) -> Result<(), Fault> {
     if set == mode {
         return Ok(());
     }
-    Err(Fault::Senseless(format!(
+    Err(Fault::Inconsistent(format!(
         "its journal cannot be switched from {set} to {mode}"
     )))
 }

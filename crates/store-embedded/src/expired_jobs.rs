@@ -4,7 +4,7 @@ use ganger_types::command::{ExpiredJob, ExpiredJobsQuery};
 use ganger_types::{JobKey, JobRecord, Namespace, Outcome, Queue};
 use rusqlite::{Connection, Params};
 
-use crate::commit::find_place;
+use crate::commit::find_queue_number;
 use crate::fault::Fault;
 use crate::load::read_keyed;
 use crate::row::{from_sql, to_sql};
@@ -74,7 +74,7 @@ fn corner(
     queue: &Queue,
     outcome: Outcome,
 ) -> Result<Option<(i64, u8)>, Fault> {
-    let place = find_place(connection, namespace, queue)?;
+    let place = find_queue_number(connection, namespace, queue)?;
     Ok(place.map(|place| (place, outcome.state().number())))
 }
 

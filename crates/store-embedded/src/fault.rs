@@ -14,7 +14,7 @@ pub(crate) enum Fault {
     /// A row that is not what was written, or is not there: which, and what is affected.
     Damaged(String),
     /// Changes that make no sense for what is stored.
-    Senseless(String),
+    Inconsistent(String),
     /// Something that is known for whom already.
     Store(StoreError),
 }
@@ -54,7 +54,7 @@ impl Fault {
         let path = path.display().to_string();
         match self {
             Self::Store(error) => error,
-            Self::Damaged(what) | Self::Senseless(what) => StoreError::Damaged { path, what },
+            Self::Damaged(what) | Self::Inconsistent(what) => StoreError::Damaged { path, what },
             Self::Sql(error) if is_damage(&error) => StoreError::Damaged {
                 path,
                 what: format!("SQLite says: {error}"),
@@ -76,7 +76,7 @@ impl Fault {
     /// rolled back.
     pub(crate) fn into_commit_error(self) -> CommitError {
         match self {
-            Self::Damaged(reason) | Self::Senseless(reason) => CommitError::NotApplied {
+            Self::Damaged(reason) | Self::Inconsistent(reason) => CommitError::NotApplied {
                 reason,
                 is_full: false,
             },

@@ -16,7 +16,7 @@ mod fault;
 mod list;
 mod load;
 mod lock;
-mod marks;
+
 mod meta;
 mod names;
 mod reader;
@@ -25,6 +25,7 @@ mod reserve;
 mod row;
 mod run;
 mod schema;
+mod secondary_index;
 mod session;
 mod shared;
 mod small;
@@ -37,7 +38,7 @@ mod turns;
 mod upgrade;
 mod wal;
 
-pub use audit::{Finding, Report, check};
+pub use audit::{AuditReport, Finding, check};
 pub use backup::backup;
 pub use reader::EmbeddedReader;
 #[doc(hidden)]

@@ -12,9 +12,9 @@ use ganger_types::{JobKey, JobRecord, JobState, JobStates};
 use rusqlite::Connection;
 
 use crate::fault::Fault;
-use crate::marks::{self, Mark};
 use crate::reader::{job, lease};
-use crate::row::{from_sql, open, open_record, place, show, to_sql};
+use crate::row::{from_sql, open, open_record, row_key, show, to_sql};
+use crate::secondary_index::{self, IndexEntry};
 
 /// Rows that one slice looks at, at most: about 10 ms of work.
 const SLICE_ROWS_MAX: usize = 10_000;
@@ -24,7 +24,7 @@ const SLICE_BYTES_MAX: usize = 8 << 20;
 /// Where the candidates come from.
 enum Source {
     /// Jobs with this mark.
-    Mark(Mark),
+    IndexEntry(IndexEntry),
     /// Jobs under a lease.
     Leases,
     /// Finished jobs, all of them.
@@ -41,8 +41,8 @@ impl Source {
         if query.worker.is_some() || states.sole() == Some(JobState::Running) {
             return Self::Leases;
         }
-        match marks::of_query(query) {
-            Some(mark) => Self::Mark(mark),
+        match secondary_index::of_query(query) {
+            Some(mark) => Self::IndexEntry(mark),
             None if states.is_within(JobStates::ENDED) => Self::Finished,
             None if states.is_within(JobStates::LIVE) => Self::Live,
             None => Self::All,
@@ -61,7 +61,7 @@ impl Source {
             format!("SELECT key, 'finished', body FROM finished WHERE key {beyond} ?1"),
         );
         let rows = match self {
-            Self::Mark(_) => {
+            Self::IndexEntry(_) => {
                 format!("SELECT key, '', NULL FROM marks WHERE mark = ?2 AND key {beyond} ?1")
             }
             Self::Leases => format!("SELECT key, '', NULL FROM leases WHERE key {beyond} ?1"),
@@ -115,7 +115,7 @@ impl<'a> Listing<'a> {
     pub(crate) fn slice(&mut self, connection: &Connection) -> Result<bool, Fault> {
         let mut statement = connection.prepare_cached(&self.sql)?;
         let mut rows = match &self.source {
-            Source::Mark(mark) => statement.query((self.last, mark))?,
+            Source::IndexEntry(mark) => statement.query((self.last, mark))?,
             _ => statement.query([self.last])?,
         };
         let mut bytes = 0;
@@ -166,7 +166,7 @@ impl<'a> Listing<'a> {
         key: JobKey,
         sealed: &[u8],
     ) -> Result<Option<StoredJob>, Fault> {
-        let at = place(key);
+        let at = row_key(key);
         let content = open(table, &at, sealed)?;
         let front =
             JobHeader::of(content).map_err(|error| Fault::unreadable(table, show(&at), &error))?;

@@ -6,24 +6,24 @@ use rusqlite::Connection;
 
 use crate::fault::Fault;
 use crate::meta::Header;
-use crate::names::Small;
-use crate::row::{from_sql, open_record, place, slot_place, to_sql};
+use crate::names::SmallTable;
+use crate::row::{from_sql, open_record, row_key, slot_key, to_sql};
 use crate::small;
 
 /// All rows, in the order of [`Loaded`], inside a transaction that the caller begins and ends.
 pub(crate) fn load(connection: &Connection, each: &mut dyn FnMut(Loaded)) -> Result<(), Fault> {
     let header = Header::read_from(connection)?;
-    for small in &Small::ALL[..3] {
+    for small in &SmallTable::ALL[..3] {
         load_small(connection, *small, &[], each)?;
     }
     let live = load_jobs(connection, header.counts.jobs, each)?;
     load_inputs(connection, &live, each)?;
     load_leases(connection, header.counts.leases, &live, each)?;
-    for small in &Small::ALL[3..] {
+    for small in &SmallTable::ALL[3..] {
         let from = match small {
             // Read when they are decided.
-            Small::PartJobs => continue,
-            Small::Statistics => statistics_loaded_from(header.meta.wall)
+            SmallTable::PartJobs => continue,
+            SmallTable::Statistics => statistics_loaded_from(header.meta.wall)
                 .0
                 .to_be_bytes()
                 .to_vec(),
@@ -36,7 +36,7 @@ pub(crate) fn load(connection: &Connection, each: &mut dyn FnMut(Loaded)) -> Res
 
 fn load_small(
     connection: &Connection,
-    small: Small,
+    small: SmallTable,
     from: &[u8],
     each: &mut dyn FnMut(Loaded),
 ) -> Result<(), Fault> {
@@ -139,7 +139,7 @@ pub(crate) fn read_input(
     column: usize,
 ) -> Result<InputRow, Fault> {
     let body = row.get_ref(column)?.as_blob().unwrap_or_default();
-    open_record("inputs", &slot_place(job, slot), body)
+    open_record("inputs", &slot_key(job, slot), body)
 }
 
 /// A record from a row, checked against its key.
@@ -152,7 +152,7 @@ pub(crate) fn read_keyed<R: ganger_store::encoding::Record>(
 ) -> Result<R, Fault> {
     // A column that is not bytes any more fails like any other wrong content.
     let body = row.get_ref(column)?.as_blob().unwrap_or_default();
-    let record = open_record(table, &place(key), body)?;
+    let record = open_record(table, &row_key(key), body)?;
     if key_of(&record) != key {
         return Err(Fault::row(table, key, "it holds the record of another job"));
     }

@@ -23,51 +23,52 @@ pub(crate) fn two_parts(key: &[u8]) -> Option<(&[u8], &[u8])> {
 }
 
 /// The table and key of a small row.
-pub(crate) fn row_name(key: &RowKey<'_>) -> (Small, Vec<u8>) {
+pub(crate) fn row_name(key: &RowKey<'_>) -> (SmallTable, Vec<u8>) {
     match key {
-        RowKey::Namespace(namespace) => (Small::Namespaces, name(&[namespace.as_bytes()])),
+        RowKey::Namespace(namespace) => (SmallTable::Namespaces, name(&[namespace.as_bytes()])),
         RowKey::Queue(namespace, queue) => (
-            Small::Queues,
+            SmallTable::Queues,
             name(&[namespace.as_bytes(), queue.as_bytes()]),
         ),
         RowKey::Schedule(namespace, id) => (
-            Small::Schedules,
+            SmallTable::Schedules,
             name(&[namespace.as_bytes(), id.as_bytes()]),
         ),
         RowKey::Unique(namespace, key) => (
-            Small::UniqueKeys,
+            SmallTable::UniqueKeys,
             name(&[namespace.as_bytes(), key.as_bytes()]),
         ),
         RowKey::SubmissionAnswer(namespace, key) => (
-            Small::IdempotencyRecords,
+            SmallTable::IdempotencyRecords,
             name(&[namespace.as_bytes(), key.as_bytes()]),
         ),
         RowKey::TagCount(namespace, tag) => (
-            Small::TagCounts,
+            SmallTable::TagCounts,
             name(&[namespace.as_bytes(), tag.as_bytes()]),
         ),
         RowKey::GroupCount(namespace, group) => (
-            Small::GroupCounts,
+            SmallTable::GroupCounts,
             name(&[namespace.as_bytes(), group.as_bytes()]),
         ),
-        RowKey::Tracked(namespace, id) => {
-            (Small::Tracked, name(&[namespace.as_bytes(), id.as_bytes()]))
-        }
+        RowKey::Tracked(namespace, id) => (
+            SmallTable::Tracked,
+            name(&[namespace.as_bytes(), id.as_bytes()]),
+        ),
         RowKey::Statistics(day, namespace, queue) => (
-            Small::Statistics,
+            SmallTable::Statistics,
             statistics_name(day.0, namespace.as_bytes(), queue.as_bytes()),
         ),
-        RowKey::Peer(shard) => (Small::Peers, shard.as_str().into()),
-        RowKey::Outbox(shard, number) => (Small::Outbox, outbox_name(shard, *number)),
-        RowKey::Part(namespace, graph) => (Small::Parts, part_name(namespace, graph)),
-        RowKey::PartJobs(namespace, graph) => (Small::PartJobs, part_name(namespace, graph)),
+        RowKey::Peer(shard) => (SmallTable::Peers, shard.as_str().into()),
+        RowKey::Outbox(shard, number) => (SmallTable::Outbox, outbox_name(shard, *number)),
+        RowKey::Part(namespace, graph) => (SmallTable::Parts, part_name(namespace, graph)),
+        RowKey::PartJobs(namespace, graph) => (SmallTable::PartJobs, part_name(namespace, graph)),
         RowKey::Dependent(dependency, shard, key, slot) => (
-            Small::Dependents,
+            SmallTable::Dependents,
             dependent_name(*dependency, shard, *key, *slot),
         ),
-        RowKey::Key(number) => (Small::Keys, number.to_be_bytes().to_vec()),
-        RowKey::Element(list, place) => (Small::Elements, element_name(*list, *place)),
-        RowKey::Qless(namespace, key) => (Small::Qless, qless_name(namespace, key)),
+        RowKey::Key(number) => (SmallTable::Keys, number.to_be_bytes().to_vec()),
+        RowKey::Element(list, place) => (SmallTable::Elements, element_name(*list, *place)),
+        RowKey::Qless(namespace, key) => (SmallTable::Qless, qless_name(namespace, key)),
     }
 }
 
@@ -174,7 +175,7 @@ pub(crate) fn dependency_of(dependent: &[u8]) -> Option<JobKey> {
 
 /// The tables of a name and a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Small {
+pub(crate) enum SmallTable {
     Namespaces,
     Queues,
     Schedules,
@@ -194,7 +195,7 @@ pub(crate) enum Small {
     Qless,
 }
 
-impl Small {
+impl SmallTable {
     /// In the order in which they are loaded; the first three before the jobs.
     pub(crate) const ALL: [Self; 17] = [
         Self::Namespaces,

@@ -12,12 +12,12 @@ use ganger_types::{
 };
 use rusqlite::{Connection, OptionalExtension};
 
-use crate::count::Counting;
+use crate::count::CountPlan;
 use crate::fault::Fault;
 use crate::load::read_input;
-use crate::marks::id_mark;
 use crate::names::{part_name, statistics_name};
-use crate::row::{from_sql, log_place, open_bytes, open_log, open_record, place, to_sql};
+use crate::row::{from_sql, log_key, open_bytes, open_log, open_record, row_key, to_sql};
+use crate::secondary_index::id_entry;
 use crate::shared::Shared;
 use crate::{connect, expired_jobs, list};
 
@@ -38,7 +38,7 @@ impl EmbeddedReader {
         &mut self,
         read: impl FnOnce(&Connection) -> Result<T, Fault>,
     ) -> Result<T, StoreError> {
-        if !self.shared.settle()? {
+        if !self.shared.apply_waiting()? {
             return self.shared.read(read);
         }
         let found = || -> Result<T, Fault> {
@@ -59,7 +59,7 @@ fn body(connection: &Connection, sql: &str, key: JobKey) -> Result<Option<Vec<u8
 }
 
 fn record_at(table: &str, key: JobKey, sealed: &[u8]) -> Result<JobRecord, Fault> {
-    let record: JobRecord = open_record(table, &place(key), sealed)?;
+    let record: JobRecord = open_record(table, &row_key(key), sealed)?;
     if record.key != key {
         return Err(Fault::row(table, key, "it holds the record of another job"));
     }
@@ -70,7 +70,7 @@ fn record_at(table: &str, key: JobKey, sealed: &[u8]) -> Result<JobRecord, Fault
 pub(crate) fn lease(connection: &Connection, key: JobKey) -> Result<Option<LeaseRecord>, Fault> {
     let sealed = body(connection, "SELECT body FROM leases WHERE key = ?1", key)?;
     sealed
-        .map(|sealed| open_record("leases", &place(key), &sealed))
+        .map(|sealed| open_record("leases", &row_key(key), &sealed))
         .transpose()
 }
 
@@ -100,7 +100,7 @@ fn find(
         return Ok(Some(found));
     }
     let mut statement = connection.prepare_cached("SELECT key FROM marks WHERE mark = ?1")?;
-    let mark = id_mark(namespace, id);
+    let mark = id_entry(namespace, id);
     let key: Option<i64> = statement.query_row([&mark], |row| row.get(0)).optional()?;
     let Some(key) = key.map(|key| JobKey(from_sql(key))) else {
         return Ok(None);
@@ -131,7 +131,7 @@ impl Reader for EmbeddedReader {
     }
 
     fn count(&mut self, query: &JobQuery) -> Result<u64, StoreError> {
-        let counting = Counting::new(query);
+        let counting = CountPlan::new(query);
         let indexed = self.read(|tx| counting.indexed(tx))?;
         let Some(mut listing) = counting.listing() else {
             return Ok(indexed);
@@ -144,7 +144,7 @@ impl Reader for EmbeddedReader {
         self.read(|tx| {
             let sealed = body(tx, "SELECT body FROM payloads WHERE key = ?1", key)?;
             sealed
-                .map(|sealed| open_bytes("payloads", &place(key), &sealed))
+                .map(|sealed| open_bytes("payloads", &row_key(key), &sealed))
                 .transpose()
         })
     }
@@ -186,7 +186,7 @@ impl Reader for EmbeddedReader {
         self.read(|tx| {
             let sealed = body(tx, "SELECT result FROM finished WHERE key = ?1", key)?;
             sealed
-                .map(|sealed| open_bytes("results", &place(key), &sealed))
+                .map(|sealed| open_bytes("results", &row_key(key), &sealed))
                 .transpose()
         })
     }
@@ -260,7 +260,7 @@ fn read_log(
         let Some(row) = rows.next()? else { break };
         let (attempt, offset) = (row.get(0)?, from_sql(row.get(1)?));
         let sealed = row.get_ref(2)?.as_blob().unwrap_or_default();
-        let (at, bytes) = open_log(&log_place(key, attempt, offset), sealed)?;
+        let (at, bytes) = open_log(&log_key(key, attempt, offset), sealed)?;
         let chunk = LogChunk {
             attempt,
             offset,

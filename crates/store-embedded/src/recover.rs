@@ -6,7 +6,7 @@ use ganger_store::StoreError;
 use ganger_types::Commit;
 
 use crate::meta::Header;
-use crate::turns::{self, Turns};
+use crate::turns::{self, TurnLogContent};
 use crate::{connect, wal};
 
 /// Refuses a store of which something is missing that was acknowledged, before anything of it is changed.
@@ -27,7 +27,7 @@ pub(crate) fn inspect(store: &Path) -> Result<Option<String>, StoreError> {
 
 /// What follows the tables in the turn log.
 #[derive(Default)]
-pub(crate) struct Rest {
+pub(crate) struct UnappliedTurns {
     pub(crate) commits: Vec<Commit>,
     /// What may have been acknowledged and is not there, in words.
     pub(crate) doubt: Option<String>,
@@ -39,7 +39,7 @@ pub(crate) struct Rest {
 ///
 /// # Errors
 /// If it has not all that was acknowledged, as far as that can be told.
-pub(crate) fn rest(store: &Path) -> Result<Rest, StoreError> {
+pub(crate) fn rest(store: &Path) -> Result<UnappliedTurns, StoreError> {
     // A header that cannot be read is reported by the function that needs it. It cannot be in the middle of an upgrade,
     // which only a connection that writes can undo; a store of an older format has no turn log.
     let header = connect::reader(store).and_then(|connection| {
@@ -47,7 +47,7 @@ pub(crate) fn rest(store: &Path) -> Result<Rest, StoreError> {
         header.map_err(|fault| fault.at(store, "read"))
     });
     let Ok(header) = header else {
-        return Ok(Rest::default());
+        return Ok(UnappliedTurns::default());
     };
     let log = turns::path_of(store);
     if header.has_turns && !log.exists() {
@@ -60,21 +60,21 @@ pub(crate) fn rest(store: &Path) -> Result<Rest, StoreError> {
             ),
         });
     }
-    let turns = Turns::read(store, &header.identity)?;
-    let commits = turns.behind(header.sequence);
+    let turns = TurnLogContent::read(store, &header.identity)?;
+    let commits = turns.commits_after(header.sequence);
     let commits = commits.map_err(|fault| fault.at(store, "read"))?;
     let damaged = |what| StoreError::Damaged {
         path: store.display().to_string(),
         what,
     };
-    let mut rest = Rest {
+    let mut rest = UnappliedTurns {
         commits,
-        ..Rest::default()
+        ..UnappliedTurns::default()
     };
     if header.has_turns
         && let Some(cut) = turns.cut()
     {
-        if !turns.is_given_up() {
+        if !turns.is_discarded() {
             let advice =
                 "put all of it back; if it is lost for good, put an empty file in its place";
             return Err(damaged(format!("{cut}: {advice}")));
@@ -82,7 +82,7 @@ pub(crate) fn rest(store: &Path) -> Result<Rest, StoreError> {
         rest.doubt = Some(cut);
         rest.is_damage = true;
     }
-    if let Some(broken) = turns.broken_end(header.sequence) {
+    if let Some(broken) = turns.damaged_end(header.sequence) {
         let what = turns.describe(broken);
         if !broken.may_be_torn() {
             return Err(damaged(what));

@@ -20,11 +20,11 @@ use crate::create::{beside, open_own, sync_parent};
 use crate::fault::Fault;
 
 /// The file is given back in so many pieces, so that what others write at the same time cannot take all of it.
-const PIECES: u64 = 16;
+const PIECE_COUNT: u64 = 16;
 /// No piece is smaller: SQLite needs 32 KiB for the index of its log, and a few pages.
 const PIECE_MIN: u64 = 256 << 10;
 /// Less free space than that explains a write that failed with another error.
-const HARDLY_ANY: u64 = 64 << 10;
+const NEARLY_NO_BYTES: u64 = 64 << 10;
 
 /// The reserve of a store.
 pub(crate) struct ReserveFile {
@@ -40,7 +40,7 @@ impl ReserveFile {
     pub(crate) fn find(store: &Path) -> Self {
         let path = beside(store, "-reserve");
         let state = Reserve {
-            held: held_by(&path),
+            held: allocated_bytes(&path),
             ..Reserve::default()
         };
         Self {
@@ -72,7 +72,7 @@ impl ReserveFile {
     }
 
     /// Sets its size, and takes the blocks if there is room. What is too much is given back.
-    pub(crate) fn want(&self, bytes: u64) {
+    pub(crate) fn set_size(&self, bytes: u64) {
         let mut state = self.lock();
         state.wanted = bytes;
         if bytes == 0 {
@@ -82,13 +82,13 @@ impl ReserveFile {
             self.cut(&mut state, bytes);
         } else {
             drop(state);
-            self.keep();
+            self.refill();
         }
     }
 
     /// Takes the blocks that are missing, as far as there is room for them and a quarter more: what has just become free
     /// is not taken away from those who need it now. With half of it there again it counts as closed.
-    pub(crate) fn keep(&self) -> Reserve {
+    pub(crate) fn refill(&self) -> Reserve {
         let mut state = self.lock();
         let missing = state.wanted.saturating_sub(state.held);
         let free = free_bytes(&self.store).unwrap_or(0);
@@ -116,7 +116,7 @@ impl ReserveFile {
         if state.held == 0 {
             return false;
         }
-        let piece = (state.wanted.max(state.held) / PIECES).max(PIECE_MIN);
+        let piece = (state.wanted.max(state.held) / PIECE_COUNT).max(PIECE_MIN);
         let left = state.held.saturating_sub(piece);
         state.is_open = true;
         self.cut(&mut state, left)
@@ -128,7 +128,7 @@ impl ReserveFile {
             file.set_len(bytes)?;
             file.sync_all()
         });
-        state.held = held_by(&self.path).min(bytes);
+        state.held = allocated_bytes(&self.path).min(bytes);
         if let Err(error) = &cut {
             self.warn("given back", error);
         }
@@ -154,7 +154,9 @@ impl ReserveFile {
         match error {
             StoreError::Full { .. } => true,
             // SQLite does not always say why it could not make or enlarge a file.
-            StoreError::Io { .. } => free_bytes(&self.store).is_some_and(|free| free < HARDLY_ANY),
+            StoreError::Io { .. } => {
+                free_bytes(&self.store).is_some_and(|free| free < NEARLY_NO_BYTES)
+            }
             _ => false,
         }
     }
@@ -165,7 +167,7 @@ impl ReserveFile {
                 path,
                 doing,
                 reason,
-            } if free_bytes(&self.store).is_some_and(|free| free < HARDLY_ANY) => {
+            } if free_bytes(&self.store).is_some_and(|free| free < NEARLY_NO_BYTES) => {
                 StoreError::Full {
                     path,
                     doing,
@@ -177,7 +179,7 @@ impl ReserveFile {
     }
 
     /// Likewise for work inside an open store.
-    pub(crate) fn lends(&self, fault: &Fault) -> bool {
+    pub(crate) fn release_for(&self, fault: &Fault) -> bool {
         fault.is_full() && self.release()
     }
 }
@@ -194,7 +196,7 @@ pub(crate) fn free_bytes(path: &Path) -> Option<u64> {
 }
 
 /// Bytes that a file really has on disk, within its length.
-fn held_by(path: &Path) -> u64 {
+fn allocated_bytes(path: &Path) -> u64 {
     std::fs::metadata(path).map_or(0, |file| file.len().min(file.blocks().saturating_mul(512)))
 }
 
@@ -246,8 +248,8 @@ mod tests {
         let store = directory.path().join("1.db");
         let reserve = ReserveFile::find(&store);
         assert!(!reserve.release(), "there is nothing");
-        reserve.want(8 << 20);
-        assert_eq!(held_by(&reserve.path), 8 << 20);
+        reserve.set_size(8 << 20);
+        assert_eq!(allocated_bytes(&reserve.path), 8 << 20);
         assert!(reserve.state().is_whole());
         let mut pieces = 0;
         while reserve.release() {
@@ -255,8 +257,8 @@ mod tests {
             assert!(reserve.state().is_open);
         }
         assert_eq!(pieces, 16);
-        assert_eq!(held_by(&reserve.path), 0);
-        assert!(reserve.keep().is_whole());
+        assert_eq!(allocated_bytes(&reserve.path), 0);
+        assert!(reserve.refill().is_whole());
         assert!(!reserve.state().is_open);
         // As after a crash with half of it gone.
         while reserve.state().held > 4 << 20 {
@@ -264,9 +266,9 @@ mod tests {
         }
         let reserve = ReserveFile::find(&store);
         assert_eq!(reserve.state().held, 4 << 20);
-        reserve.want(2 << 20);
-        assert_eq!(held_by(&reserve.path), 2 << 20);
-        reserve.want(0);
+        reserve.set_size(2 << 20);
+        assert_eq!(allocated_bytes(&reserve.path), 2 << 20);
+        reserve.set_size(0);
         assert!(!reserve.path.exists());
     }
 
@@ -279,6 +281,6 @@ mod tests {
         write_noise(&file, 50_000, 300_001).expect("there is room");
         file.sync_all().expect("there is room");
         assert_eq!(file.metadata().expect("it is there").len(), 300_001);
-        assert!(held_by(&path) >= 300_001, "all of it is on disk");
+        assert!(allocated_bytes(&path) >= 300_001, "all of it is on disk");
     }
 }

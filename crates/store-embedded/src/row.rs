@@ -16,98 +16,111 @@ pub(crate) fn from_sql(number: i64) -> u64 {
 }
 
 /// A row's place by a job's number.
-pub(crate) fn place(key: JobKey) -> [u8; 8] {
+pub(crate) fn row_key(key: JobKey) -> [u8; 8] {
     key.0.to_be_bytes()
 }
 
 /// A row's place by a job's number and a slot.
-pub(crate) fn slot_place(key: JobKey, slot: u32) -> [u8; 12] {
-    let mut place = [0; 12];
-    place[..8].copy_from_slice(&key.0.to_be_bytes());
-    place[8..].copy_from_slice(&slot.to_be_bytes());
-    place
+pub(crate) fn slot_key(key: JobKey, slot: u32) -> [u8; 12] {
+    let mut row_key = [0; 12];
+    row_key[..8].copy_from_slice(&key.0.to_be_bytes());
+    row_key[8..].copy_from_slice(&slot.to_be_bytes());
+    row_key
 }
 
 /// A row's place by a job's number, an attempt and an offset.
-pub(crate) fn log_place(key: JobKey, attempt: u32, offset: u64) -> [u8; 20] {
-    let mut place = [0; 20];
-    place[..8].copy_from_slice(&key.0.to_be_bytes());
-    place[8..12].copy_from_slice(&attempt.to_be_bytes());
-    place[12..].copy_from_slice(&offset.to_be_bytes());
-    place
+pub(crate) fn log_key(key: JobKey, attempt: u32, offset: u64) -> [u8; 20] {
+    let mut row_key = [0; 20];
+    row_key[..8].copy_from_slice(&key.0.to_be_bytes());
+    row_key[8..12].copy_from_slice(&attempt.to_be_bytes());
+    row_key[12..].copy_from_slice(&offset.to_be_bytes());
+    row_key
 }
 
 /// Writes the sealed form of a record into `buffer`, which is emptied first.
-pub(crate) fn seal_record<R: Record>(table: &str, place: &[u8], record: &R, buffer: &mut Vec<u8>) {
+pub(crate) fn seal_record<R: Record>(
+    table: &str,
+    row_key: &[u8],
+    record: &R,
+    buffer: &mut Vec<u8>,
+) {
     buffer.clear();
     encoding::encode_into(record, buffer);
-    encoding::seal(table, place, 0, buffer);
+    encoding::seal(table, row_key, 0, buffer);
 }
 
 /// Likewise of plain bytes.
-pub(crate) fn seal_bytes(table: &str, place: &[u8], bytes: &[u8], buffer: &mut Vec<u8>) {
+pub(crate) fn seal_bytes(table: &str, row_key: &[u8], bytes: &[u8], buffer: &mut Vec<u8>) {
     buffer.clear();
     buffer.extend_from_slice(bytes);
-    encoding::seal(table, place, 0, buffer);
+    encoding::seal(table, row_key, 0, buffer);
 }
 
 /// Verifies a row's checksum and gives what it guards.
-pub(crate) fn open<'a>(table: &str, place: &[u8], sealed: &'a [u8]) -> Result<&'a [u8], Fault> {
-    encoding::unseal(table, place, sealed).ok_or_else(|| {
+pub(crate) fn open<'a>(table: &str, row_key: &[u8], sealed: &'a [u8]) -> Result<&'a [u8], Fault> {
+    encoding::unseal(table, row_key, sealed).ok_or_else(|| {
         Fault::row(
             table,
-            show(place),
+            show(row_key),
             "its checksum does not match its content",
         )
     })
 }
 
 /// Verifies and reads a record.
-pub(crate) fn open_record<R: Record>(table: &str, place: &[u8], sealed: &[u8]) -> Result<R, Fault> {
-    let content = open(table, place, sealed)?;
-    encoding::decode(content).map_err(|error| Fault::unreadable(table, show(place), &error))
+pub(crate) fn open_record<R: Record>(
+    table: &str,
+    row_key: &[u8],
+    sealed: &[u8],
+) -> Result<R, Fault> {
+    let content = open(table, row_key, sealed)?;
+    encoding::decode(content).map_err(|error| Fault::unreadable(table, show(row_key), &error))
 }
 
 /// Verifies and copies plain bytes.
-pub(crate) fn open_bytes(table: &str, place: &[u8], sealed: &[u8]) -> Result<Bytes, Fault> {
-    open(table, place, sealed).map(Bytes::copy_from_slice)
+pub(crate) fn open_bytes(table: &str, row_key: &[u8], sealed: &[u8]) -> Result<Bytes, Fault> {
+    open(table, row_key, sealed).map(Bytes::copy_from_slice)
 }
 
 /// A piece of log with its time.
-pub(crate) fn seal_log(place: &[u8], at: Timestamp, bytes: &[u8], buffer: &mut Vec<u8>) {
+pub(crate) fn seal_log(row_key: &[u8], at: Timestamp, bytes: &[u8], buffer: &mut Vec<u8>) {
     buffer.clear();
     let mut out = Writer::new(buffer);
     out.number(at.0);
     out.raw(bytes);
-    encoding::seal("logs", place, 0, buffer);
+    encoding::seal("logs", row_key, 0, buffer);
 }
 
 /// Reads a piece of log.
-pub(crate) fn open_log(place: &[u8], sealed: &[u8]) -> Result<(Timestamp, Bytes), Fault> {
-    let content = open("logs", place, sealed)?;
+pub(crate) fn open_log(row_key: &[u8], sealed: &[u8]) -> Result<(Timestamp, Bytes), Fault> {
+    let content = open("logs", row_key, sealed)?;
     let mut from = Cursor::new(content, "log");
     let at = from
         .number()
-        .map_err(|error| Fault::unreadable("logs", show(place), &error))?;
+        .map_err(|error| Fault::unreadable("logs", show(row_key), &error))?;
     Ok((Timestamp(at), Bytes::copy_from_slice(from.rest())))
 }
 
 /// A place as people know it: a job's number and what follows, or a name.
-pub(crate) fn show(place: &[u8]) -> String {
+pub(crate) fn show(row_key: &[u8]) -> String {
     let number = |bytes: &[u8]| {
         bytes
             .iter()
             .fold(0_u64, |all, byte| (all << 8) | u64::from(*byte))
     };
-    match place.len() {
-        8 => format!("job {}", number(place)),
-        12 => format!("job {}, slot {}", number(&place[..8]), number(&place[8..])),
+    match row_key.len() {
+        8 => format!("job {}", number(row_key)),
+        12 => format!(
+            "job {}, slot {}",
+            number(&row_key[..8]),
+            number(&row_key[8..])
+        ),
         20 => format!(
             "job {}, attempt {}, offset {}",
-            number(&place[..8]),
-            number(&place[8..12]),
-            number(&place[12..])
+            number(&row_key[..8]),
+            number(&row_key[8..12]),
+            number(&row_key[12..])
         ),
-        _ => format!("\"{}\"", place.escape_ascii()),
+        _ => format!("\"{}\"", row_key.escape_ascii()),
     }
 }

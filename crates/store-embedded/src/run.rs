@@ -7,7 +7,7 @@ use ganger_types::JobKey;
 
 /// What becomes of the rows of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Course {
+pub(crate) enum RunKind {
     /// All rows of the job are removed.
     Removed,
     /// It was stored among the live, moves to the finished, and its lease goes.
@@ -16,7 +16,7 @@ pub(crate) enum Course {
     Usual,
 }
 
-impl Course {
+impl RunKind {
     fn of(key: JobKey, change: &JobChange<'_>, new_from: JobKey) -> Self {
         let was_stored = key < new_from;
         if change.is_removed && was_stored {
@@ -32,23 +32,23 @@ impl Course {
 
 /// Jobs with consecutive numbers and the same course; never empty.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Run<'a> {
-    pub(crate) course: Course,
+pub(crate) struct JobRun<'a> {
+    pub(crate) kind: RunKind,
     pub(crate) jobs: Vec<(JobKey, &'a JobChange<'a>)>,
 }
 
-impl<'a> Run<'a> {
+impl<'a> JobRun<'a> {
     /// Splits a commit's jobs. No row has the number `new_from` or a larger one.
     pub(crate) fn all(jobs: &'a BTreeMap<JobKey, JobChange<'a>>, new_from: JobKey) -> Vec<Self> {
         let mut runs: Vec<Self> = Vec::new();
         for (key, change) in jobs {
-            let course = Course::of(*key, change, new_from);
+            let kind = RunKind::of(*key, change, new_from);
             match runs.last_mut() {
-                Some(run) if run.course == course && run.keys().1.0 + 1 == key.0 => {
+                Some(run) if run.kind == kind && run.keys().1.0 + 1 == key.0 => {
                     run.jobs.push((*key, change));
                 }
                 _ => runs.push(Self {
-                    course,
+                    kind,
                     jobs: vec![(*key, change)],
                 }),
             }
@@ -88,17 +88,17 @@ mod tests {
             finish(8),
         ];
         let merged = Merged::new(&changes);
-        let runs = Run::all(&merged.jobs, JobKey(8));
+        let runs = JobRun::all(&merged.jobs, JobKey(8));
         let runs: Vec<_> = runs
             .iter()
-            .map(|run| (run.course, run.keys().0.0, run.keys().1.0))
+            .map(|run| (run.kind, run.keys().0.0, run.keys().1.0))
             .collect();
         let expected = [
-            (Course::Ended, 1, 2),
-            (Course::Ended, 4, 4),
-            (Course::Removed, 5, 6),
-            (Course::Ended, 7, 7),
-            (Course::Usual, 8, 8),
+            (RunKind::Ended, 1, 2),
+            (RunKind::Ended, 4, 4),
+            (RunKind::Removed, 5, 6),
+            (RunKind::Ended, 7, 7),
+            (RunKind::Usual, 8, 8),
         ];
         assert_eq!(runs, expected);
     }

@@ -4,7 +4,7 @@ use ganger_types::IdempotencyRecord;
 use rusqlite::{Connection, TransactionBehavior};
 
 use crate::fault::Fault;
-use crate::names::Small;
+use crate::names::SmallTable;
 use crate::upgrade;
 
 /// "gang", so that `file` and we know whose database it is.
@@ -111,7 +111,7 @@ fn version_1(connection: &Connection) -> Result<(), Fault> {
 
 /// Idempotency keys hold runs of jobs instead of every single one.
 fn version_2(connection: &Connection) -> Result<(), Fault> {
-    upgrade::rewrite::<IdempotencyRecord>(connection, Small::IdempotencyRecords)
+    upgrade::rewrite::<IdempotencyRecord>(connection, SmallTable::IdempotencyRecords)
 }
 
 /// There are other shards.

@@ -17,7 +17,7 @@ use crate::fault::{Fault, io};
 use crate::meta::Header;
 use crate::reserve::ReserveFile;
 use crate::tables::Tables;
-use crate::turns::{self, TurnLog, Turns};
+use crate::turns::{self, TurnLog, TurnLogContent};
 use crate::wal;
 
 /// A commit with more changes goes into the tables at once: there its rows cost more than its transaction, and would
@@ -77,7 +77,7 @@ pub(crate) struct Session {
     waiting: Vec<Arc<Commit>>,
     waiting_changes: usize,
     /// Why nothing may be committed any more.
-    broken: Option<String>,
+    failure: Option<String>,
     reserve: Arc<ReserveFile>,
 }
 
@@ -115,7 +115,7 @@ impl Session {
             Ok(())
         }))?;
         let tables = Tables::read_from(&connection)?;
-        let turns = Turns::read(&path, &tables.header.identity).map_err(Fault::Store)?;
+        let turns = TurnLogContent::read(&path, &tables.header.identity).map_err(Fault::Store)?;
         let mut session = Self {
             path,
             limits,
@@ -127,7 +127,7 @@ impl Session {
             turns: None,
             waiting: Vec::new(),
             waiting_changes: 0,
-            broken: None,
+            failure: None,
             reserve,
         };
         session.catch_up(&turns)?;
@@ -150,9 +150,9 @@ impl Session {
     }
 
     /// Writes what the turn log has and the tables have not.
-    fn catch_up(&mut self, turns: &Turns) -> Result<(), Fault> {
+    fn catch_up(&mut self, turns: &TurnLogContent) -> Result<(), Fault> {
         self.waiting = turns
-            .behind(self.tables.header.sequence)?
+            .commits_after(self.tables.header.sequence)?
             .into_iter()
             .map(Arc::new)
             .collect();
@@ -191,14 +191,14 @@ impl Session {
 
     /// Makes a commit durable, if that is its place in the order and the store is still ours.
     pub(crate) fn commit(&mut self, commit: &Arc<Commit>) -> Result<(), CommitError> {
-        if let Some(reason) = &self.broken {
+        if let Some(reason) = &self.failure {
             return Err(CommitError::Unknown(reason.clone()));
         }
         self.judge(commit)?;
         if self.waiting.len() >= self.limits.waiting_commits
             || self.waiting_changes >= self.limits.waiting_changes
         {
-            self.settle_for_now().map_err(Fault::into_commit_error)?;
+            self.try_apply_waiting().map_err(Fault::into_commit_error)?;
         }
         if is_for_turns(commit) && self.append(commit)? {
             self.waiting_changes += commit.changes.len();
@@ -257,7 +257,7 @@ impl Session {
     }
 
     /// Writes all that waits for the tables.
-    pub(crate) fn settle(&mut self, flush: Flush) -> Result<(), Fault> {
+    pub(crate) fn apply_waiting(&mut self, flush: Flush) -> Result<(), Fault> {
         if self.waiting.is_empty() {
             return match flush {
                 Flush::Now => self.flush_tables(),
@@ -284,8 +284,8 @@ impl Session {
     }
 
     /// Writes all that waits for the tables, if the disk has space for it; without, the turn log has still room.
-    fn settle_for_now(&mut self) -> Result<(), Fault> {
-        match self.settle(Flush::Later) {
+    fn try_apply_waiting(&mut self) -> Result<(), Fault> {
+        match self.apply_waiting(Flush::Later) {
             Err(fault) if fault.is_full() => Ok(()),
             other => other,
         }
@@ -298,7 +298,7 @@ impl Session {
         &mut self,
         read: impl FnOnce(&Connection) -> Result<T, Fault>,
     ) -> Result<T, Fault> {
-        match self.settle(Flush::Later) {
+        match self.apply_waiting(Flush::Later) {
             Err(fault) if fault.is_full() => self.read_in_memory(read),
             settled => {
                 settled?;
@@ -315,8 +315,8 @@ impl Session {
         read: impl FnOnce(&Connection) -> Result<T, Fault>,
     ) -> Result<T, Fault> {
         self.connection.pragma_update(None, "cache_spill", false)?;
-        let put = self.put_in_memory();
-        let found = put.and_then(|()| read(&self.connection));
+        let write_commits = self.apply_in_memory();
+        let found = write_commits.and_then(|()| read(&self.connection));
         // Both are needed after an error too: the connection goes on writing.
         let rolled_back = self.roll_back();
         let spills = self.connection.pragma_update(None, "cache_spill", true);
@@ -327,10 +327,10 @@ impl Session {
     }
 
     /// Begins a transaction with all that waits for the tables in it.
-    fn put_in_memory(&mut self) -> Result<(), Fault> {
+    fn apply_in_memory(&mut self) -> Result<(), Fault> {
         self.connection.execute_batch("BEGIN IMMEDIATE")?;
         let commits = self.waiting.iter().map(AsRef::as_ref);
-        self.tables.put(&self.connection, commits)?;
+        self.tables.write_commits(&self.connection, commits)?;
         Ok(())
     }
 
@@ -338,7 +338,7 @@ impl Session {
     fn write(&mut self, commit: Option<&Commit>, flush: Flush) -> Result<(), Fault> {
         loop {
             match self.try_write(commit, flush) {
-                Err(fault) if self.reserve.lends(&fault) => self.roll_back()?,
+                Err(fault) if self.reserve.release_for(&fault) => self.roll_back()?,
                 done => return done,
             }
         }
@@ -350,9 +350,9 @@ impl Session {
             .prepare_cached("BEGIN IMMEDIATE")?
             .execute([])?;
         let commits = self.waiting.iter().map(AsRef::as_ref).chain(commit);
-        let after = self.tables.put(&self.connection, commits)?;
+        let after = self.tables.write_commits(&self.connection, commits)?;
         self.connection.prepare_cached("COMMIT")?.execute([])?;
-        self.tables.note(after);
+        self.tables.committed(after);
         self.waiting.clear();
         self.waiting_changes = 0;
         self.is_unflushed = flush == Flush::Later;
@@ -389,7 +389,7 @@ impl Session {
 
     /// Takes a failed transaction back.
     pub(crate) fn roll_back(&mut self) -> Result<(), Fault> {
-        self.tables.forget_places();
+        self.tables.forget_queue_numbers();
         if !self.connection.is_autocommit() {
             self.connection.execute_batch("ROLLBACK")?;
         }
@@ -397,25 +397,25 @@ impl Session {
     }
 
     /// Copies the log of the tables into the file if it is long.
-    pub(crate) fn tend_long_log(&mut self) {
-        if let Err(fault) = self.tend_log(self.limits.log_pages) {
-            self.note_failed_upkeep(&fault);
+    pub(crate) fn checkpoint_if_long(&mut self) {
+        if let Err(fault) = self.checkpoint_from(self.limits.log_pages) {
+            self.record_failed_upkeep(&fault);
         }
     }
 
     /// Copies the log of the tables into the file if it is worth it while nothing waits.
-    pub(crate) fn tend_idle_log(&mut self) -> Result<(), Fault> {
-        self.tend_log(self.limits.log_pages_idle)
+    pub(crate) fn checkpoint_if_worthwhile(&mut self) -> Result<(), Fault> {
+        self.checkpoint_from(self.limits.log_pages_idle)
     }
 
     /// Copies the log of the tables into the file if it has at least `pages`.
-    fn tend_log(&mut self, pages: u64) -> Result<(), Fault> {
+    fn checkpoint_from(&mut self, pages: u64) -> Result<(), Fault> {
         if self.log_pages.load(Ordering::Relaxed) < pages {
             return Ok(());
         }
         let is_copied = loop {
             match checkpoint(&self.connection, "PASSIVE") {
-                Err(fault) if self.reserve.lends(&fault) => {}
+                Err(fault) if self.reserve.release_for(&fault) => {}
                 done => break done?,
             }
         };
@@ -428,17 +428,17 @@ impl Session {
 
     /// What was acknowledged is safe in the logs. A full disk is waited out; a failed flush is not ignored:
     /// the next commit is refused until the store has been opened again (`rel D6`).
-    pub(crate) fn note_failed_upkeep(&mut self, fault: &Fault) {
+    pub(crate) fn record_failed_upkeep(&mut self, fault: &Fault) {
         // The shard reports a full disk.
         if !fault.is_full() {
             tracing::error!(?fault, "the logs cannot be written into the file");
-            self.broken = Some(format!("{fault:?}"));
+            self.failure = Some(format!("{fault:?}"));
         }
     }
 
     /// Brings everything into the tables, so that the turn log is not needed until the store is used again.
     pub(crate) fn close(mut self) {
-        if self.broken.is_some() {
+        if self.failure.is_some() {
             return;
         }
         if let Err(fault) = self.give_up_turns() {
@@ -450,7 +450,7 @@ impl Session {
     }
 
     fn give_up_turns(&mut self) -> Result<(), Fault> {
-        self.settle(Flush::Now)?;
+        self.apply_waiting(Flush::Now)?;
         self.set_flush(Flush::Now)?;
         self.tables
             .change_header(&self.connection, |header| header.has_turns = false)?;
@@ -473,14 +473,14 @@ fn is_for_turns(commit: &Commit) -> bool {
             Change::PutFinished(_) | Change::RetryJob(_) | Change::RemoveJob(_)
         )
     };
-    let bytes: usize = commit.changes.iter().map(bulk).sum();
+    let bytes: usize = commit.changes.iter().map(payload_bytes).sum();
     commit.changes.len() <= SMALL_CHANGES_MAX
         && bytes <= turns::RECORD_BYTES_MAX
         && commit.changes.iter().all(may_wait)
 }
 
 /// Bytes of what may be large in a change.
-fn bulk(change: &Change) -> usize {
+fn payload_bytes(change: &Change) -> usize {
     match change {
         Change::PutPayload { payload, .. } => payload.len(),
         Change::FinishJob { result, .. } => result.as_ref().map_or(0, Bytes::len),

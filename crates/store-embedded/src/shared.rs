@@ -54,15 +54,15 @@ impl Shared {
     ///
     /// # Errors
     /// If they cannot be written, or the store has to be opened again first.
-    pub(crate) fn settle(&self) -> Result<bool, StoreError> {
+    pub(crate) fn apply_waiting(&self) -> Result<bool, StoreError> {
         if !self.is_behind.load(Ordering::Acquire) {
             return Ok(true);
         }
-        self.with_session(|session| match session.settle(Flush::Later) {
+        self.with_session(|session| match session.apply_waiting(Flush::Later) {
             Ok(()) => Ok(true),
             Err(fault) if fault.is_full() => Ok(false),
             Err(fault) => {
-                session.note_failed_upkeep(&fault);
+                session.record_failed_upkeep(&fault);
                 Err(fault.at(&self.path, "written"))
             }
         })

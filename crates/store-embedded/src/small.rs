@@ -13,19 +13,19 @@ use rusqlite::{CachedStatement, Connection};
 
 use crate::fault::Fault;
 use crate::names::{
-    Small, dependency_of, dependent_name, element_name, namespace_of, outbox_name, part_name,
+    SmallTable, dependency_of, dependent_name, element_name, namespace_of, outbox_name, part_name,
     qless_job_name_by_id, qless_name, row_name, two_parts,
 };
 use crate::row::{open, open_record, seal_record, show};
 
 /// Writes the last changes of small rows. Those of one table come together, so that its statements are looked up once.
-pub(crate) struct RowWriting<'a> {
+pub(crate) struct RowWriter<'a> {
     connection: &'a Connection,
-    put: Option<(Small, CachedStatement<'a>)>,
-    delete: Option<(Small, CachedStatement<'a>)>,
+    put: Option<(SmallTable, CachedStatement<'a>)>,
+    delete: Option<(SmallTable, CachedStatement<'a>)>,
 }
 
-impl<'a> RowWriting<'a> {
+impl<'a> RowWriter<'a> {
     pub(crate) fn new(connection: &'a Connection) -> Self {
         Self {
             connection,
@@ -59,8 +59,8 @@ impl<'a> RowWriting<'a> {
 
 /// The statement for this table; the one at hand, if it is that.
 fn statement_of<'s, 'a>(
-    at_hand: &'s mut Option<(Small, CachedStatement<'a>)>,
-    small: Small,
+    at_hand: &'s mut Option<(SmallTable, CachedStatement<'a>)>,
+    small: SmallTable,
     look_up: impl FnOnce() -> rusqlite::Result<CachedStatement<'a>>,
 ) -> rusqlite::Result<&'s mut CachedStatement<'a>> {
     if at_hand.as_ref().is_none_or(|(table, _)| *table != small) {
@@ -74,7 +74,7 @@ fn statement_of<'s, 'a>(
     Ok(&mut at_hand.insert((small, statement)).1)
 }
 
-fn put_sql(small: Small) -> String {
+fn put_sql(small: SmallTable) -> String {
     format!(
         "INSERT INTO {} (name, body) VALUES (?1, ?2)
          ON CONFLICT (name) DO UPDATE SET body = excluded.body",
@@ -82,7 +82,7 @@ fn put_sql(small: Small) -> String {
     )
 }
 
-fn delete_sql(small: Small) -> String {
+fn delete_sql(small: SmallTable) -> String {
     format!("DELETE FROM {} WHERE name = ?1", small.table())
 }
 
@@ -125,50 +125,56 @@ fn open_number(table: &str, name: &[u8], body: &[u8]) -> Result<u64, Fault> {
 }
 
 /// Reads a small row. Of the jobs of a part it gives the record that they were written with.
-pub(crate) fn read(small: Small, name: &[u8], body: &[u8]) -> Result<Loaded, Fault> {
+pub(crate) fn read(small: SmallTable, name: &[u8], body: &[u8]) -> Result<Loaded, Fault> {
     let table = small.table();
     let loaded = match small {
-        Small::Namespaces => {
+        SmallTable::Namespaces => {
             Loaded::Namespace(Box::new(record::<NamespaceRecord>(table, name, body)?))
         }
-        Small::Queues => Loaded::Queue(Box::new(record::<QueueRecord>(table, name, body)?)),
-        Small::Schedules => {
+        SmallTable::Queues => Loaded::Queue(Box::new(record::<QueueRecord>(table, name, body)?)),
+        SmallTable::Schedules => {
             Loaded::Schedule(Box::new(record::<ScheduleRecord>(table, name, body)?))
         }
-        Small::UniqueKeys => Loaded::Unique(Box::new(record::<UniqueRecord>(table, name, body)?)),
-        Small::IdempotencyRecords => {
+        SmallTable::UniqueKeys => {
+            Loaded::Unique(Box::new(record::<UniqueRecord>(table, name, body)?))
+        }
+        SmallTable::IdempotencyRecords => {
             Loaded::IdempotencyRecord(Box::new(record::<IdempotencyRecord>(table, name, body)?))
         }
-        Small::Statistics => {
+        SmallTable::Statistics => {
             Loaded::Statistics(Box::new(record::<StatisticsRecord>(table, name, body)?))
         }
-        Small::TagCounts | Small::GroupCounts | Small::Tracked => {
+        SmallTable::TagCounts | SmallTable::GroupCounts | SmallTable::Tracked => {
             return read_number(small, name, body);
         }
-        Small::Peers | Small::Outbox | Small::Parts | Small::PartJobs | Small::Dependents => {
+        SmallTable::Peers
+        | SmallTable::Outbox
+        | SmallTable::Parts
+        | SmallTable::PartJobs
+        | SmallTable::Dependents => {
             return read_of_shards(small, name, body);
         }
-        Small::Keys | Small::Elements => return read_of_keys(small, name, body),
-        Small::Qless => return read_of_qless(name, body),
+        SmallTable::Keys | SmallTable::Elements => return read_of_keys(small, name, body),
+        SmallTable::Qless => return read_of_qless(name, body),
     };
     Ok(loaded)
 }
 
 /// Reads a row about other shards, and compares it with its name.
-fn read_of_shards(small: Small, at: &[u8], body: &[u8]) -> Result<Loaded, Fault> {
+fn read_of_shards(small: SmallTable, at: &[u8], body: &[u8]) -> Result<Loaded, Fault> {
     let table = small.table();
     let (named, loaded) = match small {
-        Small::Peers => {
+        SmallTable::Peers => {
             let peer = record::<PeerRecord>(table, at, body)?;
             let named = peer.shard.as_str().into();
             (named, Loaded::Peer(Box::new(peer)))
         }
-        Small::Outbox => {
+        SmallTable::Outbox => {
             let message = record::<OutboxRecord>(table, at, body)?;
             let named = outbox_name(&message.to, message.number);
             (named, Loaded::Outbox(Box::new(message)))
         }
-        Small::Dependents => {
+        SmallTable::Dependents => {
             let dependency = dependency_of(at)
                 .ok_or_else(|| Fault::row(table, show(at), "its name has a wrong form"))?;
             let dependent = record::<Dependent>(table, at, body)?;
@@ -176,7 +182,7 @@ fn read_of_shards(small: Small, at: &[u8], body: &[u8]) -> Result<Loaded, Fault>
             let named = dependent_name(dependency, shard, key, dependent.slot);
             (named, Loaded::Dependent(dependency, Box::new(dependent)))
         }
-        Small::PartJobs => {
+        SmallTable::PartJobs => {
             let part = record::<Part>(table, at, body)?.record;
             let named = part_name(&part.namespace, &part.graph);
             (named, Loaded::Part(Box::new(part)))
@@ -192,9 +198,9 @@ fn read_of_shards(small: Small, at: &[u8], body: &[u8]) -> Result<Loaded, Fault>
 }
 
 /// Reads a raw key or an element, and compares it with its name.
-fn read_of_keys(small: Small, at: &[u8], body: &[u8]) -> Result<Loaded, Fault> {
+fn read_of_keys(small: SmallTable, at: &[u8], body: &[u8]) -> Result<Loaded, Fault> {
     let table = small.table();
-    let (named, loaded) = if small == Small::Keys {
+    let (named, loaded) = if small == SmallTable::Keys {
         let key = record::<KeyRecord>(table, at, body)?;
         (
             key.number.to_be_bytes().to_vec(),
@@ -211,13 +217,13 @@ fn read_of_keys(small: Small, at: &[u8], body: &[u8]) -> Result<Loaded, Fault> {
 
 /// Reads a row of qless, and compares it with its name.
 fn read_of_qless(at: &[u8], body: &[u8]) -> Result<Loaded, Fault> {
-    let (namespace, row) = qless_row(at, body)?;
+    let (namespace, row) = read_qless_row(at, body)?;
     Ok(Loaded::Qless(namespace, Box::new(row)))
 }
 
 /// A row of qless and its namespace.
-pub(crate) fn qless_row(at: &[u8], body: &[u8]) -> Result<(Namespace, QlessRow), Fault> {
-    let table = Small::Qless.table();
+pub(crate) fn read_qless_row(at: &[u8], body: &[u8]) -> Result<(Namespace, QlessRow), Fault> {
+    let table = SmallTable::Qless.table();
     let namespace =
         namespace_of(at).ok_or_else(|| Fault::row(table, show(at), "its name has a wrong form"))?;
     let row = record::<QlessRow>(table, at, body)?;
@@ -241,16 +247,16 @@ fn record<R: Record>(table: &str, name: &[u8], body: &[u8]) -> Result<R, Fault> 
     open_record(table, name, body)
 }
 
-fn read_number(small: Small, name: &[u8], body: &[u8]) -> Result<Loaded, Fault> {
+fn read_number(small: SmallTable, name: &[u8], body: &[u8]) -> Result<Loaded, Fault> {
     let number = open_number(small.table(), name, body)?;
     let wrong = || Fault::row(small.table(), show(name), "its name has a wrong form");
     let (namespace, rest) = two_parts(name).ok_or_else(wrong)?;
     let namespace = Namespace::new(namespace).map_err(|_| wrong())?;
     Ok(match small {
-        Small::TagCounts => {
+        SmallTable::TagCounts => {
             Loaded::TagCount(namespace, Tag::new(rest).map_err(|_| wrong())?, number)
         }
-        Small::GroupCounts => {
+        SmallTable::GroupCounts => {
             Loaded::GroupCount(namespace, Group::new(rest).map_err(|_| wrong())?, number)
         }
         _ => Loaded::Tracked(

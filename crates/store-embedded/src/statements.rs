@@ -3,13 +3,13 @@
 use rusqlite::{CachedStatement, Connection, Params};
 
 /// A statement that is looked up when it is first needed: most commits need few.
-pub(crate) struct Lazy<'a> {
+pub(crate) struct LazyStatement<'a> {
     connection: &'a Connection,
     sql: &'static str,
     found: Option<CachedStatement<'a>>,
 }
 
-impl<'a> Lazy<'a> {
+impl<'a> LazyStatement<'a> {
     pub(crate) fn get(&mut self) -> rusqlite::Result<&mut CachedStatement<'a>> {
         let found = match self.found.take() {
             Some(found) => found,
@@ -26,11 +26,11 @@ impl<'a> Lazy<'a> {
 macro_rules! statements {
     ($($name:ident = $sql:literal;)*) => {
         /// Looked up at most once a commit.
-        pub(crate) struct Statements<'a> { $(pub(crate) $name: Lazy<'a>,)* }
+        pub(crate) struct Statements<'a> { $(pub(crate) $name: LazyStatement<'a>,)* }
 
         impl<'a> Statements<'a> {
             pub(crate) fn of(connection: &'a Connection) -> Self {
-                Self { $($name: Lazy { connection, sql: $sql, found: None },)* }
+                Self { $($name: LazyStatement { connection, sql: $sql, found: None },)* }
             }
         }
     };

@@ -68,7 +68,7 @@ impl EmbeddedStore {
     /// are taken now if there is room, else with the first [`Store::keep_reserve`] that finds some.
     #[must_use]
     pub fn with_reserve(self, bytes: u64) -> Self {
-        self.shared.reserve().want(bytes);
+        self.shared.reserve().set_size(bytes);
         self
     }
 
@@ -95,7 +95,7 @@ impl Drop for EmbeddedStore {
             session.close();
         }
         // What closing has freed is there for the next start.
-        self.shared.reserve().keep();
+        self.shared.reserve().refill();
     }
 }
 
@@ -171,12 +171,12 @@ impl Store for EmbeddedStore {
                 });
             }
             // A full log has room again once it is copied; should that fail too, nothing is lost.
-            if let Err(fault) = session.tend_idle_log() {
+            if let Err(fault) = session.checkpoint_if_worthwhile() {
                 tracing::debug!(?fault, "the log could not be copied into the file");
             }
             return Err(error);
         }
-        session.tend_long_log();
+        session.checkpoint_if_long();
         Ok(())
     }
 
@@ -190,7 +190,7 @@ impl Store for EmbeddedStore {
     }
 
     fn keep_reserve(&mut self) -> Reserve {
-        self.shared.reserve().keep()
+        self.shared.reserve().refill()
     }
 
     fn reserve(&self) -> Reserve {
@@ -203,11 +203,11 @@ impl Store for EmbeddedStore {
         let Some(session) = guard.session.as_mut() else {
             return Ok(());
         };
-        let tended = session.settle(Flush::Now);
-        let Err(fault) = tended.and_then(|()| session.tend_idle_log()) else {
+        let tended = session.apply_waiting(Flush::Now);
+        let Err(fault) = tended.and_then(|()| session.checkpoint_if_worthwhile()) else {
             return Ok(());
         };
-        session.note_failed_upkeep(&fault);
+        session.record_failed_upkeep(&fault);
         if fault.is_full() {
             return Ok(());
         }

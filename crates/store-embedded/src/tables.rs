@@ -4,7 +4,7 @@ use ganger_store::merge::Merged;
 use ganger_types::{Commit, JobKey};
 use rusqlite::Connection;
 
-use crate::commit::{Places, Writing};
+use crate::commit::{CommitWriter, QueueNumbers};
 use crate::fault::Fault;
 use crate::meta::Header;
 use crate::row::from_sql;
@@ -13,12 +13,12 @@ use crate::row::from_sql;
 pub(crate) struct Tables {
     /// As it was written last.
     pub(crate) header: Header,
-    places: Places,
+    queue_numbers: QueueNumbers,
     new_from: JobKey,
 }
 
 /// What is known of them once the transaction has ended well.
-pub(crate) struct After {
+pub(crate) struct TablesUpdate {
     header: Header,
     new_from: JobKey,
 }
@@ -30,20 +30,21 @@ impl Tables {
         let new_from = new_from(connection)?.max(header.meta.next_key);
         Ok(Self {
             header,
-            places: Places::new(),
+            queue_numbers: QueueNumbers::new(),
             new_from,
         })
     }
 
     /// Writes commits that follow each other, inside a transaction that somebody else begins and ends.
-    pub(crate) fn put<'c>(
+    pub(crate) fn write_commits<'c>(
         &mut self,
         connection: &Connection,
         commits: impl Iterator<Item = &'c Commit> + Clone,
-    ) -> Result<After, Fault> {
+    ) -> Result<TablesUpdate, Fault> {
         let merged = Merged::new(commits.clone().flat_map(|commit| &commit.changes));
         let counts = self.header.counts;
-        let mut writing = Writing::new(connection, &mut self.places, self.new_from, counts);
+        let mut writing =
+            CommitWriter::new(connection, &mut self.queue_numbers, self.new_from, counts);
         writing.write(&merged)?;
         let mut header = Header {
             counts: writing.counts,
@@ -55,10 +56,10 @@ impl Tables {
         }
         if !header.replace(connection, &self.header)? {
             let what = "the epoch or sequence has changed under it";
-            return Err(Fault::Senseless(what.to_owned()));
+            return Err(Fault::Inconsistent(what.to_owned()));
         }
         let largest = merged.jobs.last_key_value().map_or(0, |(key, _)| key.0 + 1);
-        Ok(After {
+        Ok(TablesUpdate {
             header,
             new_from: JobKey(self.new_from.0.max(largest)),
         })
@@ -80,14 +81,14 @@ impl Tables {
     }
 
     /// The transaction has ended well.
-    pub(crate) fn note(&mut self, after: After) {
+    pub(crate) fn committed(&mut self, after: TablesUpdate) {
         self.header = after.header;
         self.new_from = after.new_from;
     }
 
     /// It was taken back: what was numbered in it is not numbered any more.
-    pub(crate) fn forget_places(&mut self) {
-        self.places.clear();
+    pub(crate) fn forget_queue_numbers(&mut self) {
+        self.queue_numbers.clear();
     }
 }
 

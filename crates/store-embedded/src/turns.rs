@@ -34,7 +34,7 @@ const READ_BYTES_MAX: u64 = 64 << 20;
 /// What a disk writes whole or not at all.
 const SECTOR_BYTES: usize = 512;
 /// Records that are not intact and are looked at.
-const BROKEN_MAX: usize = 10_000;
+const DAMAGED_MAX: usize = 10_000;
 const MAGIC: &[u8; 4] = b"turn";
 /// `turn`, the length, and which kind of content follows.
 const HEAD_BYTES: usize = 9;
@@ -161,7 +161,7 @@ pub(crate) fn remove(store: &Path) -> Result<(), Fault> {
 }
 
 /// An intact record of the turn log.
-struct Found {
+struct IntactRecord {
     sequence: u64,
     /// Its commit, if it is one.
     commit: Option<Vec<u8>>,
@@ -169,13 +169,13 @@ struct Found {
 
 /// A commit whose record cannot be read, although its beginning can.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Broken {
+pub(crate) struct DamagedRecord {
     pub(crate) sequence: u64,
     pub(crate) offset: usize,
     pub(crate) bytes: usize,
 }
 
-impl Broken {
+impl DamagedRecord {
     /// Whether a power cut while it was written can have left it like that. A disk writes a sector whole or not at all,
     /// so of a record within one, no part is missing where another is there.
     pub(crate) fn may_be_torn(&self) -> bool {
@@ -184,16 +184,16 @@ impl Broken {
 }
 
 /// What a log says.
-pub(crate) struct Turns {
+pub(crate) struct TurnLogContent {
     path: PathBuf,
     /// Length of the file; absent if there is none.
     length: Option<u64>,
     /// Intact records, ordered by sequence.
-    found: Vec<Found>,
-    broken: Vec<Broken>,
+    found: Vec<IntactRecord>,
+    broken: Vec<DamagedRecord>,
 }
 
-impl Turns {
+impl TurnLogContent {
     /// Reads the log beside a store; one that is missing says nothing.
     pub(crate) fn read(store: &Path, identity: &[u8; 16]) -> Result<Self, StoreError> {
         let path = path_of(store);
@@ -240,20 +240,20 @@ impl Turns {
     }
 
     /// Whether the file is empty: somebody has put it there for one that is lost.
-    pub(crate) fn is_given_up(&self) -> bool {
+    pub(crate) fn is_discarded(&self) -> bool {
         self.length == Some(0)
     }
 
     /// The record behind all that tables at `sequence` and the log have, if it is there and cannot be read.
-    pub(crate) fn broken_end(&self, sequence: u64) -> Option<&Broken> {
+    pub(crate) fn damaged_end(&self, sequence: u64) -> Option<&DamagedRecord> {
         let last = self.found.last().map_or(0, |record| record.sequence);
         let next = last.max(sequence) + 1;
         self.broken.iter().find(|broken| broken.sequence == next)
     }
 
     /// A broken record in words, with what to do about it.
-    pub(crate) fn describe(&self, broken: &Broken) -> String {
-        let Broken {
+    pub(crate) fn describe(&self, broken: &DamagedRecord) -> String {
+        let DamagedRecord {
             sequence,
             offset,
             bytes,
@@ -275,8 +275,8 @@ impl Turns {
     ///
     /// # Errors
     /// If there are later ones but not all of them.
-    pub(crate) fn behind(&self, sequence: u64) -> Result<Vec<Commit>, Fault> {
-        let commits = self.next_to(sequence)?;
+    pub(crate) fn commits_after(&self, sequence: u64) -> Result<Vec<Commit>, Fault> {
+        let commits = self.consecutive_commits_after(sequence)?;
         let last = commits.last().map_or(sequence, |commit| commit.sequence);
         let Some(later) = self.found.iter().find(|record| record.sequence > last) else {
             return Ok(commits);
@@ -291,7 +291,7 @@ impl Turns {
     }
 
     /// The commits that follow `sequence` without a gap, whatever comes behind them.
-    pub(crate) fn next_to(&self, sequence: u64) -> Result<Vec<Commit>, Fault> {
+    pub(crate) fn consecutive_commits_after(&self, sequence: u64) -> Result<Vec<Commit>, Fault> {
         let mut commits = Vec::new();
         let mut next = sequence + 1;
         for record in &self.found {
@@ -310,7 +310,7 @@ impl Turns {
 }
 
 /// Every intact record, wherever it stands: behind a damaged one there may be more. And what may be damaged ones.
-fn find_all(bytes: &[u8], identity: &[u8; 16]) -> (Vec<Found>, Vec<Broken>) {
+fn find_all(bytes: &[u8], identity: &[u8; 16]) -> (Vec<IntactRecord>, Vec<DamagedRecord>) {
     let finder = memmem::Finder::new(MAGIC);
     let (mut all, mut broken) = (Vec::new(), Vec::new());
     let mut at = 0;
@@ -323,8 +323,8 @@ fn find_all(bytes: &[u8], identity: &[u8; 16]) -> (Vec<Found>, Vec<Broken>) {
             }
             None => {
                 // There is one at most that matters; text in payloads must not make this long.
-                if broken.len() < BROKEN_MAX {
-                    broken.extend(broken_at(bytes, at));
+                if broken.len() < DAMAGED_MAX {
+                    broken.extend(damaged_at(bytes, at));
                 }
                 at += 1;
             }
@@ -334,14 +334,14 @@ fn find_all(bytes: &[u8], identity: &[u8; 16]) -> (Vec<Found>, Vec<Broken>) {
 }
 
 /// The commit whose record begins at an offset, whatever its checksum says.
-fn broken_at(bytes: &[u8], at: usize) -> Option<Broken> {
+fn damaged_at(bytes: &[u8], at: usize) -> Option<DamagedRecord> {
     let rest = &bytes[at..];
     let total = total_bytes(rest)?;
     let (head, content) = rest.split_at_checked(HEAD_BYTES)?;
     if head[HEAD_BYTES - 1] != COMMIT {
         return None;
     }
-    Some(Broken {
+    Some(DamagedRecord {
         sequence: sequence_of(&mut Cursor::new(content, "turn"))?,
         offset: at,
         bytes: total,
@@ -365,18 +365,18 @@ fn sequence_of(content: &mut Cursor<'_>) -> Option<u64> {
 }
 
 /// The record at an offset and its length, if it is intact.
-fn record_at(bytes: &[u8], at: usize, identity: &[u8; 16]) -> Option<(Found, usize)> {
+fn record_at(bytes: &[u8], at: usize, identity: &[u8; 16]) -> Option<(IntactRecord, usize)> {
     let rest = &bytes[at..];
     let total = total_bytes(rest)?;
     let place = place(identity, u64::try_from(at).ok()?);
     let content = unseal("turns", &place, rest.get(..total)?)?.get(HEAD_BYTES..)?;
     let mut cursor = Cursor::new(content, "turn");
     let found = match rest[HEAD_BYTES - 1] {
-        COMMIT => Found {
+        COMMIT => IntactRecord {
             sequence: sequence_of(&mut cursor)?,
             commit: Some(content.to_vec()),
         },
-        STAMP => Found {
+        STAMP => IntactRecord {
             sequence: cursor.number().ok()?,
             commit: None,
         },
@@ -408,9 +408,9 @@ mod tests {
         log
     }
 
-    fn sequences(store: &Path, behind: u64) -> Result<Vec<u64>, Fault> {
-        let turns = Turns::read(store, &IDENTITY).map_err(Fault::Store)?;
-        let commits = turns.behind(behind)?;
+    fn sequences(store: &Path, commits_after: u64) -> Result<Vec<u64>, Fault> {
+        let turns = TurnLogContent::read(store, &IDENTITY).map_err(Fault::Store)?;
+        let commits = turns.commits_after(commits_after)?;
         Ok(commits.iter().map(|commit| commit.sequence).collect())
     }
 

@@ -7,15 +7,15 @@ use ganger_types::qless::QlessRow;
 use rusqlite::Connection;
 
 use crate::fault::Fault;
-use crate::names::{Small, is_qless_job_by_id, qless_name};
+use crate::names::{SmallTable, is_qless_job_by_id, qless_name};
 use crate::row::{open_record, seal_record};
-use crate::small::qless_row;
+use crate::small::read_qless_row;
 
 /// Rows in memory at a time.
 const ROWS_AT_ONCE: u32 = 100;
 
 /// Writes every row of a table again.
-pub(crate) fn rewrite<R: Record>(connection: &Connection, small: Small) -> Result<(), Fault> {
+pub(crate) fn rewrite<R: Record>(connection: &Connection, small: SmallTable) -> Result<(), Fault> {
     let table = small.table();
     let write = format!("UPDATE {table} SET body = ?2 WHERE name = ?1");
     let mut write = connection.prepare(&write)?;
@@ -30,7 +30,7 @@ pub(crate) fn rewrite<R: Record>(connection: &Connection, small: Small) -> Resul
 
 /// Gives every job of qless a number, by which its row is named from then on.
 pub(crate) fn number_jobs_of_qless(connection: &Connection) -> Result<(), Fault> {
-    let table = Small::Qless.table();
+    let table = SmallTable::Qless.table();
     let sql = format!("UPDATE {table} SET name = ?2, body = ?3 WHERE name = ?1");
     let mut rename = connection.prepare(&sql)?;
     let mut buffer = Vec::new();
@@ -40,7 +40,7 @@ pub(crate) fn number_jobs_of_qless(connection: &Connection) -> Result<(), Fault>
         if !is_qless_job_by_id(name) {
             return Ok(());
         }
-        let (namespace, mut row) = qless_row(name, body)?;
+        let (namespace, mut row) = read_qless_row(name, body)?;
         if let (QlessRow::Job(job), Some(number)) = (&mut row, numbers.next()) {
             Arc::make_mut(job).number = number;
         }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use ganger_store_embedded::Report;
+use ganger_store_embedded::AuditReport;
 use serde_json::json;
 
 use crate::context::{Context, remark};
@@ -47,7 +47,7 @@ pub(crate) async fn run(context: &Context, args: CheckArgs) -> Outcome {
 }
 
 /// Prints what an audit of a store found.
-pub(crate) fn print(context: &Context, report: &Report) -> Outcome {
+pub(crate) fn print(context: &Context, report: &AuditReport) -> Outcome {
     let findings: Vec<String> = report.findings.iter().map(ToString::to_string).collect();
     if context.is_json() {
         context.json(&json!({

@@ -6,7 +6,7 @@ use ganger_store::StoreError;
 use ganger_types::Commit;
 use rusqlite::config::DbConfig;
 
-use super::{Report, tables_only};
+use super::{AuditReport, tables_only};
 use crate::fault::Fault;
 use crate::tables::Tables;
 use crate::{connect, recover};
@@ -14,7 +14,7 @@ use crate::{connect, recover};
 /// Audits the tables with what is in the turn log only, which is written and taken back.
 pub(super) fn audit(
     path: &Path,
-    report: &mut Report,
+    report: &mut AuditReport,
     progress: &mut dyn FnMut(u64),
 ) -> Result<(), StoreError> {
     let rest = recover::inspect(path).and_then(|_| recover::rest(path));
@@ -41,13 +41,13 @@ pub(super) fn audit(
 fn with(
     path: &Path,
     commits: &[Commit],
-    report: &mut Report,
+    report: &mut AuditReport,
     progress: &mut dyn FnMut(u64),
 ) -> Result<(), Fault> {
     let mut connection = connect::writer(path).map_err(Fault::Store)?;
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     let tx = connection.transaction()?;
-    Tables::read_from(&tx)?.put(&tx, commits.iter())?;
+    Tables::read_from(&tx)?.write_commits(&tx, commits.iter())?;
     super::audit(&tx, report, progress)?;
     tx.rollback()?;
     Ok(())

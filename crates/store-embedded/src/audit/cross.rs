@@ -3,13 +3,13 @@
 use ganger_store::Loaded;
 use rusqlite::Connection;
 
-use super::Report;
+use super::AuditReport;
 use super::rows::Tally;
 use crate::fault::Fault;
 use crate::meta::Header;
 
 /// Rows that one query finds should not be there.
-const STRAYS: [(&str, &str, &str); 7] = [
+const ORPHAN_QUERIES: [(&str, &str, &str); 7] = [
     (
         "leases",
         "SELECT key FROM leases WHERE key NOT IN (SELECT key FROM jobs)",
@@ -55,10 +55,10 @@ const STRAYS: [(&str, &str, &str); 7] = [
 
 pub(super) fn compare(
     connection: &Connection,
-    report: &mut Report,
+    report: &mut AuditReport,
     tally: &Tally,
 ) -> Result<(), Fault> {
-    for (table, sql, what) in STRAYS {
+    for (table, sql, what) in ORPHAN_QUERIES {
         let mut statement = connection.prepare(sql)?;
         let mut rows = statement.query([])?;
         while let Some(row) = rows.next()? {
@@ -66,13 +66,13 @@ pub(super) fn compare(
         }
     }
     compare_header(connection, report);
-    compare_marks(connection, report, tally)?;
+    compare_index(connection, report, tally)?;
     compare_counts(report, tally);
     tally.keys.compare(report);
     tally.shards.compare(connection, report)
 }
 
-fn compare_header(connection: &Connection, report: &mut Report) {
+fn compare_header(connection: &Connection, report: &mut AuditReport) {
     let header = match Header::read_from(connection) {
         Ok(header) => header,
         Err(fault) => {
@@ -95,7 +95,11 @@ fn compare_header(connection: &Connection, report: &mut Report) {
 }
 
 /// Each mark that should be there is; more than those are too many.
-fn compare_marks(connection: &Connection, report: &mut Report, tally: &Tally) -> Result<(), Fault> {
+fn compare_index(
+    connection: &Connection,
+    report: &mut AuditReport,
+    tally: &Tally,
+) -> Result<(), Fault> {
     let count: i64 = connection.query_row("SELECT count(*) FROM marks", [], |row| row.get(0))?;
     if u64::try_from(count) != Ok(tally.marks) {
         let what = format!(
@@ -107,7 +111,7 @@ fn compare_marks(connection: &Connection, report: &mut Report, tally: &Tally) ->
     Ok(())
 }
 
-fn compare_counts(report: &mut Report, tally: &Tally) {
+fn compare_counts(report: &mut AuditReport, tally: &Tally) {
     let (mut ended, mut tags, mut groups) = (
         tally.ended.clone(),
         tally.tags.clone(),
@@ -155,7 +159,7 @@ fn compare_counts(report: &mut Report, tally: &Tally) {
 }
 
 fn compare_count(
-    report: &mut Report,
+    report: &mut AuditReport,
     table: &str,
     row: &dyn std::fmt::Display,
     stored: u64,

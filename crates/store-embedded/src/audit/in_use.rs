@@ -7,20 +7,20 @@ use std::time::{Duration, Instant};
 use ganger_store::StoreError;
 use rusqlite::Connection;
 
-use super::{Report, tables_only};
+use super::{AuditReport, tables_only};
 use crate::connect;
 use crate::fault::Fault;
 use crate::meta::Header;
-use crate::turns::Turns;
+use crate::turns::TurnLogContent;
 
 /// A server writes its turn log into the tables within a second or two, if nothing is in its way.
-const PATIENCE: Duration = Duration::from_secs(4);
+const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(4);
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// Audits the tables once they have what the turn log has now, or as they are after a while.
 pub(super) fn audit(
     path: &Path,
-    report: &mut Report,
+    report: &mut AuditReport,
     progress: &mut dyn FnMut(u64),
 ) -> Result<(), StoreError> {
     let connection = connect::reader(path)?;
@@ -37,14 +37,14 @@ fn wait(path: &Path, connection: &Connection) -> Result<u64, StoreError> {
     let Ok(header) = Header::read_from(connection) else {
         return Ok(0);
     };
-    let turns = Turns::read(path, &header.identity)?;
-    let commits = turns.next_to(header.sequence);
+    let turns = TurnLogContent::read(path, &header.identity)?;
+    let commits = turns.consecutive_commits_after(header.sequence);
     let commits = commits.map_err(|fault: Fault| fault.at(path, "read"))?;
     let Some(last) = commits.last().map(|commit| commit.sequence) else {
         return Ok(0);
     };
     let begun = Instant::now();
-    while begun.elapsed() < PATIENCE {
+    while begun.elapsed() < CATCH_UP_TIMEOUT {
         let stands_at = Header::read_from(connection).map_or(last, |header| header.sequence);
         if stands_at >= last {
             break;

@@ -5,27 +5,27 @@ use std::collections::{BTreeMap, BTreeSet};
 use ganger_store::Loaded;
 use ganger_types::{Bytes, Namespace};
 
-use super::Report;
+use super::AuditReport;
 
 /// What the rows of raw keys say.
 #[derive(Default)]
-pub(super) struct Keys {
+pub(super) struct KeyRows {
     names: BTreeSet<(Namespace, Bytes)>,
     /// Names that came twice.
-    twice: Vec<u64>,
+    duplicates: Vec<u64>,
     strings: BTreeSet<u64>,
     lists: BTreeSet<u64>,
     /// How many elements each list has.
     elements: BTreeMap<u64, u64>,
 }
 
-impl Keys {
+impl KeyRows {
     /// Takes a row; false if it is of another kind.
     pub(super) fn add(&mut self, row: &Loaded) -> bool {
         match row {
             Loaded::Key(key) => {
                 if !self.names.insert((key.namespace.clone(), key.name.clone())) {
-                    self.twice.push(key.number);
+                    self.duplicates.push(key.number);
                 }
                 let kind = match key.value {
                     Some(_) => &mut self.strings,
@@ -39,8 +39,8 @@ impl Keys {
         true
     }
 
-    pub(super) fn compare(&self, report: &mut Report) {
-        for number in &self.twice {
+    pub(super) fn compare(&self, report: &mut AuditReport) {
+        for number in &self.duplicates {
             report.add("keys", number, "another key has the same name");
         }
         for number in &self.lists {

@@ -3,10 +3,10 @@
 
 use ganger_store::Loaded;
 
-use super::Report;
+use super::AuditReport;
 
 /// Takes a row; false if it is of another kind.
-pub(super) fn add(report: &mut Report, row: &Loaded) -> bool {
+pub(super) fn add(report: &mut AuditReport, row: &Loaded) -> bool {
     let is_ours = matches!(row, Loaded::Qless(..));
     report.qless_rows += u64::from(is_ours);
     is_ours

@@ -8,18 +8,16 @@ use ganger_types::{
 };
 use rusqlite::{Connection, Row, Statement};
 
-use super::keys::Keys;
-use super::shards::Shards;
-use super::{Report, qless};
-use crate::commit::{dependency_column, own_time};
+use super::keys::KeyRows;
+use super::shards::ShardRows;
+use super::{AuditReport, qless};
+use crate::commit::{dependency_column, retention_end};
 use crate::fault::Fault;
 use crate::load::read_keyed;
-use crate::marks;
-use crate::names::Small;
-use crate::row::{
-    from_sql, log_place, open, open_log, open_record, place, show, slot_place, to_sql,
-};
+use crate::names::SmallTable;
+use crate::row::{from_sql, log_key, open, open_log, open_record, row_key, show, slot_key, to_sql};
 use crate::schema::version_of;
+use crate::secondary_index;
 use crate::small;
 
 /// Rows between two reports of progress.
@@ -35,12 +33,12 @@ pub(super) struct Tally {
     pub(super) marks: u64,
     /// What the small tables say.
     pub(super) stored: Vec<Loaded>,
-    pub(super) shards: Shards,
-    pub(super) keys: Keys,
+    pub(super) shards: ShardRows,
+    pub(super) keys: KeyRows,
 }
 
 struct Auditor<'a> {
-    report: &'a mut Report,
+    report: &'a mut AuditReport,
     progress: &'a mut dyn FnMut(u64),
     tally: Tally,
     find_mark: Statement<'a>,
@@ -48,7 +46,7 @@ struct Auditor<'a> {
 
 pub(super) fn read_all(
     connection: &Connection,
-    report: &mut Report,
+    report: &mut AuditReport,
     progress: &mut dyn FnMut(u64),
 ) -> Result<Tally, Fault> {
     let sql = "SELECT EXISTS (SELECT 1 FROM marks WHERE mark = ?1 AND key = ?2)";
@@ -81,9 +79,9 @@ pub(super) fn read_all(
         "SELECT job, attempt, start, body FROM logs",
         |_, row| Auditor::log(row),
     )?;
-    twins(connection, auditor.report)?;
+    find_duplicate_ids(connection, auditor.report)?;
     let version = version_of(connection)?;
-    for small in Small::ALL {
+    for small in SmallTable::ALL {
         // An older store is audited as it is.
         if small.since() > version {
             continue;
@@ -95,11 +93,11 @@ pub(super) fn read_all(
 }
 
 /// Jobs that have one id: a caller that asks for it finds one of them.
-fn twins(connection: &Connection, report: &mut Report) -> Result<(), Fault> {
+fn find_duplicate_ids(connection: &Connection, report: &mut AuditReport) -> Result<(), Fault> {
     let sql = "SELECT min(key), max(key), count(*) FROM marks WHERE mark >= ?1 AND mark < ?2
         GROUP BY mark HAVING count(*) > 1";
     let mut statement = connection.prepare(sql)?;
-    let mut rows = statement.query([marks::ID_FIRST, marks::ID_END])?;
+    let mut rows = statement.query([secondary_index::ID_FIRST, secondary_index::ID_END])?;
     while let Some(row) = rows.next()? {
         let (first, last, count): (i64, i64, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
         let (first, last) = (JobKey(from_sql(first)), JobKey(from_sql(last)));
@@ -181,7 +179,7 @@ impl Auditor<'_> {
                 state.number(),
                 to_sql(end.at.0),
                 to_sql(end.order),
-                own_time(end),
+                retention_end(end),
             )
         {
             self.report.add(
@@ -202,7 +200,7 @@ impl Auditor<'_> {
         let slot = usize::from(state.number() - JobState::Succeeded.number());
         self.tally.ended.entry(queue).or_default()[slot] += 1;
         let sealed = row.get_ref(3)?.as_blob_or_null().unwrap_or_default();
-        let length = sealed.map(|sealed| open("results", &place(key), sealed).map(<[u8]>::len));
+        let length = sealed.map(|sealed| open("results", &row_key(key), sealed).map(<[u8]>::len));
         let length = length
             .transpose()?
             .map(|n| u64::try_from(n).unwrap_or(u64::MAX));
@@ -223,7 +221,7 @@ impl Auditor<'_> {
         row: &Row<'_>,
         record: &JobRecord,
     ) -> Result<(), Fault> {
-        let marks = marks::of(record);
+        let marks = secondary_index::of(record);
         if row.get::<_, bool>(1)? == marks.is_empty() {
             self.report
                 .add(table, key, "whether it has marks is noted wrongly");
@@ -267,13 +265,13 @@ impl Auditor<'_> {
 
     fn payload(row: &Row<'_>) -> Result<(), Fault> {
         let key = JobKey(from_sql(row.get(0)?));
-        open("payloads", &place(key), blob(row, 1)?)?;
+        open("payloads", &row_key(key), blob(row, 1)?)?;
         Ok(())
     }
 
     fn input(&mut self, row: &Row<'_>) -> Result<(), Fault> {
         let (job, slot) = (JobKey(from_sql(row.get(0)?)), row.get(1)?);
-        let at = slot_place(job, slot);
+        let at = slot_key(job, slot);
         let input: InputRow = open_record("inputs", &at, blob(row, 3)?)?;
         let dependency = dependency_column(&input.state);
         if row.get::<_, Option<i64>>(2)? != dependency || (input.job, input.slot) != (job, slot) {
@@ -285,11 +283,11 @@ impl Auditor<'_> {
 
     fn log(row: &Row<'_>) -> Result<(), Fault> {
         let job = JobKey(from_sql(row.get(0)?));
-        let at = log_place(job, row.get(1)?, from_sql(row.get(2)?));
+        let at = log_key(job, row.get(1)?, from_sql(row.get(2)?));
         open_log(&at, blob(row, 3)?).map(drop)
     }
 
-    fn small(&mut self, small: Small, row: &Row<'_>) -> Result<(), Fault> {
+    fn small(&mut self, small: SmallTable, row: &Row<'_>) -> Result<(), Fault> {
         let loaded = small::read(small, blob(row, 0)?, blob(row, 1)?)?;
         if self.tally.shards.add(small, &loaded)
             || self.tally.keys.add(&loaded)

@@ -7,29 +7,29 @@ use ganger_store::Loaded;
 use ganger_types::{Graph, JobKey, Namespace, ShardId};
 use rusqlite::Connection;
 
-use super::Report;
+use super::AuditReport;
 use crate::fault::Fault;
-use crate::names::Small;
+use crate::names::SmallTable;
 use crate::row::to_sql;
 
 /// A submission over several shards.
-type Name = (Namespace, Graph);
+type PartKey = (Namespace, Graph);
 
 /// What the rows about other shards say.
 #[derive(Default)]
-pub(super) struct Shards {
+pub(super) struct ShardRows {
     /// Messages written for each, and how many of them it has confirmed.
     peers: BTreeMap<ShardId, (u64, u64)>,
     outbox: BTreeMap<ShardId, BTreeSet<u64>>,
     /// Whether each is decided.
-    parts: BTreeMap<Name, bool>,
-    part_jobs: BTreeSet<Name>,
+    parts: BTreeMap<PartKey, bool>,
+    part_jobs: BTreeSet<PartKey>,
     dependencies: BTreeSet<JobKey>,
 }
 
-impl Shards {
+impl ShardRows {
     /// Takes a row; false if it is of another kind.
-    pub(super) fn add(&mut self, small: Small, row: &Loaded) -> bool {
+    pub(super) fn add(&mut self, small: SmallTable, row: &Loaded) -> bool {
         match row {
             Loaded::Peer(peer) => {
                 let counts = (peer.last_sent, peer.confirmed);
@@ -41,7 +41,7 @@ impl Shards {
             }
             Loaded::Part(part) => {
                 let name = (part.namespace.clone(), part.graph.clone());
-                if small == Small::PartJobs {
+                if small == SmallTable::PartJobs {
                     self.part_jobs.insert(name);
                 } else {
                     self.parts.insert(name, part.is_committed);
@@ -58,7 +58,7 @@ impl Shards {
     pub(super) fn compare(
         &self,
         connection: &Connection,
-        report: &mut Report,
+        report: &mut AuditReport,
     ) -> Result<(), Fault> {
         self.compare_messages(report);
         self.compare_parts(report);
@@ -75,7 +75,7 @@ impl Shards {
     }
 
     /// Kept are those after the last confirmed one up to the last one written, each once.
-    fn compare_messages(&self, report: &mut Report) {
+    fn compare_messages(&self, report: &mut AuditReport) {
         for (shard, (given, confirmed)) in &self.peers {
             if confirmed > given {
                 let what = format!("it has confirmed {confirmed} messages of {given}");
@@ -107,7 +107,7 @@ impl Shards {
         }
     }
 
-    fn compare_parts(&self, report: &mut Report) {
+    fn compare_parts(&self, report: &mut AuditReport) {
         for (name, is_committed) in &self.parts {
             let what = match (is_committed, self.part_jobs.contains(name)) {
                 (true, true) => "it is decided, and its jobs are still kept apart",

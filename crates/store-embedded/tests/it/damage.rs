@@ -24,11 +24,11 @@ fn flip(path: &Path, place: usize, bit: u8) {
 }
 
 /// Opens the damaged copy: it is refused, or shows what was written, or the audit tells.
-fn assert_honest(path: &Path, whole: &crate::kit::Seen, what: &str) -> bool {
+fn assert_honest(path: &Path, whole: &crate::kit::StoreContent, what: &str) -> bool {
     let Ok(mut store) = crate::kit::open(path) else {
         return true;
     };
-    let Ok(seen) = crate::kit::see(&mut store) else {
+    let Ok(seen) = crate::kit::read_all(&mut store) else {
         return true;
     };
     drop(store);
@@ -55,7 +55,7 @@ fn assert_honest(path: &Path, whole: &crate::kit::Seen, what: &str) -> bool {
 fn a_flipped_bit_in_the_file_is_harmless_or_reported() {
     let directory = crate::kit::directory();
     let path = crate::kit::filled(&directory);
-    let whole = crate::kit::see(&mut crate::kit::open(&path).expect("whole")).expect("whole");
+    let whole = crate::kit::read_all(&mut crate::kit::open(&path).expect("whole")).expect("whole");
     let length = std::fs::read(&path).expect("the file is there").len();
     let mut noticed = 0;
     for (place, bit) in places(length, 80) {
@@ -72,14 +72,14 @@ fn a_flipped_bit_in_the_file_is_harmless_or_reported() {
 }
 
 /// A store whose commits are still in its log.
-fn with_log() -> (tempfile::TempDir, PathBuf, crate::kit::Seen) {
+fn with_log() -> (tempfile::TempDir, PathBuf, crate::kit::StoreContent) {
     let (directory, frozen) = (crate::kit::directory(), crate::kit::directory());
     let path = directory.path().join("1.db");
     let mut store = crate::kit::open(&path).expect("a store can be made");
     crate::kit::write(&mut store, crate::kit::at_once(crate::kit::content()));
     let copy = crate::kit::freeze(&path, &frozen);
     drop(store);
-    let whole = crate::kit::see(&mut crate::kit::open(&path).expect("whole")).expect("whole");
+    let whole = crate::kit::read_all(&mut crate::kit::open(&path).expect("whole")).expect("whole");
     (frozen, copy, whole)
 }
 
@@ -100,7 +100,7 @@ fn a_flipped_bit_in_the_log_is_reported_unless_it_is_in_the_torn_end() {
         let hurt = crate::kit::directory();
         let copy = crate::kit::freeze(&path, &hurt);
         flip(&wal(&copy), place, bit);
-        let found = crate::kit::open(&copy).and_then(|mut store| crate::kit::see(&mut store));
+        let found = crate::kit::open(&copy).and_then(|mut store| crate::kit::read_all(&mut store));
         match found {
             Ok(seen) => assert_eq!(seen, whole, "byte {place} of the log was silently lost"),
             Err(StoreError::Damaged { what, .. }) => {

@@ -88,14 +88,14 @@ fn a_store_of_the_format_before_opens() {
     let directory = crate::kit::directory();
     let path = crate::kit::filled(&directory);
     let whole =
-        crate::kit::see(&mut crate::kit::open(&path).expect("it opens")).expect("it is whole");
+        crate::kit::read_all(&mut crate::kit::open(&path).expect("it opens")).expect("it is whole");
     let connection = rusqlite::Connection::open(&path).expect("SQLite opens it");
     connection
         .pragma_update(None, "user_version", 6)
         .expect("the version can be set");
     drop(connection);
     let seen =
-        crate::kit::see(&mut crate::kit::open(&path).expect("it opens")).expect("it is whole");
+        crate::kit::read_all(&mut crate::kit::open(&path).expect("it opens")).expect("it is whole");
     assert_eq!(seen, whole);
 }
 
@@ -186,9 +186,9 @@ fn a_backup_opens_with_everything_committed_before_it() {
     );
     assert_eq!(mode(&to), 0o600);
     assert!(backup(&path, &to).is_err(), "nothing is written over");
-    let copy =
-        crate::kit::see(&mut crate::kit::open(&to).expect("the copy opens")).expect("it is whole");
-    assert_eq!(copy, crate::kit::see(&mut store).expect("it is whole"));
+    let copy = crate::kit::read_all(&mut crate::kit::open(&to).expect("the copy opens"))
+        .expect("it is whole");
+    assert_eq!(copy, crate::kit::read_all(&mut store).expect("it is whole"));
 }
 
 #[test]

@@ -178,7 +178,7 @@ pub(crate) fn filled(directory: &TempDir) -> PathBuf {
 
 /// All that can be read of a store.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Seen {
+pub(crate) struct StoreContent {
     pub(crate) loaded: Vec<Loaded>,
     pub(crate) jobs: Vec<Option<StoredJob>>,
     pub(crate) payloads: Vec<Option<Bytes>>,
@@ -188,7 +188,7 @@ pub(crate) struct Seen {
 }
 
 /// Reads all of it, or says what stands in the way.
-pub(crate) fn see(store: &mut EmbeddedStore) -> Result<Seen, StoreError> {
+pub(crate) fn read_all(store: &mut EmbeddedStore) -> Result<StoreContent, StoreError> {
     store.open()?;
     let mut loaded = Vec::new();
     store.load(&mut |row| loaded.push(row))?;
@@ -200,7 +200,7 @@ pub(crate) fn see(store: &mut EmbeddedStore) -> Result<Seen, StoreError> {
         limit: 100,
         ..JobQuery::default()
     };
-    Ok(Seen {
+    Ok(StoreContent {
         loaded,
         jobs: keys()
             .map(|key| reader.job(key))

@@ -12,7 +12,7 @@ const JOBS: u64 = 5;
 
 /// Something that happens to one of the jobs; what makes no sense for it is left out.
 #[derive(Clone, Copy, Debug)]
-enum Deed {
+enum Operation {
     Put,
     Tag,
     Lease,
@@ -28,7 +28,7 @@ enum Deed {
 
 /// Where a job stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-enum Stand {
+enum JobStage {
     #[default]
     Absent,
     Live,
@@ -39,7 +39,7 @@ enum Stand {
 
 #[derive(Default)]
 struct Jobs {
-    stands: [Stand; 5],
+    stands: [JobStage; 5],
     /// Bytes of each job's log.
     logged: [u64; 5],
     orders: u64,
@@ -47,48 +47,48 @@ struct Jobs {
 
 impl Jobs {
     /// The changes of a deed, if it makes sense.
-    fn changes(&mut self, number: usize, deed: Deed) -> Vec<Change> {
+    fn changes(&mut self, number: usize, deed: Operation) -> Vec<Change> {
         let key = u64::try_from(number).expect("a small number");
         let stand = self.stands[number];
-        let is_live = matches!(stand, Stand::Live | Stand::Leased);
+        let is_live = matches!(stand, JobStage::Live | JobStage::Leased);
         let (changes, next) = match deed {
-            Deed::Put if stand == Stand::Absent => (put(key), Stand::Live),
-            Deed::Tag if is_live => (vec![Change::PutJob(Box::new(tagged(key)))], stand),
-            Deed::Lease if stand == Stand::Live => (
+            Operation::Put if stand == JobStage::Absent => (put(key), JobStage::Live),
+            Operation::Tag if is_live => (vec![Change::PutJob(Box::new(tagged(key)))], stand),
+            Operation::Lease if stand == JobStage::Live => (
                 vec![Change::PutLease(Box::new(lease(key, "w")))],
-                Stand::Leased,
+                JobStage::Leased,
             ),
-            Deed::EndLease if stand == Stand::Leased => {
+            Operation::EndLease if stand == JobStage::Leased => {
                 let changes = vec![
                     Change::RemoveLease(JobKey(key)),
                     Change::PutJob(Box::new(job(key))),
                 ];
-                (changes, Stand::Live)
+                (changes, JobStage::Live)
             }
-            Deed::Finish if is_live => {
+            Operation::Finish if is_live => {
                 self.orders += 1;
-                (vec![finish(key, self.orders)], Stand::Finished)
+                (vec![finish(key, self.orders)], JobStage::Finished)
             }
-            Deed::TagFinished if stand == Stand::Finished => {
+            Operation::TagFinished if stand == JobStage::Finished => {
                 let record = ended(tagged(key), Outcome::Succeeded, key, 5);
                 (vec![Change::PutFinished(Box::new(record))], stand)
             }
-            Deed::Retry if stand == Stand::Finished => {
+            Operation::Retry if stand == JobStage::Finished => {
                 let changes = vec![
                     Change::RetryJob(JobKey(key)),
                     Change::PutJob(Box::new(job(key))),
                 ];
-                (changes, Stand::Live)
+                (changes, JobStage::Live)
             }
-            Deed::Remove if !matches!(stand, Stand::Absent | Stand::Gone) => {
-                (vec![Change::RemoveJob(JobKey(key))], Stand::Gone)
+            Operation::Remove if !matches!(stand, JobStage::Absent | JobStage::Gone) => {
+                (vec![Change::RemoveJob(JobKey(key))], JobStage::Gone)
             }
-            Deed::Input if is_live => (vec![Change::PutInput(input(key))], stand),
-            Deed::TakeInputBack if is_live => {
+            Operation::Input if is_live => (vec![Change::PutInput(input(key))], stand),
+            Operation::TakeInputBack if is_live => {
                 let (job, slot) = (JobKey(key), 0);
                 (vec![Change::RemoveInput { job, slot }], stand)
             }
-            Deed::Log if is_live => {
+            Operation::Log if is_live => {
                 let offset = self.logged[number];
                 self.logged[number] += 5;
                 (vec![line(key, offset)], stand)
@@ -160,19 +160,19 @@ fn shown(store: &mut EmbeddedStore) -> Vec<String> {
     shown
 }
 
-fn deeds() -> impl Strategy<Value = Vec<(usize, Deed, bool)>> {
+fn deeds() -> impl Strategy<Value = Vec<(usize, Operation, bool)>> {
     let deed = prop_oneof![
-        4 => Just(Deed::Put),
-        2 => Just(Deed::Tag),
-        3 => Just(Deed::Lease),
-        1 => Just(Deed::EndLease),
-        3 => Just(Deed::Finish),
-        1 => Just(Deed::TagFinished),
-        1 => Just(Deed::Retry),
-        1 => Just(Deed::Remove),
-        1 => Just(Deed::Input),
-        1 => Just(Deed::TakeInputBack),
-        1 => Just(Deed::Log),
+        4 => Just(Operation::Put),
+        2 => Just(Operation::Tag),
+        3 => Just(Operation::Lease),
+        1 => Just(Operation::EndLease),
+        3 => Just(Operation::Finish),
+        1 => Just(Operation::TagFinished),
+        1 => Just(Operation::Retry),
+        1 => Just(Operation::Remove),
+        1 => Just(Operation::Input),
+        1 => Just(Operation::TakeInputBack),
+        1 => Just(Operation::Log),
     ];
     proptest::collection::vec((0..5_usize, deed, proptest::bool::weighted(0.1)), 1..80)
 }

@@ -50,14 +50,14 @@ fn wal(path: &Path) -> PathBuf {
 }
 
 /// A store that was filled and not closed, and what is in it.
-fn stopped() -> (TempDir, PathBuf, crate::kit::Seen) {
+fn stopped() -> (TempDir, PathBuf, crate::kit::StoreContent) {
     let (directory, frozen) = (crate::kit::directory(), crate::kit::directory());
     let path = directory.path().join("1.db");
     let mut store = crate::kit::open(&path).expect("a store can be made");
     crate::kit::write(&mut store, crate::kit::content());
     let copy = crate::kit::freeze(&path, &frozen);
     drop(store);
-    let whole = crate::kit::see(&mut crate::kit::open(&path).expect("whole")).expect("whole");
+    let whole = crate::kit::read_all(&mut crate::kit::open(&path).expect("whole")).expect("whole");
     (frozen, copy, whole)
 }
 
@@ -81,7 +81,7 @@ fn a_store_that_was_not_closed_has_all_that_was_committed() {
         (crate::kit::LIVE, 15, 0)
     );
     let seen =
-        crate::kit::see(&mut crate::kit::open(&path).expect("it opens")).expect("it is whole");
+        crate::kit::read_all(&mut crate::kit::open(&path).expect("it opens")).expect("it is whole");
     assert_eq!(seen, whole);
 }
 
@@ -110,7 +110,8 @@ fn a_backup_of_a_store_that_was_not_closed_has_all_that_was_committed() {
     let to = directory.path().join("backup.db");
     let report = backup(&path, &to).expect("a copy can be made");
     assert_eq!(report.findings, []);
-    let seen = crate::kit::see(&mut crate::kit::open(&to).expect("it opens")).expect("it is whole");
+    let seen =
+        crate::kit::read_all(&mut crate::kit::open(&to).expect("it opens")).expect("it is whole");
     assert_eq!(seen, whole);
 }
 
@@ -144,7 +145,7 @@ fn a_flipped_bit_in_the_turn_log_is_reported_unless_it_is_in_the_torn_end() {
         let mut flipped = bytes.clone();
         flipped[place] ^= 1 << (place % 8);
         std::fs::write(turns(&copy), flipped).expect("the log can be written");
-        match crate::kit::open(&copy).and_then(|mut store| crate::kit::see(&mut store)) {
+        match crate::kit::open(&copy).and_then(|mut store| crate::kit::read_all(&mut store)) {
             Ok(seen) => assert_eq!(seen, whole, "byte {place} of the log was silently lost"),
             Err(StoreError::Damaged { what, .. }) => {
                 assert!(what.contains("turn log"), "{what}");
@@ -185,7 +186,7 @@ fn a_turn_log_torn_at_any_sector_opens_with_a_prefix_of_the_commits() {
         last = opened.sequence;
     }
     let seen =
-        crate::kit::see(&mut crate::kit::open(&path).expect("it opens")).expect("it is whole");
+        crate::kit::read_all(&mut crate::kit::open(&path).expect("it opens")).expect("it is whole");
     assert_eq!(seen, whole);
 }
 
@@ -345,7 +346,7 @@ fn submission(key: u64) -> Vec<Change> {
 #[derive(Clone, Copy, Debug)]
 enum Step {
     /// A commit that the turn log takes.
-    Small,
+    SmallTable,
     /// One that goes into the tables at once.
     AtOnce,
     /// A reader looks at the rows.
@@ -358,7 +359,7 @@ enum Step {
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
-        8 => Just(Step::Small),
+        8 => Just(Step::SmallTable),
         1 => Just(Step::AtOnce),
         3 => Just(Step::Read),
         1 => Just(Step::Idle),
@@ -388,7 +389,7 @@ impl Used {
 
     fn take(&mut self, step: Step) {
         match step {
-            Step::Small | Step::AtOnce => self.commit(step),
+            Step::SmallTable | Step::AtOnce => self.commit(step),
             Step::Read => {
                 let mut reader = self.written.store.reader().expect("a reader opens");
                 let last = reader.job(JobKey(self.written.sequence)).expect("reads");

@@ -37,17 +37,17 @@ pub(crate) fn format_1(directory: &tempfile::TempDir) -> PathBuf {
 }
 
 /// What a store made by this program from the same changes shows.
-pub(crate) fn expected() -> super::Seen {
+pub(crate) fn expected() -> super::StoreContent {
     let directory = super::directory();
     let mut store = super::open(&directory.path().join("1.db")).expect("a store can be made");
     super::write(&mut store, commits().into());
-    super::see(&mut store).expect("it is whole")
+    super::read_all(&mut store).expect("it is whole")
 }
 
 /// What such a store shows, and it passes the audit.
-pub(crate) fn as_it_is(path: &Path) -> super::Seen {
+pub(crate) fn as_it_is(path: &Path) -> super::StoreContent {
     let mut store = super::open(path).expect("it opens");
-    let seen = super::see(&mut store).expect("it is whole");
+    let seen = super::read_all(&mut store).expect("it is whole");
     drop(store);
     let report = ganger_store_embedded::check(path, |_| {}).expect("it can be read");
     assert_eq!(report.findings, []);
