@@ -1,8 +1,8 @@
-//! How many full lives (enqueue, lease, complete) a second the store commits, beside the bare
-//! append-only log with fdatasync in the same run: `cargo run --release --example store_bench [DIR]`.
+//! Measures how many jobs per second (enqueue, lease, complete) the store commits, and in the same run a bare
+//! append-only log with fdatasync: `cargo run --release --example store_bench [DIR]`.
 //!
-//! One commit carries `batch` commands, a third of each kind; leases and completions are of jobs of
-//! earlier commits. Finished jobs are kept and, beyond 20 000, removed again, as retention does.
+//! One commit carries `batch` commands, a third of each kind. Leases and completions concern jobs of earlier commits.
+//! Finished jobs are kept; beyond 20 000 the oldest are removed, as retention does.
 
 #![expect(clippy::print_stdout, reason = "its output is what it is for")]
 #![expect(
@@ -24,7 +24,7 @@ use ganger_types::{Bytes, Change, Commit, Epoch, JobKey, Meta, Outcome, ShardId}
 
 const BATCHES: [u64; 3] = [64, 256, 1_024];
 const RUN_FOR: Duration = Duration::from_secs(3);
-/// Jobs ready, and jobs leased, at any time.
+/// Number of ready jobs, and number of leased jobs, at any time.
 const BACKLOG: u64 = 5_000;
 const KEPT: u64 = 20_000;
 const LOADED_JOBS: u64 = 1_000_000;
@@ -55,7 +55,7 @@ fn complete(key: u64, changes: &mut Vec<Change>) {
     });
 }
 
-/// The `turn`th turn of lives, `lives` of them.
+/// Returns the changes of turn number `turn`, which enqueues, leases and completes `lives` jobs.
 fn turn(turn: u64, lives: u64) -> Vec<Change> {
     let mut changes = Vec::new();
     for key in turn * lives..(turn + 1) * lives {
@@ -89,7 +89,7 @@ impl Figures {
     }
 }
 
-/// Measures what `commit` costs; making the changes is not counted.
+/// Measures the time that `commit` takes, without the time to make the changes.
 fn measure(batch: u64, mut commit: impl FnMut(Vec<Change>)) -> Figures {
     let lives = batch / 3;
     let warm_up = (2 * BACKLOG + KEPT).div_ceil(lives);
@@ -142,7 +142,7 @@ fn commit(store: &mut EmbeddedStore, epoch: Epoch, sequence: u64, changes: Vec<C
         .expect("the commit is accepted");
 }
 
-/// The same records, one after the other, into a file.
+/// Appends the same records to a plain file.
 fn run_log(path: &Path, batch: u64) -> Figures {
     let mut log = File::create(path).expect("a file can be made");
     let mut buffer = Vec::new();

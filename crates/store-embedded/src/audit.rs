@@ -19,17 +19,17 @@ use crate::fault::Fault;
 use crate::lock::Lock;
 use crate::{connect, recover, turns};
 
-/// Findings kept in words; more are only counted.
+/// Maximum number of findings kept with their text; further ones are only counted.
 const FINDINGS_MAX: usize = 1_000;
 
-/// Something that is not as it should be.
+/// An inconsistency that the audit found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// In which table; empty if in none.
+    /// Name of the table; empty if the finding concerns no single table.
     pub table: String,
-    /// Which row; empty if none.
+    /// Key of the row in readable form; empty if the finding concerns no single row.
     pub row: String,
-    /// What is wrong, and what is affected.
+    /// Description of the inconsistency and of what it affects.
     pub what: String,
 }
 
@@ -43,7 +43,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// What the audit saw.
+/// The result of an audit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AuditReport {
     /// Number of live jobs.
@@ -54,22 +54,24 @@ pub struct AuditReport {
     pub leases: u64,
     /// Number of rows of qless.
     pub qless_rows: u64,
-    /// Rows read, of all tables.
+    /// Number of rows read from all tables.
     pub rows: u64,
-    /// Sequence of the last commit that was looked at.
+    /// Sequence of the last commit that the audit covers.
     pub sequence: u64,
-    /// Later commits, in the turn log: intact, but a store in use has not written them into its tables in time.
+    /// Number of later commits in the turn log. They are intact, but the server that uses the store did not write
+    /// them into the tables in time.
     pub waiting: u64,
-    /// What cannot be judged: a commit whose write was cut, so it was not acknowledged, or one that is damaged.
+    /// Description of a commit at the end that cannot be judged: its write was cut short, so it was not acknowledged,
+    /// or it is damaged. `None` if there is no such commit.
     pub doubt: Option<String>,
-    /// What is wrong; empty is good. At most 1,000 of them.
+    /// Inconsistencies, at most 1,000; empty if the store is consistent.
     pub findings: Vec<Finding>,
-    /// How many more there were.
+    /// Number of findings beyond the first 1,000.
     pub findings_dropped: u64,
 }
 
 impl AuditReport {
-    /// Whether all is well.
+    /// Whether the audit found no inconsistency.
     pub fn is_clean(&self) -> bool {
         self.findings.is_empty()
     }
@@ -96,13 +98,13 @@ impl AuditReport {
     }
 }
 
-/// Audits the store in the file `path` as of one commit, whether a server uses it or not, and writes
-/// nothing into it. `progress` is told the rows read so far, now and then. A store in use keeps its
-/// log growing for as long as the audit takes.
+/// Audits the store in the file `path` as of one commit, whether or not a server uses it, and writes nothing into it.
+/// `progress` is called from time to time with the number of rows read so far. The write-ahead log of a store in use
+/// grows until the audit ends.
 ///
 /// # Errors
-/// If the file cannot be read at all, is no store, or is newer than this program. Damage is no error:
-/// it is what the report is for.
+/// If the file cannot be read, is not a store, or has a newer format than this program. Damage is not an error; the
+/// report lists it.
 pub fn check(
     path: impl AsRef<Path>,
     mut progress: impl FnMut(u64),
@@ -126,12 +128,13 @@ pub fn check(
     Ok(report)
 }
 
-/// Without one the store was closed well, and nobody uses it. It may be where nothing can be written.
+/// Whether the store has a write-ahead log or a turn log. Without them it was closed cleanly and no process uses it.
+/// Its directory may be read-only.
 fn has_logs(path: &Path) -> bool {
     beside(path, "-wal").exists() || turns::path_of(path).exists()
 }
 
-/// Audits what the tables have.
+/// Audits the tables without the turn log.
 fn tables_only(
     path: &Path,
     report: &mut AuditReport,
@@ -146,7 +149,7 @@ fn tables_only(
     found().map_err(|fault| fault.at(path, "read"))
 }
 
-/// Reads all, inside a transaction that somebody else begins and ends.
+/// Reads all rows. The caller begins and ends the transaction.
 fn audit(
     tx: &Connection,
     report: &mut AuditReport,
@@ -157,7 +160,7 @@ fn audit(
     cross::compare(tx, report, &tally)
 }
 
-/// SQLite's own look at its pages, and at indexes against tables.
+/// Runs SQLite's check of its pages and of indexes against tables.
 fn quick_check(connection: &Connection, report: &mut AuditReport) -> Result<(), Fault> {
     let mut statement = connection.prepare("PRAGMA integrity_check(100)")?;
     let mut rows = statement.query([])?;

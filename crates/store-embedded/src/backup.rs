@@ -17,13 +17,13 @@ use crate::meta::Header;
 use crate::tables::Tables;
 use crate::turns::TurnLogContent;
 
-/// 4 MiB a step.
+/// Number of pages copied per step: 4 MiB.
 const STEP_PAGES: i32 = 2_048;
 const BUSY_PAUSE: Duration = Duration::from_millis(5);
 
-/// Copies the store `from` into the new file `to`, in the state of one commit made before or while
-/// this began, and audits the copy. The writer goes on meanwhile; its log grows for as long as the
-/// copy takes. `to` appears only when it is whole, flushed and checked.
+/// Copies the store `from` into the new file `to` and audits the copy. The copy has the state of one commit made
+/// before or during the start of this call. The writer continues meanwhile; its write-ahead log grows until the copy
+/// ends. `to` appears only when it is complete, flushed and checked.
 ///
 /// # Errors
 /// If `to` exists, either cannot be read or written, or the copy turns out to be damaged.
@@ -33,7 +33,7 @@ pub fn backup(from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<AuditRepor
         return Err(io(to, "written", "the file exists already: name a new one"));
     }
     connect::inspect(from)?;
-    // What is acknowledged is in one of the two, if they are read in this order.
+    // Every acknowledged commit is in the turn log or in the tables, if they are read in this order.
     let turns = read_turns(from)?;
     create::make_parent(to)?;
     let new = beside(to, ".new");
@@ -81,10 +81,10 @@ fn copy_and_check(
     Ok(report)
 }
 
-/// Writes into the copy what was in the turn log only.
+/// Writes the commits that only the turn log had into the copy.
 ///
-/// A writer may have put commits into the log while it was read; of those, some may be missing. All that were there
-/// before follow what the tables had then.
+/// The writer may have appended commits while the log was read, so later ones may be missing. All commits that
+/// existed before follow the tables' state without a gap.
 fn add(turns: &TurnLogContent, new: &Path) -> Result<(), Fault> {
     let mut target = Connection::open(new)?;
     let mut tables = Tables::read_from(&target)?;
@@ -100,7 +100,7 @@ fn add(turns: &TurnLogContent, new: &Path) -> Result<(), Fault> {
 fn copy(from: &Path, new: &Path) -> Result<(), StoreError> {
     let source = connect::reader(from)?;
     let pin = || -> Result<(), Fault> {
-        // Held until the end: without it the copy would start again with every commit.
+        // The transaction stays open until the end: without it the copy would restart with every commit.
         source.execute_batch("BEGIN")?;
         source.query_row("SELECT count(*) FROM meta", [], |_| Ok(()))?;
         Ok(())

@@ -1,7 +1,7 @@
-//! Writes the merged rows of a commit, inside a transaction that somebody else begins and ends.
+//! Writes the merged rows of a commit. The caller begins and ends the transaction.
 //!
-//! The usual life of a job costs no look-up: a number beyond every one seen is new, and a row whose
-//! `marked` is 0 has nothing in `marks`. Only where that does not hold is the old record read.
+//! A job usually needs no lookup: a number beyond every known one is new, and a row whose column `marked` is 0 has no
+//! entries in the secondary index. Only otherwise is the old record read.
 
 use std::collections::HashMap;
 
@@ -21,17 +21,17 @@ use crate::secondary_index::{self, IndexEntry};
 use crate::small::RowWriter;
 use crate::statements::{LazyStatement, Statements};
 
-/// Numbers given to (namespace, queue).
+/// Numbers that stand for a (namespace, queue) in the table `finished`; the table `places` defines them.
 pub(crate) type QueueNumbers = HashMap<(Namespace, Queue), i64>;
 
-/// State while the rows of one commit are written.
+/// Writes the rows of one commit.
 pub(crate) struct CommitWriter<'a> {
     connection: &'a Connection,
     statements: Statements<'a>,
     queue_numbers: &'a mut QueueNumbers,
-    /// No row of `jobs` or `finished` has this number or a larger one.
+    /// First number that no row of `jobs` or `finished` has, nor any number above it.
     new_from: JobKey,
-    /// As the commit leaves them.
+    /// Row counts after the commit.
     pub(crate) counts: Counts,
     buffer: Vec<u8>,
 }
@@ -83,7 +83,7 @@ impl<'a> CommitWriter<'a> {
         key >= self.new_from
     }
 
-    /// What goes is deleted for the whole run at once: a statement costs as much as a few rows.
+    /// Writes a run. Deletions are made for the whole run at once: a statement costs as much as a few rows.
     fn write_run(&mut self, run: &JobRun<'_>) -> Result<(), Fault> {
         match run.kind {
             RunKind::Usual => {
@@ -112,7 +112,7 @@ impl<'a> CommitWriter<'a> {
 
     fn write_job(&mut self, key: JobKey, change: &JobChange<'_>) -> Result<(), Fault> {
         if change.is_removed {
-            // It came and went in this commit.
+            // The commit both creates and removes the job.
             return Ok(());
         }
         let mut old = Vec::new();
@@ -234,14 +234,14 @@ impl<'a> CommitWriter<'a> {
         self.update_index(record, &old)
     }
 
-    /// Removes live rows that have no marks; says how many.
+    /// Removes live rows without index entries; returns their number.
     fn delete_live(&mut self, keys: (JobKey, JobKey)) -> Result<usize, Fault> {
         let deleted = self.statements.delete_unmarked.execute(between(keys))?;
         subtract(&mut self.counts.jobs, deleted);
         Ok(deleted)
     }
 
-    /// Likewise finished ones, with their results.
+    /// Removes finished rows without index entries, with their results; returns their number.
     fn delete_finished(&mut self, keys: (JobKey, JobKey)) -> Result<usize, Fault> {
         let delete = &mut self.statements.delete_finished_unmarked;
         let deleted = delete.execute(between(keys))?;
@@ -249,7 +249,7 @@ impl<'a> CommitWriter<'a> {
         Ok(deleted)
     }
 
-    /// Removes the live row; gives the marks that still stand.
+    /// Removes the live row; returns the index entries that it still has.
     fn take_live(&mut self, key: JobKey) -> Result<Vec<IndexEntry>, Fault> {
         if self.delete_live((key, key))? == 1 {
             return Ok(Vec::new());
@@ -265,7 +265,7 @@ impl<'a> CommitWriter<'a> {
         entries_of("jobs", key, &body)
     }
 
-    /// Removes the finished row and its result; gives the marks that still stand.
+    /// Removes the finished row and its result; returns the index entries that it still has.
     fn take_finished(&mut self, key: JobKey) -> Result<Vec<IndexEntry>, Fault> {
         if self.delete_finished((key, key))? == 1 {
             return Ok(Vec::new());
@@ -281,9 +281,9 @@ impl<'a> CommitWriter<'a> {
         entries_of("finished", key, &body)
     }
 
-    /// Removes all that is stored of these jobs.
+    /// Removes all rows of these jobs.
     ///
-    /// The usual ones have ended and have no marks; what has ended is not among the live and has no lease.
+    /// Most of these jobs have ended and have no index entries. An ended job has no row in `jobs` or `leases`.
     fn remove(&mut self, run: &JobRun<'_>) -> Result<(), Fault> {
         let keys = run.keys();
         if self.delete_finished(keys)? < run.jobs.len() {
@@ -350,7 +350,7 @@ impl<'a> CommitWriter<'a> {
         Ok(())
     }
 
-    /// Writes and removes what the marks of `record` differ by from `old`.
+    /// Changes the secondary index by the difference between the entries of `record` and `old`.
     fn update_index(&mut self, record: &JobRecord, old: &[IndexEntry]) -> Result<(), Fault> {
         if old.is_empty() && !secondary_index::has_entries(record) {
             return Ok(());
@@ -384,7 +384,7 @@ impl<'a> CommitWriter<'a> {
     }
 }
 
-/// The first and the last number of a run, as SQLite knows them.
+/// Returns the bounds of a run as SQLite integers.
 fn between((first, last): (JobKey, JobKey)) -> (i64, i64) {
     (to_sql(first.0), to_sql(last.0))
 }
@@ -393,10 +393,10 @@ fn subtract(count: &mut u64, deleted: usize) {
     *count = count.saturating_sub(u64::try_from(deleted).unwrap_or(u64::MAX));
 }
 
-/// In the place of a dependency's number: it is a job of another shard.
+/// Value of the column `dependency` of an input whose dependency is a job of another shard.
 const ON_OTHER_SHARD: i64 = -1;
 
-/// What the column `dependency` of an input says: something for those that are loaded at start.
+/// Value of the column `dependency` of an input; `None` for inputs that are not loaded at start.
 pub(crate) fn dependency_column(state: &InputState) -> Option<i64> {
     match state {
         InputState::Missing { dependency, .. } | InputState::Delivered { dependency, .. } => {
@@ -407,7 +407,7 @@ pub(crate) fn dependency_column(state: &InputState) -> Option<i64> {
     }
 }
 
-/// The number of a (namespace, queue) in which something has ended.
+/// Returns the number of a (namespace, queue); `None` if no job of it has ended.
 pub(crate) fn find_queue_number(
     connection: &Connection,
     namespace: &Namespace,
@@ -439,7 +439,8 @@ fn end_of(record: &JobRecord) -> Result<&Finished, Fault> {
     record.finished.as_ref().ok_or_else(missing)
 }
 
-/// Until when a job is kept by its own wish; the largest number is forever.
+/// Time until which the job's own setting keeps it, in microseconds since the Unix epoch; the largest number means
+/// forever, `None` that the job has no such setting.
 pub(crate) fn retention_end(end: &Finished) -> Option<i64> {
     end.keep_until
         .map(|until| until.map_or(i64::MAX, |at| to_sql(at.0)))

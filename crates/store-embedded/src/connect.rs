@@ -1,4 +1,4 @@
-//! Connections to the database, and what they are told before anything else.
+//! Opens connections to the database and configures them.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read};
@@ -11,17 +11,17 @@ use rusqlite::{Connection, OpenFlags};
 use crate::fault::{Fault, io};
 use crate::schema::{APPLICATION_ID, FORMAT};
 
-/// Before 3.51.3 a write racing a checkpoint could lose committed data.
+/// Oldest accepted version of SQLite: before 3.51.3 a write racing a checkpoint could lose committed data.
 const SQLITE_VERSION_MIN: i32 = 3_051_003;
-/// Above what a shard's hot pages and its largest usual commit take. More costs time, not only memory:
-/// SQLite looks through the whole cache at the end of a commit that has reordered pages of a tree.
+/// Page cache of the writer: more than a shard's hot pages and its largest usual commit need. A larger cache costs
+/// time too: SQLite scans the whole cache at the end of a commit that has reordered pages of a tree.
 const WRITER_CACHE_KIB: i64 = 16_384;
 const READER_CACHE_KIB: i64 = 8_192;
-/// Reading everything once, in order, finds nothing in a cache again.
+/// Page cache while everything is read once and in order, when caching does not help.
 const LOAD_CACHE_KIB: i64 = 2_048;
-/// Waits only for recovery or a checkpoint of another connection, which are short.
+/// Time to wait for recovery or a checkpoint of another connection, both of which are short.
 const BUSY_FOR: Duration = Duration::from_secs(10);
-/// More than there are statements, so that none is ever prepared twice.
+/// Capacity of the statement cache: more than the number of statements, so that none is prepared twice.
 const STATEMENTS_MAX: usize = 96;
 
 fn connect(path: &Path, flags: OpenFlags) -> Result<Connection, StoreError> {
@@ -42,7 +42,7 @@ fn connect(path: &Path, flags: OpenFlags) -> Result<Connection, StoreError> {
     Ok(connection)
 }
 
-/// The one connection that writes. SQLite's own checkpoints are off: the store makes them.
+/// Opens the only connection that writes. SQLite's automatic checkpoints are off: the store runs them.
 pub(crate) fn writer(path: &Path) -> Result<Connection, StoreError> {
     let connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     let set = || {
@@ -56,7 +56,7 @@ pub(crate) fn writer(path: &Path) -> Result<Connection, StoreError> {
     Ok(connection)
 }
 
-/// Runs `read`, which reads everything once, without filling the writer's cache with it.
+/// Runs `read`, which reads everything once, with a small cache, so that it does not fill the writer's cache.
 pub(crate) fn reading_once<T>(
     connection: &Connection,
     read: impl FnOnce() -> Result<T, Fault>,
@@ -67,7 +67,7 @@ pub(crate) fn reading_once<T>(
     found
 }
 
-/// A connection that cannot write.
+/// Opens a connection that cannot write.
 pub(crate) fn reader(path: &Path) -> Result<Connection, StoreError> {
     let connection = connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
     let set = || {
@@ -79,18 +79,18 @@ pub(crate) fn reader(path: &Path) -> Result<Connection, StoreError> {
     Ok(connection)
 }
 
-/// What stands at the beginning of every database of SQLite, and where its header has what we look at:
+/// First bytes of every SQLite database. The offsets of the header fields are in
 /// <https://www.sqlite.org/fileformat2.html#the_database_header>.
 const MAGIC: &[u8] = b"SQLite format 3\0";
 const VERSION_AT: usize = 60;
 const APPLICATION_AT: usize = 68;
 const HEADER_BYTES: usize = 100;
 
-/// Looks at a file without touching it or its log: whether it is a store, and of which version.
+/// Checks that a file is a store of a known version, without changing it or its log.
 ///
-/// The version is always in the file itself, since it is checkpointed whenever that changes. Only the file's first
-/// bytes are looked at: an upgrade that was killed leaves pages that do not fit each other, until SQLite has undone
-/// it by its journal (`rel D14`). Of a store that this program does not know nothing is undone.
+/// The version is always in the file itself, since every change of it is checkpointed. Only the first bytes are read:
+/// an upgrade that was killed leaves inconsistent pages until SQLite rolls back its journal (`rel D14`). Nothing is
+/// rolled back in a store that this program does not know.
 pub(crate) fn inspect(path: &Path) -> Result<(), StoreError> {
     let no_store = || StoreError::NotAStore {
         path: path.display().to_string(),

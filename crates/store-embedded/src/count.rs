@@ -1,7 +1,8 @@
-//! Counting: from the tables' columns and marks where they tell all, else by looking at what a listing would.
+//! Counts jobs from columns and the secondary index where these suffice, otherwise by reading records.
 //!
-//! A mark tells of all jobs that have it; of the ended ones their queue and state stand in columns besides the record.
-//! Only live jobs, and conditions that no column knows, need the records, which are read in slices as for a [`list`].
+//! An index entry exists for every job that has its property, and columns hold the queue and state of finished jobs.
+//! Only live jobs, and conditions without column or index, need the records, which are read in slices as for a
+//! [`list`].
 
 use ganger_types::JobStates;
 use ganger_types::query::JobQuery;
@@ -12,11 +13,11 @@ use crate::list::Listing;
 use crate::row::from_sql;
 use crate::secondary_index;
 
-/// A count in the making.
+/// Splits a count into a part that the index answers and a part that needs the records.
 pub(crate) struct CountPlan {
-    /// What is to be counted by looking.
+    /// Query for the jobs whose records must be read.
     rest: JobQuery,
-    /// What the index is asked before; `None`: nothing.
+    /// States of finished jobs to count by columns; `None` if none are.
     of_ended: Option<JobStates>,
     is_by_index: bool,
 }
@@ -42,7 +43,7 @@ impl CountPlan {
         }
     }
 
-    /// Those that the index tells of.
+    /// Number of jobs that the index or the columns count.
     pub(crate) fn indexed(&self, connection: &Connection) -> Result<u64, Fault> {
         if self.is_by_index {
             let mark = secondary_index::of_query(&self.rest).unwrap_or_default();
@@ -53,13 +54,13 @@ impl CountPlan {
             .map_or(Ok(0), |states| ended(connection, &self.rest, states))
     }
 
-    /// What is left to be counted one by one; `None` if nothing is.
+    /// Listing that counts the remaining jobs by their records; `None` if none remain.
     pub(crate) fn listing(&self) -> Option<Listing<'_>> {
         (!self.rest.states.is_empty()).then(|| Listing::counting(&self.rest))
     }
 }
 
-/// How many of the words that have marks are asked for.
+/// Number of conditions of the query that the secondary index covers.
 fn count_indexed_filters(query: &JobQuery) -> usize {
     let filters = [
         query.tag.is_some(),
@@ -71,7 +72,7 @@ fn count_indexed_filters(query: &JobQuery) -> usize {
     filters.into_iter().filter(|is_given| *is_given).count()
 }
 
-/// Whether namespace, queue, states and a single mark are all that is asked for.
+/// Whether the query has no other conditions than namespace, queue, states and one index entry.
 fn is_by_columns(query: &JobQuery) -> bool {
     count_indexed_filters(query) <= 1
         && query.kind.is_none()
@@ -81,7 +82,7 @@ fn is_by_columns(query: &JobQuery) -> bool {
         && query.created_before.is_none()
 }
 
-/// Whether a mark is all that is asked for.
+/// Whether one index entry is the query's only condition.
 fn is_by_index(query: &JobQuery) -> bool {
     is_by_columns(query)
         && count_indexed_filters(query) == 1
@@ -89,7 +90,7 @@ fn is_by_index(query: &JobQuery) -> bool {
         && query.states.is_all()
 }
 
-/// Ended jobs in these states, by their columns.
+/// Counts finished jobs in these states by their columns.
 fn ended(connection: &Connection, query: &JobQuery, states: JobStates) -> Result<u64, Fault> {
     let mark = (count_indexed_filters(query) == 1)
         .then(|| secondary_index::of_query(query))

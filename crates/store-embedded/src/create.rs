@@ -1,4 +1,4 @@
-//! Makes a new store, so that one that is half made is never taken for one.
+//! Creates and upgrades stores so that a half-made store is never used.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -13,28 +13,28 @@ use crate::fault::{Fault, io};
 use crate::meta::Header;
 use crate::schema::{self, APPLICATION_ID};
 
-/// `path` with something behind its name.
+/// Returns `path` with `suffix` appended to its file name.
 pub(crate) fn beside(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
     name.into()
 }
 
-/// The directory of a file.
+/// Returns the directory of a file.
 fn parent(path: &Path) -> &Path {
     path.parent()
         .filter(|dir| !dir.as_os_str().is_empty())
         .unwrap_or(Path::new("."))
 }
 
-/// Flushes a directory, so that what was created, renamed or removed in it stays so.
+/// Flushes the directory of a file, so that created, renamed or removed names in it are durable.
 pub(crate) fn sync_parent(path: &Path) -> Result<(), StoreError> {
     let dir = parent(path);
     let synced = File::open(dir).and_then(|dir| dir.sync_all());
     synced.map_err(|error| io(dir, "flushed", error))
 }
 
-/// Makes the directories above `path` that are missing, for their owner alone.
+/// Creates the missing directories above `path`, accessible to their owner only.
 pub(crate) fn make_parent(path: &Path) -> Result<(), StoreError> {
     let dir = parent(path);
     if dir.is_dir() {
@@ -48,7 +48,7 @@ pub(crate) fn make_parent(path: &Path) -> Result<(), StoreError> {
     }
 }
 
-/// Opens a file as it is, or makes it for its owner alone.
+/// Opens a file, or creates it, readable and writable by its owner only.
 pub(crate) fn open_own(path: &Path) -> std::io::Result<File> {
     let mut options = OpenOptions::new();
     options
@@ -60,7 +60,7 @@ pub(crate) fn open_own(path: &Path) -> std::io::Result<File> {
     options.open(path)
 }
 
-/// Creates an empty file for its owner alone; it must not exist.
+/// Creates an empty file, accessible to its owner only; fails if it exists.
 pub(crate) fn create_exclusively(path: &Path) -> Result<(), StoreError> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true).mode(0o600);
@@ -70,13 +70,13 @@ pub(crate) fn create_exclusively(path: &Path) -> Result<(), StoreError> {
         .map_err(|error| io(path, "created", error))
 }
 
-/// Removes a file and what SQLite may have left beside it.
+/// Removes a database file and the files that SQLite may have left beside it.
 pub(crate) fn remove_with_logs(path: &Path) -> Result<(), StoreError> {
     remove(path)?;
     remove_logs(path)
 }
 
-/// Removes what SQLite may have left beside a file that no connection uses.
+/// Removes the files that SQLite may have left beside a database that no connection uses.
 pub(crate) fn remove_logs(path: &Path) -> Result<(), StoreError> {
     ["-wal", "-shm", "-journal"]
         .iter()
@@ -92,7 +92,7 @@ fn remove(path: &Path) -> Result<(), StoreError> {
     }
 }
 
-/// Makes the store under another name, flushes it, and then gives it its own.
+/// Creates the store under a temporary name, flushes it, and then renames it.
 pub(crate) fn create(path: &Path, shard: &ShardId) -> Result<(), StoreError> {
     let orphan = beside(path, "-wal");
     if orphan.exists() {
@@ -119,16 +119,16 @@ fn fill(path: &Path, shard: &ShardId) -> Result<(), Fault> {
     connection.pragma_update(None, "application_id", APPLICATION_ID)?;
     schema::migrate(&mut connection)?;
     Header::create(&connection, shard)?;
-    // Written into the file: from now on every connection uses the log.
+    // This setting is stored in the file: from now on every connection uses the write-ahead log.
     set_journal(&connection, "wal")?;
     connection.close().map_err(|(_, error)| Fault::Sql(error))
 }
 
-/// Brings an older store to today's tables.
+/// Upgrades an older store to today's tables.
 ///
-/// Meanwhile SQLite keeps a rollback journal instead of the log, so that tables and version change in the file
-/// itself and at one moment. An older program looks at the file alone: it finds a store that it knows, or one
-/// that it refuses, and never goes by a version that the log has changed already (`rel D14`).
+/// Meanwhile SQLite uses a rollback journal instead of the write-ahead log, so that tables and version change in the
+/// file itself and atomically. An older program reads only the file: it finds a version that it knows, or one that it
+/// refuses, and never relies on a version that the log has already changed (`rel D14`).
 pub(crate) fn upgrade(path: &Path) -> Result<(), StoreError> {
     let mut connection = connect::writer(path)?;
     let version = schema::version_of(&connection).map_err(|fault| fault.at(path, "read"))?;
@@ -137,7 +137,7 @@ pub(crate) fn upgrade(path: &Path) -> Result<(), StoreError> {
     } else {
         Ok(())
     };
-    // Also where the upgrade has failed, or was killed before it came to this.
+    // This runs even if the upgrade failed, or was killed before it got here.
     let has_log = set_journal(&connection, "wal");
     upgraded
         .and(has_log)

@@ -1,4 +1,4 @@
-//! Finished jobs that may have outlived their retention, straight from the indexes.
+//! Finds finished jobs whose retention may have expired, through the indexes.
 
 use ganger_types::command::{ExpiredJob, ExpiredJobsQuery};
 use ganger_types::{JobKey, JobRecord, Namespace, Outcome, Queue};
@@ -12,7 +12,8 @@ use crate::row::{from_sql, to_sql};
 const BY_AGE: &str = "SELECT key, body FROM finished
     WHERE place = ?1 AND outcome = ?2 AND own IS NULL AND ended_at <= ?3
     ORDER BY ended_at, key LIMIT ?4";
-/// Those with a life time of their own are among the oldest, but are not removed for being too many.
+/// Oldest finished jobs of a queue beyond the number to keep. Jobs with their own retention count among the oldest,
+/// but are not removed for exceeding that number.
 const BY_COUNT: &str = "SELECT key, body FROM finished WHERE key IN (
         SELECT key FROM (SELECT key, own FROM finished WHERE place = ?1 AND outcome = ?2
             ORDER BY ended_order LIMIT ?3)

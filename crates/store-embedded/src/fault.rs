@@ -1,4 +1,4 @@
-//! What goes wrong below the store's face, before it is known where and for whom.
+//! Failures inside the store, before the operation and the file that they concern are known.
 
 use std::path::Path;
 
@@ -11,11 +11,11 @@ use rusqlite::ErrorCode;
 pub(crate) enum Fault {
     /// An error that SQLite reported.
     Sql(rusqlite::Error),
-    /// A row that is not what was written, or is not there: which, and what is affected.
+    /// A row that is damaged or missing; the text names the row and what is affected.
     Damaged(String),
-    /// Changes that make no sense for what is stored.
+    /// Changes that contradict what is stored; the text says how.
     Inconsistent(String),
-    /// Something that is known for whom already.
+    /// An error that already names its operation and file.
     Store(StoreError),
 }
 
@@ -26,7 +26,7 @@ impl From<rusqlite::Error> for Fault {
 }
 
 impl Fault {
-    /// Damage of one row.
+    /// Returns the fault for one damaged row.
     pub(crate) fn row(
         table: &str,
         key: impl std::fmt::Display,
@@ -35,7 +35,7 @@ impl Fault {
         Self::Damaged(format!("table {table}, row {key}: {what}"))
     }
 
-    /// A record that its checksum vouches for, yet cannot be read.
+    /// Returns the fault for a record whose checksum is right, but which cannot be decoded.
     pub(crate) fn unreadable(
         table: &str,
         key: impl std::fmt::Display,
@@ -44,12 +44,12 @@ impl Fault {
         Self::row(table, key, error)
     }
 
-    /// Whether there is no space left.
+    /// Whether the disk is full.
     pub(crate) fn is_full(&self) -> bool {
         matches!(self, Self::Sql(error) if is_full(error))
     }
 
-    /// As the error of an operation on the store at `path`.
+    /// Converts the fault into the error of an operation on the store at `path`.
     pub(crate) fn at(self, path: &Path, doing: &'static str) -> StoreError {
         let path = path.display().to_string();
         match self {
@@ -72,8 +72,8 @@ impl Fault {
         }
     }
 
-    /// As the end of a commit. An I/O error leaves open what reached the disk; everything else was
-    /// rolled back.
+    /// Converts the fault into the result of a commit. After an I/O error it is unknown what reached the disk; after
+    /// any other fault the transaction was rolled back.
     pub(crate) fn into_commit_error(self) -> CommitError {
         match self {
             Self::Damaged(reason) | Self::Inconsistent(reason) => CommitError::NotApplied {
@@ -118,7 +118,7 @@ fn is_damage(error: &rusqlite::Error) -> bool {
     )
 }
 
-/// The system's refusal to do something with a file.
+/// Returns the error for a file operation that the operating system refused.
 pub(crate) fn io(path: &Path, doing: &'static str, error: impl std::fmt::Display) -> StoreError {
     StoreError::Io {
         path: path.display().to_string(),

@@ -1,7 +1,7 @@
-//! The embedded store of ganger, on SQLite: one file, one writer, readers that never stop it.
+//! The embedded store of ganger, on SQLite: one file, one writer, and readers that never block it.
 //!
-//! Every row carries a checksum that is verified at every read. A commit that is acknowledged is flushed: a large
-//! one in the tables, a small one in a log before them, from which it comes into the tables with others.
+//! Every row carries a checksum that every read verifies. Each acknowledged commit is flushed: a large one in the
+//! tables, a small one in a separate turn log, from which many are written into the tables together.
 
 #![forbid(unsafe_code)]
 

@@ -1,9 +1,9 @@
-//! Listings in slices: constant memory, and no read transaction that lasts.
+//! Listings in slices: constant memory, and no long read transaction.
 //!
-//! A reader inside a long transaction would keep SQLite from starting its log again. So a listing
-//! reads at most [`SLICE_ROWS_MAX`] rows in one go and then takes up a newer state behind the last.
-//! Marks and leases lead straight to the few jobs they name; other filters are judged from the front
-//! of each record, after its checksum.
+//! A reader inside a long transaction would keep SQLite from restarting its write-ahead log. So a listing reads at
+//! most [`SLICE_ROWS_MAX`] rows per transaction and continues after the last row in a newer state. The secondary
+//! index and the leases lead straight to the few jobs they name; other filters are evaluated on the header of each
+//! record, after its checksum is verified.
 
 use ganger_store::encoding::JobHeader;
 use ganger_store::{Page, StoredJob, select};
@@ -16,16 +16,16 @@ use crate::reader::{job, lease};
 use crate::row::{from_sql, open, open_record, row_key, show, to_sql};
 use crate::secondary_index::{self, IndexEntry};
 
-/// Rows that one slice looks at, at most: about 10 ms of work.
+/// Maximum number of rows that one slice reads: about 10 ms of work.
 const SLICE_ROWS_MAX: usize = 10_000;
-/// Records with long histories or messages count by their bytes.
+/// Maximum bytes of records that one slice reads, for records with long histories or messages.
 const SLICE_BYTES_MAX: usize = 8 << 20;
 
-/// Where the candidates come from.
+/// The source of a listing's candidates.
 enum Source {
-    /// Jobs with this mark.
+    /// Jobs with this index entry.
     IndexEntry(IndexEntry),
-    /// Jobs under a lease.
+    /// Jobs that are leased.
     Leases,
     /// Finished jobs, all of them.
     Finished,
@@ -49,7 +49,7 @@ impl Source {
         }
     }
 
-    /// Rows of (key, from which table, body), beyond a key in either direction.
+    /// SQL for rows of (key, table, body) after a key, in either direction.
     fn sql(&self, newest_first: bool) -> String {
         let (beyond, order) = if newest_first {
             ("<", "DESC")
@@ -73,16 +73,16 @@ impl Source {
     }
 }
 
-/// A page in the making.
+/// A page of a listing, or a count, while it is collected.
 pub(crate) struct Listing<'a> {
     query: &'a JobQuery,
     source: Source,
     sql: String,
-    /// The last key looked at.
+    /// Key of the last row read.
     last: i64,
     jobs: Vec<StoredJob>,
     limit: usize,
-    /// Of a count: how many were found, none of which is kept.
+    /// Number of jobs found so far if this is a count, which keeps no jobs; `None` for a page.
     count: Option<u64>,
 }
 
@@ -103,7 +103,7 @@ impl<'a> Listing<'a> {
         }
     }
 
-    /// One that only counts what it would list, to the end.
+    /// Makes a listing that only counts, to the end.
     pub(crate) fn counting(query: &'a JobQuery) -> Self {
         Self {
             count: Some(0),
@@ -111,7 +111,7 @@ impl<'a> Listing<'a> {
         }
     }
 
-    /// Looks at the next rows; true once the page is full or nothing is left.
+    /// Reads the next slice; returns true once the page is full or no rows are left.
     pub(crate) fn slice(&mut self, connection: &Connection) -> Result<bool, Fault> {
         let mut statement = connection.prepare_cached(&self.sql)?;
         let mut rows = match &self.source {
@@ -140,7 +140,7 @@ impl<'a> Listing<'a> {
             } else {
                 self.jobs.extend(found);
             }
-            // One more than the page holds shows that there is a next one.
+            // One job more than the page holds shows that there is a next page.
             if self.jobs.len() > self.limit {
                 return Ok(true);
             }
@@ -151,14 +151,14 @@ impl<'a> Listing<'a> {
         Ok(false)
     }
 
-    /// A job that a mark or a lease leads to.
+    /// Reads a job that the index or a lease names; `None` if it does not match.
     fn candidate(&self, connection: &Connection, key: JobKey) -> Result<Option<StoredJob>, Fault> {
         let found = job(connection, key)?
             .ok_or_else(|| Fault::row("marks", key, "the job that it leads to is not there"))?;
         Ok(Some(found).filter(|job| select::matches(self.query, job)))
     }
 
-    /// A job among all others: decoded only if its front may match.
+    /// Evaluates one row; decodes the whole record only if its header may match.
     fn judge(
         &self,
         connection: &Connection,
@@ -183,7 +183,7 @@ impl<'a> Listing<'a> {
         Ok(Some(job).filter(|job| select::matches(self.query, job)))
     }
 
-    /// How many a counting one has found.
+    /// Returns the number of jobs found by a count.
     pub(crate) fn into_count(self) -> u64 {
         self.count.unwrap_or(0)
     }

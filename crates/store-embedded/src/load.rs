@@ -1,4 +1,4 @@
-//! Gives the rows back that the engine needs at start, each verified.
+//! Loads the rows that the engine needs at start, each verified.
 
 use ganger_store::{Loaded, statistics_loaded_from};
 use ganger_types::{InputRow, JobKey, JobRecord, LeaseRecord};
@@ -10,7 +10,7 @@ use crate::names::SmallTable;
 use crate::row::{from_sql, open_record, row_key, slot_key, to_sql};
 use crate::small;
 
-/// All rows, in the order of [`Loaded`], inside a transaction that the caller begins and ends.
+/// Passes all rows to `each`, in the order of [`Loaded`]. The caller begins and ends the transaction.
 pub(crate) fn load(connection: &Connection, each: &mut dyn FnMut(Loaded)) -> Result<(), Fault> {
     let header = Header::read_from(connection)?;
     for small in &SmallTable::ALL[..3] {
@@ -21,7 +21,7 @@ pub(crate) fn load(connection: &Connection, each: &mut dyn FnMut(Loaded)) -> Res
     load_leases(connection, header.counts.leases, &live, each)?;
     for small in &SmallTable::ALL[3..] {
         let from = match small {
-            // Read when they are decided.
+            // These rows are read when the part is decided.
             SmallTable::PartJobs => continue,
             SmallTable::Statistics => statistics_loaded_from(header.meta.wall)
                 .0
@@ -56,7 +56,7 @@ fn load_small(
     Ok(())
 }
 
-/// The live jobs; gives their numbers in order.
+/// Loads the live jobs; returns their numbers in order.
 fn load_jobs(
     connection: &Connection,
     count: u64,
@@ -100,8 +100,8 @@ fn load_leases(
     compare("leases", "leases", count, found)
 }
 
-/// The inputs of live jobs that name another job. Jobs without inputs and inputs of finished jobs
-/// are skipped by walking both orders side by side and seeking where one is ahead.
+/// Loads those inputs of live jobs that name another job. Jobs without inputs and inputs of finished jobs are skipped
+/// by walking both orders in parallel and seeking where one is ahead.
 fn load_inputs(
     connection: &Connection,
     live: &[JobKey],
@@ -113,7 +113,7 @@ fn load_inputs(
     let mut next = 0;
     while let Some(from) = live.get(next) {
         let mut rows = statement.query([to_sql(from.0)])?;
-        // From here on row by row, until a job comes that does not live.
+        // From here on the rows are read one by one, until a job that is not live.
         loop {
             let Some(row) = rows.next()? else {
                 return Ok(());
@@ -131,7 +131,7 @@ fn load_inputs(
     Ok(())
 }
 
-/// An input from a row, checked against its place.
+/// Reads an input from a row and checks it against the row's key.
 pub(crate) fn read_input(
     job: JobKey,
     slot: u32,
@@ -142,7 +142,7 @@ pub(crate) fn read_input(
     open_record("inputs", &slot_key(job, slot), body)
 }
 
-/// A record from a row, checked against its key.
+/// Reads a record from a row and checks it against the row's key.
 pub(crate) fn read_keyed<R: ganger_store::encoding::Record>(
     table: &str,
     key: JobKey,
@@ -150,7 +150,7 @@ pub(crate) fn read_keyed<R: ganger_store::encoding::Record>(
     column: usize,
     key_of: impl FnOnce(&R) -> JobKey,
 ) -> Result<R, Fault> {
-    // A column that is not bytes any more fails like any other wrong content.
+    // A column that is not a blob any more fails like any other wrong content.
     let body = row.get_ref(column)?.as_blob().unwrap_or_default();
     let record = open_record(table, &row_key(key), body)?;
     if key_of(&record) != key {

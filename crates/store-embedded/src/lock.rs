@@ -1,4 +1,4 @@
-//! One process per store: a lock that the system takes back when its holder dies (`rel D11`).
+//! One process per store: a lock that the operating system releases when its holder dies (`rel D11`).
 
 use std::fs::File;
 use std::io::{Read, Seek, Write};
@@ -10,13 +10,14 @@ use rustix::fs::{FlockOperation, flock};
 use crate::create::open_own;
 use crate::fault::io;
 
-/// The lock, held until it is dropped or the process ends in whatever way.
+/// The lock, held until it is dropped or the process ends.
 #[derive(Debug)]
 pub(crate) struct Lock {
     _file: File,
 }
 
-/// `<store>.lock`. It stays when the store is closed: removing it would let two processes lock two files.
+/// Returns the path `<store>.lock`. The file stays when the store is closed: removing it would let two processes lock
+/// two different files.
 fn lock_path(store: &Path) -> PathBuf {
     let mut path = store.as_os_str().to_owned();
     path.push(".lock");
@@ -24,7 +25,7 @@ fn lock_path(store: &Path) -> PathBuf {
 }
 
 impl Lock {
-    /// Takes the lock of the store at `store`, or says who has it.
+    /// Takes the lock of the store at `store`; the error names the process that holds it.
     pub(crate) fn take(store: &Path) -> Result<Self, StoreError> {
         let path = lock_path(store);
         let mut file = open_own(&path).map_err(|error| io(&path, "opened", error))?;
@@ -39,7 +40,7 @@ impl Lock {
             }
             Err(error) => return Err(io(&path, "locked", error)),
         }
-        // Only for people: the lock itself is the system's.
+        // The process id is only shown in messages; the operating system keeps the lock itself.
         let note = |file: &mut File| {
             file.set_len(0)?;
             file.rewind()?;
@@ -54,7 +55,7 @@ impl Lock {
 
 fn holder(file: &mut File) -> String {
     let mut text = String::new();
-    // Should the holder be writing it just now, its number is missing from the message.
+    // If the holder is writing it right now, its process id is missing from the message.
     let _ = file.take(32).read_to_string(&mut text);
     text.trim()
         .parse::<u32>()

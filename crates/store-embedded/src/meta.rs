@@ -1,4 +1,4 @@
-//! The one row of `meta`: whose store it is, where it stands, how many rows there should be.
+//! The single row of the table `meta`: the shard, the last commit, and row counts.
 
 use ganger_store::encoding::{Cursor, DecodeError, Record, Writer};
 use ganger_types::{Epoch, Meta, ShardId};
@@ -10,7 +10,7 @@ use crate::row::{open_record, seal_record, to_sql};
 const TABLE: &str = "meta";
 const PLACE: &[u8] = b"store";
 
-/// How many rows there are: what was lost without a trace would show here.
+/// Number of rows that should exist, so that lost rows are noticed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) jobs: u64,
@@ -22,13 +22,13 @@ pub(crate) struct Counts {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Header {
     pub(crate) shard: String,
-    /// Drawn when the store was made.
+    /// Random bytes chosen when the store was created; they tie the turn log to it.
     pub(crate) identity: [u8; 16],
     pub(crate) epoch: Epoch,
     pub(crate) sequence: u64,
     pub(crate) meta: Meta,
     pub(crate) counts: Counts,
-    /// Whether a turn log belongs to the tables: they may lack what is in it.
+    /// Whether the store has a turn log, so that the tables may lack its commits.
     pub(crate) has_turns: bool,
 }
 
@@ -85,7 +85,7 @@ impl Header {
         Ok(())
     }
 
-    /// Reads it, if the row is there.
+    /// Reads the header; `None` if the row is missing.
     pub(crate) fn find(connection: &Connection) -> Result<Option<Self>, Fault> {
         let mut statement =
             connection.prepare_cached("SELECT epoch, sequence, body FROM meta WHERE one = 1")?;
@@ -124,7 +124,7 @@ impl Header {
         Self::find(connection)?.ok_or_else(missing)
     }
 
-    /// Writes it in place of `old`, if that is what is there; false if not.
+    /// Replaces the header `old`; returns false if the stored one differs from `old`.
     pub(crate) fn replace(&self, connection: &Connection, old: &Self) -> Result<bool, Fault> {
         let mut body = Vec::with_capacity(96);
         seal_record(TABLE, PLACE, self, &mut body);

@@ -1,10 +1,10 @@
-//! Names as keys of rows: each part with its length before it, so that no two lists of parts collide.
+//! Names as keys of rows. Each part is preceded by its length, so different lists of parts never give the same key.
 
 use ganger_store::encoding::{Cursor, Writer};
 use ganger_store::merge::RowKey;
 use ganger_types::{Graph, JobKey, Namespace, QlessKey, ShardId};
 
-/// The key made of `parts`.
+/// Returns the key made of `parts`.
 pub(crate) fn name(parts: &[&[u8]]) -> Vec<u8> {
     let mut key = Vec::with_capacity(32);
     let mut out = Writer::new(&mut key);
@@ -14,7 +14,7 @@ pub(crate) fn name(parts: &[&[u8]]) -> Vec<u8> {
     key
 }
 
-/// The two parts of a key, or `None` if it has others.
+/// Splits a key into its two parts; `None` if it has another number of parts.
 pub(crate) fn two_parts(key: &[u8]) -> Option<(&[u8], &[u8])> {
     let mut from = Cursor::new(key, "name");
     let parts = (from.bytes().ok()?, from.bytes().ok()?);
@@ -22,7 +22,7 @@ pub(crate) fn two_parts(key: &[u8]) -> Option<(&[u8], &[u8])> {
     Some(parts)
 }
 
-/// The table and key of a small row.
+/// Returns the table and key of a small row.
 pub(crate) fn row_name(key: &RowKey<'_>) -> (SmallTable, Vec<u8>) {
     match key {
         RowKey::Namespace(namespace) => (SmallTable::Namespaces, name(&[namespace.as_bytes()])),
@@ -72,19 +72,19 @@ pub(crate) fn row_name(key: &RowKey<'_>) -> (SmallTable, Vec<u8>) {
     }
 }
 
-/// Statistics sort by day, so that the newest are a range.
+/// Returns the key of a statistics row. They sort by day, so that the newest are a range.
 pub(crate) fn statistics_name(day: u32, namespace: &[u8], queue: &[u8]) -> Vec<u8> {
     let mut key = day.to_be_bytes().to_vec();
     key.extend_from_slice(&name(&[namespace, queue]));
     key
 }
 
-/// A part and its jobs have the same name.
+/// Returns the key of a part of a submission, which is also the key of its jobs.
 pub(crate) fn part_name(namespace: &Namespace, graph: &Graph) -> Vec<u8> {
     name(&[namespace.as_bytes(), graph.as_bytes()])
 }
 
-/// Messages sort by receiver and number. No shard's name has a zero in it.
+/// Returns the key of a message. They sort by receiver and number. No shard's name contains a zero byte.
 pub(crate) fn outbox_name(to: &ShardId, number: u64) -> Vec<u8> {
     let mut key = to.as_str().as_bytes().to_vec();
     key.push(0);
@@ -92,7 +92,7 @@ pub(crate) fn outbox_name(to: &ShardId, number: u64) -> Vec<u8> {
     key
 }
 
-/// Dependents sort by dependency, shard, number, slot.
+/// Returns the key of a dependent on another shard. They sort by dependency, shard, number, slot.
 pub(crate) fn dependent_name(
     dependency: JobKey,
     shard: &ShardId,
@@ -105,7 +105,7 @@ pub(crate) fn dependent_name(
     name
 }
 
-/// Elements sort by list and place, those to the left first.
+/// Returns the key of a list element. They sort by list, then from left to right.
 pub(crate) fn element_name(list: u64, place: i64) -> Vec<u8> {
     let mut name = list.to_be_bytes().to_vec();
     let from_the_leftmost = place.cast_unsigned() ^ (1 << 63);
@@ -113,18 +113,18 @@ pub(crate) fn element_name(list: u64, place: i64) -> Vec<u8> {
     name
 }
 
-/// Stands for jobs of qless in the names of their rows. Before version 6 of the tables it was 1, with the job's id
-/// behind it.
+/// Kind byte of qless jobs in the keys of their rows. Before version 6 of the tables the byte was 1, followed by the
+/// job's id.
 const QLESS_JOB: u8 = 10;
 const QLESS_JOB_BY_ID: u8 = 1;
 
-/// Rows of qless sort by namespace and kind.
+/// Returns the key of a qless row. They sort by namespace and kind.
 pub(crate) fn qless_name(namespace: &Namespace, key: &QlessKey) -> Vec<u8> {
     let mut key_of_row = name(&[namespace.as_bytes()]);
     let mut out = Writer::new(&mut key_of_row);
     let (kind, part) = match key {
-        // Jobs are the most by far. By numbers new ones come behind all others, so that the pages that a commit
-        // changes are few; ids are mostly random.
+        // Most rows are jobs. Keyed by number, new jobs come after all others, so a commit changes few pages; ids are
+        // mostly random.
         QlessKey::Job { number, .. } => {
             out.byte(QLESS_JOB);
             out.raw(&number.to_be_bytes());
@@ -147,12 +147,12 @@ pub(crate) fn qless_name(namespace: &Namespace, key: &QlessKey) -> Vec<u8> {
     key_of_row
 }
 
-/// The namespace in the name of a row of qless.
+/// Returns the namespace in the key of a qless row.
 pub(crate) fn namespace_of(qless: &[u8]) -> Option<Namespace> {
     Namespace::new(Cursor::new(qless, "name").bytes().ok()?).ok()
 }
 
-/// The name of a job's row before version 6.
+/// Returns the key of a qless job's row in versions before 6.
 pub(crate) fn qless_job_name_by_id(namespace: &Namespace, jid: &[u8]) -> Vec<u8> {
     let mut key_of_row = name(&[namespace.as_bytes()]);
     let mut out = Writer::new(&mut key_of_row);
@@ -161,19 +161,19 @@ pub(crate) fn qless_job_name_by_id(namespace: &Namespace, jid: &[u8]) -> Vec<u8>
     key_of_row
 }
 
-/// Whether the name of a row of qless is that of a job in the form before version 6.
+/// Whether the key of a qless row is that of a job in versions before 6.
 pub(crate) fn is_qless_job_by_id(qless: &[u8]) -> bool {
     let mut from = Cursor::new(qless, "name");
     from.bytes().is_ok() && from.byte().is_ok_and(|kind| kind == QLESS_JOB_BY_ID)
 }
 
-/// The dependency in a dependent's name.
+/// Returns the dependency in a dependent's key.
 pub(crate) fn dependency_of(dependent: &[u8]) -> Option<JobKey> {
     let (dependency, _) = dependent.split_first_chunk()?;
     Some(JobKey(u64::from_be_bytes(*dependency)))
 }
 
-/// The tables of a name and a body.
+/// The tables that consist of a name and a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SmallTable {
     Namespaces,
@@ -196,7 +196,7 @@ pub(crate) enum SmallTable {
 }
 
 impl SmallTable {
-    /// In the order in which they are loaded; the first three before the jobs.
+    /// All of them, in the order in which they are loaded; the first three before the jobs.
     pub(crate) const ALL: [Self; 17] = [
         Self::Namespaces,
         Self::Queues,
@@ -217,7 +217,7 @@ impl SmallTable {
         Self::Qless,
     ];
 
-    /// Since which version of the tables it is there.
+    /// Version of the tables in which this table appeared.
     pub(crate) fn since(self) -> u32 {
         match self {
             Self::Peers | Self::Outbox | Self::Parts | Self::PartJobs | Self::Dependents => 3,

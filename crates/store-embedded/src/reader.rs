@@ -1,4 +1,4 @@
-//! The reading side: a connection that cannot write, one short transaction a call.
+//! The reader: a connection that cannot write, with one short transaction per call.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ impl EmbeddedReader {
         Ok(Self { shared, connection })
     }
 
-    /// Runs `read` on one committed state, with all in it that was acknowledged before.
+    /// Runs `read` on one committed state that includes everything acknowledged before the call.
     fn read<T>(
         &mut self,
         read: impl FnOnce(&Connection) -> Result<T, Fault>,
@@ -51,7 +51,7 @@ impl EmbeddedReader {
     }
 }
 
-/// A body by its job's number.
+/// Reads a body by its job's number.
 fn body(connection: &Connection, sql: &str, key: JobKey) -> Result<Option<Vec<u8>>, Fault> {
     let mut statement = connection.prepare_cached(sql)?;
     let found = statement.query_row([to_sql(key.0)], |row| row.get::<_, Option<Vec<u8>>>(0));
@@ -66,7 +66,7 @@ fn record_at(table: &str, key: JobKey, sealed: &[u8]) -> Result<JobRecord, Fault
     Ok(record)
 }
 
-/// The live lease of a job.
+/// Reads the live lease of a job.
 pub(crate) fn lease(connection: &Connection, key: JobKey) -> Result<Option<LeaseRecord>, Fault> {
     let sealed = body(connection, "SELECT body FROM leases WHERE key = ?1", key)?;
     sealed
@@ -74,7 +74,7 @@ pub(crate) fn lease(connection: &Connection, key: JobKey) -> Result<Option<Lease
         .transpose()
 }
 
-/// The job with this number, live or finished.
+/// Reads the job with this number, live or finished.
 pub(crate) fn job(connection: &Connection, key: JobKey) -> Result<Option<StoredJob>, Fault> {
     if let Some(sealed) = body(connection, "SELECT body FROM jobs WHERE key = ?1", key)? {
         let record = record_at("jobs", key, &sealed)?;
@@ -93,7 +93,7 @@ fn find(
     id: &JobId,
 ) -> Result<Option<StoredJob>, Fault> {
     let is_it = |job: &StoredJob| job.record.id == *id && job.record.namespace == *namespace;
-    // A client may have chosen an id that looks like a made one.
+    // A client may have chosen an id that looks like a generated one.
     if let Some((key, _)) = id.parts()
         && let Some(found) = job(connection, key)?.filter(is_it)
     {
@@ -230,7 +230,7 @@ impl Reader for EmbeddedReader {
     }
 }
 
-/// The record of a small row.
+/// Reads the record of a small row.
 fn named<R: Record>(connection: &Connection, table: &str, name: &[u8]) -> Result<Option<R>, Fault> {
     let sql = format!("SELECT body FROM {table} WHERE name = ?1");
     let mut statement = connection.prepare_cached(&sql)?;
@@ -246,7 +246,7 @@ fn read_log(
     after: (u32, u64),
     bytes: usize,
 ) -> Result<Vec<LogChunk>, Fault> {
-    // The chunk that holds the place may begin before it.
+    // The chunk that contains the offset may begin before it.
     let mut statement = connection.prepare_cached(
         "SELECT attempt, start, body FROM logs
          WHERE job = ?1 AND (attempt, start) >= (?2, coalesce(

@@ -1,4 +1,4 @@
-//! Whether what a crash has left can be made whole again.
+//! Decides whether a store can be recovered completely after a crash.
 
 use std::path::Path;
 
@@ -9,13 +9,13 @@ use crate::meta::Header;
 use crate::turns::{self, TurnLogContent};
 use crate::{connect, wal};
 
-/// Refuses a store of which something is missing that was acknowledged, before anything of it is changed.
+/// Refuses a store that lacks something acknowledged, before anything in it is changed.
 ///
-/// The log of the tables may have holes without being damaged: what comes from the turn log is not flushed there,
-/// and when the power goes, later pages may have reached the disk before earlier ones. So it is damaged only if the
-/// turn log has not all of what is lost by that.
+/// The write-ahead log may have holes without being damaged: commits from the turn log are not flushed there, and
+/// when the power fails, later pages may reach the disk before earlier ones. So it is damaged only if the turn log
+/// does not have everything that was lost.
 ///
-/// Gives what is doubtful, in words.
+/// Returns a description of what is doubtful, if anything is.
 pub(crate) fn inspect(store: &Path) -> Result<Option<String>, StoreError> {
     let rest = rest(store)?;
     match wal::inspect(store) {
@@ -29,19 +29,19 @@ pub(crate) fn inspect(store: &Path) -> Result<Option<String>, StoreError> {
 #[derive(Default)]
 pub(crate) struct UnappliedTurns {
     pub(crate) commits: Vec<Commit>,
-    /// What may have been acknowledged and is not there, in words.
+    /// Description of a commit that may have been acknowledged and is missing; `None` if there is none.
     pub(crate) doubt: Option<String>,
-    /// Whether that is certain to be more than the end of a write that was cut.
+    /// Whether the missing commit is certainly damage and not the end of an interrupted write.
     pub(crate) is_damage: bool,
 }
 
 /// What follows the tables in the turn log.
 ///
 /// # Errors
-/// If it has not all that was acknowledged, as far as that can be told.
+/// If an acknowledged commit is missing, as far as that can be determined.
 pub(crate) fn rest(store: &Path) -> Result<UnappliedTurns, StoreError> {
-    // A header that cannot be read is reported by the function that needs it. It cannot be in the middle of an upgrade,
-    // which only a connection that writes can undo; a store of an older format has no turn log.
+    // A header that cannot be read is reported by the function that needs it. The store cannot be in the middle of an
+    // upgrade, which only a writing connection can roll back; a store of an older format has no turn log.
     let header = connect::reader(store).and_then(|connection| {
         let header = Header::read_from(&connection);
         header.map_err(|fault| fault.at(store, "read"))

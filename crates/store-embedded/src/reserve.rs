@@ -1,9 +1,9 @@
-//! The reserve: a file beside the store whose blocks are taken while the disk has room, and given back to the file
-//! system, piece by piece, when a write finds none.
+//! The reserve: a file beside the store that occupies disk blocks while there is room. When a write finds no space,
+//! the store releases them piece by piece.
 //!
-//! So reports, cancelling and deleting go on although somebody else has filled the disk, and a store can be opened
-//! there, for which SQLite needs a few blocks of its own. New work is refused from the first piece on until the file
-//! has all its blocks again. A crash between does no harm: what the file has is what is held.
+//! So reports, cancelling and deleting continue on a full disk, and a store can be opened there, for which SQLite
+//! needs a few blocks. New work is refused from the first released piece until the file has all its blocks again. A
+//! crash in between is harmless: the file's blocks are the state.
 
 use std::fs::File;
 use std::io::{ErrorKind, Write as _};
@@ -19,14 +19,14 @@ use rustix::fs::FallocateFlags;
 use crate::create::{beside, open_own, sync_parent};
 use crate::fault::Fault;
 
-/// The file is given back in so many pieces, so that what others write at the same time cannot take all of it.
+/// Number of pieces in which the file is released, so that other writers cannot take all of it at once.
 const PIECE_COUNT: u64 = 16;
-/// No piece is smaller: SQLite needs 32 KiB for the index of its log, and a few pages.
+/// Smallest piece in bytes: SQLite needs 32 KiB for the index of its log, and a few pages.
 const PIECE_MIN: u64 = 256 << 10;
-/// Less free space than that explains a write that failed with another error.
+/// With less free space in bytes, a full disk is assumed to be the cause of a failed write.
 const NEARLY_NO_BYTES: u64 = 64 << 10;
 
-/// The reserve of a store.
+/// The reserve file of a store.
 pub(crate) struct ReserveFile {
     store: PathBuf,
     path: PathBuf,
@@ -36,7 +36,7 @@ pub(crate) struct ReserveFile {
 }
 
 impl ReserveFile {
-    /// The reserve as it lies beside a store; it has nothing if there is no file.
+    /// Finds the reserve file beside a store; it has size 0 if there is no file.
     pub(crate) fn find(store: &Path) -> Self {
         let path = beside(store, "-reserve");
         let state = Reserve {
@@ -52,7 +52,7 @@ impl ReserveFile {
         }
     }
 
-    /// It is filled every second, so what keeps it from being filled is too.
+    /// Logs a failure, but not each time: refilling is tried every second.
     fn warn(&self, doing: &str, error: &std::io::Error) {
         let now = Elapsed::default().after(self.made.elapsed());
         let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
@@ -66,12 +66,12 @@ impl ReserveFile {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What there is of it.
+    /// Returns the wanted and the allocated bytes.
     pub(crate) fn state(&self) -> Reserve {
         *self.lock()
     }
 
-    /// Sets its size, and takes the blocks if there is room. What is too much is given back.
+    /// Sets the size of the reserve in bytes and allocates it if there is room. Excess blocks are released.
     pub(crate) fn set_size(&self, bytes: u64) {
         let mut state = self.lock();
         state.wanted = bytes;
@@ -86,14 +86,14 @@ impl ReserveFile {
         }
     }
 
-    /// Takes the blocks that are missing, as far as there is room for them and a quarter more: what has just become free
-    /// is not taken away from those who need it now. With half of it there again it counts as closed.
+    /// Allocates missing blocks, as far as there is room for them and a quarter more, so that space that has just
+    /// become free stays available to others. With half of the reserve allocated, new work is still refused.
     pub(crate) fn refill(&self) -> Reserve {
         let mut state = self.lock();
         let missing = state.wanted.saturating_sub(state.held);
         let free = free_bytes(&self.store).unwrap_or(0);
         let more = missing.min(free.saturating_sub(state.wanted / 4));
-        // Not block by block.
+        // Allocating single blocks is not worth it.
         if missing > 0 && (more == missing || more >= PIECE_MIN) {
             let held = state.held;
             match take(&self.path, held, held + more) {
@@ -110,7 +110,7 @@ impl ReserveFile {
         *state
     }
 
-    /// Gives a piece back to the file system; false if nothing is left.
+    /// Releases one piece to the file system; returns false if nothing is left.
     pub(crate) fn release(&self) -> bool {
         let mut state = self.lock();
         if state.held == 0 {
@@ -123,7 +123,7 @@ impl ReserveFile {
     }
 
     fn cut(&self, state: &mut Reserve, bytes: u64) -> bool {
-        // Some file systems let freed blocks be used again only once that is on disk.
+        // Some file systems reuse freed blocks only after a flush.
         let cut = open_own(&self.path).and_then(|file| {
             file.set_len(bytes)?;
             file.sync_all()
@@ -135,8 +135,8 @@ impl ReserveFile {
         cut.is_ok()
     }
 
-    /// Does something to the store for which the disk may have no room; if it has none, again with a piece of the
-    /// reserve, as long as there is one.
+    /// Runs an operation that may find the disk full. If it does, releases a piece of the reserve and runs it again,
+    /// until no piece is left.
     pub(crate) fn with_room<T>(
         &self,
         mut work: impl FnMut() -> Result<T, StoreError>,
@@ -153,7 +153,7 @@ impl ReserveFile {
     fn is_for_want_of_room(&self, error: &StoreError) -> bool {
         match error {
             StoreError::Full { .. } => true,
-            // SQLite does not always say why it could not make or enlarge a file.
+            // SQLite does not always report why it could not create or enlarge a file.
             StoreError::Io { .. } => {
                 free_bytes(&self.store).is_some_and(|free| free < NEARLY_NO_BYTES)
             }
@@ -178,13 +178,14 @@ impl ReserveFile {
         }
     }
 
-    /// Likewise for work inside an open store.
+    /// Releases a piece if this fault of an open store is a full disk; returns whether the operation should be
+    /// repeated.
     pub(crate) fn release_for(&self, fault: &Fault) -> bool {
         fault.is_full() && self.release()
     }
 }
 
-/// Free bytes on the device of a file, for those who are not root.
+/// Free bytes on the device of a file that users other than root may use; `None` if unknown.
 pub(crate) fn free_bytes(path: &Path) -> Option<u64> {
     let there = path
         .parent()
@@ -195,12 +196,12 @@ pub(crate) fn free_bytes(path: &Path) -> Option<u64> {
     Some(stat.f_bavail.saturating_mul(stat.f_frsize))
 }
 
-/// Bytes that a file really has on disk, within its length.
+/// Bytes of disk blocks allocated to a file, at most its length.
 fn allocated_bytes(path: &Path) -> u64 {
     std::fs::metadata(path).map_or(0, |file| file.len().min(file.blocks().saturating_mul(512)))
 }
 
-/// Takes blocks from `held` up to `wanted`.
+/// Allocates blocks from offset `held` up to `wanted`.
 fn take(path: &Path, held: u64, wanted: u64) -> std::io::Result<()> {
     let is_new = !path.exists();
     let file = open_own(path)?;
@@ -216,7 +217,7 @@ fn take(path: &Path, held: u64, wanted: u64) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Where blocks cannot be taken without writing them: with content that no file system makes smaller.
+/// Allocates blocks by writing incompressible content, for file systems without preallocation.
 fn write_noise(mut file: &File, held: u64, wanted: u64) -> std::io::Result<()> {
     use std::io::Seek as _;
     file.set_len(held)?;
@@ -260,7 +261,7 @@ mod tests {
         assert_eq!(allocated_bytes(&reserve.path), 0);
         assert!(reserve.refill().is_whole());
         assert!(!reserve.state().is_open);
-        // As after a crash with half of it gone.
+        // This is the state after a crash with half of it gone.
         while reserve.state().held > 4 << 20 {
             reserve.release();
         }

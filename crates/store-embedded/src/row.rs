@@ -1,26 +1,26 @@
-//! The bytes of a row: a record, sealed with its table and its key.
+//! The bytes of a row: a record, sealed with a checksum over its table and key too.
 
 use ganger_store::encoding::{self, Cursor, Record, Writer};
 use ganger_types::{Bytes, JobKey, Timestamp};
 
 use crate::fault::Fault;
 
-/// SQLite's whole numbers have a sign; ours never reach it. One that does is kept as the largest.
+/// Converts a number to SQLite's signed integer; numbers beyond its range, which do not occur, become the largest.
 pub(crate) fn to_sql(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-/// A number as SQLite gave it back.
+/// Converts an SQLite integer back to a number.
 pub(crate) fn from_sql(number: i64) -> u64 {
     u64::try_from(number).unwrap_or(0)
 }
 
-/// A row's place by a job's number.
+/// Returns a row's key: a job's number.
 pub(crate) fn row_key(key: JobKey) -> [u8; 8] {
     key.0.to_be_bytes()
 }
 
-/// A row's place by a job's number and a slot.
+/// Returns a row's key: a job's number and a slot.
 pub(crate) fn slot_key(key: JobKey, slot: u32) -> [u8; 12] {
     let mut row_key = [0; 12];
     row_key[..8].copy_from_slice(&key.0.to_be_bytes());
@@ -28,7 +28,7 @@ pub(crate) fn slot_key(key: JobKey, slot: u32) -> [u8; 12] {
     row_key
 }
 
-/// A row's place by a job's number, an attempt and an offset.
+/// Returns a row's key: a job's number, an attempt and an offset.
 pub(crate) fn log_key(key: JobKey, attempt: u32, offset: u64) -> [u8; 20] {
     let mut row_key = [0; 20];
     row_key[..8].copy_from_slice(&key.0.to_be_bytes());
@@ -49,14 +49,14 @@ pub(crate) fn seal_record<R: Record>(
     encoding::seal(table, row_key, 0, buffer);
 }
 
-/// Likewise of plain bytes.
+/// Writes the sealed form of plain bytes into `buffer`, which is emptied first.
 pub(crate) fn seal_bytes(table: &str, row_key: &[u8], bytes: &[u8], buffer: &mut Vec<u8>) {
     buffer.clear();
     buffer.extend_from_slice(bytes);
     encoding::seal(table, row_key, 0, buffer);
 }
 
-/// Verifies a row's checksum and gives what it guards.
+/// Verifies a row's checksum and returns the content.
 pub(crate) fn open<'a>(table: &str, row_key: &[u8], sealed: &'a [u8]) -> Result<&'a [u8], Fault> {
     encoding::unseal(table, row_key, sealed).ok_or_else(|| {
         Fault::row(
@@ -82,7 +82,7 @@ pub(crate) fn open_bytes(table: &str, row_key: &[u8], sealed: &[u8]) -> Result<B
     open(table, row_key, sealed).map(Bytes::copy_from_slice)
 }
 
-/// A piece of log with its time.
+/// Writes the sealed form of a log chunk with its time into `buffer`.
 pub(crate) fn seal_log(row_key: &[u8], at: Timestamp, bytes: &[u8], buffer: &mut Vec<u8>) {
     buffer.clear();
     let mut out = Writer::new(buffer);
@@ -91,7 +91,7 @@ pub(crate) fn seal_log(row_key: &[u8], at: Timestamp, bytes: &[u8], buffer: &mut
     encoding::seal("logs", row_key, 0, buffer);
 }
 
-/// Reads a piece of log.
+/// Verifies and reads a log chunk with its time.
 pub(crate) fn open_log(row_key: &[u8], sealed: &[u8]) -> Result<(Timestamp, Bytes), Fault> {
     let content = open("logs", row_key, sealed)?;
     let mut from = Cursor::new(content, "log");
@@ -101,7 +101,7 @@ pub(crate) fn open_log(row_key: &[u8], sealed: &[u8]) -> Result<(Timestamp, Byte
     Ok((Timestamp(at), Bytes::copy_from_slice(from.rest())))
 }
 
-/// A place as people know it: a job's number and what follows, or a name.
+/// Returns a row's key in readable form: a job's number and what follows, or a name.
 pub(crate) fn show(row_key: &[u8]) -> String {
     let number = |bytes: &[u8]| {
         bytes

@@ -1,16 +1,17 @@
-//! Jobs of a commit with consecutive numbers that fare alike, so that what goes can go at once.
+//! Groups a commit's jobs with consecutive numbers that change in the same way, so that their rows are deleted
+//! together.
 
 use std::collections::BTreeMap;
 
 use ganger_store::merge::{Body, JobChange};
 use ganger_types::JobKey;
 
-/// What becomes of the rows of a job.
+/// How a commit changes the rows of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RunKind {
     /// All rows of the job are removed.
     Removed,
-    /// It was stored among the live, moves to the finished, and its lease goes.
+    /// The stored live job has ended: its row moves to the finished jobs, and its lease is removed.
     Ended,
     /// Any other change of the rows.
     Usual,
@@ -30,7 +31,7 @@ impl RunKind {
     }
 }
 
-/// Jobs with consecutive numbers and the same course; never empty.
+/// Jobs with consecutive numbers and the same kind of change; never empty.
 #[derive(Debug, PartialEq)]
 pub(crate) struct JobRun<'a> {
     pub(crate) kind: RunKind,
@@ -38,7 +39,7 @@ pub(crate) struct JobRun<'a> {
 }
 
 impl<'a> JobRun<'a> {
-    /// Splits a commit's jobs. No row has the number `new_from` or a larger one.
+    /// Splits a commit's jobs into runs. No stored row has the number `new_from` or a larger one.
     pub(crate) fn all(jobs: &'a BTreeMap<JobKey, JobChange<'a>>, new_from: JobKey) -> Vec<Self> {
         let mut runs: Vec<Self> = Vec::new();
         for (key, change) in jobs {
@@ -56,7 +57,7 @@ impl<'a> JobRun<'a> {
         runs
     }
 
-    /// The first and the last number.
+    /// Returns the first and the last number.
     pub(crate) fn keys(&self) -> (JobKey, JobKey) {
         let (first, last) = (self.jobs.first(), self.jobs.last());
         let key = |job: Option<&(JobKey, _)>| job.expect("a run is never empty").0;

@@ -1,4 +1,4 @@
-//! The tables, and how an older file becomes one of today.
+//! The tables, and the upgrade of older files.
 
 use ganger_types::IdempotencyRecord;
 use rusqlite::{Connection, TransactionBehavior};
@@ -7,17 +7,16 @@ use crate::fault::Fault;
 use crate::names::SmallTable;
 use crate::upgrade;
 
-/// "gang", so that `file` and we know whose database it is.
+/// Application id in the SQLite header: "gang", by which `file` and this program recognise a store.
 pub(crate) const APPLICATION_ID: i64 = 0x6761_6e67;
 /// Version of the tables.
 pub(crate) const FORMAT: u32 = 7;
 
 /// Version 1. Rows of `body BLOB` are records of the `store` crate with their checksum behind them.
 ///
-/// The hot table `jobs` has no index besides its key; `marked` says whether rows of `marks` belong
-/// to a job, so that the usual job, which has none, costs no look-up. Leases are apart and small:
-/// they come and go with every attempt. `own` is the end of a job's own life time, and the largest
-/// number for "forever".
+/// The hot table `jobs` has no index besides its key. `marked` says whether the secondary index (`marks`) has entries
+/// for a job, so that the usual job, which has none, costs no lookup. Leases are separate and small: they are written
+/// and removed with every attempt. `own` is the end of a job's own retention; the largest number means forever.
 const VERSION_1: &str = "
 CREATE TABLE meta (
     one INTEGER PRIMARY KEY CHECK (one = 1),
@@ -76,8 +75,8 @@ CREATE TABLE tracked (name BLOB PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID;
 CREATE TABLE statistics (name BLOB PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID;
 ";
 
-/// What is about other shards: what is known of them, messages to them in order, parts of submissions, their
-/// jobs until they are decided, and jobs there that wait for jobs here.
+/// Tables about other shards: peers, messages to them in order, parts of submissions, jobs of parts until they are
+/// decided, and jobs there that wait for jobs here.
 const SHARDS: &str = "
 CREATE TABLE peers (name BLOB PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID;
 CREATE TABLE outbox (name BLOB PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID;
@@ -86,21 +85,21 @@ CREATE TABLE part_jobs (name BLOB PRIMARY KEY, body BLOB NOT NULL);
 CREATE TABLE dependents (name BLOB PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID;
 ";
 
-/// Raw keys by their number, and the elements of lists from left to right.
+/// Tables of raw keys by their number, and of list elements from left to right.
 const KEYS: &str = "
 CREATE TABLE keys (name BLOB PRIMARY KEY, body BLOB NOT NULL);
 CREATE TABLE elements (name BLOB PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID;
 ";
 
-/// Everything of qless, by namespace, kind and name.
+/// Table of all qless rows, by namespace, kind and name.
 const QLESS: &str = "
 CREATE TABLE qless (name BLOB PRIMARY KEY, body BLOB NOT NULL);
 ";
 
-/// What makes a store of one version a store of the next.
+/// Upgrades a store from one version to the next.
 type Step = fn(&Connection) -> Result<(), Fault>;
 
-/// The first makes an empty file a store of version 1. A step, once released, is never changed.
+/// Upgrade steps; the first makes an empty file a store of version 1. A released step never changes.
 const STEPS: [Step; 7] = [
     version_1, version_2, version_3, version_4, version_5, version_6, version_7,
 ];
@@ -109,17 +108,17 @@ fn version_1(connection: &Connection) -> Result<(), Fault> {
     Ok(connection.execute_batch(VERSION_1)?)
 }
 
-/// Idempotency keys hold runs of jobs instead of every single one.
+/// Idempotency records hold runs of jobs instead of single jobs.
 fn version_2(connection: &Connection) -> Result<(), Fault> {
     upgrade::rewrite::<IdempotencyRecord>(connection, SmallTable::IdempotencyRecords)
 }
 
-/// There are other shards.
+/// Adds the tables about other shards.
 fn version_3(connection: &Connection) -> Result<(), Fault> {
     Ok(connection.execute_batch(SHARDS)?)
 }
 
-/// There are raw keys.
+/// Adds the tables of raw keys.
 fn version_4(connection: &Connection) -> Result<(), Fault> {
     Ok(connection.execute_batch(KEYS)?)
 }
@@ -129,20 +128,20 @@ fn version_5(connection: &Connection) -> Result<(), Fault> {
     Ok(connection.execute_batch(QLESS)?)
 }
 
-/// Jobs of qless have their numbers for names.
+/// Names the rows of qless jobs by number.
 fn version_6(connection: &Connection) -> Result<(), Fault> {
     upgrade::number_jobs_of_qless(connection)
 }
 
-/// The tables are as they were, but a turn log may have commits behind them: a program that does not know it must
-/// not go by them alone. A step to come has to write that log into the tables first.
+/// The tables are unchanged, but a turn log may hold commits that they lack, so a program that does not know the log
+/// must not rely on the tables. A later step must first write that log into the tables.
 #[expect(clippy::unnecessary_wraps, reason = "as the other steps")]
 fn version_7(_: &Connection) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Brings the tables to [`FORMAT`], each step whole or not at all, so that one that was cut short is
-/// simply done again (`rel D14`).
+/// Upgrades the tables to [`FORMAT`]. Each step is one transaction, so an interrupted one is simply repeated (`rel
+/// D14`).
 pub(crate) fn migrate(connection: &mut Connection) -> Result<(), Fault> {
     for (step, version) in STEPS.iter().zip(1_u32..) {
         let tx = connection.transaction_with_behavior(TransactionBehavior::Exclusive)?;
@@ -155,7 +154,7 @@ pub(crate) fn migrate(connection: &mut Connection) -> Result<(), Fault> {
     Ok(())
 }
 
-/// The version of the tables in a file; 0 if it has none yet.
+/// Returns the version of the tables in a file; 0 for an empty file.
 pub(crate) fn version_of(connection: &Connection) -> Result<u32, Fault> {
     Ok(connection.pragma_query_value(None, "user_version", |row| row.get(0))?)
 }

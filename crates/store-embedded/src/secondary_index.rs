@@ -1,6 +1,7 @@
-//! Marks: entries by which jobs are found without reading them all.
+//! The secondary index: entries by which jobs are found without reading all of them.
 //!
-//! A mark is a letter, the namespace, and what is marked. Most jobs have none.
+//! An entry is a letter for the property, the namespace, and the property's value; most jobs have none. The table is
+//! called `marks` in the file.
 
 use ganger_store::select::failed_group;
 use ganger_types::query::JobQuery;
@@ -8,7 +9,7 @@ use ganger_types::{JobId, JobRecord, JobState, Namespace};
 
 use crate::names::name;
 
-/// A job's entry in the table of marks.
+/// A key of the secondary index.
 pub(crate) type IndexEntry = Vec<u8>;
 
 fn entry(letter: u8, parts: &[&[u8]]) -> IndexEntry {
@@ -17,26 +18,26 @@ fn entry(letter: u8, parts: &[&[u8]]) -> IndexEntry {
     entry
 }
 
-/// Where the entries of ids begin, and where they have ended.
+/// Prefix of the entries of ids, and the first key after all of them.
 pub(crate) const ID_FIRST: &[u8] = b"i";
 pub(crate) const ID_END: &[u8] = b"j";
 
-/// The entry of an id that a client chose.
+/// Returns the entry for an id that a client chose.
 pub(crate) fn id_entry(namespace: &Namespace, id: &JobId) -> IndexEntry {
     entry(b'i', &[namespace.as_bytes(), id.as_bytes()])
 }
 
-/// The entry of jobs that ended badly in this way.
+/// Returns the entry for failed or cancelled jobs.
 fn bad_end_entry(namespace: &Namespace, state: JobState) -> IndexEntry {
     entry(b'e', &[namespace.as_bytes(), &[state.number()]])
 }
 
-/// Whether the job's id cannot be told from its number.
+/// Whether the job's id cannot be derived from its number.
 fn has_chosen_id(record: &JobRecord) -> bool {
     record.id_is_given || record.id.parts() != Some((record.key, record.id_tag))
 }
 
-/// Whether a job has any marks.
+/// Whether a job has any index entries.
 pub(crate) fn has_entries(record: &JobRecord) -> bool {
     has_chosen_id(record)
         || !record.tags.is_empty()
@@ -46,7 +47,7 @@ pub(crate) fn has_entries(record: &JobRecord) -> bool {
         || matches!(record.state, JobState::Failed | JobState::Cancelled)
 }
 
-/// All marks of a job, sorted, each once.
+/// Returns all index entries of a job, sorted, without duplicates.
 pub(crate) fn of(record: &JobRecord) -> Vec<IndexEntry> {
     let namespace = record.namespace.as_bytes();
     let mut entries = Vec::new();
@@ -86,7 +87,8 @@ pub(crate) fn of(record: &JobRecord) -> Vec<IndexEntry> {
     entries
 }
 
-/// A mark that every job of this listing has, the most telling first.
+/// Returns an entry that every job matching the query has, the most selective first; `None` if the index does not
+/// help.
 pub(crate) fn of_query(query: &JobQuery) -> Option<IndexEntry> {
     let namespace = query.namespace.as_bytes();
     let telling = || {

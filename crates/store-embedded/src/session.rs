@@ -1,8 +1,8 @@
-//! The store while it is open: where commits go, and when they come into the tables.
+//! The open store: where commits are written, and when they reach the tables.
 //!
-//! A small commit goes into the turn log and is kept in memory. It comes into the tables with many others, in one
-//! transaction that is not flushed: when they have become enough, when somebody wants to read, or when nothing else is
-//! to be done. A large commit goes into the tables at once, with all that wait before it, and is flushed there.
+//! A small commit is appended to the turn log and kept in memory. It is written into the tables with many others, in
+//! one unflushed transaction: when enough are waiting, when a reader comes, or when the store is idle. A large commit
+//! is written into the tables at once, after all waiting ones, and is flushed there.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -20,26 +20,26 @@ use crate::tables::Tables;
 use crate::turns::{self, TurnLog, TurnLogContent};
 use crate::wal;
 
-/// A commit with more changes goes into the tables at once: there its rows cost more than its transaction, and would
-/// be written twice otherwise.
+/// Most changes of a commit in the turn log. A larger commit goes into the tables at once: there its rows cost more
+/// than its transaction, and they would otherwise be written twice.
 const SMALL_CHANGES_MAX: usize = 64;
-/// When commits come into the tables, and when the log of these is copied into the file.
+/// Limits that decide when commits are written into the tables, and when the write-ahead log is checkpointed.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// The log of the tables is copied when it has so many pages. Sooner costs writes, later makes the pause longer and
-    /// recovery slower.
+    /// Pages in the write-ahead log from which it is checkpointed. Sooner costs writes; later makes the pause longer
+    /// and recovery slower.
     pub log_pages: u64,
-    /// While nothing waits, it is copied from so many pages on.
+    /// Pages from which it is checkpointed while the store is idle.
     pub log_pages_idle: u64,
-    /// So many commits may wait for the tables. The one that comes next waits for them to be written, so they must
-    /// not be too many.
+    /// Commits that may wait for the tables. The next one waits until they are written, so this must not be too
+    /// large.
     pub waiting_commits: usize,
-    /// Or commits with so many changes.
+    /// Changes in commits that may wait for the tables.
     pub waiting_changes: usize,
 }
 
 impl Default for Limits {
-    /// 32 MiB, 1 MiB, 64 commits, 1,024 changes.
+    /// Returns 32 MiB, 1 MiB, 64 commits, 1,024 changes.
     fn default() -> Self {
         Self {
             log_pages: 16_384,
@@ -50,46 +50,47 @@ impl Default for Limits {
     }
 }
 
-/// Whether a transaction is on disk when it ends.
+/// Whether a transaction is flushed when it ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flush {
-    /// Yes, and with it all before it.
+    /// It is flushed, with everything before it.
     Now,
-    /// Not yet: the turn log has it.
+    /// It is flushed later; the turn log has its commits.
     Later,
 }
 
-/// What is known while the store is open.
+/// The open store: its writing connection, turn log and waiting commits.
 pub(crate) struct Session {
     path: PathBuf,
     limits: Limits,
     connection: Connection,
     tables: Tables,
-    /// Pages in the log of the tables, told by SQLite after each commit.
+    /// Pages in the write-ahead log, as SQLite reported after the last commit.
     log_pages: Arc<AtomicU64>,
-    /// What SQLite was told last.
+    /// Flush setting of the connection.
     flush: Flush,
-    /// Whether the tables have something that is not flushed there.
+    /// Whether the tables have changes that are not flushed there.
     is_unflushed: bool,
-    /// `None` if it could not be made: then every commit goes into the tables.
+    /// The turn log; `None` if it could not be created, in which case every commit goes into the tables.
     turns: Option<TurnLog>,
-    /// Commits in the turn log that the tables do not have, and how many changes these are.
+    /// Commits in the turn log that the tables do not have yet.
     waiting: Vec<Arc<Commit>>,
     waiting_changes: usize,
-    /// Why nothing may be committed any more.
+    /// Reason why no further commit is accepted; `None` while the store works.
     failure: Option<String>,
     reserve: Arc<ReserveFile>,
 }
 
 impl Session {
-    /// Connects and takes the store over.
+    /// Connects to the database and recovers it.
     ///
-    /// The log of the tables, which [`wal::rewrite`] has put on disk, is copied into the file and both are flushed first:
-    /// after a failed flush the system may show pages of the file that are not on disk. Then the tables get what the turn
-    /// log has and they have not.
+    /// The write-ahead log, which [`wal::rewrite`] has put on disk, is first copied into the file and both are
+    /// flushed: after a failed flush the system may show pages of the file that are not on disk. Then the commits
+    /// that only the turn log has are written into the tables.
     ///
     /// # Errors
-    /// If the log cannot be copied, because another process reads for long, after a failed write or flush.
+    /// If the write-ahead log cannot be copied, because another process reads for long, or after a failed write or
+    /// flush.
     pub(crate) fn open(
         path: PathBuf,
         limits: Limits,
@@ -97,7 +98,7 @@ impl Session {
         reserve: Arc<ReserveFile>,
         has_failed: bool,
     ) -> Result<Self, Fault> {
-        // A session that is dropped after a failed flush must not copy what may not be on disk.
+        // A session dropped after a failed flush must not copy pages that may not be on disk.
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
         if !checkpoint(&connection, "TRUNCATE")? {
             if has_failed {
@@ -105,7 +106,7 @@ impl Session {
                               reads it: wait until that has ended";
                 return Err(Fault::Store(io(&path, "opened", reason)));
             }
-            // What is not in the file yet stays in the log, and the turn log is written over below.
+            // Pages that are not in the file yet stay in the write-ahead log; the turn log is overwritten below.
             wal::flush(&path).map_err(Fault::Store)?;
         }
         let log_pages = Arc::new(AtomicU64::new(0));
@@ -132,7 +133,7 @@ impl Session {
         };
         session.catch_up(&turns)?;
         if session.header().has_turns && !turns.is_whole() {
-            // It is made once more below: until that is done, a short one is right.
+            // The turn log is created again below: until then the header must not require it.
             let none = |header: &mut Header| header.has_turns = false;
             session.tables.change_header(&session.connection, none)?;
         }
@@ -144,12 +145,12 @@ impl Session {
                 header.epoch.0 += 1;
                 header.has_turns = has_turns;
             })?;
-        // The file alone is to say so too.
+        // The file alone must say so too.
         checkpoint(&session.connection, "PASSIVE")?;
         Ok(session)
     }
 
-    /// Writes what the turn log has and the tables have not.
+    /// Writes the commits into the tables that only the turn log has.
     fn catch_up(&mut self, turns: &TurnLogContent) -> Result<(), Fault> {
         self.waiting = turns
             .commits_after(self.tables.header.sequence)?
@@ -166,7 +167,7 @@ impl Session {
         self.write(None, Flush::Now)
     }
 
-    /// Where the store stands, in the tables.
+    /// The header in the tables.
     pub(crate) fn header(&self) -> &Header {
         &self.tables.header
     }
@@ -177,19 +178,19 @@ impl Session {
         &self.connection
     }
 
-    /// Whether commits wait for the tables.
+    /// Whether commits are waiting for the tables.
     pub(crate) fn has_waiting(&self) -> bool {
         !self.waiting.is_empty()
     }
 
-    /// Sequence of the last commit, wherever it is.
+    /// Sequence of the last commit, in the tables or in the turn log.
     fn sequence(&self) -> u64 {
         self.waiting
             .last()
             .map_or(self.tables.header.sequence, |commit| commit.sequence)
     }
 
-    /// Makes a commit durable, if that is its place in the order and the store is still ours.
+    /// Makes a commit durable, if its sequence follows the last one and no other process has taken over the store.
     pub(crate) fn commit(&mut self, commit: &Arc<Commit>) -> Result<(), CommitError> {
         if let Some(reason) = &self.failure {
             return Err(CommitError::Unknown(reason.clone()));
@@ -228,7 +229,7 @@ impl Session {
         Ok(())
     }
 
-    /// Appends a commit to the turn log; false if there is none, or it has no room.
+    /// Appends a commit to the turn log; returns false if there is no turn log or it is full.
     fn append(&mut self, commit: &Commit) -> Result<bool, CommitError> {
         let Some(turns) = &mut self.turns else {
             return Ok(false);
@@ -239,7 +240,7 @@ impl Session {
         })
     }
 
-    /// Opens the turn log of tables that have all that is in it.
+    /// Opens the turn log once the tables have everything in it.
     fn open_turns(&mut self) {
         let identity = self.tables.header.identity;
         let opened = self
@@ -256,7 +257,7 @@ impl Session {
         }
     }
 
-    /// Writes all that waits for the tables.
+    /// Writes all waiting commits into the tables.
     pub(crate) fn apply_waiting(&mut self, flush: Flush) -> Result<(), Fault> {
         if self.waiting.is_empty() {
             return match flush {
@@ -273,7 +274,7 @@ impl Session {
 
     /// Flushes what was written with [`Flush::Later`].
     ///
-    /// SQLite does not do that at the end of a transaction that has changed nothing, whatever it was asked for.
+    /// SQLite does not flush at the end of a transaction that has changed nothing, whatever the setting.
     fn flush_tables(&mut self) -> Result<(), Fault> {
         if self.is_unflushed {
             wal::flush(&self.path).map_err(Fault::Store)?;
@@ -283,7 +284,7 @@ impl Session {
         Ok(())
     }
 
-    /// Writes all that waits for the tables, if the disk has space for it; without, the turn log has still room.
+    /// Writes all waiting commits into the tables if the disk has space; if not, the turn log still has room.
     fn try_apply_waiting(&mut self) -> Result<(), Fault> {
         match self.apply_waiting(Flush::Later) {
             Err(fault) if fault.is_full() => Ok(()),
@@ -291,9 +292,10 @@ impl Session {
         }
     }
 
-    /// Reads one state of the tables, with all that was acknowledged, inside a transaction.
+    /// Reads one state of the tables, with everything acknowledged, inside a transaction.
     ///
-    /// On a full disk what waits for the tables cannot be written. Then it is written in memory, and taken back.
+    /// On a full disk the waiting commits cannot be written. They are then applied in memory and rolled back after
+    /// the read.
     pub(crate) fn read<T>(
         &mut self,
         read: impl FnOnce(&Connection) -> Result<T, Fault>,
@@ -317,7 +319,7 @@ impl Session {
         self.connection.pragma_update(None, "cache_spill", false)?;
         let write_commits = self.apply_in_memory();
         let found = write_commits.and_then(|()| read(&self.connection));
-        // Both are needed after an error too: the connection goes on writing.
+        // Both are needed even after an error: the connection continues to write.
         let rolled_back = self.roll_back();
         let spills = self.connection.pragma_update(None, "cache_spill", true);
         let found = found?;
@@ -326,7 +328,7 @@ impl Session {
         Ok(found)
     }
 
-    /// Begins a transaction with all that waits for the tables in it.
+    /// Begins a transaction and applies all waiting commits in it.
     fn apply_in_memory(&mut self) -> Result<(), Fault> {
         self.connection.execute_batch("BEGIN IMMEDIATE")?;
         let commits = self.waiting.iter().map(AsRef::as_ref);
@@ -334,7 +336,7 @@ impl Session {
         Ok(())
     }
 
-    /// Writes all that waits for the tables, and a commit behind it, in one transaction; on a full disk from the reserve.
+    /// Writes all waiting commits and then `commit` in one transaction; on a full disk with space from the reserve.
     fn write(&mut self, commit: Option<&Commit>, flush: Flush) -> Result<(), Fault> {
         loop {
             match self.try_write(commit, flush) {
@@ -362,7 +364,7 @@ impl Session {
         Ok(())
     }
 
-    /// Tells SQLite whether the end of a transaction is to be flushed.
+    /// Sets whether SQLite flushes the end of a transaction.
     fn set_flush(&mut self, flush: Flush) -> Result<(), Fault> {
         if self.flush != flush {
             let mode = match flush {
@@ -375,19 +377,20 @@ impl Session {
         Ok(())
     }
 
-    /// The tables have all, flushed: the turn log begins again, and says so. By that it is noticed if they ever lose it.
+    /// Restarts the turn log once the tables have everything, flushed. Its stamp reveals it if the tables ever lose
+    /// that.
     fn restart_turns(&mut self) {
         let Some(turns) = &mut self.turns else {
             return;
         };
         if let Err(error) = turns.restart(self.tables.header.sequence) {
-            // What it has is in the tables, so it can be done without.
+            // The tables have its content, so it is not needed.
             tracing::warn!(%error, "the turn log cannot be written: commits go into the tables at once");
             self.turns = None;
         }
     }
 
-    /// Takes a failed transaction back.
+    /// Rolls a failed transaction back.
     pub(crate) fn roll_back(&mut self) -> Result<(), Fault> {
         self.tables.forget_queue_numbers();
         if !self.connection.is_autocommit() {
@@ -396,19 +399,19 @@ impl Session {
         Ok(())
     }
 
-    /// Copies the log of the tables into the file if it is long.
+    /// Checkpoints the write-ahead log if it is long.
     pub(crate) fn checkpoint_if_long(&mut self) {
         if let Err(fault) = self.checkpoint_from(self.limits.log_pages) {
             self.record_failed_upkeep(&fault);
         }
     }
 
-    /// Copies the log of the tables into the file if it is worth it while nothing waits.
+    /// Checkpoints the write-ahead log while the store is idle, if it is long enough to be worth it.
     pub(crate) fn checkpoint_if_worthwhile(&mut self) -> Result<(), Fault> {
         self.checkpoint_from(self.limits.log_pages_idle)
     }
 
-    /// Copies the log of the tables into the file if it has at least `pages`.
+    /// Checkpoints the write-ahead log if it has at least `pages` pages.
     fn checkpoint_from(&mut self, pages: u64) -> Result<(), Fault> {
         if self.log_pages.load(Ordering::Relaxed) < pages {
             return Ok(());
@@ -420,14 +423,14 @@ impl Session {
             }
         };
         if is_copied {
-            // The next commit starts the log again. If readers held it back it is tried again.
+            // The next commit restarts the log. If readers prevented that, it is tried again.
             self.log_pages.store(0, Ordering::Relaxed);
         }
         Ok(())
     }
 
-    /// What was acknowledged is safe in the logs. A full disk is waited out; a failed flush is not ignored:
-    /// the next commit is refused until the store has been opened again (`rel D6`).
+    /// Records that upkeep failed. Acknowledged commits are safe in the logs. The store waits for a full disk to have
+    /// room; after a failed flush it refuses the next commit until it has been opened again (`rel D6`).
     pub(crate) fn record_failed_upkeep(&mut self, fault: &Fault) {
         // The shard reports a full disk.
         if !fault.is_full() {
@@ -436,7 +439,7 @@ impl Session {
         }
     }
 
-    /// Brings everything into the tables, so that the turn log is not needed until the store is used again.
+    /// Writes everything into the tables, so that the turn log is not needed until the store is used again.
     pub(crate) fn close(mut self) {
         if self.failure.is_some() {
             return;
@@ -462,10 +465,10 @@ impl Session {
     }
 }
 
-/// Whether a commit may wait in the turn log.
+/// Whether a commit may be written to the turn log.
 ///
-/// What has ended and is changed or removed has to be read first, and if it is damaged, the commit is refused: that
-/// must be known before it is acknowledged.
+/// A commit that changes or removes finished jobs may not: their rows must be read first, and a damaged row refuses
+/// the commit, which must be known before the commit is acknowledged.
 fn is_for_turns(commit: &Commit) -> bool {
     let may_wait = |change: &Change| {
         !matches!(
@@ -479,7 +482,7 @@ fn is_for_turns(commit: &Commit) -> bool {
         && commit.changes.iter().all(may_wait)
 }
 
-/// Bytes of what may be large in a change.
+/// Bytes of payloads, results and logs in a change.
 fn payload_bytes(change: &Change) -> usize {
     match change {
         Change::PutPayload { payload, .. } => payload.len(),
@@ -489,7 +492,7 @@ fn payload_bytes(change: &Change) -> usize {
     }
 }
 
-/// Copies the log of the tables into the file; whether all of it was.
+/// Checkpoints the write-ahead log; returns whether all of it was copied.
 fn checkpoint(connection: &Connection, mode: &str) -> Result<bool, Fault> {
     let sql = format!("PRAGMA wal_checkpoint({mode})");
     let (log, done): (i64, i64) =

@@ -1,4 +1,4 @@
-//! What the writing side and the readers have in common: a reader must not miss what was acknowledged.
+//! State shared by the writer and the readers, so that a reader never misses an acknowledged commit.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,12 +11,12 @@ use crate::fault::{Fault, io};
 use crate::reserve::ReserveFile;
 use crate::session::{Flush, Session};
 
-/// The store while it is open, for those that write or wait for writes.
+/// The open store, for threads that write or wait for writes.
 pub(crate) struct Shared {
     path: PathBuf,
-    /// `None` before the store is opened, and after a commit whose outcome is not known.
+    /// The session; `None` before the store is opened, and after a commit with unknown outcome.
     session: Mutex<Option<Session>>,
-    /// Whether something acknowledged is not in the tables yet.
+    /// Whether an acknowledged commit is not in the tables yet.
     is_behind: AtomicBool,
     reserve: Arc<ReserveFile>,
 }
@@ -35,12 +35,12 @@ impl Shared {
         &self.path
     }
 
-    /// The blocks kept for a full disk.
+    /// Returns the reserve of disk blocks.
     pub(crate) fn reserve(&self) -> &Arc<ReserveFile> {
         &self.reserve
     }
 
-    /// The session, for as long as the guard lives.
+    /// Locks the session.
     pub(crate) fn lock(&self) -> Guard<'_> {
         let session = self.session.lock();
         Guard {
@@ -49,11 +49,11 @@ impl Shared {
         }
     }
 
-    /// Waits until the tables have all that was acknowledged before; usually they do. False if the disk has no space
-    /// for it: then only the session can read it.
+    /// Waits until the tables have everything acknowledged before the call; usually they do. Returns false if the
+    /// disk is full: then only the session can read it.
     ///
     /// # Errors
-    /// If they cannot be written, or the store has to be opened again first.
+    /// If the tables cannot be written, or the store must be opened again first.
     pub(crate) fn apply_waiting(&self) -> Result<bool, StoreError> {
         if !self.is_behind.load(Ordering::Acquire) {
             return Ok(true);
@@ -68,7 +68,7 @@ impl Shared {
         })
     }
 
-    /// Reads through the session, which has to wait meanwhile.
+    /// Reads through the session, which cannot write meanwhile.
     pub(crate) fn read<T>(
         &self,
         read: impl FnOnce(&Connection) -> Result<T, Fault>,
@@ -91,7 +91,7 @@ impl Shared {
     }
 }
 
-/// The session; whether the tables are behind is noted at the end.
+/// The locked session. Dropping it updates whether the tables are behind.
 pub(crate) struct Guard<'a> {
     pub(crate) session: MutexGuard<'a, Option<Session>>,
     is_behind: &'a AtomicBool,
@@ -99,7 +99,7 @@ pub(crate) struct Guard<'a> {
 
 impl Drop for Guard<'_> {
     fn drop(&mut self) {
-        // Without a session it stays as it was: what waited is in the turn log still.
+        // Without a session the flag stays: the waiting commits are still in the turn log.
         if let Some(session) = &*self.session {
             self.is_behind
                 .store(session.has_waiting(), Ordering::Release);

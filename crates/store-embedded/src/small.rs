@@ -1,4 +1,4 @@
-//! Rows of the small tables: one name, one body.
+//! Rows of the small tables, which have a name and a body.
 
 use ganger_store::Loaded;
 use ganger_store::encoding::{Cursor, Record, Writer, seal};
@@ -18,7 +18,8 @@ use crate::names::{
 };
 use crate::row::{open, open_record, seal_record, show};
 
-/// Writes the last changes of small rows. Those of one table come together, so that its statements are looked up once.
+/// Writes the last change of each small row. Rows of one table come together, so that its statements are looked up
+/// once.
 pub(crate) struct RowWriter<'a> {
     connection: &'a Connection,
     put: Option<(SmallTable, CachedStatement<'a>)>,
@@ -57,14 +58,14 @@ impl<'a> RowWriter<'a> {
     }
 }
 
-/// The statement for this table; the one at hand, if it is that.
+/// Returns the statement for this table, reusing the last one if it is the same.
 fn statement_of<'s, 'a>(
     at_hand: &'s mut Option<(SmallTable, CachedStatement<'a>)>,
     small: SmallTable,
     look_up: impl FnOnce() -> rusqlite::Result<CachedStatement<'a>>,
 ) -> rusqlite::Result<&'s mut CachedStatement<'a>> {
     if at_hand.as_ref().is_none_or(|(table, _)| *table != small) {
-        // It goes back before the next is taken.
+        // The old statement returns to the cache before the next is taken.
         *at_hand = None;
     }
     let statement = match at_hand.take() {
@@ -86,7 +87,7 @@ fn delete_sql(small: SmallTable) -> String {
     format!("DELETE FROM {} WHERE name = ?1", small.table())
 }
 
-/// Puts the sealed row into `buffer`; false if the row is to go.
+/// Writes the sealed row into `buffer`; returns false if the row is to be deleted.
 fn encode(table: &str, name: &[u8], change: &Change, buffer: &mut Vec<u8>) -> bool {
     match change {
         Change::PutQueue(record) => seal_record(table, name, &**record, buffer),
@@ -124,7 +125,7 @@ fn open_number(table: &str, name: &[u8], body: &[u8]) -> Result<u64, Fault> {
     number.map_err(|error| Fault::unreadable(table, show(name), &error))
 }
 
-/// Reads a small row. Of the jobs of a part it gives the record that they were written with.
+/// Reads a small row. For the jobs of a part it returns the record that they were written with.
 pub(crate) fn read(small: SmallTable, name: &[u8], body: &[u8]) -> Result<Loaded, Fault> {
     let table = small.table();
     let loaded = match small {
@@ -160,7 +161,7 @@ pub(crate) fn read(small: SmallTable, name: &[u8], body: &[u8]) -> Result<Loaded
     Ok(loaded)
 }
 
-/// Reads a row about other shards, and compares it with its name.
+/// Reads a row about other shards and compares it with its key.
 fn read_of_shards(small: SmallTable, at: &[u8], body: &[u8]) -> Result<Loaded, Fault> {
     let table = small.table();
     let (named, loaded) = match small {
@@ -197,7 +198,7 @@ fn read_of_shards(small: SmallTable, at: &[u8], body: &[u8]) -> Result<Loaded, F
     Ok(loaded)
 }
 
-/// Reads a raw key or an element, and compares it with its name.
+/// Reads a raw key or an element and compares it with its key.
 fn read_of_keys(small: SmallTable, at: &[u8], body: &[u8]) -> Result<Loaded, Fault> {
     let table = small.table();
     let (named, loaded) = if small == SmallTable::Keys {
@@ -215,13 +216,13 @@ fn read_of_keys(small: SmallTable, at: &[u8], body: &[u8]) -> Result<Loaded, Fau
     Ok(loaded)
 }
 
-/// Reads a row of qless, and compares it with its name.
+/// Reads a qless row and compares it with its key.
 fn read_of_qless(at: &[u8], body: &[u8]) -> Result<Loaded, Fault> {
     let (namespace, row) = read_qless_row(at, body)?;
     Ok(Loaded::Qless(namespace, Box::new(row)))
 }
 
-/// A row of qless and its namespace.
+/// Reads a qless row and its namespace.
 pub(crate) fn read_qless_row(at: &[u8], body: &[u8]) -> Result<(Namespace, QlessRow), Fault> {
     let table = SmallTable::Qless.table();
     let namespace =

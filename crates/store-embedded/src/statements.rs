@@ -1,8 +1,8 @@
-//! The statements by which a commit writes the rows of jobs.
+//! The SQL statements that write the rows of jobs.
 
 use rusqlite::{CachedStatement, Connection, Params};
 
-/// A statement that is looked up when it is first needed: most commits need few.
+/// A statement that is looked up when it is first used: most commits use few.
 pub(crate) struct LazyStatement<'a> {
     connection: &'a Connection,
     sql: &'static str,
@@ -25,7 +25,7 @@ impl<'a> LazyStatement<'a> {
 
 macro_rules! statements {
     ($($name:ident = $sql:literal;)*) => {
-        /// Looked up at most once a commit.
+        /// The statements of one commit, each looked up at most once.
         pub(crate) struct Statements<'a> { $(pub(crate) $name: LazyStatement<'a>,)* }
 
         impl<'a> Statements<'a> {

@@ -1,4 +1,4 @@
-//! The writing side: opening, committing, upkeep.
+//! The writer: opening, committing, upkeep.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -21,26 +21,26 @@ pub struct EmbeddedStore {
     limits: Limits,
     /// Whether a write or a flush has failed since the store was opened.
     has_failed: bool,
-    /// Dropped last, when no connection is left.
+    /// The lock, dropped last, when no connection is left.
     _lock: Lock,
 }
 
 impl EmbeddedStore {
-    /// Opens the store in the file `path`, or makes it with the directories above it. It is locked
-    /// against other processes until it is dropped; call [`Store::open`] before anything else.
+    /// Opens the store in the file `path`, or creates it with the directories above. The store is locked against
+    /// other processes until it is dropped; call [`Store::open`] before anything else.
     ///
-    /// On a full disk the reserve of an earlier run gives what opening needs.
+    /// On a full disk the reserve of an earlier run provides the space that opening needs.
     ///
     /// # Errors
-    /// If another process has it, it is damaged, newer than this program, or of another shard.
+    /// If another process has the store open, or if it is damaged, newer than this program, or of another shard.
     pub fn create_or_open(path: impl AsRef<Path>, shard: &ShardId) -> Result<Self, StoreError> {
         Self::with_limits(path.as_ref(), shard, Limits::default())
     }
 
-    /// [`Self::create_or_open`] with other limits: tests come to the rarer writes sooner by smaller ones.
+    /// [`Self::create_or_open`] with other limits, by which tests reach the rarer writes sooner.
     ///
     /// # Errors
-    /// As there.
+    /// As for [`Self::create_or_open`].
     #[doc(hidden)]
     pub fn with_limits(path: &Path, shard: &ShardId, limits: Limits) -> Result<Self, StoreError> {
         create::make_parent(path)?;
@@ -64,8 +64,8 @@ impl EmbeddedStore {
         })
     }
 
-    /// Keeps so many bytes of the disk taken for what goes on when it is full; 0 for none, as without this call. They
-    /// are taken now if there is room, else with the first [`Store::keep_reserve`] that finds some.
+    /// Reserves `bytes` of the disk for operations that must continue when the disk is full; 0 (the default) reserves
+    /// none. They are allocated now if there is room, otherwise by the first [`Store::keep_reserve`] that finds room.
     #[must_use]
     pub fn with_reserve(self, bytes: u64) -> Self {
         self.shared.reserve().set_size(bytes);
@@ -86,7 +86,7 @@ impl EmbeddedStore {
 }
 
 impl Drop for EmbeddedStore {
-    /// Leaves one file behind, if nothing stands in the way.
+    /// Closes the store, which leaves a single file if nothing prevents it.
     fn drop(&mut self) {
         if std::thread::panicking() {
             return;
@@ -94,7 +94,7 @@ impl Drop for EmbeddedStore {
         if let Some(session) = self.shared.lock().session.take() {
             session.close();
         }
-        // What closing has freed is there for the next start.
+        // Space freed by closing is reserved for the next start.
         self.shared.reserve().refill();
     }
 }
@@ -118,7 +118,7 @@ impl Store for EmbeddedStore {
     fn open(&mut self) -> Result<Opened, StoreError> {
         let path = self.shared.path();
         let mut guard = self.shared.lock();
-        // An older session is ended as it is: what it has not written is in the turn log.
+        // An older session ends without further writes: the turn log has what it has not written.
         *guard.session = None;
         let (reserve, limits) = (self.shared.reserve(), self.limits);
         let session = reserve.with_room(|| {
@@ -170,7 +170,7 @@ impl Store for EmbeddedStore {
                     other => CommitError::Unknown(other.to_string()),
                 });
             }
-            // A full log has room again once it is copied; should that fail too, nothing is lost.
+            // A full log has room again once it is checkpointed; if that fails too, nothing is lost.
             if let Err(fault) = session.checkpoint_if_worthwhile() {
                 tracing::debug!(?fault, "the log could not be copied into the file");
             }

@@ -1,4 +1,4 @@
-//! Commits on their way into the tables.
+//! Writes commits into the tables and caches facts about them.
 
 use ganger_store::merge::Merged;
 use ganger_types::{Commit, JobKey};
@@ -9,15 +9,15 @@ use crate::fault::Fault;
 use crate::meta::Header;
 use crate::row::from_sql;
 
-/// What is known of the tables, so that it need not be looked up for every commit.
+/// Cached facts about the tables, so that not every commit looks them up.
 pub(crate) struct Tables {
-    /// As it was written last.
+    /// The header as last written.
     pub(crate) header: Header,
     queue_numbers: QueueNumbers,
     new_from: JobKey,
 }
 
-/// What is known of them once the transaction has ended well.
+/// New values of the cached facts, valid once the transaction has committed.
 pub(crate) struct TablesUpdate {
     header: Header,
     new_from: JobKey,
@@ -35,7 +35,7 @@ impl Tables {
         })
     }
 
-    /// Writes commits that follow each other, inside a transaction that somebody else begins and ends.
+    /// Writes consecutive commits. The caller begins and ends the transaction.
     pub(crate) fn write_commits<'c>(
         &mut self,
         connection: &Connection,
@@ -80,13 +80,13 @@ impl Tables {
         Ok(())
     }
 
-    /// The transaction has ended well.
+    /// Takes over the new facts after the transaction has committed.
     pub(crate) fn committed(&mut self, after: TablesUpdate) {
         self.header = after.header;
         self.new_from = after.new_from;
     }
 
-    /// It was taken back: what was numbered in it is not numbered any more.
+    /// Forgets the cached queue numbers after a rollback, which removed the new ones.
     pub(crate) fn forget_queue_numbers(&mut self) {
         self.queue_numbers.clear();
     }

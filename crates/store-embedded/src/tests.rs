@@ -1,4 +1,4 @@
-//! What needs a look behind the store's face: a full disk, and rows that are written together.
+//! Tests of the store's inside: a full disk, and rows that are written together.
 
 mod runs;
 

@@ -1,14 +1,14 @@
-//! The turn log: small commits, each flushed by itself, until many of them are written into the tables at once.
+//! The turn log: small commits, each flushed by itself, until many of them are written into the tables together.
 //!
-//! It is a file beside the store with its size fixed, so that a flush has nothing to write but the record. A record
-//! is `turn`, the length of its content, the content, and a CRC-32C that also covers where the record stands and
-//! whose log it is. The content is a commit, or a stamp: "up to here all is in the tables, flushed". Records follow
-//! each other from the beginning of the file; once all of them are in the tables, durably, a stamp takes the first
-//! place, and the next commit takes the stamp's.
+//! The log is a file of fixed size beside the store, so that a flush writes only the record. A record is `turn`, the
+//! length of its content, the content, and a CRC-32C that also covers the record's offset and the store's identity.
+//! The content is a commit, or a stamp: "up to here all is in the tables, flushed". Records follow each other from
+//! the beginning of the file; once all of them are durable in the tables, a stamp is written at the beginning, and
+//! the next commit overwrites the stamp.
 //!
-//! Each record is flushed before the next is written, so at most the last one can be torn. What is intact therefore
-//! tells all there is to know: the commits that the tables do not have yet must follow them without a gap, up to the
-//! last number in the file. Where they do not, something was lost that was acknowledged (`rel D7`, `rel D8`).
+//! Each record is flushed before the next is written, so at most the last one can be torn. The intact records are
+//! therefore complete: the commits that the tables lack must follow the tables without a gap, up to the last number
+//! in the file. If they do not, an acknowledged commit was lost (`rel D7`, `rel D8`).
 
 use std::fs::File;
 use std::io::{ErrorKind, Write as _};
@@ -25,18 +25,18 @@ use memchr::memmem;
 use crate::create::{beside, open_own, sync_parent};
 use crate::fault::{Fault, io};
 
-/// Size of the file: some thousand small commits.
+/// Size of the file in bytes: some thousand small commits.
 const FILE_BYTES: u64 = 2 << 20;
-/// A longer record goes into the tables at once: it costs as much there as here.
+/// Maximum bytes of a record. A longer one goes into the tables at once: it costs as much there as here.
 pub(crate) const RECORD_BYTES_MAX: usize = 64 << 10;
-/// No log is longer, whichever version wrote it.
+/// Maximum length in bytes of a log that any version wrote.
 const READ_BYTES_MAX: u64 = 64 << 20;
-/// What a disk writes whole or not at all.
+/// Bytes that a disk writes completely or not at all.
 const SECTOR_BYTES: usize = 512;
-/// Records that are not intact and are looked at.
+/// Maximum number of damaged records that are examined.
 const DAMAGED_MAX: usize = 10_000;
 const MAGIC: &[u8; 4] = b"turn";
-/// `turn`, the length, and which kind of content follows.
+/// Bytes of a record's head: `turn`, the length, and the kind of content.
 const HEAD_BYTES: usize = 9;
 const COMMIT: u8 = 1;
 const STAMP: u8 = 2;
@@ -46,7 +46,7 @@ pub(crate) fn path_of(store: &Path) -> PathBuf {
     beside(store, "-turns")
 }
 
-/// A record's place in the seal: whose log, and where in it.
+/// Returns the bytes that the checksum covers besides the content: the store's identity and the record's offset.
 fn place(identity: &[u8; 16], offset: u64) -> [u8; 24] {
     let mut place = [0; 24];
     place[..16].copy_from_slice(identity);
@@ -54,17 +54,17 @@ fn place(identity: &[u8; 16], offset: u64) -> [u8; 24] {
     place
 }
 
-/// The log, being written.
+/// The turn log, open for writing.
 pub(crate) struct TurnLog {
     file: File,
     identity: [u8; 16],
-    /// Where the next record goes.
+    /// Offset of the next record.
     end: u64,
     buffer: Vec<u8>,
 }
 
 impl TurnLog {
-    /// Opens the log of a store whose tables have all that is in it, or makes it.
+    /// Opens or creates the log of a store whose tables have everything in it.
     pub(crate) fn open(store: &Path, identity: [u8; 16]) -> Result<Self, StoreError> {
         let path = path_of(store);
         let file = open_or_make(&path).map_err(|error| io(&path, "created", error))?;
@@ -77,10 +77,10 @@ impl TurnLog {
         })
     }
 
-    /// Appends a commit and flushes it; false if there is no room for it.
+    /// Appends a commit and flushes it; returns false if there is no room for it.
     ///
     /// # Errors
-    /// If it cannot be written or flushed: then nobody knows whether it is there.
+    /// If it cannot be written or flushed; it is then unknown whether it is on disk.
     pub(crate) fn append(&mut self, commit: &Commit) -> std::io::Result<bool> {
         self.frame(COMMIT, self.end, |out| encode_into(commit, out));
         debug_assert!(self.is_readable(), "what is written can be read");
@@ -96,16 +96,16 @@ impl TurnLog {
         Ok(true)
     }
 
-    /// Whether what is in the buffer is read as what was written. (A number that is none equals nothing, so bytes are
-    /// compared.)
+    /// Whether the buffer decodes to what was encoded. (Bytes are compared, since a NaN is not equal to itself.)
     fn is_readable(&self) -> bool {
         let content = &self.buffer[HEAD_BYTES..self.buffer.len() - SEAL_BYTES];
         decode::<Commit>(content).is_ok_and(|read| encode(&read) == content)
     }
 
-    /// Begins again: all up to `sequence` is in the tables, flushed.
+    /// Restarts the log: everything up to `sequence` is in the tables, flushed.
     ///
-    /// The stamp is not flushed by itself. Should it be lost, the records are found again, and found in the tables.
+    /// The stamp is not flushed by itself. If it is lost, the old records are found again, and the tables already
+    /// have them.
     pub(crate) fn restart(&mut self, sequence: u64) -> std::io::Result<()> {
         self.frame(STAMP, 0, |out| Writer::new(out).number(sequence));
         self.file.write_all_at(&self.buffer, 0)?;
@@ -113,7 +113,7 @@ impl TurnLog {
         Ok(())
     }
 
-    /// Makes a record in the buffer.
+    /// Builds a record in the buffer.
     fn frame(&mut self, kind: u8, offset: u64, write: impl FnOnce(&mut Vec<u8>)) {
         let out = &mut self.buffer;
         out.clear();
@@ -121,7 +121,7 @@ impl TurnLog {
         out.extend_from_slice(&[0; 4]);
         out.push(kind);
         write(out);
-        // One that is longer than that is not written at all.
+        // A longer record is not written at all.
         let length = u32::try_from(out.len() - HEAD_BYTES).unwrap_or(u32::MAX);
         out[4..8].copy_from_slice(&length.to_le_bytes());
         seal("turns", &place(&self.identity, offset), 0, out);
@@ -133,7 +133,7 @@ fn open_or_make(path: &Path) -> std::io::Result<File> {
     if file.metadata()?.len() == FILE_BYTES {
         return Ok(file);
     }
-    // Zeros that are written, not only promised: a later flush then changes nothing but content.
+    // The zeros are really written, so that a later flush changes content only.
     let filled = file.set_len(0).and_then(|()| {
         let zeros = vec![0; 1 << 16];
         for _ in 0..FILE_BYTES >> 16 {
@@ -142,14 +142,14 @@ fn open_or_make(path: &Path) -> std::io::Result<File> {
         file.sync_all()
     });
     if let Err(error) = filled {
-        // Half of it would only be in the way of the space that is missing.
+        // A partial file would only take space that is needed elsewhere.
         drop(file.set_len(0));
         return Err(error);
     }
     Ok(file)
 }
 
-/// Removes the log of a store whose tables have all that is in it.
+/// Removes the log of a store whose tables have everything in it.
 pub(crate) fn remove(store: &Path) -> Result<(), Fault> {
     let path = path_of(store);
     match std::fs::remove_file(&path) {
@@ -163,11 +163,11 @@ pub(crate) fn remove(store: &Path) -> Result<(), Fault> {
 /// An intact record of the turn log.
 struct IntactRecord {
     sequence: u64,
-    /// Its commit, if it is one.
+    /// Encoded commit; `None` if the record is a stamp.
     commit: Option<Vec<u8>>,
 }
 
-/// A commit whose record cannot be read, although its beginning can.
+/// A commit whose record is damaged, although its head can be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct DamagedRecord {
     pub(crate) sequence: u64,
@@ -176,17 +176,17 @@ pub(crate) struct DamagedRecord {
 }
 
 impl DamagedRecord {
-    /// Whether a power cut while it was written can have left it like that. A disk writes a sector whole or not at all,
-    /// so of a record within one, no part is missing where another is there.
+    /// Whether a power cut during the write can explain the damage. A disk writes a sector completely or not at all,
+    /// so a record within one sector cannot be partly there.
     pub(crate) fn may_be_torn(&self) -> bool {
         self.offset / SECTOR_BYTES != (self.offset + self.bytes - 1) / SECTOR_BYTES
     }
 }
 
-/// What a log says.
+/// The content of a turn log.
 pub(crate) struct TurnLogContent {
     path: PathBuf,
-    /// Length of the file; absent if there is none.
+    /// Length of the file in bytes; `None` if there is no file.
     length: Option<u64>,
     /// Intact records, ordered by sequence.
     found: Vec<IntactRecord>,
@@ -194,7 +194,7 @@ pub(crate) struct TurnLogContent {
 }
 
 impl TurnLogContent {
-    /// Reads the log beside a store; one that is missing says nothing.
+    /// Reads the log beside a store; a missing log has no records.
     pub(crate) fn read(store: &Path, identity: &[u8; 16]) -> Result<Self, StoreError> {
         let path = path_of(store);
         let file = std::fs::metadata(&path);
@@ -225,12 +225,12 @@ impl TurnLogContent {
         })
     }
 
-    /// Whether the file has the length that it was made with.
+    /// Whether the file has the length with which it was created.
     pub(crate) fn is_whole(&self) -> bool {
         self.length.is_some_and(|length| length >= FILE_BYTES)
     }
 
-    /// What is missing of the file of a store that was not closed, in words.
+    /// Describes what is missing from the log of a store that was not closed; `None` if it is complete.
     pub(crate) fn cut(&self) -> Option<String> {
         let length = self.length.filter(|length| *length < FILE_BYTES)?;
         let log = self.path.display();
@@ -239,19 +239,19 @@ impl TurnLogContent {
         ))
     }
 
-    /// Whether the file is empty: somebody has put it there for one that is lost.
+    /// Whether the file is empty: an operator has put it there in place of a lost one.
     pub(crate) fn is_discarded(&self) -> bool {
         self.length == Some(0)
     }
 
-    /// The record behind all that tables at `sequence` and the log have, if it is there and cannot be read.
+    /// Returns the damaged record after everything that the log and tables at `sequence` have, if there is one.
     pub(crate) fn damaged_end(&self, sequence: u64) -> Option<&DamagedRecord> {
         let last = self.found.last().map_or(0, |record| record.sequence);
         let next = last.max(sequence) + 1;
         self.broken.iter().find(|broken| broken.sequence == next)
     }
 
-    /// A broken record in words, with what to do about it.
+    /// Describes a damaged record and what the operator can do.
     pub(crate) fn describe(&self, broken: &DamagedRecord) -> String {
         let DamagedRecord {
             sequence,
@@ -271,10 +271,10 @@ impl TurnLogContent {
         )
     }
 
-    /// The commits behind `sequence`, the last one in the tables.
+    /// Returns the commits after `sequence`, the last one in the tables.
     ///
     /// # Errors
-    /// If there are later ones but not all of them.
+    /// If there are later commits but some are missing.
     pub(crate) fn commits_after(&self, sequence: u64) -> Result<Vec<Commit>, Fault> {
         let commits = self.consecutive_commits_after(sequence)?;
         let last = commits.last().map_or(sequence, |commit| commit.sequence);
@@ -290,7 +290,7 @@ impl TurnLogContent {
         )))
     }
 
-    /// The commits that follow `sequence` without a gap, whatever comes behind them.
+    /// Returns the commits that follow `sequence` without a gap, ignoring any after a gap.
     pub(crate) fn consecutive_commits_after(&self, sequence: u64) -> Result<Vec<Commit>, Fault> {
         let mut commits = Vec::new();
         let mut next = sequence + 1;
@@ -309,7 +309,7 @@ impl TurnLogContent {
     }
 }
 
-/// Every intact record, wherever it stands: behind a damaged one there may be more. And what may be damaged ones.
+/// Finds every intact record at any offset, since more may follow a damaged one, and the damaged ones.
 fn find_all(bytes: &[u8], identity: &[u8; 16]) -> (Vec<IntactRecord>, Vec<DamagedRecord>) {
     let finder = memmem::Finder::new(MAGIC);
     let (mut all, mut broken) = (Vec::new(), Vec::new());
@@ -322,7 +322,7 @@ fn find_all(bytes: &[u8], identity: &[u8; 16]) -> (Vec<IntactRecord>, Vec<Damage
                 at += length;
             }
             None => {
-                // There is one at most that matters; text in payloads must not make this long.
+                // At most one of them matters; text in payloads that looks like a record must not make this slow.
                 if broken.len() < DAMAGED_MAX {
                     broken.extend(damaged_at(bytes, at));
                 }
@@ -333,7 +333,7 @@ fn find_all(bytes: &[u8], identity: &[u8; 16]) -> (Vec<IntactRecord>, Vec<Damage
     (all, broken)
 }
 
-/// The commit whose record begins at an offset, whatever its checksum says.
+/// Reads the head of a commit at an offset, ignoring its checksum.
 fn damaged_at(bytes: &[u8], at: usize) -> Option<DamagedRecord> {
     let rest = &bytes[at..];
     let total = total_bytes(rest)?;
@@ -348,7 +348,7 @@ fn damaged_at(bytes: &[u8], at: usize) -> Option<DamagedRecord> {
     })
 }
 
-/// The length of a record, by its head.
+/// Returns the length of a record by its head.
 fn total_bytes(head: &[u8]) -> Option<usize> {
     let length = u32::from_le_bytes(head.get(4..8)?.try_into().ok()?);
     let total = usize::try_from(length)
@@ -357,14 +357,14 @@ fn total_bytes(head: &[u8]) -> Option<usize> {
     (total <= RECORD_BYTES_MAX).then_some(total)
 }
 
-/// The number of a commit; its version and epoch stand before it.
+/// Reads the sequence of a commit, after its version and epoch.
 fn sequence_of(content: &mut Cursor<'_>) -> Option<u64> {
     let _version = content.byte().ok()?;
     let _epoch = content.number().ok()?;
     content.number().ok()
 }
 
-/// The record at an offset and its length, if it is intact.
+/// Reads the record at an offset and its length; `None` unless it is intact.
 fn record_at(bytes: &[u8], at: usize, identity: &[u8; 16]) -> Option<(IntactRecord, usize)> {
     let rest = &bytes[at..];
     let total = total_bytes(rest)?;
@@ -394,7 +394,7 @@ mod tests {
 
     const IDENTITY: [u8; 16] = [7; 16];
 
-    /// A log with these commits, one removal each.
+    /// Writes a log with these commits, each of which removes one job.
     fn log_of(store: &Path, sequences: &[u64]) -> TurnLog {
         let mut log = TurnLog::open(store, IDENTITY).expect("it can be made");
         for sequence in sequences {
@@ -425,7 +425,7 @@ mod tests {
         assert_eq!(sequences(&store, 6).expect("all are there"), [0; 0]);
         assert_eq!(sequences(&store, 5).expect("it is there still"), [6]);
         assert!(sequences(&store, 3).is_err(), "4 is not there any more");
-        // What comes next is written over the old.
+        // The next commit overwrites the old one.
         let mut log = log_of(&store, &[7]);
         assert_eq!(sequences(&store, 6).expect("all are there"), [7]);
         log.restart(9).expect("it can be written");

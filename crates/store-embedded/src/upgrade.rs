@@ -1,4 +1,4 @@
-//! Writes the rows of older versions in the form of today, a few at a time. Each is verified on the way.
+//! Rewrites rows of older versions in today's form, a few at a time, and verifies each.
 
 use std::sync::Arc;
 
@@ -11,10 +11,10 @@ use crate::names::{SmallTable, is_qless_job_by_id, qless_name};
 use crate::row::{open_record, seal_record};
 use crate::small::read_qless_row;
 
-/// Rows in memory at a time.
+/// Number of rows in memory at a time.
 const ROWS_AT_ONCE: u32 = 100;
 
-/// Writes every row of a table again.
+/// Rewrites every row of a table.
 pub(crate) fn rewrite<R: Record>(connection: &Connection, small: SmallTable) -> Result<(), Fault> {
     let table = small.table();
     let write = format!("UPDATE {table} SET body = ?2 WHERE name = ?1");
@@ -28,7 +28,7 @@ pub(crate) fn rewrite<R: Record>(connection: &Connection, small: SmallTable) -> 
     })
 }
 
-/// Gives every job of qless a number, by which its row is named from then on.
+/// Gives every qless job a number and renames its row by it.
 pub(crate) fn number_jobs_of_qless(connection: &Connection) -> Result<(), Fault> {
     let table = SmallTable::Qless.table();
     let sql = format!("UPDATE {table} SET name = ?2, body = ?3 WHERE name = ?1");
@@ -36,7 +36,7 @@ pub(crate) fn number_jobs_of_qless(connection: &Connection) -> Result<(), Fault>
     let mut buffer = Vec::new();
     let mut numbers = 1..;
     each(connection, table, |name, body| {
-        // Those that were renamed come again, behind all others of their namespace.
+        // Renamed rows are visited again, after all others of their namespace.
         if !is_qless_job_by_id(name) {
             return Ok(());
         }
@@ -51,7 +51,7 @@ pub(crate) fn number_jobs_of_qless(connection: &Connection) -> Result<(), Fault>
     })
 }
 
-/// Looks at every row of a table in order of names.
+/// Visits every row of a table in order of names.
 fn each(
     connection: &Connection,
     table: &str,

@@ -1,13 +1,13 @@
-//! Looks for damage in the write-ahead log, before SQLite sees it.
+//! Looks for damage in the write-ahead log, before SQLite reads it.
 //!
-//! SQLite ends recovery at the first frame whose checksum is wrong. That is right for a torn end, the
-//! commit that nobody was told of; it would silently drop acknowledged commits if a frame in the
-//! middle rotted. If any frame of a later commit is intact, the bad one was once on disk as a whole, and
-//! is damage (`rel D7`, `rel D8`): unless these commits were not flushed here, for they are in the turn log
-//! too. Then that has all that is lost by it, and the caller looks there next.
+//! SQLite ends recovery at the first frame whose checksum is wrong. That is right for a torn end, a commit that was
+//! never acknowledged; but it would silently drop acknowledged commits if a frame in the middle rotted. If any frame
+//! of a later commit is intact, the bad frame was once completely on disk and is damage (`rel D7`, `rel D8`), unless
+//! these commits were not flushed here because they are in the turn log too. Then the turn log has everything that is
+//! lost, and the caller checks it next.
 //!
-//! Format: <https://www.sqlite.org/fileformat2.html#the_write_ahead_log>. Checksums run on from frame
-//! to frame; since each frame stores its own, the frames after a bad one can still be judged.
+//! Format: <https://www.sqlite.org/fileformat2.html#the_write_ahead_log>. Checksums continue from frame to frame;
+//! each frame stores its own, so the frames after a bad one can still be verified.
 
 use std::fs::File;
 use std::io::{BufReader, ErrorKind, Read};
@@ -73,7 +73,7 @@ impl Header {
         })
     }
 
-    /// The frame's sums if they follow from `before`.
+    /// Whether the frame's checksums follow from `before`.
     fn judge(&self, before: Sums, frame: &[u8]) -> bool {
         let sums = add(self.is_big_endian, before, &frame[..8]);
         let sums = add(self.is_big_endian, sums, &frame[FRAME_HEADER_BYTES..]);
@@ -85,22 +85,22 @@ fn stored_sums(frame: &[u8]) -> Sums {
     (word(frame, 16), word(frame, 20))
 }
 
-/// Flushes the log of a store. SQLite has flushed its name with its first bytes.
+/// Flushes the write-ahead log of a store. SQLite has flushed its name with its first bytes.
 pub(crate) fn flush(store: &Path) -> Result<(), StoreError> {
     let path = beside(store, "-wal");
     let flushed = File::open(&path).and_then(|file| file.sync_data());
     flushed.map_err(|error| io(&path, "flushed", error))
 }
 
-/// Bytes that are read and written back at a time.
+/// Number of bytes read and rewritten at a time.
 const REWRITE_BYTES: usize = 1 << 20;
 
-/// Writes the log of a store again as the system shows it, and flushes it, before SQLite copies any of it into the
-/// file.
+/// Rewrites the write-ahead log of a store with the content that the system shows, and flushes it, before SQLite
+/// copies any of it into the file.
 ///
-/// After a failed flush the system may show bytes that are not on disk, and report the next flush of them as done,
-/// because it no longer knows them as written. A process that was killed since then cannot know of it, so this is done
-/// at every opening; a store that was closed has no log.
+/// After a failed flush the system may show bytes that are not on disk and report the next flush as successful,
+/// because it no longer knows that they need writing. A new process cannot know that its predecessor saw a failed
+/// flush, so this runs at every opening; a store that was closed has no log.
 pub(crate) fn rewrite(store: &Path) -> Result<(), StoreError> {
     let path = beside(store, "-wal");
     let file = match File::options().read(true).write(true).open(&path) {
@@ -155,14 +155,14 @@ fn fill(from: &mut impl Read, buffer: &mut [u8]) -> std::io::Result<bool> {
     }
 }
 
-/// Where the log is damaged, in words.
+/// Describes where the log is damaged; `None` if it is intact.
 fn find_damage(mut log: impl Read) -> std::io::Result<Option<String>> {
     let mut bytes = [0; HEADER_BYTES];
     if !fill(&mut log, &mut bytes)? {
         return Ok(None);
     }
     let Some(header) = Header::read(&bytes) else {
-        // An empty log may be all zeros; its header is flushed before the first frame.
+        // An empty log may be all zeros; SQLite flushes its header before the first frame.
         let is_blank = bytes.iter().all(|byte| *byte == 0);
         return Ok((!is_blank).then(|| "has a damaged header".to_owned()));
     };
@@ -170,7 +170,7 @@ fn find_damage(mut log: impl Read) -> std::io::Result<Option<String>> {
     let mut sums = header.sums;
     let mut offset = HEADER_BYTES;
     let mut bad_at = (!header.is_intact).then_some(0);
-    // Whether a commit has ended since the bad frame: what comes then was written after its flush.
+    // Whether a commit has ended since the bad frame: later frames were written after its flush.
     let mut has_ended = !header.is_intact;
     while fill(&mut log, &mut frame)? {
         let is_intact = header.judge(sums, &frame);
@@ -181,7 +181,7 @@ fn find_damage(mut log: impl Read) -> std::io::Result<Option<String>> {
             has_ended |= is_intact && word(&frame, 4) != 0;
         } else if !is_intact {
             bad_at = Some(offset);
-            // A bad frame that was the last of its commit says so, if that word is not the bad one.
+            // A bad frame that ended its commit says so, if that field is not the damaged one.
             has_ended = frame[8..16] == header.salts && word(&frame, 4) != 0;
         }
         sums = stored_sums(&frame);

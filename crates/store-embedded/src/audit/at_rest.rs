@@ -1,4 +1,4 @@
-//! A store that nobody uses: it is looked at as the next opening would find it.
+//! Audits a store that no process uses, in the state that the next opening would restore.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use crate::fault::Fault;
 use crate::tables::Tables;
 use crate::{connect, recover};
 
-/// Audits the tables with what is in the turn log only, which is written and taken back.
+/// Audits the tables after applying the commits that only the turn log has, inside a transaction that is rolled back.
 pub(super) fn audit(
     path: &Path,
     report: &mut AuditReport,
@@ -37,7 +37,7 @@ pub(super) fn audit(
     }
 }
 
-/// The tables as these commits leave them. Nothing of it stays, and the log of the tables is left as it is.
+/// Runs `read` on the tables with these commits applied, then rolls back. The write-ahead log stays as it was.
 fn with(
     path: &Path,
     commits: &[Commit],

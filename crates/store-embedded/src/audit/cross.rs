@@ -1,4 +1,4 @@
-//! Compares tables with each other, and what is counted with a recount.
+//! Compares tables with each other, and stored counts with recounts.
 
 use ganger_store::Loaded;
 use rusqlite::Connection;
@@ -8,7 +8,7 @@ use super::rows::Tally;
 use crate::fault::Fault;
 use crate::meta::Header;
 
-/// Rows that one query finds should not be there.
+/// Queries that find orphaned rows: table, query, description.
 const ORPHAN_QUERIES: [(&str, &str, &str); 7] = [
     (
         "leases",
@@ -94,7 +94,7 @@ fn compare_header(connection: &Connection, report: &mut AuditReport) {
     }
 }
 
-/// Each mark that should be there is; more than those are too many.
+/// Checks that the index has no more entries than the jobs need. That each needed entry exists was checked before.
 fn compare_index(
     connection: &Connection,
     report: &mut AuditReport,

@@ -1,4 +1,5 @@
-//! A store that a server uses: what was acknowledged before is waited for, since only the server may write it.
+//! Audits a store that a server uses. Only the server may write the commits of the turn log into the tables, so the
+//! audit waits until the server has done so.
 
 use std::path::Path;
 use std::thread;
@@ -13,11 +14,11 @@ use crate::fault::Fault;
 use crate::meta::Header;
 use crate::turns::TurnLogContent;
 
-/// A server writes its turn log into the tables within a second or two, if nothing is in its way.
+/// Time to wait for the server, which normally writes its turn log into the tables within two seconds.
 const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(4);
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Audits the tables once they have what the turn log has now, or as they are after a while.
+/// Audits the tables once they have what the turn log has now, or after [`CATCH_UP_TIMEOUT`] as they are.
 pub(super) fn audit(
     path: &Path,
     report: &mut AuditReport,
@@ -31,7 +32,7 @@ pub(super) fn audit(
     Ok(())
 }
 
-/// Waits for the tables; gives the last commit of the turn log.
+/// Waits for the tables; returns the sequence of the last commit in the turn log.
 fn wait(path: &Path, connection: &Connection) -> Result<u64, StoreError> {
     // A header that cannot be read is found by the audit.
     let Ok(header) = Header::read_from(connection) else {

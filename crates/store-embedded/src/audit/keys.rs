@@ -7,20 +7,20 @@ use ganger_types::{Bytes, Namespace};
 
 use super::AuditReport;
 
-/// What the rows of raw keys say.
+/// Raw keys and list elements collected from their rows.
 #[derive(Default)]
 pub(super) struct KeyRows {
     names: BTreeSet<(Namespace, Bytes)>,
-    /// Names that came twice.
+    /// Numbers of keys with two rows of the same name.
     duplicates: Vec<u64>,
     strings: BTreeSet<u64>,
     lists: BTreeSet<u64>,
-    /// How many elements each list has.
+    /// Number of elements of each list, by the key's number.
     elements: BTreeMap<u64, u64>,
 }
 
 impl KeyRows {
-    /// Takes a row; false if it is of another kind.
+    /// Adds a row; returns false if the row is of another kind.
     pub(super) fn add(&mut self, row: &Loaded) -> bool {
         match row {
             Loaded::Key(key) => {

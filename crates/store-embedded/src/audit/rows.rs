@@ -1,4 +1,4 @@
-//! Reads every row: its checksum, its record, its columns; and counts what the records tell.
+//! Reads every row, verifies its checksum, record and columns, and counts what the records imply.
 
 use std::collections::BTreeMap;
 
@@ -20,18 +20,18 @@ use crate::schema::version_of;
 use crate::secondary_index;
 use crate::small;
 
-/// Rows between two reports of progress.
+/// Number of rows between two calls of the progress callback.
 const PROGRESS_ROWS: u64 = 10_000;
 
-/// What the rows add up to.
+/// Counts and rows collected while reading all tables.
 #[derive(Default)]
 pub(super) struct Tally {
-    /// Finished jobs by queue: succeeded, failed, cancelled.
+    /// Number of finished jobs by queue: succeeded, failed, cancelled.
     pub(super) ended: BTreeMap<(Namespace, Queue), [u64; 3]>,
     pub(super) tags: BTreeMap<(Namespace, Tag), u64>,
     pub(super) groups: BTreeMap<(Namespace, Group), u64>,
     pub(super) marks: u64,
-    /// What the small tables say.
+    /// Rows of the small tables.
     pub(super) stored: Vec<Loaded>,
     pub(super) shards: ShardRows,
     pub(super) keys: KeyRows,
@@ -82,7 +82,7 @@ pub(super) fn read_all(
     find_duplicate_ids(connection, auditor.report)?;
     let version = version_of(connection)?;
     for small in SmallTable::ALL {
-        // An older store is audited as it is.
+        // A store of an older format is audited without upgrading it.
         if small.since() > version {
             continue;
         }
@@ -92,7 +92,7 @@ pub(super) fn read_all(
     Ok(auditor.tally)
 }
 
-/// Jobs that have one id: a caller that asks for it finds one of them.
+/// Finds several jobs with the same id. A lookup by id would return only one of them.
 fn find_duplicate_ids(connection: &Connection, report: &mut AuditReport) -> Result<(), Fault> {
     let sql = "SELECT min(key), max(key), count(*) FROM marks WHERE mark >= ?1 AND mark < ?2
         GROUP BY mark HAVING count(*) > 1";
@@ -117,7 +117,7 @@ fn blob<'a>(row: &'a Row<'_>, column: usize) -> Result<&'a [u8], Fault> {
 }
 
 impl Auditor<'_> {
-    /// Runs `look` on every row; what it finds goes into the report.
+    /// Calls `look` on every row of the query and adds its faults to the report.
     fn each(
         &mut self,
         connection: &Connection,

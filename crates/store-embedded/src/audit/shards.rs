@@ -1,5 +1,5 @@
-//! Compares what is noted about other shards: messages with the counts of their peer, parts with their jobs,
-//! dependents with the jobs that they wait for.
+//! Compares the rows about other shards: messages with the counts of their peer, parts with their jobs, dependents
+//! with the jobs that they wait for.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,23 +12,23 @@ use crate::fault::Fault;
 use crate::names::SmallTable;
 use crate::row::to_sql;
 
-/// A submission over several shards.
+/// Identifies a submission over several shards.
 type PartKey = (Namespace, Graph);
 
-/// What the rows about other shards say.
+/// Rows about other shards, collected for comparison.
 #[derive(Default)]
 pub(super) struct ShardRows {
-    /// Messages written for each, and how many of them it has confirmed.
+    /// Number of messages written for each peer, and number of those that the peer has confirmed.
     peers: BTreeMap<ShardId, (u64, u64)>,
     outbox: BTreeMap<ShardId, BTreeSet<u64>>,
-    /// Whether each is decided.
+    /// Whether each part of a submission is decided.
     parts: BTreeMap<PartKey, bool>,
     part_jobs: BTreeSet<PartKey>,
     dependencies: BTreeSet<JobKey>,
 }
 
 impl ShardRows {
-    /// Takes a row; false if it is of another kind.
+    /// Adds a row; returns false if the row is of another kind.
     pub(super) fn add(&mut self, small: SmallTable, row: &Loaded) -> bool {
         match row {
             Loaded::Peer(peer) => {
@@ -74,7 +74,8 @@ impl ShardRows {
         Ok(())
     }
 
-    /// Kept are those after the last confirmed one up to the last one written, each once.
+    /// Checks that the outbox holds each message after the last confirmed one up to the last written one exactly
+    /// once.
     fn compare_messages(&self, report: &mut AuditReport) {
         for (shard, (given, confirmed)) in &self.peers {
             if confirmed > given {
@@ -84,7 +85,7 @@ impl ShardRows {
             }
             let none = BTreeSet::new();
             let kept = self.outbox.get(shard).unwrap_or(&none);
-            // Each number once, so that as many between the right bounds are all of them.
+            // Each number occurs once, so the right count between the right bounds means that all are there.
             let (first, last) = (kept.first().copied(), kept.last().copied());
             let expected = (given > confirmed).then_some((confirmed + 1, *given));
             let count = u64::try_from(kept.len()).unwrap_or(u64::MAX);

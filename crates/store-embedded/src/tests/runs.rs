@@ -1,4 +1,4 @@
-//! Jobs with consecutive numbers in one commit, which the store writes together where they fare alike.
+//! Jobs with consecutive numbers in one commit, which the store writes together where they change in the same way.
 
 use std::path::Path;
 
@@ -37,7 +37,7 @@ impl Script {
     }
 }
 
-/// With a tag it has rows of `marks`.
+/// Makes a job with a tag, which has entries in the secondary index.
 fn tagged(key: u64) -> JobRecord {
     JobRecord {
         tags: vec![Tag::from_static("red")],
@@ -45,7 +45,7 @@ fn tagged(key: u64) -> JobRecord {
     }
 }
 
-/// Job 3 of each ten is tagged.
+/// Makes a job; job 3 of each ten is tagged.
 fn some_job(key: u64) -> JobRecord {
     if key % 10 == 3 { tagged(key) } else { job(key) }
 }
@@ -85,7 +85,7 @@ fn there(script: &Script, keys: std::ops::Range<u64>) -> (Vec<u64>, Vec<u64>) {
     (records, payloads)
 }
 
-/// All is well with the rows of jobs and their counts. What an engine would count besides, nobody did here.
+/// Expects no findings about rows and counts of jobs, apart from statistics that only an engine keeps.
 fn expect_clean(path: &Path, script: Script) {
     drop(script);
     let mut report = crate::check(path, |_| {}).expect("reads");

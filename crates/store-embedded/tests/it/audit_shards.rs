@@ -1,4 +1,4 @@
-//! The audit compares what is noted about other shards with itself and with the jobs.
+//! The audit compares rows about other shards with each other and with the jobs.
 
 use ganger_store::suite::sample::{self, MORNING};
 use ganger_store_embedded::check;
@@ -78,7 +78,7 @@ fn dependent(dependency: u64) -> Change {
     )
 }
 
-/// The tables in which the audit finds something after these changes.
+/// Returns the tables in which the audit finds something after these changes.
 fn found(changes: Vec<Change>) -> Vec<String> {
     let directory = crate::kit::directory();
     let path = directory.path().join("1.db");

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use ganger_store::{Store, StoreError};
 use ganger_store_embedded::check;
 
-/// Evenly spread, always the same.
+/// Returns `count` positions, evenly spread and always the same, with a mask for each.
 fn places(length: usize, count: usize) -> impl Iterator<Item = (usize, u8)> {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     (0..count).map(move |_| {
@@ -23,7 +23,8 @@ fn flip(path: &Path, place: usize, bit: u8) {
     std::fs::write(path, bytes).expect("the file can be written");
 }
 
-/// Opens the damaged copy: it is refused, or shows what was written, or the audit tells.
+/// Opens the damaged copy and asserts that it is refused, shows what was written, or fails the audit. Returns whether
+/// it is refused or fails.
 fn assert_honest(path: &Path, whole: &crate::kit::StoreContent, what: &str) -> bool {
     let Ok(mut store) = crate::kit::open(path) else {
         return true;
@@ -35,7 +36,7 @@ fn assert_honest(path: &Path, whole: &crate::kit::StoreContent, what: &str) -> b
     if seen == *whole {
         return false;
     }
-    // Rows that cannot be found any more are missed by a reader; what is found must be right.
+    // A reader misses rows that cannot be found any more; rows that are found must be right.
     assert_eq!(seen.loaded, whole.loaded, "{what}: wrong rows at start");
     for (seen, whole) in seen.jobs.iter().zip(&whole.jobs) {
         assert!(seen.is_none() || seen == whole, "{what}: a wrong job");
@@ -71,7 +72,7 @@ fn a_flipped_bit_in_the_file_is_harmless_or_reported() {
     assert!(noticed > 10, "only {noticed} flips hit anything");
 }
 
-/// A store whose commits are still in its log.
+/// Makes a store whose commits are still in its log.
 fn with_log() -> (tempfile::TempDir, PathBuf, crate::kit::StoreContent) {
     let (directory, frozen) = (crate::kit::directory(), crate::kit::directory());
     let path = directory.path().join("1.db");
@@ -113,7 +114,7 @@ fn a_flipped_bit_in_the_log_is_reported_unless_it_is_in_the_torn_end() {
     assert!(noticed > 40, "only {noticed} flips were noticed");
 }
 
-/// `rel D7`: the last commit may be torn anywhere; those before it stay. That flushed ones are missing is noticed.
+/// Shows `rel D7`: the last commit may be torn anywhere; earlier ones stay. Missing flushed commits are noticed.
 #[test]
 fn a_log_cut_at_any_byte_opens_with_a_prefix_of_the_commits() {
     let (_directory, path, _) = with_log();
@@ -123,7 +124,7 @@ fn a_log_cut_at_any_byte_opens_with_a_prefix_of_the_commits() {
         let hurt = crate::kit::directory();
         let copy = crate::kit::freeze(&path, &hurt);
         std::fs::write(wal(&copy), &bytes[..cut]).expect("the log can be written");
-        // What was flushed cannot be torn. The turn log says up to where it was.
+        // Flushed content cannot be torn. The turn log knows up to where it was flushed.
         let refused = crate::kit::open(&copy).and_then(|mut store| store.open());
         assert!(
             matches!(refused, Err(StoreError::Damaged { .. })),

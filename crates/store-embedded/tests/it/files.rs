@@ -1,4 +1,4 @@
-//! The files: who may open them, and who may not (`rel D11`, `rel D14`).
+//! The files: permissions, locks and refusals (`rel D11`, `rel D14`).
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;

@@ -14,7 +14,7 @@ fn a_store_of_an_older_format_opens_with_every_row_as_it_was() {
         let directory = crate::kit::directory();
         let path = of_format(format, &directory);
         assert_eq!(as_it_is(&path), expected(), "format {format}");
-        // And once more, now that it is of today.
+        // Again, now that the store has today's format.
         assert_eq!(as_it_is(&path), expected(), "format {format}");
     }
 }
@@ -74,7 +74,7 @@ fn idempotency_keys_of_format_1_are_rewritten_as_runs() {
     assert_eq!(answer[0].0, JobKey(0));
 }
 
-/// The jobs of qless in a store: namespace, id, number.
+/// Returns the qless jobs in a store: namespace, id, number.
 fn jobs_of_qless(path: &Path) -> Vec<(String, Bytes, u64)> {
     let mut store = crate::kit::open(path).expect("it opens");
     store.open().expect("it opens");
@@ -111,7 +111,7 @@ fn jobs_of_qless_of_format_5_get_numbers_and_are_named_by_them() {
         ("default", "c", 5),
     ];
     assert_eq!(jobs_of_qless(&path), expected.map(job));
-    // And once more, now that it is of today.
+    // Again, now that the store has today's format.
     assert_eq!(jobs_of_qless(&path), expected.map(job));
     let after = check(&path, |_| {}).expect("it can be read");
     assert_eq!((after.qless_rows, after.findings), (7, Vec::new()));
@@ -138,8 +138,8 @@ fn damage_stops_the_upgrade_and_nothing_is_changed() {
     assert_eq!(file[60..64], [0, 0, 0, 1], "its version");
 }
 
-/// Makes such a file where `GANGER_FIXTURE` says, for the format that this program writes; else it does nothing. Run by
-/// hand before a format changes.
+/// Makes such a file in the directory `GANGER_FIXTURE`, in the format that this program writes; without the variable
+/// it does nothing. Run by hand before a format changes.
 #[test]
 fn make_a_fixture_of_the_format_of_today() {
     let Some(target) = std::env::var_os("GANGER_FIXTURE") else {
@@ -150,7 +150,7 @@ fn make_a_fixture_of_the_format_of_today() {
     let [first, second] = crate::kit::fixture::commits();
     let mut store = crate::kit::open(&path).expect("a store can be made");
     crate::kit::write(&mut store, vec![first]);
-    // Opening copies the log into the file; what comes then stays in the log.
+    // Opening copies the log into the file; later commits stay in the log.
     store.open().expect("it opens");
     crate::kit::write(&mut store, vec![second]);
     for suffix in ["", "-wal"] {

@@ -1,4 +1,4 @@
-//! A store with something of everything in it.
+//! A store with rows of every kind.
 
 pub(crate) mod fixture;
 
@@ -29,7 +29,7 @@ pub(crate) fn open(path: &Path) -> Result<EmbeddedStore, StoreError> {
 pub(crate) struct Written {
     pub(crate) store: EmbeddedStore,
     epoch: Epoch,
-    /// Of the last commit.
+    /// Sequence of the last commit.
     pub(crate) sequence: u64,
 }
 
@@ -84,7 +84,7 @@ pub(crate) fn write(store: &mut EmbeddedStore, batches: Vec<Vec<Change>>) {
     }
 }
 
-/// The same, each batch with something that makes it go into the tables at once.
+/// Adds a change to each batch that makes it go into the tables at once.
 pub(crate) fn at_once(batches: Vec<Vec<Change>>) -> Vec<Vec<Change>> {
     let no_job = Change::RemoveJob(JobKey(1_000_000));
     let more = batches.into_iter().map(|mut changes| {
@@ -102,7 +102,8 @@ fn result(key: u64) -> Bytes {
     Bytes::from(format!("result {key}"))
 }
 
-/// Jobs 0 to 59 live, some leased; 60 to 89 finished, some badly. Counts as an engine would keep them.
+/// Returns changes: jobs 0 to 59 live, some leased; 60 to 89 finished, some badly. Counts are as an engine keeps
+/// them.
 pub(crate) fn content() -> Vec<Vec<Change>> {
     let mut batches = Vec::new();
     for key in 0..ALL {
@@ -168,7 +169,7 @@ pub(crate) fn content() -> Vec<Vec<Change>> {
     batches
 }
 
-/// A store with that content in a directory, closed.
+/// Makes a closed store with that content in a directory.
 pub(crate) fn filled(directory: &TempDir) -> PathBuf {
     let path = directory.path().join("1.db");
     let mut store = open(&path).expect("a store can be made");
@@ -176,7 +177,7 @@ pub(crate) fn filled(directory: &TempDir) -> PathBuf {
     path
 }
 
-/// All that can be read of a store.
+/// Everything that can be read from a store.
 #[derive(Debug, PartialEq)]
 pub(crate) struct StoreContent {
     pub(crate) loaded: Vec<Loaded>,
@@ -187,7 +188,7 @@ pub(crate) struct StoreContent {
     pub(crate) log: Vec<Bytes>,
 }
 
-/// Reads all of it, or says what stands in the way.
+/// Reads everything, or returns the first error.
 pub(crate) fn read_all(store: &mut EmbeddedStore) -> Result<StoreContent, StoreError> {
     store.open()?;
     let mut loaded = Vec::new();

@@ -1,4 +1,4 @@
-//! Rows of qless in the file: each must be what its name says, and the audit reads and counts them.
+//! Rows of qless in the file: each must match its key, and the audit reads and counts them.
 
 use std::path::Path;
 
@@ -19,7 +19,7 @@ fn put(row: QlessRow) -> Change {
     Change::PutQless(Namespace::default(), Box::new(row))
 }
 
-/// A store with three rows, closed.
+/// Makes a closed store with three rows.
 fn with_rows(path: &Path) {
     let mut store = crate::kit::open(path).expect("a store can be made");
     let counted = QlessRow::TagCount(Bytes::from_static(b"a"), 3);

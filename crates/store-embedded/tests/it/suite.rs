@@ -5,7 +5,7 @@ use ganger_store_embedded::EmbeddedStore;
 use ganger_types::ShardId;
 use tempfile::TempDir;
 
-/// Stores in a directory each, removed at the end.
+/// Makes stores in a directory each, removed at the end.
 #[derive(Default)]
 struct Disk {
     directories: Vec<TempDir>,

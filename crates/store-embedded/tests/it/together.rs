@@ -1,4 +1,4 @@
-//! Commits that come into the tables together leave the same behind as each by itself.
+//! Commits that are written into the tables together leave the same rows as each by itself.
 
 use ganger_store::suite::sample::{ended, job, lease};
 use ganger_store::{Loaded, Reader, Store};
@@ -10,7 +10,7 @@ use proptest::prelude::*;
 
 const JOBS: u64 = 5;
 
-/// Something that happens to one of the jobs; what makes no sense for it is left out.
+/// An operation on one of the jobs; skipped where it does not apply.
 #[derive(Clone, Copy, Debug)]
 enum Operation {
     Put,
@@ -26,7 +26,7 @@ enum Operation {
     Log,
 }
 
-/// Where a job stands.
+/// The stage of a job.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 enum JobStage {
     #[default]
@@ -40,13 +40,13 @@ enum JobStage {
 #[derive(Default)]
 struct Jobs {
     stands: [JobStage; 5],
-    /// Bytes of each job's log.
+    /// Length in bytes of each job's log.
     logged: [u64; 5],
     orders: u64,
 }
 
 impl Jobs {
-    /// The changes of a deed, if it makes sense.
+    /// Returns the changes of an operation; empty if it does not apply.
     fn changes(&mut self, number: usize, deed: Operation) -> Vec<Change> {
         let key = u64::try_from(number).expect("a small number");
         let stand = self.stands[number];
@@ -144,7 +144,7 @@ fn line(key: u64, offset: u64) -> Change {
     }
 }
 
-/// All that can be read, in words.
+/// Returns everything that can be read, as text.
 fn shown(store: &mut EmbeddedStore) -> Vec<String> {
     let mut rows: Vec<Loaded> = Vec::new();
     store.load(&mut |row| rows.push(row)).expect("loads");

@@ -1,5 +1,4 @@
-//! The turn log: nothing that is in it is missed, whatever becomes of the tables' own log (`rel D1`, `rel D7`, `rel
-//! D8`).
+//! The turn log: nothing in it is missed, whatever happens to the write-ahead log (`rel D1`, `rel D7`, `rel D8`).
 
 use std::path::{Path, PathBuf};
 
@@ -11,7 +10,7 @@ use ganger_types::{Bytes, Change, JobKey, ShardId};
 use proptest::prelude::*;
 use tempfile::TempDir;
 
-/// Stores that are left as they are, as by a machine that stops: they go on in a copy of their files.
+/// Makes stores that are left as by a machine that stops; they continue in a copy of their files.
 #[derive(Default)]
 struct Stopped {
     directories: Vec<TempDir>,
@@ -49,7 +48,7 @@ fn wal(path: &Path) -> PathBuf {
     PathBuf::from(format!("{}-wal", path.display()))
 }
 
-/// A store that was filled and not closed, and what is in it.
+/// Makes a store that is filled and not closed; returns it with its content.
 fn stopped() -> (TempDir, PathBuf, crate::kit::StoreContent) {
     let (directory, frozen) = (crate::kit::directory(), crate::kit::directory());
     let path = directory.path().join("1.db");
@@ -94,7 +93,7 @@ fn an_audit_of_a_store_that_was_not_closed_changes_nothing() {
             .into_iter()
             .map(|file| std::fs::read(file).expect("it is there"))
             .collect();
-        // What SQLite has appended to its log and taken back.
+        // SQLite has appended this to its log and rolled it back.
         files[1].truncate(0);
         files
     };
@@ -162,7 +161,7 @@ fn a_flipped_bit_in_the_turn_log_is_reported_unless_it_is_in_the_torn_end() {
     assert!(noticed > 15, "only {noticed} flips were noticed");
 }
 
-/// `rel D7`: the last commit may be torn at any sector; those before it stay.
+/// Shows `rel D7`: the last commit may be torn at any sector; earlier ones stay.
 #[test]
 fn a_turn_log_torn_at_any_sector_opens_with_a_prefix_of_the_commits() {
     let (_directory, path, whole) = stopped();
@@ -201,7 +200,7 @@ fn refusal(path: &Path) -> String {
     what
 }
 
-/// It always has the size that it was made with, so what is missing may have been acknowledged.
+/// The log always has its initial size, so the missing part may have held acknowledged commits.
 #[test]
 fn a_turn_log_shorter_than_it_was_made_is_refused() {
     let (_directory, path, _) = stopped();
@@ -214,7 +213,7 @@ fn a_turn_log_shorter_than_it_was_made_is_refused() {
         let what = refusal(&path);
         assert!(what.contains(&format!("has {length} bytes")), "{what}");
     }
-    // An operator who has lost it for good can say so; an audit before that counts it.
+    // An operator can declare the log lost; an audit before that counts it.
     log.set_len(0).expect("it can be cut");
     let report = check(&path, |_| {}).expect("it can be read");
     assert!(
@@ -226,7 +225,7 @@ fn a_turn_log_shorter_than_it_was_made_is_refused() {
         .expect("it opens");
 }
 
-/// A store that was stopped with one commit, of a payload of so many bytes, in its turn log only; that log.
+/// Makes a store that stopped with one commit, with a payload of `bytes`, only in its turn log; returns that log too.
 fn with_one_commit(bytes: usize) -> (TempDir, PathBuf, Vec<u8>) {
     let (directory, frozen) = (crate::kit::directory(), crate::kit::directory());
     let path = directory.path().join("1.db");
@@ -242,7 +241,7 @@ fn with_one_commit(bytes: usize) -> (TempDir, PathBuf, Vec<u8>) {
     (frozen, copy, log)
 }
 
-/// A sector is written whole or not at all: a record within one that is broken was whole once.
+/// A sector is written completely or not at all, so a damaged record within one sector was complete once.
 #[test]
 fn a_broken_record_that_no_power_cut_explains_is_refused() {
     let (_directory, path, mut log) = with_one_commit(10);
@@ -253,7 +252,7 @@ fn a_broken_record_that_no_power_cut_explains_is_refused() {
         what.starts_with("commit 1, ") && what.contains("at byte 0 of its turn log"),
         "{what}"
     );
-    // The next step that it names.
+    // This is the next step that the message names.
     log[0] = 0;
     std::fs::write(turns(&path), &log).expect("it can be written");
     let opened = crate::kit::open(&path).and_then(|mut store| store.open());
@@ -301,7 +300,7 @@ fn a_store_whose_turn_log_was_left_behind_is_refused() {
         assert!(what.contains("-turns is missing"), "{what}");
         assert!(!check(&path, |_| {}).expect("it can be read").is_clean());
     }
-    // An operator who has lost it for good can say so.
+    // An operator can declare the log lost.
     std::fs::write(turns(&path), "").expect("it can be written");
     crate::kit::open(&path)
         .and_then(|mut store| store.open())
@@ -333,7 +332,7 @@ fn an_older_file_in_the_place_of_a_store_that_was_not_closed_is_refused() {
     assert!(!check(&copy, |_| {}).expect("it can be read").is_clean());
 }
 
-/// A job with its payload.
+/// Returns the changes that submit a job with its payload.
 fn submission(key: u64) -> Vec<Change> {
     let payload = Change::PutPayload {
         key: JobKey(key),
@@ -342,18 +341,18 @@ fn submission(key: u64) -> Vec<Change> {
     vec![Change::PutJob(Box::new(job(key))), payload]
 }
 
-/// What happens to a store, one after the other.
+/// A step in the use of a store.
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    /// A commit that the turn log takes.
+    /// A commit that goes into the turn log.
     SmallTable,
-    /// One that goes into the tables at once.
+    /// A commit that goes into the tables at once.
     AtOnce,
     /// A reader looks at the rows.
     Read,
-    /// There is nothing else to do.
+    /// The store is idle.
     Idle,
-    /// The store is opened again without having been closed.
+    /// The store is opened again without a clean close.
     Open,
 }
 
@@ -368,7 +367,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     proptest::collection::vec(step, 1..60)
 }
 
-/// A store in use, and how long the tables' log was when it was flushed last.
+/// A store in use, and the length of its write-ahead log at the last flush.
 struct Used {
     written: crate::kit::Written,
     path: PathBuf,
@@ -419,7 +418,7 @@ impl Used {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
-    /// When the power goes, of what was not flushed any part may be on disk. What was acknowledged is there.
+    /// After a power cut any part of the unflushed data may be on disk. Acknowledged commits are there.
     #[test]
     fn the_power_may_go_at_any_moment(steps in steps(), kept in 0..=100_usize, hole in any::<Option<u16>>()) {
         let (directory, frozen) = (crate::kit::directory(), crate::kit::directory());

@@ -1,4 +1,4 @@
-//! An upgrade that is killed at any of its system calls can be repeated (`rel D14`).
+//! An upgrade killed at any of its system calls can be repeated (`rel D14`).
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -6,10 +6,10 @@ use std::process::{Command, ExitStatus};
 
 use crate::kit::fixture::{as_it_is, expected, format_1};
 
-/// Those that change what is on disk.
+/// System calls that change what is on disk.
 const CALLS: &str = "openat,pwrite64,write,fsync,fdatasync,ftruncate,fallocate,unlink,rename";
 const STORE: &str = "GANGER_TEST_STORE";
-/// The store of format 1 makes at least so many calls on its files until it is of today.
+/// Minimum number of calls that upgrading the store of format 1 makes on its files.
 const POINTS_MIN: usize = 30;
 
 #[test]
@@ -38,7 +38,7 @@ fn an_upgrade_killed_at_any_call_can_be_repeated() {
     assert_eq!(killed, points.len());
 }
 
-/// The calls that an upgrade makes on the store's files: their names, each with its place among those of that name.
+/// Records the calls that an upgrade makes on the store's files: name, and index among calls of that name.
 fn note_points() -> Vec<(String, u32)> {
     let directory = crate::kit::directory();
     let path = format_1(&directory);
@@ -66,7 +66,7 @@ fn note_points() -> Vec<(String, u32)> {
     points
 }
 
-/// Lets another process open the store, under a tracer.
+/// Opens the store in another process under a tracer.
 fn upgrade(path: &Path, tracing: &[&str], log: Option<&Path>) -> ExitStatus {
     let program = std::env::current_exe().expect("it runs");
     let mut command = Command::new("strace");
@@ -79,7 +79,7 @@ fn upgrade(path: &Path, tracing: &[&str], log: Option<&Path>) -> ExitStatus {
     output.status
 }
 
-/// What the other test runs in a process of its own; else it does nothing.
+/// Runs in a process that the other test starts; otherwise it does nothing.
 #[test]
 fn open_the_named_store() {
     let Some(path) = std::env::var_os(STORE) else {

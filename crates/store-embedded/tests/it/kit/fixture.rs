@@ -1,6 +1,6 @@
-//! What is in the stores of older formats that are kept beside the tests: something of every kind of row.
+//! The content of the stores of older formats that are kept beside the tests: rows of every kind.
 //!
-//! The files were made from these changes by the program that wrote the format. So what is here stays as it is.
+//! The program that wrote the format made the files from these changes, so they must not change.
 
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
@@ -12,14 +12,14 @@ use ganger_types::{
     Timestamp,
 };
 
-/// Jobs 0 to 11 live, 12 to 19 finished.
+/// Number of live jobs: 0 to 11 are live, 12 to 19 finished.
 const LIVE: u64 = 12;
 const ALL: u64 = 20;
 
-/// The formats of which a store is kept beside the tests.
+/// Formats of which a store is kept beside the tests.
 pub(crate) const FORMATS: [u8; 2] = [1, 4];
 
-/// A copy of the store of a format that is kept beside the tests: its file and its log.
+/// Copies the store of a format that is kept beside the tests: its file and its log.
 pub(crate) fn of_format(format: impl Display, directory: &tempfile::TempDir) -> PathBuf {
     let kept =
         Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/fixtures/format-{format}"));
@@ -31,12 +31,12 @@ pub(crate) fn of_format(format: impl Display, directory: &tempfile::TempDir) -> 
     path
 }
 
-/// A copy of the store of format 1, which has the longest way to go.
+/// Copies the store of format 1, which needs the most upgrade steps.
 pub(crate) fn format_1(directory: &tempfile::TempDir) -> PathBuf {
     of_format(1, directory)
 }
 
-/// What a store made by this program from the same changes shows.
+/// Returns the content of a store that this program makes from the same changes.
 pub(crate) fn expected() -> super::StoreContent {
     let directory = super::directory();
     let mut store = super::open(&directory.path().join("1.db")).expect("a store can be made");
@@ -44,7 +44,7 @@ pub(crate) fn expected() -> super::StoreContent {
     super::read_all(&mut store).expect("it is whole")
 }
 
-/// What such a store shows, and it passes the audit.
+/// Returns the content of a store and asserts that it passes the audit.
 pub(crate) fn as_it_is(path: &Path) -> super::StoreContent {
     let mut store = super::open(path).expect("it opens");
     let seen = super::read_all(&mut store).expect("it is whole");
@@ -54,7 +54,7 @@ pub(crate) fn as_it_is(path: &Path) -> super::StoreContent {
     seen
 }
 
-/// The commits of such a store: the first is in the file, the second in the log beside it.
+/// Returns the commits of such a store: the first is in the file, the second in the log beside it.
 pub(crate) fn commits() -> [Vec<Change>; 2] {
     let mut first = small_rows();
     first.extend((0..ALL - 2).flat_map(job));
@@ -71,7 +71,7 @@ pub(crate) fn commits() -> [Vec<Change>; 2] {
     [first, second]
 }
 
-/// A job and the id that the engine made for it.
+/// Returns a job's number and the id that the engine generated for it.
 pub(crate) fn made(key: u64) -> (JobKey, JobId) {
     (JobKey(key), JobId::made(JobKey(key), IdTag(7)))
 }
@@ -174,7 +174,8 @@ fn idempotency_record(key: &'static str, jobs: &[(JobKey, JobId)]) -> Idempotenc
     }
 }
 
-/// Idempotency records of every shape: ids made one after the other, by two starts, given ones, all of it mixed, none.
+/// Returns idempotency records of every shape: generated ids of one start in order, of two starts, chosen ids, a mix,
+/// none.
 fn idempotency_records() -> Vec<Change> {
     let many = (0..300).map(made).collect();
     let two_starts = vec![made(3), (JobKey(4), JobId::made(JobKey(4), IdTag(8)))];
