@@ -17,7 +17,8 @@ mod store;
 pub mod suite;
 
 pub use error::{CommitError, StoreError};
+pub use ganger_types::StoredJob;
 pub use memory::MemoryStore;
-pub use reader::{LogChunk, Page, Reader, StoredJob};
+pub use reader::{LogChunk, Page, Reader};
 pub use repeated::{Line, Over, Repeated};
 pub use store::{Loaded, Opened, Reserve, Store, statistics_loaded_from};

@@ -3,34 +3,11 @@
 use ganger_types::command::{ExpiredJob, ExpiredJobsQuery};
 use ganger_types::query::JobQuery;
 use ganger_types::{
-    Bytes, Day, Graph, InputRow, JobId, JobKey, JobRecord, JobState, LeaseRecord, Namespace, Part,
-    Queue, StatisticsRecord, Timestamp,
+    Bytes, Day, Graph, InputRow, JobId, JobKey, Namespace, Part, Queue, StatisticsRecord,
+    StoredJob, Timestamp,
 };
 
 use crate::error::StoreError;
-
-/// A job as the store shows it: the record, and the lease if one is live. With a lease the state
-/// shown is `Running`, and `attempt` is the lease's.
-#[derive(Clone, Debug, PartialEq)]
-pub struct StoredJob {
-    /// The record of the job.
-    pub record: JobRecord,
-    /// The live lease; `None` if there is none.
-    pub lease: Option<LeaseRecord>,
-}
-
-impl StoredJob {
-    /// Puts a stored record and its lease together: a leased job shows as `Running`, with the
-    /// numbers of the attempt that runs.
-    pub fn new(mut record: JobRecord, lease: Option<LeaseRecord>) -> Self {
-        if let Some(lease) = &lease {
-            record.state = JobState::Running;
-            record.attempt = lease.attempt;
-            record.attempts_counted = lease.attempts_counted;
-        }
-        Self { record, lease }
-    }
-}
 
 /// A page of a listing.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -5,7 +5,7 @@ use ganger_types::query::JobQuery;
 use ganger_types::{JobRecord, JobState};
 
 use crate::encoding::JobHeader;
-use crate::reader::StoredJob;
+use ganger_types::StoredJob;
 
 /// How many jobs a page of `query` may have.
 pub fn page_limit(query: &JobQuery) -> usize {

@@ -21,6 +21,7 @@ use crate::queue::{NamespaceSettings, QueueSettings};
 use crate::reference::JobRef;
 use crate::schedule::ScheduleRecord;
 use crate::time::Timestamp;
+use crate::words::words;
 
 /// A request to the engine.
 #[derive(Clone, Debug, PartialEq)]
@@ -211,6 +212,7 @@ pub enum TakeMode {
     /// In turn, by weight.
     Weighted,
 }
+words!(TakeMode { "ordered" => Ordered, "round_robin" => RoundRobin, "weighted" => Weighted });
 
 /// A queue to take from.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -9,6 +9,7 @@ use crate::name::{
     Tag, UniqueKey, Worker,
 };
 use crate::time::{Due, Elapsed, Timestamp};
+use crate::words::{Words as _, words};
 
 /// Where a job stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -30,6 +31,16 @@ pub enum JobState {
     Cancelled = 7,
 }
 
+words!(JobState {
+    "blocked" => Blocked,
+    "scheduled" => Scheduled,
+    "ready" => Ready,
+    "running" => Running,
+    "succeeded" => Succeeded,
+    "failed" => Failed,
+    "cancelled" => Cancelled,
+});
+
 impl JobState {
     /// Every state, in order.
     pub const ALL: [Self; 7] = [
@@ -47,22 +58,9 @@ impl JobState {
         matches!(self, Self::Succeeded | Self::Failed | Self::Cancelled)
     }
 
-    /// The word for it, as every dialect of ours writes it.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Blocked => "blocked",
-            Self::Scheduled => "scheduled",
-            Self::Ready => "ready",
-            Self::Running => "running",
-            Self::Succeeded => "succeeded",
-            Self::Failed => "failed",
-            Self::Cancelled => "cancelled",
-        }
-    }
-
     /// Reads the word that [`Self::as_str`] gives; `None` for any other.
     pub fn parse(text: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|state| state.as_str() == text)
+        Self::from_word(text)
     }
 
     /// Reads the number that records carry.
@@ -203,6 +201,7 @@ pub enum FailurePolicy {
     /// The dependent goes on; a data input reads `null`.
     Ignore,
 }
+words!(FailurePolicy { "fail" => Fail, "wait" => Wait, "ignore" => Ignore });
 
 /// Why a job or an attempt failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -297,6 +296,21 @@ pub enum What {
     },
 }
 
+impl What {
+    /// The word for what happened, such as `attempt`.
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Self::Enqueued { .. } => "enqueued",
+            Self::Attempt { .. } => "attempt",
+            Self::Failed { .. } => "failed",
+            Self::Cancelled { .. } => "cancelled",
+            Self::Retried => "retried",
+            Self::TimedOutByHand => "timed_out_by_hand",
+            Self::Note { .. } => "note",
+        }
+    }
+}
+
 /// How an attempt ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AttemptEnd {
@@ -311,7 +325,7 @@ pub enum AttemptEnd {
         /// Whether the worker ruled retries out.
         permanent: bool,
     },
-    /// The lease ran out: the worker died or lost touch.
+    /// The lease expired: the worker died or lost its connection.
     Expired,
     /// The run took longer than the job allows.
     TimedOut,
@@ -322,8 +336,22 @@ pub enum AttemptEnd {
         /// The reason that was given; may be empty.
         reason: String,
     },
-    /// Called off while it ran.
+    /// The job was cancelled while the attempt ran.
     Cancelled,
+}
+
+impl AttemptEnd {
+    /// The word for it, such as `timed_out`.
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Self::Succeeded => "succeeded",
+            Self::Failed { .. } => "failed",
+            Self::Expired => "expired",
+            Self::TimedOut => "timed_out",
+            Self::Released { .. } => "released",
+            Self::Cancelled => "cancelled",
+        }
+    }
 }
 
 /// How a job ended.
@@ -451,4 +479,27 @@ pub struct LeaseRecord {
     pub request: Option<RequestId>,
     /// Whether it ran out once already and lives on in its queue's period of grace.
     pub is_warned: bool,
+}
+
+/// A job as readers see it: the record, and the lease if one is live. With a lease the state
+/// shown is `Running`, and `attempt` is the lease's.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StoredJob {
+    /// The record of the job.
+    pub record: JobRecord,
+    /// The live lease; `None` if there is none.
+    pub lease: Option<LeaseRecord>,
+}
+
+impl StoredJob {
+    /// Puts a stored record and its lease together: a leased job shows as `Running`, with the
+    /// numbers of the attempt that runs.
+    pub fn new(mut record: JobRecord, lease: Option<LeaseRecord>) -> Self {
+        if let Some(lease) = &lease {
+            record.state = JobState::Running;
+            record.attempt = lease.attempt;
+            record.attempts_counted = lease.attempts_counted;
+        }
+        Self { record, lease }
+    }
 }

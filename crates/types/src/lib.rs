@@ -30,6 +30,7 @@ pub mod states;
 pub mod statistics;
 pub mod time;
 pub mod why;
+pub mod words;
 
 pub use bytes::Bytes;
 pub use change::{Change, Commit, InputRow, InputState, Meta};
@@ -41,7 +42,7 @@ pub use idempotency::{IdempotencyRecord, SubmissionAnswer, SubmittedJobs, Submit
 pub use import::{Import, ImportRecord, Imported, JobSource, WorkItem};
 pub use job::{
     Backoff, Failure, FailurePolicy, Finished, HistoryEntry, JobRecord, JobState, LeaseRecord,
-    Outcome, Priority, Progress, RetryPolicy, What,
+    Outcome, Priority, Progress, RetryPolicy, StoredJob, What,
 };
 pub use keys::{ElementRecord, KeyAnswers, KeyCalls, KeyRecord, KeyWait, Popped};
 pub use name::{
@@ -64,3 +65,4 @@ pub use schedule::{CatchUp, Overlap, ScheduleRecord, ScheduleSpec};
 pub use states::JobStates;
 pub use statistics::{Day, Sample, StatisticsRecord};
 pub use time::{Due, Elapsed, Now, Timestamp};
+pub use words::Words;

@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::job::{JobState, Outcome, RetryPolicy};
 use crate::name::{Namespace, Queue};
 use crate::time::Timestamp;
+use crate::words::words;
 
 /// Whose time a namespace runs on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -15,6 +16,7 @@ pub enum Clock {
     /// Each command brings its own `now`; nothing happens between commands (qless).
     Caller,
 }
+words!(Clock { "server" => Server, "caller" => Caller });
 
 /// Where a job goes that falls due while others wait (`kickq R51`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -25,6 +27,7 @@ pub enum DueOrder {
     /// Before those already waiting, within its priority.
     Ahead,
 }
+words!(DueOrder { "behind" => Behind, "ahead" => Ahead });
 
 /// How long and how many finished jobs of one outcome are kept. `None` is no bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

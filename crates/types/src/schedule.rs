@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::job::{Priority, RetryPolicy};
 use crate::name::{Kind, LabelKey, LabelValue, Namespace, Queue, ScheduleId, Tag};
 use crate::time::Timestamp;
+use crate::words::{Words, words};
 use bytes::Bytes;
 
 /// The rule by which a schedule fires.
@@ -41,6 +42,30 @@ pub enum CatchUp {
     },
 }
 
+impl CatchUp {
+    /// The word for it, as documents write it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Last => "last",
+            Self::All { .. } => "all",
+        }
+    }
+}
+
+impl Words for CatchUp {
+    const NAME: &'static str = "CatchUp";
+    const WORDS: &'static [(&'static str, Self)] = &[
+        ("none", Self::None),
+        ("last", Self::Last),
+        ("all", Self::All { max: 0 }),
+    ];
+
+    fn word(self) -> &'static str {
+        self.as_str()
+    }
+}
+
 /// What happens when a run is due and the job of an earlier one is still live.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Overlap {
@@ -52,6 +77,7 @@ pub enum Overlap {
     /// The earlier job is cancelled.
     Replace,
 }
+words!(Overlap { "allow" => Allow, "skip" => Skip, "replace" => Replace });
 
 /// A schedule, as given and as stored.
 #[derive(Clone, Debug, PartialEq)]

@@ -7,13 +7,13 @@ use ganger_types::command::{ExpiredJob, ExpiredJobsQuery};
 use ganger_types::query::JobQuery;
 use ganger_types::{
     Bytes, Day, Graph, InputRow, InputState, JobId, JobKey, JobRecord, Namespace, Part, Queue,
-    StatisticsRecord,
+    StatisticsRecord, StoredJob,
 };
 
 use super::rows::Rows;
 use super::{State, lock};
 use crate::error::StoreError;
-use crate::reader::{LogChunk, Page, Reader, StoredJob};
+use crate::reader::{LogChunk, Page, Reader};
 use crate::select;
 
 /// A reader of a [`super::MemoryStore`].

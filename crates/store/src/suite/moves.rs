@@ -9,7 +9,7 @@ use super::StoreFixture;
 use super::sample::{MORNING, ended, full_job, job, lease};
 use super::script::{Script, finish, put};
 use crate::reader::Reader;
-use crate::reader::StoredJob;
+use ganger_types::StoredJob;
 
 const RESULT: Bytes = Bytes::from_static(b"result");
 
